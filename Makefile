@@ -1,0 +1,58 @@
+# hone. `make help` lists the targets. Everything built goes to build/<config>/; nothing needs a clean between configurations.
+CONFIG ?= release
+BUILD  ?= build/$(CONFIG)
+CC     ?= gcc
+VENV   := build/venv
+DEPS   := build/deps
+include src/rooms.mk
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Werror
+FLAGS_release := -O2 -g
+FLAGS_debug   := -O0 -g3 -DHONE_POISON
+FLAGS_asan    := -O1 -g3 -DHONE_POISON -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+FLAGS_tsan    := -O1 -g3 -fsanitize=thread
+# x86-64-v3 is the floor; wider vector paths are chosen at run time. Never -ffast-math: it folds isnan() to 0.
+CFLAGS  = -std=c17 -D_GNU_SOURCE -march=x86-64-v3 -ffp-contract=off -fPIC $(WARN) $(FLAGS_$(CONFIG)) -Isrc -I$(BUILD)/gen -MMD -MP
+LDFLAGS = $(filter -fsanitize=%,$(FLAGS_$(CONFIG))) -rdynamic
+LDLIBS  = -ljansson -lyaml -lnettle -lsqlite3 -lseccomp -lutf8proc -lz -lpthread -ldl -lm
+
+closure = $(sort $(1) $(foreach u,$(USES_$(1)),$(call closure,$(u))))
+srcs    = $(wildcard src/$(1)/*.c src/$(1)/*/*.c)
+objs    = $(patsubst %.c,$(BUILD)/obj/%.o,$(call srcs,$(1)))
+libs    = $(foreach r,$(call closure,$(1)),$(BUILD)/lib$(r).a)
+
+.DEFAULT_GOAL := all
+.SECONDARY:
+.DELETE_ON_ERROR:
+-include tools/*.mk
+
+.PHONY: all
+all: setup programs ## build build/release/hone (installs what is missing first)
+
+.PHONY: programs
+programs: $(BUILD)/hone $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
+
+define room_rules
+$(BUILD)/lib$(1).a: $(call objs,$(1))
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	ar rcs $$@ $$^
+endef
+$(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
+
+$(BUILD)/hone: $(call libs,cli)
+	$(CC) $(LDFLAGS) -Wl,--whole-archive $(BUILD)/libcli.a -Wl,--no-whole-archive -Wl,--start-group $(filter-out $(BUILD)/libcli.a,$^) $(EXTRA_LIBS) -Wl,--end-group $(LDLIBS) -o $@
+
+# tests/<room>/test_<name>.c -> $(BUILD)/tests/<room>/test_<name>, linked with the rooms that <room> may use.
+define test_rules
+$(BUILD)/tests/$(1)/%: $(BUILD)/obj/tests/$(1)/%.o $(call libs,$(1))
+	@mkdir -p $$(@D)
+	$(CC) $(LDFLAGS) $$< -Wl,--start-group $(call libs,$(1)) $(EXTRA_LIBS) -Wl,--end-group $(LDLIBS) -lcmocka -o $$@
+endef
+$(foreach r,$(ROOMS),$(eval $(call test_rules,$(r))))
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,21 @@
+# The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
+# Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
+ROOMS := base text tensor ops model infer train task lint tape vm runner verify agent rl store report cli
+USES_base   :=
+USES_text   := base
+USES_tensor := base
+USES_ops    := base tensor
+USES_model  := base tensor ops
+USES_infer  := base tensor ops model
+USES_train  := base tensor ops model infer
+USES_task   := base
+USES_lint   := base
+USES_tape   := base
+USES_vm     := base tape
+USES_runner := base tape vm
+USES_store  := base
+USES_verify := base task lint tape store
+USES_agent  := base task text verify
+USES_rl     := base tensor ops model infer train task text agent verify store
+USES_report := base store
+USES_cli    := base text tensor ops model infer train task lint tape vm runner verify agent rl store report
