@@ -1,0 +1,84 @@
+/* model: one decoder block with switches {qkv bias, q/k norm, tied head, head_dim, rope scaling}; Qwen3 first. Config, weights and LoRA adapters in Hugging Face's and PEFT's
+ * formats; forward and backward written once over ops.h.
+ *
+ * Ownership: struct model owns the weights (one copy; mapped when fp32 on disk, else converted). An adapter is never merged: every projection is y = x W^T + s (x A^T) B^T.
+ * struct pass owns activations, allocated at create for a maximal number of packed tokens; forward and backward allocate nothing.
+ * Sampler (infer) and trainer call the same walk; they differ in the attention entry alone. */
+#ifndef HONE_MODEL_H
+#define HONE_MODEL_H
+#include "ops/ops.h"
+#include "tensor/tensor.h"
+
+struct model_config {
+	int vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size, max_position_embeddings;
+	double rms_norm_eps, rope_theta;
+	bool tie_word_embeddings, attention_bias, qk_norm;
+	int bos_token_id, eos_token_id, pad_token_id;   /* -1: none */
+	int eos_extra[7], neos_extra;
+};
+int model_config_load(const char *dir, struct model_config *out, struct err *err);   /* old and new spellings; unknown architectures refused by name */
+int model_config_save(const char *dir, const struct model_config *c, struct err *err);
+int64_t model_config_params(const struct model_config *c);
+
+/* One named parameter. The table of all of them drives load, save, gradients, optimiser, comparison and printing. */
+struct param { char name[128]; int ndim; int64_t shape[2]; int64_t count; float *data; float *grad; /* NULL: frozen */ };
+
+struct model;
+int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
+/* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure function of seed. */
+int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
+int model_save(const struct model *m, const char *dir, struct err *err);   /* config.json, model.safetensors; loads in transformers */
+void model_free(struct model *m);
+const struct model_config *model_config(const struct model *m);
+struct ops *model_ops(const struct model *m);
+struct param *model_params(struct model *m, int *count);
+
+/* LoRA on q,k,v,o,gate,up,down projections (or a subset). A: uniform +-1/sqrt(in), B: zeros. scaling = alpha / r. */
+struct adapter_options { int r; double lora_alpha, lora_dropout; const char *target_modules; /* comma list; NULL: all seven */ uint64_t seed; };
+struct adapter;
+int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err);
+int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err);   /* PEFT folder; what is not implemented is refused by name */
+int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
+void adapter_free(struct adapter *a);
+struct param *adapter_params(struct adapter *a, int *count);
+/* Adds scaling * B A into a copy of the weights and saves it: export only. */
+int adapter_merge_save(const struct model *m, const struct adapter *a, const char *dir, struct err *err);
+/* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters. params_zero_grad clears. */
+void model_enable_grad(struct model *m, struct adapter *a);
+void params_zero_grad(struct ops *ops, struct param *params, int count);
+
+/* ---- training pass over packed sequences ---- */
+
+struct pass;
+struct pass_options { int max_tokens; int head_rows; /* rows of logits held at once */ bool backward; };
+int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err);
+void pass_free(struct pass *p);
+size_t pass_bytes(const struct model_config *c, const struct pass_options *o);   /* for the memory plan */
+struct batch { const int32_t *ids; /* (T) */ struct ops_packed packed; };
+/* Runs the blocks; the final norm's output (T, C) stays in the pass. a may be NULL (the reference policy). dropout_seed 0: no dropout. */
+void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint64_t dropout_seed);
+/* A row asks for the log-probability of `target` given the tokens up to and including row `at` of the batch. */
+struct head_row { int32_t at, target; };
+/* Fills logprob (n) and entropy (n, may be NULL) of softmax(logits / temperature). */
+void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy);
+/* Fused head and loss: for each chunk of rows, logits, log-probabilities and entropies are computed, loss() fills g[i] = d loss / d logprob of row begin + i, and the chunk's
+ * gradient flows back; then the blocks. Gradients are added to the enabled params. Needs options.backward. */
+typedef void loss_fn(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g);
+void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx);
+/* Hidden states (T, C) after the final norm: for tests and full logits (T, V) on demand. */
+const float *pass_hidden(const struct pass *p);
+void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, V) */);
+
+/* ---- generation step over KV pages ---- */
+
+struct kv;   /* pages of all layers: (layers, 2, pages, OPS_KV_BLOCK, NKV, HD) */
+struct kv *kv_create(struct model *m, int pages);
+void kv_free(struct kv *kv);
+size_t kv_bytes(const struct model_config *c, int pages);
+struct step;   /* activations of one generation step */
+struct step *step_create(struct model *m, int max_rows, int max_logit_rows);
+void step_free(struct step *s);
+/* rows: ids (T), pages and positions in b; logits (n, V) for the rows listed in at. Rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
+ * sequence in the same call are visible: a prompt may be prefilled in one call. Returns the logits' memory (owned by s, backend memory). */
+const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n);
+#endif

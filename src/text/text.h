@@ -1,0 +1,47 @@
+/* text: between characters and token ids, and the shape of an answer.
+ *
+ * Tokenizer: byte-level BPE as Hugging Face's tokenizer.json describes it (GPT-2, Qwen2/3, SmolLM, Llama-3 kinds): added tokens are cut out of the raw
+ * text, then normaliser (none or NFC), pre-tokenizer split, bytes to the GPT-2 alphabet, merges by rank. What the file asks for and this room does
+ * not know is refused by name. A tokenizer is immutable after open and may be used from several threads.
+ *
+ * Chat: templates written in C, chosen by name; unknown ones are refused (docs say what to do).
+ * Answer: what the model writes = plan + code; code is the last fenced Python block after the reasoning. One extractor for every stage. */
+#ifndef HONE_TEXT_H
+#define HONE_TEXT_H
+#include "base/base.h"
+
+struct tokenizer;
+int tokenizer_open(const char *path /* tokenizer.json or its folder */, struct tokenizer **out, struct err *err);
+void tokenizer_free(struct tokenizer *t);
+int tokenizer_vocab_size(const struct tokenizer *t);         /* 1 + the largest id */
+struct ids { int32_t *data; size_t count, cap; };            /* zero-initialise to start */
+void ids_push(struct ids *v, int32_t id);
+void ids_release(struct ids *v);
+/* Appends the ids of text (must be valid UTF-8: ERR_FORMAT names the byte). Added tokens in the text are recognised when parse_special. No BOS/EOS is added. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool parse_special, struct ids *out, struct err *err);
+/* Appends bytes of ids; ids without a token (padding rows of the head) give nothing. skip_special drops tokens marked special. Bytes may end mid-character. */
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool skip_special, struct str *out);
+int32_t tokenizer_id(const struct tokenizer *t, const char *token);   /* of an added token or vocabulary entry; -1 when absent */
+/* Trains byte-level BPE on texts (Qwen's split, no normaliser unless nfc) and writes a tokenizer.json that Hugging Face's tokenizers loads and encodes with to the
+ * same ids. Special tokens come last. Deterministic: ties go to the lower pair of ids. */
+struct bpe_train_options { int vocab_size; const char *const *special_tokens; int nspecial; bool nfc; };
+int tokenizer_train(const struct slice *texts, size_t count, const struct bpe_train_options *o, const char *path, struct err *err);
+
+struct chat_message { const char *role, *content; };
+/* template: "qwen3", "qwen3-nothink", "plain" (contents joined; small models trained here). add_generation_prompt opens the assistant's turn. */
+int chat_render(const char *template_name, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct str *out, struct err *err);
+/* What ends an assistant's turn under that template ("<|im_end|>"). */
+const char *chat_end_token(const char *template_name);
+
+/* An answer taken apart; offsets are bytes into the text. */
+struct answer {
+	bool well_formed;           /* one closed fenced block after the reasoning */
+	const char *problem;        /* reason code when not: "no-code-block", "unclosed-code-block", "unclosed-think", "empty-code" */
+	size_t plan_begin, plan_end;   /* everything before the code's fence */
+	size_t code_begin, code_end;   /* inside the fence */
+};
+struct answer answer_parse(const char *text, size_t len);
+/* Splits tokens by the answer's byte ranges: kinds[i] is 0 plan, 1 code (the fence lines and what follows the block count as code). A token that
+ * straddles belongs to where its first byte lies. Without a well-formed answer all tokens are plan. */
+void answer_token_kinds(const struct tokenizer *t, const int32_t *ids, size_t count, const struct answer *a, uint8_t *kinds);
+#endif
