@@ -1,0 +1,157 @@
+/* Prompts: tasks rendered through a template and a chat form, then tokenised. What is too long is refused and counted; the paper's recipes alone may cut on the left. */
+#include "rl/rl.h"
+
+#include <stdlib.h>
+#include <zlib.h>
+
+#define PROMPT_FILE_BYTES_MAX ((size_t)1 << 30)
+
+static void row_release(struct prompt_row *r) {
+	free(r->task.name);
+	free(r->task.source);
+	free(r->task.structure);
+	free(r->task.split);
+	free(r->kernel);
+	free(r->text);
+	ids_release(&r->ids);
+}
+
+void prompt_set_release(struct prompt_set *s) {
+	for (size_t i = 0; i < s->count; i++) row_release(&s->rows[i]);
+	free(s->rows);
+	*s = (struct prompt_set){0};
+}
+
+static struct prompt_row *set_push(struct prompt_set *s) {
+	if ((s->count & (s->count - 1)) == 0) s->rows = xrealloc(s->rows, size_mul(s->count ? 2 * s->count : 1, sizeof *s->rows));
+	s->rows[s->count] = (struct prompt_row){0};
+	return &s->rows[s->count++];
+}
+
+static void task_copy(struct task *dst, const struct task *src) {
+	*dst = *src;
+	dst->name = xstrdup(src->name);
+	dst->source = xstrdup(src->source);
+	dst->structure = xstrdup(src->structure ? src->structure : "");
+	dst->split = xstrdup(src->split ? src->split : "");
+}
+
+/* Kernel and profile of a midend row; the other keys were read by task_set_load. */
+static int row_read_kernel(struct prompt_row *r, const json_t *o, const char *where, struct err *err) {
+	const char *kernel;
+	if (json_get_str(o, where, "kernel", &kernel, err)) return err->code;
+	const json_t *profile = json_object_get(o, "profile");
+	if (!profile) return err_set(err, ERR_FORMAT, "%s: field profile: expected the kernel's verdict, found nothing; `hone pairs --stage midend` writes such rows", where);
+	if (verdict_from_json(profile, &r->profile, err)) return err_prefix(err, "%s: field profile", where);
+	if (r->profile.class != VERDICT_GENUINE) return err_set(err, ERR_FORMAT, "%s: profile is %s: the midend starts from genuine kernels", where, verdict_class_name(r->profile.class));
+	r->kernel = xstrdup(kernel);
+	return 0;
+}
+
+/* Reads the kernels of a midend file, line by line in step with the task set's rows. */
+static int kernels_read(struct prompt_set *s, const char *path, struct err *err) {
+	gzFile f = gzopen(path, "rb");   /* reads plain files too */
+	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened", path);
+	size_t cap = 1 << 20, row = 0;
+	char *line = xmalloc(cap), where[512];
+	int rc = 0;
+	for (int n = 1; !rc && row < s->count && gzgets(f, line, (int)cap); n++) {
+		size_t len = strlen(line);
+		if (len + 1 == cap) { rc = err_set(err, ERR_LIMIT, "%s:%d: line longer than %zu bytes", path, n, cap); break; }
+		if (strspn(line, " \t\r\n") == len) continue;
+		json_t *o = NULL;
+		snprintf(where, sizeof where, "%s:%d", path, n);
+		rc = json_parse(line, len, where, &o, err);
+		if (!rc) rc = row_read_kernel(&s->rows[row++], o, where, err);
+		json_decref(o);
+	}
+	if (!rc && row < s->count) rc = err_set(err, ERR_FORMAT, "%s: %zu rows with a kernel, expected %zu", path, row, s->count);
+	free(line);
+	gzclose(f);
+	return rc;
+}
+
+static int row_render(struct prompt_row *r, const struct prompt_options *o, const char *template_text, const struct tokenizer *t, struct err *err) {
+	struct prompt_input in = { .task = &r->task, .kernel = r->kernel, .profile = r->kernel ? &r->profile : NULL, .precision = o->precision };
+	struct str body = {0}, text = {0};
+	int rc = prompt_render(template_text, o->prompt_template, &in, &body, err);
+	struct chat_message m = { "user", body.data ? body.data : "" };
+	if (!rc) rc = chat_render(o->chat_template, &m, 1, true, &text, err);
+	if (!rc) rc = tokenizer_encode(t, text.data, text.len, true, &r->ids, err);
+	if (!rc) r->text = xstrdup(text.data);
+	str_release(&body);
+	str_release(&text);
+	if (rc) err_prefix(err, "task %s", r->task.name);
+	return rc;
+}
+
+static bool row_fits(struct prompt_set *s, struct prompt_row *r, const struct prompt_options *o) {
+	if (o->max_prompt_length <= 0 || r->ids.count <= (size_t)o->max_prompt_length) return true;
+	if (!o->truncate_prompts) { s->refused++; return false; }
+	size_t cut = r->ids.count - (size_t)o->max_prompt_length;
+	memmove(r->ids.data, r->ids.data + cut, (r->ids.count - cut) * sizeof *r->ids.data);
+	r->ids.count -= cut;
+	s->truncated++;
+	return true;
+}
+
+static void set_shuffle(struct prompt_set *s, uint64_t seed) {
+	struct rng rng = { .seed = seed, .stream = 0x70726f6d70747331 };
+	for (size_t i = s->count; i > 1; i--) {
+		size_t j = rng_below(&rng, (uint32_t)i);
+		struct prompt_row tmp = s->rows[i - 1];
+		s->rows[i - 1] = s->rows[j];
+		s->rows[j] = tmp;
+	}
+}
+
+/* Drops rows of other splits, then everything past the limit, before the dear part (tokenising) begins. */
+static void set_select(struct prompt_set *s, const struct prompt_options *o) {
+	size_t kept = 0;
+	for (size_t i = 0; i < s->count; i++) {
+		bool keep = !o->split || !*o->split || !strcmp(s->rows[i].task.split, o->split);
+		if (keep) s->rows[kept++] = s->rows[i];
+		else row_release(&s->rows[i]);
+	}
+	s->count = kept;
+	if (o->limit <= 0) return;
+	set_shuffle(s, o->seed);
+	while (s->count > (size_t)o->limit) row_release(&s->rows[--s->count]);
+}
+
+static int set_render(struct prompt_set *s, const struct prompt_options *o, const struct tokenizer *t, struct err *err) {
+	struct str text = {0};
+	int rc = file_read(o->prompt_template, 1 << 20, &text, err);
+	size_t kept = 0, i = 0;
+	for (; !rc && i < s->count; i++) {
+		struct prompt_row *r = &s->rows[i];
+		rc = row_render(r, o, text.data, t, err);
+		if (rc) break;
+		if (row_fits(s, r, o)) s->rows[kept++] = *r;
+		else row_release(r);
+	}
+	for (; i < s->count; i++) row_release(&s->rows[i]);
+	s->count = kept;
+	str_release(&text);
+	return rc;
+}
+
+int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err) {
+	enum agent_stage stage;
+	struct task_set tasks = {0};
+	struct prompt_set s = {0};
+	int rc = agent_stage_from_name(o->stage, &stage, err);
+	if (!rc) rc = task_set_load(o->tasks, &tasks, err);
+	if (rc) return rc;
+	for (size_t i = 0; i < tasks.count; i++) task_copy(&set_push(&s)->task, &tasks.tasks[i]);
+	task_set_release(&tasks);
+	if (stage == AGENT_MIDEND) rc = kernels_read(&s, o->tasks, err);
+	if (!rc) set_select(&s, o);
+	if (!rc) rc = set_render(&s, o, t, err);
+	if (!rc && s.count == 0)
+		rc = err_set(err, ERR_NOT_FOUND, "%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld); check --split and --max_prompt_length", o->tasks,
+			o->split ? o->split : "", s.refused, (long long)o->max_prompt_length);
+	if (rc) prompt_set_release(&s);
+	else *out = s;
+	return rc;
+}

@@ -1,0 +1,149 @@
+/* Rollouts: the engine writes answers while the verifier grades the ones that are finished. Which answer finishes first changes nothing: every result lands in its own slot. */
+#include "rl/rl.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct collect {
+	struct verifier *verifier;
+	const struct tokenizer *tokenizer;
+	const struct prompt_set *prompts;
+	const int *index;
+	const struct rollout_options *o;
+	struct rollout *out;
+	int total, finished, outstanding;   /* rollouts in all, with a verdict, at the verifier */
+	struct progress progress;
+};
+
+static void verdict_format_failure(struct verdict *v, const struct answer *a, enum finish_reason finish) {
+	*v = (struct verdict){ .class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup = NAN };
+	snprintf(v->reason, sizeof v->reason, "%s", finish == FINISH_LENGTH ? "length" : a->problem);
+	snprintf(v->detail, sizeof v->detail, "the answer is not a plan followed by one closed ```python block (%s)", a->problem);
+}
+
+static void rollout_decode(struct collect *c, struct rollout *r) {
+	struct str text = {0};
+	int n = r->completion.count;
+	if (n && r->completion.finish != FINISH_LENGTH) n--;   /* the end token is no part of the text */
+	tokenizer_decode(c->tokenizer, r->completion.tokens, (size_t)n, false, &text);
+	if (!text.data) str_puts(&text, "");
+	r->text = text.data;
+	r->text_len = text.len;
+	r->answer = answer_parse(r->text, r->text_len);
+}
+
+static void count_finished(struct collect *c) {
+	c->finished++;
+	if (c->o->progress) progress_update(&c->progress, c->finished, NULL);
+}
+
+static int rollout_grade(struct collect *c, int64_t slot, struct err *err) {
+	struct rollout *r = &c->out[slot];
+	if (!r->answer.well_formed) {
+		verdict_format_failure(&r->verdict, &r->answer, r->completion.finish);
+		count_finished(c);
+		return 0;
+	}
+	struct verify_request req = { .task = &c->prompts->rows[r->prompt].task, .source = r->text + r->answer.code_begin, .source_len = r->answer.code_end - r->answer.code_begin, .id = slot };
+	c->outstanding++;
+	return verifier_submit(c->verifier, &req, err);
+}
+
+static int take_completions(struct collect *c, struct engine *e, struct err *err) {
+	struct completion done;
+	while (engine_take(e, &done)) {
+		int64_t slot = (done.id - c->o->id_base) * c->o->num_samples + done.sample;
+		CHECK(slot >= 0 && slot < c->total);
+		struct rollout *r = &c->out[slot];
+		*r = (struct rollout){ .prompt = c->index[done.id - c->o->id_base], .sample = done.sample, .completion = done };
+		rollout_decode(c, r);
+		int rc = rollout_grade(c, slot, err);
+		if (rc) return rc;
+	}
+	return 0;
+}
+
+static int take_verdicts(struct collect *c, int timeout_ms, struct err *err) {
+	while (c->outstanding) {
+		int64_t slot;
+		struct verdict v;
+		int rc = verifier_collect(c->verifier, timeout_ms, &slot, &v, err);
+		if (rc == ERR_TIMEOUT) return 0;
+		if (rc) return rc;
+		c->out[slot].verdict = v;
+		c->out[slot].is_dropped = v.class == VERDICT_INFRA;
+		c->outstanding--;
+		count_finished(c);
+	}
+	return 0;
+}
+
+static int submit_prompts(struct collect *c, struct engine *e, int n, struct err *err) {
+	for (int i = 0; i < n; i++) {
+		const struct prompt_row *p = &c->prompts->rows[c->index[i]];
+		struct request q = { .id = c->o->id_base + i, .prompt = p->ids.data, .nprompt = (int)p->ids.count, .num_samples = c->o->num_samples, .sampling = c->o->sampling,
+			.max_new_tokens = c->o->max_new_tokens, .stop_ids = c->o->stop_ids, .nstop = c->o->nstop, .adapter = c->o->adapter };
+		int rc = engine_submit(e, &q, err);
+		if (rc) return err_prefix(err, "task %s", p->task.name);
+	}
+	return 0;
+}
+
+int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts, const int *index, int n, const struct rollout_options *o,
+	struct rollout *out, struct err *err) {
+	struct collect c = { .verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out, .total = n * o->num_samples };
+	memset(out, 0, (size_t)c.total * sizeof *out);
+	if (o->progress) progress_begin(&c.progress, o->progress, "answers", c.total);
+	int rc = submit_prompts(&c, e, n, err), active = 1;
+	while (!rc && active) {
+		engine_step(e, &active);
+		rc = take_completions(&c, e, err);
+		if (!rc) rc = take_verdicts(&c, 0, err);
+	}
+	if (!rc) rc = take_verdicts(&c, -1, err);
+	if (o->progress) progress_end(&c.progress);
+	return rc;
+}
+
+void rollouts_release(struct rollout *r, int n) {
+	for (int i = 0; i < n; i++) {
+		completion_release(&r[i].completion);
+		free(r[i].text);
+		r[i] = (struct rollout){0};
+	}
+}
+
+json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts) {
+	const struct prompt_row *p = &prompts->rows[r->prompt];
+	return json_pack("{s:s, s:i, s:s, s:s, s:i, s:s%, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name, "level", p->task.level, "structure", p->task.structure, "split",
+		p->task.split, "sample", r->sample, "answer", r->text, r->text_len, "tokens", r->completion.count, "finish", finish_reason_name(r->completion.finish), "verdict",
+		verdict_json(&r->verdict), "reward_plan", r->reward.plan, "reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code", r->advantage_code);
+}
+
+/* ---- rewards and advantages ---- */
+
+static void group_rewards(struct rollout *g, int K, const struct reward_rule *rule, const struct prompt_set *prompts, double *plan, double *code) {
+	for (int k = 0; k < K; k++) {
+		const struct prompt_row *p = &prompts->rows[g[k].prompt];
+		struct reward_input in = { .verdict = &g[k].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0 };
+		g[k].is_dropped = !reward_compute(rule, &in, &g[k].reward);
+		plan[k] = g[k].is_dropped ? NAN : g[k].reward.plan;
+		code[k] = g[k].is_dropped ? NAN : g[k].reward.code;
+	}
+}
+
+void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type, const struct prompt_set *prompts, int *dropped_groups) {
+	double *v = xcalloc((size_t)K * 4, sizeof *v), *plan = v, *code = v + K, *a_plan = v + 2 * K, *a_code = v + 3 * K;
+	*dropped_groups = 0;
+	for (int g = 0; g < groups; g++) {
+		struct rollout *group = r + (size_t)g * (size_t)K;
+		group_rewards(group, K, rule, prompts, plan, code);
+		bool has_plan = group_advantages(type, plan, K, a_plan), has_code = group_advantages(type, code, K, a_code);
+		if (!has_plan && !has_code) ++*dropped_groups;   /* without any variance there is nothing to learn from the group */
+		for (int k = 0; k < K; k++) {
+			group[k].advantage_plan = rule->is_split ? rule->alpha * a_plan[k] : a_code[k];
+			group[k].advantage_code = a_code[k];
+		}
+	}
+	free(v);
+}
