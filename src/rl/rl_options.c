@@ -1,0 +1,69 @@
+/* Settings of `hone rl`: one table drives command line, recipes, --help and what a run records. Names are TRL's where TRL has one. */
+#include "rl/rl.h"
+
+#define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }
+#define I(field, help) { #field, OPTION_INT, offsetof(struct rl_options, field), help, NULL }
+#define F(field, help) { #field, OPTION_FLOAT, offsetof(struct rl_options, field), help, NULL }
+#define B(field, help) { #field, OPTION_BOOL, offsetof(struct rl_options, field), help, NULL }
+
+const struct option_def rl_option_defs[] = {
+	S(model, "model folder to start from", NULL),
+	S(adapter, "PEFT adapter folder to start from; default: a fresh adapter", NULL),
+	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
+	S(store, "SQLite file for metrics, samples and verdicts; default: <output_dir>/hone.db", NULL),
+	S(stage, "agent", "frontend|midend"),
+	S(tasks, "task file or folder (midend: rows with kernel and profile from `hone pairs`)", NULL),
+	S(split, "keep tasks of this split; empty keeps all", NULL),
+	I(limit, "number of tasks after a seeded shuffle; 0: all"),
+	S(prompt_template, "template file (recipes/prompts/)", NULL),
+	S(chat_template, "chat form of the prompt", "plain|qwen3|qwen3-nothink"),
+	S(precision, "fp32 rule that the verifier applies", "strict|tf32"),
+	S(reward, "row of the reward table (docs/rewards.md)", "frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin"),
+	S(advantage, "advantages inside a group: leave-one-out, mean and std, mean only, the raw reward", "loo|mean_std|mean|raw"),
+	S(loss_type, "loss normalisation", "grpo|dr_grpo|dapo|bnpo"),
+	B(use_peft, "train a LoRA adapter; --no-use_peft trains all weights"),
+	I(lora_r, "adapter rank"),
+	F(lora_alpha, "adapter scaling numerator"),
+	F(lora_dropout, "dropout on the adapter's input in the gradient pass alone"),
+	S(lora_target_modules, "comma list of projections; default: all seven", NULL),
+	I(num_generations, "answers per prompt (K)"),
+	I(generation_batch_size, "answers per step; a multiple of num_generations"),
+	I(num_iterations, "updates per batch of answers (mu)"),
+	F(temperature, "sampling temperature, applied in training too"),
+	I(top_k, "keep the k most likely tokens; 0: off"),
+	F(top_p, "nucleus mass; 1: off"),
+	I(max_prompt_length, "longer prompts are refused and counted; 0: no limit"),
+	B(truncate_prompts, "cut long prompts on the left instead (the paper's setting), counted"),
+	I(max_completion_length, "tokens per answer"),
+	I(max_tokens, "packed tokens per micro-batch"),
+	F(learning_rate, "AdamW's learning rate"),
+	F(adam_beta1, "AdamW beta1"),
+	F(adam_beta2, "AdamW beta2"),
+	F(adam_epsilon, "AdamW epsilon"),
+	F(weight_decay, "decoupled weight decay"),
+	F(max_grad_norm, "gradient clipping by global norm; 0: off"),
+	S(lr_scheduler_type, "schedule", "constant|linear|cosine"),
+	I(warmup_steps, "linear warm-up"),
+	F(epsilon, "lower clip range of the ratio"),
+	F(epsilon_high, "upper clip range of the ratio"),
+	F(beta, "weight of the KL term to the model without adapter; 0: no reference pass"),
+	I(max_steps, "optimiser steps"),
+	F(max_seconds, "stop after this wall time; 0: off"),
+	I(save_steps, "checkpoint every N steps; 0: only at the end"),
+	I(save_total_limit, "checkpoints kept"),
+	I(seed, "of prompts, sampling and hidden inputs"),
+	I(threads, "threads of the engine; 0: cores"),
+	I(verify_threads, "candidates graded at once; 0: cores"),
+	I(num_correct_trials, "trials per verdict; 0: the verifier's default"),
+	B(dry_run, "print the memory plan, token counts and what would run, and stop"),
+};
+const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
+
+void rl_options_default(struct rl_options *o) {
+	*o = (struct rl_options){
+		.stage = "frontend", .split = "train", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .reward = "frontend", .advantage = "loo",
+		.loss_type = "dr_grpo", .lr_scheduler_type = "constant", .use_peft = true, .num_generations = 8, .generation_batch_size = 64, .num_iterations = 1, .max_completion_length = 8192,
+		.max_steps = 100, .save_steps = 50, .save_total_limit = 2, .seed = 42, .lora_r = 16, .max_tokens = 16384, .temperature = 1.0, .top_p = 1.0, .learning_rate = 1e-5, .adam_beta1 = 0.9,
+		.adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1.0, .epsilon = 0.2, .epsilon_high = 0.28, .lora_alpha = 32,
+	};
+}
