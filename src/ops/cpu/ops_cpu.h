@@ -1,0 +1,32 @@
+/* ops_cpu: what the files of the CPU backend share. Each family of operations is one file that fills its entries of the table through ISA(<family>_entries);
+ * the files are compiled once for AVX2 and once for AVX-512 (simd.h says how). */
+#ifndef HONE_OPS_CPU_H
+#define HONE_OPS_CPU_H
+#include "ops/ops.h"
+
+#define HEAD_DIM_MAX 256              /* of one attention head */
+#define SCRATCH_FLOATS (128 * 1024)   /* per thread: the largest user is attention_backward */
+#define PARTIALS_MAX 1024             /* chunks of a reduction over a flat array */
+
+enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
+typedef void sgemm_fn(int order, int trans_a, int trans_b, int M, int N, int K, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+
+struct ops_context {
+	struct pool *pool;
+	int threads;
+	bool batch_invariant;
+	sgemm_fn *sgemm;                  /* NULL: built-in kernels only */
+	char blas_name[96];
+	float *scratch;                   /* (threads, SCRATCH_FLOATS) */
+	double partials[PARTIALS_MAX];
+};
+
+static inline float *scratch_of(const struct ops_context *c, int thread) { return c->scratch + (size_t)thread * SCRATCH_FLOATS; }
+/* Rows per chunk so that a chunk is worth waking a thread for; depends on sizes alone. */
+static inline int64_t rows_grain(int64_t row_cost) { return row_cost >= 16384 ? 1 : 16384 / (row_cost > 0 ? row_cost : 1); }
+
+#define FAMILIES(X) X(matmul) X(norm) X(rope) X(attention) X(mlp) X(head) X(optim)
+#define X(family) void family##_entries_avx2(struct ops *t); void family##_entries_avx512(struct ops *t);
+FAMILIES(X)
+#undef X
+#endif
