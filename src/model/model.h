@@ -14,7 +14,10 @@ struct model_config {
 	double rms_norm_eps, rope_theta;
 	bool tie_word_embeddings, attention_bias, qk_norm;
 	int bos_token_id, eos_token_id, pad_token_id;   /* -1: none */
-	int eos_extra[7], neos_extra;
+	int eos_extra[7], neos_extra;                   /* further ids that end a sequence (lists in config.json, generation_config.json) */
+	/* Llama 3's stretched frequencies; factor 0: none. */
+	double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
+	int rope_original_positions;
 };
 int model_config_load(const char *dir, struct model_config *out, struct err *err);   /* old and new spellings; unknown architectures refused by name */
 int model_config_save(const char *dir, const struct model_config *c, struct err *err);
@@ -22,6 +25,9 @@ int64_t model_config_params(const struct model_config *c);
 
 /* One named parameter. The table of all of them drives load, save, gradients, optimiser, comparison and printing. */
 struct param { char name[128]; int ndim; int64_t shape[2]; int64_t count; float *data; float *grad; /* NULL: frozen */ };
+/* One safetensors file that holds exactly these tensors under these names, in this order. Loading demands the same names and shapes and refuses extra ones. */
+int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err);
+int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err);
 
 struct model;
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
@@ -50,7 +56,7 @@ void params_zero_grad(struct ops *ops, struct param *params, int count);
 /* ---- training pass over packed sequences ---- */
 
 struct pass;
-struct pass_options { int max_tokens; int head_rows; /* rows of logits held at once */ bool backward; };
+struct pass_options { int max_tokens; int head_rows; /* rows of logits held at once; 0: about 64 MiB of them */ bool backward; };
 int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err);
 void pass_free(struct pass *p);
 size_t pass_bytes(const struct model_config *c, const struct pass_options *o);   /* for the memory plan */
@@ -65,6 +71,8 @@ void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float tem
  * gradient flows back; then the blocks. Gradients are added to the enabled params. Needs options.backward. */
 typedef void loss_fn(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g);
 void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx);
+/* The next pass_logprobs or pass_backward also stores, per row, whether no other logit is larger than the target's (greedy accuracy). */
+void pass_want_hits(struct pass *p, uint8_t *hits /* (n) */);
 /* Hidden states (T, C) after the final norm: for tests and full logits (T, V) on demand. */
 const float *pass_hidden(const struct pass *p);
 void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, V) */);
@@ -74,6 +82,8 @@ void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, 
 struct kv;   /* pages of all layers: (layers, 2, pages, OPS_KV_BLOCK, NKV, HD) */
 struct kv *kv_create(struct model *m, int pages);
 void kv_free(struct kv *kv);
+int kv_pages(const struct kv *kv);
+void kv_copy_page(struct kv *kv, int dst, int src);   /* all layers, keys and values: copy on first write of a shared page */
 size_t kv_bytes(const struct model_config *c, int pages);
 struct step;   /* activations of one generation step */
 struct step *step_create(struct model *m, int max_rows, int max_logit_rows);
