@@ -1,0 +1,114 @@
+/* safetensors_write: writing one file, beside and then renamed, tensor by tensor from the caller's memory (a model is not copied to be saved).
+ * Data lies in order of falling element size, so that every tensor is aligned whatever the order given; the header lists tensors as given. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "tensor.h"
+
+static int write_all(int fd, const void *data, size_t len)
+{
+	for (const char *p = data; len;) {
+		ssize_t n = write(fd, p, MIN(len, (size_t)1 << 30));
+		if (n < 0 && errno == EINTR) continue;
+		if (n <= 0) return -1;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Offsets of each tensor, largest elements first; ties in the order given. Returns the total. */
+static uint64_t place(const struct tensor_info *tensors, size_t count, uint64_t *begin)
+{
+	uint64_t at = 0;
+	for (size_t size = 8; size; size /= 2)
+		for (size_t i = 0; i < count; i++)
+			if (dtype_bytes(tensors[i].dtype) == size) {
+				begin[i] = at;
+				at += tensors[i].bytes;
+			}
+	return at;
+}
+
+static json_t *header_json(const struct tensor_info *tensors, size_t count, const uint64_t *begin, const json_t *metadata)
+{
+	json_t *header = json_object(), *meta = json_pack("{s:s}", "format", "pt");
+	if (metadata) json_object_update(meta, (json_t *)metadata);
+	json_object_set_new(header, "__metadata__", meta);
+	for (size_t i = 0; i < count; i++) {
+		const struct tensor_info *t = &tensors[i];
+		json_t *shape = json_array();
+		int64_t bytes = (int64_t)dtype_bytes(t->dtype);
+		for (int d = 0; d < t->ndim; d++) {
+			json_array_append_new(shape, json_integer(t->shape[d]));
+			bytes *= t->shape[d];
+		}
+		CHECKF((size_t)bytes == t->bytes, "tensor '%s': %zu bytes, its shape needs %lld", t->name, t->bytes, (long long)bytes);
+		CHECKF(!json_object_get(header, t->name), "tensor '%s' is given twice", t->name);
+		json_object_set_new(header, t->name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_safetensors_name(t->dtype), "shape", shape, "data_offsets",
+			(json_int_t)begin[i], (json_int_t)(begin[i] + t->bytes)));
+	}
+	return header;
+}
+
+static int write_file(int fd, const struct tensor_info *tensors, size_t count, const json_t *metadata)
+{
+	uint64_t *begin = xcalloc(MAX(count, 1), sizeof *begin);
+	place(tensors, count, begin);
+	json_t *header = header_json(tensors, count, begin, metadata);
+	char *text = json_dumps(header, JSON_COMPACT), spaces[8] = "        ";
+	CHECK(text);
+	uint64_t len = strlen(text), padded = (len + 7) / 8 * 8;
+	uint8_t prefix[8];
+	for (int i = 0; i < 8; i++) prefix[i] = (uint8_t)(padded >> 8 * i);
+	int rc = write_all(fd, prefix, 8) || write_all(fd, text, len) || write_all(fd, spaces, padded - len);
+	for (size_t size = 8; size && !rc; size /= 2)
+		for (size_t i = 0; i < count && !rc; i++)
+			if (dtype_bytes(tensors[i].dtype) == size) rc = write_all(fd, tensors[i].data, tensors[i].bytes);
+	free(text);
+	json_decref(header);
+	free(begin);
+	return rc;
+}
+
+static void sync_folder_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *folder = slash ? xstrndup(path, (size_t)MAX(slash - path, 1)) : xstrdup(".");
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		fsync(fd);
+		close(fd);
+	}
+	free(folder);
+}
+
+int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err)
+{
+	char *beside = xasprintf("%s.%d.tmp", path, (int)getpid());
+	int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), rc = 0;
+	if (fd < 0) {
+		rc = err_set(err, ERR_IO, "%s: cannot create: %s", beside, strerror(errno));
+		free(beside);
+		return rc;
+	}
+	bool failed = write_file(fd, tensors, count, metadata) || fsync(fd);
+	int saved = errno;
+	if (close(fd) && !failed) {
+		failed = true;
+		saved = errno;
+	}
+	if (!failed && rename(beside, path)) {
+		failed = true;
+		saved = errno;
+	}
+	if (failed) {
+		unlink(beside);
+		rc = err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(saved));
+	} else {
+		sync_folder_of(path);
+	}
+	free(beside);
+	return rc;
+}
