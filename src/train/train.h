@@ -27,8 +27,8 @@ void loss_normalisers(enum loss_type type, const int *lengths /* (S) */, int S, 
 
 /* ---- advantages: rewards (K) of one group to advantages (K) ---- */
 
-enum advantage_type { ADVANTAGE_LEAVE_ONE_OUT, ADVANTAGE_MEAN_STD, ADVANTAGE_MEAN, ADVANTAGE_TYPE_COUNT };
-int advantage_type_from_name(const char *name /* "loo" | "mean_std" | "mean" */, enum advantage_type *out, struct err *err);
+enum advantage_type { ADVANTAGE_LEAVE_ONE_OUT, ADVANTAGE_MEAN_STD, ADVANTAGE_MEAN, ADVANTAGE_RAW, ADVANTAGE_TYPE_COUNT };   /* RAW: the reward itself, no baseline (rejection sampling) */
+int advantage_type_from_name(const char *name /* "loo" | "mean_std" | "mean" | "raw" */, enum advantage_type *out, struct err *err);
 /* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group has no variance (all advantages 0). Bessel-corrected std + 1e-4, as TRL. */
 bool group_advantages(enum advantage_type type, const double *rewards, int K, double *advantages);
 

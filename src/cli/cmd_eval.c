@@ -1,0 +1,225 @@
+/* hone eval: how good a model is on a set of tasks: greedy pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a
+ * paired bootstrap interval against such a file of another model. */
+#include "cli/cli.h"
+#include "rl/rl.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct eval_options {
+	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *precision, *out, *compare, *store;
+	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, threads, verify_threads, num_correct_trials, verify_seed;
+	double temperature, top_p;
+	bool json;
+};
+
+#define O(type, field, help, choices) { #field, type, offsetof(struct eval_options, field), help, choices }
+static const struct option_def defs[] = {
+	O(OPTION_STR, model, "model folder", NULL),
+	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
+	O(OPTION_STR, tasks, "task file or folder (midend: rows with kernel and profile)", NULL),
+	O(OPTION_STR, split, "keep tasks of this split; empty keeps all", NULL),
+	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", NULL),
+	O(OPTION_STR, stage, "agent", "frontend|midend"),
+	O(OPTION_STR, prompt_template, "template file", NULL),
+	O(OPTION_STR, chat_template, "chat form", "plain|qwen3|qwen3-nothink"),
+	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
+	O(OPTION_INT, num_samples, "answers per task at --temperature", NULL),
+	O(OPTION_FLOAT, temperature, "0: greedy", NULL),
+	O(OPTION_INT, top_k, "0: off", NULL),
+	O(OPTION_FLOAT, top_p, "1: off", NULL),
+	O(OPTION_INT, max_prompt_length, "longer prompts are refused and counted; 0: no limit", NULL),
+	O(OPTION_INT, max_completion_length, "tokens per answer", NULL),
+	O(OPTION_INT, seed, "of sampling and task selection", NULL),
+	O(OPTION_INT, verify_seed, "of hidden inputs", NULL),
+	O(OPTION_INT, threads, "threads of the engine; 0: cores", NULL),
+	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", NULL),
+	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", NULL),
+	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
+	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference", NULL),
+	O(OPTION_STR, store, "SQLite file for caches", NULL),
+	O(OPTION_BOOL, json, "print one JSON object", NULL),
+};
+
+struct eval {
+	const struct eval_options *o;
+	struct ops *ops;
+	struct model *model;
+	struct adapter *adapter;
+	struct tokenizer *tokenizer;
+	struct engine *engine;
+	struct verifier *verifier;
+	struct store *store;
+	struct prompt_set prompts;
+	struct rollout *rollouts;
+	int32_t stop_id;
+};
+
+static int eval_open(struct eval *e, struct err *err) {
+	const struct eval_options *o = e->o;
+	struct ops_options oo = { .threads = (int)o->threads };
+	if (!o->model || !o->tasks) return err_set(err, ERR_USAGE, "--%s is missing", o->model ? "tasks" : "model");
+	if (o->num_samples < 1) return err_set(err, ERR_USAGE, "--num_samples %lld: expected at least 1", (long long)o->num_samples);
+	int rc = ops_cpu_create(&oo, &e->ops, err);
+	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
+	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
+	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
+	if (rc) return rc;
+	struct prompt_options p = { .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = o->chat_template, .precision = o->precision,
+		.limit = o->limit, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length };
+	rc = prompt_set_load(&p, e->tokenizer, &e->prompts, err);
+	if (rc) return rc;
+	e->stop_id = tokenizer_id(e->tokenizer, chat_end_token(o->chat_template));
+	if (e->stop_id < 0) return err_set(err, ERR_MISMATCH, "%s: the tokenizer has no %s, which ends an answer under chat template %s", o->model, chat_end_token(o->chat_template), o->chat_template);
+	size_t longest = 0;
+	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
+	struct engine_options eo = { .max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length };
+	rc = engine_create(e->model, &eo, &e->engine, err);
+	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
+	struct verify_options v = { .device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials, .seed = (uint64_t)o->verify_seed, .store = e->store };
+	return rc ? rc : verifier_create(&v, &e->verifier, err);
+}
+
+static int eval_answers(struct eval *e, struct err *err) {
+	const struct eval_options *o = e->o;
+	int n = (int)e->prompts.count, *index = xmalloc((size_t)n * sizeof *index);
+	for (int i = 0; i < n; i++) index[i] = i;
+	struct rollout_options ro = { .num_samples = (int)o->num_samples, .sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
+		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &e->stop_id, .nstop = 1, .adapter = e->adapter, .progress = "eval" };
+	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
+	int rc = rollouts_collect(e->engine, e->verifier, e->tokenizer, &e->prompts, index, n, &ro, e->rollouts, err);
+	free(index);
+	return rc;
+}
+
+static int eval_write(const struct eval *e, struct err *err) {
+	if (!e->o->out) return 0;
+	struct str text = {0};
+	size_t n = e->prompts.count * (size_t)e->o->num_samples;
+	for (size_t i = 0; i < n; i++) {
+		json_t *row = rollout_json(&e->rollouts[i], &e->prompts);
+		char *line = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS);
+		str_puts(&text, line);
+		str_putc(&text, '\n');
+		free(line);
+		json_decref(row);
+	}
+	int rc = file_write_atomic(e->o->out, text.data ? text.data : "", text.len, err);
+	str_release(&text);
+	return rc;
+}
+
+/* Share of genuine answers per task name of a file written by --out. */
+static int rates_load(const char *path, json_t *rates, struct err *err) {
+	struct str text = {0};
+	int rc = file_read(path, (size_t)1 << 30, &text, err), n = 0;
+	for (char *p = text.data, *end = text.data + text.len; !rc && p && p < end;) {
+		char *nl = memchr(p, '\n', (size_t)(end - p));
+		size_t len = (size_t)((nl ? nl : end) - p);
+		char where[512];
+		json_t *row = NULL;
+		const char *task, *verdict;
+		snprintf(where, sizeof where, "%s:%d", path, ++n);
+		rc = json_parse(p, len, where, &row, err);
+		if (!rc) rc = json_get_str(row, where, "task", &task, err);
+		if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
+		if (!rc) {
+			json_t *t = json_object_get(rates, task);
+			if (!t) json_object_set_new(rates, task, t = json_pack("[i,i]", 0, 0));
+			json_integer_set(json_array_get(t, 0), json_integer_value(json_array_get(t, 0)) + 1);
+			json_integer_set(json_array_get(t, 1), json_integer_value(json_array_get(t, 1)) + !strcmp(verdict, "genuine"));
+		}
+		json_decref(row);
+		p += len + 1;
+	}
+	str_release(&text);
+	return rc;
+}
+
+static int eval_compare(const struct eval *e, json_t *summary, struct err *err) {
+	if (!e->o->compare) return 0;
+	json_t *rates = json_object();
+	int rc = rates_load(e->o->compare, rates, err), n = 0, K = (int)e->o->num_samples;
+	double *a = xcalloc(e->prompts.count, sizeof *a), *b = xcalloc(e->prompts.count, sizeof *b), low, mean, high;
+	for (size_t i = 0; !rc && i < e->prompts.count; i++) {
+		json_t *t = json_object_get(rates, e->prompts.rows[i].task.name);
+		if (!t) { rc = err_set(err, ERR_MISMATCH, "%s: has no answer to task %s; compare runs over the same tasks", e->o->compare, e->prompts.rows[i].task.name); break; }
+		int counted = 0, genuine = 0;
+		for (int k = 0; k < K; k++) {
+			const struct rollout *r = &e->rollouts[i * (size_t)K + (size_t)k];
+			counted += !r->is_dropped;
+			genuine += !r->is_dropped && r->verdict.class == VERDICT_GENUINE;
+		}
+		if (!counted) continue;
+		a[n] = (double)genuine / counted;
+		b[n++] = (double)json_integer_value(json_array_get(t, 1)) / (double)json_integer_value(json_array_get(t, 0));
+	}
+	if (!rc && n) {
+		bootstrap_paired(a, b, n, (uint64_t)e->o->seed, &low, &mean, &high);
+		json_object_set_new(summary, "compare", json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", e->o->compare, "difference", mean, "low", low, "high", high, "tasks", n));
+	}
+	free(a);
+	free(b);
+	json_decref(rates);
+	return rc;
+}
+
+static void print_summary(const json_t *s) {
+	const char *key;
+	json_t *value;
+	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")), (long long)json_integer_value(json_object_get(s, "samples")),
+		(long long)json_integer_value(json_object_get(s, "dropped")));
+	json_object_foreach(json_object_get(s, "pass"), key, value) printf("%-14s %.4f\n", key, json_real_value(value));
+	static const char *const rates[] = { "genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio", "mean_length", "speedup_geomean", "speedup_mean" };
+	for (size_t i = 0; i < ARRAY_LEN(rates); i++) printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
+	json_object_foreach(json_object_get(s, "reasons"), key, value) printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
+	const json_t *c = json_object_get(s, "compare");
+	if (c) printf("difference to %s: %+.4f, 95 %% interval [%+.4f, %+.4f]\n", json_string_value(json_object_get(c, "to")), json_real_value(json_object_get(c, "difference")),
+		json_real_value(json_object_get(c, "low")), json_real_value(json_object_get(c, "high")));
+}
+
+static int eval_report(const struct eval *e, struct err *err) {
+	static const int ks[] = { 1, 2, 4, 8, 16, 32, 64 };
+	int nks = 0;
+	while (nks < (int)ARRAY_LEN(ks) && ks[nks] <= e->o->num_samples) nks++;
+	json_t *s = rollouts_summary(e->rollouts, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples, ks, nks);
+	json_object_set_new(s, "refused_prompts", json_integer(e->prompts.refused));
+	int rc = eval_compare(e, s, err);
+	if (!rc && e->o->json) {
+		json_dumpf(s, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+		printf("\n");
+	} else if (!rc) {
+		print_summary(s);
+	}
+	json_decref(s);
+	return rc;
+}
+
+static void eval_release(struct eval *e) {
+	if (e->rollouts) rollouts_release(e->rollouts, (int)(e->prompts.count * (size_t)e->o->num_samples));
+	free(e->rollouts);
+	verifier_free(e->verifier);
+	store_close(e->store);
+	engine_free(e->engine);
+	prompt_set_release(&e->prompts);
+	tokenizer_free(e->tokenizer);
+	adapter_free(e->adapter);
+	model_free(e->model);
+	ops_free(e->ops);
+}
+
+int cmd_eval(int argc, char **argv) {
+	struct eval_options o = { .split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .num_samples = 1,
+		.top_p = 1, .max_completion_length = 8192, .seed = 42, .verify_seed = 4242 };
+	struct err err = {0};
+	int npos, rc = options_parse("eval", "score a model on tasks", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	struct eval e = { .o = &o };
+	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc) rc = eval_open(&e, &err);
+	if (!rc) rc = eval_answers(&e, &err);
+	if (!rc) rc = eval_write(&e, &err);
+	if (!rc) rc = eval_report(&e, &err);
+	eval_release(&e);
+	return rc ? cli_fail("eval", &err) : 0;
+}

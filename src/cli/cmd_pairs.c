@@ -1,0 +1,293 @@
+/* hone pairs: supervised data. `synth` writes reference answers (plan and code) for composed tasks in several styles and admits those that the verifier calls genuine; `check` grades a random share of such a
+ * file again. Rows (JSONL, gzip when the name ends in .gz): the task's fields, prompt, completion, style, and for the midend kernel and profile. */
+#include "cli/cli.h"
+#include "rl/rl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+struct pairs_options {
+	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *precision, *store;
+	int64_t styles, seed, verify_threads, num_correct_trials;
+	double fraction;
+};
+
+#define O(type, field, help, choices) { #field, type, offsetof(struct pairs_options, field), help, choices }
+static const struct option_def defs[] = {
+	O(OPTION_STR, tasks, "synth: composed tasks (`hone tasks synth`)", NULL),
+	O(OPTION_STR, out, "synth: file to write (.jsonl or .jsonl.gz)", NULL),
+	O(OPTION_STR, pairs, "check: file to check", NULL),
+	O(OPTION_FLOAT, fraction, "check: share of rows graded again", NULL),
+	O(OPTION_STR, stage, "agent", "frontend|midend"),
+	O(OPTION_STR, prompt_template, "template file", NULL),
+	O(OPTION_STR, chat_template, "chat form", "plain|qwen3|qwen3-nothink"),
+	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
+	O(OPTION_INT, styles, "synth: answers per task, of different styles", NULL),
+	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
+	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", NULL),
+	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", NULL),
+	O(OPTION_STR, store, "SQLite file for caches", NULL),
+};
+
+struct pair { const struct task *task; int style; struct str plan, code, slow; struct verdict verdict, profile; };
+
+struct pairs {
+	const struct pairs_options *o;
+	enum agent_stage stage;
+	struct task_set tasks;
+	struct pair *rows; size_t count;
+	struct store *store;
+	struct verifier *verifier;
+	json_t *rejected;             /* reason -> count */
+};
+
+static int open_verifier(struct pairs *p, struct err *err) {
+	int rc = p->o->store ? store_open(p->o->store, &p->store, err) : 0;
+	struct verify_options v = { .device = "cpu", .precision = p->o->precision, .threads = (int)p->o->verify_threads, .num_correct_trials = (int)p->o->num_correct_trials, .seed = (uint64_t)p->o->seed, .store = p->store };
+	return rc ? rc : verifier_create(&v, &p->verifier, err);
+}
+
+static void pairs_release(struct pairs *p) {
+	verifier_free(p->verifier);
+	store_close(p->store);
+	for (size_t i = 0; i < p->count; i++) {
+		str_release(&p->rows[i].plan);
+		str_release(&p->rows[i].code);
+		str_release(&p->rows[i].slow);
+	}
+	free(p->rows);
+	task_set_release(&p->tasks);
+	json_decref(p->rejected);
+}
+
+/* ---- synth ---- */
+
+/* Styles of a task start at a different one each, so that few styles per task still cover all of them over the set. */
+static int row_make(struct pairs *p, struct pair *row, const struct task *t, int k, struct err *err) {
+	int styles = task_answer_styles();
+	struct str ignored = {0};
+	*row = (struct pair){ .task = t, .style = (int)((rng_u32((uint64_t)p->o->seed, 0x7374796c65, t->seed) + (uint32_t)k) % (uint32_t)styles) };
+	int rc = task_answer(t, row->style, &row->plan, &row->code, err);
+	if (!rc && p->stage == AGENT_MIDEND) rc = task_answer_slow(t, row->style, &ignored, &row->slow, err);
+	str_release(&ignored);
+	return rc;
+}
+
+static int rows_make(struct pairs *p, struct err *err) {
+	size_t styles = (size_t)MIN(MAX(p->o->styles, 1), task_answer_styles());
+	int rc = 0;
+	p->rows = xcalloc(size_mul(p->tasks.count, styles), sizeof *p->rows);
+	for (size_t i = 0; !rc && i < p->tasks.count; i++)
+		for (size_t k = 0; !rc && k < styles; k++) {
+			rc = row_make(p, &p->rows[p->count], &p->tasks.tasks[i], (int)k, err);
+			p->count++;
+			if (rc) err_prefix(err, "task %s", p->tasks.tasks[i].name);
+		}
+	return rc;
+}
+
+/* Ids: 2 i for the answer of row i, 2 i + 1 for its slow kernel. */
+static int rows_grade(struct pairs *p, struct err *err) {
+	int rc = 0;
+	size_t waiting = 0, next = 0, ahead = 64;
+	struct progress bar;
+	progress_begin(&bar, "pairs", "rows", (int64_t)p->count);
+	while (!rc && (next < p->count || waiting)) {
+		for (; !rc && next < p->count && waiting < ahead; next++) {
+			struct pair *row = &p->rows[next];
+			struct verify_request r = { .task = row->task, .source = row->code.data, .source_len = row->code.len, .id = 2 * (int64_t)next };
+			rc = verifier_submit(p->verifier, &r, err);
+			waiting++;
+			if (rc || p->stage != AGENT_MIDEND) continue;
+			r = (struct verify_request){ .task = row->task, .source = row->slow.data, .source_len = row->slow.len, .id = 2 * (int64_t)next + 1 };
+			rc = verifier_submit(p->verifier, &r, err);
+			waiting++;
+		}
+		int64_t id;
+		struct verdict v;
+		if (!rc) rc = verifier_collect(p->verifier, -1, &id, &v, err);
+		if (rc) break;
+		waiting--;
+		*(id & 1 ? &p->rows[id / 2].profile : &p->rows[id / 2].verdict) = v;
+		if (!(id & 1)) progress_update(&bar, id / 2 + 1, NULL);
+	}
+	progress_end(&bar);
+	return rc;
+}
+
+static void reject(struct pairs *p, const char *what, const struct pair *row, const struct verdict *v) {
+	char key[128];
+	snprintf(key, sizeof key, "%s %s/%s", what, verdict_class_name(v->class), v->reason);
+	if (!json_object_get(p->rejected, key)) log_warn("%s style %d: %s: %s", row->task->name, row->style, key, v->detail);
+	json_object_set_new(p->rejected, key, json_integer(json_integer_value(json_object_get(p->rejected, key)) + 1));
+}
+
+static bool is_admitted(struct pairs *p, const struct pair *row) {
+	if (row->verdict.class != VERDICT_GENUINE) { reject(p, "answer", row, &row->verdict); return false; }
+	if (p->stage != AGENT_MIDEND) return true;
+	if (row->profile.class != VERDICT_GENUINE) { reject(p, "slow kernel", row, &row->profile); return false; }
+	if (row->verdict.cost_s < row->profile.cost_s) return true;
+	reject(p, "not cheaper", row, &row->verdict);
+	return false;
+}
+
+static json_t *row_json(const struct pairs *p, const struct pair *row, const char *template_text, struct err *err) {
+	const struct task *t = row->task;
+	struct prompt_input in = { .task = t, .kernel = row->slow.data, .profile = row->slow.data ? &row->profile : NULL, .precision = p->o->precision };
+	struct str body = {0}, prompt = {0}, completion = {0};
+	int rc = prompt_render(template_text, p->o->prompt_template, &in, &body, err);
+	struct chat_message m = { "user", body.data };
+	if (!rc) rc = chat_render(p->o->chat_template, &m, 1, true, &prompt, err);
+	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
+	json_t *o = rc ? NULL : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", t->name, "source", t->source, "structure", t->structure, "split", t->split, "level", t->level, "seed",
+		(json_int_t)t->seed, "prompt", prompt.data, "completion", completion.data, "style", row->style);
+	if (o && row->slow.data) {
+		json_object_set_new(o, "kernel", json_string(row->slow.data));
+		json_object_set_new(o, "profile", verdict_json(&row->profile));
+	}
+	str_release(&body);
+	str_release(&prompt);
+	str_release(&completion);
+	return o;
+}
+
+static int rows_text(struct pairs *p, struct str *text, int *admitted, struct err *err) {
+	struct str template_text = {0};
+	int rc = file_read(p->o->prompt_template, 1 << 20, &template_text, err);
+	*admitted = 0;
+	for (size_t i = 0; !rc && i < p->count; i++) {
+		if (!is_admitted(p, &p->rows[i])) continue;
+		json_t *o = row_json(p, &p->rows[i], template_text.data, err);
+		if (!o) { rc = err->code; break; }
+		char *line = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
+		str_puts(text, line);
+		str_putc(text, '\n');
+		free(line);
+		json_decref(o);
+		++*admitted;
+	}
+	str_release(&template_text);
+	return rc;
+}
+
+/* gzip in memory, without a time stamp: same rows, same bytes. */
+static int gzip(const struct str *in, struct str *out, struct err *err) {
+	z_stream z = {0};
+	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) return err_set(err, ERR_INFRA, "zlib could not start");
+	size_t cap = deflateBound(&z, in->len);
+	char *data = xmalloc(cap);
+	z.next_in = (Bytef *)in->data;
+	z.avail_in = (uInt)in->len;
+	z.next_out = (Bytef *)data;
+	z.avail_out = (uInt)cap;
+	int rc = deflate(&z, Z_FINISH);
+	str_append(out, data, cap - z.avail_out);
+	deflateEnd(&z);
+	free(data);
+	return rc == Z_STREAM_END ? 0 : err_set(err, ERR_INFRA, "zlib: compression failed (%d)", rc);
+}
+
+static int write_rows(const char *path, const struct str *text, struct err *err) {
+	size_t n = strlen(path);
+	if (n < 3 || strcmp(path + n - 3, ".gz")) return file_write_atomic(path, text->data ? text->data : "", text->len, err);
+	struct str packed = {0};
+	int rc = gzip(text, &packed, err);
+	if (!rc) rc = file_write_atomic(path, packed.data, packed.len, err);
+	str_release(&packed);
+	return rc;
+}
+
+static void print_rejected(const struct pairs *p) {
+	const char *key;
+	json_t *value;
+	json_object_foreach(p->rejected, key, value) printf("rejected  %-40s %lld\n", key, (long long)json_integer_value(value));
+}
+
+static int pairs_synth(struct pairs *p, struct err *err) {
+	struct str text = {0};
+	int admitted = 0;
+	if (!p->o->tasks || !p->o->out) return err_set(err, ERR_USAGE, "synth needs --tasks and --out");
+	int rc = task_set_load(p->o->tasks, &p->tasks, err);
+	if (!rc) rc = rows_make(p, err);
+	if (!rc) rc = open_verifier(p, err);
+	if (!rc) rc = rows_grade(p, err);
+	if (!rc) rc = rows_text(p, &text, &admitted, err);
+	if (!rc) rc = write_rows(p->o->out, &text, err);
+	str_release(&text);
+	if (rc) return rc;
+	printf("%s: %d of %zu answers admitted\n", p->o->out, admitted, p->count);
+	print_rejected(p);
+	return 0;
+}
+
+/* ---- check ---- */
+
+/* The code of a row's completion, by the extractor that answers of models go through. */
+static int check_row(struct pairs *p, const char *line, size_t len, int n, struct err *err) {
+	char where[512];
+	const char *completion;
+	json_t *o = NULL;
+	snprintf(where, sizeof where, "%s:%d", p->o->pairs, n);
+	int rc = json_parse(line, len, where, &o, err);
+	if (!rc) rc = json_get_str(o, where, "completion", &completion, err);
+	if (!rc) {
+		struct answer a = answer_parse(completion, strlen(completion));
+		struct pair *row = &p->rows[p->count];
+		if (!a.well_formed) rc = err_set(err, ERR_FORMAT, "%s: completion: %s", where, a.problem);
+		else {
+			*row = (struct pair){ .task = &p->tasks.tasks[n - 1] };
+			str_append(&row->code, completion + a.code_begin, a.code_end - a.code_begin);
+			p->count++;
+		}
+	}
+	json_decref(o);
+	return rc;
+}
+
+static int check_rows(struct pairs *p, struct err *err) {
+	size_t cap = 1 << 20;
+	char *line = xmalloc(cap);
+	gzFile f = gzopen(p->o->pairs, "rb");
+	int rc = f ? 0 : err_set(err, ERR_IO, "%s: cannot be opened", p->o->pairs), n = 0;
+	p->rows = xcalloc(p->tasks.count, sizeof *p->rows);
+	while (!rc && (size_t)n < p->tasks.count && gzgets(f, line, (int)cap)) {
+		n++;
+		if (rng_uniform((uint64_t)p->o->seed, 0x636865636b, (uint64_t)n) < p->o->fraction) rc = check_row(p, line, strlen(line), n, err);
+	}
+	if (f) gzclose(f);
+	free(line);
+	return rc;
+}
+
+static int pairs_check(struct pairs *p, struct err *err) {
+	if (!p->o->pairs) return err_set(err, ERR_USAGE, "check needs --pairs");
+	int rc = task_set_load(p->o->pairs, &p->tasks, err), genuine = 0;
+	if (!rc) rc = check_rows(p, err);
+	p->stage = AGENT_FRONTEND;   /* one answer a row is graded */
+	if (!rc) rc = open_verifier(p, err);
+	if (!rc) rc = rows_grade(p, err);
+	if (rc) return rc;
+	for (size_t i = 0; i < p->count; i++) genuine += is_admitted(p, &p->rows[i]);
+	printf("%s: %d of %zu answers checked again are genuine (%zu rows)\n", p->o->pairs, genuine, p->count, p->tasks.count);
+	print_rejected(p);
+	return (size_t)genuine == p->count ? 0 : err_set(err, ERR_MISMATCH, "%s: %zu answers are not genuine; write the file anew with `hone pairs synth`", p->o->pairs, p->count - (size_t)genuine);
+}
+
+static const struct { const char *name; int (*run)(struct pairs *, struct err *); } verbs[] = { { "synth", pairs_synth }, { "check", pairs_check } };
+
+int cmd_pairs(int argc, char **argv) {
+	struct pairs_options o = { .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .styles = 1, .seed = 42, .fraction = 0.05 };
+	struct err err = {0};
+	int npos, rc = options_parse("pairs synth|check", "write or check supervised pairs", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	struct pairs p = { .o = &o, .rejected = json_object() };
+	if (!rc && npos != 1) rc = err_set(&err, ERR_USAGE, "expected one of synth, check");
+	if (!rc) rc = agent_stage_from_name(o.stage, &p.stage, &err);
+	size_t i = 0;
+	while (!rc && i < ARRAY_LEN(verbs) && strcmp(verbs[i].name, argv[1])) i++;
+	if (!rc && i == ARRAY_LEN(verbs)) rc = err_set(&err, ERR_USAGE, "\"%s\": expected synth or check", argv[1]);
+	if (!rc) rc = verbs[i].run(&p, &err);
+	pairs_release(&p);
+	return rc ? cli_fail("pairs", &err) : 0;
+}

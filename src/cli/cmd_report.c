@@ -1,0 +1,34 @@
+/* hone report: one HTML file about the runs in a store. */
+#include "cli/cli.h"
+#include "report/report.h"
+
+struct report_settings { const char *store, *out, *title, *tables; int64_t samples, steps; };
+
+#define O(type, field, help) { #field, type, offsetof(struct report_settings, field), help, NULL }
+static const struct option_def defs[] = {
+	O(OPTION_STR, store, "SQLite file of the runs"),
+	O(OPTION_STR, out, "HTML file to write"),
+	O(OPTION_STR, title, "heading"),
+	O(OPTION_STR, tables, "JSON file with extra tables: [{title, columns, rows}]"),
+	O(OPTION_INT, samples, "answers shown per shown step"),
+	O(OPTION_INT, steps, "steps whose answers are shown"),
+};
+
+int cmd_report(int argc, char **argv) {
+	struct report_settings o = { .out = "report.html", .title = "hone", .samples = 4, .steps = 6 };
+	struct err err = {0};
+	struct store *s = NULL;
+	json_t *tables = NULL;
+	int npos, rc = options_parse("report", "write one HTML file about the runs in a store", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	if (!rc && !o.store) rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
+	if (!rc && !path_exists(o.store)) rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
+	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);
+	if (!rc) rc = store_open(o.store, &s, &err);
+	struct report_options ro = { .title = o.title, .samples_per_step_max = (int)o.samples, .steps_shown_max = (int)o.steps };
+	if (!rc) rc = report_write(s, NULL, 0, tables, &ro, o.out, &err);
+	if (!rc) printf("%s\n", o.out);
+	store_close(s);
+	json_decref(tables);
+	return rc ? cli_fail("report", &err) : 0;
+}

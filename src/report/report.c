@@ -1,0 +1,276 @@
+/* The report is written in one go from the store: settings, charts (a table says which metrics), failure reasons over steps, answers with verdicts, extra tables. */
+#include "report/report.h"
+#include "report/chart.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const struct { const char *metric, *title; } charts[] = {
+	{ "reward", "reward (mean)" },
+	{ "genuine", "pass rate: share of genuine answers" },
+	{ "reward_std", "reward (standard deviation)" },
+	{ "speedup", "model speedup of genuine answers" },
+	{ "completions/mean_length", "answer length, tokens (mean)" },
+	{ "completions/clipped_ratio", "share of answers cut by length" },
+	{ "entropy", "entropy, nats per token" },
+	{ "kl", "KL to the reference policy" },
+	{ "sampling/sampling_logp_difference/mean", "sampler-trainer gap of log-probabilities (mean)" },
+	{ "sampling/sampling_logp_difference/max", "sampler-trainer gap of log-probabilities (max)" },
+	{ "frac_reward_zero_std", "share of groups without variance" },
+	{ "loss", "loss" },
+	{ "eval_loss", "held-out loss" },
+	{ "grad_norm", "gradient norm" },
+	{ "learning_rate", "learning rate" },
+	{ "step_time", "seconds per step" },
+};
+
+static const char style[] =
+	"body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1320px;padding:0 1em;color:#1f2328}h1{font-size:1.5em}h2{margin-top:2em;border-bottom:1px solid #d0d7de}"
+	"figure{display:inline-block;margin:.5em;vertical-align:top}figcaption{font-weight:600}.legend{margin:0;font-size:12px}svg text{font:10px system-ui;fill:#57606a}.grid{stroke:#d8dee4}"
+	"table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #d0d7de;padding:.2em .6em;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}"
+	"pre{background:#f6f8fa;padding:.8em;overflow:auto;font-size:12px}details{margin:.4em 0}summary{cursor:pointer}.genuine{color:#1a7f37}.other{color:#d1242f}";
+
+struct run_data {
+	int64_t id;
+	const char *name;
+	const json_t *config;
+	json_t *metrics;     /* array of {step, values} in step order */
+	json_t *samples;     /* array of {step, index, sample} that are shown */
+	json_t *reasons;     /* step -> {reason -> count} */
+	const struct report_options *o;
+	int64_t last_step, shown_every;
+};
+
+/* ---- reading ---- */
+
+static int add_metrics(int64_t step, int64_t index, const json_t *row, void *ctx) {
+	struct run_data *d = ctx;
+	d->last_step = MAX(d->last_step, step);
+	return json_array_append_new(d->metrics, json_pack("{s:I, s:O}", "step", (json_int_t)step, "values", row));
+}
+
+static bool is_step_shown(const struct run_data *d, int64_t step) { return step == 1 || step == d->last_step || step % d->shown_every == 0; }
+
+static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx) {
+	struct run_data *d = ctx;
+	const json_t *v = json_object_get(row, "verdict");
+	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason"));
+	char step_key[32], key[128];
+	snprintf(step_key, sizeof step_key, "%lld", (long long)step);
+	snprintf(key, sizeof key, "%s%s%s", class ? class : "?", reason && *reason ? "/" : "", reason ? reason : "");
+	json_t *of_step = json_object_get(d->reasons, step_key);
+	if (!of_step) json_object_set_new(d->reasons, step_key, of_step = json_object());
+	json_object_set_new(of_step, key, json_integer(json_integer_value(json_object_get(of_step, key)) + 1));
+	if (is_step_shown(d, step) && index < d->o->samples_per_step_max)
+		json_array_append_new(d->samples, json_pack("{s:I, s:I, s:O}", "step", (json_int_t)step, "index", (json_int_t)index, "sample", row));
+	return 0;
+}
+
+static int run_read(struct store *s, struct run_data *d, struct err *err) {
+	d->metrics = json_array();
+	d->samples = json_array();
+	d->reasons = json_object();
+	int rc = store_metrics_each(s, d->id, add_metrics, d, err);
+	d->shown_every = MAX(1, d->last_step / MAX(1, d->o->steps_shown_max));
+	return rc ? rc : store_samples_each(s, d->id, add_sample, d, err);
+}
+
+/* ---- writing ---- */
+
+static void put_text(struct str *out, const char *text) { html_escape(out, text, strlen(text)); }
+
+static size_t series_of(const struct run_data *d, const char *metric, struct chart_point *points) {
+	size_t n = 0, i;
+	json_t *row;
+	json_array_foreach(d->metrics, i, row) {
+		json_t *v = json_object_get(json_object_get(row, "values"), metric);
+		if (json_is_number(v)) points[n++] = (struct chart_point){ (double)json_integer_value(json_object_get(row, "step")), json_number_value(v) };
+	}
+	return n;
+}
+
+static void put_charts(struct str *out, const struct run_data *runs, size_t count) {
+	struct chart_series *series = xcalloc(MAX(count, 1), sizeof *series);
+	struct chart_point **points = xcalloc(MAX(count, 1), sizeof *points);
+	for (size_t r = 0; r < count; r++) points[r] = xcalloc(json_array_size(runs[r].metrics) + 1, sizeof **points);
+	str_puts(out, "<h2>Over steps</h2>\n");
+	for (size_t c = 0; c < ARRAY_LEN(charts); c++) {
+		size_t used = 0;
+		for (size_t r = 0; r < count; r++) {
+			size_t n = series_of(&runs[r], charts[c].metric, points[r]);
+			if (n) series[used++] = (struct chart_series){ runs[r].name, points[r], n };
+		}
+		if (used) chart_svg(out, charts[c].title, series, used);
+	}
+	for (size_t r = 0; r < count; r++) free(points[r]);
+	free(points);
+	free(series);
+}
+
+static void put_config(struct str *out, const struct run_data *d) {
+	const char *key;
+	json_t *value;
+	str_puts(out, "<details><summary>Settings of ");
+	put_text(out, d->name);
+	str_puts(out, "</summary><table>");
+	json_object_foreach((json_t *)d->config, key, value) {
+		char *text = json_dumps(value, JSON_ENCODE_ANY);
+		str_puts(out, "<tr><td>");
+		put_text(out, key);
+		str_puts(out, "</td><td>");
+		put_text(out, text ? text : "");
+		str_puts(out, "</td></tr>");
+		free(text);
+	}
+	str_puts(out, "</table></details>\n");
+}
+
+/* Reasons by tenth of the run: shares of answers. */
+enum { BUCKETS = 10 };
+static void put_reasons(struct str *out, const struct run_data *d) {
+	json_t *table = json_object(), *counts, *value;   /* reason -> [count per bucket] */
+	double totals[BUCKETS] = {0};
+	const char *step_key, *key;
+	json_object_foreach(d->reasons, step_key, counts) {
+		int b = (int)MIN(BUCKETS - 1, (atoll(step_key) - 1) * BUCKETS / MAX(1, d->last_step));
+		json_object_foreach(counts, key, value) {
+			json_t *row = json_object_get(table, key);
+			if (!row) {
+				json_object_set_new(table, key, row = json_array());
+				for (int i = 0; i < BUCKETS; i++) json_array_append_new(row, json_integer(0));
+			}
+			json_integer_set(json_array_get(row, (size_t)b), json_integer_value(json_array_get(row, (size_t)b)) + json_integer_value(value));
+			totals[b] += (double)json_integer_value(value);
+		}
+	}
+	if (json_object_size(table)) {
+		str_puts(out, "<h3>Verdicts over the run (share of answers, by tenth of the steps): ");
+		put_text(out, d->name);
+		str_puts(out, "</h3><table><tr><th>verdict/reason</th>");
+		for (int b = 0; b < BUCKETS; b++) str_printf(out, "<th>%d %%</th>", (b + 1) * 100 / BUCKETS);
+		str_puts(out, "</tr>");
+		json_object_foreach(table, key, value) {
+			str_puts(out, "<tr><td>");
+			put_text(out, key);
+			str_puts(out, "</td>");
+			for (size_t b = 0; b < BUCKETS; b++) {
+				double n = (double)json_integer_value(json_array_get(value, b));
+				if (totals[b] > 0) str_printf(out, "<td class=\"n\">%.3f</td>", n / totals[b]);
+				else str_puts(out, "<td></td>");
+			}
+			str_puts(out, "</tr>");
+		}
+		str_puts(out, "</table>\n");
+	}
+	json_decref(table);
+}
+
+static void put_sample(struct str *out, const json_t *row) {
+	const json_t *s = json_object_get(row, "sample"), *v = json_object_get(s, "verdict"), *answer = json_object_get(s, "answer");
+	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason")), *detail = json_string_value(json_object_get(v, "detail"));
+	const char *task = json_string_value(json_object_get(s, "task"));
+	bool is_genuine = class && !strcmp(class, "genuine");
+	str_printf(out, "<details><summary>step %lld, answer %lld, ", (long long)json_integer_value(json_object_get(row, "step")), (long long)json_integer_value(json_object_get(row, "index")));
+	put_text(out, task ? task : "");
+	str_printf(out, ": <b class=\"%s\">", is_genuine ? "genuine" : "other");
+	put_text(out, class ? class : "?");
+	str_puts(out, "</b> ");
+	put_text(out, reason ? reason : "");
+	str_puts(out, "</summary>");
+	if (detail && *detail) {
+		str_puts(out, "<p>");
+		put_text(out, detail);
+		str_puts(out, "</p>");
+	}
+	str_puts(out, "<pre>");
+	html_escape(out, answer ? json_string_value(answer) : "", answer ? json_string_length(answer) : 0);
+	str_puts(out, "</pre></details>\n");
+}
+
+static void put_table(struct str *out, const json_t *table) {
+	const char *title = json_string_value(json_object_get(table, "title"));
+	size_t i, k;
+	json_t *row, *cell;
+	str_puts(out, "<h2>");
+	put_text(out, title ? title : "Table");
+	str_puts(out, "</h2><table><tr>");
+	json_array_foreach(json_object_get(table, "columns"), k, cell) {
+		str_puts(out, "<th>");
+		put_text(out, json_is_string(cell) ? json_string_value(cell) : "");
+		str_puts(out, "</th>");
+	}
+	str_puts(out, "</tr>");
+	json_array_foreach(json_object_get(table, "rows"), i, row) {
+		str_puts(out, "<tr>");
+		json_array_foreach(row, k, cell) {
+			if (json_is_number(cell)) str_printf(out, "<td class=\"n\">%.4g</td>", json_number_value(cell));
+			else {
+				str_puts(out, "<td>");
+				put_text(out, json_is_string(cell) ? json_string_value(cell) : "");
+				str_puts(out, "</td>");
+			}
+		}
+		str_puts(out, "</tr>");
+	}
+	str_puts(out, "</table>\n");
+}
+
+static void put_runs(struct str *out, const struct run_data *runs, size_t count) {
+	for (size_t r = 0; r < count; r++) put_config(out, &runs[r]);
+	put_charts(out, runs, count);
+	str_puts(out, "<h2>Failure reasons</h2>\n");
+	for (size_t r = 0; r < count; r++) put_reasons(out, &runs[r]);
+	str_puts(out, "<h2>Sample answers</h2>\n");
+	for (size_t r = 0; r < count; r++) {
+		size_t i;
+		json_t *row;
+		if (!json_array_size(runs[r].samples)) continue;
+		str_puts(out, "<h3>");
+		put_text(out, runs[r].name);
+		str_puts(out, "</h3>\n");
+		json_array_foreach(runs[r].samples, i, row) put_sample(out, row);
+	}
+}
+
+static bool is_wanted(int64_t id, const int64_t *runs, size_t count) {
+	for (size_t i = 0; runs && i < count; i++)
+		if (runs[i] == id) return true;
+	return runs == NULL;
+}
+
+int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const json_t *tables, const struct report_options *o, const char *path, struct err *err) {
+	json_t *list = NULL, *row;
+	int rc = store_runs(s, &list, err);
+	if (rc) return rc;
+	struct run_data *runs = xcalloc(json_array_size(list) + 1, sizeof *runs);
+	size_t count = 0, i;
+	json_array_foreach(list, i, row) {
+		int64_t id = json_integer_value(json_object_get(row, "id"));
+		const char *name = json_string_value(json_object_get(row, "name"));
+		if (rc || !is_wanted(id, wanted, nwanted)) continue;
+		runs[count] = (struct run_data){ .id = id, .name = name ? name : "run", .config = json_object_get(row, "config"), .o = o };
+		rc = run_read(s, &runs[count++], err);
+	}
+	if (!rc && count == 0) rc = err_set(err, ERR_NOT_FOUND, "the store holds no run to report on; `hone sft` and `hone rl` write them");
+	if (!rc) {
+		struct str out = {0};
+		str_puts(&out, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>");
+		put_text(&out, o->title);
+		str_printf(&out, "</title><style>%s</style><h1>", style);
+		put_text(&out, o->title);
+		str_puts(&out, "</h1>\n");
+		json_array_foreach(tables, i, row) put_table(&out, row);
+		put_runs(&out, runs, count);
+		str_puts(&out, "</html>\n");
+		rc = file_write_atomic(path, out.data, out.len, err);
+		str_release(&out);
+	}
+	for (i = 0; i < count; i++) {
+		json_decref(runs[i].metrics);
+		json_decref(runs[i].samples);
+		json_decref(runs[i].reasons);
+	}
+	free(runs);
+	json_decref(list);
+	return rc;
+}
