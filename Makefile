@@ -1,12 +1,14 @@
 # hone. `make help` lists the targets. Everything built goes to build/<config>/; nothing needs a clean between configurations.
 CONFIG ?= release
 BUILD  ?= build/$(CONFIG)
-CC     ?= gcc
+ifeq ($(origin CC),default)
+CC     := gcc
+endif
 VENV   := build/venv
 DEPS   := build/deps
 include src/rooms.mk
 
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Werror
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-format-truncation -Werror
 FLAGS_release := -O2 -g
 FLAGS_debug   := -O0 -g3 -DHONE_POISON
 FLAGS_asan    := -O1 -g3 -DHONE_POISON -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

@@ -205,5 +205,7 @@ struct option_def {
 int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
 	int argc, char **argv, int *npos, struct err *err);
 json_t *options_json(const struct option_def *defs, size_t count, const void *settings);   /* new reference */
+/* Edit distance between a (len bytes) and b, '-' and '_' alike; for "did you mean". */
+int name_distance(const char *a, size_t len, const char *b);
 
 #endif

@@ -1,0 +1,226 @@
+/* Files and folders.
+ *
+ * file_write_atomic is the only way this program replaces a file: a temporary beside the target, fsync, rename, fsync of the folder.
+ * dir_remove meets folders that sandboxed code filled: it follows no link and needs two descriptors and no recursion whatever the depth, because
+ * it moves subfolders of subfolders up to the top and removes them from there. */
+#include "base/base.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int fail(struct err *err, const char *what, const char *path)
+{
+	int e = errno;
+	return err_set(err, e == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: cannot %s: %s", path, what, strerror(e));
+}
+
+int file_read(const char *path, size_t bytes_max, struct str *out, struct err *err)
+{
+	str_clear(out);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) return fail(err, "open", path);
+	char *chunk = xmalloc(1 << 16);
+	int rc = 0;
+	for (;;) {
+		ssize_t n = read(fd, chunk, 1 << 16);
+		if (n < 0 && errno == EINTR) continue;
+		if (n < 0) rc = fail(err, "read", path);
+		else if ((size_t)n > bytes_max - out->len) rc = err_set(err, ERR_LIMIT, "%s: larger than the %zu bytes allowed here", path, bytes_max);
+		if (n <= 0 || rc) break;
+		str_append(out, chunk, (size_t)n);
+	}
+	if (rc) str_clear(out);
+	else str_append(out, "", 0);   /* an empty file is "" and not NULL */
+	free(chunk);
+	close(fd);
+	return rc;
+}
+
+static int write_full(int fd, const char *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+		if (n < 0 && errno == EINTR) continue;
+		if (n < 0) return -1;
+		data += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, struct err *err)
+{
+	static atomic_uint serial;   /* two threads may write the same path */
+	const char *slash = strrchr(path, '/');
+	char *folder = slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
+	char *beside = xasprintf("%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
+	int fd = -1, dir = -1, rc = 0;
+	bool made = false;
+
+	if (slash && !slash[1]) { rc = err_set(err, ERR_USAGE, "%s: names a folder, not a file", path); goto cleanup; }
+	dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0) { rc = fail(err, "open its folder", path); goto cleanup; }
+	fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0) { rc = fail(err, "create a file beside it", path); goto cleanup; }
+	made = true;
+	if (write_full(fd, data, len) || fsync(fd)) { rc = fail(err, "write", path); goto cleanup; }
+	if (rename(beside, path)) { rc = fail(err, "replace", path); goto cleanup; }
+	made = false;
+	if (fsync(dir)) rc = fail(err, "sync its folder", path);
+cleanup:
+	if (made) unlink(beside);
+	if (fd >= 0) close(fd);
+	if (dir >= 0) close(dir);
+	free(beside);
+	free(folder);
+	return rc;
+}
+
+int file_map_open(const char *path, struct file_map *out, struct err *err)
+{
+	*out = (struct file_map){0};
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) return fail(err, "open", path);
+	struct stat st;
+	int rc = 0;
+	if (fstat(fd, &st)) rc = fail(err, "stat", path);
+	else if (!S_ISREG(st.st_mode)) rc = err_set(err, ERR_IO, "%s: expected a regular file", path);
+	else if (st.st_size == 0) out->data = (const uint8_t *)"";
+	else {
+		void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (p == MAP_FAILED) rc = fail(err, "map", path);
+		else *out = (struct file_map){p, (size_t)st.st_size};
+	}
+	close(fd);
+	return rc;
+}
+
+void file_map_close(struct file_map *m)
+{
+	if (m->len) munmap((void *)(uintptr_t)m->data, m->len);
+	*m = (struct file_map){0};
+}
+
+bool path_exists(const char *path) { return access(path, F_OK) == 0; }
+
+char *path_join(const char *a, const char *b)
+{
+	size_t len = strlen(a);
+	if (!len || b[0] == '/') return xstrdup(b);
+	return xasprintf("%s%s%s", a, a[len - 1] == '/' ? "" : "/", b);
+}
+
+/* ---- folders ---- */
+
+int dir_make(const char *path, struct err *err)
+{
+	char *part = xstrdup(path);
+	int rc = 0;
+	for (char *p = part; !rc;) {
+		p += strspn(p, "/");
+		p += strcspn(p, "/");
+		char end = *p;
+		*p = 0;
+		struct stat st;
+		if (part[0] && mkdir(part, 0777) && errno != EEXIST) rc = fail(err, "create", part);
+		else if (!end && (stat(part, &st) || !S_ISDIR(st.st_mode))) rc = err_set(err, ERR_IO, "%s: expected a folder", path);
+		*p = end;
+		if (!end) break;
+	}
+	free(part);
+	return rc;
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+struct names { char **list; size_t count, cap; };
+
+static void names_release(struct names *n)
+{
+	for (size_t i = 0; i < n->count; i++) free(n->list[i]);
+	free(n->list);
+	*n = (struct names){0};
+}
+
+/* Takes fd over. All entries but "." and "..", sorted. */
+static int names_read(int fd, struct names *out)
+{
+	DIR *dir = fdopendir(fd);
+	if (!dir) { close(fd); return -1; }
+	struct dirent *e;
+	while (errno = 0, (e = readdir(dir))) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+		if (out->count == out->cap) {
+			out->cap = out->cap ? out->cap * 2 : 32;
+			out->list = xrealloc(out->list, size_mul(out->cap, sizeof(char *)));
+		}
+		out->list[out->count++] = xstrdup(e->d_name);
+	}
+	int failed = errno;
+	closedir(dir);
+	if (out->count) qsort(out->list, out->count, sizeof(char *), by_bytes);
+	errno = failed;
+	return failed ? -1 : 0;
+}
+
+int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) return fail(err, "open folder", path);
+	struct names names = {0};
+	int rc = names_read(fd, &names) ? fail(err, "read folder", path) : 0;
+	for (size_t i = 0; i < names.count && !rc; i++) rc = fn(names.list[i], ctx);
+	names_release(&names);
+	return rc;
+}
+
+/* Empties folder `name` of top: files are unlinked, folders that are not empty move to top under a fresh name. */
+static int flatten(int top, const char *name, uint64_t *serial)
+{
+	fchmodat(top, name, 0700, 0);   /* without this the owner cannot list it, or move it out of its parent */
+	int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0) return -1;
+	struct names names = {0};
+	int rc = names_read(dup(fd), &names);
+	for (size_t i = 0; i < names.count && !rc; i++) {
+		const char *child = names.list[i];
+		if (!unlinkat(fd, child, 0) || !unlinkat(fd, child, AT_REMOVEDIR)) continue;
+		char fresh[64];
+		do {
+			snprintf(fresh, sizeof(fresh), ".removing-%llu", (unsigned long long)(*serial)++);
+		} while (!faccessat(top, fresh, F_OK, AT_SYMLINK_NOFOLLOW));
+		if (fchmodat(fd, child, 0700, 0) || renameat(fd, child, top, fresh)) rc = -1;
+	}
+	names_release(&names);
+	close(fd);
+	return rc;
+}
+
+int dir_remove(const char *path, struct err *err)
+{
+	int top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (top < 0) return errno == ENOENT ? 0 : fail(err, "open folder", path);
+	uint64_t serial = 0;
+	int rc = 0;
+	for (bool empty = false; !empty && !rc;) {
+		struct names names = {0};
+		int again = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		rc = again < 0 ? -1 : names_read(again, &names);
+		empty = names.count == 0;
+		for (size_t i = 0; i < names.count && !rc; i++) {
+			const char *name = names.list[i];
+			if (!unlinkat(top, name, 0) || !unlinkat(top, name, AT_REMOVEDIR) || errno == ENOENT) continue;
+			if (errno != ENOTEMPTY && errno != EEXIST) rc = -1;
+			else if (flatten(top, name, &serial) || unlinkat(top, name, AT_REMOVEDIR)) rc = -1;
+		}
+		names_release(&names);
+	}
+	if (rc || rmdir(path)) rc = fail(err, "remove", path);
+	close(top);
+	return rc;
+}

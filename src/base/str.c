@@ -1,0 +1,60 @@
+/* Growable byte strings. Capacity doubles; one byte is always kept for the terminator, so that data can be printed and parsed as C text.
+ * Appending a part of the string to itself is legal: the source is found again after the block moved. */
+#include "base/base.h"
+#include <stdlib.h>
+
+static void str_reserve(struct str *s, size_t more)
+{
+	CHECKF(more < SIZE_MAX / 4 && s->len < SIZE_MAX / 4, "string of %zu + %zu bytes", s->len, more);
+	size_t need = s->len + more + 1;
+	if (need <= s->cap) return;
+	size_t cap = MAX(MAX(s->cap * 2, need), 64);
+	s->data = xrealloc(s->data, cap);
+	s->cap = cap;
+}
+
+void str_append(struct str *s, const void *data, size_t len)
+{
+	uintptr_t at = (uintptr_t)data, base = (uintptr_t)s->data;
+	bool own = s->data && at >= base && at < base + s->cap;
+	str_reserve(s, len);
+	if (own) data = s->data + (at - base);
+	if (len) memmove(s->data + s->len, data, len);
+	s->len += len;
+	s->data[s->len] = 0;
+}
+
+void str_puts(struct str *s, const char *text) { str_append(s, text, strlen(text)); }
+void str_putc(struct str *s, char c) { str_append(s, &c, 1); }
+
+void str_printf(struct str *s, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	str_vprintf(s, fmt, ap);
+	va_end(ap);
+}
+
+void str_vprintf(struct str *s, const char *fmt, va_list ap)
+{
+	va_list copy;
+	va_copy(copy, ap);
+	int len = vsnprintf(NULL, 0, fmt, copy);
+	va_end(copy);
+	CHECKF(len >= 0, "format \"%s\" failed", fmt);
+	str_reserve(s, (size_t)len);
+	vsnprintf(s->data + s->len, (size_t)len + 1, fmt, ap);
+	s->len += (size_t)len;
+}
+
+void str_clear(struct str *s)
+{
+	s->len = 0;
+	if (s->data) s->data[0] = 0;
+}
+
+void str_release(struct str *s)
+{
+	free(s->data);
+	*s = (struct str){0};
+}
