@@ -1,0 +1,178 @@
+/* runner_wire: the messages of runner.h as JSON and back. Both sides use these functions, so the two cannot drift apart; each side bounds
+ * what it reads, since the other may have been taken over. */
+#include "runner/runner.h"
+#include <stdlib.h>
+
+#define GIVEN_MAX 65536
+
+int64_t runner_output_bytes(const struct tape_view *v)
+{
+	return (tape_view_elements(v) * (int64_t)dtype_bytes(v->dtype) + 63) / 64 * 64;
+}
+
+static json_t *given_json(const struct runner_given *g, int count)
+{
+	json_t *a = json_array();
+	for (int i = 0; i < count; i++)
+		json_array_append_new(a, json_pack("{s:s, s:I, s:I, s:b}", "name", g[i].name ? g[i].name : "", "offset", (json_int_t)g[i].offset,
+			"bytes", (json_int_t)g[i].bytes, "may_change", g[i].may_change));
+	return a;
+}
+
+json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
+{
+	json_t *offsets = json_array();
+	for (int i = 0; i < noutputs; i++)
+		json_array_append_new(offsets, json_integer(t->output_offset[i]));
+	return json_pack("{s:o, s:o, s:o, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params", given_json(t->params, t->nparams),
+		"output_offsets", offsets, "want_cost", t->want_cost, "deadline_ms", t->deadline_ms);
+}
+
+static int given_parse(const json_t *o, const char *field, struct runner_given **out, int *count, struct err *err)
+{
+	json_t *a = json_object_get(o, field);
+	size_t n = json_array_size(a);
+	if (!json_is_array(a) || n > GIVEN_MAX)
+		return err_set(err, ERR_FORMAT, "trial.%s: expected an array of at most %d entries", field, GIVEN_MAX);
+	*out = xcalloc(n + 1, sizeof **out);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *e = json_array_get(a, i);
+		struct runner_given *g = &(*out)[i];
+		int rc = json_get_str(e, field, "name", &g->name, err);
+		if (!rc) rc = json_get_int(e, field, "offset", 0, INT64_MAX / 4, &g->offset, err);
+		if (!rc) rc = json_get_int(e, field, "bytes", 0, INT64_MAX / 4, &g->bytes, err);
+		if (!rc) rc = json_opt_bool(e, field, "may_change", &g->may_change, err);
+		if (rc)
+			return rc;
+	}
+	*count = (int)n;
+	return 0;
+}
+
+int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, struct err *err)
+{
+	struct runner_trial t = { 0 };
+	int64_t deadline = 0;
+	int rc = given_parse(o, "inputs", &t.inputs, &t.ninputs, err);
+	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "want_cost", &t.want_cost, err);
+	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
+	const json_t *offsets = json_object_get(o, "output_offsets");
+	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))
+		rc = err_set(err, ERR_FORMAT, "trial.output_offsets: expected %d entries, found %zu", noutputs, json_array_size(offsets));
+	for (int i = 0; !rc && i < noutputs; i++)
+		t.output_offset[i] = json_integer_value(json_array_get(offsets, (size_t)i));
+	t.deadline_ms = (int)deadline;
+	if (rc)
+		runner_trial_release(&t);
+	else
+		*out = t;
+	return rc;
+}
+
+void runner_trial_release(struct runner_trial *t)
+{
+	free(t->inputs);
+	free(t->params);
+	*t = (struct runner_trial){ 0 };
+}
+
+json_t *runner_fault_json(const struct runner_fault *f)
+{
+	return json_pack("{s:s, s:s%, s:i, s:i}", "code", f->code, "text", f->text, strlen(f->text), "line", f->line, "row", f->row);
+}
+
+int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *err)
+{
+	const char *code = "", *text = "";
+	int64_t line = 0, row = -1;
+	int rc = json_get_str(o, "fault", "code", &code, err);
+	if (!rc) rc = json_get_str(o, "fault", "text", &text, err);
+	if (!rc) rc = json_get_int(o, "fault", "line", -1, INT32_MAX, &line, err);
+	if (!rc) rc = json_get_int(o, "fault", "row", -1, INT32_MAX, &row, err);
+	if (rc)
+		return rc;
+	*out = (struct runner_fault){ .line = (int)line, .row = (int)row };
+	snprintf(out->code, sizeof out->code, "%s", code);
+	snprintf(out->text, sizeof out->text, "%s", text);
+	return 0;
+}
+
+/* Costs and lines travel as rows of numbers: a tape may have thousands. */
+#define COST_FIELDS(X, c) X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
+
+json_t *runner_result_json(const struct runner_result *r)
+{
+	json_t *costs = json_array(), *lines = json_array();
+	for (int i = 0; i < r->ncosts; i++) {
+		const struct runner_row_cost *c = &r->costs[i];
+		json_t *row = json_array();
+		json_array_append_new(row, json_integer(c->row));
+		json_array_append_new(row, json_integer(c->kind));
+#define X(value) json_array_append_new(row, json_integer(value));
+		COST_FIELDS(X, c)
+#undef X
+		json_array_append_new(costs, row);
+	}
+	for (int i = 0; i < r->nlines; i++)
+		json_array_append_new(lines, json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
+			(json_int_t)r->lines[i].flops));
+	return json_pack("{s:o, s:i, s:i, s:o, s:o, s:I}", "fault", r->has_fault ? runner_fault_json(&r->fault) : json_null(), "lineage", (int)r->lineage,
+		"lineage_output", r->lineage_output, "costs", costs, "lines", lines, "run_ns", (json_int_t)r->run_ns);
+}
+
+static int64_t count_at(const json_t *row, size_t i)
+{
+	json_int_t v = json_integer_value(json_array_get(row, i));
+	return MAX(v, 0);
+}
+
+static void costs_parse(const json_t *o, struct runner_result *r)
+{
+	const json_t *costs = json_object_get(o, "costs"), *lines = json_object_get(o, "lines");
+	size_t ncosts = MIN(json_array_size(costs), (size_t)TAPE_ROWS_MAX), nlines = MIN(json_array_size(lines), (size_t)GIVEN_MAX);
+	r->costs = xcalloc(ncosts + 1, sizeof *r->costs);
+	r->lines = xcalloc(nlines + 1, sizeof *r->lines);
+	for (size_t i = 0; i < ncosts; i++) {
+		const json_t *row = json_array_get(costs, i);
+		struct runner_row_cost *c = &r->costs[r->ncosts++];
+		size_t f = 2;
+		c->row = (int)MIN(count_at(row, 0), TAPE_ROWS_MAX);
+		c->kind = (enum tape_row_kind)MIN(count_at(row, 1), TAPE_ROW_KIND_COUNT - 1);
+#define X(value) value = count_at(row, f++);
+		COST_FIELDS(X, c)
+#undef X
+	}
+	for (size_t i = 0; i < nlines; i++) {
+		const json_t *row = json_array_get(lines, i);
+		r->lines[r->nlines++] = (struct runner_line_cost){ (int)MIN(count_at(row, 0), INT32_MAX), count_at(row, 1), count_at(row, 2), count_at(row, 3) };
+	}
+}
+
+int runner_result_parse(const json_t *o, struct runner_result *out, struct err *err)
+{
+	struct runner_result r = { 0 };
+	int64_t lineage = 0, output = 0;
+	const json_t *fault = json_object_get(o, "fault");
+	int rc = json_get_int(o, "result", "lineage", 0, TAPE_LINEAGE_COUNT - 1, &lineage, err);
+	if (!rc) rc = json_get_int(o, "result", "lineage_output", -1, TAPE_OUTPUTS_MAX, &output, err);
+	if (!rc) rc = json_get_int(o, "result", "run_ns", 0, INT64_MAX / 2, &r.run_ns, err);
+	if (!rc && json_is_object(fault)) {
+		r.has_fault = true;
+		rc = runner_fault_parse(fault, &r.fault, err);
+	}
+	if (rc)
+		return rc;
+	r.lineage = (enum tape_lineage)lineage;
+	r.lineage_output = (int)output;
+	costs_parse(o, &r);
+	*out = r;
+	return 0;
+}
+
+void runner_result_release(struct runner_result *r)
+{
+	free(r->costs);
+	free(r->lines);
+	*r = (struct runner_result){ 0 };
+}

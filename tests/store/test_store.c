@@ -1,0 +1,304 @@
+/* The store: what a returned call promised is there after kill -9; versions are checked; processes and threads share one file. */
+#include "store/store.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+
+static char folder[64];
+
+static int folder_make(void **state)
+{
+	snprintf(folder, sizeof folder, "/tmp/hone-store-XXXXXX");
+	return mkdtemp(folder) ? 0 : -1;
+}
+
+static int folder_remove(void **state)
+{
+	return dir_remove(folder, NULL);
+}
+
+static struct store *open_or_fail(const char *path)
+{
+	struct store *s = NULL;
+	struct err err = { 0 };
+	if (store_open(path, &s, &err))
+		fail_msg("%s", err.text);
+	return s;
+}
+
+static void test_cache_keeps_bytes(void **state)
+{
+	char *path = path_join(folder, "cache.db");
+	struct store *s = open_or_fail(path);
+	struct err err = { 0 };
+	struct str out = { 0 };
+	assert_int_equal(store_get(s, "verdict", "k", &out, &err), ERR_NOT_FOUND);
+	const char bytes[] = { 0, 1, 'x', 0, (char)0xff };
+	assert_int_equal(store_put(s, "verdict", "k", bytes, sizeof bytes, &err), 0);
+	assert_int_equal(store_put(s, "compile", "k", "", 0, &err), 0);
+	assert_int_equal(store_get(s, "verdict", "k", &out, &err), 0);
+	assert_int_equal(out.len, sizeof bytes);
+	assert_memory_equal(out.data, bytes, sizeof bytes);
+	assert_int_equal(store_get(s, "compile", "k", &out, &err), 0);
+	assert_int_equal(out.len, 0);
+	assert_int_equal(store_put(s, "verdict", "k", "new", 3, &err), 0);
+	store_close(s);
+	s = open_or_fail(path);
+	assert_int_equal(store_get(s, "verdict", "k", &out, &err), 0);
+	assert_string_equal(out.data, "new");
+	store_close(s);
+	str_release(&out);
+	free(path);
+}
+
+struct seen { int count; int64_t step[16], index[16], value[16]; };
+
+static int remember(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	struct seen *seen = ctx;
+	assert_true(seen->count < 16);
+	seen->step[seen->count] = step;
+	seen->index[seen->count] = index;
+	seen->value[seen->count++] = json_integer_value(json_object_get(row, "v"));
+	return 0;
+}
+
+static void put_row(struct store *s, int64_t run, int64_t step, int64_t index, int value)
+{
+	struct err err = { 0 };
+	json_t *row = json_pack("{s:i}", "v", value);
+	int rc = index < 0 ? store_metrics_put(s, run, step, row, &err) : store_sample_put(s, run, step, index, row, &err);
+	if (rc)
+		fail_msg("%s", err.text);
+	json_decref(row);
+}
+
+static void test_runs_metrics_and_samples(void **state)
+{
+	char *path = path_join(folder, "runs.db");
+	struct store *s = open_or_fail(path);
+	struct err err = { 0 };
+	int64_t run = 0, again = 0, other = 0;
+	json_t *config = json_pack("{s:i}", "lr", 1);
+	assert_int_equal(store_run_open(s, "a", config, &run, &err), 0);
+	assert_int_equal(store_run_open(s, "a", config, &again, &err), 0);
+	assert_int_equal(store_run_open(s, "b", config, &other, &err), 0);
+	json_decref(config);
+	assert_int_equal(run, again);
+	assert_int_not_equal(run, other);
+
+	for (int step = 3; step >= 0; step--) {
+		put_row(s, run, step, -1, 10 * step);
+		put_row(s, run, step, 1, step);
+		put_row(s, run, step, 0, step);
+	}
+	put_row(s, run, 2, -1, 99);      /* a resumed run repeats its last step */
+	put_row(s, other, 3, -1, 5);
+	struct seen seen = { 0 };
+	assert_int_equal(store_metrics_each(s, run, remember, &seen, &err), 0);
+	assert_int_equal(seen.count, 4);
+	assert_int_equal(seen.step[2], 2);
+	assert_int_equal(seen.value[2], 99);
+
+	assert_int_equal(store_run_truncate(s, run, 1, &err), 0);
+	seen = (struct seen){ 0 };
+	assert_int_equal(store_samples_each(s, run, remember, &seen, &err), 0);
+	assert_int_equal(seen.count, 4);
+	assert_int_equal(seen.step[3], 1);
+	assert_int_equal(seen.index[2], 0);
+	assert_int_equal(seen.index[3], 1);
+	seen = (struct seen){ 0 };
+	assert_int_equal(store_metrics_each(s, other, remember, &seen, &err), 0);
+	assert_int_equal(seen.count, 1);
+
+	json_t *runs = NULL;
+	assert_int_equal(store_runs(s, &runs, &err), 0);
+	assert_int_equal(json_array_size(runs), 2);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(runs, 1), "name")), "b");
+	json_decref(runs);
+	store_close(s);
+	free(path);
+}
+
+static void sql(const char *path, const char *text)
+{
+	sqlite3 *db = NULL;
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+}
+
+static void test_other_versions_and_files_are_refused(void **state)
+{
+	char *path = path_join(folder, "version.db");
+	store_close(open_or_fail(path));
+	sql(path, "PRAGMA user_version = 77");
+	struct store *s = NULL;
+	struct err err = { 0 };
+	assert_int_equal(store_open(path, &s, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "77"));
+	assert_non_null(strstr(err.text, "version 1"));
+	free(path);
+
+	path = path_join(folder, "foreign.db");
+	sql(path, "CREATE TABLE t (a)");
+	assert_int_equal(store_open(path, &s, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "another program"));
+	free(path);
+
+	path = path_join(folder, "text.db");
+	assert_int_equal(file_write_atomic(path, "this is a text file, and longer than a header of SQLite would be ........................................", 100, &err), 0);
+	assert_int_not_equal(store_open(path, &s, &err), 0);
+	free(path);
+
+	path = path_join(folder, "no/such/folder.db");
+	assert_int_equal(store_open(path, &s, &err), ERR_IO);
+	assert_non_null(strstr(err.text, "folder.db"));
+	free(path);
+}
+
+/* A writer reports each finished write over a pipe and is killed at an arbitrary one: everything reported must be there, and the file must open. */
+static void test_kill_in_the_middle_of_writes(void **state)
+{
+	char *path = path_join(folder, "kill.db");
+	store_close(open_or_fail(path));
+	int64_t done = -1;
+	for (int round = 0; round < 5; round++) {
+		int fds[2];
+		assert_int_equal(pipe(fds), 0);
+		pid_t pid = fork();
+		if (pid == 0) {
+			struct store *s = NULL;
+			struct err err = { 0 };
+			if (store_open(path, &s, &err))
+				_exit(3);
+			char key[32], value[3000];
+			memset(value, 'x', sizeof value);
+			for (int64_t i = done + 1; i < done + 100000; i++) {
+				snprintf(key, sizeof key, "%lld", (long long)i);
+				if (store_put(s, "verdict", key, value, sizeof value, &err) || write(fds[1], &i, sizeof i) != sizeof i)
+					_exit(4);
+			}
+			_exit(0);
+		}
+		close(fds[1]);
+		int64_t last = done;
+		for (int i = 0; i < 7 + 13 * round; i++)
+			assert_int_equal(read(fds[0], &last, sizeof last), sizeof last);
+		kill(pid, SIGKILL);
+		int status = 0;
+		waitpid(pid, &status, 0);
+		assert_true(WIFSIGNALED(status));
+		while (read(fds[0], &last, sizeof last) == sizeof last)
+			continue;
+		close(fds[0]);
+		done = last;
+	}
+	struct store *s = open_or_fail(path);
+	struct err err = { 0 };
+	struct str out = { 0 };
+	for (int64_t i = 0; i <= done; i++) {
+		char key[32];
+		snprintf(key, sizeof key, "%lld", (long long)i);
+		if (store_get(s, "verdict", key, &out, &err))
+			fail_msg("write %lld of %lld had returned and is lost: %s", (long long)i, (long long)done, err.text);
+		assert_int_equal(out.len, 3000);
+	}
+	store_close(s);
+	str_release(&out);
+	free(path);
+}
+
+/* A transaction that was not committed leaves nothing. */
+static void test_kill_inside_a_transaction(void **state)
+{
+	char *path = path_join(folder, "transaction.db");
+	store_close(open_or_fail(path));
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct store *s = NULL;
+		struct err err = { 0 };
+		if (store_open(path, &s, &err) || store_begin(s, &err))
+			_exit(3);
+		for (int i = 0; i < 50; i++)
+			store_put(s, "compile", i % 2 ? "a" : "b", "1", 1, &err);
+		kill(getpid(), SIGKILL);
+	}
+	int status = 0;
+	waitpid(pid, &status, 0);
+	assert_true(WIFSIGNALED(status));
+	struct store *s = open_or_fail(path);
+	struct str out = { 0 };
+	assert_int_equal(store_get(s, "compile", "a", &out, NULL), ERR_NOT_FOUND);
+	struct err err = { 0 };
+	assert_int_equal(store_begin(s, &err), 0);
+	assert_int_equal(store_put(s, "compile", "a", "1", 1, &err), 0);
+	assert_int_equal(store_commit(s, &err), 0);
+	assert_int_equal(store_get(s, "compile", "a", &out, &err), 0);
+	store_close(s);
+	str_release(&out);
+	free(path);
+}
+
+/* Four processes create the file at once and write to it; none fails and no row is lost. */
+static void test_processes_share_a_file(void **state)
+{
+	char *path = path_join(folder, "shared.db");
+	pid_t pids[4];
+	for (int p = 0; p < 4; p++) {
+		pids[p] = fork();
+		if (pids[p] == 0) {
+			struct store *s = NULL;
+			struct err err = { 0 };
+			if (store_open(path, &s, &err)) {
+				fprintf(stderr, "%s\n", err.text);
+				_exit(3);
+			}
+			for (int i = 0; i < 40; i++) {
+				char key[32];
+				snprintf(key, sizeof key, "%d-%d", p, i);
+				if (store_put(s, "verdict", key, key, strlen(key), &err)) {
+					fprintf(stderr, "%s\n", err.text);
+					_exit(4);
+				}
+			}
+			store_close(s);
+			_exit(0);
+		}
+	}
+	for (int p = 0; p < 4; p++) {
+		int status = 0;
+		waitpid(pids[p], &status, 0);
+		assert_int_equal(status, 0);
+	}
+	struct store *s = open_or_fail(path);
+	struct str out = { 0 };
+	for (int p = 0; p < 4; p++)
+		for (int i = 0; i < 40; i++) {
+			char key[32];
+			snprintf(key, sizeof key, "%d-%d", p, i);
+			assert_int_equal(store_get(s, "verdict", key, &out, NULL), 0);
+			assert_string_equal(out.data, key);
+		}
+	store_close(s);
+	str_release(&out);
+	free(path);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cache_keeps_bytes),
+		cmocka_unit_test(test_runs_metrics_and_samples),
+		cmocka_unit_test(test_other_versions_and_files_are_refused),
+		cmocka_unit_test(test_kill_in_the_middle_of_writes),
+		cmocka_unit_test(test_kill_inside_a_transaction),
+		cmocka_unit_test(test_processes_share_a_file),
+	};
+	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
