@@ -2,7 +2,11 @@
  *
  * OpenBLAS is opened with dlopen, and not linked, because its choice of kernels is made while it loads: 0.3.21 takes recent Xeons for a Prescott and runs ten times slower,
  * so OPENBLAS_CORETYPE has to be in the environment before. It runs with one thread; this backend's pool splits the work, in chunks that depend on shapes alone,
- * so that results do not depend on the number of threads. (The OpenMP build guards its buffer table by a lock a slot; concurrent calls with one BLAS thread each are safe.) */
+ * so that results do not depend on the number of threads.
+ *
+ * The OpenMP build asks omp_get_max_threads() at each call, a setting that every thread has for itself: openblas_set_num_threads(1) reaches the calling thread alone, and a
+ * pool thread would start a team of its own (slow, and it splits sums otherwise: found by the bit-for-bit comparison of thread counts). So each thread that calls
+ * it says omp_set_num_threads(1) once. Concurrent calls with one BLAS thread each are safe: its table of buffers has a lock a slot. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "ops_cpu.h"
@@ -28,6 +32,7 @@ static void blas_open(struct ops_context *c)
 	if (!sgemm || !set_threads) return;   /* some other library under that name */
 	set_threads(1);
 	c->sgemm = sgemm;
+	c->omp_set_num_threads = (void (*)(int))dlsym(lib, "omp_set_num_threads");   /* of its libgomp; absent in the pthread build, which needs nothing more */
 	const char *text = config ? config() : "OpenBLAS";
 	int words = 0, len = 0;
 	while (text[len] && (text[len] != ' ' || ++words < 2)) len++;   /* "OpenBLAS 0.3.21" */

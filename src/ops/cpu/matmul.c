@@ -8,8 +8,16 @@ struct matmul_args {
 	int M, N, K;
 	bool at, bt, by_columns, add;
 	float alpha;
-	sgemm_fn *sgemm;
+	const struct ops_context *c;
 };
+
+/* Once in each thread that calls BLAS (cpu.c tells why). */
+static void blas_thread_ready(const struct ops_context *c)
+{
+	static _Thread_local bool ready;
+	if (!ready && c->omp_set_num_threads) c->omp_set_num_threads(1);
+	ready = true;
+}
 
 static void sgemm_chunk(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -18,7 +26,8 @@ static void sgemm_chunk(void *arg, int64_t begin, int64_t end, int thread)
 	int M = (int)(g->by_columns ? g->M : end - begin), N = (int)(g->by_columns ? end - begin : g->N);
 	int lda = g->at ? g->M : g->K, ldb = g->bt ? g->K : g->N;
 	const float *a = g->a + (g->at ? m0 : m0 * g->K), *b = g->b + (g->bt ? n0 * g->K : n0);
-	g->sgemm(CBLAS_ROW_MAJOR, g->at ? CBLAS_TRANS : CBLAS_NO_TRANS, g->bt ? CBLAS_TRANS : CBLAS_NO_TRANS, M, N, g->K, g->alpha, a, lda, b, ldb, g->add ? 1.0f : 0.0f, g->out + m0 * g->N + n0, g->N);
+	blas_thread_ready(g->c);
+	g->c->sgemm(CBLAS_ROW_MAJOR, g->at ? CBLAS_TRANS : CBLAS_NO_TRANS, g->bt ? CBLAS_TRANS : CBLAS_NO_TRANS, M, N, g->K, g->alpha, a, lda, b, ldb, g->add ? 1.0f : 0.0f, g->out + m0 * g->N + n0, g->N);
 }
 
 static float dot_any(const struct matmul_args *g, int64_t m, int64_t n)
@@ -42,7 +51,7 @@ static void matmul(struct ops_context *c, float *out, const float *a, const floa
 {
 	CHECK(M >= 0 && N >= 0 && K > 0);
 	if (!M || !N) return;
-	struct matmul_args g = {out, a, b, M, N, K, a_transposed, b_transposed, N >= M, acc == OPS_ADD, alpha, c->sgemm};
+	struct matmul_args g = {out, a, b, M, N, K, a_transposed, b_transposed, N >= M, acc == OPS_ADD, alpha, c};
 	if (c->sgemm && !c->batch_invariant) {
 		int side = MAX(M, N), chunk = MAX(64, (side / 8 + 63) / 64 * 64);
 		pool_run(c->pool, side, chunk, sgemm_chunk, &g);

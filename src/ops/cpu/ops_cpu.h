@@ -16,6 +16,7 @@ struct ops_context {
 	int threads;
 	bool batch_invariant;
 	sgemm_fn *sgemm;                  /* NULL: built-in kernels only */
+	void (*omp_set_num_threads)(int); /* NULL: not an OpenMP build */
 	char blas_name[96];
 	float *scratch;                   /* (threads, SCRATCH_FLOATS) */
 	double partials[PARTIALS_MAX];
