@@ -18,10 +18,15 @@ CFLAGS  = -std=c17 -D_GNU_SOURCE -march=x86-64-v3 -ffp-contract=off -fPIC $(WARN
 LDFLAGS = $(filter -fsanitize=%,$(FLAGS_$(CONFIG))) -rdynamic
 LDLIBS  = -ljansson -lyaml -lnettle -lsqlite3 -lseccomp -lutf8proc -lz -lpthread -ldl -lm
 
+# One short line a step; V=1 shows the commands.
+Q   := $(if $(V),,@)
+say  = $(if $(V),,@echo "  $(1)  $(2)")
+
 closure = $(sort $(1) $(foreach u,$(USES_$(1)),$(call closure,$(u))))
 srcs    = $(wildcard src/$(1)/*.c src/$(1)/*/*.c)
 objs    = $(patsubst %.c,$(BUILD)/obj/%.o,$(call srcs,$(1)))
-libs    = $(foreach r,$(call closure,$(1)),$(BUILD)/lib$(r).a)
+# A room's archive, those of the rooms it stands on, and the third-party archives of all of them (EXTRA_LIBS_<room>, tools/*.mk).
+libs    = $(foreach r,$(call closure,$(1)),$(BUILD)/lib$(r).a $(EXTRA_LIBS_$(r)))
 
 .DEFAULT_GOAL := all
 .SECONDARY:
@@ -34,26 +39,29 @@ all: setup programs ## build build/release/hone (installs what is missing first)
 .PHONY: programs
 programs: $(BUILD)/hone $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so
 
-$(BUILD)/obj/%.o: %.c
+$(BUILD)/obj/%.o: %.c | $(SETUP_STAMPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
 
 define room_rules
 $(BUILD)/lib$(1).a: $(call objs,$(1))
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	ar rcs $$@ $$^
+	$(Q)ar rcs $$@ $$^
 endef
 $(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
 
 $(BUILD)/hone: $(call libs,cli)
-	$(CC) $(LDFLAGS) -Wl,--whole-archive $(BUILD)/libcli.a -Wl,--no-whole-archive -Wl,--start-group $(filter-out $(BUILD)/libcli.a,$^) $(EXTRA_LIBS) -Wl,--end-group $(LDLIBS) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--whole-archive $(BUILD)/libcli.a -Wl,--no-whole-archive -Wl,--start-group $(filter-out $(BUILD)/libcli.a,$^) -Wl,--end-group $(LDLIBS) -o $@
 
 # tests/<room>/test_<name>.c -> $(BUILD)/tests/<room>/test_<name>, linked with the rooms that <room> may use.
 define test_rules
 $(BUILD)/tests/$(1)/%: $(BUILD)/obj/tests/$(1)/%.o $(call libs,$(1))
 	@mkdir -p $$(@D)
-	$(CC) $(LDFLAGS) $$< -Wl,--start-group $(call libs,$(1)) $(EXTRA_LIBS) -Wl,--end-group $(LDLIBS) -lcmocka -o $$@
+	$$(call say,LD,$$@)
+	$(Q)$(CC) $(LDFLAGS) $$< -Wl,--start-group $(call libs,$(1)) -Wl,--end-group $(LDLIBS) -lcmocka -o $$@
 endef
 $(foreach r,$(ROOMS),$(eval $(call test_rules,$(r))))
 

@@ -1,0 +1,24 @@
+# Tests: tests/<room>/test_*.c become programs in $(BUILD)/tests, tests/run.sh runs them and the scripts.
+TEST_PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*/test_*.c))
+
+.PHONY: tests test test-asan test-tsan arrows help
+tests: $(TEST_PROGRAMS) ## build the C tests
+
+test: setup ## build everything and run all tests; FILTER=room/name for some
+	@$(MAKE) --no-print-directory programs tests
+	@BUILD=$(BUILD) tests/run.sh --filter '$(FILTER)'
+
+test-asan: setup ## run the C tests with the address and undefined-behaviour sanitizers (build/asan)
+	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests
+	@BUILD=build/asan tests/run.sh --programs --timeout 1200 --filter '$(FILTER)'
+
+test-tsan: setup ## run base's C tests with the thread sanitizer (build/tsan)
+	@$(MAKE) --no-print-directory CONFIG=tsan BUILD=build/tsan $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(BUILD)/tests/base/%,$(TEST_PROGRAMS)))
+	@BUILD=build/tsan tests/run.sh --programs --timeout 1200 --filter '$(or $(FILTER),base/)'
+
+arrows: ## check the #include lines against src/rooms.mk
+	@tools/arrows.sh
+
+help: ## list the targets
+	@echo 'usage: make [TARGET] [CONFIG=release|debug|asan|tsan] [V=1]'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | LC_ALL=C sort -u | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
