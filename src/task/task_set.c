@@ -1,0 +1,349 @@
+/* Task sets on disk. Three forms: one .py file, a folder of .py files, a .jsonl file (gzip when it ends in .gz) with one object a line. In .py files the
+ * facts that are not Python (seed, split, structure) stand in one comment line at the top, which belongs to the file, not to the task's source. */
+#include "task/task_graph.h"
+#include <sys/stat.h>
+#include <zlib.h>
+
+#define SET_TASKS_MAX ((size_t)2000000)
+#define SET_BYTES_MAX ((size_t)4 << 30)
+#define LINE_BYTES_MAX (8 * TASK_SOURCE_BYTES_MAX)
+#define NAME_BYTES_MAX 256
+#define FOLDER_DEPTH_MAX 16
+#define HEADER "# hone-task "
+
+/* ---- the set in memory ---- */
+
+static void task_release(struct task *t)
+{
+	free(t->name); free(t->source); free(t->structure); free(t->split);
+}
+
+void task_set_release(struct task_set *s)
+{
+	for (size_t i = 0; i < s->count; i++) task_release(&s->tasks[i]);
+	free(s->tasks);
+	*s = (struct task_set){0};
+}
+
+static struct task *set_add(struct task_set *s, struct task t)
+{
+	if ((s->count & (s->count - 1)) == 0) s->tasks = xrealloc(s->tasks, size_mul(s->count ? 2 * s->count : 1, sizeof *s->tasks));
+	s->tasks[s->count] = t;
+	return &s->tasks[s->count++];
+}
+
+static int by_name(const void *a, const void *b) { return strcmp((*(const struct task *const *)a)->name, (*(const struct task *const *)b)->name); }
+
+static int names_check(const struct task_set *s, const char *path, struct err *err)
+{
+	int rc = ERR_OK;
+	const struct task **order = xmalloc(size_mul(s->count + 1, sizeof *order));
+	for (size_t i = 0; i < s->count; i++) order[i] = &s->tasks[i];
+	qsort(order, s->count, sizeof *order, by_name);
+	for (size_t i = 1; i < s->count && !rc; i++)
+		if (!strcmp(order[i - 1]->name, order[i]->name)) rc = err_set(err, ERR_FORMAT, "%s: two tasks are named %s: names must be unique", path, order[i]->name);
+	free(order);
+	return rc;
+}
+
+/* ---- one task ---- */
+
+static bool is_utf8(const unsigned char *p, size_t len)
+{
+	for (size_t i = 0; i < len;) {
+		unsigned char c = p[i];
+		size_t more = c < 0x80 ? 0 : c >= 0xc2 && c < 0xe0 ? 1 : c >= 0xe0 && c < 0xf0 ? 2 : c >= 0xf0 && c < 0xf5 ? 3 : 9;
+		if (more > len - i - 1) return false;
+		for (size_t j = 1; j <= more; j++)
+			if ((p[i + j] & 0xc0) != 0x80) return false;
+		if (more >= 2 && ((c == 0xe0 && p[i + 1] < 0xa0) || (c == 0xed && p[i + 1] > 0x9f) || (c == 0xf0 && p[i + 1] < 0x90) || (c == 0xf4 && p[i + 1] > 0x8f)))
+			return false;
+		i += more + 1;
+	}
+	return true;
+}
+
+static bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
+
+int task_check(const struct task *t, struct err *err)
+{
+	static const struct { const char *keyword, *name; } NEEDED[] = {{"class", "Model"}, {"def", "get_inputs"}, {"def", "get_init_inputs"}};
+	bool found[ARRAY_LEN(NEEDED)] = {false};
+	size_t len = strlen(t->source);
+	if (len > TASK_SOURCE_BYTES_MAX) return err_set(err, ERR_LIMIT, "task %s: %zu bytes of source, at most %zu are read", t->name, len, TASK_SOURCE_BYTES_MAX);
+	if (!is_utf8((const unsigned char *)t->source, len)) return err_set(err, ERR_FORMAT, "task %s: the source is not UTF-8", t->name);
+	struct py_scanner s;
+	struct slice word = {0}, previous = {0};
+	py_scanner_init(&s, t->source, len);
+	for (enum py_token k = py_scanner_next(&s, &word); k != PY_END; previous = word, k = py_scanner_next(&s, &word))
+		for (size_t i = 0; i < ARRAY_LEN(NEEDED) && k == PY_NAME && s.indent == 0; i++)
+			if (previous.data && slice_is(previous, NEEDED[i].keyword) && slice_is(word, NEEDED[i].name)) found[i] = true;
+	for (size_t i = 0; i < ARRAY_LEN(NEEDED); i++)
+		if (!found[i])
+			return err_set(err, ERR_FORMAT, "task %s: no top-level `%s %s`; a task defines class Model, get_inputs() and get_init_inputs()", t->name, NEEDED[i].keyword, NEEDED[i].name);
+	return ERR_OK;
+}
+
+/* Names become file names: letters, digits and _ . - + / without empty or dot-led parts. */
+static bool is_safe_name(const char *name)
+{
+	if (!*name || strlen(name) > NAME_BYTES_MAX) return false;
+	for (const char *c = name; *c; c++) {
+		bool part_start = c == name || c[-1] == '/';
+		if (part_start && (*c == '/' || *c == '.')) return false;
+		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("_.-+/", *c))) return false;
+	}
+	return name[strlen(name) - 1] != '/';
+}
+
+static int is_known_split(const char *s) { return !*s || !strcmp(s, "train") || !strcmp(s, "heldout") || !strcmp(s, "hand"); }
+
+/* ---- JSON rows: the same object in .jsonl files and in the header comment of .py files ---- */
+
+static int row_parse(const json_t *o, const char *what, const char *source, const char *default_name, struct task *t, struct err *err)
+{
+	const char *name = default_name, *structure = "", *split = "";
+	int64_t level = 0, seed = 0;
+	int rc = !name ? json_get_str(o, what, "name", &name, err) : ERR_OK;
+	if (!rc && !source) rc = json_get_str(o, what, "source", &source, err);
+	if (!rc) rc = json_opt_str(o, what, "structure", &structure, err);
+	if (!rc) rc = json_opt_str(o, what, "split", &split, err);
+	if (!rc) rc = json_opt_int(o, what, "level", 0, 9, &level, err);
+	if (!rc) rc = json_opt_int(o, what, "seed", 0, INT64_MAX, &seed, err);
+	if (!rc && !is_safe_name(name))
+		rc = err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes", what, name, NAME_BYTES_MAX);
+	if (!rc && !is_known_split(split)) rc = err_set(err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, split);
+	if (rc) return rc;
+	*t = (struct task){.name = xstrdup(name), .source = xstrdup(source), .structure = xstrdup(structure), .split = xstrdup(split), .level = (int)level,
+		.seed = (uint64_t)seed, .hash = task_source_hash(source, strlen(source))};
+	rc = task_check(t, err);
+	if (rc) { err_prefix(err, "%s", what); task_release(t); }
+	return rc;
+}
+
+static json_t *row_json(const struct task *t, bool with_source)
+{
+	json_t *o = json_object();
+	if (with_source) {
+		json_object_set_new(o, "name", json_string(t->name));
+		json_object_set_new(o, "source", json_string(t->source));
+	}
+	json_object_set_new(o, "structure", json_string(t->structure));
+	json_object_set_new(o, "split", json_string(t->split));
+	json_object_set_new(o, "level", json_integer(t->level));
+	json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
+	return o;
+}
+
+/* ---- .py files and folders ---- */
+
+struct folder_walk { struct task_set *set; const char *root, *prefix; int depth; struct err *err; };
+
+static int level_of_path(const char *path)
+{
+	const char *p = path, *found = NULL;
+	while ((p = strstr(p, "level"))) {
+		if (p[5] >= '1' && p[5] <= '9' && !(p[6] >= '0' && p[6] <= '9')) found = p;
+		p += 5;
+	}
+	return found ? found[5] - '0' : 0;
+}
+
+static int file_load(const char *path, const char *name, struct task_set *set, struct err *err)
+{
+	struct str text = {0};
+	struct task t;
+	json_t *header = NULL;
+	int rc = file_read(path, TASK_SOURCE_BYTES_MAX, &text, err);
+	const char *source = text.data ? text.data : "";
+	if (!rc && strlen(source) != text.len) rc = err_set(err, ERR_FORMAT, "%s: a zero byte after %zu bytes: expected Python text", path, strlen(source));
+	if (!rc && !strncmp(source, HEADER, strlen(HEADER))) {
+		const char *line = source + strlen(HEADER);
+		size_t len = strcspn(line, "\n");
+		rc = json_parse(line, len, path, &header, err);
+		source = line + len + (line[len] == '\n');
+	} else if (!rc) header = json_object();
+	if (!rc && !json_is_object(header)) rc = err_set(err, ERR_FORMAT, "%s:1: expected an object after \"%s\"", path, HEADER);
+	if (!rc) rc = row_parse(header, path, source, name, &t, err);
+	if (!rc) {
+		if (!t.level) t.level = level_of_path(path);
+		set_add(set, t);
+	}
+	json_decref(header);
+	str_release(&text);
+	return rc;
+}
+
+static bool has_suffix(const char *s, const char *suffix)
+{
+	size_t n = strlen(s), m = strlen(suffix);
+	return n >= m && !strcmp(s + n - m, suffix);
+}
+
+static int folder_entry(const char *entry, void *ctx)
+{
+	const struct folder_walk *w = ctx;
+	struct stat st;
+	if (entry[0] == '.' || !strcmp(entry, "__pycache__") || !strcmp(entry, "__init__.py")) return ERR_OK;
+	char *path = path_join(w->root, entry), *name = *w->prefix ? path_join(w->prefix, entry) : xstrdup(entry);
+	int rc = ERR_OK;
+	if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+		struct folder_walk below = {.set = w->set, .root = path, .prefix = name, .depth = w->depth + 1, .err = w->err};
+		if (below.depth > FOLDER_DEPTH_MAX) rc = err_set(w->err, ERR_LIMIT, "%s: more than %d folders deep", path, FOLDER_DEPTH_MAX);
+		else rc = dir_each(path, folder_entry, &below, w->err);
+	} else if (has_suffix(entry, ".py")) {
+		name[strlen(name) - 3] = 0;
+		if (w->set->count >= SET_TASKS_MAX) rc = err_set(w->err, ERR_LIMIT, "%s: more than %zu tasks", w->root, SET_TASKS_MAX);
+		else rc = file_load(path, name, w->set, w->err);
+	}
+	free(path);
+	free(name);
+	return rc;
+}
+
+/* ---- .jsonl ---- */
+
+/* gzread passes plain files through, so one loop reads both. A line that would grow past the limit is an error before it is stored. */
+static int jsonl_load(const char *path, struct task_set *set, struct err *err)
+{
+	gzFile f = gzopen(path, "rb");
+	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened; give a .py file, a folder or a .jsonl file", path);
+	gzbuffer(f, 1 << 17);
+	struct str line = {0};
+	char chunk[1 << 14], what[1024];
+	int rc = ERR_OK, number = 0;
+	size_t bytes = 0;
+	for (bool at_end = false; !at_end && !rc;) {
+		z_off_t before = gztell(f);
+		at_end = !gzgets(f, chunk, (int)sizeof chunk);
+		size_t n = at_end ? 0 : (size_t)(gztell(f) - before);   /* not strlen: a zero byte must reach the parser */
+		bytes += n;
+		str_append(&line, chunk, n);
+		bool whole = n > 0 && chunk[n - 1] == '\n';
+		if (line.len > LINE_BYTES_MAX || bytes > SET_BYTES_MAX || set->count >= SET_TASKS_MAX)
+			rc = err_set(err, ERR_LIMIT, "%s:%d: longer than a task set may be (%zu bytes a line, %zu in all, %zu tasks)", path, number + 1, LINE_BYTES_MAX, SET_BYTES_MAX, SET_TASKS_MAX);
+		if (rc || (!whole && !at_end)) continue;
+		number++;
+		if (line.len && line.data[strspn(line.data, " \t\r\n")]) {
+			json_t *row = NULL;
+			struct task t;
+			snprintf(what, sizeof what, "%.900s:%d", path, number);
+			rc = json_parse(line.data, line.len, what, &row, err);
+			if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object with name and source", what);
+			if (!rc) rc = row_parse(row, what, NULL, NULL, &t, err);
+			if (!rc) set_add(set, t);
+			json_decref(row);
+		}
+		str_clear(&line);
+	}
+	int zrc = Z_OK;
+	const char *text = gzerror(f, &zrc);
+	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_FORMAT, "%s:%d: %s; the file is damaged or cut short", path, number + 1, zrc == Z_ERRNO ? "cannot be read" : text);
+	str_release(&line);
+	gzclose_r(f);
+	return rc;
+}
+
+int task_set_load(const char *path, struct task_set *out, struct err *err)
+{
+	struct stat st;
+	*out = (struct task_set){0};
+	if (stat(path, &st) != 0) return err_set(err, ERR_NOT_FOUND, "%s: no such file or folder; a task set is a .py file, a folder of them or a .jsonl[.gz] file", path);
+	int rc;
+	if (S_ISDIR(st.st_mode)) {
+		struct folder_walk w = {.set = out, .root = path, .prefix = "", .err = err};
+		rc = dir_each(path, folder_entry, &w, err);
+		if (!rc && !out->count) rc = err_set(err, ERR_NOT_FOUND, "%s: no .py file in this folder", path);
+	} else if (has_suffix(path, ".py")) {
+		const char *slash = strrchr(path, '/');
+		char *name = xstrdup(slash ? slash + 1 : path);
+		name[strlen(name) - 3] = 0;
+		rc = file_load(path, name, out, err);
+		free(name);
+	} else rc = jsonl_load(path, out, err);
+	if (!rc) rc = names_check(out, path, err);
+	if (rc) task_set_release(out);
+	return rc;
+}
+
+/* ---- saving ---- */
+
+static int gzip_bytes(const struct str *in, struct str *out, struct err *err)
+{
+	z_stream z = {0};
+	/* 15 + 16: a gzip header without time and name, so equal sets are equal files */
+	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) return err_set(err, ERR_INFRA, "zlib could not start");
+	if (in->len > UINT32_MAX) { deflateEnd(&z); return err_set(err, ERR_LIMIT, "a task set of %zu bytes: at most 4 GiB are written", in->len); }
+	size_t bound = deflateBound(&z, in->len);
+	unsigned char *buffer = xmalloc(bound);
+	z.next_in = (unsigned char *)in->data; z.avail_in = (unsigned)in->len;
+	z.next_out = buffer; z.avail_out = (unsigned)bound;
+	int rc = deflate(&z, Z_FINISH) == Z_STREAM_END ? ERR_OK : err_set(err, ERR_INFRA, "zlib could not compress %zu bytes", in->len);
+	str_append(out, buffer, z.total_out);
+	deflateEnd(&z);
+	free(buffer);
+	return rc;
+}
+
+static int jsonl_save(const char *path, const struct task_set *set, struct err *err)
+{
+	struct str text = {0}, packed = {0};
+	for (size_t i = 0; i < set->count; i++) {
+		json_t *o = row_json(&set->tasks[i], true);
+		char *row = json_dumps(o, JSON_COMPACT);
+		CHECKF(row, "task %s is not UTF-8", set->tasks[i].name);
+		str_puts(&text, row);
+		str_putc(&text, '\n');
+		free(row);
+		json_decref(o);
+	}
+	bool is_packed = has_suffix(path, ".gz");
+	int rc = is_packed ? gzip_bytes(&text, &packed, err) : ERR_OK;
+	if (!rc) rc = file_write_atomic(path, is_packed ? packed.data : text.data ? text.data : "", is_packed ? packed.len : text.len, err);
+	str_release(&text);
+	str_release(&packed);
+	return rc;
+}
+
+static int file_save(const char *path, const struct task *t, struct err *err)
+{
+	struct str text = {0};
+	if (t->seed || *t->structure || *t->split || t->level) {
+		json_t *o = row_json(t, false);
+		char *row = json_dumps(o, JSON_COMPACT);
+		str_printf(&text, HEADER "%s\n", row);
+		free(row);
+		json_decref(o);
+	}
+	str_puts(&text, t->source);
+	int rc = file_write_atomic(path, text.data, text.len, err);
+	str_release(&text);
+	return rc;
+}
+
+static int folder_save(const char *path, const struct task_set *set, struct err *err)
+{
+	int rc = dir_make(path, err);
+	for (size_t i = 0; i < set->count && !rc; i++) {
+		const struct task *t = &set->tasks[i];
+		char *stem = path_join(path, t->name), *file = xasprintf("%s.py", stem), *slash = strrchr(stem, '/');
+		if (!is_safe_name(t->name)) rc = err_set(err, ERR_FORMAT, "task name \"%.64s\" cannot be a file name", t->name);
+		if (!rc && slash) { *slash = 0; rc = dir_make(stem, err); }
+		if (!rc) rc = file_save(file, t, err);
+		free(stem);
+		free(file);
+	}
+	return rc;
+}
+
+int task_set_save(const char *path, const struct task_set *set, struct err *err)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		int rc = task_check(&set->tasks[i], err);
+		if (rc) return rc;
+	}
+	if (has_suffix(path, ".jsonl") || has_suffix(path, ".jsonl.gz")) return jsonl_save(path, set, err);
+	if (!has_suffix(path, ".py")) return folder_save(path, set, err);
+	if (set->count != 1) return err_set(err, ERR_USAGE, "%s: a .py file holds one task, the set has %zu; give a folder or a .jsonl file", path, set->count);
+	return file_save(path, &set->tasks[0], err);
+}

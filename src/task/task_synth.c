@@ -1,0 +1,113 @@
+/* Composing sets: seeds are drawn from the options' seed, graphs composed, and each task goes to the split that its structure's hash names. The hash knows
+ * no seed, so two sets composed with different seeds agree about what is held out. */
+#include "task/task_graph.h"
+
+#define SYNTH_TASKS_MAX 1000000
+#define SYNTH_ATTEMPTS_PER_TASK 200
+#define SEED_BITS 52   /* whole in a JSON number read as a double */
+
+struct synth {
+	const struct task_synth_options *o;
+	struct task_set *set;
+	int done[4][2], want[4][2];   /* [level][held out] */
+	const char **seen;            /* open-addressed set of source hashes, pointing into the tasks */
+	size_t seen_size;
+};
+
+static bool is_heldout(const char *structure, double fraction)
+{
+	struct sha256_hex h = hash_bytes(structure, strlen(structure));
+	char head[9];
+	memcpy(head, h.text, 8);
+	head[8] = 0;
+	return (double)strtoul(head, NULL, 16) / 4294967296.0 < fraction;
+}
+
+/* Slot of a hash: where it is, or where it belongs. */
+static const char **seen_slot(struct synth *s, const char *hash)
+{
+	char head[9];
+	memcpy(head, hash, 8);
+	head[8] = 0;
+	size_t i = strtoul(head, NULL, 16) % s->seen_size;
+	while (s->seen[i] && strcmp(s->seen[i], hash) != 0) i = (i + 1) % s->seen_size;
+	return &s->seen[i];
+}
+
+static void try_seed(struct synth *s, int level, uint64_t seed)
+{
+	struct task_graph *g = xmalloc(sizeof *g);
+	struct str source = {0}, structure = {0};
+	graph_compose(g, level, seed);
+	graph_structure(g, &structure);
+	bool held = is_heldout(structure.data, s->o->heldout_fraction);
+	if (s->done[level][held] < s->want[level][held]) {
+		graph_source(g, &source);
+		struct sha256_hex hash = task_source_hash(source.data, source.len);
+		if (!*seen_slot(s, hash.text)) {
+			struct task *t = &s->set->tasks[s->set->count];
+			*t = (struct task){.name = xasprintf("synth-%d-%06d", level, (int)s->set->count), .source = xstrdup(source.data),
+				.structure = xstrdup(structure.data), .split = xstrdup(held ? "heldout" : "train"), .level = level, .seed = seed, .hash = hash};
+			*seen_slot(s, hash.text) = t->hash.text;
+			s->set->count++;
+			s->done[level][held]++;
+		}
+	}
+	str_release(&source);
+	str_release(&structure);
+	free(g);
+}
+
+static int options_check(const struct task_synth_options *o, struct err *err)
+{
+	if (o->level_min < 1 || o->level_max > 3 || o->level_min > o->level_max)
+		return err_set(err, ERR_RANGE, "levels %d to %d: expected 1 <= level_min <= level_max <= 3", o->level_min, o->level_max);
+	if (o->count_train < 0 || o->count_heldout < 0 || (int64_t)o->count_train + o->count_heldout > SYNTH_TASKS_MAX)
+		return err_set(err, ERR_RANGE, "%d + %d tasks: expected 0 to %d in all", o->count_train, o->count_heldout, SYNTH_TASKS_MAX);
+	if (!(o->heldout_fraction >= 0.0 && o->heldout_fraction <= 1.0))
+		return err_set(err, ERR_RANGE, "heldout_fraction %g: expected 0 to 1", o->heldout_fraction);
+	if ((o->count_heldout > 0 && o->heldout_fraction == 0.0) || (o->count_train > 0 && o->heldout_fraction == 1.0))
+		return err_set(err, ERR_RANGE, "heldout_fraction %g leaves one of the splits empty: expected a value between 0 and 1", o->heldout_fraction);
+	return ERR_OK;
+}
+
+/* Each level gets an equal share of both splits, the first levels what does not divide. */
+static void shares(struct synth *s)
+{
+	int levels = s->o->level_max - s->o->level_min + 1;
+	for (int l = 0; l < levels; l++) {
+		s->want[s->o->level_min + l][0] = s->o->count_train / levels + (l < s->o->count_train % levels);
+		s->want[s->o->level_min + l][1] = s->o->count_heldout / levels + (l < s->o->count_heldout % levels);
+	}
+}
+
+static bool is_level_done(const struct synth *s, int level)
+{
+	return s->done[level][0] == s->want[level][0] && s->done[level][1] == s->want[level][1];
+}
+
+int task_synth(const struct task_synth_options *o, struct task_set *out, struct err *err)
+{
+	*out = (struct task_set){0};
+	int rc = options_check(o, err);
+	if (rc) return rc;
+	size_t total = (size_t)o->count_train + (size_t)o->count_heldout;
+	struct synth s = {.o = o, .set = out, .seen_size = 2 * total + 1};
+	out->tasks = xcalloc(total + 1, sizeof *out->tasks);
+	s.seen = xcalloc(s.seen_size, sizeof *s.seen);
+	shares(&s);
+	for (int level = o->level_min; level <= o->level_max && !rc; level++) {
+		int64_t wanted = s.want[level][0] + s.want[level][1], attempts_max = 1000 + wanted * SYNTH_ATTEMPTS_PER_TASK;
+		for (int64_t i = 0; !is_level_done(&s, level) && i < attempts_max; i++) {
+			struct rng_block b = rng_philox(o->seed, (uint64_t)level, (uint64_t)i);
+			uint64_t seed = ((uint64_t)b.v[0] << 32 | b.v[1]) >> (64 - SEED_BITS);
+			if (seed) try_seed(&s, level, seed);
+		}
+		if (!is_level_done(&s, level))
+			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, or move heldout_fraction", level,
+				s.done[level][0], s.want[level][0], s.done[level][1], s.want[level][1]);
+	}
+	free(s.seen);
+	if (rc) task_set_release(out);
+	return rc;
+}
