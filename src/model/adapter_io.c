@@ -1,0 +1,152 @@
+/* Adapters as PEFT's folders: adapter_config.json and adapter_model.safetensors. PEFT has many variants of LoRA; each key of its config is listed here with what may stand
+ * there. A key that would change the computation in a way that this room does not implement is refused by name. */
+#include "model/model_internal.h"
+
+#include <stdlib.h>
+
+/* Keys that change what is computed: absent, null, false, 0 or empty only. */
+static const char *const refused_keys[] = {
+	"use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform", "layer_replication",
+	"exclude_modules", "target_parameters", "trainable_token_indices", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "arrow_config", "alora_invocation_tokens", "megatron_config",
+};
+/* Keys without effect on a plain LoRA, whatever they say. */
+static const char *const free_keys[] = {
+	"auto_mapping", "base_model_name_or_path", "inference_mode", "init_lora_weights", "layers_pattern", "megatron_core", "peft_version", "qalora_group_size", "revision", "runtime_config",
+	"ensure_weight_tying", "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora", "bias",
+};
+
+static bool is_listed(const char *key, const char *const *list, size_t n) {
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(key, list[i])) return true;
+	return false;
+}
+
+static bool is_off(const json_t *v) {
+	if (json_is_null(v) || json_is_false(v)) return true;
+	if (json_is_number(v)) return json_number_value(v) == 0;
+	if (json_is_string(v)) return !*json_string_value(v);
+	return (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
+}
+
+static int keys_check(json_t *o, const char *what, struct err *err) {
+	const char *key;
+	json_t *v;
+	json_object_foreach(o, key, v) {
+		if (is_listed(key, free_keys, ARRAY_LEN(free_keys)) || is_off(v)) continue;
+		if (is_listed(key, refused_keys, ARRAY_LEN(refused_keys))) return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set, which is not implemented", what, key);
+		return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set and unknown here; it may change the result", what, key);
+	}
+	return 0;
+}
+
+static int text_check(const json_t *o, const char *what, const char *key, const char *expected, struct err *err) {
+	const char *v = expected;
+	int rc = json_is_null(json_object_get(o, key)) ? 0 : json_opt_str(o, what, key, &v, err);
+	return rc || !strcmp(v, expected) ? rc : err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.40s\"; only \"%s\" is implemented", what, key, v, expected);
+}
+
+static int targets_read(const json_t *o, const char *what, bool targets[PROJ_COUNT], struct err *err) {
+	const json_t *list = json_object_get(o, "target_modules"), *v;
+	size_t i;
+	if (!json_array_size(list)) return err_set(err, ERR_UNSUPPORTED, "%s: target_modules must be a list of projection names (a pattern is not implemented)", what);
+	json_array_foreach(list, i, v) {
+		enum proj p = 0;
+		const char *name = json_is_string(v) ? json_string_value(v) : "?";
+		while (p < PROJ_COUNT && strcmp(proj_defs[p].name, name)) p++;
+		if (p == PROJ_COUNT) return err_set(err, ERR_UNSUPPORTED, "%s: target module \"%.60s\" is not one of the seven projections", what, name);
+		targets[p] = true;
+	}
+	return 0;
+}
+
+static int config_read(json_t *o, const char *what, struct model *m, struct adapter **out, struct err *err) {
+	int64_t r = 0;
+	double alpha = 8, dropout = 0;
+	bool rslora = false, targets[PROJ_COUNT] = { false };
+	int rc = keys_check(o, what, err);
+	if (!rc) rc = text_check(o, what, "peft_type", "LORA", err);
+	if (!rc) rc = text_check(o, what, "bias", "none", err);
+	if (!rc) rc = text_check(o, what, "task_type", "CAUSAL_LM", err);
+	if (!rc) rc = json_get_int(o, what, "r", 1, ADAPTER_RANK_MAX, &r, err);
+	if (!rc) rc = json_opt_num(o, what, "lora_alpha", &alpha, err);
+	if (!rc) rc = json_opt_num(o, what, "lora_dropout", &dropout, err);
+	if (!rc) rc = json_opt_bool(o, what, "use_rslora", &rslora, err);
+	if (!rc) rc = targets_read(o, what, targets, err);
+	if (!rc && !(alpha > 0 && alpha < 1e6 && dropout >= 0 && dropout < 1)) rc = err_set(err, ERR_RANGE, "%s: lora_alpha %g must be positive and lora_dropout %g in [0, 1)", what, alpha, dropout);
+	if (!rc) *out = adapter_alloc(m, (int)r, alpha, dropout, rslora, targets);
+	return rc;
+}
+
+int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err) {
+	char *config = path_join(dir, "adapter_config.json"), *weights = path_join(dir, "adapter_model.safetensors");
+	json_t *o = NULL;
+	*out = NULL;
+	int rc = json_load(config, 1 << 20, &o, err);
+	if (!rc && !json_is_object(o)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", config);
+	if (!rc) rc = config_read(o, config, m, out, err);
+	if (!rc) rc = params_load(m->ops, (*out)->params, (*out)->nparams, weights, err);
+	if (rc) {
+		adapter_free(*out);
+		*out = NULL;
+	}
+	json_decref(o);
+	free(config);
+	free(weights);
+	return rc;
+}
+
+/* ---- save ---- */
+
+static json_t *config_json(const struct adapter *a, const char *base_model) {
+	json_t *targets = json_array();
+	for (enum proj p = 0; p < PROJ_COUNT; p++)
+		if (a->targets[p]) json_array_append_new(targets, json_string(proj_defs[p].name));
+	json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:b, s:o, s:b, s:b, s:b}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "bias", "none", "r", a->r, "lora_alpha", a->alpha,
+		"lora_dropout", a->dropout, "use_rslora", a->is_rslora, "target_modules", targets, "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1);
+	json_object_set_new(o, "base_model_name_or_path", base_model ? json_string(base_model) : json_null());
+	return o;
+}
+
+int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err) {
+	char *config = path_join(dir, "adapter_config.json"), *weights = path_join(dir, "adapter_model.safetensors");
+	json_t *o = config_json(a, base_model ? base_model : a->model->dir);
+	int rc = dir_make(dir, err);
+	if (!rc) rc = json_save(config, o, err);
+	if (!rc) rc = params_save(a->model->ops, a->params, a->nparams, weights, err);
+	json_decref(o);
+	free(config);
+	free(weights);
+	return rc;
+}
+
+/* ---- merge, for export only ---- */
+
+static void merge_into(const struct model *m, const struct adapter *a, struct param *merged) {
+	struct ops *ops = m->ops;
+	for (int l = 0; l < m->config.num_hidden_layers; l++)
+		for (enum proj p = 0; p < PROJ_COUNT; p++) {
+			const struct lora *lora = adapter_lora(a, l, p);
+			if (!lora) continue;
+			struct proj_shape s = proj_shape(&m->config, p);
+			float *w = merged[m->layers[l].weight[p] - m->params].data;
+			ops->matmul(ops->ctx, w, lora->b->data, lora->a->data, s.out, s.in, a->r, false, false, (float)a->scaling, OPS_ADD);
+		}
+}
+
+int adapter_merge_save(const struct model *m, const struct adapter *a, const char *dir, struct err *err) {
+	struct ops *ops = m->ops;
+	size_t bytes = size_mul((size_t)m->count, sizeof(float)), table = (size_t)m->nparams * sizeof *m->params;
+	struct param *merged = memcpy(xmalloc(table), m->params, table);
+	float *block = ops->alloc(ops->ctx, bytes);
+	char *path = path_join(dir, "model.safetensors");
+	ops->copy(ops->ctx, block, m->block, bytes);
+	params_carve(merged, m->nparams, block);
+	merge_into(m, a, merged);
+	int rc = dir_make(dir, err);
+	if (!rc) rc = model_config_save(dir, &m->config, err);
+	if (!rc) rc = params_save(ops, merged, m->nparams, path, err);
+	ops->release(ops->ctx, block);
+	free(merged);
+	free(path);
+	return rc;
+}

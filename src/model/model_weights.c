@@ -1,0 +1,253 @@
+/* The parameter table: one row per tensor, with Hugging Face's names. It drives load, save, gradients, the optimiser, comparison and printing.
+ *
+ * All values live in one block in table order without gaps. A file written by params_save has the same order and fp32, so such a file can be mapped and used in place;
+ * anything else (bf16, shards, Hugging Face's alphabetical order) is converted into a block of our own. Training all weights copies a mapped block first. */
+#include "model/model_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+const struct proj_def proj_defs[PROJ_COUNT] = {
+	[PROJ_Q] = { "q_proj", "self_attn" }, [PROJ_K] = { "k_proj", "self_attn" }, [PROJ_V] = { "v_proj", "self_attn" }, [PROJ_O] = { "o_proj", "self_attn" },
+	[PROJ_GATE] = { "gate_proj", "mlp" }, [PROJ_UP] = { "up_proj", "mlp" }, [PROJ_DOWN] = { "down_proj", "mlp" },
+};
+
+struct proj_shape proj_shape(const struct model_config *c, enum proj p) {
+	int C = c->hidden_size, Q = c->num_attention_heads * c->head_dim, KV = c->num_key_value_heads * c->head_dim, I = c->intermediate_size;
+	const struct proj_shape shapes[PROJ_COUNT] = { { Q, C }, { KV, C }, { KV, C }, { C, Q }, { I, C }, { I, C }, { C, I } };
+	return shapes[p];
+}
+
+/* ---- the table ---- */
+
+static const struct param *add(struct model *m, int rows, int cols /* 0: a vector */, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static const struct param *add(struct model *m, int rows, int cols, const char *fmt, ...) {
+	struct param *p = &m->params[m->nparams++];
+	*p = (struct param){ .ndim = cols ? 2 : 1, .shape = { rows, cols }, .count = (int64_t)rows * (cols ? cols : 1) };
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(p->name, sizeof p->name, fmt, ap);
+	va_end(ap);
+	m->count += p->count;
+	return p;
+}
+
+static void layer_table(struct model *m, int l) {
+	const struct model_config *c = &m->config;
+	struct layer *y = &m->layers[l];
+	y->norm1 = add(m, c->hidden_size, 0, "model.layers.%d.input_layernorm.weight", l);
+	for (enum proj p = 0; p < PROJ_COUNT; p++) {
+		struct proj_shape s = proj_shape(c, p);
+		if (p == PROJ_GATE) y->norm2 = add(m, c->hidden_size, 0, "model.layers.%d.post_attention_layernorm.weight", l);
+		y->weight[p] = add(m, s.out, s.in, "model.layers.%d.%s.%s.weight", l, proj_defs[p].parent, proj_defs[p].name);
+		if (c->attention_bias && p <= PROJ_V) y->bias[p] = add(m, s.out, 0, "model.layers.%d.%s.%s.bias", l, proj_defs[p].parent, proj_defs[p].name);
+		if (p != PROJ_V || !c->qk_norm) continue;
+		y->q_norm = add(m, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", l);
+		y->k_norm = add(m, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", l);
+	}
+}
+
+static struct model *model_alloc(const struct model_config *c, struct ops *ops) {
+	struct model *m = xcalloc(1, sizeof *m);
+	m->config = *c;
+	m->ops = ops;
+	m->params = xcalloc((size_t)(3 + 14 * c->num_hidden_layers), sizeof *m->params);
+	m->layers = xcalloc((size_t)c->num_hidden_layers, sizeof *m->layers);
+	m->embed = add(m, c->vocab_size, c->hidden_size, "model.embed_tokens.weight");
+	for (int l = 0; l < c->num_hidden_layers; l++) layer_table(m, l);
+	m->norm = add(m, c->hidden_size, 0, "model.norm.weight");
+	m->head = c->tie_word_embeddings ? m->embed : add(m, c->vocab_size, c->hidden_size, "lm_head.weight");
+	return m;
+}
+
+int64_t params_count(const struct param *params, int n) {
+	int64_t count = 0;
+	for (int i = 0; i < n; i++) count += params[i].count;
+	return count;
+}
+
+void params_carve(struct param *params, int n, float *data) {
+	for (int i = 0; i < n; data += params[i++].count) params[i].data = data;
+}
+
+void params_carve_grads(struct param *params, int n, float *grads) {
+	for (int i = 0; i < n; i++) {
+		params[i].grad = grads;
+		if (grads) grads += params[i].count;
+	}
+}
+
+int64_t model_config_params(const struct model_config *c) {
+	struct model *m = model_alloc(c, NULL);
+	int64_t count = m->count;
+	model_free(m);
+	return count;
+}
+
+/* ---- open ---- */
+
+static bool is_ignored(const struct model *m, const char *name) {
+	size_t len = strlen(name);
+	static const char inv_freq[] = ".rotary_emb.inv_freq";   /* a constant that old Llama files carry */
+	if (len >= sizeof inv_freq && !strcmp(name + len - (sizeof inv_freq - 1), inv_freq)) return true;
+	return m->config.tie_word_embeddings && !strcmp(name, "lm_head.weight");   /* some tied models are stored with a copy */
+}
+
+/* Every tensor of the table is there with its shape and a float type, and nothing else that would change the result. */
+static int tensors_check(const struct model *m, const struct safetensors *s, const struct tensor_info **found, struct err *err) {
+	size_t used = 0;
+	for (int i = 0; i < m->nparams; i++) {
+		const struct param *p = &m->params[i];
+		int rc = safetensors_get(s, p->name, p->ndim, p->shape, &found[i], err);
+		if (rc) return rc;
+		if (!dtype_is_float(found[i]->dtype)) return err_set(err, ERR_UNSUPPORTED, "%s: type %s; expected a floating point type", p->name, dtype_name(found[i]->dtype));
+	}
+	for (size_t i = 0; i < safetensors_count(s); i++) used += !is_ignored(m, safetensors_at(s, i)->name);
+	if (used == (size_t)m->nparams) return 0;
+	for (size_t i = 0; i < safetensors_count(s); i++) {
+		const char *name = safetensors_at(s, i)->name;
+		bool known = is_ignored(m, name);
+		for (int k = 0; k < m->nparams && !known; k++) known = !strcmp(m->params[k].name, name);
+		if (!known) return err_set(err, ERR_UNSUPPORTED, "tensor %s is not part of this architecture; the config and the weights do not belong together", name);
+	}
+	return 0;
+}
+
+/* A mapping can serve as the block when it has its type and order. */
+static bool is_block(const struct model *m, const struct tensor_info *const *found) {
+	const char *at = found[0]->data;
+	if ((uintptr_t)at % sizeof(float) || strcmp(m->ops->name, "cpu")) return false;
+	for (int i = 0; i < m->nparams; at += found[i++]->bytes)
+		if (found[i]->dtype != DTYPE_F32 || found[i]->data != at) return false;
+	return true;
+}
+
+static void convert(struct model *m, const struct tensor_info *const *found) {
+	m->block = m->ops->alloc(m->ops->ctx, size_mul((size_t)m->count, sizeof(float)));
+	params_carve(m->params, m->nparams, m->block);
+	float *host = NULL;
+	for (int i = 0; i < m->nparams; i++) {
+		const struct param *p = &m->params[i];
+		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
+		tensor_to_f32(found[i], host);
+		m->ops->upload(m->ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
+	}
+	free(host);
+}
+
+int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err) {
+	struct model_config c;
+	struct safetensors *s = NULL;
+	struct model *m = NULL;
+	const struct tensor_info **found = NULL;
+	int rc = model_config_load(dir, &c, err);
+	if (!rc) rc = safetensors_open(dir, &s, err);
+	if (rc) return rc;
+	m = model_alloc(&c, ops);
+	m->dir = xstrdup(dir);
+	found = xcalloc((size_t)m->nparams, sizeof *found);
+	rc = tensors_check(m, s, found, err);
+	if (rc) {
+		err_prefix(err, "%s", dir);
+		model_free(m);
+		m = NULL;
+	} else if (is_block(m, found)) {
+		m->mapped = s;
+		m->block = (float *)(uintptr_t)found[0]->data;   /* read only; model_enable_grad copies it before anything writes */
+		params_carve(m->params, m->nparams, m->block);
+		s = NULL;
+	} else {
+		convert(m, found);
+	}
+	free(found);
+	safetensors_close(s);
+	*out = m;
+	return rc;
+}
+
+/* ---- create ---- */
+
+/* Residual branches end in o_proj and down_proj: their scale keeps the stream's variance independent of depth (GPT-2). */
+static float init_std(const struct model *m, const struct param *p) {
+	for (int l = 0; l < m->config.num_hidden_layers; l++)
+		if (p == m->layers[l].weight[PROJ_O] || p == m->layers[l].weight[PROJ_DOWN]) return 0.02f / sqrtf(2.0f * (float)m->config.num_hidden_layers);
+	return 0.02f;
+}
+
+static bool is_norm(const struct param *p) { return strstr(p->name, "norm.weight") != NULL; }
+
+int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err) {
+	if (c->attention_bias && c->qk_norm) return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
+	if (c->num_key_value_heads < 1 || c->num_attention_heads % c->num_key_value_heads || c->head_dim < 2 || c->head_dim % 2)
+		return err_set(err, ERR_RANGE, "model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even", c->num_attention_heads, c->num_key_value_heads, c->head_dim);
+	struct model *m = model_alloc(c, ops);
+	m->block = ops->alloc(ops->ctx, size_mul((size_t)m->count, sizeof(float)));
+	params_carve(m->params, m->nparams, m->block);
+	float *host = NULL;
+	for (int i = 0; i < m->nparams; i++) {
+		const struct param *p = &m->params[i];
+		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
+		float std = init_std(m, p);
+		for (int64_t k = 0; k < p->count; k++) host[k] = is_norm(p) ? 1.0f : p->ndim == 1 ? 0.0f : std * rng_normal(seed, (uint64_t)i, (uint64_t)k);
+		ops->upload(ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
+	}
+	free(host);
+	*out = m;
+	return 0;
+}
+
+void model_free(struct model *m) {
+	if (!m) return;
+	if (m->mapped) safetensors_close(m->mapped);
+	else if (m->block) m->ops->release(m->ops->ctx, m->block);
+	if (m->grads) m->ops->release(m->ops->ctx, m->grads);
+	if (m->rope) m->ops->release(m->ops->ctx, m->rope);
+	free(m->dir);
+	free(m->params);
+	free(m->layers);
+	free(m);
+}
+
+const struct model_config *model_config(const struct model *m) { return &m->config; }
+struct ops *model_ops(const struct model *m) { return m->ops; }
+struct param *model_params(struct model *m, int *count) {
+	*count = m->nparams;
+	return m->params;
+}
+
+/* ---- gradients ---- */
+
+static void model_own(struct model *m) {
+	if (!m->mapped) return;
+	size_t bytes = (size_t)m->count * sizeof(float);
+	float *block = m->ops->alloc(m->ops->ctx, bytes);
+	m->ops->upload(m->ops->ctx, block, m->block, bytes);
+	safetensors_close(m->mapped);
+	m->mapped = NULL;
+	m->block = block;
+	params_carve(m->params, m->nparams, block);
+}
+
+static float *grads_alloc(struct ops *ops, float *grads, int64_t count) {
+	size_t bytes = size_mul((size_t)count, sizeof(float));
+	if (!grads) return ops->alloc(ops->ctx, bytes);
+	ops->zero(ops->ctx, grads, bytes);
+	return grads;
+}
+
+void model_enable_grad(struct model *m, struct adapter *a) {
+	if (a) {
+		params_carve_grads(m->params, m->nparams, NULL);
+		a->grads = grads_alloc(m->ops, a->grads, a->count);
+		params_carve_grads(a->params, a->nparams, a->grads);
+		return;
+	}
+	model_own(m);
+	m->grads = grads_alloc(m->ops, m->grads, m->count);
+	params_carve_grads(m->params, m->nparams, m->grads);
+}
+
+void params_zero_grad(struct ops *ops, struct param *params, int count) {
+	for (int i = 0; i < count; i++)
+		if (params[i].grad) ops->zero(ops->ctx, params[i].grad, (size_t)params[i].count * sizeof(float));
+}

@@ -1,0 +1,56 @@
+/* Tables of parameters to and from safetensors files: model weights, adapters and optimiser moments all go through here. */
+#include "model/model_internal.h"
+
+#include <stdlib.h>
+
+int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err) {
+	struct tensor_info *t = xcalloc((size_t)MAX(count, 1), sizeof *t);
+	struct arena host = {0};
+	bool is_host = !strcmp(ops->name, "cpu");
+	for (int i = 0; i < count; i++) {
+		const struct param *p = &params[i];
+		size_t bytes = size_mul((size_t)p->count, sizeof(float));
+		t[i] = (struct tensor_info){ .name = p->name, .dtype = DTYPE_F32, .ndim = p->ndim, .data = p->data, .bytes = bytes };
+		for (int d = 0; d < p->ndim; d++) t[i].shape[d] = p->shape[d];
+		if (is_host) continue;
+		void *copy = arena_alloc(&host, bytes);
+		ops->download(ops->ctx, copy, p->data, bytes);
+		t[i].data = copy;
+	}
+	int rc = safetensors_write(path, t, (size_t)count, NULL, err);
+	arena_release(&host);
+	free(t);
+	return rc;
+}
+
+int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err) {
+	struct safetensors *s = NULL;
+	const struct tensor_info *t;
+	float *host = NULL;
+	int rc = safetensors_open(path, &s, err);
+	if (rc) return rc;
+	if (safetensors_count(s) != (size_t)count) rc = err_set(err, ERR_MISMATCH, "%s: expected %d tensors, found %zu; it belongs to another model", path, count, safetensors_count(s));
+	for (int i = 0; i < count && !rc; i++) {   /* all are checked before the first is written */
+		rc = safetensors_get(s, params[i].name, params[i].ndim, params[i].shape, &t, err);
+		if (!rc && !dtype_is_float(t->dtype)) rc = err_set(err, ERR_UNSUPPORTED, "%s: %s has type %s; expected a floating point type", path, t->name, dtype_name(t->dtype));
+	}
+	for (int i = 0; i < count && !rc; i++) {
+		struct param *p = &params[i];
+		t = safetensors_find(s, p->name);
+		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
+		tensor_to_f32(t, host);
+		ops->upload(ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
+	}
+	free(host);
+	safetensors_close(s);
+	return rc;
+}
+
+int model_save(const struct model *m, const char *dir, struct err *err) {
+	int rc = dir_make(dir, err);
+	if (!rc) rc = model_config_save(dir, &m->config, err);
+	char *path = path_join(dir, "model.safetensors");
+	if (!rc) rc = params_save(m->ops, m->params, m->nparams, path, err);
+	free(path);
+	return rc;
+}
