@@ -80,6 +80,7 @@ struct slice { const char *data; size_t len; };
 
 /* ---- files ---- */
 
+/* out is replaced. A missing file is ERR_NOT_FOUND, a larger one ERR_LIMIT. */
 int file_read(const char *path, size_t bytes_max, struct str *out, struct err *err);
 /* Writes beside, fsyncs, renames, fsyncs the folder: after kill -9 there is the old file or the new one, whole. */
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err);
@@ -87,11 +88,14 @@ struct file_map { const uint8_t *data; size_t len; };
 int file_map_open(const char *path, struct file_map *out, struct err *err);   /* read-only mapping */
 void file_map_close(struct file_map *m);
 int dir_make(const char *path, struct err *err);        /* with parents; existing is fine */
-int dir_remove(const char *path, struct err *err);      /* recursive */
+int dir_remove(const char *path, struct err *err);      /* recursive, follows no link; absent is fine */
 /* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
 bool path_exists(const char *path);
-char *path_join(const char *a, const char *b);          /* caller frees */
+char *path_join(const char *a, const char *b);          /* caller frees; b alone when it is absolute */
+/* A file that ships with hone ("recipes/paper.yaml", "worker", "build/venv/bin/python"), looked for in the program's folder and the ones above
+ * it, never in the current folder: that one may be a stranger's. NULL when absent; caller frees. */
+char *path_installed(const char *relative);
 
 /* ---- log and progress (stderr only; stdout belongs to results) ---- */
 
@@ -161,25 +165,26 @@ struct child_options {
 struct child { pid_t pid; int status; bool reaped; };
 /* New session and process group; all other descriptors are closed in the child. */
 int child_spawn(struct child *c, const struct child_options *o, struct err *err);
-/* Waits up to timeout_ms (-1: for ever). ERR_TIMEOUT when it still runs; c->status is waitpid's on success. */
+/* Waits up to timeout_ms (-1: for ever). ERR_TIMEOUT when it still runs; c->status is waitpid's on success. When the child has ended, what is left
+ * of its process group is killed. die_with_parent is bound to the thread that spawned: it must live as long as the child. */
 int child_wait(struct child *c, int timeout_ms, struct err *err);
 void child_kill(struct child *c);      /* SIGKILL to the whole group, then reaps; legal on a reaped child */
 /* "exit 3", "signal 11 (SIGSEGV)": a fact for verdicts and logs. */
 void child_status_text(int status, char *text, size_t len);
 
 /* Messages over a SOCK_SEQPACKET-free stream socket: u32 little-endian length, payload, and up to 8 descriptors (SCM_RIGHTS) with the
- * first byte. deadline_ns is absolute on clock_ns()'s clock; 0 means none. */
+ * first byte. deadline_ns is absolute on clock_ns()'s clock; 0 means none. After an error the stream is out of step: drop the peer. */
 int msg_send(int fd, const void *data, size_t len, const int *fds, int nfds, uint64_t deadline_ns, struct err *err);
 /* out is replaced. A length over bytes_max is ERR_LIMIT; a closed peer is ERR_CHILD. *nfds in: room, out: received (CLOEXEC set). */
 int msg_recv(int fd, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err);
-int memfd_make(const char *name, size_t bytes, struct err *err);   /* returns a descriptor >= 0, or a negative code */
+int memfd_make(const char *name, size_t bytes, struct err *err);   /* a descriptor >= 0, or a negative code; sealed: nobody can resize it */
 
 /* ---- JSON (jansson) and YAML (libyaml) ---- */
 
 int json_parse(const char *text, size_t len, const char *what, json_t **out, struct err *err);   /* error names what, line, column */
 int json_load(const char *path, size_t bytes_max, json_t **out, struct err *err);
 int json_save(const char *path, const json_t *value, struct err *err);                            /* atomic, indented, sorted keys */
-/* Field readers: error text names `what` and the field. `get` insists, `opt` leaves *out alone when the field is absent. */
+/* Field readers: error text names `what` and the field. `get` insists, `opt` leaves *out alone when the field is absent or null. */
 int json_get_int(const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err);
 int json_get_str(const json_t *o, const char *what, const char *field, const char **out, struct err *err);
 int json_opt_int(const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err);

@@ -115,6 +115,22 @@ char *path_join(const char *a, const char *b)
 	return xasprintf("%s%s%s", a, a[len - 1] == '/' ? "" : "/", b);
 }
 
+char *path_installed(const char *relative)
+{
+	enum { LEVELS_MAX = 5 };   /* build/<config>/tests/<room>/test_x is the deepest program */
+	char exe[4096];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	exe[MAX(n, 0)] = 0;
+	char *slash;
+	for (int level = 0; level < LEVELS_MAX && (slash = strrchr(exe, '/')); level++) {
+		*slash = 0;
+		char *path = xasprintf("%s/%s", exe, relative);
+		if (path_exists(path)) return path;
+		free(path);
+	}
+	return NULL;
+}
+
 /* ---- folders ---- */
 
 int dir_make(const char *path, struct err *err)

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 struct parse { const char *command; const struct option_def *defs; size_t count; void *settings; struct err *err; };
 
@@ -162,23 +161,13 @@ static int set_json(const struct parse *p, const char *where, const struct optio
 	return 0;
 }
 
-/* A path, or the bare name of a recipe that ships with hone: recipes/NAME.yaml under the current folder, or above the program. */
+/* A path, or the bare name of a recipe that ships with hone. */
 static char *recipe_path(const char *name)
 {
 	if (path_exists(name) || strpbrk(name, "/.")) return xstrdup(name);
-	char *path = xasprintf("recipes/%s.yaml", name);
-	if (path_exists(path)) return path;
-	char exe[4096];
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	exe[MAX(n, 0)] = 0;
-	for (char *slash; (slash = strrchr(exe, '/'));) {
-		*slash = 0;
-		free(path);
-		path = xasprintf("%s/recipes/%s.yaml", exe, name);
-		if (path_exists(path)) return path;
-	}
-	free(path);
-	return xstrdup(name);
+	char *shipped = xasprintf("recipes/%s.yaml", name), *path = path_installed(shipped);
+	free(shipped);
+	return path ? path : xstrdup(name);
 }
 
 static int apply_recipe(const struct parse *p, const char *name)

@@ -1,0 +1,24 @@
+/* cli: the commands. Each lives in cmd_<name>.c as `int cmd_<name>(int argc, char **argv)` with argv[0] = its name; it parses its options with
+ * options_parse, prints results to stdout and everything else to stderr, and returns the exit status: 0 done, 1 failed, 2 wrong usage.
+ * To add a command: its file and one row here. */
+#ifndef HONE_CLI_H
+#define HONE_CLI_H
+#include "base/base.h"
+
+#define HONE_VERSION "0.1.0"
+
+/* In the order in which `hone --help` prints them. */
+#define COMMAND_TABLE(X) \
+	X(doctor, "what this machine offers, what is missing and how to get it") \
+	X(pairs,  "build pairs of prompt and answer for sft") \
+	X(rl,     "train by reinforcement learning with verified rewards") \
+	X(eval,   "score a model on tasks") \
+	X(report, "write one HTML file about the runs in a store")
+
+#define X(name, summary) int cmd_##name(int argc, char **argv);
+COMMAND_TABLE(X)
+#undef X
+
+/* Prints "hone <command>: <text>" to stderr; returns the exit status for the error: 2 for ERR_USAGE, 1 for all others. */
+int cli_fail(const char *command, const struct err *err);
+#endif

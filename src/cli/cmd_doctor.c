@@ -1,0 +1,229 @@
+/* hone doctor: what this machine offers, what is missing, and the command that fixes it. One row a subject; each probe fills its rows and no
+ * probe starts Python: the versions are in the names of the dist-info folders. */
+#include "cli/cli.h"
+#include "ops/ops.h"
+#include "verify/sandbox.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+enum state { STATE_OK, STATE_NOTE, STATE_MISSING };   /* NOTE: hone works, with less */
+struct row { const char *name; enum state state; char value[512]; const char *fix; };
+struct report { struct row rows[32]; size_t count; };
+
+static void add(struct report *r, const char *name, enum state state, const char *fix, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+static void add(struct report *r, const char *name, enum state state, const char *fix, const char *fmt, ...)
+{
+	CHECK(r->count < ARRAY_LEN(r->rows));
+	struct row *row = &r->rows[r->count++];
+	*row = (struct row){.name = name, .state = state, .fix = fix};
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(row->value, sizeof(row->value), fmt, ap);
+	va_end(ap);
+}
+
+/* ---- processor ---- */
+
+static void cpu_name(char *name, size_t len)
+{
+	struct str text = {0};
+	snprintf(name, len, "unknown x86-64");
+	if (!file_read("/proc/cpuinfo", 16 << 20, &text, NULL)) {
+		const char *at = strstr(text.data, "model name"), *colon = at ? strchr(at, ':') : NULL;
+		if (colon) snprintf(name, len, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+	}
+	str_release(&text);
+}
+
+static void probe_cpu(struct report *r)
+{
+	char name[256];
+	cpu_name(name, sizeof(name));
+	const char *vectors = __builtin_cpu_supports("x86-64-v4") ? "AVX-512" : "AVX2";
+	add(r, "cpu", STATE_OK, NULL, "%s, %s", name, vectors);
+	int usable = cpu_count();
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	if (online > usable) add(r, "cores", STATE_OK, NULL, "%d of %ld (affinity mask)", usable, online);
+	else add(r, "cores", STATE_OK, NULL, "%d", usable);
+	struct sysinfo info;
+	if (!sysinfo(&info)) add(r, "memory", STATE_OK, NULL, "%.1f GiB", (double)info.totalram * info.mem_unit / (1 << 30));
+}
+
+static void probe_blas(struct report *r)
+{
+	struct ops *ops = NULL;
+	struct err err = {0};
+	if (ops_cpu_create(&(struct ops_options){0}, &ops, &err)) {
+		add(r, "blas", STATE_MISSING, NULL, "%s", err.text);
+		return;
+	}
+	const char *name = ops_blas_name(ops);
+	bool found = strcmp(name, "built-in") != 0;
+	add(r, "blas", found ? STATE_OK : STATE_NOTE, found ? NULL : "apt-get install libopenblas0-openmp", "%s, sgemm %.0f GFLOP/s", name, ops_gemm_gflops(ops));
+	ops_free(ops);
+}
+
+/* ---- sandbox ---- */
+
+static void probe_sandbox(struct report *r)
+{
+	char text[400] = "";
+	int level = sandbox_level_probe(text, sizeof(text));
+	const char *between = text[0] ? "; " : "";
+	if (level <= SANDBOX_NONE)
+		add(r, "sandbox", STATE_MISSING, "use a kernel with Landlock (5.13 or later) and seccomp; hone refuses candidates without it", "%s%s%s", sandbox_level_name(level), between, text);
+	else add(r, "sandbox", level == SANDBOX_FULL ? STATE_OK : STATE_NOTE, NULL, "%s%s%s", sandbox_level_name(level), between, text);
+}
+
+/* ---- Python ---- */
+
+struct dist { const char *name; char version[64]; };
+
+static int match_dist(const char *entry, void *ctx)
+{
+	struct dist *d = ctx;
+	size_t len = strlen(d->name), tail = strlen(".dist-info"), all = strlen(entry);
+	if (all > len + 1 + tail && !strncmp(entry, d->name, len) && entry[len] == '-' && !strcmp(entry + all - tail, ".dist-info"))
+		snprintf(d->version, sizeof(d->version), "%.*s", (int)(all - tail - len - 1), entry + len + 1);
+	return 0;
+}
+
+static int match_python(const char *entry, void *ctx)
+{
+	if (!strncmp(entry, "python3.", 8)) snprintf(ctx, 64, "%s", entry);
+	return 0;
+}
+
+static void probe_python(struct report *r)
+{
+	static const char *const names[] = {"torch", "triton", "numpy", "transformers", "peft"};
+	static const char fix[] = "make setup";
+	char *lib = path_installed("build/venv/lib"), version[64] = "";
+	if (lib) dir_each(lib, match_python, version, NULL);
+	if (!version[0]) {
+		add(r, "python", STATE_MISSING, fix, "no build/venv beside the program");
+		free(lib);
+		return;
+	}
+	add(r, "python", STATE_OK, NULL, "%s in %s", version + strlen("python"), lib);
+	char *site = xasprintf("%s/%s/site-packages", lib, version);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct dist d = {.name = names[i]};
+		dir_each(site, match_dist, &d, NULL);
+		add(r, names[i], d.version[0] ? STATE_OK : STATE_MISSING, d.version[0] ? NULL : fix, "%s", d.version[0] ? d.version : "not installed");
+	}
+	free(site);
+	free(lib);
+}
+
+/* The parts of hone beside this program. */
+static void probe_parts(struct report *r)
+{
+	static const struct { const char *name, *file; } parts[] = {{"runner", "hone-runner"}, {"sandbox library", "libhone_sandbox.so"}};
+	char exe[4096];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	exe[MAX(n, 0)] = 0;
+	char *slash = strrchr(exe, '/');
+	if (slash) *slash = 0;
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+		char *path = path_join(exe, parts[i].file);
+		bool there = path_exists(path);
+		add(r, parts[i].name, there ? STATE_OK : STATE_MISSING, there ? NULL : "make", "%s%s", there ? "" : "not found: ", path);
+		free(path);
+	}
+}
+
+/* ---- GPU, by the driver's own library ---- */
+
+struct cuda {
+	int (*init)(unsigned), (*version)(int *), (*count)(int *), (*device)(int *, int), (*name)(char *, int, int), (*attribute)(int *, int, int), (*memory)(size_t *, int);
+};
+
+static bool cuda_load(void *lib, struct cuda *c)
+{
+	const struct { const char *name; void *at; } symbols[] = {{"cuInit", &c->init}, {"cuDriverGetVersion", &c->version}, {"cuDeviceGetCount", &c->count},
+		{"cuDeviceGet", &c->device}, {"cuDeviceGetName", &c->name}, {"cuDeviceGetAttribute", &c->attribute}, {"cuDeviceTotalMem_v2", &c->memory}};
+	for (size_t i = 0; i < ARRAY_LEN(symbols); i++) {
+		void *p = dlsym(lib, symbols[i].name);
+		if (!p) return false;
+		memcpy(symbols[i].at, &p, sizeof(p));
+	}
+	return true;
+}
+
+static void probe_gpu(struct report *r)
+{
+	enum { CC_MAJOR = 75, CC_MINOR = 76, GPUS_SHOWN_MAX = 8 };
+	static const char less[] = "none: %s; kernels are verified on the CPU and not timed";
+	struct cuda c = {0};
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	int count = 0, version = 0, rc = 0;
+	if (!lib) add(r, "gpu", STATE_NOTE, NULL, less, "libcuda.so.1 was not found");
+	else if (!cuda_load(lib, &c)) add(r, "gpu", STATE_NOTE, NULL, less, "libcuda.so.1 lacks a function");
+	else if ((rc = c.init(0)) || (rc = c.count(&count)) || !count) {
+		char text[64];
+		snprintf(text, sizeof(text), rc ? "the CUDA driver answers error %d" : "the CUDA driver sees no device", rc);
+		add(r, "gpu", STATE_NOTE, NULL, less, text);
+	}
+	if (count) c.version(&version);
+	for (int i = 0; i < MIN(count, GPUS_SHOWN_MAX); i++) {
+		char name[128] = "?";
+		int device = 0, major = 0, minor = 0;
+		size_t bytes = 0;
+		c.device(&device, i);
+		c.name(name, sizeof(name), device);
+		c.attribute(&major, CC_MAJOR, device);
+		c.attribute(&minor, CC_MINOR, device);
+		c.memory(&bytes, device);
+		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name, major, minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
+	}
+	if (lib) dlclose(lib);
+}
+
+/* ---- output ---- */
+
+static void print_text(const struct report *r)
+{
+	static const char *const marks[] = {[STATE_OK] = "ok     ", [STATE_NOTE] = "note   ", [STATE_MISSING] = "MISSING"};
+	for (size_t i = 0; i < r->count; i++) {
+		printf("%s  %-15s %s\n", marks[r->rows[i].state], r->rows[i].name, r->rows[i].value);
+		if (r->rows[i].fix) printf("         %-15s fix: %s\n", "", r->rows[i].fix);
+	}
+}
+
+static void print_json(const struct report *r, bool ok)
+{
+	static const char *const states[] = {[STATE_OK] = "ok", [STATE_NOTE] = "note", [STATE_MISSING] = "missing"};
+	json_t *rows = json_array();
+	for (size_t i = 0; i < r->count; i++) {
+		const struct row *row = &r->rows[i];
+		json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s?}", "name", row->name, "state", states[row->state], "value", row->value, "fix", row->fix));
+	}
+	json_t *o = json_pack("{s:b, s:s, s:o}", "ok", ok, "version", HONE_VERSION, "rows", rows);
+	json_dumpf(o, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(o);
+}
+
+struct doctor_settings { bool json; };
+static const struct option_def defs[] = {{"json", OPTION_BOOL, offsetof(struct doctor_settings, json), "print one JSON object", NULL}};
+
+int cmd_doctor(int argc, char **argv)
+{
+	struct doctor_settings o = {0};
+	struct err err = {0};
+	int npos, rc = options_parse("doctor", "what this machine offers, what is missing and how to get it", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	if (!rc && npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (rc) return cli_fail("doctor", &err);
+	static void (*const probes[])(struct report *) = {probe_cpu, probe_blas, probe_gpu, probe_sandbox, probe_parts, probe_python};
+	struct report r = {.count = 0};
+	for (size_t i = 0; i < ARRAY_LEN(probes); i++) probes[i](&r);
+	bool ok = true;
+	for (size_t i = 0; i < r.count; i++) ok = ok && r.rows[i].state != STATE_MISSING;
+	if (o.json) print_json(&r, ok);
+	else print_text(&r);
+	return ok ? 0 : 1;
+}
