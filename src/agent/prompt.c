@@ -6,36 +6,42 @@ static const char *const stage_names[AGENT_STAGE_COUNT] = { "frontend", "midend"
 
 const char *agent_stage_name(enum agent_stage s) { return stage_names[s]; }
 
-int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *err) {
+int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *err)
+{
 	for (int i = 0; i < AGENT_STAGE_COUNT; i++)
 		if (!strcmp(stage_names[i], name)) { *out = (enum agent_stage)i; return 0; }
 	return err_set(err, ERR_USAGE, "stage \"%s\": expected frontend or midend", name);
 }
 
-static void put_trimmed(struct str *out, const char *text) {
+static void put_trimmed(struct str *out, const char *text)
+{
 	size_t n = strlen(text);
 	while (n && strchr(" \t\r\n", text[n - 1])) n--;
 	str_append(out, text, n);
 }
 
-static int hole_task(const struct prompt_input *in, struct str *out, struct err *err) {
+static int hole_task(const struct prompt_input *in, struct str *out, struct err *err)
+{
 	put_trimmed(out, in->task->source);
 	return 0;
 }
 
-static int hole_kernel(const struct prompt_input *in, struct str *out, struct err *err) {
+static int hole_kernel(const struct prompt_input *in, struct str *out, struct err *err)
+{
 	if (!in->kernel) return err_set(err, ERR_USAGE, "{{kernel}} needs a kernel: this template is for --stage midend");
 	put_trimmed(out, in->kernel);
 	return 0;
 }
 
-static int hole_cost(const struct prompt_input *in, struct str *out, struct err *err) {
+static int hole_cost(const struct prompt_input *in, struct str *out, struct err *err)
+{
 	if (!in->profile) return err_set(err, ERR_USAGE, "{{cost}} needs a profiled kernel: this template is for --stage midend");
 	prompt_cost_table(in->profile, out);
 	return 0;
 }
 
-static int hole_precision(const struct prompt_input *in, struct str *out, struct err *err) {
+static int hole_precision(const struct prompt_input *in, struct str *out, struct err *err)
+{
 	bool is_tf32 = in->precision && !strcmp(in->precision, "tf32");
 	str_puts(out, is_tf32 ? "TF32 is allowed in tl.dot on fp32 tensors." : "Full fp32 precision is required: use input_precision=\"ieee\" in tl.dot on fp32 tensors.");
 	return 0;
@@ -45,13 +51,15 @@ static const struct { const char *name; int (*put)(const struct prompt_input *, 
 	{ "task", hole_task }, { "kernel", hole_kernel }, { "cost", hole_cost }, { "precision", hole_precision },
 };
 
-static int put_hole(const char *name, size_t len, const struct prompt_input *in, struct str *out, struct err *err) {
+static int put_hole(const char *name, size_t len, const struct prompt_input *in, struct str *out, struct err *err)
+{
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++)
 		if (strlen(holes[i].name) == len && !memcmp(holes[i].name, name, len)) return holes[i].put(in, out, err);
 	return err_set(err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost or precision", (int)MIN(len, 40), name);
 }
 
-int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out, struct err *err) {
+int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out, struct err *err)
+{
 	const char *p = template_text;
 	for (const char *open; (open = strstr(p, "{{")) != NULL;) {
 		const char *close = strstr(open, "}}");
@@ -65,13 +73,15 @@ int prompt_render(const char *template_text, const char *template_name, const st
 	return 0;
 }
 
-void prompt_cost_table(const struct verdict *v, struct str *out) {
+void prompt_cost_table(const struct verdict *v, struct str *out)
+{
 	for (int i = 0; i < MIN(v->nlines, 8); i++)
 		str_printf(out, "line %d: %lld bytes, %lld sectors, %lld flops\n", v->lines[i].line, (long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
 	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n", v->launches, (long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
 }
 
-static void put_source_line(const char *source, size_t len, int line, struct str *out) {
+static void put_source_line(const char *source, size_t len, int line, struct str *out)
+{
 	const char *p = source, *end = source + len;
 	for (int i = 1; i < line && p < end; i++) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));
@@ -83,7 +93,8 @@ static void put_source_line(const char *source, size_t len, int line, struct str
 	str_printf(out, "  %d | %.*s\n", line, (int)MIN(n, 200), p);
 }
 
-void feedback_render(const struct verdict *v, const char *source, size_t source_len, struct str *out) {
+void feedback_render(const struct verdict *v, const char *source, size_t source_len, struct str *out)
+{
 	str_printf(out, "Verdict: %s (stage %s", verdict_class_name(v->class), verdict_stage_name(v->stage));
 	if (v->reason[0]) str_printf(out, ", %s", v->reason);
 	str_puts(out, ").\n");

@@ -25,13 +25,15 @@ static const struct reward_rule rules[] = {
 
 const struct reward_rule *reward_rule_at(int i) { return i >= 0 && (size_t)i < ARRAY_LEN(rules) ? &rules[i] : NULL; }
 
-const struct reward_rule *reward_rule_find(const char *name) {
+const struct reward_rule *reward_rule_find(const char *name)
+{
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++)
 		if (!strcmp(rules[i].name, name)) return &rules[i];
 	return NULL;
 }
 
-double reward_speedup(const struct reward_rule *rule, const struct reward_input *in) {
+double reward_speedup(const struct reward_rule *rule, const struct reward_input *in)
+{
 	const struct verdict *v = in->verdict;
 	if (!v || v->class != VERDICT_GENUINE) return 0;
 	double s = in->baseline_cost_s > 0 ? in->baseline_cost_s / v->cost_s : v->speedup;
@@ -40,7 +42,8 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
 }
 
-bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out) {
+bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out)
+{
 	if (in->verdict && in->verdict->class == VERDICT_INFRA) return false;
 	bool genuine = in->verdict && in->verdict->class == VERDICT_GENUINE;
 	double s = reward_speedup(rule, in);

@@ -55,7 +55,8 @@ struct eval {
 	int32_t stop_id;
 };
 
-static int eval_open(struct eval *e, struct err *err) {
+static int eval_open(struct eval *e, struct err *err)
+{
 	const struct eval_options *o = e->o;
 	struct ops_options oo = { .threads = (int)o->threads };
 	if (!o->model || !o->tasks) return err_set(err, ERR_USAGE, "--%s is missing", o->model ? "tasks" : "model");
@@ -80,7 +81,8 @@ static int eval_open(struct eval *e, struct err *err) {
 	return rc ? rc : verifier_create(&v, &e->verifier, err);
 }
 
-static int eval_answers(struct eval *e, struct err *err) {
+static int eval_answers(struct eval *e, struct err *err)
+{
 	const struct eval_options *o = e->o;
 	int n = (int)e->prompts.count, *index = xmalloc((size_t)n * sizeof *index);
 	for (int i = 0; i < n; i++) index[i] = i;
@@ -92,7 +94,8 @@ static int eval_answers(struct eval *e, struct err *err) {
 	return rc;
 }
 
-static int eval_write(const struct eval *e, struct err *err) {
+static int eval_write(const struct eval *e, struct err *err)
+{
 	if (!e->o->out) return 0;
 	struct str text = {0};
 	size_t n = e->prompts.count * (size_t)e->o->num_samples;
@@ -110,7 +113,8 @@ static int eval_write(const struct eval *e, struct err *err) {
 }
 
 /* Share of genuine answers per task name of a file written by --out. */
-static int rates_load(const char *path, json_t *rates, struct err *err) {
+static int rates_load(const char *path, json_t *rates, struct err *err)
+{
 	struct str text = {0};
 	int rc = file_read(path, (size_t)1 << 30, &text, err), n = 0;
 	for (char *p = text.data, *end = text.data + text.len; !rc && p && p < end;) {
@@ -136,7 +140,8 @@ static int rates_load(const char *path, json_t *rates, struct err *err) {
 	return rc;
 }
 
-static int eval_compare(const struct eval *e, json_t *summary, struct err *err) {
+static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
+{
 	if (!e->o->compare) return 0;
 	json_t *rates = json_object();
 	int rc = rates_load(e->o->compare, rates, err), n = 0, K = (int)e->o->num_samples;
@@ -164,7 +169,8 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err) 
 	return rc;
 }
 
-static void print_summary(const json_t *s) {
+static void print_summary(const json_t *s)
+{
 	const char *key;
 	json_t *value;
 	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")), (long long)json_integer_value(json_object_get(s, "samples")),
@@ -178,7 +184,8 @@ static void print_summary(const json_t *s) {
 		json_real_value(json_object_get(c, "low")), json_real_value(json_object_get(c, "high")));
 }
 
-static int eval_report(const struct eval *e, struct err *err) {
+static int eval_report(const struct eval *e, struct err *err)
+{
 	static const int ks[] = { 1, 2, 4, 8, 16, 32, 64 };
 	int nks = 0;
 	while (nks < (int)ARRAY_LEN(ks) && ks[nks] <= e->o->num_samples) nks++;
@@ -195,7 +202,8 @@ static int eval_report(const struct eval *e, struct err *err) {
 	return rc;
 }
 
-static void eval_release(struct eval *e) {
+static void eval_release(struct eval *e)
+{
 	if (e->rollouts) rollouts_release(e->rollouts, (int)(e->prompts.count * (size_t)e->o->num_samples));
 	free(e->rollouts);
 	verifier_free(e->verifier);
@@ -208,7 +216,8 @@ static void eval_release(struct eval *e) {
 	ops_free(e->ops);
 }
 
-int cmd_eval(int argc, char **argv) {
+int cmd_eval(int argc, char **argv)
+{
 	struct eval_options o = { .split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .num_samples = 1,
 		.top_p = 1, .max_completion_length = 8192, .seed = 42, .verify_seed = 4242 };
 	struct err err = {0};

@@ -42,13 +42,15 @@ struct pairs {
 	json_t *rejected;             /* reason -> count */
 };
 
-static int open_verifier(struct pairs *p, struct err *err) {
+static int open_verifier(struct pairs *p, struct err *err)
+{
 	int rc = p->o->store ? store_open(p->o->store, &p->store, err) : 0;
 	struct verify_options v = { .device = "cpu", .precision = p->o->precision, .threads = (int)p->o->verify_threads, .num_correct_trials = (int)p->o->num_correct_trials, .seed = (uint64_t)p->o->seed, .store = p->store };
 	return rc ? rc : verifier_create(&v, &p->verifier, err);
 }
 
-static void pairs_release(struct pairs *p) {
+static void pairs_release(struct pairs *p)
+{
 	verifier_free(p->verifier);
 	store_close(p->store);
 	for (size_t i = 0; i < p->count; i++) {
@@ -64,7 +66,8 @@ static void pairs_release(struct pairs *p) {
 /* ---- synth ---- */
 
 /* Styles of a task start at a different one each, so that few styles per task still cover all of them over the set. */
-static int row_make(struct pairs *p, struct pair *row, const struct task *t, int k, struct err *err) {
+static int row_make(struct pairs *p, struct pair *row, const struct task *t, int k, struct err *err)
+{
 	int styles = task_answer_styles();
 	struct str ignored = {0};
 	*row = (struct pair){ .task = t, .style = (int)((rng_u32((uint64_t)p->o->seed, 0x7374796c65, t->seed) + (uint32_t)k) % (uint32_t)styles) };
@@ -74,7 +77,8 @@ static int row_make(struct pairs *p, struct pair *row, const struct task *t, int
 	return rc;
 }
 
-static int rows_make(struct pairs *p, struct err *err) {
+static int rows_make(struct pairs *p, struct err *err)
+{
 	size_t styles = (size_t)MIN(MAX(p->o->styles, 1), task_answer_styles());
 	int rc = 0;
 	p->rows = xcalloc(size_mul(p->tasks.count, styles), sizeof *p->rows);
@@ -88,7 +92,8 @@ static int rows_make(struct pairs *p, struct err *err) {
 }
 
 /* Ids: 2 i for the answer of row i, 2 i + 1 for its slow kernel. */
-static int rows_grade(struct pairs *p, struct err *err) {
+static int rows_grade(struct pairs *p, struct err *err)
+{
 	int rc = 0;
 	size_t waiting = 0, next = 0, ahead = 64;
 	struct progress bar;
@@ -116,14 +121,16 @@ static int rows_grade(struct pairs *p, struct err *err) {
 	return rc;
 }
 
-static void reject(struct pairs *p, const char *what, const struct pair *row, const struct verdict *v) {
+static void reject(struct pairs *p, const char *what, const struct pair *row, const struct verdict *v)
+{
 	char key[128];
 	snprintf(key, sizeof key, "%s %s/%s", what, verdict_class_name(v->class), v->reason);
 	if (!json_object_get(p->rejected, key)) log_warn("%s style %d: %s: %s", row->task->name, row->style, key, v->detail);
 	json_object_set_new(p->rejected, key, json_integer(json_integer_value(json_object_get(p->rejected, key)) + 1));
 }
 
-static bool is_admitted(struct pairs *p, const struct pair *row) {
+static bool is_admitted(struct pairs *p, const struct pair *row)
+{
 	if (row->verdict.class != VERDICT_GENUINE) { reject(p, "answer", row, &row->verdict); return false; }
 	if (p->stage != AGENT_MIDEND) return true;
 	if (row->profile.class != VERDICT_GENUINE) { reject(p, "slow kernel", row, &row->profile); return false; }
@@ -132,7 +139,8 @@ static bool is_admitted(struct pairs *p, const struct pair *row) {
 	return false;
 }
 
-static json_t *row_json(const struct pairs *p, const struct pair *row, const char *template_text, struct err *err) {
+static json_t *row_json(const struct pairs *p, const struct pair *row, const char *template_text, struct err *err)
+{
 	const struct task *t = row->task;
 	struct prompt_input in = { .task = t, .kernel = row->slow.data, .profile = row->slow.data ? &row->profile : NULL, .precision = p->o->precision };
 	struct str body = {0}, prompt = {0}, completion = {0};
@@ -152,7 +160,8 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	return o;
 }
 
-static int rows_text(struct pairs *p, struct str *text, int *admitted, struct err *err) {
+static int rows_text(struct pairs *p, struct str *text, int *admitted, struct err *err)
+{
 	struct str template_text = {0};
 	int rc = file_read(p->o->prompt_template, 1 << 20, &template_text, err);
 	*admitted = 0;
@@ -172,7 +181,8 @@ static int rows_text(struct pairs *p, struct str *text, int *admitted, struct er
 }
 
 /* gzip in memory, without a time stamp: same rows, same bytes. */
-static int gzip(const struct str *in, struct str *out, struct err *err) {
+static int gzip(const struct str *in, struct str *out, struct err *err)
+{
 	z_stream z = {0};
 	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) return err_set(err, ERR_INFRA, "zlib could not start");
 	size_t cap = deflateBound(&z, in->len);
@@ -188,7 +198,8 @@ static int gzip(const struct str *in, struct str *out, struct err *err) {
 	return rc == Z_STREAM_END ? 0 : err_set(err, ERR_INFRA, "zlib: compression failed (%d)", rc);
 }
 
-static int write_rows(const char *path, const struct str *text, struct err *err) {
+static int write_rows(const char *path, const struct str *text, struct err *err)
+{
 	size_t n = strlen(path);
 	if (n < 3 || strcmp(path + n - 3, ".gz")) return file_write_atomic(path, text->data ? text->data : "", text->len, err);
 	struct str packed = {0};
@@ -198,13 +209,15 @@ static int write_rows(const char *path, const struct str *text, struct err *err)
 	return rc;
 }
 
-static void print_rejected(const struct pairs *p) {
+static void print_rejected(const struct pairs *p)
+{
 	const char *key;
 	json_t *value;
 	json_object_foreach(p->rejected, key, value) printf("rejected  %-40s %lld\n", key, (long long)json_integer_value(value));
 }
 
-static int pairs_synth(struct pairs *p, struct err *err) {
+static int pairs_synth(struct pairs *p, struct err *err)
+{
 	struct str text = {0};
 	int admitted = 0;
 	if (!p->o->tasks || !p->o->out) return err_set(err, ERR_USAGE, "synth needs --tasks and --out");
@@ -224,7 +237,8 @@ static int pairs_synth(struct pairs *p, struct err *err) {
 /* ---- check ---- */
 
 /* The code of a row's completion, by the extractor that answers of models go through. */
-static int check_row(struct pairs *p, const char *line, size_t len, int n, struct err *err) {
+static int check_row(struct pairs *p, const char *line, size_t len, int n, struct err *err)
+{
 	char where[512];
 	const char *completion;
 	json_t *o = NULL;
@@ -245,7 +259,8 @@ static int check_row(struct pairs *p, const char *line, size_t len, int n, struc
 	return rc;
 }
 
-static int check_rows(struct pairs *p, struct err *err) {
+static int check_rows(struct pairs *p, struct err *err)
+{
 	size_t cap = 1 << 20;
 	char *line = xmalloc(cap);
 	gzFile f = gzopen(p->o->pairs, "rb");
@@ -260,7 +275,8 @@ static int check_rows(struct pairs *p, struct err *err) {
 	return rc;
 }
 
-static int pairs_check(struct pairs *p, struct err *err) {
+static int pairs_check(struct pairs *p, struct err *err)
+{
 	if (!p->o->pairs) return err_set(err, ERR_USAGE, "check needs --pairs");
 	int rc = task_set_load(p->o->pairs, &p->tasks, err), genuine = 0;
 	if (!rc) rc = check_rows(p, err);
@@ -276,7 +292,8 @@ static int pairs_check(struct pairs *p, struct err *err) {
 
 static const struct { const char *name; int (*run)(struct pairs *, struct err *); } verbs[] = { { "synth", pairs_synth }, { "check", pairs_check } };
 
-int cmd_pairs(int argc, char **argv) {
+int cmd_pairs(int argc, char **argv)
+{
 	struct pairs_options o = { .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .styles = 1, .seed = 42, .fraction = 0.05 };
 	struct err err = {0};
 	int npos, rc = options_parse("pairs synth|check", "write or check supervised pairs", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);

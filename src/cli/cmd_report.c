@@ -14,7 +14,8 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, steps, "steps whose answers are shown"),
 };
 
-int cmd_report(int argc, char **argv) {
+int cmd_report(int argc, char **argv)
+{
 	struct report_settings o = { .out = "report.html", .title = "hone", .samples = 4, .steps = 6 };
 	struct err err = {0};
 	struct store *s = NULL;

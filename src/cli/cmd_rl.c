@@ -6,7 +6,8 @@
 
 static double number(const json_t *m, const char *key) { return json_number_value(json_object_get(m, key)); }
 
-static int print_metrics(void *ctx, int64_t step, const json_t *m) {
+static int print_metrics(void *ctx, int64_t step, const json_t *m)
+{
 	const struct rl_options *o = ctx;
 	fprintf(stderr, "step %lld/%lld  reward %.3f  genuine %.3f  loss %.4f  entropy %.3f  length %.0f  no-variance %.2f  gap %.1e  %.1fs+%.1fs\n", (long long)step, (long long)o->max_steps,
 		number(m, "reward"), number(m, "genuine"), number(m, "loss"), number(m, "entropy"), number(m, "completions/mean_length"), number(m, "frac_reward_zero_std"),
@@ -14,7 +15,8 @@ static int print_metrics(void *ctx, int64_t step, const json_t *m) {
 	return 0;
 }
 
-int cmd_rl(int argc, char **argv) {
+int cmd_rl(int argc, char **argv)
+{
 	struct rl_options o;
 	struct err err = {0};
 	int npos;

@@ -6,7 +6,8 @@
 enum { WIDTH = 420, HEIGHT = 200, LEFT = 58, RIGHT = 10, TOP = 10, BOTTOM = 24 };
 static const char *const colours[] = { "#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#57606a" };
 
-void html_escape(struct str *out, const char *text, size_t len) {
+void html_escape(struct str *out, const char *text, size_t len)
+{
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)text[i];
 		if (c == '<') str_puts(out, "&lt;");
@@ -20,7 +21,8 @@ void html_escape(struct str *out, const char *text, size_t len) {
 
 struct range { double x0, x1, y0, y1; };
 
-static struct range range_of(const struct chart_series *s, size_t count) {
+static struct range range_of(const struct chart_series *s, size_t count)
+{
 	struct range r = { INFINITY, -INFINITY, INFINITY, -INFINITY };
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < s[i].count; k++) {
@@ -37,7 +39,8 @@ static struct range range_of(const struct chart_series *s, size_t count) {
 static double at_x(const struct range *r, double x) { return LEFT + (x - r->x0) / (r->x1 - r->x0) * (WIDTH - LEFT - RIGHT); }
 static double at_y(const struct range *r, double y) { return HEIGHT - BOTTOM - (y - r->y0) / (r->y1 - r->y0) * (HEIGHT - TOP - BOTTOM); }
 
-static void put_axes(struct str *out, const struct range *r) {
+static void put_axes(struct str *out, const struct range *r)
+{
 	for (int i = 0; i <= 2; i++) {
 		double y = r->y0 + (r->y1 - r->y0) * i / 2, x = r->x0 + (r->x1 - r->x0) * i / 2;
 		str_printf(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"grid\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>", LEFT, WIDTH - RIGHT, at_y(r, y), at_y(r, y), LEFT - 5,
@@ -46,7 +49,8 @@ static void put_axes(struct str *out, const struct range *r) {
 	}
 }
 
-static void put_line(struct str *out, const struct range *r, const struct chart_series *s, const char *colour) {
+static void put_line(struct str *out, const struct range *r, const struct chart_series *s, const char *colour)
+{
 	bool is_down = false;
 	str_puts(out, "<path fill=\"none\" stroke-width=\"1.5\" stroke=\"");
 	str_printf(out, "%s\" d=\"", colour);
@@ -61,7 +65,8 @@ static void put_line(struct str *out, const struct range *r, const struct chart_
 		if (isfinite(s->points[i].y)) str_printf(out, "<circle r=\"1.6\" fill=\"%s\" cx=\"%.1f\" cy=\"%.1f\"/>", colour, at_x(r, s->points[i].x), at_y(r, s->points[i].y));
 }
 
-void chart_svg(struct str *out, const char *title, const struct chart_series *series, size_t count) {
+void chart_svg(struct str *out, const char *title, const struct chart_series *series, size_t count)
+{
 	struct range r = range_of(series, count);
 	str_puts(out, "<figure><figcaption>");
 	html_escape(out, title, strlen(title));

@@ -43,7 +43,8 @@ struct run_data {
 
 /* ---- reading ---- */
 
-static int add_metrics(int64_t step, int64_t index, const json_t *row, void *ctx) {
+static int add_metrics(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
 	struct run_data *d = ctx;
 	d->last_step = MAX(d->last_step, step);
 	return json_array_append_new(d->metrics, json_pack("{s:I, s:O}", "step", (json_int_t)step, "values", row));
@@ -51,7 +52,8 @@ static int add_metrics(int64_t step, int64_t index, const json_t *row, void *ctx
 
 static bool is_step_shown(const struct run_data *d, int64_t step) { return step == 1 || step == d->last_step || step % d->shown_every == 0; }
 
-static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx) {
+static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
 	struct run_data *d = ctx;
 	const json_t *v = json_object_get(row, "verdict");
 	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason"));
@@ -66,7 +68,8 @@ static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
 	return 0;
 }
 
-static int run_read(struct store *s, struct run_data *d, struct err *err) {
+static int run_read(struct store *s, struct run_data *d, struct err *err)
+{
 	d->metrics = json_array();
 	d->samples = json_array();
 	d->reasons = json_object();
@@ -79,7 +82,8 @@ static int run_read(struct store *s, struct run_data *d, struct err *err) {
 
 static void put_text(struct str *out, const char *text) { html_escape(out, text, strlen(text)); }
 
-static size_t series_of(const struct run_data *d, const char *metric, struct chart_point *points) {
+static size_t series_of(const struct run_data *d, const char *metric, struct chart_point *points)
+{
 	size_t n = 0, i;
 	json_t *row;
 	json_array_foreach(d->metrics, i, row) {
@@ -89,7 +93,8 @@ static size_t series_of(const struct run_data *d, const char *metric, struct cha
 	return n;
 }
 
-static void put_charts(struct str *out, const struct run_data *runs, size_t count) {
+static void put_charts(struct str *out, const struct run_data *runs, size_t count)
+{
 	struct chart_series *series = xcalloc(MAX(count, 1), sizeof *series);
 	struct chart_point **points = xcalloc(MAX(count, 1), sizeof *points);
 	for (size_t r = 0; r < count; r++) points[r] = xcalloc(json_array_size(runs[r].metrics) + 1, sizeof **points);
@@ -107,7 +112,8 @@ static void put_charts(struct str *out, const struct run_data *runs, size_t coun
 	free(series);
 }
 
-static void put_config(struct str *out, const struct run_data *d) {
+static void put_config(struct str *out, const struct run_data *d)
+{
 	const char *key;
 	json_t *value;
 	str_puts(out, "<details><summary>Settings of ");
@@ -127,7 +133,8 @@ static void put_config(struct str *out, const struct run_data *d) {
 
 /* Reasons by tenth of the run: shares of answers. */
 enum { BUCKETS = 10 };
-static void put_reasons(struct str *out, const struct run_data *d) {
+static void put_reasons(struct str *out, const struct run_data *d)
+{
 	json_t *table = json_object(), *counts, *value;   /* reason -> [count per bucket] */
 	double totals[BUCKETS] = {0};
 	const char *step_key, *key;
@@ -165,7 +172,8 @@ static void put_reasons(struct str *out, const struct run_data *d) {
 	json_decref(table);
 }
 
-static void put_sample(struct str *out, const json_t *row) {
+static void put_sample(struct str *out, const json_t *row)
+{
 	const json_t *s = json_object_get(row, "sample"), *v = json_object_get(s, "verdict"), *answer = json_object_get(s, "answer");
 	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason")), *detail = json_string_value(json_object_get(v, "detail"));
 	const char *task = json_string_value(json_object_get(s, "task"));
@@ -187,7 +195,8 @@ static void put_sample(struct str *out, const json_t *row) {
 	str_puts(out, "</pre></details>\n");
 }
 
-static void put_table(struct str *out, const json_t *table) {
+static void put_table(struct str *out, const json_t *table)
+{
 	const char *title = json_string_value(json_object_get(table, "title"));
 	size_t i, k;
 	json_t *row, *cell;
@@ -215,7 +224,8 @@ static void put_table(struct str *out, const json_t *table) {
 	str_puts(out, "</table>\n");
 }
 
-static void put_runs(struct str *out, const struct run_data *runs, size_t count) {
+static void put_runs(struct str *out, const struct run_data *runs, size_t count)
+{
 	for (size_t r = 0; r < count; r++) put_config(out, &runs[r]);
 	put_charts(out, runs, count);
 	str_puts(out, "<h2>Failure reasons</h2>\n");
@@ -232,13 +242,15 @@ static void put_runs(struct str *out, const struct run_data *runs, size_t count)
 	}
 }
 
-static bool is_wanted(int64_t id, const int64_t *runs, size_t count) {
+static bool is_wanted(int64_t id, const int64_t *runs, size_t count)
+{
 	for (size_t i = 0; runs && i < count; i++)
 		if (runs[i] == id) return true;
 	return runs == NULL;
 }
 
-int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const json_t *tables, const struct report_options *o, const char *path, struct err *err) {
+int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const json_t *tables, const struct report_options *o, const char *path, struct err *err)
+{
 	json_t *list = NULL, *row;
 	int rc = store_runs(s, &list, err);
 	if (rc) return rc;

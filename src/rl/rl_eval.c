@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-double pass_at_k(int n, int c, int k) {
+double pass_at_k(int n, int c, int k)
+{
 	if (n - c < k) return 1.0;
 	double miss = 1.0;   /* C(n - c, k) / C(n, k) as a product that cannot overflow */
 	for (int i = n - c + 1; i <= n; i++) miss *= 1.0 - (double)k / i;
@@ -13,7 +14,8 @@ double pass_at_k(int n, int c, int k) {
 
 struct tally { int answers, well_formed, valid, compiled, correct, genuine, dropped, length; double tokens, log_speedup, speedup; };
 
-static void tally_add(struct tally *t, const struct rollout *r, const struct prompt_set *prompts) {
+static void tally_add(struct tally *t, const struct rollout *r, const struct prompt_set *prompts)
+{
 	const struct verdict *v = &r->verdict;
 	if (r->is_dropped) { t->dropped++; return; }
 	t->answers++;
@@ -30,7 +32,8 @@ static void tally_add(struct tally *t, const struct rollout *r, const struct pro
 	if (isfinite(s) && s > 0) { t->speedup += s; t->log_speedup += log(s); }
 }
 
-static void reasons_count(json_t *reasons, const struct rollout *r) {
+static void reasons_count(json_t *reasons, const struct rollout *r)
+{
 	char key[96];
 	snprintf(key, sizeof key, "%s/%s", verdict_class_name(r->verdict.class), r->verdict.reason[0] ? r->verdict.reason : "-");
 	json_int_t n = json_integer_value(json_object_get(reasons, key));
@@ -39,7 +42,8 @@ static void reasons_count(json_t *reasons, const struct rollout *r) {
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-json_t *rollouts_summary(const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks) {
+json_t *rollouts_summary(const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks)
+{
 	struct tally t = {0};
 	json_t *reasons = json_object(), *pass = json_object();
 	double *sum = xcalloc((size_t)MAX(nks, 1), sizeof *sum);
@@ -69,12 +73,14 @@ json_t *rollouts_summary(const struct rollout *r, const struct prompt_set *promp
 		ratio(t.tokens, t.answers), "clipped_ratio", ratio(t.length, t.answers), "reasons", reasons);
 }
 
-static int compare_double(const void *a, const void *b) {
+static int compare_double(const void *a, const void *b)
+{
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
 }
 
-void bootstrap_paired(const double *a, const double *b, int n, uint64_t seed, double *low, double *mean, double *high) {
+void bootstrap_paired(const double *a, const double *b, int n, uint64_t seed, double *low, double *mean, double *high)
+{
 	enum { DRAWS = 10000 };
 	double *draws = xmalloc(DRAWS * sizeof *draws), total = 0;
 	struct rng rng = { .seed = seed, .stream = 0x626f6f7473747261 };

@@ -30,7 +30,8 @@ struct loop {
 	FILE *metrics_file;
 };
 
-static int options_check(const struct rl_options *o, struct loop *l, struct err *err) {
+static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
+{
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
@@ -45,7 +46,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	return rc ? rc : loss_type_from_name(o->loss_type, &l->loss, err);
 }
 
-static int open_model(struct loop *l, struct err *err) {
+static int open_model(struct loop *l, struct err *err)
+{
 	const struct rl_options *o = l->o;
 	struct ops_options oo = { .threads = (int)o->threads };
 	int rc = ops_cpu_create(&oo, &l->ops, err);
@@ -56,18 +58,21 @@ static int open_model(struct loop *l, struct err *err) {
 	return o->adapter ? adapter_open(l->model, o->adapter, &l->adapter, err) : adapter_create(l->model, &a, &l->adapter, err);
 }
 
-static struct prompt_options prompt_options_of(const struct rl_options *o) {
+static struct prompt_options prompt_options_of(const struct rl_options *o)
+{
 	return (struct prompt_options){ .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = o->chat_template, .precision = o->precision,
 		.limit = o->limit, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts };
 }
 
-static int longest_prompt(const struct prompt_set *s) {
+static int longest_prompt(const struct prompt_set *s)
+{
 	size_t n = 0;
 	for (size_t i = 0; i < s->count; i++) n = MAX(n, s->rows[i].ids.count);
 	return (int)n;
 }
 
-static int open_prompts(struct loop *l, struct err *err) {
+static int open_prompts(struct loop *l, struct err *err)
+{
 	struct prompt_options p = prompt_options_of(l->o);
 	int rc = prompt_set_load(&p, l->tokenizer, &l->prompts, err);
 	if (rc) return rc;
@@ -80,7 +85,8 @@ static int open_prompts(struct loop *l, struct err *err) {
 	return 0;
 }
 
-static int open_trainer(struct loop *l, struct err *err) {
+static int open_trainer(struct loop *l, struct err *err)
+{
 	const struct rl_options *o = l->o;
 	model_enable_grad(l->model, l->adapter);
 	int count;
@@ -97,7 +103,8 @@ static int open_trainer(struct loop *l, struct err *err) {
 	return engine_create(l->model, &e, &l->engine, err);
 }
 
-static int open_store(struct loop *l, struct err *err) {
+static int open_store(struct loop *l, struct err *err)
+{
 	const struct rl_options *o = l->o;
 	int rc = dir_make(o->output_dir, err);
 	if (rc) return rc;
@@ -112,14 +119,16 @@ static int open_store(struct loop *l, struct err *err) {
 }
 
 /* metrics.jsonl is a copy for people: the store is the source. On resume it is written anew from the store. */
-static int metrics_copy_row(int64_t step, int64_t index, const json_t *row, void *ctx) {
+static int metrics_copy_row(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
 	char *line = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
 	fprintf(ctx, "%s\n", line);
 	free(line);
 	return 0;
 }
 
-static int metrics_open(struct loop *l, struct err *err) {
+static int metrics_open(struct loop *l, struct err *err)
+{
 	char *path = path_join(l->o->output_dir, "metrics.jsonl");
 	l->metrics_file = fopen(path, "w");
 	int rc = l->metrics_file ? store_metrics_each(l->store, l->run, metrics_copy_row, l->metrics_file, err) : err_set(err, ERR_IO, "%s: cannot be written", path);
@@ -128,7 +137,8 @@ static int metrics_open(struct loop *l, struct err *err) {
 	return rc;
 }
 
-static int resume(struct loop *l, struct err *err) {
+static int resume(struct loop *l, struct err *err)
+{
 	struct checkpoint_state s = {0};
 	int rc = checkpoint_load(l->o->output_dir, l->model, l->adapter, l->optimizer, &s, err);
 	if (rc && rc != ERR_NOT_FOUND) return rc;
@@ -145,7 +155,8 @@ static int resume(struct loop *l, struct err *err) {
 
 static double loop_seconds(const struct loop *l) { return l->seconds_before + (double)(clock_ns() - l->start_ns) * 1e-9; }
 
-static int save(struct loop *l, struct err *err) {
+static int save(struct loop *l, struct err *err)
+{
 	struct checkpoint_state s = { .step = l->step, .extra = json_object() };
 	/* Seconds enter a checkpoint only when they decide something: otherwise equal runs must have equal bytes. */
 	if (l->o->max_seconds > 0) json_object_set_new(s.extra, EXTRA_SECONDS, json_real(loop_seconds(l)));
@@ -156,7 +167,8 @@ static int save(struct loop *l, struct err *err) {
 }
 
 /* Prompts of a step: the next ones of the epoch's permutation, whole chunks only, as TRL's sampler. */
-static void step_prompts(const struct loop *l, int groups, int *index) {
+static void step_prompts(const struct loop *l, int groups, int *index)
+{
 	int64_t per_epoch = (int64_t)l->prompts.count / groups, epoch = l->step / per_epoch, chunk = l->step % per_epoch;
 	int n = (int)l->prompts.count, *order = xmalloc((size_t)n * sizeof *order);
 	struct rng rng = { .seed = (uint64_t)l->o->seed, .stream = 0x65706f6368000000 + (uint64_t)epoch };
@@ -172,7 +184,8 @@ static void step_prompts(const struct loop *l, int groups, int *index) {
 
 struct rollout_stats { double reward, reward_sq, genuine, length, terminated_length, speedup, plan, code; int n, terminated, dropped, clipped, min_length, max_length; };
 
-static struct rollout_stats rollout_stats_of(const struct loop *l, const struct rollout *r, int n) {
+static struct rollout_stats rollout_stats_of(const struct loop *l, const struct rollout *r, int n)
+{
 	struct rollout_stats s = { .min_length = INT32_MAX };
 	for (int i = 0; i < n; i++) {
 		if (r[i].is_dropped) { s.dropped++; continue; }
@@ -198,7 +211,8 @@ static struct rollout_stats rollout_stats_of(const struct loop *l, const struct 
 
 static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
 
-static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups, const struct update_stats *u, double generate_s, double update_s) {
+static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups, const struct update_stats *u, double generate_s, double update_s)
+{
 	struct rollout_stats s = rollout_stats_of(l, r, n);
 	double mean = per(s.reward, s.n), var = s.n > 1 ? fmax(0, (s.reward_sq - s.n * mean * mean) / (s.n - 1)) : 0, rows = (double)u->loss.rows;
 	json_t *m = json_pack("{s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:f, s:i, s:i, s:f, s:f, s:f, s:f}", "step", (json_int_t)l->step, "loss", u->loss.loss, "grad_norm", u->grad_norm, "learning_rate",
@@ -228,7 +242,8 @@ static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int 
 	return m;
 }
 
-static int record(struct loop *l, const struct rollout *r, int n, const json_t *metrics, struct err *err) {
+static int record(struct loop *l, const struct rollout *r, int n, const json_t *metrics, struct err *err)
+{
 	int rc = store_begin(l->store, err);
 	for (int i = 0; !rc && i < n; i++) {
 		json_t *row = rollout_json(&r[i], &l->prompts);
@@ -241,7 +256,8 @@ static int record(struct loop *l, const struct rollout *r, int n, const json_t *
 	return rc;
 }
 
-static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err) {
+static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
+{
 	const struct rl_options *o = l->o;
 	int K = (int)o->num_generations, n = (int)o->generation_batch_size, groups = n / K, dropped_groups;
 	int *index = xmalloc((size_t)groups * sizeof *index);
@@ -271,18 +287,21 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	return rc;
 }
 
-static bool is_finished(const struct loop *l) {
+static bool is_finished(const struct loop *l)
+{
 	return (l->o->max_steps > 0 && l->step >= l->o->max_steps) || (l->o->max_seconds > 0 && loop_seconds(l) >= l->o->max_seconds);
 }
 
-static int save_final(struct loop *l, struct err *err) {
+static int save_final(struct loop *l, struct err *err)
+{
 	char *path = path_join(l->o->output_dir, "final");
 	int rc = l->adapter ? adapter_save(l->adapter, path, l->o->model, err) : model_save(l->model, path, err);
 	free(path);
 	return rc;
 }
 
-static void loop_release(struct loop *l) {
+static void loop_release(struct loop *l)
+{
 	if (l->metrics_file) fclose(l->metrics_file);
 	verifier_free(l->verifier);
 	store_close(l->store);
@@ -296,7 +315,8 @@ static void loop_release(struct loop *l) {
 	ops_free(l->ops);
 }
 
-int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err) {
+int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err)
+{
 	struct loop l = { .o = o, .start_ns = clock_ns() };
 	int rc = options_check(o, &l, err);
 	if (!rc) rc = open_model(&l, err);
@@ -314,7 +334,8 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 	return rc;
 }
 
-int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err) {
+int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
+{
 	struct loop l = { .o = o };
 	struct model_config c;
 	int rc = options_check(o, &l, err);

@@ -59,7 +59,8 @@ const struct option_def rl_option_defs[] = {
 };
 const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 
-void rl_options_default(struct rl_options *o) {
+void rl_options_default(struct rl_options *o)
+{
 	*o = (struct rl_options){
 		.stage = "frontend", .split = "train", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .reward = "frontend", .advantage = "loo",
 		.loss_type = "dr_grpo", .lr_scheduler_type = "constant", .use_peft = true, .num_generations = 8, .generation_batch_size = 64, .num_iterations = 1, .max_completion_length = 8192,

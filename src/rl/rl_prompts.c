@@ -6,7 +6,8 @@
 
 #define PROMPT_FILE_BYTES_MAX ((size_t)1 << 30)
 
-static void row_release(struct prompt_row *r) {
+static void row_release(struct prompt_row *r)
+{
 	free(r->task.name);
 	free(r->task.source);
 	free(r->task.structure);
@@ -16,19 +17,22 @@ static void row_release(struct prompt_row *r) {
 	ids_release(&r->ids);
 }
 
-void prompt_set_release(struct prompt_set *s) {
+void prompt_set_release(struct prompt_set *s)
+{
 	for (size_t i = 0; i < s->count; i++) row_release(&s->rows[i]);
 	free(s->rows);
 	*s = (struct prompt_set){0};
 }
 
-static struct prompt_row *set_push(struct prompt_set *s) {
+static struct prompt_row *set_push(struct prompt_set *s)
+{
 	if ((s->count & (s->count - 1)) == 0) s->rows = xrealloc(s->rows, size_mul(s->count ? 2 * s->count : 1, sizeof *s->rows));
 	s->rows[s->count] = (struct prompt_row){0};
 	return &s->rows[s->count++];
 }
 
-static void task_copy(struct task *dst, const struct task *src) {
+static void task_copy(struct task *dst, const struct task *src)
+{
 	*dst = *src;
 	dst->name = xstrdup(src->name);
 	dst->source = xstrdup(src->source);
@@ -37,7 +41,8 @@ static void task_copy(struct task *dst, const struct task *src) {
 }
 
 /* Kernel and profile of a midend row; the other keys were read by task_set_load. */
-static int row_read_kernel(struct prompt_row *r, const json_t *o, const char *where, struct err *err) {
+static int row_read_kernel(struct prompt_row *r, const json_t *o, const char *where, struct err *err)
+{
 	const char *kernel;
 	if (json_get_str(o, where, "kernel", &kernel, err)) return err->code;
 	const json_t *profile = json_object_get(o, "profile");
@@ -49,7 +54,8 @@ static int row_read_kernel(struct prompt_row *r, const json_t *o, const char *wh
 }
 
 /* Reads the kernels of a midend file, line by line in step with the task set's rows. */
-static int kernels_read(struct prompt_set *s, const char *path, struct err *err) {
+static int kernels_read(struct prompt_set *s, const char *path, struct err *err)
+{
 	gzFile f = gzopen(path, "rb");   /* reads plain files too */
 	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened", path);
 	size_t cap = 1 << 20, row = 0;
@@ -71,7 +77,8 @@ static int kernels_read(struct prompt_set *s, const char *path, struct err *err)
 	return rc;
 }
 
-static int row_render(struct prompt_row *r, const struct prompt_options *o, const char *template_text, const struct tokenizer *t, struct err *err) {
+static int row_render(struct prompt_row *r, const struct prompt_options *o, const char *template_text, const struct tokenizer *t, struct err *err)
+{
 	struct prompt_input in = { .task = &r->task, .kernel = r->kernel, .profile = r->kernel ? &r->profile : NULL, .precision = o->precision };
 	struct str body = {0}, text = {0};
 	int rc = prompt_render(template_text, o->prompt_template, &in, &body, err);
@@ -85,7 +92,8 @@ static int row_render(struct prompt_row *r, const struct prompt_options *o, cons
 	return rc;
 }
 
-static bool row_fits(struct prompt_set *s, struct prompt_row *r, const struct prompt_options *o) {
+static bool row_fits(struct prompt_set *s, struct prompt_row *r, const struct prompt_options *o)
+{
 	if (o->max_prompt_length <= 0 || r->ids.count <= (size_t)o->max_prompt_length) return true;
 	if (!o->truncate_prompts) { s->refused++; return false; }
 	size_t cut = r->ids.count - (size_t)o->max_prompt_length;
@@ -95,7 +103,8 @@ static bool row_fits(struct prompt_set *s, struct prompt_row *r, const struct pr
 	return true;
 }
 
-static void set_shuffle(struct prompt_set *s, uint64_t seed) {
+static void set_shuffle(struct prompt_set *s, uint64_t seed)
+{
 	struct rng rng = { .seed = seed, .stream = 0x70726f6d70747331 };
 	for (size_t i = s->count; i > 1; i--) {
 		size_t j = rng_below(&rng, (uint32_t)i);
@@ -106,7 +115,8 @@ static void set_shuffle(struct prompt_set *s, uint64_t seed) {
 }
 
 /* Drops rows of other splits, then everything past the limit, before the dear part (tokenising) begins. */
-static void set_select(struct prompt_set *s, const struct prompt_options *o) {
+static void set_select(struct prompt_set *s, const struct prompt_options *o)
+{
 	size_t kept = 0;
 	for (size_t i = 0; i < s->count; i++) {
 		bool keep = !o->split || !*o->split || !strcmp(s->rows[i].task.split, o->split);
@@ -119,7 +129,8 @@ static void set_select(struct prompt_set *s, const struct prompt_options *o) {
 	while (s->count > (size_t)o->limit) row_release(&s->rows[--s->count]);
 }
 
-static int set_render(struct prompt_set *s, const struct prompt_options *o, const struct tokenizer *t, struct err *err) {
+static int set_render(struct prompt_set *s, const struct prompt_options *o, const struct tokenizer *t, struct err *err)
+{
 	struct str text = {0};
 	int rc = file_read(o->prompt_template, 1 << 20, &text, err);
 	size_t kept = 0, i = 0;
@@ -136,7 +147,8 @@ static int set_render(struct prompt_set *s, const struct prompt_options *o, cons
 	return rc;
 }
 
-int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err) {
+int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err)
+{
 	enum agent_stage stage;
 	struct task_set tasks = {0};
 	struct prompt_set s = {0};

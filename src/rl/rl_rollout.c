@@ -15,13 +15,15 @@ struct collect {
 	struct progress progress;
 };
 
-static void verdict_format_failure(struct verdict *v, const struct answer *a, enum finish_reason finish) {
+static void verdict_format_failure(struct verdict *v, const struct answer *a, enum finish_reason finish)
+{
 	*v = (struct verdict){ .class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup = NAN };
 	snprintf(v->reason, sizeof v->reason, "%s", finish == FINISH_LENGTH ? "length" : a->problem);
 	snprintf(v->detail, sizeof v->detail, "the answer is not a plan followed by one closed ```python block (%s)", a->problem);
 }
 
-static void rollout_decode(struct collect *c, struct rollout *r) {
+static void rollout_decode(struct collect *c, struct rollout *r)
+{
 	struct str text = {0};
 	int n = r->completion.count;
 	if (n && r->completion.finish != FINISH_LENGTH) n--;   /* the end token is no part of the text */
@@ -32,12 +34,14 @@ static void rollout_decode(struct collect *c, struct rollout *r) {
 	r->answer = answer_parse(r->text, r->text_len);
 }
 
-static void count_finished(struct collect *c) {
+static void count_finished(struct collect *c)
+{
 	c->finished++;
 	if (c->o->progress) progress_update(&c->progress, c->finished, NULL);
 }
 
-static int rollout_grade(struct collect *c, int64_t slot, struct err *err) {
+static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
+{
 	struct rollout *r = &c->out[slot];
 	if (!r->answer.well_formed) {
 		verdict_format_failure(&r->verdict, &r->answer, r->completion.finish);
@@ -49,7 +53,8 @@ static int rollout_grade(struct collect *c, int64_t slot, struct err *err) {
 	return verifier_submit(c->verifier, &req, err);
 }
 
-static int take_completions(struct collect *c, struct engine *e, struct err *err) {
+static int take_completions(struct collect *c, struct engine *e, struct err *err)
+{
 	struct completion done;
 	while (engine_take(e, &done)) {
 		int64_t slot = (done.id - c->o->id_base) * c->o->num_samples + done.sample;
@@ -63,7 +68,8 @@ static int take_completions(struct collect *c, struct engine *e, struct err *err
 	return 0;
 }
 
-static int take_verdicts(struct collect *c, int timeout_ms, struct err *err) {
+static int take_verdicts(struct collect *c, int timeout_ms, struct err *err)
+{
 	while (c->outstanding) {
 		int64_t slot;
 		struct verdict v;
@@ -78,7 +84,8 @@ static int take_verdicts(struct collect *c, int timeout_ms, struct err *err) {
 	return 0;
 }
 
-static int submit_prompts(struct collect *c, struct engine *e, int n, struct err *err) {
+static int submit_prompts(struct collect *c, struct engine *e, int n, struct err *err)
+{
 	for (int i = 0; i < n; i++) {
 		const struct prompt_row *p = &c->prompts->rows[c->index[i]];
 		struct request q = { .id = c->o->id_base + i, .prompt = p->ids.data, .nprompt = (int)p->ids.count, .num_samples = c->o->num_samples, .sampling = c->o->sampling,
@@ -105,7 +112,8 @@ int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenize
 	return rc;
 }
 
-void rollouts_release(struct rollout *r, int n) {
+void rollouts_release(struct rollout *r, int n)
+{
 	for (int i = 0; i < n; i++) {
 		completion_release(&r[i].completion);
 		free(r[i].text);
@@ -113,7 +121,8 @@ void rollouts_release(struct rollout *r, int n) {
 	}
 }
 
-json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts) {
+json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
+{
 	const struct prompt_row *p = &prompts->rows[r->prompt];
 	return json_pack("{s:s, s:i, s:s, s:s, s:i, s:s%, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name, "level", p->task.level, "structure", p->task.structure, "split",
 		p->task.split, "sample", r->sample, "answer", r->text, r->text_len, "tokens", r->completion.count, "finish", finish_reason_name(r->completion.finish), "verdict",
@@ -122,7 +131,8 @@ json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts) 
 
 /* ---- rewards and advantages ---- */
 
-static void group_rewards(struct rollout *g, int K, const struct reward_rule *rule, const struct prompt_set *prompts, double *plan, double *code) {
+static void group_rewards(struct rollout *g, int K, const struct reward_rule *rule, const struct prompt_set *prompts, double *plan, double *code)
+{
 	for (int k = 0; k < K; k++) {
 		const struct prompt_row *p = &prompts->rows[g[k].prompt];
 		struct reward_input in = { .verdict = &g[k].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0 };
@@ -132,7 +142,8 @@ static void group_rewards(struct rollout *g, int K, const struct reward_rule *ru
 	}
 }
 
-void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type, const struct prompt_set *prompts, int *dropped_groups) {
+void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type, const struct prompt_set *prompts, int *dropped_groups)
+{
 	double *v = xcalloc((size_t)K * 4, sizeof *v), *plan = v, *code = v + K, *a_plan = v + 2 * K, *a_code = v + 3 * K;
 	*dropped_groups = 0;
 	for (int g = 0; g < groups; g++) {

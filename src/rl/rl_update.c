@@ -27,7 +27,8 @@ struct updater {
 	struct update_stats *stats;
 };
 
-int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o, struct updater **out, struct err *err) {
+int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o, struct updater **out, struct err *err)
+{
 	struct updater *u = xcalloc(1, sizeof *u);
 	*u = (struct updater){ .model = m, .adapter = a, .optimizer = opt, .o = *o };
 	struct pass_options p = { .max_tokens = o->max_tokens, .head_rows = MIN(o->max_tokens, 512), .backward = true };
@@ -48,7 +49,8 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 	return rc;
 }
 
-void updater_free(struct updater *u) {
+void updater_free(struct updater *u)
+{
 	if (!u) return;
 	pass_free(u->pass);
 	pass_free(u->reference_pass);
@@ -63,14 +65,16 @@ void updater_free(struct updater *u) {
 	free(u);
 }
 
-static bool rollout_trains(const struct rollout *r, const struct updater_options *o) {
+static bool rollout_trains(const struct rollout *r, const struct updater_options *o)
+{
 	if (r->is_dropped || r->completion.count == 0) return false;
 	return r->advantage_plan != 0 || r->advantage_code != 0 || o->loss.beta > 0;
 }
 
 /* ---- rows ---- */
 
-static void rows_reserve(struct updater *u, size_t n) {
+static void rows_reserve(struct updater *u, size_t n)
+{
 	if (u->nrows + n <= u->rows_cap) return;
 	u->rows_cap = MAX(2 * u->rows_cap, u->nrows + n);
 	u->rows = xrealloc(u->rows, size_mul(u->rows_cap, sizeof *u->rows));
@@ -78,7 +82,8 @@ static void rows_reserve(struct updater *u, size_t n) {
 }
 
 /* One row per completion token; `at` is relative to the sequence's first token until it is packed. */
-static void sequence_rows(struct updater *u, struct sequence *s, const struct tokenizer *t, bool is_split) {
+static void sequence_rows(struct updater *u, struct sequence *s, const struct tokenizer *t, bool is_split)
+{
 	const struct completion *c = &s->r->completion;
 	int nprompt = (int)s->p->ids.count;
 	uint8_t *kinds = xcalloc((size_t)c->count, 1);
@@ -93,7 +98,8 @@ static void sequence_rows(struct updater *u, struct sequence *s, const struct to
 	free(kinds);
 }
 
-static struct sequence *sequences_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, int *count) {
+static struct sequence *sequences_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, int *count)
+{
 	struct sequence *s = xcalloc((size_t)MAX(n, 1), sizeof *s);
 	int *lengths = xcalloc((size_t)MAX(n, 1), sizeof *lengths), k = 0;
 	float *normalisers = xcalloc((size_t)MAX(n, 1), sizeof *normalisers);
@@ -120,7 +126,8 @@ static int sequence_tokens(const struct sequence *s) { return (int)s->p->ids.cou
 
 struct micro { struct batch batch; int nhead; int next; };   /* next: first sequence that did not fit */
 
-static struct micro micro_pack(struct updater *u, const struct sequence *s, int begin, int count) {
+static struct micro micro_pack(struct updater *u, const struct sequence *s, int begin, int count)
+{
 	int T = 0, S = 0, nhead = 0, i = begin;
 	for (; i < count && T + sequence_tokens(&s[i]) <= u->o.max_tokens; i++, S++) {
 		int nprompt = (int)s[i].p->ids.count, n = sequence_tokens(&s[i]);
@@ -139,20 +146,23 @@ static struct micro micro_pack(struct updater *u, const struct sequence *s, int 
 	return (struct micro){ .batch = { u->ids, { T, S, u->start, u->pos } }, .nhead = nhead, .next = i };
 }
 
-static void gap_add(struct loss_stats *st, float trainer, float sampler) {
+static void gap_add(struct loss_stats *st, float trainer, float sampler)
+{
 	double d = fabs((double)trainer - (double)sampler);
 	st->logprob_diff_sum += d;
 	st->logprob_diff_max = fmax(st->logprob_diff_max, d);
 }
 
-static void clip_count(struct loss_stats *st, const struct loss_options *o, const struct loss_row *r, float logprob) {
+static void clip_count(struct loss_stats *st, const struct loss_options *o, const struct loss_row *r, float logprob)
+{
 	double rho = exp((double)logprob - r->old_logprob);
 	st->ratio_max_dev = fmax(st->ratio_max_dev, fabs(rho - 1));
 	st->clip_low += r->advantage < 0 && rho < 1 - o->epsilon;
 	st->clip_high += r->advantage > 0 && rho > 1 + o->epsilon_high;
 }
 
-static void update_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g) {
+static void update_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
 	struct updater *u = ctx;
 	struct loss_stats *st = &u->stats->loss;
 	for (int i = 0; i < n; i++) {
@@ -171,7 +181,8 @@ static void update_loss(void *ctx, int begin, int n, const float *logprob, const
 }
 
 /* Log-probabilities of all rows under one policy, before any update. */
-static void rows_logprobs(struct updater *u, struct pass *pass, struct adapter *a, const struct sequence *s, int count, bool is_reference) {
+static void rows_logprobs(struct updater *u, struct pass *pass, struct adapter *a, const struct sequence *s, int count, bool is_reference)
+{
 	for (int i = 0; i < count;) {
 		struct micro m = micro_pack(u, s, i, count);
 		pass_forward(pass, a, &m.batch, 0);
@@ -185,14 +196,16 @@ static void rows_logprobs(struct updater *u, struct pass *pass, struct adapter *
 	}
 }
 
-static int check_fits(const struct updater *u, const struct sequence *s, int count, struct err *err) {
+static int check_fits(const struct updater *u, const struct sequence *s, int count, struct err *err)
+{
 	for (int i = 0; i < count; i++)
 		if (sequence_tokens(&s[i]) > u->o.max_tokens)
 			return err_set(err, ERR_LIMIT, "task %s: %d tokens of prompt and answer, max_tokens is %d; raise --max_tokens or lower --max_completion_length", s[i].p->task.name, sequence_tokens(&s[i]), u->o.max_tokens);
 	return 0;
 }
 
-static void iterate(struct updater *u, const struct sequence *s, int count, uint64_t dropout_seed) {
+static void iterate(struct updater *u, const struct sequence *s, int count, uint64_t dropout_seed)
+{
 	for (int i = 0; i < count;) {
 		struct micro m = micro_pack(u, s, i, count);
 		pass_forward(u->pass, u->adapter, &m.batch, dropout_seed ? dropout_seed + (uint64_t)i : 0);
@@ -203,7 +216,8 @@ static void iterate(struct updater *u, const struct sequence *s, int count, uint
 	u->stats->grad_norm = optimizer_step(u->optimizer);
 }
 
-int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err) {
+int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err)
+{
 	int count;
 	*stats = (struct update_stats){0};
 	u->stats = stats;

@@ -10,7 +10,8 @@
 static struct task task = { .name = "t", .source = "class Model:\n    pass\n\n\n", .structure = "", .split = "" };
 static const struct verdict profile = { .class = VERDICT_GENUINE, .stage = STAGE_DONE, .launches = 3, .programs = 12, .bytes = 4096, .sectors = 128, .flops = 7, .cost_s = 2.5e-6, .nlines = 1, .lines = { { 9, 4096, 128, 7 } } };
 
-static void expect_render(const char *template_text, const struct prompt_input *in, const char *expected) {
+static void expect_render(const char *template_text, const struct prompt_input *in, const char *expected)
+{
 	struct str out = {0};
 	struct err err = {0};
 	assert_int_equal(prompt_render(template_text, "x.txt", in, &out, &err), 0);
@@ -18,7 +19,8 @@ static void expect_render(const char *template_text, const struct prompt_input *
 	str_release(&out);
 }
 
-static void expect_refusal(const char *template_text, const struct prompt_input *in, const char *part) {
+static void expect_refusal(const char *template_text, const struct prompt_input *in, const char *part)
+{
 	struct str out = {0};
 	struct err err = {0};
 	assert_true(prompt_render(template_text, "x.txt", in, &out, &err) < 0);
@@ -26,7 +28,8 @@ static void expect_refusal(const char *template_text, const struct prompt_input 
 	str_release(&out);
 }
 
-static void test_holes(void **state) {
+static void test_holes(void **state)
+{
 	struct prompt_input in = { .task = &task, .precision = "strict" };
 	expect_render("<{{task}}>", &in, "<class Model:\n    pass>");
 	expect_render("no hole", &in, "no hole");
@@ -34,12 +37,14 @@ static void test_holes(void **state) {
 	expect_render("{{precision}}", &in, "TF32 is allowed in tl.dot on fp32 tensors.");
 }
 
-static void test_midend_holes(void **state) {
+static void test_midend_holes(void **state)
+{
 	struct prompt_input in = { .task = &task, .kernel = "k = 1\n", .profile = &profile };
 	expect_render("{{kernel}}|{{cost}}", &in, "k = 1|line 9: 4096 bytes, 128 sectors, 7 flops\ntotal: 3 launches, 12 programs, 4096 bytes, 128 sectors, 2.50 us\n");
 }
 
-static void test_refusals(void **state) {
+static void test_refusals(void **state)
+{
 	struct prompt_input in = { .task = &task };
 	expect_refusal("{{tusk}}", &in, "{{tusk}}");
 	expect_refusal("a {{task", &in, "byte 2");
@@ -47,7 +52,8 @@ static void test_refusals(void **state) {
 	expect_refusal("{{cost}}", &in, "midend");
 }
 
-static void test_shipped_templates(void **state) {
+static void test_shipped_templates(void **state)
+{
 	static const char *const files[] = { "recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt", "recipes/prompts/midend.txt", "recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt" };
 	struct prompt_input in = { .task = &task, .kernel = "KERNEL", .profile = &profile, .precision = "strict" };
 	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
@@ -63,7 +69,8 @@ static void test_shipped_templates(void **state) {
 	}
 }
 
-static void test_feedback(void **state) {
+static void test_feedback(void **state)
+{
 	struct verdict v = { .class = VERDICT_WRONG, .stage = STAGE_CORRECTNESS, .reason = "out-of-bounds", .detail = "store past the end", .line = 2 };
 	const char *source = "first\nsecond\nthird\n";
 	struct str out = {0};
@@ -76,7 +83,8 @@ static void test_feedback(void **state) {
 	str_release(&out);
 }
 
-static void test_stage_names(void **state) {
+static void test_stage_names(void **state)
+{
 	enum agent_stage s;
 	struct err err = {0};
 	assert_int_equal(agent_stage_from_name("midend", &s, &err), 0);
@@ -85,7 +93,8 @@ static void test_stage_names(void **state) {
 	assert_int_equal(agent_stage_from_name("backendd", &s, &err), ERR_USAGE);
 }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_holes), cmocka_unit_test(test_midend_holes), cmocka_unit_test(test_refusals), cmocka_unit_test(test_shipped_templates), cmocka_unit_test(test_feedback), cmocka_unit_test(test_stage_names),
 	};

@@ -8,11 +8,13 @@
 
 #include <cmocka.h>
 
-static struct verdict verdict_of(enum verdict_class class, double speedup, double cost_s) {
+static struct verdict verdict_of(enum verdict_class class, double speedup, double cost_s)
+{
 	return (struct verdict){ .class = class, .stage = STAGE_DONE, .speedup = speedup, .cost_s = cost_s };
 }
 
-static void expect(const char *rule, enum verdict_class class, double speedup, double plan, double code) {
+static void expect(const char *rule, enum verdict_class class, double speedup, double plan, double code)
+{
 	struct verdict v = verdict_of(class, speedup, 1e-5);
 	struct reward_input in = { .verdict = &v };
 	struct reward r = { NAN, NAN };
@@ -22,7 +24,8 @@ static void expect(const char *rule, enum verdict_class class, double speedup, d
 	if (fabs(r.plan - plan) > 1e-12 || fabs(r.code - code) > 1e-12) fail_msg("%s: plan %g code %g, expected %g %g", rule, r.plan, r.code, plan, code);
 }
 
-static void test_table(void **state) {
+static void test_table(void **state)
+{
 	expect("frontend", VERDICT_GENUINE, 2.0, 1, 1);
 	expect("frontend", VERDICT_PARTIAL, 2.0, 0, 0);
 	expect("frontend", VERDICT_CHEAT, 9.0, 0, 0);
@@ -39,33 +42,38 @@ static void test_table(void **state) {
 	expect("kevin", VERDICT_GENUINE, 5, 5.3, 5.3);
 }
 
-static void test_noise_band(void **state) {
+static void test_noise_band(void **state)
+{
 	expect("uniform", VERDICT_GENUINE, 1.019, 1.3, 1.3);
 	expect("uniform", VERDICT_GENUINE, 0.981, 1.3, 1.3);
 	expect("uniform", VERDICT_GENUINE, 1.03, 1.33, 1.33);
 }
 
-static void test_baseline_replaces_the_reference(void **state) {
+static void test_baseline_replaces_the_reference(void **state)
+{
 	struct verdict v = verdict_of(VERDICT_GENUINE, 0.5, 1e-5);
 	struct reward_input in = { .verdict = &v, .baseline_cost_s = 2.5e-5 };
 	assert_true(fabs(reward_speedup(reward_rule_find("uniform"), &in) - 2.5) < 1e-12);
 }
 
-static void test_infra_is_no_reward(void **state) {
+static void test_infra_is_no_reward(void **state)
+{
 	struct verdict v = verdict_of(VERDICT_INFRA, 1, 1e-5);
 	struct reward_input in = { .verdict = &v };
 	struct reward r;
 	for (int i = 0; reward_rule_at(i); i++) assert_false(reward_compute(reward_rule_at(i), &in, &r));
 }
 
-static void test_no_candidate_is_failure(void **state) {
+static void test_no_candidate_is_failure(void **state)
+{
 	struct reward_input in = { .verdict = NULL };
 	struct reward r;
 	assert_true(reward_compute(reward_rule_find("paper-frontend"), &in, &r));
 	assert_true(r.code == -10);
 }
 
-static void test_non_finite_speedup_never_pays(void **state) {
+static void test_non_finite_speedup_never_pays(void **state)
+{
 	double bad[] = { NAN, INFINITY, -INFINITY, -1 };
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct verdict v = verdict_of(VERDICT_GENUINE, bad[i], 1e-5);
@@ -76,7 +84,8 @@ static void test_non_finite_speedup_never_pays(void **state) {
 
 static void test_unknown_rule(void **state) { assert_null(reward_rule_find("speed")); }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table), cmocka_unit_test(test_noise_band), cmocka_unit_test(test_baseline_replaces_the_reference), cmocka_unit_test(test_infra_is_no_reward),
 		cmocka_unit_test(test_no_candidate_is_failure), cmocka_unit_test(test_non_finite_speedup_never_pays), cmocka_unit_test(test_unknown_rule),

@@ -8,14 +8,16 @@
 
 #include <cmocka.h>
 
-static double choose(int n, int k) {
+static double choose(int n, int k)
+{
 	double c = 1;
 	for (int i = 0; i < k; i++) c = c * (n - i) / (i + 1);
 	return k > n ? 0 : c;
 }
 
 /* Chen et al. 2021: 1 - C(n - c, k) / C(n, k). Both sides are sums of a few products of doubles: 1e-12 is thousands of ulps. */
-static void test_pass_at_k(void **state) {
+static void test_pass_at_k(void **state)
+{
 	for (int n = 1; n <= 16; n++)
 		for (int c = 0; c <= n; c++)
 			for (int k = 1; k <= n; k++) {
@@ -25,7 +27,8 @@ static void test_pass_at_k(void **state) {
 }
 
 /* The interval of a difference with known mean and spread: its half width is 1.96 s / sqrt(n) within the bootstrap's own error (10,000 draws: about 2 %, allowed 10 %). */
-static void test_bootstrap(void **state) {
+static void test_bootstrap(void **state)
+{
 	enum { N = 400 };
 	double a[N], b[N], low, mean, high, ss = 0;
 	for (int i = 0; i < N; i++) {
@@ -46,12 +49,14 @@ static void test_bootstrap(void **state) {
 static struct prompt_row row = { .text = "" };
 static const struct prompt_set prompts = { &row, 1, 0, 0 };
 
-static struct rollout graded(enum verdict_class class, double speedup) {
+static struct rollout graded(enum verdict_class class, double speedup)
+{
 	return (struct rollout){ .verdict = { .class = class, .speedup = speedup, .cost_s = 1 } };
 }
 
 /* Leave-one-out over rewards {1, 0, 0, 1}: a pass sees 1 - 1/3, a failure 0 - 2/3. */
-static void test_advantages_uniform(void **state) {
+static void test_advantages_uniform(void **state)
+{
 	struct rollout r[4] = { graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_INVALID, 1), graded(VERDICT_GENUINE, 1) };
 	int dropped;
 	rollouts_advantages(r, 1, 4, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
@@ -64,7 +69,8 @@ static void test_advantages_uniform(void **state) {
 }
 
 /* hrd: plan and code have groups of their own; plan's is weighted by alpha = 0.1. Speedups 2 and 1 of two genuine answers: plan rewards 2, 1; code 1, 1. */
-static void test_advantages_split(void **state) {
+static void test_advantages_split(void **state)
+{
 	struct rollout r[2] = { graded(VERDICT_GENUINE, 2), graded(VERDICT_GENUINE, 1) };
 	int dropped;
 	rollouts_advantages(r, 1, 2, reward_rule_find("hrd"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
@@ -74,7 +80,8 @@ static void test_advantages_split(void **state) {
 }
 
 /* A sample whose verdict was an infrastructure fault does not count: the others' advantages are those of a group of three. */
-static void test_infra_is_dropped(void **state) {
+static void test_infra_is_dropped(void **state)
+{
 	struct rollout r[4] = { graded(VERDICT_GENUINE, 1), graded(VERDICT_INFRA, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1) };
 	int dropped;
 	rollouts_advantages(r, 1, 4, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
@@ -84,7 +91,8 @@ static void test_infra_is_dropped(void **state) {
 	assert_true(fabs(r[2].advantage_code + 0.5) < 1e-12);
 }
 
-static void test_no_variance(void **state) {
+static void test_no_variance(void **state)
+{
 	struct rollout r[4] = { graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1), graded(VERDICT_GENUINE, 1) };
 	int dropped;
 	rollouts_advantages(r, 2, 2, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
@@ -93,7 +101,8 @@ static void test_no_variance(void **state) {
 }
 
 /* Two tasks x two samples, one infra: rates are over counted answers, pass@1 over tasks. */
-static void test_summary(void **state) {
+static void test_summary(void **state)
+{
 	struct rollout r[4] = { graded(VERDICT_GENUINE, 4), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1), graded(VERDICT_INFRA, 1) };
 	r[3].is_dropped = true;
 	int ks[] = { 1, 2 };
@@ -107,7 +116,8 @@ static void test_summary(void **state) {
 	json_decref(s);
 }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pass_at_k), cmocka_unit_test(test_bootstrap), cmocka_unit_test(test_advantages_uniform), cmocka_unit_test(test_advantages_split), cmocka_unit_test(test_infra_is_dropped),
 		cmocka_unit_test(test_no_variance), cmocka_unit_test(test_summary),
