@@ -16,7 +16,8 @@ static bool is_name_byte(int c) { return c >= 0 && (isalnum(c) || c == '_' || c 
 static bool skip_blank(struct py_scanner *s)
 {
 	bool ended = false;
-	int width = 0;
+	/* after a PY_NEWLINE the blanks of the new line are behind us already, and counted */
+	int width = s->at_line_start && s->pos > 0 && s->src[s->pos - 1] != '\n' ? s->indent : 0;
 	for (;;) {
 		int c = peek(s, 0);
 		if (c == ' ') { width++; s->pos++; }

@@ -34,8 +34,124 @@ static int dump(int argc, char **argv)
 	return 0;
 }
 
+static void same_options_same_bytes(void **state)
+{
+	struct err err = {0};
+	struct task_set a, b, c;
+	struct task_synth_options o = {.seed = 11, .count_train = 40, .count_heldout = 10, .level_min = 1, .level_max = 3, .heldout_fraction = 0.15};
+	assert_int_equal(task_synth(&o, &a, &err), 0);
+	assert_int_equal(task_synth(&o, &b, &err), 0);
+	o.seed = 12;
+	assert_int_equal(task_synth(&o, &c, &err), 0);
+	assert_int_equal(a.count, 50);
+	int same = 0;
+	for (size_t i = 0; i < a.count; i++) {
+		assert_string_equal(a.tasks[i].source, b.tasks[i].source);
+		assert_string_equal(a.tasks[i].structure, b.tasks[i].structure);
+		assert_int_equal(task_check(&a.tasks[i], &err), 0);
+		same += !strcmp(a.tasks[i].source, c.tasks[i].source);
+	}
+	assert_true(same < 5);
+	task_set_release(&a); task_set_release(&b); task_set_release(&c);
+}
+
+/* Held-out structures appear in no training task, also across seeds; sources are distinct. */
+static void splits_share_nothing(void **state)
+{
+	struct err err = {0};
+	struct task_set s[2];
+	struct task_synth_options o = {.seed = 1, .count_train = 200, .count_heldout = 40, .level_min = 1, .level_max = 2, .heldout_fraction = 0.15};
+	assert_int_equal(task_synth(&o, &s[0], &err), 0);
+	o.seed = 2;
+	assert_int_equal(task_synth(&o, &s[1], &err), 0);
+	int train = 0, held = 0;
+	for (size_t i = 0; i < s[0].count; i++) {
+		const struct task *a = &s[0].tasks[i];
+		if (!strcmp(a->split, "train")) { train++; continue; }
+		assert_string_equal(a->split, "heldout");
+		held++;
+		for (int k = 0; k < 2; k++)
+			for (size_t j = 0; j < s[k].count; j++)
+				if (!strcmp(s[k].tasks[j].split, "train") && !strcmp(s[k].tasks[j].structure, a->structure)) fail_msg("%s is in both splits", a->structure);
+	}
+	assert_int_equal(train, 200);
+	assert_int_equal(held, 40);
+	for (size_t i = 0; i < s[0].count; i++)
+		for (size_t j = 0; j < i; j++) assert_string_not_equal(s[0].tasks[i].hash.text, s[0].tasks[j].hash.text);
+	task_set_release(&s[0]); task_set_release(&s[1]);
+}
+
+static int lines_of(const char *text)
+{
+	int n = 0;
+	for (; *text; text++) n += *text == '\n';
+	return n;
+}
+
+/* Short and regular: what a small model has to read and write. */
+static void texts_stay_short(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct task_synth_options o = {.seed = 5, .count_train = 300, .level_min = 1, .level_max = 1, .heldout_fraction = 0.1};
+	assert_int_equal(task_synth(&o, &set, &err), 0);
+	for (size_t i = 0; i < set.count; i++) {
+		struct str plan = {0}, code = {0};
+		assert_int_equal(task_answer(&set.tasks[i], 0, &plan, &code, &err), 0);
+		assert_in_range(lines_of(set.tasks[i].source), 14, 22);
+		assert_in_range(lines_of(code.data), 20, 32);
+		assert_in_range(plan.len, 60, 400);
+		str_release(&plan);
+		str_release(&code);
+	}
+	task_set_release(&set);
+}
+
+static void strangers_get_no_answer(void **state)
+{
+	struct err err = {0};
+	struct str plan = {0}, code = {0};
+	struct task_set set;
+	struct task_synth_options o = {.seed = 6, .count_train = 2, .level_min = 2, .level_max = 2, .heldout_fraction = 0.1};
+	assert_int_equal(task_synth(&o, &set, &err), 0);
+	struct task t = set.tasks[0];
+	t.seed = set.tasks[1].seed;
+	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	t.seed = 0;
+	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	t.seed = UINT64_MAX;
+	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	t = set.tasks[0];
+	t.level = 77;
+	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	t = set.tasks[0];
+	t.structure = (char *)"";
+	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer(&set.tasks[0], -1, &plan, &code, &err), ERR_RANGE);
+	assert_int_equal(task_answer(&set.tasks[0], task_answer_styles(), &plan, &code, &err), ERR_RANGE);
+	assert_int_equal(code.len, 0);
+	task_set_release(&set);
+}
+
+static void bad_options_are_refused(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	const struct task_synth_options BAD[] = {
+		{.count_train = 1, .level_min = 0, .level_max = 1}, {.count_train = 1, .level_min = 2, .level_max = 1}, {.count_train = 1, .level_min = 1, .level_max = 4},
+		{.count_train = -1, .level_min = 1, .level_max = 1}, {.count_train = 2000000, .level_min = 1, .level_max = 1},
+		{.count_heldout = 1, .level_min = 1, .level_max = 1}, {.count_train = 1, .level_min = 1, .level_max = 1, .heldout_fraction = 1.5},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) assert_true(task_synth(&BAD[i], &set, &err) < 0);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "--dump")) return dump(argc, argv);
-	return 0;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(same_options_same_bytes), cmocka_unit_test(splits_share_nothing), cmocka_unit_test(texts_stay_short),
+		cmocka_unit_test(strangers_get_no_answer), cmocka_unit_test(bad_options_are_refused),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
