@@ -1,7 +1,8 @@
 /* infer: generation. An engine holds a model, KV pages and a batch; requests come and go, each step advances every running sequence by a token and prefills waiting prompts
  * (continuous batching). The K samples of one request share the pages of their prompt; the last, partly filled page is copied on first write.
  *
- * Sampling is a pure function of (logits, seed, sample, position): results do not depend on batch composition beyond the logits themselves. Log-probabilities are recorded for the
+ * Sampling is a pure function of (logits, seed, sample, position): u = rng_uniform(seed, sample, position of the new token). Results do not depend on batch composition beyond the
+ * logits themselves; requests with one seed share their random numbers, so give each prompt a seed of its own. Log-probabilities are recorded for the
  * sampled token under the full vocabulary at the request's temperature (before top-k/top-p), because that is what training needs.
  *
  * Everything is allocated at create; what does not fit is refused with the sum. One thread drives an engine. */
@@ -10,7 +11,8 @@
 #include "model/model.h"
 
 struct sampling { float temperature; /* 0: greedy */ int top_k; /* 0: off */ float top_p; /* 1: off */ uint64_t seed; };
-/* Draws from logits (V); *logprob is of the drawn token under softmax(logits / max(temperature, 1 if greedy)). u in [0, 1). scratch (V) floats and ints inside. */
+/* Draws from logits (V); *logprob (may be NULL) is of the drawn token under softmax(logits / temperature), of softmax(logits) when greedy. u in [0, 1).
+ * top_k first, then top_p on what it left, as transformers does. scratch is reset and used; it does not grow once it holds 3 V floats. */
 int32_t sample_token(const float *logits, int V, const struct sampling *s, float u, float *logprob, struct arena *scratch);
 
 struct engine;

@@ -1,0 +1,205 @@
+/* infer_engine: the engine's lifetime and its queue. One step is infer_step.c. */
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "infer_internal.h"
+
+#define PREFILL_ROWS_DEFAULT 256
+#define SEQUENCES_MAX 65536
+#define CONTEXT_MAX (1 << 22)
+
+static struct engine_options with_defaults(const struct engine_options *o)
+{
+	struct engine_options d = *o;
+	if (d.prefill_rows == 0) d.prefill_rows = PREFILL_ROWS_DEFAULT;
+	/* One page over: while the head of the queue still starts samples, its partly filled page is kept beside the copies. */
+	if (d.kv_pages == 0 && d.max_sequences > 0 && d.max_context > 0) d.kv_pages = (int)MIN((int64_t)d.max_sequences * pages_for(d.max_context) + 1, INT32_MAX);
+	return d;
+}
+
+static size_t activations_bytes(const struct model_config *c, const struct engine_options *o)
+{
+	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows, heads = (size_t)c->num_attention_heads, kv_heads = (size_t)c->num_key_value_heads;
+	size_t per_row = 4 * (size_t)c->hidden_size + 2 * (heads + kv_heads) * (size_t)c->head_dim + 3 * (size_t)c->intermediate_size;
+	return sizeof(float) * (rows * per_row + ((size_t)o->max_sequences + 5) * (size_t)c->vocab_size);
+}
+
+static size_t bookkeeping_bytes(const struct engine_options *o)
+{
+	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows;
+	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * (sizeof(struct slot) + 4 * (size_t)pages_for(o->max_context)) + rows * 24;
+}
+
+size_t engine_bytes(const struct model_config *c, const struct engine_options *options)
+{
+	struct engine_options o = with_defaults(options);
+	return kv_bytes(c, o.kv_pages) + activations_bytes(c, &o) + bookkeeping_bytes(&o);
+}
+
+static int check_options(const struct model_config *c, const struct engine_options *o, struct err *err)
+{
+	if (o->max_sequences < 1 || o->max_sequences > SEQUENCES_MAX) return err_set(err, ERR_RANGE, "engine: max_sequences is %d, expected 1..%d", o->max_sequences, SEQUENCES_MAX);
+	if (o->max_context < 2 || o->max_context > CONTEXT_MAX) return err_set(err, ERR_RANGE, "engine: max_context is %d, expected 2..%d", o->max_context, CONTEXT_MAX);
+	if (o->max_context > c->max_position_embeddings)
+		return err_set(err, ERR_LIMIT, "engine: max_context is %d, but the model knows %d positions; lower max_context", o->max_context, c->max_position_embeddings);
+	if (o->prefill_rows < 1 || o->prefill_rows > CONTEXT_MAX) return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
+	if (o->kv_pages < 1) return err_set(err, ERR_RANGE, "engine: kv_pages is %d, expected at least 1", o->kv_pages);
+	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(c, o->kv_pages) / mib, rest = (double)(activations_bytes(c, o) + bookkeeping_bytes(o)) / mib;
+	double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / mib;
+	if (kv + rest > memory)
+		return err_set(err, ERR_LIMIT, "engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower max_sequences, max_context or kv_pages",
+			kv, rest, kv + rest, memory);
+	return 0;
+}
+
+int engine_create(struct model *m, const struct engine_options *options, struct engine **out, struct err *err)
+{
+	struct engine_options o = with_defaults(options);
+	const struct model_config *config = model_config(m);
+	int rc = check_options(config, &o, err);
+	if (rc) return rc;
+	struct engine *e = xcalloc(1, sizeof *e);
+	*e = (struct engine){.m = m, .ops = model_ops(m), .o = o, .config = config, .pages_per_sequence = pages_for(o.max_context), .queue_end = &e->queue};
+	size_t sequences = (size_t)o.max_sequences, rows = sequences + (size_t)o.prefill_rows;
+	e->kv = kv_create(m, o.kv_pages);
+	e->step = step_create(m, (int)rows, o.max_sequences);
+	e->page_refs = xcalloc((size_t)o.kv_pages, sizeof *e->page_refs);
+	e->free_pages = xcalloc((size_t)o.kv_pages, sizeof *e->free_pages);
+	for (int p = o.kv_pages; p-- > 0;) e->free_pages[e->nfree++] = p;   /* page 0 on top */
+	e->slots = xcalloc(sequences, sizeof *e->slots);
+	e->slot_done = xcalloc(sequences, sizeof *e->slot_done);
+	e->page_lists = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof *e->page_lists);
+	for (int s = 0; s < o.max_sequences; s++) e->slots[s].pages = e->page_lists + (size_t)s * (size_t)e->pages_per_sequence;
+	e->rows = (struct rows){.ids = xcalloc(rows, 4), .pos = xcalloc(rows, 4), .slot = xcalloc(rows, 4), .at = xcalloc(rows, 4), .table = xcalloc(rows, sizeof(int32_t *)),
+		.owner = xcalloc(sequences, sizeof(int))};
+	e->logits = xcalloc((size_t)config->vocab_size, sizeof *e->logits);
+	arena_alloc(&e->scratch, size_mul((size_t)config->vocab_size, 3 * sizeof(float)) + (size_t)config->vocab_size + 65536);   /* what the sampler may need: it does not grow later */
+	*out = e;
+	return 0;
+}
+
+void completion_release(struct completion *c)
+{
+	free(c->tokens);
+	free(c->logprobs);
+	*c = (struct completion){0};
+}
+
+void group_free(struct group *g)
+{
+	if (!g) return;
+	for (int i = 0; i < g->r.num_samples; i++) completion_release(&g->results[i]);
+	free(g->results);
+	free(g->prompt_pages);
+	free((int32_t *)g->r.prompt);
+	free(g);
+}
+
+void engine_free(struct engine *e)
+{
+	if (!e) return;
+	for (struct group *g = e->queue, *next; g; g = next) {
+		next = g->next;
+		for (int s = 0; s < e->o.max_sequences; s++)
+			if (e->slots[s].group == g) e->slots[s].group = NULL;
+		group_free(g);
+	}
+	for (int s = 0; s < e->o.max_sequences; s++) {
+		struct group *g = e->slots[s].state == SLOT_FREE ? NULL : e->slots[s].group;
+		for (int i = s + 1; g && i < e->o.max_sequences; i++)
+			if (e->slots[i].group == g) e->slots[i].group = NULL;
+		group_free(g);
+	}
+	for (int i = e->ready_begin; i < e->ready_end; i++) completion_release(&e->ready[i]);
+	free(e->ready);
+	kv_free(e->kv);
+	step_free(e->step);
+	free(e->page_refs);
+	free(e->free_pages);
+	free(e->slots);
+	free(e->slot_done);
+	free(e->page_lists);
+	free(e->rows.ids);
+	free(e->rows.pos);
+	free(e->rows.slot);
+	free(e->rows.at);
+	free(e->rows.table);
+	free(e->rows.owner);
+	free(e->logits);
+	arena_release(&e->scratch);
+	free(e);
+}
+
+/* ---- queue ---- */
+
+static int check_request(const struct engine *e, const struct request *r, struct err *err)
+{
+	if (r->nprompt < 1) return err_set(err, ERR_RANGE, "request %lld: the prompt is empty; expected at least one token", (long long)r->id);
+	if (r->num_samples < 1) return err_set(err, ERR_RANGE, "request %lld: num_samples is %d, expected at least 1", (long long)r->id, r->num_samples);
+	if (r->max_new_tokens < 1) return err_set(err, ERR_RANGE, "request %lld: max_new_tokens is %d, expected at least 1", (long long)r->id, r->max_new_tokens);
+	if (r->nstop < 0 || r->nstop > STOP_IDS_MAX) return err_set(err, ERR_LIMIT, "request %lld: %d stop ids, at most %d", (long long)r->id, r->nstop, STOP_IDS_MAX);
+	if ((int64_t)r->nprompt + r->max_new_tokens > e->o.max_context)
+		return err_set(err, ERR_LIMIT, "request %lld: %d prompt tokens + %d new tokens = %lld, but max_context is %d; shorten the prompt, lower max_new_tokens or raise max_context",
+			(long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens, e->o.max_context);
+	const struct sampling *s = &r->sampling;
+	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1))
+		return err_set(err, ERR_RANGE, "request %lld: temperature %g, top_k %d, top_p %g; expected temperature >= 0, top_k >= 0, 0 < top_p <= 1", (long long)r->id, s->temperature, s->top_k, s->top_p);
+	for (int i = 0; i < r->nprompt; i++)
+		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
+			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d", (long long)r->id, i, r->prompt[i], e->config->vocab_size);
+	int needed = pages_for(r->nprompt + r->max_new_tokens - 1) + (r->num_samples > 1 && (r->nprompt - 1) % OPS_KV_BLOCK != 0);
+	if (needed > e->o.kv_pages) return err_set(err, ERR_LIMIT, "request %lld needs %d KV pages, the engine has %d; raise kv_pages", (long long)r->id, needed, e->o.kv_pages);
+	return 0;
+}
+
+/* Room for every live sequence to finish, so that a step never allocates. */
+static void ready_reserve(struct engine *e, int more)
+{
+	memmove(e->ready, e->ready + e->ready_begin, (size_t)(e->ready_end - e->ready_begin) * sizeof *e->ready);
+	e->ready_end -= e->ready_begin;
+	e->ready_begin = 0;
+	int need = e->ready_end + e->live + more;
+	if (need <= e->ready_cap) return;
+	e->ready_cap = MAX(need, 2 * e->ready_cap);
+	e->ready = xrealloc(e->ready, size_mul((size_t)e->ready_cap, sizeof *e->ready));
+}
+
+int engine_submit(struct engine *e, const struct request *r, struct err *err)
+{
+	int rc = check_request(e, r, err);
+	if (rc) return rc;
+	struct group *g = xcalloc(1, sizeof *g);
+	g->r = *r;
+	g->r.prompt = memcpy(xmalloc(size_mul((size_t)r->nprompt, sizeof(int32_t))), r->prompt, (size_t)r->nprompt * sizeof(int32_t));
+	if (r->nstop) memcpy(g->stop, r->stop_ids, (size_t)r->nstop * sizeof(int32_t));
+	g->r.stop_ids = NULL;
+	g->nprompt_pages = pages_for(r->nprompt - 1);
+	g->prompt_pages = xcalloc((size_t)MAX(g->nprompt_pages, 1), sizeof(int32_t));
+	g->prefilled = r->nprompt == 1;
+	g->live = r->num_samples;
+	g->results = xcalloc((size_t)r->num_samples, sizeof *g->results);
+	for (int i = 0; i < r->num_samples; i++)
+		g->results[i] = (struct completion){.id = r->id, .sample = r->first_sample + i, .tokens = xcalloc((size_t)r->max_new_tokens, sizeof(int32_t)),
+			.logprobs = xcalloc((size_t)r->max_new_tokens, sizeof(float))};
+	if (!e->ready) e->ready = xcalloc(e->ready_cap = 64, sizeof *e->ready);
+	ready_reserve(e, r->num_samples);
+	e->live += r->num_samples;
+	*e->queue_end = g;
+	e->queue_end = &g->next;
+	return 0;
+}
+
+bool engine_take(struct engine *e, struct completion *out)
+{
+	if (e->ready_begin == e->ready_end) return false;
+	*out = e->ready[e->ready_begin++];
+	return true;
+}
+
+int64_t engine_tokens_generated(const struct engine *e) { return e->generated; }
+
+const char *finish_reason_name(enum finish_reason r)
+{
+	static const char *const names[] = {[FINISH_EOS] = "eos", [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length"};
+	return names[r];
+}
