@@ -1,0 +1,360 @@
+"""tracer: runs one candidate's host code on tensors without contents and sends the tape of its forward.
+
+Runs in a sandboxed process forked from the zygote. What it sends is hostile: a candidate shares this process and may write to the socket
+itself. The supervisor takes nothing from here but a tape, which tape_parse validates, and a fault, which is text.
+
+The candidate is executed as module `candidate` from memory; a linecache entry lets Triton's inspect.getsource find its text.
+"""
+import builtins
+import json
+import linecache
+import sys
+import types
+
+import torch
+import triton
+
+import tracer_cuda
+import tracer_driver
+import tracer_movement
+import tracer_record
+import tracer_tensor
+import wire
+from tracer_fault import Fault
+from tracer_record import DTYPES, SOURCE_NAME
+from tracer_tensor import TraceTensor
+
+TAPE_TEXT_MAX = 64 << 20
+TEXT_MAX = 2048
+FORWARDS = 3
+OUTPUTS_MAX = 64
+
+
+class Stop(Exception):
+    """Ends the job with a fault: (code, type, text, line)."""
+
+    def __init__(self, code, kind, text, line=0):
+        super().__init__(text)
+        self.fault = {"code": code, "type": kind, "text": text[:TEXT_MAX], "line": line}
+
+
+def run(job, sock):
+    """The zygote's entry. Sends phases, then one result."""
+    rec = tracer_record.Recorder()
+    phase = ["import"]
+
+    def announce(name):
+        phase[0] = name
+        wire.send(sock, {"phase": name})
+
+    try:
+        result = {"tape": trace(job, rec, announce)}
+    except Stop as stop:
+        result = {"fault": dict(stop.fault, phase=phase[0])}
+    wire.send(sock, result)
+
+
+def trace(job, rec, announce):
+    tracer = tracer_tensor.Tracer(rec, tracer_movement.HANDLERS)
+    tracer_tensor.TRACER = tracer
+    tracer_driver.RECORDER = rec
+    torch._C._set_only_lift_cpu_tensors(True)    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
+    with torch.no_grad(), tracer_tensor.TraceMode():
+        announce("import")
+        module = guarded(rec, "import-error", lambda: load_candidate(job["source"]))
+        announce("init")
+        model = guarded(rec, "init-error", lambda: build(job, module))
+        place(job, model, tracer)
+        announce("forward")
+        tracer.phase = "forward"
+        return trace_forwards(job, rec, tracer, model)
+
+
+def guarded(rec, code, work):
+    """Runs candidate code; whatever it raises becomes a Stop. A recorded fault counts even where the candidate caught it."""
+    try:
+        value = work()
+    except Stop:
+        raise
+    except BaseException as error:   # SystemExit and KeyboardInterrupt are the candidate's too
+        if rec.fault is None:
+            raise stop_of(code, error) from None
+    if rec.fault is not None:
+        fault, line = rec.fault
+        raise Stop(fault.code, "Fault", fault.text, line)
+    return value
+
+
+def stop_of(code, error):
+    if isinstance(error, Fault):
+        return Stop(error.code, "Fault", error.text, traceback_line(error))
+    compile_failed = error
+    while compile_failed is not None and not isinstance(compile_failed, tracer_driver.CompileFailed):
+        compile_failed = compile_failed.__cause__ or compile_failed.__context__
+    if compile_failed is not None and code != "import-error":
+        return Stop("triton-compile-error", type(compile_failed.__cause__).__name__, str(compile_failed), compile_failed.line)
+    if isinstance(error, NotImplementedError) and code == "forward-error":
+        code = "unsupported"
+    text = safe_text(error)
+    return Stop(code, type(error).__name__, text, traceback_line(error))
+
+
+def safe_text(error):
+    try:
+        return str(error)
+    except BaseException:
+        return "(the exception has no text)"
+
+
+def traceback_line(error):
+    if isinstance(error, SyntaxError) and error.filename == SOURCE_NAME:
+        return error.lineno or 0
+    line = 0
+    tb = error.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == SOURCE_NAME:
+            line = tb.tb_lineno
+        tb = tb.tb_next
+    return line
+
+
+def load_candidate(source):
+    module = types.ModuleType("candidate")
+    module.__file__ = SOURCE_NAME
+    sys.modules["candidate"] = module
+    lines = source.splitlines(keepends=True)
+    linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
+    code = compile(source, SOURCE_NAME, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+    return module
+
+
+def build(job, module):
+    name = job.get("class", "ModelNew")
+    cls = getattr(module, name, None)
+    if not isinstance(cls, type):
+        raise Stop("no-class", "NameError", f"the source defines no class {name}")
+    args = [plain_value(v) for v in job.get("init_args", [])]
+    torch.manual_seed(job.get("init_seed", 0))
+    model = cls(*args)
+    if not callable(getattr(model, "forward", None)):
+        raise Stop("no-class", "AttributeError", f"{name} has no method forward")
+    if isinstance(model, torch.nn.Module):
+        model.train(bool(job.get("training", False)))
+    return model
+
+
+def plain_value(value):
+    """init_args: everything but tensors."""
+    if isinstance(value, list):
+        return [plain_value(v) for v in value]
+    if isinstance(value, dict):
+        if "tuple" in value:
+            return tuple(plain_value(v) for v in value["tuple"])
+        if "dict" in value:
+            return {k: plain_value(v) for k, v in value["dict"].items()}
+        if "dtype" in value:
+            return DTYPES[value["dtype"]]
+        raise Stop("unsupported", "TypeError", f"constructor arguments of the form {sorted(value)} are not supported")
+    return value
+
+
+# ---- parameters and inputs ----
+
+def place(job, model, tracer):
+    """Moves the module to the device: each parameter and buffer becomes a tensor without contents, or a constant where the task has none like it."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    state = job.get("state", {})
+    memo = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for table in (module._parameters, module._buffers):
+            for key, value in table.items():
+                if value is None:
+                    continue
+                name = f"{prefix}.{key}" if prefix else key
+                if id(value) not in memo:
+                    memo[id(value)] = (value, placed(value, name, state.get(name), tracer))
+                table[key] = memo[id(value)][1]
+    for module in model.modules():
+        for key, value in list(module.__dict__.items()):
+            if key not in ("_parameters", "_buffers", "_modules"):
+                module.__dict__[key] = replaced(value, memo, 4)
+
+
+def replaced(value, memo, depth):
+    """References to moved parameters inside a module's own attributes, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return memo[id(value)][1] if id(value) in memo else value
+    if depth and type(value) in (list, tuple):
+        return type(value)(replaced(v, memo, depth - 1) for v in value)
+    if depth and type(value) is dict:
+        return {k: replaced(v, memo, depth - 1) for k, v in value.items()}
+    return value
+
+
+def placed(value, name, entry, tracer):
+    wanted = entry is not None and list(value.shape) == entry["shape"] and value.dtype == DTYPES.get(entry["dtype"])
+    if wanted:
+        t = meta_tensor(tracer, value.shape, None, value.dtype, "param")
+    elif isinstance(value, TraceTensor):
+        t = value.detach()
+    else:
+        t = tracer.wrap(value.detach(), "const")
+    t._buffer.name = name
+    if isinstance(value, torch.nn.Parameter):
+        t = torch.nn.Parameter(t, requires_grad=value.requires_grad)
+    return t
+
+
+def meta_tensor(tracer, shape, stride, dtype, kind):
+    inner = torch.empty_strided(shape, stride, dtype=dtype, device="meta") if stride is not None else torch.empty(shape, dtype=dtype, device="meta")
+    return tracer.wrap(inner, kind)
+
+
+def make_inputs(job, tracer):
+    """Forward's arguments, fresh for each call, and the buffers of the tensors among them in flattened order."""
+    buffers = []
+
+    def make(value):
+        if isinstance(value, list):
+            return [make(v) for v in value]
+        if isinstance(value, dict):
+            if "tensor" in value:
+                spec = value["tensor"]
+                t = meta_tensor(tracer, spec["shape"], spec.get("stride"), DTYPES[spec["dtype"]], "input")
+                t._buffer.input = len(buffers)
+                buffers.append(t._buffer)
+                return t.requires_grad_() if spec.get("requires_grad") else t
+            if "tuple" in value:
+                return tuple(make(v) for v in value["tuple"])
+            if "dict" in value:
+                return {k: make(v) for k, v in value["dict"].items()}
+        return plain_value(value)
+
+    with torch.utils._python_dispatch._disable_current_modes():
+        args = [make(v) for v in job["inputs"]]
+    return args, buffers
+
+
+# ---- forwards ----
+
+def trace_forwards(job, rec, tracer, model):
+    first = None
+    for call in range(FORWARDS):
+        args, buffers = make_inputs(job, tracer)
+        rec.begin(buffers)
+        out = guarded(rec, "forward-error", lambda: model(*args))
+        outputs, is_tuple = flatten_output(out)
+        tape = guarded(rec, "unsupported", lambda: tracer_record.tape_json(rec, outputs, is_tuple))
+        if first is None:
+            first = tape
+            bare = json.dumps(tape, separators=(",", ":"))
+            guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, first))
+        else:
+            other = json.dumps(tape, separators=(",", ":"))
+            if other != bare:
+                raise Stop("nondeterministic", "Fault", difference(first, tape, call + 1))
+            guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, tape))
+            if tape["buffers"] != first["buffers"]:
+                raise Stop("nondeterministic", "Fault", f"forward {call + 1} used other constants than the first: it depends on random numbers or on earlier calls")
+    text = json.dumps(first, separators=(",", ":"))
+    if len(text) > TAPE_TEXT_MAX:
+        raise Stop("too-large", "Fault", f"the tape has {len(text)} bytes; the limit is {TAPE_TEXT_MAX}")
+    return text
+
+
+def difference(first, tape, call):
+    """One sentence about where two tapes part."""
+    head = f"forward {call} did other work than the first call"
+    tail = "; every call must launch the same kernels on the same buffers (no caching of results, counters or random choices across calls)"
+    for i, (a, b) in enumerate(zip(first["rows"], tape["rows"])):
+        if a != b:
+            return f"{head}: row {i} is {brief(b)}, was {brief(a)}{tail}"
+    if len(first["rows"]) != len(tape["rows"]):
+        return f"{head}: {len(tape['rows'])} rows, was {len(first['rows'])}{tail}"
+    return f"{head}: other kernels, buffers or outputs{tail}"
+
+
+def brief(row):
+    return f"{row['op']} (line {row['line']})"
+
+
+def flatten_output(out):
+    """The tensors that forward returned, in order: lists and tuples by position, dicts by insertion."""
+    if out is None:
+        raise Stop("no-output", "TypeError", "forward returned None")
+    views = []
+    flatten_into(out, views)
+    if not views:
+        raise Stop("no-output", "TypeError", "forward returned no tensor")
+    if len(views) > OUTPUTS_MAX:
+        raise Stop("too-large", "ValueError", f"forward returned {len(views)} tensors; the limit is {OUTPUTS_MAX}")
+    return views, not isinstance(out, torch.Tensor)
+
+
+def flatten_into(out, views):
+    if isinstance(out, TraceTensor):
+        views.append(out.view_tuple())
+    elif isinstance(out, (list, tuple)):
+        for item in out:
+            flatten_into(item, views)
+    elif isinstance(out, dict):
+        for item in out.values():
+            flatten_into(item, views)
+    elif isinstance(out, torch.Tensor):
+        raise Stop("output-not-tensor", "TypeError", f"forward returned a tensor on {out.device}, expected cuda:0")
+    else:
+        raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
+
+
+# ---- warming, in the zygote ----
+
+WARM_SOURCE = '''
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def warm_kernel(x, y, n, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n, other=0.0)
+    s = tl.sum(tl.exp(v - tl.max(v, axis=0)), axis=0)
+    for k in range(0, 2):
+        v += k * scale
+    tl.store(y + i, tl.where(v > 0, v / s, tl.sigmoid(v)), mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = x.contiguous().view(-1, 4)
+        y = torch.empty_like(x)
+        n = x.numel()
+        warm_kernel[(triton.cdiv(n, 64),)](x, y, n, 2.0, BLOCK=64)
+        z = torch.zeros(n, device=x.device, dtype=torch.float32)
+        warm_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](y, z, n, 2.0, BLOCK=64, num_warps=2)
+        return F.linear(z.view(-1, 4), self.linear.weight).reshape(2, -1)
+'''
+
+
+def warm():
+    """Installs the stand-ins and traces one small candidate, so that forks find every module imported and every table built."""
+    import numpy
+    import torch._prims_common
+    import torch.nn.functional
+    import triton.language.extra.libdevice
+    del numpy
+    tracer_cuda.install()
+    tracer_driver.install()
+    job = {"source": WARM_SOURCE, "init_args": [], "state": {}, "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
+    trace(job, tracer_record.Recorder(), lambda name: None)
+    tracer_tensor.TRACER = None
+    tracer_driver.RECORDER = None
+    del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

@@ -1,0 +1,213 @@
+"""tracer_driver: Triton without a GPU. Kernels are compiled as far as TTIR, in memory; a launch becomes a row.
+
+Registered with triton.runtime.driver.set_active, and in place of triton.compiler.compile. Everything in front of that (the
+decorators, specialisation of arguments, the launch syntax) is Triton's own. No file is written, no process started.
+
+Autotuning has nothing to measure here: the first configuration that survives pruning and compiles is taken, and the number of
+configurations is kept in the tape's kernel entry.
+"""
+import types
+
+import torch
+import triton
+import triton.compiler
+import triton.compiler.compiler
+import triton.testing
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.compiler.compiler import make_backend
+from triton.compiler.errors import CompilationError
+from triton.runtime.autotuner import Autotuner
+from triton._C.libtriton import ir
+
+import tracer_cuda
+from tracer_record import ADDRESS_SHIFT
+
+TARGET = GPUTarget("cuda", 90, 32)
+GRID_MAX = (2**31 - 1, 65535, 65535)
+
+RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
+CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
+
+
+class CompileFailed(Exception):
+    """A kernel did not compile. `line` is the candidate's, or 0."""
+
+    def __init__(self, error, line):
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.line = line
+
+
+class TracedKernel:
+    """What Triton's CompiledKernel is elsewhere."""
+
+    module = None
+    function = None
+    n_regs = 32
+    n_spills = 0
+    n_max_threads = 1024
+    hash = ""
+
+    def __init__(self, src, options, ttir):
+        self.src = src
+        self.name = src.fn.__name__ if src is not None else "kernel"
+        self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
+        self.signature = list(src.signature.values())
+        self.asm = {"ttir": ttir}
+        self.configs = CONFIGS
+        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=0, target=TARGET, tmem_size=None))
+        self.packed_metadata = (options.num_warps, options.num_ctas, 0)
+
+    def _init_handles(self):
+        pass
+
+    def launch_metadata(self, grid, stream, *args):
+        return None
+
+    def result(self):
+        return self
+
+    def run(self, x, y, z, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook, *args):
+        record_launch(self, (x, y, z), args)
+
+    def __getitem__(self, grid):
+        grid = tuple(grid) + (1,) * (3 - len(grid))
+        return lambda *args, stream=None: record_launch(self, grid, args)
+
+    def tape_entry(self):
+        return {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas,
+                "configs": self.configs}
+
+
+def compile_to_ttir(src, target=None, options=None, _env_vars=None):
+    """In place of triton.compile: the front end and the target-independent passes, nothing after."""
+    backend = make_backend(TARGET)
+    options = backend.parse_options(dict(options or {}, **src.parse_options()))
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    try:
+        module = src.make_ir(TARGET, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+        stages = {}
+        backend.add_stages(stages, options, src.language)
+        module = stages["ttir"](module, {})
+    except Exception as error:
+        raise CompileFailed(error, error_line(src, error)) from error
+    return TracedKernel(src, options, str(module))
+
+
+def error_line(src, error):
+    """The candidate's line: Triton numbers lines from the function's first."""
+    while isinstance(error.__cause__, CompilationError):
+        error = error.__cause__
+    node = getattr(error, "node", None)
+    first = getattr(src.fn, "starting_line_number", 0)
+    if node is None or not hasattr(node, "lineno"):
+        return first
+    for i, text in enumerate(src.fn.raw_src):
+        if text.lstrip().startswith("def "):
+            return first + i + node.lineno - 1
+    return first
+
+
+def record_launch(kernel, grid, args):
+    grid = [int(g) for g in grid]
+    for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
+        if size < 0 or size > limit:
+            raise RuntimeError(f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
+    row_args = []
+    for index, (kind, value) in enumerate(zip(kernel.signature, args)):
+        append_argument(row_args, kind, value, index)
+    if grid[0] * grid[1] * grid[2] > 0:
+        RECORDER.launch(kernel, grid, row_args)
+
+
+def append_argument(out, kind, value, index):
+    """One runtime argument of the IR's function; constants were folded into the IR, tuples are flattened."""
+    if isinstance(kind, tuple):
+        for k, v in zip(kind, value):
+            append_argument(out, k, v, index)
+    elif kind == "constexpr":
+        return
+    elif kind[0] == "*":
+        out.append(pointer_argument(value, index))
+    elif kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
+        out.append({"float": float(value)})
+    elif kind.startswith("tensordesc"):
+        RECORDER.fail("unsupported", "tensor descriptors made on the host are not supported; make them in the kernel with tl.make_tensor_descriptor, or use pointers")
+    else:
+        out.append({"int": int(value)})
+
+
+def pointer_argument(value, index):
+    if isinstance(value, torch.Tensor) and value.device.type != "cuda":
+        raise ValueError(f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)")
+    address = value if isinstance(value, int) else value.data_ptr()
+    number = (address >> ADDRESS_SHIFT) - 1
+    if not 0 <= number < len(RECORDER.order):
+        raise ValueError(f"Pointer argument (at {index}) is {address:#x}, which is no tensor's address")
+    return {"buffer": RECORDER.order[number], "offset": address & ((1 << ADDRESS_SHIFT) - 1)}
+
+
+class Driver(DriverBase):
+    """Triton's view of the device."""
+
+    class utils:
+        @staticmethod
+        def get_device_properties(device):
+            return dict(tracer_cuda.TRITON_PROPERTIES)
+
+    @classmethod
+    def is_active(cls): return True
+    def map_python_to_cpp_type(self, ty): return ty
+    def get_current_target(self): return TARGET
+    def get_active_torch_device(self): return torch.device("cuda", 0)
+    def get_device_interface(self): return torch.cuda
+    def get_current_device(self): return 0
+    def set_current_device(self, device): pass
+    def get_current_stream(self, device=0): return 0
+    def get_device_capability(self, device=0): return (9, 0)
+    def get_benchmarker(self): return fake_bench
+    def get_empty_cache_for_benchmark(self): return None
+    def clear_cache(self, cache): pass
+    def assemble_tensormap_to_arg(self, tensormaps_info, args): return args
+
+
+def fake_bench(fn=None, *args, quantiles=None, **kwargs):
+    """A benchmark that runs nothing: there is nothing to time."""
+    return [1.0] * len(quantiles) if quantiles else 1.0
+
+
+def autotuner_run(self, *args, **kwargs):
+    """Autotuner.run without measurement: the first configuration that survives pruning and compiles."""
+    global CONFIGS
+    self.nargs = dict(zip(self.arg_names, args))
+    configs = list(self.prune_configs(kwargs)) if len(self.configs) > 1 else self.configs
+    failure = None
+    for config in configs:
+        clash = kwargs.keys() & config.kwargs.keys()
+        if clash:
+            raise ValueError(f"Conflicting meta-parameters: {', '.join(clash)}. Make sure that you don't re-define auto-tuned symbols.")
+        if config.pre_hook is not None:
+            config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+        CONFIGS = len(self.configs)
+        try:
+            result = self.fn.run(*args, **kwargs, **config.all_kwargs())
+        except CompileFailed as error:
+            failure = failure or error
+            continue
+        finally:
+            CONFIGS = 1
+        self.best_config = config
+        self.nargs = None
+        return result
+    raise failure
+
+
+def install():
+    """Once, in the zygote."""
+    triton.runtime.driver.set_active(Driver())
+    triton.compile = triton.compiler.compile = triton.compiler.compiler.compile = compile_to_ttir
+    Autotuner.run = autotuner_run
+    triton.testing.do_bench = triton.testing.do_bench_cudagraph = fake_bench
+    triton.knobs.runtime.interpret = False

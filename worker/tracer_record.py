@@ -1,0 +1,292 @@
+"""tracer_record: buffers, and the rows of one tape while it is being recorded.
+
+A buffer is a storage. It is in one of two states:
+  known    its bytes are a function of nothing but the candidate's source (arange, a literal, a parameter under construction). Operators
+           over known buffers simply run, on the CPU; no row is recorded, and the value may be read.
+  unknown  it exists only as shape: operators over it run on the meta device and leave rows.
+A known buffer that meets an unknown one, or a launch, is frozen: it becomes a constant of the tape, with its contents.
+
+Buffers get their number in a tape when they are first used in it, so that a workspace kept from an earlier forward gives the same tape as
+a fresh one. Fills are recorded late, at the first use, for the same reason. A buffer that a former forward *computed* has no rows in the
+new tape, and the tapes differ: caching across calls shows.
+"""
+import base64
+import math
+import sys
+
+import torch
+
+from tracer_fault import Fault
+
+ADDRESS_SHIFT = 40
+BUFFERS_MAX = 4096
+ROWS_MAX = 4096
+KERNELS_MAX = 128
+CONST_BYTES_MAX = 40 << 20     # base64 of all constants has to fit into TAPE_BYTES_MAX
+BUFFER_BYTES_MAX = 1 << 36
+SOURCE_NAME = "candidate.py"
+
+DTYPE_NAMES = {
+    torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16",
+    torch.float8_e4m3fn: "float8_e4m3fn", torch.float8_e5m2: "float8_e5m2", torch.int8: "int8", torch.int16: "int16",
+    torch.int32: "int32", torch.int64: "int64", torch.uint8: "uint8", torch.uint16: "uint16", torch.uint32: "uint32",
+    torch.uint64: "uint64", torch.bool: "bool",
+}
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+
+def candidate_line():
+    """Line of the innermost frame that is the candidate's own, 0 when there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == SOURCE_NAME:
+            return frame.f_lineno
+        frame = frame.f_back
+    return 0
+
+
+class Buffer:
+    __slots__ = ("kind", "bytes", "storage", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input", "meta_key")
+
+    def __init__(self, storage, epoch, kind="temp"):
+        self.kind = kind            # input, param, const, temp
+        self.storage = storage      # of the inner tensors: CPU while known, meta afterwards; kept alive, its address is the key
+        self.bytes = storage.nbytes()
+        self.cpu = None             # a constant's contents once frozen
+        self.epoch = epoch          # 0: made before the first forward; else the forward that made it
+        self.number = -1
+        self.number_epoch = -1      # the tape (forward) that `number` belongs to
+        self.origin = None          # "empty", or ("fill", dtype, value) while nothing else was written
+        self.name = None
+        self.input = 0
+
+    @property
+    def known(self):
+        return self.storage.device.type == "cpu"
+
+
+class Recorder:
+    """All that one trace knows. One per process."""
+
+    def __init__(self):
+        self.epoch = 0
+        self.fault = None
+        self.by_storage = {}
+        self.init_rows = []         # rows from import and construction: every tape starts with them
+        self.rows = []
+        self.order = []             # buffers of the current tape by number
+
+    # ---- faults ----
+
+    def fail(self, code, text):
+        fault = Fault(code, text)
+        if self.fault is None:
+            self.fault = (fault, candidate_line())
+        raise fault
+
+    # ---- buffers ----
+
+    def buffer_of(self, inner, kind="temp"):
+        """The buffer of an inner tensor's storage; new storages become new buffers. Returns (buffer, is_new)."""
+        storage = inner.untyped_storage()
+        key = storage._cdata
+        buf = self.by_storage.get(key)
+        if buf is not None:
+            return buf, False
+        if storage.nbytes() > BUFFER_BYTES_MAX:
+            self.fail("too-large", f"a tensor of {storage.nbytes()} bytes; one buffer may have {BUFFER_BYTES_MAX}")
+        buf = Buffer(storage, self.epoch, kind)
+        self.by_storage[key] = buf
+        return buf, True
+
+    def freeze(self, buf):
+        """Known -> unknown. What nobody wrote is not a constant: it stays uninitialised, or a fill."""
+        if buf.origin is None and buf.kind == "temp":
+            buf.kind = "const"
+        if buf.kind == "const":
+            buf.cpu = buf.storage
+        self.to_meta(buf)
+
+    def to_meta(self, buf):
+        base = torch.empty(buf.bytes, dtype=torch.uint8, device="meta")
+        buf.storage = base.untyped_storage()
+        self.by_storage[buf.storage._cdata] = buf
+
+    def number(self, buf):
+        """The buffer's number in the current tape."""
+        if buf.number_epoch == self.epoch:
+            return buf.number
+        if len(self.order) >= BUFFERS_MAX:
+            self.fail("too-large", f"more than {BUFFERS_MAX} buffers")
+        buf.number = len(self.order)
+        buf.number_epoch = self.epoch
+        self.order.append(buf)
+        if buf.known:
+            self.freeze(buf)
+        if type(buf.origin) is tuple and buf.bytes:
+            _, dtype, value = buf.origin
+            count = buf.bytes // dtype.itemsize
+            self.add_row(fill_row((buf, 0, dtype, (count,), (1,)), value, dtype))
+            if self.epoch == 0:
+                buf.origin = None   # the row stands in init_rows, which every tape repeats
+        return buf.number
+
+    def written(self, buf):
+        buf.origin = None
+
+    # ---- rows ----
+
+    def add_row(self, row):
+        rows = self.rows if self.epoch else self.init_rows
+        if len(rows) >= ROWS_MAX:
+            self.fail("too-large", f"more than {ROWS_MAX} rows")
+        row["line"] = candidate_line()
+        rows.append(row)
+
+    def fill(self, view, value, dtype):
+        if numel(view):
+            self.number(view[0])
+            self.add_row(fill_row(view, value, dtype))
+            self.written(view[0])
+
+    def copy(self, dst, src):
+        if numel(dst):
+            self.number(src[0])
+            self.number(dst[0])
+            self.add_row({"op": "copy", "dst": dst, "src": src})
+            self.written(dst[0])
+
+    def launch(self, kernel, grid, args):
+        for arg in args:
+            if "buffer" in arg:
+                self.number(arg["buffer"])
+                self.written(arg["buffer"])
+        self.add_row({"op": "launch", "kernel": kernel, "grid": list(grid), "args": args})
+
+    def library(self, name, reads, writes, args):
+        for view in reads:
+            self.number(view[0])
+        for view in writes:
+            self.number(view[0])
+            self.written(view[0])
+        self.add_row({"op": "library", "name": name, "reads": reads, "writes": writes, "args": args})
+
+    # ---- one tape per forward ----
+
+    def begin(self, inputs):
+        """Starts the next forward. `inputs` are buffers: they take the first numbers, used or not."""
+        self.epoch += 1
+        self.rows = list(self.init_rows)
+        self.order = []
+        for buf in inputs:
+            self.number(buf)
+        for row in self.init_rows:
+            for view in views_of(row):
+                self.number(view[0])
+
+
+def views_of(row):
+    kind = row["op"]
+    if kind == "fill":
+        return [row["dst"]]
+    if kind == "copy":
+        return [row["src"], row["dst"]]
+    if kind == "library":
+        return row["reads"] + row["writes"]
+    return [(arg["buffer"],) for arg in row["args"] if "buffer" in arg]
+
+
+def numel(view):
+    return math.prod(view[3])
+
+
+def fill_row(dst, value, dtype):
+    if dtype.is_floating_point:
+        value = float(value)
+    elif dtype is torch.bool:
+        value = int(bool(value))
+    else:
+        value = int(value)
+    return {"op": "fill", "dst": dst, "value": value}
+
+
+# ---- text ----
+
+def number_text(value):
+    """JSON has no NaN and no infinity: they are strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if value != value else ("inf" if value > 0 else "-inf")
+    return value
+
+
+def view_json(view):
+    buf, offset, dtype, shape, stride = view
+    name = DTYPE_NAMES.get(dtype)
+    if name is None:
+        raise Fault("unsupported", f"tensors of type {dtype} are not supported")
+    return {"buffer": buf.number, "offset": offset, "dtype": name, "shape": list(shape), "stride": list(stride)}
+
+
+def row_json(row, kernels):
+    out = {"op": row["op"], "line": row["line"]}
+    kind = row["op"]
+    if kind == "launch":
+        out.update(kernel=kernels.setdefault(row["kernel"], len(kernels)), grid=row["grid"], args=[arg_json(arg) for arg in row["args"]])
+    elif kind == "fill":
+        out.update(dst=view_json(row["dst"]), value=number_text(row["value"]))
+    elif kind == "copy":
+        out.update(dst=view_json(row["dst"]), src=view_json(row["src"]))
+    else:
+        out.update(name=row["name"], reads=[view_json(v) for v in row["reads"]], writes=[view_json(v) for v in row["writes"]], args=row["args"])
+    return out
+
+
+def arg_json(arg):
+    if "buffer" in arg:
+        return {"buffer": arg["buffer"].number, "offset": arg["offset"]}
+    if "float" in arg:
+        return {"float": number_text(arg["float"])}
+    return arg
+
+
+def buffer_json(buf):
+    out = {"kind": buf.kind, "bytes": buf.bytes}
+    if buf.kind == "input":
+        out["input"] = buf.input
+    if buf.name is not None:
+        out["name"] = buf.name
+    return out
+
+
+def const_bytes(buf):
+    flat = torch.empty(0, dtype=torch.uint8)
+    flat.set_(buf.cpu, 0, (buf.bytes,), (1,))
+    return flat.numpy().tobytes()
+
+
+def tape_json(rec, outputs, is_tuple):
+    """The tape without the contents of constants: what two forwards are compared by."""
+    for view in outputs:
+        rec.number(view[0])
+    kernels = {}
+    rows = [row_json(row, kernels) for row in rec.rows]
+    if len(kernels) > KERNELS_MAX:
+        rec.fail("too-large", f"{len(kernels)} kernels; a tape may have {KERNELS_MAX}")
+    return {
+        "version": 1,
+        "buffers": [buffer_json(b) for b in rec.order],
+        "kernels": [k.tape_entry() for k in kernels],
+        "rows": rows,
+        "outputs": [view_json(v) for v in outputs],
+        "tuple": is_tuple,
+    }
+
+
+def add_constants(rec, tape):
+    """Fills in the contents of constants."""
+    total = sum(b.bytes for b in rec.order if b.kind == "const")
+    if total > CONST_BYTES_MAX:
+        rec.fail("too-large", f"{total} bytes of constants (parameters that match none of the task's count as such); the limit is {CONST_BYTES_MAX}")
+    for buf, entry in zip(rec.order, tape["buffers"]):
+        if buf.kind == "const":
+            entry["data"] = base64.b64encode(const_bytes(buf)).decode()

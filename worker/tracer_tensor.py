@@ -1,0 +1,356 @@
+"""tracer_tensor: the tensors a candidate computes with while it is traced, and what happens to each torch operator over them.
+
+A TraceTensor is a torch.Tensor on cuda:0 without contents: a wrapper subclass around an inner tensor that lives on the meta device (or, while
+its buffer is known, on the CPU). torch's own kernels for those devices give shape, strides, type and aliasing; this file only decides what
+the operator means for the tape:
+  value read     a scalar or a data-dependent shape out of an unknown tensor: fault `data-dependent`
+  random         fault `random`, except while the module is built
+  known          every operand is known: it ran already, nothing to record
+  view           the result shares its operand's storage: nothing to record
+  allocation     a new buffer (empty), or one with a late fill (zeros, full)
+  movement       copies and fills (tracer_movement.py)
+  anything else  a library row
+"""
+import json
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tracer_record import Buffer, DTYPE_NAMES, number_text
+
+CUDA = torch.device("cuda", 0)
+META = torch.device("meta")
+CPU = torch.device("cpu")
+aten = torch.ops.aten
+
+
+class TraceTensor(torch.Tensor):
+    """A CUDA tensor without contents."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner, buffer, tracer, requires_grad=False):
+        self = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(), dtype=inner.dtype, device=CUDA, requires_grad=requires_grad)
+        self._inner = inner
+        self._buffer = buffer
+        self._tracer = tracer
+        return self
+
+    def inner(self):
+        """The tensor behind this one; rebuilt when its buffer was frozen since."""
+        inner = self._inner
+        if inner.device.type == "cpu" and not self._buffer.known:
+            inner = torch.empty(0, dtype=inner.dtype, device=META).set_(self._buffer.storage, inner.storage_offset(), inner.shape, inner.stride())
+            self._inner = inner
+        return inner
+
+    def view_tuple(self):
+        """(buffer, offset in bytes, dtype, shape, stride): how rows name a view."""
+        return (self._buffer, self.storage_offset() * self.dtype.itemsize, self.dtype, tuple(self.shape), tuple(self.stride()))
+
+    def data_ptr(self):
+        rec = self._tracer.rec
+        return ((rec.number(self._buffer) + 1) << 40) + self.storage_offset() * self.dtype.itemsize
+
+    def numpy(self, *args, **kwargs):
+        return self._tracer.read_value(self, "numpy()").numpy(*args, **kwargs)
+
+    def tolist(self):
+        return self._tracer.read_value(self, "tolist()").tolist()
+
+    def __array__(self, *args, **kwargs):
+        return self._tracer.read_value(self, "numpy conversion").numpy()
+
+    def __repr__(self, **kwargs):
+        return f"tensor(..., device='cuda:0', shape={tuple(self.shape)}, dtype={self.dtype})"
+
+    def __format__(self, spec):
+        return repr(self)
+
+    def __reduce_ex__(self, protocol):
+        self._tracer.rec.fail("unsupported", "pickling a CUDA tensor is not supported while a candidate is traced")
+
+    def __deepcopy__(self, memo):
+        return self.clone()
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return TRACER.dispatch(func, args, kwargs or {})
+
+
+class TraceMode(TorchDispatchMode):
+    """Catches factories (torch.empty(..., device="cuda")), which have no tensor argument to catch them."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return TRACER.dispatch(func, args, kwargs or {})
+
+
+TRACER = None   # the process's one tracer: dispatch is entered from torch without a context argument
+
+EMPTY_OPS = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::empty_permuted", "aten::new_empty", "aten::new_empty_strided"}
+FILL_OPS = {"aten::zeros": 0, "aten::zeros_like": 0, "aten::new_zeros": 0, "aten::ones": 1, "aten::ones_like": 1, "aten::new_ones": 1,
+            "aten::full": "fill_value", "aten::full_like": "fill_value", "aten::new_full": "fill_value"}
+IGNORED_OPS = {"aten::record_stream"}
+UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "aten::t_",
+                   "aten::as_strided_", "aten::swapaxes_", "aten::swapdims_", "aten::set_data"}
+
+
+def is_cuda_device(value):
+    return value is not None and torch.device(value).type == "cuda"
+
+
+class Tracer:
+    def __init__(self, rec, movement):
+        self.rec = rec
+        self.movement = movement     # operator name -> handler(tracer, func, args, kwargs)
+        self.phase = "import"
+
+    # ---- tensors ----
+
+    def wrap(self, inner, kind="temp"):
+        buf, is_new = self.rec.buffer_of(inner, kind)
+        return TraceTensor(inner, buf, self)
+
+    def read_value(self, t, how):
+        """The contents of a known tensor as a CPU tensor; a fault for an unknown one."""
+        if t._buffer.known:
+            return t._inner.clone()
+        self.rec.fail("data-dependent", f"{how} reads the contents of a CUDA tensor; a kernel's host code may depend on shapes, strides and types only")
+
+    def lift(self, cpu):
+        """A CPU tensor's contents as a constant on the device."""
+        with torch.utils._python_dispatch._disable_current_modes():
+            copy = cpu.detach().clone()
+        return self.wrap(copy)
+
+    # ---- dispatch ----
+
+    def dispatch(self, func, args, kwargs):
+        tensors = []
+        collect(args, tensors)
+        if kwargs:
+            collect(kwargs.values(), tensors)
+        to_cuda = is_cuda_device(kwargs.get("device"))
+        if "nondeterministic_seeded" in tag_names(func) and self.phase == "forward" and not is_dead_dropout(func, args):
+            self.rec.fail("random", f"{func.name()} draws random numbers in forward; a kernel takes its seed as an argument")
+        if not tensors and not to_cuda:
+            return func(*args, **kwargs)
+        return self.dispatch_cuda(func, args, kwargs, tensors, to_cuda)
+
+    def dispatch_cuda(self, func, args, kwargs, tensors, to_cuda):
+        schema = func._schema
+        name = schema.name
+        if name in UNSUPPORTED_OPS:
+            self.rec.fail("unsupported", f"{name} changes a tensor's shape in place; use the form without underscore")
+        if name in IGNORED_OPS:
+            return None
+        if name == "aten::_local_scalar_dense":
+            return self.read_value(args[0], "reading a value (.item(), bool(), int(), float(), if or while on a tensor)").item()
+        if name == "aten::_to_copy" and kwargs.get("device") is not None and not to_cuda:
+            return self.move_off_device(args[0], kwargs)
+        if tensors and all(t._buffer.known for t in tensors) or not tensors and self.may_compute(name):
+            if self.may_write(func, args, kwargs):
+                return self.run_known(func, args, kwargs)
+        for t in tensors:
+            if t._buffer.known:
+                self.rec.number(t._buffer)
+        handler = self.movement.get(name)
+        if handler is not None:
+            out = handler(self, func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        return self.run_unknown(func, args, kwargs, tensors)
+
+    def may_compute(self, name):
+        """Factories: while the module is built all of them have contents (parameters need them); in forward only those with a value of their own."""
+        return self.phase != "forward" or name not in EMPTY_OPS and name not in FILL_OPS
+
+    def may_write(self, func, args, kwargs):
+        """A known buffer may be computed on only by the forward that made it: else one call's state would reach the next."""
+        if self.phase != "forward" or not func._schema.is_mutable:
+            return True
+        return all(t._buffer.epoch == self.rec.epoch for t in written_tensors(func, args, kwargs))
+
+    def run_known(self, func, args, kwargs):
+        name = func._schema.name
+        kwargs = dict(kwargs)
+        if "device" in kwargs:
+            kwargs["device"] = CPU
+        inputs = {}
+        out = func(*unwrap(args, inputs), **unwrap(kwargs, inputs))
+        if func._schema.is_mutable:
+            for t in written_tensors(func, args, kwargs):
+                self.rec.written(t._buffer)
+        return self.rewrap(out, inputs, self.origin(name, func, args, kwargs, out))
+
+    def origin(self, name, func, args, kwargs, out):
+        if name in EMPTY_OPS:
+            return "empty"
+        value = FILL_OPS.get(name)
+        if value is None or out.dtype not in DTYPE_NAMES:
+            return None
+        if value == "fill_value":
+            value = argument(func, args, kwargs, "fill_value")
+        return ("fill", out.dtype, value)
+
+    def run_unknown(self, func, args, kwargs, tensors):
+        """Runs the operator on the meta device and records what it means."""
+        tags = tag_names(func)
+        if "data_dependent_output" in tags or "dynamic_output_shape" in tags:
+            self.rec.fail("data-dependent", f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
+        name = func._schema.name
+        inputs = {}
+        meta_kwargs = dict(kwargs)
+        if "device" in meta_kwargs:
+            meta_kwargs["device"] = META
+        meta_kwargs.pop("pin_memory", None)
+        out = func(*self.to_meta(args, inputs), **self.to_meta(meta_kwargs, inputs))
+        origin = self.origin(name, func, args, kwargs, out)
+        result = self.rewrap(out, inputs, origin)
+        if origin is None:
+            self.record_library(func, args, kwargs, result)
+        return result
+
+    def to_meta(self, value, inputs):
+        if isinstance(value, TraceTensor):
+            inner = value.inner()
+            inputs[id(inner)] = value
+            return inner
+        if isinstance(value, torch.Tensor):
+            if value.dim() == 0:
+                return value
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found cuda:0 and {value.device}")
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.to_meta(v, inputs) for v in value)
+        if isinstance(value, dict):
+            return {k: self.to_meta(v, inputs) for k, v in value.items()}
+        return value
+
+    def rewrap(self, out, inputs, origin=None):
+        """Inner results back to TraceTensors: an operand that came back is that operand, shared storage is a view."""
+        if isinstance(out, torch.Tensor):
+            same = inputs.get(id(out))
+            if same is not None:
+                return same
+            buf, is_new = self.rec.buffer_of(out)
+            if is_new and origin is not None:
+                buf.origin = origin
+            return TraceTensor(out, buf, self)
+        if isinstance(out, (list, tuple)):
+            return type(out)(self.rewrap(o, inputs) for o in out)
+        if isinstance(out, (bool, int, float)):
+            self.rec.fail("data-dependent", "an operator returned a Python number computed from a CUDA tensor's contents")
+        return out
+
+    def record_library(self, func, args, kwargs, result):
+        """Rows for what is neither view nor movement: everything read, everything written (new buffers and mutated arguments)."""
+        outs = []
+        collect((result,), outs)
+        reads = []
+        collect(args, reads)
+        collect(kwargs.values(), reads)
+        read_buffers = {id(t._buffer) for t in reads}
+        mutated = written_tensors(func, args, kwargs) if func._schema.is_mutable else []
+        writes = list(mutated) + [t for t in outs if id(t._buffer) not in read_buffers]
+        if not writes:
+            return   # only views
+        index = {}
+        views = []
+        for t in reads:
+            if id(t) not in index:
+                index[id(t)] = len(views)
+                views.append(t.view_tuple())
+        arguments = {"args": argument_json(args, index), "kwargs": argument_json(dict(kwargs), index)}
+        self.rec.library(func.name(), views, [t.view_tuple() for t in writes], arguments)
+
+    def move_off_device(self, t, kwargs):
+        if torch.device(kwargs["device"]).type == "meta":
+            return func_meta(t, kwargs)
+        value = self.read_value(t, "moving a tensor to the CPU (.cpu(), .to('cpu'))")
+        return value.to(dtype=kwargs.get("dtype") or value.dtype)
+
+
+def func_meta(t, kwargs):
+    return torch.empty_strided(t.shape, t.stride(), dtype=kwargs.get("dtype") or t.dtype, device=META)
+
+
+# ---- small helpers over arguments ----
+
+_TAGS = {}
+
+
+def tag_names(func):
+    tags = _TAGS.get(func)
+    if tags is None:
+        tags = _TAGS[func] = frozenset(tag.name for tag in func.tags)
+    return tags
+
+
+def is_dead_dropout(func, args):
+    """Dropout that drops nothing draws nothing that matters."""
+    return func._schema.name == "aten::native_dropout" and (args[1] == 0 or args[2] is False)
+
+
+def collect(values, out):
+    for value in values:
+        if isinstance(value, TraceTensor):
+            out.append(value)
+        elif isinstance(value, (list, tuple)):
+            collect(value, out)
+
+
+def unwrap(value, inputs):
+    if isinstance(value, TraceTensor):
+        inner = value.inner()
+        inputs[id(inner)] = value
+        return inner
+    if isinstance(value, (list, tuple)):
+        return type(value)(unwrap(v, inputs) for v in value)
+    if isinstance(value, dict):
+        return {k: unwrap(v, inputs) for k, v in value.items()}
+    return value
+
+
+_WRITTEN = {}
+
+
+def written_tensors(func, args, kwargs):
+    """The tensors that the operator's schema says it writes."""
+    slots = _WRITTEN.get(func)
+    if slots is None:
+        slots = _WRITTEN[func] = [(i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    out = []
+    for i, name in slots:
+        value = args[i] if i < len(args) else kwargs.get(name)
+        collect((value,), out)
+    return out
+
+
+def argument(func, args, kwargs, name):
+    for i, a in enumerate(func._schema.arguments):
+        if a.name == name:
+            if i < len(args):
+                return args[i]
+            return kwargs.get(name, a.default_value)
+    return None
+
+
+def argument_json(value, index):
+    """An operator's arguments as JSON; tensors as {"view": index into reads}."""
+    if isinstance(value, TraceTensor):
+        return {"view": index[id(value)]}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return number_text(value)
+    if isinstance(value, (list, tuple)):
+        return [argument_json(v, index) for v in value]
+    if isinstance(value, dict):
+        return {str(k): argument_json(v, index) for k, v in value.items()}
+    if isinstance(value, torch.dtype):
+        return {"dtype": DTYPE_NAMES.get(value, str(value))}
+    if isinstance(value, torch.Tensor):
+        return {"scalar": number_text(value.item()), "dtype": DTYPE_NAMES.get(value.dtype, str(value.dtype))}
+    return {"other": str(value)}
