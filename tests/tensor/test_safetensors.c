@@ -1,0 +1,263 @@
+/* safetensors against the package's files (tests/ref/tensor_oracle.py), and against broken ones: each refusal, every truncation, random corruption. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "tensor/tensor.h"
+
+static char *folder;   /* $BUILD/ref/tensor */
+
+static char *in_folder(const char *name) { return path_join(folder, name); }
+
+static struct safetensors *open_ok(const char *name)
+{
+	struct safetensors *s = NULL;
+	struct err err = {0};
+	char *path = in_folder(name);
+	if (safetensors_open(path, &s, &err)) fail_msg("%s", err.text);
+	free(path);
+	return s;
+}
+
+static double value(int i) { return (i * 7) % 9 - 4; }
+
+static void test_all_dtypes(void **state)
+{
+	struct safetensors *s = open_ok("all.safetensors");
+	struct err err = {0};
+	const struct tensor_info *t;
+	assert_int_equal(safetensors_count(s), DTYPE_COUNT + 3);
+	for (size_t i = 1; i < safetensors_count(s); i++) assert_true(strcmp(safetensors_at(s, i - 1)->name, safetensors_at(s, i)->name) < 0);
+	for (int d = 0; d < DTYPE_COUNT; d++) {
+		assert_int_equal(safetensors_get(s, dtype_name(d), 2, (int64_t[]){3, 5}, &t, &err), 0);
+		assert_int_equal(t->dtype, d);
+		for (int i = 0; i < 15; i++) {
+			double want = value(i);
+			if (d >= DTYPE_U8) want = fabs(want);
+			if (dtype_is_float(d)) want /= 4;
+			if (d == DTYPE_BOOL) want = want != 0;
+			assert_true(dtype_load(d, t->data, i) == want);
+		}
+		if (!dtype_is_float(d)) continue;
+		float out[15];
+		tensor_to_f32(t, out);
+		for (int i = 0; i < 15; i++) assert_true(out[i] == (float)value(i) / 4);
+	}
+	assert_int_equal(safetensors_get(s, "scalar", 0, NULL, &t, &err), 0);
+	assert_true(*(const float *)t->data == 2.5f);
+	assert_int_equal(safetensors_get(s, "nothing", 3, (int64_t[]){4, 0, 3}, &t, &err), 0);
+	assert_int_equal(t->bytes, 0);
+	assert_non_null(safetensors_find(s, "weird \"n\xc3\xa4me\" \\ /.."));
+	assert_null(safetensors_find(s, "absent"));
+	assert_int_equal(safetensors_get(s, "absent", 0, NULL, &t, &err), ERR_NOT_FOUND);
+	assert_int_equal(safetensors_get(s, "float32", 2, (int64_t[]){5, 3}, &t, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "expected shape (5, 3), found (3, 5)"));
+	safetensors_close(s);
+	safetensors_close(open_ok("empty.safetensors"));
+	safetensors_close(NULL);
+}
+
+static void test_shards(void **state)
+{
+	static const char *const ways[] = {"sharded", "sharded/model.safetensors.index.json"};
+	for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+		struct safetensors *s = open_ok(ways[i]);
+		assert_int_equal(safetensors_count(s), 3);
+		assert_true(((const float *)safetensors_find(s, "b.weight")->data)[5] == 5);
+		assert_true(((const float *)safetensors_find(s, "c")->data)[1] == 9);
+		safetensors_close(s);
+	}
+}
+
+/* ---- files made here ---- */
+
+static char *write_bytes(const char *name, const void *data, size_t len)
+{
+	char *path = in_folder(name);
+	FILE *f = fopen(path, "wb");
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, len, f), len);
+	fclose(f);
+	return path;
+}
+
+static int open_header(const char *header, size_t data_bytes, struct err *err)
+{
+	struct str s = {0};
+	uint64_t n = strlen(header);
+	str_append(&s, &n, 8);
+	str_puts(&s, header);
+	for (size_t i = 0; i < data_bytes; i++) str_putc(&s, 'x');
+	char *path = write_bytes("made.safetensors", s.data, s.len);
+	struct safetensors *out = NULL;
+	int rc = safetensors_open(path, &out, err);
+	safetensors_close(rc ? NULL : out);
+	str_release(&s);
+	free(path);
+	return rc;
+}
+
+static void test_refusals(void **state)
+{
+	static const struct { const char *header; size_t data_bytes; int code; const char *text; } cases[] = {
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}  ", 8, 0, ""},   /* 54 bytes and two spaces: aligned, and right */
+		{"[]", 0, ERR_FORMAT, "not a JSON object"},
+		{" {}", 0, ERR_FORMAT, "not a JSON object"},
+		{"{\"a\":1,}", 0, ERR_FORMAT, "not a JSON object"},
+		{"", 0, ERR_FORMAT, "not a JSON object"},
+		{"{\"a\":3}", 0, ERR_FORMAT, "dtype"},
+		{"{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, ERR_UNSUPPORTED, "'F4'"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":3,\"data_offsets\":[0,1]}}", 1, ERR_FORMAT, "shape"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", 1, ERR_FORMAT, "dimension 0"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1.0],\"data_offsets\":[0,1]}}", 1, ERR_FORMAT, "dimension 0"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1, ERR_LIMIT, "9 dimensions"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0, ERR_RANGE, "overflows"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,9223372036854775807,9223372036854775807],\"data_offsets\":[0,0]}}", 0, 0, ""},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, ERR_FORMAT, "data_offsets"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]}}", 1, ERR_RANGE, "outside"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 1, ERR_RANGE, "cut off"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, ERR_MISMATCH, "need 2 bytes"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, ERR_FORMAT, "gap"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2, ERR_FORMAT, "belong to no tensor"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3, ERR_FORMAT, "overlap"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, ERR_FORMAT, "duplicate"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} ", 4, ERR_FORMAT, "aligned"},
+		{"{\"__metadata__\":{\"a\":1}}", 0, ERR_FORMAT, "not a string"},
+		{"{\"__metadata__\":[]}", 0, ERR_FORMAT, "not an object"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct err err = {0};
+		int rc = open_header(cases[i].header, cases[i].data_bytes, &err);
+		if (rc != cases[i].code || !strstr(err.text, cases[i].text)) fail_msg("%s: got %d \"%s\", expected %d with \"%s\"", cases[i].header, rc, err.text, cases[i].code, cases[i].text);
+	}
+}
+
+static void test_header_length(void **state)
+{
+	static const uint64_t lengths[] = {1, 100u * 1024 * 1024 + 1, UINT64_MAX, 1ull << 63};
+	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+		char *path = write_bytes("made.safetensors", &lengths[i], 8);
+		struct safetensors *s;
+		struct err err = {0};
+		assert_true(safetensors_open(path, &s, &err) < 0);
+		assert_non_null(strstr(err.text, "made.safetensors"));
+		free(path);
+	}
+	struct safetensors *s;
+	struct err err = {0};
+	assert_int_equal(safetensors_open("/nonexistent/x", &s, &err), ERR_IO);
+	assert_int_equal(safetensors_open("tests", &s, &err), ERR_NOT_FOUND);
+}
+
+static void test_index_refusals(void **state)
+{
+	static const struct { const char *json, *text; } cases[] = {
+		{"{\"weight_map\":{\"a\":\"../all.safetensors\"}}", "plain file name"},
+		{"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "plain file name"},
+		{"{\"weight_map\":{\"a\":\"..\"}}", "plain file name"},
+		{"{\"weight_map\":{\"a\":3}}", "not a string"},
+		{"{\"weight_map\":{}}", "at least one"},
+		{"{}", "weight_map"},
+		{"{\"weight_map\":{\"a\":\"absent.safetensors\"}}", "absent.safetensors"},
+		{"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"b.weight\":\"model-00001-of-00002.safetensors\",\"z\":\"model-00001-of-00002.safetensors\"}}", "'z' is in the index"},
+		{"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\"}}", "the index lists 1"},
+		{"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"b.weight\":\"model-00002-of-00002.safetensors\",\"c\":\"model-00002-of-00002.safetensors\"}}", "where the index puts it"},
+		{"not json", "made.index.json"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char *path = write_bytes("sharded/made.index.json", cases[i].json, strlen(cases[i].json));
+		struct safetensors *s;
+		struct err err = {0};
+		int rc = safetensors_open(path, &s, &err);
+		if (rc >= 0 || !strstr(err.text, cases[i].text)) fail_msg("%s: got %d \"%s\", expected \"%s\"", cases[i].json, rc, err.text, cases[i].text);
+		free(path);
+	}
+}
+
+/* A cut file is never accepted; a corrupted one is accepted or refused, and what is accepted can be read to the last byte. */
+static void test_truncation_and_corruption(void **state)
+{
+	struct str whole = {0};
+	struct err err = {0};
+	char *source = in_folder("all.safetensors");
+	assert_int_equal(file_read(source, 1 << 20, &whole, &err), 0);
+	struct safetensors *s;
+	for (size_t len = 0; len < whole.len; len++) {
+		char *path = write_bytes("cut.safetensors", whole.data, len);
+		if (safetensors_open(path, &s, &err) == 0) fail_msg("accepted %zu of %zu bytes", len, whole.len);
+		free(path);
+	}
+	struct rng g = {1, 2, 3};
+	volatile unsigned total = 0;
+	int accepted = 0;
+	for (int round = 0; round < 3000; round++) {
+		char *copy = memcpy(malloc(whole.len), whole.data, whole.len);
+		for (uint32_t flips = 1 + rng_below(&g, 3); flips; flips--) {
+			size_t at = rng_below(&g, 2) ? rng_below(&g, (uint32_t)whole.len) : rng_below(&g, 1200);
+			copy[at] = rng_below(&g, 2) ? (char)rng_next(&g) : "0123456789[]{},:\"FUI"[rng_below(&g, 20)];
+		}
+		char *path = write_bytes("bent.safetensors", copy, whole.len);
+		if (safetensors_open(path, &s, &err) == 0) {
+			accepted++;
+			for (size_t i = 0; i < safetensors_count(s); i++)
+				for (size_t b = 0; b < safetensors_at(s, i)->bytes; b++) total += ((const uint8_t *)safetensors_at(s, i)->data)[b];
+			safetensors_close(s);
+		}
+		free(path);
+		free(copy);
+	}
+	assert_true(accepted > 10 && accepted < 2990);
+	str_release(&whole);
+	free(source);
+}
+
+static void test_write(void **state)
+{
+	static const float x[6] = {0, 1, 2, 3, 4, 5};
+	static const uint8_t bytes[3] = {1, 2, 3};
+	static const uint16_t half[1] = {0x3f80};
+	static const double doubles[2] = {0.5, -0.5};
+	const struct tensor_info tensors[] = {
+		{"bytes", DTYPE_U8, 1, {3}, bytes, 3}, {"x.weight", DTYPE_F32, 2, {2, 3}, x, 24}, {"halves", DTYPE_BF16, 1, {1}, half, 2}, {"none", DTYPE_F32, 2, {0, 7}, NULL, 0},
+		{"doubles", DTYPE_F64, 1, {2}, doubles, 16},
+	};
+	char *path = in_folder("written.safetensors"), command[1024];
+	struct err err = {0};
+	json_t *metadata = json_pack("{s:s}", "extra", "yes");
+	if (safetensors_write(path, tensors, ARRAY_LEN(tensors), metadata, &err)) fail_msg("%s", err.text);
+	struct safetensors *s = open_ok("written.safetensors");
+	for (size_t i = 0; i < ARRAY_LEN(tensors); i++) {
+		const struct tensor_info *t;
+		assert_int_equal(safetensors_get(s, tensors[i].name, tensors[i].ndim, tensors[i].shape, &t, &err), 0);
+		assert_int_equal(t->dtype, tensors[i].dtype);
+		if (t->bytes) assert_memory_equal(t->data, tensors[i].data, t->bytes);
+	}
+	safetensors_close(s);
+	snprintf(command, sizeof command, "env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py --check %s", path);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(safetensors_write("/nonexistent/x.safetensors", tensors, 1, NULL, &err), ERR_IO);
+	json_decref(metadata);
+	free(path);
+}
+
+static int make_fixtures(void **state)
+{
+	const char *build = getenv("BUILD");
+	folder = path_join(build ? build : "build/release", "ref/tensor");
+	char command[1024];
+	snprintf(command, sizeof command, "test -s %s/sharded/model.safetensors.index.json || env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py %s", folder, folder);
+	return system(command);
+}
+static int release(void **state) { free(folder); return 0; }
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all_dtypes), cmocka_unit_test(test_shards), cmocka_unit_test(test_refusals), cmocka_unit_test(test_header_length),
+		cmocka_unit_test(test_index_refusals), cmocka_unit_test(test_truncation_and_corruption), cmocka_unit_test(test_write),
+	};
+	return cmocka_run_group_tests(tests, make_fixtures, release);
+}
