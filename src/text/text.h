@@ -23,8 +23,15 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool skip_special, struct str *out);
 int32_t tokenizer_id(const struct tokenizer *t, const char *token);   /* of an added token or vocabulary entry; -1 when absent */
 /* Trains byte-level BPE on texts (Qwen's split, no normaliser unless nfc) and writes a tokenizer.json that Hugging Face's tokenizers loads and encodes with to the
- * same ids. Special tokens come last. Deterministic: ties go to the lower pair of ids. */
-struct bpe_train_options { int vocab_size; const char *const *special_tokens; int nspecial; bool nfc; };
+ * same ids. Ids: 256 bytes, merges, special tokens, plain tokens; fewer than vocab_size when the texts have no more pairs. Deterministic: ties go to the lower pair of ids. */
+struct bpe_train_options {
+	int vocab_size;
+	const char *const *special_tokens;
+	int nspecial;
+	const char *const *plain_tokens;   /* added tokens that decoding keeps although skip_special is set ("<think>") */
+	int nplain;
+	bool nfc;
+};
 int tokenizer_train(const struct slice *texts, size_t count, const struct bpe_train_options *o, const char *path, struct err *err);
 
 struct chat_message { const char *role, *content; };

@@ -1,0 +1,307 @@
+/* Reading tokenizer.json: vocabulary, merges and added tokens into the tables that encoding uses.
+ *
+ * The file is a stranger's: every id, index and length is bounded before it is used, and an error names the file and the field. Two points follow
+ * Hugging Face's reader: of two equal merges the later counts, and an added token's id is the vocabulary's where its text is in the vocabulary. */
+#include "text/tokenizer_internal.h"
+#include "text/unicode.h"
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define NAMES(...) (const char *const[]){__VA_ARGS__, NULL}
+
+/* What reading needs and the finished tokenizer does not. */
+struct opener {
+	struct tokenizer *t;
+	const char *path;
+	const json_t *root, *model;
+	struct word_map spelled;   /* vocabulary as spelled in the file (merges and added tokens refer to it), over `spellings` */
+	struct str spellings, bytes;
+	struct err *err;
+};
+
+static int store_token(struct opener *o, int64_t id, const char *bytes, size_t len, unsigned flags)
+{
+	struct tokenizer *t = o->t;
+	if (len > TOKENIZER_TOKEN_BYTES_MAX)
+		return err_set(o->err, ERR_LIMIT, "%s: the token of id %lld has %zu bytes, at most %d are read", o->path, (long long)id, len, TOKENIZER_TOKEN_BYTES_MAX);
+	if (id >= t->tokens_cap) {
+		int cap = MAX((int)id + 1, MIN(t->tokens_cap * 2, TOKENIZER_IDS_MAX));
+		t->tokens = xrealloc(t->tokens, size_mul((size_t)cap, sizeof(*t->tokens)));
+		memset(t->tokens + t->tokens_cap, 0, (size_t)(cap - t->tokens_cap) * sizeof(*t->tokens));
+		t->tokens_cap = cap;
+	}
+	t->ntokens = MAX(t->ntokens, (int)id + 1);
+	t->tokens[id] = (struct token){(uint32_t)t->pool.len, (uint32_t)len, (uint8_t)(TOKEN_PRESENT | flags)};
+	str_append(&t->pool, bytes, len);
+	return 0;
+}
+
+static int check_id(struct opener *o, const char *where, const json_t *id)
+{
+	if (!json_is_integer(id))
+		return err_set(o->err, ERR_FORMAT, "%s: %s: expected an integer id, found %s", o->path, where, pipeline_json_kind(id));
+	json_int_t n = json_integer_value(id);
+	if (n < 0 || n >= TOKENIZER_IDS_MAX)
+		return err_set(o->err, ERR_RANGE, "%s: %s: expected an id from 0 to %d, found %lld", o->path, where, TOKENIZER_IDS_MAX - 1, (long long)n);
+	return 0;
+}
+
+static const struct word_slot *find_spelled(struct opener *o, const char *spelling, size_t len)
+{
+	return word_map_find(&o->spelled, o->spellings.data, spelling, len);
+}
+
+static int load_vocab(struct opener *o)
+{
+	struct tokenizer *t = o->t;
+	json_t *vocab = json_object_get(o->model, "vocab"), *value;
+	const char *key;
+	if (!json_is_object(vocab) || !json_object_size(vocab))
+		return err_set(o->err, ERR_FORMAT, "%s: model.vocab: expected an object of tokens and ids, found %s", o->path,
+			json_is_object(vocab) ? "an empty one" : pipeline_json_kind(vocab));
+	word_map_reserve(&t->words, json_object_size(vocab));
+	word_map_reserve(&o->spelled, json_object_size(vocab));
+	json_object_foreach(vocab, key, value) {
+		char where[128];
+		size_t len = strlen(key);
+		snprintf(where, sizeof(where), "model.vocab[\"%.60s\"]", key);
+		if (check_id(o, where, value))
+			return o->err->code;
+		int32_t id = (int32_t)json_integer_value(value);
+		if (id < t->ntokens && t->tokens[id].flags & TOKEN_PRESENT)
+			return err_set(o->err, ERR_FORMAT, "%s: %s: id %d belongs to another token already", o->path, where, id);
+		str_clear(&o->bytes);
+		bool from_text = len > 0 && alphabet_decode(key, len, &o->bytes);
+		if (store_token(o, id, from_text ? o->bytes.data : key, from_text ? o->bytes.len : len, 0))
+			return o->err->code;
+		uint32_t at = (uint32_t)o->spellings.len;
+		str_append(&o->spellings, key, len);
+		word_map_insert(&o->spelled, o->spellings.data, at, (uint32_t)len, id);
+		if (from_text)
+			word_map_insert(&t->words, t->pool.data, t->tokens[id].offset, t->tokens[id].len, id);
+	}
+	for (int b = 0; b < 256; b++) {
+		char byte = (char)b;
+		const struct word_slot *s = word_map_find(&t->words, t->pool.data, &byte, 1);
+		t->byte_id[b] = s ? s->id : -1;
+	}
+	return 0;
+}
+
+/* Both spellings: "a b" and ["a", "b"]. */
+static int merge_parts(struct opener *o, const json_t *m, size_t i, struct slice part[2])
+{
+	const json_t *left = json_array_get(m, 0), *right = json_array_get(m, 1);
+	if (json_is_array(m) && json_array_size(m) == 2 && json_is_string(left) && json_is_string(right)) {
+		part[0] = (struct slice){json_string_value(left), json_string_length(left)};
+		part[1] = (struct slice){json_string_value(right), json_string_length(right)};
+		return 0;
+	}
+	const char *text = json_string_value(m), *space = text ? strchr(text, ' ') : NULL;
+	if (!space || strchr(space + 1, ' '))
+		return err_set(o->err, ERR_FORMAT, "%s: model.merges[%zu]: expected \"left right\" or [\"left\", \"right\"], found %s", o->path, i,
+			text ? "a string without exactly one space" : pipeline_json_kind(m));
+	part[0] = (struct slice){text, (size_t)(space - text)};
+	part[1] = (struct slice){space + 1, strlen(space + 1)};
+	return 0;
+}
+
+static int load_merges(struct opener *o)
+{
+	const json_t *merges = json_object_get(o->model, "merges");
+	if (!json_is_array(merges))
+		return err_set(o->err, ERR_FORMAT, "%s: model.merges: expected a list, found %s", o->path, pipeline_json_kind(merges));
+	merge_map_reserve(&o->t->merges, json_array_size(merges));
+	for (size_t i = 0; i < json_array_size(merges); i++) {
+		struct slice part[3];
+		if (merge_parts(o, json_array_get(merges, i), i, part))
+			return o->err->code;
+		str_clear(&o->bytes);
+		str_append(&o->bytes, part[0].data, part[0].len);
+		str_append(&o->bytes, part[1].data, part[1].len);
+		part[2] = (struct slice){o->bytes.data, o->bytes.len};
+		int32_t id[3];
+		for (int k = 0; k < 3; k++) {
+			const struct word_slot *s = find_spelled(o, part[k].data, part[k].len);
+			if (!s)
+				return err_set(o->err, ERR_FORMAT, "%s: model.merges[%zu]: \"%.60s\" is not in model.vocab", o->path, i, part[k].data);
+			id[k] = s->id;
+		}
+		merge_map_put(&o->t->merges, id[0], id[1], (uint32_t)i, id[2]);
+	}
+	return 0;
+}
+
+/* The model's switches: what changes nothing is accepted, what this room cannot do is refused. */
+static int load_switches(struct opener *o, const char *what, const char **unk)
+{
+	static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+	const json_t *m = o->model, *dropout = json_object_get(m, "dropout");
+	const char *type = "BPE";
+	bool byte_fallback = false;
+	if (pipeline_check_keys(m, what, NAMES("type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
+		"ignore_merges", "vocab", "merges"), o->err))
+		return o->err->code;
+	if (json_opt_str(m, what, "type", &type, o->err) || json_opt_str(m, what, "unk_token", unk, o->err) ||
+		json_opt_bool(m, what, "byte_fallback", &byte_fallback, o->err) || json_opt_bool(m, what, "fuse_unk", &o->t->fuse_unk, o->err) ||
+		json_opt_bool(m, what, "ignore_merges", &o->t->ignore_merges, o->err))
+		return o->err->code;
+	if (strcmp(type, "BPE"))
+		return err_set(o->err, ERR_UNSUPPORTED, "%s: type \"%.60s\": only byte-level BPE is read", what, type);
+	if (byte_fallback)
+		return err_set(o->err, ERR_UNSUPPORTED, "%s: field \"byte_fallback\": expected false, found true; only byte-level BPE is read", what);
+	if (dropout && !json_is_null(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0))
+		return err_set(o->err, ERR_UNSUPPORTED, "%s: field \"dropout\": expected null or 0, found %s; encoding here is deterministic", what,
+			json_is_number(dropout) ? "another number" : pipeline_json_kind(dropout));
+	for (size_t i = 0; i < ARRAY_LEN(affixes); i++) {
+		const char *text = "";
+		if (json_opt_str(m, what, affixes[i], &text, o->err))
+			return o->err->code;
+		if (*text)
+			return err_set(o->err, ERR_UNSUPPORTED, "%s: field \"%s\": expected none, found \"%.60s\"; only byte-level BPE is read", what, affixes[i], text);
+	}
+	return 0;
+}
+
+static int load_model(struct opener *o)
+{
+	const char *unk = NULL;
+	char *what = xasprintf("%s: model", o->path);
+	int rc = load_switches(o, what, &unk);
+	free(what);
+	if (!rc)
+		rc = load_vocab(o);
+	if (!rc)
+		rc = load_merges(o);
+	const struct word_slot *s = !rc && unk ? find_spelled(o, unk, strlen(unk)) : NULL;
+	o->t->unk_id = s ? s->id : -1;
+	return rc;
+}
+
+struct added_row { struct added a; const char *content; bool special, normalized; };
+
+static int read_added(struct opener *o, const json_t *v, const char *what, struct added_row *r)
+{
+	if (!json_is_object(v))
+		return err_set(o->err, ERR_FORMAT, "%s: expected an object, found %s", what, pipeline_json_kind(v));
+	if (pipeline_check_keys(v, what, NAMES("id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"), o->err))
+		return o->err->code;
+	int64_t id = 0;
+	if (json_get_int(v, what, "id", 0, TOKENIZER_IDS_MAX - 1, &id, o->err) || json_get_str(v, what, "content", &r->content, o->err) ||
+		json_opt_bool(v, what, "special", &r->special, o->err))
+		return o->err->code;
+	r->a.id = (int32_t)id;
+	r->normalized = !r->special;
+	if (json_opt_bool(v, what, "single_word", &r->a.single_word, o->err) || json_opt_bool(v, what, "lstrip", &r->a.lstrip, o->err) ||
+		json_opt_bool(v, what, "rstrip", &r->a.rstrip, o->err) || json_opt_bool(v, what, "normalized", &r->normalized, o->err))
+		return o->err->code;
+	return 0;
+}
+
+static int install_added(struct opener *o, const struct added_row *r, const char *what)
+{
+	struct tokenizer *t = o->t;
+	size_t len = strlen(r->content);
+	if (!len)
+		return 0;   /* tokenizers skips these too */
+	const struct word_slot *s = find_spelled(o, r->content, len);
+	bool taken = r->a.id < t->ntokens && t->tokens[r->a.id].flags & (s ? TOKEN_ADDED : TOKEN_PRESENT);
+	if (s && s->id != r->a.id)
+		return err_set(o->err, ERR_FORMAT, "%s: \"%.60s\" has id %d, but %d in model.vocab", what, r->content, r->a.id, s->id);
+	if (taken)
+		return err_set(o->err, ERR_FORMAT, "%s: \"%.60s\" has id %d, which belongs to another token already", what, r->content, r->a.id);
+	str_clear(&o->bytes);
+	if (r->normalized && t->nfc)
+		nfc_append(&o->bytes, r->content, len);
+	else
+		str_append(&o->bytes, r->content, len);
+	if (store_token(o, r->a.id, o->bytes.data, o->bytes.len, TOKEN_ADDED | (r->special ? TOKEN_SPECIAL : 0)))
+		return o->err->code;
+	added_insert(r->normalized ? &t->added_normalized : &t->added_raw, &r->a, o->bytes.data, o->bytes.len);
+	return 0;
+}
+
+static int load_added(struct opener *o)
+{
+	const json_t *list = json_object_get(o->root, "added_tokens");
+	if (list && !json_is_null(list) && !json_is_array(list))
+		return err_set(o->err, ERR_FORMAT, "%s: added_tokens: expected a list, found %s", o->path, pipeline_json_kind(list));
+	int rc = 0;
+	for (size_t i = 0; i < json_array_size(list) && !rc; i++) {
+		struct added_row row = {0};
+		char *what = xasprintf("%s: added_tokens[%zu]", o->path, i);
+		rc = read_added(o, json_array_get(list, i), what, &row);
+		if (!rc)
+			rc = install_added(o, &row, what);
+		free(what);
+	}
+	return rc;
+}
+
+/* Marks the entries that a word equal to them encodes to: all under ignore_merges, else those that merging reaches. */
+static void mark_whole(struct tokenizer *t)
+{
+	struct ids ids = {0};
+	struct bpe b = {.t = t, .out = &ids};
+	for (uint32_t i = 0; i <= t->words.mask; i++) {
+		const struct word_slot *s = &t->words.slots[i];
+		if (s->id < 0)
+			continue;
+		ids.count = 0;
+		if (!t->ignore_merges)
+			bpe_merge_word(&b, t->pool.data + s->offset, s->len);
+		if (t->ignore_merges || (ids.count == 1 && ids.data[0] == s->id))
+			t->tokens[s->id].flags |= TOKEN_WHOLE;
+	}
+	ids_release(&ids);
+	bpe_release(&b);
+}
+
+static int load(struct opener *o)
+{
+	if (!json_is_object(o->root))
+		return err_set(o->err, ERR_FORMAT, "%s: expected an object, found %s", o->path, pipeline_json_kind(o->root));
+	/* truncation and padding are settings of a caller that happened to be saved; transformers resets them on every call. */
+	if (pipeline_check_keys(o->root, o->path, NAMES("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"), o->err))
+		return o->err->code;
+	o->model = json_object_get(o->root, "model");
+	if (!json_is_object(o->model))
+		return err_set(o->err, ERR_FORMAT, "%s: model: expected an object, found %s", o->path, pipeline_json_kind(o->model));
+	int rc = pipeline_load(o->t, o->root, o->path, o->err);
+	if (!rc)
+		rc = load_model(o);
+	if (!rc)
+		rc = load_added(o);
+	if (!rc)
+		mark_whole(o->t);
+	return rc;
+}
+
+int tokenizer_open(const char *path, struct tokenizer **out, struct err *err)
+{
+	struct stat st;
+	struct err own = {0};
+	bool is_dir = !stat(path, &st) && S_ISDIR(st.st_mode);
+	char *file = is_dir ? path_join(path, "tokenizer.json") : xstrdup(path);
+	struct opener o = {.path = file, .err = &own};
+	json_t *root = NULL;
+	*out = NULL;
+	int rc = json_load(file, TOKENIZER_FILE_BYTES_MAX, &root, &own);
+	if (!rc) {
+		o.t = xcalloc(1, sizeof(*o.t));
+		o.root = root;
+		rc = load(&o);
+		json_decref(root);
+	}
+	if (rc) {
+		tokenizer_free(o.t);
+		err_set(err, rc, "%s", own.text);
+	} else {
+		*out = o.t;
+	}
+	free(o.spelled.slots);
+	str_release(&o.spellings);
+	str_release(&o.bytes);
+	free(file);
+	return rc;
+}
