@@ -29,12 +29,12 @@ void loss_normalisers(enum loss_type type, const int *lengths /* (S) */, int S, 
 
 enum advantage_type { ADVANTAGE_LEAVE_ONE_OUT, ADVANTAGE_MEAN_STD, ADVANTAGE_MEAN, ADVANTAGE_RAW, ADVANTAGE_TYPE_COUNT };   /* RAW: the reward itself, no baseline (rejection sampling) */
 int advantage_type_from_name(const char *name /* "loo" | "mean_std" | "mean" | "raw" */, enum advantage_type *out, struct err *err);
-/* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group has no variance (all advantages 0). Bessel-corrected std + 1e-4, as TRL. */
+/* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group teaches nothing (no variance; raw: all 0): all advantages are 0 then. Bessel-corrected std + 1e-4, as TRL. */
 bool group_advantages(enum advantage_type type, const double *rewards, int K, double *advantages);
 
 /* ---- optimiser ---- */
 
-struct optimizer_options { double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm; const char *lr_scheduler_type; /* constant | linear | cosine */ int64_t warmup_steps, max_steps; };
+struct optimizer_options { double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm; const char *lr_scheduler_type; /* constant | constant_with_warmup | linear | cosine, as transformers */ int64_t warmup_steps, max_steps; };
 struct optimizer;
 struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *o);
 void optimizer_free(struct optimizer *o);
@@ -65,7 +65,8 @@ struct sft_options {
 	const char *output_dir;
 	bool stop_at_eval_minimum; int patience;      /* stop when held-out loss has not improved for `patience` evaluations; best weights kept */
 };
-/* Called after each optimiser step with TRL's metric names (loss, grad_norm, learning_rate, num_tokens, mean_token_accuracy, eval_loss ...); non-zero stops. */
+/* Called every logging_steps optimiser steps and after evaluations, with that step's values under TRL's metric names (loss, grad_norm, learning_rate, num_tokens, epoch,
+ * mean_token_accuracy, eval_loss, eval_mean_token_accuracy); values that are not finite are null. Non-zero stops after a checkpoint; a later run goes on. */
 typedef int metrics_fn(void *ctx, int64_t step, const json_t *metrics);
 /* Trains on examples in an order that is a function of (seed, epoch); resumes from output_dir's newest checkpoint: same bytes as uninterrupted. */
 int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,

@@ -1,0 +1,148 @@
+/* Checkpoints: a folder checkpoint-<step> with weights (model or adapter, in Hugging Face's and PEFT's formats), optimizer.safetensors and trainer_state.json. It is written under
+ * another name, every file and the folder are synced, and then it is renamed: after kill -9 there is the whole folder or none. Nothing in it depends on time or place, so equal
+ * runs have equal bytes. */
+#include "train/train_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char prefix[] = "checkpoint-";
+
+/* ---- folders ---- */
+
+static int folder_sync(const char *path, struct err *err) {
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd)) {
+		int e = errno;
+		if (fd >= 0) close(fd);
+		return err_set(err, ERR_IO, "%s: cannot sync the folder: %s", path, strerror(e));
+	}
+	close(fd);
+	return 0;
+}
+
+static int parent_sync(const char *path, struct err *err) {
+	const char *slash = strrchr(path, '/');
+	char *parent = slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
+	int rc = folder_sync(parent, err);
+	free(parent);
+	return rc;
+}
+
+int folder_publish(const char *tmp, const char *final, struct err *err) {
+	bool replaces = path_exists(final);
+	int rc = folder_sync(tmp, err);
+	if (!rc && renameat2(AT_FDCWD, tmp, AT_FDCWD, final, replaces ? RENAME_EXCHANGE : 0))
+		rc = err_set(err, ERR_IO, "%s: cannot rename to %s: %s", tmp, final, strerror(errno));
+	if (!rc) rc = parent_sync(final, err);
+	if (!rc && replaces) rc = dir_remove(tmp, err);   /* now the old one */
+	return rc;
+}
+
+/* ---- which there are ---- */
+
+struct steps { int64_t *v; size_t n; };
+
+/* checkpoint-<digits> exactly: leftovers under other names are not checkpoints. */
+static int steps_add(const char *name, void *ctx) {
+	struct steps *s = ctx;
+	size_t digits = strspn(name + MIN(strlen(name), sizeof prefix - 1), "0123456789");
+	if (strncmp(name, prefix, sizeof prefix - 1) || !digits || digits > 15 || name[sizeof prefix - 1 + digits]) return 0;
+	s->v = xrealloc(s->v, (s->n + 1) * sizeof *s->v);
+	s->v[s->n++] = strtoll(name + sizeof prefix - 1, NULL, 10);
+	return 0;
+}
+
+static int newest_first(const void *a, const void *b) {
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x < y) - (x > y);
+}
+
+static int steps_list(const char *run_dir, struct steps *s, struct err *err) {
+	*s = (struct steps){0};
+	int rc = path_exists(run_dir) ? dir_each(run_dir, steps_add, s, err) : 0;
+	if (s->n) qsort(s->v, s->n, sizeof *s->v, newest_first);
+	return rc;
+}
+
+static char *step_path(const char *run_dir, int64_t step, const char *file) {
+	return xasprintf("%s/%s%lld%s%s", run_dir, prefix, (long long)step, file ? "/" : "", file ? file : "");
+}
+
+static int prune(const char *run_dir, int keep, struct err *err) {
+	struct steps s;
+	int rc = steps_list(run_dir, &s, err);
+	for (size_t i = (size_t)MAX(keep, 1); i < s.n && keep > 0 && !rc; i++) {
+		char *path = step_path(run_dir, s.v[i], NULL);
+		rc = dir_remove(path, err);
+		free(path);
+	}
+	free(s.v);
+	return rc;
+}
+
+/* ---- save ---- */
+
+static int state_save(const char *dir, const struct optimizer *o, const struct checkpoint_state *s, struct err *err) {
+	char *path = path_join(dir, "trainer_state.json");
+	json_t *j = json_pack("{s:I, s:I, s:I, s:O}", "global_step", (json_int_t)s->step, "optimizer_steps", (json_int_t)o->steps, "optimizer_updates", (json_int_t)o->updates, "extra",
+		s->extra ? s->extra : json_null());
+	int rc = json_save(path, j, err);
+	json_decref(j);
+	free(path);
+	return rc;
+}
+
+int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep, struct err *err) {
+	char *final = step_path(run_dir, s->step, NULL), *tmp = xasprintf("%s.tmp", final), *moments = path_join(tmp, "optimizer.safetensors");
+	int rc = path_exists(tmp) ? dir_remove(tmp, err) : 0;
+	if (!rc) rc = dir_make(tmp, err);
+	if (!rc) rc = a ? adapter_save(a, tmp, NULL, err) : model_save(m, tmp, err);
+	if (!rc) rc = params_save(o->ops, o->moments, 2 * o->count, moments, err);
+	if (!rc) rc = state_save(tmp, o, s, err);
+	if (!rc) rc = folder_publish(tmp, final, err);
+	if (!rc) rc = prune(run_dir, keep, err);
+	free(final);
+	free(tmp);
+	free(moments);
+	return rc;
+}
+
+/* ---- load ---- */
+
+static int state_load(const char *path, struct optimizer *o, struct checkpoint_state *s, struct err *err) {
+	json_t *j = NULL;
+	int rc = json_load(path, 1 << 28, &j, err);
+	if (!rc && !json_is_object(j)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", path);
+	if (!rc) rc = json_get_int(j, path, "global_step", 0, INT64_MAX, &s->step, err);
+	if (!rc) rc = json_get_int(j, path, "optimizer_steps", 0, INT64_MAX, &o->steps, err);
+	if (!rc) rc = json_get_int(j, path, "optimizer_updates", 0, INT64_MAX, &o->updates, err);
+	if (!rc) s->extra = json_incref(json_object_get(j, "extra"));
+	json_decref(j);
+	return rc;
+}
+
+static int step_load(const char *run_dir, int64_t step, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err) {
+	int n;
+	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
+	char *weights = step_path(run_dir, step, a ? "adapter_model.safetensors" : "model.safetensors");
+	char *moments = step_path(run_dir, step, "optimizer.safetensors"), *state = step_path(run_dir, step, "trainer_state.json");
+	int rc = params_load(o->ops, params, n, weights, err);
+	if (!rc) rc = params_load(o->ops, o->moments, 2 * o->count, moments, err);
+	if (!rc) rc = state_load(state, o, s, err);
+	free(weights);
+	free(moments);
+	free(state);
+	return rc;
+}
+
+int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err) {
+	struct steps found;
+	int rc = steps_list(run_dir, &found, err);
+	if (!rc && !found.n) rc = err_set(err, ERR_NOT_FOUND, "%s holds no %s<step> folder", run_dir, prefix);
+	if (!rc) rc = step_load(run_dir, found.v[0], m, a, o, s, err);
+	free(found.v);
+	return rc;
+}

@@ -1,0 +1,158 @@
+/* The whole model against transformers and peft: logits, log-probabilities, entropies, loss and every gradient by name; for Qwen3 (tied and not), Qwen2 and Llama.
+ * Tolerances: ref_tolerance() in model_ref.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include "model_ref.h"
+
+static void each_case(void (*fn)(struct ref *r, struct ops *ops)) {
+	for (size_t i = 0; i < ARRAY_LEN(ref_cases); i++) {
+		struct ref r;
+		struct ops *ops = ref_ops(false);
+		ref_open(&r, ref_cases[i]);
+		fn(&r, ops);
+		ref_close(&r);
+		ops_free(ops);
+	}
+}
+
+static void logits_check(struct ref *r, struct pass *p, const struct model_config *c, const char *name) {
+	int32_t *at = xcalloc((size_t)r->T, sizeof *at);
+	float *logits = xcalloc((size_t)r->T * (size_t)c->vocab_size, sizeof *logits);
+	for (int t = 0; t < r->T; t++) at[t] = t;
+	pass_logits(p, at, r->T, logits);
+	assert_true(ref_equal(r, name, logits, (int64_t)r->T * c->vocab_size, ref_tolerance(c, r->T, false)));
+	free(at);
+	free(logits);
+}
+
+static void forward_case(struct ref *r, struct ops *ops) {
+	struct model *m = ref_model(r, ops, "hf");
+	const struct model_config *c = model_config(m);
+	struct pass *p = ref_pass(m, r->T, 17, false);   /* 17: the last chunk of rows is ragged */
+	float *logprob = xcalloc((size_t)r->n, sizeof *logprob), *entropy = xcalloc((size_t)r->n, sizeof *entropy);
+	pass_forward(p, NULL, &r->batch, 0);
+	logits_check(r, p, c, "logits");
+	pass_logprobs(p, r->rows, r->n, r->temperature, logprob, entropy);
+	assert_true(ref_equal(r, "logprob", logprob, r->n, ref_tolerance(c, r->T, false)));
+	assert_true(ref_equal(r, "entropy", entropy, r->n, ref_tolerance(c, r->T, false)));
+	free(logprob);
+	free(entropy);
+	pass_free(p);
+	model_free(m);
+}
+static void test_forward(void **state) { each_case(forward_case); }
+
+static void gradient_case(struct ref *r, struct ops *ops) {
+	struct model *m = ref_model(r, ops, "hf");
+	struct pass *p = ref_pass(m, r->T + 5, 13, true);
+	struct ref_loss loss = { .r = r };
+	int n;
+	model_enable_grad(m, NULL);
+	struct param *params = model_params(m, &n);
+	pass_forward(p, NULL, &r->batch, 0);
+	pass_backward(p, r->rows, r->n, r->temperature, ref_loss_fn, &loss);
+	double tolerance = ref_tolerance(model_config(m), r->T, true);
+	assert_true(fabs(loss.loss - json_number_value(json_object_get(r->meta, "loss"))) <= tolerance * loss.loss);
+	assert_int_equal(ref_grads_differ(r, params, n, "grad.", tolerance), 0);
+
+	/* Gradients accumulate: the same again doubles them; zeroing clears. */
+	float once = params[1].grad[0];
+	pass_backward(p, r->rows, r->n, r->temperature, ref_loss_fn, &loss);
+	assert_true(fabs((double)params[1].grad[0] - 2 * (double)once) <= 4 * ldexp(fabs(once), -23));
+	params_zero_grad(ops, params, n);
+	for (int i = 0; i < n; i++)
+		for (int64_t k = 0; k < params[i].count; k++) assert_true(params[i].grad[k] == 0);
+	pass_free(p);
+	model_free(m);
+}
+static void test_gradients(void **state) { each_case(gradient_case); }
+
+static void lora_case(struct ref *r, struct ops *ops) {
+	struct model *m = ref_model(r, ops, "hf");
+	struct adapter *a = ref_adapter(r, m);
+	struct pass *p = ref_pass(m, r->T, 0, true);
+	struct ref_loss loss = { .r = r };
+	int n, nbase;
+	model_enable_grad(m, a);
+	struct param *params = adapter_params(a, &n), *base = model_params(m, &nbase);
+	pass_forward(p, a, &r->batch, 0);
+	logits_check(r, p, model_config(m), "lora.logits");
+	pass_backward(p, r->rows, r->n, r->temperature, ref_loss_fn, &loss);
+	double tolerance = ref_tolerance(model_config(m), r->T, true);
+	assert_true(fabs(loss.loss - json_number_value(json_object_get(r->meta, "lora_loss"))) <= tolerance * loss.loss);
+	assert_int_equal(ref_grads_differ(r, params, n, "lora.grad.", tolerance), 0);
+	for (int i = 0; i < nbase; i++) assert_null(base[i].grad);
+
+	/* The reference policy is the same walk without the adapter. */
+	pass_forward(p, NULL, &r->batch, 0);
+	logits_check(r, p, model_config(m), "logits");
+	pass_free(p);
+	adapter_free(a);
+	model_free(m);
+}
+static void test_lora(void **state) { each_case(lora_case); }
+
+/* peft's merge_and_unload wrote r->dir/merged; ours must be equal up to one rounding of W + s B A, whose terms are fp32 sums of r products. */
+static void merge_case(struct ref *r, struct ops *ops) {
+	struct err err = {0};
+	struct model *m = ref_model(r, ops, "hf"), *theirs = ref_model(r, ops, "merged"), *ours;
+	struct adapter *a = ref_adapter(r, m);
+	char path[400];
+	int n;
+	snprintf(path, sizeof path, "%s/merged_hone", r->dir);
+	assert_int_equal(adapter_merge_save(m, a, path, &err), 0);
+	assert_int_equal(model_open(path, ops, &ours, &err), 0);
+	struct param *want = model_params(theirs, &n), *got = model_params(ours, &n), *base = model_params(m, &n);
+	int changed = 0;
+	for (int i = 0; i < n; i++) {
+		double e = ref_error(got[i].data, want[i].data, want[i].count);
+		if (e > 4 * ldexp(1, -23)) fail_msg("%s: relative error %g", got[i].name, e);
+		changed += memcmp(got[i].data, base[i].data, (size_t)got[i].count * sizeof(float)) != 0;
+	}
+	assert_int_equal(changed, (int)json_array_size(json_object_get(r->meta, "targets")) * model_config(m)->num_hidden_layers);
+	adapter_free(a);
+	model_free(m);
+	model_free(theirs);
+	model_free(ours);
+}
+static void test_merge(void **state) { each_case(merge_case); }
+
+/* Saved by us, opened by us: equal bits, whether mapped or converted; adapters too. */
+static void reload_case(struct ref *r, struct ops *ops) {
+	struct err err = {0};
+	struct model *m = ref_model(r, ops, "hf"), *again;
+	struct adapter *a = ref_adapter(r, m), *a2;
+	char path[400];
+	int n, n2;
+	snprintf(path, sizeof path, "%s/saved_hone", r->dir);
+	assert_int_equal(model_save(m, path, &err), 0);
+	assert_int_equal(model_open(path, ops, &again, &err), 0);
+	struct param *x = model_params(m, &n), *y = model_params(again, &n2);
+	assert_int_equal(n, n2);
+	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+	assert_memory_equal(model_config(m), model_config(again), sizeof *model_config(m));
+	model_enable_grad(again, NULL);   /* mapped weights become our own, with the same values */
+	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+	y[0].data[0] += 1;
+
+	snprintf(path, sizeof path, "%s/adapter_hone", r->dir);
+	assert_int_equal(adapter_save(a, path, NULL, &err), 0);
+	assert_int_equal(adapter_open(m, path, &a2, &err), 0);
+	x = adapter_params(a, &n);
+	y = adapter_params(a2, &n2);
+	assert_int_equal(n, n2);
+	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+	adapter_free(a);
+	adapter_free(a2);
+	model_free(m);
+	model_free(again);
+}
+static void test_reload(void **state) { each_case(reload_case); }
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_merge), cmocka_unit_test(test_reload),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+"""Expected values for tests/model and tests/train, from transformers, peft and torch.
+
+usage: model_oracle.py OUT    writes OUT/<case>/{hf/, adapter/, merged/, expected.safetensors, meta.json}; does nothing when OUT is newer than this file's text.
+
+Models are small and odd on purpose: head_dim is not hidden / heads, one has a single key/value head, vocabularies are odd, sequence lengths straddle multiples of 32. Weights are
+larger than a fresh model's, so that attention is far from uniform and every gradient matters. Everything runs in fp32 with eager attention.
+"""
+import hashlib, json, os, shutil, sys
+
+CASES = {
+    "tied": dict(arch="Qwen3", vocab_size=301, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+                 tie_word_embeddings=True, targets=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], r=4, alpha=8),
+    "untied": dict(arch="Qwen3", vocab_size=97, hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=1, head_dim=16,
+                   tie_word_embeddings=False, targets=["q_proj", "v_proj", "down_proj"], r=3, alpha=5),
+    "qwen2": dict(arch="Qwen2", vocab_size=101, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                  tie_word_embeddings=True, targets=["o_proj", "gate_proj"], r=2, alpha=2),
+    "llama": dict(arch="Llama", vocab_size=89, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                  tie_word_embeddings=False, targets=["k_proj", "up_proj"], r=2, alpha=4,
+                  rope=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+}
+LENGTHS = [1, 31, 33, 5, 64]
+TEMPERATURE = 0.7
+ADAMW = dict(learning_rate=1e-3, adam_beta1=0.9, adam_beta2=0.95, adam_epsilon=1e-3, weight_decay=0.1, max_grad_norm=0.5, warmup_steps=3, max_steps=12)
+STEPS = 10
+GRPO = dict(epsilon=0.2, epsilon_high=0.28, beta=0.1)
+
+
+def build(case):
+    import torch, transformers
+    kw = {k: v for k, v in case.items() if k not in ("arch", "targets", "r", "alpha", "rope")}
+    rope = case.get("rope", dict(rope_type="default", rope_theta=5000.0))
+    config = getattr(transformers, case["arch"] + "Config")(max_position_embeddings=256, rope_parameters=rope, bos_token_id=None, eos_token_id=3, pad_token_id=None, **kw)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, case["arch"] + "ForCausalLM")(config)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.ndim == 1 and "norm" in name:
+                p.copy_(1 + 0.3 * torch.randn_like(p))
+            elif p.ndim == 1:
+                p.copy_(0.3 * torch.randn_like(p))
+            else:
+                p.copy_(torch.randn_like(p) * (1.3 / p.shape[1] ** 0.5))
+    return model.float().eval()
+
+
+def batch(vocab):
+    import torch
+    start = [0]
+    for n in LENGTHS:
+        start.append(start[-1] + n)
+    ids = torch.randint(0, vocab, (start[-1],))
+    rows = []
+    for s in range(len(LENGTHS)):
+        for t in range(start[s], start[s + 1] - 1):
+            if torch.rand(()) < 0.6:
+                rows.append((t, int(ids[t + 1])))
+    rows.append((start[-1] - 1, int(ids[0])))   # any target is legal
+    return ids, start, rows
+
+
+def logits_of(model, ids, start):
+    import torch
+    return torch.cat([model(input_ids=ids[a:b][None]).logits[0] for a, b in zip(start, start[1:])])
+
+
+def row_logprobs(logits, rows):
+    import torch
+    at, target = torch.tensor([r[0] for r in rows]), torch.tensor([r[1] for r in rows])
+    lp = torch.log_softmax(logits[at] / TEMPERATURE, -1)
+    entropy = -(lp.exp() * lp).sum(-1)
+    return lp.gather(1, target[:, None])[:, 0], entropy
+
+
+def grpo_rows(rows, start):
+    """Old and reference log-probability offsets, advantages and sequence lengths, all random but fixed."""
+    import torch
+    n = len(rows)
+    seq = torch.tensor([next(s for s in range(len(LENGTHS)) if start[s] <= at < start[s + 1]) for at, _ in rows])
+    return dict(seq=seq, old=0.3 * torch.randn(n), ref=0.3 * torch.randn(n), adv=torch.randn(len(LENGTHS))[seq])
+
+
+def grpo_loss(lp, kind, g, max_completion):
+    """As TRL 1.10 computes them: per-token clipped surrogate + beta k3, aggregated by loss type."""
+    import torch
+    rho = torch.exp(lp - g["old_lp"])
+    token = -torch.min(rho * g["adv"], torch.clamp(rho, 1 - GRPO["epsilon"], 1 + GRPO["epsilon_high"]) * g["adv"])
+    diff = g["ref_lp"] - lp
+    token = token + GRPO["beta"] * (torch.exp(diff) - diff - 1)
+    present = g["seq"].unique()
+    if kind == "grpo":
+        return torch.stack([token[g["seq"] == s].mean() for s in present]).mean()
+    if kind == "dr_grpo":
+        return token.sum() / (len(present) * max_completion)
+    return token.sum() / len(token)   # dapo, bnpo: one batch
+
+
+def named_grads(model, prefix, drop="", insert=""):
+    return {prefix + n.replace(drop, insert) if drop else prefix + n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def run_case(name, case, out):
+    import torch, transformers
+    from peft import LoraConfig, get_peft_model
+    from safetensors.torch import save_file
+    torch.manual_seed(int(hashlib.sha256(name.encode()).hexdigest()[:8], 16))
+    model = build(case)
+    ids, start, rows = batch(case["vocab_size"])
+    weights = torch.rand(len(rows))
+    weights = weights / weights.sum()
+    model.save_pretrained(f"{out}/hf")
+    e, meta = {}, dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
+
+    # forward, loss, every gradient
+    logits = logits_of(model, ids, start)
+    lp, entropy = row_logprobs(logits, rows)
+    loss = -(weights * lp).sum()
+    loss.backward()
+    e |= dict(logits=logits.detach(), logprob=lp.detach(), entropy=entropy.detach())
+    e |= named_grads(model, "grad.")
+    meta["loss"] = loss.item()
+    model.zero_grad()
+
+    # LoRA: forward and gradients, with B away from zero
+    lora = LoraConfig(r=case["r"], lora_alpha=case["alpha"], lora_dropout=0.05, target_modules=case["targets"], task_type="CAUSAL_LM")
+    import copy
+    peft = get_peft_model(copy.deepcopy(model), lora).eval()
+    with torch.no_grad():
+        for n, p in peft.named_parameters():
+            if "lora_B" in n:
+                p.copy_(0.2 * torch.randn_like(p))
+    peft.save_pretrained(f"{out}/adapter")
+    llogits = logits_of(peft, ids, start)
+    llp, _ = row_logprobs(llogits, rows)
+    (-(weights * llp).sum()).backward()
+    e |= {"lora.logits": llogits.detach(), "lora.logprob": llp.detach()}
+    e |= named_grads(peft, "lora.grad.", ".default", "")
+    meta["lora_loss"] = -(weights * llp).sum().item()
+    peft.zero_grad()
+
+    # GRPO and relatives: per-row derivative, and the whole way to the adapter's gradients
+    g = grpo_rows(rows, start)
+    g["old_lp"], g["ref_lp"] = llp.detach() + g["old"], llp.detach() + g["ref"]
+    e |= {"rl.old": g["old_lp"], "rl.ref": g["ref_lp"], "rl.adv": g["adv"]}
+    meta["rl_seq"], meta["rl_max_completion"], meta["rl_loss"] = g["seq"].tolist(), 50, {}
+    for kind in ("grpo", "dr_grpo", "dapo", "bnpo"):
+        peft.zero_grad()
+        llp, _ = row_logprobs(logits_of(peft, ids, start), rows)
+        llp.retain_grad()
+        loss = grpo_loss(llp, kind, g, 50)
+        loss.backward()
+        meta["rl_loss"][kind] = loss.item()
+        e["rl.dlp." + kind] = llp.grad.clone()
+        e |= named_grads(peft, f"rl.grad.{kind}.", ".default", "")
+    peft.zero_grad()
+    peft.merge_and_unload().save_pretrained(f"{out}/merged")
+
+    # AdamW steps on all weights
+    decay = [p for p in model.parameters() if p.ndim > 1]
+    rest = [p for p in model.parameters() if p.ndim == 1]
+    opt = torch.optim.AdamW([dict(params=decay, weight_decay=ADAMW["weight_decay"]), dict(params=rest, weight_decay=0.0)], lr=ADAMW["learning_rate"],
+                            betas=(ADAMW["adam_beta1"], ADAMW["adam_beta2"]), eps=ADAMW["adam_epsilon"])
+    sched = transformers.get_linear_schedule_with_warmup(opt, ADAMW["warmup_steps"], ADAMW["max_steps"])
+    meta["step_losses"], meta["step_norms"], meta["step_lrs"] = [], [], []
+    for _ in range(STEPS):
+        lp, _ = row_logprobs(logits_of(model, ids, start), rows)
+        loss = -(weights * lp).sum()
+        loss.backward()
+        meta["step_norms"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["max_grad_norm"]).item())
+        meta["step_losses"].append(loss.item())
+        meta["step_lrs"].append(sched.get_last_lr()[0])
+        opt.step(); sched.step(); model.zero_grad()
+    e |= {"final." + n: p.detach().clone() for n, p in model.named_parameters()}
+
+    # schedules
+    dummy = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    meta["schedules"] = {}
+    for kind in ("linear", "cosine", "constant", "constant_with_warmup"):
+        s = transformers.get_scheduler(kind, dummy, num_warmup_steps=4, num_training_steps=17)
+        meta["schedules"][kind] = [s.lr_lambdas[0](k) for k in range(20)]
+    save_file({k: v.contiguous() for k, v in e.items()}, f"{out}/expected.safetensors")
+    json.dump(meta, open(f"{out}/meta.json", "w"))
+
+
+def main():
+    out = sys.argv[1]
+    stamp, text = out + "/stamp", hashlib.sha256(open(__file__, "rb").read()).hexdigest()
+    if os.path.exists(stamp) and open(stamp).read() == text:
+        return
+    import torch, transformers
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    shutil.rmtree(out, ignore_errors=True)
+    for name, case in CASES.items():
+        os.makedirs(f"{out}/{name}")
+        run_case(name, case, f"{out}/{name}")
+    open(stamp, "w").write(text)
+
+
+main()
