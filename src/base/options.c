@@ -99,12 +99,12 @@ static const char *expected_of(const struct option_def *d)
 	}
 }
 
-static int wrong_value(const struct parse *p, const char *where, const struct option_def *d, const char *value)
+/* quote is "\"" around words from the command line and "" around JSON, which has its own. */
+static int wrong_value(const struct parse *p, const char *where, const struct option_def *d, const char *value, const char *quote)
 {
-	const char *dashes = where[0] ? "" : "--";
-	if (d->choices && d->type == OPTION_STR)
-		return err_set(p->err, ERR_USAGE, "%s%s%s: expected one of %s, found \"%s\"", where, dashes, d->name, d->choices, value);
-	return err_set(p->err, ERR_USAGE, "%s%s%s: expected %s, found \"%s\"", where, dashes, d->name, expected_of(d), value);
+	const char *dashes = where[0] ? "" : "--", *one_of = d->choices && d->type == OPTION_STR ? "one of " : "";
+	const char *expected = one_of[0] ? d->choices : expected_of(d);
+	return err_set(p->err, ERR_USAGE, "%s%s%s: expected %s%s, found %s%s%s", where, dashes, d->name, one_of, expected, quote, value, quote);
 }
 
 static int set_text(const struct parse *p, const char *where, const struct option_def *d, const char *value)
@@ -115,23 +115,23 @@ static int set_text(const struct parse *p, const char *where, const struct optio
 	errno = 0;
 	switch (d->type) {
 	case OPTION_BOOL:
-		if (strcmp(value, "true") && strcmp(value, "false")) return wrong_value(p, where, d, value);
+		if (strcmp(value, "true") && strcmp(value, "false")) return wrong_value(p, where, d, value, "\"");
 		*(bool *)at = value[0] == 't';
 		return 0;
 	case OPTION_INT: {
 		long long n = strtoll(value, &end, 10);
-		if (blank || *end || errno) return wrong_value(p, where, d, value);
+		if (blank || *end || errno) return wrong_value(p, where, d, value, "\"");
 		*(int64_t *)at = n;
 		return 0;
 	}
 	case OPTION_FLOAT: {
 		double x = strtod(value, &end);
-		if (blank || *end || !isfinite(x)) return wrong_value(p, where, d, value);
+		if (blank || *end || !isfinite(x)) return wrong_value(p, where, d, value, "\"");
 		*(double *)at = x;
 		return 0;
 	}
 	case OPTION_STR:
-		if (d->choices && !is_choice(d->choices, value)) return wrong_value(p, where, d, value);
+		if (d->choices && !is_choice(d->choices, value)) return wrong_value(p, where, d, value, "\"");
 		*(const char **)at = keep(value);
 		return 0;
 	}
@@ -156,7 +156,7 @@ static int set_json(const struct parse *p, const char *where, const struct optio
 		char text[80];
 		snprintf(text, sizeof(text), "%s", found ? found : "?");
 		free(found);
-		return wrong_value(p, where, d, text);
+		return wrong_value(p, where, d, text, "");
 	}
 	return 0;
 }

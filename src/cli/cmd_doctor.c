@@ -135,7 +135,7 @@ static void probe_parts(struct report *r)
 	}
 }
 
-/* ---- GPU, by the driver's own library ---- */
+/* ---- GPU, by the driver's own library; it stays loaded, because it started threads ---- */
 
 struct cuda {
 	int (*init)(unsigned), (*version)(int *), (*count)(int *), (*device)(int *, int), (*name)(char *, int, int), (*attribute)(int *, int, int), (*memory)(size_t *, int);
@@ -179,7 +179,6 @@ static void probe_gpu(struct report *r)
 		c.memory(&bytes, device);
 		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name, major, minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
 	}
-	if (lib) dlclose(lib);
 }
 
 /* ---- output ---- */

@@ -1,0 +1,229 @@
+/* Files and folders: limits, atomic replacement and what is left after a failure, removal of hostile trees. */
+#include "base_test.h"
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static int count_entry(const char *name, void *ctx)
+{
+	(*(int *)ctx)++;
+	return 0;
+}
+
+static int entries(const char *path)
+{
+	int n = 0;
+	assert_int_equal(dir_each(path, count_entry, &n, NULL), 0);
+	return n;
+}
+
+static void read_limits_and_missing_files(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "f");
+	struct str s = {0};
+	struct err err = {0};
+	assert_int_equal(file_read(path, 100, &s, &err), ERR_NOT_FOUND);
+	assert_non_null(strstr(err.text, path));
+	write_text(path, "12345");
+	assert_int_equal(file_read(path, 5, &s, &err), 0);
+	assert_string_equal(s.data, "12345");
+	assert_int_equal(file_read(path, 4, &s, &err), ERR_LIMIT);
+	assert_int_equal(s.len, 0);
+	assert_int_equal(file_read(dir, 100, &s, &err), ERR_IO);
+	write_text(path, "");
+	struct str empty = {0};
+	assert_int_equal(file_read(path, 0, &empty, &err), 0);
+	assert_string_equal(empty.data, "");
+	assert_int_equal(file_read("/proc/self/status", 1 << 20, &s, &err), 0);   /* its size says 0 */
+	assert_true(s.len > 100);
+	str_release(&empty);
+	str_release(&s);
+	free(path);
+	scratch_remove(dir);
+}
+
+static void atomic_write_replaces_and_leaves_nothing_beside(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "f");
+	struct str s = {0};
+	write_text(path, "old");
+	write_text(path, "newer");
+	assert_int_equal(file_read(path, 100, &s, NULL), 0);
+	assert_string_equal(s.data, "newer");
+	assert_int_equal(entries(dir), 1);
+	str_release(&s);
+	free(path);
+	scratch_remove(dir);
+}
+
+static void atomic_write_fails_without_a_trace(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "f"), *folder = path_join(dir, "folder"), *slash = path_join(dir, "x/"), *missing = path_join(dir, "no/f");
+	struct err err = {0};
+	int before = open_descriptors();
+	write_text(path, "old");
+	assert_int_equal(dir_make(folder, &err), 0);
+	char *inside = path_join(folder, "keep");
+	write_text(inside, "x");
+	assert_int_equal(file_write_atomic(folder, "x", 1, &err), ERR_IO);   /* a folder stands there */
+	assert_int_equal(file_write_atomic(slash, "x", 1, &err), ERR_USAGE);
+	assert_int_equal(file_write_atomic(missing, "x", 1, &err), ERR_NOT_FOUND);
+	assert_int_equal(file_write_atomic("/proc/version", "x", 1, &err) != 0, 1);   /* read-only */
+	assert_int_equal(entries(dir), 2);
+
+	/* A full disk: the file size limit cuts the write. */
+	struct rlimit old, tiny;
+	getrlimit(RLIMIT_FSIZE, &old);
+	tiny = old;
+	tiny.rlim_cur = 10;
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &tiny);
+	int rc = file_write_atomic(path, "0123456789abcdef", 16, &err);
+	setrlimit(RLIMIT_FSIZE, &old);
+	assert_int_equal(rc, ERR_IO);
+	struct str s = {0};
+	assert_int_equal(file_read(path, 100, &s, NULL), 0);
+	assert_string_equal(s.data, "old");
+	assert_int_equal(entries(dir), 2);
+	assert_int_equal(open_descriptors(), before);
+	str_release(&s);
+	free(inside);
+	free(missing);
+	free(slash);
+	free(folder);
+	free(path);
+	scratch_remove(dir);
+}
+
+static void map(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "f");
+	struct file_map m;
+	struct err err = {0};
+	assert_int_equal(file_map_open(path, &m, &err), ERR_NOT_FOUND);
+	write_text(path, "mapped");
+	assert_int_equal(file_map_open(path, &m, &err), 0);
+	assert_int_equal(m.len, 6);
+	assert_memory_equal(m.data, "mapped", 6);
+	file_map_close(&m);
+	file_map_close(&m);
+	write_text(path, "");
+	assert_int_equal(file_map_open(path, &m, &err), 0);
+	assert_int_equal(m.len, 0);
+	assert_non_null(m.data);
+	file_map_close(&m);
+	assert_int_equal(file_map_open(dir, &m, &err), ERR_IO);
+	free(path);
+	scratch_remove(dir);
+}
+
+static void make_with_parents(void **state)
+{
+	char *dir = scratch_make(), *deep = path_join(dir, "a//b/c/"), *file = path_join(dir, "file"), *under = path_join(dir, "file/x");
+	struct err err = {0};
+	assert_int_equal(dir_make(deep, &err), 0);
+	assert_int_equal(dir_make(deep, &err), 0);
+	assert_true(path_exists(deep));
+	write_text(file, "x");
+	assert_int_equal(dir_make(file, &err), ERR_IO);
+	assert_int_equal(dir_make(under, &err), ERR_IO);
+	free(under);
+	free(file);
+	free(deep);
+	scratch_remove(dir);
+}
+
+static int collect(const char *name, void *ctx)
+{
+	str_printf(ctx, "%s,", name);
+	return strcmp(name, "m") ? 0 : 77;
+}
+
+static void each_sorts_and_stops(void **state)
+{
+	static const char *const names[] = {"z", "B", "a", ".hidden", "10", "9"};
+	char *dir = scratch_make();
+	struct str seen = {0};
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		char *path = path_join(dir, names[i]);
+		write_text(path, "");
+		free(path);
+	}
+	assert_int_equal(dir_each(dir, collect, &seen, NULL), 0);
+	assert_string_equal(seen.data, ".hidden,10,9,B,a,z,");
+	char *m = path_join(dir, "m");
+	write_text(m, "");
+	str_clear(&seen);
+	assert_int_equal(dir_each(dir, collect, &seen, NULL), 77);
+	assert_string_equal(seen.data, ".hidden,10,9,B,a,m,");
+	assert_int_equal(dir_each(m, collect, &seen, NULL), ERR_IO);
+	assert_int_equal(dir_each("/nonexistent", collect, &seen, NULL), ERR_NOT_FOUND);
+	str_release(&seen);
+	free(m);
+	scratch_remove(dir);
+}
+
+/* 2,000 levels (longer than PATH_MAX), folders without permissions, and a link to a folder that must survive. */
+static void remove_hostile_tree(void **state)
+{
+	char *dir = scratch_make(), *victim = scratch_make(), *kept = path_join(victim, "kept");
+	write_text(kept, "x");
+	char *real_victim = realpath(victim, NULL);
+	assert_non_null(real_victim);
+	int before = open_descriptors(), at = open(dir, O_RDONLY | O_DIRECTORY);
+	assert_int_equal(symlinkat(real_victim, at, "link"), 0);
+	for (int i = 0; i < 2000; i++) {
+		assert_int_equal(mkdirat(at, "d", 0700), 0);
+		assert_int_equal(symlinkat(real_victim, at, "l"), 0);
+		int fd = openat(at, "f", O_CREAT | O_WRONLY, 0600), next = openat(at, "d", O_RDONLY | O_DIRECTORY);
+		assert_true(fd >= 0 && next >= 0);
+		close(fd);
+		close(at);
+		at = next;
+	}
+	close(at);
+	char *locked = path_join(dir, "locked/inner");
+	assert_int_equal(dir_make(locked, NULL), 0);
+	assert_int_equal(chmod(locked, 0), 0);
+	free(locked);
+	scratch_remove(dir);
+	assert_int_equal(open_descriptors(), before);
+	assert_true(path_exists(kept));
+	assert_int_equal(dir_remove("/nonexistent/folder", NULL), 0);
+	struct err err = {0};
+	assert_int_equal(dir_remove(kept, &err), ERR_IO);   /* a file is not a folder */
+	free(real_victim);
+	free(kept);
+	scratch_remove(victim);
+}
+
+static void joining(void **state)
+{
+	static const char *const rows[][3] = {{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"", "b", "b"}, {"a", "/b", "/b"}, {"/", "b", "/b"}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char *p = path_join(rows[i][0], rows[i][1]);
+		assert_string_equal(p, rows[i][2]);
+		free(p);
+	}
+}
+
+static void installed_files_are_found_above_the_program(void **state)
+{
+	char *makefile = path_installed("src/base/base.h");
+	assert_non_null(makefile);
+	free(makefile);
+	assert_null(path_installed("no/such/file"));
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(read_limits_and_missing_files),
+	cmocka_unit_test(atomic_write_replaces_and_leaves_nothing_beside),
+	cmocka_unit_test(atomic_write_fails_without_a_trace),
+	cmocka_unit_test(map),
+	cmocka_unit_test(make_with_parents),
+	cmocka_unit_test(each_sorts_and_stops),
+	cmocka_unit_test(remove_hostile_tree),
+	cmocka_unit_test(joining),
+	cmocka_unit_test(installed_files_are_found_above_the_program),
+};
+TAP_MAIN(tests)

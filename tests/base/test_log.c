@@ -1,0 +1,125 @@
+/* The log and progress: levels, whole lines, no control bytes from strangers, and time. */
+#include "base_test.h"
+#include <pthread.h>
+
+/* Runs fn with stderr in a file and returns what it wrote; the caller releases it. */
+static struct str captured(void (*fn)(void))
+{
+	char *dir = scratch_make(), *path = path_join(dir, "err");
+	fflush(stderr);
+	int saved = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(fd, 2);
+	fn();
+	dup2(saved, 2);
+	close(saved);
+	close(fd);
+	struct str out = {0};
+	assert_int_equal(file_read(path, 1 << 20, &out, NULL), 0);
+	free(path);
+	scratch_remove(dir);
+	return out;
+}
+
+static void say_levels(void)
+{
+	log_msg(LOG_DEBUG, "hidden");
+	log_info("shown %d", 1);
+	log_level_set(LOG_ERROR);
+	log_warn("hidden too");
+	log_error("shown %d", 2);
+	log_level_set(LOG_DEBUG);
+	log_msg(LOG_DEBUG, "shown 3");
+	log_level_set(LOG_INFO);
+}
+
+static void levels(void **state)
+{
+	struct str s = captured(say_levels);
+	assert_null(strstr(s.data, "hidden"));
+	assert_non_null(strstr(s.data, " info  shown 1\n"));
+	assert_non_null(strstr(s.data, " error shown 2\n"));
+	assert_non_null(strstr(s.data, " debug shown 3\n"));
+	str_release(&s);
+}
+
+static void say_controls(void) { log_info("a\033[2Jb\rc\bd\x7f" "e\tf\xc2\x9b" "g\xc3\xa9\xc2\xa9 %s", "\a"); }
+
+static void control_bytes_are_shown(void **state)
+{
+	struct str s = captured(say_controls);
+	assert_non_null(strstr(s.data, " info  a\\x1b[2Jb\\x0dc\\x08d\\x7fe\tf\\x9bg\xc3\xa9\xc2\xa9 \\x07\n"));
+	str_release(&s);
+}
+
+static void *say_many(void *arg)
+{
+	char text[200];
+	memset(text, *(char *)arg, sizeof(text) - 1);
+	text[sizeof(text) - 1] = 0;
+	for (int i = 0; i < 200; i++) log_info("%s", text);
+	return NULL;
+}
+
+static void say_from_threads(void)
+{
+	pthread_t t[2];
+	char names[] = "xy";
+	for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, say_many, &names[i]);
+	for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+}
+
+static void lines_stay_whole(void **state)
+{
+	struct str s = captured(say_from_threads);
+	int lines = 0;
+	for (char *p = s.data; *p; p = strchr(p, '\n') + 1, lines++) {
+		char *text = strstr(p, "info  ") + 6;
+		assert_int_equal(strspn(text, *text == 'x' ? "x" : "y"), 199);
+		assert_int_equal(text[199], '\n');
+	}
+	assert_int_equal(lines, 400);
+	str_release(&s);
+}
+
+static void show_progress(void)
+{
+	struct progress p;
+	progress_begin(&p, "tasks", "task", 40);
+	progress_update(&p, 10, "early");   /* not a terminal and not 10 s later: no line */
+	p.last_ns = 0;
+	p.start_ns -= 2000000000u;
+	progress_update(&p, 20, "note\033");
+	progress_update(&p, 40, NULL);
+	progress_end(&p);
+}
+
+static void plain_progress(void **state)
+{
+	struct str s = captured(show_progress);
+	assert_null(strstr(s.data, "early"));
+	assert_null(strchr(s.data, '\r'));
+	assert_non_null(strstr(s.data, "tasks 20/40 task  "));
+	assert_non_null(strstr(s.data, "/s  2s left  note\\x1b\n"));
+	assert_non_null(strstr(s.data, "tasks 40/40 task  "));
+	assert_non_null(strstr(s.data, "  in 2s\n"));
+	str_release(&s);
+}
+
+static void clocks(void **state)
+{
+	uint64_t a = clock_ns();
+	sleep_ms(5);
+	uint64_t b = clock_ns();
+	assert_true(b - a >= 5000000u);
+	sleep_ms(0);
+	sleep_ms(-5);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(levels),
+	cmocka_unit_test(control_bytes_are_shown),
+	cmocka_unit_test(lines_stay_whole),
+	cmocka_unit_test(plain_progress),
+	cmocka_unit_test(clocks),
+};
+TAP_MAIN(tests)

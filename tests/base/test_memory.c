@@ -1,0 +1,180 @@
+/* Errors, allocation, arenas and strings. */
+#include "base_test.h"
+
+static void err_set_returns_its_code_and_accepts_null(void **state)
+{
+	struct err e = {0};
+	assert_int_equal(err_set(&e, ERR_IO, "file %s: %d", "x", 3), ERR_IO);
+	assert_int_equal(e.code, ERR_IO);
+	assert_string_equal(e.text, "file x: 3");
+	assert_int_equal(err_set(NULL, ERR_RANGE, "x"), ERR_RANGE);
+}
+
+static void err_prefix_keeps_the_code_and_text(void **state)
+{
+	struct err e = {0};
+	err_set(&e, ERR_FORMAT, "bad byte");
+	assert_int_equal(err_prefix(&e, "line %d", 7), ERR_FORMAT);
+	assert_string_equal(e.text, "line 7: bad byte");
+	err_set(&e, e.code, "outer: %s", e.text);   /* its own text as argument */
+	assert_string_equal(e.text, "outer: line 7: bad byte");
+}
+
+static void err_text_is_cut_and_terminated(void **state)
+{
+	struct err e;
+	char big[4000];
+	memset(big, 'a', sizeof(big) - 1);
+	big[sizeof(big) - 1] = 0;
+	err_set(&e, ERR_IO, "%s", big);
+	assert_int_equal(strlen(e.text), sizeof(e.text) - 1);
+	err_prefix(&e, "%s", big);
+	assert_int_equal(strlen(e.text), sizeof(e.text) - 1);
+}
+
+static void err_names_are_distinct(void **state)
+{
+	for (int a = 0; a >= -11; a--)
+		for (int b = a - 1; b >= -11; b--) assert_string_not_equal(err_name(a), err_name(b));
+	assert_string_equal(err_name(-999), "unknown error");
+}
+
+static void do_check_fails(void) { CHECKF(1 == 2, "values %d %d", 1, 2); }
+static void do_mul_overflow(void) { size_mul(SIZE_MAX / 2, 3); }
+static void do_calloc_overflow(void) { free(xcalloc(SIZE_MAX / 4, 8)); }
+static void do_too_big(void) { free(xmalloc(PTRDIFF_MAX - 4096)); }
+
+static void bugs_and_lack_of_memory_abort(void **state)
+{
+	assert_true(aborts(do_check_fails));
+	assert_true(aborts(do_mul_overflow));
+	assert_true(aborts(do_calloc_overflow));
+	assert_int_equal(size_mul(SIZE_MAX / 2, 2), SIZE_MAX - 1);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   /* they end the process on such sizes before we see them */
+	assert_true(aborts(do_too_big));
+#endif
+}
+
+static void zero_bytes_are_a_pointer(void **state)
+{
+	void *p = xmalloc(0), *q = xcalloc(0, 8);
+	assert_non_null(p);
+	assert_non_null(q);
+	p = xrealloc(p, 0);
+	assert_non_null(p);
+	free(p);
+	free(q);
+	char *s = xstrndup("abc", 2), *t = xstrndup("abc", 10), *u = xasprintf("%s-%d", "x", 5);
+	assert_string_equal(s, "ab");
+	assert_string_equal(t, "abc");
+	assert_string_equal(u, "x-5");
+	free(s);
+	free(t);
+	free(u);
+}
+
+static void arena_memory_is_aligned_zeroed_and_disjoint(void **state)
+{
+	struct arena a = {0};
+	enum { COUNT = 400 };
+	uint8_t *p[COUNT];
+	for (int round = 0; round < 3; round++) {
+		for (size_t i = 0; i < COUNT; i++) {
+			size_t bytes = i * 37 % 5000 + (i == 100 ? 1000000 : 0);
+			p[i] = arena_alloc(&a, bytes);
+			assert_int_equal((uintptr_t)p[i] % 64, 0);
+			for (size_t b = 0; b < bytes; b++) assert_int_equal(p[i][b], 0);
+			memset(p[i], (int)(i & 255) | 1, bytes);
+		}
+		for (size_t i = 0; i < COUNT; i++)
+			for (size_t b = 0; b < i * 37 % 5000; b++) assert_int_equal(p[i][b], (int)((i & 255) | 1));
+		assert_true(a.used_bytes > 1000000);
+		arena_reset(&a);
+		assert_int_equal(a.used_bytes, 0);
+	}
+	arena_release(&a);
+	arena_release(&a);
+	assert_null(a.blocks);
+}
+
+/* After a reset the largest block serves again: the same address comes back. */
+static void arena_reset_keeps_the_largest_block(void **state)
+{
+	struct arena a = {0};
+	arena_reset(&a);
+	arena_alloc(&a, 10);
+	void *big = arena_alloc(&a, 3000000);
+	arena_reset(&a);
+	assert_ptr_equal(arena_alloc(&a, 3000000), big);
+	arena_release(&a);
+}
+
+static void arena_text(void **state)
+{
+	struct arena a = {0};
+	assert_string_equal(arena_strndup(&a, "hello", 4), "hell");
+	assert_string_equal(arena_strndup(&a, "hi", 100), "hi");
+	assert_string_equal(arena_printf(&a, "%05d", 42), "00042");
+	arena_release(&a);
+}
+
+static void str_grows_and_stays_terminated(void **state)
+{
+	struct str s = {0};
+	for (int i = 0; i < 10000; i++) {
+		str_putc(&s, (char)('a' + i % 26));
+		assert_int_equal(s.data[s.len], 0);
+	}
+	assert_int_equal(s.len, 10000);
+	for (int i = 0; i < 10000; i++) assert_int_equal(s.data[i], 'a' + i % 26);
+	char *before = s.data;
+	str_clear(&s);
+	assert_int_equal(s.len, 0);
+	assert_ptr_equal(s.data, before);
+	assert_string_equal(s.data, "");
+	str_release(&s);
+	str_release(&s);
+	assert_null(s.data);
+}
+
+static void str_appends_binary_empty_and_itself(void **state)
+{
+	struct str s = {0};
+	str_append(&s, NULL, 0);
+	assert_string_equal(s.data, "");
+	str_append(&s, "a\0b", 3);
+	assert_int_equal(s.len, 3);
+	assert_memory_equal(s.data, "a\0b", 4);
+	for (int i = 0; i < 8; i++) str_append(&s, s.data, s.len);   /* moves the block several times */
+	assert_int_equal(s.len, 3 * 256);
+	for (size_t i = 0; i < s.len; i += 3) assert_memory_equal(s.data + i, "a\0b", 3);
+	str_release(&s);
+}
+
+static void str_printf_of_every_length_around_the_capacity(void **state)
+{
+	for (int len = 0; len < 300; len++) {
+		struct str s = {0};
+		str_puts(&s, "head");
+		str_printf(&s, "%*s", len, "");
+		assert_int_equal(s.len, 4 + len);
+		assert_int_equal(strlen(s.data), 4 + len);
+		str_release(&s);
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(err_set_returns_its_code_and_accepts_null),
+	cmocka_unit_test(err_prefix_keeps_the_code_and_text),
+	cmocka_unit_test(err_text_is_cut_and_terminated),
+	cmocka_unit_test(err_names_are_distinct),
+	cmocka_unit_test(bugs_and_lack_of_memory_abort),
+	cmocka_unit_test(zero_bytes_are_a_pointer),
+	cmocka_unit_test(arena_memory_is_aligned_zeroed_and_disjoint),
+	cmocka_unit_test(arena_reset_keeps_the_largest_block),
+	cmocka_unit_test(arena_text),
+	cmocka_unit_test(str_grows_and_stays_terminated),
+	cmocka_unit_test(str_appends_binary_empty_and_itself),
+	cmocka_unit_test(str_printf_of_every_length_around_the_capacity),
+};
+TAP_MAIN(tests)

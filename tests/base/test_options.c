@@ -1,0 +1,199 @@
+/* Options: every way to write them, recipes under the command line, and what a wrong one says. */
+#include "base_test.h"
+
+struct settings { bool flag, json; int64_t steps; double rate; const char *loss, *path; };
+static const struct option_def defs[] = {
+	{"flag", OPTION_BOOL, offsetof(struct settings, flag), "a switch", NULL},
+	{"json", OPTION_BOOL, offsetof(struct settings, json), "one JSON object", NULL},
+	{"max_steps", OPTION_INT, offsetof(struct settings, steps), "number of updates", NULL},
+	{"learning_rate", OPTION_FLOAT, offsetof(struct settings, rate), "step size", NULL},
+	{"loss_type", OPTION_STR, offsetof(struct settings, loss), "which loss", "grpo|dr_grpo|dapo"},
+	{"output_dir", OPTION_STR, offsetof(struct settings, path), "folder", NULL},
+};
+
+static struct settings s;
+static struct err err;
+static int npos;
+static char *argv_left[32];
+
+/* Splits line at single spaces and parses it over fresh settings. */
+static int parse(const char *line)
+{
+	static char buffer[1024];
+	int argc = 0;
+	snprintf(buffer, sizeof(buffer), "rl%s%s", line[0] ? " " : "", line);
+	for (char *p = strtok(buffer, " "); p; p = strtok(NULL, " ")) argv_left[argc++] = p;
+	argv_left[argc] = NULL;
+	s = (struct settings){.steps = 10, .rate = 1e-6, .loss = "grpo"};
+	err = (struct err){0};
+	npos = -1;
+	return options_parse("rl", "train", defs, ARRAY_LEN(defs), &s, argc, argv_left, &npos, &err);
+}
+
+static void ways_to_write_values(void **state)
+{
+	assert_int_equal(parse(""), 0);
+	assert_int_equal(npos, 0);
+	assert_int_equal(s.steps, 10);
+	assert_int_equal(parse("--max_steps 5 --learning-rate=2.5e-4 --loss_type dapo --output-dir x=y"), 0);
+	assert_int_equal(s.steps, 5);
+	assert_true(s.rate == 2.5e-4);
+	assert_string_equal(s.loss, "dapo");
+	assert_string_equal(s.path, "x=y");
+	assert_int_equal(parse("--max-steps -3 --output_dir="), 0);
+	assert_int_equal(s.steps, -3);
+	assert_string_equal(s.path, "");
+	assert_int_equal(parse("--max_steps=1 --max_steps=2"), 0);
+	assert_int_equal(s.steps, 2);
+	assert_int_equal(parse("--output_dir=--odd"), 0);
+	assert_string_equal(s.path, "--odd");
+}
+
+static void switches(void **state)
+{
+	static const struct { const char *line; bool flag; } rows[] = {{"--flag", true}, {"--flag true", true}, {"--flag=true", true}, {"--flag=false", false},
+		{"--flag false", false}, {"--no-flag", false}, {"--flag --no_flag", false}, {"--no-flag --flag", true}, {"--flag truth", true}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		assert_int_equal(parse(rows[i].line), 0);
+		assert_int_equal(s.flag, rows[i].flag);
+	}
+	assert_int_equal(npos, 1);   /* "truth" is a positional word */
+	assert_string_equal(argv_left[1], "truth");
+}
+
+static void positional_words_move_to_the_front(void **state)
+{
+	assert_int_equal(parse("a --max_steps 3 b --flag - -- --c -d"), 0);
+	assert_int_equal(npos, 5);
+	static const char *const expected[] = {"a", "b", "-", "--c", "-d"};
+	for (size_t i = 0; i < 5; i++) assert_string_equal(argv_left[1 + i], expected[i]);
+	assert_true(s.flag);
+	assert_int_equal(s.steps, 3);
+}
+
+static void usage(const char *line, const char *words)
+{
+	assert_int_equal(parse(line), ERR_USAGE);
+	assert_int_equal(err.code, ERR_USAGE);
+	if (!strstr(err.text, words)) fail_msg("%s: error is \"%s\", expected \"%s\" in it", line, err.text, words);
+}
+
+static void wrong_options_say_what_was_expected(void **state)
+{
+	usage("--learning_rat 1", "did you mean --learning_rate?");
+	usage("--lerning-rate=1", "did you mean --learning_rate?");
+	usage("--no-flagg", "did you mean --flag?");
+	usage("--no-max_steps", "--no-max_steps: unknown option");
+	usage("--zzzzzz", "`hone rl --help`");
+}
+
+static void wrong_values_say_what_was_expected(void **state)
+{
+	usage("--max_steps many", "--max_steps: expected an integer, found \"many\"");
+	usage("--max_steps 1.5", "expected an integer");
+	usage("--max_steps=", "expected an integer");
+	usage("--max_steps 99999999999999999999", "expected an integer");
+	usage("--max_steps 5x", "expected an integer");
+	usage("--learning_rate nan", "expected a finite number");
+	usage("--learning_rate 1e999", "expected a finite number");
+	usage("--loss_type ppo", "expected one of grpo|dr_grpo|dapo, found \"ppo\"");
+	usage("--loss_type grp", "expected one of");
+	usage("--loss_type=", "expected one of");
+	usage("--flag=yes", "expected true or false");
+	usage("--no-flag=true", "takes no value");
+	usage("--max_steps", "expected a value");
+	usage("--output_dir --flag", "expected a value");
+	usage("-x", "-x: unknown option");
+	usage("--recipe", "expected a value");
+}
+
+static void recipe_is_under_the_command_line(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "r.yaml");
+	write_text(path, "max_steps: 1e3\nlearning-rate: 2\nloss_type: dr_grpo\nflag: true\noutput_dir: null\n");
+	char *line = xasprintf("--max_steps 7 --recipe %s --no-flag word", path);
+	assert_int_equal(parse(line), 0);
+	assert_int_equal(s.steps, 7);
+	assert_true(s.rate == 2);
+	assert_string_equal(s.loss, "dr_grpo");
+	assert_false(s.flag);
+	assert_null(s.path);
+	assert_int_equal(npos, 1);
+	free(line);
+	line = xasprintf("--recipe=%s", path);
+	assert_int_equal(parse(line), 0);
+	assert_int_equal(s.steps, 1000);
+
+	static const struct { const char *yaml, *words; } bad[] = {
+		{"max_step: 5\n", "max_step: unknown option; did you mean max_steps?"}, {"max_steps: 1.5\n", "max_steps: expected an integer, found 1.5"},
+		{"max_steps: '5'\n", "expected an integer"}, {"flag: yes\n", "flag: expected true or false, found \"yes\""}, {"loss_type: x\n", "expected one of"},
+		{"output_dir: [a]\n", "expected text, found [\"a\"]"}, {"output_dir: 5\n", "expected text"}, {"- a\n", "mapping"}, {"a: [\n", "line"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		write_text(path, bad[i].yaml);
+		usage(line, bad[i].words);
+		assert_non_null(strstr(err.text, path));
+	}
+	usage("--recipe /nonexistent.yaml", "/nonexistent.yaml");
+	free(line);
+	free(path);
+	scratch_remove(dir);
+}
+
+/* Runs with stdout in a file. */
+static void help_lists_all_options(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "out");
+	fflush(stdout);
+	int saved = dup(1), fd = open(path, O_WRONLY | O_CREAT, 0600);
+	dup2(fd, 1);
+	int rc = parse("--max_steps nonsense --help");
+	fflush(stdout);
+	dup2(saved, 1);
+	close(saved);
+	close(fd);
+	assert_int_equal(rc, 1);
+	struct str out = {0};
+	assert_int_equal(file_read(path, 100000, &out, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(defs); i++) assert_non_null(strstr(out.data, defs[i].name));
+	assert_non_null(strstr(out.data, "step size [1e-06]"));
+	assert_non_null(strstr(out.data, "which loss (grpo|dr_grpo|dapo) [grpo]"));
+	str_release(&out);
+	free(path);
+	scratch_remove(dir);
+}
+
+static void json_of_settings(void **state)
+{
+	assert_int_equal(parse("--flag"), 0);
+	json_t *o = options_json(defs, ARRAY_LEN(defs), &s), *expected = NULL;
+	static const char text[] = "{\"flag\":true,\"json\":false,\"max_steps\":10,\"learning_rate\":1e-6,\"loss_type\":\"grpo\",\"output_dir\":null}";
+	assert_int_equal(json_parse(text, strlen(text), "expected", &expected, &err), 0);
+	assert_true(json_equal(o, expected));
+	json_decref(o);
+	json_decref(expected);
+}
+
+static void distances(void **state)
+{
+	assert_int_equal(name_distance("abc", 3, "abc"), 0);
+	assert_int_equal(name_distance("a-c", 3, "a_c"), 0);
+	assert_int_equal(name_distance("", 0, "abc"), 3);
+	assert_int_equal(name_distance("kitten", 6, "sitting"), 3);
+	char big[200];
+	memset(big, 'a', sizeof(big));
+	assert_true(name_distance(big, sizeof(big), "a") > 30);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(ways_to_write_values),
+	cmocka_unit_test(switches),
+	cmocka_unit_test(positional_words_move_to_the_front),
+	cmocka_unit_test(wrong_options_say_what_was_expected),
+	cmocka_unit_test(wrong_values_say_what_was_expected),
+	cmocka_unit_test(recipe_is_under_the_command_line),
+	cmocka_unit_test(help_lists_all_options),
+	cmocka_unit_test(json_of_settings),
+	cmocka_unit_test(distances),
+};
+TAP_MAIN(tests)
