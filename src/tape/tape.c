@@ -1,0 +1,32 @@
+/* A parsed tape's lifetime, and questions about single views. */
+#include "tape/tape.h"
+#include <stdlib.h>
+
+void tape_free(struct tape *t)
+{
+	if (!t) return;
+	json_decref(t->json);
+	arena_release(&t->arena);
+	free(t);
+}
+
+int64_t tape_view_elements(const struct tape_view *v)
+{
+	int64_t n = 1;
+	for (int i = 0; i < v->ndim; i++)
+		if (v->shape[i] == 0) return 0;
+	for (int i = 0; i < v->ndim; i++) n *= v->shape[i];   /* tape_parse bounded the product */
+	return n;
+}
+
+/* In row-major order without gaps; the stride of a dimension of size 1 does not matter. */
+bool tape_view_is_contiguous(const struct tape_view *v)
+{
+	int64_t expected = 1;
+	for (int i = v->ndim - 1; i >= 0; i--) {
+		if (v->shape[i] == 0) return true;
+		if (v->shape[i] != 1 && v->stride[i] != expected) return false;
+		expected *= v->shape[i];
+	}
+	return true;
+}
