@@ -1,0 +1,265 @@
+/* Folders: what hone writes opens in transformers and peft with equal logits; hostile and foreign configs, weights and adapters are refused by name. */
+#include <stdarg.h>
+#include <stddef.h>
+#include "model_ref.h"
+
+static char *scratch(const char *name) {
+	struct err err = {0};
+	char *path = xasprintf("%s/ref/formats/%s", ref_build(), name);
+	if (path_exists(path)) assert_int_equal(dir_remove(path, &err), 0);
+	if (dir_make(path, &err)) fail_msg("%s", err.text);
+	return path;
+}
+
+static const struct model_config small = { .vocab_size = 53, .hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 10, .intermediate_size = 36,
+	.max_position_embeddings = 128, .rms_norm_eps = 1e-5, .rope_theta = 750, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = 1, .eos_token_id = 2, .eos_extra = { 4 }, .neos_extra = 1, .pad_token_id = 0 };
+
+static struct model *create(const struct model_config *c, struct ops *ops) {
+	struct err err = {0};
+	struct model *m;
+	int n;
+	if (model_create(c, 3, ops, &m, &err)) fail_msg("%s", err.text);
+	struct param *params = model_params(m, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] = params[i].ndim == 2 ? params[i].data[k] * 10 : params[i].data[k] + 0.1f * rng_normal(4, (uint64_t)i, (uint64_t)k);
+	return m;
+}
+
+/* Runs hone's forward, writes its logits and asks transformers and peft for theirs. */
+static void compare(struct model *m, struct adapter *a, const char *dir, const char *adapter_dir) {
+	enum { T = 40 };
+	const int32_t start[3] = { 0, 7, T };
+	struct err err = {0};
+	const struct model_config *c = model_config(m);
+	int32_t ids[T], pos[T], at[T];
+	float *logits = xcalloc((size_t)(T * c->vocab_size), sizeof *logits), fids[T], fstart[3], tolerance = (float)ref_tolerance(c, T, false);
+	for (int t = 0; t < T; t++) {
+		ids[t] = (int32_t)(rng_u32(6, 0, (uint64_t)t) % (uint32_t)c->vocab_size);
+		pos[t] = t < 7 ? t : t - 7;
+		at[t] = t;
+		fids[t] = (float)ids[t];
+	}
+	for (int i = 0; i < 3; i++) fstart[i] = (float)start[i];
+	struct pass *p = ref_pass(m, T, 0, false);
+	pass_forward(p, a, &(struct batch){ ids, { T, 2, start, pos } }, 0);
+	pass_logits(p, at, T, logits);
+	struct param table[4] = { { "ids", 1, { T }, T, fids, NULL }, { "start", 1, { 3 }, 3, fstart, NULL }, { "logits", 2, { T, c->vocab_size }, (int64_t)T * c->vocab_size, logits, NULL }, { "tolerance", 1, { 1 }, 1, &tolerance, NULL } };
+	char path[400], command[1200];
+	snprintf(path, sizeof path, "%s/logits.st", dir);
+	assert_int_equal(params_save(model_ops(m), table, 4, path, &err), 0);
+	snprintf(command, sizeof command, "build/venv/bin/python tests/ref/model_check.py %s %s %s 2>&1 | grep -v it/s; exit ${PIPESTATUS[0]}", dir, path, adapter_dir ? adapter_dir : "");
+	char *argv = xasprintf("bash -c '%s'", command);
+	assert_int_equal(system(argv), 0);
+	free(argv);
+	pass_free(p);
+	free(logits);
+}
+
+static void test_transformers_opens_ours(void **state) {
+	ref_make();
+	static const struct { const char *name; bool tied, bias, qk_norm; } shapes[] = { { "qwen3_tied", true, false, true }, { "qwen3", false, false, true }, { "qwen2", true, true, false }, { "llama", false, false, false } };
+	struct ops *ops = ref_ops(false);
+	for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+		struct err err = {0};
+		struct model_config c = small, again;
+		char *dir = scratch(shapes[i].name);
+		c.tie_word_embeddings = shapes[i].tied;
+		c.attention_bias = shapes[i].bias;
+		c.qk_norm = shapes[i].qk_norm;
+		if (i == 3) {
+			c.rope_factor = 4;
+			c.rope_low_freq_factor = 1;
+			c.rope_high_freq_factor = 4;
+			c.rope_original_positions = 32;
+		}
+		struct model *m = create(&c, ops);
+		if (model_save(m, dir, &err)) fail_msg("%s", err.text);
+		assert_int_equal(model_config_load(dir, &again, &err), 0);
+		assert_memory_equal(&c, &again, sizeof c);
+		compare(m, NULL, dir, NULL);
+		model_free(m);
+		free(dir);
+	}
+	ops_free(ops);
+}
+
+static void test_peft_opens_ours(void **state) {
+	ref_make();
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *m = create(&small, ops);
+	struct adapter *a;
+	char *dir = scratch("peft_base"), *adapter_dir = scratch("peft_adapter");
+	int n;
+	assert_int_equal(adapter_create(m, &(struct adapter_options){ .r = 4, .lora_alpha = 6, .target_modules = "q_proj,o_proj,up_proj" }, &a, &err), 0);
+	struct param *params = adapter_params(a, &n);
+	assert_int_equal(n, 2 * 3 * 2);
+	for (int i = 0; i < n; i++)
+		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] += 0.2f * rng_normal(2, (uint64_t)i, (uint64_t)k);
+	assert_int_equal(model_save(m, dir, &err), 0);
+	assert_int_equal(adapter_save(a, adapter_dir, dir, &err), 0);
+	compare(m, a, dir, adapter_dir);
+	adapter_free(a);
+	model_free(m);
+	ops_free(ops);
+	free(dir);
+	free(adapter_dir);
+}
+
+/* Equal seeds give equal weights; B is zero, so a new adapter changes no bit. */
+static void test_create(void **state) {
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *a, *b;
+	struct adapter *lora;
+	int n;
+	assert_int_equal(model_create(&small, 1, ops, &a, &err), 0);
+	assert_int_equal(model_create(&small, 1, ops, &b, &err), 0);
+	struct param *x = model_params(a, &n), *y = model_params(b, &n);
+	int64_t count = 0;
+	double squares = 0, o_squares = 0;
+	for (int i = 0; i < n; i++) {
+		assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+		count += x[i].count;
+	}
+	assert_true(count == model_config_params(&small));
+	for (int64_t k = 0; k < x[0].count; k++) squares += (double)x[0].data[k] * x[0].data[k];
+	assert_true(fabs(sqrt(squares / (double)x[0].count) / 0.02 - 1) < 5 / sqrt(2.0 * (double)x[0].count));   /* std of a sample std: 1 / sqrt(2 n); five of them */
+	for (int i = 0; i < n; i++) {
+		if (!strstr(x[i].name, "layers.1.self_attn.o_proj")) continue;
+		for (int64_t k = 0; k < x[i].count; k++) o_squares += (double)x[i].data[k] * x[i].data[k];
+		assert_true(fabs(sqrt(o_squares / (double)x[i].count) / 0.01 - 1) < 5 / sqrt(2.0 * (double)x[i].count));   /* 0.02 / sqrt(2 * 2 layers) */
+	}
+	assert_true(o_squares > 0);
+	assert_int_equal(adapter_create(a, &(struct adapter_options){ .r = 2, .lora_alpha = 4 }, &lora, &err), 0);
+	struct pass *p = ref_pass(a, 3, 0, false);
+	const int32_t ids[3] = { 5, 6, 7 }, pos[3] = { 0, 1, 2 }, start[2] = { 0, 3 };
+	float before[53], after[53];
+	pass_forward(p, NULL, &(struct batch){ ids, { 3, 1, start, pos } }, 0);
+	pass_logits(p, &pos[2], 1, before);
+	pass_forward(p, lora, &(struct batch){ ids, { 3, 1, start, pos } }, 0);
+	pass_logits(p, &pos[2], 1, after);
+	assert_memory_equal(before, after, sizeof before);
+	pass_free(p);
+	adapter_free(lora);
+	model_free(a);
+	model_free(b);
+	ops_free(ops);
+}
+
+/* ---- refusals ---- */
+
+static void write_json(const char *dir, const char *file, const char *base, const char *patch) {
+	struct err err = {0};
+	char *path = path_join(dir, file);
+	json_t *o = json_loads(base, 0, NULL), *p = json_loads(patch, 0, NULL);
+	assert_non_null(o);
+	assert_non_null(p);
+	json_object_update(o, p);
+	assert_int_equal(json_save(path, o, &err), 0);
+	json_decref(o);
+	json_decref(p);
+	free(path);
+}
+
+static const char good_config[] = "{\"architectures\": [\"Qwen3ForCausalLM\"], \"vocab_size\": 53, \"hidden_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+	" \"num_key_value_heads\": 2, \"head_dim\": 10, \"intermediate_size\": 36, \"rope_theta\": 750, \"torch_dtype\": \"float32\", \"rms_norm_eps\": 1e-5}";
+
+static void test_config(void **state) {
+	static const struct { const char *patch, *says; } bad[] = {
+		{ "{\"architectures\": [\"GPT2LMHeadModel\"]}", "GPT2LMHeadModel" }, { "{\"architectures\": null}", "architectures" }, { "{\"vocab_size\": 0}", "vocab_size" }, { "{\"hidden_size\": \"x\"}", "hidden_size" },
+		{ "{\"num_hidden_layers\": 100000}", "num_hidden_layers" }, { "{\"num_key_value_heads\": 3}", "num_key_value_heads" }, { "{\"head_dim\": 7}", "head_dim" }, { "{\"hidden_act\": \"gelu\"}", "gelu" },
+		{ "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}", "yarn" }, { "{\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 0}}", "llama3" }, { "{\"use_sliding_window\": true}", "use_sliding_window" },
+		{ "{\"attention_bias\": true}", "attention_bias" }, { "{\"quantization_config\": {\"bits\": 4}}", "quantization_config" }, { "{\"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "layer_types[1]" },
+		{ "{\"rms_norm_eps\": -1}", "rms_norm_eps" }, { "{\"rope_theta\": 0}", "rope_theta" }, { "{\"eos_token_id\": 53}", "eos_token_id" }, { "{\"eos_token_id\": [1, \"a\"]}", "eos_token_id" }, { "{\"bos_token_id\": -7}", "bos_token_id" },
+	};
+	struct model_config c;
+	struct err err = {0};
+	char *dir = scratch("config");
+	write_json(dir, "config.json", good_config, "{\"eos_token_id\": [3, 4]}");
+	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
+	assert_true(c.rope_theta == 750 && c.qk_norm && !c.attention_bias && !c.tie_word_embeddings && c.eos_token_id == 3 && c.neos_extra == 1 && c.bos_token_id == -1 && c.head_dim == 10);
+	write_json(dir, "config.json", good_config, "{\"rope_theta\": 1, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 44.0}, \"dtype\": \"bfloat16\", \"eos_token_id\": 3}");
+	write_json(dir, "generation_config.json", "{}", "{\"eos_token_id\": [5, 3]}");
+	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
+	assert_true(c.rope_theta == 44 && c.eos_token_id == 3 && c.neos_extra == 1 && c.eos_extra[0] == 5);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		write_json(dir, "config.json", good_config, bad[i].patch);
+		err.text[0] = 0;
+		assert_true(model_config_load(dir, &c, &err) < 0);
+		if (!strstr(err.text, bad[i].says)) fail_msg("%s: the message does not name it: %s", bad[i].patch, err.text);
+	}
+	free(dir);
+}
+
+static void test_weights_refused(void **state) {
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *m = create(&small, ops), *other = NULL;
+	char *dir = scratch("weights"), *path = path_join(dir, "model.safetensors");
+	int n;
+	struct param *params = model_params(m, &n), table[64];
+	assert_int_equal(model_save(m, dir, &err), 0);
+	assert_int_equal(params_save(ops, params, n - 1, path, &err), 0);
+	assert_true(model_open(dir, ops, &other, &err) < 0);
+	assert_non_null(strstr(err.text, params[n - 1].name));
+	memcpy(table, params, (size_t)n * sizeof *params);
+	table[n] = params[n - 1];
+	strcpy(table[n].name, "model.layers.0.self_attn.q_proj.bias");
+	assert_int_equal(params_save(ops, table, n + 1, path, &err), 0);
+	assert_true(model_open(dir, ops, &other, &err) < 0);
+	assert_non_null(strstr(err.text, "q_proj.bias"));
+	strcpy(table[n].name, "lm_head.weight");   /* tied models may carry a copy */
+	assert_int_equal(params_save(ops, table, n + 1, path, &err), 0);
+	assert_int_equal(model_open(dir, ops, &other, &err), 0);
+	model_free(other);
+	table[1].shape[0]++;
+	table[1].count++;
+	assert_int_equal(params_save(ops, table, n, path, &err), 0);
+	assert_true(model_open(dir, ops, &other, &err) < 0);
+	assert_non_null(strstr(err.text, params[1].name));
+	model_free(m);
+	ops_free(ops);
+	free(dir);
+	free(path);
+}
+
+static void test_adapter_refused(void **state) {
+	static const char good[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"q_proj\"], \"bias\": \"none\", \"task_type\": \"CAUSAL_LM\", \"megatron_core\": \"megatron.core\"}";
+	static const struct { const char *patch, *says; } bad[] = {
+		{ "{\"use_dora\": true}", "use_dora" }, { "{\"modules_to_save\": [\"lm_head\"]}", "modules_to_save" }, { "{\"rank_pattern\": {\"q_proj\": 8}}", "rank_pattern" }, { "{\"peft_type\": \"IA3\"}", "IA3" },
+		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": \".*q_proj\"}", "target_modules" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" }, { "{\"r\": 0}", "r" }, { "{\"r\": 100000}", "r" },
+		{ "{\"lora_dropout\": 1}", "lora_dropout" }, { "{\"some_new_switch\": true}", "some_new_switch" }, { "{\"r\": 3}", "lora_A" },
+	};
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *m = create(&small, ops);
+	struct adapter *a;
+	char *dir = scratch("adapter");
+	assert_int_equal(adapter_create(m, &(struct adapter_options){ .r = 2, .lora_alpha = 4, .target_modules = "q_proj" }, &a, &err), 0);
+	assert_int_equal(adapter_save(a, dir, "base", &err), 0);
+	adapter_free(a);
+	write_json(dir, "adapter_config.json", good, "{\"use_rslora\": true, \"loftq_config\": {}, \"layers_to_transform\": null}");
+	if (adapter_open(m, dir, &a, &err)) fail_msg("%s", err.text);
+	adapter_free(a);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		write_json(dir, "adapter_config.json", good, bad[i].patch);
+		assert_true(adapter_open(m, dir, &a, &err) < 0);
+		assert_null(a);
+		if (!strstr(err.text, bad[i].says)) fail_msg("%s: the message does not name it: %s", bad[i].patch, err.text);
+	}
+	assert_int_equal(adapter_create(m, &(struct adapter_options){ .r = 2, .lora_alpha = 4, .target_modules = "q_proj,qproj" }, &a, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "qproj"));
+	model_free(m);
+	ops_free(ops);
+	free(dir);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_transformers_opens_ours), cmocka_unit_test(test_peft_opens_ours), cmocka_unit_test(test_create), cmocka_unit_test(test_config), cmocka_unit_test(test_weights_refused),
+		cmocka_unit_test(test_adapter_refused),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
