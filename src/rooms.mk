@@ -19,3 +19,6 @@ USES_agent  := base task text verify
 USES_rl     := base tensor ops model infer train task text agent verify store
 USES_report := base store
 USES_cli    := base text tensor ops model infer train task lint tape vm runner verify agent rl store report
+
+# Single headers beyond the arrows: the sandbox stands on the C library alone, so the runner and the Python workers can have it without verify.
+HEADERS_runner := verify/sandbox.h

@@ -89,7 +89,8 @@ read_tap() {
 	/^Bail out!/ { print "fail " $0; failed++ }
 	END {
 		if (end !~ /^[0-9]+$/) print "fail " end
-		else if (end != 0 && !failed) print "fail exit status " end " although no test failed"
+		if (end ~ /^cannot run/) exit
+		if (end ~ /^[1-9]/ && !failed) print "fail exit status " end " although no test failed"
 		if (!plans) print "fail printed no plan (1..N)"
 		else if (seen != planned) print "fail planned " planned " results, printed " seen + 0
 	}' "$2"

@@ -1,0 +1,36 @@
+#!/bin/bash
+# hone's front door: the command table, exit codes, which stream gets what, and doctor.
+set -uo pipefail
+hone=$BUILD/hone
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+number=0
+check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; sed 's/^/# /' "$dir/out" "$dir/err"; fi; }
+run() { "$@" >"$dir/out" 2>"$dir/err"; status=$?; }
+
+echo 1..12
+run "$hone"; [ $status -eq 2 ] && [ ! -s "$dir/out" ] && grep -q 'usage: hone' "$dir/err"; check $? "no command: usage on stderr, exit 2"
+run "$hone" --help; [ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^  doctor ' "$dir/out"; check $? "--help: commands on stdout"
+missing=0
+for file in src/cli/cmd_*.c; do name=${file#src/cli/cmd_}; grep -q "^  ${name%.c} " "$dir/out" || { echo "# ${name%.c} is not in the table"; missing=1; }; done
+check $missing "every src/cli/cmd_*.c is in the table"
+run "$hone" --version; [ $status -eq 0 ] && grep -qE '^hone [0-9]+\.[0-9]+\.[0-9]+$' "$dir/out"; check $? "--version"
+run "$hone" docter; [ $status -eq 2 ] && grep -q 'did you mean "doctor"' "$dir/err"; check $? "an unknown command names the nearest"
+run "$hone" zzzzzzzz; [ $status -eq 2 ] && grep -q 'hone --help' "$dir/err"; check $? "an unknown command without a neighbour points at --help"
+run "$hone" help doctor; [ $status -eq 0 ] && grep -q -- '--json' "$dir/out"; check $? "help COMMAND lists its options"
+run "$hone" doctor --jsom; [ $status -eq 2 ] && grep -q -- 'did you mean --json' "$dir/err"; check $? "an unknown option names the nearest"
+run "$hone" doctor extra; [ $status -eq 2 ]; check $? "an unexpected word is wrong usage"
+run "$hone" doctor; [ $status -le 1 ] && grep -q ' cpu ' "$dir/out" && grep -q ' triton ' "$dir/out"; check $? "doctor prints its rows"
+run "$hone" doctor --json
+build/venv/bin/python - "$dir/out" $status <<'PY'
+import json, sys
+report = json.load(open(sys.argv[1]))
+rows = {row["name"]: row for row in report["rows"]}
+assert report["ok"] == (sys.argv[2] == "0") == all(row["state"] != "missing" for row in report["rows"])
+assert {"cpu", "cores", "memory", "blas", "gpu", "sandbox", "runner", "sandbox library", "python", "torch", "triton", "numpy"} <= set(rows)
+import torch, triton, numpy
+assert rows["torch"]["value"].split("+")[0] == torch.__version__.split("+")[0], rows["torch"]
+assert rows["triton"]["value"] == triton.__version__ and rows["numpy"]["value"] == numpy.__version__
+PY
+check $? "doctor --json is true: versions are those that Python imports"
+"$hone" --help >/dev/full 2>"$dir/err"; [ $? -eq 1 ] && grep -q stdout "$dir/err"; check $? "results that cannot be written are a failure"
