@@ -168,6 +168,7 @@ int main(int argc, char **argv)
 		reply(json_pack("{s:s}", "failed", text));
 		return 3;
 	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);   /* again: a change of user clears it */
 	pid_t pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -31,6 +31,7 @@ struct verdict {
 	int launches; int64_t programs, bytes, sectors, flops;
 	int nlines; struct verdict_line lines[VERDICT_LINES_MAX];
 	int trials, trials_failed; double error_max, tolerance;   /* worst scaled error over trials and its bound */
+	int kernelbench;                   /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 was not reached */
 	char sandbox[8];
 	double seconds; bool cached;       /* wall time of this verdict */
 	struct sha256_hex key;             /* cache key: tape, source, task, options, versions */

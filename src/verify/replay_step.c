@@ -1,0 +1,296 @@
+/* replay_step: correctness. A runner replays the tape for each trial; what it wrote is compared here with what the oracle computed.
+ *
+ * Stock sizes come first. Only a candidate that passes those is traced a second time for the other sizes, so that wrong candidates stay cheap.
+ * The first failing trial settles the verdict, and which one it was gives the reason: the task's own inputs (mismatch), other parameters with the same
+ * inputs (stale-params), anything hidden (fragile). */
+#include "verify/verify_internal.h"
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE_MS 3000   /* from the vm's own deadline to ours */
+
+/* Fault codes of the runner, and what they mean for a verdict. */
+static const struct { const char *code, *reason; enum verdict_class class; enum verdict_stage stage; } FAULTS[] = {
+	{ "out-of-bounds", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "misaligned", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
+	{ "uninitialised", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "division-by-zero", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
+	{ "assert", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "input-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
+	{ "param-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "timeout", "timeout-kernel", VERDICT_WRONG, STAGE_CORRECTNESS },
+	{ "memory", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "unsupported", "unsupported-op", VERDICT_INVALID, STAGE_CORRECTNESS },
+	{ "unsupported-op", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "argument", "bad-argument", VERDICT_INVALID, STAGE_CORRECTNESS },
+	{ "bad-ir", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "bad-tape", NULL, VERDICT_INVALID, STAGE_TRACE },
+	{ "library-row", NULL, VERDICT_PARTIAL, STAGE_LINEAGE },
+};
+
+/* What a failing trial tells, given that all before it passed. */
+static const char *failing_reason(const struct oracle_trial *t, const char *plain)
+{
+	if (!t->is_stock)
+		return "fragile";
+	return t->is_random_params && t->nparams ? "stale-params" : plain;
+}
+
+static void trial_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
+{
+	const char *changed = g->oracle->variants[t->variant].changed;
+	snprintf(text, len, "%s inputs%s%s%s", t->distribution, t->is_random_params && t->nparams ? " with other parameter values" : "", changed[0] ? " at sizes " : "", changed);
+}
+
+static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
+{
+	char trial[400] = "";
+	bool hidden = t && !t->is_stock;
+	if (hidden)
+		trial_text(g, t, trial, sizeof trial);
+	for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++) {
+		if (strcmp(FAULTS[i].code, f->code))
+			continue;
+		const char *reason = FAULTS[i].reason ? FAULTS[i].reason : FAULTS[i].code;
+		bool fragile = hidden && FAULTS[i].class == VERDICT_WRONG;
+		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s", fragile ? "only for hidden trials: " : "", trial,
+			hidden ? ": " : "", f->text);
+	}
+	return err_set(err, ERR_INFRA, "the runner reports %s: %.600s", f->code, f->text);
+}
+
+/* Our own process died or fell silent on this tape. Once may be chance; twice is the tape's doing, and no reason for a second chance. */
+static int runner_lost(struct grading *g, int rc, struct err *err)
+{
+	char status[64] = "";
+	int wait_status = 0;
+	char said[400];
+	snprintf(said, sizeof said, "%s", err->text);
+	runner_end(g->s->runners, &g->runner, status, sizeof status, &wait_status);
+	g->has_runner = false;
+	if (rc == ERR_TIMEOUT)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "timeout-kernel", 0, "the kernels did not finish in %d ms", g->s->limits.replay_timeout_ms);
+	if (g->attempt == 0)
+		return err_set(err, ERR_INFRA, "the runner was lost: %s (%s)", status, said);
+	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "replay-crash", 0, "the replay of this tape ends the runner: %s (%s)", status, said);
+}
+
+static void shape_text(int ndim, const int64_t *shape, char *text, size_t len)
+{
+	size_t used = (size_t)snprintf(text, len, "[");
+	for (int i = 0; i < ndim && used < len; i++)
+		used += (size_t)snprintf(text + used, len - used, "%s%lld", i ? ", " : "", (long long)shape[i]);
+	if (used < len)
+		snprintf(text + used, len - used, "]");
+}
+
+/* Number, dtypes and shapes of what forward returned. */
+static int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial)
+{
+	const char *hidden = trial->is_stock ? "" : " at other sizes";
+	if (t->noutputs != trial->noutputs)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-count"), 0, "forward returned %d tensors%s, the reference returns %d",
+			t->noutputs, hidden, trial->noutputs);
+	for (int i = 0; i < t->noutputs; i++) {
+		const struct tape_view *found = &t->outputs[i];
+		const struct compare_output *want = &trial->outputs[i];
+		char a[200], b[200];
+		shape_text(found->ndim, found->shape, a, sizeof a);
+		shape_text(want->ndim, want->shape, b, sizeof b);
+		if (strcmp(a, b))
+			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-shape"), 0, "output %d has shape %s%s, the reference's has %s", i, a, hidden, b);
+		if (found->dtype != want->dtype)
+			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-dtype"), 0, "output %d is %s%s, the reference's is %s", i,
+				dtype_name(found->dtype), hidden, dtype_name(want->dtype));
+	}
+	return GRADE_ON;
+}
+
+static int load(struct grading *g, const struct trace *t, struct err *err)
+{
+	struct runner_fault fault = { 0 };
+	int tf32_line = -1;
+	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
+	int rc = runner_load(&g->runner, t->text.data, t->text.len, deadline, &tf32_line, &fault, err);
+	if (rc == ERR_MISMATCH)
+		return fault_end(g, &fault, NULL, err);
+	if (rc)
+		return runner_lost(g, rc, err);
+	if (tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", tf32_line, "candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
+			"pass input_precision=\"ieee\", or verify with --precision tf32", tf32_line);
+	return GRADE_ON;
+}
+
+static void cost_keep(struct grading *g, const struct tape *t, const struct runner_result *r)
+{
+	struct verdict *v = g->v;
+	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
+	double eager = 0, fused = 0;
+	v->cost_s = cost_candidate_s(r->costs, r->ncosts, dot);
+	v->reference_cost_s = cost_reference_s(g->oracle->cost, dot, &eager, &fused);
+	v->speedup = v->cost_s > 0 ? v->reference_cost_s / v->cost_s : NAN;
+	for (int i = 0; i < r->ncosts; i++) {
+		v->launches += r->costs[i].kind == TAPE_LAUNCH;
+		v->programs += r->costs[i].programs;
+		v->bytes += r->costs[i].bytes;
+		v->sectors += r->costs[i].sectors;
+		v->flops += r->costs[i].flops + r->costs[i].dot_flops;
+	}
+	/* The dearest lines by bytes, then in line order as they came. */
+	for (int i = 0; i < r->nlines; i++) {
+		struct verdict_line line = { r->lines[i].line, r->lines[i].bytes, r->lines[i].sectors, r->lines[i].flops };
+		int at = v->nlines;
+		if (at == VERDICT_LINES_MAX)
+			for (at = 0; at < VERDICT_LINES_MAX && v->lines[at].bytes >= line.bytes; at++)
+				continue;
+		if (at < VERDICT_LINES_MAX)
+			v->lines[at] = line;
+		v->nlines = MAX(v->nlines, MIN(at + 1, VERDICT_LINES_MAX));
+	}
+}
+
+/* Compares all outputs of one trial; settles the verdict at the first that differs. */
+static int outputs_compare(struct grading *g, const struct oracle_trial *t, const uint8_t *outputs, const int64_t *offset)
+{
+	struct verdict *v = g->v;
+	bool kernelbench = true;
+	int rc = GRADE_ON;
+	for (int i = 0; i < t->noutputs; i++) {
+		struct compare_result r;
+		compare_run(&t->outputs[i], &t->bounds[i], outputs + offset[i], &r);
+		kernelbench &= r.kernelbench;
+		if (!(v->error_max >= r.error_max)) {
+			v->error_max = r.error_max;
+			v->tolerance = t->bounds[i].tolerance;
+		}
+		if (r.is_equal || rc)
+			continue;
+		char trial[400];
+		trial_text(g, t, trial, sizeof trial);
+		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0, "output %d for %s: %s", i, trial, r.text);
+	}
+	if (t->is_stock && !(t->is_random_params && t->nparams))
+		v->kernelbench = v->kernelbench != 0 && kernelbench;
+	return rc;
+}
+
+static int result_judge(struct grading *g, const struct trace *tr, const struct oracle_trial *t, const struct runner_result *r, const uint8_t *outputs,
+	const int64_t *offset, struct err *err)
+{
+	if (r->has_fault)
+		return fault_end(g, &r->fault, t, err);
+	const char *reason = tape_lineage_reason(r->lineage);
+	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0, "parts of output %d were never written%s", r->lineage_output,
+			t->is_stock ? "" : " at other sizes");
+	int rc = outputs_compare(g, t, outputs, offset);
+	if (rc || r->lineage == TAPE_LINEAGE_OK)
+		return rc;
+	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0, "output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
+}
+
+/* Runs one trial. The outputs' memory is made here, sealed in size, and read only after the runner answered. */
+static int trial_run(struct grading *g, const struct trace *tr, const struct oracle_trial *t, bool want_cost, struct err *err)
+{
+	struct runner_trial rt = { .ninputs = t->ninputs, .inputs = t->inputs, .nparams = t->nparams, .params = t->params, .want_cost = want_cost,
+		.deadline_ms = g->s->limits.replay_timeout_ms };
+	int64_t bytes = 64;
+	for (int i = 0; i < tr->tape->noutputs; i++) {
+		rt.output_offset[i] = bytes;
+		bytes += runner_output_bytes(&tr->tape->outputs[i]);
+	}
+	int fd = memfd_make("outputs", (size_t)bytes, err);
+	if (fd < 0)
+		return fd;
+	struct runner_result r = { 0 };
+	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
+	int rc = runner_try(&g->runner, &rt, tr->tape->noutputs, t->given_fd, fd, deadline, &r, err);
+	if (rc) {
+		close(fd);
+		return runner_lost(g, rc, err);
+	}
+	void *outputs = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	if (outputs == MAP_FAILED) {
+		rc = err_set(err, ERR_INFRA, "mapping %lld bytes of outputs: %s", (long long)bytes, strerror(errno));
+	} else {
+		g->v->trials++;
+		rc = result_judge(g, tr, t, &r, outputs, rt.output_offset, err);
+		g->v->trials_failed += rc == GRADE_END;
+		munmap(outputs, (size_t)bytes);
+	}
+	if (!rc && want_cost)
+		cost_keep(g, tr->tape, &r);
+	runner_result_release(&r);
+	return rc;
+}
+
+static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)
+{
+	int rc = GRADE_ON;
+	bool first = true;
+	for (int i = 0; i < g->oracle->ntrials && !rc; i++) {
+		const struct oracle_trial *t = &g->oracle->trials[i];
+		if (!t->counts || t->variant != variant)
+			continue;
+		if (first) rc = outputs_check(g, tr->tape, t);
+		if (first && !rc) rc = load(g, tr, err);
+		if (!rc) rc = trial_run(g, tr, t, first && variant == 0, err);
+		first = false;
+	}
+	return rc;
+}
+
+static bool params_are_seeded(const struct tape *t, const struct oracle_data *d)
+{
+	bool has_own = false;
+	for (int b = 0; b < t->nbuffers; b++)
+		has_own |= t->buffers[b].kind == TAPE_CONST && t->buffers[b].name && t->buffers[b].name[0];
+	if (!has_own)
+		return false;
+	const struct oracle_trial *trial = &d->trials[0];
+	for (int p = 0; p < trial->nparams; p++) {
+		bool found = false;
+		for (int b = 0; b < t->nbuffers && !found; b++)
+			found = t->buffers[b].kind == TAPE_PARAM && !strcmp(t->buffers[b].name, trial->params[p].name);
+		if (!found)
+			return true;
+	}
+	return false;
+}
+
+/* The second trace: the same source, other sizes. A candidate that cannot even be traced there works for one size alone. */
+static int other_sizes(struct grading *g, struct err *err)
+{
+	struct trace tr = { 0 };
+	const struct oracle_variant *variant = &g->oracle->variants[1];
+	int rc = trace_step(g, variant, &tr, err);
+	if (rc == GRADE_END) {
+		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
+		snprintf(detail, sizeof detail, "%s", g->v->detail);
+		snprintf(reason, sizeof reason, "%s", g->v->reason);
+		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line, "right for the task's own sizes only; with %s: %s: %.700s", variant->changed, reason, detail);
+	}
+	if (!rc && (rc = lineage_step(g, tr.tape)) == GRADE_ON)
+		rc = variant_run(g, &tr, 1, err);
+	trace_release(&tr);
+	return rc;
+}
+
+int replay_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	g->v->stage = STAGE_CORRECTNESS;
+	g->v->params_seeded = params_are_seeded(stock->tape, g->oracle);
+	int rc = runner_pool_take(g->s->runners, &g->runner, err);
+	if (rc)
+		return rc;
+	g->has_runner = true;
+	rc = variant_run(g, stock, 0, err);
+	bool has_other = false;
+	for (int i = 0; i < g->oracle->ntrials; i++)
+		has_other |= g->oracle->trials[i].counts && g->oracle->trials[i].variant == 1;
+	if (!rc && has_other)
+		rc = other_sizes(g, err);
+	if (!rc)
+		g->v->correct = true;
+	return rc;
+}

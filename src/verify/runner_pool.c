@@ -1,0 +1,236 @@
+/* runner_pool: starting a runner costs a few milliseconds (exec, namespaces, seccomp), so a few wait ready; the refill happens between two
+ * candidates' work. All waiting is on sockets. */
+#include "verify/runner_pool.h"
+#include "verify/sandbox.h"
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SPARE_MAX 16
+#define READY_MS 20000
+#define TAKEN_MAX 256
+
+struct runner_pool {
+	char *path, memory[24];
+	int level, spare, count;
+	struct runner waiting[SPARE_MAX];
+	int ntaken; pid_t taken[TAKEN_MAX];   /* not reaped while listed here, so the numbers are ours */
+	bool is_stopped;
+	pthread_mutex_t lock;
+};
+
+static int start(const struct runner_pool *p, struct runner *out, struct err *err)
+{
+	if (p->is_stopped)
+		return err_set(err, ERR_INFRA, "the verifier is being closed");
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
+	char *argv[] = { p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, NULL };
+	struct child_options o = { .argv = argv, .fds = { pair[1] }, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true };
+	int rc = child_spawn(&out->child, &o, err);
+	close(pair[1]);
+	if (rc) {
+		close(pair[0]);
+		return err_set(err, ERR_INFRA, "runner %s: %s", p->path, err ? err->text : "");
+	}
+	out->fd = pair[0];
+	return 0;
+}
+
+/* Waits for {"ready"}: from then on the process is in its sandbox. */
+static int settle(struct runner_pool *p, struct runner *r, struct err *err)
+{
+	struct str text = { 0 };
+	json_t *o = NULL;
+	int rc = msg_recv(r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + READY_MS * UINT64_C(1000000), err);
+	if (!rc)
+		rc = json_parse(text.data, text.len, "runner's hello", &o, err);
+	if (!rc && !json_is_true(json_object_get(o, "ready")))
+		rc = err_set(err, ERR_INFRA, "the runner could not enter its sandbox: %.400s", text.data);
+	if (rc) {
+		char status[64] = "";
+		runner_end(p, r, status, sizeof status, NULL);
+		rc = err_set(err, ERR_INFRA, "runner: %.600s (%s)", err ? err->text : "", status);
+	}
+	json_decref(o);
+	str_release(&text);
+	return rc;
+}
+
+int runner_pool_create(const char *path, int level, int64_t memory_bytes, int spare, struct runner_pool **out, struct err *err)
+{
+	struct runner_pool *p = xcalloc(1, sizeof *p);
+	*p = (struct runner_pool){ .path = xstrdup(path), .level = level, .spare = MIN(spare, SPARE_MAX) };
+	snprintf(p->memory, sizeof p->memory, "%lld", (long long)memory_bytes);
+	pthread_mutex_init(&p->lock, NULL);
+	/* One is started and waited for now, so that a sandbox that does not work is known at once. */
+	int rc = start(p, &p->waiting[0], err);
+	if (!rc) {
+		rc = settle(p, &p->waiting[0], err);
+		p->waiting[0].is_settled = true;
+		p->count = rc == 0;
+	}
+	if (rc)
+		runner_pool_free(p);
+	else
+		*out = p;
+	return rc;
+}
+
+void runner_pool_free(struct runner_pool *p)
+{
+	if (!p)
+		return;
+	for (int i = 0; i < p->count; i++)
+		runner_end(p, &p->waiting[i], NULL, 0, NULL);
+	pthread_mutex_destroy(&p->lock);
+	free(p->path);
+	free(p);
+}
+
+static void taken_add(struct runner_pool *p, pid_t pid)
+{
+	CHECKF(p->ntaken < TAKEN_MAX, "%d runners in use at once", p->ntaken);
+	p->taken[p->ntaken++] = pid;
+}
+
+static void taken_remove(struct runner_pool *p, pid_t pid)
+{
+	for (int i = 0; i < p->ntaken; i++)
+		if (p->taken[i] == pid) {
+			p->taken[i] = p->taken[--p->ntaken];
+			return;
+		}
+}
+
+int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
+{
+	pthread_mutex_lock(&p->lock);
+	bool has = p->count > 0;
+	int rc = 0;
+	if (has)
+		*out = p->waiting[--p->count];
+	else
+		rc = start(p, out, err);
+	if (!rc)
+		taken_add(p, out->child.pid);
+	pthread_mutex_unlock(&p->lock);
+	/* A spare's hello is read when it is taken: refill does not wait. */
+	if (!rc && !out->is_settled)
+		rc = settle(p, out, err);
+	out->is_settled = true;
+	return rc;
+}
+
+void runner_pool_refill(struct runner_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	while (p->count < p->spare) {
+		struct runner r = { 0 };
+		if (start(p, &r, NULL))
+			break;
+		p->waiting[p->count++] = r;
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+void runner_pool_stop(struct runner_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->is_stopped = true;
+	for (int i = 0; i < p->ntaken; i++)
+		kill(-p->taken[i], SIGKILL);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size_t len, int *status)
+{
+	close(r->fd);
+	r->fd = -1;
+	pthread_mutex_lock(&p->lock);
+	taken_remove(p, r->child.pid);
+	pthread_mutex_unlock(&p->lock);
+	/* A runner that died shows its own status within milliseconds; one that lives ends at the end of its stream or is killed. */
+	if (child_wait(&r->child, 200, NULL))
+		child_kill(&r->child);
+	if (status_text)
+		child_status_text(r->child.status, status_text, len);
+	if (status)
+		*status = r->child.status;
+}
+
+static int send_json(struct runner *r, json_t *o, const int *fds, int nfds, uint64_t deadline_ns, struct err *err)
+{
+	char *text = json_dumps(o, JSON_COMPACT);
+	CHECKF(text, "a request that is not JSON");
+	json_decref(o);
+	int rc = msg_send(r->fd, text, strlen(text), fds, nfds, deadline_ns, err);
+	free(text);
+	return rc;
+}
+
+static int recv_json(struct runner *r, uint64_t deadline_ns, json_t **out, struct err *err)
+{
+	struct str text = { 0 };
+	int rc = msg_recv(r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, deadline_ns, err);
+	if (!rc)
+		rc = json_parse(text.data, text.len, "runner's answer", out, err);
+	str_release(&text);
+	return rc;
+}
+
+static int tape_fd(const char *tape, size_t len, struct err *err)
+{
+	int fd = memfd_make("tape", len, err);
+	for (size_t done = 0; fd >= 0 && done < len;) {
+		ssize_t n = pwrite(fd, tape + done, len - done, (off_t)done);
+		if (n <= 0) {
+			close(fd);
+			return err_set(err, ERR_INFRA, "writing a tape of %zu bytes: %s", len, strerror(errno));
+		}
+		done += (size_t)n;
+	}
+	return fd;
+}
+
+int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, int *tf32_line, struct runner_fault *fault, struct err *err)
+{
+	int fd = tape_fd(tape, len, err);
+	if (fd < 0)
+		return fd;
+	json_t *answer = NULL;
+	int rc = send_json(r, json_pack("{s:{s:I}}", "load", "bytes", (json_int_t)len), &fd, 1, deadline_ns, err);
+	close(fd);
+	if (!rc)
+		rc = recv_json(r, deadline_ns, &answer, err);
+	const json_t *loaded = json_object_get(answer, "loaded"), *said = json_object_get(answer, "fault");
+	int64_t line = -1;
+	if (!rc && json_is_object(loaded)) {
+		rc = json_get_int(loaded, "loaded", "tf32_line", -1, INT32_MAX, &line, err);
+		*tf32_line = (int)line;
+	} else if (!rc) {
+		rc = json_is_object(said) ? runner_fault_parse(said, fault, err) : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");
+		if (!rc)
+			rc = ERR_MISMATCH;
+	}
+	json_decref(answer);
+	return rc;
+}
+
+int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd, uint64_t deadline_ns, struct runner_result *result, struct err *err)
+{
+	int fds[2] = { given_fd, outputs_fd };
+	json_t *answer = NULL;
+	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, 2, deadline_ns, err);
+	if (!rc)
+		rc = recv_json(r, deadline_ns, &answer, err);
+	if (!rc)
+		rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
+	json_decref(answer);
+	return rc;
+}

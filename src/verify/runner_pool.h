@@ -1,0 +1,24 @@
+/* runner_pool: hone-runner processes, started ahead of need. One candidate a process: a runner is ended when its candidate is done. */
+#ifndef HONE_RUNNER_POOL_H
+#define HONE_RUNNER_POOL_H
+#include "runner/runner.h"
+
+struct runner_pool;
+struct runner { struct child child; int fd; bool is_settled; };   /* is_settled: its hello was read */
+/* path of hone-runner; `spare` runners are kept warm. Call it from a thread that lives as long as the pool (runners die with it). */
+int runner_pool_create(const char *path, int level, int64_t memory_bytes, int spare, struct runner_pool **out, struct err *err);
+void runner_pool_free(struct runner_pool *p);
+/* A fresh runner, sandboxed and waiting. ERR_INFRA. */
+int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err);
+/* Tops the pool up again; cheap when it is full. */
+void runner_pool_refill(struct runner_pool *p);
+/* Ends the process and closes the socket; status_text (may be NULL) tells how it ended. */
+void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size_t len, int *status);
+/* Kills the runners that are in use, so that whoever waits for one is woken, and refuses to start more. */
+void runner_pool_stop(struct runner_pool *p);
+
+/* 0 with *tf32_line set; ERR_MISMATCH with *fault; ERR_TIMEOUT; ERR_CHILD when the process died; ERR_FORMAT when it does not speak. */
+int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, int *tf32_line, struct runner_fault *fault, struct err *err);
+/* One trial; result is valid on 0. */
+int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd, uint64_t deadline_ns, struct runner_result *result, struct err *err);
+#endif

@@ -1,0 +1,159 @@
+/* trace_step: one candidate in one tracer process; out comes a tape or a settled verdict.
+ *
+ * Everything that arrives here was written by a process in which the candidate's code ran. It is used for two things: a tape, which tape_parse
+ * validates and the replay judges, and a fault, whose code is looked up in a table (an unknown one is just "error") and whose text goes to people. The
+ * announced phase only picks a deadline and a word. How the process ended comes from its keeper. */
+#include "verify/verify_internal.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#if !JSON_HAVE_ATOMIC_BUILTINS
+#error "jansson without atomic reference counts: oracle data is shared between threads"
+#endif
+
+#define MESSAGES_MAX 16
+#define LARGE_TAPE_BYTES ((size_t)4 << 20)
+#define CPU_S 120
+
+static const char *const PHASES[] = { "import", "init", "forward" };
+/* Reason codes that a tracer may give (docs/worker-protocol.md). */
+static const char *const FAULT_CODES[] = {
+	"import-error", "init-error", "forward-error", "triton-compile-error", "no-class", "no-output", "output-not-tensor", "data-dependent", "nondeterministic",
+	"unsupported", "too-large", "memory", "forbidden",
+};
+
+/* Parsing a huge tape takes many times its size in memory: one at a time. */
+static pthread_mutex_t large_tape_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static json_t *job_json(const struct grading *g, const struct oracle_variant *variant)
+{
+	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b}", "source", g->source, g->source_len, "class", "ModelNew", "init_args", variant->init_args,
+		"init_seed", ORACLE_INIT_SEED, "state", variant->state, "inputs", variant->inputs, "training", variant->training);
+}
+
+static int phase_of(const json_t *message)
+{
+	const char *name = json_string_value(json_object_get(message, "phase"));
+	for (int i = 0; name && i < (int)ARRAY_LEN(PHASES); i++)
+		if (!strcmp(PHASES[i], name))
+			return i;
+	return -1;
+}
+
+static int fault_end(struct grading *g, const json_t *fault)
+{
+	const char *code = json_string_value(json_object_get(fault, "code")), *type = json_string_value(json_object_get(fault, "type"));
+	const char *text = json_string_value(json_object_get(fault, "text")), *reason = "error";
+	json_int_t line = json_integer_value(json_object_get(fault, "line"));
+	for (size_t i = 0; code && i < ARRAY_LEN(FAULT_CODES); i++)
+		if (!strcmp(FAULT_CODES[i], code))
+			reason = FAULT_CODES[i];
+	if (type && !strcmp(type, "MemoryError"))
+		reason = "memory";
+	if (line < 0 || line > INT32_MAX)
+		line = 0;
+	bool is_own = type && !strcmp(type, "Fault");   /* the tracer's own words, no exception's */
+	if (line)
+		return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, (int)line, "candidate.py:%d: %.60s%s%.800s", (int)line, is_own || !type ? "" : type,
+			is_own || !type ? "" : ": ", text ? text : "");
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "%.60s%s%.800s", is_own || !type ? "" : type, is_own || !type ? "" : ": ", text ? text : "");
+}
+
+static int timeout_end(struct grading *g, int phase, int timeout_ms)
+{
+	char reason[32];
+	snprintf(reason, sizeof reason, "timeout-%s", PHASES[phase]);
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "%s took longer than %d ms", phase == 0 ? "importing the source" : phase == 1
+		? "the constructor of ModelNew" : "tracing forward three times", timeout_ms);
+}
+
+/* The process ended, or stopped making sense, before it gave a result. */
+static int death_end(struct grading *g, struct job *j, int phase, const char *what)
+{
+	char status[64] = "it closed its socket and went on";
+	job_wait(j, 1000);
+	bool ended = j->ended;
+	if (ended)
+		child_status_text(j->status, status, sizeof status);
+	int sig = ended && WIFSIGNALED(j->status) ? WTERMSIG(j->status) : 0;
+	const char *reason = !ended ? "no-result" : sig == SIGSYS ? "forbidden" : sig == SIGXCPU ? "timeout-cpu" : sig ? "crash" : "exit";
+	if (sig == SIGKILL && j->max_rss_bytes > g->s->limits.trace_memory_bytes / 2)
+		reason = "memory";
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "the process that ran the candidate ended without a result during %s: %s%s%s", PHASES[phase], status,
+		sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : what);
+}
+
+static int tape_take(struct grading *g, const json_t *value, struct trace *out)
+{
+	const char *text = json_string_value(value);
+	size_t len = json_string_length(value);
+	struct err err = { 0 };
+	if (!text)
+		return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "the tracer's result is not a tape");
+	int rc = tape_parse(text, len, &out->tape, &err);
+	if (rc)
+		return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
+	str_append(&out->text, text, len);
+	return GRADE_ON;
+}
+
+/* One message; sets *done when it was the last. */
+static int message_take(struct grading *g, const struct str *text, int *phase, bool *done, struct trace *out)
+{
+	json_t *m = NULL;
+	struct err err = { 0 };
+	bool is_large = text->len > LARGE_TAPE_BYTES;
+	if (is_large)
+		pthread_mutex_lock(&large_tape_lock);
+	int rc = json_parse(text->data, text->len, "tracer's message", &m, &err);
+	*done = true;
+	if (rc) {
+		rc = grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
+	} else if (phase_of(m) >= 0) {
+		*phase = MAX(*phase, phase_of(m));
+		*done = false;
+	} else if (json_object_get(m, "tape")) {
+		rc = tape_take(g, json_object_get(m, "tape"), out);
+	} else {
+		rc = fault_end(g, json_object_get(m, "fault"));
+	}
+	json_decref(m);
+	if (is_large)
+		pthread_mutex_unlock(&large_tape_lock);
+	return rc;
+}
+
+int trace_step(struct grading *g, const struct oracle_variant *variant, struct trace *out, struct err *err)
+{
+	const struct verify_limits *l = &g->s->limits;
+	struct job_limits limits = { g->s->level, l->trace_memory_bytes, CPU_S };
+	struct job job;
+	g->v->stage = STAGE_TRACE;
+	int rc = job_start(g->s->tracer, &limits, job_json(g, variant), &job, err);
+	if (rc)
+		return rc;
+	struct str text = { 0 };
+	struct err local = { 0 };
+	bool done = false;
+	int phase = 0, messages = 0, before = -1;
+	uint64_t deadline = 0;
+	while (!done && rc == 0) {
+		if (phase != before)
+			deadline = clock_ns() + (uint64_t)l->trace_timeout_ms * 1000000u;
+		before = phase;
+		rc = job_next(&job, TAPE_BYTES_MAX, &text, NULL, NULL, deadline, &local);
+		if (rc == ERR_TIMEOUT)
+			rc = timeout_end(g, phase, l->trace_timeout_ms);
+		else if (rc == ERR_INFRA)
+			*err = local;
+		else if (rc || ++messages > MESSAGES_MAX)
+			rc = death_end(g, &job, phase, local.text);
+		else
+			rc = message_take(g, &text, &phase, &done, out);
+	}
+	job_end(&job);
+	str_release(&text);
+	return rc;
+}

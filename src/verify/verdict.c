@@ -1,0 +1,169 @@
+/* verdict: names, and the record as JSON and back. */
+#include "verify/verdict.h"
+#include <math.h>
+
+#define X(e, t) [e] = t,
+static const char *const CLASS_NAMES[] = { VERDICT_CLASS_TABLE(X) };
+static const char *const STAGE_NAMES[] = { VERDICT_STAGE_TABLE(X) };
+#undef X
+
+const char *verdict_class_name(enum verdict_class c)
+{
+	CHECKF(c >= 0 && c < VERDICT_CLASS_COUNT, "verdict class %d", (int)c);
+	return CLASS_NAMES[c];
+}
+
+const char *verdict_stage_name(enum verdict_stage s)
+{
+	CHECKF(s >= 0 && s < VERDICT_STAGE_COUNT, "verdict stage %d", (int)s);
+	return STAGE_NAMES[s];
+}
+
+/* Text that came from a candidate may hold bytes that are no UTF-8; JSON cannot. */
+static json_t *text_json(const char *text)
+{
+	json_t *s = json_string(text);
+	if (s)
+		return s;
+	struct str clean = { 0 };
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+		str_putc(&clean, *p < 0x80 ? (char)*p : '?');
+	s = json_stringn(clean.data ? clean.data : "", clean.len);
+	str_release(&clean);
+	return s;
+}
+
+static json_t *number_json(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
+}
+
+json_t *verdict_json(const struct verdict *v)
+{
+	json_t *o = json_object(), *lines = json_array();
+	json_object_set_new(o, "verdict", json_string(verdict_class_name(v->class)));
+	json_object_set_new(o, "stage", json_string(verdict_stage_name(v->stage)));
+	json_object_set_new(o, "reason", text_json(v->reason));
+	json_object_set_new(o, "detail", text_json(v->detail));
+	json_object_set_new(o, "line", json_integer(v->line));
+	json_object_set_new(o, "compiled", json_boolean(v->compiled));
+	json_object_set_new(o, "correct", json_boolean(v->correct));
+	json_object_set_new(o, "params", json_string(v->params_seeded ? "seeded" : "matched"));
+	json_object_set_new(o, "speedup", number_json(v->speedup));
+	json_object_set_new(o, "cost_s", number_json(v->cost_s));
+	json_object_set_new(o, "reference_cost_s", number_json(v->reference_cost_s));
+	json_object_set_new(o, "launches", json_integer(v->launches));
+	json_object_set_new(o, "programs", json_integer(v->programs));
+	json_object_set_new(o, "bytes", json_integer(v->bytes));
+	json_object_set_new(o, "sectors", json_integer(v->sectors));
+	json_object_set_new(o, "flops", json_integer(v->flops));
+	for (int i = 0; i < v->nlines; i++)
+		json_array_append_new(lines, json_pack("{s:i, s:I, s:I, s:I}", "line", v->lines[i].line, "bytes", (json_int_t)v->lines[i].bytes,
+			"sectors", (json_int_t)v->lines[i].sectors, "flops", (json_int_t)v->lines[i].flops));
+	json_object_set_new(o, "lines", lines);
+	json_object_set_new(o, "trials", json_integer(v->trials));
+	json_object_set_new(o, "trials_failed", json_integer(v->trials_failed));
+	json_object_set_new(o, "error_max", number_json(v->error_max));
+	json_object_set_new(o, "tolerance", number_json(v->tolerance));
+	json_object_set_new(o, "kernelbench", json_pack("{s:b, s:o}", "compiled", v->compiled, "correctness",
+		v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench)));
+	json_object_set_new(o, "sandbox", json_string(v->sandbox));
+	json_object_set_new(o, "seconds", number_json(v->seconds));
+	json_object_set_new(o, "cached", json_boolean(v->cached));
+	json_object_set_new(o, "key", json_string(v->key.text));
+	return o;
+}
+
+static int name_find(const char *const *names, int count, const char *name, const char *what, int *out, struct err *err)
+{
+	for (int i = 0; i < count; i++)
+		if (!strcmp(names[i], name)) {
+			*out = i;
+			return 0;
+		}
+	return err_set(err, ERR_FORMAT, "verdict.%s: \"%.60s\" is not a known name", what, name);
+}
+
+static void text_copy(char *to, size_t len, const char *from)
+{
+	snprintf(to, len, "%s", from);
+}
+
+static int strings_from_json(const json_t *o, struct verdict *v, struct err *err)
+{
+	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "";
+	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
+	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
+	v->class = (enum verdict_class)index;
+	if (!rc) rc = json_get_str(o, "verdict", "stage", &stage, err);
+	if (!rc) rc = name_find(STAGE_NAMES, VERDICT_STAGE_COUNT, stage, "stage", &index, err);
+	v->stage = (enum verdict_stage)index;
+	if (!rc) rc = json_get_str(o, "verdict", "reason", &reason, err);
+	if (!rc) rc = json_get_str(o, "verdict", "detail", &detail, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "params", &params, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "sandbox", &sandbox, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "key", &key, err);
+	text_copy(v->reason, sizeof v->reason, reason);
+	text_copy(v->detail, sizeof v->detail, detail);
+	text_copy(v->sandbox, sizeof v->sandbox, sandbox);
+	text_copy(v->key.text, sizeof v->key.text, key);
+	v->params_seeded = !strcmp(params, "seeded");
+	return rc;
+}
+
+static int numbers_from_json(const json_t *o, struct verdict *v, struct err *err)
+{
+	const struct { const char *field; int *to; } ints[] = {
+		{ "line", &v->line }, { "launches", &v->launches }, { "trials", &v->trials }, { "trials_failed", &v->trials_failed },
+	};
+	const struct { const char *field; int64_t *to; } longs[] = {
+		{ "programs", &v->programs }, { "bytes", &v->bytes }, { "sectors", &v->sectors }, { "flops", &v->flops },
+	};
+	const struct { const char *field; double *to; } reals[] = {
+		{ "speedup", &v->speedup }, { "cost_s", &v->cost_s }, { "reference_cost_s", &v->reference_cost_s },
+		{ "error_max", &v->error_max }, { "tolerance", &v->tolerance }, { "seconds", &v->seconds },
+	};
+	const struct { const char *field; bool *to; } bools[] = { { "compiled", &v->compiled }, { "correct", &v->correct }, { "cached", &v->cached } };
+	int rc = 0;
+	for (size_t i = 0; i < ARRAY_LEN(ints) && !rc; i++) {
+		int64_t value = 0;
+		rc = json_opt_int(o, "verdict", ints[i].field, INT32_MIN, INT32_MAX, &value, err);
+		*ints[i].to = (int)value;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(longs) && !rc; i++)
+		rc = json_opt_int(o, "verdict", longs[i].field, INT64_MIN, INT64_MAX, longs[i].to, err);
+	for (size_t i = 0; i < ARRAY_LEN(reals) && !rc; i++) {
+		*reals[i].to = NAN;
+		if (!json_is_null(json_object_get(o, reals[i].field)))
+			rc = json_opt_num(o, "verdict", reals[i].field, reals[i].to, err);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(bools) && !rc; i++)
+		rc = json_opt_bool(o, "verdict", bools[i].field, bools[i].to, err);
+	return rc;
+}
+
+static void lines_from_json(const json_t *o, struct verdict *v)
+{
+	const json_t *lines = json_object_get(o, "lines");
+	for (size_t i = 0; i < json_array_size(lines) && v->nlines < VERDICT_LINES_MAX; i++) {
+		const json_t *l = json_array_get(lines, i);
+		v->lines[v->nlines++] = (struct verdict_line){ (int)json_integer_value(json_object_get(l, "line")), json_integer_value(json_object_get(l, "bytes")),
+			json_integer_value(json_object_get(l, "sectors")), json_integer_value(json_object_get(l, "flops")) };
+	}
+}
+
+int verdict_from_json(const json_t *o, struct verdict *out, struct err *err)
+{
+	struct verdict v = { 0 };
+	if (!json_is_object(o))
+		return err_set(err, ERR_FORMAT, "verdict: expected a JSON object");
+	int rc = strings_from_json(o, &v, err);
+	if (!rc) rc = numbers_from_json(o, &v, err);
+	if (rc)
+		return rc;
+	lines_from_json(o, &v);
+	const json_t *kernelbench = json_object_get(json_object_get(o, "kernelbench"), "correctness");
+	v.kernelbench = json_is_boolean(kernelbench) ? json_is_true(kernelbench) : -1;
+	*out = v;
+	return 0;
+}

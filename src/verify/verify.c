@@ -1,0 +1,568 @@
+/* verify: the verifier's queue and threads.
+ *
+ * A request becomes a work item; requests with the same key join one item, so a group's duplicates are graded once. Worker threads take items, look
+ * them up in the store, grade what is not there, and put the verdict behind every id that waits for it.
+ *
+ * Closing: workers may be waiting for a child. verifier_free stops the zygotes and kills the runners in use, which wakes every wait; what was
+ * being graded ends as an infrastructure fault that nobody collects. */
+#include "verify/verify_internal.h"
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define VERIFIER_VERSION "1"         /* part of cache keys: raised when verdicts may change */
+#define READY_TIMEOUT_MS 180000
+#define TRIALS_DEFAULT 7
+#define KNOWN_MAX 4096               /* verdicts kept in memory */
+#define ORACLE_TASKS_MAX 48
+#define ORACLE_BYTES_MAX ((int64_t)2 << 30)
+#define GIB ((int64_t)1 << 30)
+
+struct waiter { int64_t id; bool is_duplicate; struct waiter *next; };
+struct work {
+	struct sha256_hex key;
+	struct task task; char *source; size_t source_len;
+	struct waiter *waiters;
+	struct work *next;
+};
+struct finished { int64_t id; struct verdict verdict; struct finished *next; };
+
+struct verifier {
+	struct verify_shared s;
+	char *root, *runner_path, *options_text;
+	int nthreads; pthread_t *threads;
+	pthread_mutex_t lock;
+	pthread_cond_t has_work, has_finished;
+	struct work *queue, *queue_last, *running;
+	struct finished *finished, *finished_last;
+	int outstanding;                 /* ids submitted and not collected */
+	bool is_closing;
+	bool is_ready; pthread_mutex_t ready_lock;
+	struct verdict **known; struct sha256_hex *known_keys;   /* (KNOWN_MAX), direct-mapped by key */
+};
+
+/* ---- places ---- */
+
+/* The folder of this executable, or one above it, that has `name`. */
+static char *find_above(const char *name, struct err *err)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+	if (n <= 0) {
+		err_set(err, ERR_INFRA, "cannot tell where this program lies: %s", strerror(errno));
+		return NULL;
+	}
+	path[n] = 0;
+	for (char *slash = strrchr(path, '/'); slash && slash != path; slash = strrchr(path, '/')) {
+		*slash = 0;
+		char *candidate = path_join(path, name);
+		bool found = path_exists(candidate);
+		free(candidate);
+		if (found)
+			return xstrdup(path);
+	}
+	err_set(err, ERR_NOT_FOUND, "%s was not found in the folder of this program or above it; run `make`, or name the root", name);
+	return NULL;
+}
+
+static int find_places(struct verifier *v, const struct verify_options *o, struct err *err)
+{
+	v->root = o->root ? xstrdup(o->root) : find_above("worker/zygote.py", err);
+	char *built = v->root ? find_above("hone-runner", err) : NULL;
+	if (!built)
+		return ERR_NOT_FOUND;
+	v->runner_path = path_join(built, "hone-runner");
+	free(built);
+	return 0;
+}
+
+/* ---- options ---- */
+
+static int level_choose(const struct verify_options *o, int *level, struct err *err)
+{
+	char text[512] = "";
+	int best = sandbox_level_probe(text, sizeof text), wanted = best;
+	if (o->sandbox && o->sandbox[0]) {
+		for (wanted = SANDBOX_NONE; wanted <= SANDBOX_FULL && strcmp(sandbox_level_name(wanted), o->sandbox); wanted++)
+			continue;
+		if (wanted > SANDBOX_FULL)
+			return err_set(err, ERR_USAGE, "sandbox: expected full, lsm or none, found \"%s\"", o->sandbox);
+		if (wanted > best)
+			return err_set(err, ERR_UNSUPPORTED, "sandbox level %s does not work here: %s", o->sandbox, text);
+	}
+	if (wanted == SANDBOX_NONE && !o->allow_unsandboxed)
+		return err_set(err, ERR_USAGE, "sandbox: level none runs strangers' code unguarded; say --allow-unsandboxed if that is meant (%s)", text);
+	*level = wanted;
+	return 0;
+}
+
+static int options_check(const struct verify_options *o, struct err *err)
+{
+	if (o->device && strcmp(o->device, "cpu"))
+		return err_set(err, ERR_UNSUPPORTED, "device: this build judges on \"cpu\"; found \"%s\"", o->device);
+	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
+		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
+	if (o->num_correct_trials < 0 || o->num_correct_trials > ORACLE_TRIALS_MAX)
+		return err_set(err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
+	return 0;
+}
+
+static int or_default(int value, int standard)
+{
+	return value > 0 ? value : standard;
+}
+
+static void shared_init(struct verify_shared *s, const struct verify_options *o)
+{
+	s->limits = (struct verify_limits){
+		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000), .compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
+		.replay_timeout_ms = or_default(o->replay_timeout_ms, 20000), .oracle_timeout_ms = or_default(o->oracle_timeout_ms, 120000),
+		.trace_memory_bytes = 4 * GIB, .replay_memory_bytes = 4 * GIB, .compile_memory_bytes = 8 * GIB, .oracle_memory_bytes = 16 * GIB,
+	};
+	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
+	s->skip_compile = o->skip_compile;
+	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
+	s->store = o->store;
+	s->compiles = compile_cache_create();
+}
+
+/* A task's data needs two descriptors a trial, and each job a few. */
+static void descriptors_raise(void)
+{
+	struct rlimit r;
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = MIN(r.rlim_max, (rlim_t)65536);
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+/* ---- readiness: the zygotes import while the first request is on its way ---- */
+
+static int versions_set(struct verifier *v, struct err *err)
+{
+	const json_t *versions = NULL;
+	int rc = zygote_ready(v->s.tracer, READY_TIMEOUT_MS, &versions, err);
+	if (!rc) rc = zygote_ready(v->s.oracle, READY_TIMEOUT_MS, NULL, err);
+	if (!rc && v->s.compiler) rc = zygote_ready(v->s.compiler, READY_TIMEOUT_MS, NULL, err);
+	if (rc)
+		return rc;
+	char *text = versions ? json_dumps(versions, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	free(v->s.versions);
+	v->s.versions = xasprintf("verifier %s %s", VERIFIER_VERSION, text ? text : "{}");
+	free(text);
+	return 0;
+}
+
+static int ready(struct verifier *v, struct err *err)
+{
+	pthread_mutex_lock(&v->ready_lock);
+	int rc = v->is_ready ? 0 : versions_set(v, err);
+	v->is_ready = rc == 0;
+	pthread_mutex_unlock(&v->ready_lock);
+	return rc;
+}
+
+/* ---- known verdicts ---- */
+
+static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *key)
+{
+	unsigned at = 0;
+	for (int i = 0; i < 8; i++)
+		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
+	return &v->known[at % KNOWN_MAX];
+}
+
+/* Time limits depend on how busy the machine is; infra is nobody's verdict. Neither outlives this process. */
+static bool is_lasting(const struct verdict *d)
+{
+	return d->class != VERDICT_INFRA && strncmp(d->reason, "timeout", 7);
+}
+
+static struct sha256_hex final_key(struct verifier *v, const struct sha256_hex *key)
+{
+	struct slice parts[] = { { key->text, strlen(key->text) }, { v->s.versions, strlen(v->s.versions) } };
+	return hash_parts(parts, ARRAY_LEN(parts));
+}
+
+static bool store_find(struct verifier *v, const struct sha256_hex *key, struct verdict *out)
+{
+	struct str text = { 0 };
+	json_t *o = NULL;
+	bool found = v->s.store && store_get(v->s.store, "verdict", key->text, &text, NULL) == 0 && json_parse(text.data, text.len, "stored verdict", &o, NULL) == 0
+		&& verdict_from_json(o, out, NULL) == 0;
+	json_decref(o);
+	str_release(&text);
+	return found;
+}
+
+static void store_keep(struct verifier *v, const struct verdict *d)
+{
+	if (!v->s.store || !is_lasting(d))
+		return;
+	struct err err = { 0 };
+	json_t *o = verdict_json(d);
+	char *text = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
+	json_decref(o);
+	if (text && store_put(v->s.store, "verdict", d->key.text, text, strlen(text), &err))
+		log_warn("verify: %s", err.text);
+	free(text);
+}
+
+/* ---- the threads ---- */
+
+static void judge(struct verifier *v, const struct work *w, struct verdict *out)
+{
+	struct err err = { 0 };
+	uint64_t start = clock_ns();
+	if (ready(v, &err)) {
+		*out = (struct verdict){ .class = VERDICT_INFRA, .stage = STAGE_FORMAT, .kernelbench = -1 };
+		snprintf(out->reason, sizeof out->reason, "infra");
+		snprintf(out->detail, sizeof out->detail, "%.1000s", err.text);
+		return;
+	}
+	struct sha256_hex key = final_key(v, &w->key);
+	if (store_find(v, &key, out)) {
+		out->cached = true;
+		out->seconds = (double)(clock_ns() - start) * 1e-9;
+		return;
+	}
+	grade(&v->s, &w->task, w->source, w->source_len, out);
+	out->key = key;
+	store_keep(v, out);
+}
+
+static void work_free(struct work *w)
+{
+	while (w->waiters) {
+		struct waiter *next = w->waiters->next;
+		free(w->waiters);
+		w->waiters = next;
+	}
+	free(w->task.name);
+	free(w->task.source);
+	free(w->source);
+	free(w);
+}
+
+/* With the lock: hands the verdict to everyone who waits for it. */
+static void publish(struct verifier *v, struct work *w, const struct verdict *d)
+{
+	for (struct work **p = &v->running; *p; p = &(*p)->next)
+		if (*p == w) {
+			*p = w->next;
+			break;
+		}
+	for (struct waiter *x = w->waiters; x; x = x->next) {
+		struct finished *f = xcalloc(1, sizeof *f);
+		*f = (struct finished){ .id = x->id, .verdict = *d };
+		f->verdict.cached |= x->is_duplicate;
+		*(v->finished_last ? &v->finished_last->next : &v->finished) = f;
+		v->finished_last = f;
+	}
+	if (d->class != VERDICT_INFRA) {
+		struct verdict **slot = known_slot(v, &w->key);
+		if (!*slot)
+			*slot = xmalloc(sizeof **slot);
+		**slot = *d;
+		memcpy(v->known_keys[slot - v->known].text, w->key.text, sizeof w->key.text);
+	}
+	pthread_cond_broadcast(&v->has_finished);
+}
+
+static void *worker_main(void *arg)
+{
+	struct verifier *v = arg;
+	pthread_mutex_lock(&v->lock);
+	for (;;) {
+		while (!v->queue && !v->is_closing)
+			pthread_cond_wait(&v->has_work, &v->lock);
+		if (v->is_closing)
+			break;
+		struct work *w = v->queue;
+		v->queue = w->next;
+		if (!v->queue)
+			v->queue_last = NULL;
+		w->next = v->running;
+		v->running = w;
+		pthread_mutex_unlock(&v->lock);
+		struct verdict d = { 0 };
+		judge(v, w, &d);
+		pthread_mutex_lock(&v->lock);
+		publish(v, w, &d);
+		pthread_mutex_unlock(&v->lock);
+		work_free(w);
+		runner_pool_refill(v->s.runners);
+		pthread_mutex_lock(&v->lock);
+	}
+	pthread_mutex_unlock(&v->lock);
+	return NULL;
+}
+
+/* ---- create and free ---- */
+
+static void options_text_set(struct verifier *v, const struct verify_options *o)
+{
+	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part of the key, so that tests are repeatable. */
+	v->options_text = xasprintf("cpu %s %s %d %d %llu", v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials, v->s.skip_compile,
+		(unsigned long long)o->seed);
+}
+
+static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
+{
+	int rc = zygote_create(v->root, "oracle", &v->s.oracle, err);
+	if (!rc) rc = zygote_create(v->root, "tracer", &v->s.tracer, err);
+	if (!rc && !o->skip_compile) rc = zygote_create(v->root, "compile", &v->s.compiler, err);
+	if (!rc) rc = runner_pool_create(v->runner_path, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);
+	if (rc)
+		return rc;
+	uint64_t seed = o->seed;
+	if (!seed && getrandom(&seed, sizeof seed, 0) != sizeof seed)
+		return err_set(err, ERR_INFRA, "no random seed from the system: %s", strerror(errno));
+	struct oracle_options oracle = { .limits = { v->s.level, v->s.limits.oracle_memory_bytes, 0 }, .timeout_ms = v->s.limits.oracle_timeout_ms, .seed = seed,
+		.num_trials = v->s.num_trials, .tf32 = v->s.tf32 };
+	v->s.oracles = oracle_cache_create(v->s.oracle, &oracle, ORACLE_BYTES_MAX, ORACLE_TASKS_MAX);
+	return 0;
+}
+
+int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err)
+{
+	int level = SANDBOX_NONE, rc = options_check(o, err);
+	if (!rc) rc = level_choose(o, &level, err);
+	if (rc)
+		return rc;
+	struct verifier *v = xcalloc(1, sizeof *v);
+	pthread_mutex_init(&v->lock, NULL);
+	pthread_mutex_init(&v->ready_lock, NULL);
+	pthread_cond_init(&v->has_work, NULL);
+	pthread_condattr_t attr;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&v->has_finished, &attr);
+	pthread_condattr_destroy(&attr);
+	v->known = xcalloc(KNOWN_MAX, sizeof *v->known);
+	v->known_keys = xcalloc(KNOWN_MAX, sizeof *v->known_keys);
+	v->s.level = level;
+	shared_init(&v->s, o);
+	descriptors_raise();
+	options_text_set(v, o);
+	int threads = or_default(o->threads, cpu_count());
+	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
+	rc = find_places(v, o, err);
+	if (!rc)
+		rc = children_start(v, o, threads, err);
+	while (!rc && v->nthreads < threads) {
+		if (pthread_create(&v->threads[v->nthreads], NULL, worker_main, v))
+			rc = err_set(err, ERR_INFRA, "cannot start worker thread %d: %s", v->nthreads, strerror(errno));
+		else
+			v->nthreads++;
+	}
+	if (rc)
+		verifier_free(v);
+	else
+		*out = v;
+	return rc;
+}
+
+static void lists_free(struct verifier *v)
+{
+	while (v->queue) {
+		struct work *next = v->queue->next;
+		work_free(v->queue);
+		v->queue = next;
+	}
+	while (v->finished) {
+		struct finished *next = v->finished->next;
+		free(v->finished);
+		v->finished = next;
+	}
+	for (int i = 0; i < KNOWN_MAX; i++)
+		free(v->known[i]);
+	free(v->known);
+	free(v->known_keys);
+}
+
+void verifier_free(struct verifier *v)
+{
+	if (!v)
+		return;
+	pthread_mutex_lock(&v->lock);
+	v->is_closing = true;
+	pthread_cond_broadcast(&v->has_work);
+	pthread_mutex_unlock(&v->lock);
+	struct zygote *zygotes[] = { v->s.tracer, v->s.oracle, v->s.compiler };
+	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
+		if (zygotes[i])
+			zygote_stop(zygotes[i]);
+	if (v->s.runners)
+		runner_pool_stop(v->s.runners);
+	for (int i = 0; i < v->nthreads; i++)
+		pthread_join(v->threads[i], NULL);
+	runner_pool_free(v->s.runners);
+	oracle_cache_free(v->s.oracles);
+	compile_cache_free(v->s.compiles);
+	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
+		zygote_free(zygotes[i]);
+	lists_free(v);
+	pthread_mutex_destroy(&v->lock);
+	pthread_mutex_destroy(&v->ready_lock);
+	pthread_cond_destroy(&v->has_work);
+	pthread_cond_destroy(&v->has_finished);
+	free(v->s.versions);
+	free(v->threads);
+	free(v->root);
+	free(v->runner_path);
+	free(v->options_text);
+	free(v);
+}
+
+/* ---- requests ---- */
+
+static struct work *list_find(struct work *list, const struct sha256_hex *key)
+{
+	for (; list; list = list->next)
+		if (!strcmp(list->key.text, key->text))
+			return list;
+	return NULL;
+}
+
+static void waiter_add(struct work *w, int64_t id, bool is_duplicate)
+{
+	struct waiter *x = xcalloc(1, sizeof *x), **p = &w->waiters;
+	*x = (struct waiter){ .id = id, .is_duplicate = is_duplicate };
+	while (*p)
+		p = &(*p)->next;
+	*p = x;
+}
+
+static struct work *work_create(const struct verify_request *r, const struct sha256_hex *key)
+{
+	struct work *w = xcalloc(1, sizeof *w);
+	w->key = *key;
+	w->task = (struct task){ .name = xstrdup(r->task->name ? r->task->name : ""), .source = xstrdup(r->task->source), .hash = r->task->hash };
+	w->source = xstrndup(r->source, r->source_len);
+	w->source_len = r->source_len;
+	return w;
+}
+
+int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err)
+{
+	if (!r->task || !r->task->source || !r->source)
+		return err_set(err, ERR_USAGE, "a request needs a task with a source and a candidate");
+	/* A source over the bound is judged by its size alone; its head is enough to hash. */
+	size_t len = MIN(r->source_len, VERIFY_SOURCE_BYTES_MAX + 1);
+	struct verify_request cut = *r;
+	cut.source_len = len;
+	struct slice parts[] = { { r->source, len }, { r->task->source, strlen(r->task->source) }, { v->options_text, strlen(v->options_text) } };
+	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
+	pthread_mutex_lock(&v->lock);
+	v->outstanding++;
+	struct verdict **known = known_slot(v, &key);
+	struct work *same = list_find(v->queue, &key);
+	if (!same)
+		same = list_find(v->running, &key);
+	if (*known && !strcmp(v->known_keys[known - v->known].text, key.text)) {
+		struct finished *f = xcalloc(1, sizeof *f);
+		*f = (struct finished){ .id = r->id, .verdict = **known };
+		f->verdict.cached = true;
+		f->verdict.seconds = 0;
+		*(v->finished_last ? &v->finished_last->next : &v->finished) = f;
+		v->finished_last = f;
+		pthread_cond_broadcast(&v->has_finished);
+	} else if (same) {
+		waiter_add(same, r->id, true);
+	} else {
+		struct work *w = work_create(&cut, &key);
+		waiter_add(w, r->id, false);
+		*(v->queue_last ? &v->queue_last->next : &v->queue) = w;
+		v->queue_last = w;
+		pthread_cond_signal(&v->has_work);
+	}
+	pthread_mutex_unlock(&v->lock);
+	return 0;
+}
+
+int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err)
+{
+	uint64_t end = clock_ns() + (uint64_t)MAX(timeout_ms, 0) * 1000000u;
+	struct timespec at = { .tv_sec = (time_t)(end / 1000000000u), .tv_nsec = (long)(end % 1000000000u) };
+	int rc = 0;
+	pthread_mutex_lock(&v->lock);
+	if (!v->outstanding)
+		rc = err_set(err, ERR_NOT_FOUND, "no verdict is outstanding");
+	while (!rc && !v->finished) {
+		if (timeout_ms < 0)
+			pthread_cond_wait(&v->has_finished, &v->lock);
+		else if (clock_ns() >= end)
+			rc = err_set(err, ERR_TIMEOUT, "no verdict within %d ms", timeout_ms);
+		else
+			pthread_cond_timedwait(&v->has_finished, &v->lock, &at);
+	}
+	if (!rc) {
+		struct finished *f = v->finished;
+		v->finished = f->next;
+		if (!v->finished)
+			v->finished_last = NULL;
+		v->outstanding--;
+		*id = f->id;
+		*out = f->verdict;
+		free(f);
+	}
+	pthread_mutex_unlock(&v->lock);
+	return rc;
+}
+
+int verifier_run(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err)
+{
+	struct verify_request r = { .task = task, .source = source, .source_len = len, .id = 0 };
+	int64_t id = 0;
+	int rc = verifier_submit(v, &r, err);
+	return rc ? rc : verifier_collect(v, -1, &id, out, err);
+}
+
+/* ---- audit ---- */
+
+static json_t *audit_trials(const struct oracle_data *d)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < d->ntrials; i++) {
+		const struct oracle_trial *t = &d->trials[i];
+		json_t *o = json_pack("{s:s, s:b, s:i, s:s}", "distribution", t->distribution, "counts", t->counts, "variant", t->variant, "why", t->why);
+		if (t->counts && t->noutputs) {
+			json_object_set_new(o, "tolerance", json_real(t->bounds[0].tolerance));
+			json_object_set_new(o, "reference_error", json_real(t->bounds[0].reference_error));
+		}
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *audit_json(struct verifier *v, const struct oracle_data *d)
+{
+	double eager = 0, fused = 0;
+	enum cost_dot dot = cost_dot_of(d->dtype, v->s.tf32);
+	cost_reference_s(d->cost, dot, &eager, &fused);
+	return json_pack("{s:b, s:b, s:s, s:b, s:s, s:o, s:o, s:o}", "runs", 1, "discriminates", d->null_kernel == NULL, "null_kernel", d->null_kernel ? d->null_kernel : "",
+		"training", d->variants[0].training, "other_sizes", d->nvariants > 1 ? d->variants[1].changed : "", "trials", audit_trials(d),
+		"eager_s", eager == eager ? json_real(eager) : json_null(), "fused_s", fused == fused ? json_real(fused) : json_null());
+}
+
+int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err)
+{
+	const struct oracle_data *d = NULL;
+	struct oracle_fault fault = { 0 };
+	int rc = ready(v, err);
+	if (!rc) rc = oracle_cache_get(v->s.oracles, task, &d, &fault, err);
+	if (rc == ERR_MISMATCH) {
+		*out = json_pack("{s:b, s:s, s:s, s:i}", "runs", 0, "code", fault.code, "text", fault.text, "line", fault.line);
+		return 0;
+	}
+	if (rc)
+		return rc;
+	*out = audit_json(v, d);
+	oracle_cache_put(v->s.oracles, d);
+	return 0;
+}

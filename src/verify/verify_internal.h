@@ -1,0 +1,61 @@
+/* verify_internal: what the steps of a verdict share. One struct grading lives on a worker thread's stack from request to verdict. */
+#ifndef HONE_VERIFY_INTERNAL_H
+#define HONE_VERIFY_INTERNAL_H
+#include "verify/cost_model.h"
+#include "verify/oracle.h"
+#include "verify/runner_pool.h"
+#include "verify/verify.h"
+
+#define VERIFY_SOURCE_BYTES_MAX ((size_t)256 << 10)
+#define VERIFY_ARCH 90
+
+/* Deadlines and bounds in force, defaults filled in. */
+struct verify_limits {
+	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
+	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
+};
+
+struct compile_cache;
+/* What worker threads use; everything here is thread-safe or constant after create. */
+struct verify_shared {
+	struct zygote *tracer, *compiler, *oracle;
+	struct oracle_cache *oracles;
+	struct compile_cache *compiles;
+	struct runner_pool *runners;
+	struct store *store;              /* may be NULL */
+	struct verify_limits limits;
+	int level;                        /* of the sandbox */
+	bool tf32, skip_compile;
+	int num_trials;
+	char *versions;                   /* text for cache keys */
+};
+
+struct trace { struct str text; struct tape *tape; };
+void trace_release(struct trace *t);
+
+struct grading {
+	struct verify_shared *s;
+	const struct task *task;
+	const char *source; size_t source_len;
+	const struct oracle_data *oracle;
+	struct runner runner; bool has_runner;
+	int attempt;
+	struct verdict *v;
+};
+
+/* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an infrastructure fault, to be tried again. */
+enum { GRADE_ON = 0, GRADE_END = 1 };
+/* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
+int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line, const char *fmt, ...)
+	__attribute__((format(printf, 6, 7)));
+
+int trace_step(struct grading *g, const struct oracle_variant *variant, struct trace *out, struct err *err);
+int lineage_step(struct grading *g, const struct tape *t);
+int compile_step(struct grading *g, const struct tape *t, struct err *err);
+int replay_step(struct grading *g, const struct trace *stock, struct err *err);
+/* The whole sequence, with one repetition after an infrastructure fault. Never fails: what cannot be judged is VERDICT_INFRA. */
+void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+
+struct compile_cache *compile_cache_create(void);
+void compile_cache_free(struct compile_cache *c);
+#endif

@@ -1,0 +1,106 @@
+"""What the reference costs: a log of the operators that its forward dispatches, as eager launches and as the launches of an ideal fuser.
+
+Eager: one launch for each operator that computes. Fused: neighbouring operators that are no matrix products become one launch that reads each tensor from
+outside once and writes only what someone outside needs. docs/cost-model.md turns both into times; the better one is the reference."""
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+SPECIAL = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "cos", "tan", "sqrt", "rsqrt", "pow", "div",
+           "reciprocal", "gelu", "silu", "mish", "softplus", "elu", "celu", "selu", "atan", "asin", "acos", "sinh", "cosh", "logit", "log_sigmoid_forward",
+           "_softmax", "_log_softmax", "logsumexp", "hardswish"}
+# operators that are one eager kernel but several operations an element
+WEIGHT = {"_softmax": 5, "_log_softmax": 5, "native_layer_norm": 8, "native_batch_norm": 8, "_native_batch_norm_legit": 8, "native_group_norm": 8,
+          "_fused_rms_norm": 6, "gelu": 8, "silu": 4, "mish": 8, "var": 4, "var_mean": 4, "std": 4, "logsumexp": 4, "cudnn_batch_norm": 8}
+FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view", "lift_fresh", "_local_scalar_dense",
+        "resize_", "set_"}
+
+
+class OpLog(TorchDispatchMode):
+    """Rows of (name, tensors read, tensors written, flops, special, dot_flops). Tensors are kept alive, so that a storage's address names it."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+        self.alive = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        self._note(func, args, kwargs, out)
+        return out
+
+    def _note(self, func, args, kwargs, out):
+        name = func._schema.name.split("::")[-1]
+        reads = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        outs = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+        self.alive += reads + outs
+        is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
+        if is_view or name in FREE or not outs or (name in ("_to_copy", "clone", "contiguous") and not outs[0].numel()):
+            return
+        base = name.rstrip("_")
+        formula = flop_registry.get(func._overloadpacket)
+        dot = 0
+        if formula is not None:
+            try:
+                dot = int(formula(*args, **kwargs, out_val=out))
+            except Exception:
+                formula = None
+        elements = max([t.numel() for t in outs] + [t.numel() for t in reads])
+        flops = 0 if dot else elements * WEIGHT.get(base, 1)
+        self.rows.append((name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot))
+
+
+def _extent_bytes(t):
+    """Distinct bytes that a view can touch: an expanded tensor is read once."""
+    n = 1
+    for size, stride in zip(t.shape, t.stride()):
+        n *= size if stride else 1
+    return n * t.element_size()
+
+
+def _unique_bytes(tensors, keep=None):
+    seen = {}
+    for t in tensors:
+        key = t.untyped_storage().data_ptr()
+        if t.numel() and (keep is None or key in keep):
+            seen[key] = max(seen.get(key, 0), min(_extent_bytes(t), t.untyped_storage().nbytes()))
+    return sum(seen.values())
+
+
+def _storages(tensors):
+    return {t.untyped_storage().data_ptr() for t in tensors if t.numel()}
+
+
+def _launch(rows, written_needed=None):
+    """One launch made of several operators; written_needed: storages that someone outside reads."""
+    reads, made, first_reads = [], set(), set()
+    for _, r, w, *_rest in rows:
+        outside = [t for t in r if t.numel() and t.untyped_storage().data_ptr() not in made]
+        reads += outside
+        first_reads |= _storages(outside)
+        made |= _storages(w)
+    writes = [t for _, _, w, *_rest in rows for t in w]
+    elements = max([t.numel() for _, r, w, *_rest in rows for t in r + w] + [1])
+    return {"name": "+".join(r[0] for r in rows)[:120], "bytes": _unique_bytes(reads) + _unique_bytes(writes, written_needed), "flops": sum(r[3] for r in rows),
+            "special": sum(r[4] for r in rows), "dot_flops": sum(r[5] for r in rows), "elements": elements}
+
+
+def launches(log, outputs):
+    """(eager, fused): lists of launches of one forward call."""
+    eager = [_launch([row]) for row in log.rows]
+    groups = []
+    for row in log.rows:
+        if row[5] or not groups or groups[-1][0][5]:
+            groups.append([row])
+        else:
+            groups[-1].append(row)
+    fused = []
+    for i, group in enumerate(groups):
+        needed = _storages(outputs)
+        for later in groups[i + 1:]:
+            for row in later:
+                needed |= _storages(row[1])
+        fused.append(_launch(group, needed))
+    return eager, fused
