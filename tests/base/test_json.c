@@ -161,6 +161,9 @@ static void yaml_refuses(void **state)
 	yaml_fails("just text\n", ERR_FORMAT, "mapping");
 	yaml_fails("a: 1\nb: 2\na: 3\n", ERR_FORMAT, "line 3, column 1: key \"a\"");
 	yaml_fails("a: &x 1\nb: *x\n", ERR_UNSUPPORTED, "anchors");
+	yaml_fails("a: &x 1\n", ERR_UNSUPPORTED, "anchors");
+	yaml_fails("a: &x [1]\n", ERR_UNSUPPORTED, "anchors");
+	yaml_fails("&x a: 1\n", ERR_UNSUPPORTED, "anchors");
 	yaml_fails("b: *x\n", ERR_UNSUPPORTED, "anchors");
 	yaml_fails("a: !!str 1\n", ERR_UNSUPPORTED, "tags");
 	yaml_fails("a: 1\n---\nb: 2\n", ERR_UNSUPPORTED, "document");

@@ -98,6 +98,7 @@ static void wrong_values_say_what_was_expected(void **state)
 	usage("--learning_rate 1e999", "expected a finite number");
 	usage("--loss_type ppo", "expected one of grpo|dr_grpo|dapo, found \"ppo\"");
 	usage("--loss_type grp", "expected one of");
+	usage("--loss_type grpox", "expected one of");
 	usage("--loss_type=", "expected one of");
 	usage("--flag=yes", "expected true or false");
 	usage("--no-flag=true", "takes no value");

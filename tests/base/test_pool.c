@@ -62,22 +62,25 @@ static void many_tiny_sections(void **state)
 	}
 }
 
+struct meeting { _Atomic int here, met; };
+
 static void rendezvous(void *ctx, int64_t begin, int64_t end, int thread)
 {
-	_Atomic int *here = ctx;
-	atomic_fetch_add(here, 1);
-	for (int i = 0; i < 20000 && atomic_load(here) < 2; i++) sleep_ms(1);
+	struct meeting *m = ctx;
+	atomic_fetch_add(&m->here, 1);
+	for (int i = 0; i < 5000 && atomic_load(&m->here) < 2; i++) sleep_ms(1);
+	if (atomic_load(&m->here) == 2) atomic_fetch_add(&m->met, 1);
 }
 
-/* Two chunks that wait for each other: they end only if two threads run them, also when the worker had gone to sleep. */
+/* Two chunks that wait for each other: both see the other only if two threads run them, also when the worker had gone to sleep. */
 static void sections_run_in_parallel(void **state)
 {
 	struct pool *p = pool_create(2);
 	for (int i = 0; i < 5; i++) {
-		_Atomic int here = 0;
+		struct meeting m = {0};
 		sleep_ms(i * 2);
-		pool_run(p, 2, 1, rendezvous, &here);
-		assert_int_equal(atomic_load(&here), 2);
+		pool_run(p, 2, 1, rendezvous, &m);
+		assert_int_equal(atomic_load(&m.met), 2);
 	}
 	pool_free(p);
 }
