@@ -1,0 +1,287 @@
+"""zygote: a warm Python process that job processes are forked from (docs/worker-protocol.md).
+
+    python -I zygote.py KIND [LIBRARY]     KIND: tracer, oracle or compile; LIBRARY: libhone_sandbox.so; the control socket is descriptor 3
+
+Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU and has one thread. It is also the keeper of its
+jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
+
+A kind is a module with `run(job, sock)`, `warm()`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()` and `prepare()`.
+"""
+import os
+import sys
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
+    os.environ[_name] = "1"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["TRITON_BACKENDS_IN_TREE"] = "1"
+sys.dont_write_bytecode = True
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "worker"))
+
+import ctypes
+import gc
+import importlib
+import select
+import signal
+import socket
+
+import wire
+
+CONTROL_FD = 3
+KINDS = ("tracer", "oracle", "compile")
+LEVELS = {"none": 0, "lsm": 1, "full": 2}
+
+
+class SandboxOptions(ctypes.Structure):
+    _fields_ = [
+        ("level", ctypes.c_int), ("read_paths", ctypes.POINTER(ctypes.c_char_p)), ("exec_paths", ctypes.POINTER(ctypes.c_char_p)), ("scratch", ctypes.c_char_p),
+        ("memory_bytes", ctypes.c_int64), ("cpu_s", ctypes.c_int), ("allow_threads", ctypes.c_int), ("allow_fork", ctypes.c_int),
+        ("allow_memfd", ctypes.c_int), ("stay_root", ctypes.c_int),
+    ]
+
+
+def c_paths(paths):
+    return (ctypes.c_char_p * (len(paths) + 1))(*[p.encode() for p in paths], None)
+
+
+class Sandbox:
+    """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between must not lose it."""
+
+    def __init__(self, path):
+        self.lib = ctypes.PyDLL(path)
+        self.text = ctypes.create_string_buffer(512)
+
+    def call(self, name, *args):
+        rc = getattr(self.lib, name)(*args, self.text, ctypes.c_size_t(len(self.text)))
+        if rc < 0:
+            raise OSError(-rc, self.text.value.decode(errors="replace"))
+        return rc
+
+    def fork(self, options):
+        """Like os.fork, in new namespaces where the level asks for them. Returns (pid, error text of the child)."""
+        api = ctypes.pythonapi
+        api.PyOS_BeforeFork()
+        try:
+            pid = self.call("sandbox_fork", ctypes.byref(options))
+        except OSError:
+            api.PyOS_AfterFork_Parent()
+            raise
+        if pid == 0:
+            api.PyOS_AfterFork_Child()
+            return 0, self.text.value.decode(errors="replace")
+        api.PyOS_AfterFork_Parent()
+        return pid, ""
+
+
+class Job:
+    """A running job process as the zygote sees it."""
+
+    def __init__(self, pid, status, entered):
+        self.pid = pid
+        self.status = status      # socket to the supervisor
+        self.entered = entered    # reading end of a pipe: the child's words about its sandbox, "ok" when it is inside
+
+
+class Zygote:
+    def __init__(self, kind, library):
+        self.control = socket.socket(fileno=CONTROL_FD)
+        self.sandbox = Sandbox(library)
+        self.module = importlib.import_module(kind)
+        self.module.warm()
+        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        read_paths = default_read_paths() + list(getattr(self.module, "read_paths", list)())
+        self.read_paths = c_paths(read_paths)
+        self.jobs = {}            # pid -> Job
+        self.poll = select.poll()
+
+    def options(self, request):
+        o = SandboxOptions(level=LEVELS[request["sandbox"]], read_paths=self.read_paths)
+        limits = request.get("limits", {})
+        o.memory_bytes = int(limits.get("memory_bytes", 0))
+        o.cpu_s = int(limits.get("cpu_s", 0))
+        for name, value in getattr(self.module, "SANDBOX", {}).items():
+            setattr(o, name, c_paths(value) if name == "exec_paths" else value)
+        return o
+
+    # ---- main loop ----
+
+    def serve(self):
+        """Until the supervisor closes the control socket; then every job dies."""
+        wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        self.wake = (wake_r, wake_w)
+        self.poll.register(self.control, select.POLLIN)
+        self.poll.register(wake_r, select.POLLIN)
+        wire.send(self.control, {"ready": True, "versions": versions()})
+        by_fd = {}
+        self.by_fd = by_fd
+        while True:
+            for fd, events in self.poll.poll():
+                if fd == CONTROL_FD:
+                    try:
+                        request, fds = wire.recv(self.control)
+                    except (EOFError, OSError):
+                        return
+                    self.start(request, fds)
+                elif fd == wake_r:
+                    os.read(wake_r, 4096)
+                    self.reap()
+                elif fd in by_fd:
+                    self.supervisor_left(by_fd[fd])
+
+    def start(self, request, fds):
+        """Forks one job. Without both sockets there is nobody to tell: the request is dropped."""
+        if len(fds) != 2:
+            for fd in fds:
+                os.close(fd)
+            return
+        data_fd, status_fd = fds
+        entered_r, entered_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        status = socket.socket(fileno=status_fd)
+        try:
+            options = self.options(request)
+            pid, error = self.sandbox.fork(options)
+        except Exception as e:   # no process, or a request that makes no sense: the supervisor learns it as a job that never entered
+            report(status, {"status": 1 << 8, "max_rss_bytes": 0, "cpu_ms": 0, "entered": False, "text": f"{type(e).__name__}: {e}"})
+            status.close()
+            for fd in (data_fd, entered_r, entered_w):
+                os.close(fd)
+            return
+        if pid == 0:
+            self.child(request["job"], data_fd, status, entered_w, options, error)
+        os.close(data_fd)
+        os.close(entered_w)
+        job = Job(pid, status, entered_r)
+        self.jobs[pid] = job
+        self.by_fd[status.fileno()] = job
+        self.poll.register(status.fileno(), select.POLLIN)
+        if not report(status, {"pid": pid}):
+            kill(pid)
+
+    def supervisor_left(self, job):
+        """The supervisor never writes on a status socket, so anything there is its end."""
+        self.poll.unregister(job.status.fileno())
+        del self.by_fd[job.status.fileno()]
+        kill(job.pid)
+
+    def reap(self):
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            job = self.jobs.pop(pid, None)
+            if job is None:
+                continue
+            entered = read_all(job.entered)
+            report(job.status, {"status": status, "max_rss_bytes": usage.ru_maxrss * 1024, "cpu_ms": int((usage.ru_utime + usage.ru_stime) * 1000),
+                                "entered": entered == "ok", "text": "" if entered == "ok" else entered})
+            if self.by_fd.pop(job.status.fileno(), None):
+                self.poll.unregister(job.status.fileno())
+            job.status.close()
+
+    # ---- the job's process ----
+
+    def child(self, job, data_fd, status, entered_w, options, error):
+        """Never returns."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            for fd in (0, 1, 2):
+                os.dup2(self.null, fd)
+            keep = {data_fd, entered_w}
+            close_others(keep)
+            prepare = getattr(self.module, "prepare", None)
+            if prepare is not None:
+                prepare(options)
+            if not error:
+                try:
+                    self.sandbox.call("sandbox_enter", ctypes.byref(options))
+                except OSError as e:
+                    error = e.strerror
+            os.write(entered_w, (error or "ok").encode()[:400])
+            os.close(entered_w)
+            if not error:
+                gc.disable()
+                data = socket.socket(fileno=data_fd)
+                self.module.run(job, data)
+                code = 0
+        except BrokenPipeError:
+            code = 0
+        except BaseException:
+            code = 1
+        finally:
+            os._exit(code)
+
+
+def close_others(keep):
+    """Everything from 3 up but `keep`; detached from Python's objects, whose destructors never run."""
+    low = 3
+    for fd in sorted(keep):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, 1024)
+
+
+def kill(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def report(sock, message):
+    try:
+        wire.send(sock, message)
+        return True
+    except OSError:
+        return False
+
+
+def read_all(fd):
+    try:
+        data = os.read(fd, 512)
+    except OSError:
+        data = b""
+    os.close(fd)
+    return data.decode(errors="replace") or "the process ended before it was sandboxed"
+
+
+def default_read_paths():
+    """Python and its packages: for imports that happen late. Nothing of the user's, nothing of /etc or /proc."""
+    import sysconfig
+    paths = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return sorted(paths | {os.path.join(ROOT, "worker")})
+
+
+def versions():
+    import torch
+    import triton
+    return {"python": ".".join(map(str, sys.version_info[:3])), "torch": torch.__version__, "triton": triton.__version__}
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or sys.argv[1] not in KINDS:
+        sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)} [libhone_sandbox.so]; started by hone with its control socket as descriptor 3")
+    library = sys.argv[2] if len(sys.argv) == 3 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
+    zygote = Zygote(sys.argv[1], library)
+    zygote.sandbox.call("sandbox_drop_root")
+    gc.collect()
+    gc.freeze()
+    zygote.serve()
+    for pid in list(zygote.jobs):
+        kill(pid)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
