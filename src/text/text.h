@@ -21,7 +21,7 @@ void ids_release(struct ids *v);
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool parse_special, struct ids *out, struct err *err);
 /* Appends bytes of ids; ids without a token (padding rows of the head) give nothing. skip_special drops tokens marked special. Bytes may end mid-character. */
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool skip_special, struct str *out);
-int32_t tokenizer_id(const struct tokenizer *t, const char *token);   /* of an added token or vocabulary entry; -1 when absent */
+int32_t tokenizer_id(const struct tokenizer *t, const char *token);   /* of an added token or vocabulary entry, as text (" the", not "\u0120the"); -1 when absent */
 /* Trains byte-level BPE on texts (Qwen's split, no normaliser unless nfc) and writes a tokenizer.json that Hugging Face's tokenizers loads and encodes with to the
  * same ids. Ids: 256 bytes, merges, special tokens, plain tokens; fewer than vocab_size when the texts have no more pairs. Deterministic: ties go to the lower pair of ids. */
 struct bpe_train_options {
@@ -35,20 +35,23 @@ struct bpe_train_options {
 int tokenizer_train(const struct slice *texts, size_t count, const struct bpe_train_options *o, const char *path, struct err *err);
 
 struct chat_message { const char *role, *content; };
-/* template: "qwen3", "qwen3-nothink", "plain" (contents joined; small models trained here). add_generation_prompt opens the assistant's turn. */
+/* template: "qwen3", "qwen3-nothink", "plain" (contents joined by newlines; small models trained here). Roles: system, user, assistant. add_generation_prompt
+ * opens the assistant's turn. Contents are not escaped: encode with parse_special, and keep strangers' text free of control tokens. */
 int chat_render(const char *template_name, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct str *out, struct err *err);
-/* What ends an assistant's turn under that template ("<|im_end|>"). */
+/* What ends an assistant's turn under that template ("<|im_end|>"); NULL for an unknown one. */
 const char *chat_end_token(const char *template_name);
 
 /* An answer taken apart; offsets are bytes into the text. */
 struct answer {
 	bool well_formed;           /* one closed fenced block after the reasoning */
 	const char *problem;        /* reason code when not: "no-code-block", "unclosed-code-block", "unclosed-think", "empty-code" */
-	size_t plan_begin, plan_end;   /* everything before the code's fence */
+	size_t plan_begin, plan_end;   /* everything before the code's fence; all of the text when not well formed */
 	size_t code_begin, code_end;   /* inside the fence */
 };
+/* The rules stand in answer.c: reasoning ends behind the last </think>; the code is the last closed block marked python, python3 or py, else the last unmarked one. */
 struct answer answer_parse(const char *text, size_t len);
 /* Splits tokens by the answer's byte ranges: kinds[i] is 0 plan, 1 code (the fence lines and what follows the block count as code). A token that
- * straddles belongs to where its first byte lies. Without a well-formed answer all tokens are plan. */
+ * straddles belongs to where its first byte lies. Without a well-formed answer all tokens are plan. The answer must have been parsed from these ids
+ * decoded with skip_special. */
 void answer_token_kinds(const struct tokenizer *t, const int32_t *ids, size_t count, const struct answer *a, uint8_t *kinds);
 #endif

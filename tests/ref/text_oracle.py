@@ -3,8 +3,10 @@
 
 usage: text_oracle.py OUT
 Writes OUT/<kind>/tokenizer.json and OUT/<kind>/cases.bin. A case is: u32 bytes of text, text; with and without added tokens: u32 ids, ids;
-u32 bytes, the ids (with added tokens) decoded, special tokens skipped. All little-endian; strings and ids have no terminator.
+u32 words, the bytes of each word that the pre-tokenizer makes of the whole text (few vocabulary entries tell where words end, so ids alone
+would not show a wrong split); u32 bytes, the ids (with added tokens) decoded, special tokens skipped. All little-endian, no terminators.
 The tokenizers are trained on this repository's own files, so nothing has to be downloaded."""
+import hashlib
 import json
 import pathlib
 import random
@@ -180,16 +182,21 @@ def write_cases(path, o, texts):
         for start in range(0, len(texts), 2000):
             part = texts[start:start + 2000]
             for text, a, b in zip(part, t.encode_batch(part, add_special_tokens=False), bare.encode_batch(part, add_special_tokens=False)):
-                text = text.encode()
                 back = t.decode(a.ids, skip_special_tokens=True).encode()
+                normal = t.normalizer.normalize_str(text) if t.normalizer else text
+                words = [len(word) for word, _ in t.pre_tokenizer.pre_tokenize_str(normal)]   # a character a byte: the byte alphabet
+                text = text.encode()
                 out.write(struct.pack("<I", len(text)) + text)
-                for ids in (a.ids, b.ids):
+                for ids in (a.ids, b.ids, words):
                     out.write(struct.pack(f"<I{len(ids)}i", len(ids), *ids))
                 out.write(struct.pack("<I", len(back)) + back)
 
 
 def main():
     out = pathlib.Path(sys.argv[1])
+    stamp, made_by = out / "made-by", hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == made_by:
+        return
     code_points, normal = list(code_point_texts(64)), list(normal_texts())
     for kind in KINDS:
         folder = out / kind
@@ -199,6 +206,7 @@ def main():
         texts = ["", *random_texts(random.Random(kind), 3000), *(normal if kind == "qwen" else normal[::20])]
         texts += code_points if kind in EVERY_CODE_POINT else code_points[::20]
         write_cases(folder / "cases.bin", o, texts)
+    stamp.write_text(made_by)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,32 @@ static bool same_ids(const struct tokenizer *t, const char *text, size_t len, bo
 	return same;
 }
 
+static void push_len(void *ctx, const char *word, size_t len) { ids_push(ctx, (int32_t)len); }
+
+static bool same_words(const struct tokenizer *t, const char *text, size_t len, struct cursor *c)
+{
+	struct ids lens = {0};
+	struct str normal = {0};
+	uint32_t count = take_u32(c);
+	const void *expected = take(c, (size_t)count * 4);
+	if (t->nfc)
+		nfc_append(&normal, text, len);
+	else
+		str_append(&normal, text, len);
+	if (normal.len)
+		stages_run(t->stages, t->nstages, normal.data, normal.len, push_len, &lens);
+	bool same = lens.count == count && (!count || !memcmp(lens.data, expected, (size_t)count * 4));
+	if (!same) {
+		size_t at = 0, from = 0;
+		for (int32_t n; at < lens.count && at < count && (memcpy(&n, (const char *)expected + at * 4, 4), n == lens.data[at]); at++)
+			from += (size_t)n;
+		print_message("word %zu is wrong: %d bytes of %.*s\n", at, at < lens.count ? lens.data[at] : -1, (int)MIN(normal.len - from, 60), normal.data + from);
+	}
+	str_release(&normal);
+	ids_release(&lens);
+	return same;
+}
+
 static bool same_decoded(const struct tokenizer *t, const char *text, size_t len, const char *kind, struct cursor *c)
 {
 	struct ids ids = {0};
@@ -131,6 +157,7 @@ static void test_kind(void **state)
 		const char *text = take(&c, len);
 		bool ok = same_ids(t, text, len, true, &c);
 		ok = same_ids(t, text, len, false, &c) && ok;
+		ok = same_words(t, text, len, &c) && ok;
 		ok = same_decoded(t, text, len, kind, &c) && ok;
 		failed += !ok;
 	}

@@ -1,0 +1,266 @@
+/* The tokenizer's contract: what it refuses and how it says so, hostile text and ids, long words. Equality with Hugging Face's is test_tokenizer_hf. */
+#include "text_fixture.h"
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+static char *small_path;
+static json_t *small;
+
+static int set_up(void **state)
+{
+	struct err err = {0};
+	small_path = fixture_train("text-small.json", 300, true);
+	return json_load(small_path, 1 << 24, &small, &err);
+}
+
+static int tear_down(void **state)
+{
+	json_decref(small);
+	free(small_path);
+	return 0;
+}
+
+/* ---- files ---- */
+
+struct refusal { const char *field, *value, *found; int code; };   /* field: dotted path, numbers index lists; found: what the message has to say */
+
+#define SEQ(parts) "{\"type\": \"Sequence\", \"pretokenizers\": [" parts "]}"
+#define BYTES "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+static const struct refusal refusals[] = {
+	{"model", "[]", "model: expected an object, found a list", ERR_FORMAT},
+	{"model.type", "\"WordPiece\"", "\"WordPiece\"", ERR_UNSUPPORTED},
+	{"model.type", "3", "model: field \"type\"", ERR_FORMAT},
+	{"model.dropout", "0.1", "dropout", ERR_UNSUPPORTED},
+	{"model.byte_fallback", "true", "byte_fallback", ERR_UNSUPPORTED},
+	{"model.end_of_word_suffix", "\"</w>\"", "\"</w>\"", ERR_UNSUPPORTED},
+	{"model.continuing_subword_prefix", "\"##\"", "\"##\"", ERR_UNSUPPORTED},
+	{"model.shiny", "1", "\"shiny\"", ERR_UNSUPPORTED},
+	{"shiny", "1", "\"shiny\"", ERR_UNSUPPORTED},
+	{"model.vocab", "{}", "model.vocab", ERR_FORMAT},
+	{"model.vocab.a", "\"x\"", "model.vocab[\"a\"]: expected an integer id, found a string", ERR_FORMAT},
+	{"model.vocab.a", "-1", "model.vocab[\"a\"]", ERR_RANGE},
+	{"model.vocab.a", "1e3", "model.vocab[\"a\"]", ERR_FORMAT},
+	{"model.vocab.a", "4294967296", "4294967296", ERR_RANGE},
+	{"model.vocab.a", "3", "id 3 belongs to another token", ERR_FORMAT},
+	{"model.merges", "{}", "model.merges: expected a list", ERR_FORMAT},
+	{"model.merges.0", "3", "model.merges[0]: expected", ERR_FORMAT},
+	{"model.merges.0", "\"ab\"", "model.merges[0]: expected", ERR_FORMAT},
+	{"model.merges.0", "\"a b c\"", "model.merges[0]: expected", ERR_FORMAT},
+	{"model.merges.0", "[\"a\"]", "model.merges[0]: expected", ERR_FORMAT},
+	{"model.merges.1", "[\"a\", \"qzq\"]", "model.merges[1]: \"qzq\" is not in model.vocab", ERR_FORMAT},
+	{"model.merges.1", "\"! #\"", "model.merges[1]: \"!#\" is not in model.vocab", ERR_FORMAT},
+	{"added_tokens", "{}", "added_tokens: expected a list", ERR_FORMAT},
+	{"added_tokens.1", "7", "added_tokens[1]: expected an object", ERR_FORMAT},
+	{"added_tokens.1.id", "null", "added_tokens[1]: field \"id\"", ERR_FORMAT},
+	{"added_tokens.1.id", "999999999", "added_tokens[1]: field \"id\"", ERR_RANGE},
+	{"added_tokens.1.id", "5", "added_tokens[1]", ERR_FORMAT},
+	{"added_tokens.1.content", "\"a\"", "added_tokens[1]", ERR_FORMAT},
+	{"added_tokens.1.lstrip", "1", "added_tokens[1]: field \"lstrip\"", ERR_FORMAT},
+	{"added_tokens.1.color", "1", "\"color\"", ERR_UNSUPPORTED},
+	{"normalizer", "{\"type\": \"Lowercase\"}", "normalizer: type \"Lowercase\"", ERR_UNSUPPORTED},
+	{"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"NFKC\"}]}", "normalizer.normalizers[1]: type \"NFKC\"", ERR_UNSUPPORTED},
+	{"normalizer", "\"NFC\"", "normalizer: expected an object", ERR_FORMAT},
+	{"pre_tokenizer", "null", "pre_tokenizer: expected one that ends in ByteLevel", ERR_UNSUPPORTED},
+	{"pre_tokenizer", "{\"type\": \"Whitespace\"}", "pre_tokenizer: type \"Whitespace\"", ERR_UNSUPPORTED},
+	{"pre_tokenizer", SEQ(BYTES ", {\"type\": \"Digits\"}"), "ByteLevel has to be the last", ERR_UNSUPPORTED},
+	{"pre_tokenizer", SEQ("{\"type\": \"Digits\"}"), "ends in ByteLevel, found Digits", ERR_UNSUPPORTED},
+	{"pre_tokenizer", "{\"type\": \"Sequence\", \"pretokenizers\": 3}", "field \"pretokenizers\": expected a list", ERR_FORMAT},
+	{"pre_tokenizer", SEQ("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a+\"}, \"behavior\": \"Isolated\"}, " BYTES), "not one of the known ones", ERR_UNSUPPORTED},
+	{"pre_tokenizer", SEQ("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Isolated\"}, " BYTES), "field \"pattern\"", ERR_UNSUPPORTED},
+	{"pre_tokenizer.pretokenizers.0.behavior", "\"Removed\"", "found Removed", ERR_UNSUPPORTED},
+	{"pre_tokenizer.pretokenizers.0.invert", "true", "inverted", ERR_UNSUPPORTED},
+	{"pre_tokenizer.pretokenizers.1.use_regex", "0", "pretokenizers[1]: field \"use_regex\"", ERR_FORMAT},
+	{"pre_tokenizer", SEQ(SEQ(SEQ(SEQ(SEQ(SEQ(BYTES)))))), "nested more than", ERR_LIMIT},
+	{"pre_tokenizer", SEQ("{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},"
+		"{\"type\":\"Digits\"},{\"type\":\"Digits\"}," BYTES), "more than 8", ERR_LIMIT},
+	{"post_processor", "{\"type\": \"RobertaProcessing\"}", "RobertaProcessing", ERR_UNSUPPORTED},
+	{"decoder", "null", "decoder", ERR_UNSUPPORTED},
+	{"decoder", "{\"type\": \"Metaspace\"}", "Metaspace", ERR_UNSUPPORTED},
+};
+
+static void set_field(json_t *root, const char *field, const char *value)
+{
+	struct err err = {0};
+	json_t *o = root, *v;
+	char name[64];
+	size_t n;
+	assert_int_equal(json_parse(value, strlen(value), value, &v, &err), 0);
+	for (; n = strcspn(field, "."), field[n]; field += n + 1) {
+		snprintf(name, sizeof(name), "%.*s", (int)n, field);
+		o = json_is_array(o) ? json_array_get(o, (size_t)atoi(name)) : json_object_get(o, name);
+		assert_non_null(o);
+	}
+	assert_int_equal(json_is_array(o) ? json_array_set_new(o, (size_t)atoi(field), v) : json_object_set_new(o, field, v), 0);
+}
+
+static int open_json(const json_t *root, struct tokenizer **t, struct err *err)
+{
+	char *path = fixture_path("text-changed.json");
+	assert_int_equal(json_save(path, root, err), 0);
+	int rc = tokenizer_open(path, t, err);
+	if (rc && !strstr(err->text, path)) {
+		print_message("the message does not name the file: %s\n", err->text);
+		rc = 1;
+	}
+	free(path);
+	return rc;
+}
+
+static void test_refusals(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+		struct err err = {0};
+		struct tokenizer *t = NULL;
+		json_t *root = json_deep_copy(small);
+		set_field(root, refusals[i].field, refusals[i].value);
+		int rc = open_json(root, &t, &err);
+		if (rc != refusals[i].code || !strstr(err.text, refusals[i].found))
+			print_message("%s = %s: rc %d, %s\n", refusals[i].field, refusals[i].value, rc, err.text);
+		assert_int_equal(rc, refusals[i].code);
+		assert_non_null(strstr(err.text, refusals[i].found));
+		assert_null(t);
+		json_decref(root);
+	}
+}
+
+static void test_accepted(void **state)
+{
+	static const char *const changes[][2] = {
+		{"truncation", "{\"max_length\": 4}"}, {"padding", "{\"strategy\": \"BatchLongest\"}"}, {"model.unk_token", "\"a\""}, {"model.type", "null"},
+		{"post_processor", "null"}, {"normalizer", "null"}, {"added_tokens", "null"}, {"model.continuing_subword_prefix", "\"\""}, {"model.dropout", "0.0"},
+		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": []}]}"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+		struct err err = {0};
+		struct tokenizer *t = NULL;
+		json_t *root = json_deep_copy(small);
+		set_field(root, changes[i][0], changes[i][1]);
+		if (open_json(root, &t, &err))
+			fail_msg("%s = %s: %s", changes[i][0], changes[i][1], err.text);
+		tokenizer_free(t);
+		json_decref(root);
+	}
+}
+
+static void test_no_file(void **state)
+{
+	struct err err = {0};
+	struct tokenizer *t = NULL;
+	assert_true(tokenizer_open("no/such/folder/tokenizer.json", &t, &err) < 0);
+	assert_non_null(strstr(err.text, "no/such/folder"));
+	assert_null(t);
+	tokenizer_free(NULL);
+}
+
+/* ---- text ---- */
+
+static void test_invalid_utf8(void **state)
+{
+	static const struct { const char *text; size_t len, byte; } cases[] = {
+		{"\x80", 1, 0}, {"abc\xff", 4, 3}, {"12345678abcdefgh\xc0\x80", 18, 16}, {"\xc3", 1, 0}, {"a\xe2\x82", 3, 1}, {"\xed\xa0\x80", 3, 0},
+		{"\xe0\x9f\xbf", 3, 0}, {"\xf0\x8f\xbf\xbf", 4, 0}, {"\xf4\x90\x80\x80", 4, 0}, {"\xf5\x80\x80\x80", 4, 0}, {"\xc3\xa9\xe9", 3, 2}, {"ok\xf0\x9f\x9a ", 6, 2},
+	};
+	struct err err = {0};
+	struct tokenizer *t;
+	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct ids ids = {0};
+		char byte[32];
+		snprintf(byte, sizeof(byte), "byte %zu is 0x%02x", cases[i].byte, (uint8_t)cases[i].text[cases[i].byte]);
+		assert_int_equal(tokenizer_encode(t, cases[i].text, cases[i].len, true, &ids, &err), ERR_FORMAT);
+		assert_non_null(strstr(err.text, byte));
+		assert_int_equal(ids.count, 0);
+	}
+	tokenizer_free(t);
+}
+
+static void test_decode(void **state)
+{
+	static const char text[] = "<|im_start|>x = 1<think>é🚀</think><|im_end|>";
+	static const int32_t hostile[] = {-1, INT32_MIN, INT32_MAX, 1 << 21, 300};
+	struct err err = {0};
+	struct tokenizer *t;
+	struct ids ids = {0};
+	struct str out = {0};
+	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	assert_int_equal(tokenizer_vocab_size(t), 300);
+	assert_int_equal(tokenizer_encode(t, text, sizeof(text) - 1, true, &ids, &err), 0);
+	assert_int_equal(ids.data[0], tokenizer_id(t, "<|im_start|>"));
+	assert_int_equal(ids.data[ids.count - 1], tokenizer_id(t, "<|im_end|>"));
+	tokenizer_decode(t, ids.data, ids.count, false, &out);
+	assert_string_equal(out.data, text);
+	str_clear(&out);
+	tokenizer_decode(t, ids.data, ids.count, true, &out);
+	assert_string_equal(out.data, "x = 1<think>é🚀</think>");
+	str_clear(&out);
+	tokenizer_decode(t, hostile, ARRAY_LEN(hostile), false, &out);
+	assert_int_equal(out.len, 0);
+	/* With parse_special off no text becomes a control token, and everything still comes back. */
+	ids.count = 0;
+	assert_int_equal(tokenizer_encode(t, text, sizeof(text) - 1, false, &ids, &err), 0);
+	for (size_t i = 0; i < ids.count; i++)
+		assert_true(ids.data[i] < tokenizer_id(t, "<|endoftext|>"));
+	tokenizer_decode(t, ids.data, ids.count, true, &out);
+	assert_string_equal(out.data, text);
+	/* Appending: ids that are there stay. */
+	size_t before = ids.count;
+	assert_int_equal(tokenizer_encode(t, "", 0, true, &ids, &err), 0);
+	assert_int_equal(ids.count, before);
+	assert_int_equal(tokenizer_encode(t, "a\0b", 3, true, &ids, &err), 0);
+	assert_true(ids.count > before);
+	ids_release(&ids);
+	str_release(&out);
+	tokenizer_free(t);
+}
+
+static void test_ids(void **state)
+{
+	struct err err = {0};
+	struct tokenizer *t;
+	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	assert_int_equal(tokenizer_id(t, "!"), 0);
+	assert_int_equal(tokenizer_id(t, "</think>"), 299);
+	assert_int_equal(tokenizer_id(t, "<|im_end|>"), 297);
+	assert_int_equal(tokenizer_id(t, "<|im_end|> "), -1);
+	assert_int_equal(tokenizer_id(t, "no such token"), -1);
+	assert_int_equal(tokenizer_id(t, ""), -1);
+	assert_true(tokenizer_id(t, " x") > 255);
+	tokenizer_free(t);
+}
+
+/* A megabyte without a place to split: quadratic work would not end, and the long way must give what the short way gives. */
+static void test_long_words(void **state)
+{
+	const size_t len = 1 << 20;
+	struct err err = {0};
+	struct tokenizer *t;
+	struct ids ids = {0}, unit = {0};
+	struct str back = {0};
+	char *text = xmalloc(len);
+	for (size_t i = 0; i < len; i++)
+		text[i] = "offsptr"[i % 7];
+	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	assert_int_equal(tokenizer_encode(t, text, len, true, &ids, &err), 0);
+	tokenizer_decode(t, ids.data, ids.count, false, &back);
+	assert_int_equal(back.len, len);
+	assert_memory_equal(back.data, text, len);
+	assert_int_equal(tokenizer_encode(t, text, 77, true, &unit, &err), 0);   /* short: 11 periods */
+	assert_true(unit.count >= 11 && unit.count % 11 == 0);
+	assert_memory_equal(ids.data, unit.data, (unit.count - unit.count / 11) * sizeof(int32_t));
+	free(text);
+	ids_release(&ids);
+	ids_release(&unit);
+	str_release(&back);
+	tokenizer_free(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refusals), cmocka_unit_test(test_accepted), cmocka_unit_test(test_no_file), cmocka_unit_test(test_invalid_utf8),
+		cmocka_unit_test(test_decode), cmocka_unit_test(test_ids), cmocka_unit_test(test_long_words),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
