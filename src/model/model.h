@@ -87,6 +87,7 @@ void kv_copy_page(struct kv *kv, int dst, int src);   /* all layers, keys and va
 size_t kv_bytes(const struct model_config *c, int pages);
 struct step;   /* activations of one generation step */
 struct step *step_create(struct model *m, int max_rows, int max_logit_rows);
+size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows);   /* for the memory plan */
 void step_free(struct step *s);
 /* rows: ids (T), pages and positions in b; logits (n, V) for the rows listed in at. Rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
  * sequence in the same call are visible: a prompt may be prefilled in one call. Returns the logits' memory (owned by s, backend memory). */

@@ -64,13 +64,17 @@ struct step {
 static const struct act_def step_defs[] = { STEP(walk.lora_x, WIDTH_IN_MAX), STEP(walk.lora_h, WIDTH_R) };
 static const struct act_def logit_defs[] = { STEP(x_last, WIDTH_C), STEP(hidden, WIDTH_C) };
 
-static size_t carve(struct step *s, char *base) {
+static size_t carve(const struct model_config *c, int rows, int logit_rows, struct step *s, char *base) {
 	int64_t width[WIDTH_COUNT];
-	widths_fill(&s->model->config, width);
-	size_t used = acts_carve(act_defs, act_def_count, width, s->max_rows, &s->acts, base);
-	used += acts_carve(step_defs, ARRAY_LEN(step_defs), width, s->max_rows, s, base ? base + used : NULL);
-	return used + acts_carve(logit_defs, ARRAY_LEN(logit_defs), width, s->max_logit_rows, s, base ? base + used : NULL);
+	widths_fill(c, width);
+	size_t used = acts_carve(act_defs, act_def_count, width, rows, s ? &s->acts : NULL, base);
+	used += acts_carve(step_defs, ARRAY_LEN(step_defs), width, rows, s, base ? base + used : NULL);
+	return used + acts_carve(logit_defs, ARRAY_LEN(logit_defs), width, logit_rows, s, base ? base + used : NULL);
 }
+
+static size_t logits_bytes(const struct model_config *c, int logit_rows) { return size_mul(size_mul((size_t)logit_rows, (size_t)c->vocab_size), sizeof(float)); }
+
+size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows) { return carve(c, max_rows, max_logit_rows, NULL, NULL) + logits_bytes(c, max_logit_rows); }
 
 static void attend_paged(struct walk *w, int layer, const struct acts *a) {
 	const struct model_config *c = &w->model->config;
@@ -88,14 +92,14 @@ struct step *step_create(struct model *m, int max_rows, int max_logit_rows) {
 	s->model = m;
 	s->max_rows = max_rows;
 	s->max_logit_rows = max_logit_rows;
-	s->block = ops->alloc(ops->ctx, carve(s, NULL));
-	carve(s, s->block);
+	s->block = ops->alloc(ops->ctx, carve(&m->config, max_rows, max_logit_rows, NULL, NULL));
+	carve(&m->config, max_rows, max_logit_rows, s, s->block);
 	acts_alias(&m->config, &s->acts);
 	s->acts.x_mid = s->acts.x_in;
 	s->walk.model = m;
 	s->walk.attend = attend_paged;
 	s->walk.ctx = s;
-	s->logits = ops->alloc(ops->ctx, size_mul(size_mul((size_t)max_logit_rows, (size_t)m->config.vocab_size), sizeof(float)));
+	s->logits = ops->alloc(ops->ctx, logits_bytes(&m->config, max_logit_rows));
 	return s;
 }
 

@@ -1,0 +1,234 @@
+/* Supervised fine-tuning: packing and order, learning, evaluation, stopping at the held-out minimum, checkpoints, and continuing: same bytes as an uninterrupted run. */
+#include "sft_run_ref.h"
+#include "train/train_internal.h"
+
+/* ---- packing ---- */
+
+static void test_plan(void **state) {
+	struct sft_data d;
+	struct epoch_plan p = {0}, q = {0};
+	sft_data_make(&d);
+	for (int64_t epoch = 0; epoch < 3; epoch++) {
+		bool seen[EXAMPLES] = { false };
+		epoch_plan_make(&p, d.examples, EXAMPLES, 100, true, 5, epoch);
+		for (size_t m = 0; m < p.nmicro; m++) {
+			int tokens = 0;
+			for (size_t k = p.micro[m]; k < p.micro[m + 1]; k++) {
+				assert_false(seen[p.order[k]]);
+				seen[p.order[k]] = true;
+				tokens += d.examples[p.order[k]].count;
+			}
+			assert_true(tokens > 0 && tokens <= 100);
+			if (m + 1 < p.nmicro) assert_true(tokens + d.examples[p.order[p.micro[m + 1]]].count > 100);   /* greedy: the next one did not fit */
+		}
+		for (int i = 0; i < EXAMPLES; i++) assert_true(seen[i]);
+		epoch_plan_make(&q, d.examples, EXAMPLES, 100, true, 5, epoch);
+		assert_memory_equal(p.order, q.order, EXAMPLES * sizeof *p.order);
+		epoch_plan_make(&q, d.examples, EXAMPLES, 100, true, 5, epoch + 1);
+		assert_memory_not_equal(p.order, q.order, EXAMPLES * sizeof *p.order);
+	}
+	epoch_plan_release(&p);
+	epoch_plan_release(&q);
+}
+
+/* Packing does not change what is computed: evaluation packed wide equals evaluation one by one up to rounding of sums of the same numbers in other orders. */
+static void test_packing_changes_nothing(void **state) {
+	struct sft_setup s;
+	double loss[2], accuracy[2];
+	sft_setup_make(&s, false);
+	sft_evaluate(s.m, NULL, s.d->examples, EXAMPLES, EXAMPLE_MAX, &loss[0], &accuracy[0]);
+	sft_evaluate(s.m, NULL, s.d->examples, EXAMPLES, 500, &loss[1], &accuracy[1]);
+	assert_true(fabs(loss[0] - loss[1]) <= 2 * ldexp(1, -24) * sqrt(61) * 16 * loss[0]);
+	assert_true(accuracy[0] == accuracy[1]);
+	assert_true(fabs(loss[0] - log(61)) < 0.1);   /* a fresh model knows nothing */
+	sft_setup_release(&s);
+}
+
+/* Accuracy and loss by hand from full logits. */
+static void test_evaluate_by_hand(void **state) {
+	struct sft_setup s;
+	struct err err = {0};
+	struct pass *p;
+	double loss, accuracy, sum = 0;
+	int rows = 0, correct = 0;
+	sft_setup_make(&s, true);
+	sft_evaluate(s.m, s.a, s.d->examples, 3, 90, &loss, &accuracy);
+	assert_int_equal(pass_create(s.m, &(struct pass_options){ .max_tokens = 64 }, &p, &err), 0);
+	for (int i = 0; i < 3; i++) {
+		const struct sft_example *e = &s.d->examples[i];
+		int32_t pos[EXAMPLE_MAX], start[2] = { 0, e->count };
+		static float logits[EXAMPLE_MAX * 61];
+		for (int k = 0; k < e->count; k++) pos[k] = k;
+		pass_forward(p, s.a, &(struct batch){ e->ids, { e->count, 1, start, pos } }, 0);
+		pass_logits(p, pos, e->count, logits);
+		for (int k = e->completion_begin; k < e->count; k++, rows++) {
+			const float *row = logits + (k - 1) * 61;
+			double total = 0;
+			int best = 0;
+			for (int j = 0; j < 61; j++) {
+				total += exp(row[j]);
+				if (row[j] > row[best]) best = j;
+			}
+			sum += log(total) - row[e->ids[k]];
+			correct += best == e->ids[k];
+		}
+	}
+	assert_true(fabs(sum / rows - loss) < 1e-5);
+	assert_true(accuracy == (double)correct / rows);
+	pass_free(p);
+	sft_setup_release(&s);
+}
+
+/* ---- runs ---- */
+
+struct record { double loss[200], eval[200]; int64_t steps, stop_at; int evals; };
+static int record_metrics(void *ctx, int64_t step, const json_t *m) {
+	struct record *r = ctx;
+	assert_true(step < 200);
+	r->steps = step;
+	r->loss[step] = json_number_value(json_object_get(m, "loss"));
+	assert_true(json_is_real(json_object_get(m, "grad_norm")) && json_is_real(json_object_get(m, "learning_rate")) && json_is_integer(json_object_get(m, "num_tokens")));
+	if (json_object_get(m, "eval_loss")) r->eval[r->evals++] = json_number_value(json_object_get(m, "eval_loss"));
+	return step == r->stop_at;
+}
+
+static void run_once(const char *dir, bool with_adapter, int64_t stop_at, struct record *r) {
+	struct sft_setup s;
+	struct err err = {0};
+	struct sft_options o = sft_options_make(dir);
+	sft_setup_make(&s, with_adapter);
+	*r = (struct record){ .stop_at = stop_at };
+	if (sft_setup_run(&s, &o, record_metrics, r, &err)) fail_msg("%s", err.text);
+	sft_setup_release(&s);
+}
+
+/* Learns the pattern; a run in three parts (stopped off and on a save step) writes the same last checkpoint and the same losses. */
+static void continue_case(bool with_adapter) {
+	char *whole = sft_folder("whole"), *parts = sft_folder("parts");
+	struct record a, b;
+	run_once(whole, with_adapter, -1, &a);
+	assert_true(a.eval[a.evals - 1] < (with_adapter ? 1 : 0.95) * a.eval[0]);   /* an adapter can do little on a base of noise */
+	run_once(parts, with_adapter, 4, &b);
+	assert_true(b.steps == 4);
+	run_once(parts, with_adapter, 9, &b);
+	assert_true(b.steps == 9);
+	run_once(parts, with_adapter, -1, &b);
+	assert_true(b.steps == a.steps);
+	for (int64_t i = 10; i <= a.steps; i++) assert_true(a.loss[i] == b.loss[i]);
+	char *x = xasprintf("%s/checkpoint-%lld", whole, (long long)a.steps), *y = xasprintf("%s/checkpoint-%lld", parts, (long long)a.steps);
+	assert_true(folders_equal(x, y));
+	run_once(parts, with_adapter, -1, &b);   /* a finished run has nothing left to do */
+	assert_true(b.steps == 0);
+	free(x);
+	free(y);
+	free(whole);
+	free(parts);
+}
+static void test_continue_weights(void **state) { continue_case(false); }
+static void test_continue_adapter(void **state) { continue_case(true); }
+
+static void test_checkpoints_kept(void **state) {
+	struct err err = {0};
+	struct listing l = {0};
+	struct record r;
+	char *dir = sft_folder("kept");
+	run_once(dir, false, -1, &r);
+	assert_int_equal(dir_each(dir, listing_add, &l, &err), 0);
+	assert_int_equal(l.n, 2);   /* save_total_limit */
+	/* Leftovers of a kill and foreign names are not checkpoints. */
+	char *tmp = path_join(dir, "checkpoint-99999.tmp"), *odd = path_join(dir, "checkpoint-old");
+	assert_int_equal(dir_make(tmp, &err), 0);
+	assert_int_equal(dir_make(odd, &err), 0);
+	run_once(dir, false, -1, &r);
+	assert_true(r.steps == 0);
+	free(tmp);
+	free(odd);
+	free(dir);
+}
+
+/* Other settings are refused by name; another number of checkpoints to keep is none of them. */
+static void test_settings_must_match(void **state) {
+	struct sft_setup s;
+	struct err err = {0};
+	char *dir = sft_folder("settings");
+	struct record r;
+	run_once(dir, false, 3, &r);
+	struct sft_options o = sft_options_make(dir);
+	sft_setup_make(&s, false);
+	o.optimizer.learning_rate *= 2;
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "learning_rate"));
+	o = sft_options_make(dir);
+	s.d->ids[4][2] ^= 1;
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "examples"));
+	s.d->ids[4][2] ^= 1;
+	o.save_total_limit = 7;
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
+	sft_setup_release(&s);
+	free(dir);
+}
+
+/* A rate far too high makes the held-out loss turn: the run stops, and the weights left are those of the best evaluation. */
+static void test_stop_at_minimum(void **state) {
+	struct sft_setup s;
+	struct err err = {0};
+	struct record r = { .stop_at = -1 };
+	char *dir = sft_folder("minimum");
+	struct sft_options o = sft_options_make(dir);
+	double loss, accuracy, best = INFINITY;
+	o.optimizer.learning_rate = 0.05;
+	o.optimizer.lr_scheduler_type = "constant";
+	o.num_train_epochs = 30;
+	o.eval_steps = 2;
+	o.stop_at_eval_minimum = true;
+	o.patience = 3;
+	sft_setup_make(&s, false);
+	if (sft_setup_run(&s, &o, record_metrics, &r, &err)) fail_msg("%s", err.text);
+	assert_true(r.evals > 3 && r.steps < 150);
+	int at = 0;
+	for (int i = 0; i < r.evals; i++)
+		if (r.eval[i] < best) {
+			best = r.eval[i];
+			at = i;
+		}
+	assert_int_equal(at, r.evals - 1 - 3);   /* patience evaluations without improvement came after it */
+	sft_evaluate(s.m, NULL, s.d->examples + EXAMPLES, HELDOUT, o.max_tokens, &loss, &accuracy);
+	assert_true(loss == best);
+	sft_setup_release(&s);
+	free(dir);
+}
+
+static void test_limits(void **state) {
+	struct sft_setup s;
+	struct err err = {0};
+	char *dir = sft_folder("limits");
+	struct sft_options o = sft_options_make(dir);
+	sft_setup_make(&s, false);
+	o.max_tokens = 20;   /* an example does not fit: refused, never cut */
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "max_tokens 20"));
+	o = sft_options_make(dir);
+	o.num_train_epochs = 0;
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), ERR_USAGE);
+	o.optimizer.lr_scheduler_type = "constant";
+	o.max_seconds = 1e-9;   /* out of time after... before the first step */
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
+	o = sft_options_make(dir);
+	o.max_steps = 2;
+	struct record r = { .stop_at = -1 };
+	assert_int_equal(sft_setup_run(&s, &o, record_metrics, &r, &err), 0);
+	assert_true(r.steps == 2);
+	sft_setup_release(&s);
+	free(dir);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plan), cmocka_unit_test(test_packing_changes_nothing), cmocka_unit_test(test_evaluate_by_hand), cmocka_unit_test(test_continue_weights), cmocka_unit_test(test_continue_adapter),
+		cmocka_unit_test(test_checkpoints_kept), cmocka_unit_test(test_settings_must_match), cmocka_unit_test(test_stop_at_minimum), cmocka_unit_test(test_limits),
+	};
+	log_level_set(LOG_WARN);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
