@@ -24,6 +24,7 @@ GIVEN_BYTES_MAX = 1 << 30
 EXPECTED_BYTES_MAX = 2 << 30
 F_ADD_SEALS, SEALS = 1033, 0x000F   # SEAL, SHRINK, GROW, WRITE
 TASK_FILE = "task.py"
+SANDBOX = {"allow_memfd": 1}
 
 
 class Fault(Exception):

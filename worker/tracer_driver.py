@@ -6,6 +6,7 @@ decorators, specialisation of arguments, the launch syntax) is Triton's own. No 
 Autotuning has nothing to measure here: the first configuration that survives pruning and compiles is taken, and the number of
 configurations is kept in the tape's kernel entry.
 """
+import os
 import types
 
 import torch
@@ -24,6 +25,7 @@ import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
 
 TARGET = GPUTarget("cuda", 90, 32)
+TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
 GRID_MAX = (2**31 - 1, 65535, 65535)
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
@@ -93,7 +95,8 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
         module = stages["ttir"](module, {})
     except Exception as error:
         raise CompileFailed(error, error_line(src, error)) from error
-    return TracedKernel(src, options, str(module))
+    # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
+    return TracedKernel(src, options, str(module).replace(TRITON_FOLDER, "triton/"))
 
 
 def error_line(src, error):

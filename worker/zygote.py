@@ -5,7 +5,8 @@
 Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU and has one thread. It is also the keeper of its
 jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
 
-A kind is a module with `run(job, sock)`, `warm()`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()` and `prepare()`.
+A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life) and
+`prepare(options)` (in the job's process, before its sandbox closes).
 """
 import os
 import sys
@@ -264,9 +265,8 @@ def default_read_paths():
 
 
 def versions():
-    import torch
-    import triton
-    return {"python": ".".join(map(str, sys.version_info[:3])), "torch": torch.__version__, "triton": triton.__version__}
+    from importlib.metadata import version
+    return {"python": ".".join(map(str, sys.version_info[:3])), "torch": version("torch"), "triton": version("triton")}
 
 
 def main():
@@ -275,11 +275,13 @@ def main():
     library = sys.argv[2] if len(sys.argv) == 3 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
     zygote = Zygote(sys.argv[1], library)
     zygote.sandbox.call("sandbox_drop_root")
+    getattr(zygote.module, "start", lambda: None)()
     gc.collect()
     gc.freeze()
     zygote.serve()
     for pid in list(zygote.jobs):
         kill(pid)
+    getattr(zygote.module, "stop", lambda: None)()
     os._exit(0)
 
 

@@ -1,0 +1,191 @@
+"""compile: Triton IR to machine code for sm_90, without a GPU (docs/worker-protocol.md, "compile").
+
+The job's process runs Triton's own stages (TTGIR, LLVM IR, PTX) and then ptxas: the only program that any worker may start. The IR is the candidate's, so the process is sandboxed
+like a tracer's; beyond that it has one scratch folder, made for it and removed with it.
+"""
+import os
+import re
+import shutil
+import tempfile
+
+from triton import knobs
+from triton.backends.compiler import GPUTarget, Language
+from triton.compiler.compiler import make_backend
+from triton._C.libtriton import ir
+
+import wire
+
+PTXAS = knobs.nvidia.ptxas.path
+TEXT_MAX = 4096
+SHARED_BYTES_MAX = 232448      # of one block on sm_90
+PREFIX = "hone-compile-"
+SANDBOX = {
+    "allow_fork": 1, "allow_memfd": 1,
+    "exec_paths": [PTXAS, os.path.realpath("/lib64/ld-linux-x86-64.so.2")],
+}
+
+
+class CompileFault(Exception):
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+def read_paths():
+    """Shared libraries, for ptxas; it reads its own program file too."""
+    return ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", os.path.dirname(PTXAS)]
+
+
+# ---- scratch folders: named by the zygote's pid, so that the next zygote clears what a killed one left ----
+
+def scratch_root():
+    return os.path.join(tempfile.gettempdir(), f"{PREFIX}{os.getpid()}")
+
+
+def clear_stale():
+    base = tempfile.gettempdir()
+    for name in os.listdir(base):
+        pid = name[len(PREFIX):] if name.startswith(PREFIX) else ""
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+
+
+_ROOT = None
+_scratch = None
+
+
+def start():
+    """In the zygote, after it dropped root: makes the folder that the jobs' folders go to."""
+    global _ROOT
+    clear_stale()
+    _ROOT = scratch_root()
+    os.makedirs(_ROOT, mode=0o700, exist_ok=True)
+
+
+def stop():
+    shutil.rmtree(_ROOT, ignore_errors=True)
+
+
+def prepare(options):
+    """In the job's process, before the sandbox closes."""
+    global _scratch
+    _scratch = tempfile.mkdtemp(dir=_ROOT)
+    options.scratch = _scratch.encode()
+
+
+# ---- the job ----
+
+def run(job, sock):
+    log = os.path.join(_scratch, "log")
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(fd, 2)                      # MLIR's diagnostics go to stderr
+    fds = ()
+    try:
+        result, cubin = compile_ttir(job, _scratch)
+        if job.get("want_cubin"):
+            fds = (memory_file(cubin),)
+    except CompileFault as fault:
+        result = {"fault": {"code": fault.code, "text": str(fault)[:TEXT_MAX]}}
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}\n{tail(log)}".replace(_scratch + os.sep, "")
+        result = {"fault": {"code": "compile-error", "text": text[:TEXT_MAX]}}
+    finally:
+        shutil.rmtree(_scratch, ignore_errors=True)
+    wire.send(sock, result, fds)
+
+
+def compile_ttir(job, folder):
+    """(result without cubin, cubin)."""
+    target = GPUTarget("cuda", int(job.get("arch", 90)), 32)
+    backend = make_backend(target)
+    options = backend.parse_options({name: int(job[name]) for name in ("num_warps", "num_stages", "num_ctas") if name in job})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    path = os.path.join(folder, "kernel.ttir")
+    with open(path, "w") as f:
+        f.write(job["ttir"])
+    module = ir.parse_mlir_module(path, context)
+    module.context = context
+    stages, metadata, texts = {}, {}, {}
+    backend.add_stages(stages, options, Language.TRITON)
+    for name in ("ttgir", "llir", "ptx"):
+        module = stages[name](module, metadata)
+        if job.get(f"want_{name}"):
+            texts[name] = str(module)
+    shared = metadata.get("shared") or 0
+    if shared > SHARED_BYTES_MAX:
+        raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {SHARED_BYTES_MAX}. Reducing block sizes or num_stages may help.")
+    cubin, log = assemble(module, target.arch, folder)
+    result = {
+        "name": metadata["name"], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
+        "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"), "shared_bytes": shared,
+        "num_warps": metadata.get("num_warps", options.num_warps), "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
+        "global_scratch_align": metadata.get("global_scratch_align") or 1, "profile_scratch_bytes": metadata.get("profile_scratch_size") or 0,
+    }
+    result.update(texts)
+    return result, cubin
+
+
+def assemble(ptx, arch, folder):
+    """ptxas with Triton's own flags. (cubin, its log)."""
+    source, binary, log = (os.path.join(folder, name) for name in ("kernel.ptx", "kernel.cubin", "ptxas.log"))
+    with open(source, "w") as f:
+        f.write(ptx)
+    argv = [PTXAS, "-lineinfo", "-v", f"--gpu-name=sm_{arch}{'a' if arch >= 90 else ''}", source, "-o", binary]
+    actions = [(os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
+    pid = os.posix_spawn(PTXAS, argv, {"TMPDIR": folder}, file_actions=actions)
+    _, status = os.waitpid(pid, 0)
+    text = tail(log, 1 << 16)
+    if status != 0:
+        raise CompileFault("ptxas-error", f"ptxas ended with {status_text(status)}: {text.replace(folder + os.sep, '')}")
+    with open(binary, "rb") as f:
+        return f.read(), text
+
+
+def status_text(status):
+    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+
+
+def found(log, pattern):
+    return sum(int(n) for n in re.findall(pattern, log))
+
+
+def tail(path, count=TEXT_MAX):
+    try:
+        with open(path, "rb") as f:
+            return f.read()[-count:].decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def memory_file(data):
+    fd = os.memfd_create("cubin", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+WARM_TTIR = """module {
+  tt.func public @warm(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}) attributes {noinline = false} {
+    %i = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
+    %p = tt.splat %x : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>>
+    %q = tt.addptr %p, %i : tensor<128x!tt.ptr<f32>>, tensor<128xi32>
+    %v = tt.load %q : tensor<128x!tt.ptr<f32>>
+    %e = math.exp %v : tensor<128xf32>
+    tt.store %q, %e : tensor<128x!tt.ptr<f32>>
+    tt.return
+  }
+}
+"""
+
+
+def warm():
+    """One small compilation; ptxas's version is asked and remembered on the way."""
+    folder = tempfile.mkdtemp(prefix="hone-warm-")
+    try:
+        compile_ttir({"ttir": WARM_TTIR, "num_warps": 4}, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
