@@ -10,10 +10,13 @@
 /* In the order in which `hone --help` prints them. */
 #define COMMAND_TABLE(X) \
 	X(doctor, "what this machine offers, what is missing and how to get it") \
+	X(tasks,  "list, show, compose, import and audit task sets") \
 	X(pairs,  "build pairs of prompt and answer for sft") \
+	X(verify, "grade a candidate kernel against its task") \
 	X(rl,     "train by reinforcement learning with verified rewards") \
 	X(eval,   "score a model on tasks") \
-	X(report, "write one HTML file about the runs in a store")
+	X(report, "write one HTML file about the runs in a store") \
+	X(bench,  "measure the engine on this machine")
 
 #define X(name, summary) int cmd_##name(int argc, char **argv);
 COMMAND_TABLE(X)

@@ -73,7 +73,9 @@ static void probe_sandbox(struct report *r)
 	int level = sandbox_level_probe(text, sizeof(text));
 	const char *between = text[0] ? "; " : "";
 	if (level <= SANDBOX_NONE)
-		add(r, "sandbox", STATE_MISSING, "use a kernel with Landlock (5.13 or later) and seccomp; hone refuses candidates without it", "%s%s%s", sandbox_level_name(level), between, text);
+		add(r, "sandbox", STATE_MISSING,
+			"use a kernel with Landlock (5.13 or later) and seccomp; hone refuses candidates without it", "%s%s%s",
+			sandbox_level_name(level), between, text);
 	else add(r, "sandbox", level == SANDBOX_FULL ? STATE_OK : STATE_NOTE, NULL, "%s%s%s", sandbox_level_name(level), between, text);
 }
 
@@ -138,7 +140,8 @@ static void probe_parts(struct report *r)
 /* ---- GPU, by the driver's own library; it stays loaded, because it started threads ---- */
 
 struct cuda {
-	int (*init)(unsigned), (*version)(int *), (*count)(int *), (*device)(int *, int), (*name)(char *, int, int), (*attribute)(int *, int, int), (*memory)(size_t *, int);
+	int (*init)(unsigned), (*version)(int *), (*count)(int *), (*device)(int *, int);
+	int (*name)(char *, int, int), (*attribute)(int *, int, int), (*memory)(size_t *, int);
 };
 
 static bool cuda_load(void *lib, struct cuda *c)
@@ -177,7 +180,8 @@ static void probe_gpu(struct report *r)
 		c.attribute(&major, CC_MAJOR, device);
 		c.attribute(&minor, CC_MINOR, device);
 		c.memory(&bytes, device);
-		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name, major, minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
+		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name,
+			major, minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
 	}
 }
 

@@ -84,7 +84,8 @@ static void descriptors_are_exactly_those_given(void **state)
 		free(path);
 	}
 	assert_int_equal(dup2(0, 63), 63);
-	run_shell("cat <&3; cat <&4; cat <&9; cat /proc/self/fd/10; for f in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 63; do [ -e /proc/$$/fd/$f ] && echo -n $f,; done; read x || echo eof", &o, &out);
+	run_shell("cat <&3; cat <&4; cat <&9; cat /proc/self/fd/10;"
+		"for f in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 63; do [ -e /proc/$$/fd/$f ] && echo -n $f,; done; read x || echo eof", &o, &out);
 	assert_string_equal(out.data, "f7\nf6\nf1\nf0\n0,1,2,3,4,5,6,7,8,9,10,eof\n");
 	for (int i = 0; i < CHILD_FDS_MAX; i++) assert_int_equal(close(o.fds[i]), 0);
 	close(63);
