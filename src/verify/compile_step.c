@@ -74,30 +74,42 @@ static json_t *job_json(const struct tape_kernel *k)
 		"arch", VERIFY_ARCH);
 }
 
+static json_t *fault_json(const char *code, const char *text)
+{
+	return json_pack("{s:{s:s, s:s}}", "fault", "code", code, "text", text);
+}
+
+/* Triton's compiler dies on some IR (assertions, stack overflow): the kernel's fault, not ours, unless the process never got as far. */
+static int compiler_died(struct job *job, json_t **result, struct err *err)
+{
+	char status[64] = "closed its socket", sentence[160];
+	job_wait(job, 1000);
+	if (job_check_entered(job, err))
+		return ERR_INFRA;
+	if (job->ended)
+		child_status_text(job->status, status, sizeof status);
+	snprintf(sentence, sizeof sentence, "the compiler ended on this kernel: %s", status);
+	*result = fault_json("compiler-crash", sentence);
+	return 0;
+}
+
 /* Asks the compile worker. 0 with *result; a fault of the compiler on this input is a result too. */
 static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, struct err *err)
 {
 	struct job_limits limits = { g->s->level, g->s->limits.compile_memory_bytes, CPU_S };
 	struct job job;
+	struct str text = { 0 };
 	int rc = job_start(g->s->compiler, &limits, job_json(k), &job, err);
 	if (rc)
 		return rc;
-	struct str text = { 0 };
 	rc = job_next(&job, MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + (uint64_t)g->s->limits.compile_timeout_ms * 1000000u, err);
 	if (rc == ERR_TIMEOUT) {
-		*result = json_pack("{s:{s:s, s:s}}", "fault", "code", "timeout-compile", "text", "the compiler did not finish in time");
+		*result = fault_json("timeout-compile", "the compiler did not finish in time");
 		rc = 0;
 	} else if (rc == ERR_CHILD) {
-		char status[64] = "unknown";
-		job_wait(&job, 1000);
-		child_status_text(job.status, status, sizeof status);
-		/* Triton's compiler dies on some IR (assertions, stack overflow): the kernel's fault, not ours. */
-		char sentence[160];
-		snprintf(sentence, sizeof sentence, "the compiler ended on this kernel: %s", status);
-		*result = json_pack("{s:{s:s, s:s}}", "fault", "code", "compiler-crash", "text", sentence);
-		rc = 0;
-	} else if (!rc) {
-		rc = json_parse(text.data, text.len, "compile worker's answer", result, err) ? err_set(err, ERR_INFRA, "the compile worker's answer is no JSON") : 0;
+		rc = compiler_died(&job, result, err);
+	} else if (!rc && json_parse(text.data, text.len, "compile worker's answer", result, err)) {
+		rc = err_set(err, ERR_INFRA, "the compile worker's answer is no JSON");
 	}
 	job_end(&job);
 	str_release(&text);

@@ -253,10 +253,12 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 }
 
 /* How a reference that gave no result ended. */
-static int broken(struct job *j, const char *what, struct oracle_fault *fault)
+static int broken(struct job *j, const char *what, struct oracle_fault *fault, struct err *err)
 {
 	char status[64] = "closed its socket";
 	job_wait(j, 1000);
+	if (job_check_entered(j, err))
+		return ERR_INFRA;
 	if (j->ended)
 		child_status_text(j->status, status, sizeof status);
 	snprintf(fault->code, sizeof fault->code, "%s", "task-broken");
@@ -279,7 +281,7 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
 		rc = job_next(&job, MESSAGE_BYTES_MAX, &text, fds, &nfds, deadline, err);
 		if (rc == ERR_CHILD || rc == ERR_LIMIT || rc == ERR_IO) {
-			rc = broken(&job, err ? err->text : "", fault);
+			rc = broken(&job, err ? err->text : "", fault, err);
 			break;
 		} else if (rc == ERR_TIMEOUT) {
 			snprintf(fault->code, sizeof fault->code, "task-timeout");

@@ -2,7 +2,7 @@
  *
  * Everything that arrives here was written by a process in which the candidate's code ran. It is used for two things: a tape, which tape_parse
  * validates and the replay judges, and a fault, whose code is looked up in a table (an unknown one is just "error") and whose text goes to people. The
- * announced phase only picks a deadline and a word. How the process ended comes from its keeper. */
+ * announced phase only picks a deadline and a word. How the process ended comes from the zygote. */
 #include "verify/verify_internal.h"
 #include <pthread.h>
 #include <signal.h>
@@ -70,10 +70,12 @@ static int timeout_end(struct grading *g, int phase, int timeout_ms)
 }
 
 /* The process ended, or stopped making sense, before it gave a result. */
-static int death_end(struct grading *g, struct job *j, int phase, const char *what)
+static int death_end(struct grading *g, struct job *j, int phase, const char *what, struct err *err)
 {
 	char status[64] = "it closed its socket and went on";
 	job_wait(j, 1000);
+	if (job_check_entered(j, err))
+		return ERR_INFRA;
 	bool ended = j->ended;
 	if (ended)
 		child_status_text(j->status, status, sizeof status);
@@ -149,7 +151,7 @@ int trace_step(struct grading *g, const struct oracle_variant *variant, struct t
 		else if (rc == ERR_INFRA)
 			*err = local;
 		else if (rc || ++messages > MESSAGES_MAX)
-			rc = death_end(g, &job, phase, local.text);
+			rc = death_end(g, &job, phase, local.text, err);
 		else
 			rc = message_take(g, &text, &phase, &done, out);
 	}

@@ -33,7 +33,7 @@ struct finished { int64_t id; struct verdict verdict; struct finished *next; };
 
 struct verifier {
 	struct verify_shared s;
-	char *root, *runner_path, *options_text;
+	char *root, *runner_path, *library_path, *options_text;
 	int nthreads; pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work, has_finished;
@@ -76,6 +76,7 @@ static int find_places(struct verifier *v, const struct verify_options *o, struc
 	if (!built)
 		return ERR_NOT_FOUND;
 	v->runner_path = path_join(built, "hone-runner");
+	v->library_path = path_join(built, "libhone_sandbox.so");
 	free(built);
 	return 0;
 }
@@ -313,9 +314,9 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
 {
-	int rc = zygote_create(v->root, "oracle", &v->s.oracle, err);
-	if (!rc) rc = zygote_create(v->root, "tracer", &v->s.tracer, err);
-	if (!rc && !o->skip_compile) rc = zygote_create(v->root, "compile", &v->s.compiler, err);
+	int rc = zygote_create(v->root, v->library_path, "oracle", &v->s.oracle, err);
+	if (!rc) rc = zygote_create(v->root, v->library_path, "tracer", &v->s.tracer, err);
+	if (!rc && !o->skip_compile) rc = zygote_create(v->root, v->library_path, "compile", &v->s.compiler, err);
 	if (!rc) rc = runner_pool_create(v->runner_path, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);
 	if (rc)
 		return rc;
@@ -415,6 +416,7 @@ void verifier_free(struct verifier *v)
 	free(v->threads);
 	free(v->root);
 	free(v->runner_path);
+	free(v->library_path);
 	free(v->options_text);
 	free(v);
 }

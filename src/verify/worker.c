@@ -18,11 +18,11 @@
 #define STATUS_BYTES_MAX 4096
 #define READY_BYTES_MAX 65536
 #define SEND_TIMEOUT_MS 20000
-#define STATUS_TIMEOUT_MS 5000    /* from a kill to the keeper's report */
+#define STATUS_TIMEOUT_MS 5000    /* from a kill to the zygote's report */
 #define RESTART_READY_MS 120000
 
 struct zygote {
-	char *root, *kind;
+	char *root, *library, *kind;
 	pthread_mutex_t lock;
 	struct child child;
 	int control;
@@ -42,7 +42,7 @@ static int spawn(struct zygote *z, struct err *err)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "%s zygote: no socket pair: %s", z->kind, strerror(errno));
 	char *python = path_join(z->root, "build/venv/bin/python"), *script = path_join(z->root, "worker/zygote.py");
-	char *argv[] = { python, (char *)(uintptr_t)"-I", script, z->kind, NULL };
+	char *argv[] = { python, (char *)(uintptr_t)"-I", script, z->kind, z->library, NULL };
 	struct child_options o = { .argv = argv, .cwd = "/", .fds = { pair[1] }, .nfds = 1, .stdout_fd = -1, .stderr_fd = STDERR_FILENO, .die_with_parent = true };
 	int rc = child_spawn(&z->child, &o, err);
 	close(pair[1]);
@@ -73,10 +73,11 @@ void zygote_stop(struct zygote *z)
 	pthread_mutex_unlock(&z->lock);
 }
 
-int zygote_create(const char *root, const char *kind, struct zygote **out, struct err *err)
+int zygote_create(const char *root, const char *library, const char *kind, struct zygote **out, struct err *err)
 {
 	struct zygote *z = xcalloc(1, sizeof *z);
 	z->root = xstrdup(root);
+	z->library = xstrdup(library);
 	z->kind = xstrdup(kind);
 	z->control = -1;
 	z->child = (struct child){ .pid = -1, .reaped = true };
@@ -97,6 +98,7 @@ void zygote_free(struct zygote *z)
 	pthread_mutex_destroy(&z->lock);
 	json_decref(z->hello);
 	free(z->root);
+	free(z->library);
 	free(z->kind);
 	free(z);
 }
@@ -190,14 +192,14 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 	return 0;
 }
 
-/* One message of the keeper: {"pid"} or {"status"}. */
+/* One message of the zygote about the job: {"pid"} or {"status"}. */
 static int status_take(struct job *j, uint64_t deadline_ns, struct err *err)
 {
 	struct str text = { 0 };
 	json_t *o = NULL;
 	int rc = msg_recv(j->status_fd, STATUS_BYTES_MAX, &text, NULL, NULL, deadline_ns, err);
 	if (!rc)
-		rc = json_parse(text.data, text.len, "keeper's message", &o, err);
+		rc = json_parse(text.data, text.len, "status message", &o, err);
 	if (!rc && json_object_get(o, "pid")) {
 		j->pid = (pid_t)json_integer_value(json_object_get(o, "pid"));
 		if (j->pid > 1 && j->pid_fd < 0)
@@ -207,10 +209,13 @@ static int status_take(struct job *j, uint64_t deadline_ns, struct err *err)
 		j->status = (int)json_integer_value(json_object_get(o, "status"));
 		j->max_rss_bytes = json_integer_value(json_object_get(o, "max_rss_bytes"));
 		j->cpu_ms = json_integer_value(json_object_get(o, "cpu_ms"));
+		j->entered = json_is_true(json_object_get(o, "entered"));
+		const char *why = json_string_value(json_object_get(o, "text"));
+		snprintf(j->text, sizeof j->text, "%s", why ? why : "");
 	}
 	json_decref(o);
 	str_release(&text);
-	if (rc) {   /* the keeper is gone: nothing more will be learnt */
+	if (rc) {   /* the zygote is gone: nothing more will be learnt */
 		close(j->status_fd);
 		j->status_fd = -1;
 	}
@@ -252,6 +257,11 @@ void job_wait(struct job *j, int timeout_ms)
 		if (poll(&p, 1, (int)((deadline - now) / 1000000u + 1)) > 0)
 			status_take(j, deadline, NULL);
 	}
+}
+
+int job_check_entered(const struct job *j, struct err *err)
+{
+	return !j->ended || j->entered ? 0 : err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
 }
 
 void job_end(struct job *j)

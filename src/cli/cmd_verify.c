@@ -1,0 +1,204 @@
+/* hone verify: grades candidates for one task. Exit status: 0 genuine, 1 another verdict, 2 wrong usage, 3 infra. With several candidates (a folder) one JSON
+ * object a line, and the status of the worst. */
+#include "cli/cli.h"
+#include "verify/verify.h"
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
+
+struct verify_settings {
+	const char *task, *candidate, *device, *precision, *sandbox, *store, *root;
+	int64_t threads, num_correct_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
+	bool allow_unsandboxed, skip_compile, audit, json;
+};
+
+#define O(type, field, help, choices) { #field, type, offsetof(struct verify_settings, field), help, choices }
+static const struct option_def DEFS[] = {
+	O(OPTION_STR, task, "KernelBench-style file with Model, get_inputs, get_init_inputs", NULL),
+	O(OPTION_STR, candidate, "file that defines ModelNew, or a folder of such files", NULL),
+	O(OPTION_STR, device, "where the kernels run", "cpu"),
+	O(OPTION_STR, precision, "strict refuses tf32 in fp32 tasks", "strict|tf32"),
+	O(OPTION_STR, sandbox, "level; the strongest that works when empty", NULL),
+	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
+	O(OPTION_STR, store, "SQLite file that keeps verdicts and compiled kernels", NULL),
+	O(OPTION_STR, root, "folder with worker/ and build/venv; found from this program when empty", NULL),
+	O(OPTION_INT, threads, "candidates graded at once; 0: cores", NULL),
+	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 7", NULL),
+	O(OPTION_INT, seed, "of the hidden inputs; 0: random", NULL),
+	O(OPTION_INT, trace_timeout_ms, "for import, constructor and forward each; 0: 20000", NULL),
+	O(OPTION_INT, compile_timeout_ms, "for one kernel; 0: 60000", NULL),
+	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", NULL),
+	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", NULL),
+	O(OPTION_BOOL, skip_compile, "leave the compile stage out; never genuine then", NULL),
+	O(OPTION_BOOL, audit, "judge the task instead: does its reference run, does it tell right from wrong", NULL),
+	O(OPTION_BOOL, json, "print JSON", NULL),
+};
+
+struct file_list { char **paths; size_t count; const char *folder; };
+
+static int add_python_file(const char *name, void *ctx)
+{
+	struct file_list *l = ctx;
+	size_t len = strlen(name);
+	if (len > 3 && !strcmp(name + len - 3, ".py")) {
+		l->paths = xrealloc(l->paths, size_mul(l->count + 1, sizeof *l->paths));
+		l->paths[l->count++] = path_join(l->folder, name);
+	}
+	return 0;
+}
+
+static int candidates_find(const char *path, struct file_list *out, struct err *err)
+{
+	struct stat st;
+	*out = (struct file_list){ .folder = path };
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+		int rc = dir_each(path, add_python_file, out, err);
+		return rc ? rc : out->count ? 0 : err_set(err, ERR_USAGE, "--candidate %s: the folder has no .py file", path);
+	}
+	out->paths = xcalloc(1, sizeof *out->paths);
+	out->paths[out->count++] = xstrdup(path);
+	return 0;
+}
+
+static void candidates_release(struct file_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		free(l->paths[i]);
+	free(l->paths);
+}
+
+static void print_line(const struct str *source, int line)
+{
+	const char *p = source->data ? source->data : "";
+	for (int at = 1; at < line && *p; p++)
+		at += *p == '\n';
+	int len = (int)strcspn(p, "\n");
+	if (*p)
+		printf("%6d | %.*s\n", line, MIN(len, 200), p);
+}
+
+/* What a person wants to know, in the order they want it. */
+static void print_text(const char *path, const struct str *source, const struct verdict *v)
+{
+	printf("%s: %s", path, verdict_class_name(v->class));
+	if (v->class != VERDICT_GENUINE)
+		printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
+	printf("\n  %s\n", v->detail);
+	if (v->line > 0)
+		print_line(source, v->line);
+	if (isfinite(v->speedup))
+		printf("  cost model: %.3g us, reference %.3g us, speedup %.2f; %d launches, %lld programs, %lld bytes\n", v->cost_s * 1e6, v->reference_cost_s * 1e6, v->speedup,
+			v->launches, (long long)v->programs, (long long)v->bytes);
+	if (v->trials)
+		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max, v->tolerance);
+	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "", v->params_seeded ? "; parameters: seeded" : "");
+}
+
+static int status_of(const struct verdict *v)
+{
+	return v->class == VERDICT_GENUINE ? 0 : v->class == VERDICT_INFRA ? 3 : 1;
+}
+
+static int grade_all(struct verifier *v, const struct task *task, const struct file_list *files, bool json, struct err *err)
+{
+	struct str *sources = xcalloc(files->count, sizeof *sources);
+	int rc = 0, worst = 0;
+	for (size_t i = 0; i < files->count && !rc; i++) {
+		rc = file_read(files->paths[i], SOURCE_BYTES_MAX, &sources[i], err);
+		struct verify_request r = { .task = task, .source = sources[i].data ? sources[i].data : "", .source_len = sources[i].len, .id = (int64_t)i };
+		if (!rc)
+			rc = verifier_submit(v, &r, err);
+	}
+	for (size_t i = 0; i < files->count && !rc; i++) {
+		struct verdict d;
+		int64_t id = 0;
+		rc = verifier_collect(v, -1, &id, &d, err);
+		if (rc)
+			break;
+		worst = MAX(worst, status_of(&d));
+		if (json) {
+			json_t *o = verdict_json(&d);
+			if (files->count > 1)
+				json_object_set_new(o, "candidate", json_string(files->paths[id]));
+			char *text = json_dumps(o, JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
+			puts(text);
+			free(text);
+			json_decref(o);
+		} else {
+			print_text(files->paths[id], &sources[id], &d);
+		}
+	}
+	for (size_t i = 0; i < files->count; i++)
+		str_release(&sources[i]);
+	free(sources);
+	return rc ? rc : worst;
+}
+
+static int audit(struct verifier *v, const struct task *task, struct err *err)
+{
+	json_t *o = NULL;
+	int rc = verifier_audit(v, task, &o, err);
+	if (rc)
+		return rc;
+	char *text = json_dumps(o, JSON_SORT_KEYS | JSON_REAL_PRECISION(9) | JSON_INDENT(1));
+	puts(text);
+	free(text);
+	int status = json_is_true(json_object_get(o, "runs")) && json_is_true(json_object_get(o, "discriminates")) ? 0 : 1;
+	json_decref(o);
+	return status;
+}
+
+static int settings_check(const struct verify_settings *s, int npos, char **argv, struct err *err)
+{
+	if (npos)
+		return err_set(err, ERR_USAGE, "unexpected argument \"%s\"; candidates are named with --candidate", argv[1]);
+	if (!s->task)
+		return err_set(err, ERR_USAGE, "--task is missing; expected a KernelBench-style Python file");
+	if (!s->candidate && !s->audit)
+		return err_set(err, ERR_USAGE, "--candidate is missing; expected a Python file that defines ModelNew (or --audit)");
+	return 0;
+}
+
+/* Negative: an error; else the exit status. */
+static int run(const struct verify_settings *s, struct err *err)
+{
+	struct task_set tasks = { 0 };
+	struct file_list files = { 0 };
+	struct store *store = NULL;
+	struct verifier *v = NULL;
+	int rc = task_set_load(s->task, &tasks, err);
+	if (!rc && tasks.count != 1)
+		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
+	if (!rc && s->candidate) rc = candidates_find(s->candidate, &files, err);
+	if (!rc && s->store) rc = store_open(s->store, &store, err);
+	struct verify_options o = { .root = s->root, .device = s->device, .precision = s->precision, .sandbox = s->sandbox, .allow_unsandboxed = s->allow_unsandboxed,
+		.threads = (int)s->threads, .num_correct_trials = (int)s->num_correct_trials, .seed = (uint64_t)s->seed, .trace_timeout_ms = (int)s->trace_timeout_ms,
+		.compile_timeout_ms = (int)s->compile_timeout_ms, .replay_timeout_ms = (int)s->replay_timeout_ms, .oracle_timeout_ms = (int)s->oracle_timeout_ms,
+		.skip_compile = s->skip_compile, .store = store };
+	if (!o.threads)
+		o.threads = MIN((int)MAX(files.count, 1), cpu_count());
+	if (!rc) rc = verifier_create(&o, &v, err);
+	if (!rc) rc = s->audit ? audit(v, &tasks.tasks[0], err) : grade_all(v, &tasks.tasks[0], &files, s->json, err);
+	verifier_free(v);
+	store_close(store);
+	candidates_release(&files);
+	task_set_release(&tasks);
+	return rc;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+	struct verify_settings s = { .device = "cpu", .precision = "strict" };
+	struct err err = { 0 };
+	int npos = 0, rc = options_parse("verify", "grade a candidate kernel against its task", DEFS, ARRAY_LEN(DEFS), &s, argc, argv, &npos, &err);
+	if (rc == 1)
+		return 0;
+	if (!rc) rc = settings_check(&s, npos, argv, &err);
+	if (!rc) rc = run(&s, &err);
+	if (rc >= 0)
+		return rc;
+	cli_fail("verify", &err);
+	return err.code == ERR_USAGE || err.code == ERR_NOT_FOUND || err.code == ERR_IO || err.code == ERR_FORMAT ? 2 : 3;
+}

@@ -1,0 +1,179 @@
+/* The comparison: what passes, what does not, and the numbers it reports. */
+#include "verify/compare.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define N 1024
+
+struct fixture { float plain[N], found[N]; double exact[N]; struct compare_output o; struct compare_bound b; struct compare_result r; };
+
+/* Expected values of size `scale` with both signs, and the reference's fp32 rounding of them. */
+static void prepare(struct fixture *f, double scale)
+{
+	for (int i = 0; i < N; i++) {
+		f->exact[i] = scale * (double)rng_normal(1, 2, (uint64_t)i) * (1 + 1e-12);
+		f->plain[i] = (float)f->exact[i];
+		f->found[i] = f->plain[i];
+	}
+	f->o = (struct compare_output){ .dtype = DTYPE_F32, .ndim = 2, .shape = { 32, 32 }, .exact = f->exact, .plain = (const uint8_t *)f->plain };
+}
+
+static bool run(struct fixture *f)
+{
+	compare_calibrate(&f->o, false, false, &f->b);
+	compare_run(&f->o, &f->b, (const uint8_t *)f->found, &f->r);
+	return f->r.is_equal;
+}
+
+static void test_rounding_passes_at_any_scale(void **state)
+{
+	struct fixture f;
+	const double scales[] = { 1e-30, 4e-6, 1, 1e10 };
+	for (size_t s = 0; s < ARRAY_LEN(scales); s++) {
+		prepare(&f, scales[s]);
+		for (int i = 0; i < N; i++)
+			f.found[i] *= 1 + 3e-6f;   /* fifty units in the last place: another order of summation, an approximate exp */
+		assert_true(run(&f));
+		assert_true(f.b.is_usable);
+		assert_true(f.r.error_max < 5e-6);
+	}
+}
+
+/* The cases that loose absolute tolerances accept: zeros for small outputs, half precision inside an fp32 task. */
+static void test_zeros_and_half_precision_fail_at_any_scale(void **state)
+{
+	struct fixture f;
+	const double scales[] = { 4e-6, 1, 1e4 };
+	for (size_t s = 0; s < ARRAY_LEN(scales); s++) {
+		prepare(&f, scales[s]);
+		memset(f.found, 0, sizeof f.found);
+		assert_false(run(&f));
+		assert_int_equal(f.r.found_zero, N);
+		assert_non_null(strstr(f.r.text, "every found value is 0"));
+	}
+	prepare(&f, 1);
+	for (int i = 0; i < N; i++)
+		f.found[i] = f16_to_f32(f32_to_f16(f.plain[i]));
+	assert_false(run(&f));
+	assert_true(f.r.kernelbench == false || f.r.error_max > f.b.tolerance);
+}
+
+static void test_one_wild_element_fails_and_is_named(void **state)
+{
+	struct fixture f;
+	prepare(&f, 1);
+	f.found[33] += 1;
+	assert_false(run(&f));
+	assert_int_equal(f.r.mismatches, 1);
+	assert_int_equal(f.r.first_bad, 33);
+	assert_non_null(strstr(f.r.text, "first at [1, 1]"));
+	assert_true(fabs(f.r.abs_max - 1) < 1e-6);
+	assert_false(f.r.kernelbench);
+}
+
+static void test_nan_is_no_wildcard(void **state)
+{
+	struct fixture f;
+	prepare(&f, 1);
+	f.found[5] = NAN;
+	assert_false(run(&f));
+	assert_int_equal(f.r.found_nan, 1);
+	prepare(&f, 1);
+	f.found[5] = INFINITY;
+	assert_false(run(&f));
+}
+
+static void test_nonfinite_references_need_their_own_kind(void **state)
+{
+	struct fixture f;
+	prepare(&f, 1);
+	f.exact[1] = INFINITY;
+	f.plain[1] = f.found[1] = INFINITY;
+	f.exact[2] = NAN;
+	f.plain[2] = f.found[2] = NAN;
+	assert_true(run(&f));
+	assert_int_equal(f.b.nonfinite, 2);
+	assert_false(f.b.is_usable);      /* a hidden trial would not count */
+	f.found[1] = -INFINITY;
+	assert_false(run(&f));
+	f.found[1] = INFINITY;
+	f.found[2] = 0;
+	assert_false(run(&f));
+	/* fp32 overflowed where fp64 did not: both the overflow and the true value are right. */
+	prepare(&f, 1);
+	f.exact[3] = 1e39;
+	f.plain[3] = f.found[3] = INFINITY;
+	assert_true(run(&f));
+}
+
+/* The bound follows the reference's own error, but not without limit. */
+static void test_bound_follows_the_reference(void **state)
+{
+	struct fixture f;
+	prepare(&f, 1);
+	for (int i = 0; i < N; i++)
+		f.plain[i] *= 1 + 1e-4f;
+	run(&f);
+	assert_true(f.b.reference_error > 5e-5 && f.b.reference_error < 1e-4);
+	assert_true(fabs(f.b.tolerance - 8 * f.b.reference_error) < 1e-12);
+	assert_true(f.b.is_usable);
+	for (int i = 0; i < N; i++)
+		f.plain[i] *= 1.5f;
+	run(&f);
+	assert_false(f.b.is_usable);
+	assert_true(f.b.tolerance < 2e-3);
+}
+
+static void test_integers_and_bools_are_exact(void **state)
+{
+	int64_t plain[4] = { 1, INT64_MAX, -5, 0 }, found[4] = { 1, INT64_MAX - 1, -5, 0 };
+	struct compare_output o = { .dtype = DTYPE_I64, .ndim = 1, .shape = { 4 }, .plain = (const uint8_t *)plain };
+	struct compare_bound b;
+	struct compare_result r;
+	compare_calibrate(&o, false, false, &b);
+	compare_run(&o, &b, (const uint8_t *)found, &r);
+	assert_false(r.is_equal);
+	assert_int_equal(r.first_bad, 1);
+	uint8_t truth[4] = { 1, 0, 1, 0 }, other[4] = { 255, 0, 1, 0 };
+	o = (struct compare_output){ .dtype = DTYPE_BOOL, .ndim = 1, .shape = { 4 }, .plain = truth };
+	compare_run(&o, &b, other, &r);
+	assert_true(r.is_equal);
+}
+
+static void test_empty_and_scalar(void **state)
+{
+	float one = 2, found = 2;
+	double exact = 2;
+	struct compare_output o = { .dtype = DTYPE_F32, .ndim = 0, .plain = (const uint8_t *)&one, .exact = &exact };
+	struct compare_bound b;
+	struct compare_result r;
+	compare_calibrate(&o, false, false, &b);
+	compare_run(&o, &b, (const uint8_t *)&found, &r);
+	assert_true(r.is_equal);
+	found = 2.1f;
+	compare_run(&o, &b, (const uint8_t *)&found, &r);
+	assert_false(r.is_equal);
+	assert_non_null(strstr(r.text, "first at []"));
+	o = (struct compare_output){ .dtype = DTYPE_F32, .ndim = 2, .shape = { 0, 7 }, .plain = (const uint8_t *)&one };
+	compare_calibrate(&o, false, false, &b);
+	compare_run(&o, &b, (const uint8_t *)&found, &r);
+	assert_true(r.is_equal);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rounding_passes_at_any_scale),
+		cmocka_unit_test(test_zeros_and_half_precision_fail_at_any_scale),
+		cmocka_unit_test(test_one_wild_element_fails_and_is_named),
+		cmocka_unit_test(test_nan_is_no_wildcard),
+		cmocka_unit_test(test_nonfinite_references_need_their_own_kind),
+		cmocka_unit_test(test_bound_follows_the_reference),
+		cmocka_unit_test(test_integers_and_bools_are_exact),
+		cmocka_unit_test(test_empty_and_scalar),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
