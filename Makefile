@@ -65,4 +65,8 @@ $(BUILD)/tests/$(1)/%: $(BUILD)/obj/tests/$(1)/%.o $(call libs,$(1))
 endef
 $(foreach r,$(ROOMS),$(eval $(call test_rules,$(r))))
 
+.PHONY: clean
+clean: ## remove what this CONFIG built
+	rm -rf $(BUILD)
+
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
