@@ -13,8 +13,11 @@
 	X(tasks,  "list, show, compose, import and audit task sets") \
 	X(pairs,  "build pairs of prompt and answer for sft") \
 	X(verify, "grade a candidate kernel against its task") \
+	X(sft,    "train on pairs of prompt and answer") \
 	X(rl,     "train by reinforcement learning with verified rewards") \
 	X(eval,   "score a model on tasks") \
+	X(score,  "log-probabilities of a completion under a model") \
+	X(merge,  "merge an adapter into its model's weights, for export") \
 	X(report, "write one HTML file about the runs in a store") \
 	X(bench,  "measure the engine on this machine")
 

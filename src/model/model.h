@@ -34,6 +34,8 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
 int model_save(const struct model *m, const char *dir, struct err *err);   /* config.json, model.safetensors; loads in transformers */
+/* Copies the files beside the weights that make a folder usable: tokenizer, chat template, generation defaults. Absent ones are skipped. */
+int model_copy_tokenizer(const char *from, const char *to, struct err *err);
 void model_free(struct model *m);
 const struct model_config *model_config(const struct model *m);
 struct ops *model_ops(const struct model *m);

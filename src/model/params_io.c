@@ -54,3 +54,20 @@ int model_save(const struct model *m, const char *dir, struct err *err) {
 	free(path);
 	return rc;
 }
+
+int model_copy_tokenizer(const char *from, const char *to, struct err *err) {
+	static const char *const files[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json" };
+	int rc = dir_make(to, err);
+	for (size_t i = 0; i < ARRAY_LEN(files) && !rc; i++) {
+		char *source = path_join(from, files[i]), *target = path_join(to, files[i]);
+		struct str text = {0};
+		if (path_exists(source)) {
+			rc = file_read(source, 1 << 28, &text, err);
+			if (!rc) rc = file_write_atomic(target, text.data ? text.data : "", text.len, err);
+		}
+		str_release(&text);
+		free(source);
+		free(target);
+	}
+	return rc;
+}

@@ -55,6 +55,13 @@ static int64_t count_steps(struct sft *s) {
 	return s->o->max_steps ? MIN(total, s->o->max_steps) : total;
 }
 
+int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o) {
+	struct sft s = { .train = train, .ntrain = ntrain, .o = o };
+	int64_t total = count_steps(&s);
+	epoch_plan_release(&s.plan);
+	return total;
+}
+
 /* Makes the plan of the epoch that holds the current step; returns the step's number inside it. Steps only go forward. */
 static int64_t locate(struct sft *s) {
 	while (s->step >= s->plan_step + steps_of(s)) {

@@ -71,6 +71,8 @@ typedef int metrics_fn(void *ctx, int64_t step, const json_t *metrics);
 /* Trains on examples in an order that is a function of (seed, epoch); resumes from output_dir's newest checkpoint: same bytes as uninterrupted. */
 int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,
 	const struct sft_options *o, metrics_fn *metrics, void *ctx, struct err *err);
+/* Optimiser steps that such a run has; INT64_MAX when only time ends it. */
+int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o);
 /* Mean completion log-loss and token accuracy. */
 void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy);
 #endif

@@ -1,0 +1,38 @@
+/* hone merge: W + scaling B A into a copy of the weights, as a model folder that other programs load. hone itself never runs merged weights. */
+#include "cli/cli.h"
+#include "model/model.h"
+
+struct merge_options { const char *model, *adapter, *out; int64_t threads; };
+
+#define O(type, field, help) { #field, type, offsetof(struct merge_options, field), help, NULL }
+static const struct option_def defs[] = {
+	O(OPTION_STR, model, "model folder that the adapter was trained on"),
+	O(OPTION_STR, adapter, "PEFT adapter folder"),
+	O(OPTION_STR, out, "folder to write: config.json, model.safetensors (fp32) and the tokenizer's files"),
+	O(OPTION_INT, threads, "threads; 0: cores"),
+};
+
+int cmd_merge(int argc, char **argv)
+{
+	struct merge_options o = {0};
+	struct err err = {0};
+	struct ops *ops = NULL;
+	struct model *m = NULL;
+	struct adapter *a = NULL;
+	int npos;
+	int rc = options_parse("merge", "merge an adapter into its model's weights, for export", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc && (!o.model || !o.adapter || !o.out)) rc = err_set(&err, ERR_USAGE, "--model, --adapter and --out are needed");
+	if (!rc && !strcmp(o.model, o.out)) rc = err_set(&err, ERR_USAGE, "--out is the model's own folder; choose another");
+	if (!rc) rc = ops_cpu_create(&(struct ops_options){ .threads = (int)o.threads }, &ops, &err);
+	if (!rc) rc = model_open(o.model, ops, &m, &err);
+	if (!rc) rc = adapter_open(m, o.adapter, &a, &err);
+	if (!rc) rc = adapter_merge_save(m, a, o.out, &err);
+	if (!rc) rc = model_copy_tokenizer(o.model, o.out, &err);
+	if (!rc) printf("%s\n", o.out);
+	adapter_free(a);
+	model_free(m);
+	ops_free(ops);
+	return rc ? cli_fail("merge", &err) : 0;
+}

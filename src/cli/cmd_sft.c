@@ -1,0 +1,369 @@
+/* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and completion as rendered text, and optionally split: "heldout" rows are evaluated, rows of
+ * other splits than "train" are left alone and counted. The end-of-sequence token is appended to each completion. What does not fit max_tokens is refused and counted, never cut.
+ *
+ * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for), metrics.jsonl, hone.db and final/. */
+#include "cli/cli.h"
+#include "store/store.h"
+#include "text/text.h"
+#include "train/train.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+struct sft_cmd {
+	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type;
+	bool use_peft, stop_at_eval_minimum, dry_run;
+	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps, save_total_limit, logging_steps, patience, seed, threads;
+	double lora_alpha, lora_dropout, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, num_train_epochs, max_seconds;
+};
+
+#define S(field, help, choices) { #field, OPTION_STR, offsetof(struct sft_cmd, field), help, choices }
+#define I(field, help) { #field, OPTION_INT, offsetof(struct sft_cmd, field), help, NULL }
+#define F(field, help) { #field, OPTION_FLOAT, offsetof(struct sft_cmd, field), help, NULL }
+#define B(field, help) { #field, OPTION_BOOL, offsetof(struct sft_cmd, field), help, NULL }
+static const struct option_def defs[] = {
+	S(model, "model folder to start from (with tokenizer.json)", NULL),
+	S(adapter, "PEFT adapter folder to start from; default: a fresh adapter", NULL),
+	S(data, "pairs: .jsonl or .jsonl.gz with prompt, completion, optional split", NULL),
+	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
+	S(store, "SQLite file for metrics; default: <output_dir>/hone.db", NULL),
+	B(use_peft, "train a LoRA adapter; --no-use_peft trains all weights"),
+	I(lora_r, "adapter rank"),
+	F(lora_alpha, "adapter scaling numerator"),
+	F(lora_dropout, "dropout on the adapter's input"),
+	S(lora_target_modules, "comma list of projections; default: all seven", NULL),
+	I(max_tokens, "packed tokens per micro-batch; longer examples are refused"),
+	I(gradient_accumulation_steps, "micro-batches per optimiser step"),
+	F(learning_rate, "AdamW's learning rate"),
+	F(adam_beta1, "AdamW beta1"),
+	F(adam_beta2, "AdamW beta2"),
+	F(adam_epsilon, "AdamW epsilon"),
+	F(weight_decay, "decoupled weight decay; norms and biases do not decay"),
+	F(max_grad_norm, "gradient clipping by global norm; 0: off"),
+	S(lr_scheduler_type, "schedule", "constant|constant_with_warmup|linear|cosine"),
+	I(warmup_steps, "linear warm-up"),
+	F(num_train_epochs, "passes over the data; 0: no limit"),
+	I(max_steps, "optimiser steps; 0: no limit"),
+	F(max_seconds, "stop after this wall time; 0: off"),
+	I(save_steps, "checkpoint every N steps; 0: only at the end"),
+	I(save_total_limit, "checkpoints kept; 0: all"),
+	I(eval_steps, "held-out loss every N steps; 0: only at the end"),
+	I(logging_steps, "metrics every N steps"),
+	B(stop_at_eval_minimum, "stop when the held-out loss turns, and keep the best weights"),
+	I(patience, "evaluations without improvement before stopping"),
+	I(seed, "of order, dropout and the adapter's first weights"),
+	I(threads, "threads; 0: cores"),
+	B(dry_run, "print token counts, steps and the memory plan, and stop"),
+};
+
+static const struct sft_cmd defaults = {
+	.use_peft = true, .lora_r = 16, .lora_alpha = 32, .max_tokens = 4096, .gradient_accumulation_steps = 1, .learning_rate = 2e-4, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8,
+	.max_grad_norm = 1, .lr_scheduler_type = "linear", .num_train_epochs = 3, .save_steps = 500, .save_total_limit = 2, .eval_steps = 100, .logging_steps = 10, .patience = 3, .seed = 42,
+};
+
+/* ---- data ---- */
+
+struct examples { struct sft_example *v; size_t count, cap; int64_t tokens, completion_tokens; };
+struct data { struct examples train, heldout; int64_t too_long, other_splits; };
+
+static void examples_release(struct examples *e)
+{
+	for (size_t i = 0; i < e->count; i++) free((int32_t *)(uintptr_t)e->v[i].ids);
+	free(e->v);
+}
+
+static void examples_push(struct examples *e, struct ids *ids, size_t nprompt)
+{
+	if (e->count == e->cap) {
+		e->cap = MAX(2 * e->cap, 256);
+		e->v = xrealloc(e->v, size_mul(e->cap, sizeof *e->v));
+	}
+	e->v[e->count++] = (struct sft_example){ .ids = ids->data, .count = (int)ids->count, .completion_begin = (int)nprompt };
+	e->tokens += (int64_t)ids->count;
+	e->completion_tokens += (int64_t)(ids->count - nprompt);
+	*ids = (struct ids){0};
+}
+
+static bool is_eos(const struct model_config *c, int32_t id)
+{
+	bool found = id == c->eos_token_id;
+	for (int i = 0; i < c->neos_extra; i++) found |= id == c->eos_extra[i];
+	return found;
+}
+
+struct reader { const struct sft_cmd *o; const struct model_config *config; const struct tokenizer *tokenizer; struct data *data; };
+
+static int encode(const struct reader *r, const char *text, struct ids *ids, struct err *err)
+{
+	return *text ? tokenizer_encode(r->tokenizer, text, strlen(text), true, ids, err) : 0;
+}
+
+static int row_add(const struct reader *r, const json_t *row, const char *what, struct err *err)
+{
+	const char *prompt, *completion, *split = "";
+	struct ids ids = {0};
+	int rc = json_get_str(row, what, "prompt", &prompt, err);
+	if (!rc) rc = json_get_str(row, what, "completion", &completion, err);
+	if (!rc) rc = json_opt_str(row, what, "split", &split, err);
+	if (rc) return rc;
+	bool is_heldout = !strcmp(split, "heldout");
+	if (!is_heldout && *split && strcmp(split, "train")) {
+		r->data->other_splits++;
+		return 0;
+	}
+	rc = encode(r, prompt, &ids, err);
+	size_t nprompt = ids.count;
+	if (!rc) rc = encode(r, completion, &ids, err);
+	if (!rc && ids.count == nprompt) rc = err_set(err, ERR_FORMAT, "the completion has no tokens");
+	if (!rc && !is_eos(r->config, ids.data[ids.count - 1])) ids_push(&ids, r->config->eos_token_id);
+	if (rc) err_prefix(err, "%s", what);
+	else if (ids.count > (size_t)r->o->max_tokens || ids.count > (size_t)r->config->max_position_embeddings) r->data->too_long++;
+	else examples_push(is_heldout ? &r->data->heldout : &r->data->train, &ids, nprompt);
+	ids_release(&ids);
+	return rc;
+}
+
+enum { LINE_MAX_BYTES = 16 << 20 };
+
+static int data_read(const struct reader *r, struct err *err)
+{
+	gzFile f = gzopen(r->o->data, "rb");   /* reads plain files too */
+	if (!f) return err_set(err, ERR_IO, "%s: cannot open: %s", r->o->data, strerror(errno));
+	char *line = xmalloc(LINE_MAX_BYTES);
+	int rc = 0, zrc = Z_OK;
+	for (int n = 1; !rc && gzgets(f, line, LINE_MAX_BYTES); n++) {
+		char *what = xasprintf("%s:%d", r->o->data, n);
+		size_t len = strlen(line);
+		json_t *row = NULL;
+		if (len == LINE_MAX_BYTES - 1) rc = err_set(err, ERR_LIMIT, "%s: the line is longer than %d MiB", what, LINE_MAX_BYTES >> 20);
+		else if (strspn(line, " \t\r\n") < len) {
+			rc = json_parse(line, len, what, &row, err);
+			if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object with prompt and completion", what);
+			if (!rc) rc = row_add(r, row, what, err);
+		}
+		json_decref(row);
+		free(what);
+	}
+	const char *problem = gzerror(f, &zrc);
+	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_IO, "%s: %s", r->o->data, problem);
+	free(line);
+	gzclose(f);
+	return rc;
+}
+
+/* ---- metrics ---- */
+
+struct run {
+	const struct sft_cmd *o;
+	struct ops *ops;
+	struct model *model;
+	struct adapter *adapter;
+	struct tokenizer *tokenizer;
+	struct data data;
+	struct sft_options sft;
+	struct store *store; int64_t store_run;
+	char *metrics_path;
+	struct progress progress;
+	bool has_started;
+	int64_t total_steps;
+	struct err err;               /* of the metrics callback */
+};
+
+/* A continued run does steps again that an earlier one had logged: their lines go. */
+static int metrics_truncate(const char *path, int64_t first_step, struct err *err)
+{
+	struct str old = {0}, kept = {0};
+	int rc = path_exists(path) ? file_read(path, 1 << 30, &old, err) : 0;
+	for (const char *s = old.data, *end; !rc && s && *s && (end = strchr(s, '\n')); s = end + 1) {   /* a last line without its end was cut by a kill */
+		json_t *row = NULL;
+		int64_t step = 0;
+		if (!json_parse(s, (size_t)(end - s), path, &row, NULL) && !json_get_int(row, path, "step", 0, INT64_MAX, &step, NULL) && step < first_step) str_append(&kept, s, (size_t)(end - s) + 1);
+		json_decref(row);
+	}
+	if (!rc) rc = file_write_atomic(path, kept.data ? kept.data : "", kept.len, err);
+	str_release(&old);
+	str_release(&kept);
+	return rc;
+}
+
+static int metrics_append(const char *path, int64_t step, const json_t *metrics, struct err *err)
+{
+	json_t *row = json_copy((json_t *)(uintptr_t)metrics);
+	json_object_set_new(row, "step", json_integer(step));
+	char *text = json_dumps(row, JSON_SORT_KEYS | JSON_COMPACT);
+	FILE *f = fopen(path, "a");
+	int rc = f && fprintf(f, "%s\n", text) > 0 ? 0 : err_set(err, ERR_IO, "%s: cannot append: %s", path, strerror(errno));
+	if (f && fclose(f) && !rc) rc = err_set(err, ERR_IO, "%s: cannot append: %s", path, strerror(errno));
+	free(text);
+	json_decref(row);
+	return rc;
+}
+
+static int run_begin(struct run *r, int64_t step, struct err *err)
+{
+	int rc = metrics_truncate(r->metrics_path, step, err);
+	if (!rc) rc = store_run_truncate(r->store, r->store_run, step - 1, err);
+	r->has_started = true;
+	return rc;
+}
+
+static void note(const json_t *m, char *text, size_t len)
+{
+	const json_t *eval = json_object_get(m, "eval_loss");
+	int n = snprintf(text, len, "loss %.4f  norm %.2f  lr %.2e", json_number_value(json_object_get(m, "loss")), json_number_value(json_object_get(m, "grad_norm")), json_number_value(json_object_get(m, "learning_rate")));
+	if (eval) snprintf(text + n, len - (size_t)n, "  held-out %.4f", json_number_value(eval));
+}
+
+static int on_metrics(void *ctx, int64_t step, const json_t *m)
+{
+	struct run *r = ctx;
+	char text[200];
+	int rc = r->has_started ? 0 : run_begin(r, step, &r->err);
+	if (!rc) rc = metrics_append(r->metrics_path, step, m, &r->err);
+	if (!rc) rc = store_metrics_put(r->store, r->store_run, step, m, &r->err);
+	note(m, text, sizeof text);
+	progress_update(&r->progress, step, text);
+	if (json_object_get(m, "eval_loss")) log_info("step %lld  %s", (long long)step, text);
+	return rc;
+}
+
+/* ---- the run ---- */
+
+static int options_check(const struct sft_cmd *o, struct err *err)
+{
+	if (!o->model || !o->data || (!o->output_dir && !o->dry_run)) return err_set(err, ERR_USAGE, "--model, --data and --output_dir are needed");
+	if (o->max_tokens < 2 || o->max_tokens > 1 << 22) return err_set(err, ERR_USAGE, "--max_tokens %lld: expected 2 to %d", (long long)o->max_tokens, 1 << 22);
+	if (o->gradient_accumulation_steps < 1 || o->gradient_accumulation_steps > 1 << 20) return err_set(err, ERR_USAGE, "--gradient_accumulation_steps %lld: expected at least 1", (long long)o->gradient_accumulation_steps);
+	if (o->max_steps < 0 || o->save_steps < 0 || o->eval_steps < 0 || o->save_total_limit < 0 || o->warmup_steps < 0) return err_set(err, ERR_USAGE, "counts of steps cannot be negative");
+	if (o->lora_r > INT32_MAX || o->save_total_limit > INT32_MAX || o->logging_steps > INT32_MAX || o->patience > INT32_MAX || o->threads > 4096) return err_set(err, ERR_USAGE, "a count is absurdly large");
+	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
+	return 0;
+}
+
+static struct sft_options sft_options_of(const struct sft_cmd *o)
+{
+	return (struct sft_options){
+		.optimizer = { o->learning_rate, o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay, o->max_grad_norm, o->lr_scheduler_type, o->warmup_steps, 0 },
+		.max_tokens = (int)o->max_tokens, .gradient_accumulation_steps = (int)o->gradient_accumulation_steps, .max_steps = o->max_steps, .num_train_epochs = o->num_train_epochs,
+		.max_seconds = o->max_seconds, .save_steps = o->save_steps, .eval_steps = o->eval_steps, .save_total_limit = (int)o->save_total_limit, .logging_steps = (int)o->logging_steps,
+		.seed = (uint64_t)o->seed, .output_dir = o->output_dir, .stop_at_eval_minimum = o->stop_at_eval_minimum, .patience = (int)o->patience,
+	};
+}
+
+static int adapter_make(struct run *r, struct err *err)
+{
+	const struct sft_cmd *o = r->o;
+	if (!o->use_peft) return 0;
+	if (o->adapter) return adapter_open(r->model, o->adapter, &r->adapter, err);
+	struct adapter_options a = { (int)o->lora_r, o->lora_alpha, o->lora_dropout, o->lora_target_modules, (uint64_t)o->seed };
+	return adapter_create(r->model, &a, &r->adapter, err);
+}
+
+static int open_all(struct run *r, struct err *err)
+{
+	int rc = ops_cpu_create(&(struct ops_options){ .threads = (int)r->o->threads }, &r->ops, err);
+	if (!rc) rc = model_open(r->o->model, r->ops, &r->model, err);
+	if (!rc) rc = tokenizer_open(r->o->model, &r->tokenizer, err);
+	if (rc) return rc;
+	const struct model_config *c = model_config(r->model);
+	if (tokenizer_vocab_size(r->tokenizer) > c->vocab_size)
+		return err_set(err, ERR_MISMATCH, "%s: the tokenizer has %d ids, the model %d; they do not belong together", r->o->model, tokenizer_vocab_size(r->tokenizer), c->vocab_size);
+	if (c->eos_token_id < 0) return err_set(err, ERR_FORMAT, "%s: config.json has no eos_token_id; completions need an end", r->o->model);
+	return adapter_make(r, err);
+}
+
+static int data_load(struct run *r, struct err *err)
+{
+	struct reader reader = { r->o, model_config(r->model), r->tokenizer, &r->data };
+	int rc = data_read(&reader, err);
+	if (rc) return rc;
+	struct data *d = &r->data;
+	if (d->too_long) log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused", (long long)d->too_long, (long long)r->o->max_tokens);
+	if (d->other_splits) log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
+	if (!d->train.count) return err_set(err, ERR_RANGE, "%s: no example to train on (%lld refused for their length)", r->o->data, (long long)d->too_long);
+	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
+	return 0;
+}
+
+static void print_plan(const struct run *r, FILE *to)
+{
+	const struct model_config *c = model_config(r->model);
+	struct pass_options p = { .max_tokens = (int)r->o->max_tokens, .backward = true };
+	int n = 0;
+	int64_t trained = 0, weights = model_config_params(c);
+	const struct param *params = r->adapter ? adapter_params(r->adapter, &n) : model_params(r->model, &n);
+	for (int i = 0; i < n; i++) trained += params[i].count;
+	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib, state_mib = (double)trained * (r->adapter ? 16 : 12) * mib, pass_mib = (double)pass_bytes(c, &p) * mib;
+	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n", r->data.train.count, (long long)r->data.train.tokens,
+		(long long)r->data.train.completion_tokens, r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
+	if (r->total_steps == INT64_MAX) fprintf(to, "steps: until max_seconds %g\n", r->o->max_seconds);
+	else fprintf(to, "steps: %lld\n", (long long)r->total_steps);
+	fprintf(to, "parameters: %lld, trained %lld\nmemory: weights %.0f MiB + gradients and moments %.0f MiB + activations %.0f MiB = %.0f MiB\n", (long long)weights, (long long)trained, weights_mib, state_mib,
+		pass_mib, weights_mib + state_mib + pass_mib);
+}
+
+static int store_begin_run(struct run *r, struct err *err)
+{
+	char *path = r->o->store ? xstrdup(r->o->store) : path_join(r->o->output_dir, "hone.db");
+	json_t *config = options_json(defs, ARRAY_LEN(defs), r->o);
+	int rc = dir_make(r->o->output_dir, err);
+	if (!rc) rc = store_open(path, &r->store, err);
+	if (!rc) rc = store_run_open(r->store, r->o->output_dir, config, &r->store_run, err);
+	json_decref(config);
+	free(path);
+	return rc;
+}
+
+static int final_save(const struct run *r, char *path, struct err *err)
+{
+	int rc = r->adapter ? adapter_save(r->adapter, path, r->o->model, err) : model_save(r->model, path, err);
+	return rc ? rc : model_copy_tokenizer(r->o->model, path, err);
+}
+
+static int train(struct run *r, struct err *err)
+{
+	char *final = path_join(r->o->output_dir, "final");
+	r->metrics_path = path_join(r->o->output_dir, "metrics.jsonl");
+	int rc = store_begin_run(r, err);
+	if (!rc) {
+		print_plan(r, stderr);
+		progress_begin(&r->progress, "sft", "steps", r->total_steps == INT64_MAX ? 0 : r->total_steps);
+		rc = sft_run(r->model, r->adapter, r->data.train.v, r->data.train.count, r->data.heldout.v, r->data.heldout.count, &r->sft, on_metrics, r, err);
+		progress_end(&r->progress);
+	}
+	if (!rc && r->err.code) {
+		*err = r->err;
+		rc = err->code;
+	}
+	if (!rc) rc = final_save(r, final, err);
+	if (!rc) printf("%s\n", final);
+	free(final);
+	free(r->metrics_path);
+	return rc;
+}
+
+int cmd_sft(int argc, char **argv)
+{
+	struct sft_cmd o = defaults;
+	struct run r = { .o = &o };
+	struct err err = {0};
+	int npos;
+	int rc = options_parse("sft", "train on pairs of prompt and answer", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc) rc = options_check(&o, &err);
+	r.sft = sft_options_of(&o);
+	if (!rc) rc = open_all(&r, &err);
+	if (!rc) rc = data_load(&r, &err);
+	if (!rc && o.dry_run) print_plan(&r, stdout);
+	if (!rc && !o.dry_run) rc = train(&r, &err);
+	store_close(r.store);
+	examples_release(&r.data.train);
+	examples_release(&r.data.heldout);
+	tokenizer_free(r.tokenizer);
+	adapter_free(r.adapter);
+	model_free(r.model);
+	ops_free(r.ops);
+	return rc ? cli_fail("sft", &err) : 0;
+}
