@@ -1,0 +1,280 @@
+/* hone tasks: task sets. `list` and `show` read any form (a .py file, a folder, .jsonl[.gz]); `synth` composes a set with training and held-out structures;
+ * `import` copies a set into another form, without the tasks whose source it has seen; `audit` asks the verifier what the references alone say: a task
+ * that does not run, or that an output computed by no kernel passes, teaches nothing. */
+#include "cli/cli.h"
+#include "task/task.h"
+#include "verify/verify.h"
+
+#include <stdlib.h>
+
+struct tasks_options {
+	int64_t seed, count_train, count_heldout, level_min, level_max, level, style, num_correct_trials;
+	double heldout_fraction;
+	const char *out, *split, *precision, *sandbox;
+	bool answer, slow, json, allow_unsandboxed;
+};
+
+#define O(type, field, help, choices) { #field, type, offsetof(struct tasks_options, field), help, choices }
+static const struct option_def defs[] = {
+	O(OPTION_INT, seed, "synth: names the set; audit: of the inputs (0: fresh)", NULL),
+	O(OPTION_INT, count_train, "synth: training tasks", NULL),
+	O(OPTION_INT, count_heldout, "synth: tasks of held-out structures", NULL),
+	O(OPTION_INT, level_min, "synth: lowest level, 1 to 3", NULL),
+	O(OPTION_INT, level_max, "synth: highest level, 1 to 3", NULL),
+	O(OPTION_FLOAT, heldout_fraction, "synth: share of structures that are held out, chosen by hash", NULL),
+	O(OPTION_STR, out, "synth, import: folder, .py, .jsonl or .jsonl.gz file to write", NULL),
+	O(OPTION_INT, level, "list, import, audit: only this level (0: all)", NULL),
+	O(OPTION_STR, split, "list, import, audit: only this split", "train|heldout|hand"),
+	O(OPTION_BOOL, answer, "show: also the reference answer of a composed task", NULL),
+	O(OPTION_INT, style, "show: style of the answer", NULL),
+	O(OPTION_BOOL, slow, "show: the answer with one launch per operator", NULL),
+	O(OPTION_STR, precision, "audit: fp32 rule", "strict|tf32"),
+	O(OPTION_STR, sandbox, "audit: level (default: the strongest that works)", "full|lsm|none"),
+	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),
+	O(OPTION_INT, num_correct_trials, "audit: trials per task (0: default)", NULL),
+	O(OPTION_BOOL, json, "one JSON object on stdout", NULL),
+};
+
+struct verb { const char *name; int npos; const char *usage; int (*run)(const struct tasks_options *o, char **pos, struct err *err); };
+
+static bool is_chosen(const struct tasks_options *o, const struct task *t)
+{
+	return (!o->level || o->level == t->level) && (!o->split || !strcmp(o->split, t->split));
+}
+
+/* Loads and keeps what --level and --split choose. */
+static int load(const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
+{
+	int rc = task_set_load(path, set, err);
+	if (rc) return rc;
+	struct task_set rest = {.tasks = xcalloc(set->count + 1, sizeof *rest.tasks)};
+	size_t kept = 0;
+	for (size_t i = 0; i < set->count; i++) {
+		if (is_chosen(o, &set->tasks[i])) set->tasks[kept++] = set->tasks[i];
+		else rest.tasks[rest.count++] = set->tasks[i];
+	}
+	set->count = kept;
+	task_set_release(&rest);
+	if (kept) return ERR_OK;
+	task_set_release(set);
+	return err_set(err, ERR_NOT_FOUND, "%s: no task of that level and split", path);
+}
+
+static json_t *task_json(const struct task *t)
+{
+	return json_pack("{s:s, s:i, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "structure", t->structure, "split", t->split, "seed", (json_int_t)t->seed, "hash", t->hash.text);
+}
+
+static void json_print(json_t *o)
+{
+	json_dumpf(o, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(o);
+}
+
+static const char *or_dash(const char *s) { return *s ? s : "-"; }
+
+static int tasks_list(const struct tasks_options *o, char **pos, struct err *err)
+{
+	struct task_set set;
+	int rc = load(o, pos[0], &set, err);
+	if (rc) return rc;
+	json_t *list = json_array();
+	for (size_t i = 0; i < set.count; i++) {
+		const struct task *t = &set.tasks[i];
+		if (o->json) json_array_append_new(list, task_json(t));
+		else printf("%-32s  level %d  %-8s %s\n", t->name, t->level, or_dash(t->split), or_dash(t->structure));
+	}
+	if (o->json) json_print(json_pack("{s:I, s:O}", "count", (json_int_t)set.count, "tasks", list));
+	else fprintf(stderr, "%zu tasks\n", set.count);
+	json_decref(list);
+	task_set_release(&set);
+	return ERR_OK;
+}
+
+static const struct task *task_named(const struct task_set *set, const char *name)
+{
+	for (size_t i = 0; i < set->count; i++)
+		if (!strcmp(set->tasks[i].name, name)) return &set->tasks[i];
+	return NULL;
+}
+
+static int show_task(const struct tasks_options *o, const struct task *t, struct err *err)
+{
+	struct str plan = {0}, code = {0};
+	int rc = ERR_OK;
+	if (o->answer) rc = (o->slow ? task_answer_slow : task_answer)(t, (int)o->style, &plan, &code, err);
+	if (!rc && o->json) {
+		json_t *row = task_json(t);
+		json_object_set_new(row, "source", json_string(t->source));
+		if (o->answer) json_object_update_new(row, json_pack("{s:s, s:s}", "plan", plan.data, "code", code.data));
+		json_print(row);
+	} else if (!rc) {
+		fprintf(stderr, "%s: level %d, split %s, structure %s\n", t->name, t->level, or_dash(t->split), or_dash(t->structure));
+		fputs(t->source, stdout);
+		if (o->answer) printf("\n# %s\n\n%s", plan.data, code.data);
+	}
+	str_release(&plan);
+	str_release(&code);
+	return rc;
+}
+
+static int tasks_show(const struct tasks_options *o, char **pos, struct err *err)
+{
+	struct task_set set;
+	if (o->style < 0 || o->style >= task_answer_styles()) return err_set(err, ERR_USAGE, "style %lld: expected 0 to %d", (long long)o->style, task_answer_styles() - 1);
+	int rc = task_set_load(pos[0], &set, err);
+	if (rc) return rc;
+	const struct task *t = task_named(&set, pos[1]);
+	rc = t ? show_task(o, t, err) : err_set(err, ERR_NOT_FOUND, "%s has no task named %s; `hone tasks list %s` names them", pos[0], pos[1], pos[0]);
+	task_set_release(&set);
+	return rc;
+}
+
+static int counts_print(const struct tasks_options *o, const struct task_set *set, size_t duplicates)
+{
+	int levels[10] = {0}, held = 0;
+	for (size_t i = 0; i < set->count; i++) {
+		levels[MIN(MAX(set->tasks[i].level, 0), 9)]++;
+		held += !strcmp(set->tasks[i].split, "heldout");
+	}
+	if (o->json)
+		json_print(json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:I}", "out", o->out, "count", (json_int_t)set->count, "heldout", held, "level1", levels[1], "level2", levels[2], "level3", levels[3],
+			"duplicates", (json_int_t)duplicates));
+	else printf("%s: %zu tasks (%d held out; level 1: %d, 2: %d, 3: %d), %zu duplicates left out\n", o->out, set->count, held, levels[1], levels[2], levels[3], duplicates);
+	return ERR_OK;
+}
+
+static int out_check(const struct tasks_options *o, struct err *err)
+{
+	return o->out ? ERR_OK : err_set(err, ERR_USAGE, "--out is missing: a folder, or a .jsonl[.gz] file");
+}
+
+static int tasks_synth(const struct tasks_options *o, char **pos, struct err *err)
+{
+	struct task_set set;
+	int rc = out_check(o, err);
+	if (!rc && (o->level_min < 1 || o->level_max > 3 || o->count_train < 0 || o->count_heldout < 0 || o->count_train > 1000000 || o->count_heldout > 1000000))
+		rc = err_set(err, ERR_USAGE, "expected levels 1 to 3 and counts from 0 to 1000000");
+	if (rc) return rc;
+	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout, .level_min = (int)o->level_min,
+		.level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction};
+	rc = task_synth(&s, &set, err);
+	if (rc) {
+		if (rc == ERR_RANGE) err->code = ERR_USAGE;
+		return rc;
+	}
+	rc = task_set_save(o->out, &set, err);
+	if (!rc) rc = counts_print(o, &set, 0);
+	task_set_release(&set);
+	return rc;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	const struct task *const *x = a, *const *y = b;
+	int c = strcmp((*x)->hash.text, (*y)->hash.text);
+	return c ? c : *x < *y ? -1 : *x > *y;
+}
+
+/* Of tasks with one source the first stays. Returns how many went. */
+static size_t drop_duplicates(struct task_set *set)
+{
+	const struct task **order = xmalloc(size_mul(set->count + 1, sizeof *order));
+	bool *is_double = xcalloc(set->count + 1, sizeof *is_double);
+	struct task_set doubles = {.tasks = xcalloc(set->count + 1, sizeof *doubles.tasks)};
+	size_t kept = 0;
+	for (size_t i = 0; i < set->count; i++) order[i] = &set->tasks[i];
+	qsort(order, set->count, sizeof *order, by_hash);
+	for (size_t i = 1; i < set->count; i++)
+		if (!strcmp(order[i - 1]->hash.text, order[i]->hash.text)) is_double[order[i] - set->tasks] = true;
+	for (size_t i = 0; i < set->count; i++) {
+		if (is_double[i]) {
+			fprintf(stderr, "left out: %s has the source of an earlier task\n", set->tasks[i].name);
+			doubles.tasks[doubles.count++] = set->tasks[i];
+		} else set->tasks[kept++] = set->tasks[i];
+	}
+	set->count = kept;
+	size_t dropped = doubles.count;
+	task_set_release(&doubles);
+	free(order);
+	free(is_double);
+	return dropped;
+}
+
+static int tasks_import(const struct tasks_options *o, char **pos, struct err *err)
+{
+	struct task_set set;
+	int rc = out_check(o, err);
+	if (!rc) rc = load(o, pos[0], &set, err);
+	if (rc) return rc;
+	size_t dropped = drop_duplicates(&set);
+	rc = task_set_save(o->out, &set, err);
+	if (!rc) rc = counts_print(o, &set, dropped);
+	task_set_release(&set);
+	return rc;
+}
+
+/* ---- audit ---- */
+
+struct audit { const struct tasks_options *o; struct verifier *verifier; json_t *list; int bad; };
+
+static int audit_one(struct audit *a, const struct task *t, struct err *err)
+{
+	json_t *record = NULL;
+	int rc = verifier_audit(a->verifier, t, &record, err);
+	if (rc) return err_prefix(err, "%s", t->name);
+	bool runs = json_is_true(json_object_get(record, "runs")), tells = json_is_true(json_object_get(record, "discriminates"));
+	const char *text = "", *null_kernel = "";
+	json_opt_str(record, t->name, "text", &text, NULL);
+	json_opt_str(record, t->name, "null_kernel", &null_kernel, NULL);
+	a->bad += !runs || !tells;
+	if (!a->o->json) printf("%-40s %s%s\n", t->name, !runs ? "does not run: " : tells ? "ok" : "tells nothing, is passed by: ", runs ? null_kernel : text);
+	json_object_set_new(record, "name", json_string(t->name));
+	json_array_append_new(a->list, record);
+	return ERR_OK;
+}
+
+static int tasks_audit(const struct tasks_options *o, char **pos, struct err *err)
+{
+	struct task_set set;
+	struct audit a = {.o = o};
+	struct verify_options v = {.device = "cpu", .precision = o->precision, .sandbox = o->sandbox, .allow_unsandboxed = o->allow_unsandboxed, .seed = (uint64_t)o->seed,
+		.num_correct_trials = (int)o->num_correct_trials};
+	int rc = load(o, pos[0], &set, err);
+	if (rc) return rc;
+	a.list = json_array();
+	rc = verifier_create(&v, &a.verifier, err);
+	struct progress p;
+	if (!rc) progress_begin(&p, "audit", "tasks", (int64_t)set.count);
+	for (size_t i = 0; i < set.count && !rc; i++) {
+		rc = audit_one(&a, &set.tasks[i], err);
+		progress_update(&p, (int64_t)i + 1, set.tasks[i].name);
+	}
+	if (a.verifier) progress_end(&p);
+	if (!rc && o->json) json_print(json_pack("{s:I, s:i, s:O}", "count", (json_int_t)set.count, "bad", a.bad, "tasks", a.list));
+	if (!rc && a.bad) rc = err_set(err, ERR_MISMATCH, "%d of %zu tasks do not run or tell nothing about a candidate: leave them out", a.bad, set.count);
+	verifier_free(a.verifier);
+	json_decref(a.list);
+	task_set_release(&set);
+	return rc;
+}
+
+static const struct verb VERBS[] = {
+	{"list", 1, "list PATH", tasks_list}, {"show", 2, "show PATH NAME", tasks_show}, {"synth", 0, "synth --out PATH", tasks_synth},
+	{"import", 1, "import PATH --out PATH", tasks_import}, {"audit", 1, "audit PATH", tasks_audit},
+};
+
+int cmd_tasks(int argc, char **argv)
+{
+	struct tasks_options o = {.seed = 42, .count_train = 1000, .count_heldout = 100, .level_min = 1, .level_max = 2, .heldout_fraction = 0.1, .precision = "strict"};
+	struct err err = {0};
+	int npos, rc = options_parse("tasks list|show|synth|import|audit", "read, compose, convert and audit task sets", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	size_t i = 0;
+	while (!rc && npos > 0 && i < ARRAY_LEN(VERBS) && strcmp(VERBS[i].name, argv[1])) i++;
+	if (!rc && (npos == 0 || i == ARRAY_LEN(VERBS))) rc = err_set(&err, ERR_USAGE, "%s: expected list, show, synth, import or audit", npos ? argv[1] : "no verb");
+	else if (!rc && npos - 1 != VERBS[i].npos) rc = err_set(&err, ERR_USAGE, "expected `hone tasks %s`, found %d arguments", VERBS[i].usage, npos - 1);
+	if (!rc) rc = VERBS[i].run(&o, argv + 2, &err);
+	return rc ? cli_fail("tasks", &err) : 0;
+}

@@ -1,0 +1,49 @@
+#!/bin/bash
+# hone tasks from the outside: verbs, exit status, forms that convert into each other, and that the same options give the same bytes.
+hone=${BUILD:-build/release}/hone
+tmp=$(mktemp -d /tmp/hone-test-tasks-XXXXXX)
+trap 'rm -rf "$tmp"' EXIT
+n=0
+check() { # name, command...: passes when the command succeeds
+	local name=$1; shift; n=$((n + 1))
+	if "$@" >"$tmp/out" 2>"$tmp/err"; then echo "ok $n - $name"; else echo "not ok $n - $name"; sed 's/^/# /' "$tmp/err" "$tmp/out"; fi
+}
+status() { # expected status, text in stderr, command...
+	local want=$1 text=$2; shift 2
+	"$@" >/dev/null 2>"$tmp/said"; local got=$?
+	[ $got = "$want" ] && grep -q -- "$text" "$tmp/said" || { echo "status $got, expected $want with \"$text\"" >&2; cat "$tmp/said" >&2; return 1; }
+}
+synth() { "$hone" tasks synth --seed "$1" --count_train 40 --count_heldout 8 --level_min 1 --level_max 3 --out "$2"; }
+count() { [ "$("$hone" tasks list "$@" --json | grep -c '"name"')" = "$want" ]; }
+folder_is_whole() {
+	"$hone" tasks import "$tmp/a.jsonl" --out "$tmp/tree" && "$hone" tasks import "$tmp/tree" --out "$tmp/c.jsonl" && cmp "$tmp/a.jsonl" "$tmp/c.jsonl"
+}
+duplicates_go() {
+	mkdir -p "$tmp/two/level1" && cp tasks/hand/level1/05_softmax_rows.py "$tmp/two/level1/a.py" && sed 's/^N/N/; $a # a comment' "$tmp/two/level1/a.py" >"$tmp/two/level1/b.py" &&
+	"$hone" tasks import "$tmp/two" --out "$tmp/two.jsonl" | grep -q '1 tasks.*1 duplicates'
+}
+answer_is_python() {
+	local name
+	name=$("$hone" tasks list "$tmp/a.jsonl" --level 2 | head -1 | cut -d' ' -f1)
+	"$hone" tasks show "$tmp/a.jsonl" "$name" --answer --style 3 --slow | grep -q 'class ModelNew'
+}
+audit_says_ok() { "$hone" tasks audit "$tmp/two/level1/a.py" | grep -q ' ok$'; }
+audit_says_useless() {
+	printf 'import torch\nimport torch.nn as nn\nN = 64\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * 0.0\ndef get_inputs():\n    return [torch.randn(N)]\ndef get_init_inputs():\n    return []\n' >"$tmp/zero.py"
+	status 1 'tell nothing' "$hone" tasks audit "$tmp/zero.py"
+}
+
+echo 1..13
+check "synth writes a set" synth 5 "$tmp/a.jsonl"
+check "the same options give the same bytes" eval 'synth 5 "$tmp/b.jsonl" && cmp "$tmp/a.jsonl" "$tmp/b.jsonl"'
+check "another seed gives another set" eval 'synth 6 "$tmp/b.jsonl" && ! cmp -s "$tmp/a.jsonl" "$tmp/b.jsonl"'
+want=8 check "list chooses by split" count "$tmp/a.jsonl" --split heldout
+want=16 check "list chooses by level" count "$tmp/a.jsonl" --level 2
+check "a folder holds all that the file holds" folder_is_whole
+check "import leaves duplicates out" duplicates_go
+check "show prints an answer" answer_is_python
+check "wrong usage is status 2" eval 'status 2 "expected list" "$hone" tasks frob && status 2 "--out" "$hone" tasks synth && status 2 "levels" "$hone" tasks synth --level_max 4 --out "$tmp/x"'
+check "a missing set is status 1" status 1 'no such file' "$hone" tasks list "$tmp/none"
+check "an unknown name is status 1" status 1 'no task named' "$hone" tasks show "$tmp/a.jsonl" nobody
+check "audit passes a task that tells right from wrong" audit_says_ok
+check "audit fails a task that zeros pass" audit_says_useless
