@@ -62,7 +62,8 @@ static int load(const struct tasks_options *o, const char *path, struct task_set
 
 static json_t *task_json(const struct task *t)
 {
-	return json_pack("{s:s, s:i, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "structure", t->structure, "split", t->split, "seed", (json_int_t)t->seed, "hash", t->hash.text);
+	return json_pack("{s:s, s:i, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "structure", t->structure, "split", t->split, "seed",
+		(json_int_t)t->seed, "hash", t->hash.text);
 }
 
 static void json_print(json_t *o)
@@ -122,7 +123,8 @@ static int show_task(const struct tasks_options *o, const struct task *t, struct
 static int tasks_show(const struct tasks_options *o, char **pos, struct err *err)
 {
 	struct task_set set;
-	if (o->style < 0 || o->style >= task_answer_styles()) return err_set(err, ERR_USAGE, "style %lld: expected 0 to %d", (long long)o->style, task_answer_styles() - 1);
+	if (o->style < 0 || o->style >= task_answer_styles())
+		return err_set(err, ERR_USAGE, "style %lld: expected 0 to %d", (long long)o->style, task_answer_styles() - 1);
 	int rc = task_set_load(pos[0], &set, err);
 	if (rc) return rc;
 	const struct task *t = task_named(&set, pos[1]);
@@ -139,9 +141,10 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 		held += !strcmp(set->tasks[i].split, "heldout");
 	}
 	if (o->json)
-		json_print(json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:I}", "out", o->out, "count", (json_int_t)set->count, "heldout", held, "level1", levels[1], "level2", levels[2], "level3", levels[3],
-			"duplicates", (json_int_t)duplicates));
-	else printf("%s: %zu tasks (%d held out; level 1: %d, 2: %d, 3: %d), %zu duplicates left out\n", o->out, set->count, held, levels[1], levels[2], levels[3], duplicates);
+		json_print(json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:I}", "out", o->out, "count", (json_int_t)set->count, "heldout", held, "level1", levels[1],
+			"level2", levels[2], "level3", levels[3], "duplicates", (json_int_t)duplicates));
+	else printf("%s: %zu tasks (%d held out; level 1: %d, 2: %d, 3: %d), %zu duplicates left out\n", o->out, set->count, held, levels[1], levels[2],
+		levels[3], duplicates);
 	return ERR_OK;
 }
 
@@ -157,7 +160,8 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 	if (!rc && (o->level_min < 1 || o->level_max > 3 || o->count_train < 0 || o->count_heldout < 0 || o->count_train > 1000000 || o->count_heldout > 1000000))
 		rc = err_set(err, ERR_USAGE, "expected levels 1 to 3 and counts from 0 to 1000000");
 	if (rc) return rc;
-	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout, .level_min = (int)o->level_min,
+	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout,
+		.level_min = (int)o->level_min,
 		.level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction};
 	rc = task_synth(&s, &set, err);
 	if (rc) {
@@ -239,7 +243,8 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 {
 	struct task_set set;
 	struct audit a = {.o = o};
-	struct verify_options v = {.device = "cpu", .precision = o->precision, .sandbox = o->sandbox, .allow_unsandboxed = o->allow_unsandboxed, .seed = (uint64_t)o->seed,
+	struct verify_options v = {.device = "cpu", .precision = o->precision, .sandbox = o->sandbox, .allow_unsandboxed = o->allow_unsandboxed,
+		.seed = (uint64_t)o->seed,
 		.num_correct_trials = (int)o->num_correct_trials};
 	int rc = load(o, pos[0], &set, err);
 	if (rc) return rc;
@@ -267,13 +272,16 @@ static const struct verb VERBS[] = {
 
 int cmd_tasks(int argc, char **argv)
 {
-	struct tasks_options o = {.seed = 42, .count_train = 1000, .count_heldout = 100, .level_min = 1, .level_max = 2, .heldout_fraction = 0.1, .precision = "strict"};
+	struct tasks_options o = {.seed = 42, .count_train = 1000, .count_heldout = 100, .level_min = 1, .level_max = 2, .heldout_fraction = 0.1,
+		.precision = "strict"};
 	struct err err = {0};
-	int npos, rc = options_parse("tasks list|show|synth|import|audit", "read, compose, convert and audit task sets", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos, rc = options_parse("tasks list|show|synth|import|audit", "read, compose, convert and audit task sets", defs, ARRAY_LEN(defs), &o, argc, argv,
+		&npos, &err);
 	if (rc == 1) return 0;
 	size_t i = 0;
 	while (!rc && npos > 0 && i < ARRAY_LEN(VERBS) && strcmp(VERBS[i].name, argv[1])) i++;
-	if (!rc && (npos == 0 || i == ARRAY_LEN(VERBS))) rc = err_set(&err, ERR_USAGE, "%s: expected list, show, synth, import or audit", npos ? argv[1] : "no verb");
+	if (!rc && (npos == 0 || i == ARRAY_LEN(VERBS)))
+		rc = err_set(&err, ERR_USAGE, "%s: expected list, show, synth, import or audit", npos ? argv[1] : "no verb");
 	else if (!rc && npos - 1 != VERBS[i].npos) rc = err_set(&err, ERR_USAGE, "expected `hone tasks %s`, found %d arguments", VERBS[i].usage, npos - 1);
 	if (!rc) rc = VERBS[i].run(&o, argv + 2, &err);
 	return rc ? cli_fail("tasks", &err) : 0;

@@ -50,7 +50,10 @@ static void finding_add(struct lint_report *r, enum lint_code code, int line, in
 	int n = snprintf(f->text, sizeof f->text, "%.80s", what);
 	if (!snippet.len) return;
 	n += snprintf(f->text + n, sizeof f->text - (size_t)n, ": `");
-	for (size_t i = 0; i < snippet.len && i < 60 && snippet.data[i] != '\n'; i++) f->text[n++] = snippet.data[i] >= 32 && snippet.data[i] < 127 ? snippet.data[i] : '?';
+	for (size_t i = 0; i < snippet.len && i < 60 && snippet.data[i] != '\n'; i++) {
+		char c = snippet.data[i];
+		f->text[n++] = c >= 32 && c < 127 ? c : '?';
+	}
 	f->text[n++] = '`';
 	f->text[n] = 0;
 }
@@ -81,12 +84,14 @@ static void collect_assignment(struct lint *l, TSNode n)
 	TSNode left = node_field(n, "left"), right = node_field(n, "right");
 	if (ts_node_is_null(right)) return;
 	if (slice_equal(node_text(&l->w, left), "ModelNew")) l->has_model_new = true;
-	if (is_jit_name(l, node_terminal(right))) name_set_add(node_is(right, "call") ? &l->jitted : &l->jit_aliases, node_text(&l->w, node_terminal(left)), node_line(left));
+	if (is_jit_name(l, node_terminal(right)))
+		name_set_add(node_is(right, "call") ? &l->jitted : &l->jit_aliases, node_text(&l->w, node_terminal(left)), node_line(left));
 	bool in_init = l->w.nscopes > 0 && l->w.scopes[l->w.nscopes - 1].is_init;
 	if (!in_init || !node_is(right, "call") || !node_is(left, "attribute")) return;
 	struct slice callee = node_text(&l->w, node_field(right, "function"));
 	bool is_module = (callee.len > 3 && !memcmp(callee.data, "nn.", 3)) || (callee.len > 9 && !memcmp(callee.data, "torch.nn.", 9));
-	if (is_module && !slice_equal(callee, "nn.Parameter") && !slice_equal(callee, "torch.nn.Parameter")) name_set_add(&l->modules, node_text(&l->w, node_field(left, "attribute")), node_line(left));
+	bool is_parameter = slice_equal(callee, "nn.Parameter") || slice_equal(callee, "torch.nn.Parameter");
+	if (is_module && !is_parameter) name_set_add(&l->modules, node_text(&l->w, node_field(left, "attribute")), node_line(left));
 }
 
 static void collect_decorated(struct lint *l, TSNode n)
@@ -105,7 +110,8 @@ static void collect(struct lint *l, TSNode n)
 	if (node_is(n, "aliased_import")) collect_alias(l, n);
 	else if (node_is(n, "assignment")) collect_assignment(l, n);
 	else if (node_is(n, "decorated_definition")) collect_decorated(l, n);
-	else if (node_is(n, "class_definition") || node_is(n, "function_definition")) l->has_model_new |= slice_equal(node_text(&l->w, node_field(n, "name")), "ModelNew");
+	else if (node_is(n, "class_definition") || node_is(n, "function_definition"))
+		l->has_model_new |= slice_equal(node_text(&l->w, node_field(n, "name")), "ModelNew");
 	else if (l->w.import_depth && node_is(n, "dotted_name")) l->has_model_new |= slice_equal(node_text(&l->w, n), "ModelNew");
 }
 
@@ -143,17 +149,19 @@ static void syntax_finding(struct lint *l, TSNode n)
 
 /* ---- second walk: uses and notes ---- */
 
-static const char *const SUSPICIOUS[] = {"ctypes", "cffi", "inspect", "gc", "sys", "os", "subprocess", "threading", "multiprocessing", "concurrent", "asyncio", "socket", "signal",
+static const char *const SUSPICIOUS[] = {
+	"ctypes", "cffi", "inspect", "gc", "sys", "os", "subprocess", "threading", "multiprocessing", "concurrent", "asyncio", "socket", "signal",
 	"importlib", "builtins", "atexit", "mmap", "pickle", "marshal", "tempfile", "shutil", "pathlib", "faulthandler", "resource", "cupy", "numba", "pycuda"};
 static const char *const DYNAMIC[] = {"exec", "eval", "compile", "__import__", "globals", "locals", "vars", "setattr", "delattr"};
 /* Functions of torch and methods of tensors that compute. Allocation, views and casts are not among them. */
 static const char *const COMPUTE[] = {
-	"abs", "add", "addmm", "amax", "amin", "argmax", "argmin", "avg_pool1d", "avg_pool2d", "baddbmm", "batch_norm", "bmm", "celu", "clamp", "clip", "conv1d", "conv2d", "conv3d",
-	"conv_transpose1d", "conv_transpose2d", "cos", "cosine_similarity", "cross_entropy", "cumprod", "cumsum", "div", "dot", "einsum", "elu", "embedding", "erf", "exp", "gelu",
-	"group_norm", "hardsigmoid", "hardswish", "hardtanh", "instance_norm", "interpolate", "layer_norm", "leaky_relu", "linear", "log", "log1p", "log_softmax", "logsigmoid",
-	"logsumexp", "masked_fill", "matmul", "max_pool1d", "max_pool2d", "maximum", "mean", "minimum", "mish", "mm", "mse_loss", "mul", "mv", "normalize", "outer", "pow", "prelu",
-	"prod", "relu", "relu6", "rms_norm", "rsqrt", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "sin", "softmax", "softplus", "softsign", "sort", "sqrt", "square",
-	"std", "sub", "sum", "tanh", "tensordot", "topk", "tril", "triu", "var", "where"};
+	"abs", "add", "addmm", "amax", "amin", "argmax", "argmin", "avg_pool1d", "avg_pool2d", "baddbmm", "batch_norm", "bmm", "celu", "clamp", "clip",
+	"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "cos", "cosine_similarity", "cross_entropy", "cumprod", "cumsum", "div", "dot",
+	"einsum", "elu", "embedding", "erf", "exp", "gelu", "group_norm", "hardsigmoid", "hardswish", "hardtanh", "instance_norm", "interpolate",
+	"layer_norm", "leaky_relu", "linear", "log", "log1p", "log_softmax", "logsigmoid", "logsumexp", "masked_fill", "matmul", "max_pool1d", "max_pool2d",
+	"maximum", "mean", "minimum", "mish", "mm", "mse_loss", "mul", "mv", "normalize", "outer", "pow", "prelu", "prod", "relu", "relu6", "rms_norm",
+	"rsqrt", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "sin", "softmax", "softplus", "softsign", "sort", "sqrt", "square", "std", "sub",
+	"sum", "tanh", "tensordot", "topk", "tril", "triu", "var", "where"};
 
 static void note_call(struct lint *l, TSNode n)
 {
@@ -205,9 +213,11 @@ static void examine(struct lint *l, TSNode n)
 		w->scopes[w->nscopes - 1].is_jit = name_set_find(&l->jitted, node_text(w, node_field(n, "name"))) >= 0;
 	if (node_is(n, "identifier")) count_use(l, n);
 	else if (node_is(n, "attribute") && slice_equal(node_text(w, n), "torch.jit")) l->ignored_byte = ts_node_start_byte(node_field(n, "attribute"));
-	else if (node_is(n, "try_statement")) finding_add(l->out, LINT_TRY, node_line(n), (int)ts_node_start_point(n).column + 1, "try statement", (struct slice){"", 0});
+	else if (node_is(n, "try_statement"))
+		finding_add(l->out, LINT_TRY, node_line(n), (int)ts_node_start_point(n).column + 1, "try statement", (struct slice){"", 0});
 	else if (node_is(n, "call")) note_call(l, n);
-	else if (node_is(n, "binary_operator") && node_is(node_field(n, "operator"), "@") && walk_in_host_code(w)) node_finding(l, LINT_MATMUL_SIGN, n, "matrix product by operator");
+	else if (node_is(n, "binary_operator") && node_is(node_field(n, "operator"), "@") && walk_in_host_code(w))
+		node_finding(l, LINT_MATMUL_SIGN, n, "matrix product by operator");
 	else if (node_is(n, "class_definition")) note_class(l, n);
 	else if (node_is(n, "dotted_name") && w->import_depth) {
 		/* the module of `import a.b` and of `from a.b import c`, not c */
@@ -226,8 +236,9 @@ static void count_findings(struct lint *l)
 	int used = 0;
 	/* a definition's own name is one place, so used means two */
 	for (int i = 0; i < l->jitted.count; i++) used += l->jitted.uses[i] > 1;
+	enum lint_code code = used || l->is_dynamic ? LINT_JIT_IDLE : LINT_JIT_UNUSED;
 	for (int i = 0; i < l->jitted.count; i++)
-		if (l->jitted.uses[i] <= 1) finding_add(r, used || l->is_dynamic ? LINT_JIT_IDLE : LINT_JIT_UNUSED, l->jitted.lines[i], 1, "jitted but never referred to", l->jitted.names[i]);
+		if (l->jitted.uses[i] <= 1) finding_add(r, code, l->jitted.lines[i], 1, "jitted but never referred to", l->jitted.names[i]);
 }
 
 static void lint_tree(struct lint *l, TSTree *tree, const char *src, size_t len)
@@ -273,7 +284,8 @@ json_t *lint_json(const struct lint_report *r)
 	json_t *findings = json_array();
 	for (int i = 0; i < r->count; i++) {
 		const struct lint_finding *f = &r->findings[i];
-		json_array_append_new(findings, json_pack("{s:s, s:i, s:i, s:s}", "code", lint_code_name(f->code), "line", f->line, "column", f->column, "text", f->text));
+		json_array_append_new(findings, json_pack("{s:s, s:i, s:i, s:s}", "code", lint_code_name(f->code), "line", f->line,
+			"column", f->column, "text", f->text));
 	}
 	return json_pack("{s:i, s:i, s:o}", "errors", r->errors, "notes", r->notes, "findings", findings);
 }

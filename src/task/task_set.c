@@ -41,7 +41,8 @@ static int names_check(const struct task_set *s, const char *path, struct err *e
 	for (size_t i = 0; i < s->count; i++) order[i] = &s->tasks[i];
 	qsort(order, s->count, sizeof *order, by_name);
 	for (size_t i = 1; i < s->count && !rc; i++)
-		if (!strcmp(order[i - 1]->name, order[i]->name)) rc = err_set(err, ERR_FORMAT, "%s: two tasks are named %s: names must be unique", path, order[i]->name);
+		if (!strcmp(order[i - 1]->name, order[i]->name)) rc = err_set(err, ERR_FORMAT, "%s: two tasks are named %s: names must be unique", path,
+			order[i]->name);
 	free(order);
 	return rc;
 }
@@ -80,7 +81,8 @@ int task_check(const struct task *t, struct err *err)
 			if (previous.data && slice_is(previous, NEEDED[i].keyword) && slice_is(word, NEEDED[i].name)) found[i] = true;
 	for (size_t i = 0; i < ARRAY_LEN(NEEDED); i++)
 		if (!found[i])
-			return err_set(err, ERR_FORMAT, "task %s: no top-level `%s %s`; a task defines class Model, get_inputs() and get_init_inputs()", t->name, NEEDED[i].keyword, NEEDED[i].name);
+			return err_set(err, ERR_FORMAT, "task %s: no top-level `%s %s`; a task defines class Model, get_inputs() and get_init_inputs()", t->name,
+				NEEDED[i].keyword, NEEDED[i].name);
 	return ERR_OK;
 }
 
@@ -111,7 +113,8 @@ static int row_parse(const json_t *o, const char *what, const char *source, cons
 	if (!rc) rc = json_opt_int(o, what, "level", 0, 9, &level, err);
 	if (!rc) rc = json_opt_int(o, what, "seed", 0, INT64_MAX, &seed, err);
 	if (!rc && !is_safe_name(name))
-		rc = err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes", what, name, NAME_BYTES_MAX);
+		rc = err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes",
+			what, name, NAME_BYTES_MAX);
 	if (!rc && !is_known_split(split)) rc = err_set(err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, split);
 	if (rc) return rc;
 	*t = (struct task){.name = xstrdup(name), .source = xstrdup(source), .structure = xstrdup(structure), .split = xstrdup(split), .level = (int)level,
@@ -221,7 +224,8 @@ static int jsonl_load(const char *path, struct task_set *set, struct err *err)
 		str_append(&line, chunk, n);
 		bool whole = n > 0 && chunk[n - 1] == '\n';
 		if (line.len > LINE_BYTES_MAX || bytes > SET_BYTES_MAX || set->count >= SET_TASKS_MAX)
-			rc = err_set(err, ERR_LIMIT, "%s:%d: longer than a task set may be (%zu bytes a line, %zu in all, %zu tasks)", path, number + 1, LINE_BYTES_MAX, SET_BYTES_MAX, SET_TASKS_MAX);
+			rc = err_set(err, ERR_LIMIT, "%s:%d: longer than a task set may be (%zu bytes a line, %zu in all, %zu tasks)", path, number + 1, LINE_BYTES_MAX,
+				SET_BYTES_MAX, SET_TASKS_MAX);
 		if (rc || (!whole && !at_end)) continue;
 		number++;
 		if (line.len && line.data[strspn(line.data, " \t\r\n")]) {
@@ -238,7 +242,8 @@ static int jsonl_load(const char *path, struct task_set *set, struct err *err)
 	}
 	int zrc = Z_OK;
 	const char *text = gzerror(f, &zrc);
-	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_FORMAT, "%s:%d: %s; the file is damaged or cut short", path, number + 1, zrc == Z_ERRNO ? "cannot be read" : text);
+	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_FORMAT, "%s:%d: %s; the file is damaged or cut short", path, number + 1,
+		zrc == Z_ERRNO ? "cannot be read" : text);
 	str_release(&line);
 	gzclose_r(f);
 	return rc;
@@ -248,7 +253,8 @@ int task_set_load(const char *path, struct task_set *out, struct err *err)
 {
 	struct stat st;
 	*out = (struct task_set){0};
-	if (stat(path, &st) != 0) return err_set(err, ERR_NOT_FOUND, "%s: no such file or folder; a task set is a .py file, a folder of them or a .jsonl[.gz] file", path);
+	if (stat(path, &st) != 0)
+		return err_set(err, ERR_NOT_FOUND, "%s: no such file or folder; a task set is a .py file, a folder of them or a .jsonl[.gz] file", path);
 	int rc;
 	if (S_ISDIR(st.st_mode)) {
 		struct folder_walk w = {.set = out, .root = path, .prefix = "", .err = err};

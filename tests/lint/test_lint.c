@@ -162,11 +162,12 @@ static void any_bytes_are_legal(void **state)
 /* Nesting costs heap, never stack. */
 static void deep_nesting_is_survived(void **state)
 {
-	static const char *const UNITS[] = {"(", "[", "f(", "not ", "-", "lambda: ", "x if y else ", "{1:", "f'{", "if x:\n ", "@a\n", "x.", "class A:\n def f(self):\n  "};
+	static const char *const UNITS[] = {"(", "[", "f(", "not ", "-", "lambda: ", "x if y else ", "{1:", "f'{", "if x:\n ", "@a\n", "x.",
+		"class A:\n def f(self):\n  "};
 	struct lint_report r;
 	for (size_t u = 0; u < ARRAY_LEN(UNITS); u++) {
 		struct str src = {0};
-		while (src.len + 16 < LINT_SOURCE_BYTES_MAX / 4) str_puts(&src, UNITS[u]);
+		while (src.len + 16 < LINT_SOURCE_BYTES_MAX / 8) str_puts(&src, UNITS[u]);
 		int rc = lint_source(src.data, src.len, &r);
 		assert_true(rc == 0 || rc == ERR_INFRA);
 		str_release(&src);
