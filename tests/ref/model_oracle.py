@@ -5,7 +5,7 @@ usage: model_oracle.py OUT    writes OUT/<case>/{hf/, adapter/, merged/, expecte
 Models are small and odd on purpose: head_dim is not hidden / heads, one has a single key/value head, vocabularies are odd, sequence lengths straddle multiples of 32. Weights are
 larger than a fresh model's, so that attention is far from uniform and every gradient matters. Everything runs in fp32 with eager attention.
 """
-import hashlib, json, os, shutil, sys
+import fcntl, hashlib, json, os, shutil, sys
 
 CASES = {
     "tied": dict(arch="Qwen3", vocab_size=301, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
@@ -183,6 +183,9 @@ def run_case(name, case, out):
 
 def main():
     out = sys.argv[1]
+    os.makedirs(os.path.dirname(out), exist_ok=True)
+    lock = open(out + ".lock", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)   # tests run side by side: the first one makes it
     stamp, text = out + "/stamp", hashlib.sha256(open(__file__, "rb").read()).hexdigest()
     if os.path.exists(stamp) and open(stamp).read() == text:
         return

@@ -1,0 +1,191 @@
+"""hone sft, score and merge as commands, with transformers and peft as oracle.  timeout: 300
+
+A byte-level tokenizer and a tiny random Qwen3 model are made here; nothing is downloaded."""
+import gzip, json, os, random, shutil, signal, subprocess, sys, time
+
+build = os.environ.get("BUILD", "build/release")
+hone, work = f"{build}/hone", f"{build}/ref/sft_command"
+results = []
+
+
+def check(name, ok, detail=""):
+    results.append(bool(ok))
+    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
+    if not ok:
+        print(f"# {detail}", flush=True)
+
+
+def run(*args, expect=0):
+    p = subprocess.run([hone, *map(str, args)], capture_output=True, text=True, timeout=200)
+    if p.returncode != expect:
+        print(f"# hone {' '.join(map(str, args))}: exit {p.returncode}\n# " + p.stderr.replace("\n", "\n# "), flush=True)
+    return p
+
+
+def make_model():
+    import torch, transformers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(["def add(x, y): return x + y", "kernel block size offset mask load store"] * 20,
+                          trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    t.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False)])
+    torch.manual_seed(1)
+    config = transformers.Qwen3Config(vocab_size=t.get_vocab_size() + 5, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                                      max_position_embeddings=200, tie_word_embeddings=True, eos_token_id=t.token_to_id("<|end|>"), bos_token_id=None)
+    transformers.Qwen3ForCausalLM(config).save_pretrained(f"{work}/model")
+    t.save(f"{work}/model/tokenizer.json")
+    return t
+
+
+def make_data():
+    rng = random.Random(3)
+    rows = []
+    for i in range(90):
+        a, b = rng.randrange(50), rng.randrange(50)
+        rows.append(dict(prompt=f"add {a} {b}\n", completion=f"load {a} store {a + b} mask ✓", split="heldout" if i % 9 == 0 else "train", extra=1))
+    rows.append(dict(prompt="p", completion="x " * 300))            # refused: too long
+    rows.append(dict(prompt="p", completion="c", split="hand"))     # of another split
+    rows.append(dict(prompt="ends by itself", completion="yes<|end|>"))
+    with gzip.open(f"{work}/pairs.jsonl.gz", "wt") as f:
+        f.write("\n".join(json.dumps(r) for r in rows) + "\n\n")
+    return rows
+
+
+COMMON = ["--model", f"{work}/model", "--data", f"{work}/pairs.jsonl.gz", "--max_tokens", 150, "--learning_rate", 5e-3, "--num_train_epochs", 3, "--eval_steps", 10, "--save_steps", 4,
+          "--logging_steps", 1, "--threads", 2, "--lora_dropout", 0.05, "--lora_r", 8]
+
+
+def encode(t, text):
+    return t.encode(text, add_special_tokens=False).ids
+
+
+def oracle(path, adapter=None):
+    import torch, transformers
+    m = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    if adapter:
+        import peft
+        m = peft.PeftModel.from_pretrained(m, adapter)
+    return m.eval()
+
+
+def logprobs(model, ids, begin, temperature=1.0):
+    import torch
+    with torch.no_grad():
+        lp = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0] / temperature, -1)
+    return [lp[k - 1, ids[k]].item() for k in range(begin, len(ids))]
+
+
+def metrics(out):
+    return [json.loads(l) for l in open(f"{out}/metrics.jsonl")]
+
+
+def test_plan():
+    p = run("sft", *COMMON, "--dry_run")
+    check("a dry run counts examples, refusals and other splits", p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout and "refused 1" in p.stdout and "other splits 1" in p.stdout
+          and "memory:" in p.stdout, p.stdout + p.stderr)
+    p = run("sft", "--model", f"{work}/model", "--data", f"{work}/none.jsonl", "--output_dir", f"{work}/x", expect=1)
+    check("a missing file is named", p.returncode == 1 and "none.jsonl" in p.stderr, p.stderr)
+    check("wrong usage exits with 2", run("sft", "--model", "m", expect=2).returncode == 2 and run("score", "--modle", "m", expect=2).returncode == 2 and run("merge", expect=2).returncode == 2)
+    with open(f"{work}/bad.jsonl", "w") as f:
+        f.write('{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n')
+    p = run("sft", "--model", f"{work}/model", "--data", f"{work}/bad.jsonl", "--output_dir", f"{work}/x", expect=1)
+    check("a bad row is named with its line", "bad.jsonl:2" in p.stderr and "completion" in p.stderr, p.stderr)
+
+
+def test_adapter(t, rows):
+    p = run("sft", *COMMON, "--output_dir", f"{work}/run")
+    m = metrics(f"{work}/run")
+    check("sft trains an adapter and prints its folder", p.returncode == 0 and p.stdout.strip() == f"{work}/run/final", p.stderr)
+    evals = [x["eval_loss"] for x in m if "eval_loss" in x]
+    check("metrics have every step, and the held-out loss falls", [x["step"] for x in m] == list(range(1, len(m) + 1)) and evals[-1] < evals[0], evals)
+    model, total, n = oracle(f"{work}/model", f"{work}/run/final"), 0.0, 0
+    for r in rows:
+        if r.get("split") == "heldout":
+            prompt = encode(t, r["prompt"])
+            ids = prompt + encode(t, r["completion"]) + [t.token_to_id("<|end|>")]
+            lp = logprobs(model, ids, len(prompt))
+            total, n = total - sum(lp), n + len(lp)
+    # Means of n fp32 log-probabilities whose logits err by eps sqrt(K) depth ~ 2e-5 relative to logits of order 1.
+    check("peft computes the same held-out loss from the saved adapter", abs(total / n - evals[-1]) < 5e-5, (total / n, evals[-1]))
+    import sqlite3
+    tables = sqlite3.connect(f"{work}/run/hone.db").execute("select name from sqlite_master").fetchall()
+    check("the store has the run", len(tables) > 0, tables)
+    return m
+
+
+def test_score(t):
+    prompt, completion = "add 3 4\n", "load 3 store 7 mask ✓<|end|>"
+    open(f"{work}/prompt", "w").write(prompt)
+    open(f"{work}/completion", "w").write(completion)
+    ids = encode(t, prompt)
+    begin = len(ids)
+    ids += encode(t, completion)
+    args = ["score", "--model", f"{work}/model", "--prompt-file", f"{work}/prompt", "--completion-file", f"{work}/completion", "--json"]
+    for adapter, extra in ((None, []), (f"{work}/run/final", []), (f"{work}/run/final", ["--batch-invariant", "--temperature", "0.6"])):
+        got = json.loads(run(*args, *extra, *(["--adapter", adapter] if adapter else [])).stdout)
+        want = logprobs(oracle(f"{work}/model", adapter), ids, begin, 0.6 if extra else 1.0)
+        worst = max(abs(a - b) for a, b in zip(got["logprobs"], want))
+        check(f"score agrees with transformers, adapter {bool(adapter)} {' '.join(extra)}", got["tokens"] == ids[begin:] and len(want) == len(got["logprobs"]) and worst < 5e-5, (worst, got["tokens"], ids[begin:]))
+    open(f"{work}/empty", "w").close()
+    p = run("score", "--model", f"{work}/model", "--prompt-file", f"{work}/empty", "--completion-file", f"{work}/completion", expect=1)
+    check("an empty prompt is refused", "no tokens" in p.stderr, p.stderr)
+    p = run("merge", "--model", f"{work}/model", "--adapter", f"{work}/run/final", "--out", f"{work}/merged")
+    want = logprobs(oracle(f"{work}/merged"), ids, begin)
+    got = json.loads(run(*args, "--adapter", f"{work}/run/final").stdout)["logprobs"]
+    check("merged weights score the same and carry the tokenizer", os.path.exists(f"{work}/merged/tokenizer.json") and max(abs(a - b) for a, b in zip(got, want)) < 5e-5, (got, want))
+
+
+def tree(path):
+    return {os.path.relpath(os.path.join(d, f), path): open(os.path.join(d, f), "rb").read() for d, _, files in os.walk(path) for f in files}
+
+
+def test_kill(whole):
+    out, kills = f"{work}/killed", 0
+    deadline = time.time() + 30
+    while True:
+        p = subprocess.Popen([hone, "sft", *map(str, COMMON), "--output_dir", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            p.wait(timeout=None if kills >= 12 or time.time() > deadline else random.uniform(0.02, 0.25))
+            break
+        except subprocess.TimeoutExpired:
+            p.send_signal(signal.SIGKILL)
+            p.wait()
+            kills += 1
+    error = p.stderr.read().decode()
+    same = tree(f"{out}/final") == tree(f"{work}/run/final")
+    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", p.returncode == 0 and same and metrics(out) == whole, error)
+
+
+def test_weights():
+    p = run("sft", *COMMON, "--no-use_peft", "--output_dir", f"{work}/full", "--stop_at_eval_minimum", "--max_steps", 6)
+    check("sft trains all weights into a model folder", p.returncode == 0 and os.path.exists(f"{work}/full/final/model.safetensors") and os.path.exists(f"{work}/full/best/model.safetensors")
+          and os.path.exists(f"{work}/full/final/tokenizer.json"), p.stderr)
+    import torch
+    m = oracle(f"{work}/full/final")
+    check("transformers opens it", torch.isfinite(m(input_ids=torch.tensor([[1, 2, 3]])).logits).all())
+
+
+def main():
+    try:
+        import peft, torch, transformers
+    except ImportError:
+        print("1..1\nok 1 - sft # SKIP transformers and peft are not in build/venv")
+        return
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work)
+    t, rows = make_model(), make_data()
+    test_plan()
+    whole = test_adapter(t, rows)
+    test_score(t)
+    test_kill(whole)
+    test_weights()
+    print(f"1..{len(results)}")
+    sys.exit(not all(results))
+
+
+main()
