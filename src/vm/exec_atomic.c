@@ -1,0 +1,122 @@
+/* Atomics. A launch of a kernel that has any runs its programs one after another, in order (vm_launch.c), so that results do not depend on
+ * timing; plain reads and writes are enough. Each element is checked as a read and as a write. */
+#include "vm/vm_internal.h"
+
+#define INT_OP(name, U, S) \
+	static void name(uint8_t *p, const uint8_t *value, uint8_t *old, int kind) \
+	{ \
+		U x, y, r; \
+		memcpy(&x, p, sizeof x); \
+		memcpy(&y, value, sizeof y); \
+		switch (kind) { \
+		case 0: r = x & y; break; \
+		case 1: r = x | y; break; \
+		case 2: r = x ^ y; break; \
+		case 3: r = (U)(x + y); break; \
+		case 5: r = (S)x > (S)y ? x : y; break; \
+		case 6: r = (S)x < (S)y ? x : y; break; \
+		case 7: r = x > y ? x : y; break; \
+		case 8: r = x < y ? x : y; break; \
+		default: r = y; break; \
+		} \
+		memcpy(old, &x, sizeof x); \
+		memcpy(p, &r, sizeof r); \
+	}
+INT_OP(int_op_1, uint8_t, int8_t)
+INT_OP(int_op_2, uint16_t, int16_t)
+INT_OP(int_op_4, uint32_t, int32_t)
+INT_OP(int_op_8, uint64_t, int64_t)
+
+static void add_float(uint8_t *p, const uint8_t *value, uint8_t *old, enum elem e)
+{
+	size_t size = elem_bytes(e);
+	memcpy(old, p, size);
+	if (e == ELEM_F64) {
+		double x, y;
+		memcpy(&x, p, 8);
+		memcpy(&y, value, 8);
+		x += y;
+		memcpy(p, &x, 8);
+		return;
+	}
+	float x, y;
+	map_widen(e, &x, p, 1);
+	map_widen(e, &y, value, 1);
+	x += y;
+	map_narrow(e, p, &x, 1);
+}
+
+static void apply(uint8_t *p, const uint8_t *value, uint8_t *old, int kind, enum elem e)
+{
+	if (kind == 4) { add_float(p, value, old, e); return; }
+	switch (elem_bytes(e)) {
+	case 1: int_op_1(p, value, old, kind); return;
+	case 2: int_op_2(p, value, old, kind); return;
+	case 4: int_op_4(p, value, old, kind); return;
+	default: int_op_8(p, value, old, kind); return;
+	}
+}
+
+/* Elements of source i, expanded when it is a splat; scalars are read in place. */
+static const uint8_t *operand(struct vm_ctx *c, const struct vm_instr *in, int i)
+{
+	struct vm_value *v = &c->values[vm_src(c, in, i)];
+	return in->n == 1 && v->form == FORM_SPLAT ? v->splat : vm_dense(c, in, vm_src(c, in, i), in->n);
+}
+
+static uint8_t *result_room(struct vm_ctx *c, const struct vm_instr *in, uint8_t scalar[8])
+{
+	memset(scalar, 0, 8);
+	if (c->program->values[vm_dst(c, in, 0)].ndim == 0) return scalar;
+	uint8_t *d = vm_result(c, in, 0, in->n);
+	if (d) memset(d, 0, (size_t)in->n * elem_bytes((enum elem)in->result_elem));
+	return d;
+}
+
+static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d, const uint8_t scalar[8], const int64_t *address, const uint8_t *mask)
+{
+	if (c->want_cost) {
+		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), false);
+		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), true);
+		for (int64_t i = 0; i < in->n; i++) vm_cost_row(c, in)->atomics += !mask || mask[i];
+	}
+	if (d == scalar) vm_result_splat(c, in, 0, scalar);
+	vm_kill(c, in);
+	return 0;
+}
+
+/* The old values; masked-off elements give 0. */
+int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
+{
+	uint8_t scalar[8];
+	size_t size = elem_bytes((enum elem)in->result_elem);
+	const uint8_t *address = operand(c, in, 0), *value = operand(c, in, 1), *mask = in->nsrc > 2 ? operand(c, in, 2) : NULL;
+	if (!address || !value || (in->nsrc > 2 && !mask)) return 1;
+	uint8_t *d = result_room(c, in, scalar);
+	if (!d) return 1;
+	for (int64_t i = 0; i < in->n; i++) {
+		if (mask && !mask[i]) continue;
+		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, true, true);
+		if (!p) return 1;
+		apply(p, value + (size_t)i * size, d + (size_t)i * size, in->imm[0], (enum elem)in->result_elem);
+	}
+	return finish(c, in, d, scalar, (const int64_t *)address, mask);
+}
+
+int exec_atomic_cas(struct vm_ctx *c, const struct vm_instr *in)
+{
+	uint8_t scalar[8];
+	size_t size = elem_bytes((enum elem)in->result_elem);
+	const uint8_t *address = operand(c, in, 0), *expected = operand(c, in, 1), *desired = operand(c, in, 2);
+	if (!address || !expected || !desired) return 1;
+	uint8_t *d = result_room(c, in, scalar);
+	if (!d) return 1;
+	for (int64_t i = 0; i < in->n; i++) {
+		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, true, true);
+		if (!p) return 1;
+		size_t at = (size_t)i * size;
+		memcpy(d + at, p, size);
+		if (!memcmp(p, expected + at, size)) memcpy(p, desired + at, size);
+	}
+	return finish(c, in, d, scalar, (const int64_t *)address, NULL);
+}

@@ -1,0 +1,285 @@
+/* Blocks made, moved and reinterpreted. Splats stay splats, affine and box values keep their form where the shapes allow it, and a reshape of a
+ * dense block shares its buffer. */
+#include "vm/vm_internal.h"
+
+static const struct vm_value_info *info_src(const struct vm_ctx *c, const struct vm_instr *in, int i) { return &c->program->values[vm_src(c, in, i)]; }
+static const struct vm_value_info *info_dst(const struct vm_ctx *c, const struct vm_instr *in, int i) { return &c->program->values[vm_dst(c, in, i)]; }
+
+static void share(struct vm_ctx *c, const struct vm_instr *in)
+{
+	vm_value_share(c, &c->values[vm_dst(c, in, 0)], &c->values[vm_src(c, in, 0)]);
+	vm_kill(c, in);
+}
+
+int exec_splat(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_value *v = &c->values[vm_src(c, in, 0)];
+	const void *bits = v->form == FORM_SPLAT ? v->splat : vm_dense(c, in, vm_src(c, in, 0), 1);
+	if (!bits) return 1;
+	vm_result_splat(c, in, 0, bits);
+	vm_kill(c, in);
+	return 0;
+}
+
+int exec_unsplat(struct vm_ctx *c, const struct vm_instr *in) { return exec_splat(c, in); }
+
+int exec_range(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct affine a = {.base = in->imm[0], .stride = {1}};
+	if (!vm_result_affine(c, in, &a)) return vm_fault(c, in, VM_FAULT_UNSUPPORTED, -1, "a range beyond 32 bits");
+	return 0;
+}
+
+/* Numbers under another type of the same size; what is lazy about integers means nothing to floats. */
+int exec_bitcast(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_value *v = &c->values[vm_src(c, in, 0)];
+	if (v->form == FORM_AFFINE) {
+		if (!vm_dense(c, in, vm_src(c, in, 0), in->n)) return 1;
+		struct vm_value dense = {.form = FORM_DENSE, .buf = v->buf};
+		vm_value_share(c, &c->values[vm_dst(c, in, 0)], &dense);
+		vm_kill(c, in);
+		return 0;
+	}
+	share(c, in);
+	return 0;
+}
+
+/* Dimensions of the result that are not 1, in order, must be those of the source: then strides and bounds can be carried over. */
+static bool same_but_ones(const struct vm_value_info *from, const struct vm_value_info *to, int of[VM_LAZY_DIMS])
+{
+	int s = 0;
+	if (to->ndim > VM_LAZY_DIMS) return false;
+	for (int d = 0; d < to->ndim; d++) {
+		of[d] = -1;
+		if (to->shape[d] == 1) continue;
+		while (s < from->ndim && from->shape[s] == 1) s++;
+		if (s == from->ndim || from->shape[s] != to->shape[d]) return false;
+		of[d] = s++;
+	}
+	return true;
+}
+
+int exec_reshape(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
+	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
+	if (v->form == FORM_SPLAT || v->form == FORM_DENSE) { share(c, in); return 0; }
+	int of[VM_LAZY_DIMS];
+	if (!same_but_ones(from, to, of)) {
+		if (!vm_dense(c, in, vm_src(c, in, 0), in->n)) return 1;
+		struct vm_value dense = {.form = FORM_DENSE, .buf = v->buf};
+		vm_value_share(c, r, &dense);
+		vm_kill(c, in);
+		return 0;
+	}
+	struct vm_value lazy = {.form = v->form};
+	if (v->form == FORM_AFFINE) lazy.affine.base = v->affine.base;
+	for (int d = 0; d < to->ndim; d++) {
+		if (v->form == FORM_AFFINE) lazy.affine.stride[d] = of[d] >= 0 ? v->affine.stride[of[d]] : 0;
+		else lazy.box.lo[d] = of[d] >= 0 ? v->box.lo[of[d]] : 0, lazy.box.hi[d] = of[d] >= 0 ? v->box.hi[of[d]] : 1;
+	}
+	vm_kill(c, in);
+	vm_value_clear(c, r);
+	*r = lazy;
+	return 0;
+}
+
+/* ---- strided copies ---- */
+
+#define STRIDED(T) do { T *to = (T *)d; const T *from = (const T *)s; for (int64_t i = 0; i < n; i++) to[i] = from[i * step]; } while (0)
+static void copy_row(uint8_t *d, const uint8_t *s, int64_t step, int64_t n, size_t size)
+{
+	if (step == 1) { memcpy(d, s, (size_t)n * size); return; }
+	if (step == 0) { vm_fill(d, s, size, n); return; }
+	switch (size) {
+	case 1: STRIDED(uint8_t); return;
+	case 2: STRIDED(uint16_t); return;
+	case 4: STRIDED(uint32_t); return;
+	default: STRIDED(uint64_t); return;
+	}
+}
+
+void vm_copy_strided(uint8_t *d, const int32_t *shape, int ndim, const uint8_t *s, const int64_t *stride, size_t elem_size)
+{
+	int32_t index[TTIR_DIMS_MAX] = {0};
+	int last = ndim - 1;
+	int64_t row = shape[last], rows = 1, at = 0;
+	for (int k = 0; k < last; k++) rows *= shape[k];
+	for (int64_t r = 0; r < rows; r++) {
+		copy_row(d + (size_t)(r * row) * elem_size, s + at * (int64_t)elem_size, stride[last], row, elem_size);
+		for (int k = last - 1; k >= 0; k--) {
+			at += stride[k];
+			if (++index[k] < shape[k]) break;
+			at -= stride[k] * shape[k];
+			index[k] = 0;
+		}
+	}
+}
+
+static void row_major(const struct vm_value_info *info, int64_t *stride)
+{
+	int64_t s = 1;
+	for (int d = info->ndim - 1; d >= 0; d--) {
+		stride[d] = s;
+		s *= info->shape[d];
+	}
+}
+
+static int copy_result(struct vm_ctx *c, const struct vm_instr *in, const int64_t *stride)
+{
+	const struct vm_value_info *to = info_dst(c, in, 0);
+	const uint8_t *s = vm_dense(c, in, vm_src(c, in, 0), info_src(c, in, 0)->count);
+	struct vm_buf *b = s ? vm_buf_get(c, in, (size_t)to->count * elem_bytes(to->elem)) : NULL;
+	if (!b) return 1;
+	vm_copy_strided(b->data, to->shape, to->ndim, s, stride, elem_bytes(to->elem));
+	struct vm_value *r = &c->values[vm_dst(c, in, 0)];
+	vm_value_clear(c, r);
+	r->form = FORM_DENSE;
+	r->buf = b;
+	vm_kill(c, in);
+	return 0;
+}
+
+int exec_broadcast(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
+	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
+	if (v->form == FORM_SPLAT || from->count == to->count) { share(c, in); return 0; }
+	if (v->form != FORM_DENSE) {
+		struct vm_value lazy = {.form = v->form};
+		if (v->form == FORM_AFFINE) lazy.affine = v->affine;
+		else lazy.box = v->box;
+		for (int d = 0; d < to->ndim; d++) {
+			if (from->shape[d] == to->shape[d]) continue;
+			if (v->form == FORM_AFFINE) lazy.affine.stride[d] = 0;
+			else lazy.box.lo[d] = 0, lazy.box.hi[d] = to->shape[d];
+		}
+		vm_kill(c, in);
+		vm_value_clear(c, r);
+		*r = lazy;
+		return 0;
+	}
+	int64_t stride[TTIR_DIMS_MAX];
+	row_major(from, stride);
+	for (int d = 0; d < to->ndim; d++)
+		if (from->shape[d] != to->shape[d]) stride[d] = 0;
+	return copy_result(c, in, stride);
+}
+
+int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
+	const struct vm_value_info *from = info_src(c, in, 0);
+	const int32_t *perm = in->extra;
+	if (v->form == FORM_SPLAT) { share(c, in); return 0; }
+	if (v->form != FORM_DENSE) {
+		struct vm_value lazy = {.form = v->form};
+		if (v->form == FORM_AFFINE) lazy.affine.base = v->affine.base;
+		for (int d = 0; d < from->ndim; d++) {
+			if (v->form == FORM_AFFINE) lazy.affine.stride[d] = v->affine.stride[perm[d]];
+			else lazy.box.lo[d] = v->box.lo[perm[d]], lazy.box.hi[d] = v->box.hi[perm[d]];
+		}
+		vm_kill(c, in);
+		vm_value_clear(c, r);
+		*r = lazy;
+		return 0;
+	}
+	int64_t natural[TTIR_DIMS_MAX], stride[TTIR_DIMS_MAX];
+	row_major(from, natural);
+	for (int d = 0; d < from->ndim; d++) stride[d] = natural[perm[d]];
+	return copy_result(c, in, stride);
+}
+
+/* ---- joining and splitting ---- */
+
+static const uint8_t *source(struct vm_ctx *c, const struct vm_instr *in, int i) { return vm_dense(c, in, vm_src(c, in, i), info_src(c, in, i)->count); }
+
+int exec_cat(struct vm_ctx *c, const struct vm_instr *in)
+{
+	size_t bytes = (size_t)info_src(c, in, 0)->count * elem_bytes((enum elem)in->elem);
+	const uint8_t *a = source(c, in, 0), *b = source(c, in, 1);
+	uint8_t *d = a && b ? vm_result(c, in, 0, in->n) : NULL;
+	if (!d) return 1;
+	memcpy(d, a, bytes);
+	memcpy(d + bytes, b, bytes);
+	vm_kill(c, in);
+	return 0;
+}
+
+#define INTERLEAVE(T) do { T *to = (T *)d; const T *x = (const T *)a, *y = (const T *)b; for (int64_t i = 0; i < n; i++) { to[2 * i] = x[i]; to[2 * i + 1] = y[i]; } } while (0)
+int exec_join(struct vm_ctx *c, const struct vm_instr *in)
+{
+	int64_t n = info_src(c, in, 0)->count;
+	const uint8_t *a = source(c, in, 0), *b = source(c, in, 1);
+	uint8_t *d = a && b ? vm_result(c, in, 0, in->n) : NULL;
+	if (!d) return 1;
+	switch (elem_bytes((enum elem)in->elem)) {
+	case 1: INTERLEAVE(uint8_t); break;
+	case 2: INTERLEAVE(uint16_t); break;
+	case 4: INTERLEAVE(uint32_t); break;
+	default: INTERLEAVE(uint64_t); break;
+	}
+	vm_kill(c, in);
+	return 0;
+}
+
+int exec_split(struct vm_ctx *c, const struct vm_instr *in)
+{
+	const uint8_t *s = source(c, in, 0);
+	size_t size = elem_bytes((enum elem)in->elem);
+	for (int i = 0; i < 2; i++) {
+		uint8_t *d = s ? vm_result(c, in, i, in->n) : NULL;
+		if (!d) return 1;
+		copy_row(d, s + (size_t)i * size, 2, in->n, size);
+	}
+	vm_kill(c, in);
+	return 0;
+}
+
+static int64_t load_int(const uint8_t *p, int64_t i, enum elem e)
+{
+	switch (e) {
+	case ELEM_I8: return ((const int8_t *)p)[i];
+	case ELEM_I16: return ((const int16_t *)p)[i];
+	case ELEM_I32: return ((const int32_t *)p)[i];
+	default: return ((const int64_t *)p)[i];
+	}
+}
+
+int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
+{
+	const struct vm_value_info *from = info_src(c, in, 0), *index = info_src(c, in, 1);
+	const uint8_t *s = source(c, in, 0), *x = source(c, in, 1);
+	uint8_t *d = s && x ? vm_result(c, in, 0, in->n) : NULL;
+	if (!d) return 1;
+	int axis = in->imm[0];
+	int64_t stride[TTIR_DIMS_MAX], at[TTIR_DIMS_MAX] = {0};
+	size_t size = elem_bytes(from->elem);
+	row_major(from, stride);
+	for (int64_t i = 0; i < index->count; i++) {
+		int64_t k = load_int(x, i, index->elem), offset = 0;
+		if (k < 0 || k >= from->shape[axis]) return vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, i, "gather of index %lld along an axis of %d", (long long)k, from->shape[axis]);
+		for (int n = 0; n < index->ndim; n++) offset += (n == axis ? k : at[n]) * stride[n];
+		memcpy(d + (size_t)i * size, s + (size_t)offset * size, size);
+		for (int n = index->ndim - 1; n >= 0 && ++at[n] == index->shape[n]; n--) at[n] = 0;
+	}
+	vm_kill(c, in);
+	return 0;
+}
+
+/* Values outside the bins are not counted. */
+int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
+{
+	const struct vm_value_info *from = info_src(c, in, 0);
+	const uint8_t *s = source(c, in, 0), *mask = in->nsrc > 1 ? source(c, in, 1) : NULL;
+	int32_t *d = s && (mask || in->nsrc == 1) ? vm_result(c, in, 0, in->n) : NULL;
+	if (!d) return 1;
+	memset(d, 0, (size_t)in->n * sizeof *d);
+	for (int64_t i = 0; i < from->count; i++) {
+		int64_t v = load_int(s, i, from->elem);
+		if (v >= 0 && v < in->n && (!mask || mask[i])) d[v]++;
+	}
+	vm_kill(c, in);
+	return 0;
+}

@@ -1,0 +1,438 @@
+/* Lowering of element-wise operations: the maps of vm_map.h, comparisons, casts, select, constants. Here operand types are checked, so that the
+ * kernels never see an array of another type or length than they expect. */
+#include "vm/vm_internal.h"
+#include <stdlib.h>
+
+static int same_types(struct lowerer *lo, const int *v, int n)
+{
+	for (int i = 1; i < n; i++)
+		if (lower_info(lo, v[i])->type != lower_info(lo, v[0])->type)
+			return lower_fail(lo, ERR_FORMAT, "operands of %.*s have different types", (int)lo->op->name.len, lo->op->name.data);
+	return 0;
+}
+
+static int no_kernel(struct lowerer *lo, enum elem e)
+{
+	return lower_fail(lo, ERR_UNSUPPORTED, "%.*s on %s", (int)lo->op->name.len, lo->op->name.data, elem_name(e));
+}
+
+/* A kernel over operands of one type with a result of the type `result_type`. */
+static struct vm_instr *emit_map(struct lowerer *lo, vm_exec *exec, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index)
+{
+	if (lo->code) return NULL;
+	if (!kernel) { no_kernel(lo, lower_info(lo, src[0])->elem); return NULL; }
+	int dst = lower_result(lo, lo->op, result_index, result_type);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec, &dst, 1, src, nsrc);
+	if (in) in->kernel = kernel;
+	return in;
+}
+
+static struct vm_instr *emit_op(struct lowerer *lo, enum map_op op, const int *src, int nsrc, int result_index)
+{
+	static vm_affine_rule *const rules[MAP_COUNT] = {
+		[MAP_ADDI] = rule_add, [MAP_SUBI] = rule_sub, [MAP_MULI] = rule_mul, [MAP_REMSI] = rule_rem, [MAP_REMUI] = rule_rem, [MAP_DIVSI] = rule_div,
+		[MAP_DIVUI] = rule_div, [MAP_ANDI] = rule_and,
+	};
+	const struct vm_value_info info = *lower_info(lo, src[0]);
+	bool is_division = op == MAP_DIVSI || op == MAP_DIVUI || op == MAP_REMSI || op == MAP_REMUI || op == MAP_CEILDIVSI || op == MAP_CEILDIVUI || op == MAP_FLOORDIVSI;
+	map_fn *kernel = info.elem == ELEM_PTR ? NULL : map_kernel(op, info.elem);
+	struct vm_instr *in = emit_map(lo, is_division ? exec_divide : exec_map, kernel, src, nsrc, info.type, result_index);
+	if (!in) return NULL;
+	in->map_op = (int16_t)op;
+	in->imm[0] = elem_is_narrow(info.elem);
+	in->flops = map_rows[op].flops;
+	in->special = map_rows[op].special;
+	bool is_bool = info.elem == ELEM_I1;
+	if (elem_is_int(info.elem) && is_bool == (op == MAP_ANDI)) in->rule = rules[op];
+	return in;
+}
+
+int lower_map(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[3];
+	if (lower_uses(lo, op, 0, op->nuses, src) || same_types(lo, src, op->nuses) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
+	emit_op(lo, (enum map_op)row->arg, src, op->nuses, 0);
+	return lo->code;
+}
+
+int lower_clamp(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	const struct ttir_attr *nan = lower_attr(op, "propagateNan");
+	if (!nan || nan->kind != ATTR_KEYWORD || !(slice_is(nan->text, "all") || slice_is(nan->text, "none"))) return lower_fail(lo, ERR_FORMAT, "tt.clampf needs propagateNan = all or none");
+	struct lower_row as = *row;
+	as.arg = slice_is(nan->text, "all") ? MAP_CLAMPF_NAN : MAP_CLAMPF;
+	return lower_map(lo, op, &as);
+}
+
+/* Low and high half of a product, or sum and carry. */
+int lower_extended(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[2];
+	if (lower_uses(lo, op, 0, 2, src) || same_types(lo, src, 2) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
+	if (!elem_is_int(lower_info(lo, src[0])->elem)) return no_kernel(lo, lower_info(lo, src[0])->elem);
+	bool is_add = row->arg == MAP_ADDI;
+	struct vm_instr *low = emit_op(lo, is_add ? MAP_ADDI : MAP_MULI, src, 2, 0);
+	if (!low) return lo->code;
+	int sum = lo->p->ids[low->dst];
+	if (!is_add) { emit_op(lo, (enum map_op)row->arg, src, 2, 1); return lo->code; }
+	/* carry: the sum is below an operand */
+	int bool_type = lower_same_shape(lo, lower_info(lo, src[0])->type, ELEM_I1);
+	if (bool_type < 0) return lo->code;
+	struct vm_instr *in = emit_map(lo, exec_map, map_cmpi_kernel((struct slice){"ult", 3}, lower_info(lo, src[0])->elem), (int[]){sum, src[0]}, 2, bool_type, 1);
+	if (in) in->imm[1] = -1;
+	return lo->code;
+}
+
+int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	static const char *const lazy[] = {"slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"};
+	int src[2];
+	if (op->nwords != 1) return lower_fail(lo, ERR_FORMAT, "%.*s needs one predicate", (int)op->name.len, op->name.data);
+	if (lower_uses(lo, op, 0, 2, src) || same_types(lo, src, 2) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
+	const struct vm_value_info info = *lower_info(lo, src[0]);
+	int type = lower_same_shape(lo, info.type, ELEM_I1);
+	if (type < 0) return lo->code;
+	map_fn *kernel = row->arg ? map_cmpf_kernel(op->words[0], info.elem) : map_cmpi_kernel(op->words[0], info.elem);
+	if (!kernel) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s %.*s on %s", (int)op->name.len, op->name.data, (int)MIN(op->words[0].len, 20), op->words[0].data, elem_name(info.elem));
+	struct vm_instr *in = emit_map(lo, exec_map, kernel, src, 2, type, 0);
+	if (!in) return lo->code;
+	in->imm[0] = elem_is_narrow(info.elem);
+	in->flops = row->arg ? 1 : 0;
+	in->imm[1] = -1;
+	if (row->arg || info.elem == ELEM_I1) return 0;
+	for (int i = 0; i < 8; i++)
+		if (slice_is(op->words[0], lazy[i])) { in->imm[1] = i % 4; in->imm[2] = i / 4; in->rule = rule_cmp; }
+	return 0;
+}
+
+int lower_select(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[3];
+	if (lower_uses(lo, op, 0, 3, src) || same_types(lo, src + 1, 2)) return lo->code;
+	const struct vm_value_info info = *lower_info(lo, src[1]), mask = *lower_info(lo, src[0]);
+	if (mask.elem != ELEM_I1) return lower_fail(lo, ERR_FORMAT, "the condition of arith.select is not i1");
+	if (mask.ndim == 0 && info.ndim) {
+		/* a scalar condition picks one of two blocks; its form is always splat */
+	} else if (mask.type != lower_same_shape(lo, info.type, ELEM_I1)) {
+		return lower_fail(lo, ERR_FORMAT, "the condition of arith.select has another shape than its values");
+	}
+	if (op->ntypes < 1 || op->types[op->ntypes - 1] != info.type) return lower_written(lo, op, op->ntypes, info.type);
+	struct vm_instr *in = emit_map(lo, exec_select, map_select_kernel(elem_bytes(info.elem)), src, 3, info.type, 0);
+	if (in) in->n = lo->in_region ? 0 : info.count;
+	return lo->code;
+}
+
+/* ---- casts ---- */
+
+static bool cast_is_legal(const char *kind, enum elem from, enum elem to)
+{
+	size_t a = elem_bytes(from), b = elem_bytes(to);
+	bool from_bool = from == ELEM_I1 && to != ELEM_I1, to_bool = to == ELEM_I1 && from != ELEM_I1;
+	if (!strcmp(kind, "extsi") || !strcmp(kind, "extui")) return elem_is_int(from) && elem_is_int(to) && (a < b || from_bool);
+	if (!strcmp(kind, "trunci")) return elem_is_int(from) && elem_is_int(to) && (a > b || to_bool);
+	if (!strncmp(kind, "index_cast", 10)) return elem_is_int(from) && elem_is_int(to) && from != ELEM_I1 && to != ELEM_I1;
+	if (!strcmp(kind, "extf")) return elem_is_float(from) && elem_is_float(to) && a < b;
+	if (!strcmp(kind, "truncf")) return elem_is_float(from) && elem_is_float(to) && a > b;
+	if (!strcmp(kind, "sitofp") || !strcmp(kind, "uitofp")) return elem_is_int(from) && elem_is_float(to);
+	return elem_is_float(from) && elem_is_int(to);
+}
+
+static int emit_cast(struct lowerer *lo, const char *kind, int src, int type)
+{
+	const struct vm_value_info from = *lower_info(lo, src);
+	enum elem to = lower_type(lo, type)->elem;
+	bool strips;
+	map_fn *kernel = map_cast_kernel(kind, from.elem, to, &strips);
+	if (!kernel) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s from %s to %s", (int)lo->op->name.len, lo->op->name.data, elem_name(from.elem), elem_name(to));
+	struct vm_instr *in = emit_map(lo, exec_map, kernel, &src, 1, type, 0);
+	if (!in) return lo->code;
+	in->imm[0] = strips;
+	bool is_unsigned = !strcmp(kind, "extui") || !strcmp(kind, "index_castui");
+	in->imm[1] = is_unsigned;
+	if (elem_is_int(from.elem) && elem_is_int(to) && from.elem != ELEM_I1 && to != ELEM_I1) in->rule = rule_cast;
+	return 0;
+}
+
+static int cast_types(struct lowerer *lo, const struct ttir_op *op, int *src)
+{
+	if (op->ntypes != 2) return lower_fail(lo, ERR_FORMAT, "%.*s needs two types", (int)op->name.len, op->name.data);
+	if (lower_uses(lo, op, 0, 1, src) || lower_written(lo, op, 0, lower_info(lo, *src)->type)) return lo->code;
+	if (lower_same_shape(lo, op->types[0], lower_type(lo, op->types[1])->elem) != op->types[1] && lower_type(lo, op->types[1])->elem != ELEM_PTR
+		&& !lo->code) return lower_fail(lo, ERR_FORMAT, "%.*s changes the shape", (int)op->name.len, op->name.data);
+	return lo->code;
+}
+
+int lower_cast(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	const char *kind = row->name + strlen("arith.");
+	int src;
+	for (int i = 0; i < op->nwords; i++)
+		if (!slice_is(op->words[i], "to_nearest_even")) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with rounding '%.*s'", (int)op->name.len, op->name.data, (int)MIN(op->words[i].len, 40), op->words[i].data);
+	if (cast_types(lo, op, &src)) return lo->code;
+	enum elem from = lower_info(lo, src)->elem, to = lower_type(lo, op->types[1])->elem;
+	if (!cast_is_legal(kind, from, to)) return lower_fail(lo, ERR_FORMAT, "%s from %s to %s", row->name, elem_name(from), elem_name(to));
+	return emit_cast(lo, kind, src, op->types[1]);
+}
+
+int lower_fp_to_fp(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src;
+	const struct ttir_attr *rounding = lower_attr(op, "rounding");
+	if (rounding && (rounding->kind != ATTR_KEYWORD || !(slice_is(rounding->text, "rtz") || slice_is(rounding->text, "rtne")))) return lower_fail(lo, ERR_FORMAT, "tt.fp_to_fp rounds rtz or rtne");
+	if (cast_types(lo, op, &src)) return lo->code;
+	return emit_cast(lo, rounding && slice_is(rounding->text, "rtz") ? "rtz" : "truncf", src, op->types[1]);
+}
+
+/* Same bits under another type; pointers count as 64 bits. */
+static int emit_alias(struct lowerer *lo, int src, int type)
+{
+	const struct vm_value_info from = *lower_info(lo, src);
+	const struct ttir_type *to = lower_type(lo, type);
+	bool is_same_shape = from.ndim == to->ndim && !memcmp(from.shape, to->shape, (size_t)to->ndim * sizeof to->shape[0]);
+	if (to->kind != lower_type(lo, from.type)->kind || !is_same_shape || elem_bytes(from.elem) != elem_bytes(to->elem) || (from.elem == ELEM_I1) != (to->elem == ELEM_I1))
+		return lower_fail(lo, ERR_FORMAT, "%.*s between types of different size", (int)lo->op->name.len, lo->op->name.data);
+	int dst = lower_result(lo, lo->op, 0, type);
+	if (dst < 0) return dst;
+	bool is_number = !elem_is_float(from.elem) && !elem_is_float(to->elem);
+	struct vm_instr *in = lower_emit(lo, is_number ? exec_move : exec_bitcast, &dst, 1, &src, 1);
+	return in ? 0 : lo->code;
+}
+
+int lower_bitcast(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src;
+	if (op->ntypes != 2) return lower_fail(lo, ERR_FORMAT, "%.*s needs two types", (int)op->name.len, op->name.data);
+	if (lower_uses(lo, op, 0, 1, &src) || lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code;
+	return emit_alias(lo, src, op->types[1]);
+}
+
+int lower_ptr_int(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	if (op->ntypes != 2) return lower_fail(lo, ERR_FORMAT, "%.*s needs two types", (int)op->name.len, op->name.data);
+	enum elem a = lower_type(lo, op->types[0])->elem, b = lower_type(lo, op->types[1])->elem;
+	bool to_int = row->arg;
+	if ((to_int ? a : b) != ELEM_PTR || (to_int ? b : a) != ELEM_I64) return lower_fail(lo, ERR_FORMAT, "%.*s between %s and %s", (int)op->name.len, op->name.data, elem_name(a), elem_name(b));
+	return lower_bitcast(lo, op, row);
+}
+
+/* pointer + integer: the offset counts elements. */
+int lower_addptr(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[2];
+	if (lower_uses(lo, op, 0, 2, src)) return lo->code;
+	const struct vm_value_info p = *lower_info(lo, src[0]), offset = *lower_info(lo, src[1]);
+	const struct ttir_type *t = lower_type(lo, p.type);
+	if (p.elem != ELEM_PTR || (t->kind != TYPE_SCALAR && t->kind != TYPE_TENSOR) || !elem_is_int(offset.elem)
+		|| lower_same_shape(lo, p.type, offset.elem) != offset.type) return lower_fail(lo, ERR_FORMAT, "tt.addptr needs a pointer and integers of the same shape");
+	if (lower_written(lo, op, 0, p.type) || lower_written(lo, op, 1, offset.type)) return lo->code;
+	int scalar = t->kind == TYPE_TENSOR ? t->inner : p.type;
+	int dst = lower_result(lo, op, 0, p.type);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_addptr, &dst, 1, src, 2);
+	if (!in) return lo->code;
+	in->rule = rule_addptr;
+	in->imm[1] = (int32_t)elem_bytes(lower_type(lo, lower_type(lo, scalar)->inner)->elem);
+	return 0;
+}
+
+/* ---- constants ---- */
+
+static int token_bits(struct lowerer *lo, struct slice s, enum elem e, uint8_t bits[8])
+{
+	char text[64];
+	if (s.len >= sizeof text) return lower_fail(lo, ERR_LIMIT, "a number of %zu characters", s.len);
+	memcpy(text, s.data, s.len);
+	text[s.len] = 0;
+	memset(bits, 0, 8);
+	bool is_hex = !strncmp(text, "0x", 2), is_word = text[0] == 't' || text[0] == 'f';
+	if (elem_is_int(e)) {
+		if (strpbrk(text, ".eE") && !is_hex && !is_word) return lower_fail(lo, ERR_FORMAT, "constant '%s' of an integer type", text);
+		uint64_t v = is_word ? text[0] == 't' : text[0] == '-' ? (uint64_t)strtoll(text, NULL, 10) : strtoull(text, NULL, is_hex ? 16 : 10);
+		if (e == ELEM_I1) v &= 1;
+		memcpy(bits, &v, elem_bytes(e));
+		return 0;
+	}
+	if (is_word) return lower_fail(lo, ERR_FORMAT, "constant '%s' of a float type", text);
+	if (is_hex) {
+		uint64_t v = strtoull(text, NULL, 16);
+		memcpy(bits, &v, elem_bytes(e));
+		return 0;
+	}
+	double x = strtod(text, NULL);
+	bool strips;
+	if (e == ELEM_F64) memcpy(bits, &x, 8);
+	else map_cast_kernel("truncf", ELEM_F64, e, &strips)(bits, &x, NULL, NULL, 1, 0);
+	return 0;
+}
+
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+
+/* dense<"0x0123..."> : the elements' bytes. */
+static int hex_block(struct lowerer *lo, struct slice s, uint8_t *data, size_t bytes)
+{
+	if (s.len != bytes * 2 + 2) return lower_fail(lo, ERR_FORMAT, "a dense constant of %zu hex digits, expected %zu", s.len, bytes * 2 + 2);
+	for (size_t i = 0; i < bytes; i++) {
+		int a = hex_digit(s.data[2 + 2 * i]), b = hex_digit(s.data[3 + 2 * i]);
+		if (a < 0 || b < 0) return lower_fail(lo, ERR_FORMAT, "a dense constant that is not hex");
+		data[i] = (uint8_t)(a << 4 | b);
+	}
+	return 0;
+}
+
+static int constant_block(struct lowerer *lo, const struct ttir_attr *a, int value)
+{
+	const struct vm_value_info info = *lower_info(lo, value);
+	size_t size = elem_bytes(info.elem);
+	uint8_t bits[8];
+	if (a->nitems == 1) return token_bits(lo, a->items[0], info.elem, bits) ? lo->code : lower_const(lo, value, bits);
+	uint8_t *data = arena_alloc(&lo->k->arena, (size_t)info.count * size);
+	if (a->nitems == 0) {
+		if (info.elem == ELEM_I1) return lower_fail(lo, ERR_UNSUPPORTED, "a packed i1 constant");
+		if (hex_block(lo, a->text, data, (size_t)info.count * size)) return lo->code;
+	} else {
+		if (a->nitems != info.count) return lower_fail(lo, ERR_FORMAT, "a dense constant of %d elements, the type has %lld", a->nitems, (long long)info.count);
+		for (int i = 0; i < a->nitems; i++) {
+			if (token_bits(lo, a->items[i], info.elem, bits)) return lo->code;
+			memcpy(data + (size_t)i * size, bits, size);
+		}
+	}
+	lower_const(lo, value, data);
+	if (info.count > 1) lo->p->consts[lo->p->nconsts - 1].data = data;
+	return 0;
+}
+
+int lower_constant(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	if (op->nliterals != 1) return lower_fail(lo, ERR_FORMAT, "arith.constant without a value");
+	const struct ttir_attr *a = &op->literals[0];
+	int type = op->ntypes == 1 ? op->types[0] : a->kind == ATTR_BOOL && op->ntypes == 0 ? ttir_type_scalar(lo->m, ELEM_I1) : -1;
+	if (type < 0) return lower_fail(lo, ERR_FORMAT, "arith.constant needs one type");
+	const struct ttir_type *t = lower_type(lo, type);
+	if (t->elem == ELEM_PTR) return lower_fail(lo, ERR_FORMAT, "arith.constant of a pointer type");
+	if ((a->kind == ATTR_DENSE) != (t->kind == TYPE_TENSOR) || a->kind == ATTR_STRING) return lower_fail(lo, ERR_FORMAT, "arith.constant: the value does not fit its type");
+	int value = lower_result(lo, op, 0, type);
+	if (value < 0) return value;
+	uint8_t bits[8];
+	if (a->kind == ATTR_DENSE) return constant_block(lo, a, value);
+	return token_bits(lo, a->text, t->elem, bits) ? lo->code : lower_const(lo, value, bits);
+}
+
+/* Poison is a value that nothing may depend on: NaN, or the pattern that masked-off loads give. */
+void lower_pattern(enum elem e, uint8_t bits[8])
+{
+	static const uint64_t patterns[ELEM_COUNT] = {
+		[ELEM_I1] = 1, [ELEM_I8] = 0x5a, [ELEM_I16] = 0x5a5a, [ELEM_I32] = 0x5a5a5a5a, [ELEM_I64] = 0x5a5a5a5a5a5a5a5a, [ELEM_F8E4M3] = 0x7f, [ELEM_F8E5M2] = 0x7f,
+		[ELEM_F16] = 0x7e00, [ELEM_BF16] = 0x7fc0, [ELEM_F32] = 0x7fc00000, [ELEM_F64] = 0x7ff8000000000000, [ELEM_PTR] = 0,
+	};
+	memcpy(bits, &patterns[e], 8);
+}
+
+int lower_poison(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	if (op->ntypes != 1) return lower_fail(lo, ERR_FORMAT, "ub.poison needs one type");
+	enum type_kind kind = lower_type(lo, op->types[0])->kind;
+	if (kind != TYPE_SCALAR && kind != TYPE_TENSOR) return lower_fail(lo, ERR_UNSUPPORTED, "ub.poison of a block pointer");
+	int value = lower_result(lo, op, 0, op->types[0]);
+	if (value < 0) return value;
+	uint8_t bits[8];
+	lower_pattern(lower_info(lo, value)->elem, bits);
+	return lower_const(lo, value, bits);
+}
+
+/* math.fpowi(x, n): the integer becomes a float of x's type first; exact for the exponents that can matter. */
+int lower_fpowi(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[2];
+	if (lower_uses(lo, op, 0, 2, src)) return lo->code;
+	const struct vm_value_info x = *lower_info(lo, src[0]), n = *lower_info(lo, src[1]);
+	if (!elem_is_float(x.elem) || !elem_is_int(n.elem) || lower_same_shape(lo, n.type, x.elem) != x.type) return lower_fail(lo, ERR_FORMAT, "math.fpowi needs a float and an integer of one shape");
+	bool strips;
+	map_fn *cast = map_cast_kernel("sitofp", n.elem, x.elem, &strips);
+	int power = lower_value_new(lo, x.type);
+	struct vm_instr *in = power < 0 || !cast ? NULL : lower_emit(lo, exec_map, &power, 1, &src[1], 1);
+	if (!in) return lo->code ? lo->code : no_kernel(lo, n.elem);
+	in->kernel = cast;
+	emit_op(lo, MAP_POWF, (int[]){src[0], power}, 2, 0);
+	return lo->code;
+}
+
+/* ---- libdevice ---- */
+
+struct symbol { const char *name; int nsrc; int op; };
+static const struct symbol symbols[] = {
+	{"erf", 1, MAP_ERF}, {"erfc", 1, MAP_ERFC}, {"erfinv", 1, MAP_ERFINV}, {"normcdf", 1, MAP_NORMCDF}, {"exp", 1, MAP_EXP}, {"exp2", 1, MAP_EXP2}, {"exp10", 1, MAP_EXP10},
+	{"expm1", 1, MAP_EXPM1}, {"log", 1, MAP_LOG}, {"log2", 1, MAP_LOG2}, {"log10", 1, MAP_LOG10}, {"log1p", 1, MAP_LOG1P}, {"sin", 1, MAP_SIN}, {"cos", 1, MAP_COS},
+	{"tan", 1, MAP_TAN}, {"sinh", 1, MAP_SINH}, {"cosh", 1, MAP_COSH}, {"tanh", 1, MAP_TANH}, {"asin", 1, MAP_ASIN}, {"acos", 1, MAP_ACOS}, {"atan", 1, MAP_ATAN},
+	{"asinh", 1, MAP_ASINH}, {"acosh", 1, MAP_ACOSH}, {"atanh", 1, MAP_ATANH}, {"cbrt", 1, MAP_CBRT}, {"rcbrt", 1, MAP_RCBRT}, {"sqrt", 1, MAP_SQRT}, {"sqrt_rn", 1, MAP_SQRT},
+	{"rsqrt", 1, MAP_RSQRT}, {"rsqrt_rn", 1, MAP_RSQRT}, {"rcp_rn", 1, MAP_RCP}, {"fabs", 1, MAP_ABSF}, {"abs", 1, MAP_ABSI}, {"llabs", 1, MAP_ABSI}, {"floor", 1, MAP_FLOOR},
+	{"ceil", 1, MAP_CEIL}, {"trunc", 1, MAP_TRUNC}, {"rint", 1, MAP_ROUNDEVEN}, {"nearbyint", 1, MAP_ROUNDEVEN}, {"round", 1, MAP_ROUND}, {"saturate", 1, MAP_SATURATE},
+	{"lgamma", 1, MAP_LGAMMA}, {"tgamma", 1, MAP_TGAMMA}, {"logb", 1, MAP_LOGB}, {"sinpi", 1, MAP_SINPI}, {"cospi", 1, MAP_COSPI}, {"j0", 1, MAP_J0}, {"j1", 1, MAP_J1},
+	{"y0", 1, MAP_Y0}, {"y1", 1, MAP_Y1}, {"pow", 2, MAP_POWF}, {"atan2", 2, MAP_ATAN2}, {"hypot", 2, MAP_HYPOT}, {"fdim", 2, MAP_FDIM}, {"fmod", 2, MAP_REMF},
+	{"remainder", 2, MAP_REMAINDER}, {"nextafter", 2, MAP_NEXTAFTER}, {"copysign", 2, MAP_COPYSIGN}, {"fma", 3, MAP_FMA}, {"fma_rn", 3, MAP_FMA}, {"add_rn", 2, MAP_ADDF},
+	{"sub_rn", 2, MAP_SUBF}, {"mul_rn", 2, MAP_MULF}, {"div_rn", 2, MAP_DIVF}, {"fdivide", 2, MAP_DIVF}, {"fmax", 2, MAP_MAXNUMF}, {"fmin", 2, MAP_MINNUMF},
+	{"mulhi", 2, MAP_MULHISI}, {"umulhi", 2, MAP_MULHIUI}, {"mul64hi", 2, MAP_MULHISI}, {"umul64hi", 2, MAP_MULHIUI}, {"popc", 1, MAP_CTPOP}, {"popcll", 1, MAP_CTPOP},
+	{"clz", 1, MAP_CTLZ}, {"clzll", 1, MAP_CTLZ}, {"ffs", 1, MAP_FFS}, {"ffsll", 1, MAP_FFS}, {"brev", 1, MAP_BREV}, {"brevll", 1, MAP_BREV},
+};
+
+/* "__nv_fast_expf" -> "exp": without the prefix and the f that says f32; "__nv_fadd_rn", "__nv_dadd_rn" -> "add_rn". */
+static const struct symbol *find_symbol(struct slice s, enum elem e)
+{
+	char name[48];
+	if (s.len < 6 || s.len >= sizeof name || memcmp(s.data, "__nv_", 5)) return NULL;
+	const char *from = s.data + 5;
+	size_t len = s.len - 5;
+	if (len > 5 && !memcmp(from, "fast_", 5)) { from += 5; len -= 5; }
+	for (int form = 0; form < 3; form++) {
+		size_t n = form == 1 ? len - 1 : len, skip = form == 2 ? 1 : 0;
+		if (form == 1 && (from[len - 1] != 'f' || e != ELEM_F32)) continue;
+		if (form == 2 && (len < 4 || memcmp(from + len - 3, "_rn", 3) || (from[0] != 'f' && from[0] != 'd'))) continue;
+		snprintf(name, sizeof name, "%.*s", (int)(n - skip), from + skip);
+		for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
+			if (!strcmp(symbols[i].name, name)) return &symbols[i];
+	}
+	return NULL;
+}
+
+/* Predicates to i32, by the comparisons that define them. */
+static map_fn *predicate_kernel(struct slice s, enum elem e)
+{
+	static const struct { const char *f32, *f64, *predicate; } rows[] = {{"__nv_isnanf", "__nv_isnand", "isnan"}, {"__nv_isinff", "__nv_isinfd", "isinf"}, {"__nv_finitef", "__nv_isfinited", "finite"}, {"__nv_signbitf", "__nv_signbitd", "signbit"}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (slice_is(s, e == ELEM_F64 ? rows[i].f64 : rows[i].f32)) return map_class_kernel(rows[i].predicate, e);
+	return NULL;
+}
+
+static const char *conversion_kind(struct slice s)
+{
+	static const struct { const char *symbol, *kind; } rows[] = {
+		{"__nv_float2int_rz", "fptosi"}, {"__nv_float2uint_rz", "fptoui"}, {"__nv_float2ll_rz", "fptosi"}, {"__nv_double2int_rz", "fptosi"}, {"__nv_double2ll_rz", "fptosi"},
+		{"__nv_int2float_rn", "sitofp"}, {"__nv_uint2float_rn", "uitofp"}, {"__nv_ll2float_rn", "sitofp"}, {"__nv_int2double_rn", "sitofp"}, {"__nv_double2float_rn", "truncf"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (slice_is(s, rows[i].symbol)) return rows[i].kind;
+	return NULL;
+}
+
+int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	const struct ttir_attr *symbol = lower_attr(op, "symbol");
+	int src[3];
+	if (!symbol || symbol->kind != ATTR_STRING || op->ntypes != op->nuses + 1) return lower_fail(lo, ERR_FORMAT, "tt.extern_elementwise needs a symbol and types");
+	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
+	for (int i = 0; i < op->nuses; i++)
+		if (lower_written(lo, op, i, lower_info(lo, src[i])->type)) return lo->code;
+	const struct vm_value_info a = *lower_info(lo, src[0]);
+	int result = op->types[op->nuses];
+	if (lower_same_shape(lo, a.type, lower_type(lo, result)->elem) != result) return lower_fail(lo, ERR_FORMAT, "tt.extern_elementwise changes the shape");
+	const char *kind = conversion_kind(symbol->text);
+	if (kind && op->nuses == 1 && cast_is_legal(kind, a.elem, lower_type(lo, result)->elem)) return emit_cast(lo, kind, src[0], result);
+	if (op->nuses == 1 && (slice_is(symbol->text, "__nv_float_as_int") || slice_is(symbol->text, "__nv_int_as_float") || slice_is(symbol->text, "__nv_double_as_longlong")
+		|| slice_is(symbol->text, "__nv_longlong_as_double") || slice_is(symbol->text, "__nv_float_as_uint") || slice_is(symbol->text, "__nv_uint_as_float"))) return emit_alias(lo, src[0], result);
+	map_fn *predicate = op->nuses == 1 ? predicate_kernel(symbol->text, a.elem) : NULL;
+	if (predicate && lower_type(lo, result)->elem == ELEM_I32) return emit_map(lo, exec_map, predicate, src, 1, result, 0) ? 0 : lo->code;
+	const struct symbol *s = find_symbol(symbol->text, a.elem);
+	if (!s || s->nsrc != op->nuses || result != a.type || !map_kernel((enum map_op)s->op, a.elem))
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.extern_elementwise of '%.*s'", (int)MIN(symbol->text.len, 60), symbol->text.data);
+	if (same_types(lo, src, op->nuses)) return lo->code;
+	emit_op(lo, (enum map_op)s->op, src, op->nuses, 0);
+	return lo->code;
+}

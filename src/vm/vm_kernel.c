@@ -1,0 +1,71 @@
+/* A kernel: text in, lowered programs out, and what a caller may ask about it. */
+#include "vm/vm_internal.h"
+#include <stdlib.h>
+
+static void program_release(struct vm_program *p)
+{
+	free(p->instrs);
+	free(p->ids);
+	free(p->values);
+	free(p->consts);
+	free(p->lines);
+}
+
+void vm_kernel_free(struct vm_kernel *k)
+{
+	if (!k) return;
+	program_release(&k->program);
+	program_release(&k->contracted);
+	ttir_release(&k->module);
+	arena_release(&k->arena);
+	free(k->text);
+	free(k);
+}
+
+int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struct err *err)
+{
+	if (len > TTIR_TEXT_BYTES_MAX) return err_set(err, ERR_LIMIT, "ttir text has %zu bytes, at most %zu are read", len, TTIR_TEXT_BYTES_MAX);
+	struct vm_kernel *k = xcalloc(1, sizeof *k);
+	k->text = xmalloc(len + 1);
+	memcpy(k->text, ttir, len);
+	k->text[len] = 0;
+	int rc = ttir_parse(k->text, len, &k->module, err);
+	if (!rc) rc = lower_kernel(k, &k->program, false, err);
+	if (!rc) rc = lower_kernel(k, &k->contracted, true, err);
+	if (rc) {
+		vm_kernel_free(k);
+		return rc;
+	}
+	*out = k;
+	return 0;
+}
+
+const char *vm_kernel_name(const struct vm_kernel *k) { return k->name; }
+int vm_kernel_nargs(const struct vm_kernel *k) { return k->nargs; }
+
+const char *vm_kernel_arg_type(const struct vm_kernel *k, int i)
+{
+	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);
+	return k->arg_type_text[i];
+}
+
+bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i)
+{
+	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);
+	return k->module.types[k->arg_types[i]].elem == ELEM_PTR;
+}
+
+bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
+{
+	if (line) *line = k->tf32_line;
+	return k->uses_tf32;
+}
+
+const char *vm_fault_name(enum vm_fault f)
+{
+	static const char *const names[VM_FAULT_COUNT] = {
+		"none", "out-of-bounds", "misaligned", "uninitialised", "read-only", "division-by-zero", "assert", "timeout", "argument", "unsupported",
+	};
+	CHECKF((unsigned)f < VM_FAULT_COUNT, "fault %d", (int)f);
+	return names[f];
+}

@@ -1,0 +1,214 @@
+/* A launch: arguments checked and set, programs of the grid run over the pool, faults and counts gathered.
+ *
+ * What a launch reports does not depend on the number of threads: the fault of the lowest program number wins (programs above it are skipped,
+ * those below still run), counts are sums, and kernels with atomics run on one thread in order. */
+#include "vm/vm_internal.h"
+#include "base/dtype.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define GRID_X_MAX 0x7fffffffu
+#define GRID_YZ_MAX 65535u
+
+struct launch {
+	const struct vm_kernel *k;
+	const struct vm_program *p;
+	const struct vm_launch_options *o;
+	struct vm_memory memory;
+	_Atomic int64_t faulted;            /* lowest program number with a fault; INT64_MAX: none */
+	int threads;
+	struct vm_ctx **ctx;                // (threads), made when a thread runs its first program
+	struct vm_report *reports;          // (threads)
+	struct vm_cost **costs;             // (threads, lines)
+	uint8_t **read_map, **write_map;    // (buffer index)
+};
+
+static int set_memory(struct launch *l, struct err *err)
+{
+	const struct vm_launch_options *o = l->o;
+	uint64_t max = 0, last = 0;
+	for (int i = 0; i < o->nbuffers; i++) {
+		const struct vm_buffer *b = &o->buffers[i];
+		uint64_t index = b->address >> TAPE_ADDRESS_SHIFT;
+		if (b->address != index << TAPE_ADDRESS_SHIFT || index <= last || index > TAPE_BUFFERS_MAX || b->bytes < 0 || b->bytes > (int64_t)1 << TAPE_ADDRESS_SHIFT)
+			return err_set(err, ERR_RANGE, "launch of %s: buffer %d (address 0x%llx, %lld bytes) is not a tape buffer, or out of order", l->k->name, i, (unsigned long long)b->address, (long long)b->bytes);
+		max = last = index;
+	}
+	l->memory.index_max = max;
+	l->memory.by_index = xcalloc((size_t)max + 1, sizeof *l->memory.by_index);
+	for (int i = 0; i < o->nbuffers; i++) l->memory.by_index[o->buffers[i].address >> TAPE_ADDRESS_SHIFT] = &o->buffers[i];
+	return 0;
+}
+
+static int arg_bits(const struct vm_kernel *k, int i, const struct vm_arg *a, uint8_t bits[8], struct err *err)
+{
+	enum elem e = k->module.types[k->arg_types[i]].elem;
+	memset(bits, 0, 8);
+	if (elem_is_float(e)) {
+		bool strips;
+		if (e == ELEM_F64) memcpy(bits, &a->f, 8);
+		else map_cast_kernel("truncf", ELEM_F64, e, &strips)(bits, &a->f, NULL, NULL, 1, 0);
+		return 0;
+	}
+	int width = e == ELEM_I1 ? 1 : 8 * (int)elem_bytes(e);
+	if (width < 64 && (a->i < -((int64_t)1 << (width - 1)) || a->i >= (int64_t)1 << width))
+		return err_set(err, ERR_RANGE, "launch of %s: argument %d is %lld, which does not fit %s", k->name, i, (long long)a->i, k->arg_type_text[i]);
+	int64_t v = e == ELEM_I1 ? a->i & 1 : a->i;
+	memcpy(bits, &v, elem_bytes(e));
+	return 0;
+}
+
+static int check_launch(const struct launch *l, struct err *err)
+{
+	const struct vm_launch_options *o = l->o;
+	if (o->nargs != l->k->nargs) return err_set(err, ERR_RANGE, "launch of %s: %d arguments given, the kernel takes %d", l->k->name, o->nargs, l->k->nargs);
+	if (o->grid[0] > GRID_X_MAX || o->grid[1] > GRID_YZ_MAX || o->grid[2] > GRID_YZ_MAX)
+		return err_set(err, ERR_RANGE, "launch of %s: grid (%u,%u,%u), allowed (%u,%u,%u)", l->k->name, o->grid[0], o->grid[1], o->grid[2], GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX);
+	for (int i = 0; i < o->nargs; i++) {
+		uint8_t bits[8];
+		int rc = arg_bits(l->k, i, &o->args[i], bits, err);
+		if (rc) return rc;
+	}
+	return 0;
+}
+
+static struct vm_ctx *ctx_of(struct launch *l, int thread)
+{
+	if (l->ctx[thread]) return l->ctx[thread];
+	struct vm_ctx *c = l->ctx[thread] = xcalloc(1, sizeof *c);
+	vm_ctx_init(c, l->k, l->p);
+	for (int i = 0; i < l->k->nargs; i++) arg_bits(l->k, i, &l->o->args[i], c->values[l->k->arg_values[i]].splat, NULL);
+	memcpy(c->grid, l->o->grid, sizeof c->grid);
+	c->args = l->o->args;
+	c->memory = &l->memory;
+	c->deadline_ns = l->o->deadline_ns;
+	c->report = &l->reports[thread];
+	if (l->o->want_cost) {
+		c->want_cost = true;
+		c->cost = l->costs[thread] = xcalloc((size_t)l->p->nlines + 1, sizeof *c->cost);
+		c->read_map = l->read_map;
+		c->write_map = l->write_map;
+	}
+	return c;
+}
+
+static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
+{
+	struct launch *l = arg;
+	struct vm_ctx *c = ctx_of(l, thread);
+	const struct vm_instr *first = l->p->instrs;
+	for (int64_t i = begin; i < end; i++) {
+		if (i > atomic_load_explicit(&l->faulted, memory_order_relaxed)) return;
+		c->id[0] = (uint32_t)(i % l->o->grid[0]);
+		c->id[1] = (uint32_t)(i / l->o->grid[0] % l->o->grid[1]);
+		c->id[2] = (uint32_t)(i / l->o->grid[0] / l->o->grid[1]);
+		struct vm_report before = *c->report;
+		if (!vm_run(c, first, first + l->p->ninstrs)) continue;
+		int64_t lowest = atomic_load(&l->faulted);
+		while (i < lowest && !atomic_compare_exchange_weak(&l->faulted, &lowest, i)) {}
+		if (i > lowest && before.fault != VM_FAULT_NONE) *c->report = before;
+		return;
+	}
+}
+
+static void add_cost(struct vm_cost *to, const struct vm_cost *from)
+{
+	to->load_bytes += from->load_bytes;
+	to->store_bytes += from->store_bytes;
+	to->load_sectors += from->load_sectors;
+	to->store_sectors += from->store_sectors;
+	to->atomics += from->atomics;
+	to->flops += from->flops;
+	to->special += from->special;
+	to->dot_flops += from->dot_flops;
+}
+
+static void gather_cost(struct launch *l, struct vm_report *r, int64_t programs)
+{
+	r->cost.programs = programs;
+	r->lines = xcalloc((size_t)l->p->nlines + 1, sizeof *r->lines);
+	for (int row = 0; row < l->p->nlines; row++) {
+		struct vm_line_cost sum = {.line = l->p->lines[row]};
+		for (int t = 0; t < l->threads; t++)
+			if (l->costs[t]) add_cost(&sum.cost, &l->costs[t][row]);
+		static const struct vm_cost nothing;
+		if (!memcmp(&sum.cost, &nothing, sizeof nothing)) continue;
+		add_cost(&r->cost, &sum.cost);
+		sum.cost.programs = programs;
+		r->lines[r->nlines++] = sum;
+	}
+	for (uint64_t i = 0; i <= l->memory.index_max; i++) {
+		const struct vm_buffer *b = l->memory.by_index[i];
+		if (!b) continue;
+		for (int64_t g = 0; g < (b->bytes + 31) / 32; g++) r->cost.footprint_bytes += 32 * (l->read_map[i][g] + l->write_map[i][g]);
+	}
+}
+
+static void make_maps(struct launch *l)
+{
+	l->read_map = xcalloc((size_t)l->memory.index_max + 1, sizeof *l->read_map);
+	l->write_map = xcalloc((size_t)l->memory.index_max + 1, sizeof *l->write_map);
+	for (uint64_t i = 0; i <= l->memory.index_max; i++) {
+		if (!l->memory.by_index[i]) continue;
+		size_t granules = (size_t)(l->memory.by_index[i]->bytes + 31) / 32;
+		l->read_map[i] = xcalloc(granules + 1, 1);
+		l->write_map[i] = xcalloc(granules + 1, 1);
+	}
+}
+
+static void launch_release(struct launch *l)
+{
+	for (int t = 0; t < l->threads; t++) {
+		if (l->ctx[t]) vm_ctx_release(l->ctx[t]);
+		free(l->ctx[t]);
+		free(l->costs[t]);
+	}
+	for (uint64_t i = 0; l->read_map && i <= l->memory.index_max; i++) {
+		free(l->read_map[i]);
+		free(l->write_map[i]);
+	}
+	free(l->read_map);
+	free(l->write_map);
+	free(l->ctx);
+	free(l->costs);
+	free(l->reports);
+	free(l->memory.by_index);
+}
+
+int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err)
+{
+	struct launch l = {.k = k, .p = o->fma_contract ? &k->contracted : &k->program, .o = o};
+	*report = (struct vm_report){.fault = VM_FAULT_NONE};
+	int rc = check_launch(&l, err);
+	if (!rc) rc = set_memory(&l, err);
+	if (rc) return rc;
+	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
+	bool is_serial = !o->pool || l.p->has_atomics;
+	l.threads = is_serial ? 1 : pool_threads(o->pool);
+	atomic_init(&l.faulted, INT64_MAX);
+	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
+	l.costs = xcalloc((size_t)l.threads, sizeof *l.costs);
+	l.reports = xcalloc((size_t)l.threads, sizeof *l.reports);
+	if (o->want_cost) make_maps(&l);
+	if (is_serial && programs) run_programs(&l, 0, programs, 0);
+	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
+
+	int64_t first = atomic_load(&l.faulted);
+	for (int t = 0; t < l.threads; t++) {
+		const struct vm_report *r = &l.reports[t];
+		int64_t number = r->program[0] + (int64_t)o->grid[0] * (r->program[1] + (int64_t)o->grid[1] * r->program[2]);
+		if (r->fault != VM_FAULT_NONE && number == first) *report = *r;
+	}
+	if (o->want_cost) gather_cost(&l, report, programs);
+	launch_release(&l);
+	if (report->fault == VM_FAULT_NONE) return 0;
+	return err_set(err, ERR_MISMATCH, "%s", report->text);
+}
+
+void vm_report_release(struct vm_report *r)
+{
+	if (!r) return;
+	free(r->lines);
+	r->lines = NULL;
+	r->nlines = 0;
+}

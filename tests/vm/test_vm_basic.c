@@ -1,0 +1,139 @@
+/* The thinnest path: parse, lower and launch small kernels, and what a caller can ask about a kernel. Their texts are what Triton 3.6 prints. */
+#include "vm/vm.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define ADD_TTIR \
+"#loc = loc(\"k.py\":1:0)\n" \
+"module {\n" \
+"  tt.func public @add(%x: !tt.ptr<f32> loc(\"x\"(#loc)), %y: !tt.ptr<f32> loc(\"y\"(#loc)), %o: !tt.ptr<f32> loc(\"o\"(#loc)), %n: i32 loc(\"n\"(#loc))) attributes {noinline = false} {\n" \
+"    %cst = arith.constant dense<0.000000e+00> : tensor<128xf32> loc(#loc1)\n" \
+"    %c128_i32 = arith.constant 128 : i32 loc(#loc1)\n" \
+"    %p = tt.get_program_id x : i32 loc(#loc1)\n" \
+"    %i = arith.muli %p, %c128_i32 : i32 loc(#loc1)\n" \
+"    %i_0 = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32> loc(#loc1)\n" \
+"    %i_1 = tt.splat %i : i32 -> tensor<128xi32> loc(#loc1)\n" \
+"    %i_2 = arith.addi %i_1, %i_0 : tensor<128xi32> loc(#loc1)\n" \
+"    %m = tt.splat %n : i32 -> tensor<128xi32> loc(#loc1)\n" \
+"    %m_3 = arith.cmpi slt, %i_2, %m : tensor<128xi32> loc(#loc1)\n" \
+"    %0 = tt.splat %o : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>> loc(#loc1)\n" \
+"    %1 = tt.addptr %0, %i_2 : tensor<128x!tt.ptr<f32>>, tensor<128xi32> loc(#loc1)\n" \
+"    %2 = tt.splat %x : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>> loc(#loc1)\n" \
+"    %3 = tt.addptr %2, %i_2 : tensor<128x!tt.ptr<f32>>, tensor<128xi32> loc(#loc1)\n" \
+"    %4 = tt.load %3, %m_3 : tensor<128x!tt.ptr<f32>> loc(#loc2)\n" \
+"    %5 = tt.splat %y : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>> loc(#loc1)\n" \
+"    %6 = tt.addptr %5, %i_2 : tensor<128x!tt.ptr<f32>>, tensor<128xi32> loc(#loc1)\n" \
+"    %7 = tt.load %6, %m_3, %cst : tensor<128x!tt.ptr<f32>> loc(#loc2)\n" \
+"    %8 = arith.addf %4, %7 : tensor<128xf32> loc(#loc1)\n" \
+"    tt.store %1, %8, %m_3 : tensor<128x!tt.ptr<f32>> loc(#loc3)\n" \
+"    tt.return loc(#loc1)\n" \
+"  } loc(#loc)\n" \
+"} loc(#loc)\n" \
+"#loc1 = loc(\"k.py\":2:4)\n#loc2 = loc(\"k.py\":3:4)\n#loc3 = loc(\"k.py\":4:4)\n"
+
+#define N 300
+
+struct fixture { struct vm_kernel *k; float x[N], y[N], o[N + 4]; uint8_t origin[(N + 4) * 4]; struct vm_buffer buffers[3]; struct vm_arg args[4]; struct vm_launch_options options; };
+
+static void fixture_open(struct fixture *f)
+{
+	struct err err = {0};
+	memset(f, 0, sizeof *f);
+	if (vm_kernel_create(ADD_TTIR, sizeof ADD_TTIR - 1, &f->k, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < N; i++) { f->x[i] = (float)i; f->y[i] = 0.5f * (float)i; }
+	void *data[3] = {f->x, f->y, f->o};
+	for (int b = 0; b < 3; b++) {
+		f->buffers[b] = (struct vm_buffer){.address = tape_buffer_address(b), .bytes = N * 4, .data = data[b]};
+		f->args[b].i = (int64_t)tape_buffer_address(b);
+	}
+	f->args[3].i = N;
+	f->options = (struct vm_launch_options){.grid = {3, 1, 1}, .args = f->args, .nargs = 4, .buffers = f->buffers, .nbuffers = 3};
+}
+
+static void test_add(void **state)
+{
+	struct fixture f;
+	struct vm_report r;
+	struct err err = {0};
+	fixture_open(&f);
+	for (int i = 0; i < 4; i++) f.o[N + i] = 77;
+	if (vm_launch(f.k, &f.options, &r, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < N; i++) assert_true(f.o[i] == 1.5f * (float)i);
+	for (int i = 0; i < 4; i++) assert_true(f.o[N + i] == 77);
+	vm_report_release(&r);
+	vm_kernel_free(f.k);
+}
+
+static void test_out_of_bounds(void **state)
+{
+	struct fixture f;
+	struct vm_report r;
+	struct err err = {0};
+	fixture_open(&f);
+	f.args[3].i = N + 1;
+	f.buffers[0].bytes = f.buffers[1].bytes = N * 4 + 4;   /* the loads are fine; y is followed by o in this struct */
+	assert_int_equal(vm_launch(f.k, &f.options, &r, &err), ERR_MISMATCH);
+	assert_int_equal(r.fault, VM_FAULT_OUT_OF_BOUNDS);
+	assert_int_equal(r.line, 4);
+	assert_int_equal(r.program[0], 2);
+	assert_int_equal(r.element, N - 256);
+	vm_report_release(&r);
+	vm_kernel_free(f.k);
+}
+
+static void test_describe(void **state)
+{
+	struct fixture f;
+	fixture_open(&f);
+	assert_string_equal(vm_kernel_name(f.k), "add");
+	assert_int_equal(vm_kernel_nargs(f.k), 4);
+	assert_string_equal(vm_kernel_arg_type(f.k, 0), "!tt.ptr<f32>");
+	assert_string_equal(vm_kernel_arg_type(f.k, 3), "i32");
+	assert_true(vm_kernel_arg_is_pointer(f.k, 2));
+	assert_false(vm_kernel_arg_is_pointer(f.k, 3));
+	vm_kernel_free(f.k);
+}
+
+static void test_cost(void **state)
+{
+	struct fixture f;
+	struct vm_report r;
+	struct err err = {0};
+	fixture_open(&f);
+	f.options.want_cost = true;
+	if (vm_launch(f.k, &f.options, &r, &err)) fail_msg("%s", err.text);
+	assert_int_equal(r.cost.programs, 3);
+	assert_int_equal(r.cost.load_bytes, 2 * N * 4);
+	assert_int_equal(r.cost.store_bytes, N * 4);
+	assert_int_equal(r.cost.load_sectors, 2 * ((N * 4 + 31) / 32));
+	assert_int_equal(r.cost.flops, 3 * 128);
+	assert_int_equal(r.cost.footprint_bytes, 3 * ((N * 4 + 31) / 32) * 32);
+	assert_int_equal(r.nlines, 3);
+	vm_report_release(&r);
+	vm_kernel_free(f.k);
+}
+
+static void test_threads(void **state)
+{
+	struct fixture f;
+	struct vm_report r;
+	struct err err = {0};
+	fixture_open(&f);
+	f.options.pool = pool_create(2);
+	if (vm_launch(f.k, &f.options, &r, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < N; i++) assert_true(f.o[i] == 1.5f * (float)i);
+	pool_free(f.options.pool);
+	vm_report_release(&r);
+	vm_kernel_free(f.k);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_add), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_describe), cmocka_unit_test(test_cost), cmocka_unit_test(test_threads),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
