@@ -87,15 +87,27 @@ int task_check(const struct task *t, struct err *err)
 }
 
 /* Names become file names: letters, digits and _ . - + / without empty or dot-led parts. */
+static bool is_safe_byte(char c, bool part_start)
+{
+	if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) return true;
+	return c && (part_start ? strchr("_-+", c) : strchr("_.-+/", c));
+}
+
 static bool is_safe_name(const char *name)
 {
-	if (!*name || strlen(name) > NAME_BYTES_MAX) return false;
-	for (const char *c = name; *c; c++) {
-		bool part_start = c == name || c[-1] == '/';
-		if (part_start && (*c == '/' || *c == '.')) return false;
-		if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("_.-+/", *c))) return false;
-	}
-	return name[strlen(name) - 1] != '/';
+	size_t len = strlen(name);
+	for (size_t i = 0; i < len; i++)
+		if (!is_safe_byte(name[i], i == 0 || name[i - 1] == '/')) return false;
+	return len > 0 && len <= NAME_BYTES_MAX && name[len - 1] != '/';
+}
+
+/* People's files may be called anything; "my task (2)" is named my_task__2_. */
+static char *safe_name(const char *file)
+{
+	char *name = xstrndup(file, strlen(file) > NAME_BYTES_MAX ? NAME_BYTES_MAX : strlen(file));
+	for (size_t i = 0; name[i]; i++)
+		if (!is_safe_byte(name[i], i == 0 || name[i - 1] == '/') || (name[i] == '/' && !name[i + 1])) name[i] = '_';
+	return name;
 }
 
 static int is_known_split(const char *s) { return !*s || !strcmp(s, "train") || !strcmp(s, "heldout") || !strcmp(s, "hand"); }
@@ -157,6 +169,7 @@ static int file_load(const char *path, const char *name, struct task_set *set, s
 	struct str text = {0};
 	struct task t;
 	json_t *header = NULL;
+	char *safe = safe_name(name);
 	int rc = file_read(path, TASK_SOURCE_BYTES_MAX, &text, err);
 	const char *source = text.data ? text.data : "";
 	if (!rc && strlen(source) != text.len) rc = err_set(err, ERR_FORMAT, "%s: a zero byte after %zu bytes: expected Python text", path, strlen(source));
@@ -167,13 +180,14 @@ static int file_load(const char *path, const char *name, struct task_set *set, s
 		source = line + len + (line[len] == '\n');
 	} else if (!rc) header = json_object();
 	if (!rc && !json_is_object(header)) rc = err_set(err, ERR_FORMAT, "%s:1: expected an object after \"%s\"", path, HEADER);
-	if (!rc) rc = row_parse(header, path, source, name, &t, err);
+	if (!rc) rc = row_parse(header, path, source, safe, &t, err);
 	if (!rc) {
 		if (!t.level) t.level = level_of_path(path);
 		set_add(set, t);
 	}
 	json_decref(header);
 	str_release(&text);
+	free(safe);
 	return rc;
 }
 

@@ -135,14 +135,16 @@ static void folders_give_names_and_levels(void **state)
 	assert_int_equal(dir_make(one, &err) | dir_make(two, &err) | dir_make(hidden, &err), 0);
 	write_text("kb/level2/7_Fused.py", GOOD, strlen(GOOD));
 	write_text("kb/level1/19_ReLU.py", GOOD, strlen(GOOD));
+	write_text("kb/level2/8 a\xc3\xa9 (2).py", GOOD, strlen(GOOD));
 	write_text("kb/readme.txt", "no task", 7);
 	write_text("kb/__pycache__/x.py", "no task", 7);
 	assert_int_equal(task_set_load(kb, &set, &err), 0);
-	assert_int_equal(set.count, 2);
+	assert_int_equal(set.count, 3);
 	assert_string_equal(set.tasks[0].name, "level1/19_ReLU");
 	assert_int_equal(set.tasks[0].level, 1);
 	assert_string_equal(set.tasks[1].name, "level2/7_Fused");
 	assert_int_equal(set.tasks[1].level, 2);
+	assert_string_equal(set.tasks[2].name, "level2/8_a____2_");
 	task_set_release(&set);
 	char *file = path_join(two, "19_ReLU.py");
 	assert_int_equal(task_set_load(file, &set, &err), 0);
