@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 
 #define HEAD_DIM_MAX 256              /* of one attention head */
-#define SCRATCH_FLOATS (128 * 1024)   /* per thread: the largest user is attention_backward */
+#define SCRATCH_FLOATS (192 * 1024)   /* per thread: the largest user is attention_backward */
 #define PARTIALS_MAX 1024             /* chunks of a reduction over a flat array */
 
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };

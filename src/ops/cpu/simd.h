@@ -31,6 +31,8 @@ static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }             
 static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf vf_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline vf vf_scalef(vf a, vf n) { return _mm512_scalef_ps(a, n); }          /* a * 2^n, n whole */
+/* 0 where x < bound; elsewhere, and where x is NaN, a. */
+static inline vf vf_zero_below(vf a, vf x, vf bound) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), a); }
 /* Lanes >= n become fill. */
 static inline vf vf_keep(vf a, int n, float fill) { return _mm512_mask_blend_ps((__mmask16)((1u << n) - 1), _mm512_set1_ps(fill), a); }
 static inline __m256 vf_low(vf a) { return _mm512_castps512_ps256(a); }
@@ -59,8 +61,9 @@ static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf vf_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vf vf_zero_below(vf a, vf x, vf bound) { return _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ), a); }
 static inline vf vf_keep(vf a, int n, float fill) { return _mm256_blendv_ps(_mm256_set1_ps(fill), a, _mm256_castsi256_ps(vf_mask(n))); }
-/* Two steps, each a normal power of two, so that results may be denormal or overflow to infinity. */
+/* Two steps, each a normal power of two, so that results may overflow to infinity. */
 static inline vf vf_scalef(vf a, vf n)
 {
 	__m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), rest = _mm256_sub_epi32(whole, half);
@@ -93,13 +96,15 @@ static inline float vf_sum(vf a) { return half_sum(a); }
 static inline float vf_hmax(vf a) { return half_max(a); }
 #endif
 
-/* exp, at most 1 ulp from the true value over all finite inputs (tests/ops/test_simd_exp.c walks them). x = n ln2 + r, |r| <= ln2/2, Cody-Waite in two parts;
- * exp(r) by its Taylor-like minimax polynomial of degree 6; the result is scaled by 2^n with gradual underflow. NaN stays NaN, -inf gives 0, +inf gives inf. */
+/* exp; x = n ln2 + r, |r| <= ln2/2 (Cody-Waite in two parts); exp(r) by a minimax polynomial of degree 6, scaled by 2^n. At most 2 ulp off where the result is a normal number
+ * (tests/ops/test_exp.c walks the range); results below 2^-126 are 0, because denormal numbers cost a hundred cycles each and attention's masked scores would all be such.
+ * NaN stays NaN, -inf gives 0, overflow and +inf give inf. */
 static inline vf vf_exp(vf x)
 {
-	x = vf_min(vf_set1(89.0f), vf_max(vf_set1(-104.0f), x));
-	vf n = vf_round(vf_mul(x, vf_set1(1.44269504088896341f)));
-	vf r = vf_fnma(n, vf_set1(0.693145751953125f), x);
+	const vf lowest = vf_set1(-87.33654f);
+	vf y = vf_min(vf_set1(89.0f), vf_max(lowest, x));
+	vf n = vf_round(vf_mul(y, vf_set1(1.44269504088896341f)));
+	vf r = vf_fnma(n, vf_set1(0.693145751953125f), y);
 	r = vf_fnma(n, vf_set1(1.42860682030941723212e-6f), r);
 	vf p = vf_set1(1.3981999507e-3f);
 	p = vf_fma(p, r, vf_set1(8.3334519073e-3f));
@@ -107,6 +112,6 @@ static inline vf vf_exp(vf x)
 	p = vf_fma(p, r, vf_set1(1.6666665459e-1f));
 	p = vf_fma(p, r, vf_set1(5.0000001201e-1f));
 	p = vf_fma(vf_mul(p, r), r, r);
-	return vf_scalef(vf_add(p, vf_set1(1.0f)), n);
+	return vf_zero_below(vf_scalef(vf_add(p, vf_set1(1.0f)), n), x, lowest);
 }
 #endif

@@ -1,0 +1,263 @@
+/* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and sizes, in the same minutes.
+ *
+ * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures training (forward, backward, AdamW over packed sequences) and generation,
+ * then lets bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts both. Each figure is the best of its repeats. */
+#include "cli/cli.h"
+#include "train/train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct bench_options {
+	int64_t threads, rounds, sequences, length, train_steps, prompt_length, max_new_tokens, hidden_size, num_hidden_layers, vocab_size;
+	const char *python, *peer;
+	bool batch_invariant, json;
+};
+
+#define O(type, field, help) { #field, type, offsetof(struct bench_options, field), help, NULL }
+static const struct option_def defs[] = {
+	O(OPTION_INT, threads, "threads on both sides; 0: cores"),
+	O(OPTION_INT, rounds, "alternations of hone and peer"),
+	O(OPTION_INT, sequences, "sequences per training step"),
+	O(OPTION_INT, length, "tokens per training sequence"),
+	O(OPTION_INT, train_steps, "training steps per round"),
+	O(OPTION_INT, prompt_length, "prompt tokens of a generated sequence"),
+	O(OPTION_INT, max_new_tokens, "tokens generated per sequence"),
+	O(OPTION_INT, hidden_size, "of the random model"),
+	O(OPTION_INT, num_hidden_layers, "of the random model"),
+	O(OPTION_INT, vocab_size, "of the random model"),
+	O(OPTION_STR, python, "Python with transformers; empty: no peer"),
+	O(OPTION_STR, peer, "the peer's script"),
+	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels"),
+	O(OPTION_BOOL, json, "print one JSON object"),
+};
+
+enum figure { FIGURE_TRAIN, FIGURE_GENERATE_16, FIGURE_GENERATE_1, FIGURE_COUNT };
+static const struct { const char *key, *title; int batch; } figures[FIGURE_COUNT] = {
+	{ "train", "training", 0 }, { "generate_16", "generation, batch 16", 16 }, { "generate_1", "generation, batch 1", 1 },
+};
+
+struct bench { const struct bench_options *o; struct ops *ops; struct model *model; char dir[64]; double hone[FIGURE_COUNT], peer[FIGURE_COUNT]; };
+
+static double seconds_since(uint64_t start) { return (double)(clock_ns() - start) * 1e-9; }
+
+static void minus_mean_logprob(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
+	for (int i = 0; i < n; i++) g[i] = -1.0f / *(const float *)ctx;
+}
+
+/* ---- hone's side ---- */
+
+static double bench_train(struct bench *b, struct err *err)
+{
+	const struct bench_options *o = b->o;
+	int S = (int)o->sequences, L = (int)o->length, T = S * L, nrows = S * (L - 1), nparams;
+	int32_t *ids = xcalloc((size_t)T, sizeof *ids), *pos = xcalloc((size_t)T, sizeof *pos), *start = xcalloc((size_t)S + 1, sizeof *start);
+	struct head_row *rows = xcalloc((size_t)nrows, sizeof *rows);
+	for (int t = 0; t < T; t++) {
+		ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % (uint32_t)o->vocab_size);
+		pos[t] = t % L;
+	}
+	for (int s = 0, n = 0; s < S; s++) {
+		start[s + 1] = (s + 1) * L;
+		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){ t, ids[t + 1] };
+	}
+	struct batch batch = { ids, { T, S, start, pos } };
+	struct pass_options po = { .max_tokens = T, .backward = true };
+	struct pass *pass = NULL;
+	double best = INFINITY;
+	model_enable_grad(b->model, NULL);
+	struct param *params = model_params(b->model, &nparams);
+	struct optimizer_options oo = { .learning_rate = 1e-4, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .weight_decay = 0.01, .lr_scheduler_type = "constant" };
+	struct optimizer *optimizer = optimizer_create(b->ops, params, nparams, &oo);
+	int rc = pass_create(b->model, &po, &pass, err);
+	float count = (float)nrows;
+	for (int64_t step = 0; !rc && step <= o->train_steps; step++) {
+		uint64_t begin = clock_ns();
+		pass_forward(pass, NULL, &batch, 0);
+		pass_backward(pass, rows, nrows, 1, minus_mean_logprob, &count);
+		optimizer_step(optimizer);
+		if (step) best = fmin(best, seconds_since(begin));
+	}
+	optimizer_free(optimizer);
+	pass_free(pass);
+	free(rows);
+	free(start);
+	free(pos);
+	free(ids);
+	return rc ? rc : T / best;
+}
+
+static double bench_generate(struct bench *b, int batch, struct err *err)
+{
+	const struct bench_options *o = b->o;
+	int n = (int)o->prompt_length, active;
+	struct engine_options eo = { .max_sequences = batch, .max_context = n + (int)o->max_new_tokens };
+	struct engine *e;
+	int rc = engine_create(b->model, &eo, &e, err);
+	if (rc) return rc;
+	double best = INFINITY;
+	int32_t *prompt = xcalloc((size_t)n, sizeof *prompt);
+	for (int repeat = 0; repeat < 2 && !rc; repeat++) {
+		uint64_t begin = clock_ns();
+		for (int i = 0; i < batch && !rc; i++) {
+			for (int t = 0; t < n; t++) prompt[t] = (int32_t)(rng_u32(2, (uint64_t)i, (uint64_t)t) % (uint32_t)o->vocab_size);
+			struct request r = { .id = i, .prompt = prompt, .nprompt = n, .num_samples = 1, .sampling = { .temperature = 1, .top_p = 1, .seed = (uint64_t)i }, .max_new_tokens = (int)o->max_new_tokens };
+			rc = engine_submit(e, &r, err);
+		}
+		do engine_step(e, &active);
+		while (active);
+		best = fmin(best, seconds_since(begin));
+		for (struct completion c; engine_take(e, &c);) completion_release(&c);
+	}
+	free(prompt);
+	engine_free(e);
+	return rc ? rc : batch * (double)o->max_new_tokens / best;
+}
+
+static int bench_hone(struct bench *b, struct err *err)
+{
+	for (int f = 0; f < FIGURE_COUNT; f++) {
+		double rate = figures[f].batch ? bench_generate(b, figures[f].batch, err) : bench_train(b, err);
+		if (rate < 0) return (int)rate;
+		b->hone[f] = fmax(b->hone[f], rate);
+	}
+	return 0;
+}
+
+/* ---- the peer's ---- */
+
+static int read_all(int fd, struct str *out, struct err *err)
+{
+	char chunk[4096];
+	for (;;) {
+		ssize_t n = read(fd, chunk, sizeof chunk);
+		if (n < 0 && errno == EINTR) continue;
+		if (n < 0) return err_set(err, ERR_IO, "reading from the peer: %s", strerror(errno));
+		if (n == 0) return 0;
+		str_append(out, chunk, (size_t)n);
+	}
+}
+
+static int run_peer(struct bench *b, struct str *out, struct err *err)
+{
+	const struct bench_options *o = b->o;
+	int pipes[2], rc;
+	char numbers[6][24];
+	const int64_t values[6] = { o->threads > 0 ? o->threads : cpu_count(), o->sequences, o->length, o->train_steps, o->prompt_length, o->max_new_tokens };
+	for (int i = 0; i < 6; i++) snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
+	char *argv[] = { (char *)o->python, (char *)o->peer, b->dir, "--threads", numbers[0], "--sequences", numbers[1], "--length", numbers[2], "--train_steps", numbers[3], "--prompt", numbers[4],
+		"--new_tokens", numbers[5], "--batches", "16,1", NULL };
+	char cwd[4096];
+	if (!getcwd(cwd, sizeof cwd) || pipe(pipes)) return err_set(err, ERR_IO, "starting the peer: %s", strerror(errno));
+	struct child child;
+	struct child_options co = { .argv = argv, .cwd = cwd, .stdout_fd = pipes[1], .stderr_fd = STDERR_FILENO, .die_with_parent = true };
+	rc = child_spawn(&child, &co, err);
+	close(pipes[1]);
+	if (!rc) {
+		rc = read_all(pipes[0], out, err);
+		if (rc) child_kill(&child);
+		else rc = child_wait(&child, -1, err);
+		char status[64];
+		child_status_text(child.status, status, sizeof status);
+		if (!rc && child.status) rc = err_set(err, ERR_CHILD, "%s %s: %s", o->python, o->peer, status);
+	}
+	close(pipes[0]);
+	return rc;
+}
+
+static int bench_peer(struct bench *b, struct err *err)
+{
+	struct str out = {0};
+	json_t *result = NULL;
+	int rc = run_peer(b, &out, err);
+	if (!rc) rc = json_parse(out.data ? out.data : "", out.len, "the peer's answer", &result, err);
+	for (int f = 0; f < FIGURE_COUNT && !rc; f++) {
+		double rate = 0;
+		rc = json_opt_num(result, "the peer's answer", figures[f].key, &rate, err);
+		b->peer[f] = fmax(b->peer[f], rate);
+	}
+	json_decref(result);
+	str_release(&out);
+	return rc;
+}
+
+/* ---- the command ---- */
+
+static int bench_open(struct bench *b, struct err *err)
+{
+	const struct bench_options *o = b->o;
+	struct model_config c = {
+		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers, .num_attention_heads = 4, .num_key_value_heads = 2,
+		.head_dim = (int)o->hidden_size / 4, .intermediate_size = 3 * (int)o->hidden_size, .max_position_embeddings = 2048, .rms_norm_eps = 1e-6, .rope_theta = 1e6,
+		.tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
+	};
+	struct ops_options oo = { .threads = (int)o->threads, .batch_invariant = o->batch_invariant };
+	if (o->hidden_size % 8) return err_set(err, ERR_USAGE, "--hidden_size %lld: expected a multiple of 8", (long long)o->hidden_size);
+	snprintf(b->dir, sizeof b->dir, "/tmp/hone-bench-XXXXXX");
+	if (!mkdtemp(b->dir)) return err_set(err, ERR_IO, "%s: %s", b->dir, strerror(errno));
+	int rc = ops_cpu_create(&oo, &b->ops, err);
+	if (!rc) rc = model_create(&c, 1, b->ops, &b->model, err);
+	if (!rc) rc = model_save(b->model, b->dir, err);
+	if (!rc) fprintf(stderr, "model: %.2f M parameters, hidden %d, %d layers, vocabulary %d; %s\n", (double)model_config_params(&c) * 1e-6, c.hidden_size, c.num_hidden_layers, c.vocab_size,
+		ops_blas_name(b->ops));
+	return rc;
+}
+
+static void bench_close(struct bench *b)
+{
+	model_free(b->model);
+	ops_free(b->ops);
+	if (*b->dir) dir_remove(b->dir, NULL);
+}
+
+static void bench_print(const struct bench *b, bool has_peer)
+{
+	json_t *all = json_object();
+	for (int f = 0; f < FIGURE_COUNT; f++) {
+		double ratio = has_peer ? b->hone[f] / b->peer[f] : 0;
+		json_t *row = json_pack("{s:f}", "hone", b->hone[f]);
+		if (has_peer) json_object_update_new(row, json_pack("{s:f, s:f}", "transformers", b->peer[f], "ratio", ratio));
+		json_object_set_new(all, figures[f].key, row);
+		if (b->o->json) continue;
+		if (has_peer) printf("%-22s %9.0f tok/s   transformers %9.0f tok/s   %5.2fx\n", figures[f].title, b->hone[f], b->peer[f], ratio);
+		else printf("%-22s %9.0f tok/s\n", figures[f].title, b->hone[f]);
+	}
+	json_object_set_new(all, "gemm_gflops", json_real(ops_gemm_gflops(b->ops)));
+	json_object_set_new(all, "blas", json_string(ops_blas_name(b->ops)));
+	if (b->o->json) {
+		json_dumpf(all, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
+		putchar('\n');
+	} else {
+		printf("%-22s %9.0f GFLOP/s (%s)\n", "1024^3 product", json_real_value(json_object_get(all, "gemm_gflops")), ops_blas_name(b->ops));
+	}
+	json_decref(all);
+}
+
+static int bench_cpu(const struct bench_options *o, struct err *err)
+{
+	struct bench b = { .o = o };
+	bool has_peer = *o->python;
+	int rc = bench_open(&b, err);
+	for (int64_t round = 0; round < o->rounds && !rc; round++) {
+		rc = bench_hone(&b, err);
+		if (!rc && has_peer) rc = bench_peer(&b, err);
+	}
+	if (!rc) bench_print(&b, has_peer);
+	bench_close(&b);
+	return rc;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	struct bench_options o = { .rounds = 2, .sequences = 8, .length = 256, .train_steps = 5, .prompt_length = 64, .max_new_tokens = 128, .hidden_size = 256, .num_hidden_layers = 5,
+		.vocab_size = 4096, .python = "build/venv/bin/python", .peer = "bench/cpu_peer.py" };
+	struct err err = {0};
+	int npos, rc = options_parse("bench", "cpu: train and generate with a random model of about 5 M parameters, beside transformers", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
+	if (npos != 1 || strcmp(argv[1], "cpu")) return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu`"), &err));
+	rc = bench_cpu(&o, &err);
+	return rc ? cli_fail("bench", &err) : 0;
+}
