@@ -8,6 +8,7 @@
 
 #define BLOCK_ROWS 480
 #define BLOCK_COLUMNS 128
+#define BLAS_BLOCK_COLUMNS 256
 #define GROUP_TILES 16           /* tiles of transposed A packed at once: whole cache lines of each of its rows are used while they are near */
 #define FEW_ROWS 32              /* up to here blocks are sized by their work, to feed all threads */
 #define FEW_BLOCK_WORK 65536     /* multiply-adds (and turned elements) worth a task when rows are few */
