@@ -270,7 +270,11 @@ static int other_sizes(struct grading *g, struct err *err)
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
 		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line, "right for the task's own sizes only; with %s: %s: %.700s", variant->changed, reason, detail);
 	}
-	if (!rc && (rc = lineage_step(g, tr.tape)) == GRADE_ON)
+	if (!rc && (rc = lineage_step(g, tr.tape)) == GRADE_END) {
+		size_t used = strlen(g->v->detail);
+		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other sizes: %s)", variant->changed);
+	}
+	if (!rc)
 		rc = variant_run(g, &tr, 1, err);
 	trace_release(&tr);
 	return rc;

@@ -122,7 +122,7 @@ static void shared_init(struct verify_shared *s, const struct verify_options *o)
 	s->limits = (struct verify_limits){
 		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000), .compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
 		.replay_timeout_ms = or_default(o->replay_timeout_ms, 20000), .oracle_timeout_ms = or_default(o->oracle_timeout_ms, 120000),
-		.trace_memory_bytes = 4 * GIB, .replay_memory_bytes = 4 * GIB, .compile_memory_bytes = 8 * GIB, .oracle_memory_bytes = 16 * GIB,
+		.trace_memory_bytes = 2 * GIB, .replay_memory_bytes = 4 * GIB, .compile_memory_bytes = 8 * GIB, .oracle_memory_bytes = 16 * GIB,
 	};
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
