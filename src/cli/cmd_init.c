@@ -1,0 +1,250 @@
+/* hone init: a random Qwen3-style model folder with a tokenizer trained on the given texts. What comes out is a Hugging Face folder like any other
+ * (transformers loads it), so small models that are trained from nothing take the same road as downloaded ones.
+ *
+ * Texts are files taken whole, or JSONL rows (gzip or not) of which the fields in text_fields count: tasks, pairs and plain corpora need no conversion. */
+#include "cli/cli.h"
+#include "model/model.h"
+#include "text/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#define LINE_BYTES_MAX (32 << 20)
+#define TEXT_BYTES_MAX ((size_t)2 << 30)
+
+struct init_options {
+	const char *out, *text;
+	int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size, max_position_embeddings, vocab_size, seed;
+	double rope_theta;
+	bool tie_word_embeddings, nfc, json;
+};
+
+#define O(type, field, help) { #field, type, offsetof(struct init_options, field), help, NULL }
+static const struct option_def defs[] = {
+	O(OPTION_STR, out, "folder to write"),
+	O(OPTION_STR, text, "file the tokenizer is trained on (text, or .jsonl[.gz] rows); more may follow as further words"),
+	O(OPTION_INT, vocab_size, "rows of the embedding; the tokenizer has at most as many tokens"),
+	O(OPTION_INT, hidden_size, "width of the residual stream"),
+	O(OPTION_INT, num_hidden_layers, "blocks"),
+	O(OPTION_INT, num_attention_heads, "query heads"),
+	O(OPTION_INT, num_key_value_heads, "key and value heads; divides the query heads"),
+	O(OPTION_INT, head_dim, "width of a head, even"),
+	O(OPTION_INT, intermediate_size, "width of the MLP"),
+	O(OPTION_INT, max_position_embeddings, "longest context, tokens"),
+	O(OPTION_FLOAT, rope_theta, "base of the rotary frequencies"),
+	O(OPTION_BOOL, tie_word_embeddings, "one matrix for embedding and head"),
+	O(OPTION_BOOL, nfc, "the tokenizer brings text to NFC first"),
+	O(OPTION_INT, seed, "of the weights"),
+	O(OPTION_BOOL, json, "print one JSON object"),
+};
+
+static const struct { const char *name; size_t offset; int64_t max; } sizes[] = {
+	{ "vocab_size", offsetof(struct init_options, vocab_size), 1 << 20 },
+	{ "hidden_size", offsetof(struct init_options, hidden_size), 1 << 16 },
+	{ "num_hidden_layers", offsetof(struct init_options, num_hidden_layers), 1024 },
+	{ "num_attention_heads", offsetof(struct init_options, num_attention_heads), 1024 },
+	{ "num_key_value_heads", offsetof(struct init_options, num_key_value_heads), 1024 },
+	{ "head_dim", offsetof(struct init_options, head_dim), 1024 },
+	{ "intermediate_size", offsetof(struct init_options, intermediate_size), 1 << 18 },
+	{ "max_position_embeddings", offsetof(struct init_options, max_position_embeddings), 1 << 24 },
+};
+
+/* <think> and </think> stay in decoded text, which the answer's extractor reads; the others never do. */
+static const char *const special_tokens[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
+static const char *const plain_tokens[] = { "<think>", "</think>" };
+static const char *const text_fields[] = { "source", "prompt", "plan", "code", "completion", "text" };
+
+/* ---- texts ---- */
+
+/* All texts one behind the other; ends[i] is where text i ends. */
+struct texts { struct str bytes; size_t *ends, count, cap; };
+
+static int texts_add(struct texts *t, const char *data, size_t len, struct err *err)
+{
+	if (t->bytes.len + len > TEXT_BYTES_MAX) return err_set(err, ERR_LIMIT, "the texts have more than %zu GiB; a part of them is enough to train a tokenizer", TEXT_BYTES_MAX >> 30);
+	if (t->count == t->cap) {
+		t->cap = t->cap ? t->cap * 2 : 256;
+		t->ends = xrealloc(t->ends, size_mul(t->cap, sizeof *t->ends));
+	}
+	str_append(&t->bytes, data, len);
+	t->ends[t->count++] = t->bytes.len;
+	return 0;
+}
+
+static int add_row(struct texts *t, const char *line, size_t len, const char *what, struct err *err)
+{
+	json_t *row = NULL;
+	int rc = json_parse(line, len, what, &row, err);
+	if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object with text fields", what);
+	for (size_t i = 0; i < ARRAY_LEN(text_fields) && !rc; i++) {
+		const json_t *v = json_object_get(row, text_fields[i]);
+		if (json_is_string(v)) rc = texts_add(t, json_string_value(v), json_string_length(v), err);
+	}
+	json_decref(row);
+	return rc;
+}
+
+static int add_rows(struct texts *t, const char *path, struct err *err)
+{
+	gzFile f = gzopen(path, "rb");   /* reads plain files too */
+	if (!f) return err_set(err, ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+	char *line = xmalloc(LINE_BYTES_MAX);
+	size_t before = t->count;
+	int rc = 0, zrc = Z_OK;
+	for (int n = 1; !rc && gzgets(f, line, LINE_BYTES_MAX); n++) {
+		char *what = xasprintf("%s:%d", path, n);
+		size_t len = strlen(line);
+		if (len == LINE_BYTES_MAX - 1) rc = err_set(err, ERR_LIMIT, "%s: the line is longer than %d MiB", what, LINE_BYTES_MAX >> 20);
+		else if (strspn(line, " \t\r\n") < len) rc = add_row(t, line, len, what, err);
+		free(what);
+	}
+	const char *problem = gzerror(f, &zrc);
+	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_IO, "%s: %s", path, problem);
+	if (!rc && t->count == before) rc = err_set(err, ERR_FORMAT, "%s: no row has a string named source, prompt, plan, code, completion or text", path);
+	free(line);
+	gzclose(f);
+	return rc;
+}
+
+static bool ends_in(const char *s, const char *end)
+{
+	size_t n = strlen(s), k = strlen(end);
+	return n >= k && !strcmp(s + n - k, end);
+}
+
+static int add_file(struct texts *t, const char *path, struct err *err)
+{
+	if (ends_in(path, ".jsonl") || ends_in(path, ".jsonl.gz")) return add_rows(t, path, err);
+	struct str text = {0};
+	int rc = file_read(path, TEXT_BYTES_MAX, &text, err);
+	if (!rc) rc = texts_add(t, text.data, text.len, err);
+	str_release(&text);
+	return rc;
+}
+
+static int train_tokenizer(const struct init_options *o, const struct texts *t, const char *path, struct err *err)
+{
+	struct slice *slices = xcalloc(t->count, sizeof *slices);
+	for (size_t i = 0, at = 0; i < t->count; at = t->ends[i++]) slices[i] = (struct slice){ t->bytes.data + at, t->ends[i] - at };
+	struct bpe_train_options b = { .vocab_size = (int)o->vocab_size, .special_tokens = special_tokens, .nspecial = ARRAY_LEN(special_tokens),
+		.plain_tokens = plain_tokens, .nplain = ARRAY_LEN(plain_tokens), .nfc = o->nfc };
+	int rc = tokenizer_train(slices, t->count, &b, path, err);
+	free(slices);
+	return rc;
+}
+
+/* ---- the folder ---- */
+
+static int save_json(const char *dir, const char *name, json_t *value, struct err *err)
+{
+	char *path = path_join(dir, name);
+	int rc = json_save(path, value, err);
+	json_decref(value);
+	free(path);
+	return rc;
+}
+
+/* The chat template is the one that text.h calls "plain". */
+static int save_tokenizer_config(const struct init_options *o, struct err *err)
+{
+	return save_json(o->out, "tokenizer_config.json", json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}", "tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token", 0,
+		"add_prefix_space", 0, "eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>", "model_max_length", (json_int_t)o->max_position_embeddings,
+		"clean_up_tokenization_spaces", 0, "chat_template", "{% for m in messages %}{{ '' if loop.first else '\n' }}{{ m['content'] }}{% endfor %}{{ '\n' if add_generation_prompt else '' }}"), err);
+}
+
+/* What generate() of transformers would take from here; hone samples at temperature 1 unless told otherwise. */
+static int save_generation_config(const struct init_options *o, const struct model_config *c, struct err *err)
+{
+	return save_json(o->out, "generation_config.json", json_pack("{s:b, s:[i, i], s:i, s:f, s:f, s:i}", "do_sample", 1, "eos_token_id", c->eos_token_id, c->eos_extra[0],
+		"pad_token_id", c->pad_token_id, "temperature", 1.0, "top_p", 1.0, "top_k", 0), err);
+}
+
+static struct model_config config_of(const struct init_options *o, const struct tokenizer *t)
+{
+	int end = tokenizer_id(t, "<|endoftext|>");
+	return (struct model_config){
+		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers, .num_attention_heads = (int)o->num_attention_heads,
+		.num_key_value_heads = (int)o->num_key_value_heads, .head_dim = (int)o->head_dim, .intermediate_size = (int)o->intermediate_size,
+		.max_position_embeddings = (int)o->max_position_embeddings, .rms_norm_eps = 1e-6, .rope_theta = o->rope_theta, .tie_word_embeddings = o->tie_word_embeddings, .qk_norm = true,
+		.bos_token_id = -1, .eos_token_id = end, .pad_token_id = end, .eos_extra = { tokenizer_id(t, "<|im_end|>") }, .neos_extra = 1,
+	};
+}
+
+static int save_model(const struct init_options *o, const struct model_config *c, struct err *err)
+{
+	struct ops_options oo = {0};
+	struct ops *ops = NULL;
+	struct model *m = NULL;
+	int rc = ops_cpu_create(&oo, &ops, err);
+	if (!rc) rc = model_create(c, (uint64_t)o->seed, ops, &m, err);
+	if (!rc) rc = model_save(m, o->out, err);
+	model_free(m);
+	ops_free(ops);
+	return rc;
+}
+
+static void print_result(const struct init_options *o, const struct model_config *c, int tokens, size_t texts)
+{
+	int64_t params = model_config_params(c);
+	if (!o->json) {
+		printf("%s: %lld parameters, %d tokens (of %d rows), trained on %zu texts\n", o->out, (long long)params, tokens, c->vocab_size, texts);
+		return;
+	}
+	json_t *result = json_pack("{s:s, s:I, s:i, s:i, s:I}", "out", o->out, "parameters", (json_int_t)params, "tokens", tokens, "vocab_size", c->vocab_size, "texts", (json_int_t)texts);
+	char *text = json_dumps(result, JSON_COMPACT);
+	puts(text);
+	free(text);
+	json_decref(result);
+}
+
+static int init_run(const struct init_options *o, const struct texts *texts, struct err *err)
+{
+	char *path = path_join(o->out, "tokenizer.json");
+	struct tokenizer *t = NULL;
+	struct model_config c = {0};
+	int rc = dir_make(o->out, err);
+	if (!rc) rc = train_tokenizer(o, texts, path, err);
+	if (!rc) rc = tokenizer_open(path, &t, err);
+	if (!rc) {
+		c = config_of(o, t);
+		rc = save_model(o, &c, err);
+	}
+	if (!rc) rc = save_tokenizer_config(o, err);
+	if (!rc) rc = save_generation_config(o, &c, err);
+	if (!rc) print_result(o, &c, tokenizer_vocab_size(t), texts->count);
+	tokenizer_free(t);
+	free(path);
+	return rc;
+}
+
+static int check_options(const struct init_options *o, struct err *err)
+{
+	if (!o->out || !o->text) return err_set(err, ERR_USAGE, "--%s is missing: `hone init --out DIR --text FILE...`", o->out ? "text" : "out");
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		int64_t n = *(const int64_t *)(const void *)((const char *)o + sizes[i].offset);
+		if (n < 1 || n > sizes[i].max)
+			return err_set(err, ERR_USAGE, "--%s: expected 1 to %lld, found %lld", sizes[i].name, (long long)sizes[i].max, (long long)n);
+	}
+	if (o->num_attention_heads % o->num_key_value_heads) return err_set(err, ERR_USAGE, "--num_attention_heads %lld is no multiple of --num_key_value_heads %lld", (long long)o->num_attention_heads, (long long)o->num_key_value_heads);
+	if (o->head_dim % 2) return err_set(err, ERR_USAGE, "--head_dim %lld: expected an even number", (long long)o->head_dim);
+	if (!(o->rope_theta >= 1 && o->rope_theta < 1e12)) return err_set(err, ERR_USAGE, "--rope_theta %g: expected 1 to 1e12", o->rope_theta);
+	return 0;
+}
+
+int cmd_init(int argc, char **argv)
+{
+	struct init_options o = { .vocab_size = 4096, .hidden_size = 256, .num_hidden_layers = 5, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 64, .intermediate_size = 768,
+		.max_position_embeddings = 4096, .rope_theta = 1e6, .tie_word_embeddings = true };
+	struct err err = {0};
+	struct texts texts = {0};
+	int npos, rc = options_parse("init", "make a random model folder and train its tokenizer on texts", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc > 0) return 0;
+	if (!rc) rc = check_options(&o, &err);
+	if (!rc) rc = add_file(&texts, o.text, &err);
+	for (int i = 1; i <= npos && !rc; i++) rc = add_file(&texts, argv[i], &err);
+	if (!rc) rc = init_run(&o, &texts, &err);
+	str_release(&texts.bytes);
+	free(texts.ends);
+	return rc ? cli_fail("init", &err) : 0;
+}
