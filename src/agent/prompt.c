@@ -88,6 +88,7 @@ static void put_source_line(const char *source, size_t len, int line, struct str
 		if (!nl) return;
 		p = nl + 1;
 	}
+	if (p == end) return;
 	const char *nl = memchr(p, '\n', (size_t)(end - p));
 	size_t n = (size_t)((nl ? nl : end) - p);
 	str_printf(out, "  %d | %.*s\n", line, (int)MIN(n, 200), p);

@@ -95,7 +95,7 @@ static int rows_make(struct pairs *p, struct err *err)
 static int rows_grade(struct pairs *p, struct err *err)
 {
 	int rc = 0;
-	size_t waiting = 0, next = 0, ahead = 64;
+	size_t waiting = 0, next = 0, finished = 0, ahead = 64;
 	struct progress bar;
 	progress_begin(&bar, "pairs", "rows", (int64_t)p->count);
 	while (!rc && (next < p->count || waiting)) {
@@ -115,7 +115,7 @@ static int rows_grade(struct pairs *p, struct err *err)
 		if (rc) break;
 		waiting--;
 		*(id & 1 ? &p->rows[id / 2].profile : &p->rows[id / 2].verdict) = v;
-		if (!(id & 1)) progress_update(&bar, id / 2 + 1, NULL);
+		if (!(id & 1)) progress_update(&bar, (int64_t)++finished, NULL);
 	}
 	progress_end(&bar);
 	return rc;
