@@ -42,6 +42,18 @@ static void test_table(void **state)
 	expect("kevin", VERDICT_GENUINE, 5, 5.3, 5.3);
 }
 
+/* Whatever is not genuine earns what failure earns, at any speed. */
+static void test_only_genuine_pays(void **state)
+{
+	for (int c = 0; c < VERDICT_CLASS_COUNT; c++) {
+		if (c == VERDICT_GENUINE || c == VERDICT_INFRA) continue;
+		for (int i = 0; reward_rule_at(i); i++) {
+			double failure = strncmp(reward_rule_at(i)->name, "paper", 5) ? 0 : -10;
+			expect(reward_rule_at(i)->name, (enum verdict_class)c, 5, failure, failure);
+		}
+	}
+}
+
 static void test_noise_band(void **state)
 {
 	expect("uniform", VERDICT_GENUINE, 1.019, 1.3, 1.3);
@@ -87,7 +99,7 @@ static void test_unknown_rule(void **state) { assert_null(reward_rule_find("spee
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table), cmocka_unit_test(test_noise_band), cmocka_unit_test(test_baseline_replaces_the_reference), cmocka_unit_test(test_infra_is_no_reward),
+		cmocka_unit_test(test_table), cmocka_unit_test(test_only_genuine_pays), cmocka_unit_test(test_noise_band), cmocka_unit_test(test_baseline_replaces_the_reference), cmocka_unit_test(test_infra_is_no_reward),
 		cmocka_unit_test(test_no_candidate_is_failure), cmocka_unit_test(test_non_finite_speedup_never_pays), cmocka_unit_test(test_unknown_rule),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
