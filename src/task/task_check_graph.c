@@ -37,12 +37,21 @@ static void sim_shape(struct sim *s, int node)
 	s->cols[node] = reduced ? 1 : cols;
 }
 
-static void sim_leaf(struct sim *s, int i)
+/* Linear layers start at uniform +-1/sqrt(K), weight and bias alike: small enough that what follows may see hardly anything. The bias's node stands behind
+ * its weight's. */
+static double leaf_gain(const struct sim *s, int i)
 {
 	const struct node *n = &s->g->nodes[i];
+	if (n->role == NODE_INPUT) return s->scale;
+	bool is_linear = n->has_module && !strncmp(n->module, "linear", 6);
+	if (is_linear) return 1.0 / sqrt(3.0 * (n->shape.ndim == 2 ? s->cols[i] : s->cols[i - 1]));
+	return n->shape.ndim == 2 ? 1.0 / sqrt((double)s->cols[i]) : 1.0;
+}
+
+static void sim_leaf(struct sim *s, int i)
+{
 	int count = s->rows[i] * s->cols[i];
-	double gain = n->role == NODE_INPUT ? s->scale : 1.0;
-	if (n->role == NODE_PARAM && n->shape.ndim == 2) gain = 1.0 / sqrt((double)s->cols[i]);
+	double gain = leaf_gain(s, i);
 	for (int e = 0; e < count; e++) {
 		double z = s->redraw == i ? (double)rng_normal(s->seed + 77, (uint64_t)i, (uint64_t)e) : s->normal[i][e];
 		s->value[i][e] = gain * z * (1.0 + s->perturbation * (e & 1 ? 1.0 : -1.0));
