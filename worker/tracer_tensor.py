@@ -83,6 +83,10 @@ class TraceTensor(torch.Tensor):
 class TraceMode(TorchDispatchMode):
     """Catches factories (torch.empty(..., device="cuda")), which have no tensor argument to catch them."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False   # its guard would import torch._dynamo and stand in front of every operator
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return TRACER.dispatch(func, args, kwargs or {})
 
@@ -197,16 +201,18 @@ class Tracer:
 
     def run_unknown(self, func, args, kwargs, tensors):
         """Runs the operator on the meta device and records what it means."""
-        tags = tag_names(func)
-        if "data_dependent_output" in tags or "dynamic_output_shape" in tags:
-            self.rec.fail("data-dependent", f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
         name = func._schema.name
         inputs = {}
         meta_kwargs = dict(kwargs)
         if "device" in meta_kwargs:
             meta_kwargs["device"] = META
         meta_kwargs.pop("pin_memory", None)
-        out = func(*self.to_meta(args, inputs), **self.to_meta(meta_kwargs, inputs))
+        try:
+            out = func(*self.to_meta(args, inputs), **self.to_meta(meta_kwargs, inputs))
+        except (NotImplementedError, RuntimeError):
+            if tag_names(func) & {"data_dependent_output", "dynamic_output_shape"}:
+                self.rec.fail("data-dependent", f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
+            raise
         origin = self.origin(name, func, args, kwargs, out)
         result = self.rewrap(out, inputs, origin)
         if origin is None:

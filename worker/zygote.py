@@ -49,7 +49,7 @@ class Sandbox:
     """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between must not lose it."""
 
     def __init__(self, path):
-        self.lib = ctypes.PyDLL(path)
+        self.lib = ctypes.PyDLL(path, mode=ctypes.RTLD_GLOBAL)   # global and before torch: see worker/one_device.c
         self.text = ctypes.create_string_buffer(512)
 
     def call(self, name, *args):

@@ -1,0 +1,19 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(n))
+
+    def forward(self, x):
+        return x * self.window
+
+
+def get_inputs():
+    return [torch.randn(7, 25)]
+
+
+def get_init_inputs():
+    return [25]

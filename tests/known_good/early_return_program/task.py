@@ -1,0 +1,17 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        y[: x.shape[0] // 2] = x[: x.shape[0] // 2] * 3
+        return y
+
+
+def get_inputs():
+    return [torch.randn(16, 40)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,16 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        a, b = x.chunk(2, dim=-1)
+        return torch.nn.functional.silu(a) * b
+
+
+def get_inputs():
+    return [torch.randn(9, 64)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,15 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, -1.0, 1.0)
+
+
+def get_inputs():
+    return [torch.randn(77, 5) * 2]
+
+
+def get_init_inputs():
+    return []
