@@ -1,0 +1,306 @@
+/* The tape's parser, views and lineage. Called with file names it is a checker for scripts instead: one line a file, "ok HASH LINEAGE" or "CODE TEXT". */
+#include "tape/tape_internal.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define VIEW(b, off, dt, shape, stride) "{\"buffer\": " #b ", \"offset\": " #off ", \"dtype\": \"" dt "\", \"shape\": " shape ", \"stride\": " stride "}"
+#define V4 VIEW(1, 0, "float32", "[4]", "[1]")
+
+static const char HEAD[] = "{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 16, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 16},"
+	"{\"kind\": \"param\", \"bytes\": 8, \"name\": \"w\"}, {\"kind\": \"const\", \"bytes\": 4, \"data\": \"AQIDBA==\"}],"
+	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1}], \"rows\": [";
+static const char TAIL[] = "], \"outputs\": [" V4 "], \"tuple\": false}";
+static const char LAUNCH[] = "{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}";
+
+static int parse(const char *rows, struct tape **t, struct err *err)
+{
+	char *text = xasprintf("%s%s%s", HEAD, rows, TAIL);
+	int rc = tape_parse(text, strlen(text), t, err);
+	free(text);
+	return rc;
+}
+
+static struct tape *parse_good(const char *rows)
+{
+	struct tape *t = NULL;
+	struct err err = {0};
+	if (parse(rows, &t, &err)) fail_msg("%s", err.text);
+	return t;
+}
+
+static void test_good_tape(void **state)
+{
+	struct tape *t = parse_good(LAUNCH);
+	assert_int_equal(t->nbuffers, 4);
+	assert_string_equal(t->buffers[2].name, "w");
+	assert_memory_equal(t->buffers[3].data, "\1\2\3\4", 4);
+	assert_int_equal(t->rows[0].nargs, 4);
+	assert_int_equal(t->rows[0].args[2].i, 7);
+	assert_true(t->rows[0].args[3].f < -1e300);
+	assert_int_equal(t->rows[0].grid[0], 2);
+	assert_false(t->output_is_tuple);
+	assert_int_equal(tape_buffer_address(1), (uint64_t)2 << 40);
+	tape_free(t);
+}
+
+/* The hash ignores white space and the order of keys, and nothing else. */
+static void test_hash(void **state)
+{
+	struct tape *a = parse_good(LAUNCH), *b, *c;
+	b = parse_good("{\"line\":3,  \"op\": \"launch\", \"grid\": [2, 1, 1], \"kernel\": 0, \"args\": [{\"offset\": 0, \"buffer\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
+	c = parse_good("{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [3, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
+	assert_string_equal(a->hash.text, b->hash.text);
+	assert_string_not_equal(a->hash.text, c->hash.text);
+	tape_free(a);
+	tape_free(b);
+	tape_free(c);
+}
+
+#define FILL(view, value) "{\"op\": \"fill\", \"line\": 0, \"dst\": " view ", \"value\": " value "}"
+#define COPY(dst, src) "{\"op\": \"copy\", \"line\": 0, \"dst\": " dst ", \"src\": " src "}"
+#define LAUNCH_ARGS(grid, args) "{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": " grid ", \"args\": [" args "]}"
+#define LIBRARY(args) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::mm\", \"reads\": [" V4 "], \"writes\": [" V4 "], \"args\": " args "}"
+
+static const struct { const char *row; int code; const char *field; } BAD_ROWS[] = {
+	{"{\"op\": \"jump\", \"line\": 0}", ERR_FORMAT, "rows[0].op"},
+	{"{\"op\": \"launch\", \"line\": -1}", ERR_RANGE, "rows[0].line"},
+	{"7", ERR_FORMAT, "rows[0]"},
+	{LAUNCH_ARGS("[0, 1, 1]", ""), ERR_RANGE, "rows[0].grid[0]"},
+	{LAUNCH_ARGS("[1, 65536, 1]", ""), ERR_RANGE, "rows[0].grid[1]"},
+	{LAUNCH_ARGS("[1, 1]", ""), ERR_LIMIT, "rows[0].grid"},
+	{LAUNCH_ARGS("[1, 1, 1.5]", ""), ERR_FORMAT, "rows[0].grid[2]"},
+	{LAUNCH_ARGS("[1, 1, 1]", "{\"buffer\": 4, \"offset\": 0}"), ERR_RANGE, "rows[0].args[0].buffer"},
+	{LAUNCH_ARGS("[1, 1, 1]", "{\"buffer\": 0, \"offset\": 17}"), ERR_RANGE, "rows[0].args[0].offset"},
+	{LAUNCH_ARGS("[1, 1, 1]", "{\"buffer\": 0, \"offset\": -1}"), ERR_RANGE, "rows[0].args[0].offset"},
+	{LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 1, \"float\": 1}"), ERR_FORMAT, "rows[0].args[0]"},
+	{LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 1.0}"), ERR_FORMAT, "rows[0].args[0].int"},
+	{LAUNCH_ARGS("[1, 1, 1]", "{\"float\": \"infinity\"}"), ERR_FORMAT, "rows[0].args[0].float"},
+	{"{\"op\": \"launch\", \"line\": 0, \"kernel\": 1, \"grid\": [1,1,1], \"args\": []}", ERR_RANGE, "rows[0].kernel"},
+	{"{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": [1,1,1], \"args\": [], \"more\": 1}", ERR_FORMAT, "rows[0]"},
+	{FILL(VIEW(9, 0, "float32", "[4]", "[1]"), "0"), ERR_RANGE, "rows[0].dst.buffer"},
+	{FILL(VIEW(1, 0, "float33", "[4]", "[1]"), "0"), ERR_FORMAT, "rows[0].dst.dtype"},
+	{FILL(VIEW(1, 0, "float32", "[5]", "[1]"), "0"), ERR_RANGE, "rows[0].dst"},
+	{FILL(VIEW(1, 4, "float32", "[4]", "[1]"), "0"), ERR_RANGE, "rows[0].dst"},
+	{FILL(VIEW(1, 2, "float32", "[3]", "[1]"), "0"), ERR_RANGE, "rows[0].dst.offset"},
+	{FILL(VIEW(1, 0, "float32", "[2]", "[4]"), "0"), ERR_RANGE, "rows[0].dst"},
+	{FILL(VIEW(1, 0, "float32", "[2]", "[-1]"), "0"), ERR_RANGE, "rows[0].dst"},
+	{FILL(VIEW(1, 0, "float32", "[-2]", "[1]"), "0"), ERR_RANGE, "rows[0].dst"},
+	{FILL(VIEW(1, 0, "float32", "[2]", "[0]"), "0"), ERR_RANGE, "stride[0] is 0"},
+	{FILL(VIEW(1, 0, "float32", "[2, 2]", "[1]"), "0"), ERR_FORMAT, "rows[0].dst"},
+	{FILL(VIEW(1, 0, "float32", "[2, 3]", "[1, 1]"), "0"), ERR_RANGE, "more elements than buffer 1"},
+	{FILL(VIEW(1, 0, "float32", "[4611686018427387904, 4]", "[1, 1]"), "0"), ERR_LIMIT, "rows[0].dst"},
+	{FILL(VIEW(1, 0, "float32", "[3]", "[9223372036854775807]"), "0"), ERR_LIMIT, "rows[0].dst"},
+	{FILL(VIEW(1, 0, "float32", "[1,1,1,1,1,1,1,1,1,1,1,1,1]", "[1,1,1,1,1,1,1,1,1,1,1,1,1]"), "0"), ERR_LIMIT, "rows[0].dst.shape"},
+	{FILL(VIEW(1, 0, "int8", "[4]", "[1]"), "300"), ERR_RANGE, "rows[0].value"},
+	{FILL(VIEW(1, 0, "int32", "[4]", "[1]"), "1.5"), ERR_FORMAT, "rows[0].value"},
+	{FILL(VIEW(1, 0, "bool", "[4]", "[1]"), "2"), ERR_RANGE, "rows[0].value"},
+	{FILL(V4, "\"x\""), ERR_FORMAT, "rows[0].value"},
+	{COPY(V4, VIEW(0, 0, "float32", "[2, 2]", "[2, 1]")), ERR_FORMAT, "different shapes"},
+	{COPY(V4, VIEW(0, 0, "float32", "[3]", "[1]")), ERR_FORMAT, "different shapes"},
+	{COPY("[]", V4), ERR_FORMAT, "rows[0].dst"},
+	{LIBRARY("{\"args\": [{\"view\": 1}]}"), ERR_RANGE, "\"view\""},
+	{LIBRARY("{\"args\": [[{\"view\": -1}]]}"), ERR_RANGE, "\"view\""},
+	{LIBRARY("[]"), ERR_FORMAT, "rows[0].args"},
+};
+
+static void test_bad_rows(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(BAD_ROWS); i++) {
+		struct tape *t = NULL;
+		struct err err = {0};
+		int rc = parse(BAD_ROWS[i].row, &t, &err);
+		if (rc != BAD_ROWS[i].code || !strstr(err.text, BAD_ROWS[i].field) || t)
+			fail_msg("case %zu: expected %d and \"%s\", got %d: %s", i, BAD_ROWS[i].code, BAD_ROWS[i].field, rc, err.text);
+	}
+}
+
+#define OUT "\"outputs\": [{\"buffer\": 0, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [], \"stride\": []}], \"tuple\": true}"
+#define BUFFERS(list) "{\"version\": 1, \"buffers\": [" list "], \"kernels\": [], \"rows\": [], " OUT
+#define KERNEL(fields) "{\"version\": 1, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 1}], \"kernels\": [{" fields "}], \"rows\": [], " OUT
+
+static const struct { const char *text; int code; const char *field; } BAD_TAPES[] = {
+	{"", ERR_FORMAT, "tape"}, {"[]", ERR_FORMAT, "text"}, {"null", ERR_FORMAT, "text"}, {"{}", ERR_FORMAT, "version"},
+	{"{\"version\": 2}", ERR_RANGE, "version"}, {"{\"version\": 1, \"version\": 1}", ERR_FORMAT, "tape"},
+	{BUFFERS(""), ERR_RANGE, "outputs[0].buffer"},
+	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 0}"), ERR_RANGE, "outputs[0]"},
+	{BUFFERS("{\"kind\": \"heap\", \"bytes\": 1}"), ERR_FORMAT, "buffers[0].kind"},
+	{BUFFERS("{\"kind\": \"temp\", \"bytes\": -1}"), ERR_RANGE, "buffers[0].bytes"},
+	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 1, \"name\": \"x\"}"), ERR_FORMAT, "buffers[0]"},
+	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1}"), ERR_FORMAT, "buffers[0].name"},
+	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\\u0007\"}"), ERR_FORMAT, "buffers[0].name"},
+	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}, {\"kind\": \"temp\", \"bytes\": 1}, {\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}"), ERR_FORMAT, "appears twice"},
+	{BUFFERS("{\"kind\": \"input\", \"bytes\": 1, \"input\": 0}, {\"kind\": \"input\", \"bytes\": 1, \"input\": 0}"), ERR_FORMAT, "buffers[1].input"},
+	{BUFFERS("{\"kind\": \"const\", \"bytes\": 3, \"data\": \"AQI=\"}"), ERR_FORMAT, "buffers[0].data"},
+	{BUFFERS("{\"kind\": \"const\", \"bytes\": 1, \"data\": \"AR==\"}"), ERR_FORMAT, "buffers[0].data"},
+	{BUFFERS("{\"kind\": \"const\", \"bytes\": 3, \"data\": \"A=ID\"}"), ERR_FORMAT, "buffers[0].data"},
+	{BUFFERS("{\"kind\": \"const\", \"bytes\": 68719476736, \"data\": \"AQI=\"}"), ERR_FORMAT, "buffers[0].data"},
+	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476737}"), ERR_RANGE, "buffers[0].bytes"},
+	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 1}"), ERR_LIMIT, "buffers[2]"},
+	{KERNEL("\"name\": \"k\", \"ttir\": \"\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT, "kernels[0].ttir"},
+	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 3, \"num_stages\": 3, \"num_ctas\": 1"), ERR_RANGE, "kernels[0].num_warps"},
+	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1, \"configs\": 0"), ERR_RANGE, "kernels[0].configs"},
+	{KERNEL("\"name\": \"\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT, "kernels[0].name"},
+};
+
+static void test_bad_tapes(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(BAD_TAPES); i++) {
+		struct tape *t = NULL;
+		struct err err = {0};
+		int rc = tape_parse(BAD_TAPES[i].text, strlen(BAD_TAPES[i].text), &t, &err);
+		if (rc != BAD_TAPES[i].code || !strstr(err.text, BAD_TAPES[i].field) || t)
+			fail_msg("case %zu: expected %d and \"%s\", got %d: %s", i, BAD_TAPES[i].code, BAD_TAPES[i].field, rc, err.text);
+	}
+}
+
+static void repeat(struct str *s, const char *text, int count)
+{
+	for (int i = 0; i < count; i++) str_puts(s, text);
+}
+
+/* Sizes at which a naive parser takes gigabytes, or its stack. */
+static void test_huge_text(void **state)
+{
+	static const struct { const char *unit; int count; int code; } cases[] = {
+		{"[", 10 << 20, ERR_LIMIT}, {"{\"a\":", 2 << 20, ERR_LIMIT}, {"[],", 3 << 20, ERR_LIMIT}, {"{\"op\":\"fill\"},", 1 << 20, ERR_LIMIT}, {"\"", 1 << 20, ERR_FORMAT}, {"0,", 5 << 20, ERR_LIMIT}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct tape *t = NULL;
+		struct err err = {0};
+		struct str s = {0};
+		str_puts(&s, HEAD);
+		repeat(&s, cases[i].unit, cases[i].count);
+		assert_int_equal(tape_parse(s.data, s.len, &t, &err), cases[i].code);
+		assert_null(t);
+		str_release(&s);
+	}
+}
+
+static void test_too_many_rows(void **state)
+{
+	struct str s = {0};
+	for (int i = 0; i <= TAPE_ROWS_MAX; i++) str_printf(&s, "%s%s", i ? "," : "", FILL(V4, "1"));
+	struct tape *t = NULL;
+	struct err err = {0};
+	assert_int_equal(parse(s.data, &t, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "rows"));
+	str_release(&s);
+}
+
+static void test_view_questions(void **state)
+{
+	struct tape_view v = {.dtype = DTYPE_F32, .ndim = 3, .shape = {2, 1, 3}, .stride = {3, 77, 1}};
+	assert_int_equal(tape_view_elements(&v), 6);
+	assert_true(tape_view_is_contiguous(&v));
+	v.stride[0] = 4;
+	assert_false(tape_view_is_contiguous(&v));
+	v.shape[2] = 0;
+	assert_int_equal(tape_view_elements(&v), 0);
+	assert_true(tape_view_is_contiguous(&v));
+}
+
+/* ---- lineage ---- */
+
+static enum tape_lineage lineage_of(const char *rows, int *row)
+{
+	struct tape *t = parse_good(rows);
+	enum tape_lineage l = tape_lineage_static(t, row);
+	tape_free(t);
+	return l;
+}
+
+#define LIB(read, write) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::relu\", \"reads\": [" read "], \"writes\": [" write "], \"args\": {}}"
+#define IN VIEW(0, 0, "float32", "[4]", "[1]")
+#define W VIEW(2, 0, "float32", "[2]", "[1]")
+#define LAUNCH_ON(a, b) LAUNCH_ARGS("[1, 1, 1]", "{\"buffer\": " #a ", \"offset\": 0}, {\"buffer\": " #b ", \"offset\": 0}")
+
+static void test_lineage_static(void **state)
+{
+	int row = -1;
+	assert_int_equal(lineage_of("", &row), TAPE_LINEAGE_NO_LAUNCH);
+	assert_int_equal(lineage_of(LIB(IN, V4), &row), TAPE_LINEAGE_NO_LAUNCH);
+	assert_int_equal(lineage_of(LAUNCH_ON(0, 1), &row), TAPE_LINEAGE_OK);
+	assert_int_equal(lineage_of(FILL(V4, "0") "," LAUNCH_ON(0, 1) "," LIB(V4, V4), &row), TAPE_LINEAGE_LIBRARY);
+	assert_int_equal(row, 2);
+	/* A library row beside the data path is nobody's work. */
+	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ON(0, 1), &row), TAPE_LINEAGE_OK);
+	assert_int_equal(lineage_of(LAUNCH_ON(0, 1) "," LIB(V4, W), &row), TAPE_LINEAGE_OK);
+	/* The launch reads what the library wrote. */
+	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ON(2, 1), &row), TAPE_LINEAGE_LIBRARY);
+	assert_int_equal(row, 0);
+	/* ... also when it is given the buffer's address as a number: (2 + 1) << 40. */
+	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 3298534883328}, {\"buffer\": 1, \"offset\": 0}"), &row), TAPE_LINEAGE_LIBRARY);
+	/* A launch that has no part in the result does not count. */
+	assert_int_equal(lineage_of(LAUNCH_ON(2, 3) "," COPY(V4, IN), &row), TAPE_LINEAGE_NO_LAUNCH);
+	assert_string_equal(tape_lineage_reason(TAPE_LINEAGE_LIBRARY), "library-row");
+}
+
+static void test_data_path(void **state)
+{
+	struct tape *t = parse_good(FILL(W, "1") "," LAUNCH_ON(0, 1) "," COPY(V4, IN) "," FILL(W, "2"));
+	bool on_path[4];
+	tape_data_path(t, on_path);
+	assert_false(on_path[0]);
+	assert_true(on_path[1]);
+	assert_true(on_path[2]);
+	assert_false(on_path[3]);
+	tape_free(t);
+}
+
+static void test_lineage_outputs(void **state)
+{
+	struct tape *t = parse_good(LAUNCH_ON(0, 1));
+	uint8_t given[16], tags[16];
+	memset(given, TAPE_ORIGIN_GIVEN, sizeof(given));
+	memset(tags, TAPE_ORIGIN_KERNEL, sizeof(tags));
+	uint8_t *origin[4] = {given, tags, given, given};
+	int output = -1;
+	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OK);
+	tags[15] = TAPE_ORIGIN_NONE;
+	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OUTPUT_UNWRITTEN);
+	assert_int_equal(output, 0);
+	tags[15] = TAPE_ORIGIN_LIBRARY;
+	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_LIBRARY);
+	tags[15] = TAPE_ORIGIN_GIVEN;   /* a padded border */
+	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OK);
+	memset(tags, TAPE_ORIGIN_GIVEN, sizeof(tags));
+	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
+	/* A strided view is judged by its own elements. */
+	memset(tags, TAPE_ORIGIN_NONE, sizeof(tags));
+	memset(tags + 4, TAPE_ORIGIN_KERNEL, 4);
+	memset(tags + 12, TAPE_ORIGIN_KERNEL, 4);
+	t->outputs[0] = (struct tape_view){.buffer = 1, .offset_bytes = 4, .dtype = DTYPE_F32, .ndim = 2, .shape = {1, 2}, .stride = {4, 2}};
+	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OK);
+	tape_free(t);
+}
+
+static int check_file(const char *path)
+{
+	struct str text = {0};
+	struct err err = {0};
+	struct tape *t = NULL;
+	int row = -1, rc = file_read(path, TAPE_BYTES_MAX, &text, &err);
+	if (!rc) rc = tape_parse(text.data, text.len, &t, &err);
+	if (rc) printf("%d %s\n", rc, err.text);
+	else printf("ok %s %s\n", t->hash.text, tape_lineage_reason(tape_lineage_static(t, &row)));
+	tape_free(t);
+	str_release(&text);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1) {
+		int bad = 0;
+		for (int i = 1; i < argc; i++) bad |= check_file(argv[i]) != 0;
+		return bad;
+	}
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good_tape), cmocka_unit_test(test_hash), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_bad_tapes),
+		cmocka_unit_test(test_huge_text), cmocka_unit_test(test_too_many_rows), cmocka_unit_test(test_view_questions),
+		cmocka_unit_test(test_lineage_static), cmocka_unit_test(test_data_path), cmocka_unit_test(test_lineage_outputs),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
