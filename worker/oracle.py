@@ -204,6 +204,7 @@ class Variant:
     def __init__(self, reference, changed, probe_seed):
         self.reference, self.changed = reference, changed
         self.initial = {n: t.detach().clone() for n, t in named_tensors(reference.model)}
+        self.modes = [(m, m.training) for m in reference.model.modules()]
         self.training = self._settle_mode(probe_seed)
         self.model = self.fresh_model()
 
@@ -212,12 +213,16 @@ class Variant:
         with torch.no_grad():
             for name, t in named_tensors(model):
                 t.copy_(self.initial[name])
-        model.train(self.training)
+        for module, training in self.modes:
+            module.training = training
         return model
 
     def _settle_mode(self, seed):
-        """Modules stay in training mode as KernelBench leaves them, unless forward is random there and not in eval mode (dropout)."""
-        for self.training in (True, False):
+        """Modules stay in the mode that the constructor left them in (training, unless it says otherwise), as KernelBench does, unless forward is
+        random there and not in eval mode (dropout)."""
+        for is_eval in (False, True):
+            if is_eval:
+                self.modes = [(m, False) for m, _ in self.modes]
             outs = []
             inputs = self.reference.inputs(seed)
             for noise in (1, 2):
@@ -225,7 +230,7 @@ class Variant:
                 seed_all(noise)
                 outs.append(forward(model, clone_values(inputs)))
             if same_bytes(*outs):
-                return self.training
+                return model.training
         raise Fault("task-random", "two calls of the reference on the same inputs differ: nothing can be compared with it")
 
     def describe(self):

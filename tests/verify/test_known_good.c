@@ -1,0 +1,30 @@
+/* Every honest candidate under tests/known_good is genuine. */
+#include "graded_folder.h"
+
+static void check(void **state)
+{
+	const struct graded *g = *state;
+	const struct verdict *v = &g->verdict;
+	if (v->class != VERDICT_GENUINE)
+		fail_msg("%s: %s/%s: %s", g->name, verdict_class_name(v->class), v->reason, v->detail);
+	assert_int_equal(v->stage, STAGE_DONE);
+	assert_true(v->compiled && v->correct && v->launches > 0 && v->trials > 0);
+	assert_true(v->error_max <= v->tolerance);
+	assert_true(v->speedup > 0);
+}
+
+static void check_count(void **state)
+{
+	assert_true(ngraded >= 60);
+}
+
+int main(void)
+{
+	static struct CMUnitTest tests[GRADED_MAX + 1];
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	if (graded_run("tests/known_good"))
+		return 1;
+	int count = graded_cases(check, tests);
+	tests[count] = (struct CMUnitTest){ "at least sixty candidates", check_count, NULL, NULL, NULL };
+	return _cmocka_run_group_tests("known_good", tests, (size_t)count + 1, NULL, NULL);
+}
