@@ -5,8 +5,8 @@
  * Entries check nothing but CHECK()ed sizes; they allocate nothing: scratch belongs to the context, sized by ops_*_create.
  *
  * Determinism: results do not depend on the number of threads or on timing (fixed chunks, fixed reduction order). With batch_invariant the value of a row of any
- * operation does not depend on which other rows are in the batch or how many: matmul uses its own row-independent kernel in place of BLAS, attention walks keys in
- * the same blocks of OPS_KV_BLOCK from position 0 in both packed and paged form.
+ * operation does not depend on which other rows are in the batch or how many: products are row-independent, attention walks keys in the same blocks of OPS_KV_BLOCK from
+ * position 0 in both packed and paged form. (The CPU backend's forward operations are row-independent always; the flag keeps BLAS out of the weight gradients too.)
  *
  * A backend is used from one thread at a time. */
 #ifndef HONE_OPS_H
@@ -63,7 +63,7 @@ struct ops {
 		const float *v /* (T, NKV, HD) */, const struct ops_packed *b, int NH, int NKV, int HD);
 	void (*attention_backward)(struct ops_context *, float *dq, float *dk, float *dv /* all set */, const float *dout, const float *out, const float *lse, const float *q, const float *k,
 		const float *v, const struct ops_packed *b, int NH, int NKV, int HD);
-	/* Pages of one layer: (pages, OPS_KV_BLOCK, NKV, HD). kv_write stores this step's keys and values; attention_paged reads positions 0..pos[t]. */
+	/* Pages of one layer: each OPS_KV_BLOCK * NKV * HD floats, arranged as the backend likes; copying a page copies its content. kv_write stores this step's keys and values; attention_paged reads positions 0..pos[t]. */
 	void (*kv_write)(struct ops_context *, float *kpages, float *vpages, const float *k /* (T, NKV, HD) */, const float *v, const struct ops_paged *b, int NKV, int HD);
 	void (*attention_paged)(struct ops_context *, float *out /* (T, NH, HD) */, const float *q /* (T, NH, HD) */, const float *kpages, const float *vpages, const struct ops_paged *b, int NH, int NKV, int HD);
 
@@ -86,8 +86,13 @@ struct ops {
 	double (*sum)(struct ops_context *, const float *x, int64_t n);
 };
 
-struct ops_options { int threads; bool batch_invariant; };
-/* CPU backend: fp32, OpenBLAS opened with dlopen after OPENBLAS_CORETYPE was set from CPUID (see docs/design.md), one BLAS thread per pool thread. */
+struct ops_options {
+	int threads;             /* 0: the cores this process may use */
+	bool batch_invariant;
+	bool avx2_only;          /* leave AVX-512 alone where the processor has it: for tests and comparisons; results differ in the last bits */
+};
+/* CPU backend: fp32. Its own matrix products; OpenBLAS, opened with dlopen after OPENBLAS_CORETYPE was set from CPUID, serves weight gradients where it loads (not with
+ * batch_invariant), one BLAS thread per pool thread. */
 int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err);
 void ops_free(struct ops *ops);
 /* For doctor and bench: "OpenBLAS 0.3.21 SkylakeX" or "built-in"; measured GFLOP/s of a 1024^3 product. */

@@ -1,150 +1,178 @@
-/* attention: causal softmax attention, packed (training, scoring) and paged (generation), online over blocks of OPS_KV_BLOCK keys counted from position 0, so that both forms
- * do the same arithmetic in the same order for a given query. */
-#include "ops_cpu.h"
-#include "simd.h"
+/* attention: causal softmax attention, packed (training, scoring) and paged (generation), in one routine: attend().
+ *
+ * Online softmax (Milakov & Gimelshein 2018, arXiv 1805.02867) over blocks of KEYS keys counted from position 0. For a query the arithmetic is the same in both forms, alone or
+ * among others: products are chains over head size or over keys in order (gemm_kernel.h), masked keys have weight exactly 0, and everything else is per row.
+ * (A masked key contributes 0 * v: a value that is not finite spreads to earlier tokens of its block of queries. Nothing that trains comes near this.)
+ *
+ * Pages. A page holds KEYS tokens of all key/value heads. Keys are stored as the panels that scores_run reads, (NKV, KEYS / NR, HD, NR), so that a decode step packs nothing;
+ * values as they come, (KEYS, NKV, HD). */
 #include <math.h>
+#include "attention_block.h"
 
-struct attention_args {
-	float *out, *lse_out, *dq, *dk, *dv;
-	const float *q, *k, *v, *dout, *saved_out, *lse;
-	const struct ops_packed *packed;
-	const struct ops_paged *paged;
-	int NH, NKV, HD;
-	float scale;
-};
+struct scratch { float *q, *scores, *acc, *top, *sums, *panels; };   /* (ROWS_MAX, A_ROW) x 2, (ROWS_MAX, HD), (ROWS_MAX), (ROWS_MAX, VL), (KEYS, HD) */
 
-/* One query over one block of n keys: the state (top, sum, acc) of the online softmax advances. Key and value rows have stride `stride`. */
-static void attend_block(const float *q, const float *k, const float *v, int64_t stride, int n, int HD, float scale, float *top, float *sum, float *acc)
+static struct scratch scratch_carve(float *p)
 {
-	float s[OPS_KV_BLOCK], m = *top;
-	for (int j = 0; j < n; j++) {
-		vf d = vf_zero();
-		for (int i = 0; i < HD; i += VL) d = vf_fma(vf_load_n(q + i, MIN(VL, HD - i)), vf_load_n(k + j * stride + i, MIN(VL, HD - i)), d);
-		s[j] = vf_sum(d) * scale;
-		m = MAX(m, s[j]);
-	}
-	float keep = expf(*top - m);
-	*sum *= keep;
-	for (int i = 0; i < HD; i++) acc[i] *= keep;
-	for (int j = 0; j < n; j++) {
-		float p = expf(s[j] - m);
-		*sum += p;
-		for (int i = 0; i < HD; i++) acc[i] += p * v[j * stride + i];
-	}
-	*top = m;
+	_Static_assert(2 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 1 + VL) + KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS, "attention's scratch");
+	struct scratch s = {.q = p};
+	s.scores = s.q + ROWS_MAX * A_ROW;
+	s.acc = s.scores + ROWS_MAX * A_ROW;
+	s.top = s.acc + ROWS_MAX * HEAD_DIM_MAX;
+	s.sums = s.top + ROWS_MAX;
+	s.panels = s.sums + ROWS_MAX * VL;
+	return s;
 }
 
-static void attend_finish(float *out, float *lse, const float *acc, float top, float sum, int HD)
+/* One row, one block: scores become weights relative to the running maximum; what was summed before is scaled when the maximum grew. */
+static inline void softmax_advance(float *scores, float *top, float *sums, float *acc, int nvisible, int HD)
 {
-	for (int i = 0; i < HD; i++) out[i] = acc[i] / sum;
-	if (lse) *lse = top + logf(sum);
+	vf x[KEY_VECTORS], m = vf_set1(-INFINITY);
+	for (int i = 0; i < KEY_VECTORS; i++) {
+		x[i] = visible(vf_load(scores + i * VL), i, nvisible, -INFINITY);
+		m = vf_max(m, x[i]);
+	}
+	float block_top = vf_hmax(m);
+	vf sum = vf_load(sums);
+	if (block_top > *top) {
+		vf keep = vf_exp(vf_set1(*top - block_top));   /* 0 at the first block */
+		sum = vf_mul(sum, keep);
+		for (int d = 0; d < HD; d += VL) {
+			int n = MIN(VL, HD - d);
+			vf_store_n(acc + d, vf_mul(vf_load_n(acc + d, n), keep), n);
+		}
+		*top = block_top;
+	}
+	vf shift = vf_set1(*top);
+	for (int i = 0; i < KEY_VECTORS; i++) {
+		vf p = vf_exp(vf_sub(x[i], shift));
+		sum = vf_add(sum, p);
+		vf_store(scores + i * VL, p);
+	}
+	vf_store(sums, sum);
 }
 
-static void packed_sequences(void *arg, int64_t begin, int64_t end, int thread)
+struct keys { const float *panels, *v; int64_t v_row; };   /* one block */
+typedef struct keys keys_fn(const struct attention_args *a, const void *where, int block, int n, int head, float *panels);
+
+/* Queries of `tokens` consecutive positions from p0 on, batch rows from t on, all heads of key/value head g. */
+static void attend(const struct attention_args *a, int t, int tokens, int p0, int g, keys_fn *keys_of, const void *where, float *scratch)
+{
+	struct scratch s = scratch_carve(scratch);
+	int HD = a->HD, rows = tokens * a->group;
+	int64_t first = ((int64_t)t * a->NH + (int64_t)g * a->group) * HD;
+	rows_gather(s.q, a->q + first, a, tokens, a->scale);
+	memset(s.acc, 0, (size_t)rows * (size_t)HD * sizeof(float));
+	memset(s.sums, 0, (size_t)rows * VL * sizeof(float));
+	for (int r = 0; r < rows; r++) s.top[r] = -INFINITY;
+	for (int j = 0; j < p0 + tokens; j += KEYS) {
+		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * a->group;   /* rows before r0 see none of these keys */
+		struct keys k = keys_of(a, where, j / KEYS, n, g, s.panels);
+		scores_run(s.scores + r0 * A_ROW, s.q + r0 * A_ROW, k.panels, rows - r0, HD);
+		for (int r = r0; r < rows; r++) softmax_advance(s.scores + r * A_ROW, &s.top[r], s.sums + r * VL, s.acc + r * HD, p0 + r / a->group + 1 - j, HD);
+		tiles_run((struct tile){.a = s.scores + r0 * A_ROW, .b = k.v, .b_row = k.v_row, .c = s.acc + r0 * HD, .c_row = HD, .K = n, .alpha = 1, .add = true}, rows - r0, HD);
+	}
+	for (int r = 0; r < rows; r++) {
+		float *out = a->out + first + ((int64_t)(r / a->group) * a->NH + r % a->group) * HD, sum = vf_sum(vf_load(s.sums + r * VL)), inverse = 1.0f / sum;
+		for (int d = 0; d < HD; d++) out[d] = s.acc[r * HD + d] * inverse;
+		if (a->lse_out) a->lse_out[(int64_t)(t + r / a->group) * a->NH + g * a->group + r % a->group] = s.top[r] + logf(sum);
+	}
+}
+
+/* ---- packed: tasks are (span of tokens_max batch rows, key/value head); a span may hold parts of several sequences ---- */
+
+static struct keys packed_keys(const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
+{
+	int64_t stride = (int64_t)a->NKV * a->HD, at = (*(const int *)where + (int64_t)block * KEYS) * stride + (int64_t)head * a->HD;
+	keys_pack(panels, a->k + at, stride, n, a->HD);
+	return (struct keys){panels, a->v + at, stride};
+}
+
+/* Tokens from t on, before end, that are consecutive positions of one sequence. */
+static int run_length(const int32_t *pos, const int32_t *const *table, int t, int end)
+{
+	int n = 1;
+	while (t + n < end && pos[t + n] == pos[t] + n && (!table || table[t + n] == table[t])) n++;
+	return n;
+}
+
+static void packed_spans(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct attention_args *a = arg;
-	int64_t stride = (int64_t)a->NKV * a->HD;
 	for (int64_t task = begin; task < end; task++) {
-		int s = (int)(task / a->NH), h = (int)(task % a->NH), first = a->packed->start[s], count = a->packed->start[s + 1] - first;
-		const float *k = a->k + first * stride + h / (a->NH / a->NKV) * a->HD, *v = a->v + first * stride + h / (a->NH / a->NKV) * a->HD;
-		for (int t = 0; t < count; t++) {
-			float acc[HEAD_DIM_MAX] = {0}, top = -INFINITY, sum = 0;
-			int64_t row = (int64_t)(first + t) * a->NH + h;
-			for (int j = 0; j <= t; j += OPS_KV_BLOCK)
-				attend_block(a->q + row * a->HD, k + j * stride, v + j * stride, stride, MIN(OPS_KV_BLOCK, t + 1 - j), a->HD, a->scale, &top, &sum, acc);
-			attend_finish(a->out + row * a->HD, a->lse_out ? a->lse_out + row : NULL, acc, top, sum, a->HD);
+		int t = (int)(task / a->NKV) * a->tokens_max, stop = MIN(a->packed->T, t + a->tokens_max);
+		while (t < stop) {
+			int n = run_length(a->packed->pos, NULL, t, stop), first = t - a->packed->pos[t];
+			attend(a, t, n, a->packed->pos[t], (int)(task % a->NKV), packed_keys, &first, scratch_of(a->c, thread));
+			t += n;
 		}
 	}
 }
 
 static void attention(struct ops_context *c, float *out, float *lse, const float *q, const float *k, const float *v, const struct ops_packed *b, int NH, int NKV, int HD)
 {
-	CHECK(HD > 0 && HD <= HEAD_DIM_MAX && NKV > 0 && NH % NKV == 0);
-	struct attention_args a = {.out = out, .lse_out = lse, .q = q, .k = k, .v = v, .packed = b, .NH = NH, .NKV = NKV, .HD = HD, .scale = 1.0f / sqrtf((float)HD)};
-	pool_run(c->pool, (int64_t)b->S * NH, 1, packed_sequences, &a);
-}
-
-/* One (sequence, kv head) is one task: dk and dv sum over the group's query heads and all later queries, in order. */
-static void backward_sequences(void *arg, int64_t begin, int64_t end, int thread)
-{
-	const struct attention_args *a = arg;
-	int group = a->NH / a->NKV, HD = a->HD;
-	int64_t stride = (int64_t)a->NKV * HD;
-	for (int64_t task = begin; task < end; task++) {
-		int s = (int)(task / a->NKV), g = (int)(task % a->NKV), first = a->packed->start[s], count = a->packed->start[s + 1] - first;
-		int64_t base = first * stride + (int64_t)g * HD;
-		for (int t = 0; t < count; t++) memset(a->dk + base + t * stride, 0, HD * sizeof(float)), memset(a->dv + base + t * stride, 0, HD * sizeof(float));
-		for (int t = 0; t < count; t++)
-			for (int h = g * group; h < (g + 1) * group; h++) {
-				int64_t row = (int64_t)(first + t) * a->NH + h;
-				const float *q = a->q + row * HD, *dout = a->dout + row * HD, *out = a->saved_out + row * HD;
-				float *dq = a->dq + row * HD, delta = 0;
-				for (int i = 0; i < HD; i++) delta += dout[i] * out[i], dq[i] = 0;
-				for (int j = 0; j <= t; j++) {
-					const float *k = a->k + base + j * stride, *v = a->v + base + j * stride;
-					float *dk = a->dk + base + j * stride, *dv = a->dv + base + j * stride, score = 0, dp = 0;
-					for (int i = 0; i < HD; i++) score += q[i] * k[i], dp += dout[i] * v[i];
-					float p = expf(score * a->scale - a->lse[row]), ds = p * (dp - delta) * a->scale;
-					for (int i = 0; i < HD; i++) dv[i] += p * dout[i], dk[i] += ds * q[i], dq[i] += ds * k[i];
-				}
-			}
-	}
-}
-
-static void attention_backward(struct ops_context *c, float *dq, float *dk, float *dv, const float *dout, const float *out, const float *lse, const float *q, const float *k,
-	const float *v, const struct ops_packed *b, int NH, int NKV, int HD)
-{
-	CHECK(HD > 0 && HD <= HEAD_DIM_MAX && NKV > 0 && NH % NKV == 0);
-	struct attention_args a = {.dq = dq, .dk = dk, .dv = dv, .q = q, .k = k, .v = v, .dout = dout, .saved_out = out, .lse = lse, .packed = b,
-		.NH = NH, .NKV = NKV, .HD = HD, .scale = 1.0f / sqrtf((float)HD)};
-	pool_run(c->pool, (int64_t)b->S * NKV, 1, backward_sequences, &a);
+	struct attention_args a = attention_args(c, NH, NKV, HD);
+	a.out = out, a.lse_out = lse, a.q = q, a.k = k, a.v = v, a.packed = b;
+	pool_run(c->pool, (int64_t)((b->T + a.tokens_max - 1) / a.tokens_max) * NKV, 1, packed_spans, &a);
 }
 
 /* ---- pages ---- */
 
-struct kv_write_args { float *kpages, *vpages; const float *k, *v; const int32_t *slot; int64_t row; };
+struct kv_write_args { float *kpages, *vpages; const float *k, *v; const int32_t *slot; int NKV, HD; };
 
 static void kv_write_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct kv_write_args *w = arg;
+	int64_t row = (int64_t)w->NKV * w->HD;
 	for (int64_t t = begin; t < end; t++) {
-		memcpy(w->kpages + w->slot[t] * w->row, w->k + t * w->row, (size_t)w->row * sizeof(float));
-		memcpy(w->vpages + w->slot[t] * w->row, w->v + t * w->row, (size_t)w->row * sizeof(float));
+		int64_t page = w->slot[t] / KEYS * KEYS * row;
+		int at = w->slot[t] % KEYS;
+		memcpy(w->vpages + page + at * row, w->v + t * row, (size_t)row * sizeof(float));
+		for (int g = 0; g < w->NKV; g++) {
+			float *panel = w->kpages + page + (int64_t)(g * KEYS + at / NR * NR) * w->HD + at % NR;
+			for (int d = 0; d < w->HD; d++) panel[d * NR] = w->k[t * row + g * w->HD + d];
+		}
 	}
 }
 
 static void kv_write(struct ops_context *c, float *kpages, float *vpages, const float *k, const float *v, const struct ops_paged *b, int NKV, int HD)
 {
-	struct kv_write_args w = {kpages, vpages, k, v, b->slot, (int64_t)NKV * HD};
-	pool_run(c->pool, b->T, rows_grain(w.row), kv_write_rows, &w);
+	struct kv_write_args w = {kpages, vpages, k, v, b->slot, NKV, HD};
+	pool_run(c->pool, b->T, rows_grain((int64_t)NKV * HD * 2), kv_write_rows, &w);
 }
 
-static void paged_rows(void *arg, int64_t begin, int64_t end, int thread)
+static struct keys paged_keys(const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
+{
+	int64_t row = (int64_t)a->NKV * a->HD, page = ((const int32_t *)where)[block] * KEYS * row;
+	return (struct keys){a->k + page + (int64_t)head * KEYS * a->HD, a->v + page + (int64_t)head * a->HD, row};
+}
+
+#define DECODE_ROWS 64   /* up to here every row is a task, to feed all threads */
+
+static void paged_spans(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct attention_args *a = arg;
-	int64_t stride = (int64_t)a->NKV * a->HD;
+	const struct ops_paged *b = a->paged;
 	for (int64_t task = begin; task < end; task++) {
-		int t = (int)(task / a->NH), h = (int)(task % a->NH), pos = a->paged->pos[t];
-		float acc[HEAD_DIM_MAX] = {0}, top = -INFINITY, sum = 0;
-		for (int j = 0; j <= pos; j += OPS_KV_BLOCK) {
-			int64_t at = (int64_t)a->paged->table[t][j / OPS_KV_BLOCK] * OPS_KV_BLOCK * stride + h / (a->NH / a->NKV) * a->HD;
-			attend_block(a->q + task * a->HD, a->k + at, a->v + at, stride, MIN(OPS_KV_BLOCK, pos + 1 - j), a->HD, a->scale, &top, &sum, acc);
+		int t = (int)(task / a->NKV) * a->tokens_max, stop = MIN(b->T, t + a->tokens_max);
+		while (t < stop) {
+			int n = run_length(b->pos, b->table, t, stop);
+			attend(a, t, n, b->pos[t], (int)(task % a->NKV), paged_keys, b->table[t], scratch_of(a->c, thread));
+			t += n;
 		}
-		attend_finish(a->out + task * a->HD, NULL, acc, top, sum, a->HD);
 	}
 }
 
 static void attention_paged(struct ops_context *c, float *out, const float *q, const float *kpages, const float *vpages, const struct ops_paged *b, int NH, int NKV, int HD)
 {
-	CHECK(HD > 0 && HD <= HEAD_DIM_MAX && NKV > 0 && NH % NKV == 0);
-	struct attention_args a = {.out = out, .q = q, .k = kpages, .v = vpages, .paged = b, .NH = NH, .NKV = NKV, .HD = HD, .scale = 1.0f / sqrtf((float)HD)};
-	pool_run(c->pool, (int64_t)b->T * NH, 1, paged_rows, &a);
+	struct attention_args a = attention_args(c, NH, NKV, HD);
+	a.out = out, a.q = q, a.k = kpages, a.v = vpages, a.paged = b;
+	a.tokens_max = b->T <= DECODE_ROWS ? 1 : MIN(a.tokens_max, 16);
+	pool_run(c->pool, (int64_t)((b->T + a.tokens_max - 1) / a.tokens_max) * NKV, 1, paged_spans, &a);
 }
 
 void ISA(attention_entries)(struct ops *t)
 {
 	t->attention = attention;
-	t->attention_backward = attention_backward;
 	t->kv_write = kv_write;
 	t->attention_paged = attention_paged;
 }

@@ -4,6 +4,7 @@
 #include "norm.c"
 #include "rope.c"
 #include "attention.c"
+#include "attention_backward.c"
 #include "mlp.c"
 #include "head.c"
 #include "optim.c"

@@ -66,7 +66,7 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 	t->release = cpu_release;
 	t->upload = t->download = t->copy = cpu_copy;
 	t->zero = cpu_zero;
-	if (__builtin_cpu_supports("x86-64-v4")) {
+	if (__builtin_cpu_supports("x86-64-v4") && !o->avx2_only) {
 #define X(family) family##_entries_avx512(t);
 		FAMILIES(X)
 #undef X

@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 
 #define HEAD_DIM_MAX 256              /* of one attention head */
-#define SCRATCH_FLOATS (192 * 1024)   /* per thread: the largest user is attention_backward */
+#define SCRATCH_FLOATS (192 * 1024)   /* per thread: attention_backward needs most */
 #define PARTIALS_MAX 1024             /* chunks of a reduction over a flat array */
 
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
@@ -26,7 +26,7 @@ static inline float *scratch_of(const struct ops_context *c, int thread) { retur
 /* Rows per chunk so that a chunk is worth waking a thread for; depends on sizes alone. */
 static inline int64_t rows_grain(int64_t row_cost) { return row_cost >= 16384 ? 1 : 16384 / (row_cost > 0 ? row_cost : 1); }
 
-#define FAMILIES(X) X(matmul) X(norm) X(rope) X(attention) X(mlp) X(head) X(optim)
+#define FAMILIES(X) X(matmul) X(norm) X(rope) X(attention) X(attention_backward) X(mlp) X(head) X(optim)
 #define X(family) void family##_entries_avx2(struct ops *t); void family##_entries_avx512(struct ops *t);
 FAMILIES(X)
 #undef X

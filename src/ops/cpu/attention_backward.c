@@ -1,0 +1,94 @@
+/* attention_backward: gradients of causal attention, from the saved log-sum-exp (Dao et al. 2022, arXiv 2205.14135, algorithm 4), blockwise:
+ *
+ *   P = exp(q k - lse)     dV += P' dO     dP = dO V'     dS = P (dP - delta), delta = sum_d dO O     dQ += dS K     dK += dS' Q
+ *
+ * One (sequence, key/value head) is one task: dk and dv are sums over the group's heads and all later queries, taken in order. */
+#include <math.h>
+#include "attention_block.h"
+
+struct backward_scratch { float *q, *dout, *p, *ds, *dq, *panels, *v_panels, *lse, *delta; };
+
+static struct backward_scratch backward_carve(float *p)
+{
+	_Static_assert(4 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 2) + 2 * KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS, "attention_backward's scratch");
+	struct backward_scratch s = {.q = p};
+	s.dout = s.q + ROWS_MAX * A_ROW;
+	s.p = s.dout + ROWS_MAX * A_ROW;
+	s.ds = s.p + ROWS_MAX * A_ROW;
+	s.dq = s.ds + ROWS_MAX * A_ROW;
+	s.panels = s.dq + ROWS_MAX * HEAD_DIM_MAX;
+	s.v_panels = s.panels + KEYS * HEAD_DIM_MAX;
+	s.lse = s.v_panels + KEYS * HEAD_DIM_MAX;
+	s.delta = s.lse + ROWS_MAX;
+	return s;
+}
+
+/* Scores become P, and dP (in ds) becomes dS; masked entries are 0 in both. */
+static inline void weights_backward(float *p, float *ds, float lse, float delta, int nvisible)
+{
+	for (int i = 0; i < KEY_VECTORS; i++) {
+		vf w = vf_exp(visible(vf_sub(vf_load(p + i * VL), vf_set1(lse)), i, nvisible, -INFINITY));
+		vf d = vf_mul(w, visible(vf_sub(vf_load(ds + i * VL), vf_set1(delta)), i, nvisible, 0));
+		vf_store(p + i * VL, w);
+		vf_store(ds + i * VL, d);
+	}
+}
+
+/* Queries t.. (batch rows) at positions p0.. against all keys they see; first is the sequence's first batch row. */
+static void queries_backward(const struct attention_args *a, struct backward_scratch *s, int first, int p0, int tokens, int g)
+{
+	int HD = a->HD, group = a->group, rows = tokens * group, t = first + p0;
+	int64_t q_at = ((int64_t)t * a->NH + (int64_t)g * group) * HD, row = (int64_t)a->NKV * HD;
+	rows_gather(s->q, a->q + q_at, a, tokens, a->scale);
+	rows_gather(s->dout, a->dout + q_at, a, tokens, 1);
+	for (int r = 0; r < rows; r++) {
+		int64_t at = (int64_t)(t + r / group) * a->NH + g * group + r % group;
+		s->lse[r] = a->lse[at];
+		vf delta = vf_zero();
+		for (int d = 0; d < HD; d += VL) delta = vf_fma(vf_load_n(s->dout + r * A_ROW + d, MIN(VL, HD - d)), vf_load_n(a->saved_out + at * HD + d, MIN(VL, HD - d)), delta);
+		s->delta[r] = vf_sum(delta);
+	}
+	memset(s->dq, 0, (size_t)rows * (size_t)HD * sizeof(float));
+	for (int j = 0; j < p0 + tokens; j += KEYS) {
+		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * group, left = rows - r0;
+		int64_t at = (int64_t)(first + j) * row + (int64_t)g * HD;
+		float *q = s->q + r0 * A_ROW, *dout = s->dout + r0 * A_ROW, *p = s->p + r0 * A_ROW, *ds = s->ds + r0 * A_ROW;
+		keys_pack(s->panels, a->k + at, row, n, HD);
+		keys_pack(s->v_panels, a->v + at, row, n, HD);
+		scores_run(p, q, s->panels, left, HD);
+		scores_run(ds, dout, s->v_panels, left, HD);
+		for (int r = 0; r < left; r++) weights_backward(p + r * A_ROW, ds + r * A_ROW, s->lse[r0 + r], s->delta[r0 + r], p0 + (r0 + r) / group + 1 - j);
+		tiles_run((struct tile){.a = p, .a_col = A_ROW, .by_column = true, .b = dout, .b_row = A_ROW, .c = a->dv + at, .c_row = row, .K = left, .alpha = 1, .add = true, .padded = true}, n, HD);
+		tiles_run((struct tile){.a = ds, .a_col = A_ROW, .by_column = true, .b = q, .b_row = A_ROW, .c = a->dk + at, .c_row = row, .K = left, .alpha = 1, .add = true, .padded = true}, n, HD);
+		tiles_run((struct tile){.a = ds, .b = a->k + at, .b_row = row, .c = s->dq + r0 * HD, .c_row = HD, .K = n, .alpha = 1, .add = true}, left, HD);
+	}
+	for (int r = 0; r < rows; r++) {
+		float *dq = a->dq + q_at + ((int64_t)(r / group) * a->NH + r % group) * HD;
+		for (int d = 0; d < HD; d++) dq[d] = s->dq[r * HD + d] * a->scale;
+	}
+}
+
+static void backward_sequences(void *arg, int64_t begin, int64_t end, int thread)
+{
+	const struct attention_args *a = arg;
+	struct backward_scratch s = backward_carve(scratch_of(a->c, thread));
+	int64_t row = (int64_t)a->NKV * a->HD;
+	for (int64_t task = begin; task < end; task++) {
+		int sequence = (int)(task / a->NKV), g = (int)(task % a->NKV), first = a->packed->start[sequence], count = a->packed->start[sequence + 1] - first;
+		for (int t = first; t < first + count; t++) {
+			memset(a->dk + t * row + (int64_t)g * a->HD, 0, (size_t)a->HD * sizeof(float));
+			memset(a->dv + t * row + (int64_t)g * a->HD, 0, (size_t)a->HD * sizeof(float));
+		}
+		for (int p = 0; p < count; p += a->tokens_max) queries_backward(a, &s, first, p, MIN(a->tokens_max, count - p), g);
+	}
+}
+
+static void attention_backward(struct ops_context *c, float *dq, float *dk, float *dv, const float *dout, const float *out, const float *lse, const float *q, const float *k,
+	const float *v, const struct ops_packed *b, int NH, int NKV, int HD)
+{
+	struct attention_args a = attention_args(c, NH, NKV, HD);
+	a.dq = dq, a.dk = dk, a.dv = dv, a.q = q, a.k = k, a.v = v, a.dout = dout, a.saved_out = out, a.lse = lse, a.packed = b;
+	pool_run(c->pool, (int64_t)b->S * NKV, 1, backward_sequences, &a);
+}
+
+void ISA(attention_backward_entries)(struct ops *t) { t->attention_backward = attention_backward; }
