@@ -59,6 +59,15 @@ static void run_narrow(const struct vm_instr *in, void *d, const struct operands
 	}
 }
 
+void vm_map_narrow(const struct vm_instr *in, void *d, const void *a, const void *b, int64_t n)
+{
+	struct operands o = {.p = {a, b}};
+	struct vm_instr two = *in;
+	two.nsrc = 2;
+	two.result_elem = in->elem;
+	run_narrow(&two, d, &o, n);
+}
+
 static int run_dense(struct vm_ctx *c, const struct vm_instr *in, int64_t n, bool narrow)
 {
 	struct operands o = {.splat = 0};

@@ -1,7 +1,200 @@
+/* Lowering of block pointers and tensor descriptors.
+ *
+ * At run time both are a record of 64-bit numbers: base address, then per dimension shape, stride and offset. A load or store first turns the
+ * record into an affine block of pointers and a box mask (exec_block_address), and is then an ordinary load or store: one place checks
+ * memory. Triton's own rewrite pass does the same with more arithmetic. */
 #include "vm/vm_internal.h"
-int lower_block_load(struct lowerer *lo, const struct ttir_op *op, int ptr) { return lower_fail(lo, ERR_UNSUPPORTED, "tt.load of a block pointer"); }
-int lower_block_store(struct lowerer *lo, const struct ttir_op *op, const int *src) { return lower_fail(lo, ERR_UNSUPPORTED, "tt.store to a block pointer"); }
-int exec_reduce(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
-int exec_scan(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
-int exec_map_region(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
-int exec_region_end(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
+
+static struct ttir_type *tensor_of(struct lowerer *lo, int value) { return lower_type(lo, lower_type(lo, lower_info(lo, value)->type)->inner); }
+
+static int check_scalars(struct lowerer *lo, const int *v, int n, enum elem e, const char *what)
+{
+	for (int i = 0; i < n; i++)
+		if (lower_info(lo, v[i])->ndim || lower_info(lo, v[i])->elem != e)
+			return lower_fail(lo, ERR_FORMAT, "%.*s: %s %d is not a scalar %s", (int)lo->op->name.len, lo->op->name.data, what, i, elem_name(e));
+	return 0;
+}
+
+/* Result of kind block pointer or descriptor whose pointee scalar is what base points to. */
+static int check_record(struct lowerer *lo, int base, int type, enum type_kind kind)
+{
+	const struct ttir_type *t = lower_type(lo, type), *b = lower_type(lo, lower_info(lo, base)->type);
+	if (t->kind != kind || b->kind != TYPE_SCALAR || b->elem != ELEM_PTR || b->inner != lower_type(lo, t->inner)->inner)
+		return lower_fail(lo, ERR_FORMAT, "%.*s: the base does not point to the block's elements", (int)lo->op->name.len, lo->op->name.data);
+	if (lower_type(lo, t->inner)->ndim > VM_LAZY_DIMS) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s of more than %d dimensions", (int)lo->op->name.len, lo->op->name.data, VM_LAZY_DIMS);
+	return 0;
+}
+
+/* base, [shape], [strides], [offsets] */
+int lower_make_tensor_ptr(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[1 + 3 * VM_LAZY_DIMS];
+	if (op->ntypes != 1) return lower_fail(lo, ERR_FORMAT, "tt.make_tensor_ptr needs one type");
+	if (lower_uses(lo, op, 0, op->nuses, src) || check_record(lo, src[0], op->types[0], TYPE_BLOCK_PTR)) return lo->code;
+	int n = lower_type(lo, lower_type(lo, op->types[0])->inner)->ndim;
+	if (op->nuses != 1 + 3 * n) return lower_fail(lo, ERR_FORMAT, "tt.make_tensor_ptr: %d operands for %d dimensions", op->nuses, n);
+	if (check_scalars(lo, src + 1, 2 * n, ELEM_I64, "shape or stride") || check_scalars(lo, src + 1 + 2 * n, n, ELEM_I32, "offset")) return lo->code;
+	int dst = lower_result(lo, op, 0, op->types[0]);
+	return dst < 0 || !lower_emit(lo, exec_block_ptr, &dst, 1, src, op->nuses) ? lo->code : 0;
+}
+
+int lower_advance(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[1 + VM_LAZY_DIMS];
+	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
+	const struct ttir_type *t = lower_type(lo, lower_info(lo, src[0])->type);
+	if (t->kind != TYPE_BLOCK_PTR || op->nuses != 1 + tensor_of(lo, src[0])->ndim) return lower_fail(lo, ERR_FORMAT, "tt.advance needs a block pointer and an offset for each dimension");
+	if (check_scalars(lo, src + 1, op->nuses - 1, ELEM_I32, "offset")) return lo->code;
+	int dst = lower_result(lo, op, 0, lower_info(lo, src[0])->type);
+	return dst < 0 || !lower_emit(lo, exec_advance, &dst, 1, src, op->nuses) ? lo->code : 0;
+}
+
+/* base, [shape], [strides] */
+int lower_make_descriptor(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[1 + 2 * VM_LAZY_DIMS];
+	int64_t padding = 1;
+	if (op->ntypes != 2) return lower_fail(lo, ERR_FORMAT, "tt.make_tensor_descriptor needs two types");
+	/* The pretty form prints the result as <tensor<...>>, which reads as a block pointer. */
+	struct ttir_type desc = *lower_type(lo, op->types[1]);
+	if (desc.kind == TYPE_BLOCK_PTR) desc.kind = TYPE_DESC;
+	int type = ttir_type_intern(lo->m, &desc);
+	if (type < 0) return lower_fail(lo, ERR_LIMIT, "too many types");
+	if (lower_uses(lo, op, 0, op->nuses, src) || check_record(lo, src[0], type, TYPE_DESC)) return lo->code;
+	if (lower_attr(op, "padding") && lower_attr_int(lo, op, "padding", 1, 2, &padding)) return lo->code;
+	int n = lower_type(lo, lower_type(lo, type)->inner)->ndim;
+	if (op->nuses != 1 + 2 * n) return lower_fail(lo, ERR_FORMAT, "tt.make_tensor_descriptor: %d operands for %d dimensions", op->nuses, n);
+	if (check_scalars(lo, src + 1, n, ELEM_I32, "shape") || check_scalars(lo, src + 1 + n, n, ELEM_I64, "stride")) return lo->code;
+	int dst = lower_result(lo, op, 0, type);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_block_ptr, &dst, 1, src, op->nuses);
+	if (!in) return lo->code;
+	in->imm[0] = 1;
+	in->imm[1] = padding == 2;
+	return 0;
+}
+
+/* Pointers, mask and, if nout is 3, padding of the block; a descriptor's indices may follow the record. checked: bit d when dimension d is
+ * bounded by the shape. */
+static int emit_address(struct lowerer *lo, const int *src, int nsrc, uint32_t checked, int *out, int nout)
+{
+	struct ttir_type t = *tensor_of(lo, src[0]);
+	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner;
+	struct ttir_type pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = t.inner, .count = 1};
+	t.inner = ttir_type_intern(lo->m, &pointer);
+	t.elem = ELEM_PTR;
+	int pointers = t.inner < 0 ? t.inner : ttir_type_intern(lo->m, &t), bools = lower_same_shape(lo, tensor, ELEM_I1);
+	if (pointers < 0 || bools < 0) return lower_fail(lo, ERR_LIMIT, "too many types");
+	out[0] = lower_value_new(lo, pointers);
+	out[1] = lower_value_new(lo, bools);
+	if (nout == 3) out[2] = lower_value_new(lo, tensor);
+	struct vm_instr *in = lo->code ? NULL : lower_emit(lo, exec_block_address, out, nout, src, nsrc);
+	if (!in) return lo->code;
+	in->imm[0] = (int32_t)checked;
+	return 0;
+}
+
+static int boundary_bits(struct lowerer *lo, const struct ttir_op *op, int ndim, uint32_t *out)
+{
+	const struct ttir_attr *a = lower_attr(op, "boundaryCheck");
+	*out = 0;
+	if (a && a->kind != ATTR_INTS) return lower_fail(lo, ERR_FORMAT, "boundaryCheck is not a list");
+	for (int i = 0; a && i < a->nitems; i++) {
+		if (a->ints[i] < 0 || a->ints[i] >= ndim) return lower_fail(lo, ERR_RANGE, "boundaryCheck of dimension %lld of %d", (long long)a->ints[i], ndim);
+		*out |= 1u << a->ints[i];
+	}
+	return 0;
+}
+
+/* other < 0: what lies outside is undefined. */
+static int emit_load(struct lowerer *lo, const int address[2], int other, int dst)
+{
+	int src[3] = {address[0], address[1], other};
+	uint8_t *bits = arena_alloc(&lo->k->arena, 8);
+	lower_pattern(lower_info(lo, dst)->elem, bits);
+	struct vm_instr *in = lower_emit(lo, exec_load, &dst, 1, src, other < 0 ? 2 : 3);
+	if (in) in->extra = bits;
+	return lo->code;
+}
+
+int lower_block_load(struct lowerer *lo, const struct ttir_op *op, int ptr)
+{
+	uint32_t checked;
+	int64_t padding = 0;
+	int address[2], tensor = lower_type(lo, lower_info(lo, ptr)->type)->inner;
+	if (op->nuses != 1) return lower_fail(lo, ERR_FORMAT, "tt.load of a block pointer with a mask");
+	if (boundary_bits(lo, op, lower_type(lo, tensor)->ndim, &checked)) return lo->code;
+	if (lower_attr(op, "padding") && lower_attr_int(lo, op, "padding", 1, 2, &padding)) return lo->code;
+	if (padding == 2 && !elem_is_float(lower_type(lo, tensor)->elem)) return lower_fail(lo, ERR_FORMAT, "NaN padding of integers");
+	if (emit_address(lo, &ptr, 1, checked, address, 2)) return lo->code;
+	int dst = lower_result(lo, op, 0, tensor), other = -1;
+	if (dst < 0) return dst;
+	if (padding) {
+		uint8_t bits[8] = {0};
+		other = lower_value_new(lo, tensor);
+		if (other < 0) return other;
+		if (padding == 2) lower_pattern(lower_info(lo, dst)->elem, bits);
+		lower_const(lo, other, bits);
+	}
+	return emit_load(lo, address, other, dst);
+}
+
+int lower_block_store(struct lowerer *lo, const struct ttir_op *op, const int *src)
+{
+	uint32_t checked;
+	int address[2], tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner;
+	if (op->nuses != 2) return lower_fail(lo, ERR_FORMAT, "tt.store to a block pointer with a mask");
+	if (lower_info(lo, src[1])->type != tensor) return lower_fail(lo, ERR_FORMAT, "the value of tt.store does not have the block's type");
+	if (boundary_bits(lo, op, lower_type(lo, tensor)->ndim, &checked) || emit_address(lo, src, 1, checked, address, 2)) return lo->code;
+	struct vm_instr *in = lower_emit(lo, exec_store, NULL, 0, (int[]){address[0], src[1], address[1]}, 3);
+	if (in) in->n = lower_info(lo, src[1])->count;
+	return lo->code;
+}
+
+/* ---- descriptors ---- */
+
+/* desc[indices]: all dimensions bounded. *indices: how many operands they and the descriptor are. */
+static int descriptor_operands(struct lowerer *lo, const struct ttir_op *op, int *src, int *count)
+{
+	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
+	if (lower_type(lo, lower_info(lo, src[0])->type)->kind != TYPE_DESC) return lower_fail(lo, ERR_FORMAT, "%.*s needs a tensor descriptor", (int)op->name.len, op->name.data);
+	*count = 1 + tensor_of(lo, src[0])->ndim;
+	if (op->nuses < *count) return lower_fail(lo, ERR_FORMAT, "%.*s: too few indices", (int)op->name.len, op->name.data);
+	return check_scalars(lo, src + 1, *count - 1, ELEM_I32, "index");
+}
+
+/* The result may leave out leading dimensions of 1. */
+static bool same_elements(const struct ttir_type *a, const struct ttir_type *b) { return a->kind == TYPE_TENSOR && b->kind == TYPE_TENSOR && a->inner == b->inner && a->count == b->count; }
+
+int lower_descriptor_load(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[1 + VM_LAZY_DIMS + 1], count, address[3];
+	if (descriptor_operands(lo, op, src, &count)) return lo->code;
+	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner;
+	if (op->nuses != count || op->ntypes != 2 || !same_elements(lower_type(lo, tensor), lower_type(lo, op->types[1]))) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_load: the result does not have the block's type");
+	if (emit_address(lo, src, count, ~0u, address, 3)) return lo->code;
+	int loaded = lower_value_new(lo, tensor);
+	if (loaded < 0) return lo->code;
+	if (emit_load(lo, address, address[2], loaded)) return lo->code;
+	int dst = lower_result(lo, op, 0, op->types[1]);
+	return dst < 0 || !lower_emit(lo, exec_reshape, &dst, 1, &loaded, 1) ? lo->code : 0;
+}
+
+/* The value in the block's own shape. */
+static int as_block(struct lowerer *lo, const struct ttir_op *op, int value, int tensor)
+{
+	if (!same_elements(lower_type(lo, tensor), lower_type(lo, lower_info(lo, value)->type))) return lower_fail(lo, ERR_FORMAT, "%.*s: the value does not have the block's type", (int)op->name.len, op->name.data);
+	int shaped = lower_value_new(lo, tensor);
+	return shaped < 0 || !lower_emit(lo, exec_reshape, &shaped, 1, &value, 1) ? lo->code : shaped;
+}
+
+int lower_descriptor_store(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[1 + VM_LAZY_DIMS + 1], count, address[2];
+	if (descriptor_operands(lo, op, src, &count)) return lo->code;
+	if (op->nuses != count + 1) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_store without a value");
+	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner, value = as_block(lo, op, src[count], tensor);
+	if (value < 0 || emit_address(lo, src, count, ~0u, address, 2)) return lo->code;
+	struct vm_instr *in = lower_emit(lo, exec_store, NULL, 0, (int[]){address[0], value, address[1]}, 3);
+	if (in) in->n = lower_info(lo, value)->count;
+	return lo->code;
+}

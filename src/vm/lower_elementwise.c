@@ -5,6 +5,8 @@
 
 static int same_types(struct lowerer *lo, const int *v, int n)
 {
+	enum type_kind kind = lower_type(lo, lower_info(lo, v[0])->type)->kind;
+	if (kind != TYPE_SCALAR && kind != TYPE_TENSOR) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s on block pointers", (int)lo->op->name.len, lo->op->name.data);
 	for (int i = 1; i < n; i++)
 		if (lower_info(lo, v[i])->type != lower_info(lo, v[0])->type)
 			return lower_fail(lo, ERR_FORMAT, "operands of %.*s have different types", (int)lo->op->name.len, lo->op->name.data);
@@ -188,6 +190,7 @@ static int emit_alias(struct lowerer *lo, int src, int type)
 {
 	const struct vm_value_info from = *lower_info(lo, src);
 	const struct ttir_type *to = lower_type(lo, type);
+	if (to->kind != TYPE_SCALAR && to->kind != TYPE_TENSOR) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s on block pointers", (int)lo->op->name.len, lo->op->name.data);
 	bool is_same_shape = from.ndim == to->ndim && !memcmp(from.shape, to->shape, (size_t)to->ndim * sizeof to->shape[0]);
 	if (to->kind != lower_type(lo, from.type)->kind || !is_same_shape || elem_bytes(from.elem) != elem_bytes(to->elem) || (from.elem == ELEM_I1) != (to->elem == ELEM_I1))
 		return lower_fail(lo, ERR_FORMAT, "%.*s between types of different size", (int)lo->op->name.len, lo->op->name.data);

@@ -48,6 +48,11 @@ static const struct lower_row rows[] = {
 	{"tt.gather", lower_gather, "axis efficient_layout", 2, 2, 1, 0},
 	{"tt.histogram", lower_histogram, "", 1, 2, 1, 0},
 
+	{"tt.reduce", lower_reduce, "axis", 1, 64, -1, 0},
+	{"tt.scan", lower_scan, "axis reverse", 1, 64, -1, 0},
+	{"tt.map_elementwise", lower_map_elementwise, "pack", 1, 64, -1, 0},
+	{"tt.dot", lower_dot, "inputPrecision maxNumImpreciseAcc", 3, 3, 1, 0},
+
 	{"tt.get_program_id", lower_program_id, "*", 0, 0, 1, 0},
 	{"tt.get_num_programs", lower_program_id, "*", 0, 0, 1, 1},
 	{"tt.addptr", lower_addptr, "", 2, 2, 1, 0},
@@ -55,6 +60,11 @@ static const struct lower_row rows[] = {
 	{"tt.store", lower_store, MEMORY_HINTS, 2, 3, 0, 0},
 	{"tt.atomic_rmw", lower_atomic_rmw, "*", 2, 3, 1, 0},
 	{"tt.atomic_cas", lower_atomic_cas, "*", 3, 3, 1, 0},
+	{"tt.make_tensor_ptr", lower_make_tensor_ptr, "order", 1, 1 + 3 * VM_LAZY_DIMS, 1, 0},
+	{"tt.advance", lower_advance, "", 1, 1 + VM_LAZY_DIMS, 1, 0},
+	{"tt.make_tensor_descriptor", lower_make_descriptor, "padding", 1, 1 + 2 * VM_LAZY_DIMS, 1, 0},
+	{"tt.descriptor_load", lower_descriptor_load, "cacheModifier evictionPolicy", 1, 1 + VM_LAZY_DIMS, 1, 0},
+	{"tt.descriptor_store", lower_descriptor_store, "", 2, 2 + VM_LAZY_DIMS, 0, 0},
 	{"tt.assert", lower_assert, "", 1, 1, 0, 0},
 	{"tt.print", lower_ignore, "hex isSigned", 0, ANY, 0, 0},
 	{"llvm.intr.assume", lower_ignore, "", 1, 1, 0, 0},

@@ -56,6 +56,7 @@ struct vm_instr {
 	const void *extra;                            /* operation's own parameters, in the program's arena */
 };
 
+struct region_shape { int64_t outer, len, inner; };   /* a block around the axis of a reduction */
 struct vm_value_info { int type; enum elem elem; int ndim; int64_t count; const int32_t *shape; };
 struct vm_source { const char *file; int line, column; };
 struct vm_const { int value; uint8_t bits[8]; const uint8_t *data; };   /* data: count elements, or NULL for a splat */
@@ -127,6 +128,8 @@ void vm_fill(void *d, const void *bits, size_t elem_size, int64_t n);
 /* Where an element lives, after all checks; NULL after a fault. A write tags its origin. */
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write);
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to);
+/* d = kernel(a, b) on narrow floats, by converted strips. */
+void vm_map_narrow(const struct vm_instr *in, void *d, const void *a, const void *b, int64_t n);
 void vm_ctx_init(struct vm_ctx *c, const struct vm_kernel *k, const struct vm_program *p);
 void vm_ctx_release(struct vm_ctx *c);
 void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n);
@@ -137,7 +140,7 @@ vm_exec exec_nothing, exec_map, exec_select, exec_divide;
 vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_broadcast, exec_reshape, exec_trans, exec_cat, exec_join, exec_split, exec_histogram;
 vm_exec exec_move, exec_jump, exec_jump_unless, exec_loop_test, exec_return, exec_program_id, exec_num_programs, exec_assert, exec_poison;
 vm_exec exec_load, exec_store, exec_gather, exec_atomic_rmw, exec_atomic_cas;
-vm_exec exec_block_ptr, exec_advance, exec_block_load, exec_block_store, exec_descriptor, exec_descriptor_load, exec_descriptor_store;
+vm_exec exec_block_ptr, exec_advance, exec_block_address;
 vm_exec exec_reduce, exec_scan, exec_map_region, exec_region_begin, exec_region_end, exec_dot;
 vm_affine_rule rule_add, rule_sub, rule_mul, rule_cast, rule_rem, rule_div, rule_and, rule_cmp, rule_addptr;
 

@@ -1,0 +1,117 @@
+/* Every case of tests/ref/vm_corpus.py on the vm: against exact or float64 expectations with a tolerance for each element, and, where Triton's own
+ * interpreter can run the case, against that too. Each case runs plain, with cost counting, on two threads and (for floats within
+ * tolerance) with contraction to fma: the first three must agree to the bit. */
+#include "vm_case.h"
+#include <setjmp.h>
+#include <cmocka.h>
+
+static const char *build_dir(void) { const char *b = getenv("BUILD"); return b ? b : "build/release"; }
+static struct pool *pool;
+static int ninterp;
+
+static void free_all(uint8_t **data, int n) { for (int i = 0; i < n; i++) free(data[i]); }
+
+/* The interpreter's outputs, in buffer order. Its own error allows interp_slack times the tolerance beside the vm's. */
+static int compare_interp(const struct vm_case *c, const char *folder, uint8_t **got, struct err *err)
+{
+	char path[512];
+	struct str s = {0};
+	snprintf(path, sizeof path, "%s/%s.interp", folder, c->name);
+	if (!path_exists(path)) return 0;
+	int rc = file_read(path, (size_t)64 << 20, &s, err);
+	size_t at = 0;
+	ninterp++;
+	for (int i = 0; i < c->nbuffers && !rc; i++) {
+		const struct vm_case_buffer *b = &c->buffers[i];
+		if (!b->is_output) continue;
+		if (at + (size_t)b->bytes > s.len) { rc = err_set(err, ERR_FORMAT, "%s is too short", path); break; }
+		for (int64_t e = 0; e < b->bytes / (int64_t)dtype_bytes(b->dtype) && !rc; e++) {
+			double x = dtype_load(b->dtype, got[i], e), y = dtype_load(b->dtype, s.data + at, e);
+			double tolerance = b->tolerance < 0 ? 0 : (1 + c->interp_slack) * ((const double *)(c->blob.data + b->tolerance))[e];
+			if (!vm_case_close(x, y, tolerance)) rc = err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, the interpreter has %.17g (tolerance %.3g)", c->name, b->name, (long long)e, x, y, tolerance);
+		}
+		at += (size_t)b->bytes;
+	}
+	str_release(&s);
+	return rc;
+}
+
+static int run_variants(const struct vm_case *c, uint8_t **plain, struct err *err)
+{
+	for (int variant = 0; variant < 2; variant++) {
+		uint8_t *other[CASE_BUFFERS_MAX] = {NULL};
+		struct vm_report r;
+		int rc = vm_case_run(c, other, variant == 0, false, variant == 1 ? pool : NULL, &r, err);
+		for (int i = 0; i < c->nbuffers && !rc; i++)
+			if (memcmp(plain[i], other[i], (size_t)c->buffers[i].bytes)) rc = err_set(err, ERR_MISMATCH, "%s: %s differs %s", c->name, c->buffers[i].name, variant ? "on two threads" : "when cost is counted");
+		if (!rc && variant == 0 && r.cost.programs != (int64_t)c->grid[0] * c->grid[1] * c->grid[2]) rc = err_set(err, ERR_MISMATCH, "%s: programs", c->name);
+		vm_report_release(&r);
+		free_all(other, c->nbuffers);
+		if (rc) return rc;
+	}
+	return 0;
+}
+
+static int check_case(const char *folder, const char *name, struct err *err)
+{
+	struct vm_case c;
+	struct vm_report r;
+	uint8_t *data[CASE_BUFFERS_MAX] = {NULL};
+	int rc = vm_case_load(folder, name, &c, err);
+	if (!rc) rc = vm_case_run(&c, data, false, false, NULL, &r, err);
+	if (rc) err_prefix(err, "%s", name);
+	for (int i = 0; i < c.nbuffers && !rc; i++)
+		if (c.buffers[i].is_output) rc = vm_case_compare(&c, i, data[i], err);
+	if (!rc) rc = compare_interp(&c, folder, data, err);
+	if (!rc) rc = run_variants(&c, data, err);
+	free_all(data, c.nbuffers);
+	vm_case_free(&c);
+	return rc;
+}
+
+static void run_folder(const char *folder, int *ncases)
+{
+	char path[512];
+	struct str list = {0};
+	struct err err = {0};
+	int failed = 0;
+	snprintf(path, sizeof path, "%s/cases.txt", folder);
+	if (file_read(path, (size_t)1 << 20, &list, &err)) fail_msg("%s", err.text);
+	for (char *save = NULL, *name = strtok_r(list.data, "\n", &save); name; name = strtok_r(NULL, "\n", &save)) {
+		++*ncases;
+		if (check_case(folder, name, &err) && failed++ < 40) print_message("# %s\n", err.text);
+	}
+	str_release(&list);
+	print_message("# %d cases, %d compared with the interpreter, %d failed\n", *ncases, ninterp, failed);
+	assert_int_equal(failed, 0);
+}
+
+/* What the oracle makes depends on its sources alone; it is made once for each build folder. */
+static void make_folder(const char *folder, const char *options)
+{
+	char command[1024];
+	snprintf(command, sizeof command,
+		"test -s %s/interp.done || { env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py %s %s && env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py --interpret %s %s; }",
+		folder, options, folder, options, folder);
+	if (system(command)) fail_msg("the oracle failed: %s", command);
+}
+
+static void test_corpus(void **state)
+{
+	char folder[256];
+	int n = 0;
+	snprintf(folder, sizeof folder, "%s/ref/vm", build_dir());
+	make_folder(folder, "");
+	run_folder(folder, &n);
+	assert_true(n > 1000);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	pool = pool_create(2);
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_corpus)};
+	int rc = cmocka_run_group_tests(tests, NULL, NULL);
+	pool_free(pool);
+	return rc;
+}
