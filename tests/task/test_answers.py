@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# timeout: 900 (seconds, on a busy machine)
 """Reference answers against PyTorch: composed tasks of every level, every style, fused and slow, run through Triton's interpreter on the CPU and compared
 with the reference in float64. Sizes are not the task's own but small odd ones, so an answer that knows a size fails; rows, columns and inner sizes are not
 multiples of any block. usage: test_answers.py [--full [COUNT]]   (full: many tasks and also the task's own sizes)
