@@ -49,15 +49,15 @@ def main():
                 rejected += 1
         elif not codes(row) & {"syntax-error", "syntax-doubt"}:
             taken += 1
-    good = sorted(glob.glob("tests/known_good/**/*.py", recursive=True))
-    honest = [r for r in lint(good) if r["errors"] and "class ModelNew" in open(r["path"]).read()] if good else []
+    good = sorted(p for p in glob.glob("tests/known_good/**/*.py", recursive=True) if "class ModelNew" in open(p).read())
+    honest = [r for r in lint(good) if r["errors"]] if good else []
     for row in honest:
         print("# %s: %s" % (row["path"], row["findings"][0]))
     print("1..3")
     print("%sok 1 - nothing that Python parses is a syntax error (%d files)" % ("not " if rejected or len(paths) < 100 else "", len(paths)))
     print("%sok 2 - what Python refuses is refused or doubted" % ("not " if taken else ""))
     if good:
-        print("%sok 3 - no error in %d known-good files" % ("not " if honest else "", len(good)))
+        print("%sok 3 - no error in %d known-good candidates" % ("not " if honest else "", len(good)))
     else:
         print("ok 3 - no error in known-good files # SKIP tests/known_good is empty")
 
