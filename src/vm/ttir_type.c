@@ -123,6 +123,7 @@ static int parse_dims(struct parser *p, struct ttir_type *t)
 		int64_t dim = 0;
 		for (; s < p->lx.end && *s >= '0' && *s <= '9'; s++) dim = MIN(dim * 10 + (*s - '0'), TTIR_ELEMENTS_MAX + 1);
 		if (t->ndim == TTIR_DIMS_MAX) return parse_fail(p, ERR_LIMIT, "tensor of more than %d dimensions", TTIR_DIMS_MAX);
+		if (dim > TTIR_ELEMENTS_MAX) return parse_fail(p, ERR_LIMIT, "tensor of more than %lld elements", (long long)TTIR_ELEMENTS_MAX);
 		if (dim == 0 || (dim & (dim - 1))) return parse_fail(p, ERR_RANGE, "tensor dimension is not a power of two, as Triton demands");
 		if (dim * t->count > TTIR_ELEMENTS_MAX) return parse_fail(p, ERR_LIMIT, "tensor of more than %lld elements", (long long)TTIR_ELEMENTS_MAX);
 		t->shape[t->ndim++] = (int32_t)dim;

@@ -1,0 +1,249 @@
+/* What the vm refuses: faults of running kernels, each at its source line; arguments that do not fit; texts that are not accepted. */
+#include "vm/vm.h"
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+/* Kernel text around a body; the body's lines carry loc("k.py":line:1). All kernels take two pointers to f32, one to i32 and an i32. */
+#define HEAD "module {\n  tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %c: !tt.ptr<i32>, %n: i32) {\n"
+#define TAIL "    tt.return\n  } loc(\"k.py\":1:0)\n}\n"
+#define AT(line) " loc(\"k.py\":" #line ":1)\n"
+#define RANGE "%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+#define PTRS(name, arg) "%" name "s = tt.splat %" arg " : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%" name " = tt.addptr %" name "s, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
+
+struct setup { uint8_t data[3][64], origin[3][64]; bool use_origin, read_only[3]; uint32_t grid; uint64_t deadline_ns; int64_t n; struct pool *pool; bool want_cost; };
+
+static int run(const char *body, struct setup *s, struct vm_report *r)
+{
+	struct vm_kernel *k;
+	struct err err = {0};
+	struct str text = {0};
+	str_printf(&text, "%s%s%s", HEAD, body, TAIL);
+	if (vm_kernel_create(text.data, text.len, &k, &err)) fail_msg("%s", err.text);
+	struct vm_buffer buffers[3];
+	struct vm_arg args[4] = {{.i = 0}};
+	for (int i = 0; i < 3; i++) {
+		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = 32, .data = s->data[i], .origin = s->use_origin ? s->origin[i] : NULL, .is_read_only = s->read_only[i]};
+		args[i].i = (int64_t)tape_buffer_address(i);
+	}
+	args[3].i = s->n;
+	struct vm_launch_options o = {.grid = {s->grid ? s->grid : 1, 1, 1}, .args = args, .nargs = 4, .buffers = buffers, .nbuffers = 3, .deadline_ns = s->deadline_ns, .pool = s->pool, .want_cost = s->want_cost};
+	int rc = vm_launch(k, &o, r, &err);
+	vm_report_release(r);
+	vm_kernel_free(k);
+	str_release(&text);
+	return rc;
+}
+
+static void expect(const char *body, struct setup *s, enum vm_fault fault, int line, int64_t element)
+{
+	struct vm_report r;
+	int rc = run(body, s, &r);
+	if (rc != (fault == VM_FAULT_NONE ? 0 : ERR_MISMATCH) || r.fault != fault) fail_msg("rc %d, fault %s, expected %s: %s", rc, vm_fault_name(r.fault), vm_fault_name(fault), r.text);
+	if (fault == VM_FAULT_NONE) return;
+	if (line >= 0) assert_int_equal(r.line, line);
+	assert_int_equal(r.element, element);
+	assert_non_null(strstr(r.text, vm_fault_name(fault)));
+}
+
+#define LOAD_STORE(line_load, line_store, extra) RANGE extra PTRS("p", "a") PTRS("q", "b") "%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(line_load) "tt.store %q, %v : tensor<8x!tt.ptr<f32>>" AT(line_store)
+
+static void test_in_bounds(void **state)
+{
+	struct setup s = {.n = 0};
+	for (int i = 0; i < 32; i++) s.data[0][i] = (uint8_t)i;
+	expect(LOAD_STORE(5, 6, ""), &s, VM_FAULT_NONE, 0, 0);
+	assert_memory_equal(s.data[0], s.data[1], 32);
+}
+
+/* The offset of one block is a run-time number, so that affine, masked and scattered accesses are all seen. */
+#define SHIFTED(body) RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%j = arith.addi %i, %ns : tensor<8xi32>\n" \
+	"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%p = tt.addptr %ps, %j : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n" body
+#define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%p2 = tt.addptr %ps2, %jj : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
+
+static void test_out_of_bounds(void **state)
+{
+	struct setup s = {.n = 3};
+	expect(SHIFTED("%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
+	s.n = -2;
+	expect(SHIFTED("%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(8)), &s, VM_FAULT_OUT_OF_BOUNDS, 8, 0);
+	expect(SHIFTED("%z = arith.constant dense<0.0> : tensor<8xf32>\ntt.store %p, %z : tensor<8x!tt.ptr<f32>>" AT(9)), &s, VM_FAULT_OUT_OF_BOUNDS, 9, 0);
+	s.n = 0;
+	expect(SHIFTED(SCATTERED "%v = tt.load %p2 : tensor<8x!tt.ptr<f32>>" AT(10)), &s, VM_FAULT_OUT_OF_BOUNDS, 10, 3);
+	/* masked off, nothing is touched */
+	s.n = 3;
+	expect(SHIFTED("%e = arith.constant dense<8> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_NONE, 0, 0);
+	expect(SHIFTED("%e = arith.constant dense<9> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
+	/* counting cost does not change what is found */
+	s.want_cost = true;
+	expect(SHIFTED("%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
+	/* a scalar */
+	s.n = 8;
+	expect("%p = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%v = tt.load %p : !tt.ptr<f32>" AT(4), &s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
+	s.n = 1 << 30;
+	expect("%q = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%q2 = tt.addptr %q, %n : !tt.ptr<f32>, i32\n%f = arith.constant 1.0 : f32\ntt.store %q2, %f : !tt.ptr<f32>" AT(4), &s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
+}
+
+static void test_addresses(void **state)
+{
+	struct setup s = {.n = 1};
+	expect("%x = tt.ptr_to_int %a : !tt.ptr<f32> -> i64\n%w = arith.extsi %n : i32 to i64\n%y = arith.addi %x, %w : i64\n%p = tt.int_to_ptr %y : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(12), &s, VM_FAULT_MISALIGNED, 12, 0);
+	expect("%w = arith.constant 64 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s, VM_FAULT_OUT_OF_BOUNDS, 13, 0);
+	expect("%w = arith.constant -8 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s, VM_FAULT_OUT_OF_BOUNDS, 13, 0);
+	/* offsets that overflow 64 bits */
+	expect("%w = arith.constant 4611686018427387904 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(14), &s, VM_FAULT_NONE, 0, 0);
+	expect("%w = arith.constant 2305843009213693952 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(15), &s, VM_FAULT_OUT_OF_BOUNDS, 15, 0);
+}
+
+static void test_origin(void **state)
+{
+	struct setup s = {.use_origin = true};
+	memset(s.origin[0], TAPE_ORIGIN_GIVEN, 64);
+	s.origin[0][5 * 4 + 2] = TAPE_ORIGIN_NONE;
+	expect(LOAD_STORE(20, 21, ""), &s, VM_FAULT_UNINITIALISED, 20, 5);
+	s.origin[0][5 * 4 + 2] = TAPE_ORIGIN_KERNEL;
+	expect(LOAD_STORE(20, 21, ""), &s, VM_FAULT_NONE, 0, 0);
+	for (int i = 0; i < 32; i++) assert_int_equal(s.origin[1][i], TAPE_ORIGIN_KERNEL);
+	for (int i = 32; i < 64; i++) assert_int_equal(s.origin[1][i], TAPE_ORIGIN_NONE);
+	s.read_only[1] = true;
+	expect(LOAD_STORE(20, 21, ""), &s, VM_FAULT_READ_ONLY, 21, 0);
+	s.origin[2][0] = TAPE_ORIGIN_NONE;
+	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32" AT(22), &s, VM_FAULT_UNINITIALISED, 22, 0);
+	memset(s.origin[2], TAPE_ORIGIN_GIVEN, 4);
+	s.read_only[2] = true;
+	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32" AT(22), &s, VM_FAULT_READ_ONLY, 22, 0);
+}
+
+static void test_division(void **state)
+{
+	struct setup s = {.n = 0};
+	expect("%x = arith.constant 7 : i32\n%q = arith.divsi %x, %n : i32" AT(30), &s, VM_FAULT_DIVISION_BY_ZERO, 30, -1);
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%q = arith.remui %i, %ns : tensor<8xi32>" AT(31), &s, VM_FAULT_DIVISION_BY_ZERO, 31, -1);
+	/* a lane may be masked off later: no fault */
+	expect(RANGE "%q = arith.divsi %i, %i : tensor<8xi32>" AT(32), &s, VM_FAULT_NONE, 0, 0);
+}
+
+static void test_assert(void **state)
+{
+	struct setup s = {.n = 4};
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40), &s, VM_FAULT_ASSERT, 40, 4);
+	s.n = 8;
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40), &s, VM_FAULT_NONE, 0, 0);
+}
+
+static void test_timeout(void **state)
+{
+	struct setup s = {.deadline_ns = clock_ns() + 30000000};
+	expect("%t = arith.constant true\nscf.while : () -> () {\n  scf.condition(%t)\n} do {\n  scf.yield\n}" AT(50), &s, VM_FAULT_TIMEOUT, 50, -1);
+	s.deadline_ns = clock_ns() + 30000000;
+	expect("%z = arith.constant 0 : i32\n%one = arith.constant 1 : i32\nscf.for %k = %z to %one step %z : i32 {\n%x = arith.addi %k, %k : i32" AT(52) "}" AT(51), &s, VM_FAULT_TIMEOUT, 51, -1);
+	/* launched after its deadline: found at any instruction */
+	s.deadline_ns = 1;
+	s.grid = 100000;
+	expect(LOAD_STORE(5, 6, ""), &s, VM_FAULT_TIMEOUT, -1, -1);
+}
+
+static void test_descriptor_alignment(void **state)
+{
+	struct setup s = {.n = 3};
+	expect("%one = arith.constant 1 : i64\n%w = arith.extsi %n : i32 to i64\n%d = tt.make_tensor_descriptor %a, [%n, %n], [%w, %one] : <f32>, <tensor<2x4xf32>>" AT(60), &s, VM_FAULT_ARGUMENT, 60, -1);
+}
+
+/* Programs 40.. fault; the lowest is reported whatever the threads do. */
+static void test_first_program(void **state)
+{
+	struct setup s = {.grid = 64, .pool = pool_create(2)};
+	for (int i = 0; i < 20; i++) {
+		struct vm_report r;
+		int rc = run("%p = tt.get_program_id x : i32\n%x = arith.constant 40 : i32\n%m = arith.cmpi slt, %p, %x : i32\ntt.assert %m, \"low\" : i1" AT(3), &s, &r);
+		assert_int_equal(rc, ERR_MISMATCH);
+		assert_int_equal(r.program[0], 40);
+	}
+	pool_free(s.pool);
+}
+
+/* ---- texts ---- */
+
+static void refuse(const char *text, int code, const char *part)
+{
+	struct vm_kernel *k;
+	struct err err = {0};
+	int rc = vm_kernel_create(text, strlen(text), &k, &err);
+	if (rc != code || !strstr(err.text, part)) fail_msg("rc %d (%s), expected %d with '%s'", rc, err.text, code, part);
+}
+
+static void test_refused(void **state)
+{
+	refuse("", ERR_FORMAT, "no public");
+	refuse("module {", ERR_FORMAT, "expected");
+	refuse(HEAD "%x = foo.bar %n : i32" AT(9) TAIL, ERR_UNSUPPORTED, "'foo.bar' is not supported (k.py:9)");
+	refuse(HEAD "%x = arith.addi %n, %m : i32\n" TAIL, ERR_FORMAT, "'%m' is used before");
+	refuse(HEAD "%x = arith.addi %n, %a : i32\n" TAIL, ERR_FORMAT, "different types");
+	refuse(HEAD "%x = arith.addf %n, %n : i32\n" TAIL, ERR_UNSUPPORTED, "on i32");
+	refuse(HEAD "%x = arith.addi %n, %n : i64\n" TAIL, ERR_FORMAT, "written i64, expected i32");
+	refuse(HEAD "%x = arith.addi %n : i32\n" TAIL, ERR_FORMAT, "1 operands");
+	refuse(HEAD "%x = arith.addi %n, %n {surprise = 1 : i32} : i32\n" TAIL, ERR_UNSUPPORTED, "surprise");
+	refuse(HEAD "%x = arith.constant dense<0> : tensor<3xi32>\n" TAIL, ERR_RANGE, "power of two");
+	refuse(HEAD "%x = arith.constant dense<0> : tensor<2097152xi32>\n" TAIL, ERR_LIMIT, "elements");
+	refuse(HEAD "%x = arith.constant dense<0> : tensor<8xi32, #blocked>\n" TAIL, ERR_UNSUPPORTED, "TTGIR");
+	refuse(HEAD "%x = tt.load %n : i32\n" TAIL, ERR_FORMAT, "not a pointer");
+	refuse(HEAD "tt.store %a, %n : !tt.ptr<f32>\n" TAIL, ERR_FORMAT, "value of tt.store");
+	refuse(HEAD "cf.br ^bb7\n^bb1:\n" TAIL, ERR_FORMAT, "not a block");
+	refuse(HEAD "%t = arith.constant true\ncf.cond_br %t, ^bb1, ^bb2\n^bb1:\n%x = arith.addi %n, %n : i32\ncf.br ^bb2\n^bb2:\n%y = arith.addi %x, %n : i32\n" TAIL, ERR_FORMAT, "before it is defined");
+	refuse("module { tt.func public @a() { tt.return } tt.func public @b() { tt.return } }", ERR_UNSUPPORTED, "two public");
+	refuse("module { tt.func public @a() { tt.call @f() : () -> () tt.return } tt.func private @f() { tt.call @f() : () -> () tt.return } }", ERR_UNSUPPORTED, "recursive");
+	refuse("module { tt.func public @a(%x: tensor<8xf32>) { tt.return } }", ERR_UNSUPPORTED, "expected a pointer or a number");
+	refuse("#b = #ttg.blocked<{}>\nmodule { }", ERR_UNSUPPORTED, "alias '#b'");
+}
+
+static void test_arguments(void **state)
+{
+	struct vm_kernel *k;
+	struct err err = {0};
+	struct vm_report r;
+	const char *text = HEAD TAIL;
+	assert_int_equal(vm_kernel_create(text, strlen(text), &k, &err), 0);
+	struct vm_arg args[4] = {{.i = 0}};
+	struct vm_buffer buffer = {.address = tape_buffer_address(0), .bytes = 4};
+	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = args, .nargs = 3, .buffers = &buffer, .nbuffers = 1};
+	assert_int_equal(vm_launch(k, &o, &r, &err), ERR_RANGE);
+	o.nargs = 4;
+	assert_int_equal(vm_launch(k, &o, &r, &err), 0);
+	args[3].i = (int64_t)1 << 32;
+	assert_int_equal(vm_launch(k, &o, &r, &err), ERR_RANGE);
+	args[3].i = 0xffffffff;   /* an unsigned argument is fine */
+	assert_int_equal(vm_launch(k, &o, &r, &err), 0);
+	o.grid[1] = 65536;
+	assert_int_equal(vm_launch(k, &o, &r, &err), ERR_RANGE);
+	o.grid[1] = 0;
+	assert_int_equal(vm_launch(k, &o, &r, &err), 0);
+	buffer.address += 8;
+	assert_int_equal(vm_launch(k, &o, &r, &err), ERR_RANGE);
+	vm_kernel_free(k);
+}
+
+static void test_tf32(void **state)
+{
+	struct vm_kernel *k;
+	struct err err = {0};
+	int line = -1;
+#define DOT(attr) HEAD "%z = arith.constant dense<0.0> : tensor<16x16xf32>\n%d = tt.dot %z, %z, %z" attr " : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>" AT(77) TAIL
+	const char *texts[] = {DOT(", inputPrecision = tf32"), DOT(""), DOT(", inputPrecision = tf32x3")};
+	for (int i = 0; i < 3; i++) {
+		if (vm_kernel_create(texts[i], strlen(texts[i]), &k, &err)) fail_msg("%s", err.text);
+		assert_int_equal(vm_kernel_uses_tf32(k, &line), i == 0);
+		if (i == 0) assert_int_equal(line, 77);
+		vm_kernel_free(k);
+	}
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_in_bounds), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_addresses), cmocka_unit_test(test_origin), cmocka_unit_test(test_division),
+		cmocka_unit_test(test_assert), cmocka_unit_test(test_timeout), cmocka_unit_test(test_descriptor_alignment), cmocka_unit_test(test_first_program), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_arguments), cmocka_unit_test(test_tf32),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
