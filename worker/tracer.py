@@ -5,14 +5,12 @@ itself. The supervisor takes nothing from here but a tape, which tape_parse vali
 
 The candidate is executed as module `candidate` from memory; a linecache entry lets Triton's inspect.getsource find its text.
 """
-import builtins
 import json
 import linecache
 import sys
 import types
 
 import torch
-import triton
 
 import tracer_cuda
 import tracer_driver
@@ -20,7 +18,7 @@ import tracer_movement
 import tracer_record
 import tracer_tensor
 import wire
-from tracer_fault import Fault
+from tracer_fault import Fault, Unsupported
 from tracer_record import DTYPES, SOURCE_NAME
 from tracer_tensor import TraceTensor
 
@@ -93,7 +91,7 @@ def stop_of(code, error):
         compile_failed = compile_failed.__cause__ or compile_failed.__context__
     if compile_failed is not None and code != "import-error":
         return Stop("triton-compile-error", type(compile_failed.__cause__).__name__, str(compile_failed), compile_failed.line)
-    if isinstance(error, NotImplementedError) and code == "forward-error":
+    if isinstance(error, Unsupported):
         code = "unsupported"
     text = safe_text(error)
     return Stop(code, type(error).__name__, text, traceback_line(error))
@@ -197,10 +195,11 @@ def placed(value, name, entry, tracer):
     wanted = entry is not None and list(value.shape) == entry["shape"] and value.dtype == DTYPES.get(entry["dtype"])
     if wanted:
         t = meta_tensor(tracer, value.shape, None, value.dtype, "param")
-    elif isinstance(value, TraceTensor):
-        t = value.detach()
     else:
-        t = tracer.wrap(value.detach(), "const")
+        t = value.detach() if isinstance(value, TraceTensor) else tracer.wrap(value.detach())
+        if t._buffer.known:
+            t._buffer.kind = "const"
+            tracer.rec.freeze(t._buffer)    # a parameter is data, also one that the task does not have: what is computed from it belongs on the tape
     t._buffer.name = name
     if isinstance(value, torch.nn.Parameter):
         t = torch.nn.Parameter(t, requires_grad=value.requires_grad)
@@ -340,7 +339,10 @@ class ModelNew(nn.Module):
         warm_kernel[(triton.cdiv(n, 64),)](x, y, n, 2.0, BLOCK=64)
         z = torch.zeros(n, device=x.device, dtype=torch.float32)
         warm_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](y, z, n, 2.0, BLOCK=64, num_warps=2)
-        return F.linear(z.view(-1, 4), self.linear.weight).reshape(2, -1)
+        y = F.linear(z.view(-1, 4), self.linear.weight) * 2 + 1    # torch's own operators: common answers hold them, and their first use imports a lot
+        y = F.gelu(torch.softmax(F.layer_norm(F.relu(y), (4,)), dim=-1))
+        y = y.masked_fill(y > 0, 0.0).sum(dim=0, keepdim=True) @ torch.arange(4, device=y.device).float()[:, None]
+        return F.conv2d(y[None, None], y[None, None]).reshape(-1).contiguous()
 '''
 
 

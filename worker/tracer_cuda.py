@@ -8,6 +8,8 @@ import types
 
 import torch
 
+from tracer_fault import Unsupported
+
 PROPERTIES = dict(
     name="NVIDIA H200", major=9, minor=0, total_memory=150_109_880_320, multi_processor_count=132, is_integrated=False,
     is_multi_gpu_board=False, max_threads_per_multi_processor=2048, max_threads_per_block=1024, warp_size=32,
@@ -74,7 +76,7 @@ def _constant(value):
 
 def _unsupported(what):
     def refuse(*args, **kwargs):
-        raise NotImplementedError(f"{what} is not supported while a candidate is traced")
+        raise Unsupported(f"{what} is not supported while a candidate is traced")
     return refuse
 
 

@@ -8,3 +8,7 @@ class Fault(Exception):
         super().__init__(text)
         self.code = code
         self.text = text
+
+
+class Unsupported(NotImplementedError):
+    """Something that exists on a GPU machine and not here. An ordinary exception to the candidate, which may have another way."""

@@ -24,6 +24,7 @@ ROWS_MAX = 4096
 KERNELS_MAX = 128
 CONST_BYTES_MAX = 40 << 20     # base64 of all constants has to fit into TAPE_BYTES_MAX
 BUFFER_BYTES_MAX = 1 << 36
+FOLD_BYTES_MAX = 4 << 20
 SOURCE_NAME = "candidate.py"
 
 DTYPE_NAMES = {
@@ -46,11 +47,12 @@ def candidate_line():
 
 
 class Buffer:
-    __slots__ = ("kind", "bytes", "storage", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input", "meta_key")
+    __slots__ = ("kind", "bytes", "storage", "past", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input")
 
     def __init__(self, storage, epoch, kind="temp"):
         self.kind = kind            # input, param, const, temp
-        self.storage = storage      # of the inner tensors: CPU while known, meta afterwards; kept alive, its address is the key
+        self.storage = storage      # of the inner tensors: CPU while known, meta afterwards
+        self.past = []              # former storages: kept alive, because by_storage knows them by address
         self.bytes = storage.nbytes()
         self.cpu = None             # a constant's contents once frozen
         self.epoch = epoch          # 0: made before the first forward; else the forward that made it
@@ -105,10 +107,22 @@ class Recorder:
             buf.kind = "const"
         if buf.kind == "const":
             buf.cpu = buf.storage
-        self.to_meta(buf)
+        self.move(buf, torch.empty(buf.bytes, dtype=torch.uint8, device="meta"))
 
-    def to_meta(self, buf):
-        base = torch.empty(buf.bytes, dtype=torch.uint8, device="meta")
+    def is_plain_fill(self, buf):
+        """A buffer that is one value so far, small, and not on the tape yet: as good as a known one (masks are made from torch.ones)."""
+        if buf.known:
+            return True
+        return type(buf.origin) is tuple and buf.number_epoch != self.epoch and buf.bytes <= FOLD_BYTES_MAX
+
+    def to_known(self, buf):
+        if not buf.known:
+            _, dtype, value = buf.origin
+            self.move(buf, torch.full((buf.bytes // dtype.itemsize,), value, dtype=dtype, device="cpu"))
+
+    def move(self, buf, base):
+        """Gives a buffer another storage."""
+        buf.past.append(buf.storage)
         buf.storage = base.untyped_storage()
         self.by_storage[buf.storage._cdata] = buf
 

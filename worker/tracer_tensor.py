@@ -11,17 +11,15 @@ the operator means for the tape:
   movement       copies and fills (tracer_movement.py)
   anything else  a library row
 """
-import json
-
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tracer_record import Buffer, DTYPE_NAMES, number_text
+from tracer_fault import Unsupported
+from tracer_record import DTYPE_NAMES, number_text
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 CPU = torch.device("cpu")
-aten = torch.ops.aten
 
 
 class TraceTensor(torch.Tensor):
@@ -39,10 +37,11 @@ class TraceTensor(torch.Tensor):
         return self
 
     def inner(self):
-        """The tensor behind this one; rebuilt when its buffer was frozen since."""
+        """The tensor behind this one; rebuilt when its buffer was frozen, or made known, since."""
         inner = self._inner
-        if inner.device.type == "cpu" and not self._buffer.known:
-            inner = torch.empty(0, dtype=inner.dtype, device=META).set_(self._buffer.storage, inner.storage_offset(), inner.shape, inner.stride())
+        storage = self._buffer.storage
+        if inner.device != storage.device:
+            inner = torch.empty(0, dtype=inner.dtype, device=storage.device).set_(storage, inner.storage_offset(), inner.shape, inner.stride())
             self._inner = inner
         return inner
 
@@ -120,7 +119,7 @@ class Tracer:
     def read_value(self, t, how):
         """The contents of a known tensor as a CPU tensor; a fault for an unknown one."""
         if t._buffer.known:
-            return t._inner.clone()
+            return t.inner().clone()
         self.rec.fail("data-dependent", f"{how} reads the contents of a CUDA tensor; a kernel's host code may depend on shapes, strides and types only")
 
     def lift(self, cpu):
@@ -158,14 +157,18 @@ class Tracer:
             if self.may_write(func, args, kwargs):
                 return self.run_known(func, args, kwargs)
         for t in tensors:
-            if t._buffer.known:
+            if t._buffer.known and not self.rec.is_plain_fill(t._buffer):
                 self.rec.number(t._buffer)
         handler = self.movement.get(name)
         if handler is not None:
             out = handler(self, func, args, kwargs)
             if out is not NotImplemented:
                 return out
-        return self.run_unknown(func, args, kwargs, tensors)
+        if tensors and is_pure(func) and all(self.rec.is_plain_fill(t._buffer) for t in tensors):
+            for t in tensors:
+                self.rec.to_known(t._buffer)
+            return self.run_known(func, args, kwargs)
+        return self.run_unknown(func, args, kwargs)
 
     def may_compute(self, name):
         """Factories: while the module is built all of them have contents (parameters need them); in forward only those with a value of their own."""
@@ -199,7 +202,7 @@ class Tracer:
             value = argument(func, args, kwargs, "fill_value")
         return ("fill", out.dtype, value)
 
-    def run_unknown(self, func, args, kwargs, tensors):
+    def run_unknown(self, func, args, kwargs):
         """Runs the operator on the meta device and records what it means."""
         name = func._schema.name
         inputs = {}
@@ -209,9 +212,11 @@ class Tracer:
         meta_kwargs.pop("pin_memory", None)
         try:
             out = func(*self.to_meta(args, inputs), **self.to_meta(meta_kwargs, inputs))
-        except (NotImplementedError, RuntimeError):
+        except (NotImplementedError, RuntimeError) as error:
             if tag_names(func) & {"data_dependent_output", "dynamic_output_shape"}:
                 self.rec.fail("data-dependent", f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
+            if isinstance(error, NotImplementedError):
+                raise Unsupported(f"{func.name()} has no shape function: {error}") from None
             raise
         origin = self.origin(name, func, args, kwargs, out)
         result = self.rewrap(out, inputs, origin)
@@ -292,6 +297,11 @@ def tag_names(func):
     if tags is None:
         tags = _TAGS[func] = frozenset(tag.name for tag in func.tags)
     return tags
+
+
+def is_pure(func):
+    """Neither writes an operand nor returns a view of one."""
+    return not func._schema.is_mutable and all(r.alias_info is None for r in func._schema.returns)
 
 
 def is_dead_dropout(func, args):

@@ -15,6 +15,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TOR
     os.environ[_name] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["TRITON_BACKENDS_IN_TREE"] = "1"
+os.environ["HOME"] = "/nonexistent"   # torch and triton name cache folders after the user; none is ever written
+os.environ["USER"] = os.environ["LOGNAME"] = "hone"
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "worker"))

@@ -1,4 +1,5 @@
 """A supervisor in a few lines, for tests: starts a zygote, hands it jobs, and describes a KernelBench task as the tracer's job."""
+import ctypes
 import glob
 import importlib.util
 import os
@@ -13,6 +14,13 @@ sys.path.insert(0, os.path.join(ROOT, "worker"))
 sys.dont_write_bytecode = True
 import wire
 
+def best_level():
+    """The strongest sandbox level of this machine."""
+    text = ctypes.create_string_buffer(512)
+    return ["none", "lsm", "full"][ctypes.CDLL(LIBRARY).sandbox_level_probe(text, ctypes.c_size_t(512))]
+
+
+LEVEL = best_level()
 KNOWN_GOOD = sorted(glob.glob(os.path.join(ROOT, "tests/known_good/*/")))
 
 
@@ -29,7 +37,7 @@ class Zygote:
         self.hello = wire.recv(self.control)[0]
         self.process_fds = len(os.listdir(f"/proc/{self.process.pid}/fd")) if os.access(f"/proc/{self.process.pid}/fd", os.R_OK) else None
 
-    def start(self, job, level="full", memory_bytes=4 << 30, cpu_s=60):
+    def start(self, job, level=LEVEL, memory_bytes=4 << 30, cpu_s=60):
         """(data socket, status socket) of a job."""
         data, data_theirs = socket.socketpair()
         status, status_theirs = socket.socketpair()
