@@ -139,18 +139,6 @@ static inline void pack_rows(float *panel, const float *b, int64_t ldb, int K, i
 	}
 }
 
-/* VL columns of VL rows from transposed B (rows are columns): a square turned in registers; depth and columns count what is there. */
-static inline __attribute__((always_inline)) void load_turned(vf r[VL], const float *b, int64_t ldb, int depth, int columns)
-{
-	if (columns >= VL && depth == VL) {
-#pragma GCC unroll 16
-		for (int j = 0; j < VL; j++) r[j] = vf_load(b + j * ldb);
-	} else {
-		for (int j = 0; j < VL; j++) r[j] = j < columns ? vf_load_n(b + j * ldb, depth) : vf_zero();
-	}
-	vf_transpose(r);
-}
-
 /* pack_rows from B transposed: b is (columns, K). */
 static inline void pack_columns(float *panel, const float *b, int64_t ldb, int K, int columns)
 {
@@ -158,7 +146,8 @@ static inline void pack_columns(float *panel, const float *b, int64_t ldb, int K
 		for (int k = 0; k < K; k += VL) {
 			int depth = MIN(VL, K - k);
 			vf r[VL];
-			load_turned(r, b + half * VL * ldb + k, ldb, depth, columns);
+			if (depth == VL && columns >= VL) vf_load_columns(r, b + half * VL * ldb + k, ldb);
+			else vf_load_columns_part(r, b + half * VL * ldb + k, ldb, depth, MIN(columns, VL));
 			float *out = panel + k * NR + half * VL;
 			if (depth == VL) {
 #pragma GCC unroll 16
@@ -169,32 +158,36 @@ static inline void pack_columns(float *panel, const float *b, int64_t ldb, int K
 		}
 }
 
-/* ---- few rows of A against VL columns of transposed B, without packing: each square is turned and used in registers; the same chains of sums as a tile's ---- */
+/* ---- few rows of A against up to NR columns of transposed B, without packing: each square is turned and used in registers; the same chains of sums as a tile's ---- */
 
 #define DIRECT_ROWS 4
 struct direct { const float *a; int64_t lda; const float *b; int64_t ldb; float *c; int64_t ldc; int K, columns; float alpha; bool add; };
 
+/* Two squares side by side a step: their chains are independent, and a chain alone waits for itself. */
 static inline __attribute__((always_inline)) void direct_rows(const struct direct *d, const int rows)
 {
-	vf s[DIRECT_ROWS], r[VL];
-	for (int m = 0; m < rows; m++) s[m] = vf_zero();
+	vf s[2][DIRECT_ROWS], r[VL];
+	for (int m = 0; m < rows; m++) s[0][m] = s[1][m] = vf_zero();
 	for (int k = 0; k < d->K; k += VL) {
 		int depth = MIN(VL, d->K - k);
-		load_turned(r, d->b + k, d->ldb, depth, d->columns);
-		if (depth == VL) {
+		const float *a = d->a + k, *b = d->b + k;
+#pragma GCC unroll 2
+		for (int half = 0; half < 2; half++, b += VL * d->ldb) {
+			int columns = d->columns - half * VL;
+			if (depth == VL && columns >= VL) {
+				vf_load_columns(r, b, d->ldb);
 #pragma GCC unroll 16
-			for (int i = 0; i < VL; i++)
-				for (int m = 0; m < rows; m++) s[m] = vf_fma(vf_set1(d->a[m * d->lda + k + i]), r[i], s[m]);
-		} else {
-			for (int i = 0; i < depth; i++)
-				for (int m = 0; m < rows; m++) s[m] = vf_fma(vf_set1(d->a[m * d->lda + k + i]), r[i], s[m]);
+				for (int i = 0; i < VL; i++)
+					for (int m = 0; m < rows; m++) s[half][m] = vf_fma(vf_set1(a[m * d->lda + i]), r[i], s[half][m]);
+			} else if (columns > 0) {
+				vf_load_columns_part(r, b, d->ldb, depth, MIN(columns, VL));
+				for (int i = 0; i < depth; i++)
+					for (int m = 0; m < rows; m++) s[half][m] = vf_fma(vf_set1(a[m * d->lda + i]), r[i], s[half][m]);
+			}
 		}
 	}
-	vf alpha = vf_set1(d->alpha);
-	for (int m = 0; m < rows; m++) {
-		float *c = d->c + m * d->ldc;
-		vf_store_n(c, d->add ? vf_fma(s[m], alpha, vf_load_n(c, d->columns)) : vf_mul(s[m], alpha), d->columns);
-	}
+	struct tile t = {.c = d->c, .c_row = d->ldc, .columns = d->columns, .alpha = d->alpha, .add = d->add};
+	for (int m = 0; m < rows; m++) tile_store(&t, m, s[0][m], s[1][m]);
 }
 
 static inline void direct_run(const struct direct *d, int rows)

@@ -52,9 +52,9 @@ static void blas_blocks(void *arg, int64_t begin, int64_t end, int thread)
 static void direct_block(const struct matmul_args *g, int n0, int N)
 {
 	for (int k = 0; k < g->K; k += KC)
-		for (int n = n0; n < n0 + N; n += VL) {
+		for (int n = n0; n < n0 + N; n += NR) {
 			struct direct d = {.a = g->a + k, .lda = g->K, .b = g->b + (int64_t)n * g->K + k, .ldb = g->K, .c = g->out + n, .ldc = g->N, .K = MIN(KC, g->K - k),
-				.columns = MIN(VL, n0 + N - n), .alpha = g->alpha, .add = g->add || k > 0};
+				.columns = MIN(NR, n0 + N - n), .alpha = g->alpha, .add = g->add || k > 0};
 			direct_run(&d, g->M);
 		}
 }
