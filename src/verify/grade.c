@@ -1,6 +1,6 @@
 /* grade: the sequence of one verdict. Each step either passes or settles the verdict with a reason code; docs/verifier.md lists them.
  *
- * The order inside is chosen so that the cheap things come first and nothing hostile is done twice: size, trace, what the tape alone shows (no launch, library
+ * The order inside is chosen so that the cheap things come first and nothing hostile is done twice: size and syntax, trace, what the tape alone shows (no launch, library
  * rows), compile, replay on stock inputs, replay on hidden ones, a second trace for other sizes, cost. */
 #include "lint/lint.h"
 #include "verify/verify_internal.h"
@@ -89,9 +89,7 @@ static int oracle_step(struct grading *g, struct err *err)
 
 static int steps(struct grading *g, struct trace *stock, struct err *err)
 {
-	int rc = format_step(g);
-	if (!rc) rc = static_step(g);
-	if (!rc) rc = oracle_step(g, err);
+	int rc = oracle_step(g, err);
 	if (!rc) rc = trace_step(g, &g->oracle->variants[0], stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
@@ -113,6 +111,24 @@ static void grading_release(struct grading *g, struct trace *stock)
 	g->oracle = NULL;
 }
 
+static void verdict_clear(const struct verify_shared *s, struct verdict *out)
+{
+	*out = (struct verdict){ .speedup = NAN, .cost_s = NAN, .reference_cost_s = NAN, .error_max = NAN, .tolerance = NAN, .kernelbench = -1 };
+	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
+}
+
+bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out)
+{
+	uint64_t start = clock_ns();
+	struct grading g = { .s = s, .source = source, .source_len = source_len, .v = out };
+	verdict_clear(s, out);
+	int rc = format_step(&g);
+	if (!rc)
+		rc = static_step(&g);
+	out->seconds = (double)(clock_ns() - start) * 1e-9;
+	return rc == GRADE_END;
+}
+
 void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out)
 {
 	uint64_t start = clock_ns();
@@ -120,8 +136,7 @@ void grade(struct verify_shared *s, const struct task *task, const char *source,
 	int rc = -1;
 	for (int attempt = 0; attempt < ATTEMPTS && rc < 0; attempt++) {
 		struct trace stock = { 0 };
-		*out = (struct verdict){ .speedup = NAN, .cost_s = NAN, .reference_cost_s = NAN, .error_max = NAN, .tolerance = NAN, .kernelbench = -1 };
-		snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
+		verdict_clear(s, out);
 		struct grading g = { .s = s, .task = task, .source = source, .source_len = source_len, .attempt = attempt, .v = out };
 		rc = steps(&g, &stock, &err);
 		if (rc < 0) {

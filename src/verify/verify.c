@@ -7,20 +7,16 @@
  * being graded ends as an infrastructure fault that nobody collects. */
 #include "verify/verify_internal.h"
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define VERIFIER_VERSION "1"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
-#define TRIALS_DEFAULT 7
 #define KNOWN_MAX 4096               /* verdicts kept in memory */
 #define ORACLE_TASKS_MAX 48
 #define ORACLE_BYTES_MAX ((int64_t)2 << 30)
-#define GIB ((int64_t)1 << 30)
 
 struct waiter { int64_t id; bool is_duplicate; struct waiter *next; };
 struct work {
@@ -33,7 +29,8 @@ struct finished { int64_t id; struct verdict verdict; struct finished *next; };
 
 struct verifier {
 	struct verify_shared s;
-	char *root, *runner_path, *library_path, *options_text;
+	struct verify_places places;
+	char *options_text;
 	int nthreads; pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work, has_finished;
@@ -44,102 +41,6 @@ struct verifier {
 	bool is_ready; pthread_mutex_t ready_lock;
 	struct verdict **known; struct sha256_hex *known_keys;   /* (KNOWN_MAX), direct-mapped by key */
 };
-
-/* ---- places ---- */
-
-/* The folder of this executable, or one above it, that has `name`. */
-static char *find_above(const char *name, struct err *err)
-{
-	char path[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-	if (n <= 0) {
-		err_set(err, ERR_INFRA, "cannot tell where this program lies: %s", strerror(errno));
-		return NULL;
-	}
-	path[n] = 0;
-	for (char *slash = strrchr(path, '/'); slash && slash != path; slash = strrchr(path, '/')) {
-		*slash = 0;
-		char *candidate = path_join(path, name);
-		bool found = path_exists(candidate);
-		free(candidate);
-		if (found)
-			return xstrdup(path);
-	}
-	err_set(err, ERR_NOT_FOUND, "%s was not found in the folder of this program or above it; run `make`, or name the root", name);
-	return NULL;
-}
-
-static int find_places(struct verifier *v, const struct verify_options *o, struct err *err)
-{
-	v->root = o->root ? xstrdup(o->root) : find_above("worker/zygote.py", err);
-	char *built = v->root ? find_above("hone-runner", err) : NULL;
-	if (!built)
-		return ERR_NOT_FOUND;
-	v->runner_path = path_join(built, "hone-runner");
-	v->library_path = path_join(built, "libhone_sandbox.so");
-	free(built);
-	return 0;
-}
-
-/* ---- options ---- */
-
-static int level_choose(const struct verify_options *o, int *level, struct err *err)
-{
-	char text[512] = "";
-	int best = sandbox_level_probe(text, sizeof text), wanted = best;
-	if (o->sandbox && o->sandbox[0]) {
-		for (wanted = SANDBOX_NONE; wanted <= SANDBOX_FULL && strcmp(sandbox_level_name(wanted), o->sandbox); wanted++)
-			continue;
-		if (wanted > SANDBOX_FULL)
-			return err_set(err, ERR_USAGE, "sandbox: expected full, lsm or none, found \"%s\"", o->sandbox);
-		if (wanted > best)
-			return err_set(err, ERR_UNSUPPORTED, "sandbox level %s does not work here: %s", o->sandbox, text);
-	}
-	if (wanted == SANDBOX_NONE && !o->allow_unsandboxed)
-		return err_set(err, ERR_USAGE, "sandbox: level none runs strangers' code unguarded; say --allow-unsandboxed if that is meant (%s)", text);
-	*level = wanted;
-	return 0;
-}
-
-static int options_check(const struct verify_options *o, struct err *err)
-{
-	if (o->device && strcmp(o->device, "cpu"))
-		return err_set(err, ERR_UNSUPPORTED, "device: this build judges on \"cpu\"; found \"%s\"", o->device);
-	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
-		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
-	if (o->num_correct_trials < 0 || o->num_correct_trials > ORACLE_TRIALS_MAX)
-		return err_set(err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
-	return 0;
-}
-
-static int or_default(int value, int standard)
-{
-	return value > 0 ? value : standard;
-}
-
-static void shared_init(struct verify_shared *s, const struct verify_options *o)
-{
-	s->limits = (struct verify_limits){
-		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000), .compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
-		.replay_timeout_ms = or_default(o->replay_timeout_ms, 20000), .oracle_timeout_ms = or_default(o->oracle_timeout_ms, 120000),
-		.trace_memory_bytes = 2 * GIB, .replay_memory_bytes = 4 * GIB, .compile_memory_bytes = 8 * GIB, .oracle_memory_bytes = 16 * GIB,
-	};
-	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
-	s->skip_compile = o->skip_compile;
-	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
-	s->store = o->store;
-	s->compiles = compile_cache_create();
-}
-
-/* A task's data needs two descriptors a trial, and each job a few. */
-static void descriptors_raise(void)
-{
-	struct rlimit r;
-	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
-		r.rlim_cur = MIN(r.rlim_max, (rlim_t)65536);
-		setrlimit(RLIMIT_NOFILE, &r);
-	}
-}
 
 /* ---- readiness: the zygotes import while the first request is on its way ---- */
 
@@ -219,6 +120,10 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 {
 	struct err err = { 0 };
 	uint64_t start = clock_ns();
+	if (grade_text(&v->s, w->source, w->source_len, out)) {
+		out->key = w->key;
+		return;
+	}
 	if (ready(v, &err)) {
 		*out = (struct verdict){ .class = VERDICT_INFRA, .stage = STAGE_FORMAT, .kernelbench = -1 };
 		snprintf(out->reason, sizeof out->reason, "infra");
@@ -314,10 +219,10 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
 {
-	int rc = zygote_create(v->root, v->library_path, "oracle", &v->s.oracle, err);
-	if (!rc) rc = zygote_create(v->root, v->library_path, "tracer", &v->s.tracer, err);
-	if (!rc && !o->skip_compile) rc = zygote_create(v->root, v->library_path, "compile", &v->s.compiler, err);
-	if (!rc) rc = runner_pool_create(v->runner_path, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);
+	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
+	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
+	if (!rc && !o->skip_compile) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
+	if (!rc) rc = runner_pool_create(v->places.runner, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);
 	if (rc)
 		return rc;
 	uint64_t seed = o->seed;
@@ -331,11 +236,13 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 
 int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err)
 {
-	int level = SANDBOX_NONE, rc = options_check(o, err);
-	if (!rc) rc = level_choose(o, &level, err);
+	struct verify_shared shared = { 0 };
+	int rc = setup_shared(o, &shared, err);
 	if (rc)
 		return rc;
 	struct verifier *v = xcalloc(1, sizeof *v);
+	v->s = shared;
+	v->s.compiles = compile_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
 	pthread_cond_init(&v->has_work, NULL);
@@ -346,13 +253,10 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	pthread_condattr_destroy(&attr);
 	v->known = xcalloc(KNOWN_MAX, sizeof *v->known);
 	v->known_keys = xcalloc(KNOWN_MAX, sizeof *v->known_keys);
-	v->s.level = level;
-	shared_init(&v->s, o);
-	descriptors_raise();
 	options_text_set(v, o);
-	int threads = or_default(o->threads, cpu_count());
+	int threads = o->threads > 0 ? o->threads : cpu_count();
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
-	rc = find_places(v, o, err);
+	rc = setup_places(o, &v->places, err);
 	if (!rc)
 		rc = children_start(v, o, threads, err);
 	while (!rc && v->nthreads < threads) {
@@ -414,9 +318,7 @@ void verifier_free(struct verifier *v)
 	pthread_cond_destroy(&v->has_finished);
 	free(v->s.versions);
 	free(v->threads);
-	free(v->root);
-	free(v->runner_path);
-	free(v->library_path);
+	setup_places_release(&v->places);
 	free(v->options_text);
 	free(v);
 }
@@ -525,46 +427,8 @@ int verifier_run(struct verifier *v, const struct task *task, const char *source
 	return rc ? rc : verifier_collect(v, -1, &id, out, err);
 }
 
-/* ---- audit ---- */
-
-static json_t *audit_trials(const struct oracle_data *d)
-{
-	json_t *list = json_array();
-	for (int i = 0; i < d->ntrials; i++) {
-		const struct oracle_trial *t = &d->trials[i];
-		json_t *o = json_pack("{s:s, s:b, s:i, s:s}", "distribution", t->distribution, "counts", t->counts, "variant", t->variant, "why", t->why);
-		if (t->counts && t->noutputs) {
-			json_object_set_new(o, "tolerance", json_real(t->bounds[0].tolerance));
-			json_object_set_new(o, "reference_error", json_real(t->bounds[0].reference_error));
-		}
-		json_array_append_new(list, o);
-	}
-	return list;
-}
-
-static json_t *audit_json(struct verifier *v, const struct oracle_data *d)
-{
-	double eager = 0, fused = 0;
-	enum cost_dot dot = cost_dot_of(d->dtype, v->s.tf32);
-	cost_reference_s(d->cost, dot, &eager, &fused);
-	return json_pack("{s:b, s:b, s:s, s:b, s:s, s:o, s:o, s:o}", "runs", 1, "discriminates", d->null_kernel == NULL, "null_kernel", d->null_kernel ? d->null_kernel : "",
-		"training", d->variants[0].training, "other_sizes", d->nvariants > 1 ? d->variants[1].changed : "", "trials", audit_trials(d),
-		"eager_s", eager == eager ? json_real(eager) : json_null(), "fused_s", fused == fused ? json_real(fused) : json_null());
-}
-
 int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err)
 {
-	const struct oracle_data *d = NULL;
-	struct oracle_fault fault = { 0 };
 	int rc = ready(v, err);
-	if (!rc) rc = oracle_cache_get(v->s.oracles, task, &d, &fault, err);
-	if (rc == ERR_MISMATCH) {
-		*out = json_pack("{s:b, s:s, s:s, s:i}", "runs", 0, "code", fault.code, "text", fault.text, "line", fault.line);
-		return 0;
-	}
-	if (rc)
-		return rc;
-	*out = audit_json(v, d);
-	oracle_cache_put(v->s.oracles, d);
-	return 0;
+	return rc ? rc : audit_run(&v->s, task, out, err);
 }

@@ -53,8 +53,18 @@ int trace_step(struct grading *g, const struct oracle_variant *variant, struct t
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The whole sequence, with one repetition after an infrastructure fault. Never fails: what cannot be judged is VERDICT_INFRA. */
+/* What the text alone settles (stages format and static): true when it did. Needs no worker. */
+bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
+/* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what cannot be judged is VERDICT_INFRA. */
 void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+
+/* setup.c: where things lie; options checked and filled in. places are released by the caller, also on failure. */
+struct verify_places { char *root, *runner, *library; };
+int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err);
+void setup_places_release(struct verify_places *p);
+int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err);
+
+int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err);
 
 struct compile_cache *compile_cache_create(void);
 void compile_cache_free(struct compile_cache *c);

@@ -20,6 +20,7 @@
 #define SEND_TIMEOUT_MS 20000
 #define STATUS_TIMEOUT_MS 5000    /* from a kill to the zygote's report */
 #define RESTART_READY_MS 120000
+#define FAILED_STARTS_MAX 2       /* in a row; then every request fails at once instead of after another import of torch */
 
 struct zygote {
 	char *root, *library, *kind;
@@ -27,6 +28,7 @@ struct zygote {
 	struct child child;
 	int control;
 	bool is_ready, is_stopped;
+	int failed_starts;
 	json_t *hello;
 	int64_t next_id;
 };
@@ -109,22 +111,28 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 		return 0;
 	struct str text = { 0 };
 	json_t *hello = NULL;
-	int rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running") : msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
+	int rc = 0;
+	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX)
+		rc = spawn(z, err);
+	if (!rc)
+		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running") : msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
 	if (!rc)
 		rc = json_parse(text.data, text.len, "ready message", &hello, err);
 	if (!rc && !json_is_true(json_object_get(hello, "ready")))
 		rc = err_set(err, ERR_INFRA, "it answered %.300s", text.data);
 	if (rc) {
 		char status[64] = "still running";
-		if (child_wait(&z->child, 0, NULL) == 0)
+		if (child_wait(&z->child, 1000, NULL) == 0)
 			child_status_text(z->child.status, status, sizeof status);
 		json_decref(hello);
 		stop(z);
+		z->failed_starts++;
 		rc = err_set(err, ERR_INFRA, "%s zygote (%s/worker/zygote.py) did not become ready: %.400s; process: %s", z->kind, z->root, err ? err->text : "", status);
 	} else {
 		json_decref(z->hello);
 		z->hello = hello;
 		z->is_ready = true;
+		z->failed_starts = 0;
 	}
 	str_release(&text);
 	return rc;

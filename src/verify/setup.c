@@ -1,0 +1,118 @@
+/* setup: from a caller's options to what is in force: where the workers lie, which sandbox level, deadlines, bounds. */
+#include "verify/verify_internal.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define TRIALS_DEFAULT 7
+#define GIB ((int64_t)1 << 30)
+
+/* ---- places ---- */
+
+/* The folder of this executable, or one above it, that has `name`. */
+static char *find_above(const char *name, struct err *err)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+	if (n <= 0) {
+		err_set(err, ERR_INFRA, "cannot tell where this program lies: %s", strerror(errno));
+		return NULL;
+	}
+	path[n] = 0;
+	for (char *slash = strrchr(path, '/'); slash && slash != path; slash = strrchr(path, '/')) {
+		*slash = 0;
+		char *candidate = path_join(path, name);
+		bool found = path_exists(candidate);
+		free(candidate);
+		if (found)
+			return xstrdup(path);
+	}
+	err_set(err, ERR_NOT_FOUND, "%s was not found in the folder of this program or above it; run `make`, or name the root", name);
+	return NULL;
+}
+
+int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err)
+{
+	out->root = o->root ? xstrdup(o->root) : find_above("worker/zygote.py", err);
+	char *built = out->root ? find_above("hone-runner", err) : NULL;
+	if (!built)
+		return ERR_NOT_FOUND;
+	out->runner = path_join(built, "hone-runner");
+	out->library = path_join(built, "libhone_sandbox.so");
+	free(built);
+	return 0;
+}
+
+void setup_places_release(struct verify_places *p)
+{
+	free(p->root);
+	free(p->runner);
+	free(p->library);
+}
+
+/* ---- options ---- */
+
+static int level_choose(const struct verify_options *o, int *level, struct err *err)
+{
+	char text[512] = "";
+	int best = sandbox_level_probe(text, sizeof text), wanted = best;
+	if (o->sandbox && o->sandbox[0]) {
+		for (wanted = SANDBOX_NONE; wanted <= SANDBOX_FULL && strcmp(sandbox_level_name(wanted), o->sandbox); wanted++)
+			continue;
+		if (wanted > SANDBOX_FULL)
+			return err_set(err, ERR_USAGE, "sandbox: expected full, lsm or none, found \"%s\"", o->sandbox);
+		if (wanted > best)
+			return err_set(err, ERR_UNSUPPORTED, "sandbox level %s does not work here: %s", o->sandbox, text);
+	}
+	if (wanted == SANDBOX_NONE && !o->allow_unsandboxed)
+		return err_set(err, ERR_USAGE, "sandbox: level none runs strangers' code unguarded; say --allow-unsandboxed if that is meant (%s)", text);
+	*level = wanted;
+	return 0;
+}
+
+static int options_check(const struct verify_options *o, struct err *err)
+{
+	if (o->device && strcmp(o->device, "cpu"))
+		return err_set(err, ERR_UNSUPPORTED, "device: this build judges on \"cpu\"; found \"%s\"", o->device);
+	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
+		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
+	if (o->num_correct_trials < 0 || o->num_correct_trials > ORACLE_TRIALS_MAX)
+		return err_set(err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
+	return 0;
+}
+
+static int or_default(int value, int standard)
+{
+	return value > 0 ? value : standard;
+}
+
+/* A task's data needs two descriptors a trial, and each job a few. */
+static void descriptors_raise(void)
+{
+	struct rlimit r;
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = MIN(r.rlim_max, (rlim_t)65536);
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err)
+{
+	int rc = options_check(o, err);
+	if (!rc) rc = level_choose(o, &s->level, err);
+	if (rc)
+		return rc;
+	s->limits = (struct verify_limits){
+		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000), .compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
+		.replay_timeout_ms = or_default(o->replay_timeout_ms, 20000), .oracle_timeout_ms = or_default(o->oracle_timeout_ms, 120000),
+		.trace_memory_bytes = 2 * GIB, .replay_memory_bytes = 4 * GIB, .compile_memory_bytes = 8 * GIB, .oracle_memory_bytes = 8 * GIB,
+	};
+	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
+	s->skip_compile = o->skip_compile;
+	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
+	s->store = o->store;
+	descriptors_raise();
+	return 0;
+}

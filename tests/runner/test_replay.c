@@ -1,0 +1,203 @@
+/* The replay in this process, over tapes written by hand: what each row does, faults and their codes, lineage, memory that must not change; and the messages of the wire. */
+#include "runner/replay.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define MIB ((int64_t)1 << 20)
+
+/* y = x + 1 over n floats. */
+#define ADD_ONE "module {\\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {\\n    %one = arith.constant dense<1.000000e+00> : tensor<16xf32>\\n" \
+	"    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\\n    %b = tt.splat %n : i32 -> tensor<16xi32>\\n    %m = arith.cmpi slt, %i, %b : tensor<16xi32>\\n" \
+	"    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n    %v = tt.load %xp, %m : tensor<16x!tt.ptr<f32>>\\n" \
+	"    %w = arith.addf %v, %one : tensor<16xf32>\\n    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
+	"    tt.store %yp, %w, %m : tensor<16x!tt.ptr<f32>>\\n    tt.return\\n  }\\n}\\n"
+#define KERNELS "\"kernels\": [{\"name\": \"k\", \"ttir\": \"" ADD_ONE "\", \"num_warps\": 1, \"num_stages\": 1, \"num_ctas\": 1}]"
+#define VIEW(b) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}"
+#define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 64}]"
+#define LAUNCH(x, y, n) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [{\"buffer\": " #x ", \"offset\": 0}, {\"buffer\": " #y ", \"offset\": 0}, {\"int\": " #n "}]}"
+#define COPY(to, from) "{\"op\": \"copy\", \"line\": 8, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
+#define FILL(to, value) "{\"op\": \"fill\", \"line\": 9, \"dst\": " VIEW(to) ", \"value\": " #value "}"
+#define LIBRARY(to, from) "{\"op\": \"library\", \"line\": 10, \"name\": \"aten::mm\", \"reads\": [" VIEW(from) "], \"writes\": [" VIEW(to) "], \"args\": {\"args\": [], \"kwargs\": {}}}"
+#define TAPE(rows, output) "{\"version\": 1, " BUFFERS ", " KERNELS ", \"rows\": [" rows "], \"outputs\": [" VIEW(output) "], \"tuple\": false}"
+
+static float input[16], output[16];
+
+static struct tape *parse(const char *text)
+{
+	struct tape *t = NULL;
+	struct err err = { 0 };
+	if (tape_parse(text, strlen(text), &t, &err))
+		fail_msg("%s", err.text);
+	return t;
+}
+
+static void replay_text(const char *text, struct runner_given given, struct runner_result *out)
+{
+	struct replay *r = NULL;
+	struct runner_fault fault = { 0 };
+	struct runner_trial trial = { .ninputs = 1, .inputs = &given, .want_cost = true, .deadline_ms = 60000 };
+	struct replay_given data = { (const uint8_t *)input, sizeof input };
+	for (int i = 0; i < 16; i++) {
+		input[i] = (float)i;
+		output[i] = -1;
+	}
+	*out = (struct runner_result){ 0 };
+	if (replay_create(parse(text), MIB, &r, &fault)) {
+		out->has_fault = true;
+		out->fault = fault;
+		return;
+	}
+	replay_run(r, &trial, &data, (uint8_t *)output, sizeof output, out);
+	assert_int_equal(replay_tf32_line(r), -1);
+	replay_free(r);
+}
+
+static const struct runner_given X = { .bytes = 64 }, X_MAY_CHANGE = { .bytes = 64, .may_change = true };
+
+static void test_rows_do_their_work(void **state)
+{
+	struct runner_result r;
+	replay_text(TAPE(LAUNCH(0, 1, 16) ", " COPY(2, 1), 2), X, &r);
+	assert_false(r.has_fault);
+	assert_int_equal(r.lineage, TAPE_LINEAGE_OK);
+	for (int i = 0; i < 16; i++)
+		assert_true(output[i] == (float)i + 1);
+	assert_int_equal(r.ncosts, 2);
+	assert_int_equal(r.costs[0].bytes, 128);
+	assert_int_equal(r.costs[0].footprint_bytes, 128);
+	assert_int_equal(r.costs[0].programs, 1);
+	assert_int_equal(r.costs[1].kind, TAPE_COPY);
+	assert_int_equal(r.costs[1].bytes, 128);
+	runner_result_release(&r);
+}
+
+/* The same tape twice on one replay: nothing of the first trial is left in the second. */
+static void test_trials_are_independent(void **state)
+{
+	struct replay *r = NULL;
+	struct runner_fault fault = { 0 };
+	struct runner_given given = X;
+	struct runner_trial trial = { .ninputs = 1, .inputs = &given, .deadline_ms = 60000 };
+	assert_int_equal(replay_create(parse(TAPE(LAUNCH(0, 1, 16), 1)), MIB, &r, &fault), 0);
+	for (int round = 0; round < 3; round++) {
+		struct runner_result out;
+		for (int i = 0; i < 16; i++)
+			input[i] = (float)(100 * round + i);
+		replay_run(r, &trial, &(struct replay_given){ (const uint8_t *)input, sizeof input }, (uint8_t *)output, sizeof output, &out);
+		assert_false(out.has_fault);
+		for (int i = 0; i < 16; i++)
+			assert_true(output[i] == (float)(100 * round + i) + 1);
+		runner_result_release(&out);
+	}
+	/* Another tape of the same candidate. */
+	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), &fault), 0);
+	struct runner_result out;
+	replay_run(r, &trial, &(struct replay_given){ (const uint8_t *)input, sizeof input }, (uint8_t *)output, sizeof output, &out);
+	assert_false(out.has_fault);
+	assert_true(output[3] == input[3] + 2);
+	runner_result_release(&out);
+	replay_free(r);
+}
+
+static void check_fault(const char *tape, struct runner_given given, const char *code, int line)
+{
+	struct runner_result r;
+	replay_text(tape, given, &r);
+	if (!r.has_fault || strcmp(r.fault.code, code))
+		fail_msg("expected %s, found %s: %s", code, r.has_fault ? r.fault.code : "no fault", r.fault.text);
+	if (line)
+		assert_int_equal(r.fault.line, line);
+	runner_result_release(&r);
+}
+
+static void test_faults_have_codes(void **state)
+{
+	check_fault(TAPE(FILL(0, 0) ", " LAUNCH(0, 1, 16), 1), X, "input-modified", 9);
+	check_fault(TAPE(COPY(0, 0) ", " LAUNCH(0, 1, 16), 1), X, "input-modified", 8);
+	check_fault(TAPE(LAUNCH(0, 0, 16), 0), X, "input-modified", 0);
+	check_fault(TAPE(LAUNCH(2, 1, 16), 1), X, "uninitialised", 0);
+	check_fault(TAPE(LIBRARY(1, 0) ", " LAUNCH(1, 2, 16), 2), X, "library-row", 10);
+	check_fault(TAPE(LAUNCH(0, 1, 16), 1), (struct runner_given){ .bytes = 60 }, "bad-tape", 0);
+	check_fault("{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 6000000}], " KERNELS ", \"rows\": [" LAUNCH(0, 1, 16)
+		"], \"outputs\": [" VIEW(1) "], \"tuple\": false}", X, "memory", 0);
+	/* An input that the reference modifies itself may be modified. */
+	struct runner_result r;
+	replay_text(TAPE(LAUNCH(0, 0, 16), 0), X_MAY_CHANGE, &r);
+	assert_false(r.has_fault);
+	assert_true(output[2] == 3);
+	runner_result_release(&r);
+}
+
+static void test_lineage(void **state)
+{
+	struct runner_result r;
+	replay_text(TAPE(LAUNCH(0, 1, 9), 1), X, &r);
+	assert_false(r.has_fault);
+	assert_int_equal(r.lineage, TAPE_LINEAGE_OUTPUT_UNWRITTEN);
+	assert_true(isnan(output[9]) && output[8] == 9);
+	runner_result_release(&r);
+	replay_text(TAPE(FILL(1, 2.5) ", " LAUNCH(0, 1, 9), 1), X, &r);
+	assert_int_equal(r.lineage, TAPE_LINEAGE_OK);
+	assert_true(output[9] == 2.5f);
+	runner_result_release(&r);
+	replay_text(TAPE(LAUNCH(0, 2, 16) ", " COPY(1, 0), 1), X, &r);
+	assert_int_equal(r.lineage, TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
+	runner_result_release(&r);
+}
+
+/* A library row that cannot reach an output does not run, nor does what it feeds. */
+static void test_dead_library_rows_are_skipped(void **state)
+{
+	struct runner_result r;
+	replay_text(TAPE(LAUNCH(0, 1, 16) ", " LIBRARY(2, 0) ", " LAUNCH(2, 2, 16), 1), X, &r);
+	assert_false(r.has_fault);
+	assert_int_equal(r.ncosts, 1);
+	assert_true(output[15] == 16);
+	runner_result_release(&r);
+}
+
+static void test_wire(void **state)
+{
+	struct runner_given inputs[2] = { { .offset = 64, .bytes = 10, .may_change = true }, { .offset = 128, .bytes = 20 } }, params[1] = { { .name = "fc.weight", .bytes = 7 } };
+	struct runner_trial t = { .ninputs = 2, .inputs = inputs, .nparams = 1, .params = params, .output_offset = { 64, 4096 }, .want_cost = true, .deadline_ms = 77 }, u;
+	struct err err = { 0 };
+	json_t *o = runner_trial_json(&t, 2);
+	assert_int_equal(runner_trial_parse(o, 2, &u, &err), 0);
+	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 && u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost);
+	assert_string_equal(u.params[0].name, "fc.weight");
+	runner_trial_release(&u);
+	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
+	json_decref(o);
+
+	struct runner_row_cost cost = { .row = 3, .kind = TAPE_COPY, .programs = 1, .bytes = 2, .sectors = 3, .flops = 4, .special = 5, .dot_flops = 6, .footprint_bytes = 7 };
+	struct runner_line_cost line = { 9, 10, 11, 12 };
+	struct runner_result r = { .has_fault = true, .fault = { .code = "timeout", .text = "slow", .line = 5, .row = 6 }, .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN, .lineage_output = 1,
+		.ncosts = 1, .costs = &cost, .nlines = 1, .lines = &line, .run_ns = 123 }, s;
+	o = runner_result_json(&r);
+	assert_int_equal(runner_result_parse(o, &s, &err), 0);
+	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage && s.lineage_output == 1 && s.run_ns == 123);
+	const struct runner_row_cost *c = s.costs;
+	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 && c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6
+		&& c->footprint_bytes == 7);
+	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 && s.lines[0].flops == 12);
+	runner_result_release(&s);
+	/* What a runner that was taken over might say. */
+	json_object_set_new(o, "lineage", json_integer(99));
+	assert_int_not_equal(runner_result_parse(o, &s, &err), 0);
+	json_decref(o);
+	o = json_object();
+	assert_int_not_equal(runner_result_parse(o, &s, &err), 0);
+	json_decref(o);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rows_do_their_work), cmocka_unit_test(test_trials_are_independent), cmocka_unit_test(test_faults_have_codes), cmocka_unit_test(test_lineage),
+		cmocka_unit_test(test_dead_library_rows_are_skipped), cmocka_unit_test(test_wire),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,103 @@
+/* The record: JSON and back, hostile text in it; the cost model's formula by hand. */
+#include "verify/cost_model.h"
+#include "verify/verdict.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static void test_round_trip(void **state)
+{
+	struct verdict v = { .class = VERDICT_WRONG, .stage = STAGE_CORRECTNESS, .reason = "mismatch", .detail = "line \"one\"\n\ttwo", .line = 17, .compiled = true,
+		.params_seeded = true, .speedup = NAN, .cost_s = 2.5e-6, .reference_cost_s = 5e-6, .launches = 2, .programs = INT64_C(1) << 40, .bytes = 9, .sectors = 8, .flops = 7,
+		.nlines = 2, .lines = { { 3, 10, 11, 12 }, { 4, 20, 21, 22 } }, .trials = 7, .trials_failed = 1, .error_max = 0.5, .tolerance = 5e-5, .kernelbench = 0, .sandbox = "full",
+		.seconds = 0.25, .cached = true, .key = hash_bytes("x", 1) };
+	struct verdict w;
+	struct err err = { 0 };
+	json_t *o = verdict_json(&v);
+	assert_true(json_is_null(json_object_get(o, "speedup")));
+	assert_string_equal(json_string_value(json_object_get(o, "params")), "seeded");
+	if (verdict_from_json(o, &w, &err))
+		fail_msg("%s", err.text);
+	json_t *again = verdict_json(&w);
+	assert_true(json_equal(o, again));
+	assert_true(isnan(w.speedup) && w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
+	json_decref(o);
+	json_decref(again);
+}
+
+static void test_every_name(void **state)
+{
+	for (int c = 0; c < VERDICT_CLASS_COUNT; c++)
+		for (int s = 0; s < VERDICT_STAGE_COUNT; s++) {
+			struct verdict v = { .class = (enum verdict_class)c, .stage = (enum verdict_stage)s, .reason = "r", .detail = "", .kernelbench = -1 }, w;
+			json_t *o = verdict_json(&v);
+			assert_int_equal(verdict_from_json(o, &w, NULL), 0);
+			assert_true(w.class == v.class && w.stage == v.stage && w.kernelbench == -1);
+			json_decref(o);
+		}
+}
+
+/* A candidate's bytes may end up in the detail; the record must stay JSON. */
+static void test_text_that_is_no_utf8(void **state)
+{
+	struct verdict v = { .reason = "r", .detail = "bad \xff\xfe bytes \xc3" };
+	json_t *o = verdict_json(&v);
+	char *text = json_dumps(o, 0);
+	assert_non_null(text);
+	assert_string_equal(json_string_value(json_object_get(o, "detail")), "bad ?? bytes ?");
+	free(text);
+	json_decref(o);
+}
+
+static void test_bad_records_are_refused(void **state)
+{
+	static const char *const bad[] = { "[]", "{}", "{\"verdict\": \"genius\", \"stage\": \"done\", \"reason\": \"\", \"detail\": \"\"}",
+		"{\"verdict\": \"genuine\", \"stage\": \"never\", \"reason\": \"\", \"detail\": \"\"}",
+		"{\"verdict\": \"genuine\", \"stage\": \"done\", \"reason\": 3, \"detail\": \"\"}",
+		"{\"verdict\": \"genuine\", \"stage\": \"done\", \"reason\": \"\", \"detail\": \"\", \"line\": 1e99}" };
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		json_t *o = json_loads(bad[i], 0, NULL);
+		struct verdict v;
+		struct err err = { 0 };
+		assert_int_not_equal(verdict_from_json(o, &v, &err), 0);
+		assert_int_not_equal(err.text[0], 0);
+		json_decref(o);
+	}
+}
+
+/* docs/cost-model.md, by hand: 4.2e6 bytes take 1 us, one launch 2 us, 132 programs 0.1 us. */
+static void test_cost_by_hand(void **state)
+{
+	struct cost_launch l = { .bytes = 4.2e6, .programs = 132 };
+	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32) - 3.1e-6) < 1e-12);
+	l = (struct cost_launch){ .bytes = 4.2e6, .sectors = 1.2e13 * 4e-6 / 32 };   /* badly coalesced: L2 needs 4 us */
+	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32) - 6e-6) < 1e-12);
+	l = (struct cost_launch){ .dot_flops = 4.7e13 * 1e-3 };
+	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32) - 1.002e-3) < 1e-9);
+	assert_true(cost_launch_s(&l, COST_DOT_TF32) < 0.2 * cost_launch_s(&l, COST_DOT_FP32));
+	assert_int_equal(cost_dot_of(DTYPE_F32, false), COST_DOT_FP32);
+	assert_int_equal(cost_dot_of(DTYPE_F32, true), COST_DOT_TF32);
+	assert_int_equal(cost_dot_of(DTYPE_BF16, false), COST_DOT_HALF);
+}
+
+static void test_cost_of_a_reference(void **state)
+{
+	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 4200000, "elements", 1, "bytes", 4200000, "elements", 1, "fused", "bytes", 4200000, "elements", 1);
+	double eager = 0, fused = 0, best = cost_reference_s(o, COST_DOT_FP32, &eager, &fused);
+	assert_true(eager > 6e-6 && eager < 6.01e-6 && fused > 3e-6 && fused < 3.01e-6 && best == fused);
+	json_decref(o);
+	o = json_object();
+	assert_true(isnan(cost_reference_s(o, COST_DOT_FP32, &eager, &fused)));
+	json_decref(o);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_every_name), cmocka_unit_test(test_text_that_is_no_utf8), cmocka_unit_test(test_bad_records_are_refused),
+		cmocka_unit_test(test_cost_by_hand), cmocka_unit_test(test_cost_of_a_reference),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
