@@ -27,7 +27,7 @@ static size_t activations_bytes(const struct model_config *c, const struct engin
 static size_t bookkeeping_bytes(const struct engine_options *o)
 {
 	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows;
-	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * (sizeof(struct slot) + 4 * (size_t)pages_for(o->max_context)) + rows * 24;
+	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * (sizeof(struct slot) + 4 * (size_t)pages_for(o->max_context)) + rows * 24 + (size_t)o->max_sequences * 20;
 }
 
 size_t engine_bytes(const struct model_config *c, const struct engine_options *options)
@@ -73,6 +73,11 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	e->rows = (struct rows){.ids = xcalloc(rows, 4), .pos = xcalloc(rows, 4), .slot = xcalloc(rows, 4), .at = xcalloc(rows, 4), .table = xcalloc(rows, sizeof(int32_t *)),
 		.owner = xcalloc(sequences, sizeof(int))};
 	e->logits = xcalloc((size_t)config->vocab_size, sizeof *e->logits);
+	e->drawn = xcalloc(sequences, sizeof *e->drawn);
+	e->logprobs = xcalloc(sequences, sizeof *e->logprobs);
+	e->targets = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->targets);
+	e->target_logprobs = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->target_logprobs);
+	e->lse = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->lse);
 	arena_alloc(&e->scratch, size_mul((size_t)config->vocab_size, 3 * sizeof(float)) + (size_t)config->vocab_size + 65536);   /* what the sampler may need: it does not grow later */
 	*out = e;
 	return 0;
@@ -126,6 +131,11 @@ void engine_free(struct engine *e)
 	free(e->rows.table);
 	free(e->rows.owner);
 	free(e->logits);
+	free(e->drawn);
+	free(e->logprobs);
+	e->ops->release(e->ops->ctx, e->targets);
+	e->ops->release(e->ops->ctx, e->target_logprobs);
+	e->ops->release(e->ops->ctx, e->lse);
 	arena_release(&e->scratch);
 	free(e);
 }

@@ -59,6 +59,8 @@ struct engine {
 	struct rows rows;
 	bool *slot_done;                  /* (max_sequences) handled in this step */
 	float *logits;                    /* (V) on the host */
+	int32_t *drawn; float *logprobs;  /* (max_sequences) on the host: this step's tokens */
+	int32_t *targets; float *target_logprobs, *lse;   /* (max_sequences) in the backend's memory */
 	struct arena scratch;             /* the sampler's */
 	struct completion *ready; int ready_begin, ready_end, ready_cap;   /* finished, not taken; room for every live sequence */
 };

@@ -157,17 +157,37 @@ static void finish(struct engine *e, struct slot *s, enum finish_reason reason)
 	if (--g->live == 0) group_free(g);
 }
 
+static const struct sampling *sampling_of(const struct engine *e, int row) { return &e->slots[e->rows.owner[row]].group->r.sampling; }
+static float temperature_of(const struct engine *e, int row) { return sampling_of(e, row)->temperature > 0 ? sampling_of(e, row)->temperature : 1; }
+
+/* Log-probabilities of the drawn tokens by the operation that the trainer uses: equal logits give it equal bits. One call for each run of rows at one temperature. */
+static void record_logprobs(struct engine *e, const float *logits)
+{
+	struct ops *ops = e->ops;
+	int V = e->config->vocab_size, n = e->rows.n;
+	if (!n) return;
+	ops->upload(ops->ctx, e->targets, e->drawn, (size_t)n * sizeof *e->drawn);
+	for (int begin = 0, end; begin < n; begin = end) {
+		for (end = begin + 1; end < n && temperature_of(e, end) == temperature_of(e, begin);) end++;
+		ops->logprob(ops->ctx, e->target_logprobs + begin, NULL, e->lse + begin, logits + (int64_t)begin * V, e->targets + begin, temperature_of(e, begin), end - begin, V);
+	}
+	ops->download(ops->ctx, e->logprobs, e->target_logprobs, (size_t)n * sizeof *e->logprobs);
+}
+
 static void sample_rows(struct engine *e, const float *logits)
 {
 	int V = e->config->vocab_size;
 	for (int i = 0; i < e->rows.n; i++) {
-		struct slot *s = &e->slots[e->rows.owner[i]];
-		const struct sampling *how = &s->group->r.sampling;
-		struct completion *c = s->c;
+		const struct slot *s = &e->slots[e->rows.owner[i]];
+		float u = rng_uniform(sampling_of(e, i)->seed, (uint64_t)s->c->sample, (uint64_t)(s->group->r.nprompt + s->c->count));
 		e->ops->download(e->ops->ctx, e->logits, logits + (int64_t)i * V, (size_t)V * sizeof(float));
-		float u = rng_uniform(how->seed, (uint64_t)c->sample, (uint64_t)(s->group->r.nprompt + c->count));
-		c->tokens[c->count] = sample_token(e->logits, V, how, u, &c->logprobs[c->count], &e->scratch);
-		c->count++;
+		e->drawn[i] = sample_token(e->logits, V, sampling_of(e, i), u, NULL, &e->scratch);
+	}
+	record_logprobs(e, logits);
+	for (int i = 0; i < e->rows.n; i++) {
+		struct slot *s = &e->slots[e->rows.owner[i]];
+		s->c->tokens[s->c->count] = e->drawn[i];
+		s->c->logprobs[s->c->count++] = e->logprobs[i];
 		e->generated++;
 		enum finish_reason reason;
 		if (is_finished(e, s, &reason)) finish(e, s, reason);

@@ -16,9 +16,20 @@ struct kv { int32_t *tokens; int pages; };
 struct step { float logits[64 * V]; int max_rows, max_logit_rows; };
 struct adapter { uint64_t salt; };
 
-static void download(struct ops_context *c, void *host, const void *src, size_t bytes) { memcpy(host, src, bytes); }
+static void copy(struct ops_context *c, void *dst, const void *src, size_t bytes) { memcpy(dst, src, bytes); }
+static void *alloc(struct ops_context *c, size_t bytes) { return xcalloc(1, bytes); }
+static void release(struct ops_context *c, void *p) { free(p); }
+static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits, const int32_t *targets, float temperature, int N, int vocabulary)
+{
+	for (int i = 0; i < N; i++) {
+		double sum = 0;
+		for (int j = 0; j < vocabulary; j++) sum += exp(logits[i * vocabulary + j] / temperature);
+		out[i] = (float)(logits[i * vocabulary + targets[i]] / temperature - log(sum));
+		lse[i] = (float)log(sum);
+	}
+}
 static struct model the_model = {.c = {.vocab_size = V, .hidden_size = 8, .num_attention_heads = 1, .num_key_value_heads = 1, .head_dim = 8, .intermediate_size = 8,
-	.max_position_embeddings = 1000, .eos_token_id = 5, .neos_extra = 1, .eos_extra = {7}}, .ops = {.download = download}};
+	.max_position_embeddings = 1000, .eos_token_id = 5, .neos_extra = 1, .eos_extra = {7}}, .ops = {.alloc = alloc, .release = release, .upload = copy, .download = copy, .logprob = logprob}};
 static int steps_run, rows_run, copies_made;
 
 const struct model_config *model_config(const struct model *m) { return &m->c; }
@@ -85,16 +96,16 @@ static void check_alone(const struct request *r, const struct completion *c)
 {
 	int32_t tokens[512];
 	uint64_t h = r->adapter ? r->adapter->salt : 0;
-	float logits[V], logprob;
+	float logits[V], recorded;
 	for (int i = 0; i < r->nprompt; i++) h = mix(h, (uint64_t)r->prompt[i]);
 	int count = 0;
 	enum finish_reason finish = FINISH_LENGTH;
 	while (count < r->max_new_tokens) {
 		hash_logits(h, logits);
-		int32_t id = sample_token(logits, V, &r->sampling, rng_uniform(r->sampling.seed, (uint64_t)c->sample, (uint64_t)(r->nprompt + count)), &logprob, &scratch);
+		int32_t id = sample_token(logits, V, &r->sampling, rng_uniform(r->sampling.seed, (uint64_t)c->sample, (uint64_t)(r->nprompt + count)), &recorded, &scratch);
 		assert_true(count < c->count);
 		assert_int_equal(c->tokens[count], id);
-		assert_memory_equal(&c->logprobs[count], &logprob, 4);
+		assert_true(fabsf(c->logprobs[count] - recorded) < 1e-5f);
 		tokens[count++] = id;
 		h = mix(h, (uint64_t)id);
 		bool stop = false;
