@@ -1,0 +1,231 @@
+/* The engine over the real model: greedy continuations are transformers' own (tests/ref/infer_oracle.py); samples that share a prompt are what they would be alone, to the bit;
+ * an adapter belongs to its request; a running engine allocates nothing. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "infer/infer.h"
+
+/* ---- counting allocations (the sanitizers bring their own allocator; there the count stays 0) ---- */
+
+static _Atomic int64_t allocations;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COUNTS_ALLOCATIONS 1
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+void *malloc(size_t n) { atomic_fetch_add(&allocations, 1); return __libc_malloc(n); }
+void *calloc(size_t n, size_t size) { atomic_fetch_add(&allocations, 1); return __libc_calloc(n, size); }
+void *realloc(void *p, size_t n) { atomic_fetch_add(&allocations, 1); return __libc_realloc(p, n); }
+void *aligned_alloc(size_t align, size_t n) { atomic_fetch_add(&allocations, 1); return __libc_memalign(align, n); }
+#endif
+
+static char *folder;   /* $BUILD/ref/infer */
+
+struct setting { struct ops *ops; struct model *m; struct engine *e; };
+
+static void setting_open(struct setting *s, bool batch_invariant, const struct engine_options *o)
+{
+	struct err err = {0};
+	char *path = path_join(folder, "model");
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 2, .batch_invariant = batch_invariant}, &s->ops, &err), 0);
+	if (model_open(path, s->ops, &s->m, &err)) fail_msg("%s", err.text);
+	if (engine_create(s->m, o, &s->e, &err)) fail_msg("%s", err.text);
+	free(path);
+}
+
+static void setting_close(struct setting *s)
+{
+	engine_free(s->e);
+	model_free(s->m);
+	ops_free(s->ops);
+}
+
+static void submit(struct engine *e, const struct request *r)
+{
+	struct err err = {0};
+	if (engine_submit(e, r, &err)) fail_msg("%s", err.text);
+}
+
+/* Runs until nothing is left; completions by (id, sample). */
+static void run(struct engine *e, struct completion *out, int stride)
+{
+	int active = 1;
+	while (active) {
+		engine_step(e, &active);
+		for (struct completion c; engine_take(e, &c);) out[c.id * stride + c.sample] = c;
+	}
+}
+
+static int32_t *ints(const json_t *list, int *n)
+{
+	*n = (int)json_array_size(list);
+	int32_t *v = xcalloc((size_t)*n, sizeof *v);
+	for (int i = 0; i < *n; i++) v[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
+	return v;
+}
+
+static void test_greedy_as_transformers(void **state)
+{
+	struct setting s;
+	struct err err = {0};
+	struct completion done[16] = {{0}};
+	json_t *rows;
+	char *path = path_join(folder, "greedy.json");
+	if (json_load(path, 1 << 20, &rows, &err)) fail_msg("%s", err.text);
+	setting_open(&s, false, &(struct engine_options){.max_sequences = 3, .max_context = 200, .prefill_rows = 20});
+	int total = 0, ended = 0;
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		int n;
+		int32_t *prompt = ints(json_object_get(json_array_get(rows, i), "prompt"), &n);
+		submit(s.e, &(struct request){.id = (int64_t)i, .prompt = prompt, .nprompt = n, .num_samples = 1, .sampling = {.top_p = 1}, .max_new_tokens = 64});
+		free(prompt);
+	}
+	run(s.e, done, 1);
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		int n;
+		int32_t *tokens = ints(json_object_get(json_array_get(rows, i), "tokens"), &n);
+		assert_int_equal(done[i].count, n);
+		assert_memory_equal(done[i].tokens, tokens, (size_t)n * 4);
+		assert_int_equal(done[i].finish, n == 64 && tokens[63] != 5 ? FINISH_LENGTH : FINISH_EOS);
+		ended += done[i].finish == FINISH_EOS;
+		total += n;
+		completion_release(&done[i]);
+		free(tokens);
+	}
+	assert_true(total > 200 && ended < (int)json_array_size(rows));
+	assert_int_equal(engine_tokens_generated(s.e), total);
+	json_decref(rows);
+	free(path);
+	setting_close(&s);
+}
+
+static int32_t prompts[3][120];
+static const int nprompts[3] = {45, 96, 1};
+
+static struct request prompt_request(int i, int first, int count, struct adapter *a)
+{
+	return (struct request){.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = count, .first_sample = first,
+		.sampling = {.temperature = 0.9f, .top_k = i == 1 ? 20 : 0, .top_p = i == 2 ? 0.9f : 1, .seed = 77 + (uint64_t)i}, .max_new_tokens = 40, .adapter = a};
+}
+
+/* K samples that share pages, in mixed batches, against K requests of one sample each that run alone. */
+static void test_sharing_changes_nothing(void **state)
+{
+	enum { K = 5 };
+	for (int invariant = 0; invariant < 2; invariant++) {
+		struct setting s;
+		struct completion shared[3 * K] = {{0}}, alone[3 * K] = {{0}};
+		setting_open(&s, invariant, &(struct engine_options){.max_sequences = 6, .max_context = 160, .prefill_rows = 50});
+		for (int i = 0; i < 3; i++) submit(s.e, &(struct request){.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = K, .sampling = prompt_request(i, 0, K, NULL).sampling,
+			.max_new_tokens = 40});
+		run(s.e, shared, K);
+		for (int i = 0; i < 3; i++)
+			for (int k = 0; k < K; k++) {
+				struct request r = prompt_request(i, k, 1, NULL);
+				submit(s.e, &r);
+				run(s.e, alone, K);
+			}
+		bool any_differ = false;
+		for (int c = 0; c < 3 * K; c++) {
+			assert_int_equal(shared[c].count, alone[c].count);
+			assert_memory_equal(shared[c].tokens, alone[c].tokens, (size_t)shared[c].count * 4);
+			assert_memory_equal(shared[c].logprobs, alone[c].logprobs, (size_t)shared[c].count * 4);
+			any_differ = any_differ || shared[c].count != shared[0].count || memcmp(shared[c].tokens, shared[0].tokens, (size_t)shared[c].count * 4);
+		}
+		assert_true(any_differ);   /* samples are not copies of each other */
+		for (int c = 0; c < 3 * K; c++) {
+			completion_release(&shared[c]);
+			completion_release(&alone[c]);
+		}
+		setting_close(&s);
+	}
+}
+
+static void test_adapter_of_each_request(void **state)
+{
+	struct setting s;
+	struct err err = {0};
+	struct adapter *a;
+	struct completion mixed[6] = {{0}}, alone[6] = {{0}};
+	setting_open(&s, false, &(struct engine_options){.max_sequences = 6, .max_context = 160});
+	assert_int_equal(adapter_create(s.m, &(struct adapter_options){.r = 4, .lora_alpha = 8, .seed = 3}, &a, &err), 0);
+	int n;
+	struct param *params = adapter_params(a, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] += 0.2f * rng_normal(4, (uint64_t)i, (uint64_t)k);
+	/* Ids 0..2 are prompts under the base, 3..5 the same under the adapter. */
+	for (int i = 0; i < 6; i++) {
+		struct request r = prompt_request(i % 3, 0, 1, i < 3 ? NULL : a);
+		r.id = i;
+		submit(s.e, &r);
+	}
+	run(s.e, mixed, 1);
+	for (int i = 0; i < 6; i++) {
+		struct request r = prompt_request(i % 3, 0, 1, i < 3 ? NULL : a);
+		r.id = i;
+		submit(s.e, &r);
+		run(s.e, alone, 1);
+		assert_int_equal(mixed[i].count, alone[i].count);
+		assert_memory_equal(mixed[i].tokens, alone[i].tokens, (size_t)alone[i].count * 4);
+		assert_memory_equal(mixed[i].logprobs, alone[i].logprobs, (size_t)alone[i].count * 4);
+	}
+	for (int i = 0; i < 3; i++) assert_true(mixed[i].logprobs[0] != mixed[i + 3].logprobs[0] || mixed[i].tokens[0] != mixed[i + 3].tokens[0]);
+	for (int i = 0; i < 6; i++) {
+		completion_release(&mixed[i]);
+		completion_release(&alone[i]);
+	}
+	adapter_free(a);
+	setting_close(&s);
+}
+
+static void test_steps_allocate_nothing(void **state)
+{
+	struct setting s;
+	struct completion done[15] = {{0}};
+	setting_open(&s, false, &(struct engine_options){.max_sequences = 4, .max_context = 160, .prefill_rows = 32});
+	for (int i = 0; i < 3; i++) submit(s.e, &(struct request){.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = 5, .sampling = prompt_request(i, 0, 5, NULL).sampling,
+		.max_new_tokens = 40});
+	int active = 1, steps = 0;
+	int64_t before = allocations;
+	while (active) {
+		engine_step(s.e, &active);
+		steps++;
+	}
+	int64_t after = allocations;
+	assert_true(steps > 40);
+	assert_int_equal(before, after);
+	for (struct completion c; engine_take(s.e, &c);) done[c.id * 5 + c.sample] = c;
+	for (int i = 0; i < 15; i++) {
+		assert_true(done[i].count > 0);
+		completion_release(&done[i]);
+	}
+	setting_close(&s);
+#ifdef COUNTS_ALLOCATIONS
+	assert_true(before > 100);
+#endif
+}
+
+static int setup(void **state)
+{
+	const char *build = getenv("BUILD");
+	folder = path_join(build ? build : "build/release", "ref/infer");
+	for (int i = 0; i < 3; i++)
+		for (int k = 0; k < 120; k++) prompts[i][k] = 6 + (int32_t)(rng_u32(8, (uint64_t)i, (uint64_t)k) % 300);
+	char command[1024];
+	snprintf(command, sizeof command, "test -s %s/greedy.json || env LD_PRELOAD= build/venv/bin/python tests/ref/infer_oracle.py %s", folder, folder);
+	return system(command);
+}
+static int teardown(void **state) { free(folder); return 0; }
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_greedy_as_transformers), cmocka_unit_test(test_sharing_changes_nothing), cmocka_unit_test(test_adapter_of_each_request), cmocka_unit_test(test_steps_allocate_nothing),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
