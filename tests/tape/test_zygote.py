@@ -1,0 +1,162 @@
+"""timeout: 300
+The life of zygotes and jobs: nothing leaks, nothing survives its supervisor, and what a job's process may not do it cannot do, tried from Python inside a candidate."""
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import zygote_client as client
+
+FOREVER = "import time\nwhile True:\n    time.sleep(1)\n"
+GOOD = "import torch\nimport torch.nn as nn\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x.clone()\n"
+X = {"tensor": {"dtype": "float32", "shape": [4], "stride": [1]}}
+
+
+def job(source):
+    return {"source": source, "init_args": [], "state": {}, "inputs": [X]}
+
+
+def gone(pid, seconds=20):
+    """Waits until a process is dead; one that its parent has not reaped yet is."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                if f.read().rsplit(")", 1)[1].split()[0] in "ZX":
+                    return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def running_job(zygote):
+    """A job that never ends: (pid, data socket, status socket)."""
+    data, status = zygote.start(job(FOREVER))
+    pid = client.wire.recv(status)[0]["pid"]
+    client.wire.recv(data)   # it announced its phase: it runs
+    return pid, data, status
+
+
+def test_ends(tap):
+    zygote = client.Zygote("tracer")
+    pid, data, status = running_job(zygote)
+    status.close()
+    tap.check(gone(pid), "closing the status socket kills the job")
+    data.close()
+    pid, data, status = running_job(zygote)
+    os.kill(pid, signal.SIGKILL)
+    last = client.drain(status)[-1]
+    tap.check(last["status"] == signal.SIGKILL and last["entered"], "a killed job is reported with its signal", last)
+    pid, data, status = running_job(zygote)
+    code = zygote.close()
+    tap.check(code == 0 and gone(pid), "closing the control socket ends the zygote and its jobs", code)
+    zygote = client.Zygote("tracer")
+    pid, data, status = running_job(zygote)
+    zygote.process.kill()
+    zygote.process.wait()
+    tap.check(gone(pid), "a job dies with its zygote")
+
+
+def test_no_leak(tap, zygote):
+    for _ in range(3):
+        zygote.run(job(GOOD))
+    pid = zygote.process.pid
+    before = len(os.listdir(f"/proc/{pid}/fd"))
+    for _ in range(25):
+        zygote.run(job(GOOD))
+    jobs = [zygote.start(job(GOOD)) for _ in range(6)]
+    results = [client.drain(data)[-1] for data, status in jobs]
+    statuses = [client.drain(status)[-1] for data, status in jobs]
+    for data, status in jobs:
+        data.close()
+        status.close()
+    tap.check(all("tape" in r for r in results) and all(s["status"] == 0 for s in statuses), "six jobs at once", results)
+    time.sleep(0.1)
+    after = len(os.listdir(f"/proc/{pid}/fd"))
+    tap.check(before == after, "31 jobs later the zygote has the same descriptors", f"{before}, now {after}")
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        children = f.read()
+    tap.check(children.strip() == "", "and no child left, zombies included", children)
+
+
+def test_requests(tap, zygote):
+    client.wire.send(zygote.control, {"id": 1, "sandbox": "full", "job": job(GOOD)})
+    messages, status = zygote.run(job(GOOD), level="nonsense")
+    tap.check(not messages and len(status) == 1 and status[0]["entered"] is False, "an unknown level starts nothing", status)
+    messages, status = zygote.run(job(GOOD))
+    tap.check("tape" in messages[-1] and "pid" in status[0] and status[1]["entered"], "a request without sockets is dropped, and the next one is served", status)
+    tap.check([m.get("phase") for m in messages[:-1]] == ["import", "init", "forward"], "the phases are announced", messages[:-1])
+
+
+def test_endings(tap, zygote):
+    for name, source, check in (
+        ("os._exit(0) gives no result", "import os\nos._exit(0)\n", lambda m, s: m == [{"phase": "import"}] and s["status"] == 0),
+        ("a segmentation fault is one", "import ctypes\nctypes.string_at(0)\n", lambda m, s: s["status"] & 0x7F == signal.SIGSEGV),
+        ("prints go nowhere", "print('{\"tape\": \"\"}', flush=True)\n" + GOOD, lambda m, s: "tape" in m[-1] and len(m[-1]["tape"]) > 2),
+        ("a huge allocation is refused", "x = bytearray(100 << 30)\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
+        ("touching too much memory is refused", "x = [bytearray(64 << 20) for _ in range(1000)]\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
+        ("shared memory is refused too", "import mmap\nx = mmap.mmap(-1, 100 << 30)\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("code") == "import-error"),
+        ("memory files are refused", "import os\nos.memfd_create('x')\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "PermissionError"),
+    ):
+        messages, status = zygote.run(job(source))
+        tap.check(check(messages, status[-1]), name, f"{messages} {status}")
+    messages, status = zygote.run(job("while True:\n    pass\n"), cpu_s=1)
+    tap.check(status[-1]["status"] & 0x7F in (signal.SIGXCPU, signal.SIGKILL), "a busy loop runs into its CPU limit", status)
+
+
+FORBIDDEN = [
+    ("open('/etc/passwd')", "reading a file outside of Python's"), ("open('/proc/self/maps')", "reading /proc"), ("open('/proc/1/environ')", "reading another process"),
+    ("open('/tmp/hone-escape', 'w')", "writing a file"), ("open('/dev/shm/hone-escape', 'w')", "writing to shared memory"), ("os.listdir('/')", "listing the root"),
+    ("open(os.__file__, 'a')", "appending to the standard library"), ("os.unlink(os.__file__)", "removing a file"),
+    ("__import__('socket').socket()", "a socket"), ("__import__('socket').socketpair()", "a pair of sockets"),
+    ("os.fork()", "fork"), ("os.posix_spawn('/bin/true', ['true'], {})", "spawning a program"), ("os.execv('/bin/true', ['true'])", "exec"),
+    ("__import__('threading').Thread(target=print).start()", "a thread"), ("os.kill(os.getppid() or 1000, 0)", "a signal to the parent"),
+    ("os.kill(-1, 0)", "a signal to everybody"), ("os.setuid(0)", "another user"), ("os.chroot('/')", "chroot"), ("os.mknod('/tmp/x')", "a device node"),
+    ("os.setpriority(os.PRIO_PROCESS, 0, -5)", "priority"), ("__import__('resource').setrlimit(6, (100, 100))", "a raised limit"),
+    ("os.pidfd_open(os.getppid() or 1)", "a pidfd"), ("os.chmod('/tmp', 0o777)", "chmod"), ("os.symlink('/etc', '/tmp/hone-x')", "a symbolic link"),
+]
+
+
+# What Python does not offer, by number on x86-64; the first argument is 1, which for prctl is PR_SET_PDEATHSIG.
+SYSTEM_CALLS = {"ptrace": 101, "process_vm_readv": 310, "bpf": 321, "perf_event_open": 298, "keyctl": 250, "io_uring_setup": 425, "userfaultfd": 323, "mount": 165, "unshare": 272,
+                "setns": 308, "prctl(PR_SET_PDEATHSIG)": 157, "clone3": 435, "finit_module": 313, "kexec_load": 246}
+
+
+def test_forbidden(tap, zygote):
+    lines = ["import os, ctypes", "out = []"]
+    for expression, _ in FORBIDDEN:
+        lines += ["try:", f"    out.append(('allowed', str({expression})))", "except BaseException as e:", "    out.append((type(e).__name__, str(e)))"]
+    # Raw system calls: what Python does not offer.
+    lines += ["libc = ctypes.CDLL(None, use_errno=True)", f"for n in {tuple(SYSTEM_CALLS.values())}:",
+              "    ctypes.set_errno(0); r = libc.syscall(n, 1, 0, 0, 0, 0); out.append(((r, ctypes.get_errno()), ''))",
+              "fds = []", "for fd in range(3, 300):", "    try: os.fstat(fd); fds.append(fd)", "    except OSError: pass",
+              "raise RuntimeError(repr(([kind for kind, text in out], fds, os.getuid())))"]
+    result = zygote.result(job("\n".join(lines)))
+    kinds, fds, uid = eval(result["fault"]["text"])
+    for (expression, name), kind in zip(FORBIDDEN, kinds):
+        tap.check(kind != "allowed", f"forbidden: {name}", f"{expression}: {kind}")
+    for name, (returned, errno) in zip(SYSTEM_CALLS, kinds[len(FORBIDDEN):]):
+        tap.check(returned == -1 and errno in (1, 38), f"forbidden: system call {name}", f"{returned}, errno {errno}")
+    tap.check(len(kinds) == len(FORBIDDEN) + len(SYSTEM_CALLS), "all of them were tried", kinds)
+    tap.check(len(fds) == 1, "the job's process has one descriptor beyond the standard three", fds)
+    tap.check(uid != 0, "the job is not root", uid)
+
+
+def main():
+    tap = client.Tap()
+    test_ends(tap)
+    zygote = client.Zygote("tracer")
+    test_no_leak(tap, zygote)
+    test_requests(tap, zygote)
+    test_endings(tap, zygote)
+    if client.LEVEL == "none":
+        print("# no Landlock or seccomp here: what is forbidden is not tested")
+    else:
+        test_forbidden(tap, zygote)
+    tap.check(zygote.close() == 0, "the zygote ends")
+    return tap.done()
+
+
+sys.exit(main())
