@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #define BUFFER_BYTES 4096
-#define MUTANTS 400
-#define LAUNCH_NS 10000000
+#define MUTANTS 200
+#define LAUNCH_NS 2000000
 
 static int accepted, rejected;
 
@@ -150,7 +150,7 @@ static void test_seeds(void **state)
 /* Cut at every byte of small seeds, at every seventh of large ones. Where the cut leaves whole functions, the text may still be accepted. */
 static void cut(const struct str *s, uint64_t number)
 {
-	size_t step = s->len > 6000 ? 7 : 1;
+	size_t step = s->len > 2500 ? 7 : 1;
 	for (size_t len = 0; len < s->len; len += step) try_text(s->data, len);
 }
 

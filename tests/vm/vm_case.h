@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define CASE_BUFFERS_MAX 16
-struct vm_case_buffer { char name[64]; enum dtype dtype; int64_t bytes, in, expected, tolerance, exact; bool is_output, is_written; };
+struct vm_case_buffer { char name[64]; enum dtype dtype; int64_t bytes, in, expected, tolerance, exact; bool is_output; };
 struct vm_case {
 	char name[128];
 	struct str ttir, blob;
@@ -60,8 +60,7 @@ static inline int vm_case_load(const char *folder, const char *name, struct vm_c
 		b->expected = vm_case_offset(v, "expected");
 		b->tolerance = vm_case_offset(v, "tolerance");
 		b->exact = vm_case_offset(v, "exact");
-		b->is_output = b->exact >= 0 || b->expected >= 0;
-		b->is_written = json_boolean_value(json_object_get(v, "written"));
+		b->is_output = json_is_true(json_object_get(v, "output"));
 	}
 	c->interp_slack = json_number_value(json_object_get(j, "interp_slack"));
 	json_decref(j);
