@@ -37,8 +37,14 @@ class Stop(Exception):
 
 
 def run(job, sock):
-    """The zygote's entry. Sends phases, then one result."""
-    rec = tracer_record.Recorder()
+    """The zygote's entry. Sends phases, then one result; then one more for each of the job's `others` that the supervisor asks for."""
+    wire.send(sock, result_of(job, sock))
+    for other in job.get("others", []):
+        wire.recv(sock)
+        wire.send(sock, result_of(dict(job, **other), sock))
+
+
+def result_of(job, sock):
     phase = ["import"]
 
     def announce(name):
@@ -46,10 +52,9 @@ def run(job, sock):
         wire.send(sock, {"phase": name})
 
     try:
-        result = {"tape": trace(job, rec, announce)}
+        return {"tape": trace(job, tracer_record.Recorder(), announce)}
     except Stop as stop:
-        result = {"fault": dict(stop.fault, phase=phase[0])}
-    wire.send(sock, result)
+        return {"fault": dict(stop.fault, phase=phase[0])}
 
 
 def trace(job, rec, announce):

@@ -226,10 +226,14 @@ static int given_match(struct replay *r, const struct runner_trial *trial, struc
 			g = &trial->inputs[r->given[b] = tb->input];
 		} else if (tb->kind == TAPE_PARAM) {
 			for (int p = 0; p < trial->nparams && !g; p++)
-				if (!strcmp(trial->params[p].name, tb->name))
+				if (!trial->params[p].for_const && !strcmp(trial->params[p].name, tb->name))
 					g = &trial->params[r->given[b] = p];
 			if (!g)
 				return bad_tape(fault, "buffer %d is parameter %.200s, which the reference does not have", b, tb->name);
+		} else if (tb->kind == TAPE_CONST && tb->name && tb->name[0]) {
+			for (int p = 0; p < trial->nparams && !g; p++)
+				if (trial->params[p].for_const && !strcmp(trial->params[p].name, tb->name))
+					g = &trial->params[r->given[b] = p];
 		}
 		if (g && g->bytes != tb->bytes)
 			return bad_tape(fault, "buffer %d (%s) has %lld bytes, the reference's has %lld", b, tb->kind == TAPE_INPUT ? "input" : tb->name,

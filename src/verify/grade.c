@@ -90,7 +90,7 @@ static int oracle_step(struct grading *g, struct err *err)
 static int steps(struct grading *g, struct trace *stock, struct err *err)
 {
 	int rc = oracle_step(g, err);
-	if (!rc) rc = trace_step(g, &g->oracle->variants[0], stock, err);
+	if (!rc) rc = trace_step(g, stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	if (!rc) rc = replay_step(g, stock, err);
@@ -104,9 +104,11 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
+	if (g->has_tracer)
+		job_end(&g->tracer);
 	if (g->has_runner)
 		runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
-	g->has_runner = false;
+	g->has_runner = g->has_tracer = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }

@@ -188,11 +188,39 @@ static int result_judge(struct grading *g, const struct trace *tr, const struct 
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0, "output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
 }
 
+/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its contents are those of a reference's parameter that the tape does not have by
+ * name, it is that parameter, and gets its values. Equal contents (all ones) are paired in order. Returns how many names were added to `params`. */
+static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial, struct runner_given *params)
+{
+	bool *is_taken = xcalloc((size_t)trial->nparams + 1, sizeof *is_taken);
+	int added = 0;
+	for (int b = 0; b < t->nbuffers; b++)
+		for (int p = 0; p < trial->nparams && t->buffers[b].kind == TAPE_PARAM; p++)
+			is_taken[p] |= !strcmp(t->buffers[b].name, trial->params[p].name);
+	for (int b = 0; b < t->nbuffers; b++) {
+		const struct tape_buffer *tb = &t->buffers[b];
+		if (tb->kind != TAPE_CONST || !tb->name || !tb->name[0])
+			continue;
+		struct sha256_hex hash = hash_bytes(tb->data, (size_t)tb->bytes);
+		for (int p = 0; p < trial->nparams; p++) {
+			const char *want = json_string_value(json_object_get(json_object_get(d->variants[variant].state, trial->params[p].name), "sha256"));
+			if (is_taken[p] || trial->params[p].bytes != tb->bytes || !want || strcmp(want, hash.text))
+				continue;
+			is_taken[p] = true;
+			params[added] = trial->params[p];
+			params[added].name = tb->name;
+			params[added++].for_const = true;
+			break;
+		}
+	}
+	free(is_taken);
+	return added;
+}
+
 /* Runs one trial. The outputs' memory is made here, sealed in size, and read only after the runner answered. */
 static int trial_run(struct grading *g, const struct trace *tr, const struct oracle_trial *t, bool want_cost, struct err *err)
 {
-	struct runner_trial rt = { .ninputs = t->ninputs, .inputs = t->inputs, .nparams = t->nparams, .params = t->params, .want_cost = want_cost,
-		.deadline_ms = g->s->limits.replay_timeout_ms };
+	struct runner_trial rt = { .ninputs = t->ninputs, .inputs = t->inputs, .want_cost = want_cost, .deadline_ms = g->s->limits.replay_timeout_ms };
 	int64_t bytes = 64;
 	for (int i = 0; i < tr->tape->noutputs; i++) {
 		rt.output_offset[i] = bytes;
@@ -201,9 +229,13 @@ static int trial_run(struct grading *g, const struct trace *tr, const struct ora
 	int fd = memfd_make("outputs", (size_t)bytes, err);
 	if (fd < 0)
 		return fd;
+	rt.params = xcalloc((size_t)(t->nparams + tr->tape->nbuffers) + 1, sizeof *rt.params);
+	memcpy(rt.params, t->params, (size_t)t->nparams * sizeof *rt.params);
+	rt.nparams = t->nparams + params_pair(tr->tape, g->oracle, t->variant, t, rt.params + t->nparams);
 	struct runner_result r = { 0 };
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
 	int rc = runner_try(&g->runner, &rt, tr->tape->noutputs, t->given_fd, fd, deadline, &r, err);
+	free(rt.params);
 	if (rc) {
 		close(fd);
 		return runner_lost(g, rc, err);
@@ -240,22 +272,17 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 	return rc;
 }
 
+/* Some parameter of the candidate has no counterpart and keeps its own values. */
 static bool params_are_seeded(const struct tape *t, const struct oracle_data *d)
 {
-	bool has_own = false;
-	for (int b = 0; b < t->nbuffers; b++)
-		has_own |= t->buffers[b].kind == TAPE_CONST && t->buffers[b].name && t->buffers[b].name[0];
-	if (!has_own)
-		return false;
 	const struct oracle_trial *trial = &d->trials[0];
-	for (int p = 0; p < trial->nparams; p++) {
-		bool found = false;
-		for (int b = 0; b < t->nbuffers && !found; b++)
-			found = t->buffers[b].kind == TAPE_PARAM && !strcmp(t->buffers[b].name, trial->params[p].name);
-		if (!found)
-			return true;
-	}
-	return false;
+	int named = 0;
+	for (int b = 0; b < t->nbuffers; b++)
+		named += t->buffers[b].kind == TAPE_CONST && t->buffers[b].name && t->buffers[b].name[0];
+	struct runner_given *pairs = xcalloc((size_t)named + 1, sizeof *pairs);
+	int paired = params_pair(t, d, 0, trial, pairs);
+	free(pairs);
+	return paired < named;
 }
 
 /* The second trace: the same source, other sizes. A candidate that cannot even be traced there works for one size alone. */
@@ -263,7 +290,7 @@ static int other_sizes(struct grading *g, struct err *err)
 {
 	struct trace tr = { 0 };
 	const struct oracle_variant *variant = &g->oracle->variants[1];
-	int rc = trace_step(g, variant, &tr, err);
+	int rc = trace_other_step(g, &tr, err);
 	if (rc == GRADE_END) {
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
 		snprintf(detail, sizeof detail, "%s", g->v->detail);

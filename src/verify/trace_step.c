@@ -1,4 +1,5 @@
-/* trace_step: one candidate in one tracer process; out comes a tape or a settled verdict.
+/* trace_step: one candidate in one tracer process; out comes a tape or a settled verdict. The process stays, and traces the candidate for other sizes when
+ * the first tape turned out right: that saves a fork, and a wrong candidate never gets there.
  *
  * Everything that arrives here was written by a process in which the candidate's code ran. It is used for two things: a tape, which tape_parse
  * validates and the replay judges, and a fault, whose code is looked up in a table (an unknown one is just "error") and whose text goes to people. The
@@ -22,16 +23,21 @@ static const char *const PHASES[] = { "import", "init", "forward" };
 /* Reason codes that a tracer may give (docs/worker-protocol.md). */
 static const char *const FAULT_CODES[] = {
 	"import-error", "init-error", "forward-error", "triton-compile-error", "no-class", "no-output", "output-not-tensor", "data-dependent", "nondeterministic",
-	"unsupported", "too-large", "memory", "forbidden",
+	"random", "unsupported", "too-large", "memory", "forbidden",
 };
 
 /* Parsing a huge tape takes many times its size in memory: one at a time. */
 static pthread_mutex_t large_tape_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static json_t *job_json(const struct grading *g, const struct oracle_variant *variant)
+static json_t *job_json(const struct grading *g)
 {
-	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b}", "source", g->source, g->source_len, "class", "ModelNew", "init_args", variant->init_args,
-		"init_seed", ORACLE_INIT_SEED, "state", variant->state, "inputs", variant->inputs, "training", variant->training);
+	const struct oracle_data *d = g->oracle;
+	const struct oracle_variant *v = &d->variants[0];
+	json_t *others = json_array();
+	for (int i = 1; i < d->nvariants; i++)
+		json_array_append_new(others, json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state, "inputs", d->variants[i].inputs));
+	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o}", "source", g->source, g->source_len, "class", "ModelNew", "init_args", v->init_args,
+		"init_seed", ORACLE_INIT_SEED, "state", v->state, "inputs", v->inputs, "training", v->training, "others", others);
 }
 
 static int phase_of(const json_t *message)
@@ -145,35 +151,46 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 	return rc;
 }
 
-int trace_step(struct grading *g, const struct oracle_variant *variant, struct trace *out, struct err *err)
+/* Listens to the tracer until it has a result. */
+static int listen(struct grading *g, struct trace *out, struct err *err)
 {
-	const struct verify_limits *l = &g->s->limits;
-	struct job_limits limits = { g->s->level, l->trace_memory_bytes, CPU_S };
-	struct job job;
-	g->v->stage = STAGE_TRACE;
-	int rc = job_start(g->s->tracer, &limits, job_json(g, variant), &job, err);
-	if (rc)
-		return rc;
+	int timeout_ms = g->s->limits.trace_timeout_ms, phase = 0, messages = 0, before = -1, rc = GRADE_ON;
 	struct str text = { 0 };
 	struct err local = { 0 };
 	bool done = false;
-	int phase = 0, messages = 0, before = -1;
 	uint64_t deadline = 0;
-	while (!done && rc == 0) {
+	g->v->stage = STAGE_TRACE;
+	while (!done && rc == GRADE_ON) {
 		if (phase != before)
-			deadline = clock_ns() + (uint64_t)l->trace_timeout_ms * 1000000u;
+			deadline = clock_ns() + (uint64_t)timeout_ms * 1000000u;
 		before = phase;
-		rc = job_next(&job, TAPE_BYTES_MAX, &text, NULL, NULL, deadline, &local);
+		rc = job_next(&g->tracer, TAPE_BYTES_MAX, &text, NULL, NULL, deadline, &local);
 		if (rc == ERR_TIMEOUT)
-			rc = timeout_end(g, phase, l->trace_timeout_ms);
+			rc = timeout_end(g, phase, timeout_ms);
 		else if (rc == ERR_INFRA)
 			*err = local;
 		else if (rc || ++messages > MESSAGES_MAX)
-			rc = death_end(g, &job, phase, local.text, err);
+			rc = death_end(g, &g->tracer, phase, local.text, err);
 		else
 			rc = message_take(g, &text, &phase, &done, out);
 	}
-	job_end(&job);
 	str_release(&text);
 	return rc;
+}
+
+int trace_step(struct grading *g, struct trace *out, struct err *err)
+{
+	struct job_limits limits = { g->s->level, g->s->limits.trace_memory_bytes, CPU_S };
+	int rc = job_start(g->s->tracer, &limits, job_json(g), &g->tracer, err);
+	g->has_tracer = rc == 0;
+	return rc ? rc : listen(g, out, err);
+}
+
+int trace_other_step(struct grading *g, struct trace *out, struct err *err)
+{
+	static const char ask[] = "{\"next\": true}";
+	struct err local = { 0 };
+	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0, clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
+		return death_end(g, &g->tracer, 0, local.text, err);
+	return listen(g, out, err);
 }

@@ -38,6 +38,7 @@ struct grading {
 	const struct task *task;
 	const char *source; size_t source_len;
 	const struct oracle_data *oracle;
+	struct job tracer; bool has_tracer;
 	struct runner runner; bool has_runner;
 	int attempt;
 	struct verdict *v;
@@ -49,7 +50,9 @@ enum { GRADE_ON = 0, GRADE_END = 1 };
 int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
 
-int trace_step(struct grading *g, const struct oracle_variant *variant, struct trace *out, struct err *err);
+/* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
+int trace_step(struct grading *g, struct trace *out, struct err *err);
+int trace_other_step(struct grading *g, struct trace *out, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
