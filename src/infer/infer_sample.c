@@ -17,7 +17,8 @@ static inline float exp_negative(float x)
 	float clamped = x > -87.0f ? x : -87.0f;
 	float t = clamped * 1.44269504088896341f + 12582912.0f, n = t - 12582912.0f;   /* adding 1.5 * 2^23 rounds to a whole number, which sits in t's low bits */
 	float r = (clamped - n * 0.693145751953125f) - n * 1.42860682030941723212e-6f;
-	float p = 1.3981999507e-3f;
+	float p = 1.9875691500e-4f;
+	p = p * r + 1.3981999507e-3f;
 	p = p * r + 8.3334519073e-3f;
 	p = p * r + 4.1665795894e-2f;
 	p = p * r + 1.6666665459e-1f;

@@ -1,0 +1,204 @@
+/* A row's bits do not depend on the rows beside it: every forward operation on many rows, then on some of them alone. In every mode, because sampler and trainer rest on it.
+ * Then the two functions that have no PyTorch counterpart: dropout's mask, and exp through the softmax gradient. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "ops/ops.h"
+
+static float *normals(uint64_t stream, size_t n)
+{
+	float *x = xcalloc(n, sizeof *x);
+	for (size_t i = 0; i < n; i++) x[i] = rng_normal(3, stream, i);
+	return x;
+}
+
+static struct ops *make_ops(int mode, int threads)
+{
+	struct ops *o;
+	struct err err;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = threads, .batch_invariant = mode == 1, .avx2_only = mode == 2}, &o, &err), 0);
+	return o;
+}
+
+static void for_each_mode(void (*check)(struct ops *))
+{
+	for (int mode = 0; mode < 3; mode++) {
+		struct ops *o = make_ops(mode, 2);
+		check(o);
+		ops_free(o);
+	}
+}
+
+static void same_bits(const char *what, const float *got, const float *want, size_t n, int row, int rows)
+{
+	for (size_t i = 0; i < n; i++)
+		if (memcmp(&got[i], &want[i], 4)) fail_msg("%s: row %d in a batch of %d: element %zu is %.9g, was %.9g among all", what, row, rows, i, got[i], want[i]);
+}
+
+/* ---- products ---- */
+
+static void check_matmul(struct ops *o)
+{
+	enum { M = 1000 };
+	static const struct { int N, K; bool bt; } shapes[] = {{33, 31, true}, {130, 257, true}, {16, 700, true}, {300, 64, false}, {47, 530, false}};
+	static const int batches[] = {1, 2, 3, 4, 5, 7, 12, 13, 16, 31, 33, 100, 479, 481};
+	for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+		int N = shapes[s].N, K = shapes[s].K;
+		float *a = normals(1, (size_t)M * (size_t)K), *b = normals(2, (size_t)N * (size_t)K), *start = normals(3, (size_t)M * (size_t)N), *all = xcalloc((size_t)M * (size_t)N, 4), *part = xcalloc((size_t)M * (size_t)N, 4);
+		for (int acc = 0; acc < 2; acc++) {
+			memcpy(all, start, (size_t)M * (size_t)N * 4);
+			o->matmul(o->ctx, all, a, b, M, N, K, false, shapes[s].bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+			for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
+				int rows = batches[i], first = (int)(i * 37) % (M - rows);
+				size_t at = (size_t)first * (size_t)N;
+				memcpy(part, start + at, (size_t)rows * (size_t)N * 4);
+				o->matmul(o->ctx, part, a + (size_t)first * (size_t)K, b, rows, N, K, false, shapes[s].bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+				same_bits("matmul", part, all + at, (size_t)rows * (size_t)N, first, rows);
+			}
+		}
+		free(a);
+		free(b);
+		free(start);
+		free(all);
+		free(part);
+	}
+}
+
+/* ---- rows of a norm, of activations, of the head ---- */
+
+static void check_rows(struct ops *o)
+{
+	enum { M = 50, N = 77 };
+	float *x = normals(4, M * N), *w = normals(5, N), *all = xcalloc(M * N, 4), *one = xcalloc(N, 4), lse[M], logprob[M], entropy[M], lse1, logprob1, entropy1;
+	int32_t targets[M];
+	for (int i = 0; i < M; i++) targets[i] = (i * 13) % N;
+	o->rmsnorm(o->ctx, all, NULL, x, w, 1e-6f, M, N);
+	for (int m = 0; m < M; m++) {
+		o->rmsnorm(o->ctx, one, NULL, x + m * N, w, 1e-6f, 1, N);
+		same_bits("rmsnorm", one, all + m * N, N, m, 1);
+	}
+	o->silu_mul(o->ctx, all, x, x, M * N);
+	for (int m = 0; m < M; m++) {
+		o->silu_mul(o->ctx, one, x + m * N, x + m * N, N);
+		same_bits("silu_mul", one, all + m * N, N, m, 1);
+	}
+	o->logprob(o->ctx, logprob, entropy, lse, x, targets, 0.7f, M, N);
+	for (int m = 0; m < M; m++) {
+		o->logprob(o->ctx, &logprob1, &entropy1, &lse1, x + m * N, targets + m, 0.7f, 1, N);
+		same_bits("logprob", &logprob1, &logprob[m], 1, m, 1);
+		same_bits("entropy", &entropy1, &entropy[m], 1, m, 1);
+		o->logprob(o->ctx, &logprob1, NULL, &lse1, x + m * N, targets + m, 0.7f, 1, N);
+		same_bits("logprob without entropy", &logprob1, &logprob[m], 1, m, 1);
+	}
+	free(x);
+	free(w);
+	free(all);
+	free(one);
+}
+
+/* ---- a sequence among others and alone; packed against paged is in test_ops ---- */
+
+static void check_attention(struct ops *o)
+{
+	enum { S = 4, NH = 6, NKV = 2, HD = 20, T = 33 + 1 + 150 + 64 };
+	static const int32_t start[S + 1] = {0, 33, 34, 184, 248};
+	int32_t pos[T];
+	for (int s = 0; s < S; s++)
+		for (int t = start[s]; t < start[s + 1]; t++) pos[t] = t - start[s];
+	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD), *all = xcalloc(T * NH * HD, 4), *one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4),
+		*lse1 = xcalloc(T * NH, 4);
+	struct ops_packed b = {T, S, start, pos};
+	o->attention(o->ctx, all, lse, q, k, v, &b, NH, NKV, HD);
+	for (int s = 0; s < S; s++) {
+		int n = start[s + 1] - start[s], first = start[s];
+		int32_t ends[2] = {0, n};
+		struct ops_packed alone = {n, 1, ends, pos + first};
+		o->attention(o->ctx, one, lse1, q + first * NH * HD, k + first * NKV * HD, v + first * NKV * HD, &alone, NH, NKV, HD);
+		same_bits("attention", one, all + first * NH * HD, (size_t)(n * NH * HD), first, 1);
+		same_bits("attention lse", lse1, lse + first * NH, (size_t)(n * NH), first, 1);
+	}
+	free(q);
+	free(k);
+	free(v);
+	free(all);
+	free(one);
+	free(lse);
+	free(lse1);
+}
+
+/* ---- dropout ---- */
+
+static void check_dropout(struct ops *o)
+{
+	enum { N = 100003 };
+	float *x = normals(9, N), *once = xcalloc(N, 4), *again = xcalloc(N, 4);
+	const float p = 0.3f;
+	o->dropout(o->ctx, once, x, p, 5, 6, N);
+	int kept = 0;
+	for (int i = 0; i < N; i++) {
+		if (once[i] != 0) {
+			kept++;
+			assert_true(fabsf(once[i] - x[i] / (1 - p)) <= 2e-7f * fabsf(once[i]));
+		}
+	}
+	assert_true(fabs(kept - N * 0.7) < 5 * sqrt(N * 0.3 * 0.7));   /* 5 sigma of the binomial */
+	memcpy(again, x, N * sizeof(float));
+	o->dropout(o->ctx, again, again, p, 5, 6, 777);                /* in place, and a prefix: the mask belongs to the element's index */
+	same_bits("dropout", again, once, 777, 0, 1);
+	o->dropout(o->ctx, again, x, p, 5, 7, N);
+	int both = 0;
+	for (int i = 0; i < N; i++) both += (once[i] != 0) == (again[i] != 0);
+	assert_true(fabs(both - N * 0.58) < 5 * sqrt(N * 0.58 * 0.42));   /* another stream: independent, 0.7^2 + 0.3^2 */
+	o->dropout(o->ctx, again, x, 0, 5, 6, N);
+	same_bits("dropout of nothing", again, x, N, 0, 1);
+	free(x);
+	free(once);
+	free(again);
+}
+
+/* ---- exp: with lse 0, temperature 1 and g = -1, logprob_backward leaves exp(x) in every place but the target's ---- */
+
+static void check_exp(struct ops *o)
+{
+	enum { N = 1 << 16 };
+	float *x = xcalloc(N + 1, 4), *y = xcalloc(N + 1, 4), lse = 0, g = -1, worst = 0;
+	int32_t target = N;
+	for (int round = 0; round < 8; round++) {
+		for (int i = 0; i < N; i++) x[i] = -87.3f + 176.0f * rng_uniform(1, (uint64_t)round, (uint64_t)i);
+		memcpy(y, x, N * sizeof(float));
+		o->logprob_backward(o->ctx, y, &lse, &target, &g, 1, 1, N + 1);
+		for (int i = 0; i < N; i++) {
+			double want = exp((double)x[i]);
+			float near = (float)want, ulp = nextafterf(near, INFINITY) - near;
+			float error = (float)(fabs(y[i] - want) / ulp);
+			if (error > worst) worst = error;
+		}
+	}
+	if (worst > 1.5f) fail_msg("exp is off by %.2f ulp", worst);
+	static const float edge[8] = {0, -INFINITY, INFINITY, -88, -1e30f, 89, 1e-30f, -87.3365402f};
+	memcpy(y, edge, sizeof edge);
+	y[8] = NAN;
+	target = 9;
+	y[9] = 0;
+	o->logprob_backward(o->ctx, y, &lse, &target, &g, 1, 1, 10);
+	assert_true(y[0] == 1 && y[1] == 0 && y[2] == INFINITY && y[3] == 0 && y[4] == 0 && y[5] == INFINITY && y[6] == 1 && y[7] > 1.17e-38f && isnan(y[8]));
+	free(x);
+	free(y);
+}
+
+static void test_matmul(void **state) { for_each_mode(check_matmul); }
+static void test_rows(void **state) { for_each_mode(check_rows); }
+static void test_attention(void **state) { for_each_mode(check_attention); }
+static void test_dropout(void **state) { for_each_mode(check_dropout); }
+static void test_exp(void **state) { for_each_mode(check_exp); }
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_matmul), cmocka_unit_test(test_rows), cmocka_unit_test(test_attention), cmocka_unit_test(test_dropout), cmocka_unit_test(test_exp),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
