@@ -109,7 +109,7 @@ def choose(tasks, count):
         ops = set(re.findall(r"[a-z0-9_]+", rows[0]["structure"].split(":", 1)[1])) - seen
         (first if ops else rest).append(rows)
         seen |= ops
-    return (first + rest)[:max(count, len(first))], seen
+    return (first + rest)[:max(count, len(first))]
 
 
 def planted_errors_found(rows, folder):
@@ -126,7 +126,7 @@ def planted_errors_found(rows, folder):
 
 
 def level_run(level, count, variants, deadline, folder):
-    tasks, ops = choose(rows_dump(1000 + level, max(400, 3 * count), level, level), count)
+    tasks = choose(rows_dump(1000 + level, max(400, 3 * count), level, level), count)
     failures, runs, done = [], 0, 0
     for rows in tasks:
         if done >= TASKS_MIN and time.monotonic() > deadline:
@@ -147,7 +147,8 @@ def level_run(level, count, variants, deadline, folder):
                     failures.append("%s style %d%s: %s" % (row["structure"], row["style"], " slow" if row["slow"] else "", problem))
     for text in failures[:20]:
         print("# " + text)
-    print("# level %d: %d tasks, %d answers run, %d operators seen" % (level, done, runs, len(ops)))
+    ops = {op for rows in tasks[:done] for op in re.findall(r"[a-z][a-z0-9_]+", rows[0]["structure"].split(":", 1)[1])} - {"in"}
+    print("# level %d: %d tasks, %d answers run, %d operators among them" % (level, done, runs, len(ops)))
     return not failures and done >= TASKS_MIN, tasks
 
 
