@@ -81,7 +81,7 @@ void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, 
 
 /* ---- generation step over KV pages ---- */
 
-struct kv;   /* pages of all layers: (layers, 2, pages, OPS_KV_BLOCK, NKV, HD) */
+struct kv;   /* pages of all layers: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD), a page's inside arranged by the backend */
 struct kv *kv_create(struct model *m, int pages);
 void kv_free(struct kv *kv);
 int kv_pages(const struct kv *kv);

@@ -4,6 +4,7 @@
 #include "model/model_internal.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define ACT(field, w) { offsetof(struct acts, field), w }
 const struct act_def act_defs[] = {
@@ -111,9 +112,18 @@ static void attend_packed(struct walk *w, int layer, const struct acts *a) {
 	ops->attention(ops->ctx, a->att, a->lse, a->q, a->k, a->v, &p->packed, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
 }
 
+static int options_check(const struct model_config *c, const struct pass_options *o, struct err *err) {
+	if (o->max_tokens < 1 || o->max_tokens > 1 << 22) return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
+	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(c, o) * mib, memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) * mib;
+	if (needed > memory)
+		return err_set(err, ERR_LIMIT, "activations of %d tokens need %.0f MiB%s, this machine has %.0f MiB; lower max_tokens", o->max_tokens, needed, o->backward ? " with backward" : "", memory);
+	return 0;
+}
+
 int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err) {
 	struct ops *ops = m->ops;
-	if (o->max_tokens < 1 || o->max_tokens > 1 << 22) return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
+	int rc = options_check(&m->config, o, err);
+	if (rc) return rc;
 	struct pass *p = xcalloc(1, sizeof *p);
 	size_t n = (size_t)o->max_tokens;
 	p->model = m;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- pages: (layers, 2, pages, OPS_KV_BLOCK, NKV, HD) ---- */
+/* ---- pages: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD); how a page is arranged inside is the backend's business ---- */
 
 struct kv { struct model *model; int pages; float *block; };
 

@@ -3,6 +3,9 @@
 #include <stddef.h>
 #include "model_ref.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static char *scratch(const char *name) {
 	struct err err = {0};
 	char *path = xasprintf("%s/ref/formats/%s", ref_build(), name);
@@ -25,8 +28,9 @@ static struct model *create(const struct model_config *c, struct ops *ops) {
 	return m;
 }
 
-/* Runs hone's forward, writes its logits and asks transformers and peft for theirs. */
-static void compare(struct model *m, struct adapter *a, const char *dir, const char *adapter_dir) {
+/* Runs hone's forward, writes its logits, and notes that transformers and peft are to be asked for theirs. */
+static struct str questions;
+static void ask(struct model *m, struct adapter *a, const char *dir, const char *adapter_dir) {
 	enum { T = 40 };
 	const int32_t start[3] = { 0, 7, T };
 	struct err err = {0};
@@ -44,19 +48,15 @@ static void compare(struct model *m, struct adapter *a, const char *dir, const c
 	pass_forward(p, a, &(struct batch){ ids, { T, 2, start, pos } }, 0);
 	pass_logits(p, at, T, logits);
 	struct param table[4] = { { "ids", 1, { T }, T, fids, NULL }, { "start", 1, { 3 }, 3, fstart, NULL }, { "logits", 2, { T, c->vocab_size }, (int64_t)T * c->vocab_size, logits, NULL }, { "tolerance", 1, { 1 }, 1, &tolerance, NULL } };
-	char path[400], command[1200];
+	char path[400];
 	snprintf(path, sizeof path, "%s/logits.st", dir);
 	assert_int_equal(params_save(model_ops(m), table, 4, path, &err), 0);
-	snprintf(command, sizeof command, "build/venv/bin/python tests/ref/model_check.py %s %s %s 2>&1 | grep -v it/s; exit ${PIPESTATUS[0]}", dir, path, adapter_dir ? adapter_dir : "");
-	char *argv = xasprintf("bash -c '%s'", command);
-	assert_int_equal(system(argv), 0);
-	free(argv);
+	str_printf(&questions, " %s %s %s", dir, path, adapter_dir ? adapter_dir : "-");
 	pass_free(p);
 	free(logits);
 }
 
-static void test_transformers_opens_ours(void **state) {
-	ref_make();
+static void save_models(void) {
 	static const struct { const char *name; bool tied, bias, qk_norm; } shapes[] = { { "qwen3_tied", true, false, true }, { "qwen3", false, false, true }, { "qwen2", true, true, false }, { "llama", false, false, false } };
 	struct ops *ops = ref_ops(false);
 	for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
@@ -76,15 +76,14 @@ static void test_transformers_opens_ours(void **state) {
 		if (model_save(m, dir, &err)) fail_msg("%s", err.text);
 		assert_int_equal(model_config_load(dir, &again, &err), 0);
 		assert_memory_equal(&c, &again, sizeof c);
-		compare(m, NULL, dir, NULL);
+		ask(m, NULL, dir, NULL);
 		model_free(m);
 		free(dir);
 	}
 	ops_free(ops);
 }
 
-static void test_peft_opens_ours(void **state) {
-	ref_make();
+static void save_adapter(void) {
 	struct ops *ops = ref_ops(false);
 	struct err err = {0};
 	struct model *m = create(&small, ops);
@@ -98,12 +97,30 @@ static void test_peft_opens_ours(void **state) {
 		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] += 0.2f * rng_normal(2, (uint64_t)i, (uint64_t)k);
 	assert_int_equal(model_save(m, dir, &err), 0);
 	assert_int_equal(adapter_save(a, adapter_dir, dir, &err), 0);
-	compare(m, a, dir, adapter_dir);
+	ask(m, a, dir, adapter_dir);
 	adapter_free(a);
 	model_free(m);
 	ops_free(ops);
 	free(dir);
 	free(adapter_dir);
+}
+
+/* One process for all of them: importing torch takes longer than everything else here. */
+static void test_transformers_and_peft_open_ours(void **state) {
+	ref_make();
+	save_models();
+	save_adapter();
+	char *command = xasprintf("build/venv/bin/python tests/ref/model_check.py%s 2>&1 | grep -v it/s | sed 's/^/# /'; exit ${PIPESTATUS[0]}", questions.data), *argv[] = { "/bin/bash", "-c", command, NULL };
+	pid_t pid = fork();
+	if (!pid) {
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	int status = 0;
+	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+	assert_int_equal(status, 0);
+	free(command);
+	str_release(&questions);
 }
 
 /* Equal seeds give equal weights; B is zero, so a new adapter changes no bit. */
@@ -148,6 +165,21 @@ static void test_create(void **state) {
 }
 
 /* ---- refusals ---- */
+
+/* 1 << 22 tokens of an MLP 16384 wide: terabytes. */
+static void test_pass_too_large(void **state) {
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model_config c = small;
+	struct pass *p;
+	c.intermediate_size = 1 << 14;
+	struct model *m = create(&c, ops);
+	assert_int_equal(pass_create(m, &(struct pass_options){ .max_tokens = 1 << 22, .backward = true }, &p, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "MiB"));
+	assert_int_equal(pass_create(m, &(struct pass_options){ .max_tokens = 0 }, &p, &err), ERR_RANGE);
+	model_free(m);
+	ops_free(ops);
+}
 
 static void write_json(const char *dir, const char *file, const char *base, const char *patch) {
 	struct err err = {0};
@@ -257,7 +289,7 @@ static void test_adapter_refused(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transformers_opens_ours), cmocka_unit_test(test_peft_opens_ours), cmocka_unit_test(test_create), cmocka_unit_test(test_config), cmocka_unit_test(test_weights_refused),
+		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create), cmocka_unit_test(test_config), cmocka_unit_test(test_weights_refused),
 		cmocka_unit_test(test_adapter_refused),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
