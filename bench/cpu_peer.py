@@ -18,7 +18,9 @@ p.add_argument("model")
 for name in ("threads", "sequences", "length", "train_steps", "prompt", "new_tokens"):
     p.add_argument("--" + name, type=int, required=True)
 p.add_argument("--batches", type=lambda s: [int(x) for x in s.split(",")], required=True)
+p.add_argument("--cpu_time", action="store_true")
 o = p.parse_args()
+clock = time.process_time if o.cpu_time else time.perf_counter
 torch.set_num_threads(o.threads)
 model = AutoModelForCausalLM.from_pretrained(o.model, dtype=torch.float32, attn_implementation="sdpa")
 V = model.config.vocab_size
@@ -31,12 +33,12 @@ def train():
     ids = torch.randint(0, V, (o.sequences, o.length), generator=gen)
     best = float("inf")
     for step in range(o.train_steps + 1):
-        start = time.perf_counter()
+        start = clock()
         model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
         opt.step()
         opt.zero_grad(set_to_none=True)
         if step:   # the first one allocates
-            best = min(best, time.perf_counter() - start)
+            best = min(best, clock() - start)
     return ids.numel() / best
 
 
@@ -45,11 +47,11 @@ def generate(batch):
     ids = torch.randint(0, V, (batch, o.prompt), generator=gen)
     best = float("inf")
     for _ in range(2):
-        start = time.perf_counter()
+        start = clock()
         with torch.inference_mode():
             out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=o.new_tokens, min_new_tokens=o.new_tokens, do_sample=True, temperature=1.0, top_k=0, pad_token_id=0)
         assert out.shape[1] == o.prompt + o.new_tokens
-        best = min(best, time.perf_counter() - start)
+        best = min(best, clock() - start)
     return batch * o.new_tokens / best
 
 

@@ -17,6 +17,7 @@
 	X(sft,    "train on pairs of prompt and answer") \
 	X(rl,     "train by reinforcement learning with verified rewards") \
 	X(eval,   "score a model on tasks") \
+	X(generate, "continue a prompt") \
 	X(score,  "log-probabilities of a completion under a model") \
 	X(merge,  "merge an adapter into its model's weights, for export") \
 	X(report, "write one HTML file about the runs in a store") \

@@ -8,12 +8,13 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 struct bench_options {
 	int64_t threads, rounds, sequences, length, train_steps, prompt_length, max_new_tokens, hidden_size, num_hidden_layers, vocab_size;
 	const char *python, *peer;
-	bool batch_invariant, json;
+	bool batch_invariant, cpu_time, json;
 };
 
 #define O(type, field, help) { #field, type, offsetof(struct bench_options, field), help, NULL }
@@ -31,6 +32,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, python, "Python with transformers; empty: no peer"),
 	O(OPTION_STR, peer, "the peer's script"),
 	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels"),
+	O(OPTION_BOOL, cpu_time, "count processor seconds instead of wall clock: for --threads 1 on a machine that others use too"),
 	O(OPTION_BOOL, json, "print one JSON object"),
 };
 
@@ -41,7 +43,12 @@ static const struct { const char *key, *title; int batch; } figures[FIGURE_COUNT
 
 struct bench { const struct bench_options *o; struct ops *ops; struct model *model; char dir[64]; double hone[FIGURE_COUNT], peer[FIGURE_COUNT]; };
 
-static double seconds_since(uint64_t start) { return (double)(clock_ns() - start) * 1e-9; }
+static double seconds(const struct bench_options *o)
+{
+	struct timespec t;
+	clock_gettime(o->cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static void minus_mean_logprob(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
 {
@@ -75,11 +82,11 @@ static double bench_train(struct bench *b, struct err *err)
 	int rc = pass_create(b->model, &po, &pass, err);
 	float count = (float)nrows;
 	for (int64_t step = 0; !rc && step <= o->train_steps; step++) {
-		uint64_t begin = clock_ns();
+		double begin = seconds(o);
 		pass_forward(pass, NULL, &batch, 0);
 		pass_backward(pass, rows, nrows, 1, minus_mean_logprob, &count);
 		optimizer_step(optimizer);
-		if (step) best = fmin(best, seconds_since(begin));
+		if (step) best = fmin(best, seconds(o) - begin);
 	}
 	optimizer_free(optimizer);
 	pass_free(pass);
@@ -101,7 +108,7 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 	double best = INFINITY;
 	int32_t *prompt = xcalloc((size_t)n, sizeof *prompt);
 	for (int repeat = 0; repeat < 2 && !rc; repeat++) {
-		uint64_t begin = clock_ns();
+		double begin = seconds(o);
 		for (int i = 0; i < batch && !rc; i++) {
 			for (int t = 0; t < n; t++) prompt[t] = (int32_t)(rng_u32(2, (uint64_t)i, (uint64_t)t) % (uint32_t)o->vocab_size);
 			struct request r = { .id = i, .prompt = prompt, .nprompt = n, .num_samples = 1, .sampling = { .temperature = 1, .top_p = 1, .seed = (uint64_t)i }, .max_new_tokens = (int)o->max_new_tokens };
@@ -109,7 +116,7 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 		}
 		do engine_step(e, &active);
 		while (active);
-		best = fmin(best, seconds_since(begin));
+		best = fmin(best, seconds(o) - begin);
 		for (struct completion c; engine_take(e, &c);) completion_release(&c);
 	}
 	free(prompt);
@@ -149,7 +156,7 @@ static int run_peer(struct bench *b, struct str *out, struct err *err)
 	const int64_t values[6] = { o->threads > 0 ? o->threads : cpu_count(), o->sequences, o->length, o->train_steps, o->prompt_length, o->max_new_tokens };
 	for (int i = 0; i < 6; i++) snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
 	char *argv[] = { (char *)o->python, (char *)o->peer, b->dir, "--threads", numbers[0], "--sequences", numbers[1], "--length", numbers[2], "--train_steps", numbers[3], "--prompt", numbers[4],
-		"--new_tokens", numbers[5], "--batches", "16,1", NULL };
+		"--new_tokens", numbers[5], "--batches", "16,1", o->cpu_time ? "--cpu_time" : NULL, NULL };
 	char cwd[4096];
 	if (!getcwd(cwd, sizeof cwd) || pipe(pipes)) return err_set(err, ERR_IO, "starting the peer: %s", strerror(errno));
 	struct child child;

@@ -1,0 +1,193 @@
+/* hone generate: continue a prompt. One sample is written as it grows, byte by byte of its tokens; several are written one after the other when all are done.
+ * Without --chat the prompt is what the file says; with it, it is the user's turn under the template, and the template's end of turn ends the answer. */
+#include "cli/cli.h"
+#include "infer/infer.h"
+#include "text/text.h"
+
+#include <stdlib.h>
+
+struct generate_options {
+	const char *model, *adapter, *prompt, *prompt_file, *chat_template;
+	int64_t max_new_tokens, top_k, seed, num_samples, threads;
+	double temperature, top_p;
+	bool chat, batch_invariant, json;
+};
+
+#define O(type, field, help, choices) { #field, type, offsetof(struct generate_options, field), help, choices }
+static const struct option_def defs[] = {
+	O(OPTION_STR, model, "model folder (with tokenizer.json)", NULL),
+	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
+	O(OPTION_STR, prompt, "the prompt", NULL),
+	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
+	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
+	O(OPTION_STR, chat_template, "form of the chat", "qwen3|qwen3-nothink|plain"),
+	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", NULL),
+	O(OPTION_FLOAT, temperature, "0: greedy", NULL),
+	O(OPTION_INT, top_k, "0: off", NULL),
+	O(OPTION_FLOAT, top_p, "1: off", NULL),
+	O(OPTION_INT, seed, "of sampling", NULL),
+	O(OPTION_INT, num_samples, "continuations of the one prompt", NULL),
+	O(OPTION_INT, threads, "threads; 0: cores", NULL),
+	O(OPTION_BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL),
+	O(OPTION_BOOL, json, "print one JSON object: completions with text, tokens, logprobs, finish", NULL),
+};
+
+struct generate {
+	const struct generate_options *o;
+	struct ops *ops;
+	struct model *model;
+	struct adapter *adapter;
+	struct tokenizer *tokenizer;
+	struct engine *engine;
+	struct ids prompt;
+	int32_t stop_id;
+	struct completion *done;   /* (num_samples) */
+	struct str chunk;          /* bytes of the token being streamed */
+};
+
+static int options_check(const struct generate_options *o, struct err *err)
+{
+	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing");
+	if (!o->prompt == !o->prompt_file) return err_set(err, ERR_USAGE, "expected one of --prompt and --prompt_file");
+	if (o->num_samples < 1 || o->num_samples > 4096) return err_set(err, ERR_USAGE, "--num_samples %lld: expected 1 to 4096", (long long)o->num_samples);
+	if (o->max_new_tokens < 1 || o->max_new_tokens > INT32_MAX / 2) return err_set(err, ERR_USAGE, "--max_new_tokens %lld: expected at least 1", (long long)o->max_new_tokens);
+	return 0;
+}
+
+static int prompt_text(const struct generate_options *o, struct str *out, struct err *err)
+{
+	struct str plain = {0};
+	int rc = 0;
+	if (o->prompt_file) rc = file_read(o->prompt_file, 64 << 20, &plain, err);
+	else str_puts(&plain, o->prompt);
+	if (!rc && o->chat) {
+		struct chat_message user = { "user", plain.data ? plain.data : "" };
+		rc = chat_render(o->chat_template, &user, 1, true, out, err);
+	} else if (!rc && plain.len) {
+		str_append(out, plain.data, plain.len);
+	}
+	str_release(&plain);
+	return rc;
+}
+
+static int prompt_encode(struct generate *g, struct err *err)
+{
+	struct str text = {0};
+	int rc = prompt_text(g->o, &text, err);
+	if (!rc && text.len) rc = tokenizer_encode(g->tokenizer, text.data, text.len, true, &g->prompt, err);
+	str_release(&text);
+	if (rc) return rc;
+	if (!g->prompt.count) return err_set(err, ERR_RANGE, "the prompt has no tokens; expected at least one to continue from");
+	if (g->prompt.count > INT32_MAX / 2) return err_set(err, ERR_LIMIT, "the prompt has %zu tokens", g->prompt.count);
+	g->stop_id = g->o->chat ? tokenizer_id(g->tokenizer, chat_end_token(g->o->chat_template)) : -1;
+	return 0;
+}
+
+static int open_all(struct generate *g, struct err *err)
+{
+	const struct generate_options *o = g->o;
+	int rc = ops_cpu_create(&(struct ops_options){ .threads = (int)o->threads, .batch_invariant = o->batch_invariant }, &g->ops, err);
+	if (!rc) rc = model_open(o->model, g->ops, &g->model, err);
+	if (!rc && o->adapter) rc = adapter_open(g->model, o->adapter, &g->adapter, err);
+	if (!rc) rc = tokenizer_open(o->model, &g->tokenizer, err);
+	if (!rc) rc = prompt_encode(g, err);
+	if (rc) return rc;
+	struct engine_options eo = { .max_sequences = (int)MIN(o->num_samples, 32), .max_context = (int)g->prompt.count + (int)o->max_new_tokens };
+	rc = engine_create(g->model, &eo, &g->engine, err);
+	if (!rc) log_info("%.1f MiB for %d sequences of up to %d tokens", (double)engine_bytes(model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
+	return rc;
+}
+
+/* Called after each token; never stops anything. */
+static bool stream_token(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	struct generate *g = ctx;
+	str_clear(&g->chunk);
+	tokenizer_decode(g->tokenizer, tokens + count - 1, 1, true, &g->chunk);
+	if (g->chunk.len) fwrite(g->chunk.data, 1, g->chunk.len, stdout);
+	fflush(stdout);
+	return false;
+}
+
+static int run(struct generate *g, struct err *err)
+{
+	const struct generate_options *o = g->o;
+	bool streams = o->num_samples == 1 && !o->json;
+	struct request r = {
+		.prompt = g->prompt.data, .nprompt = (int)g->prompt.count, .num_samples = (int)o->num_samples, .max_new_tokens = (int)o->max_new_tokens, .adapter = g->adapter,
+		.sampling = { .temperature = (float)o->temperature, .top_k = (int)MIN(MAX(o->top_k, -1), INT32_MAX), .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
+		.stop_ids = &g->stop_id, .nstop = g->stop_id >= 0, .should_stop = streams ? stream_token : NULL, .stop_ctx = g,
+	};
+	int rc = engine_submit(g->engine, &r, err), active = 1;
+	if (rc) return rc;
+	g->done = xcalloc((size_t)o->num_samples, sizeof *g->done);
+	uint64_t start = clock_ns();
+	while (active) engine_step(g->engine, &active);
+	double seconds = (double)(clock_ns() - start) * 1e-9;
+	for (struct completion c; engine_take(g->engine, &c);) g->done[c.sample] = c;
+	log_info("%zu prompt tokens, %lld new tokens, %.1f new tokens/s", g->prompt.count, (long long)engine_tokens_generated(g->engine), (double)engine_tokens_generated(g->engine) / seconds);
+	return 0;
+}
+
+/* ---- results ---- */
+
+static json_t *completion_json(const struct generate *g, const struct completion *c, const struct str *text)
+{
+	json_t *tokens = json_array(), *logprobs = json_array(), *string = json_stringn(text->data ? text->data : "", text->len);
+	for (int i = 0; i < c->count; i++) {
+		json_array_append_new(tokens, json_integer(c->tokens[i]));
+		json_array_append_new(logprobs, json_real(c->logprobs[i]));
+	}
+	/* Tokens may be cut in the middle of a character: such a text is not a JSON string, the tokens tell what it was. */
+	return json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", string ? string : json_null(), "tokens", tokens, "logprobs", logprobs);
+}
+
+static void print(const struct generate *g)
+{
+	json_t *list = json_array();
+	for (int64_t i = 0; i < g->o->num_samples; i++) {
+		const struct completion *c = &g->done[i];
+		struct str text = {0};
+		tokenizer_decode(g->tokenizer, c->tokens, (size_t)c->count, true, &text);
+		if (g->o->json) json_array_append_new(list, completion_json(g, c, &text));
+		else if (g->o->num_samples > 1) {
+			printf("--- sample %d, %d tokens, %s\n", c->sample, c->count, finish_reason_name(c->finish));
+			if (text.len) fwrite(text.data, 1, text.len, stdout);
+			printf("\n");
+		}
+		str_release(&text);
+	}
+	json_t *all = json_pack("{s:I, s:o}", "prompt_tokens", (json_int_t)g->prompt.count, "completions", list);
+	if (g->o->json) json_dumpf(all, stdout, JSON_SORT_KEYS);
+	if (g->o->json || g->o->num_samples == 1) printf("\n");
+	json_decref(all);
+}
+
+static void close_all(struct generate *g)
+{
+	for (int64_t i = 0; g->done && i < g->o->num_samples; i++) completion_release(&g->done[i]);
+	free(g->done);
+	str_release(&g->chunk);
+	ids_release(&g->prompt);
+	engine_free(g->engine);
+	tokenizer_free(g->tokenizer);
+	adapter_free(g->adapter);
+	model_free(g->model);
+	ops_free(g->ops);
+}
+
+int cmd_generate(int argc, char **argv)
+{
+	struct generate_options o = { .chat_template = "qwen3", .max_new_tokens = 256, .temperature = 1, .top_p = 1, .num_samples = 1 };
+	struct generate g = { .o = &o };
+	struct err err = {0};
+	int npos, rc = options_parse("generate", "continue a prompt", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc) rc = options_check(&o, &err);
+	if (!rc) rc = open_all(&g, &err);
+	if (!rc) rc = run(&g, &err);
+	if (!rc) print(&g);
+	close_all(&g);
+	return rc ? cli_fail("generate", &err) : 0;
+}
