@@ -1,9 +1,10 @@
 # The vm's element loops rely on the vectoriser, which -O2 of gcc 12 hardly uses.
+# -fno-trapping-math changes no value: it says that nobody reads the exception flags, which lets selects become masks.
 CFLAGS_map_int := -O3
-CFLAGS_map_float := -O3
-CFLAGS_map_cast := -O3
-CFLAGS_map_cmp := -O3
-CFLAGS_vm_math := -O3
+CFLAGS_map_float := -O3 -fno-trapping-math
+CFLAGS_map_cast := -O3 -fno-trapping-math
+CFLAGS_map_cmp := -O3 -fno-trapping-math
+CFLAGS_vm_math := -O3 -fno-trapping-math
 CFLAGS_exec_core := -O3
 CFLAGS_exec_memory := -O3
 CFLAGS_exec_reduce := -O3

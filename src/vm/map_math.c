@@ -6,6 +6,7 @@
 #include "vm/vm_math.h"
 #include <math.h>
 
+#define VM_MATH_STRIP 256
 #define ARGS void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat
 
 static double erfinv(double x)
@@ -53,9 +54,26 @@ UNARY(tan, tan) UNARY(sinh, sinh) UNARY(cosh, cosh) UNARY(asin, asin) UNARY(acos
 UNARY(asinh, asinh) UNARY(acosh, acosh) UNARY(atanh, atanh) UNARY(erfc, erfc) UNARY(cbrt, cbrt) UNARY(exp10, exp10) UNARY(lgamma, lgamma) UNARY(tgamma, tgamma)
 UNARY(erfinv, erfinv) UNARY(normcdf, normcdf) UNARY(logb, logb) UNARY(sinpi, sinpi_) UNARY(cospi, cospi_) UNARY(rcbrt, rcbrt_) UNARY(rcp, rcp_)
 UNARY(j0, j0) UNARY(j1, j1) UNARY(y0, y0) UNARY(y1, y1)
-BINARY_DOUBLE(pow, pow) BINARY_DOUBLE(atan2, atan2) BINARY_DOUBLE(hypot, hypot) BINARY_DOUBLE(fdim, fdim)
+BINARY_DOUBLE(atan2, atan2) BINARY_DOUBLE(hypot, hypot) BINARY_DOUBLE(fdim, fdim)
+BINARY(pow, double, f64, pow(x, y))
 BINARY(nextafter, float, f32, nextafterf(x, y)) BINARY(nextafter, double, f64, nextafter(x, y))
 BINARY(remainder, float, f32, remainderf(x, y)) BINARY(remainder, double, f64, remainder(x, y))
+
+/* A splat base or exponent is repeated in strips. */
+static void pow_f32(ARGS)
+{
+	float x[VM_MATH_STRIP], y[VM_MATH_STRIP];
+	float *d = vd;
+	const float *a = va, *b = vb;
+	for (int64_t at = 0; at < n; at += VM_MATH_STRIP) {
+		int64_t m = n - at < VM_MATH_STRIP ? n - at : VM_MATH_STRIP;
+		for (int64_t i = 0; i < m; i++) {
+			x[i] = a[splat & 1 ? 0 : at + i];
+			y[i] = b[splat & 2 ? 0 : at + i];
+		}
+		vm_math_pow(d + at, x, y, m);
+	}
+}
 
 #define ROW(id, fn) [id] = {fn##_f32, fn##_f64}
 static map_fn *const kernels[MAP_COUNT][2] = {
