@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "infer/infer.h"
 #include "text/text.h"
+#include "text/unicode.h"
 
 #include <stdlib.h>
 
@@ -131,15 +132,30 @@ static int run(struct generate *g, struct err *err)
 
 /* ---- results ---- */
 
+/* Tokens are bytes and may be cut inside a character: JSON gets U+FFFD for what is no character. */
+static json_t *text_json(const struct str *text)
+{
+	struct str whole = {0};
+	for (size_t i = 0; i < text->len;) {
+		size_t n = utf8_valid_prefix(text->data + i, text->len - i);
+		if (n) str_append(&whole, text->data + i, n);
+		else str_puts(&whole, "\xef\xbf\xbd");
+		i += MAX(n, 1);
+	}
+	json_t *string = json_stringn(whole.data ? whole.data : "", whole.len);
+	CHECK(string);
+	str_release(&whole);
+	return string;
+}
+
 static json_t *completion_json(const struct generate *g, const struct completion *c, const struct str *text)
 {
-	json_t *tokens = json_array(), *logprobs = json_array(), *string = json_stringn(text->data ? text->data : "", text->len);
+	json_t *tokens = json_array(), *logprobs = json_array();
 	for (int i = 0; i < c->count; i++) {
 		json_array_append_new(tokens, json_integer(c->tokens[i]));
 		json_array_append_new(logprobs, json_real(c->logprobs[i]));
 	}
-	/* Tokens may be cut in the middle of a character: such a text is not a JSON string, the tokens tell what it was. */
-	return json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", string ? string : json_null(), "tokens", tokens, "logprobs", logprobs);
+	return json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", text_json(text), "tokens", tokens, "logprobs", logprobs);
 }
 
 static void print(const struct generate *g)
