@@ -4,35 +4,39 @@
  * c: one fixed order. f32 operands are used whole (ieee), truncated to tf32's 10 bits (tf32), or split into a sum of tf32 or bf16 parts whose
  * products are added smallest first (tf32x3, bf16x3, bf16x6), as the hardware sequences do. f64 and i8 have plain loops. */
 #include "vm/vm_internal.h"
+#include <immintrin.h>
 #include <math.h>
 
-typedef float v8 __attribute__((vector_size(32), aligned(4)));
-
-/* d (m, n) += a (m, k) b (k, n); m a multiple of 4, n of 16: twelve vector registers of sums and operands. */
-static void gemm_tile(float *d, const float *a, const float *b, int m, int n, int k)
-{
-	for (int j = 0; j < n; j += 16)
-		for (int i = 0; i < m; i += 4) {
-			v8 s[4][2];
-			for (int r = 0; r < 4; r++)
-				for (int h = 0; h < 2; h++) s[r][h] = *(const v8 *)(d + (size_t)(i + r) * n + j + 8 * h);
-			for (int p = 0; p < k; p++) {
-				v8 b0 = *(const v8 *)(b + (size_t)p * n + j), b1 = *(const v8 *)(b + (size_t)p * n + j + 8);
-				for (int r = 0; r < 4; r++) {
-					float x = a[(size_t)(i + r) * k + p];
-					v8 xs = {x, x, x, x, x, x, x, x};
-					s[r][0] = __builtin_ia32_vfmaddps256(xs, b0, s[r][0]);
-					s[r][1] = __builtin_ia32_vfmaddps256(xs, b1, s[r][1]);
-				}
-			}
-			for (int r = 0; r < 4; r++)
-				for (int h = 0; h < 2; h++) *(v8 *)(d + (size_t)(i + r) * n + j + 8 * h) = s[r][h];
-		}
-}
+/* d (m, n) += a (m, k) b (k, n) in tiles of ROWS by 2 vectors, whose sums stay in registers. m is a multiple of ROWS, n of 2 vectors. The order of
+ * additions of one element does not depend on the width. */
+#define GEMM_TILE(name, attributes, V, WIDTH, ROWS, FMA, SPLAT) \
+	typedef float V __attribute__((vector_size(4 * WIDTH), aligned(4))); \
+	attributes static void name(float *d, const float *a, const float *b, int m, int n, int k) \
+	{ \
+		for (int j = 0; j < n; j += 2 * WIDTH) \
+			for (int i = 0; i < m; i += ROWS) { \
+				V s[ROWS][2]; \
+				for (int r = 0; r < ROWS; r++) \
+					for (int h = 0; h < 2; h++) s[r][h] = *(const V *)(d + (size_t)(i + r) * n + j + WIDTH * h); \
+				for (int p = 0; p < k; p++) { \
+					V b0 = *(const V *)(b + (size_t)p * n + j), b1 = *(const V *)(b + (size_t)p * n + j + WIDTH); \
+					_Pragma("GCC unroll 8") for (int r = 0; r < ROWS; r++) { \
+						V x = SPLAT(a[(size_t)(i + r) * k + p]); \
+						s[r][0] = FMA(x, b0, s[r][0]); \
+						s[r][1] = FMA(x, b1, s[r][1]); \
+					} \
+				} \
+				for (int r = 0; r < ROWS; r++) \
+					for (int h = 0; h < 2; h++) *(V *)(d + (size_t)(i + r) * n + j + WIDTH * h) = s[r][h]; \
+			} \
+	}
+GEMM_TILE(gemm_tile_avx2, , v8, 8, 4, _mm256_fmadd_ps, _mm256_set1_ps)
+GEMM_TILE(gemm_tile_avx512, __attribute__((target("arch=x86-64-v4"))), v16, 16, 8, _mm512_fmadd_ps, _mm512_set1_ps)
 
 static void gemm_f32(float *d, const float *a, const float *b, int m, int n, int k)
 {
-	if (m % 4 == 0 && n % 16 == 0) { gemm_tile(d, a, b, m, n, k); return; }
+	if (m % 8 == 0 && n % 32 == 0 && __builtin_cpu_supports("avx512f")) { gemm_tile_avx512(d, a, b, m, n, k); return; }
+	if (m % 4 == 0 && n % 16 == 0) { gemm_tile_avx2(d, a, b, m, n, k); return; }
 	for (int i = 0; i < m; i++)
 		for (int p = 0; p < k; p++) {
 			float x = a[(size_t)i * k + p];

@@ -3,7 +3,7 @@
 #include "vm/vm_internal.h"
 #include <stdlib.h>
 
-static int same_types(struct lowerer *lo, const int *v, int n)
+int lower_same_types(struct lowerer *lo, const int *v, int n)
 {
 	enum type_kind kind = lower_type(lo, lower_info(lo, v[0])->type)->kind;
 	if (kind != TYPE_SCALAR && kind != TYPE_TENSOR) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s on block pointers", (int)lo->op->name.len, lo->op->name.data);
@@ -13,23 +13,23 @@ static int same_types(struct lowerer *lo, const int *v, int n)
 	return 0;
 }
 
-static int no_kernel(struct lowerer *lo, enum elem e)
+int lower_no_kernel(struct lowerer *lo, enum elem e)
 {
 	return lower_fail(lo, ERR_UNSUPPORTED, "%.*s on %s", (int)lo->op->name.len, lo->op->name.data, elem_name(e));
 }
 
 /* A kernel over operands of one type with a result of the type `result_type`. */
-static struct vm_instr *emit_map(struct lowerer *lo, vm_exec *exec, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index)
+struct vm_instr *lower_emit_map(struct lowerer *lo, vm_exec *exec, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index)
 {
 	if (lo->code) return NULL;
-	if (!kernel) { no_kernel(lo, lower_info(lo, src[0])->elem); return NULL; }
+	if (!kernel) { lower_no_kernel(lo, lower_info(lo, src[0])->elem); return NULL; }
 	int dst = lower_result(lo, lo->op, result_index, result_type);
 	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec, &dst, 1, src, nsrc);
 	if (in) in->kernel = kernel;
 	return in;
 }
 
-static struct vm_instr *emit_op(struct lowerer *lo, enum map_op op, const int *src, int nsrc, int result_index)
+struct vm_instr *lower_emit_op(struct lowerer *lo, enum map_op op, const int *src, int nsrc, int result_index)
 {
 	static vm_affine_rule *const rules[MAP_COUNT] = {
 		[MAP_ADDI] = rule_add, [MAP_SUBI] = rule_sub, [MAP_MULI] = rule_mul, [MAP_REMSI] = rule_rem, [MAP_REMUI] = rule_rem, [MAP_DIVSI] = rule_div,
@@ -38,7 +38,7 @@ static struct vm_instr *emit_op(struct lowerer *lo, enum map_op op, const int *s
 	const struct vm_value_info info = *lower_info(lo, src[0]);
 	bool is_division = op == MAP_DIVSI || op == MAP_DIVUI || op == MAP_REMSI || op == MAP_REMUI || op == MAP_CEILDIVSI || op == MAP_CEILDIVUI || op == MAP_FLOORDIVSI;
 	map_fn *kernel = info.elem == ELEM_PTR ? NULL : map_kernel(op, info.elem);
-	struct vm_instr *in = emit_map(lo, is_division ? exec_divide : exec_map, kernel, src, nsrc, info.type, result_index);
+	struct vm_instr *in = lower_emit_map(lo, is_division ? exec_divide : exec_map, kernel, src, nsrc, info.type, result_index);
 	if (!in) return NULL;
 	in->map_op = (int16_t)op;
 	in->imm[0] = elem_is_narrow(info.elem);
@@ -52,8 +52,8 @@ static struct vm_instr *emit_op(struct lowerer *lo, enum map_op op, const int *s
 int lower_map(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src[3];
-	if (lower_uses(lo, op, 0, op->nuses, src) || same_types(lo, src, op->nuses) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
-	emit_op(lo, (enum map_op)row->arg, src, op->nuses, 0);
+	if (lower_uses(lo, op, 0, op->nuses, src) || lower_same_types(lo, src, op->nuses) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
+	lower_emit_op(lo, (enum map_op)row->arg, src, op->nuses, 0);
 	return lo->code;
 }
 
@@ -70,17 +70,17 @@ int lower_clamp(struct lowerer *lo, const struct ttir_op *op, const struct lower
 int lower_extended(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src[2];
-	if (lower_uses(lo, op, 0, 2, src) || same_types(lo, src, 2) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
-	if (!elem_is_int(lower_info(lo, src[0])->elem)) return no_kernel(lo, lower_info(lo, src[0])->elem);
+	if (lower_uses(lo, op, 0, 2, src) || lower_same_types(lo, src, 2) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
+	if (!elem_is_int(lower_info(lo, src[0])->elem)) return lower_no_kernel(lo, lower_info(lo, src[0])->elem);
 	bool is_add = row->arg == MAP_ADDI;
-	struct vm_instr *low = emit_op(lo, is_add ? MAP_ADDI : MAP_MULI, src, 2, 0);
+	struct vm_instr *low = lower_emit_op(lo, is_add ? MAP_ADDI : MAP_MULI, src, 2, 0);
 	if (!low) return lo->code;
 	int sum = lo->p->ids[low->dst];
-	if (!is_add) { emit_op(lo, (enum map_op)row->arg, src, 2, 1); return lo->code; }
+	if (!is_add) { lower_emit_op(lo, (enum map_op)row->arg, src, 2, 1); return lo->code; }
 	/* carry: the sum is below an operand */
 	int bool_type = lower_same_shape(lo, lower_info(lo, src[0])->type, ELEM_I1);
 	if (bool_type < 0) return lo->code;
-	struct vm_instr *in = emit_map(lo, exec_map, map_cmpi_kernel((struct slice){"ult", 3}, lower_info(lo, src[0])->elem), (int[]){sum, src[0]}, 2, bool_type, 1);
+	struct vm_instr *in = lower_emit_map(lo, exec_map, map_cmpi_kernel((struct slice){"ult", 3}, lower_info(lo, src[0])->elem), (int[]){sum, src[0]}, 2, bool_type, 1);
 	if (in) in->imm[1] = -1;
 	return lo->code;
 }
@@ -90,13 +90,13 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	static const char *const lazy[] = {"slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"};
 	int src[2];
 	if (op->nwords != 1) return lower_fail(lo, ERR_FORMAT, "%.*s needs one predicate", (int)op->name.len, op->name.data);
-	if (lower_uses(lo, op, 0, 2, src) || same_types(lo, src, 2) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
+	if (lower_uses(lo, op, 0, 2, src) || lower_same_types(lo, src, 2) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
 	const struct vm_value_info info = *lower_info(lo, src[0]);
 	int type = lower_same_shape(lo, info.type, ELEM_I1);
 	if (type < 0) return lo->code;
 	map_fn *kernel = row->arg ? map_cmpf_kernel(op->words[0], info.elem) : map_cmpi_kernel(op->words[0], info.elem);
 	if (!kernel) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s %.*s on %s", (int)op->name.len, op->name.data, (int)MIN(op->words[0].len, 20), op->words[0].data, elem_name(info.elem));
-	struct vm_instr *in = emit_map(lo, exec_map, kernel, src, 2, type, 0);
+	struct vm_instr *in = lower_emit_map(lo, exec_map, kernel, src, 2, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = elem_is_narrow(info.elem);
 	in->flops = row->arg ? 1 : 0;
@@ -110,7 +110,7 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 int lower_select(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src[3];
-	if (lower_uses(lo, op, 0, 3, src) || same_types(lo, src + 1, 2)) return lo->code;
+	if (lower_uses(lo, op, 0, 3, src) || lower_same_types(lo, src + 1, 2)) return lo->code;
 	const struct vm_value_info info = *lower_info(lo, src[1]), mask = *lower_info(lo, src[0]);
 	if (mask.elem != ELEM_I1) return lower_fail(lo, ERR_FORMAT, "the condition of arith.select is not i1");
 	if (mask.ndim == 0 && info.ndim) {
@@ -119,14 +119,14 @@ int lower_select(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		return lower_fail(lo, ERR_FORMAT, "the condition of arith.select has another shape than its values");
 	}
 	if (op->ntypes < 1 || op->types[op->ntypes - 1] != info.type) return lower_written(lo, op, op->ntypes, info.type);
-	struct vm_instr *in = emit_map(lo, exec_select, map_select_kernel(elem_bytes(info.elem)), src, 3, info.type, 0);
+	struct vm_instr *in = lower_emit_map(lo, exec_select, map_select_kernel(elem_bytes(info.elem)), src, 3, info.type, 0);
 	if (in) in->n = lo->in_region ? 0 : info.count;
 	return lo->code;
 }
 
 /* ---- casts ---- */
 
-static bool cast_is_legal(const char *kind, enum elem from, enum elem to)
+bool lower_cast_is_legal(const char *kind, enum elem from, enum elem to)
 {
 	size_t a = elem_bytes(from), b = elem_bytes(to);
 	bool from_bool = from == ELEM_I1 && to != ELEM_I1, to_bool = to == ELEM_I1 && from != ELEM_I1;
@@ -139,14 +139,14 @@ static bool cast_is_legal(const char *kind, enum elem from, enum elem to)
 	return elem_is_float(from) && elem_is_int(to);
 }
 
-static int emit_cast(struct lowerer *lo, const char *kind, int src, int type)
+int lower_emit_cast(struct lowerer *lo, const char *kind, int src, int type)
 {
 	const struct vm_value_info from = *lower_info(lo, src);
 	enum elem to = lower_type(lo, type)->elem;
 	bool strips;
 	map_fn *kernel = map_cast_kernel(kind, from.elem, to, &strips);
 	if (!kernel) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s from %s to %s", (int)lo->op->name.len, lo->op->name.data, elem_name(from.elem), elem_name(to));
-	struct vm_instr *in = emit_map(lo, exec_map, kernel, &src, 1, type, 0);
+	struct vm_instr *in = lower_emit_map(lo, exec_map, kernel, &src, 1, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = strips;
 	bool is_unsigned = !strcmp(kind, "extui") || !strcmp(kind, "index_castui");
@@ -172,8 +172,8 @@ int lower_cast(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 		if (!slice_is(op->words[i], "to_nearest_even")) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with rounding '%.*s'", (int)op->name.len, op->name.data, (int)MIN(op->words[i].len, 40), op->words[i].data);
 	if (cast_types(lo, op, &src)) return lo->code;
 	enum elem from = lower_info(lo, src)->elem, to = lower_type(lo, op->types[1])->elem;
-	if (!cast_is_legal(kind, from, to)) return lower_fail(lo, ERR_FORMAT, "%s from %s to %s", row->name, elem_name(from), elem_name(to));
-	return emit_cast(lo, kind, src, op->types[1]);
+	if (!lower_cast_is_legal(kind, from, to)) return lower_fail(lo, ERR_FORMAT, "%s from %s to %s", row->name, elem_name(from), elem_name(to));
+	return lower_emit_cast(lo, kind, src, op->types[1]);
 }
 
 int lower_fp_to_fp(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
@@ -182,11 +182,11 @@ int lower_fp_to_fp(struct lowerer *lo, const struct ttir_op *op, const struct lo
 	const struct ttir_attr *rounding = lower_attr(op, "rounding");
 	if (rounding && (rounding->kind != ATTR_KEYWORD || !(slice_is(rounding->text, "rtz") || slice_is(rounding->text, "rtne")))) return lower_fail(lo, ERR_FORMAT, "tt.fp_to_fp rounds rtz or rtne");
 	if (cast_types(lo, op, &src)) return lo->code;
-	return emit_cast(lo, rounding && slice_is(rounding->text, "rtz") ? "rtz" : "truncf", src, op->types[1]);
+	return lower_emit_cast(lo, rounding && slice_is(rounding->text, "rtz") ? "rtz" : "truncf", src, op->types[1]);
 }
 
 /* Same bits under another type; pointers count as 64 bits. */
-static int emit_alias(struct lowerer *lo, int src, int type)
+int lower_emit_alias(struct lowerer *lo, int src, int type)
 {
 	const struct vm_value_info from = *lower_info(lo, src);
 	const struct ttir_type *to = lower_type(lo, type);
@@ -206,7 +206,7 @@ int lower_bitcast(struct lowerer *lo, const struct ttir_op *op, const struct low
 	int src;
 	if (op->ntypes != 2) return lower_fail(lo, ERR_FORMAT, "%.*s needs two types", (int)op->name.len, op->name.data);
 	if (lower_uses(lo, op, 0, 1, &src) || lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code;
-	return emit_alias(lo, src, op->types[1]);
+	return lower_emit_alias(lo, src, op->types[1]);
 }
 
 int lower_ptr_int(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
@@ -341,101 +341,24 @@ int lower_poison(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	return lower_const(lo, value, bits);
 }
 
-/* math.fpowi(x, n): the integer becomes a float of x's type first; exact for the exponents that can matter. */
-int lower_fpowi(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+/* op(x, n) of a float and an integer: the integer becomes a float of x's type first, exactly for every exponent that can matter. */
+int lower_float_with_int(struct lowerer *lo, const int *src, enum map_op op)
 {
-	int src[2];
-	if (lower_uses(lo, op, 0, 2, src)) return lo->code;
 	const struct vm_value_info x = *lower_info(lo, src[0]), n = *lower_info(lo, src[1]);
-	if (!elem_is_float(x.elem) || !elem_is_int(n.elem) || lower_same_shape(lo, n.type, x.elem) != x.type) return lower_fail(lo, ERR_FORMAT, "math.fpowi needs a float and an integer of one shape");
+	if (!elem_is_float(x.elem) || !elem_is_int(n.elem) || lower_same_shape(lo, n.type, x.elem) != x.type)
+		return lower_fail(lo, ERR_FORMAT, "%.*s needs a float and an integer of one shape", (int)lo->op->name.len, lo->op->name.data);
 	bool strips;
 	map_fn *cast = map_cast_kernel("sitofp", n.elem, x.elem, &strips);
 	int power = lower_value_new(lo, x.type);
 	struct vm_instr *in = power < 0 || !cast ? NULL : lower_emit(lo, exec_map, &power, 1, &src[1], 1);
-	if (!in) return lo->code ? lo->code : no_kernel(lo, n.elem);
+	if (!in) return lo->code ? lo->code : lower_no_kernel(lo, n.elem);
 	in->kernel = cast;
-	emit_op(lo, MAP_POWF, (int[]){src[0], power}, 2, 0);
+	lower_emit_op(lo, op, (int[]){src[0], power}, 2, 0);
 	return lo->code;
 }
 
-/* ---- libdevice ---- */
-
-struct symbol { const char *name; int nsrc; int op; };
-static const struct symbol symbols[] = {
-	{"erf", 1, MAP_ERF}, {"erfc", 1, MAP_ERFC}, {"erfinv", 1, MAP_ERFINV}, {"normcdf", 1, MAP_NORMCDF}, {"exp", 1, MAP_EXP}, {"exp2", 1, MAP_EXP2}, {"exp10", 1, MAP_EXP10},
-	{"expm1", 1, MAP_EXPM1}, {"log", 1, MAP_LOG}, {"log2", 1, MAP_LOG2}, {"log10", 1, MAP_LOG10}, {"log1p", 1, MAP_LOG1P}, {"sin", 1, MAP_SIN}, {"cos", 1, MAP_COS},
-	{"tan", 1, MAP_TAN}, {"sinh", 1, MAP_SINH}, {"cosh", 1, MAP_COSH}, {"tanh", 1, MAP_TANH}, {"asin", 1, MAP_ASIN}, {"acos", 1, MAP_ACOS}, {"atan", 1, MAP_ATAN},
-	{"asinh", 1, MAP_ASINH}, {"acosh", 1, MAP_ACOSH}, {"atanh", 1, MAP_ATANH}, {"cbrt", 1, MAP_CBRT}, {"rcbrt", 1, MAP_RCBRT}, {"sqrt", 1, MAP_SQRT}, {"sqrt_rn", 1, MAP_SQRT},
-	{"rsqrt", 1, MAP_RSQRT}, {"rsqrt_rn", 1, MAP_RSQRT}, {"rcp_rn", 1, MAP_RCP}, {"fabs", 1, MAP_ABSF}, {"abs", 1, MAP_ABSI}, {"llabs", 1, MAP_ABSI}, {"floor", 1, MAP_FLOOR},
-	{"ceil", 1, MAP_CEIL}, {"trunc", 1, MAP_TRUNC}, {"rint", 1, MAP_ROUNDEVEN}, {"nearbyint", 1, MAP_ROUNDEVEN}, {"round", 1, MAP_ROUND}, {"saturate", 1, MAP_SATURATE},
-	{"lgamma", 1, MAP_LGAMMA}, {"tgamma", 1, MAP_TGAMMA}, {"logb", 1, MAP_LOGB}, {"sinpi", 1, MAP_SINPI}, {"cospi", 1, MAP_COSPI}, {"j0", 1, MAP_J0}, {"j1", 1, MAP_J1},
-	{"y0", 1, MAP_Y0}, {"y1", 1, MAP_Y1}, {"pow", 2, MAP_POWF}, {"atan2", 2, MAP_ATAN2}, {"hypot", 2, MAP_HYPOT}, {"fdim", 2, MAP_FDIM}, {"fmod", 2, MAP_REMF},
-	{"remainder", 2, MAP_REMAINDER}, {"nextafter", 2, MAP_NEXTAFTER}, {"copysign", 2, MAP_COPYSIGN}, {"fma", 3, MAP_FMA}, {"fma_rn", 3, MAP_FMA}, {"add_rn", 2, MAP_ADDF},
-	{"sub_rn", 2, MAP_SUBF}, {"mul_rn", 2, MAP_MULF}, {"div_rn", 2, MAP_DIVF}, {"fdivide", 2, MAP_DIVF}, {"fmax", 2, MAP_MAXNUMF}, {"fmin", 2, MAP_MINNUMF},
-	{"mulhi", 2, MAP_MULHISI}, {"umulhi", 2, MAP_MULHIUI}, {"mul64hi", 2, MAP_MULHISI}, {"umul64hi", 2, MAP_MULHIUI}, {"popc", 1, MAP_CTPOP}, {"popcll", 1, MAP_CTPOP},
-	{"clz", 1, MAP_CTLZ}, {"clzll", 1, MAP_CTLZ}, {"ffs", 1, MAP_FFS}, {"ffsll", 1, MAP_FFS}, {"brev", 1, MAP_BREV}, {"brevll", 1, MAP_BREV},
-};
-
-/* "__nv_fast_expf" -> "exp": without the prefix and the f that says f32; "__nv_fadd_rn", "__nv_dadd_rn" -> "add_rn". */
-static const struct symbol *find_symbol(struct slice s, enum elem e)
+int lower_fpowi(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
-	char name[48];
-	if (s.len < 6 || s.len >= sizeof name || memcmp(s.data, "__nv_", 5)) return NULL;
-	const char *from = s.data + 5;
-	size_t len = s.len - 5;
-	if (len > 5 && !memcmp(from, "fast_", 5)) { from += 5; len -= 5; }
-	for (int form = 0; form < 3; form++) {
-		size_t n = form == 1 ? len - 1 : len, skip = form == 2 ? 1 : 0;
-		if (form == 1 && (from[len - 1] != 'f' || e != ELEM_F32)) continue;
-		if (form == 2 && (len < 4 || memcmp(from + len - 3, "_rn", 3) || (from[0] != 'f' && from[0] != 'd'))) continue;
-		snprintf(name, sizeof name, "%.*s", (int)(n - skip), from + skip);
-		for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
-			if (!strcmp(symbols[i].name, name)) return &symbols[i];
-	}
-	return NULL;
-}
-
-/* Predicates to i32, by the comparisons that define them. */
-static map_fn *predicate_kernel(struct slice s, enum elem e)
-{
-	static const struct { const char *f32, *f64, *predicate; } rows[] = {{"__nv_isnanf", "__nv_isnand", "isnan"}, {"__nv_isinff", "__nv_isinfd", "isinf"}, {"__nv_finitef", "__nv_isfinited", "finite"}, {"__nv_signbitf", "__nv_signbitd", "signbit"}};
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (slice_is(s, e == ELEM_F64 ? rows[i].f64 : rows[i].f32)) return map_class_kernel(rows[i].predicate, e);
-	return NULL;
-}
-
-static const char *conversion_kind(struct slice s)
-{
-	static const struct { const char *symbol, *kind; } rows[] = {
-		{"__nv_float2int_rz", "fptosi"}, {"__nv_float2uint_rz", "fptoui"}, {"__nv_float2ll_rz", "fptosi"}, {"__nv_double2int_rz", "fptosi"}, {"__nv_double2ll_rz", "fptosi"},
-		{"__nv_int2float_rn", "sitofp"}, {"__nv_uint2float_rn", "uitofp"}, {"__nv_ll2float_rn", "sitofp"}, {"__nv_int2double_rn", "sitofp"}, {"__nv_double2float_rn", "truncf"},
-	};
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (slice_is(s, rows[i].symbol)) return rows[i].kind;
-	return NULL;
-}
-
-int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
-{
-	const struct ttir_attr *symbol = lower_attr(op, "symbol");
-	int src[3];
-	if (!symbol || symbol->kind != ATTR_STRING || op->ntypes != op->nuses + 1) return lower_fail(lo, ERR_FORMAT, "tt.extern_elementwise needs a symbol and types");
-	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
-	for (int i = 0; i < op->nuses; i++)
-		if (lower_written(lo, op, i, lower_info(lo, src[i])->type)) return lo->code;
-	const struct vm_value_info a = *lower_info(lo, src[0]);
-	int result = op->types[op->nuses];
-	if (lower_same_shape(lo, a.type, lower_type(lo, result)->elem) != result) return lower_fail(lo, ERR_FORMAT, "tt.extern_elementwise changes the shape");
-	const char *kind = conversion_kind(symbol->text);
-	if (kind && op->nuses == 1 && cast_is_legal(kind, a.elem, lower_type(lo, result)->elem)) return emit_cast(lo, kind, src[0], result);
-	if (op->nuses == 1 && (slice_is(symbol->text, "__nv_float_as_int") || slice_is(symbol->text, "__nv_int_as_float") || slice_is(symbol->text, "__nv_double_as_longlong")
-		|| slice_is(symbol->text, "__nv_longlong_as_double") || slice_is(symbol->text, "__nv_float_as_uint") || slice_is(symbol->text, "__nv_uint_as_float"))) return emit_alias(lo, src[0], result);
-	map_fn *predicate = op->nuses == 1 ? predicate_kernel(symbol->text, a.elem) : NULL;
-	if (predicate && lower_type(lo, result)->elem == ELEM_I32) return emit_map(lo, exec_map, predicate, src, 1, result, 0) ? 0 : lo->code;
-	const struct symbol *s = find_symbol(symbol->text, a.elem);
-	if (!s || s->nsrc != op->nuses || result != a.type || !map_kernel((enum map_op)s->op, a.elem))
-		return lower_fail(lo, ERR_UNSUPPORTED, "tt.extern_elementwise of '%.*s'", (int)MIN(symbol->text.len, 60), symbol->text.data);
-	if (same_types(lo, src, op->nuses)) return lo->code;
-	emit_op(lo, (enum map_op)s->op, src, op->nuses, 0);
-	return lo->code;
+	int src[2];
+	return lower_uses(lo, op, 0, 2, src) ? lo->code : lower_float_with_int(lo, src, MAP_POWF);
 }

@@ -57,6 +57,7 @@ UNARY(j0, j0) UNARY(j1, j1) UNARY(y0, y0) UNARY(y1, y1)
 BINARY_DOUBLE(atan2, atan2) BINARY_DOUBLE(hypot, hypot) BINARY_DOUBLE(fdim, fdim)
 BINARY(pow, double, f64, pow(x, y))
 BINARY(nextafter, float, f32, nextafterf(x, y)) BINARY(nextafter, double, f64, nextafter(x, y))
+BINARY(ldexp, float, f32, ldexp((double)x, (int)y)) BINARY(ldexp, double, f64, ldexp(x, (int)y))
 BINARY(remainder, float, f32, remainderf(x, y)) BINARY(remainder, double, f64, remainder(x, y))
 
 /* A splat base or exponent is repeated in strips. */
@@ -82,7 +83,7 @@ static map_fn *const kernels[MAP_COUNT][2] = {
 	ROW(MAP_ATAN, atan), ROW(MAP_ASINH, asinh), ROW(MAP_ACOSH, acosh), ROW(MAP_ATANH, atanh), ROW(MAP_ERF, erf), ROW(MAP_ERFC, erfc), ROW(MAP_CBRT, cbrt),
 	ROW(MAP_EXP10, exp10), ROW(MAP_LGAMMA, lgamma), ROW(MAP_TGAMMA, tgamma), ROW(MAP_ERFINV, erfinv), ROW(MAP_NORMCDF, normcdf), ROW(MAP_LOGB, logb),
 	ROW(MAP_SINPI, sinpi), ROW(MAP_COSPI, cospi), ROW(MAP_RCBRT, rcbrt), ROW(MAP_RCP, rcp), ROW(MAP_J0, j0), ROW(MAP_J1, j1), ROW(MAP_Y0, y0), ROW(MAP_Y1, y1),
-	ROW(MAP_POWF, pow), ROW(MAP_ATAN2, atan2), ROW(MAP_HYPOT, hypot), ROW(MAP_FDIM, fdim), ROW(MAP_NEXTAFTER, nextafter), ROW(MAP_REMAINDER, remainder),
+	ROW(MAP_POWF, pow), ROW(MAP_ATAN2, atan2), ROW(MAP_HYPOT, hypot), ROW(MAP_FDIM, fdim), ROW(MAP_NEXTAFTER, nextafter), ROW(MAP_REMAINDER, remainder), ROW(MAP_LDEXP, ldexp),
 };
 
 map_fn *map_math_kernel(enum map_op op, enum elem e)

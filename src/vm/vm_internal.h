@@ -196,6 +196,17 @@ void lower_pattern(enum elem e, uint8_t bits[8]);   /* what poison and masked-of
 int lower_kernel(struct vm_kernel *k, struct vm_program *p, bool contract, struct err *err);
 int vm_flow(struct vm_kernel *k, struct vm_program *p, bool contract, struct err *err);   /* checks definedness, finds dying operands */
 
+/* ---- pieces of element-wise lowering (lower_elementwise.c) that lower_extern.c shares; op's operands and results are lo->op's ---- */
+
+int lower_same_types(struct lowerer *lo, const int *v, int n);
+int lower_no_kernel(struct lowerer *lo, enum elem e);   /* fails with the operation's name and the type */
+struct vm_instr *lower_emit_map(struct lowerer *lo, vm_exec *exec, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index);
+struct vm_instr *lower_emit_op(struct lowerer *lo, enum map_op op, const int *src, int nsrc, int result_index);
+bool lower_cast_is_legal(const char *kind, enum elem from, enum elem to);
+int lower_emit_cast(struct lowerer *lo, const char *kind, int src, int type);
+int lower_emit_alias(struct lowerer *lo, int src, int type);   /* the same bits under another type */
+int lower_float_with_int(struct lowerer *lo, const int *src, enum map_op op);
+
 const struct lower_row *lower_row_find(struct slice name);
 typedef int lower_fn(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row);
 lower_fn lower_map, lower_cmp, lower_cast, lower_select, lower_constant, lower_poison, lower_clamp, lower_extern, lower_fp_to_fp, lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi;

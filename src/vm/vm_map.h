@@ -62,7 +62,8 @@
 	X(MAP_Y0,         "y0",                 1, 'F', 1, 1) X(MAP_Y1,         "y1",                 1, 'F', 1, 1) \
 	X(MAP_POWF,       "math.powf",          2, 'F', 1, 1) X(MAP_ATAN2,      "math.atan2",         2, 'F', 1, 1) \
 	X(MAP_HYPOT,      "hypot",              2, 'F', 1, 1) X(MAP_FDIM,       "fdim",               2, 'F', 1, 0) \
-	X(MAP_NEXTAFTER,  "nextafter",          2, 'F', 1, 0) X(MAP_REMAINDER,  "remainder",          2, 'F', 1, 1)
+	X(MAP_NEXTAFTER,  "nextafter",          2, 'F', 1, 0) X(MAP_REMAINDER,  "remainder",          2, 'F', 1, 1) \
+	X(MAP_LDEXP,      "ldexp",              2, 'F', 1, 0)
 
 #define MAP_TABLE(X) MAP_INT_TABLE(X) MAP_FLOAT_TABLE(X) MAP_MATH_TABLE(X)
 #define X(id, ...) id,
