@@ -52,16 +52,78 @@ struct eval {
 	struct store *store;
 	struct prompt_set prompts;
 	struct rollout *rollouts;
+	json_t *rates;               /* of --compare: task -> [answers, genuine] */
 	int32_t stop_id;
 };
+
+static int eval_check(const struct eval_options *o, struct err *err)
+{
+	static const struct { const char *name; size_t offset; int64_t min, max; } counts[] = {
+#define C(field, min, max) { #field, offsetof(struct eval_options, field), min, max }
+		C(num_samples, 1, 1 << 16), C(limit, 0, INT64_MAX), C(max_prompt_length, 0, 1 << 24), C(max_completion_length, 1, 1 << 24), C(top_k, 0, INT32_MAX), C(threads, 0, 4096), C(verify_threads, 0, 4096),
+		C(num_correct_trials, 0, 1 << 10),
+#undef C
+	};
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+		int64_t n = *(const int64_t *)(const void *)((const char *)o + counts[i].offset);
+		if (n < counts[i].min || n > counts[i].max)
+			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld", counts[i].name, (long long)n, (long long)counts[i].min, (long long)counts[i].max);
+	}
+	if (!(o->temperature >= 0 && o->temperature <= 1e3)) return err_set(err, ERR_USAGE, "--temperature %g: expected 0 (greedy) to 1000", o->temperature);
+	if (!(o->top_p > 0 && o->top_p <= 1)) return err_set(err, ERR_USAGE, "--top_p %g: expected more than 0, at most 1", o->top_p);
+	if (o->num_samples > 1 && o->temperature <= 0) return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature", (long long)o->num_samples);
+	return 0;
+}
+
+/* Counted and genuine answers per task name of a file written by --out. Dropped answers (infra) do not count, as in the summary. */
+static int rates_load(const char *path, json_t *rates, struct err *err)
+{
+	struct str text = {0};
+	int rc = file_read(path, (size_t)1 << 30, &text, err), n = 0;
+	for (char *p = text.data, *end = text.data + text.len; !rc && p && p < end;) {
+		char *nl = memchr(p, '\n', (size_t)(end - p));
+		size_t len = (size_t)((nl ? nl : end) - p);
+		char where[512];
+		json_t *row = NULL;
+		const char *task, *verdict;
+		snprintf(where, sizeof where, "%s:%d", path, ++n);
+		rc = json_parse(p, len, where, &row, err);
+		if (!rc) rc = json_get_str(row, where, "task", &task, err);
+		if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
+		if (!rc) {
+			json_t *t = json_object_get(rates, task);
+			if (!t) json_object_set_new(rates, task, t = json_pack("[i,i]", 0, 0));
+			json_integer_set(json_array_get(t, 0), json_integer_value(json_array_get(t, 0)) + (strcmp(verdict, "infra") != 0));
+			json_integer_set(json_array_get(t, 1), json_integer_value(json_array_get(t, 1)) + !strcmp(verdict, "genuine"));
+		}
+		json_decref(row);
+		p += len + 1;
+	}
+	str_release(&text);
+	return rc;
+}
+
+/* A paired difference is one over the same tasks: all of these, and no others. */
+static int compare_check(const struct eval *e, struct err *err)
+{
+	if (!e->rates) return 0;
+	for (size_t i = 0; i < e->prompts.count; i++)
+		if (!json_object_get(e->rates, e->prompts.rows[i].task.name))
+			return err_set(err, ERR_MISMATCH, "%s: has no answer to task %s; compare runs over the same tasks", e->o->compare, e->prompts.rows[i].task.name);
+	if (json_object_size(e->rates) != e->prompts.count)
+		return err_set(err, ERR_MISMATCH, "%s: has answers to %zu tasks, this evaluation is over %zu; compare runs over the same tasks (--tasks, --split, --limit, --seed)", e->o->compare,
+			json_object_size(e->rates), e->prompts.count);
+	return 0;
+}
 
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
 	struct ops_options oo = { .threads = (int)o->threads };
 	if (!o->model || !o->tasks) return err_set(err, ERR_USAGE, "--%s is missing", o->model ? "tasks" : "model");
-	if (o->num_samples < 1) return err_set(err, ERR_USAGE, "--num_samples %lld: expected at least 1", (long long)o->num_samples);
-	int rc = ops_cpu_create(&oo, &e->ops, err);
+	int rc = eval_check(o, err);
+	if (!rc && o->compare) rc = rates_load(o->compare, e->rates = json_object(), err);   /* before the long part */
+	if (!rc) rc = ops_cpu_create(&oo, &e->ops, err);
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
@@ -78,6 +140,7 @@ static int eval_open(struct eval *e, struct err *err)
 	rc = engine_create(e->model, &eo, &e->engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
 	struct verify_options v = { .device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials, .seed = (uint64_t)o->verify_seed, .store = e->store };
+	if (!rc) rc = compare_check(e, err);
 	return rc ? rc : verifier_create(&v, &e->verifier, err);
 }
 
@@ -112,61 +175,31 @@ static int eval_write(const struct eval *e, struct err *err)
 	return rc;
 }
 
-/* Share of genuine answers per task name of a file written by --out. */
-static int rates_load(const char *path, json_t *rates, struct err *err)
-{
-	struct str text = {0};
-	int rc = file_read(path, (size_t)1 << 30, &text, err), n = 0;
-	for (char *p = text.data, *end = text.data + text.len; !rc && p && p < end;) {
-		char *nl = memchr(p, '\n', (size_t)(end - p));
-		size_t len = (size_t)((nl ? nl : end) - p);
-		char where[512];
-		json_t *row = NULL;
-		const char *task, *verdict;
-		snprintf(where, sizeof where, "%s:%d", path, ++n);
-		rc = json_parse(p, len, where, &row, err);
-		if (!rc) rc = json_get_str(row, where, "task", &task, err);
-		if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
-		if (!rc) {
-			json_t *t = json_object_get(rates, task);
-			if (!t) json_object_set_new(rates, task, t = json_pack("[i,i]", 0, 0));
-			json_integer_set(json_array_get(t, 0), json_integer_value(json_array_get(t, 0)) + 1);
-			json_integer_set(json_array_get(t, 1), json_integer_value(json_array_get(t, 1)) + !strcmp(verdict, "genuine"));
-		}
-		json_decref(row);
-		p += len + 1;
-	}
-	str_release(&text);
-	return rc;
-}
-
 static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 {
-	if (!e->o->compare) return 0;
-	json_t *rates = json_object();
-	int rc = rates_load(e->o->compare, rates, err), n = 0, K = (int)e->o->num_samples;
+	if (!e->rates) return 0;
+	int n = 0, K = (int)e->o->num_samples;
 	double *a = xcalloc(e->prompts.count, sizeof *a), *b = xcalloc(e->prompts.count, sizeof *b), low, mean, high;
-	for (size_t i = 0; !rc && i < e->prompts.count; i++) {
-		json_t *t = json_object_get(rates, e->prompts.rows[i].task.name);
-		if (!t) { rc = err_set(err, ERR_MISMATCH, "%s: has no answer to task %s; compare runs over the same tasks", e->o->compare, e->prompts.rows[i].task.name); break; }
+	for (size_t i = 0; i < e->prompts.count; i++) {
+		const json_t *t = json_object_get(e->rates, e->prompts.rows[i].task.name);
+		json_int_t others = json_integer_value(json_array_get(t, 0));
 		int counted = 0, genuine = 0;
 		for (int k = 0; k < K; k++) {
 			const struct rollout *r = &e->rollouts[i * (size_t)K + (size_t)k];
 			counted += !r->is_dropped;
 			genuine += !r->is_dropped && r->verdict.class == VERDICT_GENUINE;
 		}
-		if (!counted) continue;
+		if (!counted || !others) continue;
 		a[n] = (double)genuine / counted;
-		b[n++] = (double)json_integer_value(json_array_get(t, 1)) / (double)json_integer_value(json_array_get(t, 0));
+		b[n++] = (double)json_integer_value(json_array_get(t, 1)) / (double)others;
 	}
-	if (!rc && n) {
+	if (n) {
 		bootstrap_paired(a, b, n, (uint64_t)e->o->seed, &low, &mean, &high);
 		json_object_set_new(summary, "compare", json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", e->o->compare, "difference", mean, "low", low, "high", high, "tasks", n));
 	}
 	free(a);
 	free(b);
-	json_decref(rates);
-	return rc;
+	return n ? 0 : err_set(err, ERR_MISMATCH, "%s: no task has a verdict on both sides", e->o->compare);
 }
 
 static void print_summary(const json_t *s)
@@ -206,6 +239,7 @@ static void eval_release(struct eval *e)
 {
 	if (e->rollouts) rollouts_release(e->rollouts, (int)(e->prompts.count * (size_t)e->o->num_samples));
 	free(e->rollouts);
+	json_decref(e->rates);
 	verifier_free(e->verifier);
 	store_close(e->store);
 	engine_free(e->engine);

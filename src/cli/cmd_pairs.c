@@ -160,14 +160,13 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	return o;
 }
 
-static int rows_text(struct pairs *p, struct str *text, int *admitted, struct err *err)
+static int rows_text(struct pairs *p, const char *template_text, struct str *text, int *admitted, struct err *err)
 {
-	struct str template_text = {0};
-	int rc = file_read(p->o->prompt_template, 1 << 20, &template_text, err);
+	int rc = 0;
 	*admitted = 0;
 	for (size_t i = 0; !rc && i < p->count; i++) {
 		if (!is_admitted(p, &p->rows[i])) continue;
-		json_t *o = row_json(p, &p->rows[i], template_text.data, err);
+		json_t *o = row_json(p, &p->rows[i], template_text, err);
 		if (!o) { rc = err->code; break; }
 		char *line = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
 		str_puts(text, line);
@@ -176,7 +175,6 @@ static int rows_text(struct pairs *p, struct str *text, int *admitted, struct er
 		json_decref(o);
 		++*admitted;
 	}
-	str_release(&template_text);
 	return rc;
 }
 
@@ -218,31 +216,32 @@ static void print_rejected(const struct pairs *p)
 
 static int pairs_synth(struct pairs *p, struct err *err)
 {
-	struct str text = {0};
+	struct str text = {0}, template_text = {0};
 	int admitted = 0;
 	if (!p->o->tasks || !p->o->out) return err_set(err, ERR_USAGE, "synth needs --tasks and --out");
-	int rc = task_set_load(p->o->tasks, &p->tasks, err);
+	int rc = file_read(p->o->prompt_template, 1 << 20, &template_text, err);
+	if (!rc) rc = agent_template_check(p->o->stage, template_text.data ? template_text.data : "", p->o->prompt_template, err);
+	if (!rc) rc = task_set_load(p->o->tasks, &p->tasks, err);
 	if (!rc) rc = rows_make(p, err);
 	if (!rc) rc = open_verifier(p, err);
 	if (!rc) rc = rows_grade(p, err);
-	if (!rc) rc = rows_text(p, &text, &admitted, err);
-	if (!rc) rc = write_rows(p->o->out, &text, err);
+	if (!rc) rc = rows_text(p, template_text.data, &text, &admitted, err);
+	if (!rc && admitted) rc = write_rows(p->o->out, &text, err);
 	str_release(&text);
+	str_release(&template_text);
 	if (rc) return rc;
 	printf("%s: %d of %zu answers admitted\n", p->o->out, admitted, p->count);
 	print_rejected(p);
-	return 0;
+	return admitted ? 0 : err_set(err, ERR_MISMATCH, "%s: not written, the verifier admitted none of %zu answers", p->o->out, p->count);
 }
 
 /* ---- check ---- */
 
-/* The code of a row's completion, by the extractor that answers of models go through. */
-static int check_row(struct pairs *p, const char *line, size_t len, int n, struct err *err)
+/* The code of a row's completion, by the extractor that answers of models go through. task: rows and tasks of one file are in step. */
+static int check_row(struct pairs *p, const char *line, size_t len, const char *where, const struct task *task, struct err *err)
 {
-	char where[512];
 	const char *completion;
 	json_t *o = NULL;
-	snprintf(where, sizeof where, "%s:%d", p->o->pairs, n);
 	int rc = json_parse(line, len, where, &o, err);
 	if (!rc) rc = json_get_str(o, where, "completion", &completion, err);
 	if (!rc) {
@@ -250,7 +249,7 @@ static int check_row(struct pairs *p, const char *line, size_t len, int n, struc
 		struct pair *row = &p->rows[p->count];
 		if (!a.well_formed) rc = err_set(err, ERR_FORMAT, "%s: completion: %s", where, a.problem);
 		else {
-			*row = (struct pair){ .task = &p->tasks.tasks[n - 1] };
+			*row = (struct pair){ .task = task };
 			str_append(&row->code, completion + a.code_begin, a.code_end - a.code_begin);
 			p->count++;
 		}
@@ -259,25 +258,34 @@ static int check_row(struct pairs *p, const char *line, size_t len, int n, struc
 	return rc;
 }
 
+enum { LINE_BYTES_MAX = 1 << 24 };
+
 static int check_rows(struct pairs *p, struct err *err)
 {
-	size_t cap = 1 << 20;
-	char *line = xmalloc(cap);
-	gzFile f = gzopen(p->o->pairs, "rb");
-	int rc = f ? 0 : err_set(err, ERR_IO, "%s: cannot be opened", p->o->pairs), n = 0;
+	gzFile f = gzopen(p->o->pairs, "rb");   /* reads plain files too */
+	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened", p->o->pairs);
+	char *line = xmalloc(LINE_BYTES_MAX), where[512];
+	size_t row = 0;
+	int rc = 0;
 	p->rows = xcalloc(p->tasks.count, sizeof *p->rows);
-	while (!rc && (size_t)n < p->tasks.count && gzgets(f, line, (int)cap)) {
-		n++;
-		if (rng_uniform((uint64_t)p->o->seed, 0x636865636b, (uint64_t)n) < p->o->fraction) rc = check_row(p, line, strlen(line), n, err);
+	for (int n = 1; !rc && row < p->tasks.count && gzgets(f, line, LINE_BYTES_MAX); n++) {
+		size_t len = strlen(line);
+		snprintf(where, sizeof where, "%s:%d", p->o->pairs, n);
+		if (len + 1 == LINE_BYTES_MAX) rc = err_set(err, ERR_LIMIT, "%s: line longer than %d MiB", where, LINE_BYTES_MAX >> 20);
+		if (rc || strspn(line, " \t\r\n") == len) continue;
+		const struct task *task = &p->tasks.tasks[row++];
+		if (rng_uniform((uint64_t)p->o->seed, 0x636865636b, row) < p->o->fraction) rc = check_row(p, line, len, where, task, err);
 	}
-	if (f) gzclose(f);
+	gzclose(f);
 	free(line);
+	if (!rc && p->count == 0) rc = err_set(err, ERR_RANGE, "%s: --fraction %g drew none of %zu rows; raise it", p->o->pairs, p->o->fraction, p->tasks.count);
 	return rc;
 }
 
 static int pairs_check(struct pairs *p, struct err *err)
 {
 	if (!p->o->pairs) return err_set(err, ERR_USAGE, "check needs --pairs");
+	if (!(p->o->fraction > 0 && p->o->fraction <= 1)) return err_set(err, ERR_USAGE, "--fraction %g: expected more than 0, at most 1", p->o->fraction);
 	int rc = task_set_load(p->o->pairs, &p->tasks, err), genuine = 0;
 	if (!rc) rc = check_rows(p, err);
 	p->stage = AGENT_FRONTEND;   /* one answer a row is graded */
@@ -300,6 +308,8 @@ int cmd_pairs(int argc, char **argv)
 	if (rc == 1) return 0;
 	struct pairs p = { .o = &o, .rejected = json_object() };
 	if (!rc && npos != 1) rc = err_set(&err, ERR_USAGE, "expected one of synth, check");
+	if (!rc && (o.styles < 1 || o.styles > INT32_MAX)) rc = err_set(&err, ERR_USAGE, "--styles %lld: expected at least 1", (long long)o.styles);
+	if (!rc && (o.verify_threads < 0 || o.verify_threads > 4096 || o.num_correct_trials < 0 || o.num_correct_trials > 1 << 10)) rc = err_set(&err, ERR_USAGE, "--verify_threads and --num_correct_trials: expected 0 to 4096 and 0 to 1024");
 	if (!rc) rc = agent_stage_from_name(o.stage, &p.stage, &err);
 	size_t i = 0;
 	while (!rc && i < ARRAY_LEN(verbs) && strcmp(verbs[i].name, argv[1])) i++;

@@ -14,6 +14,18 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, steps, "steps whose answers are shown"),
 };
 
+static int tables_check(const json_t *tables, const char *path, struct err *err)
+{
+	bool is_good = json_is_array(tables);
+	size_t i, k;
+	json_t *t, *row;
+	json_array_foreach(tables, i, t) {
+		is_good &= json_is_array(json_object_get(t, "columns")) && json_is_array(json_object_get(t, "rows"));
+		json_array_foreach(json_object_get(t, "rows"), k, row) is_good &= json_is_array(row);
+	}
+	return is_good ? 0 : err_set(err, ERR_FORMAT, "%s: expected [{\"title\": text, \"columns\": [text, ...], \"rows\": [[cell, ...], ...]}, ...]", path);
+}
+
 int cmd_report(int argc, char **argv)
 {
 	struct report_settings o = { .out = "report.html", .title = "hone", .samples = 4, .steps = 6 };
@@ -22,9 +34,12 @@ int cmd_report(int argc, char **argv)
 	json_t *tables = NULL;
 	int npos, rc = options_parse("report", "write one HTML file about the runs in a store", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
+	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc && (o.samples < 0 || o.samples > INT32_MAX || o.steps < 0 || o.steps > INT32_MAX)) rc = err_set(&err, ERR_USAGE, "--samples and --steps: expected 0 to %d", INT32_MAX);
 	if (!rc && !o.store) rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
 	if (!rc && !path_exists(o.store)) rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
 	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);
+	if (!rc && o.tables) rc = tables_check(tables, o.tables, &err);
 	if (!rc) rc = store_open(o.store, &s, &err);
 	struct report_options ro = { .title = o.title, .samples_per_step_max = (int)o.samples, .steps_shown_max = (int)o.steps };
 	if (!rc) rc = report_write(s, NULL, 0, tables, &ro, o.out, &err);

@@ -1,6 +1,6 @@
 /* The loop: resume, steps, checkpoints, metrics. A step is pure in (options, weights, step number): what it draws and in which order does not depend on timing, so kill -9 and a second
  * start give the bytes of the uninterrupted run (with max_seconds = 0). */
-#include "rl/rl.h"
+#include "rl/rl_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,19 +30,51 @@ struct loop {
 	FILE *metrics_file;
 };
 
+static const struct { const char *name; size_t offset; int64_t min, max; } counts[] = {
+#define C(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
+	C(num_generations, 2, 1 << 12), C(generation_batch_size, 2, 1 << 18), C(num_iterations, 1, 1 << 10), C(max_prompt_length, 0, 1 << 24), C(max_completion_length, 1, 1 << 24), C(max_tokens, 2, 1 << 24),
+	C(max_steps, 0, INT64_MAX >> 24), C(save_steps, 0, INT64_MAX), C(save_total_limit, 0, 1 << 20), C(warmup_steps, 0, INT64_MAX), C(lora_r, 1, 256), C(threads, 0, 4096), C(verify_threads, 0, 4096),
+	C(num_correct_trials, 0, 1 << 10), C(limit, 0, INT64_MAX), C(top_k, 0, INT32_MAX),
+#undef C
+};
+
+/* Numbers of these ranges; each end is part of its range. Not a number is in none. */
+static const struct { const char *name; size_t offset; double min, max; } reals[] = {
+#define R(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
+	R(temperature, 1e-3, 1e3), R(top_p, 1e-6, 1), R(learning_rate, 0, 1e3), R(adam_beta1, 0, 0.999999), R(adam_beta2, 0, 0.99999999), R(adam_epsilon, 0, 1), R(weight_decay, 0, 1e3), R(max_grad_norm, 0, 1e9),
+	R(epsilon, 0, 1), R(epsilon_high, 0, 1e9), R(beta, 0, 1e9), R(lora_alpha, 0, 1e9), R(lora_dropout, 0, 0.999), R(max_seconds, 0, 1e12),
+#undef R
+};
+
+static int ranges_check(const struct rl_options *o, struct err *err)
+{
+	const char *base = (const char *)o;
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+		int64_t n = *(const int64_t *)(const void *)(base + counts[i].offset);
+		if (n < counts[i].min || n > counts[i].max)
+			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld", counts[i].name, (long long)n, (long long)counts[i].min, (long long)counts[i].max);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(reals); i++) {
+		double x = *(const double *)(const void *)(base + reals[i].offset);
+		if (!(x >= reals[i].min && x <= reals[i].max)) return err_set(err, ERR_USAGE, "--%s %g: expected %g to %g", reals[i].name, x, reals[i].min, reals[i].max);
+	}
+	return 0;
+}
+
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
-	if (!o->output_dir) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
-	if (o->num_generations < 2) return err_set(err, ERR_USAGE, "--num_generations %lld: a group needs at least 2 answers", (long long)o->num_generations);
+	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
+	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
+	int rc = ranges_check(o, err);
+	if (rc) return rc;
 	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
 		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)", (long long)o->generation_batch_size, (long long)o->num_generations);
-	if (o->temperature <= 0) return err_set(err, ERR_USAGE, "--temperature %g: training needs sampling, expected more than 0", o->temperature);
 	if (o->max_steps <= 0 && o->max_seconds <= 0) return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
 	l->rule = reward_rule_find(o->reward);
 	if (!l->rule) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", o->reward);
-	int rc = advantage_type_from_name(o->advantage, &l->advantage, err);
+	rc = advantage_type_from_name(o->advantage, &l->advantage, err);
 	return rc ? rc : loss_type_from_name(o->loss_type, &l->loss, err);
 }
 
@@ -79,6 +111,10 @@ static int open_prompts(struct loop *l, struct err *err)
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks, l->prompts.count, (long long)groups);
+	int longest = longest_prompt(&l->prompts);
+	if (longest + l->o->max_completion_length > l->o->max_tokens)
+		return err_set(err, ERR_LIMIT, "the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower --max_completion_length or --max_prompt_length", longest,
+			(long long)l->o->max_completion_length, (long long)l->o->max_tokens);
 	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	l->stop_id = tokenizer_id(l->tokenizer, chat_end_token(l->o->chat_template));
 	if (l->stop_id < 0) return err_set(err, ERR_MISMATCH, "%s: the tokenizer has no %s, which ends an answer under chat template %s", l->o->model, chat_end_token(l->o->chat_template), l->o->chat_template);
@@ -106,7 +142,11 @@ static int open_trainer(struct loop *l, struct err *err)
 static int open_store(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
+	json_t *settings = rl_settings_json(o, l->model, l->adapter, &l->prompts);
 	int rc = dir_make(o->output_dir, err);
+	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
+	if (!rc) rc = rl_leftovers_remove(o->output_dir, err);
+	json_decref(settings);
 	if (rc) return rc;
 	char *path = o->store ? xstrdup(o->store) : path_join(o->output_dir, "hone.db");
 	rc = store_open(path, &l->store, err);
@@ -118,25 +158,6 @@ static int open_store(struct loop *l, struct err *err)
 	return rc ? rc : verifier_create(&v, &l->verifier, err);
 }
 
-/* metrics.jsonl is a copy for people: the store is the source. On resume it is written anew from the store. */
-static int metrics_copy_row(int64_t step, int64_t index, const json_t *row, void *ctx)
-{
-	char *line = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
-	fprintf(ctx, "%s\n", line);
-	free(line);
-	return 0;
-}
-
-static int metrics_open(struct loop *l, struct err *err)
-{
-	char *path = path_join(l->o->output_dir, "metrics.jsonl");
-	l->metrics_file = fopen(path, "w");
-	int rc = l->metrics_file ? store_metrics_each(l->store, l->run, metrics_copy_row, l->metrics_file, err) : err_set(err, ERR_IO, "%s: cannot be written", path);
-	if (!rc) fflush(l->metrics_file);
-	free(path);
-	return rc;
-}
-
 static int resume(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
@@ -144,13 +165,13 @@ static int resume(struct loop *l, struct err *err)
 	if (rc && rc != ERR_NOT_FOUND) return rc;
 	if (!rc) {
 		l->step = s.step;
-		l->seconds_before = json_real_value(json_object_get(s.extra, EXTRA_SECONDS));
+		l->seconds_before = json_number_value(json_object_get(s.extra, EXTRA_SECONDS));
 		l->tokens = json_integer_value(json_object_get(s.extra, "num_tokens"));
 		log_info("%s: continuing after step %lld", l->o->output_dir, (long long)s.step);
 	}
 	json_decref(s.extra);
 	rc = store_run_truncate(l->store, l->run, l->step, err);
-	return rc ? rc : metrics_open(l, err);
+	return rc ? rc : rl_metrics_open(l->o->output_dir, l->store, l->run, l->step, &l->metrics_file, err);
 }
 
 static double loop_seconds(const struct loop *l) { return l->seconds_before + (double)(clock_ns() - l->start_ns) * 1e-9; }
@@ -211,34 +232,44 @@ static struct rollout_stats rollout_stats_of(const struct loop *l, const struct 
 
 static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
 
+/* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
+static void put_number(json_t *m, const char *key, double x) { json_object_set_new(m, key, isfinite(x) ? json_real(x) : json_null()); }
+
 static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups, const struct update_stats *u, double generate_s, double update_s)
 {
 	struct rollout_stats s = rollout_stats_of(l, r, n);
 	double mean = per(s.reward, s.n), var = s.n > 1 ? fmax(0, (s.reward_sq - s.n * mean * mean) / (s.n - 1)) : 0, rows = (double)u->loss.rows;
-	json_t *m = json_pack("{s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:f, s:i, s:i, s:f, s:f, s:f, s:f}", "step", (json_int_t)l->step, "loss", u->loss.loss, "grad_norm", u->grad_norm, "learning_rate",
-		optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)), "num_tokens", (json_int_t)l->tokens, "reward", mean, "reward_std", sqrt(var), "completions/mean_length", per(s.length, s.n),
-		"completions/min_length", s.n ? s.min_length : 0, "completions/max_length", s.max_length, "completions/mean_terminated_length", per(s.terminated_length, s.terminated),
-		"completions/clipped_ratio", per(s.clipped, s.n), "frac_reward_zero_std", (double)dropped_groups / groups, "genuine", per(s.genuine, s.n));
+	json_t *m = json_pack("{s:I, s:I, s:i, s:i, s:i}", "step", (json_int_t)l->step, "num_tokens", (json_int_t)l->tokens, "completions/min_length", s.n ? s.min_length : 0, "completions/max_length",
+		s.max_length, "dropped", s.dropped);
+	put_number(m, "loss", u->loss.loss);
+	put_number(m, "grad_norm", u->grad_norm);
+	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
+	put_number(m, "reward", mean);
+	put_number(m, "reward_std", sqrt(var));
+	put_number(m, "completions/mean_length", per(s.length, s.n));
+	put_number(m, "completions/mean_terminated_length", per(s.terminated_length, s.terminated));
+	put_number(m, "completions/clipped_ratio", per(s.clipped, s.n));
+	put_number(m, "frac_reward_zero_std", (double)dropped_groups / groups);
+	put_number(m, "genuine", per(s.genuine, s.n));
 	char key[96];
 	snprintf(key, sizeof key, "rewards/%s/mean", l->rule->name);
-	json_object_set_new(m, key, json_real(mean));
+	put_number(m, key, mean);
 	snprintf(key, sizeof key, "rewards/%s/std", l->rule->name);
-	json_object_set_new(m, key, json_real(sqrt(var)));
+	put_number(m, key, sqrt(var));
 	if (l->rule->is_split) {
-		json_object_set_new(m, "rewards/plan/mean", json_real(per(s.plan, s.n)));
-		json_object_set_new(m, "rewards/code/mean", json_real(per(s.code, s.n)));
+		put_number(m, "rewards/plan/mean", per(s.plan, s.n));
+		put_number(m, "rewards/code/mean", per(s.code, s.n));
 	}
-	json_object_set_new(m, "speedup", json_real(per(s.speedup, s.genuine)));
-	json_object_set_new(m, "dropped", json_integer(s.dropped));
-	json_object_set_new(m, "entropy", json_real(per(u->loss.entropy, rows)));
-	if (l->o->beta > 0) json_object_set_new(m, "kl", json_real(per(u->loss.kl, rows)));
-	json_object_set_new(m, "clip_ratio/low_mean", json_real(per(u->loss.clip_low, rows)));
-	json_object_set_new(m, "clip_ratio/high_mean", json_real(per(u->loss.clip_high, rows)));
-	json_object_set_new(m, "sampling/sampling_logp_difference/mean", json_real(per(u->loss.logprob_diff_sum, rows)));
-	json_object_set_new(m, "sampling/sampling_logp_difference/max", json_real(u->loss.logprob_diff_max));
-	json_object_set_new(m, "timing_s/generate_and_verify", json_real(generate_s));
-	json_object_set_new(m, "timing_s/update", json_real(update_s));
-	json_object_set_new(m, "step_time", json_real(generate_s + update_s));
+	put_number(m, "speedup", per(s.speedup, s.genuine));
+	put_number(m, "entropy", per(u->loss.entropy, rows));
+	if (l->o->beta > 0) put_number(m, "kl", per(u->loss.kl, rows));
+	put_number(m, "clip_ratio/low_mean", per(u->loss.clip_low, rows));
+	put_number(m, "clip_ratio/high_mean", per(u->loss.clip_high, rows));
+	put_number(m, "sampling/sampling_logp_difference/mean", per(u->loss.logprob_diff_sum, rows));
+	put_number(m, "sampling/sampling_logp_difference/max", u->loss.logprob_diff_max);
+	put_number(m, "timing_s/generate_and_verify", generate_s);
+	put_number(m, "timing_s/update", update_s);
+	put_number(m, "step_time", generate_s + update_s);
 	return m;
 }
 
@@ -252,7 +283,7 @@ static int record(struct loop *l, const struct rollout *r, int n, const json_t *
 	}
 	if (!rc) rc = store_metrics_put(l->store, l->run, l->step, metrics, err);
 	if (!rc) rc = store_commit(l->store, err);
-	if (!rc) { metrics_copy_row(l->step, 0, metrics, l->metrics_file); fflush(l->metrics_file); }
+	if (!rc) rl_metrics_put(l->metrics_file, metrics);
 	return rc;
 }
 
@@ -296,6 +327,7 @@ static int save_final(struct loop *l, struct err *err)
 {
 	char *path = path_join(l->o->output_dir, "final");
 	int rc = l->adapter ? adapter_save(l->adapter, path, l->o->model, err) : model_save(l->model, path, err);
+	if (!rc) rc = model_copy_tokenizer(l->o->model, path, err);
 	free(path);
 	return rc;
 }

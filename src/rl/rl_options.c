@@ -42,7 +42,7 @@ const struct option_def rl_option_defs[] = {
 	F(adam_epsilon, "AdamW epsilon"),
 	F(weight_decay, "decoupled weight decay"),
 	F(max_grad_norm, "gradient clipping by global norm; 0: off"),
-	S(lr_scheduler_type, "schedule", "constant|linear|cosine"),
+	S(lr_scheduler_type, "schedule", "constant|constant_with_warmup|linear|cosine"),
 	I(warmup_steps, "linear warm-up"),
 	F(epsilon, "lower clip range of the ratio"),
 	F(epsilon_high, "upper clip range of the ratio"),

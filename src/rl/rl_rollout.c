@@ -1,5 +1,6 @@
 /* Rollouts: the engine writes answers while the verifier grades the ones that are finished. Which answer finishes first changes nothing: every result lands in its own slot. */
 #include "rl/rl.h"
+#include "text/unicode.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -84,12 +85,20 @@ static int take_verdicts(struct collect *c, int timeout_ms, struct err *err)
 	return 0;
 }
 
+/* The engine's draws depend on (seed, sample, position) alone: a seed of its own for every request, or all prompts and all steps would share their random numbers. */
+static uint64_t request_seed(uint64_t seed, int64_t id)
+{
+	struct rng_block b = rng_philox(seed, 0x72657175657374, (uint64_t)id);
+	return (uint64_t)b.v[0] << 32 | b.v[1];
+}
+
 static int submit_prompts(struct collect *c, struct engine *e, int n, struct err *err)
 {
 	for (int i = 0; i < n; i++) {
 		const struct prompt_row *p = &c->prompts->rows[c->index[i]];
 		struct request q = { .id = c->o->id_base + i, .prompt = p->ids.data, .nprompt = (int)p->ids.count, .num_samples = c->o->num_samples, .sampling = c->o->sampling,
 			.max_new_tokens = c->o->max_new_tokens, .stop_ids = c->o->stop_ids, .nstop = c->o->nstop, .adapter = c->o->adapter };
+		q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
 		int rc = engine_submit(e, &q, err);
 		if (rc) return err_prefix(err, "task %s", p->task.name);
 	}
@@ -121,12 +130,38 @@ void rollouts_release(struct rollout *r, int n)
 	}
 }
 
+/* How long a verdict took and whether it came from a cache is not about the answer, and would make equal runs unequal. */
+static json_t *verdict_record(const struct verdict *v)
+{
+	json_t *j = verdict_json(v);
+	json_object_del(j, "seconds");
+	json_object_del(j, "cached");
+	return j;
+}
+
+/* What a model writes may end in the middle of a character or be no UTF-8 at all, which JSON cannot hold: each such byte becomes U+FFFD. */
+static json_t *answer_json(const char *text, size_t len)
+{
+	struct str clean = {0};
+	for (size_t i = 0; i < len;) {
+		size_t n = utf8_valid_prefix(text + i, len - i);
+		str_append(&clean, text + i, n);
+		i += n;
+		if (i++ < len) str_puts(&clean, "\xef\xbf\xbd");
+	}
+	json_t *j = json_stringn(clean.data ? clean.data : "", clean.len);
+	str_release(&clean);
+	return j;
+}
+
 json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
 {
 	const struct prompt_row *p = &prompts->rows[r->prompt];
-	return json_pack("{s:s, s:i, s:s, s:s, s:i, s:s%, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name, "level", p->task.level, "structure", p->task.structure, "split",
-		p->task.split, "sample", r->sample, "answer", r->text, r->text_len, "tokens", r->completion.count, "finish", finish_reason_name(r->completion.finish), "verdict",
-		verdict_json(&r->verdict), "reward_plan", r->reward.plan, "reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code", r->advantage_code);
+	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name, "level", p->task.level, "structure", p->task.structure, "split",
+		p->task.split, "sample", r->sample, "answer", answer_json(r->text, r->text_len), "tokens", r->completion.count, "finish", finish_reason_name(r->completion.finish), "verdict",
+		verdict_record(&r->verdict), "reward_plan", r->reward.plan, "reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code", r->advantage_code);
+	CHECKF(j, "a rollout that is not JSON");
+	return j;
 }
 
 /* ---- rewards and advantages ---- */

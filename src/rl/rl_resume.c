@@ -1,0 +1,186 @@
+/* What a run folder remembers. A second start with other settings would mix two runs in one folder and call the result a continuation, so settings.json is compared before any checkpoint
+ * is loaded. Paths are compared as they are written, contents by hashes: the prompts in full, the weights by a few values of every tensor, because reading all of a large model
+ * again at every start would be dear and another model differs everywhere. */
+#include "rl/rl_internal.h"
+
+#include <stdlib.h>
+
+enum { VALUES_PER_TENSOR = 16 };
+
+/* A run may be continued in another place, for longer, saving more often, on more threads: none of these changes what a step computes. */
+static const char *const free_options[] = { "output_dir", "store", "max_steps", "max_seconds", "save_steps", "save_total_limit", "threads", "verify_threads", "dry_run" };
+
+static void put_params(struct str *out, const struct param *p, int count)
+{
+	for (int i = 0; i < count; i++) {
+		int64_t stride = MAX(1, p[i].count / VALUES_PER_TENSOR);
+		str_append(out, p[i].name, strlen(p[i].name) + 1);
+		str_append(out, &p[i].count, sizeof p[i].count);
+		for (int64_t k = 0; k < p[i].count; k += stride) str_append(out, &p[i].data[k], sizeof(float));
+	}
+}
+
+static json_t *weights_hash(struct model *m, struct adapter *a)
+{
+	struct str bytes = {0};
+	int n;
+	const struct param *p = model_params(m, &n);
+	put_params(&bytes, p, n);
+	if (a) {
+		p = adapter_params(a, &n);
+		put_params(&bytes, p, n);
+	}
+	struct sha256_hex h = hash_bytes(bytes.data ? bytes.data : "", bytes.len);
+	str_release(&bytes);
+	return json_string(h.text);
+}
+
+static json_t *prompts_hash(const struct prompt_set *s)
+{
+	struct str bytes = {0};
+	for (size_t i = 0; i < s->count; i++) {
+		const struct prompt_row *r = &s->rows[i];
+		str_append(&bytes, r->task.name, strlen(r->task.name) + 1);
+		str_append(&bytes, r->task.source, strlen(r->task.source) + 1);
+		str_append(&bytes, &r->ids.count, sizeof r->ids.count);
+		str_append(&bytes, r->ids.data, r->ids.count * sizeof *r->ids.data);
+	}
+	struct sha256_hex h = hash_bytes(bytes.data ? bytes.data : "", bytes.len);
+	str_release(&bytes);
+	return json_string(h.text);
+}
+
+json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a, const struct prompt_set *prompts)
+{
+	json_t *j = options_json(rl_option_defs, rl_option_count, o), *max_steps = json_incref(json_object_get(j, "max_steps"));
+	for (size_t i = 0; i < ARRAY_LEN(free_options); i++) json_object_del(j, free_options[i]);
+	if (strncmp(o->lr_scheduler_type, "constant", 8)) json_object_set(j, "max_steps", max_steps);   /* a schedule that ends depends on its end */
+	json_decref(max_steps);
+	json_object_set_new(j, "prompts", prompts_hash(prompts));
+	json_object_set_new(j, "weights", weights_hash(m, a));
+	return j;
+}
+
+static int mismatch(const char *dir, const char *key, const json_t *was, const json_t *is, struct err *err)
+{
+	char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *now = is ? json_dumps(is, JSON_ENCODE_ANY) : NULL;
+	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)" : !strcmp(key, "weights") ? "weights (hash of the model and adapter at the start)" : key;
+	err_set(err, ERR_MISMATCH, "%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another --output_dir", dir, what, old ? old : "absent", now ? now : "absent");
+	free(old);
+	free(now);
+	return ERR_MISMATCH;
+}
+
+static int settings_compare(const char *dir, const json_t *was, json_t *is, struct err *err)
+{
+	static const char *const hashes[] = { "prompts", "weights" };   /* after the options: a changed path says more than a changed hash */
+	const char *key;
+	json_t *v;
+	json_object_foreach(is, key, v) {
+		bool is_hash = !strcmp(key, hashes[0]) || !strcmp(key, hashes[1]);
+		if (!is_hash && !json_equal(json_object_get(was, key), v)) return mismatch(dir, key, json_object_get(was, key), v, err);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(hashes); i++) {
+		json_t *a = json_object_get(was, hashes[i]), *b = json_object_get(is, hashes[i]);
+		if (!json_equal(a, b)) return mismatch(dir, hashes[i], a, b, err);
+	}
+	return 0;
+}
+
+static bool ends_in_tmp(const char *name)
+{
+	size_t n = strlen(name);
+	return n > 4 && !strcmp(name + n - 4, ".tmp");
+}
+
+static int find_checkpoint(const char *name, void *ctx)
+{
+	bool *found = ctx;
+	*found |= !strncmp(name, "checkpoint-", 11) && !ends_in_tmp(name);
+	return 0;
+}
+
+int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err)
+{
+	bool has_checkpoint = false;
+	char *path = path_join(output_dir, "settings.json");
+	json_t *recorded = NULL;
+	int rc = dir_each(output_dir, find_checkpoint, &has_checkpoint, err);
+	if (!rc && !has_checkpoint) rc = json_save(path, settings, err);
+	else if (!rc && !path_exists(path)) rc = err_set(err, ERR_MISMATCH, "%s has checkpoints but no settings.json: they are not of `hone rl`; choose another --output_dir", output_dir);
+	else if (!rc) {
+		rc = json_load(path, 1 << 20, &recorded, err);
+		if (!rc) rc = settings_compare(output_dir, recorded, settings, err);
+	}
+	json_decref(recorded);
+	free(path);
+	return rc;
+}
+
+/* ---- leftovers ---- */
+
+struct leftovers { const char *dir; struct err *err; };
+
+static int remove_leftover(const char *name, void *ctx)
+{
+	struct leftovers *l = ctx;
+	if (!ends_in_tmp(name)) return 0;
+	char *path = path_join(l->dir, name);
+	int rc = dir_remove(path, l->err);
+	free(path);
+	return rc;
+}
+
+int rl_leftovers_remove(const char *output_dir, struct err *err)
+{
+	char *final = path_join(output_dir, "final");
+	struct leftovers here = { output_dir, err }, below = { final, err };
+	int rc = dir_each(output_dir, remove_leftover, &here, err);
+	if (!rc && path_exists(final)) rc = dir_each(final, remove_leftover, &below, err);
+	free(final);
+	return rc;
+}
+
+/* ---- metrics.jsonl ---- */
+
+static void put_row(struct str *out, const json_t *row)
+{
+	char *line = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
+	str_puts(out, line);
+	str_putc(out, '\n');
+	free(line);
+}
+
+struct copy { struct str text; int64_t rows; };
+
+static int copy_row(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	struct copy *c = ctx;
+	put_row(&c->text, row);
+	c->rows++;
+	return 0;
+}
+
+int rl_metrics_open(const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err)
+{
+	char *path = path_join(output_dir, "metrics.jsonl");
+	struct copy c = {0};
+	int rc = store_metrics_each(s, run, copy_row, &c, err);
+	if (!rc && c.rows != last_step)
+		rc = err_set(err, ERR_MISMATCH, "%s: the checkpoint is at step %lld, the store has %lld steps of a run of this name; give the --output_dir and --store that the run was started with", output_dir,
+			(long long)last_step, (long long)c.rows);
+	if (!rc) rc = file_write_atomic(path, c.text.data ? c.text.data : "", c.text.len, err);
+	if (!rc && !(*out = fopen(path, "a"))) rc = err_set(err, ERR_IO, "%s: cannot be opened for appending", path);
+	str_release(&c.text);
+	free(path);
+	return rc;
+}
+
+void rl_metrics_put(FILE *f, const json_t *row)
+{
+	struct str line = {0};
+	put_row(&line, row);
+	fputs(line.data, f);   /* a line that is lost here is in the store, and written at the next start */
+	fflush(f);
+	str_release(&line);
+}
