@@ -50,27 +50,32 @@ def clear_stale():
             shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
 
-_ROOT = None
+_root = None
 _scratch = None
 
 
 def start():
     """In the zygote, after it dropped root: makes the folder that the jobs' folders go to."""
-    global _ROOT
+    global _root
     clear_stale()
-    _ROOT = scratch_root()
-    os.makedirs(_ROOT, mode=0o700, exist_ok=True)
+    _root = scratch_root()
+    os.makedirs(_root, mode=0o700, exist_ok=True)
 
 
 def stop():
-    shutil.rmtree(_ROOT, ignore_errors=True)
+    shutil.rmtree(_root, ignore_errors=True)
 
 
-def prepare(options):
-    """In the job's process, before the sandbox closes."""
+def before_job(options):
+    """In the zygote: a folder for the next job, which inherits its name."""
     global _scratch
-    _scratch = tempfile.mkdtemp(dir=_ROOT)
+    _scratch = tempfile.mkdtemp(dir=_root)
     options.scratch = _scratch.encode()
+    return _scratch
+
+
+def after_job(folder):
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---- the job ----
@@ -89,8 +94,6 @@ def run(job, sock):
     except Exception as error:
         text = f"{type(error).__name__}: {error}\n{tail(log)}".replace(_scratch + os.sep, "")
         result = {"fault": {"code": "compile-error", "text": text[:TEXT_MAX]}}
-    finally:
-        shutil.rmtree(_scratch, ignore_errors=True)
     wire.send(sock, result, fds)
 
 

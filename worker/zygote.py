@@ -5,8 +5,8 @@
 Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU and has one thread. It is also the keeper of its
 jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
 
-A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life) and
-`prepare(options)` (in the job's process, before its sandbox closes).
+A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life),
+`before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is what before_job returned).
 """
 import os
 import sys
@@ -79,8 +79,9 @@ class Sandbox:
 class Job:
     """A running job process as the zygote sees it."""
 
-    def __init__(self, pid, status, entered):
+    def __init__(self, pid, status, entered, token):
         self.pid = pid
+        self.token = token        # what the kind's before_job returned
         self.status = status      # socket to the supervisor
         self.entered = entered    # reading end of a pipe: the child's words about its sandbox, "ok" when it is inside
 
@@ -94,6 +95,8 @@ class Zygote:
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         read_paths = default_read_paths() + list(getattr(self.module, "read_paths", list)())
         self.read_paths = c_paths(read_paths)
+        self.before_job = getattr(self.module, "before_job", lambda options: None)
+        self.after_job = getattr(self.module, "after_job", lambda token: None)
         self.jobs = {}            # pid -> Job
         self.poll = select.poll()
 
@@ -142,12 +145,15 @@ class Zygote:
         data_fd, status_fd = fds
         entered_r, entered_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         status = socket.socket(fileno=status_fd)
+        token = None
         try:
             options = self.options(request)
+            token = self.before_job(options)
             pid, error = self.sandbox.fork(options)
         except Exception as e:   # no process, or a request that makes no sense: the supervisor learns it as a job that never entered
             report(status, {"status": 1 << 8, "max_rss_bytes": 0, "cpu_ms": 0, "entered": False, "text": f"{type(e).__name__}: {e}"})
             status.close()
+            self.after_job(token)
             for fd in (data_fd, entered_r, entered_w):
                 os.close(fd)
             return
@@ -155,7 +161,7 @@ class Zygote:
             self.child(request["job"], data_fd, status, entered_w, options, error)
         os.close(data_fd)
         os.close(entered_w)
-        job = Job(pid, status, entered_r)
+        job = Job(pid, status, entered_r, token)
         self.jobs[pid] = job
         self.by_fd[status.fileno()] = job
         self.poll.register(status.fileno(), select.POLLIN)
@@ -179,6 +185,7 @@ class Zygote:
             job = self.jobs.pop(pid, None)
             if job is None:
                 continue
+            self.after_job(job.token)
             entered = read_all(job.entered)
             report(job.status, {"status": status, "max_rss_bytes": usage.ru_maxrss * 1024, "cpu_ms": int((usage.ru_utime + usage.ru_stime) * 1000),
                                 "entered": entered == "ok", "text": "" if entered == "ok" else entered})
@@ -199,9 +206,6 @@ class Zygote:
                 os.dup2(self.null, fd)
             keep = {data_fd, entered_w}
             close_others(keep)
-            prepare = getattr(self.module, "prepare", None)
-            if prepare is not None:
-                prepare(options)
             if not error:
                 try:
                     self.sandbox.call("sandbox_enter", ctypes.byref(options))
