@@ -28,7 +28,7 @@ evaluate() {
 rm -rf "$dir"
 mkdir -p "$dir"
 say "pairs: a random 5 % is verified again"
-$hone pairs check --pairs $data/pairs.jsonl.gz --fraction 0.05
+$hone pairs check --pairs $data/pairs.jsonl.gz --fraction 0.05 --num_correct_trials 4
 say "supervised start, $sft s"
 $hone init --recipe $data/model.yaml --text $data/pairs.jsonl.gz $data/midend.jsonl.gz --out "$dir/init"
 cat $data/pairs.jsonl.gz $data/midend.jsonl.gz >"$dir/sft.jsonl.gz"   # gzip members simply follow one another
