@@ -125,6 +125,14 @@ static uint8_t origin_of_element(const uint8_t *tags, size_t bytes)
 	return tag;
 }
 
+/* A cast is movement as long as it only changes the format. Truncation to an integer and comparison with zero compute: torch has made such a value, not a kernel. So has it
+ * where no kernel saw the value before. */
+static uint8_t origin_after_cast(enum dtype to, enum dtype from, uint8_t origin)
+{
+	bool computes = dtype_is_float(from) && !dtype_is_float(to);
+	return origin == TAPE_ORIGIN_GIVEN || (computes && origin == TAPE_ORIGIN_KERNEL) ? TAPE_ORIGIN_LIBRARY : origin;
+}
+
 struct fill_run { struct memory_view to; uint8_t value[8]; size_t size; };
 
 static void fill_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_step, int64_t count)
@@ -164,7 +172,7 @@ static void copy_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_
 			memcpy(c->to.origin + a, c->from.origin + b, c->dst_size);
 		} else {
 			cast_element(c->dst, c->to.data + a, c->src, c->from.data + b);
-			memset(c->to.origin + a, origin_of_element(c->from.origin + b, c->src_size), c->dst_size);
+			memset(c->to.origin + a, origin_after_cast(c->dst, c->src, origin_of_element(c->from.origin + b, c->src_size)), c->dst_size);
 		}
 	}
 }

@@ -185,6 +185,9 @@ static int result_judge(struct grading *g, const struct trace *tr, const struct 
 	int rc = outputs_compare(g, t, outputs, offset);
 	if (rc || r->lineage == TAPE_LINEAGE_OK)
 		return rc;
+	if (r->lineage == TAPE_LINEAGE_LIBRARY)
+		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, 0, "output %d holds values that a cast of torch made (float to integer or bool, or straight from what was "
+			"given), not a kernel", r->lineage_output);
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0, "output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
 }
 

@@ -108,23 +108,40 @@ static void taken_remove(struct runner_pool *p, pid_t pid)
 		}
 }
 
-int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
+/* One from the pool, or a new one. */
+static int take_one(struct runner_pool *p, struct runner *out, bool *was_waiting, struct err *err)
 {
 	pthread_mutex_lock(&p->lock);
-	bool has = p->count > 0;
 	int rc = 0;
-	if (has)
+	*was_waiting = p->count > 0;
+	if (*was_waiting)
 		*out = p->waiting[--p->count];
 	else
 		rc = start(p, out, err);
 	if (!rc)
 		taken_add(p, out->child.pid);
 	pthread_mutex_unlock(&p->lock);
-	/* A spare's hello is read when it is taken: refill does not wait. */
-	if (!rc && !out->is_settled)
-		rc = settle(p, out, err);
-	out->is_settled = true;
 	return rc;
+}
+
+int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
+{
+	for (;;) {
+		bool was_waiting = false;
+		int rc = take_one(p, out, &was_waiting, err);
+		/* One that died while it waited is no reason to fail: the next, or a new one, will do. */
+		if (!rc && was_waiting && child_wait(&out->child, 0, NULL) == 0) {
+			runner_end(p, out, NULL, 0, NULL);
+			continue;
+		}
+		/* A spare's hello is read when it is taken: refill does not wait. */
+		if (!rc && !out->is_settled)
+			rc = settle(p, out, err);
+		if (rc && was_waiting)
+			continue;
+		out->is_settled = true;
+		return rc;
+	}
 }
 
 void runner_pool_refill(struct runner_pool *p)

@@ -269,6 +269,8 @@ void job_wait(struct job *j, int timeout_ms)
 
 int job_check_entered(const struct job *j, struct err *err)
 {
+	if (!j->ended && j->status_fd < 0)
+		return err_set(err, ERR_INFRA, "a job's zygote ended");
 	return !j->ended || j->entered ? 0 : err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
 }
 

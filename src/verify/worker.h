@@ -29,7 +29,7 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 int job_next(struct job *j, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err);
 /* Gives a job that closed its data socket a moment to end by itself, so that its own status is learnt and not that of our kill. */
 void job_wait(struct job *j, int timeout_ms);
-/* After job_wait: ERR_INFRA when the process ended before it was in its sandbox (nothing of the stranger's ran), else 0. */
+/* After job_wait: ERR_INFRA when the zygote is gone, or the process ended before it was in its sandbox (nothing of the stranger's ran), else 0. */
 int job_check_entered(const struct job *j, struct err *err);
 /* Kills the job if it still runs, learns how it ended, closes everything. Legal on a job that never started (all zero with fds -1). */
 void job_end(struct job *j);
