@@ -1,5 +1,5 @@
-/* hone score: log-probabilities of a completion's tokens after a prompt, under a model with or without an adapter. Prompt and completion are tokenised apart and put side by side;
- * no template, no BOS: what is scored is exactly what the two files say. */
+/* hone score: log-probabilities of a completion's tokens after a prompt, under a model with or without an adapter. Prompt and completion are tokenised apart
+ * and put side by side; no template, no BOS: what is scored is exactly what the two files say. */
 #include "cli/cli.h"
 #include "model/model.h"
 #include "text/text.h"
@@ -20,7 +20,15 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, json, "print one JSON object: tokens, logprobs"),
 };
 
-struct score { struct ops *ops; struct model *model; struct adapter *adapter; struct tokenizer *tokenizer; struct pass *pass; struct ids ids; int nprompt; float *logprobs; };
+struct score {
+	struct ops *ops;
+	struct model *model;
+	struct adapter *adapter;
+	struct tokenizer *tokenizer;
+	struct pass *pass;
+	struct ids ids; int nprompt;   /* prompt, then completion */
+	float *logprobs;               /* (completion tokens) */
+};
 
 static int options_check(const struct score_options *o, struct err *err)
 {
@@ -50,7 +58,8 @@ static int encode(struct score *s, const struct score_options *o, struct err *er
 	if (s->ids.count > (size_t)c->max_position_embeddings)
 		return err_set(err, ERR_LIMIT, "%zu tokens of prompt and completion; the model knows %d positions", s->ids.count, c->max_position_embeddings);
 	for (size_t i = 0; i < s->ids.count; i++)
-		if (s->ids.data[i] >= c->vocab_size) return err_set(err, ERR_MISMATCH, "the tokenizer gives id %d, the model has %d; they do not belong together", s->ids.data[i], c->vocab_size);
+		if (s->ids.data[i] >= c->vocab_size)
+			return err_set(err, ERR_MISMATCH, "the tokenizer gives id %d, the model has %d; they do not belong together", s->ids.data[i], c->vocab_size);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
-/* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and completion as rendered text, and optionally split: "heldout" rows are evaluated, rows of
- * other splits than "train" are left alone and counted. The end-of-sequence token is appended to each completion. What does not fit max_tokens is refused and counted, never cut.
+/* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and completion as rendered text, and optionally split: "heldout" rows are
+ * evaluated, rows of other splits than "train" are left alone and counted. The end-of-sequence token is appended to each completion. What does not fit
+ * max_tokens is refused and counted, never cut.
  *
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for), metrics.jsonl, hone.db and final/. */
 #include "cli/cli.h"
@@ -14,7 +15,8 @@
 struct sft_cmd {
 	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type;
 	bool use_peft, stop_at_eval_minimum, dry_run;
-	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps, save_total_limit, logging_steps, patience, seed, threads;
+	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps, save_total_limit, logging_steps, patience, seed,
+		threads;
 	double lora_alpha, lora_dropout, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, num_train_epochs, max_seconds;
 };
 
@@ -58,8 +60,10 @@ static const struct option_def defs[] = {
 };
 
 static const struct sft_cmd defaults = {
-	.use_peft = true, .lora_r = 16, .lora_alpha = 32, .max_tokens = 4096, .gradient_accumulation_steps = 1, .learning_rate = 2e-4, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8,
-	.max_grad_norm = 1, .lr_scheduler_type = "linear", .num_train_epochs = 3, .save_steps = 500, .save_total_limit = 2, .eval_steps = 100, .logging_steps = 10, .patience = 3, .seed = 42,
+	.use_peft = true, .lora_r = 16, .lora_alpha = 32, .max_tokens = 4096, .gradient_accumulation_steps = 1, .learning_rate = 2e-4, .adam_beta1 = 0.9,
+		.adam_beta2 = 0.999, .adam_epsilon = 1e-8,
+	.max_grad_norm = 1, .lr_scheduler_type = "linear", .num_train_epochs = 3, .save_steps = 500, .save_total_limit = 2, .eval_steps = 100, .logging_steps = 10,
+		.patience = 3, .seed = 42,
 };
 
 /* ---- data ---- */
@@ -178,7 +182,8 @@ static int metrics_truncate(const char *path, int64_t first_step, struct err *er
 	for (const char *s = old.data, *end; !rc && s && *s && (end = strchr(s, '\n')); s = end + 1) {   /* a last line without its end was cut by a kill */
 		json_t *row = NULL;
 		int64_t step = 0;
-		if (!json_parse(s, (size_t)(end - s), path, &row, NULL) && !json_get_int(row, path, "step", 0, INT64_MAX, &step, NULL) && step < first_step) str_append(&kept, s, (size_t)(end - s) + 1);
+		if (!json_parse(s, (size_t)(end - s), path, &row, NULL) && !json_get_int(row, path, "step", 0, INT64_MAX, &step, NULL) && step < first_step)
+			str_append(&kept, s, (size_t)(end - s) + 1);
 		json_decref(row);
 	}
 	if (!rc) rc = file_write_atomic(path, kept.data ? kept.data : "", kept.len, err);
@@ -211,7 +216,8 @@ static int run_begin(struct run *r, int64_t step, struct err *err)
 static void note(const json_t *m, char *text, size_t len)
 {
 	const json_t *eval = json_object_get(m, "eval_loss");
-	int n = snprintf(text, len, "loss %.4f  norm %.2f  lr %.2e", json_number_value(json_object_get(m, "loss")), json_number_value(json_object_get(m, "grad_norm")), json_number_value(json_object_get(m, "learning_rate")));
+	int n = snprintf(text, len, "loss %.4f  norm %.2f  lr %.2e", json_number_value(json_object_get(m, "loss")), json_number_value(json_object_get(m, "grad_norm")),
+		json_number_value(json_object_get(m, "learning_rate")));
 	if (eval) snprintf(text + n, len - (size_t)n, "  held-out %.4f", json_number_value(eval));
 }
 
@@ -234,9 +240,12 @@ static int options_check(const struct sft_cmd *o, struct err *err)
 {
 	if (!o->model || !o->data || (!o->output_dir && !o->dry_run)) return err_set(err, ERR_USAGE, "--model, --data and --output_dir are needed");
 	if (o->max_tokens < 2 || o->max_tokens > 1 << 22) return err_set(err, ERR_USAGE, "--max_tokens %lld: expected 2 to %d", (long long)o->max_tokens, 1 << 22);
-	if (o->gradient_accumulation_steps < 1 || o->gradient_accumulation_steps > 1 << 20) return err_set(err, ERR_USAGE, "--gradient_accumulation_steps %lld: expected at least 1", (long long)o->gradient_accumulation_steps);
-	if (o->max_steps < 0 || o->save_steps < 0 || o->eval_steps < 0 || o->save_total_limit < 0 || o->warmup_steps < 0) return err_set(err, ERR_USAGE, "counts of steps cannot be negative");
-	if (o->lora_r > INT32_MAX || o->save_total_limit > INT32_MAX || o->logging_steps > INT32_MAX || o->patience > INT32_MAX || o->threads > 4096) return err_set(err, ERR_USAGE, "a count is absurdly large");
+	if (o->gradient_accumulation_steps < 1 || o->gradient_accumulation_steps > 1 << 20)
+		return err_set(err, ERR_USAGE, "--gradient_accumulation_steps %lld: expected at least 1", (long long)o->gradient_accumulation_steps);
+	if (o->max_steps < 0 || o->save_steps < 0 || o->eval_steps < 0 || o->save_total_limit < 0 || o->warmup_steps < 0)
+		return err_set(err, ERR_USAGE, "counts of steps cannot be negative");
+	if (o->lora_r > INT32_MAX || o->save_total_limit > INT32_MAX || o->logging_steps > INT32_MAX || o->patience > INT32_MAX || o->threads > 4096)
+		return err_set(err, ERR_USAGE, "a count is absurdly large");
 	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
 	return 0;
 }
@@ -245,8 +254,10 @@ static struct sft_options sft_options_of(const struct sft_cmd *o)
 {
 	return (struct sft_options){
 		.optimizer = { o->learning_rate, o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay, o->max_grad_norm, o->lr_scheduler_type, o->warmup_steps, 0 },
-		.max_tokens = (int)o->max_tokens, .gradient_accumulation_steps = (int)o->gradient_accumulation_steps, .max_steps = o->max_steps, .num_train_epochs = o->num_train_epochs,
-		.max_seconds = o->max_seconds, .save_steps = o->save_steps, .eval_steps = o->eval_steps, .save_total_limit = (int)o->save_total_limit, .logging_steps = (int)o->logging_steps,
+		.max_tokens = (int)o->max_tokens, .gradient_accumulation_steps = (int)o->gradient_accumulation_steps, .max_steps = o->max_steps,
+			.num_train_epochs = o->num_train_epochs,
+		.max_seconds = o->max_seconds, .save_steps = o->save_steps, .eval_steps = o->eval_steps, .save_total_limit = (int)o->save_total_limit,
+			.logging_steps = (int)o->logging_steps,
 		.seed = (uint64_t)o->seed, .output_dir = o->output_dir, .stop_at_eval_minimum = o->stop_at_eval_minimum, .patience = (int)o->patience,
 	};
 }
@@ -268,7 +279,8 @@ static int open_all(struct run *r, struct err *err)
 	if (rc) return rc;
 	const struct model_config *c = model_config(r->model);
 	if (tokenizer_vocab_size(r->tokenizer) > c->vocab_size)
-		return err_set(err, ERR_MISMATCH, "%s: the tokenizer has %d ids, the model %d; they do not belong together", r->o->model, tokenizer_vocab_size(r->tokenizer), c->vocab_size);
+		return err_set(err, ERR_MISMATCH, "%s: the tokenizer has %d ids, the model %d; they do not belong together", r->o->model, tokenizer_vocab_size(r->tokenizer),
+			c->vocab_size);
 	if (c->eos_token_id < 0) return err_set(err, ERR_FORMAT, "%s: config.json has no eos_token_id; completions need an end", r->o->model);
 	return adapter_make(r, err);
 }
@@ -279,7 +291,8 @@ static int data_load(struct run *r, struct err *err)
 	int rc = data_read(&reader, err);
 	if (rc) return rc;
 	struct data *d = &r->data;
-	if (d->too_long) log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused", (long long)d->too_long, (long long)r->o->max_tokens);
+	if (d->too_long)
+		log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused", (long long)d->too_long, (long long)r->o->max_tokens);
 	if (d->other_splits) log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
 	if (!d->train.count) return err_set(err, ERR_RANGE, "%s: no example to train on (%lld refused for their length)", r->o->data, (long long)d->too_long);
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
@@ -294,12 +307,15 @@ static void print_plan(const struct run *r, FILE *to)
 	int64_t trained = 0, weights = model_config_params(c);
 	const struct param *params = r->adapter ? adapter_params(r->adapter, &n) : model_params(r->model, &n);
 	for (int i = 0; i < n; i++) trained += params[i].count;
-	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib, state_mib = (double)trained * (r->adapter ? 16 : 12) * mib, pass_mib = (double)pass_bytes(c, &p) * mib;
-	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n", r->data.train.count, (long long)r->data.train.tokens,
+	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib, state_mib = (double)trained * (r->adapter ? 16 : 12) * mib,
+		pass_mib = (double)pass_bytes(c, &p) * mib;
+	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n", r->data.train.count,
+		(long long)r->data.train.tokens,
 		(long long)r->data.train.completion_tokens, r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
 	if (r->total_steps == INT64_MAX) fprintf(to, "steps: until max_seconds %g\n", r->o->max_seconds);
 	else fprintf(to, "steps: %lld\n", (long long)r->total_steps);
-	fprintf(to, "parameters: %lld, trained %lld\nmemory: weights %.0f MiB + gradients and moments %.0f MiB + activations %.0f MiB = %.0f MiB\n", (long long)weights, (long long)trained, weights_mib, state_mib,
+	fprintf(to, "parameters: %lld, trained %lld\nmemory: weights %.0f MiB + gradients and moments %.0f MiB + activations %.0f MiB = %.0f MiB\n",
+		(long long)weights, (long long)trained, weights_mib, state_mib,
 		pass_mib, weights_mib + state_mib + pass_mib);
 }
 

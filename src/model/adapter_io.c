@@ -1,17 +1,20 @@
-/* Adapters as PEFT's folders: adapter_config.json and adapter_model.safetensors. PEFT has many variants of LoRA; each key of its config is listed here with what may stand
- * there. A key that would change the computation in a way that this room does not implement is refused by name. */
+/* Adapters as PEFT's folders: adapter_config.json and adapter_model.safetensors. PEFT has many variants of LoRA; each key of its config is listed here with
+ * what may stand there. A key that would change the computation in a way that this room does not implement is refused by name. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>
 
 /* Keys that change what is computed: absent, null, false, 0 or empty only. */
 static const char *const refused_keys[] = {
-	"use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform", "layer_replication",
-	"exclude_modules", "target_parameters", "trainable_token_indices", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "arrow_config", "alora_invocation_tokens", "megatron_config",
+	"use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform",
+		"layer_replication",
+	"exclude_modules", "target_parameters", "trainable_token_indices", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "arrow_config",
+		"alora_invocation_tokens", "megatron_config",
 };
 /* Keys without effect on a plain LoRA, whatever they say. */
 static const char *const free_keys[] = {
-	"auto_mapping", "base_model_name_or_path", "inference_mode", "init_lora_weights", "layers_pattern", "megatron_core", "peft_version", "qalora_group_size", "revision", "runtime_config",
+	"auto_mapping", "base_model_name_or_path", "inference_mode", "init_lora_weights", "layers_pattern", "megatron_core", "peft_version", "qalora_group_size",
+		"revision", "runtime_config",
 	"ensure_weight_tying", "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora", "bias",
 };
 
@@ -72,7 +75,8 @@ static int config_read(json_t *o, const char *what, struct model *m, struct adap
 	if (!rc) rc = json_opt_num(o, what, "lora_dropout", &dropout, err);
 	if (!rc) rc = json_opt_bool(o, what, "use_rslora", &rslora, err);
 	if (!rc) rc = targets_read(o, what, targets, err);
-	if (!rc && !(alpha > 0 && alpha < 1e6 && dropout >= 0 && dropout < 1)) rc = err_set(err, ERR_RANGE, "%s: lora_alpha %g must be positive and lora_dropout %g in [0, 1)", what, alpha, dropout);
+	if (!rc && !(alpha > 0 && alpha < 1e6 && dropout >= 0 && dropout < 1))
+		rc = err_set(err, ERR_RANGE, "%s: lora_alpha %g must be positive and lora_dropout %g in [0, 1)", what, alpha, dropout);
 	if (!rc) *out = adapter_alloc(m, (int)r, alpha, dropout, rslora, targets);
 	return rc;
 }
@@ -101,7 +105,8 @@ static json_t *config_json(const struct adapter *a, const char *base_model) {
 	json_t *targets = json_array();
 	for (enum proj p = 0; p < PROJ_COUNT; p++)
 		if (a->targets[p]) json_array_append_new(targets, json_string(proj_defs[p].name));
-	json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:b, s:o, s:b, s:b, s:b}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "bias", "none", "r", a->r, "lora_alpha", a->alpha,
+	json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:b, s:o, s:b, s:b, s:b}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "bias", "none", "r", a->r,
+		"lora_alpha", a->alpha,
 		"lora_dropout", a->dropout, "use_rslora", a->is_rslora, "target_modules", targets, "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1);
 	json_object_set_new(o, "base_model_name_or_path", base_model ? json_string(base_model) : json_null());
 	return o;

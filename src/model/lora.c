@@ -1,8 +1,9 @@
-/* Low-rank adapters: y = x W^T + s (drop(x) A^T) B^T, never merged into W. Merging small updates into weights rounds them away in bf16 and drifts the base, and would give
- * sampler and trainer different sums; kept apart, both run the same two thin products and the reference policy is the same walk with the adapter left out.
+/* Low-rank adapters: y = x W^T + s (drop(x) A^T) B^T, never merged into W. Merging small updates into weights rounds them away in bf16 and drifts the base, and
+ * would give sampler and trainer different sums; kept apart, both run the same two thin products and the reference policy is the same walk with the adapter
+ * left out.
  *
- * Dropout exists only in a gradient pass (dropout_seed != 0). Its mask is a function of (seed, layer, projection, element), so backward draws it again instead of storing it.
- * The thin product h = drop(x) A^T is recomputed in backward too: it costs r / out of the projection and saves a buffer for each one. */
+ * Dropout exists only in a gradient pass (dropout_seed != 0). Its mask is a function of (seed, layer, projection, element), so backward draws it again instead
+ * of storing it. The thin product h = drop(x) A^T is recomputed in backward too: it costs r / out of the projection and saves a buffer for each one. */
 #include "model/model_internal.h"
 
 #include <math.h>
@@ -65,7 +66,9 @@ static int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err 
 		size_t len = strcspn(s, ",");
 		enum proj p = 0;
 		while (p < PROJ_COUNT && (strlen(proj_defs[p].name) != len || memcmp(proj_defs[p].name, s, len))) p++;
-		if (p == PROJ_COUNT) return err_set(err, ERR_USAGE, "target_modules: \"%.*s\" is unknown; known are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj", (int)MIN(len, 60), s);
+		if (p == PROJ_COUNT)
+			return err_set(err, ERR_USAGE, "target_modules: \"%.*s\" is unknown; known are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj",
+				(int)MIN(len, 60), s);
 		targets[p] = true;
 		s += len + (s[len] == ',');
 	}

@@ -1,9 +1,9 @@
-/* model: one decoder block with switches {qkv bias, q/k norm, tied head, head_dim, rope scaling}; Qwen3 first. Config, weights and LoRA adapters in Hugging Face's and PEFT's
- * formats; forward and backward written once over ops.h.
+/* model: one decoder block with switches {qkv bias, q/k norm, tied head, head_dim, rope scaling}; Qwen3 first. Config, weights and LoRA adapters in Hugging
+ * Face's and PEFT's formats; forward and backward written once over ops.h.
  *
- * Ownership: struct model owns the weights (one copy; mapped when fp32 on disk, else converted). An adapter is never merged: every projection is y = x W^T + s (x A^T) B^T.
- * struct pass owns activations, allocated at create for a maximal number of packed tokens; forward and backward allocate nothing.
- * Sampler (infer) and trainer call the same walk; they differ in the attention entry alone. */
+ * Ownership: struct model owns the weights (one copy; mapped when a file has our order and type, else converted). An adapter is never merged: every projection is y = x W^T + s
+ * (x A^T) B^T. struct pass owns activations, allocated at create for a maximal number of packed tokens; forward and backward allocate nothing. Sampler (infer)
+ * and trainer call the same walk; they differ in the attention entry alone. */
 #ifndef HONE_MODEL_H
 #define HONE_MODEL_H
 #include "ops/ops.h"
@@ -69,8 +69,8 @@ void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint
 struct head_row { int32_t at, target; };
 /* Fills logprob (n) and entropy (n, may be NULL) of softmax(logits / temperature). */
 void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy);
-/* Fused head and loss: for each chunk of rows, logits, log-probabilities and entropies are computed, loss() fills g[i] = d loss / d logprob of row begin + i, and the chunk's
- * gradient flows back; then the blocks. Gradients are added to the enabled params. Needs options.backward. */
+/* Fused head and loss: for each chunk of rows, logits, log-probabilities and entropies are computed, loss() fills g[i] = d loss / d logprob of row begin + i,
+ * and the chunk's gradient flows back; then the blocks. Gradients are added to the enabled params. Needs options.backward. */
 typedef void loss_fn(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g);
 void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx);
 /* The next pass_logprobs or pass_backward also stores, per row, whether no other logit is larger than the target's (greedy accuracy). */
@@ -91,7 +91,7 @@ struct step;   /* activations of one generation step */
 struct step *step_create(struct model *m, int max_rows, int max_logit_rows);
 size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows);   /* for the memory plan */
 void step_free(struct step *s);
-/* rows: ids (T), pages and positions in b; logits (n, V) for the rows listed in at. Rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
- * sequence in the same call are visible: a prompt may be prefilled in one call. Returns the logits' memory (owned by s, backend memory). */
+/* rows: ids (T), pages and positions in b; logits (n, V) for the rows listed in at. Rows of one call share one adapter (NULL: none). Keys of earlier rows of
+ * the same sequence in the same call are visible: a prompt may be prefilled in one call. Returns the logits' memory (owned by s, backend memory). */
 const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n);
 #endif

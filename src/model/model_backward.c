@@ -1,5 +1,5 @@
-/* The decoder block, backward: walk_block's lines in reverse order. g->dx is the gradient of the residual stream: each branch adds to it. Frozen parameters have no
- * gradient array and cost nothing; below the lowest block that learns, nothing is computed. */
+/* The decoder block, backward: walk_block's lines in reverse order. g->dx is the gradient of the residual stream: each branch adds to it. Frozen parameters
+ * have no gradient array and cost nothing; below the lowest block that learns, nothing is computed. */
 #include "model/model_internal.h"
 
 static bool embed_learns(const struct model *m) { return m->embed->grad != NULL; }
@@ -36,7 +36,8 @@ static void attention_backward(struct walk *w, int layer, const struct acts *a, 
 	float *dn = needs_dx || y->norm1->grad ? g->dn : NULL;
 
 	walk_linear_backward(w, layer, PROJ_O, g->dx, a->att, g->datt, OPS_SET);
-	ops->attention_backward(ops->ctx, g->dq, g->dk, g->dv, g->datt, a->att, a->lse, a->q, a->k, a->v, b, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
+	ops->attention_backward(ops->ctx, g->dq, g->dk, g->dv, g->datt, a->att, a->lse, a->q, a->k, a->v, b, c->num_attention_heads, c->num_key_value_heads,
+		c->head_dim);
 	queries_and_keys_backward(w, y, a, g);
 	walk_linear_backward(w, layer, PROJ_V, g->dv, a->n1, dn, OPS_SET);
 	walk_linear_backward(w, layer, PROJ_K, dk_raw, a->n1, dn, OPS_ADD);

@@ -1,8 +1,8 @@
-/* config.json in and out. One table row per architecture says which switches of the one block it sets; whatever a file asks for beyond those switches is refused by
- * name, because a model computed almost right looks fine and is wrong.
+/* config.json in and out. One table row per architecture says which switches of the one block it sets; whatever a file asks for beyond those switches is
+ * refused by name, because a model computed almost right looks fine and is wrong.
  *
- * Two generations of transformers spell the same things differently (rope_theta and rope_scaling against rope_parameters, torch_dtype against dtype): both are read
- * and both are written. */
+ * Two generations of transformers spell the same things differently (rope_theta and rope_scaling against rope_parameters, torch_dtype against dtype): both are
+ * read and both are written. */
 #include "model/model.h"
 
 #include <math.h>
@@ -26,7 +26,9 @@ static int arch_get(const json_t *o, const char *what, const struct arch **out, 
 	const char *name = json_string_value(json_array_size(list) == 1 ? json_array_get(list, 0) : NULL);
 	if (!name) return err_set(err, ERR_FORMAT, "%s: \"architectures\" must be a list of one name", what);
 	*out = arch_find(name);
-	if (!*out) return err_set(err, ERR_UNSUPPORTED, "%s: architecture %.80s is not supported; supported are Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM", what, name);
+	if (!*out)
+		return err_set(err, ERR_UNSUPPORTED, "%s: architecture %.80s is not supported; supported are Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM", what,
+			name);
 	return 0;
 }
 
@@ -132,8 +134,10 @@ static int generation_read(const char *dir, struct model_config *c, struct err *
 struct int_field { const char *name; size_t offset; int min, max; bool must; };
 #define INT_FIELD(f, min, max, must) { #f, offsetof(struct model_config, f), min, max, must }
 static const struct int_field int_fields[] = {
-	INT_FIELD(vocab_size, 1, 1 << 24, true), INT_FIELD(hidden_size, 1, 1 << 17, true), INT_FIELD(num_hidden_layers, 1, 1024, true), INT_FIELD(num_attention_heads, 1, 4096, true),
-	INT_FIELD(intermediate_size, 1, 1 << 20, true), INT_FIELD(num_key_value_heads, 1, 4096, false), INT_FIELD(head_dim, 2, 4096, false), INT_FIELD(max_position_embeddings, 1, 1 << 24, false),
+	INT_FIELD(vocab_size, 1, 1 << 24, true), INT_FIELD(hidden_size, 1, 1 << 17, true), INT_FIELD(num_hidden_layers, 1, 1024, true),
+		INT_FIELD(num_attention_heads, 1, 4096, true),
+	INT_FIELD(intermediate_size, 1, 1 << 20, true), INT_FIELD(num_key_value_heads, 1, 4096, false), INT_FIELD(head_dim, 2, 4096, false),
+		INT_FIELD(max_position_embeddings, 1, 1 << 24, false),
 };
 
 static int sizes_read(const json_t *o, const char *what, const struct arch *arch, struct model_config *c, struct err *err) {
@@ -227,8 +231,10 @@ int model_config_save(const char *dir, const struct model_config *c, struct err 
 	json_t *o = NULL;
 	int rc = arch ? config_check(c, path, err) : err_set(err, ERR_UNSUPPORTED, "%s: no known architecture has both attention_bias and qk_norm", path);
 	if (!rc) {
-		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type", arch->model_type, "dtype", "float32", "torch_dtype", "float32",
-			"hidden_act", "silu", "rms_norm_eps", c->rms_norm_eps, "rope_theta", c->rope_theta, "tie_word_embeddings", c->tie_word_embeddings, "use_cache", 1, "initializer_range", 0.02);
+		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type", arch->model_type, "dtype", "float32",
+			"torch_dtype", "float32",
+			"hidden_act", "silu", "rms_norm_eps", c->rms_norm_eps, "rope_theta", c->rope_theta, "tie_word_embeddings", c->tie_word_embeddings, "use_cache", 1,
+				"initializer_range", 0.02);
 		for (size_t i = 0; i < ARRAY_LEN(int_fields); i++)
 			json_object_set_new(o, int_fields[i].name, json_integer(*(const int *)((const char *)c + int_fields[i].offset)));
 		json_object_set_new(o, "rope_parameters", rope_json(c, true));

@@ -1,5 +1,5 @@
-/* The head: last norm's output to logits to log-probabilities, and the loss's way back. A chunk of rows at a time, because all logits of a batch would be the largest
- * array by far (vocabulary x 4 bytes a token); only rows that somebody asks for are computed.
+/* The head: last norm's output to logits to log-probabilities, and the loss's way back. A chunk of rows at a time, because all logits of a batch would be the
+ * largest array by far (vocabulary x 4 bytes a token); only rows that somebody asks for are computed.
  *
  * pass_logprobs and pass_backward cut the same rows into the same chunks: equal inputs give equal bits, so the first update's ratio is exactly 1. */
 #include "model/model_internal.h"

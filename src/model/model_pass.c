@@ -1,6 +1,6 @@
-/* A training pass: its memory, and the walk over all blocks. One block of memory holds every activation; tables say which exist and how wide they are, so that the plan
- * printed before a run and the pointers used in it come from the same rows. With backward each layer keeps its own; without, all layers share one set and the residual
- * stream stays in place. */
+/* A training pass: its memory, and the walk over all blocks. One block of memory holds every activation; tables say which exist and how wide they are, so that
+ * the plan printed before a run and the pointers used in it come from the same rows. With backward each layer keeps its own; without, all layers share one set
+ * and the residual stream stays in place. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 
 #define ACT(field, w) { offsetof(struct acts, field), w }
 const struct act_def act_defs[] = {
-	ACT(x_in, WIDTH_C), ACT(n1, WIDTH_C), ACT(rstd1, WIDTH_1), ACT(q, WIDTH_Q), ACT(k, WIDTH_KV), ACT(v, WIDTH_KV), ACT(att, WIDTH_Q), ACT(lse, WIDTH_NH), ACT(x_mid, WIDTH_C),
+	ACT(x_in, WIDTH_C), ACT(n1, WIDTH_C), ACT(rstd1, WIDTH_1), ACT(q, WIDTH_Q), ACT(k, WIDTH_KV), ACT(v, WIDTH_KV), ACT(att, WIDTH_Q), ACT(lse, WIDTH_NH),
+		ACT(x_mid, WIDTH_C),
 	ACT(n2, WIDTH_C), ACT(rstd2, WIDTH_1), ACT(gate, WIDTH_I), ACT(up, WIDTH_I), ACT(act, WIDTH_I),
 	ACT(q_raw, WIDTH_Q), ACT(k_raw, WIDTH_KV), ACT(rstd_q, WIDTH_NH), ACT(rstd_k, WIDTH_NKV),   /* last: left out without qk_norm */
 };
@@ -17,10 +18,12 @@ const int act_def_count = ARRAY_LEN(act_defs);
 
 #define PASS(field, w) { offsetof(struct pass, field), w }
 static const struct act_def pass_defs[] = {
-	PASS(x_last, WIDTH_C), PASS(rstd_last, WIDTH_1), PASS(hidden, WIDTH_C), PASS(walk.lora_x, WIDTH_IN_MAX), PASS(walk.lora_h, WIDTH_R), PASS(walk.lora_dh, WIDTH_R),
+	PASS(x_last, WIDTH_C), PASS(rstd_last, WIDTH_1), PASS(hidden, WIDTH_C), PASS(walk.lora_x, WIDTH_IN_MAX), PASS(walk.lora_h, WIDTH_R),
+		PASS(walk.lora_dh, WIDTH_R),
 };
 static const struct act_def grad_defs[] = {
-	PASS(dhidden, WIDTH_C), PASS(grads.dx, WIDTH_C), PASS(grads.dn, WIDTH_C), PASS(grads.dq, WIDTH_Q), PASS(grads.dk, WIDTH_KV), PASS(grads.dv, WIDTH_KV), PASS(grads.datt, WIDTH_Q),
+	PASS(dhidden, WIDTH_C), PASS(grads.dx, WIDTH_C), PASS(grads.dn, WIDTH_C), PASS(grads.dq, WIDTH_Q), PASS(grads.dk, WIDTH_KV), PASS(grads.dv, WIDTH_KV),
+		PASS(grads.datt, WIDTH_Q),
 	PASS(grads.dk_raw, WIDTH_KV), PASS(grads.dgate, WIDTH_I), PASS(grads.dup, WIDTH_I), PASS(grads.dact, WIDTH_I),
 };
 
@@ -116,7 +119,8 @@ static int options_check(const struct model_config *c, const struct pass_options
 	if (o->max_tokens < 1 || o->max_tokens > 1 << 22) return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
 	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(c, o) * mib, memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) * mib;
 	if (needed > memory)
-		return err_set(err, ERR_LIMIT, "activations of %d tokens need %.0f MiB%s, this machine has %.0f MiB; lower max_tokens", o->max_tokens, needed, o->backward ? " with backward" : "", memory);
+		return err_set(err, ERR_LIMIT, "activations of %d tokens need %.0f MiB%s, this machine has %.0f MiB; lower max_tokens", o->max_tokens, needed,
+			o->backward ? " with backward" : "", memory);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
-/* A generation step: rows of many sequences, each one token further (or a whole prompt at once), over keys and values kept in pages. The blocks are walk_block's; attention
- * writes this step's keys and values into their slots and then reads pages. */
+/* A generation step: rows of many sequences, each one token further (or a whole prompt at once), over keys and values kept in pages. The blocks are
+ * walk_block's; attention writes this step's keys and values into their slots and then reads pages. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -72,9 +72,13 @@ static size_t carve(const struct model_config *c, int rows, int logit_rows, stru
 	return used + acts_carve(logit_defs, ARRAY_LEN(logit_defs), width, logit_rows, s, base ? base + used : NULL);
 }
 
-static size_t logits_bytes(const struct model_config *c, int logit_rows) { return size_mul(size_mul((size_t)logit_rows, (size_t)c->vocab_size), sizeof(float)); }
+static size_t logits_bytes(const struct model_config *c, int logit_rows) {
+	return size_mul(size_mul((size_t)logit_rows, (size_t)c->vocab_size), sizeof(float));
+}
 
-size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows) { return carve(c, max_rows, max_logit_rows, NULL, NULL) + logits_bytes(c, max_logit_rows); }
+size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows) {
+	return carve(c, max_rows, max_logit_rows, NULL, NULL) + logits_bytes(c, max_logit_rows);
+}
 
 static void attend_paged(struct walk *w, int layer, const struct acts *a) {
 	const struct model_config *c = &w->model->config;

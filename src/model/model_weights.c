@@ -1,7 +1,8 @@
 /* The parameter table: one row per tensor, with Hugging Face's names. It drives load, save, gradients, the optimiser, comparison and printing.
  *
- * All values live in one block in table order without gaps. A file written by params_save has the same order and fp32, so such a file can be mapped and used in place;
- * anything else (bf16, shards, Hugging Face's alphabetical order) is converted into a block of our own. Training all weights copies a mapped block first. */
+ * All values live in one block in table order without gaps. A file written by params_save has the same order and fp32, so such a file can be mapped and used in
+ * place; anything else (bf16, shards, Hugging Face's alphabetical order) is converted into a block of our own. Training all weights copies a mapped block
+ * first. */
 #include "model/model_internal.h"
 
 #include <math.h>
@@ -100,7 +101,8 @@ static int tensors_check(const struct model *m, const struct safetensors *s, con
 		const struct param *p = &m->params[i];
 		int rc = safetensors_get(s, p->name, p->ndim, p->shape, &found[i], err);
 		if (rc) return rc;
-		if (!dtype_is_float(found[i]->dtype)) return err_set(err, ERR_UNSUPPORTED, "%s: type %s; expected a floating point type", p->name, dtype_name(found[i]->dtype));
+		if (!dtype_is_float(found[i]->dtype))
+			return err_set(err, ERR_UNSUPPORTED, "%s: type %s; expected a floating point type", p->name, dtype_name(found[i]->dtype));
 	}
 	for (size_t i = 0; i < safetensors_count(s); i++) used += !is_ignored(m, safetensors_at(s, i)->name);
 	if (used == (size_t)m->nparams) return 0;
@@ -179,7 +181,8 @@ static bool is_norm(const struct param *p) { return strstr(p->name, "norm.weight
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err) {
 	if (c->attention_bias && c->qk_norm) return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
 	if (c->num_key_value_heads < 1 || c->num_attention_heads % c->num_key_value_heads || c->head_dim < 2 || c->head_dim % 2)
-		return err_set(err, ERR_RANGE, "model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even", c->num_attention_heads, c->num_key_value_heads, c->head_dim);
+		return err_set(err, ERR_RANGE, "model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even",
+			c->num_attention_heads, c->num_key_value_heads, c->head_dim);
 	struct model *m = model_alloc(c, ops);
 	m->block = ops->alloc(ops->ctx, size_mul((size_t)m->count, sizeof(float)));
 	params_carve(m->params, m->nparams, m->block);

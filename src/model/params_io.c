@@ -29,10 +29,12 @@ int params_load(struct ops *ops, struct param *params, int count, const char *pa
 	float *host = NULL;
 	int rc = safetensors_open(path, &s, err);
 	if (rc) return rc;
-	if (safetensors_count(s) != (size_t)count) rc = err_set(err, ERR_MISMATCH, "%s: expected %d tensors, found %zu; it belongs to another model", path, count, safetensors_count(s));
+	if (safetensors_count(s) != (size_t)count)
+		rc = err_set(err, ERR_MISMATCH, "%s: expected %d tensors, found %zu; it belongs to another model", path, count, safetensors_count(s));
 	for (int i = 0; i < count && !rc; i++) {   /* all are checked before the first is written */
 		rc = safetensors_get(s, params[i].name, params[i].ndim, params[i].shape, &t, err);
-		if (!rc && !dtype_is_float(t->dtype)) rc = err_set(err, ERR_UNSUPPORTED, "%s: %s has type %s; expected a floating point type", path, t->name, dtype_name(t->dtype));
+		if (!rc && !dtype_is_float(t->dtype))
+			rc = err_set(err, ERR_UNSUPPORTED, "%s: %s has type %s; expected a floating point type", path, t->name, dtype_name(t->dtype));
 	}
 	for (int i = 0; i < count && !rc; i++) {
 		struct param *p = &params[i];
@@ -56,7 +58,8 @@ int model_save(const struct model *m, const char *dir, struct err *err) {
 }
 
 int model_copy_tokenizer(const char *from, const char *to, struct err *err) {
-	static const char *const files[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json" };
+	static const char *const files[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+		"chat_template.jinja", "generation_config.json" };
 	int rc = dir_make(to, err);
 	for (size_t i = 0; i < ARRAY_LEN(files) && !rc; i++) {
 		char *source = path_join(from, files[i]), *target = path_join(to, files[i]);

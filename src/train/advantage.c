@@ -8,7 +8,8 @@
 
 #include <math.h>
 
-static const char *const names[ADVANTAGE_TYPE_COUNT] = { [ADVANTAGE_LEAVE_ONE_OUT] = "loo", [ADVANTAGE_MEAN_STD] = "mean_std", [ADVANTAGE_MEAN] = "mean", [ADVANTAGE_RAW] = "raw" };
+static const char *const names[ADVANTAGE_TYPE_COUNT] = { [ADVANTAGE_LEAVE_ONE_OUT] = "loo", [ADVANTAGE_MEAN_STD] = "mean_std", [ADVANTAGE_MEAN] = "mean",
+	[ADVANTAGE_RAW] = "raw" };
 
 int advantage_type_from_name(const char *name, enum advantage_type *out, struct err *err) {
 	for (enum advantage_type t = 0; t < ADVANTAGE_TYPE_COUNT; t++) {
@@ -44,7 +45,8 @@ bool group_advantages(enum advantage_type type, const double *rewards, int K, do
 	double mean = sum / n;
 	for (int i = 0; i < K; i++)
 		if (!isnan(rewards[i])) squares += (rewards[i] - mean) * (rewards[i] - mean);
-	const double factor[ADVANTAGE_TYPE_COUNT] = { [ADVANTAGE_LEAVE_ONE_OUT] = (double)n / (n - 1), [ADVANTAGE_MEAN_STD] = 1 / (sqrt(squares / (n - 1)) + 1e-4), [ADVANTAGE_MEAN] = 1 };
+	const double factor[ADVANTAGE_TYPE_COUNT] = { [ADVANTAGE_LEAVE_ONE_OUT] = (double)n / (n - 1), [ADVANTAGE_MEAN_STD] = 1 / (sqrt(squares / (n - 1)) + 1e-4),
+		[ADVANTAGE_MEAN] = 1 };
 	for (int i = 0; i < K; i++)
 		if (!isnan(rewards[i])) advantages[i] = factor[type] * (rewards[i] - mean);
 	return true;

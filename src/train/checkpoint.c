@@ -1,6 +1,6 @@
-/* Checkpoints: a folder checkpoint-<step> with weights (model or adapter, in Hugging Face's and PEFT's formats), optimizer.safetensors and trainer_state.json. It is written under
- * another name, every file and the folder are synced, and then it is renamed: after kill -9 there is the whole folder or none. Nothing in it depends on time or place, so equal
- * runs have equal bytes. */
+/* Checkpoints: a folder checkpoint-<step> with weights (model or adapter, in Hugging Face's and PEFT's formats), optimizer.safetensors and trainer_state.json.
+ * It is written under another name, every file and the folder are synced, and then it is renamed: after kill -9 there is the whole folder or none. Nothing in
+ * it depends on time or place, so equal runs have equal bytes. */
 #include "train/train_internal.h"
 
 #include <errno.h>
@@ -87,7 +87,8 @@ static int prune(const char *run_dir, int keep, struct err *err) {
 
 static int state_save(const char *dir, const struct optimizer *o, const struct checkpoint_state *s, struct err *err) {
 	char *path = path_join(dir, "trainer_state.json");
-	json_t *j = json_pack("{s:I, s:I, s:I, s:O}", "global_step", (json_int_t)s->step, "optimizer_steps", (json_int_t)o->steps, "optimizer_updates", (json_int_t)o->updates, "extra",
+	json_t *j = json_pack("{s:I, s:I, s:I, s:O}", "global_step", (json_int_t)s->step, "optimizer_steps", (json_int_t)o->steps, "optimizer_updates",
+		(json_int_t)o->updates, "extra",
 		s->extra ? s->extra : json_null());
 	int rc = json_save(path, j, err);
 	json_decref(j);
@@ -95,7 +96,8 @@ static int state_save(const char *dir, const struct optimizer *o, const struct c
 	return rc;
 }
 
-int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep, struct err *err) {
+int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep,
+	struct err *err) {
 	char *final = step_path(run_dir, s->step, NULL), *tmp = xasprintf("%s.tmp", final), *moments = path_join(tmp, "optimizer.safetensors");
 	int rc = path_exists(tmp) ? dir_remove(tmp, err) : 0;
 	if (!rc) rc = dir_make(tmp, err);

@@ -1,5 +1,6 @@
-/* Losses over rows. A row is one token: its log-probability now, when it was sampled and under the reference policy, its advantage, and the number its loss is multiplied by.
- * Aggregation (mean over sequences, over tokens, over a constant) is that number alone, so a loss type is a row of a table: its name, its value, its normaliser.
+/* Losses over rows. A row is one token: its log-probability now, when it was sampled and under the reference policy, its advantage, and the number its loss is
+ * multiplied by. Aggregation (mean over sequences, over tokens, over a constant) is that number alone, so a loss type is a row of a table: its name, its value,
+ * its normaliser.
  *
  *   rho = exp(lp - old)       policy  l = -min(rho A, clip(rho, 1 - eps, 1 + eps_high) A)      dl/dlp = -rho A, or 0 where the clipped branch is taken
  *   d = ref - lp              KL k3   k = exp(d) - d - 1                                       dk/dlp = 1 - exp(d)
@@ -40,8 +41,8 @@ static const struct { const char *name; value_fn *value; normaliser_fn *normalis
 	[LOSS_GRPO] = { "grpo", value_clipped, per_sequence },
 	[LOSS_DR_GRPO] = { "dr_grpo", value_clipped, per_constant },
 	[LOSS_DAPO] = { "dapo", value_clipped, per_token },
-	[LOSS_BNPO] = { "bnpo", value_clipped, per_token },   /* differs from dapo only where a batch is split: dapo counts all of its tokens, bnpo those of a micro-batch; ours is never split */
-};
+	[LOSS_BNPO] = { "bnpo", value_clipped, per_token },
+};   /* bnpo differs from dapo only where a batch is split: dapo counts all of its tokens, bnpo those of a micro-batch; ours is never split */
 
 const char *loss_type_name(enum loss_type t) {
 	CHECK(t >= 0 && t < LOSS_TYPE_COUNT);

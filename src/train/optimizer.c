@@ -1,6 +1,7 @@
 /* AdamW with global-norm clipping and the learning-rate schedules of transformers (get_scheduler), stepped together: step k uses the rate of 0-based step k.
  *
- * Moments live in one block in the parameters' order. Runs of parameters that lie next to each other and are treated alike are updated by one call: an adapter is one run. */
+ * Moments live in one block in the parameters' order. Runs of parameters that lie next to each other and are treated alike are updated by one call: an adapter
+ * is one run. */
 #include "train/train_internal.h"
 
 #include <math.h>

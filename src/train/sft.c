@@ -1,7 +1,8 @@
 /* Supervised fine-tuning: cross-entropy on completions, averaged over the completion tokens of an optimiser step.
  *
- * Everything is a function of (options, examples, step): order and packing (sft_plan.c), dropout masks, schedule. A run that was killed loads its newest checkpoint and goes on with
- * the next step; what it writes from there has the bytes of a run that was never stopped. A checkpoint remembers the settings it was made with and refuses others. */
+ * Everything is a function of (options, examples, step): order and packing (sft_plan.c), dropout masks, schedule. A run that was killed loads its newest
+ * checkpoint and goes on with the next step; what it writes from there has the bytes of a run that was never stopped. A checkpoint remembers the settings it
+ * was made with and refuses others. */
 #include "train/train_internal.h"
 
 #include <math.h>
@@ -202,8 +203,10 @@ static json_t *settings_json(const struct sft *s) {
 	}
 	struct sha256_hex hash = hash_bytes(lengths.data ? lengths.data : "", lengths.len);
 	str_release(&lengths);
-	json_t *j = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:I, s:i, s:i, s:I, s:s}", "learning_rate", p->learning_rate, "adam_beta1", p->adam_beta1, "adam_beta2", p->adam_beta2,
-		"adam_epsilon", p->adam_epsilon, "weight_decay", p->weight_decay, "max_grad_norm", p->max_grad_norm, "lr_scheduler_type", p->lr_scheduler_type, "warmup_steps", (json_int_t)p->warmup_steps,
+	json_t *j = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:I, s:i, s:i, s:I, s:s}", "learning_rate", p->learning_rate, "adam_beta1", p->adam_beta1,
+		"adam_beta2", p->adam_beta2,
+		"adam_epsilon", p->adam_epsilon, "weight_decay", p->weight_decay, "max_grad_norm", p->max_grad_norm, "lr_scheduler_type", p->lr_scheduler_type,
+			"warmup_steps", (json_int_t)p->warmup_steps,
 		"max_tokens", o->max_tokens, "gradient_accumulation_steps", o->gradient_accumulation_steps, "seed", (json_int_t)o->seed, "examples", hash.text);
 	json_object_set_new(j, "schedule_steps", json_integer(is_constant ? 0 : s->total_steps));
 	return j;
@@ -216,7 +219,8 @@ static int settings_check(const json_t *old, json_t *now, struct err *err) {
 		const json_t *w = json_object_get(old, key);
 		if (json_equal(w, v)) continue;
 		char *was = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY);
-		err_set(err, ERR_MISMATCH, "the checkpoint was made with %s %s, now it is %s; continue with the same settings or choose another output_dir", key, was ? was : "absent", is);
+		err_set(err, ERR_MISMATCH, "the checkpoint was made with %s %s, now it is %s; continue with the same settings or choose another output_dir", key,
+			was ? was : "absent", is);
 		free(was);
 		free(is);
 		return ERR_MISMATCH;
@@ -225,7 +229,8 @@ static int settings_check(const json_t *old, json_t *now, struct err *err) {
 }
 
 static int save(struct sft *s, struct err *err) {
-	struct checkpoint_state state = { .step = s->step, .extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step", (json_int_t)s->best_step,
+	struct checkpoint_state state = { .step = s->step, .extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step",
+		(json_int_t)s->best_step,
 		"bad_evals", (json_int_t)s->bad_evals, "best_loss", s->best_loss, "stopped_early", s->stopped_early, "settings", settings_json(s)) };
 	/* Seconds enter only when they decide something: otherwise equal runs must have equal bytes. */
 	if (s->o->max_seconds > 0) json_object_set_new(state.extra, "seconds", json_real(s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9));
@@ -268,7 +273,8 @@ static bool is_out_of_time(const struct sft *s) {
 }
 
 static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool has_hits) {
-	json_t *j = json_pack("{s:o, s:o, s:f, s:I, s:f}", "loss", number(s->step_loss), "grad_norm", number(norm), "learning_rate", optimizer_lr(s->optimizer, s->step - 1), "num_tokens",
+	json_t *j = json_pack("{s:o, s:o, s:f, s:I, s:f}", "loss", number(s->step_loss), "grad_norm", number(norm), "learning_rate",
+		optimizer_lr(s->optimizer, s->step - 1), "num_tokens",
 		(json_int_t)s->num_tokens, "epoch", epoch);
 	if (has_hits) json_object_set_new(j, "mean_token_accuracy", json_real((double)s->step_hits / (double)s->step_rows));
 	return j;
@@ -295,7 +301,8 @@ static int options_check(const struct sft *s, struct err *err) {
 	const struct sft_options *o = s->o;
 	const char *schedule = o->optimizer.lr_scheduler_type;
 	if (!s->ntrain) return err_set(err, ERR_USAGE, "no training examples");
-	if (o->max_tokens < 2 || o->gradient_accumulation_steps < 1) return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1", o->max_tokens, o->gradient_accumulation_steps);
+	if (o->max_tokens < 2 || o->gradient_accumulation_steps < 1)
+		return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1", o->max_tokens, o->gradient_accumulation_steps);
 	if (o->max_steps <= 0 && o->num_train_epochs <= 0 && (o->max_seconds <= 0 || strncmp(schedule, "constant", 8)))
 		return err_set(err, ERR_USAGE, "set num_train_epochs or max_steps: lr_scheduler_type %s needs to know the end", schedule);
 	if (o->stop_at_eval_minimum && !s->nheldout) return err_set(err, ERR_USAGE, "stop_at_eval_minimum needs held-out examples");
@@ -303,7 +310,8 @@ static int options_check(const struct sft *s, struct err *err) {
 		const struct sft_example *e = which ? s->heldout : s->train;
 		for (size_t i = 0; i < (which ? s->nheldout : s->ntrain); i++)
 			if (e[i].count > o->max_tokens || sft_example_rows(&e[i]) < 1)
-				return err_set(err, ERR_LIMIT, "%s example %zu has %d tokens, completion from %d; expected at most max_tokens %d and one token to learn", which ? "held-out" : "training", i, e[i].count, e[i].completion_begin, o->max_tokens);
+				return err_set(err, ERR_LIMIT, "%s example %zu has %d tokens, completion from %d; expected at most max_tokens %d and one token to learn",
+					which ? "held-out" : "training", i, e[i].count, e[i].completion_begin, o->max_tokens);
 	}
 	return 0;
 }
@@ -325,9 +333,11 @@ static int sft_init(struct sft *s, struct err *err) {
 	return rc ? rc : resume(s, err);
 }
 
-int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout, const struct sft_options *o,
+int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,
+	const struct sft_options *o,
 	metrics_fn *metrics, void *ctx, struct err *err) {
-	struct sft s = { .model = m, .adapter = a, .train = train, .ntrain = ntrain, .heldout = heldout, .nheldout = nheldout, .o = o, .metrics = metrics, .metrics_ctx = ctx, .begin_ns = clock_ns() };
+	struct sft s = { .model = m, .adapter = a, .train = train, .ntrain = ntrain, .heldout = heldout, .nheldout = nheldout, .o = o, .metrics = metrics,
+		.metrics_ctx = ctx, .begin_ns = clock_ns() };
 	int rc = options_check(&s, err);
 	if (!rc) rc = sft_init(&s, err);
 	s.ends = s.stopped_early || s.step >= s.total_steps || is_out_of_time(&s);

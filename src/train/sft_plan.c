@@ -1,5 +1,5 @@
-/* Which example goes where: the order of an epoch and its packing into micro-batches, functions of (seed, epoch) and the examples' lengths alone, so that a resumed run finds
- * its place from the step number.
+/* Which example goes where: the order of an epoch and its packing into micro-batches, functions of (seed, epoch) and the examples' lengths alone, so that a
+ * resumed run finds its place from the step number.
  *
  * Packing is greedy in shuffled order: an example that does not fit opens the next micro-batch. No padding is computed and no sequence sees another. */
 #include "train/train_internal.h"
@@ -41,7 +41,11 @@ void epoch_plan_release(struct epoch_plan *p) {
 
 void sft_batch_init(struct sft_batch *b, int max_tokens) {
 	size_t n = (size_t)max_tokens;
-	*b = (struct sft_batch){ .ids = xcalloc(n, sizeof *b->ids), .pos = xcalloc(n, sizeof *b->pos), .start = xcalloc(n + 1, sizeof *b->start), .rows = xcalloc(n, sizeof *b->rows) };
+	*b = (struct sft_batch){0};
+	b->ids = xcalloc(n, sizeof *b->ids);
+	b->pos = xcalloc(n, sizeof *b->pos);
+	b->start = xcalloc(n + 1, sizeof *b->start);
+	b->rows = xcalloc(n, sizeof *b->rows);
 }
 
 void sft_batch_release(struct sft_batch *b) {

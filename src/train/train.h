@@ -22,24 +22,32 @@ struct loss_options { enum loss_type type; float epsilon, epsilon_high, beta; };
 struct loss_stats { double loss, kl, entropy, clip_low, clip_high, ratio_max_dev, logprob_diff_max, logprob_diff_sum; int64_t rows; };
 /* Value and derivative of one row: *g = d loss / d logprob. Clip: -min(rho A, clip(rho, 1-eps, 1+eps_high) A); KL k3 times beta. */
 float loss_row_value(const struct loss_options *o, const struct loss_row *r, float logprob, float *g);
-/* Sets normalisers from sequence lengths: grpo per-sequence mean then mean over sequences; dr_grpo sequences * max_completion_length; dapo and bnpo all tokens. */
+/* Sets normalisers from sequence lengths: grpo per-sequence mean then mean over sequences; dr_grpo sequences * max_completion_length; dapo and bnpo all
+ * tokens. */
 void loss_normalisers(enum loss_type type, const int *lengths /* (S) */, int S, int max_completion_length, float *per_sequence /* (S) */);
 
 /* ---- advantages: rewards (K) of one group to advantages (K) ---- */
 
-enum advantage_type { ADVANTAGE_LEAVE_ONE_OUT, ADVANTAGE_MEAN_STD, ADVANTAGE_MEAN, ADVANTAGE_RAW, ADVANTAGE_TYPE_COUNT };   /* RAW: the reward itself, no baseline (rejection sampling) */
+/* RAW: the reward itself, no baseline (rejection sampling) */
+enum advantage_type { ADVANTAGE_LEAVE_ONE_OUT, ADVANTAGE_MEAN_STD, ADVANTAGE_MEAN, ADVANTAGE_RAW, ADVANTAGE_TYPE_COUNT };
 int advantage_type_from_name(const char *name /* "loo" | "mean_std" | "mean" | "raw" */, enum advantage_type *out, struct err *err);
-/* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group teaches nothing (no variance; raw: all 0): all advantages are 0 then. Bessel-corrected std + 1e-4, as TRL. */
+/* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group teaches nothing (no variance; raw: all 0): all advantages are 0 then.
+ * Bessel-corrected std + 1e-4, as TRL. */
 bool group_advantages(enum advantage_type type, const double *rewards, int K, double *advantages);
 
 /* ---- optimiser ---- */
 
-struct optimizer_options { double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm; const char *lr_scheduler_type; /* constant | constant_with_warmup | linear | cosine, as transformers */ int64_t warmup_steps, max_steps; };
+struct optimizer_options {
+	double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm;
+	const char *lr_scheduler_type;   /* constant | constant_with_warmup | linear | cosine, as transformers */
+	int64_t warmup_steps, max_steps;
+};
 struct optimizer;
 struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *o);
 void optimizer_free(struct optimizer *o);
 double optimizer_lr(const struct optimizer *o, int64_t step);   /* at 0-based step */
-/* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances. Returns the norm before clipping; a non-finite norm skips the update and is returned. */
+/* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances. Returns the norm before clipping; a non-finite norm skips the
+ * update and is returned. */
 double optimizer_step(struct optimizer *o);
 int64_t optimizer_steps(const struct optimizer *o);
 
@@ -47,7 +55,8 @@ int64_t optimizer_steps(const struct optimizer *o);
 
 struct checkpoint_state { int64_t step; json_t *extra; /* loop's own state: cursors, counters, metrics so far */ };
 /* Saves model weights (full training) or the adapter, optimiser moments and state; prunes all but the newest keep. */
-int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep, struct err *err);
+int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep,
+	struct err *err);
 /* Loads the newest complete one into the given objects; ERR_NOT_FOUND when there is none. */
 int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err);
 
@@ -65,8 +74,9 @@ struct sft_options {
 	const char *output_dir;
 	bool stop_at_eval_minimum; int patience;      /* stop when held-out loss has not improved for `patience` evaluations; best weights kept */
 };
-/* Called every logging_steps optimiser steps and after evaluations, with that step's values under TRL's metric names (loss, grad_norm, learning_rate, num_tokens, epoch,
- * mean_token_accuracy, eval_loss, eval_mean_token_accuracy); values that are not finite are null. Non-zero stops after a checkpoint; a later run goes on. */
+/* Called every logging_steps optimiser steps and after evaluations, with that step's values under TRL's metric names (loss, grad_norm, learning_rate,
+ * num_tokens, epoch, mean_token_accuracy, eval_loss, eval_mean_token_accuracy); values that are not finite are null. Non-zero stops after a checkpoint; a later
+ * run goes on. */
 typedef int metrics_fn(void *ctx, int64_t step, const json_t *metrics);
 /* Trains on examples in an order that is a function of (seed, epoch); resumes from output_dir's newest checkpoint: same bytes as uninterrupted. */
 int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,

@@ -33,7 +33,8 @@ static inline void ref_make(void) {
 		char stamp[300];
 		snprintf(stamp, sizeof stamp, "%s/ref/model/stamp", ref_build());
 		int rc = system(command);
-		if (rc && path_exists("build/venv/bin/python") && !system("build/venv/bin/python -c 'import transformers, peft' 2>/dev/null")) fail_msg("tests/ref/model_oracle.py failed");
+		if (rc && path_exists("build/venv/bin/python") && !system("build/venv/bin/python -c 'import transformers, peft' 2>/dev/null"))
+			fail_msg("tests/ref/model_oracle.py failed");
 		state = rc ? 2 : 1;
 	}
 	if (state == 2) {
@@ -120,8 +121,8 @@ static inline struct pass *ref_pass(struct model *m, int max_tokens, int head_ro
 	return p;
 }
 
-/* Relative error bound of fp32 sums along the longest path: each of `depth` products rounds sums of up to K terms, whose errors add like a random walk: eps sqrt(K); the
- * paths' errors add at worst linearly. Both sides (we and torch) make such errors, hence 2. Relative to the tensor's largest magnitude. */
+/* Relative error bound of fp32 sums along the longest path: each of `depth` products rounds sums of up to K terms, whose errors add like a random walk: eps
+ * sqrt(K); the paths' errors add at worst linearly. Both sides (we and torch) make such errors, hence 2. Relative to the tensor's largest magnitude. */
 static inline double ref_tolerance(const struct model_config *c, int T, bool backward) {
 	double K = MAX(MAX(c->intermediate_size, c->vocab_size), MAX(T, c->num_attention_heads * c->head_dim));
 	int depth = (7 * c->num_hidden_layers + 2) * (backward ? 3 : 1);

@@ -1,8 +1,10 @@
-/* Gradients against differences of the forward pass, without any oracle: all weights, an adapter, and an adapter with dropout, whose mask must be the same in both passes.
+/* Gradients against differences of the forward pass, without any oracle: all weights, an adapter, and an adapter with dropout, whose mask must be the same in
+ * both passes.
  *
- * For each tensor one random direction d of unit length: D(h) = (L(w + h d) - L(w - h d)) / 2h, twice, and Richardson's (4 D(h) - D(2h)) / 3 against <grad, d>. What is left is a term in h^4
- * (1e-8 L^(5) for h = 1e-2) and rounding: L is of order 5, its fp32 terms carry relative errors of about eps sqrt(K) depth ~ 1e-6 and are summed in double, so D(h) is off by up to
- * 5e-6 / h = 5e-4 and the combination by twice that. The bound is 1e-3 of max(1, |<grad, d>|). A wrong gradient is off by its own size, and the test insists that most are above 0.02. */
+ * For each tensor one random direction d of unit length: D(h) = (L(w + h d) - L(w - h d)) / 2h, twice, and Richardson's (4 D(h) - D(2h)) / 3 against <grad, d>.
+ * What is left is a term in h^4 (1e-8 L^(5) for h = 1e-2) and rounding: L is of order 5, its fp32 terms carry relative errors of about eps sqrt(K) depth ~ 1e-6
+ * and are summed in double, so D(h) is off by up to 5e-6 / h = 5e-4 and the combination by twice that. The bound is 1e-3 of max(1, |<grad, d>|). A wrong
+ * gradient is off by its own size, and the test insists that most are above 0.02. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,8 +39,10 @@ static void loss_fn_sum(void *ctx, int begin, int n, const float *logprob, const
 
 static void fd_init(struct fd *f, bool is_qwen2, double dropout) {
 	struct err err = {0};
-	struct model_config c = { .vocab_size = 37, .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6, .intermediate_size = 20,
-		.max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = is_qwen2, .attention_bias = is_qwen2, .qk_norm = !is_qwen2, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1 };
+	struct model_config c = { .vocab_size = 37, .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
+		.intermediate_size = 20,
+		.max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = is_qwen2, .attention_bias = is_qwen2, .qk_norm = !is_qwen2,
+			.bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1 };
 	*f = (struct fd){0};
 	assert_int_equal(ops_cpu_create(&(struct ops_options){ .threads = 2 }, &f->ops, &err), 0);
 	assert_int_equal(model_create(&c, 5, f->ops, &f->m, &err), 0);
@@ -150,7 +154,8 @@ static void test_dropout_is_a_function_of_its_seed(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_weights_qwen3), cmocka_unit_test(test_weights_qwen2), cmocka_unit_test(test_adapter), cmocka_unit_test(test_adapter_dropout), cmocka_unit_test(test_dropout_is_a_function_of_its_seed),
+		cmocka_unit_test(test_weights_qwen3), cmocka_unit_test(test_weights_qwen2), cmocka_unit_test(test_adapter), cmocka_unit_test(test_adapter_dropout),
+			cmocka_unit_test(test_dropout_is_a_function_of_its_seed),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

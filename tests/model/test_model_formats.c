@@ -14,8 +14,10 @@ static char *scratch(const char *name) {
 	return path;
 }
 
-static const struct model_config small = { .vocab_size = 53, .hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 10, .intermediate_size = 36,
-	.max_position_embeddings = 128, .rms_norm_eps = 1e-5, .rope_theta = 750, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = 1, .eos_token_id = 2, .eos_extra = { 4 }, .neos_extra = 1, .pad_token_id = 0 };
+static const struct model_config small = { .vocab_size = 53, .hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2,
+	.head_dim = 10, .intermediate_size = 36,
+	.max_position_embeddings = 128, .rms_norm_eps = 1e-5, .rope_theta = 750, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = 1, .eos_token_id = 2,
+		.eos_extra = { 4 }, .neos_extra = 1, .pad_token_id = 0 };
 
 static struct model *create(const struct model_config *c, struct ops *ops) {
 	struct err err = {0};
@@ -24,7 +26,8 @@ static struct model *create(const struct model_config *c, struct ops *ops) {
 	if (model_create(c, 3, ops, &m, &err)) fail_msg("%s", err.text);
 	struct param *params = model_params(m, &n);
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] = params[i].ndim == 2 ? params[i].data[k] * 10 : params[i].data[k] + 0.1f * rng_normal(4, (uint64_t)i, (uint64_t)k);
+		for (int64_t k = 0; k < params[i].count; k++)
+			params[i].data[k] = params[i].ndim == 2 ? params[i].data[k] * 10 : params[i].data[k] + 0.1f * rng_normal(4, (uint64_t)i, (uint64_t)k);
 	return m;
 }
 
@@ -47,7 +50,8 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 	struct pass *p = ref_pass(m, T, 0, false);
 	pass_forward(p, a, &(struct batch){ ids, { T, 2, start, pos } }, 0);
 	pass_logits(p, at, T, logits);
-	struct param table[4] = { { "ids", 1, { T }, T, fids, NULL }, { "start", 1, { 3 }, 3, fstart, NULL }, { "logits", 2, { T, c->vocab_size }, (int64_t)T * c->vocab_size, logits, NULL }, { "tolerance", 1, { 1 }, 1, &tolerance, NULL } };
+	struct param table[4] = { { "ids", 1, { T }, T, fids, NULL }, { "start", 1, { 3 }, 3, fstart, NULL },
+		{ "logits", 2, { T, c->vocab_size }, (int64_t)T * c->vocab_size, logits, NULL }, { "tolerance", 1, { 1 }, 1, &tolerance, NULL } };
 	char path[400];
 	snprintf(path, sizeof path, "%s/logits.st", dir);
 	assert_int_equal(params_save(model_ops(m), table, 4, path, &err), 0);
@@ -57,7 +61,8 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 }
 
 static void save_models(void) {
-	static const struct { const char *name; bool tied, bias, qk_norm; } shapes[] = { { "qwen3_tied", true, false, true }, { "qwen3", false, false, true }, { "qwen2", true, true, false }, { "llama", false, false, false } };
+	static const struct { const char *name; bool tied, bias, qk_norm; } shapes[] = { { "qwen3_tied", true, false, true }, { "qwen3", false, false, true },
+		{ "qwen2", true, true, false }, { "llama", false, false, false } };
 	struct ops *ops = ref_ops(false);
 	for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
 		struct err err = {0};
@@ -110,7 +115,8 @@ static void test_transformers_and_peft_open_ours(void **state) {
 	ref_make();
 	save_models();
 	save_adapter();
-	char *command = xasprintf("build/venv/bin/python tests/ref/model_check.py%s 2>&1 | grep -v it/s | sed 's/^/# /'; exit ${PIPESTATUS[0]}", questions.data), *argv[] = { "/bin/bash", "-c", command, NULL };
+	char *command = xasprintf("build/venv/bin/python tests/ref/model_check.py%s 2>&1 | grep -v it/s | sed 's/^/# /'; exit ${PIPESTATUS[0]}", questions.data),
+		*argv[] = { "/bin/bash", "-c", command, NULL };
 	pid_t pid = fork();
 	if (!pid) {
 		execv(argv[0], argv);
@@ -199,18 +205,24 @@ static const char good_config[] = "{\"architectures\": [\"Qwen3ForCausalLM\"], \
 
 static void test_config(void **state) {
 	static const struct { const char *patch, *says; } bad[] = {
-		{ "{\"architectures\": [\"GPT2LMHeadModel\"]}", "GPT2LMHeadModel" }, { "{\"architectures\": null}", "architectures" }, { "{\"vocab_size\": 0}", "vocab_size" }, { "{\"hidden_size\": \"x\"}", "hidden_size" },
-		{ "{\"num_hidden_layers\": 100000}", "num_hidden_layers" }, { "{\"num_key_value_heads\": 3}", "num_key_value_heads" }, { "{\"head_dim\": 7}", "head_dim" }, { "{\"hidden_act\": \"gelu\"}", "gelu" },
-		{ "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}", "yarn" }, { "{\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 0}}", "llama3" }, { "{\"use_sliding_window\": true}", "use_sliding_window" },
-		{ "{\"attention_bias\": true}", "attention_bias" }, { "{\"quantization_config\": {\"bits\": 4}}", "quantization_config" }, { "{\"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "layer_types[1]" },
-		{ "{\"rms_norm_eps\": -1}", "rms_norm_eps" }, { "{\"rope_theta\": 0}", "rope_theta" }, { "{\"eos_token_id\": 53}", "eos_token_id" }, { "{\"eos_token_id\": [1, \"a\"]}", "eos_token_id" }, { "{\"bos_token_id\": -7}", "bos_token_id" },
+		{ "{\"architectures\": [\"GPT2LMHeadModel\"]}", "GPT2LMHeadModel" }, { "{\"architectures\": null}", "architectures" },
+			{ "{\"vocab_size\": 0}", "vocab_size" }, { "{\"hidden_size\": \"x\"}", "hidden_size" },
+		{ "{\"num_hidden_layers\": 100000}", "num_hidden_layers" }, { "{\"num_key_value_heads\": 3}", "num_key_value_heads" }, { "{\"head_dim\": 7}", "head_dim" },
+			{ "{\"hidden_act\": \"gelu\"}", "gelu" },
+		{ "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}", "yarn" }, { "{\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 0}}", "llama3" },
+			{ "{\"use_sliding_window\": true}", "use_sliding_window" },
+		{ "{\"attention_bias\": true}", "attention_bias" }, { "{\"quantization_config\": {\"bits\": 4}}", "quantization_config" },
+			{ "{\"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "layer_types[1]" },
+		{ "{\"rms_norm_eps\": -1}", "rms_norm_eps" }, { "{\"rope_theta\": 0}", "rope_theta" }, { "{\"eos_token_id\": 53}", "eos_token_id" },
+			{ "{\"eos_token_id\": [1, \"a\"]}", "eos_token_id" }, { "{\"bos_token_id\": -7}", "bos_token_id" },
 	};
 	struct model_config c;
 	struct err err = {0};
 	char *dir = scratch("config");
 	write_json(dir, "config.json", good_config, "{\"eos_token_id\": [3, 4]}");
 	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
-	assert_true(c.rope_theta == 750 && c.qk_norm && !c.attention_bias && !c.tie_word_embeddings && c.eos_token_id == 3 && c.neos_extra == 1 && c.bos_token_id == -1 && c.head_dim == 10);
+	assert_true(c.rope_theta == 750 && c.qk_norm && !c.attention_bias && !c.tie_word_embeddings && c.eos_token_id == 3 && c.neos_extra == 1 &&
+		c.bos_token_id == -1 && c.head_dim == 10);
 	write_json(dir, "config.json", good_config, "{\"rope_theta\": 1, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 44.0}, \"dtype\": \"bfloat16\", \"eos_token_id\": 3}");
 	write_json(dir, "generation_config.json", "{}", "{\"eos_token_id\": [5, 3]}");
 	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
@@ -259,8 +271,10 @@ static void test_weights_refused(void **state) {
 static void test_adapter_refused(void **state) {
 	static const char good[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"q_proj\"], \"bias\": \"none\", \"task_type\": \"CAUSAL_LM\", \"megatron_core\": \"megatron.core\"}";
 	static const struct { const char *patch, *says; } bad[] = {
-		{ "{\"use_dora\": true}", "use_dora" }, { "{\"modules_to_save\": [\"lm_head\"]}", "modules_to_save" }, { "{\"rank_pattern\": {\"q_proj\": 8}}", "rank_pattern" }, { "{\"peft_type\": \"IA3\"}", "IA3" },
-		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": \".*q_proj\"}", "target_modules" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" }, { "{\"r\": 0}", "r" }, { "{\"r\": 100000}", "r" },
+		{ "{\"use_dora\": true}", "use_dora" }, { "{\"modules_to_save\": [\"lm_head\"]}", "modules_to_save" },
+			{ "{\"rank_pattern\": {\"q_proj\": 8}}", "rank_pattern" }, { "{\"peft_type\": \"IA3\"}", "IA3" },
+		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": \".*q_proj\"}", "target_modules" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" },
+			{ "{\"r\": 0}", "r" }, { "{\"r\": 100000}", "r" },
 		{ "{\"lora_dropout\": 1}", "lora_dropout" }, { "{\"some_new_switch\": true}", "some_new_switch" }, { "{\"r\": 3}", "lora_A" },
 	};
 	struct ops *ops = ref_ops(false);
@@ -289,7 +303,8 @@ static void test_adapter_refused(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create), cmocka_unit_test(test_config), cmocka_unit_test(test_weights_refused),
+		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create), cmocka_unit_test(test_config),
+			cmocka_unit_test(test_weights_refused),
 		cmocka_unit_test(test_adapter_refused),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

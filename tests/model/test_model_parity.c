@@ -1,5 +1,5 @@
-/* The whole model against transformers and peft: logits, log-probabilities, entropies, loss and every gradient by name; for Qwen3 (tied and not), Qwen2 and Llama.
- * Tolerances: ref_tolerance() in model_ref.h. */
+/* The whole model against transformers and peft: logits, log-probabilities, entropies, loss and every gradient by name; for Qwen3 (tied and not), Qwen2 and
+ * Llama. Tolerances: ref_tolerance() in model_ref.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include "model_ref.h"

@@ -1,8 +1,9 @@
-/* The three numbers of docs/design.md, section 8, measured with the engine as sampler and the training pass as trainer, both on the base model and with an adapter:
+/* The three numbers of docs/design.md, section 8, measured with the engine as sampler and the training pass as trainer, both on the base model and with an
+ * adapter:
  *   a  the ratio of the trainer's recomputation on the first update: exactly 1
  *   b  |sampler - trainer| of the recorded log-probabilities, mean and max: printed, and bounded by fp32 rounding
- *   c  the same with batch_invariant: exactly 0, although prompts are shared, the engine decodes in small batches and training is packed; and again with the generation step driven by hand in
- *      ragged batches */
+ *   c  the same with batch_invariant: exactly 0, although prompts are shared, the engine decodes in small batches and training is packed; and again with the
+ *      generation step driven by hand in ragged batches */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,8 +28,10 @@ struct gap {
 	int differs;   /* rows whose second computation has other bits */
 };
 
-static const struct model_config config = { .vocab_size = 211, .hidden_size = 64, .num_hidden_layers = 3, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 24, .intermediate_size = 112,
-	.max_position_embeddings = 256, .rms_norm_eps = 1e-6, .rope_theta = 10000, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = 7, .pad_token_id = -1 };
+static const struct model_config config = { .vocab_size = 211, .hidden_size = 64, .num_hidden_layers = 3, .num_attention_heads = 4, .num_key_value_heads = 2,
+	.head_dim = 24, .intermediate_size = 112,
+	.max_position_embeddings = 256, .rms_norm_eps = 1e-6, .rope_theta = 10000, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = 7,
+		.pad_token_id = -1 };
 
 static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter) {
 	struct err err = {0};
@@ -64,7 +67,8 @@ static void sample(struct gap *g) {
 	int active = 1;
 	if (engine_create(g->m, &(struct engine_options){ .max_sequences = 7, .max_context = 128, .prefill_rows = 40 }, &e, &err)) fail_msg("%s", err.text);
 	for (int i = 0; i < PROMPTS; i++) {
-		struct request r = { .id = i, .prompt = g->prompts[i], .nprompt = g->nprompt[i], .num_samples = K, .sampling = { .temperature = temperature, .top_p = 1, .seed = 4 }, .max_new_tokens = NEW, .adapter = g->a };
+		struct request r = { .id = i, .prompt = g->prompts[i], .nprompt = g->nprompt[i], .num_samples = K,
+			.sampling = { .temperature = temperature, .top_p = 1, .seed = 4 }, .max_new_tokens = NEW, .adapter = g->a };
 		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
 	}
 	while (active) {
@@ -181,7 +185,8 @@ static void measure(bool batch_invariant, bool with_adapter, double *mean, doubl
 	free(g);
 }
 
-/* Both sides sum the same fp32 products in different orders: each of 7 layers + 1 products errs by eps sqrt(K) relative to its result, K <= 112, and logits here are below 30. */
+/* Both sides sum the same fp32 products in different orders: each of 7 layers + 1 products errs by eps sqrt(K) relative to its result, K <= 112, and logits
+ * here are below 30. */
 static void test_gap_is_rounding(void **state) {
 	const double bound = 2 * ldexp(1, -24) * sqrt(112) * (7 * 3 + 1) * 30;
 	for (int with_adapter = 0; with_adapter < 2; with_adapter++) {

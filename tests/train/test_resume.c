@@ -1,5 +1,5 @@
-/* kill -9 at any moment, run again: the same bytes. A child process trains; the parent kills it after a random time, starts it again, and so on until it has finished; the last
- * checkpoint and the best weights must be those of a run that nobody touched. The parent never starts a thread, so that forking is safe. */
+/* kill -9 at any moment, run again: the same bytes. A child process trains; the parent kills it after a random time, starts it again, and so on until it has
+ * finished; the last checkpoint and the best weights must be those of a run that nobody touched. The parent never starts a thread, so that forking is safe. */
 #include "sft_run_ref.h"
 
 #include <signal.h>
@@ -74,7 +74,8 @@ static void kill_case(bool with_adapter) {
 	}
 	print_message("# adapter %d: %d kills, %d of the parts made a checkpoint, last is %d\n", with_adapter, kills, moved, last);
 	assert_true(kills > 0 && last > 0 && last == newest_checkpoint(whole));
-	char *x = xasprintf("%s/checkpoint-%d", whole, last), *y = xasprintf("%s/checkpoint-%d", parts, last), *p = path_join(whole, "best"), *q = path_join(parts, "best");
+	char *x = xasprintf("%s/checkpoint-%d", whole, last), *y = xasprintf("%s/checkpoint-%d", parts, last), *p = path_join(whole, "best"),
+		*q = path_join(parts, "best");
 	assert_true(folders_equal(x, y));
 	assert_true(folders_equal(p, q));
 	free(x);

@@ -1,4 +1,5 @@
-/* Supervised fine-tuning: packing and order, learning, evaluation, stopping at the held-out minimum, checkpoints, and continuing: same bytes as an uninterrupted run. */
+/* Supervised fine-tuning: packing and order, learning, evaluation, stopping at the held-out minimum, checkpoints, and continuing: same bytes as an
+ * uninterrupted run. */
 #include "sft_run_ref.h"
 #include "train/train_internal.h"
 
@@ -87,7 +88,8 @@ static int record_metrics(void *ctx, int64_t step, const json_t *m) {
 	assert_true(step < 200);
 	r->steps = step;
 	r->loss[step] = json_number_value(json_object_get(m, "loss"));
-	assert_true(json_is_real(json_object_get(m, "grad_norm")) && json_is_real(json_object_get(m, "learning_rate")) && json_is_integer(json_object_get(m, "num_tokens")));
+	assert_true(json_is_real(json_object_get(m, "grad_norm")) && json_is_real(json_object_get(m, "learning_rate")) &&
+		json_is_integer(json_object_get(m, "num_tokens")));
 	if (json_object_get(m, "eval_loss")) r->eval[r->evals++] = json_number_value(json_object_get(m, "eval_loss"));
 	return step == r->stop_at;
 }
@@ -225,7 +227,8 @@ static void test_limits(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plan), cmocka_unit_test(test_packing_changes_nothing), cmocka_unit_test(test_evaluate_by_hand), cmocka_unit_test(test_continue_weights), cmocka_unit_test(test_continue_adapter),
+		cmocka_unit_test(test_plan), cmocka_unit_test(test_packing_changes_nothing), cmocka_unit_test(test_evaluate_by_hand), cmocka_unit_test(test_continue_weights),
+			cmocka_unit_test(test_continue_adapter),
 		cmocka_unit_test(test_checkpoints_kept), cmocka_unit_test(test_settings_must_match), cmocka_unit_test(test_stop_at_minimum), cmocka_unit_test(test_limits),
 	};
 	log_level_set(LOG_WARN);

@@ -8,13 +8,14 @@ static double number(const json_t *o, const char *key) { return json_number_valu
 
 static struct optimizer_options adamw_options(const struct ref *r, const char *schedule) {
 	const json_t *o = json_object_get(r->meta, "adamw");
-	return (struct optimizer_options){ number(o, "learning_rate"), number(o, "adam_beta1"), number(o, "adam_beta2"), number(o, "adam_epsilon"), number(o, "weight_decay"), number(o, "max_grad_norm"),
+	return (struct optimizer_options){ number(o, "learning_rate"), number(o, "adam_beta1"), number(o, "adam_beta2"), number(o, "adam_epsilon"),
+		number(o, "weight_decay"), number(o, "max_grad_norm"),
 		schedule, (int64_t)number(o, "warmup_steps"), (int64_t)number(o, "max_steps") };
 }
 
-/* Ten steps: losses, norms, rates, and every weight after them.
- * Loss tolerance: the forward's. Weights: an update is lr m / (sqrt(v) + eps), whose slope in the gradient is at most lr / eps (torch's eps here is 1e-3 to keep it small);
- * a gradient error of tol max|g| <= tol max_grad_norm therefore moves a weight by at most steps lr tol max_grad_norm / eps, plus one rounding of the weight per step. */
+/* Ten steps: losses, norms, rates, and every weight after them. Loss tolerance: the forward's. Weights: an update is lr m / (sqrt(v) + eps), whose slope in the
+ * gradient is at most lr / eps (torch's eps here is 1e-3 to keep it small); a gradient error of tol max|g| <= tol max_grad_norm therefore moves a weight by at
+ * most steps lr tol max_grad_norm / eps, plus one rounding of the weight per step. */
 static void steps_case(const char *name) {
 	struct ops *ops = ref_ops(false);
 	struct ref r;
@@ -35,7 +36,8 @@ static void steps_case(const char *name) {
 		double lr = optimizer_lr(o, optimizer_steps(o));
 		pass_forward(p, NULL, &r.batch, 0);
 		pass_backward(p, r.rows, r.n, r.temperature, ref_loss_fn, &loss);
-		double norm = optimizer_step(o), want_loss = json_number_value(json_array_get(losses, i)), want_norm = json_number_value(json_array_get(norms, i)), want_lr = json_number_value(json_array_get(lrs, i));
+		double norm = optimizer_step(o), want_loss = json_number_value(json_array_get(losses, i)), want_norm = json_number_value(json_array_get(norms, i)),
+			want_lr = json_number_value(json_array_get(lrs, i));
 		if (fabs(loss.loss - want_loss) > tolerance * want_loss) fail_msg("%s step %zu: loss %.9g, expected %.9g", name, i, loss.loss, want_loss);
 		if (fabs(norm - want_norm) > tolerance * want_norm) fail_msg("%s step %zu: norm %.9g, expected %.9g", name, i, norm, want_norm);
 		assert_true(fabs(lr - want_lr) <= 1e-15);
@@ -65,10 +67,13 @@ static void test_schedules(void **state) {
 	const char *name;
 	struct ops *ops = ref_ops(false);
 	json_object_foreach((json_t *)(uintptr_t)all, name, list) {
-		struct optimizer *o = optimizer_create(ops, NULL, 0, &(struct optimizer_options){ .learning_rate = 1, .lr_scheduler_type = name, .warmup_steps = 4, .max_steps = 17 });
+		struct optimizer *o = optimizer_create(ops, NULL, 0, &(struct optimizer_options){ .learning_rate = 1, .lr_scheduler_type = name, .warmup_steps = 4,
+			.max_steps = 17 });
 		for (size_t k = 0; k < json_array_size(list); k++) {
-			double want = k <= 17 || strcmp(name, "cosine") ? json_number_value(json_array_get(list, k)) : -1;   /* past the end cosines rise again in transformers; there is no step there */
-			if (want >= 0 && fabs(optimizer_lr(o, (int64_t)k) - want) > 1e-12) fail_msg("%s step %zu: %.12g, expected %.12g", name, k, optimizer_lr(o, (int64_t)k), want);
+			/* past the end cosines rise again in transformers; there is no step there */
+			double want = k <= 17 || strcmp(name, "cosine") ? json_number_value(json_array_get(list, k)) : -1;
+			if (want >= 0 && fabs(optimizer_lr(o, (int64_t)k) - want) > 1e-12)
+				fail_msg("%s step %zu: %.12g, expected %.12g", name, k, optimizer_lr(o, (int64_t)k), want);
 		}
 		optimizer_free(o);
 	}
@@ -116,7 +121,8 @@ static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type) {
 
 static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pass *p, enum loss_type type) {
 	const json_t *o = json_object_get(r->meta, "grpo");
-	struct rl l = { .o = { type, (float)number(o, "epsilon"), (float)number(o, "epsilon_high"), (float)number(o, "beta") }, .rows = xcalloc((size_t)r->n, sizeof *l.rows), .g = xcalloc((size_t)r->n, sizeof *l.g) };
+	struct rl l = { .o = { type, (float)number(o, "epsilon"), (float)number(o, "epsilon_high"), (float)number(o, "beta") },
+		.rows = xcalloc((size_t)r->n, sizeof *l.rows), .g = xcalloc((size_t)r->n, sizeof *l.g) };
 	double tolerance = ref_tolerance(model_config(m), r->T, true), want = number(json_object_get(r->meta, "rl_loss"), loss_type_name(type));
 	char key[256];
 	int n, clipped = 0;
@@ -160,7 +166,8 @@ static void test_rl_losses(void **state) {
 	}
 }
 
-/* Value and slope of single rows: both sides of both clips for both signs, against differences. (f(x+h) - f(x-h)) / 2h in fp32 has error eps |f| / h + h^2: h = 1e-2 gives about 1e-4. */
+/* Value and slope of single rows: both sides of both clips for both signs, against differences. (f(x+h) - f(x-h)) / 2h in fp32 has error eps |f| / h + h^2: h =
+ * 1e-2 gives about 1e-4. */
 static void test_loss_row_slope(void **state) {
 	const float A[] = { -2, -0.5f, 0, 0.5f, 2 }, shift[] = { -0.7f, -0.1f, 0, 0.1f, 0.7f };
 	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++)
@@ -220,7 +227,8 @@ static void test_nonfinite_gradient(void **state) {
 	struct ops *ops = ref_ops(false);
 	float data[2] = { 1, 2 }, grad[2] = { NAN, 1 };
 	struct param p = { .name = "w", .ndim = 1, .shape = { 2 }, .count = 2, .data = data, .grad = grad };
-	struct optimizer *o = optimizer_create(ops, &p, 1, &(struct optimizer_options){ .learning_rate = 0.1, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1, .lr_scheduler_type = "constant" });
+	struct optimizer *o = optimizer_create(ops, &p, 1, &(struct optimizer_options){ .learning_rate = 0.1, .adam_beta1 = 0.9, .adam_beta2 = 0.999,
+		.adam_epsilon = 1e-8, .max_grad_norm = 1, .lr_scheduler_type = "constant" });
 	assert_true(isnan(optimizer_step(o)));
 	assert_true(data[0] == 1 && data[1] == 2 && grad[0] == 0 && grad[1] == 0 && optimizer_steps(o) == 1);
 	grad[0] = grad[1] = 0.3f;
@@ -232,7 +240,8 @@ static void test_nonfinite_gradient(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_adamw_steps), cmocka_unit_test(test_schedules), cmocka_unit_test(test_rl_losses), cmocka_unit_test(test_loss_row_slope), cmocka_unit_test(test_loss_names),
+		cmocka_unit_test(test_adamw_steps), cmocka_unit_test(test_schedules), cmocka_unit_test(test_rl_losses), cmocka_unit_test(test_loss_row_slope),
+			cmocka_unit_test(test_loss_names),
 		cmocka_unit_test(test_advantages), cmocka_unit_test(test_nonfinite_gradient),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
