@@ -57,6 +57,9 @@ struct vm_buf *vm_buf_get(struct vm_ctx *c, const struct vm_instr *in, size_t by
 	b = aligned_alloc(64, (sizeof *b + size + 63) / 64 * 64);
 	CHECKF(b, "%zu bytes", size);
 	*b = (struct vm_buf){.refs = 1, .size_class = k};
+#ifdef HONE_POISON
+	memset(b->data, 0xa5, size);
+#endif
 	c->arena_bytes += (size_t)64 << k;
 	return b;
 }

@@ -3,6 +3,9 @@
 #include "vm/vm_internal.h"
 #include <stdlib.h>
 
+#define LOC_STEPS 256
+#define LINES_MAX 4096
+
 int lower_fail(struct lowerer *lo, int code, const char *fmt, ...)
 {
 	if (lo->code) return lo->code;
@@ -45,12 +48,7 @@ int lower_value_new(struct lowerer *lo, int type)
 
 /* ---- names ---- */
 
-static uint32_t name_hash(struct slice s, int func)
-{
-	uint32_t h = 2166136261u ^ (uint32_t)func * 2654435761u;
-	for (size_t i = 0; i < s.len; i++) h = (h ^ (uint8_t)s.data[i]) * 16777619u;
-	return (h ^ h >> 10 ^ h >> 20) & 1023;
-}
+static uint32_t name_bucket(const struct lowerer *lo, struct slice s, int func) { return slice_hash(s, lo->m->seed + (uint32_t)func) & (ARRAY_LEN(lo->buckets) - 1); }
 
 int lower_bind(struct lowerer *lo, struct slice name, int value, int count)
 {
@@ -58,7 +56,7 @@ int lower_bind(struct lowerer *lo, struct slice name, int value, int count)
 		lo->names_cap = MAX(lo->names_cap * 2, 256);
 		lo->names = xrealloc(lo->names, size_mul((size_t)lo->names_cap, sizeof *lo->names));
 	}
-	int *bucket = &lo->buckets[name_hash(name, lo->func)];
+	int *bucket = &lo->buckets[name_bucket(lo, name, lo->func)];
 	lo->names[lo->nnames] = (struct lower_name){name, lo->func, value, count, 0, *bucket};
 	*bucket = ++lo->nnames;
 	return 0;
@@ -68,16 +66,16 @@ void lower_scope_close(struct lowerer *lo, int nnames)
 {
 	while (lo->nnames > nnames) {
 		struct lower_name *n = &lo->names[--lo->nnames];
-		lo->buckets[name_hash(n->name, n->func)] = n->next;
+		lo->buckets[name_bucket(lo, n->name, n->func)] = n->next;
 	}
 }
 
 int lower_use(struct lowerer *lo, const struct ttir_use *u)
 {
 	if (lo->code) return lo->code;
-	for (int i = lo->buckets[name_hash(u->name, lo->func)]; i; i = lo->names[i - 1].next) {
+	for (int i = lo->buckets[name_bucket(lo, u->name, lo->func)]; i; i = lo->names[i - 1].next) {
 		const struct lower_name *n = &lo->names[i - 1];
-		if (n->func != lo->func || n->name.len != u->name.len || memcmp(n->name.data, u->name.data, u->name.len)) continue;
+		if (n->func != lo->func || !slice_same(n->name, u->name)) continue;
 		if (u->index >= n->count) return lower_fail(lo, ERR_FORMAT, "'%%%.*s' has %d values, number %d is used", (int)MIN(u->name.len, 60), u->name.data, n->count, u->index);
 		return n->value + u->index;
 	}
@@ -117,13 +115,13 @@ static int add_ids(struct vm_program *p, const int *ids, int n)
 }
 
 /* The source line of a location: the innermost frame of a call chain that is in the kernel's own file (a library's tl.sum is charged to
- * the line that called it), else the outermost. */
-static int loc_resolve(const struct lowerer *lo, int loc, int steps, bool kernel_file_only)
+ * the line that called it), else the outermost. Aliases can be tied into anything, so the walk has a budget of steps. */
+static int loc_resolve(const struct lowerer *lo, int loc, int *steps, bool kernel_file_only)
 {
-	while (loc >= 0 && steps-- > 0) {
+	while (loc >= 0 && --*steps > 0) {
 		const struct ttir_loc *l = &lo->m->locs[loc];
 		if (l->kind == LOC_FILE) {
-			bool is_own = !lo->kernel_file.data || (l->file.len == lo->kernel_file.len && !memcmp(l->file.data, lo->kernel_file.data, l->file.len));
+			bool is_own = !lo->kernel_file.data || slice_same(l->file, lo->kernel_file);
 			return !kernel_file_only || is_own ? loc : -1;
 		}
 		if (l->kind == LOC_UNKNOWN) return -1;
@@ -140,12 +138,18 @@ static int loc_resolve(const struct lowerer *lo, int loc, int steps, bool kernel
 	return -1;
 }
 
+static int loc_find(const struct lowerer *lo, int loc, bool kernel_file_only)
+{
+	int steps = LOC_STEPS;
+	return loc_resolve(lo, loc, &steps, kernel_file_only);
+}
+
 static int32_t loc_of(struct lowerer *lo, int loc)
 {
 	if (loc < 0) return 0;
 	if (lo->loc_of[loc]) return lo->loc_of[loc];
-	int found = loc_resolve(lo, loc, 64, true);
-	if (found < 0) found = loc_resolve(lo, loc, 64, false);
+	int found = loc_find(lo, loc, true);
+	if (found < 0) found = loc_find(lo, loc, false);
 	int32_t id = 0;
 	if (found >= 0 && found != loc) {
 		id = loc_of(lo, found);
@@ -158,11 +162,14 @@ static int32_t loc_of(struct lowerer *lo, int loc)
 	return id;
 }
 
+/* Costs are kept for each line; what comes after LINES_MAX different ones shares the row of line 0. */
 static int32_t line_row(struct lowerer *lo, int line)
 {
 	struct vm_program *p = lo->p;
 	for (int i = p->nlines - 1; i >= 0; i--)
 		if (p->lines[i] == line) return i;
+	if (p->nlines >= LINES_MAX) line = 0;
+	if (p->nlines > LINES_MAX) return p->nlines - 1;
 	if ((p->nlines & (p->nlines - 1)) == 0) p->lines = xrealloc(p->lines, size_mul((size_t)MAX(p->nlines * 2, 8), sizeof *p->lines));
 	p->lines[p->nlines] = line;
 	return p->nlines++;
@@ -381,7 +388,7 @@ int lower_kernel(struct vm_kernel *k, struct vm_program *p, bool contract, struc
 	p->locs = arena_alloc(&k->arena, ((size_t)lo.m->nlocs + 1) * sizeof *p->locs);
 	p->locs[0] = (struct vm_source){"unknown", 0, 0};
 	p->nlocs = 1;
-	int own = loc_resolve(&lo, f->loc, 64, false);
+	int own = loc_find(&lo, f->loc, false);
 	if (own >= 0) lo.kernel_file = lo.m->locs[own].file;
 	if (!lower_function_body(&lo, f)) lower_patch_jumps(&lo);
 	lower_scope_close(&lo, 0);

@@ -171,9 +171,9 @@ int lower_if(struct lowerer *lo, const struct ttir_op *op, const struct lower_ro
 
 static int branch_to(struct lowerer *lo, const struct ttir_target *t)
 {
-	for (int i = 0; i < lo->nlabels; i++) {
+	for (int i = lo->first_label; i < lo->last_label; i++) {
 		const struct lower_label *l = &lo->labels[i];
-		if (l->func != lo->func || l->name.len != t->label.len || memcmp(l->name.data, t->label.data, t->label.len)) continue;
+		if (l->func != lo->func || !slice_same(l->name, t->label)) continue;
 		if (l->nargs != t->nuses) return lower_fail(lo, ERR_FORMAT, "branch to ^%.*s with %d values, it takes %d", (int)MIN(t->label.len, 40), t->label.data, t->nuses, l->nargs);
 		int *values = list_new(lo, t->nuses);
 		for (int j = 0; j < t->nuses; j++) {
@@ -228,6 +228,8 @@ int lower_function_blocks(struct lowerer *lo, const struct ttir_func *f)
 		lo->labels[label] = (struct lower_label){b->label, lo->func, -1, b->nargs, args};
 	}
 	int label = first_label;
+	lo->first_label = first_label;
+	lo->last_label = lo->nlabels;
 	for (const struct ttir_block *b = f->body.first; b && !lo->code; b = b->next) {
 		label_place(lo, label++);
 		if (!ends_block(b)) return lower_fail(lo, ERR_FORMAT, "a block of function %.*s does not end in a branch or return", (int)MIN(f->name.len, 60), f->name.data);
@@ -266,7 +268,7 @@ int lower_return(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 static const struct ttir_func *find_func(const struct lowerer *lo, struct slice name)
 {
 	for (const struct ttir_func *f = lo->m->funcs; f; f = f->next)
-		if (f->name.len == name.len && !memcmp(f->name.data, name.data, name.len)) return f;
+		if (slice_same(f->name, name)) return f;
 	return NULL;
 }
 
@@ -296,6 +298,8 @@ int lower_call(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	lo->in_func = outer.in_func;
 	lo->return_values = outer.return_values;
 	lo->return_label = outer.return_label;
+	lo->first_label = outer.first_label;
+	lo->last_label = outer.last_label;
 	lo->inline_depth--;
 	lo->op = op;
 	if (results_new(lo, op, f->results, f->nresults, results)) return lo->code;

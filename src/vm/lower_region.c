@@ -24,9 +24,8 @@ static int single_map(const struct ttir_block *b)
 	const struct lower_row *row = lower_row_find(op->name);
 	if (!row || row->lower != lower_map || !is_commutative((enum map_op)row->arg)) return -1;
 	for (int i = 0; i < 2; i++)
-		if (op->uses[i].name.len != b->args[i].name.len || memcmp(op->uses[i].name.data, b->args[i].name.data, b->args[i].name.len)) return -1;
-	struct slice r = b->last->uses[0].name, made = op->results[0].name;
-	return r.len == made.len && !memcmp(r.data, made.data, r.len) ? row->arg : -1;
+		if (!slice_same(op->uses[i].name, b->args[i].name)) return -1;
+	return slice_same(b->last->uses[0].name, op->results[0].name) ? row->arg : -1;
 }
 
 static bool allowed_in_region(const struct vm_instr *in)

@@ -10,11 +10,13 @@
 #define HONE_TTIR_H
 #include "base/base.h"
 
-#define TTIR_TEXT_BYTES_MAX ((size_t)16 << 20)
+#define TTIR_TEXT_BYTES_MAX ((size_t)4 << 20)
 #define TTIR_OPS_MAX 65536
 #define TTIR_DEPTH_MAX 48          /* nested regions, types, attributes, locations */
 #define TTIR_TYPES_MAX 2048
 #define TTIR_LOCS_MAX 65536
+#define TTIR_FUNCS_MAX 1024
+#define TTIR_BLOCKS_MAX 4096       /* of one region */
 #define TTIR_LIST_MAX 1024         /* operands, results, arguments, attributes of one operation */
 #define TTIR_DIMS_MAX 20
 #define TTIR_ELEMENTS_MAX ((int64_t)1 << 20)   /* of one block: Triton's own limit */
@@ -97,6 +99,7 @@ struct ttir_module {
 	int ntypes; struct ttir_type *types; int type_buckets[256];
 	int nlocs, locs_cap; struct ttir_loc *locs;
 	int nops;
+	uint32_t seed;                   /* of name hashes: depends on the whole text, so that no text can be written to make its own names collide */
 };
 
 /* ERR_FORMAT with line and column, ERR_UNSUPPORTED for types and syntax that this machine does not have, ERR_LIMIT. */
@@ -108,6 +111,8 @@ int ttir_type_intern(struct ttir_module *m, const struct ttir_type *t);
 int ttir_type_scalar(struct ttir_module *m, enum elem e);
 void ttir_type_text(const struct ttir_module *m, int type, struct str *out);
 bool slice_is(struct slice s, const char *text);
+bool slice_same(struct slice a, struct slice b);
+uint32_t slice_hash(struct slice s, uint32_t seed);
 
 /* ---- shared by the parser's files ---- */
 

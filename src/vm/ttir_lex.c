@@ -133,3 +133,14 @@ bool lexer_starts_line(const struct lexer *lx)
 }
 
 bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
+bool slice_same(struct slice a, struct slice b) { return a.len == b.len && !memcmp(a.data, b.data, a.len); }
+
+uint32_t slice_hash(struct slice s, uint32_t seed)
+{
+	uint32_t h = seed;
+	for (size_t i = 0; i < s.len; i++) {
+		h = (h ^ (uint8_t)s.data[i]) * 0x9e3779b1u;
+		h ^= h >> 15;
+	}
+	return h ^ h >> 13;
+}

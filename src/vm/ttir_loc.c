@@ -133,15 +133,6 @@ int parse_loc_alias(struct parser *p, struct slice name, int loc)
 	return 0;
 }
 
-static uint32_t name_hash(struct slice s)
-{
-	uint32_t h = 2166136261u;
-	for (size_t i = 0; i < s.len; i++) h = (h ^ (uint8_t)s.data[i]) * 16777619u;
-	return h;
-}
-
-static bool slice_same(struct slice a, struct slice b) { return a.len == b.len && !memcmp(a.data, b.data, a.len); }
-
 /* Links every LOC_ALIAS to its definition through an open hash table of the aliases. */
 int parse_loc_resolve(struct parser *p)
 {
@@ -149,14 +140,14 @@ int parse_loc_resolve(struct parser *p)
 	while (cap < (size_t)p->nalias * 2) cap *= 2;
 	int *table = xcalloc(cap, sizeof *table);
 	for (int i = 0; i < p->nalias; i++) {
-		size_t at = name_hash(p->alias[i]) & (cap - 1);
+		size_t at = slice_hash(p->alias[i], p->m->seed) & (cap - 1);
 		while (table[at] && !slice_same(p->alias[table[at] - 1], p->alias[i])) at = (at + 1) & (cap - 1);
 		if (!table[at]) table[at] = i + 1;
 	}
 	for (int i = 0; i < p->m->nlocs; i++) {
 		struct ttir_loc *loc = &p->m->locs[i];
 		if (loc->kind != LOC_ALIAS) continue;
-		for (size_t at = name_hash(loc->file) & (cap - 1); table[at]; at = (at + 1) & (cap - 1)) {
+		for (size_t at = slice_hash(loc->file, p->m->seed) & (cap - 1); table[at]; at = (at + 1) & (cap - 1)) {
 			if (slice_same(p->alias[table[at] - 1], loc->file)) { loc->a = p->alias_loc[table[at] - 1]; break; }
 		}
 	}

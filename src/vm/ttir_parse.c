@@ -374,7 +374,9 @@ static int parse_region(struct parser *p, struct ttir_region *r)
 {
 	if (parse_enter(p) || parse_expect(p, '{')) return p->code;
 	struct ttir_block **tail = &r->first;
+	int count = 0;
 	do {
+		if (++count > TTIR_BLOCKS_MAX) return parse_fail(p, ERR_LIMIT, "more than %d blocks in one region", TTIR_BLOCKS_MAX);
 		struct ttir_block *b = *tail = arena_alloc(&p->m->arena, sizeof *b);
 		tail = &b->next;
 		if (p->lx.kind == TOKEN_LABEL) {
@@ -431,7 +433,9 @@ static int parse_alias(struct parser *p)
 static int parse_functions(struct parser *p)
 {
 	struct ttir_func **tail = &p->m->funcs;
+	int count = 0;
 	while (!p->code && parse_is_word(p, "tt.func")) {
+		if (++count > TTIR_FUNCS_MAX) return parse_fail(p, ERR_LIMIT, "more than %d functions", TTIR_FUNCS_MAX);
 		struct ttir_func *f = *tail = arena_alloc(&p->m->arena, sizeof *f);
 		tail = &f->next;
 		parse_func(p, f);
@@ -467,6 +471,8 @@ int ttir_parse(const char *text, size_t len, struct ttir_module *m, struct err *
 {
 	if (len > TTIR_TEXT_BYTES_MAX) return err_set(err, ERR_LIMIT, "ttir text has %zu bytes, at most %zu are read", len, TTIR_TEXT_BYTES_MAX);
 	*m = (struct ttir_module){.ntypes = 0};
+	struct sha256_hex hash = hash_bytes(text, len);
+	memcpy(&m->seed, hash.text, sizeof m->seed);
 	m->types = arena_alloc(&m->arena, TTIR_TYPES_MAX * sizeof *m->types);
 	struct parser p = {.lx = {.text = text, .at = text, .end = text + len}, .m = m, .err = err};
 	if (!parse_module(&p)) parse_loc_resolve(&p);

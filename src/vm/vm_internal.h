@@ -161,7 +161,8 @@ struct lowerer {
 	const int *return_values; const struct ttir_func *in_func;   /* function being inlined and where tt.return puts its results; NULL in the kernel itself */
 	int return_label;
 	int nlabels, labels_cap; struct lower_label *labels;
-	int *loc_of; int *line_of;                    /* caches: ttir loc -> vm loc */
+	int first_label, last_label;                  /* blocks of the function being lowered */
+	int *loc_of;                                  /* cache: ttir loc -> vm loc */
 	bool in_region;                               /* inside a combine region: values run over lanes */
 };
 struct lower_row { const char *name; int (*lower)(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row); const char *attrs; int min_uses, max_uses, nresults; int arg; };

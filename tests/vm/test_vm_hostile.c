@@ -212,9 +212,24 @@ static void test_limits(void **state)
 	refuse_repeated("module { tt.func public @k() attributes {a = ", "[", 1000000, "} { tt.return } }");
 }
 
+/* Locations and functions that would take for ever if they were followed without a limit. */
+static void test_exponential(void **state)
+{
+	struct str s = {0};
+	str_puts(&s, "module { tt.func public @k(%c: i32) { %x = arith.addi %c, %c : i32 loc(#l0)\n tt.call @f0() : () -> ()\n tt.return } ");
+	for (int i = 0; i < 22; i++) str_printf(&s, "tt.func private @f%d() { tt.call @f%d() : () -> ()\n tt.call @f%d() : () -> ()\n tt.return } ", i, i + 1, i + 1);
+	str_puts(&s, "tt.func private @f22() { tt.return } }\n");
+	for (int i = 0; i < 60; i++) str_printf(&s, "#l%d = loc(callsite(#l%d at #l%d))\n", i, i + 1, i + 1);
+	str_puts(&s, "#l60 = loc(callsite(#l0 at #l60))\n");
+	struct vm_kernel *k = NULL;
+	struct err err = {0};
+	assert_int_equal(vm_kernel_create(s.data, s.len, &k, &err), ERR_LIMIT);
+	str_release(&s);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds), cmocka_unit_test(test_truncated), cmocka_unit_test(test_mutated), cmocka_unit_test(test_limits)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds), cmocka_unit_test(test_truncated), cmocka_unit_test(test_mutated), cmocka_unit_test(test_limits), cmocka_unit_test(test_exponential)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
