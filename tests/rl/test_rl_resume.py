@@ -1,0 +1,176 @@
+"""hone rl, killed and started again, ends with the bytes of the run that was never stopped; other settings are refused.  timeout: 900
+
+The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always, so rewards have variance and every step moves the weights. This process is the subreaper of what it
+starts: whatever outlives a killed hone becomes its child and is found."""
+import ctypes, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
+
+build = os.environ.get("BUILD", "build/release")
+hone, work = f"{build}/hone", f"{build}/ref/rl_resume"
+results = []
+
+
+def check(name, ok, detail=""):
+    results.append(bool(ok))
+    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
+    if not ok:
+        print("# " + str(detail)[-3000:].replace("\n", "\n# "), flush=True)
+
+
+def command(out, *more):
+    return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
+            "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024", "--max_steps", "4", "--save_steps", "1", "--num_correct_trials", "1", "--learning_rate", "1e-4",
+            "--lora_r", "4", "--lora_dropout", "0.1", "--seed", "1", "--threads", "1", "--verify_threads", "1", "--output_dir", f"{work}/{out}", *more]
+
+
+def run(*args, expect=0):
+    p = subprocess.run(args, capture_output=True, text=True, timeout=300)
+    if p.returncode != expect:
+        print(f"# {' '.join(args)}: exit {p.returncode}, expected {expect}\n# " + p.stderr[-2000:].replace("\n", "\n# "), flush=True)
+    return p
+
+
+def lines(out):
+    try:
+        return open(f"{work}/{out}/metrics.jsonl").read().count("\n")
+    except OSError:
+        return 0
+
+
+def orphans_gone():
+    """Reaps what became ours; false when something still lives after 20 s."""
+    deadline = time.time() + 20
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return True
+        if time.time() > deadline:
+            return False
+        time.sleep(0.05)
+
+
+def kill_when(p, moment):
+    """moment: a number of metrics lines beyond those that are there, or seconds. False when hone ended before."""
+    seconds, count = (moment, None) if isinstance(moment, float) else (None, moment)
+    begin, deadline = time.time(), time.time() + 200
+    while p.poll() is None and time.time() < deadline:
+        if (seconds is not None and time.time() - begin >= seconds) or (count is not None and lines(p.out) >= count):
+            p.send_signal(signal.SIGKILL)
+            p.wait()
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def killed_run(out, moments, *more):
+    kills, leaked = 0, 0
+    for moment in moments:
+        p = subprocess.Popen(command(out, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        p.out = out
+        kills += kill_when(p, moment)
+        leaked += not orphans_gone()
+    last = run(*command(out, *more))
+    leaked += not orphans_gone()
+    return kills, leaked, last
+
+
+def tree(out):
+    files = {}
+    for folder, _, names in os.walk(f"{work}/{out}"):
+        for name in names:
+            path = os.path.join(folder, name)
+            relative = os.path.relpath(path, f"{work}/{out}")
+            if not relative.startswith("hone.db") and relative != "metrics.jsonl":
+                files[relative] = open(path, "rb").read()
+    return files
+
+
+def without_times(row):
+    return {k: v for k, v in row.items() if not k.startswith("timing_s/") and k != "step_time"}
+
+
+def metrics(out):
+    return [without_times(json.loads(line)) for line in open(f"{work}/{out}/metrics.jsonl")]
+
+
+def store_rows(out, table, columns):
+    with sqlite3.connect(f"{work}/{out}/hone.db") as db:
+        return db.execute(f"select {columns}, row from {table} order by {columns}").fetchall()
+
+
+def same(name, a, b, kills, leaked, last):
+    ta, tb = tree(a), tree(b)
+    differ = sorted(k for k in ta.keys() | tb.keys() if ta.get(k) != tb.get(k))
+    check(f"{name}: checkpoints, settings and final have the same bytes", last.returncode == 0 and not differ and any(k.startswith("checkpoint-") for k in ta), differ or last.stderr)
+    check(f"{name}: metrics.jsonl has the same rows", metrics(a) == metrics(b) and len(metrics(a)) > 0, (metrics(a), metrics(b)))
+    ra, rb = ([(s, without_times(json.loads(r))) for s, r in store_rows(x, "metrics", "step")] for x in (a, b))
+    check(f"{name}: samples in the store have the same bytes, metrics the same values", store_rows(a, "samples", "step, idx") == store_rows(b, "samples", "step, idx") and ra == rb)
+    check(f"{name}: nothing half-written and no process is left", leaked == 0 and not [k for k in tb if k.endswith(".tmp")], (leaked, list(tb)))
+    print(f"# {name}: {kills} kills", flush=True)
+
+
+def test_adapter():
+    p = run(*command("a"))
+    m = metrics("a") if p.returncode == 0 else []
+    # With no variance anywhere no weight would move, and equal bytes would mean little.
+    check("the run that is not stopped: four steps, answers of both kinds, weights that move", p.returncode == 0 and [r["step"] for r in m] == [1, 2, 3, 4] and any(0 < r["genuine"] < 1 for r in m)
+          and all(r["grad_norm"] > 0 for r in m if r["frac_reward_zero_std"] < 1), (p.stderr, m))
+    answers = [json.loads(r)["answer"] for _, _, r in store_rows("a", "samples", "step, idx")]
+    # The policy samples about half of its answers by heart. Steps that shared their random numbers would give (almost) the same 8 answers each time: 8 or fewer of 32.
+    check("steps and prompts draw different answers", len(answers) == 32 and len(set(answers)) > 8, len(set(answers)))
+    dropped = sum(r["dropped"] for r in m)
+    if dropped:   # an infrastructure fault (a timeout on a crowded machine) is the one thing that a second run need not repeat
+        print(f"# {dropped} answers had no verdict", flush=True)
+    same("killed", "a", "b", *killed_run("b", [1, 3, random.uniform(0.05, 0.5), random.uniform(0.5, 6.0), 4]))
+
+
+def test_weights():
+    more = ("--no-use_peft", "--max_steps", "2", "--lora_dropout", "0")
+    p = run(*command("full_a", *more))
+    check("all weights: the run ends, its final/ opens as a model", p.returncode == 0 and run(hone, "eval", "--model", f"{work}/full_a/final", "--tasks", f"{policy}/tasks.jsonl", "--split", "train", "--prompt_template",
+          f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "2", "--threads", "1", "--verify_threads", "1", "--json").returncode == 0, p.stderr)
+    same("all weights, killed", "full_a", "full_b", *killed_run("full_b", [1], *more))
+
+
+def test_refusals():
+    for option, value, recorded in (("learning_rate", "0.001", "0.0001"), ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"), ("model", f"{policy}/init", f"{policy}/sft/final")):
+        p = run(*command("a", f"--{option}", value), expect=1)
+        check(f"another {option} is refused with both values and a way out", p.returncode == 1 and option in p.stderr and value in p.stderr and recorded in p.stderr and "--output_dir" in p.stderr, p.stderr)
+    shutil.copy(f"{policy}/tasks.jsonl", f"{work}/tasks.jsonl")
+    before = tree("a")
+    other = [x if x != f"{policy}/tasks.jsonl" else f"{work}/tasks.jsonl" for x in command("c")]
+    run(*other, "--max_steps", "1")
+    text = open(f"{work}/tasks.jsonl").read()
+    open(f"{work}/tasks.jsonl", "w").write(text.replace("x * 2.0", "x * 3.0"))
+    p = run(*other, "--max_steps", "2", expect=1)
+    check("a task file that changed under its name is refused", p.returncode == 1 and "prompts" in p.stderr, p.stderr)
+    p = run(*command("a", "--store", f"{work}/elsewhere.db"), expect=1)
+    check("another store, without the run's metrics, is refused", p.returncode == 1 and "--store" in p.stderr, p.stderr)
+    check("a refusal changes nothing", tree("a") == before and lines("a") == 4)
+    p = run(*command("a", "--max_steps", "5", "--save_steps", "2", "--threads", "2", "--verify_threads", "2", "--max_seconds", "1000"))
+    check("steps, seconds, saves and threads may change", p.returncode == 0 and len(metrics("a")) == 5, p.stderr)
+    os.makedirs(f"{work}/sft", exist_ok=True)
+    os.makedirs(f"{work}/sft/checkpoint-7", exist_ok=True)
+    p = run(*command("sft"), expect=1)
+    check("a folder with checkpoints of something else is refused", p.returncode == 1 and "settings.json" in p.stderr and not os.path.exists(f"{work}/sft/hone.db"), p.stderr)
+
+
+def main():
+    global policy
+    ctypes.CDLL(None).prctl(36, 1)   # PR_SET_CHILD_SUBREAPER
+    p = run("bash", "-c", ". tests/rl/tiny_policy.sh; tiny_policy")
+    policy = p.stdout.strip()
+    if p.returncode:
+        check("the policy is made", False, p.stderr)
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+        os.makedirs(work)
+        test_adapter()
+        test_weights()
+        test_refusals()
+    print(f"1..{len(results)}")
+    sys.exit(not all(results))
+
+
+main()
