@@ -1,0 +1,17 @@
+import torch
+import torch.nn as nn
+
+N = 520
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.maximum(x, y) - torch.minimum(x, y)
+
+
+def get_inputs():
+    return [torch.randn(N), torch.randn(N)]
+
+
+def get_init_inputs():
+    return []
