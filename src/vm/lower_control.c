@@ -167,6 +167,18 @@ int lower_if(struct lowerer *lo, const struct ttir_op *op, const struct lower_ro
 	return emit_move(lo, named, results, n);
 }
 
+int lower_execute_region(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int n = op->nresult_types;
+	int *values = list_new(lo, n), *results = list_new(lo, n), *like = list_new(lo, n);
+	struct lower_scope scope;
+	if (values_new(lo, op->types, n, like)) return lo->code;
+	if (lower_region_begin(lo, &op->regions[0], NULL, 0, "scf.yield", &scope) || lower_region_values(lo, &scope, 0, n, like, values)) return lo->code;
+	lower_region_end(lo, &scope);
+	if (results_new(lo, op, op->types, n, results)) return lo->code;
+	return emit_move(lo, results, values, n);
+}
+
 /* ---- branches ---- */
 
 static int branch_to(struct lowerer *lo, const struct ttir_target *t)
@@ -205,9 +217,32 @@ int lower_cond_br(struct lowerer *lo, const struct ttir_op *op, const struct low
 	return branch_to(lo, &op->targets[1]);
 }
 
+/* cf.switch %x : i32, [default: ^a, 3: ^b]: compared one after another. targets[0] is the default; literals are the cases. */
+int lower_switch(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int flag = lower_use(lo, &op->uses[0]);
+	if (flag < 0) return flag;
+	const struct vm_value_info info = *lower_info(lo, flag);
+	if (info.ndim || !elem_is_int(info.elem) || info.elem == ELEM_I1) return lower_fail(lo, ERR_FORMAT, "cf.switch on something that is not a scalar integer");
+	if (op->ntargets != op->nliterals + 1 || lower_written(lo, op, 0, info.type)) return lower_fail(lo, ERR_FORMAT, "cf.switch: %d targets for %d cases", op->ntargets, op->nliterals);
+	int bool_type = ttir_type_scalar(lo->m, ELEM_I1);
+	for (int i = 0; i < op->nliterals; i++) {
+		int value = lower_value_new(lo, info.type), is_it = lower_value_new(lo, bool_type), next = label_new(lo);
+		if (is_it < 0) return lo->code;
+		lower_const(lo, value, &op->literals[i].i);
+		struct vm_instr *in = lower_emit(lo, exec_map, &is_it, 1, (int[]){flag, value}, 2);
+		if (!in) return lo->code;
+		in->kernel = map_cmpi_kernel((struct slice){"eq", 2}, info.elem);
+		emit_jump(lo, exec_jump_unless, next, &is_it, 1);
+		if (branch_to(lo, &op->targets[i + 1])) return lo->code;
+		label_place(lo, next);
+	}
+	return branch_to(lo, &op->targets[0]);
+}
+
 static bool ends_block(const struct ttir_block *b)
 {
-	static const char *const enders[] = {"tt.return", "cf.br", "cf.cond_br"};
+	static const char *const enders[] = {"tt.return", "cf.br", "cf.cond_br", "cf.switch"};
 	for (size_t i = 0; i < ARRAY_LEN(enders); i++)
 		if (b->last && slice_is(b->last->name, enders[i])) return true;
 	return false;

@@ -89,13 +89,15 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 {
 	static const char *const lazy[] = {"slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"};
 	int src[2];
-	if (op->nwords != 1) return lower_fail(lo, ERR_FORMAT, "%.*s needs one predicate", (int)op->name.len, op->name.data);
+	bool is_literal = op->nwords == 0 && op->nliterals == 1 && op->literals[0].kind == ATTR_BOOL;   /* cmpf true, cmpf false */
+	if (op->nwords != 1 && !is_literal) return lower_fail(lo, ERR_FORMAT, "%.*s needs one predicate", (int)op->name.len, op->name.data);
+	struct slice predicate = is_literal ? op->literals[0].text : op->words[0];
 	if (lower_uses(lo, op, 0, 2, src) || lower_same_types(lo, src, 2) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
 	const struct vm_value_info info = *lower_info(lo, src[0]);
 	int type = lower_same_shape(lo, info.type, ELEM_I1);
 	if (type < 0) return lo->code;
-	map_fn *kernel = row->arg ? map_cmpf_kernel(op->words[0], info.elem) : map_cmpi_kernel(op->words[0], info.elem);
-	if (!kernel) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s %.*s on %s", (int)op->name.len, op->name.data, (int)MIN(op->words[0].len, 20), op->words[0].data, elem_name(info.elem));
+	map_fn *kernel = row->arg ? map_cmpf_kernel(predicate, info.elem) : map_cmpi_kernel(predicate, info.elem);
+	if (!kernel) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s %.*s on %s", (int)op->name.len, op->name.data, (int)MIN(predicate.len, 20), predicate.data, elem_name(info.elem));
 	struct vm_instr *in = lower_emit_map(lo, exec_map, kernel, src, 2, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = elem_is_narrow(info.elem);
@@ -103,8 +105,31 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	in->imm[1] = -1;
 	if (row->arg || info.elem == ELEM_I1) return 0;
 	for (int i = 0; i < 8; i++)
-		if (slice_is(op->words[0], lazy[i])) { in->imm[1] = i % 4; in->imm[2] = i / 4; in->rule = rule_cmp; }
+		if (slice_is(predicate, lazy[i])) { in->imm[1] = i % 4; in->imm[2] = i / 4; in->rule = rule_cmp; }
 	return 0;
+}
+
+/* math.isnan and its kind */
+int lower_class(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src;
+	if (lower_uses(lo, op, 0, 1, &src) || lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code;
+	const struct vm_value_info info = *lower_info(lo, src);
+	int type = lower_same_shape(lo, info.type, ELEM_I1);
+	if (type < 0) return lo->code;
+	struct vm_instr *in = lower_emit_map(lo, exec_map, map_class_kernel(row->name + strlen("math."), info.elem, ELEM_I1), &src, 1, type, 0);
+	if (!in) return lo->code;
+	in->imm[0] = elem_is_narrow(info.elem);
+	in->flops = 1;
+	return 0;
+}
+
+int lower_sincos(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src;
+	if (lower_uses(lo, op, 0, 1, &src) || lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code;
+	if (lower_emit_op(lo, MAP_SIN, &src, 1, 0)) lower_emit_op(lo, MAP_COS, &src, 1, 1);
+	return lo->code;
 }
 
 int lower_select(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)

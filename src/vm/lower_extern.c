@@ -39,9 +39,9 @@ static const struct symbol *find_symbol(struct slice s, enum elem e)
 /* Predicates to i32, by the comparisons that define them. */
 static map_fn *predicate_kernel(struct slice s, enum elem e)
 {
-	static const struct { const char *f32, *f64, *predicate; } rows[] = {{"__nv_isnanf", "__nv_isnand", "isnan"}, {"__nv_isinff", "__nv_isinfd", "isinf"}, {"__nv_finitef", "__nv_isfinited", "finite"}, {"__nv_signbitf", "__nv_signbitd", "signbit"}};
+	static const struct { const char *f32, *f64, *predicate; } rows[] = {{"__nv_isnanf", "__nv_isnand", "isnan"}, {"__nv_isinff", "__nv_isinfd", "isinf"}, {"__nv_finitef", "__nv_isfinited", "isfinite"}, {"__nv_signbitf", "__nv_signbitd", "signbit"}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (slice_is(s, e == ELEM_F64 ? rows[i].f64 : rows[i].f32)) return map_class_kernel(rows[i].predicate, e);
+		if (slice_is(s, e == ELEM_F64 ? rows[i].f64 : rows[i].f32)) return elem_is_narrow(e) ? NULL : map_class_kernel(rows[i].predicate, e, ELEM_I32);
 	return NULL;
 }
 

@@ -210,9 +210,10 @@ int lower_program_id(struct lowerer *lo, const struct ttir_op *op, const struct 
 int lower_assert(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src;
-	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING) return lower_fail(lo, ERR_FORMAT, "tt.assert needs a message");
-	if (lower_uses(lo, op, 0, 1, &src) || lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code;
-	if (lower_info(lo, src)->elem != ELEM_I1) return lower_fail(lo, ERR_FORMAT, "the condition of tt.assert is not i1");
+	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING) return lower_fail(lo, ERR_FORMAT, "%.*s needs a message", (int)op->name.len, op->name.data);
+	if (lower_uses(lo, op, 0, 1, &src)) return lo->code;
+	if (op->ntypes && lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code;   /* cf.assert writes none */
+	if (lower_info(lo, src)->elem != ELEM_I1) return lower_fail(lo, ERR_FORMAT, "the condition of %.*s is not i1", (int)op->name.len, op->name.data);
 	struct vm_instr *in = lower_emit(lo, exec_assert, NULL, 0, &src, 1);
 	if (in) in->extra = arena_strndup(&lo->k->arena, op->literals[0].text.data, MIN(op->literals[0].text.len, 200));
 	return lo->code;

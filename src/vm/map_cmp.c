@@ -59,19 +59,26 @@ map_fn *map_cmpf_kernel(struct slice predicate, enum elem e)
 	return NULL;
 }
 
-#define CLASS(name, T, expr) static void name(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) \
-	{ int32_t *d = vd; const T *a = va; for (int64_t i = 0; i < n; i++) { const T x = a[i]; d[i] = (expr) != 0; } }
-#define CLASSES(T, s) CLASS(isnan_##s, T, x != x) CLASS(isinf_##s, T, isinf(x)) CLASS(finite_##s, T, isfinite(x)) CLASS(signbit_##s, T, signbit(x))
-CLASSES(float, f32)
-CLASSES(double, f64)
+/* Both as i1 (the math dialect) and as i32 (libdevice). */
+#define CLASS(name, T, D, expr) static void name(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) \
+	{ D *d = vd; const T *a = va; for (int64_t i = 0; i < n; i++) { const T x = a[i]; d[i] = (expr) != 0; } }
+#define CLASSES(T, s, D, w) \
+	CLASS(isnan_##s##_##w, T, D, x != x) CLASS(isinf_##s##_##w, T, D, isinf(x)) CLASS(finite_##s##_##w, T, D, isfinite(x)) \
+	CLASS(normal_##s##_##w, T, D, isnormal(x)) CLASS(signbit_##s##_##w, T, D, signbit(x))
+CLASSES(float, f32, uint8_t, i1)
+CLASSES(float, f32, int32_t, i32)
+CLASSES(double, f64, uint8_t, i1)
+CLASSES(double, f64, int32_t, i32)
 
-map_fn *map_class_kernel(const char *predicate, enum elem e)
+map_fn *map_class_kernel(const char *predicate, enum elem e, enum elem result)
 {
-	static const struct { const char *name; map_fn *f32, *f64; } rows[] = {
-		{"isnan", isnan_f32, isnan_f64}, {"isinf", isinf_f32, isinf_f64}, {"finite", finite_f32, finite_f64}, {"signbit", signbit_f32, signbit_f64},
+#define CLASS_ROW(name, fn) {name, {{fn##_f32_i1, fn##_f32_i32}, {fn##_f64_i1, fn##_f64_i32}}}
+	static const struct { const char *name; map_fn *fn[2][2]; } rows[] = {
+		CLASS_ROW("isnan", isnan), CLASS_ROW("isinf", isinf), CLASS_ROW("isfinite", finite), CLASS_ROW("isnormal", normal), CLASS_ROW("signbit", signbit),
 	};
+	if ((result != ELEM_I1 && result != ELEM_I32) || !elem_is_float(e)) return NULL;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (!strcmp(rows[i].name, predicate)) return e == ELEM_F32 ? rows[i].f32 : e == ELEM_F64 ? rows[i].f64 : NULL;
+		if (!strcmp(rows[i].name, predicate)) return rows[i].fn[e == ELEM_F64][result == ELEM_I32];
 	return NULL;
 }
 

@@ -263,6 +263,29 @@ static int parse_while(struct parser *p, struct ttir_op *op)
 	return p->code;
 }
 
+/* scf.execute_region -> (types) no_inline { ... } */
+static int parse_execute_region(struct parser *p, struct ttir_op *op)
+{
+	if (parse_types_after_arrow(p, op)) return p->code;
+	if (parse_is_word(p, "no_inline")) lexer_next(&p->lx);
+	op->nregions = 1;
+	return parse_region(p, &op->regions[0]);
+}
+
+/* cf.switch %x : i32, [ default: ^bb1(%a : i32), 42: ^bb2 ] */
+static int parse_switch(struct parser *p, struct ttir_op *op)
+{
+	if (parse_operand(p, op) || parse_expect(p, ':') || add_type(p, op) || parse_expect(p, ',') || parse_expect(p, '[') || parse_word_expected(p, "default")) return p->code;
+	while (!p->code) {
+		if (parse_expect(p, ':')) return p->code;
+		if (p->lx.kind != TOKEN_LABEL) return parse_fail(p, ERR_FORMAT, "expected a block label in cf.switch");
+		if (parse_target(p, op) || !parse_accept(p, ',')) break;
+		if (p->lx.kind != TOKEN_NUMBER) return parse_fail(p, ERR_FORMAT, "expected a case of cf.switch");
+		add_literal(p, op);
+	}
+	return parse_expect(p, ']');
+}
+
 /* "name"(%a, %b) <{...}> ({ regions }) {...} : (types) -> types */
 static int parse_generic(struct parser *p, struct ttir_op *op)
 {
@@ -312,7 +335,7 @@ static int parse_results(struct parser *p, struct ttir_op *op)
 static int parse_op(struct parser *p, struct ttir_block *b)
 {
 	static const struct { const char *name; int (*parse)(struct parser *, struct ttir_op *); } forms[] = {
-		{"scf.for", parse_for}, {"scf.if", parse_if}, {"scf.while", parse_while},
+		{"scf.for", parse_for}, {"scf.if", parse_if}, {"scf.while", parse_while}, {"scf.execute_region", parse_execute_region}, {"cf.switch", parse_switch},
 	};
 	if (++p->m->nops > TTIR_OPS_MAX) return parse_fail(p, ERR_LIMIT, "more than %d operations", TTIR_OPS_MAX);
 	struct ttir_op *op = arena_alloc(&p->m->arena, sizeof *op);
@@ -328,7 +351,7 @@ static int parse_op(struct parser *p, struct ttir_block *b)
 		int (*parse)(struct parser *, struct ttir_op *) = parse_body;
 		for (size_t i = 0; i < ARRAY_LEN(forms); i++)
 			if (slice_is(op->name, forms[i].name)) parse = forms[i].parse;
-		if (parse != parse_body) op->regions = arena_alloc(&p->m->arena, 2 * sizeof *op->regions);
+		if (parse != parse_body && parse != parse_switch) op->regions = arena_alloc(&p->m->arena, 2 * sizeof *op->regions);
 		lexer_next(&p->lx);
 		if (parse(p, op)) return p->code;
 	} else {

@@ -210,10 +210,10 @@ int lower_float_with_int(struct lowerer *lo, const int *src, enum map_op op);
 
 const struct lower_row *lower_row_find(struct slice name);
 typedef int lower_fn(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row);
-lower_fn lower_map, lower_cmp, lower_cast, lower_select, lower_constant, lower_poison, lower_clamp, lower_extern, lower_fp_to_fp, lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi;
+lower_fn lower_map, lower_class, lower_sincos, lower_cmp, lower_cast, lower_select, lower_constant, lower_poison, lower_clamp, lower_extern, lower_fp_to_fp, lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi;
 lower_fn lower_splat, lower_range, lower_expand_dims, lower_broadcast, lower_reshape, lower_trans, lower_cat, lower_join, lower_split, lower_gather, lower_histogram;
 lower_fn lower_program_id, lower_addptr, lower_load, lower_store, lower_atomic_rmw, lower_atomic_cas, lower_assert, lower_ignore, lower_unsplat;
 lower_fn lower_make_tensor_ptr, lower_advance, lower_make_descriptor, lower_descriptor_load, lower_descriptor_store;
 lower_fn lower_dot, lower_reduce, lower_scan, lower_map_elementwise;
-lower_fn lower_for, lower_if, lower_while, lower_br, lower_cond_br, lower_return, lower_call;
+lower_fn lower_for, lower_if, lower_while, lower_execute_region, lower_br, lower_cond_br, lower_switch, lower_return, lower_call;
 #endif

@@ -85,8 +85,8 @@ map_fn *map_math_kernel(enum map_op op, enum elem e);
 /* Comparison to i1. Predicates are named as in the IR. */
 map_fn *map_cmpi_kernel(struct slice predicate, enum elem e);
 map_fn *map_cmpf_kernel(struct slice predicate, enum elem e);
-/* isnan, isinf, finite, signbit: i32 0 or 1. */
-map_fn *map_class_kernel(const char *predicate, enum elem e);
+/* isnan, isinf, isfinite, isnormal, signbit: i1 or i32. */
+map_fn *map_class_kernel(const char *predicate, enum elem e, enum elem result);
 /* select(mask, x, y) of an element of `bytes` bytes. */
 map_fn *map_select_kernel(size_t bytes);
 

@@ -131,13 +131,14 @@ def write_case(case, folder):
 
 
 def interpret_case(case, folder):
-    """Outputs as the interpreter leaves them, in buffer order."""
+    """Outputs as the interpreter leaves them, in buffer order, each padded to 8 bytes."""
     args = {n: (v.clone() if isinstance(v, torch.Tensor) else v) for n, v in case.args.items()}
     case.kernel[case.grid](**args)
     with open(os.path.join(folder, case.name + ".interp"), "wb") as f:
         for name, value in case.args.items():
             if isinstance(value, torch.Tensor) and name in case.expect:
-                f.write(raw(args[name]))
+                data = raw(args[name])
+                f.write(data + b"\0" * (-len(data) % 8))
 
 
 def main():

@@ -32,7 +32,7 @@ static int compare_interp(const struct vm_case *c, const char *folder, uint8_t *
 			bool same_bits = !memcmp(got[i] + (size_t)e * size, s.data + at + (size_t)e * size, size);
 			if (!same_bits && (!dtype_is_float(b->dtype) || !vm_case_close(x, y, tolerance))) rc = err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, the interpreter has %.17g (tolerance %.3g)", c->name, b->name, (long long)e, x, y, tolerance);
 		}
-		at += (size_t)b->bytes;
+		at += ((size_t)b->bytes + 7) / 8 * 8;
 	}
 	str_release(&s);
 	return rc;
