@@ -23,7 +23,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "chat form", "plain|qwen3|qwen3-nothink"),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
-	O(OPTION_INT, styles, "synth: answers per task, of different styles", NULL),
+	O(OPTION_INT, styles, "synth: answers per task, of different styles; above 1 rows are named TASK-sSTYLE", NULL),
 	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", NULL),
@@ -147,13 +147,16 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	int rc = prompt_render(template_text, p->o->prompt_template, &in, &body, err);
 	struct chat_message m = { "user", body.data };
 	if (!rc) rc = chat_render(p->o->chat_template, &m, 1, true, &prompt, err);
+	/* A file of pairs is a task set too, and names are unique in one. */
+	char *name = p->o->styles > 1 ? xasprintf("%s-s%d", t->name, row->style) : xstrdup(t->name);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
-	json_t *o = rc ? NULL : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", t->name, "source", t->source, "structure", t->structure, "split", t->split, "level", t->level, "seed",
+	json_t *o = rc ? NULL : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", name, "source", t->source, "structure", t->structure, "split", t->split, "level", t->level, "seed",
 		(json_int_t)t->seed, "prompt", prompt.data, "completion", completion.data, "style", row->style);
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));
 		json_object_set_new(o, "profile", verdict_json(&row->profile));
 	}
+	free(name);
 	str_release(&body);
 	str_release(&prompt);
 	str_release(&completion);

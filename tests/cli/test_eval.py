@@ -1,0 +1,105 @@
+"""hone eval with a policy that knows three tasks by heart: rates, rows, pass@k against brute force from the rows, comparison.  timeout: 600"""
+import itertools, json, os, shutil, subprocess, sys
+
+build = os.environ.get("BUILD", "build/release")
+hone, work = f"{build}/hone", f"{build}/ref/eval_command"
+results = []
+
+
+def check(name, ok, detail=""):
+    results.append(bool(ok))
+    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
+    if not ok:
+        print("# " + str(detail)[-3000:].replace("\n", "\n# "), flush=True)
+
+
+def run(*args):
+    return subprocess.run(args, capture_output=True, text=True, timeout=300)
+
+
+def evaluate(*more, model=None, tasks=None):
+    return run(hone, "eval", "--model", model or f"{policy}/sft/final", "--tasks", tasks or f"{policy}/tasks.jsonl", "--split", "train", "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain",
+               "--max_completion_length", "170", "--num_correct_trials", "1", "--threads", "1", "--verify_threads", "1", "--store", f"{work}/cache.db", "--json", *more)
+
+
+def rows(name):
+    return [json.loads(line) for line in open(f"{work}/{name}")]
+
+
+def brute_pass_at_k(flags, k):
+    picks = list(itertools.combinations(flags, k))
+    return sum(any(p) for p in picks) / len(picks)
+
+
+def test_greedy():
+    p = evaluate("--out", f"{work}/greedy.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("greedy: all three tasks are solved", s.get("tasks") == 3 and s.get("samples") == 1 and s.get("pass") == {"pass@1": 1.0} and s.get("genuine") == s.get("well_formed") == s.get("compiled") == s.get("correct")
+          == 1.0 and s.get("reasons") == {"genuine/ok": 3} and s.get("dropped") == 0 and s.get("clipped_ratio") == 0, p.stdout + p.stderr)
+    r = rows("greedy.jsonl") if s else []
+    keys = {"task", "level", "structure", "split", "sample", "answer", "tokens", "finish", "verdict", "reward_plan", "reward_code", "advantage_plan", "advantage_code"}
+    check("--out has a row for every answer, with text and verdict", [x["task"] for x in r] == ["relu", "twice", "square"] and all(set(x) == keys and "class ModelNew" in x["answer"] and x["verdict"]["verdict"] ==
+          "genuine" and x["finish"] in ("eos", "stop") for x in r), r)
+    check("mean length and speedups are those of the rows", s and abs(s["mean_length"] - sum(x["tokens"] for x in r) / 3) < 1e-9 and abs(s["speedup_mean"] - sum(x["verdict"]["speedup"] for x in r) / 3) < 1e-9, s)
+    first = open(f"{work}/greedy.jsonl", "rb").read()
+    evaluate("--out", f"{work}/again.jsonl", "--threads", "2")
+    check("again, on more threads: the same bytes", open(f"{work}/again.jsonl", "rb").read() == first)
+
+
+def test_sampled():
+    p = evaluate("--num_samples", "4", "--temperature", "1", "--out", f"{work}/sampled.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {"pass": {}}
+    r = rows("sampled.jsonl") if p.returncode == 0 else []
+    flags = {}
+    for x in r:
+        flags.setdefault(x["task"], []).append(x["verdict"]["verdict"] == "genuine")
+    want = {f"pass@{k}": sum(brute_pass_at_k(f, k) for f in flags.values()) / 3 for k in (1, 2, 4)} if r else {}
+    check("sampled: pass@k is what the rows give by brute force, and not all alike", set(s["pass"]) == set(want) == {"pass@1", "pass@2", "pass@4"} and all(abs(s["pass"][k] - want[k]) < 1e-12 for k in want)
+          and 0 < s["pass"]["pass@1"] < s["pass"]["pass@4"], (s, want, p.stderr))
+    p = run(hone, "eval", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--split", "train", "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "40",
+            "--limit", "2", "--num_samples", "2", "--temperature", "1", "--out", f"{work}/random.jsonl", "--json")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    # A random byte-level model writes bytes that are no UTF-8; rows must be JSON all the same.
+    check("a random model: nothing passes, its bytes are recorded", s.get("tasks") == 2 and s.get("pass", {}).get("pass@1") == 0 and s.get("well_formed") == 0 and len(rows("random.jsonl")) == 4, p.stdout + p.stderr)
+    p = run(hone, "eval", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--split", "train", "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "4",
+            "--limit", "1")
+    check("without --json: a table for people", p.returncode == 0 and p.stdout.startswith("tasks 1, samples 1") and "pass@1         0.0000" in p.stdout, p.stdout + p.stderr)
+
+
+def test_compare():
+    p = evaluate("--compare", f"{work}/greedy.jsonl")
+    c = json.loads(p.stdout).get("compare", {}) if p.returncode == 0 else {}
+    check("a run against itself: 0 with interval [0, 0]", (c.get("difference"), c.get("low"), c.get("high"), c.get("tasks")) == (0, 0, 0, 3), p.stdout + p.stderr)
+    p = evaluate("--compare", f"{work}/sampled.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    mean = sum(x["verdict"]["verdict"] == "genuine" for x in rows("sampled.jsonl")) / 12
+    c = s.get("compare", {})
+    check("against the sampled run: the difference of the means, inside its interval", c and abs(c["difference"] - (1 - mean)) < 1e-12 and c["low"] <= c["difference"] <= c["high"], p.stdout + p.stderr)
+    p = evaluate("--compare", f"{work}/greedy.jsonl", "--limit", "2")
+    check("fewer tasks than the other run: refused", p.returncode == 1 and "3 tasks" in p.stderr and "over 2" in p.stderr and p.stdout == "", p.stderr)
+    open(f"{work}/short.jsonl", "w").writelines(line for line in open(f"{work}/greedy.jsonl") if '"task":"twice"' not in line)
+    p = evaluate("--compare", f"{work}/short.jsonl")
+    check("a task that the other run lacks is named", p.returncode == 1 and "twice" in p.stderr, p.stderr)
+    for name, text, expected in (("broken", '{"task":"relu","verdict":', "broken.jsonl:1"), ("other", '{"task":"relu","verdict":"genuine"}\n', "other.jsonl:1"), ("list", "[1]\n", "list.jsonl:1")):
+        open(f"{work}/{name}.jsonl", "w").write(text)
+        p = evaluate("--compare", f"{work}/{name}.jsonl")
+        check(f"a comparison file that is no such file ({name}): line named", p.returncode == 1 and expected in p.stderr, p.stderr)
+
+
+def main():
+    global policy
+    p = run("bash", "-c", ". tests/rl/tiny_policy.sh; tiny_policy")
+    policy = p.stdout.strip()
+    if p.returncode:
+        check("the policy is made", False, p.stderr)
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+        os.makedirs(work)
+        test_greedy()
+        test_sampled()
+        test_compare()
+    print(f"1..{len(results)}")
+    sys.exit(not all(results))
+
+
+main()
