@@ -258,7 +258,7 @@ def trace_forwards(job, rec, tracer, model):
         else:
             other = json.dumps(tape, separators=(",", ":"))
             if other != bare:
-                raise Stop("nondeterministic", "Fault", difference(first, tape, call + 1))
+                raise difference(first, tape, call + 1)
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, tape))
             if tape["buffers"] != first["buffers"]:
                 raise Stop("nondeterministic", "Fault", f"forward {call + 1} used other constants than the first: it depends on random numbers or on earlier calls")
@@ -269,15 +269,15 @@ def trace_forwards(job, rec, tracer, model):
 
 
 def difference(first, tape, call):
-    """One sentence about where two tapes part."""
+    """The fault for two forwards that parted: where, and why that is one."""
     head = f"forward {call} did other work than the first call"
-    tail = "; every call must launch the same kernels on the same buffers (no caching of results, counters or random choices across calls)"
+    tail = "every call must launch the same kernels on the same buffers: no caching of results, counters, clocks or random choices across calls"
     for i, (a, b) in enumerate(zip(first["rows"], tape["rows"])):
         if a != b:
-            return f"{head}: row {i} is {brief(b)}, was {brief(a)}{tail}"
+            return Stop("nondeterministic", "Fault", f"{head}: row {i} is {brief(b)}, was {brief(a)}; {tail}", b["line"])
     if len(first["rows"]) != len(tape["rows"]):
-        return f"{head}: {len(tape['rows'])} rows, was {len(first['rows'])}{tail}"
-    return f"{head}: other kernels, buffers or outputs{tail}"
+        return Stop("nondeterministic", "Fault", f"{head}: {len(tape['rows'])} rows, was {len(first['rows'])}; {tail}")
+    return Stop("nondeterministic", "Fault", f"{head}: it used other buffers, or buffers that an earlier call had written; {tail}")
 
 
 def brief(row):
@@ -360,6 +360,7 @@ def warm():
     del numpy
     tracer_cuda.install()
     tracer_driver.install()
+    tracer_tensor.install()
     job = {"source": WARM_SOURCE, "init_args": [], "state": {}, "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
     trace(job, tracer_record.Recorder(), lambda name: None)
     tracer_tensor.TRACER = None

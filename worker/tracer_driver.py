@@ -23,6 +23,7 @@ from triton._C.libtriton import ir
 
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
+from tracer_ttir import written_arguments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
@@ -57,8 +58,15 @@ class TracedKernel:
         self.signature = list(src.signature.values())
         self.asm = {"ttir": ttir}
         self.configs = CONFIGS
+        self.written = "unknown"
         self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=0, target=TARGET, tmem_size=None))
         self.packed_metadata = (options.num_warps, options.num_ctas, 0)
+
+    def may_write(self, argument):
+        """Whether a store may reach the buffer of this argument (index into the IR's arguments)."""
+        if self.written == "unknown":
+            self.written = written_arguments(self.asm["ttir"])
+        return self.written is None or argument in self.written
 
     def _init_handles(self):
         pass

@@ -47,7 +47,7 @@ def candidate_line():
 
 
 class Buffer:
-    __slots__ = ("kind", "bytes", "storage", "past", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input")
+    __slots__ = ("kind", "bytes", "storage", "past", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input", "read_epoch", "stale_epoch")
 
     def __init__(self, storage, epoch, kind="temp"):
         self.kind = kind            # input, param, const, temp
@@ -61,6 +61,8 @@ class Buffer:
         self.origin = None          # "empty", or ("fill", dtype, value) while nothing else was written
         self.name = None
         self.input = 0
+        self.read_epoch = -1        # the last forward in which something may have read it
+        self.stale_epoch = 0        # the first forward that may have left something in it: later ones cannot have its first contents
 
     @property
     def known(self):
@@ -126,8 +128,8 @@ class Recorder:
         buf.storage = base.untyped_storage()
         self.by_storage[buf.storage._cdata] = buf
 
-    def number(self, buf):
-        """The buffer's number in the current tape."""
+    def number(self, buf, covered=False):
+        """The buffer's number in the current tape. `covered`: the row in hand writes all of it, so that what was in it does not matter."""
         if buf.number_epoch == self.epoch:
             return buf.number
         if len(self.order) >= BUFFERS_MAX:
@@ -137,7 +139,7 @@ class Recorder:
         self.order.append(buf)
         if buf.known:
             self.freeze(buf)
-        if type(buf.origin) is tuple and buf.bytes:
+        if type(buf.origin) is tuple and buf.bytes and not (covered or self.is_stale(buf)):
             _, dtype, value = buf.origin
             count = buf.bytes // dtype.itemsize
             self.add_row(fill_row((buf, 0, dtype, (count,), (1,)), value, dtype))
@@ -145,8 +147,20 @@ class Recorder:
                 buf.origin = None   # the row stands in init_rows, which every tape repeats
         return buf.number
 
-    def written(self, buf):
-        buf.origin = None
+    def read(self, buf):
+        buf.read_epoch = self.epoch
+
+    def written(self, buf, by_movement=False):
+        """What was made before the first forward, and every constant, starts each forward as it was made; as long as that is what really happens: no launch or operator may write
+        it, and movement does so only before the forward reads it, the same way each time."""
+        if self.epoch > 0 and (buf.epoch == 0 or buf.kind == "const"):
+            if not by_movement or buf.read_epoch == self.epoch:
+                buf.stale_epoch = buf.stale_epoch or self.epoch
+        else:
+            buf.origin = None
+
+    def is_stale(self, buf):
+        return 0 < buf.stale_epoch < self.epoch
 
     # ---- rows ----
 
@@ -159,27 +173,31 @@ class Recorder:
 
     def fill(self, view, value, dtype):
         if numel(view):
-            self.number(view[0])
+            self.number(view[0], covers(view))
             self.add_row(fill_row(view, value, dtype))
-            self.written(view[0])
+            self.written(view[0], True)
 
     def copy(self, dst, src):
         if numel(dst):
             self.number(src[0])
-            self.number(dst[0])
+            self.number(dst[0], covers(dst) and dst[0] is not src[0])
             self.add_row({"op": "copy", "dst": dst, "src": src})
-            self.written(dst[0])
+            self.read(src[0])
+            self.written(dst[0], True)
 
     def launch(self, kernel, grid, args):
-        for arg in args:
+        for i, arg in enumerate(args):
             if "buffer" in arg:
                 self.number(arg["buffer"])
-                self.written(arg["buffer"])
+                self.read(arg["buffer"])
+                if kernel.may_write(i):
+                    self.written(arg["buffer"])
         self.add_row({"op": "launch", "kernel": kernel, "grid": list(grid), "args": args})
 
     def library(self, name, reads, writes, args):
         for view in reads:
             self.number(view[0])
+            self.read(view[0])
         for view in writes:
             self.number(view[0])
             self.written(view[0])
@@ -208,6 +226,11 @@ def views_of(row):
     if kind == "library":
         return row["reads"] + row["writes"]
     return [(arg["buffer"],) for arg in row["args"] if "buffer" in arg]
+
+
+def covers(view):
+    """Whether a written view is its whole buffer."""
+    return numel(view) * view[2].itemsize == view[0].bytes
 
 
 def numel(view):
@@ -263,7 +286,9 @@ def arg_json(arg):
     return arg
 
 
-def buffer_json(buf):
+def buffer_json(rec, buf):
+    if buf.kind == "const" and buf.name is None and rec.is_stale(buf):
+        return {"kind": "temp", "bytes": buf.bytes}
     out = {"kind": buf.kind, "bytes": buf.bytes}
     if buf.kind == "input":
         out["input"] = buf.input
@@ -288,7 +313,7 @@ def tape_json(rec, outputs, is_tuple):
         rec.fail("too-large", f"{len(kernels)} kernels; a tape may have {KERNELS_MAX}")
     return {
         "version": 1,
-        "buffers": [buffer_json(b) for b in rec.order],
+        "buffers": [buffer_json(rec, b) for b in rec.order],
         "kernels": [k.tape_entry() for k in kernels],
         "rows": rows,
         "outputs": [view_json(v) for v in outputs],
@@ -302,5 +327,5 @@ def add_constants(rec, tape):
     if total > CONST_BYTES_MAX:
         rec.fail("too-large", f"{total} bytes of constants (parameters that match none of the task's count as such); the limit is {CONST_BYTES_MAX}")
     for buf, entry in zip(rec.order, tape["buffers"]):
-        if buf.kind == "const":
+        if entry["kind"] == "const":
             entry["data"] = base64.b64encode(const_bytes(buf)).decode()

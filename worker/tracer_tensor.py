@@ -79,6 +79,25 @@ class TraceTensor(torch.Tensor):
         return TRACER.dispatch(func, args, kwargs or {})
 
 
+_DATA = torch._C.TensorBase.data
+
+
+def _set_data(self, value):
+    """t.data = value, also where one of the two is an ordinary tensor: module.cuda() does that to parameters. The object stays, what is behind it changes."""
+    _DATA.__set__(self, value)
+    if isinstance(value, TraceTensor):
+        if type(self) is not TraceTensor:
+            is_parameter = isinstance(self, torch.nn.Parameter)
+            self.__class__ = TraceTensor
+            self._is_param = is_parameter
+        self._inner, self._buffer, self._tracer = value._inner, value._buffer, value._tracer
+
+
+def install():
+    """Once, in the zygote."""
+    torch.Tensor.data = property(_DATA.__get__, _set_data)
+
+
 class TraceMode(TorchDispatchMode):
     """Catches factories (torch.empty(..., device="cuda")), which have no tensor argument to catch them."""
 

@@ -281,6 +281,9 @@ def main():
     library = sys.argv[2] if len(sys.argv) == 3 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
     zygote = Zygote(sys.argv[1], library)
     zygote.sandbox.call("sandbox_drop_root")
+    for path in default_read_paths():
+        if not os.access(path, os.R_OK | os.X_OK):
+            sys.exit(f"zygote: uid {os.getuid()} cannot read {path}, and jobs never run as root: make the folders above it passable for others (chmod o+x), or run hone as an ordinary user")
     getattr(zygote.module, "start", lambda: None)()
     gc.collect()
     gc.freeze()

@@ -85,6 +85,10 @@ def describe(value):
         return {"tuple": [describe(v) for v in value]}
     if isinstance(value, list):
         return [describe(v) for v in value]
+    if isinstance(value, dict):
+        return {"dict": {k: describe(v) for k, v in value.items()}}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).split(".")[1]}
     return value
 
 
