@@ -34,7 +34,9 @@ static int check_descriptor(struct vm_ctx *c, const struct vm_instr *in, const i
 	for (int d = 0; d < n; d++) {
 		int64_t stride = r[RECORD_DIMS + 3 * d + 1], bytes;
 		bool is_legal = d == n - 1 ? stride == 1 : !__builtin_mul_overflow(stride, size, &bytes) && stride >= 0 && bytes % TMA_ALIGNMENT == 0;
-		if (!is_legal) return vm_fault(c, in, VM_FAULT_ARGUMENT, -1, "a tensor descriptor's stride %d is %lld elements: the last is 1, others are multiples of %d bytes", d, (long long)stride, TMA_ALIGNMENT);
+		if (!is_legal)
+			return vm_fault(c, in, VM_FAULT_ARGUMENT, -1, "a tensor descriptor's stride %d is %lld elements: the last is 1, others are multiples of %d bytes", d,
+				(long long)stride, TMA_ALIGNMENT);
 	}
 	return 0;
 }
@@ -87,7 +89,8 @@ int exec_block_address(struct vm_ctx *c, const struct vm_instr *in)
 	for (int d = 0; d < t->ndim; d++) {
 		int64_t shape = r[RECORD_DIMS + 3 * d], stride = r[RECORD_DIMS + 3 * d + 1], step;
 		int64_t offset = in->nsrc > 1 ? scalar_of(c, vm_src(c, in, 1 + d)) : r[RECORD_DIMS + 3 * d + 2];
-		overflow |= __builtin_mul_overflow(stride, size, &a.stride[d]) || __builtin_mul_overflow(a.stride[d], offset, &step) || __builtin_add_overflow(a.base, step, &a.base);
+		overflow |= __builtin_mul_overflow(stride, size, &a.stride[d]) || __builtin_mul_overflow(a.stride[d], offset, &step)
+			|| __builtin_add_overflow(a.base, step, &a.base);
 		bool is_checked = (uint32_t)in->imm[0] >> d & 1;
 		b.lo[d] = is_checked ? clamp(-offset, t->shape[d]) : 0;
 		b.hi[d] = is_checked ? shape <= offset ? 0 : shape > offset + t->shape[d] ? t->shape[d] : (int32_t)(shape - offset) : t->shape[d];

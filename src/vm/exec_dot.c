@@ -172,7 +172,8 @@ static int dot_f32(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *d
 	}
 	for (int i = 0; i < batch && !rc; i++) {
 		const float *pa = a + (size_t)i * m * k, *pb = b + (size_t)i * k * n;
-		if (in->special) gemm_split(sum + (size_t)i * m * n, pa, pb, m, n, k, (float *)temp[TEMP_PART_A]->data, (float *)temp[TEMP_PART_B]->data, &schemes[in->special]);
+		if (in->special) gemm_split(sum + (size_t)i * m * n, pa, pb, m, n, k, (float *)temp[TEMP_PART_A]->data, (float *)temp[TEMP_PART_B]->data,
+			&schemes[in->special]);
 		else gemm_f32(sum + (size_t)i * m * n, pa, pb, m, n, k);
 	}
 	if (!rc && e != ELEM_F32) map_narrow(e, d->data, sum, total);

@@ -226,7 +226,8 @@ static int load_box(struct vm_ctx *c, const struct vm_instr *in, int mask, int o
 	struct span mem;
 	int64_t start;
 	if (!vm_affine_of(c, vm_src(c, in, 0), &a) || !mask_box(c, mask, info, &b)) return -1;
-	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0])) return fill_other(c, in, other, info->elem, buf->data, info->count);
+	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0]))
+		return fill_other(c, in, other, info->elem, buf->data, info->count);
 	if (!prepare(c, info, &a, &b, elem_bytes(info->elem), false, &w, &mem, &start)) return -1;
 	if (!is_full(&b, info) && fill_other(c, in, other, info->elem, buf->data, info->count)) return 1;
 	return walk_box(&w, mem, buf->data + start, false, (int64_t)w.size) ? 0 : -1;
@@ -375,7 +376,8 @@ static int store_box(struct vm_ctx *c, const struct vm_instr *in, int mask)
 	uint8_t *p = vm_access(c, in, address[i], sizeof(T), i, false, true); \
 	if (!p) return 1; \
 	*(T *)p = ((const T *)s)[i * step]; } } while (0)
-static int store_each(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *m, const uint8_t *s, int64_t step, int64_t n, size_t size)
+static int store_each(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *m, const uint8_t *s, int64_t step, int64_t n,
+	size_t size)
 {
 	switch (size) {
 	case 1: EACH(uint8_t); return 0;
@@ -386,7 +388,8 @@ static int store_each(struct vm_ctx *c, const struct vm_instr *in, const int64_t
 }
 
 #define SCATTER(T) do { for (int64_t i = 0; i < n; i++) if (!m || m[i]) *(T *)(mem.data + (address[i] - mem.start)) = ((const T *)s)[i * step]; } while (0)
-static int scatter(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *m, const uint8_t *s, int64_t step, int64_t n, size_t size)
+static int scatter(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *m, const uint8_t *s, int64_t step, int64_t n,
+	size_t size)
 {
 	struct span mem;
 	if (!all_in_one(c, address, m, n, size, true, &mem)) return store_each(c, in, address, m, s, step, n, size);
@@ -429,7 +432,8 @@ int exec_store(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- addptr over elements ---- */
 
-#define ADD(T) do { const T *o = offset; for (int64_t i = 0; i < n; i++) d[i] = (int64_t)((uint64_t)p[i * pstep] + (uint64_t)(int64_t)o[i * ostep] * size); } while (0)
+#define ADD(T) do { const T *o = offset; \
+	for (int64_t i = 0; i < n; i++) d[i] = (int64_t)((uint64_t)p[i * pstep] + (uint64_t)(int64_t)o[i * ostep] * size); } while (0)
 static void add_offsets(int64_t *d, const int64_t *p, int64_t pstep, const void *offset, int64_t ostep, enum elem e, uint64_t size, int64_t n)
 {
 	switch (e) {

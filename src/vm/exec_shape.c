@@ -207,7 +207,8 @@ int exec_cat(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-#define INTERLEAVE(T) do { T *to = (T *)d; const T *x = (const T *)a, *y = (const T *)b; for (int64_t i = 0; i < n; i++) { to[2 * i] = x[i]; to[2 * i + 1] = y[i]; } } while (0)
+#define INTERLEAVE(T) do { T *to = (T *)d; const T *x = (const T *)a, *y = (const T *)b; \
+	for (int64_t i = 0; i < n; i++) { to[2 * i] = x[i]; to[2 * i + 1] = y[i]; } } while (0)
 int exec_join(struct vm_ctx *c, const struct vm_instr *in)
 {
 	int64_t n = info_src(c, in, 0)->count;
@@ -259,7 +260,8 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 	row_major(from, stride);
 	for (int64_t i = 0; i < index->count; i++) {
 		int64_t k = load_int(x, i, index->elem), offset = 0;
-		if (k < 0 || k >= from->shape[axis]) return vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, i, "gather of index %lld along an axis of %d", (long long)k, from->shape[axis]);
+		if (k < 0 || k >= from->shape[axis])
+			return vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, i, "gather of index %lld along an axis of %d", (long long)k, from->shape[axis]);
 		for (int n = 0; n < index->ndim; n++) offset += (n == axis ? k : at[n]) * stride[n];
 		memcpy(d + (size_t)i * size, s + (size_t)offset * size, size);
 		for (int n = index->ndim - 1; n >= 0 && ++at[n] == index->shape[n]; n--) at[n] = 0;

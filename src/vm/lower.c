@@ -48,7 +48,10 @@ int lower_value_new(struct lowerer *lo, int type)
 
 /* ---- names ---- */
 
-static uint32_t name_bucket(const struct lowerer *lo, struct slice s, int func) { return slice_hash(s, lo->m->seed + (uint32_t)func) & (ARRAY_LEN(lo->buckets) - 1); }
+static uint32_t name_bucket(const struct lowerer *lo, struct slice s, int func)
+{
+	return slice_hash(s, lo->m->seed + (uint32_t)func) & (ARRAY_LEN(lo->buckets) - 1);
+}
 
 int lower_bind(struct lowerer *lo, struct slice name, int value, int count)
 {
@@ -76,7 +79,8 @@ int lower_use(struct lowerer *lo, const struct ttir_use *u)
 	for (int i = lo->buckets[name_bucket(lo, u->name, lo->func)]; i; i = lo->names[i - 1].next) {
 		const struct lower_name *n = &lo->names[i - 1];
 		if (n->func != lo->func || !slice_same(n->name, u->name)) continue;
-		if (u->index >= n->count) return lower_fail(lo, ERR_FORMAT, "'%%%.*s' has %d values, number %d is used", (int)MIN(u->name.len, 60), u->name.data, n->count, u->index);
+		if (u->index >= n->count)
+			return lower_fail(lo, ERR_FORMAT, "'%%%.*s' has %d values, number %d is used", (int)MIN(u->name.len, 60), u->name.data, n->count, u->index);
 		return n->value + u->index;
 	}
 	return lower_fail(lo, ERR_FORMAT, "'%%%.*s' is used before it is defined", (int)MIN(u->name.len, 60), u->name.data);
@@ -225,8 +229,11 @@ const struct ttir_attr *lower_attr(const struct ttir_op *op, const char *key)
 int lower_attr_int(struct lowerer *lo, const struct ttir_op *op, const char *key, int64_t min, int64_t max, int64_t *out)
 {
 	const struct ttir_attr *a = lower_attr(op, key);
-	if (!a || (a->kind != ATTR_NUMBER && a->kind != ATTR_BOOL)) return lower_fail(lo, ERR_FORMAT, "%.*s needs the attribute %s", (int)op->name.len, op->name.data, key);
-	if (a->i < min || a->i > max) return lower_fail(lo, ERR_RANGE, "%.*s: %s is %lld, allowed %lld to %lld", (int)op->name.len, op->name.data, key, (long long)a->i, (long long)min, (long long)max);
+	if (!a || (a->kind != ATTR_NUMBER && a->kind != ATTR_BOOL))
+		return lower_fail(lo, ERR_FORMAT, "%.*s needs the attribute %s", (int)op->name.len, op->name.data, key);
+	if (a->i < min || a->i > max)
+		return lower_fail(lo, ERR_RANGE, "%.*s: %s is %lld, allowed %lld to %lld", (int)op->name.len, op->name.data, key, (long long)a->i, (long long)min,
+			(long long)max);
 	*out = a->i;
 	return 0;
 }
@@ -268,7 +275,8 @@ static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct 
 	}
 	bool takes_words = word_in((struct slice){"*", 1}, row->attrs);
 	for (int i = 0; i < op->nwords && !takes_words; i++)
-		if (!word_in(op->words[i], row->attrs)) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with '%.*s'", len, name, (int)MIN(op->words[i].len, 60), op->words[i].data);
+		if (!word_in(op->words[i], row->attrs))
+			return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with '%.*s'", len, name, (int)MIN(op->words[i].len, 60), op->words[i].data);
 	return 0;
 }
 
@@ -294,7 +302,8 @@ int lower_block_ops(struct lowerer *lo, const struct ttir_block *b, const struct
 /* Arguments of b become names of the values args. */
 int lower_region_args(struct lowerer *lo, const struct ttir_block *b, const int *args, int nargs)
 {
-	if (b->nargs != nargs) return lower_fail(lo, ERR_FORMAT, "a region of %.*s has %d arguments, expected %d", (int)lo->op->name.len, lo->op->name.data, b->nargs, nargs);
+	if (b->nargs != nargs)
+		return lower_fail(lo, ERR_FORMAT, "a region of %.*s has %d arguments, expected %d", (int)lo->op->name.len, lo->op->name.data, b->nargs, nargs);
 	for (int i = 0; i < nargs; i++) {
 		if (b->args[i].type != lower_info(lo, args[i])->type)
 			return lower_fail(lo, ERR_FORMAT, "argument %d of a region of %.*s has another type than its value", i, (int)lo->op->name.len, lo->op->name.data);
@@ -311,7 +320,8 @@ int lower_region_begin(struct lowerer *lo, const struct ttir_region *r, const in
 	if (++lo->depth > TTIR_DEPTH_MAX) return lower_fail(lo, ERR_LIMIT, "nested more than %d deep", TTIR_DEPTH_MAX);
 	if (lower_region_args(lo, b, args, nargs)) return lo->code;
 	bool has_end = b->last && slice_is(b->last->name, terminator);
-	if (!has_end && strcmp(terminator, "scf.yield")) return lower_fail(lo, ERR_FORMAT, "a region of %.*s does not end in %s", (int)lo->op->name.len, lo->op->name.data, terminator);
+	if (!has_end && strcmp(terminator, "scf.yield"))
+		return lower_fail(lo, ERR_FORMAT, "a region of %.*s does not end in %s", (int)lo->op->name.len, lo->op->name.data, terminator);
 	scope->end = has_end ? b->last : NULL;   /* an empty scf.yield may be left out */
 	return lower_block_ops(lo, b, scope->end);
 }
@@ -319,7 +329,8 @@ int lower_region_begin(struct lowerer *lo, const struct ttir_region *r, const in
 int lower_region_values(struct lowerer *lo, const struct lower_scope *scope, int first, int count, const int *types_of, int *out)
 {
 	int have = scope->end ? scope->end->nuses - first : 0;
-	if (have != count) return lower_fail(lo, ERR_FORMAT, "a region of %.*s ends with %d values, expected %d", (int)lo->op->name.len, lo->op->name.data, have, count);
+	if (have != count)
+		return lower_fail(lo, ERR_FORMAT, "a region of %.*s ends with %d values, expected %d", (int)lo->op->name.len, lo->op->name.data, have, count);
 	if (count && lower_uses(lo, scope->end, first, count, out)) return lo->code;
 	for (int i = 0; i < count; i++)
 		if (lower_info(lo, out[i])->type != lower_info(lo, types_of[i])->type)
@@ -368,7 +379,8 @@ static int lower_function_body(struct lowerer *lo, struct ttir_func *f)
 {
 	for (int i = 0; i < f->nargs; i++) {
 		const struct ttir_type *t = lower_type(lo, f->args[i].type);
-		if (t->kind != TYPE_SCALAR) return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel is %s, expected a pointer or a number", i, lo->k->arg_type_text[i]);
+		if (t->kind != TYPE_SCALAR)
+			return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel is %s, expected a pointer or a number", i, lo->k->arg_type_text[i]);
 		int value = lower_value_new(lo, f->args[i].type);
 		if (value < 0) return value;
 		lo->k->arg_values[i] = value;

@@ -21,7 +21,8 @@ static int check_record(struct lowerer *lo, int base, int type, enum type_kind k
 	const struct ttir_type *t = lower_type(lo, type), *b = lower_type(lo, lower_info(lo, base)->type);
 	if (t->kind != kind || b->kind != TYPE_SCALAR || b->elem != ELEM_PTR || b->inner != lower_type(lo, t->inner)->inner)
 		return lower_fail(lo, ERR_FORMAT, "%.*s: the base does not point to the block's elements", (int)lo->op->name.len, lo->op->name.data);
-	if (lower_type(lo, t->inner)->ndim > VM_LAZY_DIMS) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s of more than %d dimensions", (int)lo->op->name.len, lo->op->name.data, VM_LAZY_DIMS);
+	if (lower_type(lo, t->inner)->ndim > VM_LAZY_DIMS)
+		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s of more than %d dimensions", (int)lo->op->name.len, lo->op->name.data, VM_LAZY_DIMS);
 	return 0;
 }
 
@@ -43,7 +44,8 @@ int lower_advance(struct lowerer *lo, const struct ttir_op *op, const struct low
 	int src[1 + VM_LAZY_DIMS];
 	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
 	const struct ttir_type *t = lower_type(lo, lower_info(lo, src[0])->type);
-	if (t->kind != TYPE_BLOCK_PTR || op->nuses != 1 + tensor_of(lo, src[0])->ndim) return lower_fail(lo, ERR_FORMAT, "tt.advance needs a block pointer and an offset for each dimension");
+	if (t->kind != TYPE_BLOCK_PTR || op->nuses != 1 + tensor_of(lo, src[0])->ndim)
+		return lower_fail(lo, ERR_FORMAT, "tt.advance needs a block pointer and an offset for each dimension");
 	if (check_scalars(lo, src + 1, op->nuses - 1, ELEM_I32, "offset")) return lo->code;
 	int dst = lower_result(lo, op, 0, lower_info(lo, src[0])->type);
 	return dst < 0 || !lower_emit(lo, exec_advance, &dst, 1, src, op->nuses) ? lo->code : 0;
@@ -156,21 +158,26 @@ int lower_block_store(struct lowerer *lo, const struct ttir_op *op, const int *s
 static int descriptor_operands(struct lowerer *lo, const struct ttir_op *op, int *src, int *count)
 {
 	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
-	if (lower_type(lo, lower_info(lo, src[0])->type)->kind != TYPE_DESC) return lower_fail(lo, ERR_FORMAT, "%.*s needs a tensor descriptor", (int)op->name.len, op->name.data);
+	if (lower_type(lo, lower_info(lo, src[0])->type)->kind != TYPE_DESC)
+		return lower_fail(lo, ERR_FORMAT, "%.*s needs a tensor descriptor", (int)op->name.len, op->name.data);
 	*count = 1 + tensor_of(lo, src[0])->ndim;
 	if (op->nuses < *count) return lower_fail(lo, ERR_FORMAT, "%.*s: too few indices", (int)op->name.len, op->name.data);
 	return check_scalars(lo, src + 1, *count - 1, ELEM_I32, "index");
 }
 
 /* The result may leave out leading dimensions of 1. */
-static bool same_elements(const struct ttir_type *a, const struct ttir_type *b) { return a->kind == TYPE_TENSOR && b->kind == TYPE_TENSOR && a->inner == b->inner && a->count == b->count; }
+static bool same_elements(const struct ttir_type *a, const struct ttir_type *b)
+{
+	return a->kind == TYPE_TENSOR && b->kind == TYPE_TENSOR && a->inner == b->inner && a->count == b->count;
+}
 
 int lower_descriptor_load(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src[1 + VM_LAZY_DIMS + 1], count, address[3];
 	if (descriptor_operands(lo, op, src, &count)) return lo->code;
 	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner;
-	if (op->nuses != count || op->ntypes != 2 || !same_elements(lower_type(lo, tensor), lower_type(lo, op->types[1]))) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_load: the result does not have the block's type");
+	if (op->nuses != count || op->ntypes != 2 || !same_elements(lower_type(lo, tensor), lower_type(lo, op->types[1])))
+		return lower_fail(lo, ERR_FORMAT, "tt.descriptor_load: the result does not have the block's type");
 	if (emit_address(lo, src, count, ~0u, address, 3)) return lo->code;
 	int loaded = lower_value_new(lo, tensor);
 	if (loaded < 0) return lo->code;
@@ -182,7 +189,8 @@ int lower_descriptor_load(struct lowerer *lo, const struct ttir_op *op, const st
 /* The value in the block's own shape. */
 static int as_block(struct lowerer *lo, const struct ttir_op *op, int value, int tensor)
 {
-	if (!same_elements(lower_type(lo, tensor), lower_type(lo, lower_info(lo, value)->type))) return lower_fail(lo, ERR_FORMAT, "%.*s: the value does not have the block's type", (int)op->name.len, op->name.data);
+	if (!same_elements(lower_type(lo, tensor), lower_type(lo, lower_info(lo, value)->type)))
+		return lower_fail(lo, ERR_FORMAT, "%.*s: the value does not have the block's type", (int)op->name.len, op->name.data);
 	int shaped = lower_value_new(lo, tensor);
 	return shaped < 0 || !lower_emit(lo, exec_reshape, &shaped, 1, &value, 1) ? lo->code : shaped;
 }

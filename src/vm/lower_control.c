@@ -68,7 +68,8 @@ static int *list_new(struct lowerer *lo, int count) { return arena_alloc(&lo->k-
 static int check_types(struct lowerer *lo, const int *values, const int *types, int count)
 {
 	for (int i = 0; i < count; i++)
-		if (lower_info(lo, values[i])->type != types[i]) return lower_fail(lo, ERR_FORMAT, "value %d carried by %.*s has another type than written", i, (int)lo->op->name.len, lo->op->name.data);
+		if (lower_info(lo, values[i])->type != types[i])
+			return lower_fail(lo, ERR_FORMAT, "value %d carried by %.*s has another type than written", i, (int)lo->op->name.len, lo->op->name.data);
 	return 0;
 }
 
@@ -87,7 +88,8 @@ int lower_for(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	const struct ttir_block *body = op->regions[0].first;
 	int n = op->nuses - 3, bounds[3];
 	if (lower_uses(lo, op, 0, 3, bounds) || same_int_type(lo, bounds, 3)) return lo->code;
-	if (body->nargs != n + 1 || op->nresult_types != n) return lower_fail(lo, ERR_FORMAT, "scf.for carries %d values into a block of %d arguments", n, body->nargs);
+	if (body->nargs != n + 1 || op->nresult_types != n)
+		return lower_fail(lo, ERR_FORMAT, "scf.for carries %d values into a block of %d arguments", n, body->nargs);
 	int *inits = list_new(lo, n + 1), *args = list_new(lo, n + 1), *yields = list_new(lo, n + 1), *results = list_new(lo, n);
 	inits[0] = bounds[0];
 	if (lower_uses(lo, op, 3, n, inits + 1) || check_types(lo, inits + 1, op->types, n)) return lo->code;
@@ -116,7 +118,8 @@ int lower_for(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 int lower_while(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int n = op->nuses, nout = op->nresult_types;
-	int *inits = list_new(lo, n), *before = list_new(lo, n), *yields = list_new(lo, n), *after = list_new(lo, nout), *passed = list_new(lo, nout), *results = list_new(lo, nout);
+	int *inits = list_new(lo, n), *before = list_new(lo, n), *yields = list_new(lo, n), *after = list_new(lo, nout), *passed = list_new(lo, nout),
+		*results = list_new(lo, nout);
 	if (lower_uses(lo, op, 0, n, inits) || check_types(lo, inits, op->types, n)) return lo->code;
 	const int *out_types = op->types + n;
 	if (values_new(lo, op->types, n, before) || values_new(lo, out_types, nout, after)) return lo->code;
@@ -186,12 +189,14 @@ static int branch_to(struct lowerer *lo, const struct ttir_target *t)
 	for (int i = lo->first_label; i < lo->last_label; i++) {
 		const struct lower_label *l = &lo->labels[i];
 		if (l->func != lo->func || !slice_same(l->name, t->label)) continue;
-		if (l->nargs != t->nuses) return lower_fail(lo, ERR_FORMAT, "branch to ^%.*s with %d values, it takes %d", (int)MIN(t->label.len, 40), t->label.data, t->nuses, l->nargs);
+		if (l->nargs != t->nuses)
+			return lower_fail(lo, ERR_FORMAT, "branch to ^%.*s with %d values, it takes %d", (int)MIN(t->label.len, 40), t->label.data, t->nuses, l->nargs);
 		int *values = list_new(lo, t->nuses);
 		for (int j = 0; j < t->nuses; j++) {
 			values[j] = lower_use(lo, &t->uses[j]);
 			if (values[j] < 0) return lo->code;
-			if (lower_info(lo, values[j])->type != lower_info(lo, l->args[j])->type) return lower_fail(lo, ERR_FORMAT, "branch to ^%.*s: value %d has the wrong type", (int)MIN(t->label.len, 40), t->label.data, j);
+			if (lower_info(lo, values[j])->type != lower_info(lo, l->args[j])->type)
+				return lower_fail(lo, ERR_FORMAT, "branch to ^%.*s: value %d has the wrong type", (int)MIN(t->label.len, 40), t->label.data, j);
 		}
 		emit_move(lo, l->args, values, t->nuses);
 		return emit_jump(lo, exec_jump, i, NULL, 0);
@@ -224,7 +229,8 @@ int lower_switch(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	if (flag < 0) return flag;
 	const struct vm_value_info info = *lower_info(lo, flag);
 	if (info.ndim || !elem_is_int(info.elem) || info.elem == ELEM_I1) return lower_fail(lo, ERR_FORMAT, "cf.switch on something that is not a scalar integer");
-	if (op->ntargets != op->nliterals + 1 || lower_written(lo, op, 0, info.type)) return lower_fail(lo, ERR_FORMAT, "cf.switch: %d targets for %d cases", op->ntargets, op->nliterals);
+	if (op->ntargets != op->nliterals + 1 || lower_written(lo, op, 0, info.type))
+		return lower_fail(lo, ERR_FORMAT, "cf.switch: %d targets for %d cases", op->ntargets, op->nliterals);
 	int bool_type = ttir_type_scalar(lo->m, ELEM_I1);
 	for (int i = 0; i < op->nliterals; i++) {
 		int value = lower_value_new(lo, info.type), is_it = lower_value_new(lo, bool_type), next = label_new(lo);
@@ -313,7 +319,8 @@ int lower_call(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	int len = (int)MIN(op->symbol.len, 60);
 	if (!f || !f->has_body) return lower_fail(lo, ERR_UNSUPPORTED, "call of function @%.*s, which has no body here", len, op->symbol.data);
 	if (op->nuses != f->nargs) return lower_fail(lo, ERR_FORMAT, "call of @%.*s with %d arguments, it takes %d", len, op->symbol.data, op->nuses, f->nargs);
-	if (++lo->inline_depth > VM_INLINE_DEPTH_MAX) return lower_fail(lo, ERR_UNSUPPORTED, "calls nested more than %d deep (is @%.*s recursive?)", VM_INLINE_DEPTH_MAX, len, op->symbol.data);
+	if (++lo->inline_depth > VM_INLINE_DEPTH_MAX)
+		return lower_fail(lo, ERR_UNSUPPORTED, "calls nested more than %d deep (is @%.*s recursive?)", VM_INLINE_DEPTH_MAX, len, op->symbol.data);
 	int *args = list_new(lo, f->nargs), *returned = list_new(lo, f->nresults), *results = list_new(lo, f->nresults);
 	if (lower_uses(lo, op, 0, f->nargs, args) || values_new(lo, f->results, f->nresults, returned)) return lo->code;
 

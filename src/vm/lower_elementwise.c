@@ -36,9 +36,8 @@ struct vm_instr *lower_emit_op(struct lowerer *lo, enum map_op op, const int *sr
 		[MAP_DIVUI] = rule_div, [MAP_ANDI] = rule_and,
 	};
 	const struct vm_value_info info = *lower_info(lo, src[0]);
-	bool is_division = op == MAP_DIVSI || op == MAP_DIVUI || op == MAP_REMSI || op == MAP_REMUI || op == MAP_CEILDIVSI || op == MAP_CEILDIVUI || op == MAP_FLOORDIVSI;
 	map_fn *kernel = info.elem == ELEM_PTR ? NULL : map_kernel(op, info.elem);
-	struct vm_instr *in = lower_emit_map(lo, is_division ? exec_divide : exec_map, kernel, src, nsrc, info.type, result_index);
+	struct vm_instr *in = lower_emit_map(lo, op >= MAP_DIVSI && op <= MAP_FLOORDIVSI ? exec_divide : exec_map, kernel, src, nsrc, info.type, result_index);
 	if (!in) return NULL;
 	in->map_op = (int16_t)op;
 	in->imm[0] = elem_is_narrow(info.elem);
@@ -60,7 +59,8 @@ int lower_map(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 int lower_clamp(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	const struct ttir_attr *nan = lower_attr(op, "propagateNan");
-	if (!nan || nan->kind != ATTR_KEYWORD || !(slice_is(nan->text, "all") || slice_is(nan->text, "none"))) return lower_fail(lo, ERR_FORMAT, "tt.clampf needs propagateNan = all or none");
+	if (!nan || nan->kind != ATTR_KEYWORD || !(slice_is(nan->text, "all") || slice_is(nan->text, "none")))
+		return lower_fail(lo, ERR_FORMAT, "tt.clampf needs propagateNan = all or none");
 	struct lower_row as = *row;
 	as.arg = slice_is(nan->text, "all") ? MAP_CLAMPF_NAN : MAP_CLAMPF;
 	return lower_map(lo, op, &as);
@@ -80,7 +80,8 @@ int lower_extended(struct lowerer *lo, const struct ttir_op *op, const struct lo
 	/* carry: the sum is below an operand */
 	int bool_type = lower_same_shape(lo, lower_info(lo, src[0])->type, ELEM_I1);
 	if (bool_type < 0) return lo->code;
-	struct vm_instr *in = lower_emit_map(lo, exec_map, map_cmpi_kernel((struct slice){"ult", 3}, lower_info(lo, src[0])->elem), (int[]){sum, src[0]}, 2, bool_type, 1);
+	struct vm_instr *in = lower_emit_map(lo, exec_map, map_cmpi_kernel((struct slice){"ult", 3}, lower_info(lo, src[0])->elem), (int[]){sum, src[0]}, 2, bool_type,
+		1);
 	if (in) in->imm[1] = -1;
 	return lo->code;
 }
@@ -97,7 +98,9 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	int type = lower_same_shape(lo, info.type, ELEM_I1);
 	if (type < 0) return lo->code;
 	map_fn *kernel = row->arg ? map_cmpf_kernel(predicate, info.elem) : map_cmpi_kernel(predicate, info.elem);
-	if (!kernel) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s %.*s on %s", (int)op->name.len, op->name.data, (int)MIN(predicate.len, 20), predicate.data, elem_name(info.elem));
+	if (!kernel)
+		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s %.*s on %s", (int)op->name.len, op->name.data, (int)MIN(predicate.len, 20), predicate.data,
+			elem_name(info.elem));
 	struct vm_instr *in = lower_emit_map(lo, exec_map, kernel, src, 2, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = elem_is_narrow(info.elem);
@@ -194,7 +197,8 @@ int lower_cast(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	const char *kind = row->name + strlen("arith.");
 	int src;
 	for (int i = 0; i < op->nwords; i++)
-		if (!slice_is(op->words[i], "to_nearest_even")) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with rounding '%.*s'", (int)op->name.len, op->name.data, (int)MIN(op->words[i].len, 40), op->words[i].data);
+		if (!slice_is(op->words[i], "to_nearest_even"))
+			return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with rounding '%.*s'", (int)op->name.len, op->name.data, (int)MIN(op->words[i].len, 40), op->words[i].data);
 	if (cast_types(lo, op, &src)) return lo->code;
 	enum elem from = lower_info(lo, src)->elem, to = lower_type(lo, op->types[1])->elem;
 	if (!lower_cast_is_legal(kind, from, to)) return lower_fail(lo, ERR_FORMAT, "%s from %s to %s", row->name, elem_name(from), elem_name(to));
@@ -205,7 +209,8 @@ int lower_fp_to_fp(struct lowerer *lo, const struct ttir_op *op, const struct lo
 {
 	int src;
 	const struct ttir_attr *rounding = lower_attr(op, "rounding");
-	if (rounding && (rounding->kind != ATTR_KEYWORD || !(slice_is(rounding->text, "rtz") || slice_is(rounding->text, "rtne")))) return lower_fail(lo, ERR_FORMAT, "tt.fp_to_fp rounds rtz or rtne");
+	if (rounding && (rounding->kind != ATTR_KEYWORD || !(slice_is(rounding->text, "rtz") || slice_is(rounding->text, "rtne"))))
+		return lower_fail(lo, ERR_FORMAT, "tt.fp_to_fp rounds rtz or rtne");
 	if (cast_types(lo, op, &src)) return lo->code;
 	return lower_emit_cast(lo, rounding && slice_is(rounding->text, "rtz") ? "rtz" : "truncf", src, op->types[1]);
 }
@@ -215,9 +220,11 @@ int lower_emit_alias(struct lowerer *lo, int src, int type)
 {
 	const struct vm_value_info from = *lower_info(lo, src);
 	const struct ttir_type *to = lower_type(lo, type);
-	if (to->kind != TYPE_SCALAR && to->kind != TYPE_TENSOR) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s on block pointers", (int)lo->op->name.len, lo->op->name.data);
+	if (to->kind != TYPE_SCALAR && to->kind != TYPE_TENSOR)
+		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s on block pointers", (int)lo->op->name.len, lo->op->name.data);
 	bool is_same_shape = from.ndim == to->ndim && !memcmp(from.shape, to->shape, (size_t)to->ndim * sizeof to->shape[0]);
-	if (to->kind != lower_type(lo, from.type)->kind || !is_same_shape || elem_bytes(from.elem) != elem_bytes(to->elem) || (from.elem == ELEM_I1) != (to->elem == ELEM_I1))
+	if (to->kind != lower_type(lo, from.type)->kind || !is_same_shape || elem_bytes(from.elem) != elem_bytes(to->elem)
+		|| (from.elem == ELEM_I1) != (to->elem == ELEM_I1))
 		return lower_fail(lo, ERR_FORMAT, "%.*s between types of different size", (int)lo->op->name.len, lo->op->name.data);
 	int dst = lower_result(lo, lo->op, 0, type);
 	if (dst < 0) return dst;
@@ -239,7 +246,8 @@ int lower_ptr_int(struct lowerer *lo, const struct ttir_op *op, const struct low
 	if (op->ntypes != 2) return lower_fail(lo, ERR_FORMAT, "%.*s needs two types", (int)op->name.len, op->name.data);
 	enum elem a = lower_type(lo, op->types[0])->elem, b = lower_type(lo, op->types[1])->elem;
 	bool to_int = row->arg;
-	if ((to_int ? a : b) != ELEM_PTR || (to_int ? b : a) != ELEM_I64) return lower_fail(lo, ERR_FORMAT, "%.*s between %s and %s", (int)op->name.len, op->name.data, elem_name(a), elem_name(b));
+	if ((to_int ? a : b) != ELEM_PTR || (to_int ? b : a) != ELEM_I64)
+		return lower_fail(lo, ERR_FORMAT, "%.*s between %s and %s", (int)op->name.len, op->name.data, elem_name(a), elem_name(b));
 	return lower_bitcast(lo, op, row);
 }
 
@@ -336,7 +344,8 @@ int lower_constant(struct lowerer *lo, const struct ttir_op *op, const struct lo
 	if (type < 0) return lower_fail(lo, ERR_FORMAT, "arith.constant needs one type");
 	const struct ttir_type *t = lower_type(lo, type);
 	if (t->elem == ELEM_PTR) return lower_fail(lo, ERR_FORMAT, "arith.constant of a pointer type");
-	if ((a->kind == ATTR_DENSE) != (t->kind == TYPE_TENSOR) || a->kind == ATTR_STRING) return lower_fail(lo, ERR_FORMAT, "arith.constant: the value does not fit its type");
+	if ((a->kind == ATTR_DENSE) != (t->kind == TYPE_TENSOR) || a->kind == ATTR_STRING)
+		return lower_fail(lo, ERR_FORMAT, "arith.constant: the value does not fit its type");
 	int value = lower_result(lo, op, 0, type);
 	if (value < 0) return value;
 	uint8_t bits[8];

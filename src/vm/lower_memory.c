@@ -6,7 +6,8 @@ static int pointee_type(struct lowerer *lo, int ptr, int *out)
 {
 	const struct vm_value_info p = *lower_info(lo, ptr);
 	const struct ttir_type *t = lower_type(lo, p.type);
-	if (p.elem != ELEM_PTR || (t->kind != TYPE_SCALAR && t->kind != TYPE_TENSOR)) return lower_fail(lo, ERR_FORMAT, "%.*s through something that is not a pointer", (int)lo->op->name.len, lo->op->name.data);
+	if (p.elem != ELEM_PTR || (t->kind != TYPE_SCALAR && t->kind != TYPE_TENSOR))
+		return lower_fail(lo, ERR_FORMAT, "%.*s through something that is not a pointer", (int)lo->op->name.len, lo->op->name.data);
 	int scalar = t->kind == TYPE_TENSOR ? lower_type(lo, t->inner)->inner : t->inner;
 	if (t->kind == TYPE_SCALAR) { *out = scalar; return 0; }
 	struct ttir_type like = *t;
@@ -30,7 +31,8 @@ int lower_load(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	if (lower_uses(lo, op, 0, op->nuses, src) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return lo->code;
 	if (is_block_pointer(lo, src[0])) return lower_block_load(lo, op, src[0]);
 	if (pointee_type(lo, src[0], &type)) return lo->code;
-	if (lower_attr(op, "boundaryCheck") && lower_attr(op, "boundaryCheck")->nitems) return lower_fail(lo, ERR_FORMAT, "tt.load with boundaryCheck needs a block pointer");
+	if (lower_attr(op, "boundaryCheck") && lower_attr(op, "boundaryCheck")->nitems)
+		return lower_fail(lo, ERR_FORMAT, "tt.load with boundaryCheck needs a block pointer");
 	if (op->nuses > 1 && check_mask(lo, src[1], src[0])) return lo->code;
 	if (op->nuses > 2 && lower_info(lo, src[2])->type != type) return lower_fail(lo, ERR_FORMAT, "`other` of tt.load does not have the result's type");
 	int dst = lower_result(lo, op, 0, type);
@@ -63,7 +65,8 @@ static int check_order(struct lowerer *lo, const struct ttir_op *op, int first)
 	for (int i = first; i < op->nwords; i++) {
 		bool is_known = false;
 		for (size_t k = 0; k < ARRAY_LEN(known); k++) is_known |= slice_is(op->words[i], known[k]);
-		if (!is_known) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with '%.*s'", (int)op->name.len, op->name.data, (int)MIN(op->words[i].len, 40), op->words[i].data);
+		if (!is_known)
+			return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with '%.*s'", (int)op->name.len, op->name.data, (int)MIN(op->words[i].len, 40), op->words[i].data);
 	}
 	return 0;
 }
@@ -92,7 +95,8 @@ int lower_atomic_cas(struct lowerer *lo, const struct ttir_op *op, const struct 
 {
 	int src[3], type;
 	if (check_order(lo, op, 0) || lower_uses(lo, op, 0, 3, src) || pointee_type(lo, src[0], &type)) return lo->code;
-	if (lower_info(lo, src[1])->type != type || lower_info(lo, src[2])->type != type) return lower_fail(lo, ERR_FORMAT, "the values of tt.atomic_cas do not have the type that the pointer points to");
+	if (lower_info(lo, src[1])->type != type || lower_info(lo, src[2])->type != type)
+		return lower_fail(lo, ERR_FORMAT, "the values of tt.atomic_cas do not have the type that the pointer points to");
 	if (elem_bytes(lower_info(lo, src[1])->elem) < 2) return lower_fail(lo, ERR_UNSUPPORTED, "tt.atomic_cas on %s", elem_name(lower_info(lo, src[1])->elem));
 	if (lower_written(lo, op, 3, type)) return lo->code;
 	int dst = lower_result(lo, op, 0, type);

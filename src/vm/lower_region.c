@@ -9,7 +9,8 @@
 static bool is_commutative(enum map_op op)
 {
 	static const enum map_op ops[] = {
-		MAP_ADDI, MAP_MULI, MAP_ANDI, MAP_ORI, MAP_XORI, MAP_MAXSI, MAP_MAXUI, MAP_MINSI, MAP_MINUI, MAP_ADDF, MAP_MULF, MAP_MAXIMUMF, MAP_MINIMUMF, MAP_MAXNUMF, MAP_MINNUMF,
+		MAP_ADDI, MAP_MULI, MAP_ANDI, MAP_ORI, MAP_XORI, MAP_MAXSI, MAP_MAXUI, MAP_MINSI, MAP_MINUI, MAP_ADDF, MAP_MULF, MAP_MAXIMUMF, MAP_MINIMUMF, MAP_MAXNUMF,
+			MAP_MINNUMF,
 	};
 	for (size_t i = 0; i < ARRAY_LEN(ops); i++)
 		if (ops[i] == op) return true;
@@ -42,11 +43,14 @@ static int check_region(struct lowerer *lo, int from, int to, bool *has_control,
 	struct vm_program *p = lo->p;
 	for (int i = from; i < to; i++) {
 		const struct vm_instr *in = &p->instrs[i];
-		if (!allowed_in_region(in)) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with an operation on blocks or memory in its region", (int)lo->op->name.len, lo->op->name.data);
+		if (!allowed_in_region(in))
+			return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with an operation on blocks or memory in its region", (int)lo->op->name.len, lo->op->name.data);
 		for (int d = 0; d < in->ndst; d++)
-			if (p->values[p->ids[in->dst + d]].ndim) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with a block inside its region", (int)lo->op->name.len, lo->op->name.data);
+			if (p->values[p->ids[in->dst + d]].ndim)
+				return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with a block inside its region", (int)lo->op->name.len, lo->op->name.data);
 		for (int s = 0; s < in->nsrc; s++)
-			if (p->values[p->ids[in->src + s]].ndim) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s whose region uses a block from outside", (int)lo->op->name.len, lo->op->name.data);
+			if (p->values[p->ids[in->src + s]].ndim)
+				return lower_fail(lo, ERR_UNSUPPORTED, "%.*s whose region uses a block from outside", (int)lo->op->name.len, lo->op->name.data);
 		*has_control |= in->exec == exec_jump_unless || in->exec == exec_loop_test;
 		*flops += in->flops;
 		*special += in->special;
@@ -55,7 +59,8 @@ static int check_region(struct lowerer *lo, int from, int to, bool *has_control,
 }
 
 /* Emits the region behind the instruction `owner`; args are the values of its block arguments, end_types those of its results. */
-static int emit_region(struct lowerer *lo, const struct ttir_op *op, int owner, const int *args, int nargs, const int *like, int nresults, const char *terminator)
+static int emit_region(struct lowerer *lo, const struct ttir_op *op, int owner, const int *args, int nargs, const int *like, int nresults,
+	const char *terminator)
 {
 	struct lower_scope scope;
 	int *results = arena_alloc(&lo->k->arena, (size_t)nresults * sizeof *results + 4);
@@ -83,7 +88,8 @@ static int emit_region(struct lowerer *lo, const struct ttir_op *op, int owner, 
 /* Operands of reduce and scan: blocks of one shape. */
 static int block_operands(struct lowerer *lo, const struct ttir_op *op, int *src)
 {
-	if (!op->is_generic || op->nregions != 1 || !op->regions[0].first) return lower_fail(lo, ERR_FORMAT, "%.*s without a region", (int)op->name.len, op->name.data);
+	if (!op->is_generic || op->nregions != 1 || !op->regions[0].first)
+		return lower_fail(lo, ERR_FORMAT, "%.*s without a region", (int)op->name.len, op->name.data);
 	if (lo->in_region) return lower_fail(lo, ERR_UNSUPPORTED, "%.*s inside a combine region", (int)op->name.len, op->name.data);
 	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
 	for (int i = 0; i < op->nuses; i++) {
@@ -163,8 +169,15 @@ static int lower_combine(struct lowerer *lo, const struct ttir_op *op, vm_exec *
 	return emit_region(lo, op, owner, args, 2 * n, args, n, terminator);
 }
 
-int lower_reduce(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row) { return lower_combine(lo, op, exec_reduce, "tt.reduce.return", false); }
-int lower_scan(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row) { return lower_combine(lo, op, exec_scan, "tt.scan.return", true); }
+int lower_reduce(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	return lower_combine(lo, op, exec_reduce, "tt.reduce.return", false);
+}
+
+int lower_scan(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	return lower_combine(lo, op, exec_scan, "tt.scan.return", true);
+}
 
 int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
@@ -176,7 +189,8 @@ int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const st
 	if (op->ntypes != n + nout) return lower_fail(lo, ERR_FORMAT, "tt.map_elementwise: %d types for %d operands and %d results", op->ntypes, n, nout);
 	for (int i = 0; i < nout; i++) {
 		int type = op->types[n + i];
-		if (lower_type(lo, type)->elem == ELEM_PTR || lower_same_shape(lo, lower_info(lo, src[0])->type, lower_type(lo, type)->elem) != type) return lower_fail(lo, ERR_FORMAT, "tt.map_elementwise changes the shape");
+		if (lower_type(lo, type)->elem == ELEM_PTR || lower_same_shape(lo, lower_info(lo, src[0])->type, lower_type(lo, type)->elem) != type)
+			return lower_fail(lo, ERR_FORMAT, "tt.map_elementwise changes the shape");
 		dst[i] = lower_result(lo, op, i, type);
 		if (dst[i] < 0) return lo->code;
 	}
@@ -209,13 +223,15 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	static const char *const precisions[] = {"ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"};
 	int src[3], precision = 0;
 	if (lower_uses(lo, op, 0, 3, src)) return lo->code;
-	const struct ttir_type *a = lower_type(lo, lower_info(lo, src[0])->type), *b = lower_type(lo, lower_info(lo, src[1])->type), *c = lower_type(lo, lower_info(lo, src[2])->type);
+	const struct ttir_type *a = lower_type(lo, lower_info(lo, src[0])->type), *b = lower_type(lo, lower_info(lo, src[1])->type),
+		*c = lower_type(lo, lower_info(lo, src[2])->type);
 	int n = a->ndim;
 	bool fits = a->kind == TYPE_TENSOR && b->kind == TYPE_TENSOR && c->kind == TYPE_TENSOR && (n == 2 || n == 3) && b->ndim == n && c->ndim == n
 		&& a->shape[n - 1] == b->shape[n - 2] && c->shape[n - 2] == a->shape[n - 2] && c->shape[n - 1] == b->shape[n - 1]
 		&& (n == 2 || (a->shape[0] == b->shape[0] && a->shape[0] == c->shape[0]));
 	if (!fits) return lower_fail(lo, ERR_FORMAT, "tt.dot of shapes that do not fit");
-	if (!dot_types_are_known(a->elem, b->elem, c->elem)) return lower_fail(lo, ERR_UNSUPPORTED, "tt.dot of %s and %s to %s", elem_name(a->elem), elem_name(b->elem), elem_name(c->elem));
+	if (!dot_types_are_known(a->elem, b->elem, c->elem))
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.dot of %s and %s to %s", elem_name(a->elem), elem_name(b->elem), elem_name(c->elem));
 	const struct ttir_attr *p = lower_attr(op, "inputPrecision");
 	if (p) {
 		precision = -1;

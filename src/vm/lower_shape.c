@@ -9,10 +9,12 @@ static struct vm_instr *emit_reshaped(struct lowerer *lo, const struct ttir_op *
 	int src[2];
 	if (lower_uses(lo, op, 0, nsrc, src) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return NULL;
 	int type = op->types[op->ntypes - 1];
-	if (op->nresult_types != 1 || lower_type(lo, type)->kind != TYPE_TENSOR) { lower_fail(lo, ERR_FORMAT, "%.*s needs one tensor type as its result", (int)op->name.len, op->name.data); return NULL; }
+	if (op->nresult_types != 1 || lower_type(lo, type)->kind != TYPE_TENSOR) { lower_fail(lo, ERR_FORMAT, "%.*s needs one tensor type as its result",
+		(int)op->name.len, op->name.data); return NULL; }
 	const struct ttir_type *from = lower_type(lo, lower_info(lo, src[0])->type), *to = lower_type(lo, type);
 	int scalar = from->kind == TYPE_TENSOR ? from->inner : lower_info(lo, src[0])->type;
-	if (to->inner != scalar || (from->kind != TYPE_TENSOR && from->kind != TYPE_SCALAR)) { lower_fail(lo, ERR_FORMAT, "%.*s changes the element type", (int)op->name.len, op->name.data); return NULL; }
+	if (to->inner != scalar || (from->kind != TYPE_TENSOR
+		&& from->kind != TYPE_SCALAR)) { lower_fail(lo, ERR_FORMAT, "%.*s changes the element type", (int)op->name.len, op->name.data); return NULL; }
 	int dst = lower_result(lo, op, 0, type);
 	return dst < 0 ? NULL : lower_emit(lo, exec, &dst, 1, src, nsrc);
 }
@@ -150,7 +152,8 @@ int lower_split(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	const struct ttir_type *from = lower_type(lo, lower_info(lo, src)->type);
 	if (op->ntypes != 2 || from->ndim < 2 || from->shape[from->ndim - 1] != 2) return bad_shape(lo);
 	const struct ttir_type *to = lower_type(lo, op->types[1]);
-	if (to->kind != TYPE_TENSOR || to->inner != from->inner || to->ndim != from->ndim - 1 || memcmp(to->shape, from->shape, (size_t)to->ndim * sizeof to->shape[0])) return bad_shape(lo);
+	if (to->kind != TYPE_TENSOR || to->inner != from->inner || to->ndim != from->ndim - 1
+		|| memcmp(to->shape, from->shape, (size_t)to->ndim * sizeof to->shape[0])) return bad_shape(lo);
 	for (int i = 0; i < 2; i++) {
 		dst[i] = lower_result(lo, op, i, op->types[1]);
 		if (dst[i] < 0) return lo->code;
@@ -165,7 +168,8 @@ int lower_gather(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	int64_t axis;
 	if (lower_uses(lo, op, 0, 2, src) || lower_attr_int(lo, op, "axis", 0, TTIR_DIMS_MAX - 1, &axis)) return lo->code;
 	const struct ttir_type *s = lower_type(lo, lower_info(lo, src[0])->type), *index = lower_type(lo, lower_info(lo, src[1])->type);
-	if (op->ntypes != 3 || s->kind != TYPE_TENSOR || index->kind != TYPE_TENSOR || !elem_is_int(index->elem) || index->elem == ELEM_I1 || s->ndim != index->ndim || axis >= s->ndim) return bad_shape(lo);
+	if (op->ntypes != 3 || s->kind != TYPE_TENSOR || index->kind != TYPE_TENSOR || !elem_is_int(index->elem) || index->elem == ELEM_I1 || s->ndim != index->ndim
+		|| axis >= s->ndim) return bad_shape(lo);
 	for (int d = 0; d < s->ndim; d++)
 		if (d != axis && index->shape[d] > s->shape[d]) return bad_shape(lo);
 	const struct ttir_type *to = lower_type(lo, op->types[2]);

@@ -27,8 +27,10 @@ CAST(sext_1_64, int64_t, uint8_t, 0 - (int64_t)x)
 
 /* [from][to]: i1, i8, i16, i32, i64 */
 #define INT_ROW(p, aa, b1) {b1, p##_##aa##_8, p##_##aa##_16, p##_##aa##_32, p##_##aa##_64}
-static map_fn *const sext[5][5] = {INT_ROW(sext, 1, bit_8), INT_ROW(sext, 8, bit_8), INT_ROW(sext, 16, bit_16), INT_ROW(sext, 32, bit_32), INT_ROW(sext, 64, bit_64)};
-static map_fn *const zext[5][5] = {INT_ROW(zext, 8, bit_8), INT_ROW(zext, 8, bit_8), INT_ROW(zext, 16, bit_16), INT_ROW(zext, 32, bit_32), INT_ROW(zext, 64, bit_64)};
+static map_fn *const sext[5][5] = {INT_ROW(sext, 1, bit_8), INT_ROW(sext, 8, bit_8), INT_ROW(sext, 16, bit_16), INT_ROW(sext, 32, bit_32),
+	INT_ROW(sext, 64, bit_64)};
+static map_fn *const zext[5][5] = {INT_ROW(zext, 8, bit_8), INT_ROW(zext, 8, bit_8), INT_ROW(zext, 16, bit_16), INT_ROW(zext, 32, bit_32),
+	INT_ROW(zext, 64, bit_64)};
 
 /* ---- integer to float ---- */
 
@@ -178,8 +180,9 @@ FROM_F64(e5m2, ELEM_F8E5M2)
 
 /* Toward zero: f32 (strips) to f16, bf16; f8E5M2 is the upper byte of the truncated f16. */
 static void rtz_f16(ARGS) { const float *a = va; for (int64_t i = 0; i < n; i++) ((uint16_t *)vd)[i] = (uint16_t)_cvtss_sh(a[i], _MM_FROUND_TO_ZERO); }
-static void rtz_bf16(ARGS) { const uint32_t *a = va; for (int64_t i = 0; i < n; i++) ((uint16_t *)vd)[i] = (uint16_t)(a[i] >> 16 | ((a[i] & 0x7fffffff) > 0x7f800000 ? 0x40 : 0)); }
-static void rtz_e5m2_f32(ARGS) { const float *a = va; for (int64_t i = 0; i < n; i++) ((float *)vd)[i] = _cvtsh_ss(_cvtss_sh(a[i], _MM_FROUND_TO_ZERO) & 0xff00); }
+CAST(rtz_bf16, uint16_t, uint32_t, x >> 16 | ((x & 0x7fffffff) > 0x7f800000 ? 0x40 : 0))
+static void rtz_e5m2_f32(ARGS) { const float *a = va; for (int64_t i = 0; i < n; i++) ((float *)vd)[i] = _cvtsh_ss(_cvtss_sh(a[i],
+	_MM_FROUND_TO_ZERO) & 0xff00); }
 static void rtz_e5m2(ARGS) { const float *a = va; for (int64_t i = 0; i < n; i++) ((uint8_t *)vd)[i] = (uint8_t)(_cvtss_sh(a[i], _MM_FROUND_TO_ZERO) >> 8); }
 
 static const struct { enum elem from, to; map_fn *fn; } float_casts[] = {

@@ -14,8 +14,10 @@
 
 #define INT_COMPARES(bits) \
 	COMPARE(eq_##bits, uint##bits##_t, x == y) COMPARE(ne_##bits, uint##bits##_t, x != y) \
-	COMPARE(slt_##bits, int##bits##_t, x < y) COMPARE(sle_##bits, int##bits##_t, x <= y) COMPARE(sgt_##bits, int##bits##_t, x > y) COMPARE(sge_##bits, int##bits##_t, x >= y) \
-	COMPARE(ult_##bits, uint##bits##_t, x < y) COMPARE(ule_##bits, uint##bits##_t, x <= y) COMPARE(ugt_##bits, uint##bits##_t, x > y) COMPARE(uge_##bits, uint##bits##_t, x >= y)
+	COMPARE(slt_##bits, int##bits##_t, x < y) COMPARE(sle_##bits, int##bits##_t, x <= y) \
+	COMPARE(sgt_##bits, int##bits##_t, x > y) COMPARE(sge_##bits, int##bits##_t, x >= y) \
+	COMPARE(ult_##bits, uint##bits##_t, x < y) COMPARE(ule_##bits, uint##bits##_t, x <= y) \
+	COMPARE(ugt_##bits, uint##bits##_t, x > y) COMPARE(uge_##bits, uint##bits##_t, x >= y)
 INT_COMPARES(8)
 INT_COMPARES(16)
 INT_COMPARES(32)

@@ -79,11 +79,13 @@ static void pow_f32(ARGS)
 #define ROW(id, fn) [id] = {fn##_f32, fn##_f64}
 static map_fn *const kernels[MAP_COUNT][2] = {
 	ROW(MAP_EXP, exp), ROW(MAP_EXP2, exp2), ROW(MAP_EXPM1, expm1), ROW(MAP_LOG, log), ROW(MAP_LOG2, log2), ROW(MAP_LOG10, log10), ROW(MAP_LOG1P, log1p),
-	ROW(MAP_SIN, sin), ROW(MAP_COS, cos), ROW(MAP_TAN, tan), ROW(MAP_SINH, sinh), ROW(MAP_COSH, cosh), ROW(MAP_TANH, tanh), ROW(MAP_ASIN, asin), ROW(MAP_ACOS, acos),
+	ROW(MAP_SIN, sin), ROW(MAP_COS, cos), ROW(MAP_TAN, tan), ROW(MAP_SINH, sinh), ROW(MAP_COSH, cosh), ROW(MAP_TANH, tanh), ROW(MAP_ASIN, asin),
+		ROW(MAP_ACOS, acos),
 	ROW(MAP_ATAN, atan), ROW(MAP_ASINH, asinh), ROW(MAP_ACOSH, acosh), ROW(MAP_ATANH, atanh), ROW(MAP_ERF, erf), ROW(MAP_ERFC, erfc), ROW(MAP_CBRT, cbrt),
 	ROW(MAP_EXP10, exp10), ROW(MAP_LGAMMA, lgamma), ROW(MAP_TGAMMA, tgamma), ROW(MAP_ERFINV, erfinv), ROW(MAP_NORMCDF, normcdf), ROW(MAP_LOGB, logb),
 	ROW(MAP_SINPI, sinpi), ROW(MAP_COSPI, cospi), ROW(MAP_RCBRT, rcbrt), ROW(MAP_RCP, rcp), ROW(MAP_J0, j0), ROW(MAP_J1, j1), ROW(MAP_Y0, y0), ROW(MAP_Y1, y1),
-	ROW(MAP_POWF, pow), ROW(MAP_ATAN2, atan2), ROW(MAP_HYPOT, hypot), ROW(MAP_FDIM, fdim), ROW(MAP_NEXTAFTER, nextafter), ROW(MAP_REMAINDER, remainder), ROW(MAP_LDEXP, ldexp),
+	ROW(MAP_POWF, pow), ROW(MAP_ATAN2, atan2), ROW(MAP_HYPOT, hypot), ROW(MAP_FDIM, fdim), ROW(MAP_NEXTAFTER, nextafter), ROW(MAP_REMAINDER, remainder),
+		ROW(MAP_LDEXP, ldexp),
 };
 
 map_fn *map_math_kernel(enum map_op op, enum elem e)

@@ -49,7 +49,11 @@ struct ttir_type {
 };
 
 enum loc_kind { LOC_UNKNOWN, LOC_FILE, LOC_NAMED, LOC_CALLSITE, LOC_ALIAS };
-struct ttir_loc { enum loc_kind kind; struct slice file; int line, column; int a, b; };   /* named: a; callsite: callee a, caller b; alias: a after resolution; -1: none */
+struct ttir_loc {
+	enum loc_kind kind;
+	struct slice file; int line, column;   /* file; an alias has its name in `file` */
+	int a, b;                              /* named: child a; callsite: callee a, caller b; alias: a once resolved; -1: none */
+};
 
 enum attr_kind { ATTR_UNIT, ATTR_BOOL, ATTR_NUMBER, ATTR_STRING, ATTR_KEYWORD, ATTR_INTS, ATTR_DENSE, ATTR_OTHER };
 struct ttir_attr {
@@ -144,6 +148,7 @@ bool parse_is(const struct parser *p, char punct);
 bool parse_is_word(const struct parser *p, const char *word);
 bool parse_accept(struct parser *p, char punct);
 int parse_expect(struct parser *p, char punct);
+int parse_count(struct parser *p, int *out);   /* a number of at most nine digits */
 int parse_enter(struct parser *p);   /* depth check; pair with p->depth-- */
 int parse_type(struct parser *p);    /* id, or a negative code */
 int parse_loc(struct parser *p);     /* after the word loc: ( ... ); id, or a negative code */

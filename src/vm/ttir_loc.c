@@ -15,18 +15,6 @@ static int loc_add(struct parser *p, struct ttir_loc loc)
 	return m->nlocs++;
 }
 
-static int parse_number(struct parser *p, int *out)
-{
-	if (p->lx.kind != TOKEN_NUMBER || p->lx.tok.len > 9 || p->lx.tok.data[0] == '-') return parse_fail(p, ERR_FORMAT, "expected a line or column number");
-	*out = 0;
-	for (size_t i = 0; i < p->lx.tok.len; i++) {
-		if (p->lx.tok.data[i] < '0' || p->lx.tok.data[i] > '9') return parse_fail(p, ERR_FORMAT, "expected a line or column number");
-		*out = *out * 10 + (p->lx.tok.data[i] - '0');
-	}
-	lexer_next(&p->lx);
-	return 0;
-}
-
 static int parse_loc_body(struct parser *p);
 
 /* "file":line:column [to [line]:column], or "name"(child) */
@@ -36,12 +24,12 @@ static int parse_loc_string(struct parser *p)
 	lexer_next(&p->lx);
 	if (parse_accept(p, ':')) {
 		loc.kind = LOC_FILE;
-		if (parse_number(p, &loc.line) || parse_expect(p, ':') || parse_number(p, &loc.column)) return p->code;
+		if (parse_count(p, &loc.line) || parse_expect(p, ':') || parse_count(p, &loc.column)) return p->code;
 		if (parse_is_word(p, "to")) {
 			int ignored;
 			lexer_next(&p->lx);
-			if (!parse_is(p, ':') && parse_number(p, &ignored)) return p->code;
-			if (parse_expect(p, ':') || parse_number(p, &ignored)) return p->code;
+			if (!parse_is(p, ':') && parse_count(p, &ignored)) return p->code;
+			if (parse_expect(p, ':') || parse_count(p, &ignored)) return p->code;
 		}
 	} else if (parse_accept(p, '(')) {
 		loc.a = parse_loc_body(p);

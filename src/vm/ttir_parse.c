@@ -251,7 +251,8 @@ static int parse_while(struct parser *p, struct ttir_op *op)
 	int nargs = 0;
 	if (parse_is(p, '(') && parse_carried(p, op, &args, &nargs)) return p->code;
 	if (parse_expect(p, ':') || parse_types(p, op)) return p->code;
-	if (op->ntypes - op->nresult_types != nargs) return parse_fail(p, ERR_FORMAT, "scf.while has %d carried values and %d types", nargs, op->ntypes - op->nresult_types);
+	if (op->ntypes - op->nresult_types != nargs)
+		return parse_fail(p, ERR_FORMAT, "scf.while has %d carried values and %d types", nargs, op->ntypes - op->nresult_types);
 	for (int i = 0; i < nargs; i++) args[i].type = op->types[i];
 	if (parse_region(p, &op->regions[0]) || parse_word_expected(p, "do") || parse_region(p, &op->regions[1])) return p->code;
 	op->nregions = 2;
@@ -275,7 +276,8 @@ static int parse_execute_region(struct parser *p, struct ttir_op *op)
 /* cf.switch %x : i32, [ default: ^bb1(%a : i32), 42: ^bb2 ] */
 static int parse_switch(struct parser *p, struct ttir_op *op)
 {
-	if (parse_operand(p, op) || parse_expect(p, ':') || add_type(p, op) || parse_expect(p, ',') || parse_expect(p, '[') || parse_word_expected(p, "default")) return p->code;
+	if (parse_operand(p, op) || parse_expect(p, ':') || add_type(p, op) || parse_expect(p, ',') || parse_expect(p, '[') || parse_word_expected(p, "default"))
+		return p->code;
 	while (!p->code) {
 		if (parse_expect(p, ':')) return p->code;
 		if (p->lx.kind != TOKEN_LABEL) return parse_fail(p, ERR_FORMAT, "expected a block label in cf.switch");
@@ -322,10 +324,8 @@ static int parse_results(struct parser *p, struct ttir_op *op)
 		*r = (struct ttir_use){p->lx.tok, 1, 0};
 		lexer_next(&p->lx);
 		if (parse_accept(p, ':')) {
-			if (p->lx.kind != TOKEN_NUMBER || p->lx.tok.len > 4 || p->lx.tok.data[0] == '-') return parse_fail(p, ERR_FORMAT, "expected how many results '%%%.*s' has", (int)MIN(r->name.len, 40), r->name.data);
-			r->index = atoi((char[5]){p->lx.tok.data[0], p->lx.tok.len > 1 ? p->lx.tok.data[1] : 0, p->lx.tok.len > 2 ? p->lx.tok.data[2] : 0, p->lx.tok.len > 3 ? p->lx.tok.data[3] : 0});
+			if (parse_count(p, &r->index)) return p->code;
 			if (r->index < 1 || r->index > TTIR_LIST_MAX) return parse_fail(p, ERR_LIMIT, "an operation of %d results", r->index);
-			lexer_next(&p->lx);
 		}
 		if (!parse_accept(p, ',')) break;
 	}
@@ -447,7 +447,8 @@ static int parse_alias(struct parser *p)
 	struct slice name = p->lx.tok;
 	lexer_next(&p->lx);
 	if (parse_expect(p, '=')) return p->code;
-	if (!parse_is_word(p, "loc")) return parse_fail(p, ERR_UNSUPPORTED, "attribute alias '#%.*s' (a layout? expected TTIR, not TTGIR)", (int)MIN(name.len, 40), name.data);
+	if (!parse_is_word(p, "loc"))
+		return parse_fail(p, ERR_UNSUPPORTED, "attribute alias '#%.*s' (a layout? expected TTIR, not TTGIR)", (int)MIN(name.len, 40), name.data);
 	lexer_next(&p->lx);
 	int loc = parse_loc(p);
 	return p->code ? p->code : parse_loc_alias(p, name, loc);

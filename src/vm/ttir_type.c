@@ -51,6 +51,18 @@ int parse_enter(struct parser *p)
 	return 0;
 }
 
+int parse_count(struct parser *p, int *out)
+{
+	if (p->lx.kind != TOKEN_NUMBER || p->lx.tok.len > 9 || p->lx.tok.data[0] == '-') return parse_fail(p, ERR_FORMAT, "expected a small number");
+	*out = 0;
+	for (size_t i = 0; i < p->lx.tok.len; i++) {
+		if (p->lx.tok.data[i] < '0' || p->lx.tok.data[i] > '9') return parse_fail(p, ERR_FORMAT, "expected a small number");
+		*out = *out * 10 + (p->lx.tok.data[i] - '0');
+	}
+	lexer_next(&p->lx);
+	return 0;
+}
+
 void *parse_grow(struct parser *p, void *list, int count, size_t item_bytes)
 {
 	if (count >= TTIR_LIST_MAX) { parse_fail(p, ERR_LIMIT, "more than %d items in one list", TTIR_LIST_MAX); return NULL; }

@@ -22,7 +22,8 @@ struct flow {
 static bool is_region(const struct vm_instr *in) { return in->exec == exec_reduce || in->exec == exec_scan || in->exec == exec_map_region; }
 static bool ends_block(const struct vm_instr *in)
 {
-	return in->exec == exec_jump || in->exec == exec_jump_unless || in->exec == exec_loop_test || in->exec == exec_return || in->exec == exec_region_end || is_region(in);
+	return in->exec == exec_jump || in->exec == exec_jump_unless || in->exec == exec_loop_test || in->exec == exec_return || in->exec == exec_region_end
+		|| is_region(in);
 }
 
 static void find_blocks(struct flow *f)
@@ -141,7 +142,8 @@ static int liveness(struct flow *f, const bool *pinned, struct err *err, const c
 {
 	struct vm_program *p = f->p;
 	find_globals(f, pinned);
-	if (f->words * 64 * (size_t)f->nblocks > FLOW_BITS_MAX) return err_set(err, ERR_LIMIT, "kernel %s: %d values cross %d blocks: too much control flow", name, f->nglobals, f->nblocks);
+	if (f->words * 64 * (size_t)f->nblocks > FLOW_BITS_MAX)
+		return err_set(err, ERR_LIMIT, "kernel %s: %d values cross %d blocks: too much control flow", name, f->nglobals, f->nblocks);
 	size_t bytes = MAX(f->words * (size_t)f->nblocks, 1) * sizeof(uint64_t);
 	f->in = xcalloc(1, bytes);
 	f->out = xcalloc(1, bytes);

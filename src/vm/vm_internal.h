@@ -137,7 +137,8 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 struct vm_cost *vm_cost_row(struct vm_ctx *c, const struct vm_instr *in);
 
 vm_exec exec_nothing, exec_map, exec_select, exec_divide;
-vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_broadcast, exec_reshape, exec_trans, exec_cat, exec_join, exec_split, exec_histogram;
+vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_broadcast, exec_reshape, exec_trans, exec_cat, exec_join, exec_split,
+	exec_histogram;
 vm_exec exec_move, exec_jump, exec_jump_unless, exec_loop_test, exec_return, exec_program_id, exec_num_programs, exec_assert, exec_poison;
 vm_exec exec_load, exec_store, exec_gather, exec_atomic_rmw, exec_atomic_cas;
 vm_exec exec_block_ptr, exec_advance, exec_block_address;
@@ -165,7 +166,12 @@ struct lowerer {
 	int *loc_of;                                  /* cache: ttir loc -> vm loc */
 	bool in_region;                               /* inside a combine region: values run over lanes */
 };
-struct lower_row { const char *name; int (*lower)(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row); const char *attrs; int min_uses, max_uses, nresults; int arg; };
+struct lower_row {
+	const char *name;
+	int (*lower)(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row);
+	const char *attrs;
+	int min_uses, max_uses, nresults, arg;
+};
 
 int lower_fail(struct lowerer *lo, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int lower_value_new(struct lowerer *lo, int type);                    /* value id, or a negative code */
@@ -210,8 +216,10 @@ int lower_float_with_int(struct lowerer *lo, const int *src, enum map_op op);
 
 const struct lower_row *lower_row_find(struct slice name);
 typedef int lower_fn(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row);
-lower_fn lower_map, lower_class, lower_sincos, lower_cmp, lower_cast, lower_select, lower_constant, lower_poison, lower_clamp, lower_extern, lower_fp_to_fp, lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi;
-lower_fn lower_splat, lower_range, lower_expand_dims, lower_broadcast, lower_reshape, lower_trans, lower_cat, lower_join, lower_split, lower_gather, lower_histogram;
+lower_fn lower_map, lower_class, lower_sincos, lower_cmp, lower_cast, lower_select, lower_constant, lower_poison, lower_clamp, lower_extern, lower_fp_to_fp,
+	lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi;
+lower_fn lower_splat, lower_range, lower_expand_dims, lower_broadcast, lower_reshape, lower_trans, lower_cat, lower_join, lower_split, lower_gather,
+	lower_histogram;
 lower_fn lower_program_id, lower_addptr, lower_load, lower_store, lower_atomic_rmw, lower_atomic_cas, lower_assert, lower_ignore, lower_unsplat;
 lower_fn lower_make_tensor_ptr, lower_advance, lower_make_descriptor, lower_descriptor_load, lower_descriptor_store;
 lower_fn lower_dot, lower_reduce, lower_scan, lower_map_elementwise;

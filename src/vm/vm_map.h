@@ -6,6 +6,7 @@
 #define HONE_VM_MAP_H
 #include "vm/ttir.h"
 
+/* MAP_DIVSI to MAP_FLOORDIVSI are the divisions. */
 /*        id            IR name               operands  class  flops  special */
 #define MAP_INT_TABLE(X) \
 	X(MAP_ADDI,       "arith.addi",         2, 'I', 0, 0) X(MAP_SUBI,       "arith.subi",         2, 'I', 0, 0) \

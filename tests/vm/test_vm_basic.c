@@ -35,7 +35,8 @@
 
 #define N 300
 
-struct fixture { struct vm_kernel *k; float x[N], y[N], o[N + 4]; uint8_t origin[(N + 4) * 4]; struct vm_buffer buffers[3]; struct vm_arg args[4]; struct vm_launch_options options; };
+struct fixture { struct vm_kernel *k; float x[N], y[N],
+	o[N + 4]; uint8_t origin[(N + 4) * 4]; struct vm_buffer buffers[3]; struct vm_arg args[4]; struct vm_launch_options options; };
 
 static void fixture_open(struct fixture *f)
 {
@@ -133,7 +134,8 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_add), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_describe), cmocka_unit_test(test_cost), cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_add), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_describe), cmocka_unit_test(test_cost),
+			cmocka_unit_test(test_threads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

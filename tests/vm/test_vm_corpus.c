@@ -30,7 +30,8 @@ static int compare_interp(const struct vm_case *c, const char *folder, uint8_t *
 			double tolerance = b->tolerance < 0 ? 0 : (1 + c->interp_slack) * ((const double *)(c->blob.data + b->tolerance))[e];
 			size_t size = dtype_bytes(b->dtype);
 			bool same_bits = !memcmp(got[i] + (size_t)e * size, s.data + at + (size_t)e * size, size);
-			if (!same_bits && (!dtype_is_float(b->dtype) || !vm_case_close(x, y, tolerance))) rc = err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, the interpreter has %.17g (tolerance %.3g)", c->name, b->name, (long long)e, x, y, tolerance);
+			if (!same_bits && (!dtype_is_float(b->dtype) || !vm_case_close(x, y, tolerance))) rc = err_set(err, ERR_MISMATCH,
+				"%s: %s[%lld] is %.17g, the interpreter has %.17g (tolerance %.3g)", c->name, b->name, (long long)e, x, y, tolerance);
 		}
 		at += ((size_t)b->bytes + 7) / 8 * 8;
 	}
@@ -45,7 +46,8 @@ static int run_variants(const struct vm_case *c, uint8_t **plain, struct err *er
 		struct vm_report r;
 		int rc = vm_case_run(c, other, variant == 0, false, variant == 1 ? pool : NULL, &r, err);
 		for (int i = 0; i < c->nbuffers && !rc; i++)
-			if (memcmp(plain[i], other[i], (size_t)c->buffers[i].bytes)) rc = err_set(err, ERR_MISMATCH, "%s: %s differs %s", c->name, c->buffers[i].name, variant ? "on two threads" : "when cost is counted");
+			if (memcmp(plain[i], other[i], (size_t)c->buffers[i].bytes)) rc = err_set(err, ERR_MISMATCH, "%s: %s differs %s", c->name, c->buffers[i].name,
+				variant ? "on two threads" : "when cost is counted");
 		if (!rc && variant == 0 && r.cost.programs != (int64_t)c->grid[0] * c->grid[1] * c->grid[2]) rc = err_set(err, ERR_MISMATCH, "%s: programs", c->name);
 		vm_report_release(&r);
 		free_all(other, c->nbuffers);
@@ -88,13 +90,13 @@ static void run_folder(const char *folder, int *ncases)
 	assert_int_equal(failed, 0);
 }
 
-/* What the oracle makes depends on its sources alone; it is made once for each build folder. */
+/* Made once for each build folder, and again when the oracle's sources are newer. */
 static void make_folder(const char *folder, const char *options)
 {
 	char command[1024];
-	snprintf(command, sizeof command,
-		"test -s %s/interp.done || { env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py %s %s && env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py --interpret %s %s; }",
-		folder, options, folder, options, folder);
+	snprintf(command, sizeof command, "test -s %s/interp.done && test -z \"$(find tests/ref -name 'vm_*.py' -newer %s/interp.done)\" || "
+		"{ env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py %s %s && env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py --interpret %s %s; }",
+		folder, folder, options, folder, options, folder);
 	if (system(command)) fail_msg("the oracle failed: %s", command);
 }
 

@@ -24,7 +24,8 @@ static void launch(struct vm_kernel *k)
 		args[i] = (struct vm_arg){.i = vm_kernel_arg_is_pointer(k, i) ? (int64_t)tape_buffer_address(b++ % 3) : 7, .f = 0.5};
 		if (!strcmp(vm_kernel_arg_type(k, i), "i1")) args[i].i = 1;
 	}
-	struct vm_launch_options o = {.grid = {2, 1, 1}, .args = args, .nargs = n, .buffers = buffers, .nbuffers = 3, .deadline_ns = clock_ns() + LAUNCH_NS, .fma_contract = n & 1, .want_cost = n & 2};
+	struct vm_launch_options o = {.grid = {2, 1, 1}, .args = args, .nargs = n, .buffers = buffers, .nbuffers = 3, .deadline_ns = clock_ns() + LAUNCH_NS,
+		.fma_contract = n & 1, .want_cost = n & 2};
 	struct vm_report r;
 	struct err err;
 	vm_launch(k, &o, &r, &err);
@@ -78,7 +79,8 @@ static void flip_bytes(struct str *out, const struct str *s, struct rng *r)
 
 static void replace_number(struct str *out, const struct str *s, struct rng *r)
 {
-	static const char *const numbers[] = {"0", "-1", "1", "2", "2147483647", "-2147483648", "9223372036854775807", "1048576", "99999999999999999999", "64", "7", "4096"};
+	static const char *const numbers[] = {"0", "-1", "1", "2", "2147483647", "-2147483648", "9223372036854775807", "1048576", "99999999999999999999", "64", "7",
+		"4096"};
 	uint32_t from = rng_below(r, (uint32_t)s->len);
 	size_t a = from;
 	while (a < s->len && !(s->data[a] >= '0' && s->data[a] <= '9')) a++;
@@ -230,6 +232,7 @@ static void test_exponential(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds), cmocka_unit_test(test_truncated), cmocka_unit_test(test_mutated), cmocka_unit_test(test_limits), cmocka_unit_test(test_exponential)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds), cmocka_unit_test(test_truncated), cmocka_unit_test(test_mutated),
+		cmocka_unit_test(test_limits), cmocka_unit_test(test_exponential)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,9 +49,12 @@ TEST(exp) TEST(exp2) TEST(expm1) TEST(log) TEST(log2) TEST(log10) TEST(log1p) TE
 static void test_joints(void **state)
 {
 	static const struct { block_fn *fn; double (*exact)(double); double at; } joints[] = {
-		{vm_math_erf, erf, 0.84}, {vm_math_erf, erf, 4}, {vm_math_erf, erf, -0.84}, {vm_math_exp, exp, 88.72284}, {vm_math_exp, exp, -103.97}, {vm_math_exp, exp, 0.34657359},
-		{vm_math_exp2, exp2, 128}, {vm_math_exp2, exp2, -149.5}, {vm_math_log, log, 1}, {vm_math_log, log, 0.70710678}, {vm_math_log1p, log1p, -1}, {vm_math_log1p, log1p, 0x1p-29},
-		{vm_math_sin, sin, 0x1p20}, {vm_math_sin, sin, 3.14159265}, {vm_math_cos, cos, 1.57079633}, {vm_math_tanh, tanh, 9.01}, {vm_math_expm1, expm1, -17.3}, {vm_math_sin, sin, 100000 * M_PI},
+		{vm_math_erf, erf, 0.84}, {vm_math_erf, erf, 4}, {vm_math_erf, erf, -0.84}, {vm_math_exp, exp, 88.72284}, {vm_math_exp, exp, -103.97},
+			{vm_math_exp, exp, 0.34657359},
+		{vm_math_exp2, exp2, 128}, {vm_math_exp2, exp2, -149.5}, {vm_math_log, log, 1}, {vm_math_log, log, 0.70710678}, {vm_math_log1p, log1p, -1},
+			{vm_math_log1p, log1p, 0x1p-29},
+		{vm_math_sin, sin, 0x1p20}, {vm_math_sin, sin, 3.14159265}, {vm_math_cos, cos, 1.57079633}, {vm_math_tanh, tanh, 9.01}, {vm_math_expm1, expm1, -17.3},
+			{vm_math_sin, sin, 100000 * M_PI},
 	};
 	for (size_t j = 0; j < ARRAY_LEN(joints); j++) {
 		float a[400], d[400];
@@ -73,7 +76,8 @@ static void test_pow(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(special); i++)
 		for (size_t j = 0; j < ARRAY_LEN(special); j++) {
 			vm_math_pow(d, &special[i], &special[j], 1);
-			if (error_ulps(d[0], pow((double)special[i], (double)special[j])) > BOUND_ULPS) fail_msg("pow(%g, %g) is %g", (double)special[i], (double)special[j], (double)d[0]);
+			if (error_ulps(d[0], pow((double)special[i], (double)special[j])) > BOUND_ULPS) fail_msg("pow(%g, %g) is %g", (double)special[i], (double)special[j],
+				(double)d[0]);
 		}
 	for (uint64_t i = 0; i < 2000; i++) {
 		for (int k = 0; k < CHUNK; k++) {
@@ -95,8 +99,10 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_exp), cmocka_unit_test(test_exp2), cmocka_unit_test(test_expm1), cmocka_unit_test(test_log), cmocka_unit_test(test_log2), cmocka_unit_test(test_log10),
-		cmocka_unit_test(test_log1p), cmocka_unit_test(test_sin), cmocka_unit_test(test_cos), cmocka_unit_test(test_tanh), cmocka_unit_test(test_erf), cmocka_unit_test(test_joints),
+		cmocka_unit_test(test_exp), cmocka_unit_test(test_exp2), cmocka_unit_test(test_expm1), cmocka_unit_test(test_log), cmocka_unit_test(test_log2),
+			cmocka_unit_test(test_log10),
+		cmocka_unit_test(test_log1p), cmocka_unit_test(test_sin), cmocka_unit_test(test_cos), cmocka_unit_test(test_tanh), cmocka_unit_test(test_erf),
+			cmocka_unit_test(test_joints),
 		cmocka_unit_test(test_pow), cmocka_unit_test(test_rsqrt),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,7 +82,8 @@ static inline int vm_case_run(const struct vm_case *c, uint8_t **data, bool want
 		memset(data[i] + bytes, 0xa5, 64);
 		origin[i] = xmalloc(bytes + 1);
 		memset(origin[i], TAPE_ORIGIN_GIVEN, bytes);
-		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = c->buffers[i].bytes, .data = data[i], .origin = origin[i], .is_read_only = !c->buffers[i].is_output};
+		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = c->buffers[i].bytes, .data = data[i], .origin = origin[i],
+			.is_read_only = !c->buffers[i].is_output};
 	}
 	if (!rc) {
 		struct vm_launch_options o = {.grid = {c->grid[0], c->grid[1], c->grid[2]}, .args = c->args, .nargs = c->nargs, .buffers = buffers, .nbuffers = c->nbuffers,
@@ -119,7 +120,8 @@ static inline int vm_case_compare(const struct vm_case *c, int i, const uint8_t 
 		} else if (b->expected >= 0) {
 			double want = ((const double *)(c->blob.data + b->expected))[e], tolerance = ((const double *)(c->blob.data + b->tolerance))[e];
 			if (b->dtype == DTYPE_F32 && fabs(want) > 3.4028235677973366e38) want = copysign(INFINITY, want);   /* rounds to infinity */
-			if (!vm_case_close(x, want, tolerance)) return err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, expected %.17g +- %.3g", c->name, b->name, (long long)e, x, want, tolerance);
+			if (!vm_case_close(x, want, tolerance))
+				return err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, expected %.17g +- %.3g", c->name, b->name, (long long)e, x, want, tolerance);
 		}
 	}
 	return 0;
