@@ -66,8 +66,9 @@ static void __attribute__((noreturn, noinline)) child_main(const struct plan *p)
 	int report = child_descriptors(p);
 	if (o->die_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL)) child_fail(report, "prctl");
 	if (o->die_with_parent && getppid() != p->parent) _exit(127);   /* it died before prctl */
-	struct sigaction plain = {.sa_handler = SIG_DFL};
-	for (int s = 1; s < NSIG; s++) sigaction(s, &plain, NULL);   /* SIGKILL, SIGSTOP and the C library's two refuse */
+	/* By system call: the C library's sigaction refuses its own two signals (32, 33), which a parent may have left ignored. All zero is SIG_DFL. */
+	static const struct { void (*handler)(int); unsigned long flags; void (*restorer)(void); uint64_t mask; } plain;
+	for (int s = 1; s < NSIG; s++) syscall(SYS_rt_sigaction, s, &plain, NULL, sizeof plain.mask);   /* SIGKILL and SIGSTOP refuse */
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
