@@ -130,19 +130,48 @@ def _names_in(node):
 
 
 def size_variants(source):
-    """Source texts with other module-level integer constants, best first. Constants that only get_inputs() uses come together first, then each alone,
-    then those that get_init_inputs() uses too (the module is executed anew, so both change consistently)."""
+    """Source texts with other sizes, best first, each with {name: (old, new)}. Sizes are module-level integer constants; literals inside get_inputs() are the task's statement
+    that it has one size. What only get_inputs() uses changes first, all of it together and then each alone; then what the constructor's arguments share, on both sides: the module
+    is executed anew, so everything that is computed from a size follows it."""
     tree = ast.parse(source)
-    constants, derived, functions = {}, {}, {}
+    for group in _constant_groups(tree)[:VARIANT_ATTEMPTS]:
+        changed = {name: (nodes[0].value, _odd(nodes[0].value)) for name, nodes in group.items()}
+        for name, nodes in group.items():
+            for node in nodes:
+                node.value = changed[name][1]
+        text = ast.unparse(tree)
+        for name, nodes in group.items():
+            for node in nodes:
+                node.value = changed[name][0]
+        yield text, changed
+
+
+def _is_size(node):
+    return isinstance(node, ast.Constant) and type(node.value) is int and 1 <= node.value <= VARIANT_CONSTANT_MAX
+
+
+def _functions(tree):
+    return {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def _largest_first(names, sites):
+    return sorted(names, key=lambda n: (-sites[n][0].value, n))
+
+
+def _ordered_groups(pure, shared, sites):
+    pick = lambda names: {n: sites[n] for n in names}
+    groups = ([pick(pure)] if pure else []) + ([pick([n]) for n in pure] if len(pure) > 1 else [])
+    return groups + ([pick(pure + shared)] if shared else []) + [pick([n]) for n in shared]
+
+
+def _constant_groups(tree):
+    constants, derived, functions = {}, {}, _functions(tree)
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if isinstance(node.value, ast.Constant) and type(node.value.value) is int and 1 <= node.value.value <= VARIANT_CONSTANT_MAX:
-                constants[name] = node.value
+            if _is_size(node.value):
+                constants[node.targets[0].id] = [node.value]
             else:
-                derived[name] = _names_in(node.value)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            functions[node.name] = node
+                derived[node.targets[0].id] = _names_in(node.value)
 
     def used_by(function):
         names = _names_in(functions[function]) if function in functions else set()
@@ -151,19 +180,7 @@ def size_variants(source):
         return {n for n in names if n in constants}
 
     in_inputs, elsewhere = used_by("get_inputs"), used_by("get_init_inputs") | used_by("Model")
-    pure = sorted(in_inputs - elsewhere, key=lambda n: -constants[n].value)
-    shared = sorted(in_inputs & elsewhere, key=lambda n: -constants[n].value)
-    groups = ([pure] if pure else []) + ([[n] for n in pure] if len(pure) > 1 else [])
-    groups += ([pure + shared] if shared else []) + [[n] for n in shared]
-    for group in groups[:VARIANT_ATTEMPTS]:
-        changed = {n: (constants[n].value, _odd(constants[n].value)) for n in group}
-        saved = {n: constants[n].value for n in group}
-        for n, (_, new) in changed.items():
-            constants[n].value = new
-        text = ast.unparse(tree)
-        for n, old in saved.items():
-            constants[n].value = old
-        yield text, changed
+    return _ordered_groups(_largest_first(in_inputs - elsewhere, constants), _largest_first(in_inputs & elsewhere, constants), constants)
 
 
 def tensors_of(values):

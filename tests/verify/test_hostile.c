@@ -1,4 +1,4 @@
-/* Hostile candidates: each gets its verdict, nothing else is hurt, and no process, descriptor or file stays behind. */
+/* timeout: 900. Hostile candidates: each gets its verdict, nothing else is hurt, and no process, descriptor or file stays behind. */
 #include "verify/verify.h"
 #include <ctype.h>
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* Every honest candidate under tests/known_good is genuine. */
+/* timeout: 900. Every honest candidate under tests/known_good is genuine. */
 #include "graded_folder.h"
 
 static void check(void **state)
