@@ -2,7 +2,7 @@
 
     BUILD=build/release build/venv/bin/python bench/vm_bench.py [repeats]
 
-Both run the same kernels over the same inputs (bench/vm_bench_kernels are defined here; TTIR is compiled without a GPU). The vm is timed by
+Both run the same kernels over the same inputs (TTIR is compiled without a GPU). The vm is timed by
 $BUILD/tests/vm/vm_bench (built from tests/vm/vm_bench.c); medians of `repeats` launches after one warm-up.
 """
 import json

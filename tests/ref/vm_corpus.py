@@ -2,12 +2,13 @@
 
     python tests/ref/vm_corpus.py OUT_DIR                compiles every case without a GPU, writes OUT_DIR/<case>.json, .ttir and .bin
     python tests/ref/vm_corpus.py --interpret OUT_DIR    runs the same cases on Triton's interpreter, writes OUT_DIR/<case>.interp
-    python tests/ref/vm_corpus.py --random N SEED OUT_DIR   the same two for N random kernels
+    ... --random N SEED DIR                              does the same for N random kernels, into DIR
 
 Expected values come from PyTorch or NumPy in float64, or from exact integers, with an absolute tolerance for each element. <case>.json names, for
 each buffer, its dtype, bytes, and offsets in <case>.bin of its initial contents, its expected values (float64, or the dtype's own bits
 where the result is exact) and the tolerances (float64). The cases are in vm_kernels_*.py; random kernels in vm_random.py.
 """
+import argparse
 import json
 import os
 import sys
@@ -141,18 +142,7 @@ def interpret_case(case, folder):
                 f.write(data + b"\0" * (-len(data) % 8))
 
 
-def main():
-    args = [a for a in sys.argv[1:] if a != "--interpret"]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    sys.modules["vm_corpus"] = sys.modules["__main__"]   # the case files import this module for add()
-    if args[0] == "--random":
-        import vm_random
-        vm_random.make(int(args[1]), int(args[2]), os.path.join(args[3], "source"))
-        args = args[3:]
-    else:
-        import vm_kernels_blocks, vm_kernels_control, vm_kernels_elementwise   # noqa: F401
-    folder = args[0]
-    only = args[1] if len(args) > 1 else ""
+def make_cases(folder, only):
     os.makedirs(folder, exist_ok=True)
     cases = [c for c in CASES if only in c.name]
     assert len({c.name for c in cases}) == len(cases), "two cases of one name"
@@ -170,6 +160,25 @@ def main():
     with open(os.path.join(folder, "interp.done" if INTERPRET else "cases.txt"), "w") as f:
         f.write("".join(c.name + "\n" for c in cases))
     print(f"{len(cases)} cases, {failed} failed", file=sys.stderr)
+    return failed
+
+
+def main():
+    p = argparse.ArgumentParser(description="corpus of kernels for the vm")
+    p.add_argument("folder")
+    p.add_argument("--interpret", action="store_true", help="run on Triton's interpreter instead of writing TTIR and expectations")
+    p.add_argument("--only", default="", help="cases whose name contains this")
+    p.add_argument("--random", nargs=3, metavar=("N", "SEED", "FOLDER"), help="N random kernels too, into FOLDER")
+    args = p.parse_args()
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    sys.modules["vm_corpus"] = sys.modules["__main__"]   # the case files import this module for add()
+    import vm_kernels_blocks, vm_kernels_control, vm_kernels_elementwise   # noqa: F401
+    failed = make_cases(args.folder, args.only)
+    if args.random:
+        import vm_random
+        CASES.clear()
+        vm_random.make(int(args.random[0]), int(args.random[1]), os.path.join(args.random[2], "source"))
+        failed += make_cases(args.random[2], "")
     return 1 if failed else 0
 
 
