@@ -6,7 +6,7 @@
  *
  * Determinism: results do not depend on the number of threads or on timing (fixed chunks, fixed reduction order). With batch_invariant the value of a row of any
  * operation does not depend on which other rows are in the batch or how many: products are row-independent, attention walks keys in the same blocks of OPS_KV_BLOCK from
- * position 0 in both packed and paged form. (The CPU backend's forward operations are row-independent always; the flag keeps BLAS out of the weight gradients too.)
+ * position 0 in both packed and paged form. The CPU backend works that way always.
  *
  * A backend is used from one thread at a time. */
 #ifndef HONE_OPS_H
@@ -88,14 +88,13 @@ struct ops {
 
 struct ops_options {
 	int threads;             /* 0: the cores this process may use */
-	bool batch_invariant;
+	bool batch_invariant;    /* see above: always so on the CPU */
 	bool avx2_only;          /* leave AVX-512 alone where the processor has it: for tests and comparisons; results differ in the last bits */
 };
-/* CPU backend: fp32. Its own matrix products; OpenBLAS, opened with dlopen after OPENBLAS_CORETYPE was set from CPUID, serves weight gradients where it loads (not with
- * batch_invariant), one BLAS thread per pool thread. */
+/* CPU backend: fp32, its own matrix products, AVX2 or AVX-512 by CPUID. */
 int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err);
 void ops_free(struct ops *ops);
-/* For doctor and bench: "OpenBLAS 0.3.21 SkylakeX" or "built-in"; measured GFLOP/s of a 1024^3 product. */
+/* For doctor and bench: what multiplies matrices ("built-in, AVX-512"); measured GFLOP/s of a 1024^3 product. */
 const char *ops_blas_name(const struct ops *ops);
 double ops_gemm_gflops(struct ops *ops);
 #endif

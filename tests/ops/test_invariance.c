@@ -1,4 +1,4 @@
-/* A row's bits do not depend on the rows beside it: every forward operation on many rows, then on some of them alone. In every mode, because sampler and trainer rest on it.
+/* A row's bits do not depend on the rows beside it: every forward operation on many rows, then on some of them alone. Sampler and trainer rest on it.
  * Then the two functions that have no PyTorch counterpart: dropout's mask, and exp through the softmax gradient. */
 #include <math.h>
 #include <setjmp.h>
@@ -14,18 +14,18 @@ static float *normals(uint64_t stream, size_t n)
 	return x;
 }
 
-static struct ops *make_ops(int mode, int threads)
+static struct ops *make_ops(bool avx2_only, int threads)
 {
 	struct ops *o;
 	struct err err;
-	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = threads, .batch_invariant = mode == 1, .avx2_only = mode == 2}, &o, &err), 0);
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = threads, .avx2_only = avx2_only}, &o, &err), 0);
 	return o;
 }
 
-static void for_each_mode(void (*check)(struct ops *))
+static void for_each_isa(void (*check)(struct ops *))
 {
-	for (int mode = 0; mode < 3; mode++) {
-		struct ops *o = make_ops(mode, 2);
+	for (int avx2_only = 0; avx2_only < 2; avx2_only++) {
+		struct ops *o = make_ops(avx2_only, 2);
 		check(o);
 		ops_free(o);
 	}
@@ -188,11 +188,11 @@ static void check_exp(struct ops *o)
 	free(y);
 }
 
-static void test_matmul(void **state) { for_each_mode(check_matmul); }
-static void test_rows(void **state) { for_each_mode(check_rows); }
-static void test_attention(void **state) { for_each_mode(check_attention); }
-static void test_dropout(void **state) { for_each_mode(check_dropout); }
-static void test_exp(void **state) { for_each_mode(check_exp); }
+static void test_matmul(void **state) { for_each_isa(check_matmul); }
+static void test_rows(void **state) { for_each_isa(check_rows); }
+static void test_attention(void **state) { for_each_isa(check_attention); }
+static void test_dropout(void **state) { for_each_isa(check_dropout); }
+static void test_exp(void **state) { for_each_isa(check_exp); }
 
 int main(void)
 {

@@ -1,19 +1,16 @@
-/* matmul: dense products, cut into blocks of the result that depend on its shape alone; a block is one task of the pool.
+/* matmul: dense products, cut into blocks of the result; a block is one task of the pool. Blocks change no bit of it, so their size may follow the number of threads.
  *
- * The built-in engine (gemm_kernel.h) computes each element as one chain of sums whatever block, tile or batch it falls into, and measured against OpenBLAS 0.3.21 in the same
- * blocks it is as fast for large products and up to twice as fast for few rows (docs/perf-log.md). So it runs every product of the forward pass, and a token's logits do not
- * depend on its batch even without batch_invariant. OpenBLAS, where it loads, serves weight gradients (A transposed), where it is a few per cent faster. */
+ * No BLAS. What this backend needs from a product is that a row's value depends on that row alone, so that sampler and trainer agree to the bit whatever their batches are, and
+ * that the result does not depend on the number of threads; no BLAS promises either. Measured against OpenBLAS 0.3.21 in the same blocks the tiles of gemm_kernel.h are faster on
+ * AVX-512 (4-14 % for large products, 1.2-2x for 5 to 64 rows) and even on AVX2 (docs/perf-log.md), so nothing is given up for it but products of 1 to 4 rows out of L2. */
 #include "ops_cpu.h"
 #include "gemm_kernel.h"
 
-#define BLOCK_ROWS 480
-#define BLOCK_COLUMNS 128
-#define BLAS_BLOCK_COLUMNS 256
+#define BLOCK_COLUMNS_MAX 256    /* packed, a block of B takes KC x 256 floats: half of a small L2 */
 #define GROUP_TILES 16           /* tiles of transposed A packed at once: whole cache lines of each of its rows are used while they are near */
-#define FEW_ROWS 32              /* up to here blocks are sized by their work, to feed all threads */
-#define FEW_BLOCK_WORK 65536     /* multiply-adds (and turned elements) worth a task when rows are few */
+#define TASK_WORK 131072         /* multiply-adds worth a task; turning and packing an element of B counts as 8 */
 
-_Static_assert(KC * BLOCK_COLUMNS + GROUP_TILES * A_PANEL <= SCRATCH_FLOATS, "a packed block of B and packed tiles of A lie in a thread's scratch");
+_Static_assert(KC * BLOCK_COLUMNS_MAX + GROUP_TILES * A_PANEL <= SCRATCH_FLOATS, "a packed block of B and packed tiles of A lie in a thread's scratch");
 
 struct matmul_args {
 	float *out; const float *a, *b;
@@ -23,31 +20,6 @@ struct matmul_args {
 	int block_rows, block_columns, across;   /* blocks in a row of blocks */
 	struct ops_context *c;
 };
-
-/* ---- OpenBLAS ---- */
-
-/* Once in each thread that calls BLAS (cpu.c tells why). */
-static void blas_thread_ready(const struct ops_context *c)
-{
-	static _Thread_local bool ready;
-	if (!ready && c->omp_set_num_threads) c->omp_set_num_threads(1);
-	ready = true;
-}
-
-static void blas_blocks(void *arg, int64_t begin, int64_t end, int thread)
-{
-	const struct matmul_args *g = arg;
-	blas_thread_ready(g->c);
-	for (int64_t block = begin; block < end; block++) {
-		int64_t m0 = block / g->across * g->block_rows, n0 = block % g->across * g->block_columns;
-		int M = (int)MIN(g->block_rows, g->M - m0), N = (int)MIN(g->block_columns, g->N - n0), lda = g->at ? g->M : g->K, ldb = g->bt ? g->K : g->N;
-		const float *a = g->a + (g->at ? m0 : m0 * g->K), *b = g->b + (g->bt ? n0 * g->K : n0);
-		g->c->sgemm(CBLAS_ROW_MAJOR, g->at ? CBLAS_TRANS : CBLAS_NO_TRANS, g->bt ? CBLAS_TRANS : CBLAS_NO_TRANS, M, N, g->K, g->alpha, a, lda, b, ldb, g->add ? 1.0f : 0.0f,
-			g->out + m0 * g->N + n0, g->N);
-	}
-}
-
-/* ---- built-in ---- */
 
 static void direct_block(const struct matmul_args *g, int n0, int N)
 {
@@ -62,7 +34,7 @@ static void direct_block(const struct matmul_args *g, int n0, int N)
 /* One block of KC: pack, then tiles; the packed rows of A of a tile stay in L1 while the panels of B pass. Rows are shared out evenly: 16 are 8 + 8 and not 12 + 4. */
 static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int M, int n0, int N, int k0, int K)
 {
-	float *packed_b = scratch, *packed_a = scratch + KC * BLOCK_COLUMNS;
+	float *packed_b = scratch, *packed_a = scratch + KC * BLOCK_COLUMNS_MAX;
 	int64_t lda = g->at ? g->M : g->K, ldb = g->bt ? g->K : g->N;
 	for (int n = 0; n < N; n += NR) {
 		int columns = MIN(NR, N - n);
@@ -86,7 +58,7 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 	}
 }
 
-static void builtin_blocks(void *arg, int64_t begin, int64_t end, int thread)
+static void matmul_blocks(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct matmul_args *g = arg;
 	for (int64_t block = begin; block < end; block++) {
@@ -98,19 +70,27 @@ static void builtin_blocks(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static int round_up_to(int64_t x, int unit) { return (int)((x + unit - 1) / unit * unit); }
+static int64_t blocks_in(const struct matmul_args *g, int rows, int columns) { return (int64_t)((g->M + rows - 1) / rows) * ((g->N + columns - 1) / columns); }
+
+/* The largest blocks that give every thread some: small ones pack A and B more often than they use it. */
+static void choose_blocks(struct matmul_args *g)
+{
+	static const struct { int rows, columns; } sizes[] = {{480, BLOCK_COLUMNS_MAX}, {480, 128}, {240, 128}, {240, 64}, {120, 64}, {120, 32}, {48, 32}};
+	int64_t work = ((int64_t)g->M + 8) * g->N * g->K, wanted = g->c->threads == 1 ? 1 : MIN(4 * g->c->threads, work / TASK_WORK + 1);
+	size_t i = 0;
+	while (i + 1 < ARRAY_LEN(sizes) && blocks_in(g, sizes[i].rows, sizes[i].columns) < wanted) i++;
+	g->block_rows = sizes[i].rows;
+	g->block_columns = sizes[i].columns;
+	g->across = (g->N + g->block_columns - 1) / g->block_columns;
+}
 
 static void matmul(struct ops_context *c, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc)
 {
 	CHECK(M >= 0 && N >= 0 && K > 0);
 	if (!M || !N) return;
-	bool blas = c->sgemm && !c->batch_invariant && a_transposed && M > FEW_ROWS;
-	struct matmul_args g = {.out = out, .a = a, .b = b, .M = M, .N = N, .K = K, .at = a_transposed, .bt = b_transposed, .add = acc == OPS_ADD, .alpha = alpha, .c = c,
-		.block_rows = BLOCK_ROWS, .block_columns = BLOCK_COLUMNS};
-	if (blas) g.block_columns = BLAS_BLOCK_COLUMNS;
-	else if (M <= FEW_ROWS) g.block_columns = MIN(BLOCK_COLUMNS, round_up_to(FEW_BLOCK_WORK / ((int64_t)K * (1 + M / 8)) + 1, NR));
-	g.across = (N + g.block_columns - 1) / g.block_columns;
-	pool_run(c->pool, (int64_t)g.across * ((M + g.block_rows - 1) / g.block_rows), 1, blas ? blas_blocks : builtin_blocks, &g);
+	struct matmul_args g = {.out = out, .a = a, .b = b, .M = M, .N = N, .K = K, .at = a_transposed, .bt = b_transposed, .add = acc == OPS_ADD, .alpha = alpha, .c = c};
+	choose_blocks(&g);
+	pool_run(c->pool, blocks_in(&g, g.block_rows, g.block_columns), 1, matmul_blocks, &g);
 }
 
 void ISA(matmul_entries)(struct ops *t) { t->matmul = matmul; }

@@ -8,16 +8,10 @@
 #define SCRATCH_FLOATS (192 * 1024)   /* per thread: attention_backward needs most */
 #define PARTIALS_MAX 1024             /* chunks of a reduction over a flat array */
 
-enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
-typedef void sgemm_fn(int order, int trans_a, int trans_b, int M, int N, int K, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
-
 struct ops_context {
 	struct pool *pool;
 	int threads;
-	bool batch_invariant;
-	sgemm_fn *sgemm;                  /* NULL: built-in kernels only */
-	void (*omp_set_num_threads)(int); /* NULL: not an OpenMP build */
-	char blas_name[96];
+	bool avx512;
 	float *scratch;                   /* (threads, SCRATCH_FLOATS) */
 	double partials[PARTIALS_MAX];
 };
