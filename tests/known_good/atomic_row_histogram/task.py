@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 500
+
 
 class Model(nn.Module):
     def __init__(self, bins):
@@ -12,7 +14,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randint(0, 10, (500,))]
+    return [torch.randint(0, 10, (N,))]
 
 
 def get_init_inputs():

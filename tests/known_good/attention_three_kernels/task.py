@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 16
+N = 32
+
 
 class Model(nn.Module):
     def __init__(self, d, heads):
@@ -16,8 +19,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 16, 32)]
+    return [torch.randn(2, M, N)]
 
 
 def get_init_inputs():
-    return [32, 2]
+    return [N, 2]

@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 3000
+
 
 class Model(nn.Module):
     def forward(self, x, y):
@@ -8,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(3000), torch.randn(3000)]
+    return [torch.randn(N), torch.randn(N)]
 
 
 def get_init_inputs():

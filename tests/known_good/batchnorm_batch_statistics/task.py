@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 30
+N = 11
+
 
 class Model(nn.Module):
     def __init__(self, c):
@@ -12,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(30, 11)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():
-    return [11]
+    return [N]

@@ -1,6 +1,11 @@
 import torch
 import torch.nn as nn
 
+B = 3
+M = 8
+N = 4
+K = 9
+
 
 class Model(nn.Module):
     def __init__(self, c):
@@ -13,8 +18,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(3, 8, 4, 9)]
+    return [torch.randn(B, M, N, K)]
 
 
 def get_init_inputs():
-    return [8]
+    return [M]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 19
+N = 70
+
 
 class Model(nn.Module):
     def __init__(self, n):
@@ -12,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(19, 70)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():
-    return [70]
+    return [N]

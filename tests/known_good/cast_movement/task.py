@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 18
+N = 6
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(18, 6).half()]
+    return [torch.randn(M, N).half()]
 
 
 def get_init_inputs():

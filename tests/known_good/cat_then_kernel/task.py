@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 4
+N = 10
+K = 6
+
 
 class Model(nn.Module):
     def forward(self, a, b):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(4, 10), torch.randn(4, 6)]
+    return [torch.randn(M, N), torch.randn(M, K)]
 
 
 def get_init_inputs():

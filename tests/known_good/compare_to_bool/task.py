@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 41
+N = 13
+
 
 class Model(nn.Module):
     def forward(self, a, b):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(41, 13), torch.randn(41, 13)]
+    return [torch.randn(M, N), torch.randn(M, N)]
 
 
 def get_init_inputs():

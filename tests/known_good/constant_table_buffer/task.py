@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 7
+N = 25
+
 
 class Model(nn.Module):
     def __init__(self, n):
@@ -12,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(7, 25)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():
-    return [25]
+    return [N]

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 5
+K = 7
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 5, 7)]
+    return [torch.randn(2, M, N, K)]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 4
+N = 30
+
 
 class Model(nn.Module):
     def __init__(self, ci, co, k):
@@ -12,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 4, 30)]
+    return [torch.randn(2, M, N)]
 
 
 def get_init_inputs():
-    return [4, 6, 3]
+    return [M, 6, 3]

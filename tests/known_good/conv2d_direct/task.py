@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 11
+K = 13
+
 
 class Model(nn.Module):
     def __init__(self, ci, co, k):
@@ -12,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 11, 13)]
+    return [torch.randn(2, M, N, K)]
 
 
 def get_init_inputs():
-    return [3, 4, 3]
+    return [M, 4, M]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 16
+N = 10
+
 
 class Model(nn.Module):
     def forward(self, logits, target):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(16, 10), torch.randint(0, 10, (16,))]
+    return [torch.randn(M, N), torch.randint(0, 10, (M,))]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 8
+N = 100
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(8, 100)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 5
+N = 9
+K = 8
+
 
 class Model(nn.Module):
     def __init__(self, c, k):
@@ -12,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(1, 5, 9, 8)]
+    return [torch.randn(1, M, N, K)]
 
 
 def get_init_inputs():
-    return [5, 3]
+    return [M, 3]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 31
+N = 45
+
 
 class Model(nn.Module):
     def forward(self, d, m):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(31), torch.randn(31, 45)]
+    return [torch.randn(M), torch.randn(M, N)]
 
 
 def get_init_inputs():

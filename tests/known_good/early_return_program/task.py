@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 16
+N = 40
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -10,7 +13,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(16, 40)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 8
+
 
 class Model(nn.Module):
     def __init__(self, n, d):
@@ -12,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randint(0, 50, (3, 8))]
+    return [torch.randint(0, 50, (M, N))]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 12
+N = 65
+
 
 class Model(nn.Module):
     def forward(self, x, row):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(12, 65), torch.randn(1, 65)]
+    return [torch.randn(M, N), torch.randn(1, N)]
 
 
 def get_init_inputs():

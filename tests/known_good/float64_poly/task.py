@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 500
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(500, dtype=torch.float64)]
+    return [torch.randn(N, dtype=torch.float64)]
 
 
 def get_init_inputs():

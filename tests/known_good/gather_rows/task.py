@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 6
+N = 30
+K = 9
+
 
 class Model(nn.Module):
     def forward(self, x, idx):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(6, 30), torch.randint(0, 30, (6, 9))]
+    return [torch.randn(M, N), torch.randint(0, 30, (M, K))]
 
 
 def get_init_inputs():

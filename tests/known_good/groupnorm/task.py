@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 12
+N = 5
+K = 6
+
 
 class Model(nn.Module):
     def __init__(self, groups, channels):
@@ -12,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 12, 5, 6)]
+    return [torch.randn(2, M, N, K)]
 
 
 def get_init_inputs():
-    return [4, 12]
+    return [4, M]

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 8
+N = 7
+K = 33
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(8, 7, 33).to(torch.bfloat16)]
+    return [torch.randn(M, N, K).to(torch.bfloat16)]
 
 
 def get_init_inputs():

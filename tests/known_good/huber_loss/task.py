@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 123
+
 
 class Model(nn.Module):
     def forward(self, p, t):
@@ -8,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(123) * 3, torch.randn(123)]
+    return [torch.randn(N) * 3, torch.randn(N)]
 
 
 def get_init_inputs():

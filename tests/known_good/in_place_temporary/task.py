@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 700
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -10,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(700)]
+    return [torch.randn(N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 10
+N = 12
+K = 25
+
 
 class Model(nn.Module):
     def forward(self, base, idx, src):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(10, 12), torch.randint(0, 10, (25,)), torch.randn(25, 12)]
+    return [torch.randn(M, N), torch.randint(0, 10, (K,)), torch.randn(K, N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 5
+N = 7
+K = 9
+
 
 class Model(nn.Module):
     def __init__(self, c):
@@ -12,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 5, 7, 9)]
+    return [torch.randn(2, M, N, K)]
 
 
 def get_init_inputs():
-    return [5]
+    return [M]

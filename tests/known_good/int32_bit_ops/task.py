@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 999
+
 
 class Model(nn.Module):
     def forward(self, x, y):
@@ -8,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randint(0, 1 << 20, (999,), dtype=torch.int32), torch.randint(0, 1 << 20, (999,), dtype=torch.int32)]
+    return [torch.randint(0, 1 << 20, (N,), dtype=torch.int32), torch.randint(0, 1 << 20, (N,), dtype=torch.int32)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 5
+K = 50
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randint(0, 1 << 40, (3, 5, 50))]
+    return [torch.randint(0, 1 << 40, (M, N, K))]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 14
+K = 96
+
 
 class Model(nn.Module):
     def __init__(self, d):
@@ -12,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(3, 14, 96)]
+    return [torch.randn(M, N, K)]
 
 
 def get_init_inputs():
-    return [96]
+    return [K]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 20
+N = 64
+
 
 class Model(nn.Module):
     def __init__(self, i, o):
@@ -12,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(20, 64)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():
-    return [64, 48]
+    return [N, 48]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 9
+N = 32
+
 
 class Model(nn.Module):
     def __init__(self, d, h):
@@ -12,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 9, 32)]
+    return [torch.randn(2, M, N)]
 
 
 def get_init_inputs():
-    return [32, 16]
+    return [N, 16]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 17
+N = 4
+
 
 class Model(nn.Module):
     def forward(self, xs, alpha):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [[torch.randn(17, 4), torch.randn(17, 4)], 0.75]
+    return [[torch.randn(M, N), torch.randn(M, N)], 0.75]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 13
+N = 40
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(13, 40) * 5]
+    return [torch.randn(M, N) * 5]
 
 
 def get_init_inputs():

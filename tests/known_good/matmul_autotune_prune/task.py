@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 40
+N = 33
+K = 29
+
 
 class Model(nn.Module):
     def forward(self, a, b):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(40, 33), torch.randn(33, 29)]
+    return [torch.randn(M, N), torch.randn(N, K)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 48
+N = 40
+K = 36
+
 
 class Model(nn.Module):
     def forward(self, a, b):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(48, 40), torch.randn(40, 36)]
+    return [torch.randn(M, N), torch.randn(N, K)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 24
+N = 32
+K = 40
+
 
 class Model(nn.Module):
     def forward(self, a, b):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(24, 32), torch.randn(40, 24)]
+    return [torch.randn(M, N), torch.randn(K, M)]
 
 
 def get_init_inputs():

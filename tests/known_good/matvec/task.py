@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 30
+N = 111
+
 
 class Model(nn.Module):
     def forward(self, A, v):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(30, 111), torch.randn(111, 1)]
+    return [torch.randn(M, N), torch.randn(N, 1)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 7
+N = 6
+K = 55
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(7, 6, 55)]
+    return [torch.randn(M, N, K)]
 
 
 def get_init_inputs():

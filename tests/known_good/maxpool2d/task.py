@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 12
+K = 10
+
 
 class Model(nn.Module):
     def __init__(self, k, s):
@@ -12,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 12, 10)]
+    return [torch.randn(2, M, N, K)]
 
 
 def get_init_inputs():
-    return [3, 2]
+    return [M, 2]

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 4
+N = 19
+K = 33
+
 
 class Model(nn.Module):
     def __init__(self, dim):
@@ -12,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(4, 19, 33)]
+    return [torch.randn(M, N, K)]
 
 
 def get_init_inputs():

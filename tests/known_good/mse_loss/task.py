@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 40
+N = 25
+
 
 class Model(nn.Module):
     def forward(self, p, t):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(40, 25), torch.randn(40, 25)]
+    return [torch.randn(M, N), torch.randn(M, N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 14
+
 
 class Model(nn.Module):
     def __init__(self, classes):
@@ -12,7 +14,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randint(0, 9, (14,))]
+    return [torch.randint(0, 9, (N,))]
 
 
 def get_init_inputs():

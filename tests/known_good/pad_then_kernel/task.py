@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 5
+N = 26
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -9,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(5, 26)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 8
+K = 10
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(3, 8, 10)]
+    return [torch.randn(M, N, K)]
 
 
 def get_init_inputs():

@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 640
+
 
 class Model(nn.Module):
     def forward(self, x, keep):
@@ -8,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(640), (torch.rand(640) > 0.5).float()]
+    return [torch.randn(N), (torch.rand(N) > 0.5).float()]
 
 
 def get_init_inputs():

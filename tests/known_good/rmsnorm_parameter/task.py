@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 25
+N = 200
+
 
 class Model(nn.Module):
     def __init__(self, d, eps):
@@ -13,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(25, 200)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():
-    return [200, 1e-5]
+    return [N, 1e-5]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 10
+N = 16
+
 
 class Model(nn.Module):
     def __init__(self, d):
@@ -16,8 +19,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 10, 16)]
+    return [torch.randn(2, M, N)]
 
 
 def get_init_inputs():
-    return [16]
+    return [N]

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 24
+
 
 class Model(nn.Module):
     def forward(self, scores):
@@ -10,7 +13,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 24, 24)]
+    return [torch.randn(2, M, N, N)]
 
 
 def get_init_inputs():

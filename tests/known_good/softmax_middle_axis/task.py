@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 4
+N = 20
+K = 50
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(4, 20, 50)]
+    return [torch.randn(M, N, K)]
 
 
 def get_init_inputs():

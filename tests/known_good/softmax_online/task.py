@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 6
+N = 1500
+
 
 class Model(nn.Module):
     def __init__(self, dim):
@@ -12,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(6, 1500)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 
+M = 3
+N = 4
+K = 25
+
 
 class Model(nn.Module):
     def __init__(self, beta, threshold):
@@ -13,7 +17,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 4, 25) * 10]
+    return [torch.randn(2, M, N, K) * 10]
 
 
 def get_init_inputs():

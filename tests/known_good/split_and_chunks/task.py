@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 9
+N = 64
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -9,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(9, 64)]
+    return [torch.randn(M, N)]
 
 
 def get_init_inputs():

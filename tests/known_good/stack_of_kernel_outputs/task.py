@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+N = 44
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(44)]
+    return [torch.randn(N)]
 
 
 def get_init_inputs():

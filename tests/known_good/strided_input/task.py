@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 45
+N = 30
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(45, 30).t()]
+    return [torch.randn(M, N).t()]
 
 
 def get_init_inputs():

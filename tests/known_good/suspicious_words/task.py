@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 77
+N = 5
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(77, 5) * 2]
+    return [torch.randn(M, N) * 2]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 64
+N = 129
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(64, 129).half()]
+    return [torch.randn(M, N).half()]
 
 
 def get_init_inputs():

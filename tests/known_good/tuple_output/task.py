@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 11
+N = 20
+
 
 class Model(nn.Module):
     def forward(self, a, b):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(11, 20), torch.randn(11, 20)]
+    return [torch.randn(M, N), torch.randn(M, N)]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 5
+N = 77
+
 
 class Model(nn.Module):
     def forward(self, mask, a, b):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(5, 77) > 0.5, torch.randn(5, 77), torch.randn(5, 77)]
+    return [torch.rand(M, N) > 0.5, torch.randn(M, N), torch.randn(M, N)]
 
 
 def get_init_inputs():

@@ -1,21 +1,21 @@
 import torch
 import torch.nn as nn
 
+N = 40
+
 
 class Model(nn.Module):
     def forward(self, x):
-        out = []
-        for n in x.tolist():
-            steps = 0
-            while n != 1:
-                n = n // 2 if n % 2 == 0 else 3 * n + 1
-                steps += 1
-            out.append(steps)
-        return torch.tensor(out, dtype=torch.int32, device=x.device)
+        steps = torch.zeros_like(x)
+        for _ in range(120):  # no start below 60 needs more
+            going = x != 1
+            x = torch.where(going, torch.where(x % 2 == 0, x // 2, 3 * x + 1), x)
+            steps = steps + going.to(steps.dtype)
+        return steps
 
 
 def get_inputs():
-    return [torch.randint(1, 60, (40,), dtype=torch.int32)]
+    return [torch.randint(1, 60, (N,), dtype=torch.int32)]
 
 
 def get_init_inputs():

@@ -1,6 +1,9 @@
 import torch
 import torch.nn as nn
 
+M = 5
+N = 61
+
 
 class Model(nn.Module):
     def forward(self, x, s):
@@ -8,7 +11,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(5, 61), torch.tensor(2.5)]
+    return [torch.randn(M, N), torch.tensor(2.5)]
 
 
 def get_init_inputs():
