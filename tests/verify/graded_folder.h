@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#define GRADED_MAX 256
+#define GRADED_MAX 1024
 #define GRADED_SOURCE_MAX ((size_t)4 << 20)
 
 struct graded { char *name; struct str expect; struct verdict verdict; };
