@@ -139,12 +139,12 @@ static json_t *verdict_record(const struct verdict *v)
 	return j;
 }
 
-/* What a model writes may end in the middle of a character or be no UTF-8 at all, which JSON cannot hold: each such byte becomes U+FFFD. */
+/* What a model writes may end in the middle of a character, be no UTF-8 at all or hold NUL, which our JSON cannot: each such byte becomes U+FFFD. */
 static json_t *answer_json(const char *text, size_t len)
 {
 	struct str clean = {0};
 	for (size_t i = 0; i < len;) {
-		size_t n = utf8_valid_prefix(text + i, len - i);
+		size_t n = utf8_valid_prefix(text + i, strnlen(text + i, len - i));
 		str_append(&clean, text + i, n);
 		i += n;
 		if (i++ < len) str_puts(&clean, "\xef\xbf\xbd");

@@ -116,11 +116,30 @@ static void test_summary(void **state)
 	json_decref(s);
 }
 
+/* A model may write any bytes; what the store keeps must be read back. */
+static void test_any_bytes_are_recorded(void **state)
+{
+	row.task = (struct task){ .name = "t", .structure = "", .split = "" };
+	char text[] = "a\0b\xff";
+	struct rollout r = graded(VERDICT_WRONG, 1);
+	r.text = text;
+	r.text_len = 4;
+	struct err err = {0};
+	json_t *back = NULL, *j = rollout_json(&r, &prompts);
+	char *line = json_dumps(j, JSON_COMPACT);
+	assert_non_null(line);
+	if (json_parse(line, strlen(line), "row", &back, &err)) fail_msg("%s", err.text);
+	assert_string_equal(json_string_value(json_object_get(back, "answer")), "a\xef\xbf\xbd" "b\xef\xbf\xbd");
+	free(line);
+	json_decref(j);
+	json_decref(back);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pass_at_k), cmocka_unit_test(test_bootstrap), cmocka_unit_test(test_advantages_uniform), cmocka_unit_test(test_advantages_split), cmocka_unit_test(test_infra_is_dropped),
-		cmocka_unit_test(test_no_variance), cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_no_variance), cmocka_unit_test(test_summary), cmocka_unit_test(test_any_bytes_are_recorded),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
