@@ -9,7 +9,6 @@ packages=(
 	gcc make pkg-config libc6-dev                     # build
 	libjansson-dev libyaml-dev nettle-dev zlib1g-dev  # JSON, YAML, SHA-256, gzip
 	libsqlite3-dev libseccomp-dev libutf8proc-dev     # store, sandbox, NFC
-	libopenblas0-openmp                               # CPU GEMM, opened at run time
 	libcmocka-dev                                     # unit tests
 	python3 python3-venv python3-dev                  # candidates; triton compiles its launcher against Python's headers
 )

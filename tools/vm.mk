@@ -7,5 +7,5 @@ CFLAGS_map_cmp := -O3 -fno-trapping-math
 CFLAGS_vm_math := -O3 -fno-trapping-math
 CFLAGS_exec_core := -O3
 CFLAGS_exec_memory := -O3
-CFLAGS_exec_reduce := -O3
+CFLAGS_exec_region := -O3
 CFLAGS_exec_dot := -O3

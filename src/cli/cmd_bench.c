@@ -209,7 +209,7 @@ static int bench_open(struct bench *b, struct err *err)
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->model, err);
 	if (!rc) rc = model_save(b->model, b->dir, err);
 	if (!rc) fprintf(stderr, "model: %.2f M parameters, hidden %d, %d layers, vocabulary %d; %s\n", (double)model_config_params(&c) * 1e-6, c.hidden_size, c.num_hidden_layers, c.vocab_size,
-		ops_blas_name(b->ops));
+		ops_gemm_name(b->ops));
 	return rc;
 }
 
@@ -233,12 +233,12 @@ static void bench_print(const struct bench *b, bool has_peer)
 		else printf("%-22s %9.0f tok/s\n", figures[f].title, b->hone[f]);
 	}
 	json_object_set_new(all, "gemm_gflops", json_real(ops_gemm_gflops(b->ops)));
-	json_object_set_new(all, "blas", json_string(ops_blas_name(b->ops)));
+	json_object_set_new(all, "gemm", json_string(ops_gemm_name(b->ops)));
 	if (b->o->json) {
 		json_dumpf(all, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
 		putchar('\n');
 	} else {
-		printf("%-22s %9.0f GFLOP/s (%s)\n", "1024^3 product", json_real_value(json_object_get(all, "gemm_gflops")), ops_blas_name(b->ops));
+		printf("%-22s %9.0f GFLOP/s (%s)\n", "1024^3 product", json_real_value(json_object_get(all, "gemm_gflops")), ops_gemm_name(b->ops));
 	}
 	json_decref(all);
 }

@@ -94,7 +94,7 @@ struct ops_options {
 /* CPU backend: fp32, its own matrix products, AVX2 or AVX-512 by CPUID. */
 int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err);
 void ops_free(struct ops *ops);
-/* For doctor and bench: what multiplies matrices ("built-in, AVX-512"); measured GFLOP/s of a 1024^3 product. */
-const char *ops_blas_name(const struct ops *ops);
+/* For doctor and bench: the instruction set of the products ("AVX-512"); measured GFLOP/s of a 1024^3 product. */
+const char *ops_gemm_name(const struct ops *ops);
 double ops_gemm_gflops(struct ops *ops);
 #endif

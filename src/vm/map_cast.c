@@ -39,7 +39,7 @@ static double odd_double(int64_t x)
 {
 	uint64_t lost = (uint64_t)x & 0x7ff;
 	if (x < (1ll << 53) && x > -(1ll << 53)) return (double)x;
-	return (double)(((x >> 11) | (lost != 0)) << 11);
+	return (double)(((x >> 11) | (lost != 0)) * 2048);   /* no shift: x may be negative */
 }
 
 static double odd_double_unsigned(uint64_t x)

@@ -27,7 +27,7 @@ import json, sys
 report = json.load(open(sys.argv[1]))
 rows = {row["name"]: row for row in report["rows"]}
 assert report["ok"] == (sys.argv[2] == "0") == all(row["state"] != "missing" for row in report["rows"])
-assert {"cpu", "cores", "memory", "blas", "gpu", "sandbox", "runner", "sandbox library", "python", "torch", "triton", "numpy"} <= set(rows)
+assert {"cpu", "cores", "memory", "gemm", "gpu", "sandbox", "runner", "sandbox library", "python", "torch", "triton", "numpy"} <= set(rows)
 import torch, triton, numpy
 assert rows["torch"]["value"].split("+")[0] == torch.__version__.split("+")[0], rows["torch"]
 assert rows["triton"]["value"] == triton.__version__ and rows["numpy"]["value"] == numpy.__version__

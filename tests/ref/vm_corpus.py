@@ -89,7 +89,7 @@ def to_ttir(case):
 
 
 def raw(tensor):
-    t = tensor.contiguous().flatten()
+    t = torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.flatten())
     return t.view(torch.uint8).numpy().tobytes() if t.numel() else b""
 
 

@@ -218,10 +218,13 @@ def linear_recurrence(a1, b1, a2, b2):
 
 
 @triton.jit
-def scan_pairs(a, b, o, N: tl.constexpr):
+def scan_pairs(a, b, o, last, N: tl.constexpr):
     i = tl.arange(0, N)
-    _, r = tl.associative_scan((tl.load(a + i), tl.load(b + i)), 0, linear_recurrence)
+    pairs = (tl.load(a + i), tl.load(b + i))
+    _, r = tl.associative_scan(pairs, 0, linear_recurrence)
     tl.store(o + i, r)
+    _, r = tl.reduce(pairs, 0, linear_recurrence)   # associative, not commutative: the order must be kept
+    tl.store(last, r)
 
 
 for n in [2, 64, 512]:
@@ -231,7 +234,9 @@ for n in [2, 64, 512]:
         h, g = h * u + v, g * u + abs(v)
         want.append(h)
         bound.append(g)
-    add(f"scan_pairs_{n}", scan_pairs, (1,), dict(a=a, b=b, o=torch.zeros(n), N=n), dict(o=(torch.tensor(want, dtype=F64), EPS[F32] * 4 * (math.log2(n) + 1) * torch.tensor(bound, dtype=F64))), interpret_slack=8.0)
+    add(f"scan_pairs_{n}", scan_pairs, (1,), dict(a=a, b=b, o=torch.zeros(n), last=torch.zeros(1), N=n),
+        {"o": (torch.tensor(want, dtype=F64), EPS[F32] * 4 * (math.log2(n) + 1) * torch.tensor(bound, dtype=F64)),
+         "last": (torch.tensor(want[-1:], dtype=F64), EPS[F32] * 4 * (math.log2(n) + 1) * bound[-1])}, interpret_slack=8.0)
 
 
 # ---- products ----

@@ -50,7 +50,7 @@ void ops_free(struct ops *ops)
 	free(ops);
 }
 
-const char *ops_blas_name(const struct ops *ops) { return ops->ctx->avx512 ? "built-in, AVX-512" : "built-in, AVX2"; }
+const char *ops_gemm_name(const struct ops *ops) { return ops->ctx->avx512 ? "AVX-512" : "AVX2"; }
 
 double ops_gemm_gflops(struct ops *ops)
 {

@@ -89,7 +89,7 @@ static void rmsnorm_backward(struct ops_context *c, float *dx, float *dw, const 
 {
 	CHECK(M >= 0 && N > 0);
 	struct norm_args a = {.y = dx, .dw = dw, .x = x, .w = w, .dy = dy, .rstd = rstd, .M = M, .N = N, .add = acc == OPS_ADD};
-	if (dw) pool_run(c->pool, N, 64, rmsnorm_dw_columns, &a);
+	if (dw) pool_run(c->pool, N, N >= 512 ? 64 : 16, rmsnorm_dw_columns, &a);   /* head norms are narrow and long */
 	pool_run(c->pool, M, rows_grain(4 * N), rmsnorm_backward_rows, &a);
 }
 
