@@ -37,6 +37,7 @@ struct op_def {
 	void (*eval_row)(const double *a, int n, double *out);                  /* OP_REDUCE: out[1], OP_ROW: out[n] */
 	double arg_max;                  /* largest sensible |operand| where the result is sensitive to it (sin, exp); 0: no limit */
 };
+const struct op_def *op_find(struct slice name);               /* NULL when there is none */
 const struct op_def *op_get(const char *name);                 /* CHECKs that it exists */
 const struct op_def *op_list(enum op_kind kind, size_t *count); /* the rows of one kind, contiguous in the table */
 

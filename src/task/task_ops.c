@@ -153,12 +153,18 @@ static const struct op_def OPS[] = {
 		"$o = $o / tl.sqrt(var + 1e-5) * $b + $c", NULL, row_layer_norm, 0},
 };
 
-const struct op_def *op_get(const char *name)
+const struct op_def *op_find(struct slice name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(OPS); i++)
-		if (!strcmp(OPS[i].name, name)) return &OPS[i];
-	CHECKF(false, "no operator named %s", name);
+		if (strlen(OPS[i].name) == name.len && !memcmp(OPS[i].name, name.data, name.len)) return &OPS[i];
 	return NULL;
+}
+
+const struct op_def *op_get(const char *name)
+{
+	const struct op_def *op = op_find((struct slice){name, strlen(name)});
+	CHECKF(op != NULL, "no operator named %s", name);
+	return op;
 }
 
 const struct op_def *op_list(enum op_kind kind, size_t *count)

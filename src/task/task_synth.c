@@ -23,6 +23,31 @@ static bool is_heldout(const char *structure, double fraction)
 	return (double)strtoul(head, NULL, 16) / 4294967296.0 < fraction;
 }
 
+/* The next name of a comma-separated list; false at its end. */
+static bool next_name(const char **list, struct slice *name)
+{
+	if (!*list || !**list) return false;
+	size_t n = strcspn(*list, ",");
+	*name = (struct slice){*list, n};
+	*list += n + ((*list)[n] == ',');
+	return true;
+}
+
+static bool is_listed(const char *operators, const struct op_def *op)
+{
+	for (struct slice name; next_name(&operators, &name);)
+		if (op_find(name) == op) return true;
+	return false;
+}
+
+static bool is_made_of(const struct task_graph *g, const char *operators)
+{
+	if (!operators || !*operators) return true;
+	for (int i = 0; i < g->count; i++)
+		if (g->nodes[i].role == NODE_OP && !is_listed(operators, g->nodes[i].op)) return false;
+	return true;
+}
+
 /* Slot of a hash: where it is, or where it belongs. */
 static const char **seen_slot(struct synth *s, const char *hash)
 {
@@ -41,7 +66,7 @@ static void try_seed(struct synth *s, int level, uint64_t seed)
 	graph_compose(g, level, seed);
 	graph_structure(g, &structure);
 	bool held = is_heldout(structure.data, s->o->heldout_fraction);
-	if (s->done[level][held] < s->want[level][held]) {
+	if (s->done[level][held] < s->want[level][held] && is_made_of(g, s->o->operators)) {
 		graph_source(g, &source);
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
 		if (!*seen_slot(s, hash.text)) {
@@ -68,6 +93,10 @@ static int options_check(const struct task_synth_options *o, struct err *err)
 		return err_set(err, ERR_RANGE, "heldout_fraction %g: expected 0 to 1", o->heldout_fraction);
 	if ((o->count_heldout > 0 && o->heldout_fraction == 0.0) || (o->count_train > 0 && o->heldout_fraction == 1.0))
 		return err_set(err, ERR_RANGE, "heldout_fraction %g leaves one of the splits empty: expected a value between 0 and 1", o->heldout_fraction);
+	const char *operators = o->operators;
+	for (struct slice name; next_name(&operators, &name);)
+		if (!op_find(name))
+			return err_set(err, ERR_RANGE, "operators: \"%.*s\" is not in the table; docs/tasks.md names the operators", (int)name.len, name.data);
 	return ERR_OK;
 }
 
@@ -104,7 +133,7 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
 			if (seed) try_seed(&s, level, seed);
 		}
 		if (!is_level_done(&s, level))
-			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, or move heldout_fraction", level,
+			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, allow more operators, or move heldout_fraction", level,
 				s.done[level][0], s.want[level][0], s.done[level][1], s.want[level][1]);
 	}
 	free(s.seen);

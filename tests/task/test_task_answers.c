@@ -133,6 +133,22 @@ static void strangers_get_no_answer(void **state)
 	task_set_release(&set);
 }
 
+static void operators_are_kept_to(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct task_synth_options o = {.seed = 4, .count_train = 30, .count_heldout = 5, .level_min = 1, .level_max = 1, .heldout_fraction = 0.2, .operators = "relu6,tanh,neg,abs,sin"};
+	assert_int_equal(task_synth(&o, &set, &err), 0);
+	assert_int_equal(set.count, 35);
+	for (size_t i = 0; i < set.count; i++) {
+		char *list = xstrdup(set.tasks[i].structure + strlen("chain:")), *rest = list;
+		for (char *name; (name = strsep(&rest, ","));)
+			assert_true(!strcmp(name, "relu6") || !strcmp(name, "tanh") || !strcmp(name, "neg") || !strcmp(name, "abs") || !strcmp(name, "sin"));
+		free(list);
+	}
+	task_set_release(&set);
+}
+
 static void bad_options_are_refused(void **state)
 {
 	struct err err = {0};
@@ -141,6 +157,7 @@ static void bad_options_are_refused(void **state)
 		{.count_train = 1, .level_min = 0, .level_max = 1}, {.count_train = 1, .level_min = 2, .level_max = 1}, {.count_train = 1, .level_min = 1, .level_max = 4},
 		{.count_train = -1, .level_min = 1, .level_max = 1}, {.count_train = 2000000, .level_min = 1, .level_max = 1},
 		{.count_heldout = 1, .level_min = 1, .level_max = 1}, {.count_train = 1, .level_min = 1, .level_max = 1, .heldout_fraction = 1.5},
+		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,rel"}, {.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,,abs"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) assert_true(task_synth(&BAD[i], &set, &err) < 0);
 }
@@ -150,7 +167,7 @@ int main(int argc, char **argv)
 	if (argc == 6 && !strcmp(argv[1], "--dump")) return dump(argc, argv);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_options_same_bytes), cmocka_unit_test(splits_share_nothing), cmocka_unit_test(texts_stay_short),
-		cmocka_unit_test(strangers_get_no_answer), cmocka_unit_test(bad_options_are_refused),
+		cmocka_unit_test(strangers_get_no_answer), cmocka_unit_test(operators_are_kept_to), cmocka_unit_test(bad_options_are_refused),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
