@@ -9,7 +9,7 @@
 
 struct pairs_options {
 	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *precision, *store;
-	int64_t styles, seed, verify_threads, num_correct_trials;
+	int64_t styles, style, seed, verify_threads, num_correct_trials;
 	double fraction;
 };
 
@@ -24,6 +24,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, chat_template, "chat form", "plain|qwen3|qwen3-nothink"),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, styles, "synth: answers per task, of different styles; above 1 rows are named TASK-sSTYLE", NULL),
+	O(OPTION_INT, style, "synth: first style of every task; -1: one drawn for each", NULL),
 	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", NULL),
@@ -65,12 +66,13 @@ static void pairs_release(struct pairs *p)
 
 /* ---- synth ---- */
 
-/* Styles of a task start at a different one each, so that few styles per task still cover all of them over the set. */
+/* Unless --style says where, styles of a task start at a different one each, so that few styles per task still cover all of them over the set. */
 static int row_make(struct pairs *p, struct pair *row, const struct task *t, int k, struct err *err)
 {
 	int styles = task_answer_styles();
+	uint32_t first = p->o->style >= 0 ? (uint32_t)p->o->style : rng_u32((uint64_t)p->o->seed, 0x7374796c65, t->seed);
 	struct str ignored = {0};
-	*row = (struct pair){ .task = t, .style = (int)((rng_u32((uint64_t)p->o->seed, 0x7374796c65, t->seed) + (uint32_t)k) % (uint32_t)styles) };
+	*row = (struct pair){ .task = t, .style = (int)((first + (uint32_t)k) % (uint32_t)styles) };
 	int rc = task_answer(t, row->style, &row->plan, &row->code, err);
 	if (!rc && p->stage == AGENT_MIDEND) rc = task_answer_slow(t, row->style, &ignored, &row->slow, err);
 	str_release(&ignored);
@@ -305,13 +307,14 @@ static const struct { const char *name; int (*run)(struct pairs *, struct err *)
 
 int cmd_pairs(int argc, char **argv)
 {
-	struct pairs_options o = { .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .styles = 1, .seed = 42, .fraction = 0.05 };
+	struct pairs_options o = { .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .styles = 1, .style = -1, .seed = 42, .fraction = 0.05 };
 	struct err err = {0};
 	int npos, rc = options_parse("pairs synth|check", "write or check supervised pairs", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	struct pairs p = { .o = &o, .rejected = json_object() };
 	if (!rc && npos != 1) rc = err_set(&err, ERR_USAGE, "expected one of synth, check");
 	if (!rc && (o.styles < 1 || o.styles > INT32_MAX)) rc = err_set(&err, ERR_USAGE, "--styles %lld: expected at least 1", (long long)o.styles);
+	if (!rc && (o.style < -1 || o.style >= task_answer_styles())) rc = err_set(&err, ERR_USAGE, "--style %lld: expected -1 to %d", (long long)o.style, task_answer_styles() - 1);
 	if (!rc && (o.verify_threads < 0 || o.verify_threads > 4096 || o.num_correct_trials < 0 || o.num_correct_trials > 1 << 10)) rc = err_set(&err, ERR_USAGE, "--verify_threads and --num_correct_trials: expected 0 to 4096 and 0 to 1024");
 	if (!rc) rc = agent_stage_from_name(o.stage, &p.stage, &err);
 	size_t i = 0;

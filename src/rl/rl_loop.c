@@ -297,6 +297,7 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &l->stop_id, .nstop = 1, .adapter = l->adapter };
 	struct update_stats u = {0};
 	uint64_t t0 = clock_ns(), t1 = t0;
+	if (o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / o->max_seconds);
 	step_prompts(l, groups, index);
 	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, index, groups, &ro, r, err);
 	if (!rc) {

@@ -38,6 +38,11 @@ double optimizer_lr(const struct optimizer *o, int64_t step) {
 	return o->options.learning_rate * schedule_get(o->options.lr_scheduler_type)(step, o->options.warmup_steps, o->options.max_steps);
 }
 
+void optimizer_pace(struct optimizer *o, double spent)
+{
+	o->options.max_steps = o->steps && spent > 0 ? (int64_t)ceil((double)o->steps / fmin(spent, 1)) : INT64_MAX;
+}
+
 /* ---- create ---- */
 
 /* Norms and biases do not decay, as in transformers' Trainer. */

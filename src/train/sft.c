@@ -191,6 +191,11 @@ static int evaluate(struct sft *s, json_t *metrics, struct err *err) {
 
 /* ---- checkpoints ---- */
 
+/* Nothing but the clock ends the run. */
+static bool is_paced(const struct sft *s) { return s->total_steps == INT64_MAX; }
+
+static double seconds_spent(const struct sft *s) { return s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9; }
+
 /* What must not change between the parts of a run. */
 static json_t *settings_json(const struct sft *s) {
 	const struct sft_options *o = s->o;
@@ -208,7 +213,7 @@ static json_t *settings_json(const struct sft *s) {
 		"adam_epsilon", p->adam_epsilon, "weight_decay", p->weight_decay, "max_grad_norm", p->max_grad_norm, "lr_scheduler_type", p->lr_scheduler_type,
 			"warmup_steps", (json_int_t)p->warmup_steps,
 		"max_tokens", o->max_tokens, "gradient_accumulation_steps", o->gradient_accumulation_steps, "seed", (json_int_t)o->seed, "examples", hash.text);
-	json_object_set_new(j, "schedule_steps", json_integer(is_constant ? 0 : s->total_steps));
+	json_object_set_new(j, "schedule_steps", json_integer(is_constant || is_paced(s) ? 0 : s->total_steps));
 	return j;
 }
 
@@ -233,7 +238,7 @@ static int save(struct sft *s, struct err *err) {
 		(json_int_t)s->best_step,
 		"bad_evals", (json_int_t)s->bad_evals, "best_loss", s->best_loss, "stopped_early", s->stopped_early, "settings", settings_json(s)) };
 	/* Seconds enter only when they decide something: otherwise equal runs must have equal bytes. */
-	if (s->o->max_seconds > 0) json_object_set_new(state.extra, "seconds", json_real(s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9));
+	if (s->o->max_seconds > 0) json_object_set_new(state.extra, "seconds", json_real(seconds_spent(s)));
 	int rc = checkpoint_save(s->o->output_dir, s->model, s->adapter, s->optimizer, &state, s->o->save_total_limit, err);
 	json_decref(state.extra);
 	return rc;
@@ -269,7 +274,7 @@ static int resume(struct sft *s, struct err *err) {
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 static bool is_out_of_time(const struct sft *s) {
-	return s->o->max_seconds > 0 && s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9 >= s->o->max_seconds;
+	return s->o->max_seconds > 0 && seconds_spent(s) >= s->o->max_seconds;
 }
 
 static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool has_hits) {
@@ -283,6 +288,7 @@ static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool
 static int one_step(struct sft *s, struct err *err) {
 	double epoch;
 	bool logs = is_due(MAX(1, s->o->logging_steps), s->step + 1) || s->step + 1 >= s->total_steps;
+	if (is_paced(s)) optimizer_pace(s->optimizer, seconds_spent(s) / s->o->max_seconds);
 	double norm = train_step(s, &epoch, logs);
 	if (!isfinite(norm)) log_warn("step %lld: the gradient is not finite; the update was skipped", (long long)s->step + 1);
 	s->step++;
@@ -299,12 +305,11 @@ static int one_step(struct sft *s, struct err *err) {
 
 static int options_check(const struct sft *s, struct err *err) {
 	const struct sft_options *o = s->o;
-	const char *schedule = o->optimizer.lr_scheduler_type;
 	if (!s->ntrain) return err_set(err, ERR_USAGE, "no training examples");
 	if (o->max_tokens < 2 || o->gradient_accumulation_steps < 1)
 		return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1", o->max_tokens, o->gradient_accumulation_steps);
-	if (o->max_steps <= 0 && o->num_train_epochs <= 0 && (o->max_seconds <= 0 || strncmp(schedule, "constant", 8)))
-		return err_set(err, ERR_USAGE, "set num_train_epochs or max_steps: lr_scheduler_type %s needs to know the end", schedule);
+	if (o->max_steps <= 0 && o->num_train_epochs <= 0 && o->max_seconds <= 0)
+		return err_set(err, ERR_USAGE, "none of num_train_epochs, max_steps and max_seconds is set: the run would never end");
 	if (o->stop_at_eval_minimum && !s->nheldout) return err_set(err, ERR_USAGE, "stop_at_eval_minimum needs held-out examples");
 	for (int which = 0; which < 2; which++) {
 		const struct sft_example *e = which ? s->heldout : s->train;

@@ -46,6 +46,9 @@ struct optimizer;
 struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *o);
 void optimizer_free(struct optimizer *o);
 double optimizer_lr(const struct optimizer *o, int64_t step);   /* at 0-based step */
+/* A run that ends by the clock, not by a count of steps: called before each step with the share of the time that is spent, it places the schedule's end where
+ * the steps so far say it will be. */
+void optimizer_pace(struct optimizer *o, double spent);
 /* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances. Returns the norm before clipping; a non-finite norm skips the
  * update and is returned. */
 double optimizer_step(struct optimizer *o);

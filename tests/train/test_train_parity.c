@@ -60,6 +60,22 @@ static void test_adamw_steps(void **state) {
 	for (size_t i = 0; i < ARRAY_LEN(ref_cases); i++) steps_case(ref_cases[i]);
 }
 
+/* By the clock: with steps of equal length the rate falls as if their number had been known. */
+static void test_paced_schedule(void **state)
+{
+	struct ops *ops = ref_ops(false);
+	struct optimizer *o = optimizer_create(ops, NULL, 0, &(struct optimizer_options){ .learning_rate = 1, .lr_scheduler_type = "linear" });
+	for (int k = 0; k < 10; k++) {
+		optimizer_pace(o, k / 10.0);
+		assert_true(fabs(optimizer_lr(o, k) - (1 - k / 10.0)) < 1e-12);
+		optimizer_step(o);
+	}
+	optimizer_pace(o, 1.5);
+	assert_true(optimizer_lr(o, 10) == 0);
+	optimizer_free(o);
+	ops_free(ops);
+}
+
 static void test_schedules(void **state) {
 	struct ref r;
 	ref_open(&r, "tied");
@@ -240,7 +256,7 @@ static void test_nonfinite_gradient(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_adamw_steps), cmocka_unit_test(test_schedules), cmocka_unit_test(test_rl_losses), cmocka_unit_test(test_loss_row_slope),
+		cmocka_unit_test(test_adamw_steps), cmocka_unit_test(test_schedules), cmocka_unit_test(test_paced_schedule), cmocka_unit_test(test_rl_losses), cmocka_unit_test(test_loss_row_slope),
 			cmocka_unit_test(test_loss_names),
 		cmocka_unit_test(test_advantages), cmocka_unit_test(test_nonfinite_gradient),
 	};
