@@ -41,7 +41,7 @@ static const struct { const char *key, *title; int batch; } figures[FIGURE_COUNT
 	{ "train", "training", 0 }, { "generate_16", "generation, batch 16", 16 }, { "generate_1", "generation, batch 1", 1 },
 };
 
-struct bench { const struct bench_options *o; struct ops *ops; struct model *model; char dir[64]; double hone[FIGURE_COUNT], peer[FIGURE_COUNT]; };
+struct bench { const struct bench_options *o; struct ops *ops; struct model *model, *sampler /* the same weights, never trained */; char dir[64]; double hone[FIGURE_COUNT], peer[FIGURE_COUNT]; };
 
 static double seconds(const struct bench_options *o)
 {
@@ -103,7 +103,7 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 	int n = (int)o->prompt_length, active;
 	struct engine_options eo = { .max_sequences = batch, .max_context = n + (int)o->max_new_tokens };
 	struct engine *e;
-	int rc = engine_create(b->model, &eo, &e, err);
+	int rc = engine_create(b->sampler, &eo, &e, err);
 	if (rc) return rc;
 	double best = INFINITY;
 	int32_t *prompt = xcalloc((size_t)n, sizeof *prompt);
@@ -207,6 +207,7 @@ static int bench_open(struct bench *b, struct err *err)
 	if (!mkdtemp(b->dir)) return err_set(err, ERR_IO, "%s: %s", b->dir, strerror(errno));
 	int rc = ops_cpu_create(&oo, &b->ops, err);
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->model, err);
+	if (!rc) rc = model_create(&c, 1, b->ops, &b->sampler, err);
 	if (!rc) rc = model_save(b->model, b->dir, err);
 	if (!rc) fprintf(stderr, "model: %.2f M parameters, hidden %d, %d layers, vocabulary %d; %s\n", (double)model_config_params(&c) * 1e-6, c.hidden_size, c.num_hidden_layers, c.vocab_size,
 		ops_gemm_name(b->ops));
@@ -215,6 +216,7 @@ static int bench_open(struct bench *b, struct err *err)
 
 static void bench_close(struct bench *b)
 {
+	model_free(b->sampler);
 	model_free(b->model);
 	ops_free(b->ops);
 	if (*b->dir) dir_remove(b->dir, NULL);

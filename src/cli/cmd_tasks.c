@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_heldout, level_min, level_max, level, style, num_correct_trials;
+	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials;
 	double heldout_fraction;
 	const char *operators, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
@@ -23,6 +23,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, level_max, "synth: highest level, 1 to 3", NULL),
 	O(OPTION_FLOAT, heldout_fraction, "synth: share of structures that are held out, chosen by hash", NULL),
 	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)", NULL),
+	O(OPTION_INT, operators_min, "synth: only tasks of at least so many operators", NULL),
 	O(OPTION_STR, out, "synth, import: folder, .py, .jsonl or .jsonl.gz file to write", NULL),
 	O(OPTION_INT, level, "list, import, audit: only this level (0: all)", NULL),
 	O(OPTION_STR, split, "list, import, audit: only this split", "train|heldout|hand"),
@@ -162,7 +163,8 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 		rc = err_set(err, ERR_USAGE, "expected levels 1 to 3 and counts from 0 to 1000000");
 	if (rc) return rc;
 	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout,
-		.level_min = (int)o->level_min, .level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction, .operators = o->operators};
+		.level_min = (int)o->level_min, .level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction, .operators = o->operators,
+		.operators_min = (int)MIN(MAX(o->operators_min, 0), INT32_MAX)};
 	rc = task_synth(&s, &set, err);
 	if (rc) {
 		if (rc == ERR_RANGE) err->code = ERR_USAGE;

@@ -61,6 +61,7 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	struct engine *e = xcalloc(1, sizeof *e);
 	*e = (struct engine){.m = m, .ops = model_ops(m), .o = o, .config = config, .pages_per_sequence = pages_for(o.max_context), .queue_end = &e->queue};
 	size_t sequences = (size_t)o.max_sequences, rows = sequences + (size_t)o.prefill_rows;
+	model_prepare(m);
 	e->kv = kv_create(m, o.kv_pages);
 	e->step = step_create(m, (int)rows, o.max_sequences);
 	e->page_refs = xcalloc((size_t)o.kv_pages, sizeof *e->page_refs);

@@ -199,8 +199,27 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 	return 0;
 }
 
+/* ---- copies in the backend's order ---- */
+
+/* Everything that is the transposed operand of a product. */
+static void each_matrix(struct model *m, void visit(struct ops *ops, const struct param *p))
+{
+	for (int l = 0; l < m->config.num_hidden_layers; l++)
+		for (int p = 0; p < PROJ_COUNT; p++) visit(m->ops, m->layers[l].weight[p]);
+	visit(m->ops, m->head);
+}
+
+static void prepare_frozen(struct ops *ops, const struct param *p)
+{
+	if (!p->grad) ops->prepare(ops->ctx, p->data, (int)p->shape[0], (int)p->shape[1]);
+}
+static void forget(struct ops *ops, const struct param *p) { ops->forget(ops->ctx, p->data); }
+
+void model_prepare(struct model *m) { each_matrix(m, prepare_frozen); }
+
 void model_free(struct model *m) {
 	if (!m) return;
+	if (m->ops) each_matrix(m, forget);   /* none: only its shapes were asked for */
 	if (m->mapped) safetensors_close(m->mapped);
 	else if (m->block) m->ops->release(m->ops->ctx, m->block);
 	if (m->grads) m->ops->release(m->ops->ctx, m->grads);
@@ -245,6 +264,7 @@ void model_enable_grad(struct model *m, struct adapter *a) {
 		params_carve_grads(a->params, a->nparams, a->grads);
 		return;
 	}
+	each_matrix(m, forget);
 	model_own(m);
 	m->grads = grads_alloc(m->ops, m->grads, m->count);
 	params_carve_grads(m->params, m->nparams, m->grads);

@@ -44,6 +44,10 @@ struct ops {
 	/* out (M, N) = alpha * A B (+ out). A is (M, K), or (K, M) when a_transposed; B is (K, N), or (N, K) when b_transposed.
 	 * linear y = x W^T: matmul(y, x, W, T, out, in, false, true). */
 	void (*matmul)(struct ops_context *, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc);
+	/* b (N, K) will be the transposed second operand of many products and does not change until forget: the backend may keep a copy in the order it reads. No bit of a
+	 * result changes. forget knows any pointer. */
+	void (*prepare)(struct ops_context *, const float *b, int N, int K);
+	void (*forget)(struct ops_context *, const float *b);
 	void (*bias_add)(struct ops_context *, float *x /* (M, N) */, const float *bias /* (N) */, int M, int N);
 	void (*bias_backward)(struct ops_context *, float *dbias /* (N) += */, const float *dy /* (M, N) */, int M, int N);
 

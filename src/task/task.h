@@ -35,6 +35,7 @@ struct task_synth_options {
 	int level_min, level_max;      /* 1..3 */
 	double heldout_fraction;       /* of structures, chosen by hash: a held-out structure never appears in train */
 	const char *operators;         /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
+	int operators_min;             /* only tasks of at least so many */
 };
 /* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options, same bytes. */
 int task_synth(const struct task_synth_options *o, struct task_set *out, struct err *err);

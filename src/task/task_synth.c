@@ -40,12 +40,15 @@ static bool is_listed(const char *operators, const struct op_def *op)
 	return false;
 }
 
-static bool is_made_of(const struct task_graph *g, const char *operators)
+static bool is_wanted(const struct task_graph *g, const struct task_synth_options *o)
 {
-	if (!operators || !*operators) return true;
-	for (int i = 0; i < g->count; i++)
-		if (g->nodes[i].role == NODE_OP && !is_listed(operators, g->nodes[i].op)) return false;
-	return true;
+	int operators = 0;
+	for (int i = 0; i < g->count; i++) {
+		if (g->nodes[i].role != NODE_OP) continue;
+		operators++;
+		if (o->operators && *o->operators && !is_listed(o->operators, g->nodes[i].op)) return false;
+	}
+	return operators >= o->operators_min;
 }
 
 /* Slot of a hash: where it is, or where it belongs. */
@@ -66,7 +69,7 @@ static void try_seed(struct synth *s, int level, uint64_t seed)
 	graph_compose(g, level, seed);
 	graph_structure(g, &structure);
 	bool held = is_heldout(structure.data, s->o->heldout_fraction);
-	if (s->done[level][held] < s->want[level][held] && is_made_of(g, s->o->operators)) {
+	if (s->done[level][held] < s->want[level][held] && is_wanted(g, s->o)) {
 		graph_source(g, &source);
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
 		if (!*seen_slot(s, hash.text)) {
@@ -133,7 +136,7 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
 			if (seed) try_seed(&s, level, seed);
 		}
 		if (!is_level_done(&s, level))
-			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, allow more operators, or move heldout_fraction", level,
+			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, allow more operators or fewer of them, or move heldout_fraction", level,
 				s.done[level][0], s.want[level][0], s.done[level][1], s.want[level][1]);
 	}
 	free(s.seen);

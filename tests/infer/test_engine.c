@@ -33,6 +33,7 @@ static struct model the_model = {.c = {.vocab_size = V, .hidden_size = 8, .num_a
 static int steps_run, rows_run, copies_made;
 
 const struct model_config *model_config(const struct model *m) { return &m->c; }
+void model_prepare(struct model *m) {}
 struct ops *model_ops(const struct model *m) { return (struct ops *)&m->ops; }
 size_t kv_bytes(const struct model_config *c, int pages) { return (size_t)pages * OPS_KV_BLOCK * 4; }
 struct kv *kv_create(struct model *m, int pages)

@@ -44,19 +44,24 @@ static void check_matmul(struct ops *o)
 	enum { M = 1000 };
 	static const struct { int N, K; bool bt; } shapes[] = {{33, 31, true}, {130, 257, true}, {16, 700, true}, {300, 64, false}, {47, 530, false}};
 	static const int batches[] = {1, 2, 3, 4, 5, 7, 12, 13, 16, 31, 33, 100, 479, 481};
-	for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
-		int N = shapes[s].N, K = shapes[s].K;
+	for (size_t s = 0; s < 2 * ARRAY_LEN(shapes); s++) {   /* the second time around, B is prepared after the product that all others must equal */
+		bool prepares = s >= ARRAY_LEN(shapes);
+		int N = shapes[s % ARRAY_LEN(shapes)].N, K = shapes[s % ARRAY_LEN(shapes)].K;
+		bool bt = shapes[s % ARRAY_LEN(shapes)].bt;
+		if (prepares && !bt) continue;
 		float *a = normals(1, (size_t)M * (size_t)K), *b = normals(2, (size_t)N * (size_t)K), *start = normals(3, (size_t)M * (size_t)N), *all = xcalloc((size_t)M * (size_t)N, 4), *part = xcalloc((size_t)M * (size_t)N, 4);
 		for (int acc = 0; acc < 2; acc++) {
 			memcpy(all, start, (size_t)M * (size_t)N * 4);
-			o->matmul(o->ctx, all, a, b, M, N, K, false, shapes[s].bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+			o->matmul(o->ctx, all, a, b, M, N, K, false, bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+			if (prepares) o->prepare(o->ctx, b, N, K);
 			for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
 				int rows = batches[i], first = (int)(i * 37) % (M - rows);
 				size_t at = (size_t)first * (size_t)N;
 				memcpy(part, start + at, (size_t)rows * (size_t)N * 4);
-				o->matmul(o->ctx, part, a + (size_t)first * (size_t)K, b, rows, N, K, false, shapes[s].bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+				o->matmul(o->ctx, part, a + (size_t)first * (size_t)K, b, rows, N, K, false, bt, 0.75f, acc ? OPS_ADD : OPS_SET);
 				same_bits("matmul", part, all + at, (size_t)rows * (size_t)N, first, rows);
 			}
+			o->forget(o->ctx, b);
 		}
 		free(a);
 		free(b);

@@ -44,6 +44,8 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 void ops_free(struct ops *ops)
 {
 	if (!ops) return;
+	while (ops->ctx->nprepared) ops->forget(ops->ctx, ops->ctx->prepared[0].b);
+	free(ops->ctx->prepared);
 	pool_free(ops->ctx->pool);
 	free(ops->ctx->scratch);
 	free(ops->ctx);

@@ -17,6 +17,7 @@ struct matmul_args {
 	int M, N, K;
 	bool at, bt, add;
 	float alpha;
+	const struct prepared *prepared;         /* B, or NULL */
 	int block_rows, block_columns, across;   /* blocks in a row of blocks */
 	struct ops_context *c;
 };
@@ -31,16 +32,31 @@ static void direct_block(const struct matmul_args *g, int n0, int N)
 		}
 }
 
+/* Both give the block's first panel and the distance between panels, in floats. */
+static const float *pack_block(const struct matmul_args *g, float *scratch, int n0, int N, int k0, int K, int64_t *panel)
+{
+	int64_t ldb = g->bt ? g->K : g->N;
+	*panel = NR * KC;
+	for (int n = 0; n < N; n += NR) {
+		int columns = MIN(NR, N - n);
+		if (g->bt) pack_columns(scratch + n * KC, g->b + (n0 + n) * ldb + k0, ldb, K, columns);
+		else pack_rows(scratch + n * KC, g->b + k0 * ldb + n0 + n, ldb, K, columns);
+	}
+	return scratch;
+}
+
+static const float *prepared_block(const struct prepared *p, int n0, int k0, int64_t *panel)
+{
+	*panel = (int64_t)NR * p->K;
+	return p->panels + n0 / NR * *panel + (int64_t)k0 * NR;
+}
+
 /* One block of KC: pack, then tiles; the packed rows of A of a tile stay in L1 while the panels of B pass. Rows are shared out evenly: 16 are 8 + 8 and not 12 + 4. */
 static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int M, int n0, int N, int k0, int K)
 {
-	float *packed_b = scratch, *packed_a = scratch + KC * BLOCK_COLUMNS_MAX;
-	int64_t lda = g->at ? g->M : g->K, ldb = g->bt ? g->K : g->N;
-	for (int n = 0; n < N; n += NR) {
-		int columns = MIN(NR, N - n);
-		if (g->bt) pack_columns(packed_b + n * KC, g->b + (n0 + n) * ldb + k0, ldb, K, columns);
-		else pack_rows(packed_b + n * KC, g->b + k0 * ldb + n0 + n, ldb, K, columns);
-	}
+	float *packed_a = scratch + KC * BLOCK_COLUMNS_MAX;
+	int64_t lda = g->at ? g->M : g->K, panel;
+	const float *packed_b = g->prepared ? prepared_block(g->prepared, n0, k0, &panel) : pack_block(g, scratch, n0, N, k0, K, &panel);
 	int ntiles = (M + MR - 1) / MR, each = (M + ntiles - 1) / ntiles, group = g->at ? each * GROUP_TILES : each;
 	for (int first = 0; first < M; first += group) {
 		int end = MIN(M, first + group);
@@ -50,7 +66,7 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 			float *tile_a = packed_a + (m - first) / each * A_PANEL;
 			if (!g->at) pack_a_rows(tile_a, g->a + (m0 + m) * lda + k0, lda, rows, K);
 			for (int n = 0; n < N; n += NR) {
-				struct tile t = {.a = tile_a, .a_col = MR, .b = packed_b + n * KC, .b_row = NR, .c = g->out + (int64_t)(m0 + m) * g->N + n0 + n, .c_row = g->N, .K = K,
+				struct tile t = {.a = tile_a, .a_col = MR, .b = packed_b + n / NR * panel, .b_row = NR, .c = g->out + (int64_t)(m0 + m) * g->N + n0 + n, .c_row = g->N, .K = K,
 					.columns = MIN(NR, N - n), .alpha = g->alpha, .add = g->add || k0 > 0, .by_column = g->at, .padded = true};
 				tile_run(&t, rows);
 			}
@@ -84,13 +100,56 @@ static void choose_blocks(struct matmul_args *g)
 	g->across = (g->N + g->block_columns - 1) / g->block_columns;
 }
 
+/* ---- operands packed ahead: with few rows, as in generation, turning B costs as much as using it ---- */
+
+#define PREPARED_BYTES_MAX ((size_t)512 << 20)   /* of one backend; what is beyond is packed when used */
+
+static struct prepared *prepared_find(const struct ops_context *c, const float *b)
+{
+	for (int i = 0; i < c->nprepared; i++)
+		if (c->prepared[i].b == b) return &c->prepared[i];
+	return NULL;
+}
+
+static size_t prepared_bytes(int N, int K) { return size_mul(size_mul((size_t)(N + NR - 1) / NR * NR, (size_t)K), sizeof(float)); }
+
+static void prepare(struct ops_context *c, const float *b, int N, int K)
+{
+	size_t bytes = prepared_bytes(N, K);
+	if (prepared_find(c, b) || c->prepared_bytes + bytes > PREPARED_BYTES_MAX) return;
+	float *panels = aligned_alloc(64, bytes);
+	if (!panels) return;   /* a faster order is all that is lost */
+	for (int n = 0; n < N; n += NR)
+		for (int k = 0; k < K; k += KC)
+			pack_columns(panels + (int64_t)n * K + (int64_t)k * NR, b + (int64_t)n * K + k, K, MIN(KC, K - k), MIN(NR, N - n));
+	c->prepared = xrealloc(c->prepared, size_mul((size_t)c->nprepared + 1, sizeof *c->prepared));
+	c->prepared[c->nprepared++] = (struct prepared){b, N, K, panels};
+	c->prepared_bytes += bytes;
+}
+
+static void forget(struct ops_context *c, const float *b)
+{
+	struct prepared *p = prepared_find(c, b);
+	if (!p) return;
+	c->prepared_bytes -= prepared_bytes(p->N, p->K);
+	free(p->panels);
+	*p = c->prepared[--c->nprepared];
+}
+
 static void matmul(struct ops_context *c, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc)
 {
 	CHECK(M >= 0 && N >= 0 && K > 0);
 	if (!M || !N) return;
 	struct matmul_args g = {.out = out, .a = a, .b = b, .M = M, .N = N, .K = K, .at = a_transposed, .bt = b_transposed, .add = acc == OPS_ADD, .alpha = alpha, .c = c};
+	if (b_transposed) g.prepared = prepared_find(c, b);
+	CHECK(!g.prepared || (g.prepared->N == N && g.prepared->K == K));
 	choose_blocks(&g);
 	pool_run(c->pool, blocks_in(&g, g.block_rows, g.block_columns), 1, matmul_blocks, &g);
 }
 
-void ISA(matmul_entries)(struct ops *t) { t->matmul = matmul; }
+void ISA(matmul_entries)(struct ops *t) 
+{
+	t->matmul = matmul;
+	t->prepare = prepare;
+	t->forget = forget;
+}

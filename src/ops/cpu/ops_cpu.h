@@ -8,12 +8,17 @@
 #define SCRATCH_FLOATS (192 * 1024)   /* per thread: attention_backward needs most */
 #define PARTIALS_MAX 1024             /* chunks of a reduction over a flat array */
 
+/* A second operand packed once for all of its products: panels of NR columns, each (K, NR). */
+struct prepared { const float *b; int N, K; float *panels; };
+
 struct ops_context {
 	struct pool *pool;
 	int threads;
 	bool avx512;
 	float *scratch;                   /* (threads, SCRATCH_FLOATS) */
 	double partials[PARTIALS_MAX];
+	struct prepared *prepared; int nprepared;
+	size_t prepared_bytes;
 };
 
 static inline float *scratch_of(const struct ops_context *c, int thread) { return c->scratch + (size_t)thread * SCRATCH_FLOATS; }
