@@ -4,12 +4,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 hone=${1:-build/release/hone}
 out=recipes/demo
+# Chains of two or three operators without constants, one style of answer: what 1.8 M parameters learn in a few minutes.
+synth=(--level_min 1 --level_max 1 --operators_min 2
+	--operators relu,sigmoid,tanh,gelu,silu,elu,softplus,logsigmoid,mish,relu6,hardtanh,hardsigmoid,hardswish,softsign,exp,exp_neg_abs,gauss,abs,neg,square,cube,recip_abs,log1p_abs,sin,cos,erf)
 front=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
 mid=(--stage midend --prompt_template recipes/prompts/small-midend.txt --chat_template plain)
-$hone tasks synth --seed 1 --count_train 4000 --count_heldout 220 --level_min 1 --level_max 1 --out $out/tasks.jsonl.gz
-$hone pairs synth "${front[@]}" --tasks $out/tasks.jsonl.gz --styles 1 --num_correct_trials 4 --out $out/pairs.jsonl.gz
+$hone tasks synth --seed 1 --count_train 3000 --count_heldout 220 "${synth[@]}" --out $out/tasks.jsonl.gz
+$hone pairs synth "${front[@]}" --tasks $out/tasks.jsonl.gz --style 0 --num_correct_trials 4 --out $out/pairs.jsonl.gz
 midend_tasks=$(mktemp --suffix=.jsonl.gz)
 trap 'rm -f "$midend_tasks"' EXIT
-$hone tasks synth --seed 2 --count_train 360 --count_heldout 60 --level_min 1 --level_max 1 --out "$midend_tasks"
-$hone pairs synth "${mid[@]}" --tasks "$midend_tasks" --styles 1 --num_correct_trials 4 --out $out/midend.jsonl.gz
+$hone tasks synth --seed 2 --count_train 300 --count_heldout 60 "${synth[@]}" --out "$midend_tasks"
+$hone pairs synth "${mid[@]}" --tasks "$midend_tasks" --style 0 --num_correct_trials 4 --out $out/midend.jsonl.gz
 ls -l $out/*.gz

@@ -91,6 +91,12 @@ int dir_make(const char *path, struct err *err);        /* with parents; existin
 int dir_remove(const char *path, struct err *err);      /* recursive, follows no link; absent is fine */
 /* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
+/* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but an object is an error. where is "path:line". Stops at the first error. */
+typedef int jsonl_fn(void *ctx, const json_t *row, const char *where, struct err *err);
+int jsonl_each(const char *path, jsonl_fn *fn, void *ctx, struct err *err);
+void jsonl_put(struct str *text, const json_t *row);   /* one line, sorted keys */
+/* Atomic. gzip when the name ends in .gz, without a time stamp: equal rows are equal bytes. */
+int jsonl_write(const char *path, const struct str *text, struct err *err);
 bool path_exists(const char *path);
 char *path_join(const char *a, const char *b);          /* caller frees; b alone when it is absolute */
 /* A file that ships with hone ("recipes/paper.yaml", "worker", "build/venv/bin/python"), looked for in the program's folder and the ones above

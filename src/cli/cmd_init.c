@@ -8,9 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <zlib.h>
 
-#define LINE_BYTES_MAX (32 << 20)
 #define TEXT_BYTES_MAX ((size_t)2 << 30)
 
 struct init_options {
@@ -72,38 +70,21 @@ static int texts_add(struct texts *t, const char *data, size_t len, struct err *
 	return 0;
 }
 
-static int add_row(struct texts *t, const char *line, size_t len, const char *what, struct err *err)
+static int add_row(void *ctx, const json_t *row, const char *where, struct err *err)
 {
-	json_t *row = NULL;
-	int rc = json_parse(line, len, what, &row, err);
-	if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object with text fields", what);
+	int rc = 0;
 	for (size_t i = 0; i < ARRAY_LEN(text_fields) && !rc; i++) {
 		const json_t *v = json_object_get(row, text_fields[i]);
-		if (json_is_string(v)) rc = texts_add(t, json_string_value(v), json_string_length(v), err);
+		if (json_is_string(v)) rc = texts_add(ctx, json_string_value(v), json_string_length(v), err);
 	}
-	json_decref(row);
 	return rc;
 }
 
 static int add_rows(struct texts *t, const char *path, struct err *err)
 {
-	gzFile f = gzopen(path, "rb");   /* reads plain files too */
-	if (!f) return err_set(err, ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-	char *line = xmalloc(LINE_BYTES_MAX);
 	size_t before = t->count;
-	int rc = 0, zrc = Z_OK;
-	for (int n = 1; !rc && gzgets(f, line, LINE_BYTES_MAX); n++) {
-		char *what = xasprintf("%s:%d", path, n);
-		size_t len = strlen(line);
-		if (len == LINE_BYTES_MAX - 1) rc = err_set(err, ERR_LIMIT, "%s: the line is longer than %d MiB", what, LINE_BYTES_MAX >> 20);
-		else if (strspn(line, " \t\r\n") < len) rc = add_row(t, line, len, what, err);
-		free(what);
-	}
-	const char *problem = gzerror(f, &zrc);
-	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_IO, "%s: %s", path, problem);
+	int rc = jsonl_each(path, add_row, t, err);
 	if (!rc && t->count == before) rc = err_set(err, ERR_FORMAT, "%s: no row has a string named source, prompt, plan, code, completion or text", path);
-	free(line);
-	gzclose(f);
 	return rc;
 }
 

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <zlib.h>
 
 struct pairs_options {
 	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *precision, *store;
@@ -37,7 +36,7 @@ struct pairs {
 	const struct pairs_options *o;
 	enum agent_stage stage;
 	struct task_set tasks;
-	struct pair *rows; size_t count;
+	struct pair *rows; size_t count, rows_read;
 	struct store *store;
 	struct verifier *verifier;
 	json_t *rejected;             /* reason -> count */
@@ -173,42 +172,10 @@ static int rows_text(struct pairs *p, const char *template_text, struct str *tex
 		if (!is_admitted(p, &p->rows[i])) continue;
 		json_t *o = row_json(p, &p->rows[i], template_text, err);
 		if (!o) { rc = err->code; break; }
-		char *line = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
-		str_puts(text, line);
-		str_putc(text, '\n');
-		free(line);
+		jsonl_put(text, o);
 		json_decref(o);
 		++*admitted;
 	}
-	return rc;
-}
-
-/* gzip in memory, without a time stamp: same rows, same bytes. */
-static int gzip(const struct str *in, struct str *out, struct err *err)
-{
-	z_stream z = {0};
-	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) return err_set(err, ERR_INFRA, "zlib could not start");
-	size_t cap = deflateBound(&z, in->len);
-	char *data = xmalloc(cap);
-	z.next_in = (Bytef *)in->data;
-	z.avail_in = (uInt)in->len;
-	z.next_out = (Bytef *)data;
-	z.avail_out = (uInt)cap;
-	int rc = deflate(&z, Z_FINISH);
-	str_append(out, data, cap - z.avail_out);
-	deflateEnd(&z);
-	free(data);
-	return rc == Z_STREAM_END ? 0 : err_set(err, ERR_INFRA, "zlib: compression failed (%d)", rc);
-}
-
-static int write_rows(const char *path, const struct str *text, struct err *err)
-{
-	size_t n = strlen(path);
-	if (n < 3 || strcmp(path + n - 3, ".gz")) return file_write_atomic(path, text->data ? text->data : "", text->len, err);
-	struct str packed = {0};
-	int rc = gzip(text, &packed, err);
-	if (!rc) rc = file_write_atomic(path, packed.data, packed.len, err);
-	str_release(&packed);
 	return rc;
 }
 
@@ -231,7 +198,7 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	if (!rc) rc = open_verifier(p, err);
 	if (!rc) rc = rows_grade(p, err);
 	if (!rc) rc = rows_text(p, template_text.data, &text, &admitted, err);
-	if (!rc && admitted) rc = write_rows(p->o->out, &text, err);
+	if (!rc && admitted) rc = jsonl_write(p->o->out, &text, err);
 	str_release(&text);
 	str_release(&template_text);
 	if (rc) return rc;
@@ -242,13 +209,15 @@ static int pairs_synth(struct pairs *p, struct err *err)
 
 /* ---- check ---- */
 
-/* The code of a row's completion, by the extractor that answers of models go through. task: rows and tasks of one file are in step. */
-static int check_row(struct pairs *p, const char *line, size_t len, const char *where, const struct task *task, struct err *err)
+/* The code of a drawn row's completion, by the extractor that answers of models go through. Rows and tasks of one file are in step. */
+static int check_row(void *ctx, const json_t *o, const char *where, struct err *err)
 {
+	struct pairs *p = ctx;
 	const char *completion;
-	json_t *o = NULL;
-	int rc = json_parse(line, len, where, &o, err);
-	if (!rc) rc = json_get_str(o, where, "completion", &completion, err);
+	if (p->rows_read == p->tasks.count) return err_set(err, ERR_FORMAT, "%s: the file grew while it was read", where);
+	const struct task *task = &p->tasks.tasks[p->rows_read++];
+	if (rng_uniform((uint64_t)p->o->seed, 0x636865636b, p->rows_read) >= p->o->fraction) return 0;
+	int rc = json_get_str(o, where, "completion", &completion, err);
 	if (!rc) {
 		struct answer a = answer_parse(completion, strlen(completion));
 		struct pair *row = &p->rows[p->count];
@@ -259,30 +228,13 @@ static int check_row(struct pairs *p, const char *line, size_t len, const char *
 			p->count++;
 		}
 	}
-	json_decref(o);
 	return rc;
 }
 
-enum { LINE_BYTES_MAX = 1 << 24 };
-
 static int check_rows(struct pairs *p, struct err *err)
 {
-	gzFile f = gzopen(p->o->pairs, "rb");   /* reads plain files too */
-	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened", p->o->pairs);
-	char *line = xmalloc(LINE_BYTES_MAX), where[512];
-	size_t row = 0;
-	int rc = 0;
 	p->rows = xcalloc(p->tasks.count, sizeof *p->rows);
-	for (int n = 1; !rc && row < p->tasks.count && gzgets(f, line, LINE_BYTES_MAX); n++) {
-		size_t len = strlen(line);
-		snprintf(where, sizeof where, "%s:%d", p->o->pairs, n);
-		if (len + 1 == LINE_BYTES_MAX) rc = err_set(err, ERR_LIMIT, "%s: line longer than %d MiB", where, LINE_BYTES_MAX >> 20);
-		if (rc || strspn(line, " \t\r\n") == len) continue;
-		const struct task *task = &p->tasks.tasks[row++];
-		if (rng_uniform((uint64_t)p->o->seed, 0x636865636b, row) < p->o->fraction) rc = check_row(p, line, len, where, task, err);
-	}
-	gzclose(f);
-	free(line);
+	int rc = jsonl_each(p->o->pairs, check_row, p, err);
 	if (!rc && p->count == 0) rc = err_set(err, ERR_RANGE, "%s: --fraction %g drew none of %zu rows; raise it", p->o->pairs, p->o->fraction, p->tasks.count);
 	return rc;
 }

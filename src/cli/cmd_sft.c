@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <zlib.h>
 
 struct sft_cmd {
 	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type;
@@ -103,8 +102,9 @@ static int encode(const struct reader *r, const char *text, struct ids *ids, str
 	return *text ? tokenizer_encode(r->tokenizer, text, strlen(text), true, ids, err) : 0;
 }
 
-static int row_add(const struct reader *r, const json_t *row, const char *what, struct err *err)
+static int row_add(void *ctx, const json_t *row, const char *what, struct err *err)
 {
+	const struct reader *r = ctx;
 	const char *prompt, *completion, *split = "";
 	struct ids ids = {0};
 	int rc = json_get_str(row, what, "prompt", &prompt, err);
@@ -125,34 +125,6 @@ static int row_add(const struct reader *r, const json_t *row, const char *what, 
 	else if (ids.count > (size_t)r->o->max_tokens || ids.count > (size_t)r->config->max_position_embeddings) r->data->too_long++;
 	else examples_push(is_heldout ? &r->data->heldout : &r->data->train, &ids, nprompt);
 	ids_release(&ids);
-	return rc;
-}
-
-enum { LINE_MAX_BYTES = 16 << 20 };
-
-static int data_read(const struct reader *r, struct err *err)
-{
-	gzFile f = gzopen(r->o->data, "rb");   /* reads plain files too */
-	if (!f) return err_set(err, ERR_IO, "%s: cannot open: %s", r->o->data, strerror(errno));
-	char *line = xmalloc(LINE_MAX_BYTES);
-	int rc = 0, zrc = Z_OK;
-	for (int n = 1; !rc && gzgets(f, line, LINE_MAX_BYTES); n++) {
-		char *what = xasprintf("%s:%d", r->o->data, n);
-		size_t len = strlen(line);
-		json_t *row = NULL;
-		if (len == LINE_MAX_BYTES - 1) rc = err_set(err, ERR_LIMIT, "%s: the line is longer than %d MiB", what, LINE_MAX_BYTES >> 20);
-		else if (strspn(line, " \t\r\n") < len) {
-			rc = json_parse(line, len, what, &row, err);
-			if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object with prompt and completion", what);
-			if (!rc) rc = row_add(r, row, what, err);
-		}
-		json_decref(row);
-		free(what);
-	}
-	const char *problem = gzerror(f, &zrc);
-	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_IO, "%s: %s", r->o->data, problem);
-	free(line);
-	gzclose(f);
 	return rc;
 }
 
@@ -288,7 +260,7 @@ static int open_all(struct run *r, struct err *err)
 static int data_load(struct run *r, struct err *err)
 {
 	struct reader reader = { r->o, model_config(r->model), r->tokenizer, &r->data };
-	int rc = data_read(&reader, err);
+	int rc = jsonl_each(r->o->data, row_add, &reader, err);
 	if (rc) return rc;
 	struct data *d = &r->data;
 	if (d->too_long)

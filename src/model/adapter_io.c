@@ -18,20 +18,23 @@ static const char *const free_keys[] = {
 	"ensure_weight_tying", "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora", "bias",
 };
 
-static bool is_listed(const char *key, const char *const *list, size_t n) {
+static bool is_listed(const char *key, const char *const *list, size_t n)
+{
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(key, list[i])) return true;
 	return false;
 }
 
-static bool is_off(const json_t *v) {
+static bool is_off(const json_t *v)
+{
 	if (json_is_null(v) || json_is_false(v)) return true;
 	if (json_is_number(v)) return json_number_value(v) == 0;
 	if (json_is_string(v)) return !*json_string_value(v);
 	return (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
 }
 
-static int keys_check(json_t *o, const char *what, struct err *err) {
+static int keys_check(json_t *o, const char *what, struct err *err)
+{
 	const char *key;
 	json_t *v;
 	json_object_foreach(o, key, v) {
@@ -42,13 +45,15 @@ static int keys_check(json_t *o, const char *what, struct err *err) {
 	return 0;
 }
 
-static int text_check(const json_t *o, const char *what, const char *key, const char *expected, struct err *err) {
+static int text_check(const json_t *o, const char *what, const char *key, const char *expected, struct err *err)
+{
 	const char *v = expected;
 	int rc = json_is_null(json_object_get(o, key)) ? 0 : json_opt_str(o, what, key, &v, err);
 	return rc || !strcmp(v, expected) ? rc : err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.40s\"; only \"%s\" is implemented", what, key, v, expected);
 }
 
-static int targets_read(const json_t *o, const char *what, bool targets[PROJ_COUNT], struct err *err) {
+static int targets_read(const json_t *o, const char *what, bool targets[PROJ_COUNT], struct err *err)
+{
 	const json_t *list = json_object_get(o, "target_modules"), *v;
 	size_t i;
 	if (!json_array_size(list)) return err_set(err, ERR_UNSUPPORTED, "%s: target_modules must be a list of projection names (a pattern is not implemented)", what);
@@ -62,7 +67,8 @@ static int targets_read(const json_t *o, const char *what, bool targets[PROJ_COU
 	return 0;
 }
 
-static int config_read(json_t *o, const char *what, struct model *m, struct adapter **out, struct err *err) {
+static int config_read(json_t *o, const char *what, struct model *m, struct adapter **out, struct err *err)
+{
 	int64_t r = 0;
 	double alpha = 8, dropout = 0;
 	bool rslora = false, targets[PROJ_COUNT] = { false };
@@ -81,7 +87,8 @@ static int config_read(json_t *o, const char *what, struct model *m, struct adap
 	return rc;
 }
 
-int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err) {
+int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err)
+{
 	char *config = path_join(dir, "adapter_config.json"), *weights = path_join(dir, "adapter_model.safetensors");
 	json_t *o = NULL;
 	*out = NULL;
@@ -101,7 +108,8 @@ int adapter_open(struct model *m, const char *dir, struct adapter **out, struct 
 
 /* ---- save ---- */
 
-static json_t *config_json(const struct adapter *a, const char *base_model) {
+static json_t *config_json(const struct adapter *a, const char *base_model)
+{
 	json_t *targets = json_array();
 	for (enum proj p = 0; p < PROJ_COUNT; p++)
 		if (a->targets[p]) json_array_append_new(targets, json_string(proj_defs[p].name));
@@ -112,7 +120,8 @@ static json_t *config_json(const struct adapter *a, const char *base_model) {
 	return o;
 }
 
-int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err) {
+int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err)
+{
 	char *config = path_join(dir, "adapter_config.json"), *weights = path_join(dir, "adapter_model.safetensors");
 	json_t *o = config_json(a, base_model ? base_model : a->model->dir);
 	int rc = dir_make(dir, err);
@@ -126,7 +135,8 @@ int adapter_save(const struct adapter *a, const char *dir, const char *base_mode
 
 /* ---- merge, for export only ---- */
 
-static void merge_into(const struct model *m, const struct adapter *a, struct param *merged) {
+static void merge_into(const struct model *m, const struct adapter *a, struct param *merged)
+{
 	struct ops *ops = m->ops;
 	for (int l = 0; l < m->config.num_hidden_layers; l++)
 		for (enum proj p = 0; p < PROJ_COUNT; p++) {
@@ -138,7 +148,8 @@ static void merge_into(const struct model *m, const struct adapter *a, struct pa
 		}
 }
 
-int adapter_merge_save(const struct model *m, const struct adapter *a, const char *dir, struct err *err) {
+int adapter_merge_save(const struct model *m, const struct adapter *a, const char *dir, struct err *err)
+{
 	struct ops *ops = m->ops;
 	size_t bytes = size_mul((size_t)m->count, sizeof(float)), table = (size_t)m->nparams * sizeof *m->params;
 	struct param *merged = memcpy(xmalloc(table), m->params, table);

@@ -11,7 +11,8 @@
 
 /* ---- the adapter ---- */
 
-static void lora_add(struct adapter *a, int layer, enum proj p) {
+static void lora_add(struct adapter *a, int layer, enum proj p)
+{
 	struct proj_shape s = proj_shape(&a->model->config, p);
 	struct lora *lora = &a->lora[layer * PROJ_COUNT + p];
 	struct param *A = &a->params[a->nparams++], *B = &a->params[a->nparams++];
@@ -24,7 +25,8 @@ static void lora_add(struct adapter *a, int layer, enum proj p) {
 	a->count += A->count + B->count;
 }
 
-struct adapter *adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets) {
+struct adapter *adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets)
+{
 	struct adapter *a = xcalloc(1, sizeof *a);
 	size_t pairs = (size_t)m->config.num_hidden_layers * PROJ_COUNT;
 	*a = (struct adapter){ .model = m, .r = r, .alpha = alpha, .dropout = dropout, .is_rslora = is_rslora, .scaling = alpha / (is_rslora ? sqrt(r) : r) };
@@ -39,7 +41,8 @@ struct adapter *adapter_alloc(struct model *m, int r, double alpha, double dropo
 	return a;
 }
 
-void adapter_free(struct adapter *a) {
+void adapter_free(struct adapter *a)
+{
 	if (!a) return;
 	struct ops *ops = a->model->ops;
 	ops->release(ops->ctx, a->block);
@@ -49,18 +52,21 @@ void adapter_free(struct adapter *a) {
 	free(a);
 }
 
-struct param *adapter_params(struct adapter *a, int *count) {
+struct param *adapter_params(struct adapter *a, int *count)
+{
 	*count = a->nparams;
 	return a->params;
 }
 
-const struct lora *adapter_lora(const struct adapter *a, int layer, enum proj p) {
+const struct lora *adapter_lora(const struct adapter *a, int layer, enum proj p)
+{
 	return a && a->targets[p] ? &a->lora[layer * PROJ_COUNT + p] : NULL;
 }
 
 /* ---- create ---- */
 
-static int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err *err) {
+static int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err *err)
+{
 	for (enum proj p = 0; p < PROJ_COUNT; p++) targets[p] = !list;
 	for (const char *s = list; s && *s;) {
 		size_t len = strcspn(s, ",");
@@ -77,7 +83,8 @@ static int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err 
 	return err_set(err, ERR_USAGE, "target_modules is empty; leave it out for all seven projections");
 }
 
-int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err) {
+int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err)
+{
 	bool targets[PROJ_COUNT];
 	if (o->r < 1 || o->r > ADAPTER_RANK_MAX) return err_set(err, ERR_RANGE, "adapter rank %d; expected 1 to %d", o->r, ADAPTER_RANK_MAX);
 	if (!(o->lora_alpha > 0 && o->lora_alpha < 1e6)) return err_set(err, ERR_RANGE, "lora_alpha %g; expected a positive number", o->lora_alpha);
@@ -98,14 +105,16 @@ int adapter_create(struct model *m, const struct adapter_options *o, struct adap
 
 /* ---- the adapted projection ---- */
 
-static const float *dropped(struct walk *w, int layer, enum proj p, const float *x, int in) {
+static const float *dropped(struct walk *w, int layer, enum proj p, const float *x, int in)
+{
 	struct ops *ops = w->model->ops;
 	if (!w->dropout_seed || w->dropout <= 0) return x;
 	ops->dropout(ops->ctx, w->lora_x, x, w->dropout, w->dropout_seed, (uint64_t)(layer * PROJ_COUNT + (int)p), (int64_t)w->T * in);
 	return w->lora_x;
 }
 
-void walk_linear(struct walk *w, int layer, enum proj p, float *y, const float *x, enum ops_accumulate acc) {
+void walk_linear(struct walk *w, int layer, enum proj p, float *y, const float *x, enum ops_accumulate acc)
+{
 	const struct model *m = w->model;
 	struct ops *ops = m->ops;
 	const struct lora *lora = adapter_lora(w->adapter, layer, p);
@@ -121,7 +130,8 @@ void walk_linear(struct walk *w, int layer, enum proj p, float *y, const float *
 }
 
 /* dh = s dy B;  dB += s dy^T h;  dA += dh^T drop(x);  dx += drop'(dh A). */
-static void lora_backward(struct walk *w, int layer, enum proj p, const struct lora *lora, const float *dy, const float *x, float *dx) {
+static void lora_backward(struct walk *w, int layer, enum proj p, const struct lora *lora, const float *dy, const float *x, float *dx)
+{
 	struct ops *ops = w->model->ops;
 	struct proj_shape s = proj_shape(&w->model->config, p);
 	float scaling = (float)w->adapter->scaling;
@@ -144,7 +154,8 @@ static void lora_backward(struct walk *w, int layer, enum proj p, const struct l
 	ops->axpy(ops->ctx, dx, w->lora_x, 1, (int64_t)T * s.in);
 }
 
-void walk_linear_backward(struct walk *w, int layer, enum proj p, const float *dy, const float *x, float *dx, enum ops_accumulate acc) {
+void walk_linear_backward(struct walk *w, int layer, enum proj p, const float *dy, const float *x, float *dx, enum ops_accumulate acc)
+{
 	const struct model *m = w->model;
 	struct ops *ops = m->ops;
 	const struct lora *lora = adapter_lora(w->adapter, layer, p);

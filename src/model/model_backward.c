@@ -5,7 +5,8 @@
 static bool embed_learns(const struct model *m) { return m->embed->grad != NULL; }
 
 /* dq, dk from after the rotation to before the head norms: into datt and dk_raw, or in place without qk_norm. */
-static void queries_and_keys_backward(struct walk *w, const struct layer *y, const struct acts *a, const struct grads *g) {
+static void queries_and_keys_backward(struct walk *w, const struct layer *y, const struct acts *a, const struct grads *g)
+{
 	const struct model_config *c = &w->model->config;
 	struct ops *ops = w->model->ops;
 	int NH = c->num_attention_heads, NKV = c->num_key_value_heads, HD = c->head_dim;
@@ -16,7 +17,8 @@ static void queries_and_keys_backward(struct walk *w, const struct layer *y, con
 	ops->rmsnorm_backward(ops->ctx, g->dk_raw, y->k_norm->grad, g->dk, a->k_raw, y->k_norm->data, a->rstd_k, w->T * NKV, HD, OPS_SET);
 }
 
-static void mlp_backward(struct walk *w, int layer, const struct acts *a, const struct grads *g) {
+static void mlp_backward(struct walk *w, int layer, const struct acts *a, const struct grads *g)
+{
 	const struct model_config *c = &w->model->config;
 	const struct layer *y = &w->model->layers[layer];
 	struct ops *ops = w->model->ops;
@@ -27,7 +29,8 @@ static void mlp_backward(struct walk *w, int layer, const struct acts *a, const 
 	ops->rmsnorm_backward(ops->ctx, g->dx, y->norm2->grad, g->dn, a->x_mid, y->norm2->data, a->rstd2, w->T, c->hidden_size, OPS_ADD);
 }
 
-static void attention_backward(struct walk *w, int layer, const struct acts *a, const struct ops_packed *b, const struct grads *g) {
+static void attention_backward(struct walk *w, int layer, const struct acts *a, const struct ops_packed *b, const struct grads *g)
+{
 	const struct model_config *c = &w->model->config;
 	const struct layer *y = &w->model->layers[layer];
 	struct ops *ops = w->model->ops;
@@ -45,7 +48,8 @@ static void attention_backward(struct walk *w, int layer, const struct acts *a, 
 	if (dn) ops->rmsnorm_backward(ops->ctx, g->dx, y->norm1->grad, dn, a->x_in, y->norm1->data, a->rstd1, w->T, c->hidden_size, OPS_ADD);
 }
 
-void walk_block_backward(struct walk *w, int layer, const struct acts *a, const struct ops_packed *b, const struct grads *g) {
+void walk_block_backward(struct walk *w, int layer, const struct acts *a, const struct ops_packed *b, const struct grads *g)
+{
 	mlp_backward(w, layer, a, g);
 	attention_backward(w, layer, a, b, g);
 }

@@ -15,13 +15,15 @@ static const struct arch archs[] = {
 	{ "LlamaForCausalLM", "llama", false, false, 0, 2048 },
 };
 
-static const struct arch *arch_find(const char *name) {
+static const struct arch *arch_find(const char *name)
+{
 	for (size_t i = 0; i < ARRAY_LEN(archs); i++)
 		if (!strcmp(archs[i].name, name)) return &archs[i];
 	return NULL;
 }
 
-static int arch_get(const json_t *o, const char *what, const struct arch **out, struct err *err) {
+static int arch_get(const json_t *o, const char *what, const struct arch **out, struct err *err)
+{
 	const json_t *list = json_object_get(o, "architectures");
 	const char *name = json_string_value(json_array_size(list) == 1 ? json_array_get(list, 0) : NULL);
 	if (!name) return err_set(err, ERR_FORMAT, "%s: \"architectures\" must be a list of one name", what);
@@ -34,11 +36,13 @@ static int arch_get(const json_t *o, const char *what, const struct arch **out, 
 
 /* ---- what must be absent or off ---- */
 
-static bool json_is_off(const json_t *v) {
+static bool json_is_off(const json_t *v)
+{
 	return !v || json_is_null(v) || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0);
 }
 
-static int refuse_switches(const json_t *o, const char *what, struct err *err) {
+static int refuse_switches(const json_t *o, const char *what, struct err *err)
+{
 	static const char *const off[] = { "attention_bias", "mlp_bias", "use_sliding_window", "quantization_config", "attention_dropout", "partial_rotary_factor" };
 	for (size_t i = 0; i < ARRAY_LEN(off); i++)
 		if (!json_is_off(json_object_get(o, off[i]))) return err_set(err, ERR_UNSUPPORTED, "%s: \"%s\" is set, which is not supported", what, off[i]);
@@ -56,7 +60,8 @@ static int refuse_switches(const json_t *o, const char *what, struct err *err) {
 /* ---- rope ---- */
 
 /* rope: rope_parameters or rope_scaling; either may carry the type and its constants, and the first also theta. */
-static int rope_read(const json_t *rope, const char *what, struct model_config *c, struct err *err) {
+static int rope_read(const json_t *rope, const char *what, struct model_config *c, struct err *err)
+{
 	if (!rope || json_is_null(rope)) return 0;
 	if (!json_is_object(rope)) return err_set(err, ERR_FORMAT, "%s: rope parameters must be an object", what);
 	const char *type = "default";
@@ -80,14 +85,16 @@ static int rope_read(const json_t *rope, const char *what, struct model_config *
 
 /* ---- special tokens ---- */
 
-static bool eos_known(const struct model_config *c, int id) {
+static bool eos_known(const struct model_config *c, int id)
+{
 	if (id == c->eos_token_id) return true;
 	for (int i = 0; i < c->neos_extra; i++)
 		if (c->eos_extra[i] == id) return true;
 	return false;
 }
 
-static int eos_add(const json_t *v, const char *what, struct model_config *c, struct err *err) {
+static int eos_add(const json_t *v, const char *what, struct model_config *c, struct err *err)
+{
 	if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= c->vocab_size)
 		return err_set(err, ERR_RANGE, "%s: eos_token_id must be ids from 0 to %d", what, c->vocab_size - 1);
 	int id = (int)json_integer_value(v);
@@ -98,7 +105,8 @@ static int eos_add(const json_t *v, const char *what, struct model_config *c, st
 	return 0;
 }
 
-static int eos_read(const json_t *o, const char *what, struct model_config *c, struct err *err) {
+static int eos_read(const json_t *o, const char *what, struct model_config *c, struct err *err)
+{
 	const json_t *v = json_object_get(o, "eos_token_id"), *e;
 	if (!v || json_is_null(v)) return 0;
 	if (!json_is_array(v)) return eos_add(v, what, c, err);
@@ -110,7 +118,8 @@ static int eos_read(const json_t *o, const char *what, struct model_config *c, s
 	return 0;
 }
 
-static int token_read(const json_t *o, const char *what, const char *field, struct model_config *c, int *out, struct err *err) {
+static int token_read(const json_t *o, const char *what, const char *field, struct model_config *c, int *out, struct err *err)
+{
 	int64_t id = -1;
 	if (json_is_null(json_object_get(o, field))) return 0;
 	int rc = json_opt_int(o, what, field, -1, c->vocab_size - 1, &id, err);
@@ -119,7 +128,8 @@ static int token_read(const json_t *o, const char *what, const char *field, stru
 }
 
 /* generation_config.json lists the ids that really end a turn; instruct models have more of them there than in config.json. */
-static int generation_read(const char *dir, struct model_config *c, struct err *err) {
+static int generation_read(const char *dir, struct model_config *c, struct err *err)
+{
 	char *path = path_join(dir, "generation_config.json");
 	json_t *o = NULL;
 	int rc = path_exists(path) ? json_load(path, 1 << 20, &o, err) : 0;
@@ -140,7 +150,8 @@ static const struct int_field int_fields[] = {
 		INT_FIELD(max_position_embeddings, 1, 1 << 24, false),
 };
 
-static int sizes_read(const json_t *o, const char *what, const struct arch *arch, struct model_config *c, struct err *err) {
+static int sizes_read(const json_t *o, const char *what, const struct arch *arch, struct model_config *c, struct err *err)
+{
 	c->max_position_embeddings = arch->positions_default;
 	for (size_t i = 0; i < ARRAY_LEN(int_fields); i++) {
 		const struct int_field *f = &int_fields[i];
@@ -155,7 +166,8 @@ static int sizes_read(const json_t *o, const char *what, const struct arch *arch
 	return 0;
 }
 
-static int config_check(const struct model_config *c, const char *what, struct err *err) {
+static int config_check(const struct model_config *c, const char *what, struct err *err)
+{
 	if (c->num_attention_heads % c->num_key_value_heads)
 		return err_set(err, ERR_RANGE, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", what, c->num_attention_heads, c->num_key_value_heads);
 	if (c->head_dim < 2 || c->head_dim % 2) return err_set(err, ERR_RANGE, "%s: head_dim %d must be even", what, c->head_dim);
@@ -164,7 +176,8 @@ static int config_check(const struct model_config *c, const char *what, struct e
 	return 0;
 }
 
-static int config_read(const json_t *o, const char *what, struct model_config *c, struct err *err) {
+static int config_read(const json_t *o, const char *what, struct model_config *c, struct err *err)
+{
 	const struct arch *arch;
 	*c = (struct model_config){ .rms_norm_eps = 1e-6, .rope_theta = 10000, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1 };
 	int rc = arch_get(o, what, &arch, err);
@@ -184,7 +197,8 @@ static int config_read(const json_t *o, const char *what, struct model_config *c
 	return config_check(c, what, err);
 }
 
-int model_config_load(const char *dir, struct model_config *out, struct err *err) {
+int model_config_load(const char *dir, struct model_config *out, struct err *err)
+{
 	char *path = path_join(dir, "config.json");
 	json_t *o = NULL;
 	int rc = json_load(path, 1 << 24, &o, err);
@@ -198,7 +212,8 @@ int model_config_load(const char *dir, struct model_config *out, struct err *err
 
 /* ---- save ---- */
 
-static json_t *rope_json(const struct model_config *c, bool with_theta) {
+static json_t *rope_json(const struct model_config *c, bool with_theta)
+{
 	json_t *o = json_pack("{s:s}", "rope_type", c->rope_factor ? "llama3" : "default");
 	if (with_theta) json_object_set_new(o, "rope_theta", json_real(c->rope_theta));
 	if (!c->rope_factor) return o;
@@ -211,7 +226,8 @@ static json_t *rope_json(const struct model_config *c, bool with_theta) {
 
 static json_t *token_json(int id) { return id < 0 ? json_null() : json_integer(id); }
 
-static json_t *eos_json(const struct model_config *c) {
+static json_t *eos_json(const struct model_config *c)
+{
 	if (!c->neos_extra) return token_json(c->eos_token_id);
 	json_t *list = json_array();
 	json_array_append_new(list, json_integer(c->eos_token_id));
@@ -219,13 +235,15 @@ static json_t *eos_json(const struct model_config *c) {
 	return list;
 }
 
-static const struct arch *arch_of(const struct model_config *c) {
+static const struct arch *arch_of(const struct model_config *c)
+{
 	for (size_t i = 0; i < ARRAY_LEN(archs); i++)
 		if (archs[i].attention_bias == c->attention_bias && archs[i].qk_norm == c->qk_norm) return &archs[i];
 	return NULL;
 }
 
-int model_config_save(const char *dir, const struct model_config *c, struct err *err) {
+int model_config_save(const char *dir, const struct model_config *c, struct err *err)
+{
 	const struct arch *arch = arch_of(c);
 	char *path = path_join(dir, "config.json");
 	json_t *o = NULL;

@@ -5,12 +5,14 @@
  *   n2 = norm(x)                      x += (silu(n2 Wgate) * n2 Wup) Wdown */
 #include "model/model_internal.h"
 
-static void residual(struct ops *ops, float *out, const float *x, int64_t n) {
+static void residual(struct ops *ops, float *out, const float *x, int64_t n)
+{
 	if (out != x) ops->copy(ops->ctx, out, x, (size_t)n * sizeof *x);
 }
 
 /* Head-wise norm and rotation of the raw projections. */
-static void queries_and_keys(struct walk *w, const struct layer *y, const struct acts *a) {
+static void queries_and_keys(struct walk *w, const struct layer *y, const struct acts *a)
+{
 	const struct model_config *c = &w->model->config;
 	struct ops *ops = w->model->ops;
 	int NH = c->num_attention_heads, NKV = c->num_key_value_heads, HD = c->head_dim;
@@ -22,7 +24,8 @@ static void queries_and_keys(struct walk *w, const struct layer *y, const struct
 	ops->rope(ops->ctx, a->k, w->model->rope, w->pos, w->T, NKV, HD, false);
 }
 
-void walk_block(struct walk *w, int layer, const struct acts *a, float *x_out) {
+void walk_block(struct walk *w, int layer, const struct acts *a, float *x_out)
+{
 	const struct model_config *c = &w->model->config;
 	const struct layer *y = &w->model->layers[layer];
 	struct ops *ops = w->model->ops;

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-void head_logits(const struct model *m, float *logits, const float *x, int n) {
+void head_logits(const struct model *m, float *logits, const float *x, int n)
+{
 	m->ops->matmul(m->ops->ctx, logits, x, m->head->data, n, m->config.vocab_size, m->config.hidden_size, false, true, 1, OPS_SET);
 }
 
@@ -15,13 +16,15 @@ void pass_want_hits(struct pass *p, uint8_t *hits) { p->head.hits = hits; }
 const float *pass_hidden(const struct pass *p) { return p->hidden; }
 
 /* Integer reduction without a branch, so that the compiler vectorises it. */
-static bool is_largest(const float *row, int V, int32_t target) {
+static bool is_largest(const float *row, int V, int32_t target)
+{
 	int larger = 0;
 	for (int j = 0; j < V; j++) larger += row[j] > row[target];
 	return larger == 0;
 }
 
-static void hits_store(struct pass *p, int begin, int n) {
+static void hits_store(struct pass *p, int begin, int n)
+{
 	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
 	int V = p->model->config.vocab_size;
@@ -32,7 +35,8 @@ static void hits_store(struct pass *p, int begin, int n) {
 }
 
 /* Logits and per-row figures of rows [begin, begin + n); host copies of the figures lie in h->host. */
-static void chunk_forward(struct pass *p, const struct head_row *rows, int begin, int n, float temperature) {
+static void chunk_forward(struct pass *p, const struct head_row *rows, int begin, int n, float temperature)
+{
 	const struct model_config *c = &p->model->config;
 	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
@@ -50,7 +54,8 @@ static void chunk_forward(struct pass *p, const struct head_row *rows, int begin
 	if (h->hits) hits_store(p, begin, n);
 }
 
-void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy) {
+void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy)
+{
 	struct head *h = &p->head;
 	for (int begin = 0; begin < n; begin += h->rows_max) {
 		int m = MIN(h->rows_max, n - begin);
@@ -62,7 +67,8 @@ void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float tem
 }
 
 /* d logits in place of the logits, then to the head's weights and to the hidden rows they came from. */
-static void chunk_backward(struct pass *p, int n, float temperature) {
+static void chunk_backward(struct pass *p, int n, float temperature)
+{
 	const struct model *m = p->model;
 	struct ops *ops = m->ops;
 	struct head *h = &p->head;
@@ -74,7 +80,8 @@ static void chunk_backward(struct pass *p, int n, float temperature) {
 	ops->embed_backward(ops->ctx, p->dhidden, h->dx, h->at, n, C, p->packed.T);   /* a scatter */
 }
 
-void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx) {
+void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx)
+{
 	const struct model *m = p->model;
 	struct ops *ops = m->ops;
 	struct head *h = &p->head;
@@ -94,7 +101,8 @@ void pass_backward(struct pass *p, const struct head_row *rows, int n, float tem
 	if (m->embed->grad) ops->embed_backward(ops->ctx, m->embed->grad, p->grads.dx, p->ids, T, C, m->config.vocab_size);
 }
 
-void pass_logits(struct pass *p, const int32_t *at, int n, float *logits) {
+void pass_logits(struct pass *p, const int32_t *at, int n, float *logits)
+{
 	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
 	int C = p->model->config.hidden_size, V = p->model->config.vocab_size;

@@ -27,7 +27,8 @@ static const struct act_def grad_defs[] = {
 	PASS(grads.dk_raw, WIDTH_KV), PASS(grads.dgate, WIDTH_I), PASS(grads.dup, WIDTH_I), PASS(grads.dact, WIDTH_I),
 };
 
-void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT]) {
+void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT])
+{
 	int64_t Q = (int64_t)c->num_attention_heads * c->head_dim, KV = (int64_t)c->num_key_value_heads * c->head_dim;
 	width[WIDTH_1] = 1;
 	width[WIDTH_C] = c->hidden_size;
@@ -40,7 +41,8 @@ void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT]) {
 	width[WIDTH_IN_MAX] = MAX(MAX(Q, c->hidden_size), c->intermediate_size);
 }
 
-size_t acts_carve(const struct act_def *defs, int ndefs, const int64_t *width, int64_t T, void *out, char *base) {
+size_t acts_carve(const struct act_def *defs, int ndefs, const int64_t *width, int64_t T, void *out, char *base)
+{
 	size_t used = 0;
 	for (int i = 0; i < ndefs; i++) {
 		size_t bytes = size_mul(size_mul((size_t)T, (size_t)width[defs[i].width]), sizeof(float));
@@ -50,7 +52,8 @@ size_t acts_carve(const struct act_def *defs, int ndefs, const int64_t *width, i
 	return used;
 }
 
-void acts_alias(const struct model_config *c, struct acts *a) {
+void acts_alias(const struct model_config *c, struct acts *a)
+{
 	if (c->qk_norm) return;
 	a->q_raw = a->q;
 	a->k_raw = a->k;
@@ -59,7 +62,8 @@ void acts_alias(const struct model_config *c, struct acts *a) {
 static int layer_acts(const struct model_config *c) { return act_def_count - (c->qk_norm ? 0 : QK_NORM_ACTS); }
 
 /* Carves everything when p is given; returns the bytes of the activations. */
-static size_t carve(const struct model_config *c, const struct pass_options *o, struct pass *p, char *base) {
+static size_t carve(const struct model_config *c, const struct pass_options *o, struct pass *p, char *base)
+{
 	int64_t width[WIDTH_COUNT];
 	int layers = o->backward ? c->num_hidden_layers : 1;
 	size_t used = 0;
@@ -70,18 +74,21 @@ static size_t carve(const struct model_config *c, const struct pass_options *o, 
 	return used;
 }
 
-static int head_rows(const struct model_config *c, const struct pass_options *o) {
+static int head_rows(const struct model_config *c, const struct pass_options *o)
+{
 	int64_t rows = o->head_rows > 0 ? o->head_rows : MAX((16 << 20) / c->vocab_size, 32);
 	return (int)MIN(rows, o->max_tokens);
 }
 
-static size_t head_bytes(const struct model_config *c, const struct pass_options *o) {
+static size_t head_bytes(const struct model_config *c, const struct pass_options *o)
+{
 	return size_mul((size_t)head_rows(c, o), (size_t)(2 * c->hidden_size + c->vocab_size) * sizeof(float));
 }
 
 size_t pass_bytes(const struct model_config *c, const struct pass_options *o) { return carve(c, o, NULL, NULL) + head_bytes(c, o); }
 
-static void head_init(struct head *h, const struct model *m, int rows) {
+static void head_init(struct head *h, const struct model *m, int rows)
+{
 	struct ops *ops = m->ops;
 	size_t n = (size_t)rows, C = (size_t)m->config.hidden_size, V = (size_t)m->config.vocab_size;
 	h->rows_max = rows;
@@ -98,7 +105,8 @@ static void head_init(struct head *h, const struct model *m, int rows) {
 	h->host_logits = xcalloc(V, sizeof(float));
 }
 
-static void head_release(struct head *h, struct ops *ops) {
+static void head_release(struct head *h, struct ops *ops)
+{
 	float *memory[] = { h->x, h->dx, h->logits, h->logprob, h->entropy, h->lse, h->g };
 	for (size_t i = 0; i < ARRAY_LEN(memory); i++)
 		if (memory[i]) ops->release(ops->ctx, memory[i]);
@@ -108,14 +116,16 @@ static void head_release(struct head *h, struct ops *ops) {
 	free(h->host_logits);
 }
 
-static void attend_packed(struct walk *w, int layer, const struct acts *a) {
+static void attend_packed(struct walk *w, int layer, const struct acts *a)
+{
 	const struct model_config *c = &w->model->config;
 	const struct pass *p = w->ctx;
 	struct ops *ops = w->model->ops;
 	ops->attention(ops->ctx, a->att, a->lse, a->q, a->k, a->v, &p->packed, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
 }
 
-static int options_check(const struct model_config *c, const struct pass_options *o, struct err *err) {
+static int options_check(const struct model_config *c, const struct pass_options *o, struct err *err)
+{
 	if (o->max_tokens < 1 || o->max_tokens > 1 << 22) return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
 	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(c, o) * mib, memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) * mib;
 	if (needed > memory)
@@ -124,7 +134,8 @@ static int options_check(const struct model_config *c, const struct pass_options
 	return 0;
 }
 
-int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err) {
+int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err)
+{
 	struct ops *ops = m->ops;
 	int rc = options_check(&m->config, o, err);
 	if (rc) return rc;
@@ -152,7 +163,8 @@ int pass_create(struct model *m, const struct pass_options *o, struct pass **out
 	return 0;
 }
 
-void pass_free(struct pass *p) {
+void pass_free(struct pass *p)
+{
 	if (!p) return;
 	struct ops *ops = p->model->ops;
 	ops->release(ops->ctx, p->block);
@@ -165,7 +177,8 @@ void pass_free(struct pass *p) {
 }
 
 /* The batch is copied: backward needs it again after the caller has packed the next one. */
-static void batch_take(struct pass *p, const struct batch *b) {
+static void batch_take(struct pass *p, const struct batch *b)
+{
 	int T = b->packed.T, S = b->packed.S;
 	CHECKF(T > 0 && T <= p->options.max_tokens, "%d tokens in a pass for %d", T, p->options.max_tokens);
 	CHECKF(S > 0 && S <= T && b->packed.start[0] == 0 && b->packed.start[S] == T, "%d sequences over %d tokens", S, T);
@@ -179,7 +192,8 @@ static void batch_take(struct pass *p, const struct batch *b) {
 	p->packed = (struct ops_packed){ .T = T, .S = S, .start = p->start, .pos = p->pos };
 }
 
-void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint64_t dropout_seed) {
+void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint64_t dropout_seed)
+{
 	struct model *m = p->model;
 	struct ops *ops = m->ops;
 	int C = m->config.hidden_size, L = m->config.num_hidden_layers;

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 /* Llama 3: long waves are stretched by factor, short ones kept, those between blended. */
-static float llama3_stretch(const struct model_config *c, float freq) {
+static float llama3_stretch(const struct model_config *c, float freq)
+{
 	float factor = (float)c->rope_factor, low = (float)c->rope_low_freq_factor, high = (float)c->rope_high_freq_factor,
 		positions = (float)c->rope_original_positions;
 	float wavelength = 2 * (float)M_PI / freq;
@@ -16,7 +17,8 @@ static float llama3_stretch(const struct model_config *c, float freq) {
 	return (1 - smooth) * freq / factor + smooth * freq;
 }
 
-void model_ensure_rope(struct model *m, int positions) {
+void model_ensure_rope(struct model *m, int positions)
+{
 	if (positions <= m->rope_positions) return;
 	const struct model_config *c = &m->config;
 	int H = c->head_dim / 2;

@@ -10,11 +10,13 @@ struct kv { struct model *model; int pages; float *block; };
 
 static size_t page_count(const struct model_config *c) { return size_mul(OPS_KV_BLOCK, (size_t)c->num_key_value_heads * (size_t)c->head_dim); }
 
-size_t kv_bytes(const struct model_config *c, int pages) {
+size_t kv_bytes(const struct model_config *c, int pages)
+{
 	return size_mul(size_mul((size_t)c->num_hidden_layers * 2, (size_t)pages), page_count(c) * sizeof(float));
 }
 
-struct kv *kv_create(struct model *m, int pages) {
+struct kv *kv_create(struct model *m, int pages)
+{
 	CHECK(pages > 0 && pages <= INT32_MAX / OPS_KV_BLOCK);
 	struct kv *kv = xcalloc(1, sizeof *kv);
 	*kv = (struct kv){ .model = m, .pages = pages, .block = m->ops->alloc(m->ops->ctx, kv_bytes(&m->config, pages)) };
@@ -22,7 +24,8 @@ struct kv *kv_create(struct model *m, int pages) {
 	return kv;
 }
 
-void kv_free(struct kv *kv) {
+void kv_free(struct kv *kv)
+{
 	if (!kv) return;
 	kv->model->ops->release(kv->model->ops->ctx, kv->block);
 	free(kv);
@@ -31,11 +34,13 @@ void kv_free(struct kv *kv) {
 int kv_pages(const struct kv *kv) { return kv->pages; }
 
 /* which: 0 keys, 1 values */
-static float *kv_layer(const struct kv *kv, int layer, int which) {
+static float *kv_layer(const struct kv *kv, int layer, int which)
+{
 	return kv->block + ((size_t)layer * 2 + (size_t)which) * (size_t)kv->pages * page_count(&kv->model->config);
 }
 
-void kv_copy_page(struct kv *kv, int dst, int src) {
+void kv_copy_page(struct kv *kv, int dst, int src)
+{
 	struct ops *ops = kv->model->ops;
 	size_t n = page_count(&kv->model->config);
 	CHECK(dst >= 0 && dst < kv->pages && src >= 0 && src < kv->pages);
@@ -64,7 +69,8 @@ struct step {
 static const struct act_def step_defs[] = { STEP(walk.lora_x, WIDTH_IN_MAX), STEP(walk.lora_h, WIDTH_R) };
 static const struct act_def logit_defs[] = { STEP(x_last, WIDTH_C), STEP(hidden, WIDTH_C) };
 
-static size_t carve(const struct model_config *c, int rows, int logit_rows, struct step *s, char *base) {
+static size_t carve(const struct model_config *c, int rows, int logit_rows, struct step *s, char *base)
+{
 	int64_t width[WIDTH_COUNT];
 	widths_fill(c, width);
 	size_t used = acts_carve(act_defs, act_def_count, width, rows, s ? &s->acts : NULL, base);
@@ -72,15 +78,18 @@ static size_t carve(const struct model_config *c, int rows, int logit_rows, stru
 	return used + acts_carve(logit_defs, ARRAY_LEN(logit_defs), width, logit_rows, s, base ? base + used : NULL);
 }
 
-static size_t logits_bytes(const struct model_config *c, int logit_rows) {
+static size_t logits_bytes(const struct model_config *c, int logit_rows)
+{
 	return size_mul(size_mul((size_t)logit_rows, (size_t)c->vocab_size), sizeof(float));
 }
 
-size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows) {
+size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows)
+{
 	return carve(c, max_rows, max_logit_rows, NULL, NULL) + logits_bytes(c, max_logit_rows);
 }
 
-static void attend_paged(struct walk *w, int layer, const struct acts *a) {
+static void attend_paged(struct walk *w, int layer, const struct acts *a)
+{
 	const struct model_config *c = &w->model->config;
 	const struct step *s = w->ctx;
 	struct ops *ops = w->model->ops;
@@ -89,7 +98,8 @@ static void attend_paged(struct walk *w, int layer, const struct acts *a) {
 	ops->attention_paged(ops->ctx, a->att, a->q, k, v, s->paged, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
 }
 
-struct step *step_create(struct model *m, int max_rows, int max_logit_rows) {
+struct step *step_create(struct model *m, int max_rows, int max_logit_rows)
+{
 	CHECK(max_rows > 0 && max_logit_rows > 0);
 	struct ops *ops = m->ops;
 	struct step *s = xcalloc(1, sizeof *s);
@@ -107,14 +117,16 @@ struct step *step_create(struct model *m, int max_rows, int max_logit_rows) {
 	return s;
 }
 
-void step_free(struct step *s) {
+void step_free(struct step *s)
+{
 	if (!s) return;
 	s->model->ops->release(s->model->ops->ctx, s->block);
 	s->model->ops->release(s->model->ops->ctx, s->logits);
 	free(s);
 }
 
-static void rows_check(const struct step *s, const struct kv *kv, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n) {
+static void rows_check(const struct step *s, const struct kv *kv, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n)
+{
 	const struct model *m = s->model;
 	CHECKF(b->T > 0 && b->T <= s->max_rows && n >= 0 && n <= s->max_logit_rows, "%d rows of %d, %d logit rows of %d", b->T, s->max_rows, n, s->max_logit_rows);
 	CHECK(kv->model == m);
@@ -126,7 +138,8 @@ static void rows_check(const struct step *s, const struct kv *kv, const int32_t 
 	for (int i = 0; i < n; i++) CHECKF(at[i] >= 0 && at[i] < b->T, "logits of row %d of %d", at[i], b->T);
 }
 
-const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n) {
+const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n)
+{
 	struct model *m = s->model;
 	struct ops *ops = m->ops;
 	int C = m->config.hidden_size;

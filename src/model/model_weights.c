@@ -13,7 +13,8 @@ const struct proj_def proj_defs[PROJ_COUNT] = {
 	[PROJ_GATE] = { "gate_proj", "mlp" }, [PROJ_UP] = { "up_proj", "mlp" }, [PROJ_DOWN] = { "down_proj", "mlp" },
 };
 
-struct proj_shape proj_shape(const struct model_config *c, enum proj p) {
+struct proj_shape proj_shape(const struct model_config *c, enum proj p)
+{
 	int C = c->hidden_size, Q = c->num_attention_heads * c->head_dim, KV = c->num_key_value_heads * c->head_dim, I = c->intermediate_size;
 	const struct proj_shape shapes[PROJ_COUNT] = { { Q, C }, { KV, C }, { KV, C }, { C, Q }, { I, C }, { I, C }, { C, I } };
 	return shapes[p];
@@ -22,7 +23,8 @@ struct proj_shape proj_shape(const struct model_config *c, enum proj p) {
 /* ---- the table ---- */
 
 static const struct param *add(struct model *m, int rows, int cols /* 0: a vector */, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static const struct param *add(struct model *m, int rows, int cols, const char *fmt, ...) {
+static const struct param *add(struct model *m, int rows, int cols, const char *fmt, ...)
+{
 	struct param *p = &m->params[m->nparams++];
 	*p = (struct param){ .ndim = cols ? 2 : 1, .shape = { rows, cols }, .count = (int64_t)rows * (cols ? cols : 1) };
 	va_list ap;
@@ -33,7 +35,8 @@ static const struct param *add(struct model *m, int rows, int cols, const char *
 	return p;
 }
 
-static void layer_table(struct model *m, int l) {
+static void layer_table(struct model *m, int l)
+{
 	const struct model_config *c = &m->config;
 	struct layer *y = &m->layers[l];
 	y->norm1 = add(m, c->hidden_size, 0, "model.layers.%d.input_layernorm.weight", l);
@@ -48,7 +51,8 @@ static void layer_table(struct model *m, int l) {
 	}
 }
 
-static struct model *model_alloc(const struct model_config *c, struct ops *ops) {
+static struct model *model_alloc(const struct model_config *c, struct ops *ops)
+{
 	struct model *m = xcalloc(1, sizeof *m);
 	m->config = *c;
 	m->ops = ops;
@@ -61,24 +65,28 @@ static struct model *model_alloc(const struct model_config *c, struct ops *ops) 
 	return m;
 }
 
-int64_t params_count(const struct param *params, int n) {
+int64_t params_count(const struct param *params, int n)
+{
 	int64_t count = 0;
 	for (int i = 0; i < n; i++) count += params[i].count;
 	return count;
 }
 
-void params_carve(struct param *params, int n, float *data) {
+void params_carve(struct param *params, int n, float *data)
+{
 	for (int i = 0; i < n; data += params[i++].count) params[i].data = data;
 }
 
-void params_carve_grads(struct param *params, int n, float *grads) {
+void params_carve_grads(struct param *params, int n, float *grads)
+{
 	for (int i = 0; i < n; i++) {
 		params[i].grad = grads;
 		if (grads) grads += params[i].count;
 	}
 }
 
-int64_t model_config_params(const struct model_config *c) {
+int64_t model_config_params(const struct model_config *c)
+{
 	struct model *m = model_alloc(c, NULL);
 	int64_t count = m->count;
 	model_free(m);
@@ -87,7 +95,8 @@ int64_t model_config_params(const struct model_config *c) {
 
 /* ---- open ---- */
 
-static bool is_ignored(const struct model *m, const char *name) {
+static bool is_ignored(const struct model *m, const char *name)
+{
 	size_t len = strlen(name);
 	static const char inv_freq[] = ".rotary_emb.inv_freq";   /* a constant that old Llama files carry */
 	if (len >= sizeof inv_freq && !strcmp(name + len - (sizeof inv_freq - 1), inv_freq)) return true;
@@ -95,7 +104,8 @@ static bool is_ignored(const struct model *m, const char *name) {
 }
 
 /* Every tensor of the table is there with its shape and a float type, and nothing else that would change the result. */
-static int tensors_check(const struct model *m, const struct safetensors *s, const struct tensor_info **found, struct err *err) {
+static int tensors_check(const struct model *m, const struct safetensors *s, const struct tensor_info **found, struct err *err)
+{
 	size_t used = 0;
 	for (int i = 0; i < m->nparams; i++) {
 		const struct param *p = &m->params[i];
@@ -116,7 +126,8 @@ static int tensors_check(const struct model *m, const struct safetensors *s, con
 }
 
 /* A mapping can serve as the block when it has its type and order. */
-static bool is_block(const struct model *m, const struct tensor_info *const *found) {
+static bool is_block(const struct model *m, const struct tensor_info *const *found)
+{
 	const char *at = found[0]->data;
 	if ((uintptr_t)at % sizeof(float) || strcmp(m->ops->name, "cpu")) return false;
 	for (int i = 0; i < m->nparams; at += found[i++]->bytes)
@@ -124,7 +135,8 @@ static bool is_block(const struct model *m, const struct tensor_info *const *fou
 	return true;
 }
 
-static void convert(struct model *m, const struct tensor_info *const *found) {
+static void convert(struct model *m, const struct tensor_info *const *found)
+{
 	m->block = m->ops->alloc(m->ops->ctx, size_mul((size_t)m->count, sizeof(float)));
 	params_carve(m->params, m->nparams, m->block);
 	float *host = NULL;
@@ -137,7 +149,8 @@ static void convert(struct model *m, const struct tensor_info *const *found) {
 	free(host);
 }
 
-int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err) {
+int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err)
+{
 	struct model_config c;
 	struct safetensors *s = NULL;
 	struct model *m = NULL;
@@ -170,7 +183,8 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 /* ---- create ---- */
 
 /* Residual branches end in o_proj and down_proj: their scale keeps the stream's variance independent of depth (GPT-2). */
-static float init_std(const struct model *m, const struct param *p) {
+static float init_std(const struct model *m, const struct param *p)
+{
 	for (int l = 0; l < m->config.num_hidden_layers; l++)
 		if (p == m->layers[l].weight[PROJ_O] || p == m->layers[l].weight[PROJ_DOWN]) return 0.02f / sqrtf(2.0f * (float)m->config.num_hidden_layers);
 	return 0.02f;
@@ -178,7 +192,8 @@ static float init_std(const struct model *m, const struct param *p) {
 
 static bool is_norm(const struct param *p) { return strstr(p->name, "norm.weight") != NULL; }
 
-int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err) {
+int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
+{
 	if (c->attention_bias && c->qk_norm) return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
 	if (c->num_key_value_heads < 1 || c->num_attention_heads % c->num_key_value_heads || c->head_dim < 2 || c->head_dim % 2)
 		return err_set(err, ERR_RANGE, "model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even",
@@ -217,7 +232,8 @@ static void forget(struct ops *ops, const struct param *p) { ops->forget(ops->ct
 
 void model_prepare(struct model *m) { each_matrix(m, prepare_frozen); }
 
-void model_free(struct model *m) {
+void model_free(struct model *m)
+{
 	if (!m) return;
 	if (m->ops) each_matrix(m, forget);   /* none: only its shapes were asked for */
 	if (m->mapped) safetensors_close(m->mapped);
@@ -232,14 +248,16 @@ void model_free(struct model *m) {
 
 const struct model_config *model_config(const struct model *m) { return &m->config; }
 struct ops *model_ops(const struct model *m) { return m->ops; }
-struct param *model_params(struct model *m, int *count) {
+struct param *model_params(struct model *m, int *count)
+{
 	*count = m->nparams;
 	return m->params;
 }
 
 /* ---- gradients ---- */
 
-static void model_own(struct model *m) {
+static void model_own(struct model *m)
+{
 	if (!m->mapped) return;
 	size_t bytes = (size_t)m->count * sizeof(float);
 	float *block = m->ops->alloc(m->ops->ctx, bytes);
@@ -250,14 +268,16 @@ static void model_own(struct model *m) {
 	params_carve(m->params, m->nparams, block);
 }
 
-static float *grads_alloc(struct ops *ops, float *grads, int64_t count) {
+static float *grads_alloc(struct ops *ops, float *grads, int64_t count)
+{
 	size_t bytes = size_mul((size_t)count, sizeof(float));
 	if (!grads) return ops->alloc(ops->ctx, bytes);
 	ops->zero(ops->ctx, grads, bytes);
 	return grads;
 }
 
-void model_enable_grad(struct model *m, struct adapter *a) {
+void model_enable_grad(struct model *m, struct adapter *a)
+{
 	if (a) {
 		params_carve_grads(m->params, m->nparams, NULL);
 		a->grads = grads_alloc(m->ops, a->grads, a->count);
@@ -270,7 +290,8 @@ void model_enable_grad(struct model *m, struct adapter *a) {
 	params_carve_grads(m->params, m->nparams, m->grads);
 }
 
-void params_zero_grad(struct ops *ops, struct param *params, int count) {
+void params_zero_grad(struct ops *ops, struct param *params, int count)
+{
 	for (int i = 0; i < count; i++)
 		if (params[i].grad) ops->zero(ops->ctx, params[i].grad, (size_t)params[i].count * sizeof(float));
 }

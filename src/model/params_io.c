@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err) {
+int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err)
+{
 	struct tensor_info *t = xcalloc((size_t)MAX(count, 1), sizeof *t);
 	struct arena host = {0};
 	bool is_host = !strcmp(ops->name, "cpu");
@@ -23,7 +24,8 @@ int params_save(struct ops *ops, const struct param *params, int count, const ch
 	return rc;
 }
 
-int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err) {
+int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err)
+{
 	struct safetensors *s = NULL;
 	const struct tensor_info *t;
 	float *host = NULL;
@@ -48,7 +50,8 @@ int params_load(struct ops *ops, struct param *params, int count, const char *pa
 	return rc;
 }
 
-int model_save(const struct model *m, const char *dir, struct err *err) {
+int model_save(const struct model *m, const char *dir, struct err *err)
+{
 	int rc = dir_make(dir, err);
 	if (!rc) rc = model_config_save(dir, &m->config, err);
 	char *path = path_join(dir, "model.safetensors");
@@ -57,7 +60,8 @@ int model_save(const struct model *m, const char *dir, struct err *err) {
 	return rc;
 }
 
-int model_copy_tokenizer(const char *from, const char *to, struct err *err) {
+int model_copy_tokenizer(const char *from, const char *to, struct err *err)
+{
 	static const char *const files[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
 		"chat_template.jinja", "generation_config.json" };
 	int rc = dir_make(to, err);

@@ -2,7 +2,6 @@
 #include "rl/rl.h"
 
 #include <stdlib.h>
-#include <zlib.h>
 
 #define PROMPT_FILE_BYTES_MAX ((size_t)1 << 30)
 
@@ -40,9 +39,14 @@ static void task_copy(struct task *dst, const struct task *src)
 	dst->split = xstrdup(src->split ? src->split : "");
 }
 
-/* Kernel and profile of a midend row; the other keys were read by task_set_load. */
-static int row_read_kernel(struct prompt_row *r, const json_t *o, const char *where, struct err *err)
+/* Kernel and profile of a midend row; the other keys were read by task_set_load, whose rows these are in step with. */
+struct kernel_reader { struct prompt_set *set; size_t next; };
+
+static int row_read_kernel(void *ctx, const json_t *o, const char *where, struct err *err)
 {
+	struct kernel_reader *k = ctx;
+	if (k->next == k->set->count) return err_set(err, ERR_FORMAT, "%s: more rows than tasks", where);
+	struct prompt_row *r = &k->set->rows[k->next++];
 	const char *kernel;
 	if (json_get_str(o, where, "kernel", &kernel, err)) return err->code;
 	const json_t *profile = json_object_get(o, "profile");
@@ -53,27 +57,11 @@ static int row_read_kernel(struct prompt_row *r, const json_t *o, const char *wh
 	return 0;
 }
 
-/* Reads the kernels of a midend file, line by line in step with the task set's rows. */
 static int kernels_read(struct prompt_set *s, const char *path, struct err *err)
 {
-	gzFile f = gzopen(path, "rb");   /* reads plain files too */
-	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened", path);
-	size_t cap = 1 << 20, row = 0;
-	char *line = xmalloc(cap), where[512];
-	int rc = 0;
-	for (int n = 1; !rc && row < s->count && gzgets(f, line, (int)cap); n++) {
-		size_t len = strlen(line);
-		if (len + 1 == cap) { rc = err_set(err, ERR_LIMIT, "%s:%d: line longer than %zu bytes", path, n, cap); break; }
-		if (strspn(line, " \t\r\n") == len) continue;
-		json_t *o = NULL;
-		snprintf(where, sizeof where, "%s:%d", path, n);
-		rc = json_parse(line, len, where, &o, err);
-		if (!rc) rc = row_read_kernel(&s->rows[row++], o, where, err);
-		json_decref(o);
-	}
-	if (!rc && row < s->count) rc = err_set(err, ERR_FORMAT, "%s: %zu rows with a kernel, expected %zu", path, row, s->count);
-	free(line);
-	gzclose(f);
+	struct kernel_reader k = { .set = s };
+	int rc = jsonl_each(path, row_read_kernel, &k, err);
+	if (!rc && k.next < s->count) rc = err_set(err, ERR_FORMAT, "%s: %zu rows with a kernel, expected %zu", path, k.next, s->count);
 	return rc;
 }
 

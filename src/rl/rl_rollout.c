@@ -106,7 +106,8 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 }
 
 int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts, const int *index, int n, const struct rollout_options *o,
-	struct rollout *out, struct err *err) {
+	struct rollout *out, struct err *err)
+{
 	struct collect c = { .verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out, .total = n * o->num_samples };
 	memset(out, 0, (size_t)c.total * sizeof *out);
 	if (o->progress) progress_begin(&c.progress, o->progress, "answers", c.total);

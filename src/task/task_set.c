@@ -2,11 +2,8 @@
  * facts that are not Python (seed, split, structure) stand in one comment line at the top, which belongs to the file, not to the task's source. */
 #include "task/task_graph.h"
 #include <sys/stat.h>
-#include <zlib.h>
 
 #define SET_TASKS_MAX ((size_t)2000000)
-#define SET_BYTES_MAX ((size_t)4 << 30)
-#define LINE_BYTES_MAX (8 * TASK_SOURCE_BYTES_MAX)
 #define NAME_BYTES_MAX 256
 #define FOLDER_DEPTH_MAX 16
 #define HEADER "# hone-task "
@@ -220,46 +217,13 @@ static int folder_entry(const char *entry, void *ctx)
 
 /* ---- .jsonl ---- */
 
-/* gzread passes plain files through, so one loop reads both. A line that would grow past the limit is an error before it is stored. */
-static int jsonl_load(const char *path, struct task_set *set, struct err *err)
+static int jsonl_row(void *ctx, const json_t *row, const char *where, struct err *err)
 {
-	gzFile f = gzopen(path, "rb");
-	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened; give a .py file, a folder or a .jsonl file", path);
-	gzbuffer(f, 1 << 17);
-	struct str line = {0};
-	char chunk[1 << 14], what[1024];
-	int rc = ERR_OK, number = 0;
-	size_t bytes = 0;
-	for (bool at_end = false; !at_end && !rc;) {
-		z_off_t before = gztell(f);
-		at_end = !gzgets(f, chunk, (int)sizeof chunk);
-		size_t n = at_end ? 0 : (size_t)(gztell(f) - before);   /* not strlen: a zero byte must reach the parser */
-		bytes += n;
-		str_append(&line, chunk, n);
-		bool whole = n > 0 && chunk[n - 1] == '\n';
-		if (line.len > LINE_BYTES_MAX || bytes > SET_BYTES_MAX || set->count >= SET_TASKS_MAX)
-			rc = err_set(err, ERR_LIMIT, "%s:%d: longer than a task set may be (%zu bytes a line, %zu in all, %zu tasks)", path, number + 1, LINE_BYTES_MAX,
-				SET_BYTES_MAX, SET_TASKS_MAX);
-		if (rc || (!whole && !at_end)) continue;
-		number++;
-		if (line.len && line.data[strspn(line.data, " \t\r\n")]) {
-			json_t *row = NULL;
-			struct task t;
-			snprintf(what, sizeof what, "%.900s:%d", path, number);
-			rc = json_parse(line.data, line.len, what, &row, err);
-			if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object with name and source", what);
-			if (!rc) rc = row_parse(row, what, NULL, NULL, &t, err);
-			if (!rc) set_add(set, t);
-			json_decref(row);
-		}
-		str_clear(&line);
-	}
-	int zrc = Z_OK;
-	const char *text = gzerror(f, &zrc);
-	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END) rc = err_set(err, ERR_FORMAT, "%s:%d: %s; the file is damaged or cut short", path, number + 1,
-		zrc == Z_ERRNO ? "cannot be read" : text);
-	str_release(&line);
-	gzclose_r(f);
+	struct task_set *set = ctx;
+	struct task t;
+	if (set->count >= SET_TASKS_MAX) return err_set(err, ERR_LIMIT, "%s: more than %zu tasks", where, SET_TASKS_MAX);
+	int rc = row_parse(row, where, NULL, NULL, &t, err);
+	if (!rc) set_add(set, t);
 	return rc;
 }
 
@@ -280,7 +244,7 @@ int task_set_load(const char *path, struct task_set *out, struct err *err)
 		name[strlen(name) - 3] = 0;
 		rc = file_load(path, name, out, err);
 		free(name);
-	} else rc = jsonl_load(path, out, err);
+	} else rc = jsonl_each(path, jsonl_row, out, err);
 	if (!rc) rc = names_check(out, path, err);
 	if (rc) task_set_release(out);
 	return rc;
@@ -288,40 +252,16 @@ int task_set_load(const char *path, struct task_set *out, struct err *err)
 
 /* ---- saving ---- */
 
-static int gzip_bytes(const struct str *in, struct str *out, struct err *err)
-{
-	z_stream z = {0};
-	/* 15 + 16: a gzip header without time and name, so equal sets are equal files */
-	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) return err_set(err, ERR_INFRA, "zlib could not start");
-	if (in->len > UINT32_MAX) { deflateEnd(&z); return err_set(err, ERR_LIMIT, "a task set of %zu bytes: at most 4 GiB are written", in->len); }
-	size_t bound = deflateBound(&z, in->len);
-	unsigned char *buffer = xmalloc(bound);
-	z.next_in = (unsigned char *)in->data; z.avail_in = (unsigned)in->len;
-	z.next_out = buffer; z.avail_out = (unsigned)bound;
-	int rc = deflate(&z, Z_FINISH) == Z_STREAM_END ? ERR_OK : err_set(err, ERR_INFRA, "zlib could not compress %zu bytes", in->len);
-	str_append(out, buffer, z.total_out);
-	deflateEnd(&z);
-	free(buffer);
-	return rc;
-}
-
 static int jsonl_save(const char *path, const struct task_set *set, struct err *err)
 {
-	struct str text = {0}, packed = {0};
+	struct str text = {0};
 	for (size_t i = 0; i < set->count; i++) {
 		json_t *o = row_json(&set->tasks[i], true);
-		char *row = json_dumps(o, JSON_COMPACT);
-		CHECKF(row, "task %s is not UTF-8", set->tasks[i].name);
-		str_puts(&text, row);
-		str_putc(&text, '\n');
-		free(row);
+		jsonl_put(&text, o);
 		json_decref(o);
 	}
-	bool is_packed = has_suffix(path, ".gz");
-	int rc = is_packed ? gzip_bytes(&text, &packed, err) : ERR_OK;
-	if (!rc) rc = file_write_atomic(path, is_packed ? packed.data : text.data ? text.data : "", is_packed ? packed.len : text.len, err);
+	int rc = jsonl_write(path, &text, err);
 	str_release(&text);
-	str_release(&packed);
 	return rc;
 }
 

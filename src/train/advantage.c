@@ -11,7 +11,8 @@
 static const char *const names[ADVANTAGE_TYPE_COUNT] = { [ADVANTAGE_LEAVE_ONE_OUT] = "loo", [ADVANTAGE_MEAN_STD] = "mean_std", [ADVANTAGE_MEAN] = "mean",
 	[ADVANTAGE_RAW] = "raw" };
 
-int advantage_type_from_name(const char *name, enum advantage_type *out, struct err *err) {
+int advantage_type_from_name(const char *name, enum advantage_type *out, struct err *err)
+{
 	for (enum advantage_type t = 0; t < ADVANTAGE_TYPE_COUNT; t++) {
 		if (strcmp(names[t], name)) continue;
 		*out = t;
@@ -20,7 +21,8 @@ int advantage_type_from_name(const char *name, enum advantage_type *out, struct 
 	return err_set(err, ERR_USAGE, "advantage \"%.40s\" is unknown; known are loo, mean_std, mean, raw", name);
 }
 
-static bool raw_advantages(const double *rewards, int K, double *advantages) {
+static bool raw_advantages(const double *rewards, int K, double *advantages)
+{
 	bool any = false;
 	for (int i = 0; i < K; i++) {
 		advantages[i] = isnan(rewards[i]) ? 0 : rewards[i];
@@ -29,7 +31,8 @@ static bool raw_advantages(const double *rewards, int K, double *advantages) {
 	return any;
 }
 
-bool group_advantages(enum advantage_type type, const double *rewards, int K, double *advantages) {
+bool group_advantages(enum advantage_type type, const double *rewards, int K, double *advantages)
+{
 	double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
 	int n = 0;
 	if (type == ADVANTAGE_RAW) return raw_advantages(rewards, K, advantages);

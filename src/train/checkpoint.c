@@ -12,7 +12,8 @@ static const char prefix[] = "checkpoint-";
 
 /* ---- folders ---- */
 
-static int folder_sync(const char *path, struct err *err) {
+static int folder_sync(const char *path, struct err *err)
+{
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || fsync(fd)) {
 		int e = errno;
@@ -23,7 +24,8 @@ static int folder_sync(const char *path, struct err *err) {
 	return 0;
 }
 
-static int parent_sync(const char *path, struct err *err) {
+static int parent_sync(const char *path, struct err *err)
+{
 	const char *slash = strrchr(path, '/');
 	char *parent = slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
 	int rc = folder_sync(parent, err);
@@ -31,7 +33,8 @@ static int parent_sync(const char *path, struct err *err) {
 	return rc;
 }
 
-int folder_publish(const char *tmp, const char *final, struct err *err) {
+int folder_publish(const char *tmp, const char *final, struct err *err)
+{
 	bool replaces = path_exists(final);
 	int rc = folder_sync(tmp, err);
 	if (!rc && renameat2(AT_FDCWD, tmp, AT_FDCWD, final, replaces ? RENAME_EXCHANGE : 0))
@@ -46,7 +49,8 @@ int folder_publish(const char *tmp, const char *final, struct err *err) {
 struct steps { int64_t *v; size_t n; };
 
 /* checkpoint-<digits> exactly: leftovers under other names are not checkpoints. */
-static int steps_add(const char *name, void *ctx) {
+static int steps_add(const char *name, void *ctx)
+{
 	struct steps *s = ctx;
 	size_t digits = strspn(name + MIN(strlen(name), sizeof prefix - 1), "0123456789");
 	if (strncmp(name, prefix, sizeof prefix - 1) || !digits || digits > 15 || name[sizeof prefix - 1 + digits]) return 0;
@@ -55,23 +59,27 @@ static int steps_add(const char *name, void *ctx) {
 	return 0;
 }
 
-static int newest_first(const void *a, const void *b) {
+static int newest_first(const void *a, const void *b)
+{
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 	return (x < y) - (x > y);
 }
 
-static int steps_list(const char *run_dir, struct steps *s, struct err *err) {
+static int steps_list(const char *run_dir, struct steps *s, struct err *err)
+{
 	*s = (struct steps){0};
 	int rc = path_exists(run_dir) ? dir_each(run_dir, steps_add, s, err) : 0;
 	if (s->n) qsort(s->v, s->n, sizeof *s->v, newest_first);
 	return rc;
 }
 
-static char *step_path(const char *run_dir, int64_t step, const char *file) {
+static char *step_path(const char *run_dir, int64_t step, const char *file)
+{
 	return xasprintf("%s/%s%lld%s%s", run_dir, prefix, (long long)step, file ? "/" : "", file ? file : "");
 }
 
-static int prune(const char *run_dir, int keep, struct err *err) {
+static int prune(const char *run_dir, int keep, struct err *err)
+{
 	struct steps s;
 	int rc = steps_list(run_dir, &s, err);
 	for (size_t i = (size_t)MAX(keep, 1); i < s.n && keep > 0 && !rc; i++) {
@@ -85,7 +93,8 @@ static int prune(const char *run_dir, int keep, struct err *err) {
 
 /* ---- save ---- */
 
-static int state_save(const char *dir, const struct optimizer *o, const struct checkpoint_state *s, struct err *err) {
+static int state_save(const char *dir, const struct optimizer *o, const struct checkpoint_state *s, struct err *err)
+{
 	char *path = path_join(dir, "trainer_state.json");
 	json_t *j = json_pack("{s:I, s:I, s:I, s:O}", "global_step", (json_int_t)s->step, "optimizer_steps", (json_int_t)o->steps, "optimizer_updates",
 		(json_int_t)o->updates, "extra",
@@ -97,7 +106,8 @@ static int state_save(const char *dir, const struct optimizer *o, const struct c
 }
 
 int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep,
-	struct err *err) {
+	struct err *err)
+{
 	char *final = step_path(run_dir, s->step, NULL), *tmp = xasprintf("%s.tmp", final), *moments = path_join(tmp, "optimizer.safetensors");
 	int rc = path_exists(tmp) ? dir_remove(tmp, err) : 0;
 	if (!rc) rc = dir_make(tmp, err);
@@ -114,7 +124,8 @@ int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, con
 
 /* ---- load ---- */
 
-static int state_load(const char *path, struct optimizer *o, struct checkpoint_state *s, struct err *err) {
+static int state_load(const char *path, struct optimizer *o, struct checkpoint_state *s, struct err *err)
+{
 	json_t *j = NULL;
 	int rc = json_load(path, 1 << 28, &j, err);
 	if (!rc && !json_is_object(j)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", path);
@@ -126,7 +137,8 @@ static int state_load(const char *path, struct optimizer *o, struct checkpoint_s
 	return rc;
 }
 
-static int step_load(const char *run_dir, int64_t step, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err) {
+static int step_load(const char *run_dir, int64_t step, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err)
+{
 	int n;
 	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
 	char *weights = step_path(run_dir, step, a ? "adapter_model.safetensors" : "model.safetensors");
@@ -140,7 +152,8 @@ static int step_load(const char *run_dir, int64_t step, struct model *m, struct 
 	return rc;
 }
 
-int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err) {
+int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err)
+{
 	struct steps found;
 	int rc = steps_list(run_dir, &found, err);
 	if (!rc && !found.n) rc = err_set(err, ERR_NOT_FOUND, "%s holds no %s<step> folder", run_dir, prefix);

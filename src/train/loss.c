@@ -13,12 +13,14 @@ typedef double value_fn(const struct loss_options *o, const struct loss_row *r, 
 /* Weight of each token of a sequence of `length` in a batch of S sequences and `tokens` tokens. */
 typedef double normaliser_fn(int length, int S, int64_t tokens, int max_completion_length);
 
-static double value_sft(const struct loss_options *o, const struct loss_row *r, double logprob, double *g) {
+static double value_sft(const struct loss_options *o, const struct loss_row *r, double logprob, double *g)
+{
 	*g = -1;
 	return -logprob;
 }
 
-static double value_clipped(const struct loss_options *o, const struct loss_row *r, double logprob, double *g) {
+static double value_clipped(const struct loss_options *o, const struct loss_row *r, double logprob, double *g)
+{
 	double A = r->advantage, rho = exp(logprob - r->old_logprob);
 	double clipped = fmin(fmax(rho, 1 - (double)o->epsilon), 1 + (double)o->epsilon_high);
 	bool is_clipped = clipped * A < rho * A;
@@ -44,12 +46,14 @@ static const struct { const char *name; value_fn *value; normaliser_fn *normalis
 	[LOSS_BNPO] = { "bnpo", value_clipped, per_token },
 };   /* bnpo differs from dapo only where a batch is split: dapo counts all of its tokens, bnpo those of a micro-batch; ours is never split */
 
-const char *loss_type_name(enum loss_type t) {
+const char *loss_type_name(enum loss_type t)
+{
 	CHECK(t >= 0 && t < LOSS_TYPE_COUNT);
 	return loss_types[t].name;
 }
 
-int loss_type_from_name(const char *name, enum loss_type *out, struct err *err) {
+int loss_type_from_name(const char *name, enum loss_type *out, struct err *err)
+{
 	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++) {
 		if (strcmp(loss_types[t].name, name)) continue;
 		*out = t;
@@ -58,13 +62,15 @@ int loss_type_from_name(const char *name, enum loss_type *out, struct err *err) 
 	return err_set(err, ERR_USAGE, "loss_type \"%.40s\" is unknown; known are sft, grpo, dr_grpo, dapo, bnpo", name);
 }
 
-float loss_row_value(const struct loss_options *o, const struct loss_row *r, float logprob, float *g) {
+float loss_row_value(const struct loss_options *o, const struct loss_row *r, float logprob, float *g)
+{
 	double slope, value = loss_types[o->type].value(o, r, logprob, &slope);
 	*g = (float)(slope * r->normaliser);
 	return (float)(value * r->normaliser);
 }
 
-void loss_normalisers(enum loss_type type, const int *lengths, int S, int max_completion_length, float *per_sequence_out) {
+void loss_normalisers(enum loss_type type, const int *lengths, int S, int max_completion_length, float *per_sequence_out)
+{
 	int64_t tokens = 0;
 	for (int s = 0; s < S; s++) tokens += lengths[s];
 	for (int s = 0; s < S; s++) per_sequence_out[s] = lengths[s] > 0 ? (float)loss_types[type].normaliser(lengths[s], S, tokens, max_completion_length) : 0;

@@ -14,10 +14,12 @@ typedef double schedule_fn(int64_t step, int64_t warmup, int64_t total);
 static double ramp(int64_t step, int64_t warmup) { return (double)step / (double)MAX(1, warmup); }
 static double schedule_constant(int64_t step, int64_t warmup, int64_t total) { return 1; }
 static double schedule_constant_warmup(int64_t step, int64_t warmup, int64_t total) { return step < warmup ? ramp(step, warmup) : 1; }
-static double schedule_linear(int64_t step, int64_t warmup, int64_t total) {
+static double schedule_linear(int64_t step, int64_t warmup, int64_t total)
+{
 	return step < warmup ? ramp(step, warmup) : fmax(0, (double)(total - step) / (double)MAX(1, total - warmup));
 }
-static double schedule_cosine(int64_t step, int64_t warmup, int64_t total) {
+static double schedule_cosine(int64_t step, int64_t warmup, int64_t total)
+{
 	if (step < warmup) return ramp(step, warmup);
 	double progress = (double)(step - warmup) / (double)MAX(1, total - warmup);
 	return fmax(0, 0.5 * (1 + cos(M_PI * progress)));
@@ -27,14 +29,16 @@ static const struct { const char *name; schedule_fn *fn; } schedules[] = {
 	{ "constant", schedule_constant }, { "constant_with_warmup", schedule_constant_warmup }, { "linear", schedule_linear }, { "cosine", schedule_cosine },
 };
 
-static schedule_fn *schedule_get(const char *name) {
+static schedule_fn *schedule_get(const char *name)
+{
 	for (size_t i = 0; i < ARRAY_LEN(schedules); i++)
 		if (!strcmp(schedules[i].name, name)) return schedules[i].fn;
 	CHECKF(false, "lr_scheduler_type \"%s\" is not in the options' choices", name);
 	return NULL;
 }
 
-double optimizer_lr(const struct optimizer *o, int64_t step) {
+double optimizer_lr(const struct optimizer *o, int64_t step)
+{
 	return o->options.learning_rate * schedule_get(o->options.lr_scheduler_type)(step, o->options.warmup_steps, o->options.max_steps);
 }
 
@@ -48,7 +52,8 @@ void optimizer_pace(struct optimizer *o, double spent)
 /* Norms and biases do not decay, as in transformers' Trainer. */
 static bool decays(const struct param *p) { return p->ndim > 1; }
 
-static void moments_make(struct optimizer *o, int64_t values) {
+static void moments_make(struct optimizer *o, int64_t values)
+{
 	float *at = o->block;
 	static const char *const suffix[2] = { "exp_avg", "exp_avg_sq" };
 	for (int which = 0; which < 2; which++)
@@ -64,7 +69,8 @@ static void moments_make(struct optimizer *o, int64_t values) {
 	CHECK(at == o->block + 2 * values);
 }
 
-static void spans_make(struct optimizer *o) {
+static void spans_make(struct optimizer *o)
+{
 	o->spans = xcalloc((size_t)MAX(o->count, 1), sizeof *o->spans);
 	for (int i = 0; i < o->count; i++) {
 		const struct param *p = &o->params[i];
@@ -75,7 +81,8 @@ static void spans_make(struct optimizer *o) {
 	}
 }
 
-struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *options) {
+struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *options)
+{
 	struct optimizer *o = xcalloc(1, sizeof *o);
 	int64_t values = 0;
 	*o = (struct optimizer){ .ops = ops, .params = params, .count = count, .options = *options };
@@ -88,7 +95,8 @@ struct optimizer *optimizer_create(struct ops *ops, struct param *params, int co
 	return o;
 }
 
-void optimizer_free(struct optimizer *o) {
+void optimizer_free(struct optimizer *o)
+{
 	if (!o) return;
 	o->ops->release(o->ops->ctx, o->block);
 	free(o->moments);
@@ -101,13 +109,15 @@ int64_t optimizer_steps(const struct optimizer *o) { return o->steps; }
 /* ---- step ---- */
 
 /* As torch.nn.utils.clip_grad_norm_: scaled by max / (norm + 1e-6) when that is below 1. */
-static void clip(struct optimizer *o, double norm) {
+static void clip(struct optimizer *o, double norm)
+{
 	double factor = o->options.max_grad_norm / (norm + 1e-6);
 	if (o->options.max_grad_norm <= 0 || factor >= 1) return;
 	for (int i = 0; i < o->nspans; i++) o->ops->scale(o->ops->ctx, o->spans[i].grad, (float)factor, o->spans[i].n);
 }
 
-double optimizer_step(struct optimizer *o) {
+double optimizer_step(struct optimizer *o)
+{
 	struct ops *ops = o->ops;
 	double squares = 0, lr = optimizer_lr(o, o->steps++);
 	for (int i = 0; i < o->nspans; i++) squares += ops->sum_squares(ops->ctx, o->spans[i].grad, o->spans[i].n);

@@ -33,19 +33,22 @@ struct sft {
 
 /* ---- the plan of a whole run ---- */
 
-static int64_t steps_of(const struct sft *s) {
+static int64_t steps_of(const struct sft *s)
+{
 	size_t accumulation = (size_t)s->o->gradient_accumulation_steps;
 	return (int64_t)((s->plan.nmicro + accumulation - 1) / accumulation);
 }
 
-static void plan_set(struct sft *s, int64_t epoch) {
+static void plan_set(struct sft *s, int64_t epoch)
+{
 	if (s->plan_epoch == epoch && s->plan.order) return;
 	epoch_plan_make(&s->plan, s->train, s->ntrain, s->o->max_tokens, true, s->o->seed, epoch);
 	s->plan_epoch = epoch;
 }
 
 /* Steps until epochs or max_steps end; epochs differ in length because they are packed anew. */
-static int64_t count_steps(struct sft *s) {
+static int64_t count_steps(struct sft *s)
+{
 	int64_t total = 0;
 	double left = s->o->num_train_epochs;
 	for (int64_t e = 0; left > 0 && (!s->o->max_steps || total < s->o->max_steps); e++, left -= 1) {
@@ -56,7 +59,8 @@ static int64_t count_steps(struct sft *s) {
 	return s->o->max_steps ? MIN(total, s->o->max_steps) : total;
 }
 
-int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o) {
+int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o)
+{
 	struct sft s = { .train = train, .ntrain = ntrain, .o = o };
 	int64_t total = count_steps(&s);
 	epoch_plan_release(&s.plan);
@@ -64,7 +68,8 @@ int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const st
 }
 
 /* Makes the plan of the epoch that holds the current step; returns the step's number inside it. Steps only go forward. */
-static int64_t locate(struct sft *s) {
+static int64_t locate(struct sft *s)
+{
 	while (s->step >= s->plan_step + steps_of(s)) {
 		s->plan_step += steps_of(s);
 		plan_set(s, s->plan_epoch + 1);
@@ -74,7 +79,8 @@ static int64_t locate(struct sft *s) {
 
 /* ---- one step ---- */
 
-static void step_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g) {
+static void step_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
 	struct sft *s = ctx;
 	const struct loss_options o = { .type = LOSS_SFT };
 	const struct loss_row row = { .normaliser = (float)s->loss_scale };
@@ -84,12 +90,14 @@ static void step_loss(void *ctx, int begin, int n, const float *logprob, const f
 	}
 }
 
-static uint64_t dropout_seed(const struct sft *s, size_t micro) {
+static uint64_t dropout_seed(const struct sft *s, size_t micro)
+{
 	struct rng_block b = rng_philox(s->o->seed, (uint64_t)s->step, (1ull << 32) | micro);
 	return ((uint64_t)b.v[0] << 32 | b.v[1]) | 1;   /* never 0, which means none */
 }
 
-static void micro_run(struct sft *s, size_t i, bool wants_hits) {
+static void micro_run(struct sft *s, size_t i, bool wants_hits)
+{
 	const struct epoch_plan *p = &s->plan;
 	struct sft_batch *b = &s->batch;
 	sft_batch_pack(b, s->train, p->order + p->micro[i], p->micro[i + 1] - p->micro[i]);
@@ -101,7 +109,8 @@ static void micro_run(struct sft *s, size_t i, bool wants_hits) {
 	s->num_tokens += b->T;
 }
 
-static double train_step(struct sft *s, double *epoch, bool wants_hits) {
+static double train_step(struct sft *s, double *epoch, bool wants_hits)
+{
 	int64_t within = locate(s);
 	size_t accumulation = (size_t)s->o->gradient_accumulation_steps, begin = (size_t)within * accumulation, end = MIN(begin + accumulation, s->plan.nmicro);
 	s->step_rows = s->step_hits = 0;
@@ -115,7 +124,8 @@ static double train_step(struct sft *s, double *epoch, bool wants_hits) {
 
 /* ---- evaluation ---- */
 
-void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy) {
+void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy)
+{
 	struct epoch_plan plan = {0};
 	struct sft_batch b;
 	float *logprob = xcalloc((size_t)max_tokens, sizeof *logprob);
@@ -142,7 +152,8 @@ void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_examp
 	free(hits);
 }
 
-void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy) {
+void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy)
+{
 	struct err err = {0};
 	struct pass *p;
 	int rc = pass_create(m, &(struct pass_options){ .max_tokens = max_tokens }, &p, &err);
@@ -151,7 +162,8 @@ void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *
 	pass_free(p);
 }
 
-static int best_save(struct sft *s, struct err *err) {
+static int best_save(struct sft *s, struct err *err)
+{
 	char *final = path_join(s->o->output_dir, "best"), *tmp = path_join(s->o->output_dir, "best.tmp");
 	int rc = path_exists(tmp) ? dir_remove(tmp, err) : 0;
 	if (!rc) rc = s->adapter ? adapter_save(s->adapter, tmp, NULL, err) : model_save(s->model, tmp, err);
@@ -161,7 +173,8 @@ static int best_save(struct sft *s, struct err *err) {
 	return rc;
 }
 
-static int best_load(struct sft *s, struct err *err) {
+static int best_load(struct sft *s, struct err *err)
+{
 	int n;
 	struct param *params = s->adapter ? adapter_params(s->adapter, &n) : model_params(s->model, &n);
 	char *path = xasprintf("%s/best/%s", s->o->output_dir, s->adapter ? "adapter_model.safetensors" : "model.safetensors");
@@ -173,7 +186,8 @@ static int best_load(struct sft *s, struct err *err) {
 /* JSON has no NaN. */
 static json_t *number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
-static int evaluate(struct sft *s, json_t *metrics, struct err *err) {
+static int evaluate(struct sft *s, json_t *metrics, struct err *err)
+{
 	double loss, accuracy;
 	sft_evaluate_with(s->pass, s->adapter, s->heldout, s->nheldout, s->o->max_tokens, &loss, &accuracy);
 	json_object_set_new(metrics, "eval_loss", number(loss));
@@ -197,7 +211,8 @@ static bool is_paced(const struct sft *s) { return s->total_steps == INT64_MAX; 
 static double seconds_spent(const struct sft *s) { return s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9; }
 
 /* What must not change between the parts of a run. */
-static json_t *settings_json(const struct sft *s) {
+static json_t *settings_json(const struct sft *s)
+{
 	const struct sft_options *o = s->o;
 	const struct optimizer_options *p = &o->optimizer;
 	bool is_constant = !strncmp(p->lr_scheduler_type, "constant", 8);
@@ -217,7 +232,8 @@ static json_t *settings_json(const struct sft *s) {
 	return j;
 }
 
-static int settings_check(const json_t *old, json_t *now, struct err *err) {
+static int settings_check(const json_t *old, json_t *now, struct err *err)
+{
 	const char *key;
 	json_t *v;
 	json_object_foreach(now, key, v) {
@@ -233,7 +249,8 @@ static int settings_check(const json_t *old, json_t *now, struct err *err) {
 	return 0;
 }
 
-static int save(struct sft *s, struct err *err) {
+static int save(struct sft *s, struct err *err)
+{
 	struct checkpoint_state state = { .step = s->step, .extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step",
 		(json_int_t)s->best_step,
 		"bad_evals", (json_int_t)s->bad_evals, "best_loss", s->best_loss, "stopped_early", s->stopped_early, "settings", settings_json(s)) };
@@ -244,7 +261,8 @@ static int save(struct sft *s, struct err *err) {
 	return rc;
 }
 
-static int resume(struct sft *s, struct err *err) {
+static int resume(struct sft *s, struct err *err)
+{
 	struct checkpoint_state state = {0};
 	struct err quiet = {0};
 	int rc = checkpoint_load(s->o->output_dir, s->model, s->adapter, s->optimizer, &state, &quiet);
@@ -273,11 +291,13 @@ static int resume(struct sft *s, struct err *err) {
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-static bool is_out_of_time(const struct sft *s) {
+static bool is_out_of_time(const struct sft *s)
+{
 	return s->o->max_seconds > 0 && seconds_spent(s) >= s->o->max_seconds;
 }
 
-static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool has_hits) {
+static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool has_hits)
+{
 	json_t *j = json_pack("{s:o, s:o, s:f, s:I, s:f}", "loss", number(s->step_loss), "grad_norm", number(norm), "learning_rate",
 		optimizer_lr(s->optimizer, s->step - 1), "num_tokens",
 		(json_int_t)s->num_tokens, "epoch", epoch);
@@ -285,7 +305,8 @@ static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool
 	return j;
 }
 
-static int one_step(struct sft *s, struct err *err) {
+static int one_step(struct sft *s, struct err *err)
+{
 	double epoch;
 	bool logs = is_due(MAX(1, s->o->logging_steps), s->step + 1) || s->step + 1 >= s->total_steps;
 	if (is_paced(s)) optimizer_pace(s->optimizer, seconds_spent(s) / s->o->max_seconds);
@@ -303,7 +324,8 @@ static int one_step(struct sft *s, struct err *err) {
 	return rc;
 }
 
-static int options_check(const struct sft *s, struct err *err) {
+static int options_check(const struct sft *s, struct err *err)
+{
 	const struct sft_options *o = s->o;
 	if (!s->ntrain) return err_set(err, ERR_USAGE, "no training examples");
 	if (o->max_tokens < 2 || o->gradient_accumulation_steps < 1)
@@ -321,7 +343,8 @@ static int options_check(const struct sft *s, struct err *err) {
 	return 0;
 }
 
-static int sft_init(struct sft *s, struct err *err) {
+static int sft_init(struct sft *s, struct err *err)
+{
 	struct pass_options po = { .max_tokens = s->o->max_tokens, .backward = true };
 	int rc = pass_create(s->model, &po, &s->pass, err), n;
 	if (rc) return rc;
@@ -340,7 +363,8 @@ static int sft_init(struct sft *s, struct err *err) {
 
 int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,
 	const struct sft_options *o,
-	metrics_fn *metrics, void *ctx, struct err *err) {
+	metrics_fn *metrics, void *ctx, struct err *err)
+{
 	struct sft s = { .model = m, .adapter = a, .train = train, .ntrain = ntrain, .heldout = heldout, .nheldout = nheldout, .o = o, .metrics = metrics,
 		.metrics_ctx = ctx, .begin_ns = clock_ns() };
 	int rc = options_check(&s, err);

@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, size_t n, int max_tokens, bool shuffle, uint64_t seed, int64_t epoch) {
+void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, size_t n, int max_tokens, bool shuffle, uint64_t seed, int64_t epoch)
+{
 	struct rng rng = { .seed = seed, .stream = (uint64_t)epoch };
 	int used = 0;
 	CHECK(n <= UINT32_MAX);
@@ -31,7 +32,8 @@ void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, s
 	p->micro[p->nmicro] = n;
 }
 
-void epoch_plan_release(struct epoch_plan *p) {
+void epoch_plan_release(struct epoch_plan *p)
+{
 	free(p->order);
 	free(p->micro);
 	*p = (struct epoch_plan){0};
@@ -39,7 +41,8 @@ void epoch_plan_release(struct epoch_plan *p) {
 
 /* ---- one micro-batch ---- */
 
-void sft_batch_init(struct sft_batch *b, int max_tokens) {
+void sft_batch_init(struct sft_batch *b, int max_tokens)
+{
 	size_t n = (size_t)max_tokens;
 	*b = (struct sft_batch){0};
 	b->ids = xcalloc(n, sizeof *b->ids);
@@ -48,7 +51,8 @@ void sft_batch_init(struct sft_batch *b, int max_tokens) {
 	b->rows = xcalloc(n, sizeof *b->rows);
 }
 
-void sft_batch_release(struct sft_batch *b) {
+void sft_batch_release(struct sft_batch *b)
+{
 	free(b->ids);
 	free(b->pos);
 	free(b->start);
@@ -59,7 +63,8 @@ void sft_batch_release(struct sft_batch *b) {
 static int first_row(const struct sft_example *e) { return MAX(e->completion_begin, 1); }
 int sft_example_rows(const struct sft_example *e) { return e->count - first_row(e); }
 
-void sft_batch_pack(struct sft_batch *b, const struct sft_example *examples, const uint32_t *order, size_t count) {
+void sft_batch_pack(struct sft_batch *b, const struct sft_example *examples, const uint32_t *order, size_t count)
+{
 	b->T = b->S = b->n = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct sft_example *e = &examples[order[i]];

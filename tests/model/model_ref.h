@@ -25,7 +25,8 @@ struct ref {
 static inline const char *ref_build(void) { return getenv("BUILD") ? getenv("BUILD") : "build/release"; }
 
 /* 0, or skips the test when there is no oracle here. */
-static inline void ref_make(void) {
+static inline void ref_make(void)
+{
 	static int state;   /* 0 unknown, 1 made, 2 cannot be made */
 	char command[512];
 	if (!state) {
@@ -43,14 +44,16 @@ static inline void ref_make(void) {
 	}
 }
 
-static inline int32_t *ref_ints(const json_t *list, int *n) {
+static inline int32_t *ref_ints(const json_t *list, int *n)
+{
 	*n = (int)json_array_size(list);
 	int32_t *v = xcalloc((size_t)MAX(*n, 1), sizeof *v);
 	for (int i = 0; i < *n; i++) v[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
 	return v;
 }
 
-static inline void ref_open(struct ref *r, const char *name) {
+static inline void ref_open(struct ref *r, const char *name)
+{
 	struct err err = {0};
 	char path[400];
 	ref_make();
@@ -79,7 +82,8 @@ static inline void ref_open(struct ref *r, const char *name) {
 	r->batch = (struct batch){ r->ids, { r->T, r->S, r->start, r->pos } };
 }
 
-static inline void ref_close(struct ref *r) {
+static inline void ref_close(struct ref *r)
+{
 	json_decref(r->meta);
 	safetensors_close(r->expected);
 	free(r->ids);
@@ -89,14 +93,16 @@ static inline void ref_close(struct ref *r) {
 	free(r->weights);
 }
 
-static inline struct ops *ref_ops(bool batch_invariant) {
+static inline struct ops *ref_ops(bool batch_invariant)
+{
 	struct err err = {0};
 	struct ops *ops;
 	if (ops_cpu_create(&(struct ops_options){ .threads = 2, .batch_invariant = batch_invariant }, &ops, &err)) fail_msg("%s", err.text);
 	return ops;
 }
 
-static inline struct model *ref_model(const struct ref *r, struct ops *ops, const char *sub) {
+static inline struct model *ref_model(const struct ref *r, struct ops *ops, const char *sub)
+{
 	struct err err = {0};
 	struct model *m;
 	char path[400];
@@ -105,7 +111,8 @@ static inline struct model *ref_model(const struct ref *r, struct ops *ops, cons
 	return m;
 }
 
-static inline struct adapter *ref_adapter(const struct ref *r, struct model *m) {
+static inline struct adapter *ref_adapter(const struct ref *r, struct model *m)
+{
 	struct err err = {0};
 	struct adapter *a;
 	char path[400];
@@ -114,7 +121,8 @@ static inline struct adapter *ref_adapter(const struct ref *r, struct model *m) 
 	return a;
 }
 
-static inline struct pass *ref_pass(struct model *m, int max_tokens, int head_rows, bool backward) {
+static inline struct pass *ref_pass(struct model *m, int max_tokens, int head_rows, bool backward)
+{
 	struct err err = {0};
 	struct pass *p;
 	if (pass_create(m, &(struct pass_options){ max_tokens, head_rows, backward }, &p, &err)) fail_msg("%s", err.text);
@@ -123,14 +131,16 @@ static inline struct pass *ref_pass(struct model *m, int max_tokens, int head_ro
 
 /* Relative error bound of fp32 sums along the longest path: each of `depth` products rounds sums of up to K terms, whose errors add like a random walk: eps
  * sqrt(K); the paths' errors add at worst linearly. Both sides (we and torch) make such errors, hence 2. Relative to the tensor's largest magnitude. */
-static inline double ref_tolerance(const struct model_config *c, int T, bool backward) {
+static inline double ref_tolerance(const struct model_config *c, int T, bool backward)
+{
 	double K = MAX(MAX(c->intermediate_size, c->vocab_size), MAX(T, c->num_attention_heads * c->head_dim));
 	int depth = (7 * c->num_hidden_layers + 2) * (backward ? 3 : 1);
 	return 2 * ldexp(1, -24) * sqrt(K) * depth;
 }
 
 /* Largest difference relative to the largest magnitude expected. */
-static inline double ref_error(const float *got, const float *want, int64_t n) {
+static inline double ref_error(const float *got, const float *want, int64_t n)
+{
 	double diff = 0, scale = 0;
 	for (int64_t i = 0; i < n; i++) {
 		double d = fabs((double)got[i] - want[i]);
@@ -142,7 +152,8 @@ static inline double ref_error(const float *got, const float *want, int64_t n) {
 }
 
 /* Compares with the fixture's tensor of that name; prints what differs. */
-static inline bool ref_equal(const struct ref *r, const char *name, const float *got, int64_t n, double tolerance) {
+static inline bool ref_equal(const struct ref *r, const char *name, const float *got, int64_t n, double tolerance)
+{
 	const struct tensor_info *t = safetensors_find(r->expected, name);
 	if (!t) {
 		print_error("# %s is not in the fixture\n", name);
@@ -163,7 +174,8 @@ static inline bool ref_equal(const struct ref *r, const char *name, const float 
 
 /* loss_fn of the plain weighted loss. */
 struct ref_loss { const struct ref *r; double loss; };
-static inline void ref_loss_fn(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g) {
+static inline void ref_loss_fn(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
 	struct ref_loss *l = ctx;
 	for (int i = 0; i < n; i++) {
 		l->loss -= (double)l->r->weights[begin + i] * logprob[i];
@@ -172,7 +184,8 @@ static inline void ref_loss_fn(void *ctx, int begin, int n, const float *logprob
 }
 
 /* Every parameter that has a gradient against prefix + name; returns how many differ. */
-static inline int ref_grads_differ(const struct ref *r, const struct param *params, int n, const char *prefix, double tolerance) {
+static inline int ref_grads_differ(const struct ref *r, const struct param *params, int n, const char *prefix, double tolerance)
+{
 	int bad = 0;
 	char name[256];
 	for (int i = 0; i < n; i++) {

@@ -28,7 +28,8 @@ struct fd {
 	double loss;
 };
 
-static void loss_fn_sum(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g) {
+static void loss_fn_sum(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
 	struct fd *f = ctx;
 	for (int i = 0; i < n; i++) {
 		double w = (1.0 + (begin + i) % 3) / ROWS;
@@ -37,7 +38,8 @@ static void loss_fn_sum(void *ctx, int begin, int n, const float *logprob, const
 	}
 }
 
-static void fd_init(struct fd *f, bool is_qwen2, double dropout) {
+static void fd_init(struct fd *f, bool is_qwen2, double dropout)
+{
 	struct err err = {0};
 	struct model_config c = { .vocab_size = 37, .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
 		.intermediate_size = 20,
@@ -67,14 +69,16 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout) {
 	model_enable_grad(f->m, f->a);
 }
 
-static void fd_release(struct fd *f) {
+static void fd_release(struct fd *f)
+{
 	pass_free(f->p);
 	adapter_free(f->a);
 	model_free(f->m);
 	ops_free(f->ops);
 }
 
-static double fd_loss(struct fd *f) {
+static double fd_loss(struct fd *f)
+{
 	float logprob[ROWS];
 	double loss = 0;
 	pass_forward(f->p, f->a, &f->batch, f->dropout_seed);
@@ -83,12 +87,14 @@ static double fd_loss(struct fd *f) {
 	return loss;
 }
 
-static void move(float *w, const float *from, const float *d, int64_t n, float h) {
+static void move(float *w, const float *from, const float *d, int64_t n, float h)
+{
 	for (int64_t k = 0; k < n; k++) w[k] = from[k] + h * d[k];
 }
 
 /* (L(w + h d) - L(w - h d)) / 2h; the weights are put back. */
-static double difference(struct fd *f, const struct param *p, const float *from, const float *d, float h) {
+static double difference(struct fd *f, const struct param *p, const float *from, const float *d, float h)
+{
 	move(p->data, from, d, p->count, h);
 	double above = fd_loss(f);
 	move(p->data, from, d, p->count, -h);
@@ -98,7 +104,8 @@ static double difference(struct fd *f, const struct param *p, const float *from,
 }
 
 /* Returns the slope along a random direction of unit length. */
-static double param_check(struct fd *f, const struct param *p, uint64_t stream) {
+static double param_check(struct fd *f, const struct param *p, uint64_t stream)
+{
 	size_t count = (size_t)p->count;
 	float *d = xmalloc(count * sizeof *d), *from = memcpy(xmalloc(count * sizeof *from), p->data, count * sizeof *from);
 	double norm = 0, slope = 0;
@@ -117,7 +124,8 @@ static double param_check(struct fd *f, const struct param *p, uint64_t stream) 
 	return slope;
 }
 
-static void fd_check(struct fd *f) {
+static void fd_check(struct fd *f)
+{
 	int n, large = 0;
 	struct param *params = f->a ? adapter_params(f->a, &n) : model_params(f->m, &n);
 	pass_forward(f->p, f->a, &f->batch, f->dropout_seed);
@@ -127,7 +135,8 @@ static void fd_check(struct fd *f) {
 	assert_true(2 * large > n);
 }
 
-static void run(bool is_qwen2, double dropout) {
+static void run(bool is_qwen2, double dropout)
+{
 	struct fd f;
 	fd_init(&f, is_qwen2, dropout);
 	fd_check(&f);
@@ -139,7 +148,8 @@ static void test_adapter(void **state) { run(false, 0); }
 static void test_adapter_dropout(void **state) { run(false, 0.4); }
 
 /* Dropout changes the gradient pass, and only with a seed; equal seeds give equal bits, others do not. */
-static void test_dropout_is_a_function_of_its_seed(void **state) {
+static void test_dropout_is_a_function_of_its_seed(void **state)
+{
 	struct fd f;
 	double loss[4];
 	const uint64_t seeds[4] = { 0, 7, 7, 8 };
@@ -152,7 +162,8 @@ static void test_dropout_is_a_function_of_its_seed(void **state) {
 	fd_release(&f);
 }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_weights_qwen3), cmocka_unit_test(test_weights_qwen2), cmocka_unit_test(test_adapter), cmocka_unit_test(test_adapter_dropout),
 			cmocka_unit_test(test_dropout_is_a_function_of_its_seed),

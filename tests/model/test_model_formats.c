@@ -6,7 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char *scratch(const char *name) {
+static char *scratch(const char *name)
+{
 	struct err err = {0};
 	char *path = xasprintf("%s/ref/formats/%s", ref_build(), name);
 	if (path_exists(path)) assert_int_equal(dir_remove(path, &err), 0);
@@ -19,7 +20,8 @@ static const struct model_config small = { .vocab_size = 53, .hidden_size = 24, 
 	.max_position_embeddings = 128, .rms_norm_eps = 1e-5, .rope_theta = 750, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = 1, .eos_token_id = 2,
 		.eos_extra = { 4 }, .neos_extra = 1, .pad_token_id = 0 };
 
-static struct model *create(const struct model_config *c, struct ops *ops) {
+static struct model *create(const struct model_config *c, struct ops *ops)
+{
 	struct err err = {0};
 	struct model *m;
 	int n;
@@ -33,7 +35,8 @@ static struct model *create(const struct model_config *c, struct ops *ops) {
 
 /* Runs hone's forward, writes its logits, and notes that transformers and peft are to be asked for theirs. */
 static struct str questions;
-static void ask(struct model *m, struct adapter *a, const char *dir, const char *adapter_dir) {
+static void ask(struct model *m, struct adapter *a, const char *dir, const char *adapter_dir)
+{
 	enum { T = 40 };
 	const int32_t start[3] = { 0, 7, T };
 	struct err err = {0};
@@ -60,7 +63,8 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 	free(logits);
 }
 
-static void save_models(void) {
+static void save_models(void)
+{
 	static const struct { const char *name; bool tied, bias, qk_norm; } shapes[] = { { "qwen3_tied", true, false, true }, { "qwen3", false, false, true },
 		{ "qwen2", true, true, false }, { "llama", false, false, false } };
 	struct ops *ops = ref_ops(false);
@@ -88,7 +92,8 @@ static void save_models(void) {
 	ops_free(ops);
 }
 
-static void save_adapter(void) {
+static void save_adapter(void)
+{
 	struct ops *ops = ref_ops(false);
 	struct err err = {0};
 	struct model *m = create(&small, ops);
@@ -111,7 +116,8 @@ static void save_adapter(void) {
 }
 
 /* One process for all of them: importing torch takes longer than everything else here. */
-static void test_transformers_and_peft_open_ours(void **state) {
+static void test_transformers_and_peft_open_ours(void **state)
+{
 	ref_make();
 	save_models();
 	save_adapter();
@@ -130,7 +136,8 @@ static void test_transformers_and_peft_open_ours(void **state) {
 }
 
 /* Equal seeds give equal weights; B is zero, so a new adapter changes no bit. */
-static void test_create(void **state) {
+static void test_create(void **state)
+{
 	struct ops *ops = ref_ops(false);
 	struct err err = {0};
 	struct model *a, *b;
@@ -173,7 +180,8 @@ static void test_create(void **state) {
 /* ---- refusals ---- */
 
 /* 1 << 22 tokens of an MLP 16384 wide: terabytes. */
-static void test_pass_too_large(void **state) {
+static void test_pass_too_large(void **state)
+{
 	struct ops *ops = ref_ops(false);
 	struct err err = {0};
 	struct model_config c = small;
@@ -187,7 +195,8 @@ static void test_pass_too_large(void **state) {
 	ops_free(ops);
 }
 
-static void write_json(const char *dir, const char *file, const char *base, const char *patch) {
+static void write_json(const char *dir, const char *file, const char *base, const char *patch)
+{
 	struct err err = {0};
 	char *path = path_join(dir, file);
 	json_t *o = json_loads(base, 0, NULL), *p = json_loads(patch, 0, NULL);
@@ -203,7 +212,8 @@ static void write_json(const char *dir, const char *file, const char *base, cons
 static const char good_config[] = "{\"architectures\": [\"Qwen3ForCausalLM\"], \"vocab_size\": 53, \"hidden_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
 	" \"num_key_value_heads\": 2, \"head_dim\": 10, \"intermediate_size\": 36, \"rope_theta\": 750, \"torch_dtype\": \"float32\", \"rms_norm_eps\": 1e-5}";
 
-static void test_config(void **state) {
+static void test_config(void **state)
+{
 	static const struct { const char *patch, *says; } bad[] = {
 		{ "{\"architectures\": [\"GPT2LMHeadModel\"]}", "GPT2LMHeadModel" }, { "{\"architectures\": null}", "architectures" },
 			{ "{\"vocab_size\": 0}", "vocab_size" }, { "{\"hidden_size\": \"x\"}", "hidden_size" },
@@ -236,7 +246,8 @@ static void test_config(void **state) {
 	free(dir);
 }
 
-static void test_weights_refused(void **state) {
+static void test_weights_refused(void **state)
+{
 	struct ops *ops = ref_ops(false);
 	struct err err = {0};
 	struct model *m = create(&small, ops), *other = NULL;
@@ -268,7 +279,8 @@ static void test_weights_refused(void **state) {
 	free(path);
 }
 
-static void test_adapter_refused(void **state) {
+static void test_adapter_refused(void **state)
+{
 	static const char good[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"q_proj\"], \"bias\": \"none\", \"task_type\": \"CAUSAL_LM\", \"megatron_core\": \"megatron.core\"}";
 	static const struct { const char *patch, *says; } bad[] = {
 		{ "{\"use_dora\": true}", "use_dora" }, { "{\"modules_to_save\": [\"lm_head\"]}", "modules_to_save" },
@@ -301,7 +313,8 @@ static void test_adapter_refused(void **state) {
 	free(dir);
 }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create), cmocka_unit_test(test_config),
 			cmocka_unit_test(test_weights_refused),

@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include "model_ref.h"
 
-static void each_case(void (*fn)(struct ref *r, struct ops *ops)) {
+static void each_case(void (*fn)(struct ref *r, struct ops *ops))
+{
 	for (size_t i = 0; i < ARRAY_LEN(ref_cases); i++) {
 		struct ref r;
 		struct ops *ops = ref_ops(false);
@@ -15,7 +16,8 @@ static void each_case(void (*fn)(struct ref *r, struct ops *ops)) {
 	}
 }
 
-static void logits_check(struct ref *r, struct pass *p, const struct model_config *c, const char *name) {
+static void logits_check(struct ref *r, struct pass *p, const struct model_config *c, const char *name)
+{
 	int32_t *at = xcalloc((size_t)r->T, sizeof *at);
 	float *logits = xcalloc((size_t)r->T * (size_t)c->vocab_size, sizeof *logits);
 	for (int t = 0; t < r->T; t++) at[t] = t;
@@ -25,7 +27,8 @@ static void logits_check(struct ref *r, struct pass *p, const struct model_confi
 	free(logits);
 }
 
-static void forward_case(struct ref *r, struct ops *ops) {
+static void forward_case(struct ref *r, struct ops *ops)
+{
 	struct model *m = ref_model(r, ops, "hf");
 	const struct model_config *c = model_config(m);
 	struct pass *p = ref_pass(m, r->T, 17, false);   /* 17: the last chunk of rows is ragged */
@@ -42,7 +45,8 @@ static void forward_case(struct ref *r, struct ops *ops) {
 }
 static void test_forward(void **state) { each_case(forward_case); }
 
-static void gradient_case(struct ref *r, struct ops *ops) {
+static void gradient_case(struct ref *r, struct ops *ops)
+{
 	struct model *m = ref_model(r, ops, "hf");
 	struct pass *p = ref_pass(m, r->T + 5, 13, true);
 	struct ref_loss loss = { .r = r };
@@ -67,7 +71,8 @@ static void gradient_case(struct ref *r, struct ops *ops) {
 }
 static void test_gradients(void **state) { each_case(gradient_case); }
 
-static void lora_case(struct ref *r, struct ops *ops) {
+static void lora_case(struct ref *r, struct ops *ops)
+{
 	struct model *m = ref_model(r, ops, "hf");
 	struct adapter *a = ref_adapter(r, m);
 	struct pass *p = ref_pass(m, r->T, 0, true);
@@ -93,7 +98,8 @@ static void lora_case(struct ref *r, struct ops *ops) {
 static void test_lora(void **state) { each_case(lora_case); }
 
 /* peft's merge_and_unload wrote r->dir/merged; ours must be equal up to one rounding of W + s B A, whose terms are fp32 sums of r products. */
-static void merge_case(struct ref *r, struct ops *ops) {
+static void merge_case(struct ref *r, struct ops *ops)
+{
 	struct err err = {0};
 	struct model *m = ref_model(r, ops, "hf"), *theirs = ref_model(r, ops, "merged"), *ours;
 	struct adapter *a = ref_adapter(r, m);
@@ -118,7 +124,8 @@ static void merge_case(struct ref *r, struct ops *ops) {
 static void test_merge(void **state) { each_case(merge_case); }
 
 /* Saved by us, opened by us: equal bits, whether mapped or converted; adapters too. */
-static void reload_case(struct ref *r, struct ops *ops) {
+static void reload_case(struct ref *r, struct ops *ops)
+{
 	struct err err = {0};
 	struct model *m = ref_model(r, ops, "hf"), *again;
 	struct adapter *a = ref_adapter(r, m), *a2;
@@ -149,7 +156,8 @@ static void reload_case(struct ref *r, struct ops *ops) {
 }
 static void test_reload(void **state) { each_case(reload_case); }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_merge), cmocka_unit_test(test_reload),
 	};

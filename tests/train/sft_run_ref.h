@@ -18,7 +18,8 @@ static const struct model_config sft_config = { .vocab_size = 61, .hidden_size =
 struct sft_data { int32_t ids[EXAMPLES + HELDOUT][EXAMPLE_MAX]; struct sft_example examples[EXAMPLES + HELDOUT]; };
 
 /* Learnable: each token is the previous one plus the example's step. */
-static inline void sft_data_make(struct sft_data *d) {
+static inline void sft_data_make(struct sft_data *d)
+{
 	for (int i = 0; i < EXAMPLES + HELDOUT; i++) {
 		int n = 5 + (int)(rng_u32(1, 0, (uint64_t)i) % (EXAMPLE_MAX - 4)), step = 1 + i % 3;
 		for (int k = 0; k < n; k++) d->ids[i][k] = (i * 7 + k * step) % 61;
@@ -26,7 +27,8 @@ static inline void sft_data_make(struct sft_data *d) {
 	}
 }
 
-static inline struct sft_options sft_options_make(const char *dir) {
+static inline struct sft_options sft_options_make(const char *dir)
+{
 	return (struct sft_options){ .optimizer = { .learning_rate = 5e-3, .adam_beta1 = 0.9, .adam_beta2 = 0.99, .adam_epsilon = 1e-8, .weight_decay = 0.01,
 		.max_grad_norm = 1, .lr_scheduler_type = "cosine", .warmup_steps = 3 },
 		.max_tokens = 130, .gradient_accumulation_steps = 2, .num_train_epochs = 2.5, .save_steps = 3, .eval_steps = 5, .save_total_limit = 2, .logging_steps = 1,
@@ -34,7 +36,8 @@ static inline struct sft_options sft_options_make(const char *dir) {
 }
 
 struct sft_setup { struct ops *ops; struct model *m; struct adapter *a; struct sft_data *d; };
-static inline void sft_setup_make(struct sft_setup *s, bool with_adapter) {
+static inline void sft_setup_make(struct sft_setup *s, bool with_adapter)
+{
 	struct err err = {0};
 	*s = (struct sft_setup){ .d = xcalloc(1, sizeof *s->d) };
 	sft_data_make(s->d);
@@ -44,18 +47,21 @@ static inline void sft_setup_make(struct sft_setup *s, bool with_adapter) {
 		CHECKF(!adapter_create(s->m, &(struct adapter_options){ .r = 4, .lora_alpha = 8, .lora_dropout = 0.1, .seed = 2 }, &s->a, &err), "%s", err.text);
 }
 
-static inline void sft_setup_release(struct sft_setup *s) {
+static inline void sft_setup_release(struct sft_setup *s)
+{
 	adapter_free(s->a);
 	model_free(s->m);
 	ops_free(s->ops);
 	free(s->d);
 }
 
-static inline int sft_setup_run(struct sft_setup *s, const struct sft_options *o, metrics_fn *fn, void *ctx, struct err *err) {
+static inline int sft_setup_run(struct sft_setup *s, const struct sft_options *o, metrics_fn *fn, void *ctx, struct err *err)
+{
 	return sft_run(s->m, s->a, s->d->examples, EXAMPLES, s->d->examples + EXAMPLES, HELDOUT, o, fn, ctx, err);
 }
 
-static inline char *sft_folder(const char *name) {
+static inline char *sft_folder(const char *name)
+{
 	struct err err = {0};
 	char *path = xasprintf("%s/ref/sft/%s", getenv("BUILD") ? getenv("BUILD") : "build/release", name);
 	if (path_exists(path) && dir_remove(path, &err)) fail_msg("%s", err.text);
@@ -65,7 +71,8 @@ static inline char *sft_folder(const char *name) {
 /* ---- folders ---- */
 
 struct listing { char names[64][64]; int n; };
-static inline int listing_add(const char *name, void *ctx) {
+static inline int listing_add(const char *name, void *ctx)
+{
 	struct listing *l = ctx;
 	CHECK(l->n < 64);
 	snprintf(l->names[l->n++], sizeof l->names[0], "%s", name);
@@ -73,7 +80,8 @@ static inline int listing_add(const char *name, void *ctx) {
 }
 
 /* Same names and bytes, two levels deep; prints the first difference. */
-static inline bool folders_equal(const char *a, const char *b) {
+static inline bool folders_equal(const char *a, const char *b)
+{
 	struct err err = {0};
 	struct listing x = {0}, y = {0};
 	if (dir_each(a, listing_add, &x, &err) || dir_each(b, listing_add, &y, &err)) {

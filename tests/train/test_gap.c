@@ -33,7 +33,8 @@ static const struct model_config config = { .vocab_size = 211, .hidden_size = 64
 	.max_position_embeddings = 256, .rms_norm_eps = 1e-6, .rope_theta = 10000, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = 7,
 		.pad_token_id = -1 };
 
-static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter) {
+static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
+{
 	struct err err = {0};
 	int n;
 	*g = (struct gap){0};
@@ -54,14 +55,16 @@ static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter) {
 	}
 }
 
-static void gap_release(struct gap *g) {
+static void gap_release(struct gap *g)
+{
 	for (int i = 0; i < g->ndone; i++) completion_release(&g->done[i]);
 	adapter_free(g->a);
 	model_free(g->m);
 	ops_free(g->ops);
 }
 
-static void sample(struct gap *g) {
+static void sample(struct gap *g)
+{
 	struct err err = {0};
 	struct engine *e;
 	int active = 1;
@@ -79,7 +82,8 @@ static void sample(struct gap *g) {
 	engine_free(e);
 }
 
-static void pack(struct gap *g) {
+static void pack(struct gap *g)
+{
 	g->T = g->n = 0;
 	for (int s = 0; s < g->ndone; s++) {
 		const struct completion *c = &g->done[s];
@@ -96,7 +100,8 @@ static void pack(struct gap *g) {
 	g->start[g->ndone] = g->T;
 }
 
-static void count_differences(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *out) {
+static void count_differences(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *out)
+{
 	struct gap *g = ctx;
 	const struct loss_options o = { LOSS_GRPO, 0.2f, 0.28f, 0 };
 	for (int i = 0; i < n; i++) {
@@ -112,7 +117,8 @@ static void count_differences(void *ctx, int begin, int n, const float *logprob,
 struct replay { struct kv *kv; struct step *step; int32_t pages[PROMPTS * K][8]; int at[PROMPTS * K]; };
 
 /* One call: up to `rows` tokens of each of the sequences first, first + stride, ...; returns how many tokens went in. Compares with the trainer's rows. */
-static int replay_step(struct gap *g, struct replay *r, int first, int stride, int rows) {
+static int replay_step(struct gap *g, struct replay *r, int first, int stride, int rows)
+{
 	int32_t ids[TOKENS], pos[TOKENS], slot[TOKENS], at[TOKENS], target[TOKENS];
 	const int32_t *table[TOKENS];
 	float logprob[TOKENS], lse[TOKENS], want[TOKENS];
@@ -138,7 +144,8 @@ static int replay_step(struct gap *g, struct replay *r, int first, int stride, i
 	return T;
 }
 
-static void replay(struct gap *g) {
+static void replay(struct gap *g)
+{
 	struct replay *r = xcalloc(1, sizeof *r);
 	int total = 0, n;
 	r->kv = kv_create(g->m, PROMPTS * K * 8);
@@ -155,7 +162,8 @@ static void replay(struct gap *g) {
 }
 
 /* Returns mean and max of b after asserting a, and c when batch_invariant. */
-static void measure(bool batch_invariant, bool with_adapter, double *mean, double *max) {
+static void measure(bool batch_invariant, bool with_adapter, double *mean, double *max)
+{
 	struct gap *g = xcalloc(1, sizeof *g);
 	struct err err = {0};
 	struct pass *p;
@@ -187,7 +195,8 @@ static void measure(bool batch_invariant, bool with_adapter, double *mean, doubl
 
 /* Both sides sum the same fp32 products in different orders: each of 7 layers + 1 products errs by eps sqrt(K) relative to its result, K <= 112, and logits
  * here are below 30. */
-static void test_gap_is_rounding(void **state) {
+static void test_gap_is_rounding(void **state)
+{
 	const double bound = 2 * ldexp(1, -24) * sqrt(112) * (7 * 3 + 1) * 30;
 	for (int with_adapter = 0; with_adapter < 2; with_adapter++) {
 		double mean, max;
@@ -197,7 +206,8 @@ static void test_gap_is_rounding(void **state) {
 	}
 }
 
-static void test_batch_invariant(void **state) {
+static void test_batch_invariant(void **state)
+{
 	for (int with_adapter = 0; with_adapter < 2; with_adapter++) {
 		double mean, max;
 		measure(true, with_adapter, &mean, &max);
@@ -205,7 +215,8 @@ static void test_batch_invariant(void **state) {
 	}
 }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_gap_is_rounding), cmocka_unit_test(test_batch_invariant) };
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

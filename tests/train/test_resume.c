@@ -8,7 +8,8 @@
 
 enum { KILLS_MAX = 40 };
 
-static int train(const char *dir, bool with_adapter) {
+static int train(const char *dir, bool with_adapter)
+{
 	struct sft_setup s;
 	struct err err = {0};
 	struct sft_options o = sft_options_make(dir);
@@ -23,7 +24,8 @@ static int train(const char *dir, bool with_adapter) {
 	return rc ? 1 : 0;
 }
 
-static pid_t start(const char *dir, bool with_adapter) {
+static pid_t start(const char *dir, bool with_adapter)
+{
 	fflush(NULL);
 	pid_t pid = fork();
 	assert_true(pid >= 0);
@@ -32,7 +34,8 @@ static pid_t start(const char *dir, bool with_adapter) {
 }
 
 /* True when it ended by itself within that time, else it was killed. */
-static bool ended(pid_t pid, int limit_ms) {
+static bool ended(pid_t pid, int limit_ms)
+{
 	int status;
 	for (int ms = 0; ms < limit_ms; ms += 2, sleep_ms(2)) {
 		if (waitpid(pid, &status, WNOHANG) != pid) continue;
@@ -48,7 +51,8 @@ static bool ended(pid_t pid, int limit_ms) {
 	return false;
 }
 
-static int newest_checkpoint(const char *dir) {
+static int newest_checkpoint(const char *dir)
+{
 	struct listing l = {0};
 	struct err err = {0};
 	int newest = -1, step, end;
@@ -59,7 +63,8 @@ static int newest_checkpoint(const char *dir) {
 	return newest;
 }
 
-static void kill_case(bool with_adapter) {
+static void kill_case(bool with_adapter)
+{
 	char *whole = sft_folder("unkilled"), *parts = sft_folder("killed");
 	uint64_t begin = clock_ns();
 	assert_true(ended(start(whole, with_adapter), 60000));
@@ -88,7 +93,8 @@ static void kill_case(bool with_adapter) {
 static void test_killed_weights(void **state) { kill_case(false); }
 static void test_killed_adapter(void **state) { kill_case(true); }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_killed_weights), cmocka_unit_test(test_killed_adapter) };
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,8 @@
 
 /* ---- packing ---- */
 
-static void test_plan(void **state) {
+static void test_plan(void **state)
+{
 	struct sft_data d;
 	struct epoch_plan p = {0}, q = {0};
 	sft_data_make(&d);
@@ -33,7 +34,8 @@ static void test_plan(void **state) {
 }
 
 /* Packing does not change what is computed: evaluation packed wide equals evaluation one by one up to rounding of sums of the same numbers in other orders. */
-static void test_packing_changes_nothing(void **state) {
+static void test_packing_changes_nothing(void **state)
+{
 	struct sft_setup s;
 	double loss[2], accuracy[2];
 	sft_setup_make(&s, false);
@@ -46,7 +48,8 @@ static void test_packing_changes_nothing(void **state) {
 }
 
 /* Accuracy and loss by hand from full logits. */
-static void test_evaluate_by_hand(void **state) {
+static void test_evaluate_by_hand(void **state)
+{
 	struct sft_setup s;
 	struct err err = {0};
 	struct pass *p;
@@ -83,7 +86,8 @@ static void test_evaluate_by_hand(void **state) {
 /* ---- runs ---- */
 
 struct record { double loss[200], eval[200]; int64_t steps, stop_at; int evals; };
-static int record_metrics(void *ctx, int64_t step, const json_t *m) {
+static int record_metrics(void *ctx, int64_t step, const json_t *m)
+{
 	struct record *r = ctx;
 	assert_true(step < 200);
 	r->steps = step;
@@ -94,7 +98,8 @@ static int record_metrics(void *ctx, int64_t step, const json_t *m) {
 	return step == r->stop_at;
 }
 
-static void run_once(const char *dir, bool with_adapter, int64_t stop_at, struct record *r) {
+static void run_once(const char *dir, bool with_adapter, int64_t stop_at, struct record *r)
+{
 	struct sft_setup s;
 	struct err err = {0};
 	struct sft_options o = sft_options_make(dir);
@@ -105,7 +110,8 @@ static void run_once(const char *dir, bool with_adapter, int64_t stop_at, struct
 }
 
 /* Learns the pattern; a run in three parts (stopped off and on a save step) writes the same last checkpoint and the same losses. */
-static void continue_case(bool with_adapter) {
+static void continue_case(bool with_adapter)
+{
 	char *whole = sft_folder("whole"), *parts = sft_folder("parts");
 	struct record a, b;
 	run_once(whole, with_adapter, -1, &a);
@@ -129,7 +135,8 @@ static void continue_case(bool with_adapter) {
 static void test_continue_weights(void **state) { continue_case(false); }
 static void test_continue_adapter(void **state) { continue_case(true); }
 
-static void test_checkpoints_kept(void **state) {
+static void test_checkpoints_kept(void **state)
+{
 	struct err err = {0};
 	struct listing l = {0};
 	struct record r;
@@ -149,7 +156,8 @@ static void test_checkpoints_kept(void **state) {
 }
 
 /* Other settings are refused by name; another number of checkpoints to keep is none of them. */
-static void test_settings_must_match(void **state) {
+static void test_settings_must_match(void **state)
+{
 	struct sft_setup s;
 	struct err err = {0};
 	char *dir = sft_folder("settings");
@@ -172,7 +180,8 @@ static void test_settings_must_match(void **state) {
 }
 
 /* A rate far too high makes the held-out loss turn: the run stops, and the weights left are those of the best evaluation. */
-static void test_stop_at_minimum(void **state) {
+static void test_stop_at_minimum(void **state)
+{
 	struct sft_setup s;
 	struct err err = {0};
 	struct record r = { .stop_at = -1 };
@@ -201,7 +210,8 @@ static void test_stop_at_minimum(void **state) {
 	free(dir);
 }
 
-static void test_limits(void **state) {
+static void test_limits(void **state)
+{
 	struct sft_setup s;
 	struct err err = {0};
 	char *dir = sft_folder("limits");
@@ -225,7 +235,8 @@ static void test_limits(void **state) {
 	free(dir);
 }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plan), cmocka_unit_test(test_packing_changes_nothing), cmocka_unit_test(test_evaluate_by_hand), cmocka_unit_test(test_continue_weights),
 			cmocka_unit_test(test_continue_adapter),

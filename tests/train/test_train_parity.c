@@ -6,7 +6,8 @@
 
 static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
-static struct optimizer_options adamw_options(const struct ref *r, const char *schedule) {
+static struct optimizer_options adamw_options(const struct ref *r, const char *schedule)
+{
 	const json_t *o = json_object_get(r->meta, "adamw");
 	return (struct optimizer_options){ number(o, "learning_rate"), number(o, "adam_beta1"), number(o, "adam_beta2"), number(o, "adam_epsilon"),
 		number(o, "weight_decay"), number(o, "max_grad_norm"),
@@ -16,7 +17,8 @@ static struct optimizer_options adamw_options(const struct ref *r, const char *s
 /* Ten steps: losses, norms, rates, and every weight after them. Loss tolerance: the forward's. Weights: an update is lr m / (sqrt(v) + eps), whose slope in the
  * gradient is at most lr / eps (torch's eps here is 1e-3 to keep it small); a gradient error of tol max|g| <= tol max_grad_norm therefore moves a weight by at
  * most steps lr tol max_grad_norm / eps, plus one rounding of the weight per step. */
-static void steps_case(const char *name) {
+static void steps_case(const char *name)
+{
 	struct ops *ops = ref_ops(false);
 	struct ref r;
 	ref_open(&r, name);
@@ -56,7 +58,8 @@ static void steps_case(const char *name) {
 	ref_close(&r);
 	ops_free(ops);
 }
-static void test_adamw_steps(void **state) {
+static void test_adamw_steps(void **state)
+{
 	for (size_t i = 0; i < ARRAY_LEN(ref_cases); i++) steps_case(ref_cases[i]);
 }
 
@@ -76,7 +79,8 @@ static void test_paced_schedule(void **state)
 	ops_free(ops);
 }
 
-static void test_schedules(void **state) {
+static void test_schedules(void **state)
+{
 	struct ref r;
 	ref_open(&r, "tied");
 	const json_t *all = json_object_get(r.meta, "schedules"), *list;
@@ -102,7 +106,8 @@ static void test_schedules(void **state) {
 
 struct rl { struct loss_options o; struct loss_row *rows; double loss; float *g; };
 
-static void rl_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g) {
+static void rl_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
 	struct rl *l = ctx;
 	for (int i = 0; i < n; i++) {
 		l->loss += loss_row_value(&l->o, &l->rows[begin + i], logprob[i], &g[i]);
@@ -110,7 +115,8 @@ static void rl_loss(void *ctx, int begin, int n, const float *logprob, const flo
 	}
 }
 
-static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type) {
+static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type)
+{
 	const char *const keys[] = { "rl.old", "rl.ref", "rl.adv" };
 	float *v[3];
 	int n, lengths[16] = {0}, S = 0, index[16];
@@ -135,7 +141,8 @@ static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type) {
 	free(seq);
 }
 
-static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pass *p, enum loss_type type) {
+static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pass *p, enum loss_type type)
+{
 	const json_t *o = json_object_get(r->meta, "grpo");
 	struct rl l = { .o = { type, (float)number(o, "epsilon"), (float)number(o, "epsilon_high"), (float)number(o, "beta") },
 		.rows = xcalloc((size_t)r->n, sizeof *l.rows), .g = xcalloc((size_t)r->n, sizeof *l.g) };
@@ -163,7 +170,8 @@ static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pa
 	free(l.rows);
 	free(l.g);
 }
-static void test_rl_losses(void **state) {
+static void test_rl_losses(void **state)
+{
 	const enum loss_type types[] = { LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO };
 	for (size_t c = 0; c < 2; c++) {
 		struct ops *ops = ref_ops(false);
@@ -184,7 +192,8 @@ static void test_rl_losses(void **state) {
 
 /* Value and slope of single rows: both sides of both clips for both signs, against differences. (f(x+h) - f(x-h)) / 2h in fp32 has error eps |f| / h + h^2: h =
  * 1e-2 gives about 1e-4. */
-static void test_loss_row_slope(void **state) {
+static void test_loss_row_slope(void **state)
+{
 	const float A[] = { -2, -0.5f, 0, 0.5f, 2 }, shift[] = { -0.7f, -0.1f, 0, 0.1f, 0.7f };
 	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++)
 		for (size_t i = 0; i < ARRAY_LEN(A); i++)
@@ -198,7 +207,8 @@ static void test_loss_row_slope(void **state) {
 			}
 }
 
-static void test_loss_names(void **state) {
+static void test_loss_names(void **state)
+{
 	struct err err = {0};
 	enum loss_type t;
 	for (enum loss_type i = 0; i < LOSS_TYPE_COUNT; i++) {
@@ -211,7 +221,8 @@ static void test_loss_names(void **state) {
 
 /* ---- advantages, by hand ---- */
 
-static void test_advantages(void **state) {
+static void test_advantages(void **state)
+{
 	double a[4];
 	const double r[4] = { 1, 0, 0, 3 };   /* mean 1, deviations 0 -1 -1 2, s = sqrt(6 / 3) */
 	assert_true(group_advantages(ADVANTAGE_MEAN, r, 4, a));
@@ -239,7 +250,8 @@ static void test_advantages(void **state) {
 }
 
 /* A gradient that is not finite changes nothing but the schedule. */
-static void test_nonfinite_gradient(void **state) {
+static void test_nonfinite_gradient(void **state)
+{
 	struct ops *ops = ref_ops(false);
 	float data[2] = { 1, 2 }, grad[2] = { NAN, 1 };
 	struct param p = { .name = "w", .ndim = 1, .shape = { 2 }, .count = 2, .data = data, .grad = grad };
@@ -254,7 +266,8 @@ static void test_nonfinite_gradient(void **state) {
 	ops_free(ops);
 }
 
-int main(void) {
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_adamw_steps), cmocka_unit_test(test_schedules), cmocka_unit_test(test_paced_schedule), cmocka_unit_test(test_rl_losses), cmocka_unit_test(test_loss_row_slope),
 			cmocka_unit_test(test_loss_names),
