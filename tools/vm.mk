@@ -9,3 +9,7 @@ CFLAGS_exec_core := -O3
 CFLAGS_exec_memory := -O3
 CFLAGS_exec_region := -O3
 CFLAGS_exec_dot := -O3
+
+.PHONY: bench-vm
+bench-vm: setup $(BUILD)/tests/vm/vm_bench ## time of kernels on the vm beside Triton's interpreter, one core
+	BUILD=$(BUILD) $(VENV)/bin/python bench/vm_bench.py
