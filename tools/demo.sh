@@ -5,7 +5,7 @@
 # usage: tools/demo.sh [--dir DIR] [--sft S] [--rl S] [--midend S] [--tasks N]   (seconds of training; tasks per evaluation)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-hone=${HONE:-build/release/hone} dir=build/demo sft=150 rl=180 midend=90 tasks=100
+hone=${HONE:-build/release/hone} dir=build/demo sft=270 rl=150 midend=60 tasks=60
 while [ $# -gt 0 ]; do
 	case $1 in
 	--dir) dir=$2 ;; --sft) sft=$2 ;; --rl) rl=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;;
