@@ -62,8 +62,19 @@ def run_block(body, folder):
         return "timeout", (e.stdout or b"").decode(errors="replace")
 
 
+def operators():
+    """docs/tasks.md names the operators of the table, all and no other."""
+    table = open("src/task/task_ops.c").read()
+    rows = set(re.findall(r"\n\t(?:[UB]\(|R\(OP_\w+, |\{\")(\w+)", table[table.index("struct op_def OPS"):]))
+    text = open("docs/tasks.md").read()
+    begin = text.index("Names, as `--operators`")
+    named = set(re.findall(r"`([a-z0-9_]+)`", text[begin:text.index("A drawn graph", begin)].replace("- two, or `where` with three", "")))
+    check("docs/tasks.md names every operator and no other", len(rows) > 60 and rows == named, rows ^ named)
+
+
 def main():
     selftest()
+    operators()
     for path in ["README.md", *sorted(glob.glob("docs/**/*.md", recursive=True))]:
         found = blocks(open(path).read()) if os.path.exists(path) else []
         folder, broken = f"{root}/{build}/ref/docs/{path.replace('/', '_')}", False
