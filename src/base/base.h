@@ -89,6 +89,7 @@ int file_map_open(const char *path, struct file_map *out, struct err *err);   /*
 void file_map_close(struct file_map *m);
 int dir_make(const char *path, struct err *err);        /* with parents; existing is fine */
 int dir_remove(const char *path, struct err *err);      /* recursive, follows no link; absent is fine */
+int dir_clean(const char *path, struct err *err);       /* removes what a kill left half-written in it: *.tmp */
 /* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
 /* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but an object is an error. where is "path:line". Stops at the first error. */

@@ -240,3 +240,27 @@ int dir_remove(const char *path, struct err *err)
 	close(top);
 	return rc;
 }
+
+static bool ends_in_tmp(const char *name)
+{
+	size_t n = strlen(name);
+	return n > 4 && !strcmp(name + n - 4, ".tmp");
+}
+
+struct leftovers { const char *dir; struct err *err; };
+
+static int remove_leftover(const char *name, void *ctx)
+{
+	struct leftovers *l = ctx;
+	if (!ends_in_tmp(name)) return 0;
+	char *path = path_join(l->dir, name);
+	int rc = dir_remove(path, l->err);
+	free(path);
+	return rc;
+}
+
+int dir_clean(const char *path, struct err *err)
+{
+	struct leftovers l = { path, err };
+	return dir_each(path, remove_leftover, &l, err);
+}

@@ -117,26 +117,11 @@ int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err
 	return rc;
 }
 
-/* ---- leftovers ---- */
-
-struct leftovers { const char *dir; struct err *err; };
-
-static int remove_leftover(const char *name, void *ctx)
-{
-	struct leftovers *l = ctx;
-	if (!ends_in_tmp(name)) return 0;
-	char *path = path_join(l->dir, name);
-	int rc = dir_remove(path, l->err);
-	free(path);
-	return rc;
-}
-
 int rl_leftovers_remove(const char *output_dir, struct err *err)
 {
 	char *final = path_join(output_dir, "final");
-	struct leftovers here = { output_dir, err }, below = { final, err };
-	int rc = dir_each(output_dir, remove_leftover, &here, err);
-	if (!rc && path_exists(final)) rc = dir_each(final, remove_leftover, &below, err);
+	int rc = dir_clean(output_dir, err);
+	if (!rc && path_exists(final)) rc = dir_clean(final, err);
 	free(final);
 	return rc;
 }
