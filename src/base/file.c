@@ -254,7 +254,7 @@ static int remove_leftover(const char *name, void *ctx)
 	struct leftovers *l = ctx;
 	if (!ends_in_tmp(name)) return 0;
 	char *path = path_join(l->dir, name);
-	int rc = dir_remove(path, l->err);
+	int rc = !unlink(path) || errno == ENOENT ? 0 : dir_remove(path, l->err);
 	free(path);
 	return rc;
 }

@@ -17,6 +17,22 @@ static int entries(const char *path)
 	return n;
 }
 
+static void leftovers_go(void **state)
+{
+	char *dir = scratch_make(), *file = path_join(dir, "a.1.2.tmp"), *folder = path_join(dir, "b.tmp"), *kept = path_join(dir, "c.tmp.json");
+	struct err err = {0};
+	write_text(file, "half");
+	write_text(kept, "whole");
+	assert_int_equal(dir_make(folder, &err), 0);
+	assert_int_equal(dir_clean(dir, &err), 0);
+	assert_int_equal(entries(dir), 1);
+	assert_true(path_exists(kept));
+	free(file);
+	free(folder);
+	free(kept);
+	scratch_remove(dir);
+}
+
 static void read_limits_and_missing_files(void **state)
 {
 	char *dir = scratch_make(), *path = path_join(dir, "f");
@@ -216,7 +232,7 @@ static void installed_files_are_found_above_the_program(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(read_limits_and_missing_files),
+	cmocka_unit_test(leftovers_go), cmocka_unit_test(read_limits_and_missing_files),
 	cmocka_unit_test(atomic_write_replaces_and_leaves_nothing_beside),
 	cmocka_unit_test(atomic_write_fails_without_a_trace),
 	cmocka_unit_test(map),
