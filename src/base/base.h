@@ -92,9 +92,10 @@ int dir_remove(const char *path, struct err *err);      /* recursive, follows no
 int dir_clean(const char *path, struct err *err);       /* removes what a kill left half-written in it: *.tmp */
 /* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
-/* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but an object is an error. where is "path:line". Stops at the first error. */
+/* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but an object is an error. where is "path:line"; line_max in bytes. Stops at the first error. */
+#define JSONL_LINE_MAX ((size_t)16 << 20)   /* for rows of prompts and answers; task sets have their own */
 typedef int jsonl_fn(void *ctx, const json_t *row, const char *where, struct err *err);
-int jsonl_each(const char *path, jsonl_fn *fn, void *ctx, struct err *err);
+int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err);
 void jsonl_put(struct str *text, const json_t *row);   /* one line, sorted keys */
 /* Atomic. gzip when the name ends in .gz, without a time stamp: equal rows are equal bytes. */
 int jsonl_write(const char *path, const struct str *text, struct err *err);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#define LINE_BYTES_MAX ((size_t)32 << 20)
 #define FILE_BYTES_MAX ((size_t)4 << 30)   /* unpacked: a small gzip file may hold any amount */
 
 static int row_pass(const struct str *line, const char *where, jsonl_fn *fn, void *ctx, struct err *err)
@@ -29,37 +28,44 @@ static size_t chunk_read(gzFile f, struct str *line)
 	return n;
 }
 
-static int rows_read(gzFile f, const char *path, jsonl_fn *fn, void *ctx, int *number, struct err *err)
+/* Whether what was read ends because the file does. */
+static int end_check(gzFile f, const char *where, struct err *err)
+{
+	int zrc = Z_OK;
+	const char *text = gzerror(f, &zrc);
+	if (zrc == Z_OK || zrc == Z_STREAM_END) return 0;
+	return err_set(err, ERR_FORMAT, "%s: %s; the file is damaged or cut short", where, zrc == Z_ERRNO ? "cannot be read" : text);
+}
+
+static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
 {
 	struct str line = {0};
 	char where[1024];
 	size_t bytes = 0;
-	int rc = 0;
+	int rc = 0, number = 1;
 	for (bool at_end = false; !at_end && !rc;) {
 		size_t n = chunk_read(f, &line);
 		at_end = n == 0;
 		bytes += n;
-		snprintf(where, sizeof where, "%.900s:%d", path, *number + 1);
-		if (line.len > LINE_BYTES_MAX || bytes > FILE_BYTES_MAX)
-			rc = err_set(err, ERR_LIMIT, "%s: at most %zu MiB a line and %zu MiB in all are read", where, LINE_BYTES_MAX >> 20, FILE_BYTES_MAX >> 20);
+		snprintf(where, sizeof where, "%.900s:%d", path, number);
+		if (line.len > line_max || bytes > FILE_BYTES_MAX)
+			rc = err_set(err, ERR_LIMIT, "%s: at most %zu MiB a line and %zu MiB in all are read", where, line_max >> 20, FILE_BYTES_MAX >> 20);
+		if (!rc && at_end) rc = end_check(f, where, err);   /* before what may be the half of a row is read as one */
 		if (rc || (!at_end && line.data[line.len - 1] != '\n')) continue;
 		rc = row_pass(&line, where, fn, ctx, err);
-		++*number;
+		number++;
 		str_clear(&line);
 	}
 	str_release(&line);
 	return rc;
 }
 
-int jsonl_each(const char *path, jsonl_fn *fn, void *ctx, struct err *err)
+int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
 {
 	gzFile f = gzopen(path, "rb");
 	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
 	gzbuffer(f, 1 << 17);
-	int number = 0, zrc = Z_OK, rc = rows_read(f, path, fn, ctx, &number, err);
-	const char *text = gzerror(f, &zrc);
-	if (!rc && zrc != Z_OK && zrc != Z_STREAM_END)
-		rc = err_set(err, ERR_FORMAT, "%s:%d: %s; the file is damaged or cut short", path, number, zrc == Z_ERRNO ? "cannot be read" : text);
+	int rc = rows_read(f, path, line_max, fn, ctx, err);
 	gzclose_r(f);
 	return rc;
 }

@@ -83,7 +83,7 @@ static int add_row(void *ctx, const json_t *row, const char *where, struct err *
 static int add_rows(struct texts *t, const char *path, struct err *err)
 {
 	size_t before = t->count;
-	int rc = jsonl_each(path, add_row, t, err);
+	int rc = jsonl_each(path, JSONL_LINE_MAX, add_row, t, err);
 	if (!rc && t->count == before) rc = err_set(err, ERR_FORMAT, "%s: no row has a string named source, prompt, plan, code, completion or text", path);
 	return rc;
 }

@@ -234,7 +234,7 @@ static int check_row(void *ctx, const json_t *o, const char *where, struct err *
 static int check_rows(struct pairs *p, struct err *err)
 {
 	p->rows = xcalloc(p->tasks.count, sizeof *p->rows);
-	int rc = jsonl_each(p->o->pairs, check_row, p, err);
+	int rc = jsonl_each(p->o->pairs, JSONL_LINE_MAX, check_row, p, err);
 	if (!rc && p->count == 0) rc = err_set(err, ERR_RANGE, "%s: --fraction %g drew none of %zu rows; raise it", p->o->pairs, p->o->fraction, p->tasks.count);
 	return rc;
 }

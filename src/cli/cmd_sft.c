@@ -260,7 +260,7 @@ static int open_all(struct run *r, struct err *err)
 static int data_load(struct run *r, struct err *err)
 {
 	struct reader reader = { r->o, model_config(r->model), r->tokenizer, &r->data };
-	int rc = jsonl_each(r->o->data, row_add, &reader, err);
+	int rc = jsonl_each(r->o->data, JSONL_LINE_MAX, row_add, &reader, err);
 	if (rc) return rc;
 	struct data *d = &r->data;
 	if (d->too_long)
@@ -314,8 +314,7 @@ static int train(struct run *r, struct err *err)
 	char *final = path_join(r->o->output_dir, "final");
 	r->metrics_path = path_join(r->o->output_dir, "metrics.jsonl");
 	int rc = store_begin_run(r, err);
-	if (!rc) rc = dir_clean(r->o->output_dir, err);
-	if (!rc && path_exists(final)) rc = dir_clean(final, err);
+	if (!rc) rc = run_folder_clean(r->o->output_dir, err);
 	if (!rc) {
 		print_plan(r, stderr);
 		progress_begin(&r->progress, "sft", "steps", r->total_steps == INT64_MAX ? 0 : r->total_steps);

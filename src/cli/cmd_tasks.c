@@ -161,10 +161,12 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 	int rc = out_check(o, err);
 	if (!rc && (o->level_min < 1 || o->level_max > 3 || o->count_train < 0 || o->count_heldout < 0 || o->count_train > 1000000 || o->count_heldout > 1000000))
 		rc = err_set(err, ERR_USAGE, "expected levels 1 to 3 and counts from 0 to 1000000");
+	if (!rc && (o->operators_min < 0 || o->operators_min > INT32_MAX))
+		rc = err_set(err, ERR_USAGE, "--operators_min %lld: expected 0 or more", (long long)o->operators_min);
 	if (rc) return rc;
 	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout,
 		.level_min = (int)o->level_min, .level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction, .operators = o->operators,
-		.operators_min = (int)MIN(MAX(o->operators_min, 0), INT32_MAX)};
+		.operators_min = (int)o->operators_min};
 	rc = task_synth(&s, &set, err);
 	if (rc) {
 		if (rc == ERR_RANGE) err->code = ERR_USAGE;

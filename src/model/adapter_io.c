@@ -25,21 +25,13 @@ static bool is_listed(const char *key, const char *const *list, size_t n)
 	return false;
 }
 
-static bool is_off(const json_t *v)
-{
-	if (json_is_null(v) || json_is_false(v)) return true;
-	if (json_is_number(v)) return json_number_value(v) == 0;
-	if (json_is_string(v)) return !*json_string_value(v);
-	return (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
-}
-
 static int keys_check(json_t *o, const char *what, struct err *err)
 {
 	const char *key;
 	json_t *v;
 	json_object_foreach(o, key, v) {
-		if (is_listed(key, free_keys, ARRAY_LEN(free_keys)) || is_off(v)) continue;
-		if (is_listed(key, refused_keys, ARRAY_LEN(refused_keys))) return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set, which is not implemented", what, key);
+		if (is_listed(key, free_keys, ARRAY_LEN(free_keys)) || json_is_off(v)) continue;
+		if (is_listed(key, refused_keys, ARRAY_LEN(refused_keys))) return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set, which is not supported", what, key);
 		return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set and unknown here; it may change the result", what, key);
 	}
 	return 0;
@@ -49,14 +41,14 @@ static int text_check(const json_t *o, const char *what, const char *key, const 
 {
 	const char *v = expected;
 	int rc = json_is_null(json_object_get(o, key)) ? 0 : json_opt_str(o, what, key, &v, err);
-	return rc || !strcmp(v, expected) ? rc : err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.40s\"; only \"%s\" is implemented", what, key, v, expected);
+	return rc || !strcmp(v, expected) ? rc : err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.40s\"; only \"%s\" is supported", what, key, v, expected);
 }
 
 static int targets_read(const json_t *o, const char *what, bool targets[PROJ_COUNT], struct err *err)
 {
 	const json_t *list = json_object_get(o, "target_modules"), *v;
 	size_t i;
-	if (!json_array_size(list)) return err_set(err, ERR_UNSUPPORTED, "%s: target_modules must be a list of projection names (a pattern is not implemented)", what);
+	if (!json_array_size(list)) return err_set(err, ERR_UNSUPPORTED, "%s: target_modules must be a list of projection names (a pattern is not supported)", what);
 	json_array_foreach(list, i, v) {
 		enum proj p = 0;
 		const char *name = json_is_string(v) ? json_string_value(v) : "?";

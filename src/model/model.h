@@ -45,7 +45,7 @@ struct param *model_params(struct model *m, int *count);
 struct adapter_options { int r; double lora_alpha, lora_dropout; const char *target_modules; /* comma list; NULL: all seven */ uint64_t seed; };
 struct adapter;
 int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err);
-int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err);   /* PEFT folder; what is not implemented is refused by name */
+int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err);   /* PEFT folder; what is not supported is refused by name */
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);

@@ -3,7 +3,7 @@
  *
  * Two generations of transformers spell the same things differently (rope_theta and rope_scaling against rope_parameters, torch_dtype against dtype): both are
  * read and both are written. */
-#include "model/model.h"
+#include "model/model_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,9 +36,12 @@ static int arch_get(const json_t *o, const char *what, const struct arch **out, 
 
 /* ---- what must be absent or off ---- */
 
-static bool json_is_off(const json_t *v)
+bool json_is_off(const json_t *v)
 {
-	return !v || json_is_null(v) || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0);
+	if (!v || json_is_null(v) || json_is_false(v)) return true;
+	if (json_is_number(v)) return json_number_value(v) == 0;
+	if (json_is_string(v)) return !*json_string_value(v);
+	return (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
 }
 
 static int refuse_switches(const json_t *o, const char *what, struct err *err)

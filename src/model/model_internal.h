@@ -33,6 +33,8 @@ struct model {
 	float *rope; int rope_positions;  /* (rope_positions, 2, HD/2) */
 };
 
+/* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
+bool json_is_off(const json_t *v);
 void model_ensure_rope(struct model *m, int positions);
 /* Total of counts, and data or grad pointers into a block in table order. */
 int64_t params_count(const struct param *params, int n);

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#define PROMPT_FILE_BYTES_MAX ((size_t)1 << 30)
-
 static void row_release(struct prompt_row *r)
 {
 	free(r->task.name);
@@ -60,7 +58,7 @@ static int row_read_kernel(void *ctx, const json_t *o, const char *where, struct
 static int kernels_read(struct prompt_set *s, const char *path, struct err *err)
 {
 	struct kernel_reader k = { .set = s };
-	int rc = jsonl_each(path, row_read_kernel, &k, err);
+	int rc = jsonl_each(path, JSONL_LINE_MAX, row_read_kernel, &k, err);
 	if (!rc && k.next < s->count) rc = err_set(err, ERR_FORMAT, "%s: %zu rows with a kernel, expected %zu", path, k.next, s->count);
 	return rc;
 }

@@ -87,25 +87,12 @@ static int settings_compare(const char *dir, const json_t *was, json_t *is, stru
 	return 0;
 }
 
-static bool ends_in_tmp(const char *name)
-{
-	size_t n = strlen(name);
-	return n > 4 && !strcmp(name + n - 4, ".tmp");
-}
-
-static int find_checkpoint(const char *name, void *ctx)
-{
-	bool *found = ctx;
-	*found |= !strncmp(name, "checkpoint-", 11) && !ends_in_tmp(name);
-	return 0;
-}
-
 int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err)
 {
 	bool has_checkpoint = false;
 	char *path = path_join(output_dir, "settings.json");
 	json_t *recorded = NULL;
-	int rc = dir_each(output_dir, find_checkpoint, &has_checkpoint, err);
+	int rc = checkpoint_exists(output_dir, &has_checkpoint, err);
 	if (!rc && !has_checkpoint) rc = json_save(path, settings, err);
 	else if (!rc && !path_exists(path)) rc = err_set(err, ERR_MISMATCH, "%s has checkpoints but no settings.json: they are not of `hone rl`; choose another --output_dir", output_dir);
 	else if (!rc) {
@@ -114,15 +101,6 @@ int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err
 	}
 	json_decref(recorded);
 	free(path);
-	return rc;
-}
-
-int rl_leftovers_remove(const char *output_dir, struct err *err)
-{
-	char *final = path_join(output_dir, "final");
-	int rc = dir_clean(output_dir, err);
-	if (!rc && path_exists(final)) rc = dir_clean(final, err);
-	free(final);
 	return rc;
 }
 

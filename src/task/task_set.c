@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #define SET_TASKS_MAX ((size_t)2000000)
+#define LINE_BYTES_MAX (8 * TASK_SOURCE_BYTES_MAX)
 #define NAME_BYTES_MAX 256
 #define FOLDER_DEPTH_MAX 16
 #define HEADER "# hone-task "
@@ -244,7 +245,7 @@ int task_set_load(const char *path, struct task_set *out, struct err *err)
 		name[strlen(name) - 3] = 0;
 		rc = file_load(path, name, out, err);
 		free(name);
-	} else rc = jsonl_each(path, jsonl_row, out, err);
+	} else rc = jsonl_each(path, LINE_BYTES_MAX, jsonl_row, out, err);
 	if (!rc) rc = names_check(out, path, err);
 	if (rc) task_set_release(out);
 	return rc;

@@ -44,6 +44,15 @@ int folder_publish(const char *tmp, const char *final, struct err *err)
 	return rc;
 }
 
+int run_folder_clean(const char *run_dir, struct err *err)
+{
+	char *final = path_join(run_dir, "final");
+	int rc = dir_clean(run_dir, err);
+	if (!rc && path_exists(final)) rc = dir_clean(final, err);
+	free(final);
+	return rc;
+}
+
 /* ---- which there are ---- */
 
 struct steps { int64_t *v; size_t n; };
@@ -70,6 +79,15 @@ static int steps_list(const char *run_dir, struct steps *s, struct err *err)
 	*s = (struct steps){0};
 	int rc = path_exists(run_dir) ? dir_each(run_dir, steps_add, s, err) : 0;
 	if (s->n) qsort(s->v, s->n, sizeof *s->v, newest_first);
+	return rc;
+}
+
+int checkpoint_exists(const char *run_dir, bool *exists, struct err *err)
+{
+	struct steps s;
+	int rc = steps_list(run_dir, &s, err);
+	*exists = s.n > 0;
+	free(s.v);
 	return rc;
 }
 

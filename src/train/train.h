@@ -56,10 +56,14 @@ int64_t optimizer_steps(const struct optimizer *o);
 
 /* ---- checkpoints: folder checkpoint-<step>/ written beside, fsynced, renamed; never half there ---- */
 
+/* For a start in a folder that a killed run may have left: removes what is half-written in it and in its final/. */
+int run_folder_clean(const char *run_dir, struct err *err);
 struct checkpoint_state { int64_t step; json_t *extra; /* loop's own state: cursors, counters, metrics so far */ };
 /* Saves model weights (full training) or the adapter, optimiser moments and state; prunes all but the newest keep. */
 int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep,
 	struct err *err);
+/* Whether the folder holds a complete one. */
+int checkpoint_exists(const char *run_dir, bool *exists, struct err *err);
 /* Loads the newest complete one into the given objects; ERR_NOT_FOUND when there is none. */
 int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err);
 

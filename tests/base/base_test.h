@@ -14,7 +14,7 @@
 static inline char *scratch_make(void)
 {
 	const char *build = getenv("BUILD");
-	char *path = xasprintf("%s/test-tmp.XXXXXX", build ? build : ".");
+	char *path = xasprintf("%s/test-tmp.XXXXXX", build ? build : "build/release");
 	assert_non_null(mkdtemp(path));
 	return path;
 }

@@ -4,16 +4,10 @@ A fenced block marked ```sh with the line `<!-- test -->` right above its fence 
 what earlier ones made. hone is the first on PATH; the folders that examples name (recipes, tasks, docs) are links into the tree. The extractor itself is tried on texts of its own first."""
 import glob, os, re, shutil, subprocess, sys
 
-build, root = os.environ.get("BUILD", "build/release"), os.getcwd()
-SECONDS = 300
-results = []
+sys.path.append("tests")
+from command import build, check, done
 
-
-def check(name, ok, detail=""):
-    results.append(bool(ok))
-    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
-    if not ok:
-        print("# " + str(detail)[-3000:].replace("\n", "\n# "), flush=True)
+root, SECONDS = os.getcwd(), 300
 
 
 def blocks(text):
@@ -90,8 +84,7 @@ def main():
             status, output = (1, error) if error else run_block(body, folder)
             broken = status != 0
             check(f"{path}:{line} runs", not broken, f"exit {status}\n{output}")
-    print(f"1..{len(results)}")
-    sys.exit(not all(results))
+    done()
 
 
 main()

@@ -1,20 +1,10 @@
 """hone eval with a policy that knows three tasks by heart: rates, rows, pass@k against brute force from the rows, comparison.  timeout: 600"""
-import itertools, json, os, shutil, subprocess, sys
+import itertools, json, sys
 
-build = os.environ.get("BUILD", "build/release")
-hone, work = f"{build}/hone", f"{build}/ref/eval_command"
-results = []
+sys.path.append("tests")
+from command import check, done, hone, run, tiny_policy, work_folder
 
-
-def check(name, ok, detail=""):
-    results.append(bool(ok))
-    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
-    if not ok:
-        print("# " + str(detail)[-3000:].replace("\n", "\n# "), flush=True)
-
-
-def run(*args):
-    return subprocess.run(args, capture_output=True, text=True, timeout=300)
+work = work_folder("eval_command")
 
 
 def evaluate(*more, model=None, tasks=None):
@@ -88,18 +78,12 @@ def test_compare():
 
 def main():
     global policy
-    p = run("bash", "-c", ". tests/rl/tiny_policy.sh; tiny_policy")
-    policy = p.stdout.strip()
-    if p.returncode:
-        check("the policy is made", False, p.stderr)
-    else:
-        shutil.rmtree(work, ignore_errors=True)
-        os.makedirs(work)
+    policy = tiny_policy()
+    if policy:
         test_greedy()
         test_sampled()
         test_compare()
-    print(f"1..{len(results)}")
-    sys.exit(not all(results))
+    done()
 
 
 main()

@@ -1,24 +1,14 @@
 """hone pairs: what synth writes, check finds to be genuine; what was tampered with, it does not.  timeout: 900"""
-import gzip, json, os, shutil, subprocess, sys
+import gzip, json, sys
 
-build = os.environ.get("BUILD", "build/release")
-hone, work = f"{build}/hone", f"{build}/ref/pairs_command"
-results = []
+sys.path.append("tests")
+from command import check, done, hone, run, tiny_policy, work_folder
 
-
-def check(name, ok, detail=""):
-    results.append(bool(ok))
-    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
-    if not ok:
-        print("# " + str(detail)[-3000:].replace("\n", "\n# "), flush=True)
-
-
-def run(*args):
-    return subprocess.run([hone, *map(str, args)], capture_output=True, text=True, timeout=300)
+work = work_folder("pairs_command")
 
 
 def pairs(verb, *args):
-    return run("pairs", verb, *args, "--num_correct_trials", 1, "--verify_threads", 1, "--store", f"{work}/cache.db")
+    return run(hone, "pairs", verb, *args, "--num_correct_trials", 1, "--verify_threads", 1, "--store", f"{work}/cache.db")
 
 
 def read(path):
@@ -70,8 +60,8 @@ def test_midend():
     rows = read(f"{work}/midend.jsonl") if p.returncode == 0 else []
     check("midend rows show a genuine kernel and its costs", rows and all("class ModelNew" in r["kernel"] and r["profile"]["verdict"] == "genuine" and r["profile"]["cost_s"] > 0 and r["kernel"].strip() in r["prompt"]
           and "total: " in r["prompt"] for r in rows), p.stdout + p.stderr)
-    model = subprocess.run(["bash", "-c", ". tests/rl/tiny_policy.sh; tiny_policy"], capture_output=True, text=True).stdout.strip() + "/init"
-    rl = ("rl", "--stage", "midend", "--model", model, "--prompt_template", "recipes/prompts/small-midend.txt", "--chat_template", "plain", "--split", "", "--num_generations", 2, "--generation_batch_size", 2,
+    model = f"{tiny_policy()}/init"
+    rl = (hone, "rl", "--stage", "midend", "--model", model, "--prompt_template", "recipes/prompts/small-midend.txt", "--chat_template", "plain", "--split", "", "--num_generations", 2, "--generation_batch_size", 2,
           "--max_completion_length", 64, "--reward", "uniform", "--dry_run")
     p = run(*rl, "--tasks", f"{work}/midend.jsonl")
     check("hone rl --stage midend --dry_run reads them", p.returncode == 0 and f"prompts      {len(rows)} " in p.stdout and "total " in p.stdout, p.stdout + p.stderr)
@@ -84,15 +74,12 @@ def test_midend():
 
 
 def main():
-    shutil.rmtree(work, ignore_errors=True)
-    os.makedirs(work)
-    run("tasks", "synth", "--seed", 7, "--count_train", 1, "--count_heldout", 1, "--level_min", 1, "--level_max", 1, "--out", f"{work}/tasks.jsonl")
+    run(hone, "tasks", "synth", "--seed", 7, "--count_train", 1, "--count_heldout", 1, "--level_min", 1, "--level_max", 1, "--out", f"{work}/tasks.jsonl")
     rows = test_frontend()
     if len(rows) == 4:
         test_tampered(rows)
         test_midend()
-    print(f"1..{len(results)}")
-    sys.exit(not all(results))
+    done()
 
 
 main()

@@ -4,29 +4,16 @@ The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always
 starts: whatever outlives a killed hone becomes its child and is found."""
 import ctypes, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
 
-build = os.environ.get("BUILD", "build/release")
-hone, work = f"{build}/hone", f"{build}/ref/rl_resume"
-results = []
+sys.path.append("tests")
+from command import check, done, hone, run, tiny_policy, work_folder
 
-
-def check(name, ok, detail=""):
-    results.append(bool(ok))
-    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
-    if not ok:
-        print("# " + str(detail)[-3000:].replace("\n", "\n# "), flush=True)
+work = work_folder("rl_resume")
 
 
 def command(out, *more):
     return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
             "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024", "--max_steps", "4", "--save_steps", "1", "--num_correct_trials", "1", "--learning_rate", "1e-4",
             "--lora_r", "4", "--lora_dropout", "0.1", "--seed", "1", "--threads", "1", "--verify_threads", "1", "--output_dir", f"{work}/{out}", *more]
-
-
-def run(*args, expect=0):
-    p = subprocess.run(args, capture_output=True, text=True, timeout=300)
-    if p.returncode != expect:
-        print(f"# {' '.join(args)}: exit {p.returncode}, expected {expect}\n# " + p.stderr[-2000:].replace("\n", "\n# "), flush=True)
-    return p
 
 
 def lines(out):
@@ -163,18 +150,12 @@ def test_refusals():
 def main():
     global policy
     ctypes.CDLL(None).prctl(36, 1)   # PR_SET_CHILD_SUBREAPER
-    p = run("bash", "-c", ". tests/rl/tiny_policy.sh; tiny_policy")
-    policy = p.stdout.strip()
-    if p.returncode:
-        check("the policy is made", False, p.stderr)
-    else:
-        shutil.rmtree(work, ignore_errors=True)
-        os.makedirs(work)
+    policy = tiny_policy()
+    if policy:
         test_adapter()
         test_weights()
         test_refusals()
-    print(f"1..{len(results)}")
-    sys.exit(not all(results))
+    done()
 
 
 main()

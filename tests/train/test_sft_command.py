@@ -1,25 +1,17 @@
 """hone sft, score and merge as commands, with transformers and peft as oracle.  timeout: 300
 
 A byte-level tokenizer and a tiny random Qwen3 model are made here; nothing is downloaded."""
-import gzip, json, os, random, shutil, signal, subprocess, sys, time
+import gzip, json, os, random, signal, subprocess, sys, time
 
-build = os.environ.get("BUILD", "build/release")
-hone, work = f"{build}/hone", f"{build}/ref/sft_command"
-results = []
+sys.path.append("tests")
+from command import check, done, hone, work_folder
+from command import run as run_any
 
-
-def check(name, ok, detail=""):
-    results.append(bool(ok))
-    print(f"{'ok' if ok else 'not ok'} {len(results)} - {name}", flush=True)
-    if not ok:
-        print(f"# {detail}", flush=True)
+work = work_folder("sft_command")
 
 
 def run(*args, expect=0):
-    p = subprocess.run([hone, *map(str, args)], capture_output=True, text=True, timeout=200)
-    if p.returncode != expect:
-        print(f"# hone {' '.join(map(str, args))}: exit {p.returncode}\n# " + p.stderr.replace("\n", "\n# "), flush=True)
-    return p
+    return run_any(hone, *args, expect=expect)
 
 
 def make_model():
@@ -153,9 +145,10 @@ def test_kill(whole):
             p.send_signal(signal.SIGKILL)
             p.wait()
             kills += 1
-    error = p.stderr.read().decode()
-    same = tree(f"{out}/final") == tree(f"{work}/run/final")
-    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", p.returncode == 0 and same and metrics(out) == whole, error)
+    got, want = tree(f"{out}/final"), tree(f"{work}/run/final")
+    differ = sorted(name for name in got.keys() | want.keys() if got.get(name) != want.get(name))
+    steps = [m["step"] for m in metrics(out)]
+    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", p.returncode == 0 and not differ and metrics(out) == whole, f"{p.stderr.read().decode()}\nfiles that differ: {differ}\nsteps: {steps}")
 
 
 def test_weights():
@@ -176,16 +169,13 @@ def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    shutil.rmtree(work, ignore_errors=True)
-    os.makedirs(work)
     t, rows = make_model(), make_data()
     test_plan()
     whole = test_adapter(t, rows)
     test_score(t)
     test_kill(whole)
     test_weights()
-    print(f"1..{len(results)}")
-    sys.exit(not all(results))
+    done()
 
 
 main()
