@@ -133,22 +133,40 @@ def tree(path):
     return {os.path.relpath(os.path.join(d, f), path): open(os.path.join(d, f), "rb").read() for d, _, files in os.walk(path) for f in files}
 
 
+def start(out):
+    return subprocess.Popen([hone, "sft", *map(str, COMMON), "--output_dir", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def kill_when(out, moment):
+    """Starts or continues the run and kills it once moment() holds; whether it was still running."""
+    p = start(out)
+    while p.poll() is None and not moment():
+        time.sleep(0.0005)
+    p.kill()
+    return p.wait() == -signal.SIGKILL
+
+
+def rows(out):
+    return open(f"{out}/metrics.jsonl").read().count("\n") if os.path.exists(f"{out}/metrics.jsonl") else 0
+
+
 def test_kill(whole):
+    """At three steps, twice while final/ is written, and at moments of chance."""
     out, kills = f"{work}/killed", 0
-    deadline = time.time() + 30
-    while True:
-        p = subprocess.Popen([hone, "sft", *map(str, COMMON), "--output_dir", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            p.wait(timeout=None if kills >= 12 or time.time() > deadline else random.uniform(0.02, 0.25))
-            break
-        except subprocess.TimeoutExpired:
-            p.send_signal(signal.SIGKILL)
-            p.wait()
-            kills += 1
+    for share in (0.2, 0.5, 0.8):
+        step = random.randint(1, int(share * len(whole)))
+        kills += kill_when(out, lambda: rows(out) >= step)
+    for _ in range(2):
+        kills += kill_when(out, lambda: os.path.isdir(f"{out}/final"))
+    for _ in range(4):
+        end = time.time() + random.uniform(0.0, 0.2)
+        kills += kill_when(out, lambda: time.time() > end)
+    p = start(out)
+    p.wait()
     got, want = tree(f"{out}/final"), tree(f"{work}/run/final")
     differ = sorted(name for name in got.keys() | want.keys() if got.get(name) != want.get(name))
     steps = [m["step"] for m in metrics(out)]
-    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", p.returncode == 0 and not differ and metrics(out) == whole, f"{p.stderr.read().decode()}\nfiles that differ: {differ}\nsteps: {steps}")
+    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", kills >= 3 and p.returncode == 0 and not differ and metrics(out) == whole, f"{p.stderr.read().decode()}\nfiles that differ: {differ}\nsteps: {steps}")
 
 
 def test_weights():
