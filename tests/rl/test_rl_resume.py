@@ -124,6 +124,15 @@ def test_weights():
     same("all weights, killed", "full_a", "full_b", *killed_run("full_b", [1], *more))
 
 
+def test_reference():
+    """With a penalty for the distance to the reference model, which is the start and not what a checkpoint holds."""
+    more = ("--beta", "0.1", "--loss_type", "grpo", "--max_steps", "3")
+    p = run(*command("beta_a", *more))
+    m = metrics("beta_a") if p.returncode == 0 else []
+    check("beta > 0: the distance is 0 at the start and grows", len(m) == 3 and m[0]["kl"] < 1e-6 and m[-1]["kl"] > m[0]["kl"], (p.stderr, [r.get("kl") for r in m]))
+    same("beta > 0, killed", "beta_a", "beta_b", *killed_run("beta_b", [1, 2], *more))
+
+
 def test_refusals():
     for option, value, recorded in (("learning_rate", "0.001", "0.0001"), ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"), ("model", f"{policy}/init", f"{policy}/sft/final")):
         p = run(*command("a", f"--{option}", value), expect=1)
@@ -154,6 +163,7 @@ def main():
     if policy:
         test_adapter()
         test_weights()
+        test_reference()
         test_refusals()
     done()
 

@@ -38,7 +38,7 @@ FAULTS = [
     ("class without forward", "no-class", "forward", "class ModelNew:\n    pass\n"),
     ("constructor raises", "init-error", "missing", "class ModelNew(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"),
     ("forward raises", "forward-error", "my own", forward("raise KeyError('my own')")),
-    ("forward is not implemented", "forward-error", "", "class ModelNew(nn.Module):\n    pass\n"),
+    ("no forward of its own", "forward-error", "", "class ModelNew(nn.Module):\n    pass\n"),
     ("shapes do not match", "forward-error", "reduction dim", forward("return launch(x @ x)")),
     ("wrong number of arguments", "forward-error", "positional", "class ModelNew(nn.Module):\n    def forward(self, x, y):\n        return x\n"),
     ("exception without text", "forward-error", "no text", "class E(Exception):\n    def __str__(self):\n        raise ValueError\n\n\n" + forward("raise E()")),

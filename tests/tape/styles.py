@@ -1,5 +1,7 @@
 """Honest ways to write host code, beyond those of tests/known_good: (name, top, init, body of forward(self, x)). x is (8, 16) float32. Each must give a tape without library rows."""
 
+from faults import HEAD
+
 CASES = [
     ("future annotations", "!from __future__ import annotations", "", "return launch(x)"),
     ("inference mode", "", "", "with torch.inference_mode():\n    return launch(x)"),
@@ -72,27 +74,6 @@ CASES = [
     ("autograd forward with ctx", "class G(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x, n):\n        ctx.n = n\n        y = launch(x)\n        ctx.save_for_backward(x, y)\n        ctx.mark_non_differentiable(y)\n        return y\n    @staticmethod\n    def backward(ctx, g):\n        return g, None", "", "return G.apply(x, 3)"),
     ("no class of nn.Module", "", "", "return launch(x)"),
 ]
-
-HEAD = '''import torch
-import torch.nn as nn
-import torch.nn.functional as F
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def copy_kernel(x, y, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
-
-
-def launch(t):
-    y = torch.empty_like(t)
-    copy_kernel[(triton.cdiv(t.numel(), 64),)](t, y, t.numel(), BLOCK=64)
-    return y
-
-
-'''
 
 
 def source(name, top, init, body):
