@@ -1,49 +1,81 @@
 #!/bin/bash
 # Does reinforcement learning teach what supervised training on the same few pairs does not? One part of the measurement of docs/results.md at a time; DIR collects a seed's parts.
 #
-# usage: bench/study.sh DIR SEED start               supervised training on 250 pairs, to the minimum of the held-out loss
-#        bench/study.sh DIR SEED ARM [SECONDS]       ARM: rl, rejection (the policy's own genuine answers), sft (more of start); 400 seconds each
-#        bench/study.sh DIR SEED eval ARM            greedy, T = 1 with pass@8, hand-written tasks; each against start (paired bootstrap over tasks)
+# usage: bench/study.sh DIR SEED start             supervised training on 200 pairs: min/ is the minimum of the held-out loss, end/ the end, far behind it
+#        bench/study.sh DIR SEED rl [SECONDS]      reinforcement learning of end/ on tasks without pairs, all weights
+#        bench/study.sh DIR SEED sft STEPS         end/ trained on the same pairs for longer
+#        bench/study.sh DIR SEED rejection STEPS   end/ trained on the genuine answers among the samples of rl
+#        bench/study.sh DIR SEED eval PART         PART: min end rl sft rejection; greedy, T = 1 with pass@8, hand-written tasks; each against end (paired bootstrap over tasks)
 # Environment: HONE (build/release/hone), THREADS (2).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -ge 3 ] || { sed -n '4,6s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,9s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || usage
 hone=${HONE:-build/release/hone} threads=${THREADS:-2} dir=$1/$2 seed=$2 part=$3
 data=recipes/demo
 prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain --max_completion_length 400 --num_correct_trials 4 --threads "$threads" --verify_threads "$threads")
-sft=("$hone" sft --recipe $data/sft.yaml --seed "$seed" --threads "$threads" --data "$dir/pairs.jsonl" --eval_steps 50)
-rl=("$hone" rl --recipe $data/rl-frontend.yaml --seed "$seed" --threads "$threads" --verify_threads "$threads" --model "$dir/start/final" --tasks $data/tasks.jsonl.gz --temperature 1.3
-	--generation_batch_size 128 --lr_scheduler_type constant --max_steps 0)
+sft=("$hone" sft --recipe $data/sft.yaml --seed "$seed" --threads "$threads" --eval_steps 50)
 
 start() {
 	mkdir -p "$dir"
-	# 250 training rows and 60 held-out ones for the loss; never the pairs of the other tasks, which only the verifier may speak of
-	{ zcat $data/pairs.jsonl.gz | grep '"split":"train"' | awk 'NR <= 250'; zcat $data/pairs.jsonl.gz | grep '"split":"heldout"' | awk 'NR <= 60'; } >"$dir/pairs.jsonl"
+	# 200 training rows and 60 held-out ones for the loss; never the pairs of the other tasks, which only the verifier may speak of
+	{ zcat $data/pairs.jsonl.gz | grep '"split":"train"' | awk 'NR <= 200'; zcat $data/pairs.jsonl.gz | grep '"split":"heldout"' | awk 'NR <= 60'; } >"$dir/pairs.jsonl"
 	"$hone" init --recipe $data/model.yaml --seed "$seed" --text $data/pairs.jsonl.gz --out "$dir/init"
-	"${sft[@]}" --model "$dir/init" --learning_rate 2e-3 --lr_scheduler_type cosine --max_steps 1000 --stop_at_eval_minimum --patience 20 --output_dir "$dir/start"
+	"${sft[@]}" --data "$dir/pairs.jsonl" --model "$dir/init" --max_steps 1400 --stop_at_eval_minimum --patience 1000 --output_dir "$dir/start"
+	cp "$dir"/start/final/tokenizer* "$dir/start/checkpoint-1400/"
+	mv "$dir/start/final" "$dir/min"
+	mv "$dir/start/checkpoint-1400" "$dir/end"
+}
+
+reinforce() {
+	"$hone" rl --recipe $data/rl-frontend.yaml --seed "$seed" --threads "$threads" --verify_threads "$threads" --model "$dir/end" --tasks $data/tasks.jsonl.gz --no-use_peft --learning_rate 1e-4 \
+		--temperature 1.3 --generation_batch_size 128 --max_tokens 4096 --lr_scheduler_type constant --max_steps 0 --max_seconds "$1" --output_dir "$dir/rl-run"
+	mv "$dir/rl-run/final" "$dir/rl"
+}
+
+# The genuine answers of all steps, each once, as pairs; the held-out rows of the start's pairs with them.
+genuine_answers() {
+	build/venv/bin/python - "$dir" $data/tasks.jsonl.gz recipes/prompts/small-frontend.txt <<-'END'
+		import gzip, json, sqlite3, sys
+		folder, tasks, template = sys.argv[1:]
+		source = {t["name"]: t["source"] for t in map(json.loads, gzip.open(tasks, "rt"))}
+		form = open(template).read()
+		with sqlite3.connect(f"{folder}/rl-run/hone.db") as db:
+		    rows = [json.loads(r) for r, in db.execute("select row from samples order by step, idx")]
+		good = sorted({(r["task"], r["answer"]) for r in rows if r["verdict"]["verdict"] == "genuine"})
+		for task, answer in good:
+		    print(json.dumps(dict(prompt=form.replace("{{task}}", source[task].rstrip()) + "\n", completion=answer, split="train")))
+		print(f"{len(good)} genuine answers of {len(rows)}", file=sys.stderr)
+	END
+	grep '"split":"heldout"' "$dir/pairs.jsonl"
+}
+
+# more NAME PAIRS STEPS
+more() {
+	"${sft[@]}" --data "$2" --model "$dir/end" --learning_rate 5e-4 --max_steps "$3" --output_dir "$dir/$1-run"
+	mv "$dir/$1-run/final" "$dir/$1"
 }
 
 evaluate() {
-	local arm=$1 model=(--model "$dir/start/final") kind
-	case $arm in
-	rl | rejection) model+=(--adapter "$dir/$arm/final") ;;
-	sft) model=(--model "$dir/sft/final") ;;
-	esac
+	local kind options
 	for kind in greedy sampled hand; do
-		local options=(--tasks $data/tasks.jsonl.gz)
+		options=(--tasks $data/tasks.jsonl.gz)
 		[ $kind = sampled ] && options+=(--temperature 1 --num_samples 8)
 		[ $kind = hand ] && options=(--tasks tasks/hand --split '')
-		[ "$arm" != start ] && options+=(--compare "$dir/start-$kind.jsonl")
-		echo "== seed $seed, $arm, $kind"
-		"$hone" eval "${model[@]}" "${prompts[@]}" "${options[@]}" --out "$dir/$arm-$kind.jsonl"
+		[ "$1" != end ] && options+=(--compare "$dir/end-$kind.jsonl")
+		echo "== seed $seed, $1, $kind"
+		"$hone" eval --model "$dir/$1" "${prompts[@]}" "${options[@]}" --out "$dir/$1-$kind.jsonl"
 	done
 }
 
 case $part in
 start) start ;;
-rl) "${rl[@]}" --max_seconds "${4:-400}" --output_dir "$dir/rl" ;;
-rejection) "${rl[@]}" --advantage raw --max_seconds "${4:-400}" --output_dir "$dir/rejection" ;;
-sft) "${sft[@]}" --model "$dir/start/final" --learning_rate 5e-4 --max_seconds "${4:-400}" --output_dir "$dir/sft" ;;
-eval) evaluate "${4?eval needs an arm}" ;;
-*) sed -n '4,6s/^# //p' "$0" >&2; exit 2 ;;
+rl) reinforce "${4:-560}" ;;
+sft) more sft "$dir/pairs.jsonl" "${4?sft needs a number of steps}" ;;
+rejection)
+	genuine_answers >"$dir/genuine.jsonl"
+	more rejection "$dir/genuine.jsonl" "${4?rejection needs a number of steps}"
+	;;
+eval) evaluate "${4?eval needs a part}" ;;
+*) usage ;;
 esac
