@@ -2,7 +2,9 @@
 
     python tests/ref/vm_corpus.py OUT_DIR                compiles every case without a GPU, writes OUT_DIR/<case>.json, .ttir and .bin
     python tests/ref/vm_corpus.py --interpret OUT_DIR    runs the same cases on Triton's interpreter, writes OUT_DIR/<case>.interp
+    python tests/ref/vm_corpus.py --gpu OUT_DIR          runs the same cases on a GPU, writes OUT_DIR/<case>.gpu (bench/vm_gpu.c compares)
     ... --random N SEED DIR                              does the same for N random kernels, into DIR
+    ... --shard I/N                                      every N-th case from the I-th (0 is the first): several processes share the work
 
 Expected values come from PyTorch or NumPy in float64, or from exact integers, with an absolute tolerance for each element. <case>.json names, for
 each buffer, its dtype, bytes, and offsets in <case>.bin of its initial contents, its expected values (float64, or the dtype's own bits
@@ -14,6 +16,7 @@ import os
 import sys
 
 INTERPRET = "--interpret" in sys.argv
+GPU = "--gpu" in sys.argv
 if INTERPRET:
     os.environ["TRITON_INTERPRET"] = "1"   # must be set before Triton is imported
 
@@ -131,34 +134,37 @@ def write_case(case, folder):
         json.dump({"name": case.name, "grid": case.grid, "args": args, "buffers": buffers, "interp_slack": case.interpret_slack}, f)
 
 
-def interpret_case(case, folder):
-    """Outputs as the interpreter leaves them, in buffer order, each padded to 8 bytes."""
-    args = {n: (v.clone() if isinstance(v, torch.Tensor) else v) for n, v in case.args.items()}
+def run_case(case, folder, device, suffix):
+    """Outputs as the interpreter or the GPU leaves them, in buffer order, each padded to 8 bytes."""
+    args = {n: (v.clone().to(device) if isinstance(v, torch.Tensor) else v) for n, v in case.args.items()}
     case.kernel[case.grid](**args)
-    with open(os.path.join(folder, case.name + ".interp"), "wb") as f:
-        for name, value in case.args.items():
-            if isinstance(value, torch.Tensor) and name in case.expect:
-                data = raw(args[name])
-                f.write(data + b"\0" * (-len(data) % 8))
+    outputs = [raw(args[name].cpu()) for name, value in case.args.items() if isinstance(value, torch.Tensor) and name in case.expect]
+    with open(os.path.join(folder, case.name + suffix), "wb") as f:
+        for data in outputs:
+            f.write(data + b"\0" * (-len(data) % 8))
 
 
-def make_cases(folder, only):
+def make_cases(folder, only, shard):
     os.makedirs(folder, exist_ok=True)
-    cases = [c for c in CASES if only in c.name]
+    part, parts = map(int, shard.split("/"))
+    cases = [c for c in CASES if only in c.name][part::parts]
     assert len({c.name for c in cases}) == len(cases), "two cases of one name"
     failed = 0
     for case in cases:
         try:
-            if not INTERPRET:
+            if GPU:
+                run_case(case, folder, "cuda", ".gpu")
+            elif not INTERPRET:
                 write_case(case, folder)
             elif case.interpret:
                 with np.errstate(all="ignore"):
-                    interpret_case(case, folder)
+                    run_case(case, folder, "cpu", ".interp")
         except Exception as e:
             failed += 1
             print(f"{case.name}: {type(e).__name__}: {str(e)[:2000]}", file=sys.stderr)
-    with open(os.path.join(folder, "interp.done" if INTERPRET else "cases.txt"), "w") as f:
-        f.write("".join(c.name + "\n" for c in cases))
+    if not GPU:
+        with open(os.path.join(folder, "interp.done" if INTERPRET else "cases.txt"), "w") as f:
+            f.write("".join(c.name + "\n" for c in cases))
     print(f"{len(cases)} cases, {failed} failed", file=sys.stderr)
     return failed
 
@@ -167,18 +173,20 @@ def main():
     p = argparse.ArgumentParser(description="corpus of kernels for the vm")
     p.add_argument("folder")
     p.add_argument("--interpret", action="store_true", help="run on Triton's interpreter instead of writing TTIR and expectations")
+    p.add_argument("--gpu", action="store_true", help="run on a GPU instead")
+    p.add_argument("--shard", default="0/1", help="I/N: every N-th case from the I-th")
     p.add_argument("--only", default="", help="cases whose name contains this")
     p.add_argument("--random", nargs=3, metavar=("N", "SEED", "FOLDER"), help="N random kernels too, into FOLDER")
     args = p.parse_args()
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     sys.modules["vm_corpus"] = sys.modules["__main__"]   # the case files import this module for add()
     import vm_kernels_blocks, vm_kernels_control, vm_kernels_elementwise   # noqa: F401
-    failed = make_cases(args.folder, args.only)
+    failed = make_cases(args.folder, args.only, args.shard)
     if args.random:
         import vm_random
         CASES.clear()
         vm_random.make(int(args.random[0]), int(args.random[1]), os.path.join(args.random[2], "source"))
-        failed += make_cases(args.random[2], "")
+        failed += make_cases(args.random[2], "", args.shard)
     return 1 if failed else 0
 
 
