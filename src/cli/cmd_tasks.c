@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials;
+	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials, oracle_timeout_ms;
 	double heldout_fraction;
 	const char *operators, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
@@ -34,6 +34,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, sandbox, "audit: level (default: the strongest that works)", "full|lsm|none"),
 	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),
 	O(OPTION_INT, num_correct_trials, "audit: trials per task (0: default)", NULL),
+	O(OPTION_INT, oracle_timeout_ms, "audit: for one reference, all trials; 0: 120000", NULL),
 	O(OPTION_BOOL, json, "one JSON object on stdout", NULL),
 };
 
@@ -44,10 +45,12 @@ static bool is_chosen(const struct tasks_options *o, const struct task *t)
 	return (!o->level || o->level == t->level) && (!o->split || !strcmp(o->split, t->split));
 }
 
+typedef int task_reader(const char *path, struct task_set *out, struct err *err);
+
 /* Loads and keeps what --level and --split choose. */
-static int load(const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
+static int load_by(task_reader *read, const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
 {
-	int rc = task_set_load(path, set, err);
+	int rc = read(path, set, err);
 	if (rc) return rc;
 	struct task_set rest = {.tasks = xcalloc(set->count + 1, sizeof *rest.tasks)};
 	size_t kept = 0;
@@ -62,10 +65,15 @@ static int load(const struct tasks_options *o, const char *path, struct task_set
 	return err_set(err, ERR_NOT_FOUND, "%s: no task of that level and split", path);
 }
 
+static int load(const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
+{
+	return load_by(task_set_load, o, path, set, err);
+}
+
 static json_t *task_json(const struct task *t)
 {
-	return json_pack("{s:s, s:i, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "structure", t->structure, "split", t->split, "seed",
-		(json_int_t)t->seed, "hash", t->hash.text);
+	return json_pack("{s:s, s:i, s:I, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "problem_id", (json_int_t)t->problem_id, "structure",
+		t->structure, "split", t->split, "seed", (json_int_t)t->seed, "hash", t->hash.text);
 }
 
 static void json_print(json_t *o)
@@ -185,6 +193,12 @@ static int by_hash(const void *a, const void *b)
 	return c ? c : *x < *y ? -1 : *x > *y;
 }
 
+/* A benchmark's problems keep their numbers even where two have one source: results are counted by number. */
+static bool is_same_problem(const struct task *a, const struct task *b)
+{
+	return !a->problem_id || !b->problem_id || (a->level == b->level && a->problem_id == b->problem_id);
+}
+
 /* Of tasks with one source the first stays. Returns how many went. */
 static size_t drop_duplicates(struct task_set *set)
 {
@@ -195,7 +209,7 @@ static size_t drop_duplicates(struct task_set *set)
 	for (size_t i = 0; i < set->count; i++) order[i] = &set->tasks[i];
 	qsort(order, set->count, sizeof *order, by_hash);
 	for (size_t i = 1; i < set->count; i++)
-		if (!strcmp(order[i - 1]->hash.text, order[i]->hash.text)) is_double[order[i] - set->tasks] = true;
+		if (!strcmp(order[i - 1]->hash.text, order[i]->hash.text) && is_same_problem(order[i - 1], order[i])) is_double[order[i] - set->tasks] = true;
 	for (size_t i = 0; i < set->count; i++) {
 		if (is_double[i]) {
 			fprintf(stderr, "left out: %s has the source of an earlier task\n", set->tasks[i].name);
@@ -214,7 +228,7 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 {
 	struct task_set set;
 	int rc = out_check(o, err);
-	if (!rc) rc = load(o, pos[0], &set, err);
+	if (!rc) rc = load_by(task_set_import, o, pos[0], &set, err);
 	if (rc) return rc;
 	size_t dropped = drop_duplicates(&set);
 	rc = task_set_save(o->out, &set, err);
@@ -249,7 +263,9 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 	struct audit a = {.o = o};
 	struct verify_options v = {.device = "cpu", .precision = o->precision, .sandbox = o->sandbox, .allow_unsandboxed = o->allow_unsandboxed,
 		.seed = (uint64_t)o->seed,
-		.num_correct_trials = (int)o->num_correct_trials};
+		.num_correct_trials = (int)o->num_correct_trials, .oracle_timeout_ms = (int)o->oracle_timeout_ms};
+	if (o->oracle_timeout_ms < 0 || o->oracle_timeout_ms > INT32_MAX)
+		return err_set(err, ERR_USAGE, "--oracle_timeout_ms %lld: expected 0 to %d", (long long)o->oracle_timeout_ms, INT32_MAX);
 	int rc = load(o, pos[0], &set, err);
 	if (rc) return rc;
 	a.list = json_array();
