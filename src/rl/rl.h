@@ -25,6 +25,7 @@ struct prompt_options {
 	const char *tasks;            /* as task_set_load; midend: .jsonl[.gz] rows with "kernel" and "profile" as `hone pairs` writes them */
 	const char *split;            /* keep rows of this split; NULL or "" keeps all */
 	const char *stage, *prompt_template, *chat_template, *precision;
+	int level;                    /* keep rows of this level; 0: all */
 	int64_t limit;                /* first rows after a seeded shuffle; 0: all, in file order */
 	uint64_t seed;
 	int64_t max_prompt_length;
