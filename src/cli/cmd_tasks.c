@@ -146,15 +146,24 @@ static int tasks_show(const struct tasks_options *o, char **pos, struct err *err
 static int counts_print(const struct tasks_options *o, const struct task_set *set, size_t duplicates)
 {
 	int levels[10] = {0}, held = 0;
+	struct str text = {0};
+	json_t *row = json_pack("{s:s, s:I, s:I}", "out", o->out, "count", (json_int_t)set->count, "duplicates", (json_int_t)duplicates);
 	for (size_t i = 0; i < set->count; i++) {
 		levels[MIN(MAX(set->tasks[i].level, 0), 9)]++;
 		held += !strcmp(set->tasks[i].split, "heldout");
 	}
-	if (o->json)
-		json_print(json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:I}", "out", o->out, "count", (json_int_t)set->count, "heldout", held, "level1", levels[1],
-			"level2", levels[2], "level3", levels[3], "duplicates", (json_int_t)duplicates));
-	else printf("%s: %zu tasks (%d held out; level 1: %d, 2: %d, 3: %d), %zu duplicates left out\n", o->out, set->count, held, levels[1], levels[2],
-		levels[3], duplicates);
+	json_object_set_new(row, "heldout", json_integer(held));
+	for (int l = 1; l < 10; l++) {
+		char key[16];
+		if (l > 3 && !levels[l]) continue;
+		snprintf(key, sizeof key, "level%d", l);
+		json_object_set_new(row, key, json_integer(levels[l]));
+		str_printf(&text, "%s%d: %d", l > 1 ? ", " : "level ", l, levels[l]);
+	}
+	if (o->json) json_print(json_incref(row));
+	else printf("%s: %zu tasks (%d held out; %s), %zu duplicates left out\n", o->out, set->count, held, text.data, duplicates);
+	json_decref(row);
+	str_release(&text);
 	return ERR_OK;
 }
 

@@ -177,7 +177,7 @@ void eval_analysis_print(const json_t *a)
 {
 	const char *p;
 	json_t *share, *fast_p = json_object_get(a, "fast_p");
-	printf("level %lld: %lld problems, %lld with sample 0: compiled %lld, correct %lld\n", (long long)json_integer_value(json_object_get(a, "level")),
+	printf("level %lld: %lld problems, %lld with results; of their samples 0: compiled %lld, correct %lld\n", (long long)json_integer_value(json_object_get(a, "level")),
 		(long long)json_integer_value(json_object_get(a, "total_count")), (long long)json_integer_value(json_object_get(a, "total_eval")),
 		(long long)json_integer_value(json_object_get(a, "compiled_count")), (long long)json_integer_value(json_object_get(a, "correct_count")));
 	json_object_foreach(fast_p, p, share) printf("fast_%-9s %.4f\n", p, json_real_value(share));

@@ -158,21 +158,22 @@ int kernelbench_level(const struct task *const *tasks, size_t count, int *level,
 	return 0;
 }
 
-struct scores { int total, evaluated, compiled, correct, timed; double log_speedup; int faster[6]; };
+struct scores { int total, evaluated, compiled, correct, aligned, aligned_correct, timed; double log_speedup; int faster[6]; };
 static const double THRESHOLDS[] = { 0, 0.5, 0.8, 1, 1.5, 2 };   /* of KernelBench's analysis */
 
 static void score_task(struct scores *s, const json_t *results, const struct task *t, const json_t *baseline)
 {
 	char key[32];
 	snprintf(key, sizeof key, "%lld", (long long)t->problem_id);
-	const json_t *entry = entry_find(json_object_get(results, key), 0);
-	s->total++;
-	if (!entry) return;
+	const json_t *list = json_object_get(results, key), *entry = entry_find(list, 0);
 	bool is_correct = json_is_true(json_object_get(entry, "correctness"));
 	double ms = runtime_of(entry), reference_ms = baseline_of(baseline, t);
-	s->evaluated++;
+	s->total++;
+	s->evaluated += list != NULL;
 	s->compiled += json_is_true(json_object_get(entry, "compiled"));
 	s->correct += is_correct;
+	s->aligned += reference_ms > 0;
+	s->aligned_correct += is_correct && reference_ms > 0;
 	if (!is_correct || ms <= 0 || reference_ms <= 0) return;
 	s->timed++;
 	s->log_speedup += log(reference_ms / ms);
@@ -184,16 +185,16 @@ json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks
 	struct scores s = {0};
 	for (size_t i = 0; i < tasks->count; i++)
 		if (tasks->tasks[i].level == level && tasks->tasks[i].problem_id) score_task(&s, results, &tasks->tasks[i], baseline);
-	bool is_timed = s.correct && s.timed == s.correct;
+	bool is_timed = s.timed && s.timed == s.aligned_correct;
 	double total = MAX(s.total, 1);
 	json_t *fast_p = is_timed ? json_object() : json_null();
 	for (size_t p = 0; p < ARRAY_LEN(THRESHOLDS) && is_timed; p++) {
 		char key[16];
 		snprintf(key, sizeof key, "%.1f", THRESHOLDS[p]);
-		json_object_set_new(fast_p, key, json_real(s.faster[p] / total));
+		json_object_set_new(fast_p, key, json_real((double)s.faster[p] / s.aligned));
 	}
-	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:o}", "level", level, "total_count", s.total, "total_eval", s.evaluated, "compiled_count", s.compiled, "correct_count", s.correct,
-		"timed_count", s.timed, "compilation_rate", s.compiled / total, "correctness_rate", s.correct / total, "geo_mean_speedup", is_timed ? json_real(exp(s.log_speedup / s.timed)) : json_null(),
+	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:o}", "level", level, "total_count", s.total, "total_eval", s.evaluated, "compiled_count", s.compiled, "correct_count", s.correct,
+		"baseline_count", s.aligned, "timed_count", s.timed, "compilation_rate", s.compiled / total, "correctness_rate", s.correct / total, "geo_mean_speedup", is_timed ? json_real(exp(s.log_speedup / s.timed)) : json_null(),
 		"fast_p", fast_p);
 }
 

@@ -71,8 +71,9 @@ def test_plan(policy):
     check("gradients and moments are the adapter's, the reference costs nothing", near(m.get("gradients", 0), adapter(every)) and near(m.get("optimiser", 0), 2 * adapter(every)) and m.get("reference") == 0, m)
     check("KV: keys and values, 36 layers, 8 heads of 128, 4 sequences of 1024", near(m.get("KV cache", 0), 2 * 36 * 8 * 128 * 4 * 1024), m)
     check("the total is the sum", "total" in m and abs(m["total"] - sum(v for k, v in m.items() if k not in ("total",))) < 1, m)
-    # the head of a cut prompt is gone: 512 tokens remain
-    check("prompts: four of level 1, two cut to 512", re.search(r"^prompts +4 \(.*longest 512; 0 refused, [24] cut\)", p.stdout, re.M), p.stdout)
+    check("prompts: the four of level 1; all are cut, the small tokenizer needs more than 512 for the template alone", re.search(r"^prompts +4 \(2048 tokens; .*longest 512; 0 refused, 4 cut\)", p.stdout, re.M), p.stdout)
+    long, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--max_prompt_length", "2000")
+    check("the two with many words are cut at 2000", re.search(r"^prompts +4 \(.*longest 2000; 0 refused, 2 cut\)", long.stdout, re.M), long.stdout)
     check("what would run", "300 of 1 prompts x 4 answers, at most 512 new tokens" in p.stdout and "at most 2048 written" in p.stdout and "75.00 passes" in p.stdout and "dapo, mean_std" in p.stdout and
           "beta 0.1" in p.stdout and "1 if C, else -10" in p.stdout, p.stdout)
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--lora_target_modules", "q_proj,down_proj")
