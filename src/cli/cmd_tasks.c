@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials, oracle_timeout_ms;
+	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials, oracle_timeout_ms, size_max;
 	double heldout_fraction;
 	const char *operators, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
@@ -25,6 +25,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)", NULL),
 	O(OPTION_INT, operators_min, "synth: only tasks of at least so many operators", NULL),
 	O(OPTION_STR, out, "synth, import: folder, .py, .jsonl or .jsonl.gz file to write", NULL),
+	O(OPTION_INT, size_max, "import: halve sizes (integers of the module and of get_inputs) above this until they fit a CPU; 0: as they are", NULL),
 	O(OPTION_INT, level, "list, import, audit: only this level (0: all)", NULL),
 	O(OPTION_STR, split, "list, import, audit: only this split", "train|heldout|hand"),
 	O(OPTION_BOOL, answer, "show: also the reference answer of a composed task", NULL),
@@ -237,8 +238,12 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 {
 	struct task_set set;
 	int rc = out_check(o, err);
+	if (!rc && (o->size_max < 0 || o->size_max > INT32_MAX)) rc = err_set(err, ERR_USAGE, "--size_max %lld: expected 0 (off) to %d", (long long)o->size_max, INT32_MAX);
 	if (!rc) rc = load_by(task_set_import, o, pos[0], &set, err);
 	if (rc) return rc;
+	size_t shrunk = 0;
+	for (size_t i = 0; i < set.count && o->size_max; i++) shrunk += task_shrink(&set.tasks[i], o->size_max);
+	if (o->size_max) fprintf(stderr, "%zu tasks have smaller sizes now; `hone tasks audit` says which of them still run\n", shrunk);
 	size_t dropped = drop_duplicates(&set);
 	rc = task_set_save(o->out, &set, err);
 	if (!rc) rc = counts_print(o, &set, dropped);
