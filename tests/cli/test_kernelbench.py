@@ -63,7 +63,8 @@ class ModelNew(nn.Module):
         return extension.relu(x)
 '''
 TORCH = "import torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
-TASKS = {(1, 3, "Relu"): ("torch.relu(x)", 50), (1, 12, "Twice"): ("x * 2.0", 50), (1, 7, "Twice_again"): ("x * 2.0", 50), (1, 20, "Too_large"): ("x + 1.0", 1 << 26), (2, 3, "Square"): ("x * x", 40)}
+TASKS = {(1, 3, "Relu"): ("torch.relu(x)", 50), (1, 12, "Twice"): ("x * 2.0", 50), (1, 7, "Twice_again"): ("x * 2.0", 50), (1, 20, "Too_large"): ("x + 1.0", 1 << 26),
+         (1, 21, "Wide"): ("x.reshape(-1, 1) * x.reshape(1, -1)", 4096), (2, 3, "Square"): ("x * x", 40)}
 
 
 def write(path, text):
@@ -167,7 +168,7 @@ def evaluate(*more, expect=0):
 
 def test_runs():
     relu, twice = KERNEL.format(value="tl.maximum(x, 0.0)"), KERNEL.format(value="x * 2.0")
-    kernels = {(3, 0): relu, (3, 1): TORCH, (3, 2): CUDA, (3, 3): twice, (12, 0): relu, (12, 1): twice, (12, 2): twice, (12, 3): "def broken(:\n", (20, 0): relu, (99, 0): relu}
+    kernels = {(3, 0): relu, (3, 1): TORCH, (3, 2): CUDA, (3, 3): twice, (12, 0): relu, (12, 1): twice, (12, 2): twice, (12, 3): "def broken(:\n", (20, 0): relu, (21, 0): relu, (99, 0): relu}
     for (problem, sample), text in kernels.items():
         write(f"{work}/runs/one/level_1_problem_{problem}_sample_{sample}_kernel.py", text)
     write(f"{work}/runs/one/generation_config.yaml", "run_name: one\n")
@@ -175,19 +176,25 @@ def test_runs():
     results = json.load(open(f"{work}/runs/one/eval_results.json")) if s else {}
     found = {(int(k), e["sample_id"]): f'{e["metadata"]["hone"]["verdict"]}/{e["metadata"]["hone"]["reason"]}' for k, l in results.items() for e in l}
     want = {(3, 0): "genuine/ok", (3, 1): "cheat/no-jit", (3, 2): "cheat/no-jit", (3, 3): "wrong/mismatch", (12, 0): "wrong/mismatch", (12, 1): "genuine/ok", (12, 2): "genuine/ok", (12, 3): "invalid/syntax-error"}
-    check("verdicts by problem and sample; infra and strangers are left out", found == want and s.get("infra") == 1 and s.get("unmatched") == 1 and s.get("reasons", {}).get("infra/task-too-large") == 1 and
+    check("verdicts by problem and sample; infra and strangers are left out", found == want and s.get("infra") == 2 and s.get("unmatched") == 1 and s.get("reasons", {}).get("infra/task-too-large") == 2 and
           "problem 99" in p.stderr, (found, s, p.stderr))
     keys = {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}
     check("KernelBench's shape, ids in order, no time is made up", list(results) == ["3", "12"] and all(set(e) == keys and e["runtime"] == -1.0 and e["runtime_stats"] == {} and
           e["correctness"] == (found[int(k), e["sample_id"]] == "genuine/ok") for k, l in results.items() for e in l), results)
-    check("its analysis: sample 0 of each problem of the level, fast_p not measured", (s.get("total_count"), s.get("total_eval"), s.get("correct_count"), s.get("fast_p", 0), s.get("geo_mean_speedup", 0)) == (4, 2, 1, None,
-          None) and s["correctness_rate"] == 0.25, s)
+    check("its analysis: sample 0 of each problem of the level, fast_p not measured", (s.get("total_count"), s.get("total_eval"), s.get("correct_count"), s.get("fast_p", 0), s.get("geo_mean_speedup", 0)) == (5, 2, 1, None,
+          None) and s["correctness_rate"] == 0.2, s)
     k = json.load(open(f"{work}/runs/one/pass_at_k_results.json")) if s else {}
     # n = 4 samples, c = 1 and 2 correct: pass@1 = c/n, pass@2 = 1 - C(n-c,2)/C(n,2), pass@4 = 1
     pairs = {"avg_pass@1": (1 / 4 + 2 / 4) / 2, "avg_pass@2": ((1 - 3 / 6) + (1 - 1 / 6)) / 2, "avg_pass@4": 1.0}
     check("pass@k", k.get("averages") and set(k["averages"]) == set(pairs) and all(math.isclose(k["averages"][n], v) for n, v in pairs.items()) and k["problems"]["12"]["correct_samples"] == 2 and
           k["metadata"]["total_evaluated_samples"] == 8 and k["metadata"]["pass@2_count"] == 2, k)
-    check("--out has a row for each kernel with a task", sorted((r["problem_id"], r["sample"]) for r in map(json.loads, open(f"{work}/rows_out.jsonl"))) == sorted(x for x in kernels if x[0] != 99))
+    rows = {(r["problem_id"], r["sample"]): r["verdict"] for r in map(json.loads, open(f"{work}/rows_out.jsonl"))} if s else {}
+    check("--out has a row for each kernel with a task", sorted(rows) == sorted(x for x in kernels if x[0] != 99))
+    # 8 x 2^26 floats; (8 x 4096)^2 floats and as many doubles: sums from shapes alone, before any data are made
+    check("what is too large is said with its size", rows and "are 2048 MiB" in rows[20, 0]["detail"] and "are 12288 MiB" in rows[21, 0]["detail"], [rows.get(k) for k in ((20, 0), (21, 0))])
+    if rows.get((3, 0), {}).get("sandbox") in ("lsm", "full"):
+        p = run(python, "-I", "-c", f"import sys; sys.path.insert(0, 'worker'); import rows; rows.sandbox('{os.path.abspath(build)}/libhone_sandbox.so'); print('inside', flush=True); open('/etc/passwd')")
+        check("the reader of other people's rows is sandboxed", "PermissionError" in p.stderr, p.stdout + p.stderr)
     first = open(f"{work}/runs/one/eval_results.json").read()
     evaluate()
     strip = lambda t: [{**e, "metadata": {**e["metadata"], "hone": {**e["metadata"]["hone"], "seconds": 0, "cached": 0}}} for l in json.loads(t).values() for e in l]
