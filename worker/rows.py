@@ -120,15 +120,32 @@ def parameter_names(function, call):
     return [declared[i] if i < len(declared) else f"argument_{i}" for i in range(len(call.args))] + [k.arg for k in call.keywords]
 
 
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+
+
 def names_in(node, context):
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, context)}
+
+
+def names_made(s):
+    if isinstance(s, DEFINITIONS):
+        return {s.name}
+    if isinstance(s, IMPORTS):
+        return {(a.asname or a.name).split(".")[0] for a in s.names}
+    return names_in(s, ast.Store)
+
+
+def makes_names(s):
+    """A statement that later ones may need: not a result that is stored, nor what only checks or prints."""
+    return isinstance(s, DEFINITIONS + IMPORTS) or (isinstance(s, ast.Assign) and all(isinstance(t, (ast.Name, ast.Tuple)) for t in s.targets))
 
 
 def needed(statements, values):
     """Of a test's statements those that the values are made from."""
     wanted, kept = set().union(*(names_in(v, ast.Load) for v in values)), []
     for s in reversed(statements):
-        if names_in(s, ast.Store) & wanted:
+        if names_made(s) & wanted:
             wanted |= names_in(s, ast.Load)
             kept.insert(0, s)
     return kept
@@ -155,12 +172,15 @@ def cases(name, text):
         raise Refusal("no rule of 146 # between operator and test")
     operator, test = ast.parse(parts[0]), OnCpu().visit(ast.parse(parts[1]))
     functions = {n.name: n for n in operator.body if isinstance(n, ast.FunctionDef)}
-    bodies = [n.body for n in test.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+    is_test = lambda n: isinstance(n, ast.FunctionDef) and n.name.startswith("test_")
+    bodies = [n.body for n in test.body if is_test(n)]
     function = functions.get(name) or (list(functions.values()) or [None])[-1]
     if not function or len(bodies) != 1:
         raise Refusal("expected one operator and one test function")
     has_torch = any(a.name == "torch" and not a.asname for n in operator.body if isinstance(n, ast.Import) for a in n.names)
-    head, before, number, found = "" if has_torch else "import torch\n", [], 0, []
+    head, number, found = "" if has_torch else "import torch\n", 0, []
+    known = {"torch"}.union(*(names_made(n) for n in operator.body if isinstance(n, IMPORTS)))
+    before = [n for n in test.body if isinstance(n, DEFINITIONS + IMPORTS) and not is_test(n) and names_made(n) - known]
     for statement in bodies[0]:
         call = called(statement, function.name)
         if call:
@@ -169,7 +189,7 @@ def cases(name, text):
             source = task_source(head + parts[0], function, before, call) if plain else None
             if source:
                 found.append((number, source))
-        elif isinstance(statement, ast.Assign) and all(isinstance(t, (ast.Name, ast.Tuple)) for t in statement.targets):
+        elif makes_names(statement):
             before.append(statement)
     if not found:
         raise Refusal("no test case calls the operator plainly")

@@ -125,10 +125,15 @@ def {name}(input, other, alpha=1, dtype=None):
 """ + "#" * 146 + """
 
 import torch
+from math import pi as circle, e
+
+class Wide:
+    columns = 33
 
 def test_{name}():
     results = {{}}
-    a = torch.randn(6, 33, device='cuda')
+    unused = circle
+    a = torch.randn(6, Wide.columns, device='cuda') + e
     b = torch.rand(6, 33).cuda()
     results["test_case_1"] = {name}(a, b)
     scale = 0.5
@@ -148,6 +153,8 @@ def test_tritonbench():
     p = run(hone, "tasks", "import", f"{work}/TB_T.jsonl", "--out", f"{work}/tb.jsonl", expect=0)
     check("TritonBench-T: a task for each test case, the rest is named", list(listed(f"{work}/tb.jsonl")) == ["tritonbench_t/scaled_sub_case1", "tritonbench_t/scaled_sub_case2"] and "1 of 3" in p.stderr and
           "odd.py" in p.stderr and "rows.jsonl" in p.stderr, p.stderr)
+    source = run(hone, "tasks", "show", f"{work}/tb.jsonl", "tritonbench_t/scaled_sub_case1").stdout
+    check("get_inputs has what the arguments are made from, imports and classes too, and no more", "class Wide" in source and "import pi as circle, e" in source and "unused" not in source and "results" not in source, source)
     source = run(hone, "tasks", "show", f"{work}/tb.jsonl", "tritonbench_t/scaled_sub_case2").stdout
     space = {}
     exec(compile(source.replace("import torch\n", "from types import SimpleNamespace as S\nclass T(list):\n    def __mul__(self, k): return T(v * k for v in self)\n    def __rmul__(self, k): return self * k\n"
