@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
@@ -13,7 +14,7 @@ struct runs {
 	const struct eval_options *o;
 	struct task_set tasks;
 	struct run_file *files; size_t count;
-	int unmatched, infra, level;
+	int unmatched, unreadable, infra, level;
 	const char *dir;             /* where results go */
 	struct eval_times times;
 	struct store *store;
@@ -42,6 +43,12 @@ static int file_add(const char *name, void *ctx)
 	if (!number_read(&p, "level_", &f.level) || !number_read(&p, "_problem_", &f.problem_id) || !number_read(&p, "_sample_", &f.sample_id) || strcmp(p, "_kernel.py")) return 0;
 	if (r->o->level && f.level != r->o->level) return 0;
 	f.path = path_join(r->o->from_runs, name);
+	struct stat st;
+	if (stat(f.path, &st) || !S_ISREG(st.st_mode)) {
+		log_warn("%s: not a file: left out", f.path);
+		free(f.path);
+		return 0;
+	}
 	if ((r->count & (r->count - 1)) == 0) r->files = xrealloc(r->files, size_mul(r->count ? 2 * r->count : 1, sizeof *r->files));
 	r->files[r->count++] = f;
 	return 0;
@@ -82,18 +89,23 @@ static int files_check(struct runs *r, struct err *err)
 
 /* ---- grading ---- */
 
-static int submit_all(struct runs *r, int64_t *count, struct err *err)
+/* A file that cannot be read is named and left out: it must not cost the others their verdicts. */
+static int submit(struct runs *r, size_t i, int64_t *count, struct err *err)
 {
+	struct run_file *f = &r->files[i];
+	struct str source = {0};
+	struct err why = {0};
 	int rc = 0;
-	for (size_t i = 0; i < r->count && !rc; i++) {
-		struct str source = {0};
-		if (!r->files[i].task) continue;
-		rc = file_read(r->files[i].path, SOURCE_BYTES_MAX, &source, err);
-		struct verify_request request = { .task = r->files[i].task, .source = source.data ? source.data : "", .source_len = source.len, .id = (int64_t)i };
-		if (!rc) rc = verifier_submit(r->verifier, &request, err);
-		str_release(&source);
+	if (file_read(f->path, SOURCE_BYTES_MAX, &source, &why)) {
+		log_warn("%s: left out", why.text);
+		f->task = NULL;
+		r->unreadable++;
+	} else {
+		struct verify_request request = { .task = f->task, .source = source.data ? source.data : "", .source_len = source.len, .id = (int64_t)i };
+		rc = verifier_submit(r->verifier, &request, err);
 		++*count;
 	}
+	str_release(&source);
 	return rc;
 }
 
@@ -101,7 +113,9 @@ static int grade_all(struct runs *r, struct err *err)
 {
 	int64_t count = 0;
 	struct progress p;
-	int rc = submit_all(r, &count, err);
+	int rc = 0;
+	for (size_t i = 0; i < r->count && !rc; i++)
+		if (r->files[i].task) rc = submit(r, i, &count, err);
 	progress_begin(&p, "eval", "kernels", count);
 	for (int64_t done = 0; done < count && !rc; done++) {
 		int64_t id = 0;
@@ -191,11 +205,11 @@ static int report(struct runs *r, struct err *err)
 	int rc = eval_results_write(r->dir, r->results, &r->tasks, r->level, &r->times, &analysis, err);
 	if (!rc) rc = rows_write(r, err);
 	if (!rc && r->o->json) {
-		json_object_update_new(analysis, json_pack("{s:s, s:I, s:i, s:i, s:O}", "results", r->dir, "kernels", (json_int_t)r->count, "unmatched", r->unmatched, "infra", r->infra, "reasons", reasons));
+		json_object_update_new(analysis, json_pack("{s:s, s:I, s:i, s:i, s:i, s:O}", "results", r->dir, "kernels", (json_int_t)r->count, "unmatched", r->unmatched, "unreadable", r->unreadable, "infra", r->infra, "reasons", reasons));
 		json_dumpf(analysis, stdout, JSON_COMPACT | JSON_SORT_KEYS);
 		printf("\n");
 	} else if (!rc) {
-		printf("%s: %zu kernels, %d without a task, %d that could not be judged (infra: left out)\n", r->dir, r->count, r->unmatched, r->infra);
+		printf("%s: %zu kernels; left out: %d without a task, %d that could not be read, %d that could not be judged (infra)\n", r->dir, r->count, r->unmatched, r->unreadable, r->infra);
 		eval_analysis_print(analysis);
 		json_object_foreach(reasons, key, n) printf("  %-32s %lld\n", key, (long long)json_integer_value(n));
 	}

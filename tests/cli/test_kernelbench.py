@@ -179,11 +179,14 @@ def test_runs():
     for (problem, sample), text in kernels.items():
         write(f"{work}/runs/one/level_1_problem_{problem}_sample_{sample}_kernel.py", text)
     write(f"{work}/runs/one/generation_config.yaml", "run_name: one\n")
+    os.mkfifo(f"{work}/runs/one/level_1_problem_3_sample_4_kernel.py")
+    with open(write(f"{work}/runs/one/level_1_problem_3_sample_5_kernel.py", ""), "wb") as f:
+        f.truncate((64 << 20) + 1)    # a hole, no bytes on the disk
     p, s = evaluate("--out", f"{work}/rows_out.jsonl")
     results = json.load(open(f"{work}/runs/one/eval_results.json")) if s else {}
     found = {(int(k), e["sample_id"]): f'{e["metadata"]["hone"]["verdict"]}/{e["metadata"]["hone"]["reason"]}' for k, l in results.items() for e in l}
     want = {(3, 0): "genuine/ok", (3, 1): "cheat/no-jit", (3, 2): "cheat/no-jit", (3, 3): "wrong/mismatch", (12, 0): "wrong/mismatch", (12, 1): "genuine/ok", (12, 2): "genuine/ok", (12, 3): "invalid/syntax-error"}
-    check("verdicts by problem and sample; infra and strangers are left out", found == want and s.get("infra") == 2 and s.get("unmatched") == 1 and s.get("reasons", {}).get("infra/task-too-large") == 2 and
+    check("verdicts by problem and sample; infra and strangers are left out", found == want and s.get("infra") == 2 and s.get("unmatched") == 1 and s.get("unreadable") == 1 and s.get("reasons", {}).get("infra/task-too-large") == 2 and
           "problem 99" in p.stderr, (found, s, p.stderr))
     keys = {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}
     check("KernelBench's shape, ids in order, no time is made up", list(results) == ["3", "12"] and all(set(e) == keys and e["runtime"] == -1.0 and e["runtime_stats"] == {} and
