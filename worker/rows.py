@@ -2,7 +2,8 @@
 
     python -I rows.py parquet|tritonbench FILE LIBRARY     LIBRARY: libhone_sandbox.so
 
-Everything is read into memory first; then the process is sandboxed; then the bytes, which are a stranger's, are parsed. No source is executed. What is left out is said on stderr.
+Everything is read into memory first; then the process is sandboxed; then the bytes, which are a stranger's, are parsed. No source is executed. What is left out
+is said on stderr.
 """
 import ast
 import io
@@ -161,8 +162,9 @@ def task_source(operator, function, before, call):
     shown = shown[:len(call.args)] + [f"{k.arg}={s}" for k, s in zip(call.keywords, shown[len(call.args):])]
     statements = needed(before, [v for _, v in passed])
     body = "".join(f"    {line}\n" for s in statements for line in ast.unparse(s).split("\n"))
-    return (f"{operator.strip()}\n\n\nclass Model(torch.nn.Module):\n    def forward(self, {', '.join(n for n, _ in passed)}):\n        return {call.func.id}({', '.join(shown)})\n\n"
-            f"def get_inputs():\n{body}    return [{', '.join(ast.unparse(v) for _, v in passed)}]\n\ndef get_init_inputs():\n    return []\n")
+    arguments, returned = ", ".join(n for n, _ in passed), ", ".join(ast.unparse(v) for _, v in passed)
+    return (f"{operator.strip()}\n\n\nclass Model(torch.nn.Module):\n    def forward(self, {arguments}):\n        return {call.func.id}({', '.join(shown)})\n\n"
+            f"def get_inputs():\n{body}    return [{returned}]\n\ndef get_init_inputs():\n    return []\n")
 
 
 def cases(name, text):

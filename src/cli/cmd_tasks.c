@@ -238,7 +238,8 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 {
 	struct task_set set;
 	int rc = out_check(o, err);
-	if (!rc && (o->size_max < 0 || o->size_max > INT32_MAX)) rc = err_set(err, ERR_USAGE, "--size_max %lld: expected 0 (off) to %d", (long long)o->size_max, INT32_MAX);
+	if (!rc && (o->size_max < 0 || o->size_max > INT32_MAX))
+		rc = err_set(err, ERR_USAGE, "--size_max %lld: expected 0 (off) to %d", (long long)o->size_max, INT32_MAX);
 	if (!rc) rc = load_by(task_set_import, o, pos[0], &set, err);
 	if (rc) return rc;
 	size_t shrunk = 0;

@@ -5,8 +5,10 @@
 #include "verify/verify.h"
 
 struct eval_options {
-	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *precision, *out, *compare, *store, *from_runs, *results, *timings, *baseline;
-	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, threads, verify_threads, num_correct_trials, verify_seed, level, oracle_timeout_ms;
+	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *precision, *out, *compare, *store, *from_runs, *results, *timings,
+		*baseline;
+	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, threads, verify_threads, num_correct_trials, verify_seed, level,
+		oracle_timeout_ms;
 	double temperature, top_p;
 	bool json;
 };
@@ -19,6 +21,7 @@ int eval_times_load(const struct eval_options *o, const char *dir, int level, st
 void eval_times_release(struct eval_times *t);
 /* Puts measured times into results, writes the folder, returns the analysis. */
 struct task_set;
-int eval_results_write(const char *dir, json_t *results, const struct task_set *tasks, int level, const struct eval_times *t, json_t **analysis, struct err *err);
+int eval_results_write(const char *dir, json_t *results, const struct task_set *tasks, int level, const struct eval_times *t, json_t **analysis,
+	struct err *err);
 void eval_analysis_print(const json_t *analysis);
 #endif

@@ -17,7 +17,8 @@ static json_t *entry_json(int64_t sample_id, const struct verdict *v)
 	json_t *metadata = json_pack("{s:s, s:s, s:o}", "hardware", "none: replayed by hone's vm on a CPU", "device", "cpu", MARK, verdict_json(v));
 	snprintf(trials, sizeof trials, "(%d / %d)", v->trials - v->trials_failed, v->trials);
 	if (v->trials) json_object_set_new(metadata, "correctness_trials", json_string(trials));
-	return json_pack("{s:I, s:b, s:b, s:o, s:f, s:{}}", "sample_id", (json_int_t)sample_id, "compiled", v->compiled, "correctness", v->class == VERDICT_GENUINE, "metadata", metadata,
+	return json_pack("{s:I, s:b, s:b, s:o, s:f, s:{}}", "sample_id", (json_int_t)sample_id, "compiled", v->compiled, "correctness",
+		v->class == VERDICT_GENUINE, "metadata", metadata,
 		"runtime", -1.0, "runtime_stats");
 }
 
@@ -123,7 +124,8 @@ int kernelbench_folder_check(const char *dir, struct err *err)
 	int rc = path_exists(path) ? kernelbench_results_load(path, &old, err) : 0;
 	json_object_foreach(old, key, list) json_array_foreach(list, i, entry) is_ours = is_ours && json_object_get(json_object_get(entry, "metadata"), MARK);
 	if (!rc && !is_ours)
-		rc = err_set(err, ERR_USAGE, "%s holds results that hone did not write; name another folder with --results (and this file with --timings, to keep its times)", path);
+		rc = err_set(err, ERR_USAGE, "%s holds results that hone did not write; name another folder with --results (and this file with --timings: its times)",
+			path);
 	json_decref(old);
 	free(path);
 	return rc;
@@ -150,9 +152,11 @@ int kernelbench_level(const struct task *const *tasks, size_t count, int *level,
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!tasks[i]->problem_id || !tasks[i]->level)
-			return err_set(err, ERR_USAGE, "task %s has no problem id or no level; KernelBench's results are kept by number: import its tasks with `hone tasks import`", tasks[i]->name);
+			return err_set(err, ERR_USAGE, "task %s has no problem id or no level; KernelBench's results are kept by number: see `hone tasks import`",
+				tasks[i]->name);
 		if (tasks[i]->level != tasks[0]->level)
-			return err_set(err, ERR_USAGE, "tasks of levels %d and %d; KernelBench keeps one level in a file: choose one with --level", tasks[0]->level, tasks[i]->level);
+			return err_set(err, ERR_USAGE, "tasks of levels %d and %d; KernelBench keeps one level in a file: choose one with --level", tasks[0]->level,
+				tasks[i]->level);
 	}
 	*level = count ? tasks[0]->level : 0;
 	return 0;
@@ -193,9 +197,10 @@ json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks
 		snprintf(key, sizeof key, "%.1f", THRESHOLDS[p]);
 		json_object_set_new(fast_p, key, json_real((double)s.faster[p] / s.aligned));
 	}
-	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:o}", "level", level, "total_count", s.total, "total_eval", s.evaluated, "compiled_count", s.compiled, "correct_count", s.correct,
-		"baseline_count", s.aligned, "timed_count", s.timed, "compilation_rate", s.compiled / total, "correctness_rate", s.correct / total, "geo_mean_speedup", is_timed ? json_real(exp(s.log_speedup / s.timed)) : json_null(),
-		"fast_p", fast_p);
+	json_t *speedup = is_timed ? json_real(exp(s.log_speedup / s.timed)) : json_null();
+	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:o}", "level", level, "total_count", s.total, "total_eval", s.evaluated,
+		"compiled_count", s.compiled, "correct_count", s.correct, "baseline_count", s.aligned, "timed_count", s.timed, "compilation_rate", s.compiled / total,
+		"correctness_rate", s.correct / total, "geo_mean_speedup", speedup, "fast_p", fast_p);
 }
 
 /* ---- pass@k ---- */
@@ -222,8 +227,8 @@ static json_t *pass_at_k_json(json_t *results)
 		json_object_set_new(problems, key, json_pack("{s:i, s:i}", "total_samples", n, "correct_samples", c));
 	}
 	json_int_t count = (json_int_t)json_object_size(results);
-	json_object_update_new(metadata, json_pack("{s:I, s:I, s:I, s:I}", "total_problems", count, "problems_with_samples", count, "total_evaluated_samples", (json_int_t)samples,
-		"total_correct_samples", (json_int_t)correct));
+	json_object_update_new(metadata, json_pack("{s:I, s:I, s:I, s:I}", "total_problems", count, "problems_with_samples", count, "total_evaluated_samples",
+		(json_int_t)samples, "total_correct_samples", (json_int_t)correct));
 	for (int k = 1; count && k <= fewest; k *= 2) {
 		char name[32], average[48];
 		double sum = 0;

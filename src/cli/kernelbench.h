@@ -4,7 +4,8 @@
  *   pass_at_k_results.json   {averages, metadata, problems}
  *   baseline_time_*.json     {"level1": {"<file>.py": {mean, std, min, max, num_trials, hardware, device}}}
  *
- * Times are milliseconds on a GPU. A verdict of the vm has none: runtime stays -1, as KernelBench leaves what it did not measure, and no speedup is made from it. */
+ * Times are milliseconds on a GPU. A verdict of the vm has none: runtime stays -1, as KernelBench leaves what it did not measure, and no speedup is made
+ * from it. */
 #ifndef HONE_KERNELBENCH_H
 #define HONE_KERNELBENCH_H
 #include "task/task.h"
@@ -17,8 +18,8 @@ int kernelbench_take_times(json_t *results, const json_t *measured);
 /* Reads such a file and checks its shape. */
 int kernelbench_results_load(const char *path, json_t **out, struct err *err);
 int kernelbench_baseline_load(const char *path, int level, json_t **out, struct err *err);   /* out: that level's object, file name to times */
-/* The numbers of KernelBench's analysis (sample 0, its formulas) over the problems of one level in tasks; baseline may be NULL. fast_p is a share of the problems that the baseline has;
- * it and geo_mean_speedup are null unless every correct kernel among those has a time. */
+/* The numbers of KernelBench's analysis (sample 0, its formulas) over the problems of one level in tasks; baseline may be NULL. fast_p is a share of the
+ * problems that the baseline has; it and geo_mean_speedup are null unless every correct kernel among those has a time. */
 json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks, int level, const json_t *baseline);
 /* The one level of the tasks, which all need a problem id; several levels or a task without an id are refused. */
 int kernelbench_level(const struct task *const *tasks, size_t count, int *level, struct err *err);

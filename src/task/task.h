@@ -30,7 +30,8 @@ int task_set_load(const char *path, struct task_set *out, struct err *err);
  * (with the folder of its operators beside it). The last two are read by a sandboxed Python program; what it leaves out is said on stderr. */
 int task_set_import(const char *path, struct task_set *out, struct err *err);
 int task_set_save(const char *path, const struct task_set *set, struct err *err);
-/* Halves integer literals above size_max (at least 1) where sizes stand, until they fit; a comment at the top of the source says so. Returns whether there were any. */
+/* Halves integer literals above size_max (at least 1) where sizes stand, until they fit; a comment at the top of the source says so. Returns whether there
+ * were any. */
 bool task_shrink(struct task *t, int64_t size_max);
 void task_set_release(struct task_set *s);
 /* Cheap checks without Python: size, UTF-8, the three names exist. */

@@ -1,5 +1,5 @@
-/* Other people's task sets: the root of a KernelBench checkout, Parquet files of its dataset's rows, TritonBench-T's rows. What is not Python or JSON lines is turned into
- * rows by worker/rows.py, a sandboxed program that executes no task; its rows come through a pipe and are parsed like any stranger's. */
+/* Other people's task sets: the root of a KernelBench checkout, Parquet files of its dataset's rows, TritonBench-T's rows. What is not Python or JSON
+ * lines is turned into rows by worker/rows.py, a sandboxed program that executes no task; its rows come through a pipe and are parsed like any stranger's. */
 #include "task/task_set.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -140,11 +140,12 @@ static int row_fields(const json_t *o, const char *what, struct row *r, struct e
 static int row_finish(struct row *r, const char *what, struct task *t, struct err *err)
 {
 	if (!is_safe_name(r->name))
-		return err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes", what,
-			r->name, NAME_BYTES_MAX);
+		return err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes",
+			what, r->name, NAME_BYTES_MAX);
 	if (!is_known_split(r->split)) return err_set(err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, r->split);
-	*t = (struct task){.name = xstrdup(r->name), .source = xstrdup(r->source), .structure = xstrdup(r->structure), .split = xstrdup(r->split), .level = (int)r->level,
-		.seed = (uint64_t)r->seed, .problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name), .hash = task_source_hash(r->source, strlen(r->source))};
+	int64_t problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name);
+	*t = (struct task){.name = xstrdup(r->name), .source = xstrdup(r->source), .structure = xstrdup(r->structure), .split = xstrdup(r->split),
+		.level = (int)r->level, .seed = (uint64_t)r->seed, .problem_id = problem_id, .hash = task_source_hash(r->source, strlen(r->source))};
 	int rc = task_check(t, err);
 	if (rc) { err_prefix(err, "%s", what); task_release(t); }
 	return rc;

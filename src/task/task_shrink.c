@@ -1,5 +1,6 @@
-/* Smaller sizes for tasks that were made for a GPU's memory: integer literals where sizes stand (assignments at the top of the module, and the bodies of get_inputs and get_init_inputs) are
- * halved until they are small enough. Halving keeps equal sizes equal and most divisors divisors. Whether the smaller task still runs is for the verifier's audit to say. */
+/* Smaller sizes for tasks that were made for a GPU's memory: integer literals where sizes stand (assignments at the top of the module, and the bodies of
+ * get_inputs and get_init_inputs) are halved until they are small enough. Halving keeps equal sizes equal and most divisors divisors. Whether the smaller
+ * task still runs is for the verifier's audit to say. */
 #include "task/task_graph.h"
 #include "task/task_set.h"
 #include <stdlib.h>
