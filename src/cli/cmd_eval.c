@@ -1,4 +1,4 @@
-/* hone eval: how good a model is on a set of tasks: greedy pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a
+/* hone eval: how good a model is on a set of tasks (or kernels that are there: eval_runs.c): greedy pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a
  * paired bootstrap interval against such a file of another model. */
 #include "cli/cli.h"
 #include "cli/eval.h"
@@ -35,7 +35,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
 	O(OPTION_STR, from_runs, "grade the kernels of this folder (level_L_problem_P_sample_S_kernel.py) instead of asking a model", NULL),
 	O(OPTION_INT, level, "keep tasks (or kernels) of this level; 0: all", NULL),
-	O(OPTION_STR, results, "folder for results in KernelBench's shape: eval_results.json, pass_at_k_results.json, with --model the kernels; with --from_runs its default is that folder", NULL),
+	O(OPTION_STR, results, "folder for KernelBench's files (docs/eval.md); with --from_runs that folder is the default", NULL),
 	O(OPTION_STR, timings, "eval_results.json of a GPU whose runtimes are taken over", NULL),
 	O(OPTION_STR, baseline, "KernelBench's baseline times, for fast_p", NULL),
 	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", NULL),
