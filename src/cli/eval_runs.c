@@ -62,11 +62,16 @@ static int by_number(const void *a, const void *b)
 	return (x->sample_id > y->sample_id) - (x->sample_id < y->sample_id);
 }
 
-static const struct task *task_of(const struct task_set *s, const struct run_file *f)
+static int task_find(struct runs *r, struct run_file *f, struct err *err)
 {
-	for (size_t i = 0; i < s->count; i++)
-		if (s->tasks[i].level == f->level && s->tasks[i].problem_id == f->problem_id) return &s->tasks[i];
-	return NULL;
+	for (size_t i = 0; i < r->tasks.count; i++) {
+		const struct task *t = &r->tasks.tasks[i];
+		if (t->level != f->level || t->problem_id != f->problem_id) continue;
+		if (f->task) return err_set(err, ERR_USAGE, "%s: %s and %s are both problem %d of level %d", r->o->tasks, f->task->name, t->name, f->problem_id, f->level);
+		f->task = t;
+	}
+	if (!f->task && r->unmatched++ < 10) log_warn("%s: %s has no problem %d of level %d: left out", f->path, r->o->tasks, f->problem_id, f->level);
+	return 0;
 }
 
 static int files_check(struct runs *r, struct err *err)
@@ -83,8 +88,8 @@ static int files_check(struct runs *r, struct err *err)
 		if (f->level != r->level) return err_set(err, ERR_USAGE, "%s: kernels of levels %d and %d; choose one with --level: eval_results.json keeps one",
 			o->from_runs, r->level, f->level);
 		if (i && !by_number(&r->files[i - 1], f)) return err_set(err, ERR_FORMAT, "%s and %s are the same problem and sample", r->files[i - 1].path, f->path);
-		f->task = task_of(&r->tasks, f);
-		if (!f->task && r->unmatched++ < 10) log_warn("%s: %s has no problem %d of level %d: left out", f->path, o->tasks, f->problem_id, f->level);
+		int rc = task_find(r, f, err);
+		if (rc) return rc;
 	}
 	return (size_t)r->unmatched < r->count ? 0
 		: err_set(err, ERR_MISMATCH, "%s: no kernel belongs to a task of %s (its `problem_id` and `level`; see `hone tasks list --json`)", o->from_runs,

@@ -237,7 +237,9 @@ def test_refusals():
     write(f"{work}/runs/mixed/level_1_problem_3_sample_0_kernel.py", TORCH)
     write(f"{work}/runs/mixed/level_2_problem_3_sample_0_kernel.py", TORCH)
     write(f"{work}/runs/none/level_1_problem_3_sample_x_kernel.py", TORCH)
-    for name, more, status, text in (("two levels", ("mixed",), 2, "--level"), ("no kernels", ("none",), 1, "level_L_problem_P"), ("a model too", ("mixed", "--model", "m"), 2, "choose one"),
+    write(f"{work}/twins.jsonl", "".join(json.dumps({"name": n, "source": TASK.format(op="x + 1", dim=8), "level": 1, "problem_id": 3}) + "\n" for n in ("a", "b")))
+    for name, more, status, text in (("two levels", ("mixed",), 2, "--level"), ("no kernels", ("none",), 1, "level_L_problem_P"), ("two tasks of one number", ("mixed", "--level", "1", "--tasks", f"{work}/twins.jsonl"), 2, "a and b are both problem 3"),
+                                     ("a model too", ("mixed", "--model", "m"), 2, "choose one"),
                                      ("an unknown problem", ("mixed", "--level", "2", "--tasks", f"{work}/from_rows_only_1.jsonl"), 1, "no kernel belongs")):
         run(hone, "tasks", "import", f"{work}/tasks.jsonl", "--level", "1", "--out", f"{work}/from_rows_only_1.jsonl")
         p = run(hone, "eval", "--tasks", f"{work}/tasks.jsonl", "--from_runs", f"{work}/runs/{more[0]}", *more[1:])
