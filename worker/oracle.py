@@ -138,6 +138,26 @@ class Reference:
         return out
 
 
+def bytes_of(values):
+    return sum(t.numel() * t.element_size() for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor))
+
+
+def size_check(reference):
+    """Refuses at once a task whose data could not be handed over: without this, benchmarks made for a GPU's memory would fill this machine's for minutes first. Shapes come from a walk
+    without contents; a task that cannot take one is measured when its data are there."""
+    try:
+        with torch.device("meta"):
+            inputs = reference.inputs(0)
+            given = bytes_of(inputs) + bytes_of([t for _, t in named_tensors(reference.model)])
+            outputs = forward(copy.deepcopy(reference.model).to("meta"), inputs) if given <= GIVEN_BYTES_MAX else []
+    except Exception:
+        return
+    expected = bytes_of(outputs) + sum(8 * t.numel() for t in outputs if t.is_floating_point())
+    for what, size, limit in (("inputs and parameters", given, GIVEN_BYTES_MAX), ("outputs, with their fp64 twins,", expected, EXPECTED_BYTES_MAX)):
+        if size > limit:
+            raise Fault("task-too-large", f"{what} of one trial are {-(-size >> 20)} MiB, at most {limit >> 20} MiB are handed over; make the task's sizes smaller")
+
+
 def named_tensors(model):
     return list(model.named_parameters(remove_duplicate=False)) + list(model.named_buffers(remove_duplicate=False))
 
@@ -346,6 +366,7 @@ def judge(job, send):
     announce = lambda phase: send({"phase": phase})
     source, trials = job["source"], job["trials"]
     reference = Reference(source, job["init_seed"], announce)
+    size_check(reference)
     announce("forward")
     stock = Variant(reference, {}, trials[0]["seed"])
     variants = [stock]

@@ -49,6 +49,7 @@ struct reward_rule {
 	bool is_split;               /* plan and code tokens have advantages of their own */
 	double alpha;                /* weight of the plan part when split */
 	double speedup_clip;         /* 0: raw */
+	bool is_against_reference;   /* s is reference / kernel always, also where the prompt showed a kernel, and without the noise band: the paper's ratio */
 	const char *formula;         /* for --help and the docs */
 };
 const struct reward_rule *reward_rule_find(const char *name);   /* NULL when unknown */

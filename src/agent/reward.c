@@ -14,13 +14,13 @@ static double minus_ten_or_one(bool genuine, double s) { (void)s; return genuine
 static double minus_ten_or_one_plus(bool genuine, double s) { return genuine ? 1.0 + s : -10.0; }
 
 static const struct reward_rule rules[] = {
-	{ "frontend",       only_genuine,          only_genuine,          false, 1.0, 3.0, "C" },
-	{ "hrd",            genuine_speedup,       only_genuine,          true,  0.1, 3.0, "plan: C clip(s, 0, 3); code: C; alpha 0.1" },
-	{ "uniform",        genuine_plus_speedup,  genuine_plus_speedup,  false, 1.0, 3.0, "C (0.3 + clip(s, 0, 3))" },
-	{ "paper-frontend", minus_ten_or_one,      minus_ten_or_one,      false, 1.0, 0.0, "1 if C, else -10" },
-	{ "paper-midend",   minus_ten_or_one_plus, minus_ten_or_one_plus, false, 1.0, 0.0, "1 + s (raw) if C, else -10" },
-	{ "tritonrl",       genuine_speedup,       only_genuine,          true,  0.1, 2.0, "plan: C clip(s, 0, 2); code: C; alpha 0.1 (TritonRL v2)" },
-	{ "kevin",          genuine_plus_speedup,  genuine_plus_speedup,  false, 1.0, 0.0, "C (0.3 + s) (Kevin)" },
+	{ "frontend",       only_genuine,          only_genuine,          false, 1.0, 3.0, false, "C" },
+	{ "hrd",            genuine_speedup,       only_genuine,          true,  0.1, 3.0, false, "plan: C clip(s, 0, 3); code: C; alpha 0.1" },
+	{ "uniform",        genuine_plus_speedup,  genuine_plus_speedup,  false, 1.0, 3.0, false, "C (0.3 + clip(s, 0, 3))" },
+	{ "paper-frontend", minus_ten_or_one,      minus_ten_or_one,      false, 1.0, 0.0, false, "1 if C, else -10" },
+	{ "paper-midend",   minus_ten_or_one_plus, minus_ten_or_one_plus, false, 1.0, 0.0, true,  "1 + reference / kernel (raw) if C, else -10" },
+	{ "tritonrl",       genuine_speedup,       only_genuine,          true,  0.1, 2.0, false, "plan: C clip(s, 0, 2); code: C; alpha 0.1 (TritonRL v2)" },
+	{ "kevin",          genuine_plus_speedup,  genuine_plus_speedup,  false, 1.0, 0.0, false, "C (0.3 + s) (Kevin)" },
 };
 
 const struct reward_rule *reward_rule_at(int i) { return i >= 0 && (size_t)i < ARRAY_LEN(rules) ? &rules[i] : NULL; }
@@ -36,9 +36,9 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 {
 	const struct verdict *v = in->verdict;
 	if (!v || v->class != VERDICT_GENUINE) return 0;
-	double s = in->baseline_cost_s > 0 ? in->baseline_cost_s / v->cost_s : v->speedup;
+	double s = in->baseline_cost_s > 0 && !rule->is_against_reference ? in->baseline_cost_s / v->cost_s : v->speedup;
 	if (!isfinite(s) || s < 0) return 0;
-	if (fabs(s - 1) <= NOISE_BAND) s = 1;
+	if (fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference) s = 1;
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
 }
 

@@ -16,7 +16,7 @@
 	X(verify, "grade a candidate kernel against its task") \
 	X(sft,    "train on pairs of prompt and answer") \
 	X(rl,     "train by reinforcement learning with verified rewards") \
-	X(eval,   "score a model on tasks") \
+	X(eval,   "score a model, or kernels of others, on tasks") \
 	X(generate, "continue a prompt") \
 	X(score,  "log-probabilities of a completion under a model") \
 	X(merge,  "merge an adapter into its model's weights, for export") \

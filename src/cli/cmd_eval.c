@@ -1,17 +1,12 @@
-/* hone eval: how good a model is on a set of tasks: greedy pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a
+/* hone eval: how good a model is on a set of tasks (or kernels that are there: eval_runs.c): greedy pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a
  * paired bootstrap interval against such a file of another model. */
 #include "cli/cli.h"
+#include "cli/eval.h"
+#include "cli/kernelbench.h"
 #include "rl/rl.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-struct eval_options {
-	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *precision, *out, *compare, *store;
-	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, threads, verify_threads, num_correct_trials, verify_seed;
-	double temperature, top_p;
-	bool json;
-};
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct eval_options, field), help, choices }
 static const struct option_def defs[] = {
@@ -38,6 +33,12 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
 	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference", NULL),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
+	O(OPTION_STR, from_runs, "grade the kernels of this folder (level_L_problem_P_sample_S_kernel.py) instead of asking a model", NULL),
+	O(OPTION_INT, level, "keep tasks (or kernels) of this level; 0: all", NULL),
+	O(OPTION_STR, results, "folder for KernelBench's files (docs/eval.md); with --from_runs that folder is the default", NULL),
+	O(OPTION_STR, timings, "eval_results.json of a GPU whose runtimes are taken over", NULL),
+	O(OPTION_STR, baseline, "KernelBench's baseline times, for fast_p", NULL),
+	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
@@ -54,6 +55,8 @@ struct eval {
 	struct rollout *rollouts;
 	json_t *rates;               /* of --compare: task -> [answers, genuine] */
 	int32_t stop_id;
+	int level;                   /* of --results */
+	struct eval_times times;
 };
 
 static int eval_check(const struct eval_options *o, struct err *err)
@@ -61,7 +64,7 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	static const struct { const char *name; size_t offset; int64_t min, max; } counts[] = {
 #define C(field, min, max) { #field, offsetof(struct eval_options, field), min, max }
 		C(num_samples, 1, 1 << 16), C(limit, 0, INT64_MAX), C(max_prompt_length, 0, 1 << 24), C(max_completion_length, 1, 1 << 24), C(top_k, 0, INT32_MAX), C(threads, 0, 4096), C(verify_threads, 0, 4096),
-		C(num_correct_trials, 0, 1 << 10),
+		C(num_correct_trials, 0, 1 << 10), C(level, 0, 9), C(oracle_timeout_ms, 0, INT32_MAX),
 #undef C
 	};
 	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
@@ -116,20 +119,37 @@ static int compare_check(const struct eval *e, struct err *err)
 	return 0;
 }
 
+struct verify_options eval_verify_options(const struct eval_options *o, struct store *store)
+{
+	return (struct verify_options){ .device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials,
+		.seed = (uint64_t)o->verify_seed, .oracle_timeout_ms = (int)o->oracle_timeout_ms, .store = store };
+}
+
+/* KernelBench's files keep one level, by problem id: asked before the long part. */
+static int results_level(struct eval *e, struct err *err)
+{
+	const struct task **tasks = xcalloc(e->prompts.count + 1, sizeof *tasks);
+	for (size_t i = 0; i < e->prompts.count; i++) tasks[i] = &e->prompts.rows[i].task;
+	int rc = kernelbench_level(tasks, e->prompts.count, &e->level, err);
+	free(tasks);
+	return rc ? rc : eval_times_load(e->o, e->o->results, e->level, &e->times, err);
+}
+
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
 	struct ops_options oo = { .threads = (int)o->threads };
-	if (!o->model || !o->tasks) return err_set(err, ERR_USAGE, "--%s is missing", o->model ? "tasks" : "model");
-	int rc = eval_check(o, err);
-	if (!rc && o->compare) rc = rates_load(o->compare, e->rates = json_object(), err);   /* before the long part */
+	if (!o->model || !o->tasks) return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model", o->model ? "" : " (or --from_runs: kernels that are there)");
+	if ((o->timings || o->baseline) && !o->results) return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
+	int rc = 0;
+	if (o->compare) rc = rates_load(o->compare, e->rates = json_object(), err);   /* before the long part */
 	if (!rc) rc = ops_cpu_create(&oo, &e->ops, err);
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
 	if (rc) return rc;
 	struct prompt_options p = { .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = o->chat_template, .precision = o->precision,
-		.limit = o->limit, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length };
+		.limit = o->limit, .level = (int)o->level, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length };
 	rc = prompt_set_load(&p, e->tokenizer, &e->prompts, err);
 	if (rc) return rc;
 	e->stop_id = tokenizer_id(e->tokenizer, chat_end_token(o->chat_template));
@@ -139,8 +159,9 @@ static int eval_open(struct eval *e, struct err *err)
 	struct engine_options eo = { .max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length };
 	rc = engine_create(e->model, &eo, &e->engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
-	struct verify_options v = { .device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials, .seed = (uint64_t)o->verify_seed, .store = e->store };
+	struct verify_options v = eval_verify_options(o, e->store);
 	if (!rc) rc = compare_check(e, err);
+	if (!rc && o->results) rc = results_level(e, err);
 	return rc ? rc : verifier_create(&v, &e->verifier, err);
 }
 
@@ -172,6 +193,50 @@ static int eval_write(const struct eval *e, struct err *err)
 	}
 	int rc = file_write_atomic(e->o->out, text.data ? text.data : "", text.len, err);
 	str_release(&text);
+	return rc;
+}
+
+static int by_problem(const void *a, const void *b)
+{
+	const struct prompt_row *const *x = a, *const *y = b;
+	return ((*x)->task.problem_id > (*y)->task.problem_id) - ((*x)->task.problem_id < (*y)->task.problem_id);
+}
+
+/* The candidate in a run's layout, so that KernelBench can time it on a GPU. */
+static int kernel_write(const struct eval *e, const struct rollout *r, const struct task *t, struct err *err)
+{
+	if (!r->answer.well_formed) return 0;
+	char *name = xasprintf("level_%d_problem_%lld_sample_%d_kernel.py", t->level, (long long)t->problem_id, r->sample), *path = path_join(e->o->results, name);
+	int rc = file_write_atomic(path, r->text + r->answer.code_begin, r->answer.code_end - r->answer.code_begin, err);
+	free(path);
+	free(name);
+	return rc;
+}
+
+/* --results: what KernelBench's scripts read, problems in order of their numbers. */
+static int eval_results(const struct eval *e, json_t *summary, struct err *err)
+{
+	size_t n = e->prompts.count, K = (size_t)e->o->num_samples;
+	if (!e->o->results) return 0;
+	const struct prompt_row **order = xcalloc(n + 1, sizeof *order);
+	struct task_set tasks = { .tasks = xcalloc(n + 1, sizeof *tasks.tasks), .count = n };   /* borrowed */
+	json_t *results = json_object(), *analysis = NULL;
+	int rc = dir_make(e->o->results, err);
+	for (size_t i = 0; i < n; i++) order[i] = &e->prompts.rows[i];
+	qsort(order, n, sizeof *order, by_problem);
+	for (size_t i = 0; i < n; i++) {
+		tasks.tasks[i] = order[i]->task;
+		for (size_t k = 0; k < K && !rc; k++) {
+			const struct rollout *r = &e->rollouts[(size_t)(order[i] - e->prompts.rows) * K + k];
+			if (!r->is_dropped) kernelbench_add(results, order[i]->task.problem_id, r->sample, &r->verdict);
+			rc = kernel_write(e, r, &order[i]->task, err);
+		}
+	}
+	if (!rc) rc = eval_results_write(e->o->results, results, &tasks, e->level, &e->times, &analysis, err);
+	if (!rc) json_object_set_new(summary, "kernelbench", analysis);
+	json_decref(results);
+	free(tasks.tasks);
+	free(order);
 	return rc;
 }
 
@@ -213,6 +278,7 @@ static void print_summary(const json_t *s)
 	for (size_t i = 0; i < ARRAY_LEN(rates); i++) printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
 	json_object_foreach(json_object_get(s, "reasons"), key, value) printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	const json_t *c = json_object_get(s, "compare");
+	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c) printf("difference to %s: %+.4f, 95 %% interval [%+.4f, %+.4f]\n", json_string_value(json_object_get(c, "to")), json_real_value(json_object_get(c, "difference")),
 		json_real_value(json_object_get(c, "low")), json_real_value(json_object_get(c, "high")));
 }
@@ -225,6 +291,7 @@ static int eval_report(const struct eval *e, struct err *err)
 	json_t *s = rollouts_summary(e->rollouts, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples, ks, nks);
 	json_object_set_new(s, "refused_prompts", json_integer(e->prompts.refused));
 	int rc = eval_compare(e, s, err);
+	if (!rc) rc = eval_results(e, s, err);
 	if (!rc && e->o->json) {
 		json_dumpf(s, stdout, JSON_COMPACT | JSON_SORT_KEYS);
 		printf("\n");
@@ -240,6 +307,7 @@ static void eval_release(struct eval *e)
 	if (e->rollouts) rollouts_release(e->rollouts, (int)(e->prompts.count * (size_t)e->o->num_samples));
 	free(e->rollouts);
 	json_decref(e->rates);
+	eval_times_release(&e->times);
 	verifier_free(e->verifier);
 	store_close(e->store);
 	engine_free(e->engine);
@@ -255,10 +323,15 @@ int cmd_eval(int argc, char **argv)
 	struct eval_options o = { .split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .num_samples = 1,
 		.top_p = 1, .max_completion_length = 8192, .seed = 42, .verify_seed = 4242 };
 	struct err err = {0};
-	int npos, rc = options_parse("eval", "score a model on tasks", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos, rc = options_parse("eval", "score a model, or kernels that are there, on tasks", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	struct eval e = { .o = &o };
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc) rc = eval_check(&o, &err);
+	if (!rc && o.from_runs) {
+		rc = eval_runs(&o, &err);
+		return rc ? cli_fail("eval", &err) : 0;
+	}
 	if (!rc) rc = eval_open(&e, &err);
 	if (!rc) rc = eval_answers(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);

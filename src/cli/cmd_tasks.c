@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials;
+	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials, oracle_timeout_ms, size_max;
 	double heldout_fraction;
 	const char *operators, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
@@ -25,6 +25,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)", NULL),
 	O(OPTION_INT, operators_min, "synth: only tasks of at least so many operators", NULL),
 	O(OPTION_STR, out, "synth, import: folder, .py, .jsonl or .jsonl.gz file to write", NULL),
+	O(OPTION_INT, size_max, "import: halve sizes (integers of the module and of get_inputs) above this until they fit a CPU; 0: as they are", NULL),
 	O(OPTION_INT, level, "list, import, audit: only this level (0: all)", NULL),
 	O(OPTION_STR, split, "list, import, audit: only this split", "train|heldout|hand"),
 	O(OPTION_BOOL, answer, "show: also the reference answer of a composed task", NULL),
@@ -34,6 +35,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, sandbox, "audit: level (default: the strongest that works)", "full|lsm|none"),
 	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),
 	O(OPTION_INT, num_correct_trials, "audit: trials per task (0: default)", NULL),
+	O(OPTION_INT, oracle_timeout_ms, "audit: for one reference, all trials; 0: 120000", NULL),
 	O(OPTION_BOOL, json, "one JSON object on stdout", NULL),
 };
 
@@ -44,10 +46,12 @@ static bool is_chosen(const struct tasks_options *o, const struct task *t)
 	return (!o->level || o->level == t->level) && (!o->split || !strcmp(o->split, t->split));
 }
 
+typedef int task_reader(const char *path, struct task_set *out, struct err *err);
+
 /* Loads and keeps what --level and --split choose. */
-static int load(const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
+static int load_by(task_reader *read, const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
 {
-	int rc = task_set_load(path, set, err);
+	int rc = read(path, set, err);
 	if (rc) return rc;
 	struct task_set rest = {.tasks = xcalloc(set->count + 1, sizeof *rest.tasks)};
 	size_t kept = 0;
@@ -62,10 +66,15 @@ static int load(const struct tasks_options *o, const char *path, struct task_set
 	return err_set(err, ERR_NOT_FOUND, "%s: no task of that level and split", path);
 }
 
+static int load(const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
+{
+	return load_by(task_set_load, o, path, set, err);
+}
+
 static json_t *task_json(const struct task *t)
 {
-	return json_pack("{s:s, s:i, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "structure", t->structure, "split", t->split, "seed",
-		(json_int_t)t->seed, "hash", t->hash.text);
+	return json_pack("{s:s, s:i, s:I, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "problem_id", (json_int_t)t->problem_id, "structure",
+		t->structure, "split", t->split, "seed", (json_int_t)t->seed, "hash", t->hash.text);
 }
 
 static void json_print(json_t *o)
@@ -138,15 +147,24 @@ static int tasks_show(const struct tasks_options *o, char **pos, struct err *err
 static int counts_print(const struct tasks_options *o, const struct task_set *set, size_t duplicates)
 {
 	int levels[10] = {0}, held = 0;
+	struct str text = {0};
+	json_t *row = json_pack("{s:s, s:I, s:I}", "out", o->out, "count", (json_int_t)set->count, "duplicates", (json_int_t)duplicates);
 	for (size_t i = 0; i < set->count; i++) {
 		levels[MIN(MAX(set->tasks[i].level, 0), 9)]++;
 		held += !strcmp(set->tasks[i].split, "heldout");
 	}
-	if (o->json)
-		json_print(json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:I}", "out", o->out, "count", (json_int_t)set->count, "heldout", held, "level1", levels[1],
-			"level2", levels[2], "level3", levels[3], "duplicates", (json_int_t)duplicates));
-	else printf("%s: %zu tasks (%d held out; level 1: %d, 2: %d, 3: %d), %zu duplicates left out\n", o->out, set->count, held, levels[1], levels[2],
-		levels[3], duplicates);
+	json_object_set_new(row, "heldout", json_integer(held));
+	for (int l = 1; l < 10; l++) {
+		char key[16];
+		if (l > 3 && !levels[l]) continue;
+		snprintf(key, sizeof key, "level%d", l);
+		json_object_set_new(row, key, json_integer(levels[l]));
+		str_printf(&text, "%s%d: %d", l > 1 ? ", " : "level ", l, levels[l]);
+	}
+	if (o->json) json_print(json_incref(row));
+	else printf("%s: %zu tasks (%d held out; %s), %zu duplicates left out\n", o->out, set->count, held, text.data, duplicates);
+	json_decref(row);
+	str_release(&text);
 	return ERR_OK;
 }
 
@@ -185,6 +203,12 @@ static int by_hash(const void *a, const void *b)
 	return c ? c : *x < *y ? -1 : *x > *y;
 }
 
+/* A benchmark's problems keep their numbers even where two have one source: results are counted by number. */
+static bool is_same_problem(const struct task *a, const struct task *b)
+{
+	return !a->problem_id || !b->problem_id || (a->level == b->level && a->problem_id == b->problem_id);
+}
+
 /* Of tasks with one source the first stays. Returns how many went. */
 static size_t drop_duplicates(struct task_set *set)
 {
@@ -195,7 +219,7 @@ static size_t drop_duplicates(struct task_set *set)
 	for (size_t i = 0; i < set->count; i++) order[i] = &set->tasks[i];
 	qsort(order, set->count, sizeof *order, by_hash);
 	for (size_t i = 1; i < set->count; i++)
-		if (!strcmp(order[i - 1]->hash.text, order[i]->hash.text)) is_double[order[i] - set->tasks] = true;
+		if (!strcmp(order[i - 1]->hash.text, order[i]->hash.text) && is_same_problem(order[i - 1], order[i])) is_double[order[i] - set->tasks] = true;
 	for (size_t i = 0; i < set->count; i++) {
 		if (is_double[i]) {
 			fprintf(stderr, "left out: %s has the source of an earlier task\n", set->tasks[i].name);
@@ -214,8 +238,13 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 {
 	struct task_set set;
 	int rc = out_check(o, err);
-	if (!rc) rc = load(o, pos[0], &set, err);
+	if (!rc && (o->size_max < 0 || o->size_max > INT32_MAX))
+		rc = err_set(err, ERR_USAGE, "--size_max %lld: expected 0 (off) to %d", (long long)o->size_max, INT32_MAX);
+	if (!rc) rc = load_by(task_set_import, o, pos[0], &set, err);
 	if (rc) return rc;
+	size_t shrunk = 0;
+	for (size_t i = 0; i < set.count && o->size_max; i++) shrunk += task_shrink(&set.tasks[i], o->size_max);
+	if (o->size_max) fprintf(stderr, "%zu tasks have smaller sizes now; `hone tasks audit` says which of them still run\n", shrunk);
 	size_t dropped = drop_duplicates(&set);
 	rc = task_set_save(o->out, &set, err);
 	if (!rc) rc = counts_print(o, &set, dropped);
@@ -249,7 +278,9 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 	struct audit a = {.o = o};
 	struct verify_options v = {.device = "cpu", .precision = o->precision, .sandbox = o->sandbox, .allow_unsandboxed = o->allow_unsandboxed,
 		.seed = (uint64_t)o->seed,
-		.num_correct_trials = (int)o->num_correct_trials};
+		.num_correct_trials = (int)o->num_correct_trials, .oracle_timeout_ms = (int)o->oracle_timeout_ms};
+	if (o->oracle_timeout_ms < 0 || o->oracle_timeout_ms > INT32_MAX)
+		return err_set(err, ERR_USAGE, "--oracle_timeout_ms %lld: expected 0 to %d", (long long)o->oracle_timeout_ms, INT32_MAX);
 	int rc = load(o, pos[0], &set, err);
 	if (rc) return rc;
 	a.list = json_array();

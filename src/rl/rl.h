@@ -25,6 +25,7 @@ struct prompt_options {
 	const char *tasks;            /* as task_set_load; midend: .jsonl[.gz] rows with "kernel" and "profile" as `hone pairs` writes them */
 	const char *split;            /* keep rows of this split; NULL or "" keeps all */
 	const char *stage, *prompt_template, *chat_template, *precision;
+	int level;                    /* keep rows of this level; 0: all */
 	int64_t limit;                /* first rows after a seeded shuffle; 0: all, in file order */
 	uint64_t seed;
 	int64_t max_prompt_length;
@@ -66,7 +67,7 @@ void rollouts_advantages(struct rollout *r, int groups, int K, const struct rewa
 struct rl_options {
 	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules;
 	bool use_peft, truncate_prompts, dry_run;
-	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed, lora_r, threads, verify_threads, max_tokens, num_correct_trials, limit;
+	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed, lora_r, threads, verify_threads, max_tokens, num_correct_trials, limit, level;
 	double temperature, top_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, epsilon, epsilon_high, beta, lora_alpha, lora_dropout, max_seconds;
 	int64_t top_k;
 };
@@ -74,7 +75,7 @@ extern const struct option_def rl_option_defs[];
 extern const size_t rl_option_count;
 void rl_options_default(struct rl_options *o);
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
-/* Prints the memory plan, prompt and token counts and what would run. */
+/* Prints the memory plan, prompt and token counts and what would run. Of the model's folder it reads config.json and the tokenizer alone. */
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
 
 /* ---- the update: rows, packing, loss ---- */

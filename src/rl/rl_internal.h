@@ -10,4 +10,6 @@ int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err
 /* The store is the source; metrics.jsonl is a copy for people, written anew at every start. Fails when the store lacks steps that the checkpoint has behind it. */
 int rl_metrics_open(const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err);
 void rl_metrics_put(FILE *f, const json_t *row);
+/* What --dry_run prints. Needs no weights. */
+void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out);
 #endif

@@ -34,7 +34,7 @@ static const struct { const char *name; size_t offset; int64_t min, max; } count
 #define C(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
 	C(num_generations, 2, 1 << 12), C(generation_batch_size, 2, 1 << 18), C(num_iterations, 1, 1 << 10), C(max_prompt_length, 0, 1 << 24), C(max_completion_length, 1, 1 << 24), C(max_tokens, 2, 1 << 24),
 	C(max_steps, 0, INT64_MAX >> 24), C(save_steps, 0, INT64_MAX), C(save_total_limit, 0, 1 << 20), C(warmup_steps, 0, INT64_MAX), C(lora_r, 1, 256), C(threads, 0, 4096), C(verify_threads, 0, 4096),
-	C(num_correct_trials, 0, 1 << 10), C(limit, 0, INT64_MAX), C(top_k, 0, INT32_MAX),
+	C(num_correct_trials, 0, 1 << 10), C(limit, 0, INT64_MAX), C(level, 0, 9), C(top_k, 0, INT32_MAX),
 #undef C
 };
 
@@ -93,7 +93,7 @@ static int open_model(struct loop *l, struct err *err)
 static struct prompt_options prompt_options_of(const struct rl_options *o)
 {
 	return (struct prompt_options){ .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = o->chat_template, .precision = o->precision,
-		.limit = o->limit, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts };
+		.level = (int)o->level, .limit = o->limit, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts };
 }
 
 static int longest_prompt(const struct prompt_set *s)
@@ -375,23 +375,7 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	if (!rc) rc = model_config_load(o->model, &c, err);
 	if (!rc) rc = tokenizer_open(o->model, &l.tokenizer, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) {
-		size_t tokens = 0;
-		for (size_t i = 0; i < l.prompts.count; i++) tokens += l.prompts.rows[i].ids.count;
-		int longest = longest_prompt(&l.prompts);
-		struct pass_options p = { .max_tokens = (int)o->max_tokens, .head_rows = 512, .backward = true };
-		struct engine_options e = { .max_sequences = (int)MIN(o->generation_batch_size, 64), .max_context = longest + (int)o->max_completion_length };
-		double mib = 1.0 / (1 << 20), weights = (double)model_config_params(&c) * 4;
-		double lora = (double)c.num_hidden_layers * (double)o->lora_r * (4.0 * c.hidden_size + 2.0 * c.head_dim * (c.num_attention_heads + c.num_key_value_heads) + 3.0 * (c.hidden_size + c.intermediate_size)) * 4;
-		double trained = o->use_peft ? lora : weights;
-		fprintf(out, "weights      %10.1f MiB (fp32)\nadapter      %10.1f MiB\ngradients    %10.1f MiB\noptimiser    %10.1f MiB\nactivations  %10.1f MiB (%lld packed tokens)\ngeneration   %10.1f MiB (%d sequences of %d tokens)\n",
-			weights * mib, o->use_peft ? lora * mib : 0.0, trained * mib, 2 * trained * mib, (double)pass_bytes(&c, &p) * mib, (long long)o->max_tokens, (double)engine_bytes(&c, &e) * mib, e.max_sequences, e.max_context);
-		fprintf(out, "total        %10.1f MiB\n", (weights + (o->use_peft ? lora : 0) + 3 * trained + (double)pass_bytes(&c, &p) + (double)engine_bytes(&c, &e)) * mib);
-		fprintf(out, "prompts      %zu (mean %.0f, longest %d tokens; %d refused, %d cut)\n", l.prompts.count, (double)tokens / (double)l.prompts.count, longest, l.prompts.refused, l.prompts.truncated);
-		fprintf(out, "steps        %lld of %lld prompts x %lld answers, at most %lld new tokens each\n", (long long)o->max_steps, (long long)(o->generation_batch_size / o->num_generations),
-			(long long)o->num_generations, (long long)o->max_completion_length);
-		fprintf(out, "reward       %s: %s\n", l.rule->name, l.rule->formula);
-	}
+	if (!rc) rl_plan_print(o, &c, &l.prompts, l.rule, out);
 	prompt_set_release(&l.prompts);
 	tokenizer_free(l.tokenizer);
 	return rc;

@@ -14,6 +14,7 @@ const struct option_def rl_option_defs[] = {
 	S(stage, "agent", "frontend|midend"),
 	S(tasks, "task file or folder (midend: rows with kernel and profile from `hone pairs`)", NULL),
 	S(split, "keep tasks of this split; empty keeps all", NULL),
+	I(level, "keep tasks of this level; 0: all"),
 	I(limit, "number of tasks after a seeded shuffle; 0: all"),
 	S(prompt_template, "template file (recipes/prompts/)", NULL),
 	S(chat_template, "chat form of the prompt", "plain|qwen3|qwen3-nothink"),

@@ -100,12 +100,13 @@ static void set_shuffle(struct prompt_set *s, uint64_t seed)
 	}
 }
 
-/* Drops rows of other splits, then everything past the limit, before the dear part (tokenising) begins. */
+/* Drops rows of other splits and levels, then everything past the limit, before the dear part (tokenising) begins. */
 static void set_select(struct prompt_set *s, const struct prompt_options *o)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < s->count; i++) {
 		bool keep = !o->split || !*o->split || !strcmp(s->rows[i].task.split, o->split);
+		keep = keep && (!o->level || s->rows[i].task.level == o->level);
 		if (keep) s->rows[kept++] = s->rows[i];
 		else row_release(&s->rows[i]);
 	}

@@ -1,6 +1,6 @@
 /* task: what a kernel is asked to do. A task is the source text of a PyTorch module in KernelBench's file format (class Model,
  * get_inputs(), get_init_inputs()); this room reads sets of them, composes new ones (synth), and writes reference answers for composed
- * ones (a plan and a Triton candidate built from parts). It never runs Python: whether a task or an answer is any good is for the verifier to say.
+ * ones (a plan and a Triton candidate built from parts). It never runs a task's Python: whether a task or an answer is any good is for the verifier to say.
  *
  * A composed task is first a small expression graph (struct task_graph, private); PyTorch source, structure string and reference answers are all
  * printed from that graph, so they cannot drift apart. */
@@ -16,15 +16,23 @@ struct task {
 	char *structure;          /* composed tasks: operator combination without constants and sizes, "chain:relu,mul_c,tanh"; else "" */
 	char *split;              /* "train", "heldout", "hand" or "" */
 	int level;                /* 1 single operator or short chain, 2 fused sequence, 3 small network; 0 unknown */
+	int64_t problem_id;       /* the number that a benchmark gives the task inside its level (the file name's prefix, "19_ReLU"); 0: none */
 	uint64_t seed;            /* composed tasks: regenerates the graph; else 0 */
 	struct sha256_hex hash;   /* of the source without comments and white-space differences */
 };
 struct task_set { struct task *tasks; size_t count; };
 
 /* path: one .py file, a folder (searched for *.py, in name order; "levelN" in the path gives the level), or a .jsonl file (gzip when it
- * ends in .gz) with keys name, source, structure, split, level, seed. A bad row is an error that names file and line. */
+ * ends in .gz) with keys name, source, structure, split, level, seed, problem_id, or rows of KernelBench's dataset (code, level, name, problem_id), which
+ * are named as the files of its checkout are. A bad row is an error that names file and line. */
 int task_set_load(const char *path, struct task_set *out, struct err *err);
+/* As task_set_load, and also: the root of a KernelBench checkout (its KernelBench/ is read), a Parquet file of dataset rows, and TritonBench-T's file of rows
+ * (with the folder of its operators beside it). The last two are read by a sandboxed Python program; what it leaves out is said on stderr. */
+int task_set_import(const char *path, struct task_set *out, struct err *err);
 int task_set_save(const char *path, const struct task_set *set, struct err *err);
+/* Halves integer literals above size_max (at least 1) where sizes stand, until they fit; a comment at the top of the source says so. Returns whether there
+ * were any. */
+bool task_shrink(struct task *t, int64_t size_max);
 void task_set_release(struct task_set *s);
 /* Cheap checks without Python: size, UTF-8, the three names exist. */
 int task_check(const struct task *t, struct err *err);

@@ -1,9 +1,10 @@
 /* Task sets on disk. Three forms: one .py file, a folder of .py files, a .jsonl file (gzip when it ends in .gz) with one object a line. In .py files the
  * facts that are not Python (seed, split, structure) stand in one comment line at the top, which belongs to the file, not to the task's source. */
 #include "task/task_graph.h"
+#include "task/task_set.h"
+#include <stdlib.h>
 #include <sys/stat.h>
 
-#define SET_TASKS_MAX ((size_t)2000000)
 #define LINE_BYTES_MAX (8 * TASK_SOURCE_BYTES_MAX)
 #define NAME_BYTES_MAX 256
 #define FOLDER_DEPTH_MAX 16
@@ -23,16 +24,15 @@ void task_set_release(struct task_set *s)
 	*s = (struct task_set){0};
 }
 
-static struct task *set_add(struct task_set *s, struct task t)
+static void set_add(struct task_set *s, struct task t)
 {
 	if ((s->count & (s->count - 1)) == 0) s->tasks = xrealloc(s->tasks, size_mul(s->count ? 2 * s->count : 1, sizeof *s->tasks));
-	s->tasks[s->count] = t;
-	return &s->tasks[s->count++];
+	s->tasks[s->count++] = t;
 }
 
 static int by_name(const void *a, const void *b) { return strcmp((*(const struct task *const *)a)->name, (*(const struct task *const *)b)->name); }
 
-static int names_check(const struct task_set *s, const char *path, struct err *err)
+int task_names_check(const struct task_set *s, const char *path, struct err *err)
 {
 	int rc = ERR_OK;
 	const struct task **order = xmalloc(size_mul(s->count + 1, sizeof *order));
@@ -60,6 +60,12 @@ static bool is_utf8(const unsigned char *p, size_t len)
 		i += more + 1;
 	}
 	return true;
+}
+
+bool task_has_suffix(const char *s, const char *suffix)
+{
+	size_t n = strlen(s), m = strlen(suffix);
+	return n >= m && !strcmp(s + n - m, suffix);
 }
 
 static bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
@@ -112,25 +118,64 @@ static int is_known_split(const char *s) { return !*s || !strcmp(s, "train") || 
 
 /* ---- JSON rows: the same object in .jsonl files and in the header comment of .py files ---- */
 
-static int row_parse(const json_t *o, const char *what, const char *source, const char *default_name, struct task *t, struct err *err)
+struct row { const char *name, *source, *structure, *split; int64_t level, seed, problem_id; };
+
+/* The number before the first _ of the last part of a name, as KernelBench numbers its files. */
+static int64_t problem_id_of_name(const char *name)
 {
-	const char *name = default_name, *structure = "", *split = "";
-	int64_t level = 0, seed = 0;
-	int rc = !name ? json_get_str(o, what, "name", &name, err) : ERR_OK;
-	if (!rc && !source) rc = json_get_str(o, what, "source", &source, err);
-	if (!rc) rc = json_opt_str(o, what, "structure", &structure, err);
-	if (!rc) rc = json_opt_str(o, what, "split", &split, err);
-	if (!rc) rc = json_opt_int(o, what, "level", 0, 9, &level, err);
-	if (!rc) rc = json_opt_int(o, what, "seed", 0, INT64_MAX, &seed, err);
-	if (!rc && !is_safe_name(name))
-		rc = err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes",
-			what, name, NAME_BYTES_MAX);
-	if (!rc && !is_known_split(split)) rc = err_set(err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, split);
-	if (rc) return rc;
-	*t = (struct task){.name = xstrdup(name), .source = xstrdup(source), .structure = xstrdup(structure), .split = xstrdup(split), .level = (int)level,
-		.seed = (uint64_t)seed, .hash = task_source_hash(source, strlen(source))};
-	rc = task_check(t, err);
+	const char *slash = strrchr(name, '/'), *p = slash ? slash + 1 : name;
+	size_t digits = strspn(p, "0123456789");
+	return digits > 0 && digits <= 9 && p[digits] == '_' ? strtoll(p, NULL, 10) : 0;
+}
+
+static int row_fields(const json_t *o, const char *what, struct row *r, struct err *err)
+{
+	int rc = json_opt_str(o, what, "structure", &r->structure, err);
+	if (!rc) rc = json_opt_str(o, what, "split", &r->split, err);
+	if (!rc) rc = json_opt_int(o, what, "level", 0, 9, &r->level, err);
+	if (!rc) rc = json_opt_int(o, what, "seed", 0, INT64_MAX, &r->seed, err);
+	return rc ? rc : json_opt_int(o, what, "problem_id", 0, INT32_MAX, &r->problem_id, err);
+}
+
+static int row_finish(struct row *r, const char *what, struct task *t, struct err *err)
+{
+	if (!is_safe_name(r->name))
+		return err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes",
+			what, r->name, NAME_BYTES_MAX);
+	if (!is_known_split(r->split)) return err_set(err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, r->split);
+	int64_t problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name);
+	*t = (struct task){.name = xstrdup(r->name), .source = xstrdup(r->source), .structure = xstrdup(r->structure), .split = xstrdup(r->split),
+		.level = (int)r->level, .seed = (uint64_t)r->seed, .problem_id = problem_id, .hash = task_source_hash(r->source, strlen(r->source))};
+	int rc = task_check(t, err);
 	if (rc) { err_prefix(err, "%s", what); task_release(t); }
+	return rc;
+}
+
+/* A row of KernelBench's dataset, where names are unique inside a level: it gets the name that its file has in a checkout, "level1/19_ReLU". */
+static int dataset_row(const json_t *o, const char *what, struct row *r, struct task *t, struct err *err)
+{
+	int rc = json_get_str(o, what, "code", &r->source, err);
+	if (!rc) rc = json_get_int(o, what, "level", 1, 9, &r->level, err);
+	if (rc) return rc;
+	char *safe = safe_name(r->name), *name = xasprintf("level%d/%s", (int)r->level, safe);
+	r->name = name;
+	rc = row_finish(r, what, t, err);
+	free(safe);
+	free(name);
+	return rc;
+}
+
+int task_row_add(struct task_set *set, const json_t *o, const char *what, struct err *err)
+{
+	struct row r = {.structure = "", .split = ""};
+	struct task t;
+	if (set->count >= SET_TASKS_MAX) return err_set(err, ERR_LIMIT, "%s: more than %zu tasks", what, SET_TASKS_MAX);
+	bool is_dataset = json_object_get(o, "code") && !json_object_get(o, "source");
+	int rc = json_get_str(o, what, "name", &r.name, err);
+	if (!rc) rc = row_fields(o, what, &r, err);
+	if (!rc && !is_dataset) rc = json_get_str(o, what, "source", &r.source, err);
+	if (!rc) rc = is_dataset ? dataset_row(o, what, &r, &t, err) : row_finish(&r, what, &t, err);
+	if (!rc) set_add(set, t);
 	return rc;
 }
 
@@ -145,6 +190,7 @@ static json_t *row_json(const struct task *t, bool with_source)
 	json_object_set_new(o, "split", json_string(t->split));
 	json_object_set_new(o, "level", json_integer(t->level));
 	json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
+	if (t->problem_id) json_object_set_new(o, "problem_id", json_integer(t->problem_id));
 	return o;
 }
 
@@ -178,21 +224,15 @@ static int file_load(const char *path, const char *name, struct task_set *set, s
 		source = line + len + (line[len] == '\n');
 	} else if (!rc) header = json_object();
 	if (!rc && !json_is_object(header)) rc = err_set(err, ERR_FORMAT, "%s:1: expected an object after \"%s\"", path, HEADER);
-	if (!rc) rc = row_parse(header, path, source, safe, &t, err);
-	if (!rc) {
-		if (!t.level) t.level = level_of_path(path);
-		set_add(set, t);
-	}
+	struct row r = {.name = safe, .source = source, .structure = "", .split = ""};
+	if (!rc) rc = row_fields(header, path, &r, err);
+	if (!rc && !r.level) r.level = level_of_path(path);
+	if (!rc) rc = row_finish(&r, path, &t, err);
+	if (!rc) set_add(set, t);
 	json_decref(header);
 	str_release(&text);
 	free(safe);
 	return rc;
-}
-
-static bool has_suffix(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), m = strlen(suffix);
-	return n >= m && !strcmp(s + n - m, suffix);
 }
 
 static int folder_entry(const char *entry, void *ctx)
@@ -206,7 +246,7 @@ static int folder_entry(const char *entry, void *ctx)
 		struct folder_walk below = {.set = w->set, .root = path, .prefix = name, .depth = w->depth + 1, .err = w->err};
 		if (below.depth > FOLDER_DEPTH_MAX) rc = err_set(w->err, ERR_LIMIT, "%s: more than %d folders deep", path, FOLDER_DEPTH_MAX);
 		else rc = dir_each(path, folder_entry, &below, w->err);
-	} else if (has_suffix(entry, ".py")) {
+	} else if (task_has_suffix(entry, ".py")) {
 		name[strlen(name) - 3] = 0;
 		if (w->set->count >= SET_TASKS_MAX) rc = err_set(w->err, ERR_LIMIT, "%s: more than %zu tasks", w->root, SET_TASKS_MAX);
 		else rc = file_load(path, name, w->set, w->err);
@@ -220,12 +260,7 @@ static int folder_entry(const char *entry, void *ctx)
 
 static int jsonl_row(void *ctx, const json_t *row, const char *where, struct err *err)
 {
-	struct task_set *set = ctx;
-	struct task t;
-	if (set->count >= SET_TASKS_MAX) return err_set(err, ERR_LIMIT, "%s: more than %zu tasks", where, SET_TASKS_MAX);
-	int rc = row_parse(row, where, NULL, NULL, &t, err);
-	if (!rc) set_add(set, t);
-	return rc;
+	return task_row_add(ctx, row, where, err);
 }
 
 int task_set_load(const char *path, struct task_set *out, struct err *err)
@@ -239,14 +274,14 @@ int task_set_load(const char *path, struct task_set *out, struct err *err)
 		struct folder_walk w = {.set = out, .root = path, .prefix = "", .err = err};
 		rc = dir_each(path, folder_entry, &w, err);
 		if (!rc && !out->count) rc = err_set(err, ERR_NOT_FOUND, "%s: no .py file in this folder", path);
-	} else if (has_suffix(path, ".py")) {
+	} else if (task_has_suffix(path, ".py")) {
 		const char *slash = strrchr(path, '/');
 		char *name = xstrdup(slash ? slash + 1 : path);
 		name[strlen(name) - 3] = 0;
 		rc = file_load(path, name, out, err);
 		free(name);
 	} else rc = jsonl_each(path, LINE_BYTES_MAX, jsonl_row, out, err);
-	if (!rc) rc = names_check(out, path, err);
+	if (!rc) rc = task_names_check(out, path, err);
 	if (rc) task_set_release(out);
 	return rc;
 }
@@ -303,8 +338,8 @@ int task_set_save(const char *path, const struct task_set *set, struct err *err)
 		int rc = task_check(&set->tasks[i], err);
 		if (rc) return rc;
 	}
-	if (has_suffix(path, ".jsonl") || has_suffix(path, ".jsonl.gz")) return jsonl_save(path, set, err);
-	if (!has_suffix(path, ".py")) return folder_save(path, set, err);
+	if (task_has_suffix(path, ".jsonl") || task_has_suffix(path, ".jsonl.gz")) return jsonl_save(path, set, err);
+	if (!task_has_suffix(path, ".py")) return folder_save(path, set, err);
 	if (set->count != 1) return err_set(err, ERR_USAGE, "%s: a .py file holds one task, the set has %zu; give a folder or a .jsonl file", path, set->count);
 	return file_save(path, &set->tasks[0], err);
 }

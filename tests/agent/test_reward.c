@@ -66,6 +66,11 @@ static void test_baseline_replaces_the_reference(void **state)
 	struct verdict v = verdict_of(VERDICT_GENUINE, 0.5, 1e-5);
 	struct reward_input in = { .verdict = &v, .baseline_cost_s = 2.5e-5 };
 	assert_true(fabs(reward_speedup(reward_rule_find("uniform"), &in) - 2.5) < 1e-12);
+	/* but not in the paper's ratio, which has no noise band either */
+	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 0.5);
+	v.speedup = 1.01;
+	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 1.01);
+	assert_true(reward_speedup(reward_rule_find("uniform"), &(struct reward_input){ .verdict = &v }) == 1);
 }
 
 static void test_infra_is_no_reward(void **state)

@@ -1,5 +1,5 @@
 """hone eval with a policy that knows three tasks by heart: rates, rows, pass@k against brute force from the rows, comparison.  timeout: 600"""
-import itertools, json, sys
+import itertools, json, os, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, tiny_policy, work_folder
@@ -56,6 +56,25 @@ def test_sampled():
     check("without --json: a table for people", p.returncode == 0 and p.stdout.startswith("tasks 1, samples 1") and "pass@1         0.0000" in p.stdout, p.stdout + p.stderr)
 
 
+def test_results():
+    p = evaluate("--results", f"{work}/results")
+    check("--results without problem ids is refused before any answer", p.returncode == 2 and "problem id" in p.stderr and not os.path.exists(f"{work}/results"), p.stderr)
+    tasks = [json.loads(line) for line in open(f"{policy}/tasks.jsonl")]
+    with open(f"{work}/numbered.jsonl", "w") as f:
+        f.writelines(json.dumps({**t, "level": 1, "problem_id": n}) + "\n" for t, n in zip(tasks, (30, 4, 11)))
+    p = evaluate("--results", f"{work}/results", "--num_samples", "2", "--temperature", "1", "--out", f"{work}/numbered_rows.jsonl", tasks=f"{work}/numbered.jsonl")
+    flags = {}
+    for x in rows("numbered_rows.jsonl") if p.returncode == 0 else []:
+        flags.setdefault(x["task"], []).append(x["verdict"]["verdict"] == "genuine")
+    results = json.load(open(f"{work}/results/eval_results.json")) if flags else {}
+    check("--results: KernelBench's shape, by number", list(results) == ["4", "11", "30"] and [[e["correctness"] for e in l] for l in results.values()] == [flags[n] for n in ("twice", "square", "relu")], (results, flags,
+          p.stderr))
+    again = run(hone, "eval", "--from_runs", f"{work}/results", "--results", f"{work}/regraded", "--tasks", f"{work}/numbered.jsonl", "--num_correct_trials", "1", "--store", f"{work}/cache.db", "--json")
+    regraded = json.load(open(f"{work}/regraded/eval_results.json")) if again.returncode == 0 else {}
+    genuine = lambda r: {(k, e["sample_id"]) for k, l in r.items() for e in l if e["correctness"]}
+    check("the kernels that were written beside are graded alike", genuine(results) and genuine(results) == genuine(regraded), again.stdout + again.stderr)
+
+
 def test_compare():
     p = evaluate("--compare", f"{work}/greedy.jsonl")
     c = json.loads(p.stdout).get("compare", {}) if p.returncode == 0 else {}
@@ -82,6 +101,7 @@ def main():
     if policy:
         test_greedy()
         test_sampled()
+        test_results()
         test_compare()
     done()
 

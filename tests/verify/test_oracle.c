@@ -180,7 +180,8 @@ static void test_broken_tasks_have_codes(void **state)
 		{ MODEL("import ctypes; return ctypes.string_at(0)"), "task-broken", "signal 11" },
 		{ MODEL("return 'text'"), "task-unsupported", "str" },
 		{ MODEL("return open('/etc/passwd').read()"), "task-broken", "Error" },
-		{ MODEL("return torch.ones(1 << 40)"), "task-broken", "" },
+		{ MODEL("return torch.ones(1 << 40)"), "task-too-large", "outputs" },        /* known from shapes alone */
+		{ MODEL("return x + torch.ones(1 << 40)[:1]"), "task-broken", "" },          /* not known before: the memory limit holds */
 		{ MODEL("import sys; sys.exit()"), "task-broken", "SystemExit" },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -1,0 +1,12 @@
+/* What the two readers of task sets share: task_set.c (hone's own forms) and task_import.c (other people's). Private to the room. */
+#ifndef HONE_TASK_SET_H
+#define HONE_TASK_SET_H
+#include "task/task.h"
+
+#define SET_TASKS_MAX ((size_t)2000000)
+
+/* Parses one row (an object) and appends its task. what names the row in errors. */
+int task_row_add(struct task_set *set, const json_t *row, const char *what, struct err *err);
+int task_names_check(const struct task_set *s, const char *path, struct err *err);
+bool task_has_suffix(const char *s, const char *suffix);
+#endif
