@@ -33,6 +33,7 @@ struct model {
 	float *rope; int rope_positions;  /* (rope_positions, 2, HD/2) */
 };
 
+struct model *model_alloc(const struct model_config *c, struct ops *ops /* NULL: for its table alone */);   /* no weights yet */
 /* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
 bool json_is_off(const json_t *v);
 void model_ensure_rope(struct model *m, int positions);

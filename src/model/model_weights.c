@@ -51,7 +51,7 @@ static void layer_table(struct model *m, int l)
 	}
 }
 
-static struct model *model_alloc(const struct model_config *c, struct ops *ops)
+struct model *model_alloc(const struct model_config *c, struct ops *ops)
 {
 	struct model *m = xcalloc(1, sizeof *m);
 	m->config = *c;

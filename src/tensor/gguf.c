@@ -357,6 +357,8 @@ void gguf_close(struct gguf *g)
 /* ---- lookup ---- */
 
 const char *gguf_path(const struct gguf *g) { return g->path; }
+size_t gguf_value_count(const struct gguf *g) { return g->nvalues; }
+const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i) { CHECK(i < g->nvalues); return &g->values[i]; }
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {

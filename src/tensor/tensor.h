@@ -23,6 +23,9 @@ int safetensors_get(const struct safetensors *s, const char *name, int ndim, con
 void tensor_to_f32(const struct tensor_info *t, float *out);
 /* Writes one file atomically, tensors in the order given, metadata {"format": "pt"} plus the pairs given. */
 int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err);
+/* The same with data made one tensor at a time, each once: fill writes tensors[i].bytes into out. The `data` of the tensors is not looked at. */
+typedef void tensor_fill_fn(void *ctx, size_t i, void *out);
+int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx, struct err *err);
 
 /* ---- GGUF: llama.cpp's one file of metadata and tensors, versions 2 and 3, little-endian ---- */
 
@@ -51,6 +54,8 @@ struct gguf;
 int gguf_open(const char *path, struct gguf **out, struct err *err);
 void gguf_close(struct gguf *g);
 const char *gguf_path(const struct gguf *g);
+size_t gguf_value_count(const struct gguf *g);
+const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i);   /* metadata, in key order */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);   /* NULL when absent */
 /* Readers of single values: `get` insists, `opt` leaves *out alone when the key is absent; another kind or a value outside the range is an error. */
 int gguf_get_int(const struct gguf *g, const char *key, int64_t min, int64_t max, int64_t *out, struct err *err);
