@@ -1,7 +1,7 @@
 /* model: one decoder block with switches {qkv bias, q/k norm, tied head, head_dim, rope scaling}; Qwen3 first. Config, weights and LoRA adapters in Hugging
  * Face's and PEFT's formats; forward and backward written once over ops.h.
  *
- * Ownership: struct model owns the weights (one copy; mapped when a file has our order and type, else converted). An adapter is never merged: every projection
+ * Ownership: struct model owns the weights (one copy; mapped when a file has fp32, else converted). An adapter is never merged: every projection
  * is y = x W^T + s (x A^T) B^T. struct pass owns activations, allocated at create for a maximal number of packed tokens; forward and backward allocate nothing.
  * Sampler (infer) and trainer call the same walk; they differ in the attention entry alone. */
 #ifndef HONE_MODEL_H
