@@ -37,8 +37,9 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 int model_save(const struct model *m, const char *dir, struct err *err);   /* config.json, model.safetensors; loads in transformers */
 /* Copies the files beside the weights that make a folder usable: tokenizer, chat template, generation defaults. Absent ones are skipped. */
 int model_copy_tokenizer(const char *from, const char *to, struct err *err);
-/* A GGUF file's model (llama, qwen2, qwen3): its configuration, with what the block has no switch for refused by name; and its weights under Hugging Face's names, q and k
- * in Hugging Face's row order, as model.safetensors of F32 (exact) or BF16 (rounded to nearest even), one tensor at a time, with config.json behind them. */
+/* A GGUF file's model (llama, qwen2, qwen3): its configuration, with what the block has no switch for refused by name; and its weights under Hugging Face's
+ * names, q and k in Hugging Face's row order, as model.safetensors of F32 (exact) or BF16 (rounded to nearest even), one tensor at a time, with config.json
+ * behind them. */
 int model_config_from_gguf(const struct gguf *g, struct model_config *out, struct err *err);
 int model_save_from_gguf(const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err);
 void model_free(struct model *m);

@@ -41,8 +41,10 @@ static int arch_get(const struct gguf *g, const struct gguf_arch **out, struct e
 struct size_key { const char *key; size_t offset; int max; bool must; };
 #define SIZE(key, field, max, must) { key, offsetof(struct model_config, field), max, must }
 static const struct size_key size_keys[] = {
-	SIZE("embedding_length", hidden_size, 1 << 17, true), SIZE("block_count", num_hidden_layers, 1024, true), SIZE("attention.head_count", num_attention_heads, 4096, true),
-	SIZE("attention.head_count_kv", num_key_value_heads, 4096, false), SIZE("attention.key_length", head_dim, 4096, false), SIZE("feed_forward_length", intermediate_size, 1 << 20, true),
+	SIZE("embedding_length", hidden_size, 1 << 17, true), SIZE("block_count", num_hidden_layers, 1024, true),
+	SIZE("attention.head_count", num_attention_heads, 4096, true),
+	SIZE("attention.head_count_kv", num_key_value_heads, 4096, false), SIZE("attention.key_length", head_dim, 4096, false),
+	SIZE("feed_forward_length", intermediate_size, 1 << 20, true),
 	SIZE("context_length", max_position_embeddings, 1 << 24, true),
 };
 
@@ -63,14 +65,15 @@ static int sizes_read(struct reader *r, struct model_config *c)
 /* Keys that say what the sizes say already; another value asks for something that the block cannot do. */
 static int sizes_agree(struct reader *r, const struct model_config *c)
 {
-	const struct { const char *key; int64_t expected; } same[] = { { "attention.value_length", c->head_dim }, { "rope.dimension_count", c->head_dim }, { "expert_count", 0 },
-		{ "expert_used_count", 0 }, { "attention.sliding_window", 0 } };
+	const struct { const char *key; int64_t expected; } same[] = { { "attention.value_length", c->head_dim }, { "rope.dimension_count", c->head_dim },
+		{ "expert_count", 0 }, { "expert_used_count", 0 }, { "attention.sliding_window", 0 } };
 	for (size_t i = 0; i < ARRAY_LEN(same); i++) {
 		int64_t n = same[i].expected;
 		int rc = gguf_opt_int(r->g, key(r, same[i].key), 0, INT64_MAX, &n, r->err);
 		if (rc) return rc;
 		if (n != same[i].expected)
-			return err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%s' is %lld, which is not supported; expected %lld", gguf_path(r->g), r->key, (long long)n, (long long)same[i].expected);
+			return err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%s' is %lld, which is not supported; expected %lld", gguf_path(r->g), r->key,
+				(long long)n, (long long)same[i].expected);
 	}
 	return 0;
 }
@@ -91,21 +94,25 @@ static int numbers_read(struct reader *r, struct model_config *c)
 {
 	const char *type = "none";
 	c->rope_theta = 10000;
-	if (!gguf_find(r->g, key(r, "attention.layer_norm_rms_epsilon"))) return err_set(r->err, ERR_NOT_FOUND, "%s: metadata '%s' is missing", gguf_path(r->g), r->key);
+	if (!gguf_find(r->g, key(r, "attention.layer_norm_rms_epsilon")))
+		return err_set(r->err, ERR_NOT_FOUND, "%s: metadata '%s' is missing", gguf_path(r->g), r->key);
 	int rc = gguf_opt_num(r->g, r->key, &c->rms_norm_eps, r->err);
 	c->rms_norm_eps = shortest(c->rms_norm_eps);
 	if (!rc) rc = gguf_opt_num(r->g, key(r, "rope.freq_base"), &c->rope_theta, r->err);
 	c->rope_theta = shortest(c->rope_theta);
 	if (!rc) rc = gguf_opt_str(r->g, key(r, "rope.scaling.type"), &type, r->err);
-	if (!rc && strcmp(type, "none")) rc = err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%s' is \"%.40s\", which is not supported; only \"none\" is", gguf_path(r->g), r->key, type);
+	if (!rc && strcmp(type, "none"))
+		rc = err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%s' is \"%.40s\", which is not supported; only \"none\" is", gguf_path(r->g), r->key,
+			type);
 	return rc;
 }
 
 /* Each key of the architecture is read above, or says nothing about the computation. */
 static int keys_known(struct reader *r)
 {
-	static const char *const others[] = { "attention.value_length", "rope.dimension_count", "expert_count", "expert_used_count", "attention.sliding_window", "attention.layer_norm_rms_epsilon",
-		"rope.freq_base", "rope.scaling.type", "vocab_size", "tensor_data_layout", "rope.scaling.original_context_length", "rope.scaling.finetuned" };
+	static const char *const others[] = { "attention.value_length", "rope.dimension_count", "expert_count", "expert_used_count",
+		"attention.sliding_window", "attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.type", "vocab_size", "tensor_data_layout",
+		"rope.scaling.original_context_length", "rope.scaling.finetuned" };
 	size_t prefix = strlen(r->arch);
 	for (size_t i = 0; i < gguf_value_count(r->g); i++) {
 		const char *name = gguf_value_at(r->g, i)->key;
@@ -113,7 +120,9 @@ static int keys_known(struct reader *r)
 		bool known = false;
 		for (size_t k = 0; k < ARRAY_LEN(size_keys) && !known; k++) known = !strcmp(size_keys[k].key, name + prefix + 1);
 		for (size_t k = 0; k < ARRAY_LEN(others) && !known; k++) known = !strcmp(others[k], name + prefix + 1);
-		if (!known) return err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%.120s' is not known and could change what the model computes", gguf_path(r->g), name);
+		if (!known)
+			return err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%.120s' is not known and could change what the model computes",
+				gguf_path(r->g), name);
 	}
 	return 0;
 }
@@ -122,7 +131,9 @@ static int vocabulary_read(struct reader *r, struct model_config *c)
 {
 	const struct gguf_tensor *embed = gguf_tensor_find(r->g, "token_embd.weight");
 	if (!embed || embed->ndim != 2) return err_set(r->err, ERR_NOT_FOUND, "%s: tensor 'token_embd.weight' of two dimensions is missing", gguf_path(r->g));
-	if (embed->shape[0] > 1 << 24) return err_set(r->err, ERR_LIMIT, "%s: tensor 'token_embd.weight' has %lld rows; at most %d are supported", gguf_path(r->g), (long long)embed->shape[0], 1 << 24);
+	if (embed->shape[0] > 1 << 24)
+		return err_set(r->err, ERR_LIMIT, "%s: tensor 'token_embd.weight' has %lld rows; at most %d are supported", gguf_path(r->g),
+			(long long)embed->shape[0], 1 << 24);
 	c->vocab_size = (int)embed->shape[0];
 	c->tie_word_embeddings = !gguf_tensor_find(r->g, "output.weight");
 	return 0;
@@ -134,7 +145,8 @@ static int token_read(struct reader *r, const struct model_config *c, const char
 	int64_t id = -1;
 	int rc = gguf_opt_int(r->g, name, -1, UINT32_MAX, &id, r->err);
 	if (!rc && id >= c->vocab_size && id != UINT32_MAX)
-		rc = err_set(r->err, ERR_RANGE, "%s: metadata '%s' is %lld, but the embedding has %d rows", gguf_path(r->g), name, (long long)id, c->vocab_size);
+		rc = err_set(r->err, ERR_RANGE, "%s: metadata '%s' is %lld, but the embedding has %d rows", gguf_path(r->g), name, (long long)id,
+			c->vocab_size);
 	*out = id == UINT32_MAX ? -1 : (int)id;
 	return rc;
 }
@@ -158,7 +170,8 @@ static int tokens_read(struct reader *r, struct model_config *c)
 
 /* ---- rope factors ---- */
 
-/* Llama 3.1 and later: by how much each frequency is divided stands in a tensor; the constants that config.json names them by stand nowhere. All of that family have these three. */
+/* Llama 3.1 and later: by how much each frequency is divided stands in a tensor; the constants that config.json names them by stand nowhere. All of that
+ * family have these three. */
 #define LLAMA3_LOW 1.0
 #define LLAMA3_HIGH 4.0
 #define LLAMA3_POSITIONS 8192
@@ -172,7 +185,8 @@ static double llama3_divisor(const struct model_config *c, double factor, int i)
 	return 1 / ((1 - smooth) / factor + smooth);
 }
 
-/* The converter computes in fp32: the frequency is off by up to |ln(theta)| 2^-24 = 8e-7, smooth by 4/3 of that, the divisor by this times its factor (at most 64): below 1e-4. */
+/* The converter computes in fp32: the frequency is off by up to |ln(theta)| 2^-24 = 8e-7, smooth by 4/3 of that, the divisor by this times its factor (at
+ * most 64): below 1e-4. */
 static bool is_llama3(const struct model_config *c, const float *divisors, int count)
 {
 	double factor = (double)divisors[count - 1];
@@ -189,7 +203,8 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 	const struct gguf_tensor *t = gguf_tensor_find(r->g, "rope_freqs.weight");
 	if (!t) return 0;
 	int count = c->head_dim / 2;
-	if (t->ndim != 1 || t->count != count) return err_set(r->err, ERR_MISMATCH, "%s: tensor 'rope_freqs.weight': expected %d values", gguf_path(r->g), count);
+	if (t->ndim != 1 || t->count != count)
+		return err_set(r->err, ERR_MISMATCH, "%s: tensor 'rope_freqs.weight': expected %d values", gguf_path(r->g), count);
 	float *divisors = xcalloc((size_t)count, sizeof *divisors);
 	bool is_plain = true;
 	gguf_to_f32(t, divisors);
@@ -203,8 +218,9 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 	}
 	free(divisors);
 	if (known) return 0;
-	return err_set(r->err, ERR_UNSUPPORTED, "%s: tensor 'rope_freqs.weight' is not that of Llama 3 (factors %g and %g, %d positions), the only stretching supported", gguf_path(r->g), LLAMA3_LOW,
-		LLAMA3_HIGH, LLAMA3_POSITIONS);
+	return err_set(r->err, ERR_UNSUPPORTED,
+		"%s: tensor 'rope_freqs.weight' is not that of Llama 3 (factors %g and %g, %d positions), the only stretching supported", gguf_path(r->g),
+		LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_POSITIONS);
 }
 
 int model_config_from_gguf(const struct gguf *g, struct model_config *out, struct err *err)
@@ -221,8 +237,8 @@ int model_config_from_gguf(const struct gguf *g, struct model_config *out, struc
 	if (!rc) rc = vocabulary_read(&r, out);
 	if (!rc) rc = tokens_read(&r, out);
 	if (!rc && (out->num_attention_heads % out->num_key_value_heads || out->head_dim < 2 || out->head_dim % 2))
-		rc = err_set(err, ERR_RANGE, "%s: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even", gguf_path(g), out->num_attention_heads,
-			out->num_key_value_heads, out->head_dim);
+		rc = err_set(err, ERR_RANGE, "%s: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even",
+			gguf_path(g), out->num_attention_heads, out->num_key_value_heads, out->head_dim);
 	if (!rc) rc = rope_factors_read(&r, out);
 	return rc;
 }
@@ -274,8 +290,9 @@ static int sources_find(struct import *im, const struct gguf *g, bool is_interle
 		const struct gguf_tensor *t = gguf_tensor_find(g, name);
 		if (!t) return err_set(err, ERR_NOT_FOUND, "%s: tensor '%s' is missing", gguf_path(g), name);
 		if (t->ndim != p->ndim || memcmp(t->shape, p->shape, (size_t)p->ndim * sizeof *p->shape))
-			return err_set(err, ERR_MISMATCH, "%s: tensor '%s': %d dimensions, %lld values, the first dimension %lld; the metadata ask for %d, %lld and %lld", gguf_path(g), name, t->ndim,
-				(long long)t->count, (long long)t->shape[0], p->ndim, (long long)p->count, (long long)p->shape[0]);
+			return err_set(err, ERR_MISMATCH,
+				"%s: tensor '%s': %d dimensions, %lld values, the first dimension %lld; the metadata ask for %d, %lld and %lld", gguf_path(g),
+				name, t->ndim, (long long)t->count, (long long)t->shape[0], p->ndim, (long long)p->count, (long long)p->shape[0]);
 		im->sources[i] = (struct source){ t, is_interleaved ? rotated_heads(&m->config, p->name) : 0 };
 	}
 	if (gguf_count(g) == used + (size_t)m->nparams) return 0;
@@ -294,7 +311,8 @@ static void undo_interleaving(const struct gguf_tensor *t, int heads, const floa
 	int64_t columns = t->shape[1], pairs = t->shape[0] / heads / 2;
 	for (int64_t head = 0; head < heads; head++)
 		for (int64_t row = 0; row < 2 * pairs; row++)
-			memcpy(to + (head * 2 * pairs + row % 2 * pairs + row / 2) * columns, from + (head * 2 * pairs + row) * columns, (size_t)columns * sizeof *to);
+			memcpy(to + (head * 2 * pairs + row % 2 * pairs + row / 2) * columns, from + (head * 2 * pairs + row) * columns,
+				(size_t)columns * sizeof *to);
 }
 
 static void fill(void *ctx, size_t i, void *out)
@@ -319,7 +337,8 @@ static int weights_write(struct import *im, const char *dir, struct err *err)
 	int64_t largest = 0;
 	for (int i = 0; i < n; i++) {
 		const struct param *p = &im->table->params[i];
-		tensors[i] = (struct tensor_info){ .name = p->name, .dtype = im->dtype, .ndim = p->ndim, .shape = { p->shape[0], p->shape[1] }, .bytes = size_mul((size_t)p->count, dtype_bytes(im->dtype)) };
+		tensors[i] = (struct tensor_info){ .name = p->name, .dtype = im->dtype, .ndim = p->ndim, .shape = { p->shape[0], p->shape[1] },
+			.bytes = size_mul((size_t)p->count, dtype_bytes(im->dtype)) };
 		largest = MAX(largest, p->count);
 	}
 	im->values = xmalloc(size_mul((size_t)largest, sizeof(float)));

@@ -1,7 +1,7 @@
 /* The parameter table: one row per tensor, with Hugging Face's names. It drives load, save, gradients, the optimiser, comparison and printing.
  *
- * Files of fp32 are mapped and used in place, whatever the order of their tensors and in however many shards: each parameter points into the file. Anything else
- * (bf16, fp16) is converted into one block in table order without gaps. Training all weights copies mapped ones into such a block first. */
+ * Files of fp32 are mapped and used in place, whatever the order of their tensors and in however many shards: each parameter points into the file. Anything
+ * else (bf16, fp16) is converted into one block in table order without gaps. Training all weights copies mapped ones into such a block first. */
 #include "model/model_internal.h"
 
 #include <math.h>
@@ -166,7 +166,8 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 		m = NULL;
 	} else if (is_usable(m, found)) {
 		m->mapped = s;
-		for (int i = 0; i < m->nparams; i++) m->params[i].data = (float *)(uintptr_t)found[i]->data;   /* read only; model_enable_grad copies before anything writes */
+		/* Read only; model_enable_grad copies before anything writes. */
+		for (int i = 0; i < m->nparams; i++) m->params[i].data = (float *)(uintptr_t)found[i]->data;
 		s = NULL;
 	} else {
 		convert(m, found);

@@ -29,8 +29,10 @@ struct gguf {
 };
 
 static const struct { const char *name; int bytes; /* 0: not of fixed size */ } types[GGUF_TYPE_COUNT] = {
-	[GGUF_U8] = { "uint8", 1 }, [GGUF_I8] = { "int8", 1 }, [GGUF_U16] = { "uint16", 2 }, [GGUF_I16] = { "int16", 2 }, [GGUF_U32] = { "uint32", 4 }, [GGUF_I32] = { "int32", 4 },
-	[GGUF_F32] = { "float32", 4 }, [GGUF_BOOL] = { "bool", 1 }, [GGUF_STRING] = { "string", 0 }, [GGUF_ARRAY] = { "list", 0 }, [GGUF_U64] = { "uint64", 8 }, [GGUF_I64] = { "int64", 8 },
+	[GGUF_U8] = { "uint8", 1 }, [GGUF_I8] = { "int8", 1 }, [GGUF_U16] = { "uint16", 2 }, [GGUF_I16] = { "int16", 2 }, [GGUF_U32] = { "uint32", 4 },
+	[GGUF_I32] = { "int32", 4 },
+	[GGUF_F32] = { "float32", 4 }, [GGUF_BOOL] = { "bool", 1 }, [GGUF_STRING] = { "string", 0 }, [GGUF_ARRAY] = { "list", 0 },
+	[GGUF_U64] = { "uint64", 8 }, [GGUF_I64] = { "int64", 8 },
 	[GGUF_F64] = { "float64", 8 },
 };
 
@@ -45,7 +47,9 @@ static uint64_t left(const struct cursor *c) { return (uint64_t)(c->end - c->at)
 
 static int take(struct cursor *c, uint64_t bytes, const uint8_t **out)
 {
-	if (bytes > left(c)) return FAIL(c, ERR_FORMAT, "%llu bytes are needed, the file ends after %llu; is it cut off?", (unsigned long long)bytes, (unsigned long long)left(c));
+	if (bytes > left(c))
+		return FAIL(c, ERR_FORMAT, "%llu bytes are needed, the file ends after %llu; is it cut off?", (unsigned long long)bytes,
+			(unsigned long long)left(c));
 	*out = c->at;
 	c->at += bytes;
 	return 0;
@@ -92,7 +96,8 @@ static int take_name(struct cursor *c, size_t bytes_max, const char **out)
 	if (rc) return rc;
 	if (!s.len || s.len > bytes_max) return FAIL(c, ERR_LIMIT, "a name of %zu bytes; expected 1 to %zu", s.len, bytes_max);
 	for (size_t i = 0; i < s.len; i++)
-		if (s.data[i] <= ' ' || s.data[i] > '~') return FAIL(c, ERR_FORMAT, "byte %zu of its name is 0x%02x; expected printable ASCII", i, (uint8_t)s.data[i]);
+		if (s.data[i] <= ' ' || s.data[i] > '~')
+			return FAIL(c, ERR_FORMAT, "byte %zu of its name is 0x%02x; expected printable ASCII", i, (uint8_t)s.data[i]);
 	*out = arena_strndup(&c->g->arena, s.data, s.len);
 	return 0;
 }
@@ -113,8 +118,8 @@ static int take_numbers(struct cursor *c, enum gguf_type type, uint64_t count, c
 {
 	uint64_t size = (uint64_t)types[type].bytes;
 	if (count > left(c) / size)
-		return FAIL(c, ERR_FORMAT, "%llu values of %s do not fit into the %llu bytes that are left; is the file cut off?", (unsigned long long)count, types[type].name,
-			(unsigned long long)left(c));
+		return FAIL(c, ERR_FORMAT, "%llu values of %s do not fit into the %llu bytes that are left; is the file cut off?", (unsigned long long)count,
+			types[type].name, (unsigned long long)left(c));
 	int rc = take(c, count * size, out);
 	for (uint64_t i = 0; type == GGUF_BOOL && i < count && !rc; i++)
 		if ((*out)[i] > 1) rc = FAIL(c, ERR_FORMAT, "bool %llu is %d; expected 0 or 1", (unsigned long long)i, (*out)[i]);
@@ -124,7 +129,8 @@ static int take_numbers(struct cursor *c, enum gguf_type type, uint64_t count, c
 static int take_strings(struct cursor *c, uint64_t count, const struct slice **out)
 {
 	if (count > left(c) / 8)
-		return FAIL(c, ERR_FORMAT, "%llu strings do not fit into the %llu bytes that are left; is the file cut off?", (unsigned long long)count, (unsigned long long)left(c));
+		return FAIL(c, ERR_FORMAT, "%llu strings do not fit into the %llu bytes that are left; is the file cut off?", (unsigned long long)count,
+			(unsigned long long)left(c));
 	struct slice *strings = arena_alloc(&c->g->arena, size_mul((size_t)count, sizeof *strings));
 	*out = strings;
 	int rc = 0;
@@ -154,7 +160,8 @@ static int skip_list(struct cursor *c, int depth)
 	int rc = take_type(c, &element);
 	if (!rc) rc = take_u64(c, &count);
 	if (!rc && types[element].bytes) return take_numbers(c, element, count, &p);
-	while (!rc && count--) rc = element == GGUF_STRING ? take_string(c, &s) : skip_list(c, depth + 1);   /* each takes at least 8 bytes, so the file's length bounds the loop */
+	/* Each takes at least 8 bytes, so the file's length bounds the loop. */
+	while (!rc && count--) rc = element == GGUF_STRING ? take_string(c, &s) : skip_list(c, depth + 1);
 	return rc;
 }
 
@@ -192,7 +199,8 @@ static int take_metadata(struct cursor *c, uint64_t count)
 	}
 	qsort(g->values, g->nvalues, sizeof *g->values, by_key);
 	for (size_t i = 1; i < g->nvalues; i++)
-		if (!by_key(&g->values[i - 1], &g->values[i])) return err_set(c->err, ERR_FORMAT, "%s: metadata '%.120s' occurs twice", g->path, g->values[i].key);
+		if (!by_key(&g->values[i - 1], &g->values[i]))
+			return err_set(c->err, ERR_FORMAT, "%s: metadata '%.120s' occurs twice", g->path, g->values[i].key);
 	return 0;
 }
 
@@ -224,12 +232,14 @@ static int take_packing(struct cursor *c, struct gguf_tensor *t)
 	t->quant = gguf_quant_find(type);
 	if (!t->quant) return FAIL(c, ERR_UNSUPPORTED, "type %u is not known", type);
 	if (!t->quant->unpack)
-		return FAIL(c, ERR_UNSUPPORTED, "type %s is not supported; take a file of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, or convert with llama.cpp's llama-quantize",
-			t->quant->name);
+		return FAIL(c, ERR_UNSUPPORTED,
+			"type %s is not supported; take a file of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, "
+			"or convert with llama.cpp's llama-quantize", t->quant->name);
 	int64_t columns = t->shape[t->ndim - 1];
 	if (columns % t->quant->values)
 		return FAIL(c, ERR_FORMAT, "rows of %lld values; type %s needs a multiple of %d", (long long)columns, t->quant->name, t->quant->values);
-	if (__builtin_mul_overflow(t->count / t->quant->values, (int64_t)t->quant->bytes, &bytes)) return FAIL(c, ERR_RANGE, "%lld values are too many", (long long)t->count);
+	if (__builtin_mul_overflow(t->count / t->quant->values, (int64_t)t->quant->bytes, &bytes))
+		return FAIL(c, ERR_RANGE, "%lld values are too many", (long long)t->count);
 	t->bytes = (size_t)bytes;
 	return 0;
 }
@@ -260,7 +270,9 @@ static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t ali
 {
 	struct gguf *g = c->g;
 	uint64_t next = 0, pad = padding((uint64_t)(c->at - g->map.data), alignment);
-	if (!g->count) return left(c) <= pad ? 0 : err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the header belong to no tensor", g->path, (unsigned long long)left(c));
+	if (!g->count)
+		return left(c) <= pad ? 0 : err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the header belong to no tensor", g->path,
+			(unsigned long long)left(c));
 	snprintf(c->field, sizeof c->field, "padding before the data");
 	const uint8_t *skipped;
 	int rc = take(c, pad, &skipped);
@@ -268,15 +280,16 @@ static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t ali
 		struct gguf_tensor *t = &g->tensors[i];
 		snprintf(c->field, sizeof c->field, "tensor '%s'", t->name);
 		if (offsets[i] != next)
-			return FAIL(c, ERR_FORMAT, "begins at byte %llu of the data, expected %llu: tensors must follow each other without gap or overlap", (unsigned long long)offsets[i],
-				(unsigned long long)next);
+			return FAIL(c, ERR_FORMAT, "begins at byte %llu of the data, expected %llu: tensors must follow each other without gap or overlap",
+				(unsigned long long)offsets[i], (unsigned long long)next);
 		rc = take(c, t->bytes, &t->data);
 		if (rc) return rc;
 		pad = padding(t->bytes, alignment);
 		next += t->bytes + pad;
 		if (i + 1 < g->count) rc = take(c, pad, &skipped);
 	}
-	if (!rc && left(c) > pad) rc = err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the last tensor belong to none", g->path, (unsigned long long)(left(c) - pad));
+	if (!rc && left(c) > pad)
+		rc = err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the last tensor belong to none", g->path, (unsigned long long)(left(c) - pad));
 	return rc;
 }
 
@@ -290,18 +303,23 @@ static int take_counts(struct cursor *c, uint64_t *tensors, uint64_t *entries)
 	uint32_t version = 0;
 	snprintf(c->field, sizeof c->field, "header");
 	int rc = take(c, 4, &magic);
-	if (!rc && memcmp(magic, "GGUF", 4)) rc = FAIL(c, ERR_FORMAT, "the file begins with %02x %02x %02x %02x; expected \"GGUF\"", magic[0], magic[1], magic[2], magic[3]);
+	if (!rc && memcmp(magic, "GGUF", 4))
+		rc = FAIL(c, ERR_FORMAT, "the file begins with %02x %02x %02x %02x; expected \"GGUF\"", magic[0], magic[1], magic[2], magic[3]);
 	if (!rc) rc = take_u32(c, &version);
-	if (!rc && version && !(version & 0xffff)) rc = FAIL(c, ERR_UNSUPPORTED, "version %u in big-endian order; only little-endian files are read", __builtin_bswap32(version));
-	if (!rc && version != 2 && version != 3) rc = FAIL(c, ERR_UNSUPPORTED, "version %u is not supported, only 2 and 3; write the file again with a current llama.cpp", version);
+	if (!rc && version && !(version & 0xffff))
+		rc = FAIL(c, ERR_UNSUPPORTED, "version %u in big-endian order; only little-endian files are read", __builtin_bswap32(version));
+	if (!rc && version != 2 && version != 3)
+		rc = FAIL(c, ERR_UNSUPPORTED, "version %u is not supported, only 2 and 3; write the file again with a current llama.cpp", version);
 	if (!rc) rc = take_u64(c, tensors);
 	if (!rc) rc = take_u64(c, entries);
 	if (rc) return rc;
 	/* The shortest entry is a key of one letter with a value of one byte; the shortest tensor has a name of one letter and one dimension. */
 	if (*entries > ENTRIES_MAX || *entries > left(c) / 14)
-		return FAIL(c, ERR_LIMIT, "%llu metadata entries; at most %u and what fits into %llu bytes are expected", (unsigned long long)*entries, ENTRIES_MAX, (unsigned long long)left(c));
+		return FAIL(c, ERR_LIMIT, "%llu metadata entries; at most %u and what fits into %llu bytes are expected", (unsigned long long)*entries,
+			ENTRIES_MAX, (unsigned long long)left(c));
 	if (*tensors > ENTRIES_MAX || *tensors > left(c) / 33)
-		return FAIL(c, ERR_LIMIT, "%llu tensors; at most %u and what fits into %llu bytes are expected", (unsigned long long)*tensors, ENTRIES_MAX, (unsigned long long)left(c));
+		return FAIL(c, ERR_LIMIT, "%llu tensors; at most %u and what fits into %llu bytes are expected", (unsigned long long)*tensors, ENTRIES_MAX,
+			(unsigned long long)left(c));
 	return 0;
 }
 
@@ -313,7 +331,8 @@ static int take_file(struct cursor *c)
 	int rc = take_counts(c, &ntensors, &nentries);
 	if (!rc) rc = take_metadata(c, nentries);
 	if (!rc) rc = gguf_opt_int(g, "general.alignment", 1, 1 << 30, &alignment, c->err);
-	if (!rc && alignment & (alignment - 1)) rc = err_set(c->err, ERR_RANGE, "%s: metadata 'general.alignment': expected a power of two, found %lld", g->path, (long long)alignment);
+	if (!rc && alignment & (alignment - 1))
+		rc = err_set(c->err, ERR_RANGE, "%s: metadata 'general.alignment': expected a power of two, found %lld", g->path, (long long)alignment);
 	if (rc) return rc;
 	g->tensors = xcalloc(MAX((size_t)ntensors, 1), sizeof *g->tensors);
 	offsets = xcalloc(MAX((size_t)ntensors, 1), sizeof *offsets);
@@ -323,7 +342,8 @@ static int take_file(struct cursor *c)
 	if (rc) return rc;
 	qsort(g->tensors, g->count, sizeof *g->tensors, by_name);
 	for (size_t i = 1; i < g->count; i++)
-		if (!by_name(&g->tensors[i - 1], &g->tensors[i])) return err_set(c->err, ERR_FORMAT, "%s: tensor '%s' occurs twice", g->path, g->tensors[i].name);
+		if (!by_name(&g->tensors[i - 1], &g->tensors[i]))
+			return err_set(c->err, ERR_FORMAT, "%s: tensor '%s' occurs twice", g->path, g->tensors[i].name);
 	return 0;
 }
 
@@ -378,7 +398,8 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
 
 static int wrong_kind(const struct gguf *g, const struct gguf_value *v, const char *expected, struct err *err)
 {
-	return err_set(err, ERR_FORMAT, "%s: metadata '%.120s': expected %s, found %s%s", g->path, v->key, expected, types[v->type].name, v->type == GGUF_ARRAY ? "" : " value");
+	return err_set(err, ERR_FORMAT, "%s: metadata '%.120s': expected %s, found %s%s", g->path, v->key, expected, types[v->type].name,
+		v->type == GGUF_ARRAY ? "" : " value");
 }
 
 static int absent(const struct gguf *g, const char *key, struct err *err) { return err_set(err, ERR_NOT_FOUND, "%s: metadata '%s' is missing", g->path, key); }
@@ -407,7 +428,9 @@ int gguf_opt_int(const struct gguf *g, const char *key, int64_t min, int64_t max
 	if (!v) return 0;
 	if (!is_integer(v->type)) return wrong_kind(g, v, "an integer", err);
 	int64_t n = integer_at(v->type, v->data);
-	if (n < min || n > max) return err_set(err, ERR_RANGE, "%s: metadata '%s': expected %lld to %lld, found %lld", g->path, key, (long long)min, (long long)max, (long long)n);
+	if (n < min || n > max)
+		return err_set(err, ERR_RANGE, "%s: metadata '%s': expected %lld to %lld, found %lld", g->path, key, (long long)min, (long long)max,
+			(long long)n);
 	*out = n;
 	return 0;
 }

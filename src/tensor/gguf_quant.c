@@ -1,7 +1,8 @@
 /* gguf_quant: GGUF's packings of values, as fp32.
  *
- * A value is scale * q or scale * q + offset with q of 4, 5, 6 or 8 bits. Blocks of 32 have one fp16 scale (and offset); blocks of 256 ("K") have an fp16 scale of
- * 8 or 16 small scales. Each expression below has the order of operations, and rounds as often, as gguf-py's quants.py, which tests compare with bit for bit. */
+ * A value is scale * q or scale * q + offset with q of 4, 5, 6 or 8 bits. Blocks of 32 have one fp16 scale (and offset); blocks of 256 ("K") have an fp16
+ * scale of 8 or 16 small scales. Each expression below has the order of operations, and rounds as often, as gguf-py's quants.py, which tests compare with
+ * bit for bit. */
 #include "tensor/gguf_internal.h"
 
 static float half_at(const uint8_t *p)
@@ -118,8 +119,8 @@ static void unpack_q5_k(const uint8_t *p, size_t blocks, float *out)   /* fp16 d
 	for (; blocks--; p += 176, out += 256) unpack_k4(p, p + 16, p + 48, out);
 }
 
-/* low[128], high[64], int8 scales[16], fp16 d. Each half of the block has four groups of 32: groups 0 and 1 are the low nibbles of its 64 bytes, 2 and 3 the high
- * ones; group r's top two bits are bits 2r of its 32 bytes of high. */
+/* low[128], high[64], int8 scales[16], fp16 d. Each half of the block has four groups of 32: groups 0 and 1 are the low nibbles of its 64 bytes, 2 and 3
+ * the high ones; group r's top two bits are bits 2r of its 32 bytes of high. */
 static void unpack_q6_k(const uint8_t *p, size_t blocks, float *out)
 {
 	for (; blocks--; p += 210, out += 256) {
@@ -137,13 +138,18 @@ static void unpack_q6_k(const uint8_t *p, size_t blocks, float *out)
 
 static const struct gguf_quant quants[] = {
 	[0] = { "F32", 1, 4, unpack_f32 }, [1] = { "F16", 1, 2, unpack_f16 }, [30] = { "BF16", 1, 2, unpack_bf16 },
-	[2] = { "Q4_0", 32, 18, unpack_q4_0 }, [3] = { "Q4_1", 32, 20, unpack_q4_1 }, [6] = { "Q5_0", 32, 22, unpack_q5_0 }, [7] = { "Q5_1", 32, 24, unpack_q5_1 },
+	[2] = { "Q4_0", 32, 18, unpack_q4_0 }, [3] = { "Q4_1", 32, 20, unpack_q4_1 }, [6] = { "Q5_0", 32, 22, unpack_q5_0 },
+	[7] = { "Q5_1", 32, 24, unpack_q5_1 },
 	[8] = { "Q8_0", 32, 34, unpack_q8_0 },
 	[12] = { "Q4_K", 256, 144, unpack_q4_k }, [13] = { "Q5_K", 256, 176, unpack_q5_k }, [14] = { "Q6_K", 256, 210, unpack_q6_k },
-	[4] = { .name = "Q4_2" }, [5] = { .name = "Q4_3" }, [9] = { .name = "Q8_1" }, [10] = { .name = "Q2_K" }, [11] = { .name = "Q3_K" }, [15] = { .name = "Q8_K" },
-	[16] = { .name = "IQ2_XXS" }, [17] = { .name = "IQ2_XS" }, [18] = { .name = "IQ3_XXS" }, [19] = { .name = "IQ1_S" }, [20] = { .name = "IQ4_NL" }, [21] = { .name = "IQ3_S" },
-	[22] = { .name = "IQ2_S" }, [23] = { .name = "IQ4_XS" }, [24] = { .name = "I8" }, [25] = { .name = "I16" }, [26] = { .name = "I32" }, [27] = { .name = "I64" },
-	[28] = { .name = "F64" }, [29] = { .name = "IQ1_M" }, [34] = { .name = "TQ1_0" }, [35] = { .name = "TQ2_0" }, [39] = { .name = "MXFP4" }, [40] = { .name = "NVFP4" }, [41] = { .name = "Q1_0" },
+	[4] = { .name = "Q4_2" }, [5] = { .name = "Q4_3" }, [9] = { .name = "Q8_1" }, [10] = { .name = "Q2_K" }, [11] = { .name = "Q3_K" },
+	[15] = { .name = "Q8_K" },
+	[16] = { .name = "IQ2_XXS" }, [17] = { .name = "IQ2_XS" }, [18] = { .name = "IQ3_XXS" }, [19] = { .name = "IQ1_S" }, [20] = { .name = "IQ4_NL" },
+	[21] = { .name = "IQ3_S" },
+	[22] = { .name = "IQ2_S" }, [23] = { .name = "IQ4_XS" }, [24] = { .name = "I8" }, [25] = { .name = "I16" }, [26] = { .name = "I32" },
+	[27] = { .name = "I64" },
+	[28] = { .name = "F64" }, [29] = { .name = "IQ1_M" }, [34] = { .name = "TQ1_0" }, [35] = { .name = "TQ2_0" }, [39] = { .name = "MXFP4" },
+	[40] = { .name = "NVFP4" }, [41] = { .name = "Q1_0" },
 };
 
 const struct gguf_quant *gguf_quant_find(uint32_t type) { return type < ARRAY_LEN(quants) && quants[type].name ? &quants[type] : NULL; }

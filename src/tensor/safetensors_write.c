@@ -53,7 +53,11 @@ static json_t *header_json(const struct tensor_info *tensors, size_t count, cons
 	return header;
 }
 
-struct source { const struct tensor_info *tensors; size_t count; const json_t *metadata; tensor_fill_fn *fill; void *ctx; void *room; /* of the largest tensor, with fill */ };
+struct source {
+	const struct tensor_info *tensors; size_t count;
+	const json_t *metadata;
+	tensor_fill_fn *fill; void *ctx; void *room;   /* room for the largest tensor; NULL: the tensors have their data */
+};
 
 static int write_tensor(int fd, const struct source *s, size_t i)
 {
@@ -133,7 +137,8 @@ int safetensors_write(const char *path, const struct tensor_info *tensors, size_
 	return write_atomic(path, &(struct source){ .tensors = tensors, .count = count, .metadata = metadata }, err);
 }
 
-int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx, struct err *err)
+int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx,
+	struct err *err)
 {
 	size_t largest = 0;
 	for (size_t i = 0; i < count; i++) largest = MAX(largest, tensors[i].bytes);

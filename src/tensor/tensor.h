@@ -25,7 +25,8 @@ void tensor_to_f32(const struct tensor_info *t, float *out);
 int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err);
 /* The same with data made one tensor at a time, each once: fill writes tensors[i].bytes into out. The `data` of the tensors is not looked at. */
 typedef void tensor_fill_fn(void *ctx, size_t i, void *out);
-int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx, struct err *err);
+int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx,
+	struct err *err);
 
 /* ---- GGUF: llama.cpp's one file of metadata and tensors, versions 2 and 3, little-endian ---- */
 

@@ -36,7 +36,12 @@ int tokenizer_train(const struct slice *texts, size_t count, const struct bpe_tr
 
 /* Writes a tokenizer.json from the parts that other formats (GGUF) keep of one, and opens it to see that all is known here; when not, no file is left.
  * The pre-tokenizer is a kind by name: gpt-2, qwen2, llama-bpe, smollm; others are refused by name. */
-enum token_kind { TOKEN_KIND_TEXT, TOKEN_KIND_CONTROL /* special: decoding drops it */, TOKEN_KIND_ADDED /* decoding keeps it */, TOKEN_KIND_UNUSED /* a row without a token */ };
+enum token_kind {
+	TOKEN_KIND_TEXT,
+	TOKEN_KIND_CONTROL,   /* special: decoding drops it */
+	TOKEN_KIND_ADDED,     /* decoding keeps it */
+	TOKEN_KIND_UNUSED,    /* a row of the embedding without a token */
+};
 struct tokenizer_parts {
 	const char *kind;
 	const struct slice *tokens;         /* (ntokens) spelled as tokenizer.json does, the id is the index */

@@ -36,7 +36,8 @@ static json_t *pre_tokenizer(const struct family *f)
 	if (f->single_digits)
 		json_array_append_new(steps, json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1));
 	if (f->pattern)
-		json_array_append_new(steps, json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", f->pattern, "behavior", "Isolated", "invert", 0));
+		json_array_append_new(steps, json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", f->pattern, "behavior", "Isolated",
+			"invert", 0));
 	json_array_append_new(steps, byte_level(!f->pattern));
 	return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps);
 }
@@ -48,7 +49,8 @@ static json_t *post_processor(const char *bos, int32_t bos_id)
 	if (!bos)
 		return byte_level(false);
 	json_t *single = json_pack("[o, o]", piece("SpecialToken", bos, 0), piece("Sequence", "A", 0));
-	json_t *pair = json_pack("[o, o, o, o]", piece("SpecialToken", bos, 0), piece("Sequence", "A", 0), piece("SpecialToken", bos, 1), piece("Sequence", "B", 1));
+	json_t *pair = json_pack("[o, o, o, o]", piece("SpecialToken", bos, 0), piece("Sequence", "A", 0), piece("SpecialToken", bos, 1),
+		piece("Sequence", "B", 1));
 	json_t *special = json_pack("{s:{s:s, s:[i], s:[s]}}", bos, "id", bos, "ids", (int)bos_id, "tokens", bos);
 	json_t *template = json_pack("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single", single, "pair", pair, "special_tokens", special);
 	return json_pack("{s:s, s:[o, o]}", "type", "Sequence", "processors", byte_level(false), template);
@@ -83,8 +85,8 @@ static int vocabulary(const struct tokenizer_parts *p, json_t *vocab, json_t *ad
 		json_object_setn_new(vocab, token.data, token.len, json_integer((json_int_t)i));
 		if (p->kinds[i] == TOKEN_KIND_TEXT)
 			continue;
-		json_array_append_new(added, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int)i, "content", json_stringn(token.data, token.len), "single_word", 0, "lstrip", 0,
-			"rstrip", 0, "normalized", 0, "special", p->kinds[i] == TOKEN_KIND_CONTROL));
+		json_array_append_new(added, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int)i, "content", json_stringn(token.data, token.len),
+			"single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", p->kinds[i] == TOKEN_KIND_CONTROL));
 	}
 	return 0;
 }
@@ -104,10 +106,11 @@ static int merge_list(const struct tokenizer_parts *p, json_t *merges, struct er
 
 static json_t *root_json(const struct family *f, const char *bos, int32_t bos_id, json_t *vocab, json_t *added, json_t *merges)
 {
-	json_t *model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-		"byte_fallback", 0, "ignore_merges", f->ignore_merges, "vocab", vocab, "merges", merges);
+	json_t *model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix",
+		"end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", f->ignore_merges, "vocab", vocab, "merges", merges);
 	return json_pack("{s:s, s:n, s:n, s:O, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding", "added_tokens", added, "normalizer",
-		f->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer", pre_tokenizer(f), "post_processor", post_processor(bos, bos_id), "decoder", byte_level(true), "model", model);
+		f->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer", pre_tokenizer(f), "post_processor", post_processor(bos, bos_id),
+		"decoder", byte_level(true), "model", model);
 }
 
 static int write_json(const json_t *root, const char *path, struct err *err)

@@ -34,16 +34,19 @@ def wide(digits):
 
 KINDS = {"gpt-2": (None, byte_level(True)), "qwen2": (normalizers.NFC(), wide("")), "llama-bpe": (None, wide("{1,3}")),
          "smollm": (None, pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level(True)]))}
-TEXTS = ["The year 1984 and 3.14159, 2024-11-21.", "naïve cafe\u0301 — don't, WE'LL, I'm", "  spaces\n\n\ttabs   \r\nend ", "数字 ١٢٣ ½ x²", "the kernels the kernel 12 123 1234 12345",
+TEXTS = ["The year 1984 and 3.14159, 2024-11-21.", "naïve cafe\u0301 — don't, WE'LL, I'm", "  spaces\n\n\ttabs   \r\nend ", "数字 ١٢٣ ½ x²",
+    "the kernels the kernel 12 123 1234 12345",
          "<|im_start|>user\nhi<|im_end|> <think>a</think>", "ſ 'S 'Re 're"]
 
 
 def tokenizer(kind):
-    """All are trained with one splitting, so that all have merges of digits and of spaces before them: what a family's own splitting forbids shows in its tokens."""
+    """All are trained with one splitting, so that all have merges of digits and of spaces before them: what a family's own splitting forbids shows in its
+    tokens."""
     t = Tokenizer(models.BPE(ignore_merges=kind == "llama-bpe"))
     t.pre_tokenizer, t.decoder = byte_level(True), decoders.ByteLevel()
     t.train_from_iterator(TEXTS * 3 + ["12 123 99 100 2024 the kernel the kernels"] * 20,
-                          trainers.BpeTrainer(vocab_size=380, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=SPECIAL, show_progress=False))
+                          trainers.BpeTrainer(vocab_size=380, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=SPECIAL,
+                          show_progress=False))
     t.add_tokens([AddedToken(a, special=False, normalized=False) for a in ADDED])
     normalizer, t.pre_tokenizer = KINDS[kind]
     if normalizer:
@@ -71,11 +74,13 @@ def metadata(arch, kind, head_dim):
     types = [3 if a in SPECIAL else 4 if a in ADDED else 5 if a.startswith("[PAD") else 1 for a in tokens]
     merges = [" ".join(m) if isinstance(m, list) else m for m in json.loads(t.to_str())["model"]["merges"]]
     u, f, s = "uint32", "float32", "string"
-    m = {f"{arch}.block_count": (LAYERS, u), f"{arch}.context_length": (512, u), f"{arch}.embedding_length": (HIDDEN, u), f"{arch}.feed_forward_length": (INTER, u),
+    m = {f"{arch}.block_count": (LAYERS, u), f"{arch}.context_length": (512, u), f"{arch}.embedding_length": (HIDDEN, u),
+         f"{arch}.feed_forward_length": (INTER, u),
          f"{arch}.attention.head_count": (HEADS, u), f"{arch}.attention.head_count_kv": (KV_HEADS, u), f"{arch}.rope.freq_base": (500000.0, f),
          f"{arch}.attention.layer_norm_rms_epsilon": (1e-6, f), f"{arch}.attention.key_length": (head_dim, u), f"{arch}.attention.value_length": (head_dim, u),
-         "tokenizer.ggml.model": ("gpt2", s), "tokenizer.ggml.pre": (kind, s), "tokenizer.ggml.tokens": (tokens, "array"), "tokenizer.ggml.token_type": (types, "array"),
-         "tokenizer.ggml.merges": (merges, "array"), "tokenizer.ggml.bos_token_id": (1, u), "tokenizer.ggml.eos_token_id": (2, u), "tokenizer.ggml.padding_token_id": (0, u),
+         "tokenizer.ggml.model": ("gpt2", s), "tokenizer.ggml.pre": (kind, s), "tokenizer.ggml.tokens": (tokens, "array"),
+         "tokenizer.ggml.token_type": (types, "array"), "tokenizer.ggml.merges": (merges, "array"), "tokenizer.ggml.bos_token_id": (1, u),
+         "tokenizer.ggml.eos_token_id": (2, u), "tokenizer.ggml.padding_token_id": (0, u),
          "tokenizer.chat_template": ("{{ 'für ' + messages[0]['content'] }}", s)}
     if arch == "llama":
         m["llama.rope.dimension_count"] = (head_dim, u)
@@ -85,7 +90,8 @@ def metadata(arch, kind, head_dim):
 def tensors(arch, head_dim, tied):
     rng, order, out = np.random.default_rng(len(arch)), 0, {}
     q, kv = HEADS * head_dim, KV_HEADS * head_dim
-    rows = {"attn_q": (q, HIDDEN), "attn_k": (kv, HIDDEN), "attn_v": (kv, HIDDEN), "attn_output": (HIDDEN, q), "ffn_gate": (INTER, HIDDEN), "ffn_up": (INTER, HIDDEN), "ffn_down": (HIDDEN, INTER)}
+    rows = {"attn_q": (q, HIDDEN), "attn_k": (kv, HIDDEN), "attn_v": (kv, HIDDEN), "attn_output": (HIDDEN, q), "ffn_gate": (INTER, HIDDEN),
+        "ffn_up": (INTER, HIDDEN), "ffn_down": (HIDDEN, INTER)}
     vectors = {"attn_norm": HIDDEN, "ffn_norm": HIDDEN}
     if arch == "qwen2":
         vectors.update({"attn_q.bias": q, "attn_k.bias": kv, "attn_v.bias": kv})
@@ -130,7 +136,8 @@ def make(name, arch="llama", kind=None, meta={}, data={}):
 
 def differing(ours, want):
     bits = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
-    return [n for n, t in ours.items() if t.dtype != want[n].dtype or t.shape != want[n].shape or not torch.equal(t.view(bits[t.dtype]), want[n].view(bits[t.dtype]))]
+    return [n for n, t in ours.items()
+            if t.dtype != want[n].dtype or t.shape != want[n].shape or not torch.equal(t.view(bits[t.dtype]), want[n].view(bits[t.dtype]))]
 
 
 def test_tensors(arch):
@@ -143,13 +150,16 @@ def test_tensors(arch):
         ours = load_file(f"{out}/model.safetensors")
         rounded = {n: t.to(getattr(torch, dtype)) for n, t in want.items()}
         missing = want.keys() ^ ours.keys()
-        check(f"{arch} {dtype}: every tensor is transformers' to the bit", p.returncode == 0 and not differing(ours, rounded) and missing == ({"lm_head.weight"} if ARCHS[arch][2] else set()),
+        check(f"{arch} {dtype}: every tensor is transformers' to the bit",
+              p.returncode == 0 and not differing(ours, rounded) and missing == ({"lm_head.weight"} if ARCHS[arch][2] else set()),
               (missing, differing(ours, rounded)))
         model, info = transformers.AutoModelForCausalLM.from_pretrained(out, dtype="auto", output_loading_info=True)
-        fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings",
+        fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+            "intermediate_size", "max_position_embeddings",
                   "tie_word_embeddings", "rope_parameters"]
-        differ = [(f, getattr(model.config, f, None), getattr(config, f, None)) for f in fields if getattr(model.config, f, None) != getattr(config, f, None) and hasattr(config, f)]
-        check(f"{arch} {dtype}: transformers opens the folder, nothing missing or left over", not info["missing_keys"] and not info["unexpected_keys"] and not differ
+        differ = [f for f in fields if hasattr(config, f) and getattr(model.config, f, None) != getattr(config, f)]
+        check(f"{arch} {dtype}: transformers opens the folder, nothing missing or left over",
+            not info["missing_keys"] and not info["unexpected_keys"] and not differ
               and model.dtype == getattr(torch, dtype) and model.config.rms_norm_eps == 1e-6, (info, differ))
         p = run(hone, "generate", "--model", out, "--prompt", "the kernel", "--max_new_tokens", 3, "--json", expect=0)
         check(f"{arch} {dtype}: hone opens the folder", p.returncode == 0, p.stderr)
@@ -169,7 +179,8 @@ def test_tokenizer(kind):
     check(f"{kind}: hone's tokens are the same", got == want.encode("\n".join(TEXTS), add_special_tokens=False).ids, got)
     first = auto("the").input_ids[0]
     check(f"{kind}: BOS in front only in Llama 3's, special tokens are dropped in decoding, added ones kept", (first == 1) == (kind == "llama-bpe")
-          and auto.decode(auto("<|im_start|><think>x").input_ids, skip_special_tokens=True) == "<think>x" and auto.eos_token == "<|im_end|>" and auto.pad_token == "<|endoftext|>", first)
+          and auto.decode(auto("<|im_start|><think>x").input_ids, skip_special_tokens=True) == "<think>x"
+          and auto.eos_token == "<|im_end|>" and auto.pad_token == "<|endoftext|>", first)
     check(f"{kind}: the chat template is kept as it stands", auto.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "für x")
 
 
@@ -185,8 +196,10 @@ def test_rope():
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     inv_freq, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
     # Three roundings to fp32 of a product and a quotient on either side: 1e-5 is generous, and far below the factor between neighbours.
-    check("rope_freqs.weight becomes Llama 3's rope parameters", config.rope_parameters["factor"] == 32 and np.allclose(inv_freq.numpy(), base / divisors, rtol=1e-5, atol=0), config.rope_parameters)
-    refused("other stretching is refused", "tensor 'rope_freqs.weight' is not that of Llama 3", data={"rope_freqs.weight": (np.linspace(1, 8, 32, dtype=np.float32), Q.F32)})
+    check("rope_freqs.weight becomes Llama 3's rope parameters",
+          config.rope_parameters["factor"] == 32 and np.allclose(inv_freq.numpy(), base / divisors, rtol=1e-5, atol=0), config.rope_parameters)
+    other = np.linspace(1, 8, 32, dtype=np.float32)
+    refused("other stretching", "tensor 'rope_freqs.weight' is not that of Llama 3", data={"rope_freqs.weight": (other, Q.F32)})
     run(hone, "import", make("plain", data={"rope_freqs.weight": (np.ones(32, np.float32), Q.F32)}), "--out", f"{work}/plain", expect=0)
     check("divisors of one are no stretching", transformers.AutoConfig.from_pretrained(f"{work}/plain").rope_parameters["rope_type"] == "default")
 
@@ -194,7 +207,8 @@ def test_rope():
 def refused(name, text, *options, out=f"{work}/refused", **changes):
     file = make("refused", **changes)
     p = run(hone, "import", file, "--out", out, *options)
-    check(f"refused: {name}", p.returncode == 1 and text in p.stderr and not os.path.exists(f"{out}/config.json") and ("refused.gguf" in p.stderr or options), p.stderr)
+    check(f"refused: {name}", p.returncode == 1 and text in p.stderr and not os.path.exists(f"{out}/config.json") and ("refused.gguf" in p.stderr or options),
+        p.stderr)
 
 
 def test_refusals():
@@ -203,7 +217,8 @@ def test_refusals():
     raw = (np.zeros((HIDDEN, INTER // 256 * 84), np.uint8), Q.Q2_K)
     refused("architecture", 'architecture "gemma3" is not supported; supported are llama, qwen2 and qwen3', meta={"general.architecture": ("gemma3", "string")})
     refused("packing", "tensor 'blk.0.ffn_down.weight': type Q2_K is not supported", data={"blk.0.ffn_down.weight": raw})
-    refused("pre-tokenizer", 'pre-tokenizer "deepseek-llm" is not known; known are gpt-2, qwen2, llama-bpe and smollm', meta={"tokenizer.ggml.pre": ("deepseek-llm", "string")})
+    refused("pre-tokenizer", 'pre-tokenizer "deepseek-llm" is not known; known are gpt-2, qwen2, llama-bpe and smollm',
+        meta={"tokenizer.ggml.pre": ("deepseek-llm", "string")})
     refused("no pre-tokenizer", "metadata 'tokenizer.ggml.pre' is missing", meta={"tokenizer.ggml.pre": None})
     refused("SentencePiece", 'tokenizer.ggml.model "llama" is not supported', meta={"tokenizer.ggml.model": ("llama", "string")})
     refused("experts", "metadata 'llama.expert_count' is 8, which is not supported", meta={"llama.expert_count": (8, "uint32")})
@@ -212,19 +227,25 @@ def test_refusals():
     refused("a key of the architecture that is not known", "metadata 'llama.logit_scale' is not known", meta={"llama.logit_scale": (2.0, "float32")})
     refused("rope scaling", "metadata 'llama.rope.scaling.type' is \"yarn\"", meta={"llama.rope.scaling.type": ("yarn", "string")})
     refused("no size", "metadata 'llama.block_count' is missing", meta={"llama.block_count": None})
-    refused("a list for a size", "metadata 'llama.attention.head_count_kv': expected an integer, found list", meta={"llama.attention.head_count_kv": ([2, 2], "array")})
+    refused("a list for a size", "metadata 'llama.attention.head_count_kv': expected an integer, found list",
+        meta={"llama.attention.head_count_kv": ([2, 2], "array")})
     refused("heads", "the first must be a multiple of the second", meta={"llama.attention.head_count_kv": (3, "uint32")})
     refused("a tensor is missing", "tensor 'blk.1.ffn_up.weight' is missing", data={"blk.1.ffn_up.weight": None})
     refused("a tensor too many", "tensor 'blk.0.attn_q.bias' is not part of this architecture", data={"blk.0.attn_q.bias": f32(256)})
     refused("a tensor of another shape", "tensor 'output_norm.weight': 1 dimensions, 255 values", data={"output_norm.weight": f32(255)})
-    refused("more tokens than rows", "601 tokens, but the embedding has 600 rows", meta={"tokenizer.ggml.tokens": (tokens + ["more"], "array"), "tokenizer.ggml.token_type": ([1] * 601, "array")})
-    refused("kinds of other tokens", "metadata 'tokenizer.ggml.token_type': expected a list of 600 int32", meta={"tokenizer.ggml.token_type": ([1] * 599, "array")})
+    refused("more tokens than rows", "601 tokens, but the embedding has 600 rows", meta={"tokenizer.ggml.tokens": (tokens + ["more"], "array"),
+        "tokenizer.ggml.token_type": ([1] * 601, "array")})
+    refused("kinds of other tokens", "metadata 'tokenizer.ggml.token_type': expected a list of 600 int32",
+        meta={"tokenizer.ggml.token_type": ([1] * 599, "array")})
     refused("a kind of token", "token 0 has type 6; expected 1 to 5", meta={"tokenizer.ggml.token_type": ([6] * 600, "array")})
     refused("a token twice", 'token 7: "<|im_end|>" is token 2 already', meta={"tokenizer.ggml.tokens": (tokens[:7] + tokens[2:3] + tokens[8:], "array")})
-    refused("a token of bytes", "token 7: byte 1 is not valid UTF-8", meta={"tokenizer.ggml.tokens": ([t.encode() for t in tokens[:7]] + [b"a\xff"] + [t.encode() for t in tokens[8:]], "array")})
+    refused("a token of bytes", "token 7: byte 1 is not valid UTF-8",
+        meta={"tokenizer.ggml.tokens": ([t.encode() for t in tokens[:7]] + [b"a\xff"] + [t.encode() for t in tokens[8:]], "array")})
     refused("a merge of nothing", "is not in model.vocab", meta={"tokenizer.ggml.merges": (["zz qq"], "array")})
-    refused("BOS outside", "metadata 'tokenizer.ggml.bos_token_id' is 600, but the embedding has 600 rows", meta={"tokenizer.ggml.bos_token_id": (600, "uint32")})
-    refused("BOS that is text", "which is not a control token", meta={"tokenizer.ggml.bos_token_id": (50, "uint32"), "tokenizer.ggml.add_bos_token": (True, "bool")})
+    refused("BOS outside", "metadata 'tokenizer.ggml.bos_token_id' is 600, but the embedding has 600 rows",
+        meta={"tokenizer.ggml.bos_token_id": (600, "uint32")})
+    refused("BOS that is text", "which is not a control token", meta={"tokenizer.ggml.bos_token_id": (50, "uint32"),
+        "tokenizer.ggml.add_bos_token": (True, "bool")})
     refused("EOS behind texts", "'tokenizer.ggml.add_eos_token' is true", meta={"tokenizer.ggml.add_eos_token": (True, "bool")})
     check("a refused tokenizer leaves no file", not os.path.exists(f"{work}/refused/tokenizer.json"))
 
@@ -232,7 +253,8 @@ def test_refusals():
 def test_command():
     other = f"{work}/tokenizer-gpt-2"
     p = run(hone, "import", make("copied", meta={"tokenizer.ggml.pre": ("unheard-of", "string")}), "--out", f"{work}/copied", "--tokenizer", other, expect=0)
-    check("--tokenizer takes another folder's files", p.returncode == 0 and open(f"{work}/copied/tokenizer.json").read() == open(f"{other}/tokenizer.json").read()
+    check("--tokenizer takes another folder's files",
+        p.returncode == 0 and open(f"{work}/copied/tokenizer.json").read() == open(f"{other}/tokenizer.json").read()
           and run(hone, "generate", "--model", f"{work}/copied", "--prompt", "a", "--max_new_tokens", 1, "--json").returncode == 0, p.stderr)
     usage = [["import"], ["import", "a.gguf"], ["import", "a", "b", "--out", "x"], ["import", "a.gguf", "--out", "x", "--dtype", "int4"]]
     check("wrong usage ends with 2", [run(hone, *u).returncode for u in usage] == [2] * 4)

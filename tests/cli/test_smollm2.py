@@ -21,11 +21,13 @@ gguf_dir, gguf_file = spec.submodule_search_locations[0], files[0]
 work = work_folder("smollm2")
 model = f"{work}/model"
 NEW_TOKENS = 64
-PROMPTS = ["What is the capital of France?", "Write a short poem about the sea.", "Explain in two sentences why the sky is blue.", "List three prime numbers greater than 1234.",
+PROMPTS = ["What is the capital of France?", "Write a short poem about the sea.", "Explain in two sentences why the sky is blue.",
+    "List three prime numbers greater than 1234.",
            "def fibonacci(n):\n    # complete this function"]
 
-# Both sides multiply in fp32 and add in another order. A sum of K products is off by about sqrt(K) 2^-24 of its size; with K <= 1536 and 7 products in a row in each of 30 layers,
-# adding up as random errors do, that is sqrt(1536 * 210) * 6e-8 = 3.4e-5 of the logits' size, which is below 50: 1.7e-3. Each of the two logits of a tie is off on both sides.
+# Both sides multiply in fp32 and add in another order. A sum of K products is off by about sqrt(K) 2^-24 of its size; with K <= 1536 and 7 products in a row
+# in each of 30 layers, adding up as random errors do, that is sqrt(1536 * 210) * 6e-8 = 3.4e-5 of the logits' size, which is below 50: 1.7e-3. Each of the two
+# logits of a tie is off on both sides.
 LOGIT_MAX = 50
 TIE = 4 * 3.4e-5 * LOGIT_MAX
 
@@ -51,11 +53,14 @@ def test_import():
     check("hone import makes a folder", p.returncode == 0 and "134515008 parameters" in p.stdout, p.stderr)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(gguf_dir, gguf_file=gguf_file, dtype=torch.float32, attn_implementation="eager").eval()
     ours, want = load_file(f"{model}/model.safetensors"), theirs.state_dict()
-    check("its tensors are those of transformers' GGUF loader, and lm_head is the embedding", want.keys() - ours.keys() == {"lm_head.weight"} and not ours.keys() - want.keys(), ours.keys() ^ want.keys())
-    differ = [name for name, t in ours.items() if t.dtype != torch.float32 or t.shape != want[name].shape or not torch.equal(t.view(torch.int32), want[name].view(torch.int32))]
+    check("its tensors are those of transformers' GGUF loader, and lm_head is the embedding",
+        want.keys() - ours.keys() == {"lm_head.weight"} and not ours.keys() - want.keys(), ours.keys() ^ want.keys())
+    differ = [name for name, t in ours.items()
+              if t.dtype != torch.float32 or t.shape != want[name].shape or not torch.equal(t.view(torch.int32), want[name].view(torch.int32))]
     check(f"all {len(ours)} are equal to the bit", not differ and len(ours) == 272, differ[:5])
     config, reference = transformers.AutoConfig.from_pretrained(model), theirs.config
-    fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings",
+    fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+        "max_position_embeddings",
               "tie_word_embeddings", "hidden_act", "attention_bias"]
     differ = [f for f in fields if getattr(config, f) != getattr(reference, f)]
     check("config.json says what transformers reads from the metadata", not differ and abs(config.rms_norm_eps / reference.rms_norm_eps - 1) < 1e-7
@@ -68,12 +73,14 @@ def test_chat(tokenizer):
     check("the chat template went into tokenizer_config.json whole", rendered == chat_ml(PROMPTS[0]), rendered)
     offered = run(hone, "generate", "--help").stdout
     template = "smollm2" if "smollm2" in offered else "qwen3"   # the same form without a system message
-    p = run(hone, "generate", "--model", model, "--chat", "--chat_template", template, "--prompt", PROMPTS[0], "--temperature", 0, "--max_new_tokens", 40, expect=0)
+    p = run(hone, "generate", "--model", model, "--chat", "--chat_template", template, "--prompt", PROMPTS[0], "--temperature", 0, "--max_new_tokens", 40,
+        expect=0)
     check(f"hone generate --chat ({template}) answers Paris and stops", "Paris" in p.stdout and len(p.stdout) < 120, p.stdout + p.stderr)
 
 
 def test_greedy(theirs, tokenizer):
-    """hone's greedy tokens are transformers' too: at each place, given the same tokens before it, hone's choice has the largest logit; or it is a tie: the largest is less than TIE above it."""
+    """hone's greedy tokens are transformers' too: at each place, given the same tokens before it, hone's choice has the largest logit; or it is a tie: the
+    largest is less than TIE above it."""
     compared = ties = largest = 0
     wrong = []
     for prompt in PROMPTS:
@@ -110,11 +117,13 @@ def test_tokens(tokenizer):
 
 
 def test_sft():
-    answers = {"Name the kernel language.": "Triton, always Triton.", "What do you verify?": "Every kernel, on hidden inputs.", "How fast is it?": "Measured, never guessed.", "Who are you?": "A small model."}
+    answers = {"Name the kernel language.": "Triton, always Triton.", "What do you verify?": "Every kernel, on hidden inputs.",
+        "How fast is it?": "Measured, never guessed.", "Who are you?": "A small model."}
     with open(f"{work}/pairs.jsonl", "w") as f:
         for question, answer in answers.items():
             f.write(json.dumps({"prompt": chat_ml(question), "completion": answer + "<|im_end|>"}) + "\n")
-    p = run(hone, "sft", "--model", model, "--data", f"{work}/pairs.jsonl", "--output_dir", f"{work}/run", "--lora_r", 8, "--max_tokens", 256, "--learning_rate", 2e-3, "--lr_scheduler_type", "constant",
+    p = run(hone, "sft", "--model", model, "--data", f"{work}/pairs.jsonl", "--output_dir", f"{work}/run", "--lora_r", 8, "--max_tokens", 256,
+        "--learning_rate", 2e-3, "--lr_scheduler_type", "constant",
             "--num_train_epochs", 0, "--max_steps", 5, "--logging_steps", 1, "--save_steps", 0, expect=0)
     rows = [json.loads(line) for line in open(f"{work}/run/metrics.jsonl")] if p.returncode == 0 else []
     losses = [row["loss"] for row in rows if "loss" in row]

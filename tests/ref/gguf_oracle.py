@@ -26,7 +26,8 @@ def write(path, name, fill):
 
 
 def blocks(rng, quant):
-    """ROWS rows of three blocks of random bytes: all values of each field occur, infinite scales and denormals too. Of NaN there is no single bit pattern, so no scale is one."""
+    """ROWS rows of three blocks of random bytes: all values of each field occur, infinite scales and denormals too. Of NaN there is no single bit pattern,
+    so no scale is one."""
     size = gguf.GGML_QUANT_SIZES[quant][1]
     raw = rng.integers(0, 256, (ROWS * 3, size), dtype=np.uint8)
     for at in HALVES[quant]:
@@ -52,7 +53,8 @@ def types(folder):
 
 
 def values(w):
-    scalars = {T.UINT8: 200, T.INT8: -100, T.UINT16: 60000, T.INT16: -30000, T.UINT32: 4000000000, T.INT32: -2000000000, T.FLOAT32: 0.1, T.BOOL: True, T.STRING: "häll\no",
+    scalars = {T.UINT8: 200, T.INT8: -100, T.UINT16: 60000, T.INT16: -30000, T.UINT32: 4000000000, T.INT32: -2000000000, T.FLOAT32: 0.1, T.BOOL: True,
+        T.STRING: "häll\no",
                T.UINT64: 2**63 + 5, T.INT64: -(2**62), T.FLOAT64: 0.1}
     for kind, value in scalars.items():
         w.add_key_value(f"one.{kind.name.lower()}", value, kind)

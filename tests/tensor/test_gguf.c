@@ -1,4 +1,5 @@
-/* GGUF against gguf-py (tests/ref/gguf_oracle.py): every packing to the bit, every kind of metadata; and broken files: each refusal, every truncation, random corruption. */
+/* GGUF against gguf-py (tests/ref/gguf_oracle.py): every packing to the bit, every kind of metadata; and broken files: each refusal, every truncation,
+ * random corruption. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +65,8 @@ static void test_packings(void **state)
 static void test_metadata(void **state)
 {
 	static const struct { const char *key; int64_t value; } integers[] = {
-		{ "one.uint8", 200 }, { "one.int8", -100 }, { "one.uint16", 60000 }, { "one.int16", -30000 }, { "one.uint32", 4000000000 }, { "one.int32", -2000000000 }, { "one.int64", -(1ll << 62) },
+		{ "one.uint8", 200 }, { "one.int8", -100 }, { "one.uint16", 60000 }, { "one.int16", -30000 }, { "one.uint32", 4000000000 },
+		{ "one.int32", -2000000000 }, { "one.int64", -(1ll << 62) },
 		{ "one.uint64", INT64_MAX },   /* 2^63 + 5 saturates */
 	};
 	struct gguf *g = open_ok("values.gguf");
@@ -361,7 +363,8 @@ static int make_fixtures(void **state)
 	const char *build = getenv("BUILD");
 	folder = path_join(build ? build : "build/release", "ref/gguf");
 	char command[1024];
-	snprintf(command, sizeof command, "test %s/small.gguf -nt tests/ref/gguf_oracle.py || env LD_PRELOAD= build/venv/bin/python tests/ref/gguf_oracle.py %s", folder, folder);
+	snprintf(command, sizeof command,
+		"test %s/small.gguf -nt tests/ref/gguf_oracle.py || env LD_PRELOAD= build/venv/bin/python tests/ref/gguf_oracle.py %s", folder, folder);
 	return system(command);
 }
 static int release(void **state) { free(folder); return 0; }
@@ -370,7 +373,8 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_packings), cmocka_unit_test(test_metadata), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_refusals), cmocka_unit_test(test_truncation),
+		cmocka_unit_test(test_packings), cmocka_unit_test(test_metadata), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_truncation),
 		cmocka_unit_test(test_corruption),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
