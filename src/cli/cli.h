@@ -11,6 +11,7 @@
 #define COMMAND_TABLE(X) \
 	X(doctor, "what this machine offers, what is missing and how to get it") \
 	X(init,   "make a random model and train its tokenizer") \
+	X(import, "make a model folder of a GGUF file") \
 	X(tasks,  "list, show, compose, import and audit task sets") \
 	X(pairs,  "build pairs of prompt and answer for sft") \
 	X(verify, "grade a candidate kernel against its task") \

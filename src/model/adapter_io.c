@@ -143,12 +143,10 @@ static void merge_into(const struct model *m, const struct adapter *a, struct pa
 int adapter_merge_save(const struct model *m, const struct adapter *a, const char *dir, struct err *err)
 {
 	struct ops *ops = m->ops;
-	size_t bytes = size_mul((size_t)m->count, sizeof(float)), table = (size_t)m->nparams * sizeof *m->params;
+	size_t table = (size_t)m->nparams * sizeof *m->params;
 	struct param *merged = memcpy(xmalloc(table), m->params, table);
-	float *block = ops->alloc(ops->ctx, bytes);
+	float *block = model_copy(m, merged);
 	char *path = path_join(dir, "model.safetensors");
-	ops->copy(ops->ctx, block, m->block, bytes);
-	params_carve(merged, m->nparams, block);
 	merge_into(m, a, merged);
 	int rc = dir_make(dir, err);
 	if (!rc) rc = model_config_save(dir, &m->config, err);

@@ -1,7 +1,7 @@
 /* model: one decoder block with switches {qkv bias, q/k norm, tied head, head_dim, rope scaling}; Qwen3 first. Config, weights and LoRA adapters in Hugging
  * Face's and PEFT's formats; forward and backward written once over ops.h.
  *
- * Ownership: struct model owns the weights (one copy; mapped when a file has our order and type, else converted). An adapter is never merged: every projection
+ * Ownership: struct model owns the weights (one copy; mapped when a file has fp32, else converted). An adapter is never merged: every projection
  * is y = x W^T + s (x A^T) B^T. struct pass owns activations, allocated at create for a maximal number of packed tokens; forward and backward allocate nothing.
  * Sampler (infer) and trainer call the same walk; they differ in the attention entry alone. */
 #ifndef HONE_MODEL_H
@@ -20,7 +20,8 @@ struct model_config {
 	int rope_original_positions;
 };
 int model_config_load(const char *dir, struct model_config *out, struct err *err);   /* old and new spellings; unknown architectures refused by name */
-int model_config_save(const char *dir, const struct model_config *c, struct err *err);
+int model_config_save(const char *dir, const struct model_config *c, struct err *err);   /* for weights in fp32 */
+int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err);
 int64_t model_config_params(const struct model_config *c);
 
 /* One named parameter. The table of all of them drives load, save, gradients, optimiser, comparison and printing. */
@@ -36,6 +37,11 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 int model_save(const struct model *m, const char *dir, struct err *err);   /* config.json, model.safetensors; loads in transformers */
 /* Copies the files beside the weights that make a folder usable: tokenizer, chat template, generation defaults. Absent ones are skipped. */
 int model_copy_tokenizer(const char *from, const char *to, struct err *err);
+/* A GGUF file's model (llama, qwen2, qwen3): its configuration, with what the block has no switch for refused by name; and its weights under Hugging Face's
+ * names, q and k in Hugging Face's row order, as model.safetensors of F32 (exact) or BF16 (rounded to nearest even), one tensor at a time, with config.json
+ * behind them. */
+int model_config_from_gguf(const struct gguf *g, struct model_config *out, struct err *err);
+int model_save_from_gguf(const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err);
 void model_free(struct model *m);
 const struct model_config *model_config(const struct model *m);
 struct ops *model_ops(const struct model *m);

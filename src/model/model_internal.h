@@ -26,15 +26,18 @@ struct model {
 	char *dir;                        /* where it was opened from, NULL when created: the default base_model of adapters */
 	struct param *params; int nparams;
 	int64_t count;                    /* of all values */
-	float *block, *grads;             /* (count): params in table order without gaps; grads NULL until enabled */
-	struct safetensors *mapped;       /* when block is a view of a file */
+	float *block, *grads;             /* (count): params in table order without gaps; block NULL while mapped, grads NULL until enabled */
+	struct safetensors *mapped;       /* params are views of its tensors */
 	struct layer *layers;
 	const struct param *embed, *norm, *head;   /* head == embed when tied */
 	float *rope; int rope_positions;  /* (rope_positions, 2, HD/2) */
 };
 
+struct model *model_alloc(const struct model_config *c, struct ops *ops /* NULL: for its table alone */);   /* no weights yet */
 /* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
 bool json_is_off(const json_t *v);
+/* The weights in a block of their own, which params (the model's table or a copy of it) then point into. */
+float *model_copy(const struct model *m, struct param *params);
 void model_ensure_rope(struct model *m, int positions);
 /* Total of counts, and data or grad pointers into a block in table order. */
 int64_t params_count(const struct param *params, int n);

@@ -1,8 +1,7 @@
 /* The parameter table: one row per tensor, with Hugging Face's names. It drives load, save, gradients, the optimiser, comparison and printing.
  *
- * All values live in one block in table order without gaps. A file written by params_save has the same order and fp32, so such a file can be mapped and used in
- * place; anything else (bf16, shards, Hugging Face's alphabetical order) is converted into a block of our own. Training all weights copies a mapped block
- * first. */
+ * Files of fp32 are mapped and used in place, whatever the order of their tensors and in however many shards: each parameter points into the file. Anything
+ * else (bf16, fp16) is converted into one block in table order without gaps. Training all weights copies mapped ones into such a block first. */
 #include "model/model_internal.h"
 
 #include <math.h>
@@ -51,7 +50,7 @@ static void layer_table(struct model *m, int l)
 	}
 }
 
-static struct model *model_alloc(const struct model_config *c, struct ops *ops)
+struct model *model_alloc(const struct model_config *c, struct ops *ops)
 {
 	struct model *m = xcalloc(1, sizeof *m);
 	m->config = *c;
@@ -125,13 +124,12 @@ static int tensors_check(const struct model *m, const struct safetensors *s, con
 	return 0;
 }
 
-/* A mapping can serve as the block when it has its type and order. */
-static bool is_block(const struct model *m, const struct tensor_info *const *found)
+/* A mapping can be used in place when the backend computes from host memory and all of it is fp32. */
+static bool is_usable(const struct model *m, const struct tensor_info *const *found)
 {
-	const char *at = found[0]->data;
-	if ((uintptr_t)at % sizeof(float) || strcmp(m->ops->name, "cpu")) return false;
-	for (int i = 0; i < m->nparams; at += found[i++]->bytes)
-		if (found[i]->dtype != DTYPE_F32 || found[i]->data != at) return false;
+	if (strcmp(m->ops->name, "cpu")) return false;
+	for (int i = 0; i < m->nparams; i++)
+		if (found[i]->dtype != DTYPE_F32) return false;
 	return true;
 }
 
@@ -166,10 +164,10 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 		err_prefix(err, "%s", dir);
 		model_free(m);
 		m = NULL;
-	} else if (is_block(m, found)) {
+	} else if (is_usable(m, found)) {
 		m->mapped = s;
-		m->block = (float *)(uintptr_t)found[0]->data;   /* read only; model_enable_grad copies it before anything writes */
-		params_carve(m->params, m->nparams, m->block);
+		/* Read only; model_enable_grad copies before anything writes. */
+		for (int i = 0; i < m->nparams; i++) m->params[i].data = (float *)(uintptr_t)found[i]->data;
 		s = NULL;
 	} else {
 		convert(m, found);
@@ -236,8 +234,8 @@ void model_free(struct model *m)
 {
 	if (!m) return;
 	if (m->ops) each_matrix(m, forget);   /* none: only its shapes were asked for */
-	if (m->mapped) safetensors_close(m->mapped);
-	else if (m->block) m->ops->release(m->ops->ctx, m->block);
+	safetensors_close(m->mapped);
+	if (m->block) m->ops->release(m->ops->ctx, m->block);
 	if (m->grads) m->ops->release(m->ops->ctx, m->grads);
 	if (m->rope) m->ops->release(m->ops->ctx, m->rope);
 	free(m->dir);
@@ -256,16 +254,20 @@ struct param *model_params(struct model *m, int *count)
 
 /* ---- gradients ---- */
 
+float *model_copy(const struct model *m, struct param *params)
+{
+	float *block = m->ops->alloc(m->ops->ctx, size_mul((size_t)m->count, sizeof(float))), *at = block;
+	for (int i = 0; i < m->nparams; at += params[i++].count) m->ops->copy(m->ops->ctx, at, m->params[i].data, (size_t)params[i].count * sizeof(float));
+	params_carve(params, m->nparams, block);
+	return block;
+}
+
 static void model_own(struct model *m)
 {
 	if (!m->mapped) return;
-	size_t bytes = (size_t)m->count * sizeof(float);
-	float *block = m->ops->alloc(m->ops->ctx, bytes);
-	m->ops->upload(m->ops->ctx, block, m->block, bytes);
+	m->block = model_copy(m, m->params);
 	safetensors_close(m->mapped);
 	m->mapped = NULL;
-	m->block = block;
-	params_carve(m->params, m->nparams, block);
 }
 
 static float *grads_alloc(struct ops *ops, float *grads, int64_t count)

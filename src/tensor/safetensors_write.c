@@ -1,4 +1,5 @@
-/* safetensors_write: writing one file, beside and then renamed, tensor by tensor from the caller's memory (a model is not copied to be saved).
+/* safetensors_write: writing one file, beside and then renamed, tensor by tensor from the caller's memory (a model is not copied to be saved) or
+ * from a function that makes each in its turn (a model that is converted need not fit into memory).
  * Data lies in order of falling element size, so that every tensor is aligned whatever the order given; the header lists tensors as given. */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,11 +53,29 @@ static json_t *header_json(const struct tensor_info *tensors, size_t count, cons
 	return header;
 }
 
-static int write_file(int fd, const struct tensor_info *tensors, size_t count, const json_t *metadata)
+struct source {
+	const struct tensor_info *tensors; size_t count;
+	const json_t *metadata;
+	tensor_fill_fn *fill; void *ctx; void *room;   /* room for the largest tensor; NULL: the tensors have their data */
+};
+
+static int write_tensor(int fd, const struct source *s, size_t i)
 {
+	const void *data = s->tensors[i].data;
+	if (s->fill) {
+		s->fill(s->ctx, i, s->room);
+		data = s->room;
+	}
+	return write_all(fd, data, s->tensors[i].bytes);
+}
+
+static int write_file(int fd, const struct source *s)
+{
+	const struct tensor_info *tensors = s->tensors;
+	size_t count = s->count;
 	uint64_t *begin = xcalloc(MAX(count, 1), sizeof *begin);
 	place(tensors, count, begin);
-	json_t *header = header_json(tensors, count, begin, metadata);
+	json_t *header = header_json(tensors, count, begin, s->metadata);
 	char *text = json_dumps(header, JSON_COMPACT), spaces[8] = "        ";
 	CHECK(text);
 	uint64_t len = strlen(text), padded = (len + 7) / 8 * 8;
@@ -65,7 +84,7 @@ static int write_file(int fd, const struct tensor_info *tensors, size_t count, c
 	int rc = write_all(fd, prefix, 8) || write_all(fd, text, len) || write_all(fd, spaces, padded - len);
 	for (size_t size = 8; size && !rc; size /= 2)
 		for (size_t i = 0; i < count && !rc; i++)
-			if (dtype_bytes(tensors[i].dtype) == size) rc = write_all(fd, tensors[i].data, tensors[i].bytes);
+			if (dtype_bytes(tensors[i].dtype) == size) rc = write_tensor(fd, s, i);
 	free(text);
 	json_decref(header);
 	free(begin);
@@ -84,7 +103,7 @@ static void sync_folder_of(const char *path)
 	free(folder);
 }
 
-int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err)
+static int write_atomic(const char *path, const struct source *s, struct err *err)
 {
 	char *beside = xasprintf("%s.%d.tmp", path, (int)getpid());
 	int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), rc = 0;
@@ -93,7 +112,7 @@ int safetensors_write(const char *path, const struct tensor_info *tensors, size_
 		free(beside);
 		return rc;
 	}
-	bool failed = write_file(fd, tensors, count, metadata) || fsync(fd);
+	bool failed = write_file(fd, s) || fsync(fd);
 	int saved = errno;
 	if (close(fd) && !failed) {
 		failed = true;
@@ -110,5 +129,21 @@ int safetensors_write(const char *path, const struct tensor_info *tensors, size_
 		sync_folder_of(path);
 	}
 	free(beside);
+	return rc;
+}
+
+int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err)
+{
+	return write_atomic(path, &(struct source){ .tensors = tensors, .count = count, .metadata = metadata }, err);
+}
+
+int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx,
+	struct err *err)
+{
+	size_t largest = 0;
+	for (size_t i = 0; i < count; i++) largest = MAX(largest, tensors[i].bytes);
+	struct source s = { .tensors = tensors, .count = count, .metadata = metadata, .fill = fill, .ctx = ctx, .room = xmalloc(MAX(largest, 1)) };
+	int rc = write_atomic(path, &s, err);
+	free(s.room);
 	return rc;
 }

@@ -34,6 +34,25 @@ struct bpe_train_options {
 };
 int tokenizer_train(const struct slice *texts, size_t count, const struct bpe_train_options *o, const char *path, struct err *err);
 
+/* Writes a tokenizer.json from the parts that other formats (GGUF) keep of one, and opens it to see that all is known here; when not, no file is left.
+ * The pre-tokenizer is a kind by name: gpt-2, qwen2, llama-bpe, smollm; others are refused by name. */
+enum token_kind {
+	TOKEN_KIND_TEXT,
+	TOKEN_KIND_CONTROL,   /* special: decoding drops it */
+	TOKEN_KIND_ADDED,     /* decoding keeps it */
+	TOKEN_KIND_UNUSED,    /* a row of the embedding without a token */
+};
+struct tokenizer_parts {
+	const char *kind;
+	const struct slice *tokens;         /* (ntokens) spelled as tokenizer.json does, the id is the index */
+	const enum token_kind *kinds;       /* (ntokens) */
+	size_t ntokens;
+	const struct slice *merges;         /* (nmerges) "left right", by rank */
+	size_t nmerges;
+	int32_t bos_id;                     /* put before every text by Hugging Face's tokenizers (not by tokenizer_encode); -1: none */
+};
+int tokenizer_write(const struct tokenizer_parts *p, const char *path, struct err *err);
+
 struct chat_message { const char *role, *content; };
 /* template: "qwen3", "qwen3-nothink", "plain" (contents joined by newlines; small models trained here). Roles: system, user, assistant. add_generation_prompt
  * opens the assistant's turn. Contents are not escaped: encode with parse_special, and keep strangers' text free of control tokens. */
