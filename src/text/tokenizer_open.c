@@ -238,6 +238,17 @@ static int load_added(struct opener *o)
 	return rc;
 }
 
+static int check_affixes(struct opener *o)
+{
+	const struct tokenizer *t = o->t;
+	for (int i = 0; i < t->nprefix + t->nsuffix; i++) {
+		int32_t id = i < t->nprefix ? t->prefix[i] : t->suffix[i - t->nprefix];
+		if (id >= t->ntokens || !(t->tokens[id].flags & TOKEN_PRESENT))
+			return err_set(o->err, ERR_FORMAT, "%s: post_processor: adds id %d, which no token has", o->path, id);
+	}
+	return 0;
+}
+
 /* Marks the entries that a word equal to them encodes to: all under ignore_merges, else those that merging reaches. */
 static void mark_whole(struct tokenizer *t)
 {
@@ -272,6 +283,8 @@ static int load(struct opener *o)
 		rc = load_model(o);
 	if (!rc)
 		rc = load_added(o);
+	if (!rc)
+		rc = check_affixes(o);
 	if (!rc)
 		mark_whole(o->t);
 	return rc;

@@ -129,7 +129,7 @@ static void test_accepted(void **state)
 	static const char *const changes[][2] = {
 		{"truncation", "{\"max_length\": 4}"}, {"padding", "{\"strategy\": \"BatchLongest\"}"}, {"model.unk_token", "\"a\""}, {"model.type", "null"},
 		{"post_processor", "null"}, {"normalizer", "null"}, {"added_tokens", "null"}, {"model.continuing_subword_prefix", "\"\""}, {"model.dropout", "0.0"},
-		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": []}]}"},
+		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}]}"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
 		struct err err = {0};
