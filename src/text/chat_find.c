@@ -6,15 +6,6 @@
 
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)   /* tokenizer_config.json lists added tokens too */
-#define FRAGMENTS_MAX 10
-
-struct known {
-	const char *name;                        /* of the row in chat.c; NULL: known, and refused */
-	const char *advice;                      /* why, and what to do */
-	const char *fragments[FRAGMENTS_MAX];    /* all have to be there */
-	const char *absent[FRAGMENTS_MAX];       /* none may be there */
-};
-
 #define CHATML_TURN "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n'"
 #define QWEN_SYSTEM "(message.role == \"user\") or (message.role == \"system\" and not loop.first)"
 #define LLAMA3_TURN "'<|start_header_id|>' + message['role'] + '<|end_header_id|>"
@@ -23,7 +14,7 @@ struct known {
 
 const char chat_plain_jinja[] = "{% for m in messages %}{{ '' if loop.first else '\n' }}{{ m['content'] }}{% endfor %}{{ '\n' if add_generation_prompt else '' }}";
 
-static const struct known known[] = {
+const struct chat_known chat_known[] = {
 	{"qwen3", NULL, {QWEN_SYSTEM, "last_query_index=messages|length - 1", "message.content.startswith('<tool_response>')", "loop.index0 > ns.last_query_index",
 		"loop.last or (not loop.last and reasoning_content)", "'\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n')", ".split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')",
 		"enable_thinking is defined and enable_thinking is false", "{{- '<think>\\n\\n</think>\\n\\n' }}"}, {"preserve_thinking", "generation %}"}},
@@ -38,13 +29,14 @@ static const struct known known[] = {
 		"{{- '<|im_start|>' + message.role + '\\n' + content }}", "{{- '<|im_start|>assistant\\n' }}"}, {"<think>", "generation %}", "<|vision_start|>"}},
 	{"plain", NULL, {chat_plain_jinja}, {"<|"}},
 };
+const size_t chat_known_count = ARRAY_LEN(chat_known);
 
-static bool is_known(const struct known *k, const char *text)
+static bool is_known(const struct chat_known *k, const char *text)
 {
-	for (size_t i = 0; i < FRAGMENTS_MAX && k->fragments[i]; i++)
+	for (size_t i = 0; i < CHAT_FRAGMENTS_MAX && k->fragments[i]; i++)
 		if (!strstr(text, k->fragments[i]))
 			return false;
-	for (size_t i = 0; i < FRAGMENTS_MAX && k->absent[i]; i++)
+	for (size_t i = 0; i < CHAT_FRAGMENTS_MAX && k->absent[i]; i++)
 		if (strstr(text, k->absent[i]))
 			return false;
 	return true;
@@ -52,13 +44,13 @@ static bool is_known(const struct known *k, const char *text)
 
 static int recognise(const char *text, const char *where, const struct chat_template **out, struct err *err)
 {
-	for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-		if (!is_known(&known[i], text))
+	for (size_t i = 0; i < chat_known_count; i++) {
+		if (!is_known(&chat_known[i], text))
 			continue;
-		if (!known[i].name)
-			return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is not supported: %s", where, known[i].advice);
-		*out = chat_template_row(known[i].name);
-		CHECKF(*out, "no chat template is named %s", known[i].name);
+		if (!chat_known[i].name)
+			return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is not supported: %s", where, chat_known[i].advice);
+		*out = chat_template_row(chat_known[i].name);
+		CHECKF(*out, "no chat template is named %s", chat_known[i].name);
 		return 0;
 	}
 	return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is none of those that hone knows; if the model was trained with one of them, name it: --chat_template " CHAT_TEMPLATE_NAMES, where);

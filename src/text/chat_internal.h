@@ -17,4 +17,15 @@ struct chat_template {
 	bool has_reasoning;           /* Qwen3's rule: reasoning of an assistant's turn is dropped up to the last query, and set in a think block behind it */
 };
 const struct chat_template *chat_template_row(const char *name);   /* NULL when unknown */
+
+/* A published Jinja text is told by lines of it. */
+#define CHAT_FRAGMENTS_MAX 10
+struct chat_known {
+	const char *name;                             /* of the row; NULL: known, and refused */
+	const char *advice;                           /* then: why, and what to do */
+	const char *fragments[CHAT_FRAGMENTS_MAX];    /* all have to be there */
+	const char *absent[CHAT_FRAGMENTS_MAX];       /* none may be there */
+};
+extern const struct chat_known chat_known[];
+extern const size_t chat_known_count;
 #endif
