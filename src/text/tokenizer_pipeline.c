@@ -109,7 +109,7 @@ static int push_affix(const json_t *o, const char *name, const char *what, int32
 		if (*count == TOKENIZER_AFFIX_MAX)
 			return err_set(err, ERR_LIMIT, "%s: field \"single\": more than %d ids on one side of the text", what, TOKENIZER_AFFIX_MAX);
 		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= TOKENIZER_IDS_MAX)
-			return err_set(err, ERR_FORMAT, "%s: special_tokens[\"%.60s\"]: expected ids of 0 to %d, found %s", what, name, TOKENIZER_IDS_MAX - 1, json_is_integer(v) ? "another" : pipeline_json_kind(v));
+			return err_set(err, ERR_FORMAT, "%s: special_tokens[\"%.60s\"]: expected ids of 0 to %d, found %s", what, name, TOKENIZER_IDS_MAX - 1, json_is_integer(v) ? "one outside" : pipeline_json_kind(v));
 		ids[(*count)++] = (int32_t)json_integer_value(v);
 	}
 	return 0;
