@@ -5,13 +5,9 @@ $(BUILD)/gen/unicode_tables.h: tools/unicode_tables.py
 
 $(BUILD)/obj/src/text/unicode.o: $(BUILD)/gen/unicode_tables.h
 
-$(BUILD)/bench/text_bench: $(BUILD)/obj/bench/text_bench.o $(call libs,text)
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $< -Wl,--start-group $(call libs,text) -Wl,--end-group $(LDLIBS) -o $@
-
 .PHONY: bench-text
-bench-text: $(BUILD)/bench/text_bench ## tokens per second of the tokenizer beside Hugging Face's, one core
-	BUILD=$(BUILD) $(VENV)/bin/python bench/text_bench.py
+bench-text: $(BUILD)/hone ## tokens per second of the tokenizer beside Hugging Face's, one core
+	$(BUILD)/hone bench text
 
 FUZZ_TEXT := $(BUILD)/fuzz/fuzz_tokenizer $(BUILD)/fuzz/fuzz_answer
 $(BUILD)/fuzz/fuzz_tokenizer: tests/fuzz/tokenizer/fuzz_tokenizer.c
@@ -22,6 +18,7 @@ $(FUZZ_TEXT): $(foreach r,text base,$(call srcs,$(r))) $(BUILD)/gen/unicode_tabl
 		-fno-sanitize-recover=undefined $(filter %.c,$^) $(LDLIBS) -o $@
 
 .PHONY: fuzz-text
-fuzz-text: $(FUZZ_TEXT) ## fuzz the tokenizer and the answer's extractor for FUZZ_SECONDS (60) each, with clang's libFuzzer
+fuzz-text: $(FUZZ_TEXT) $(BUILD)/tests/text/test_tokenizer_hf ## fuzz the tokenizer and the answer's extractor for FUZZ_SECONDS (60) each with clang's libFuzzer; 50000 texts a kind against tokenizers
+	BUILD=$(BUILD) HONE_FUZZ_TEXTS=50000 $(BUILD)/tests/text/test_tokenizer_hf
 	@for name in tokenizer answer; do mkdir -p $(BUILD)/fuzz/corpus-$$name && (cd $(BUILD)/fuzz && ./fuzz_$$name -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=4096 \
 		-timeout=10 -print_final_stats=1 -verbosity=0 corpus-$$name $(CURDIR)/tests/fuzz/$$name/corpus) || exit 1; done

@@ -1,16 +1,15 @@
-/* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and sizes, in the same minutes.
+/* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and sizes, in the same minutes. `hone bench text` is bench_text.c.
  *
  * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures training (forward, backward, AdamW over packed sequences) and generation,
  * then lets bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts both. Each figure is the best of its repeats.
  * With --model DIR the model is that folder's: opening it is timed, generation measured, training left out. */
-#include "cli/cli.h"
+#include "cli/bench.h"
 #include "text/text.h"
 #include "train/train.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 struct bench_options {
@@ -56,13 +55,6 @@ struct bench {
 
 static bool is_measured(const struct bench *b, enum figure f) { return figures[f].batch || !b->o->model; }
 
-static double seconds(const struct bench_options *o)
-{
-	struct timespec t;
-	clock_gettime(o->cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void minus_mean_logprob(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
 {
 	for (int i = 0; i < n; i++) g[i] = -1.0f / *(const float *)ctx;
@@ -95,11 +87,11 @@ static double bench_train(struct bench *b, struct err *err)
 	int rc = pass_create(b->model, &po, &pass, err);
 	float count = (float)nrows;
 	for (int64_t step = 0; !rc && step <= o->train_steps; step++) {
-		double begin = seconds(o);
+		double begin = bench_seconds(o->cpu_time);
 		pass_forward(pass, NULL, &batch, 0);
 		pass_backward(pass, rows, nrows, 1, minus_mean_logprob, &count);
 		optimizer_step(optimizer);
-		if (step) best = fmin(best, seconds(o) - begin);
+		if (step) best = fmin(best, bench_seconds(o->cpu_time) - begin);
 	}
 	optimizer_free(optimizer);
 	pass_free(pass);
@@ -121,7 +113,7 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 	double best = 0;
 	int32_t *prompt = xcalloc((size_t)n, sizeof *prompt);
 	for (int repeat = 0; repeat < 2 && !rc; repeat++) {
-		double begin = seconds(o);
+		double begin = bench_seconds(o->cpu_time);
 		int64_t before = engine_tokens_generated(e);
 		for (int i = 0; i < batch && !rc; i++) {
 			for (int t = 0; t < n; t++) prompt[t] = (int32_t)(rng_u32(2, (uint64_t)i, (uint64_t)t) % (uint32_t)b->vocab_size);
@@ -130,7 +122,7 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 		}
 		do engine_step(e, &active);
 		while (active);
-		best = fmax(best, (double)(engine_tokens_generated(e) - before) / (seconds(o) - begin));
+		best = fmax(best, (double)(engine_tokens_generated(e) - before) / (bench_seconds(o->cpu_time) - begin));
 		for (struct completion c; engine_take(e, &c);) completion_release(&c);
 	}
 	free(prompt);
@@ -151,51 +143,21 @@ static int bench_hone(struct bench *b, struct err *err)
 
 /* ---- the peer's ---- */
 
-static int read_all(int fd, struct str *out, struct err *err)
-{
-	char chunk[4096];
-	for (;;) {
-		ssize_t n = read(fd, chunk, sizeof chunk);
-		if (n < 0 && errno == EINTR) continue;
-		if (n < 0) return err_set(err, ERR_IO, "reading from the peer: %s", strerror(errno));
-		if (n == 0) return 0;
-		str_append(out, chunk, (size_t)n);
-	}
-}
-
-static int run_peer(struct bench *b, struct str *out, struct err *err)
+static int run_peer(struct bench *b, json_t **out, struct err *err)
 {
 	const struct bench_options *o = b->o;
-	int pipes[2], rc;
 	char numbers[6][24];
 	const int64_t values[6] = { o->threads > 0 ? o->threads : cpu_count(), o->sequences, o->length, b->model ? o->train_steps : 0, o->prompt_length, o->max_new_tokens };
 	for (int i = 0; i < 6; i++) snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
 	char *argv[] = { (char *)o->python, (char *)o->peer, o->model ? (char *)o->model : b->dir, "--threads", numbers[0], "--sequences", numbers[1], "--length", numbers[2], "--train_steps", numbers[3], "--prompt", numbers[4],
 		"--new_tokens", numbers[5], "--batches", "16,1", o->cpu_time ? "--cpu_time" : NULL, NULL };
-	char cwd[4096];
-	if (!getcwd(cwd, sizeof cwd) || pipe(pipes)) return err_set(err, ERR_IO, "starting the peer: %s", strerror(errno));
-	struct child child;
-	struct child_options co = { .argv = argv, .cwd = cwd, .stdout_fd = pipes[1], .stderr_fd = STDERR_FILENO, .die_with_parent = true };
-	rc = child_spawn(&child, &co, err);
-	close(pipes[1]);
-	if (!rc) {
-		rc = read_all(pipes[0], out, err);
-		if (rc) child_kill(&child);
-		else rc = child_wait(&child, -1, err);
-		char status[64];
-		child_status_text(child.status, status, sizeof status);
-		if (!rc && child.status) rc = err_set(err, ERR_CHILD, "%s %s: %s", o->python, o->peer, status);
-	}
-	close(pipes[0]);
-	return rc;
+	return bench_peer_run(argv, out, err);
 }
 
 static int bench_peer(struct bench *b, struct err *err)
 {
-	struct str out = {0};
 	json_t *result = NULL;
-	int rc = run_peer(b, &out, err);
-	if (!rc) rc = json_parse(out.data ? out.data : "", out.len, "the peer's answer", &result, err);
+	int rc = run_peer(b, &result, err);
 	for (int f = 0; f < FIGURE_COUNT && !rc; f++) {
 		if (!is_measured(b, f)) continue;
 		double rate = 0;
@@ -203,7 +165,6 @@ static int bench_peer(struct bench *b, struct err *err)
 		b->peer[f] = fmax(b->peer[f], rate);
 	}
 	json_decref(result);
-	str_release(&out);
 	return rc;
 }
 
@@ -218,10 +179,10 @@ static int open_folder(struct bench *b, struct err *err)
 		struct tokenizer *t = NULL;
 		model_free(b->sampler);
 		b->sampler = NULL;
-		double begin = seconds(b->o);
+		double begin = bench_seconds(b->o->cpu_time);
 		rc = model_open(b->o->model, b->ops, &b->sampler, err);
 		if (!rc) rc = tokenizer_open(b->o->model, &t, err);
-		b->open_ms = fmin(b->open_ms, 1e3 * (seconds(b->o) - begin));
+		b->open_ms = fmin(b->open_ms, 1e3 * (bench_seconds(b->o->cpu_time) - begin));
 		tokenizer_free(t);
 	}
 	if (rc) return rc;
@@ -307,9 +268,11 @@ int cmd_bench(int argc, char **argv)
 	struct bench_options o = { .rounds = 2, .sequences = 8, .length = 256, .train_steps = 5, .prompt_length = 64, .max_new_tokens = 128, .hidden_size = 256, .num_hidden_layers = 5,
 		.vocab_size = 4096, .python = "build/venv/bin/python", .peer = "bench/cpu_peer.py" };
 	struct err err = {0};
-	int npos, rc = options_parse("bench", "cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside transformers", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	if (argc > 1 && !strcmp(argv[1], "text")) return bench_text(argc - 1, argv + 1);
+	int npos, rc = options_parse("bench", "cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside transformers; text: the tokenizer "
+		"(hone bench text --help)", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
-	if (npos != 1 || strcmp(argv[1], "cpu")) return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu`"), &err));
+	if (npos != 1 || strcmp(argv[1], "cpu")) return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu` or `hone bench text`"), &err));
 	rc = bench_cpu(&o, &err);
 	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -17,7 +17,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", NULL),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
-	O(OPTION_STR, chat_template, "chat form", "plain|qwen3|qwen3-nothink"),
+	O(OPTION_STR, chat_template, "chat form; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, num_samples, "answers per task at --temperature", NULL),
 	O(OPTION_FLOAT, temperature, "0: greedy", NULL),
@@ -147,13 +147,14 @@ static int eval_open(struct eval *e, struct err *err)
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
+	const struct chat_template *chat = NULL;
+	if (!rc) rc = chat_template_find(o->chat_template, o->model, &chat, err);
+	if (!rc && chat_end_id(chat, e->tokenizer, &e->stop_id, err)) rc = err_prefix(err, "%s", o->model);
 	if (rc) return rc;
-	struct prompt_options p = { .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = o->chat_template, .precision = o->precision,
+	struct prompt_options p = { .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = chat, .precision = o->precision,
 		.limit = o->limit, .level = (int)o->level, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length };
 	rc = prompt_set_load(&p, e->tokenizer, &e->prompts, err);
 	if (rc) return rc;
-	e->stop_id = tokenizer_id(e->tokenizer, chat_end_token(o->chat_template));
-	if (e->stop_id < 0) return err_set(err, ERR_MISMATCH, "%s: the tokenizer has no %s, which ends an answer under chat template %s", o->model, chat_end_token(o->chat_template), o->chat_template);
 	size_t longest = 0;
 	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
 	struct engine_options eo = { .max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length };
@@ -320,7 +321,7 @@ static void eval_release(struct eval *e)
 
 int cmd_eval(int argc, char **argv)
 {
-	struct eval_options o = { .split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .num_samples = 1,
+	struct eval_options o = { .split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto", .precision = "strict", .num_samples = 1,
 		.top_p = 1, .max_completion_length = 8192, .seed = 42, .verify_seed = 4242 };
 	struct err err = {0};
 	int npos, rc = options_parse("eval", "score a model, or kernels that are there, on tasks", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);

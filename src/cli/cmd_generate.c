@@ -1,5 +1,6 @@
 /* hone generate: continue a prompt. One sample is written as it grows, byte by byte of its tokens; several are written one after the other when all are done.
- * Without --chat the prompt is what the file says; with it, it is the user's turn under the template, and the template's end of turn ends the answer. */
+ * Without --chat the prompt is what the file says, behind the BOS that the tokenizer may put there; with it, it is the user's turn under the template, and the
+ * template's end of turn ends the answer. Control tokens that a user's turn spells are text; those of a prompt without --chat count. */
 #include "cli/cli.h"
 #include "infer/infer.h"
 #include "text/text.h"
@@ -21,7 +22,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, prompt, "the prompt", NULL),
 	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
 	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
-	O(OPTION_STR, chat_template, "form of the chat", "qwen3|qwen3-nothink|plain"),
+	O(OPTION_STR, chat_template, "form of the chat; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
 	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", NULL),
 	O(OPTION_FLOAT, temperature, "0: greedy", NULL),
 	O(OPTION_INT, top_k, "0: off", NULL),
@@ -57,17 +58,21 @@ static int options_check(const struct generate_options *o, struct err *err)
 
 static int prompt_text(const struct generate_options *o, struct str *out, struct err *err)
 {
-	struct str plain = {0};
-	int rc = 0;
-	if (o->prompt_file) rc = file_read(o->prompt_file, 64 << 20, &plain, err);
-	else str_puts(&plain, o->prompt);
-	if (!rc && o->chat) {
-		struct chat_message user = { "user", plain.data ? plain.data : "" };
-		rc = chat_render(o->chat_template, &user, 1, true, out, err);
-	} else if (!rc && plain.len) {
-		str_append(out, plain.data, plain.len);
-	}
-	str_release(&plain);
+	if (o->prompt_file) return file_read(o->prompt_file, 64 << 20, out, err);
+	str_puts(out, o->prompt);
+	return 0;
+}
+
+static int chat_prompt(struct generate *g, const char *text, struct err *err)
+{
+	const struct chat_template *c;
+	struct chat_text chat = {0};
+	struct chat_message user = { "user", text };
+	int rc = chat_template_find(g->o->chat_template, g->o->model, &c, err);
+	if (!rc && chat_end_id(c, g->tokenizer, &g->stop_id, err)) rc = err_prefix(err, "%s", g->o->model);
+	if (!rc) rc = chat_render(c, &user, 1, true, &chat, err);
+	if (!rc) rc = chat_encode(g->tokenizer, &chat, &g->prompt, err);
+	chat_text_release(&chat);
 	return rc;
 }
 
@@ -75,12 +80,18 @@ static int prompt_encode(struct generate *g, struct err *err)
 {
 	struct str text = {0};
 	int rc = prompt_text(g->o, &text, err);
-	if (!rc && text.len) rc = tokenizer_encode(g->tokenizer, text.data, text.len, true, &g->prompt, err);
+	const char *data = text.data ? text.data : "";
+	g->stop_id = -1;
+	if (!rc && g->o->chat) {
+		rc = chat_prompt(g, data, err);
+	} else if (!rc) {
+		tokenizer_push_prefix(g->tokenizer, &g->prompt);
+		rc = tokenizer_encode(g->tokenizer, data, text.len, true, &g->prompt, err);
+	}
 	str_release(&text);
 	if (rc) return rc;
 	if (!g->prompt.count) return err_set(err, ERR_RANGE, "the prompt has no tokens; expected at least one to continue from");
 	if (g->prompt.count > INT32_MAX / 2) return err_set(err, ERR_LIMIT, "the prompt has %zu tokens", g->prompt.count);
-	g->stop_id = g->o->chat ? tokenizer_id(g->tokenizer, chat_end_token(g->o->chat_template)) : -1;
 	return 0;
 }
 
@@ -194,7 +205,7 @@ static void close_all(struct generate *g)
 
 int cmd_generate(int argc, char **argv)
 {
-	struct generate_options o = { .chat_template = "qwen3", .max_new_tokens = 256, .temperature = 1, .top_p = 1, .num_samples = 1 };
+	struct generate_options o = { .chat_template = "auto", .max_new_tokens = 256, .temperature = 1, .top_p = 1, .num_samples = 1 };
 	struct generate g = { .o = &o };
 	struct err err = {0};
 	int npos, rc = options_parse("generate", "continue a prompt", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);

@@ -131,7 +131,7 @@ static int save_tokenizer_config(const struct init_options *o, struct err *err)
 {
 	return save_json(o->out, "tokenizer_config.json", json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}", "tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token", 0,
 		"add_prefix_space", 0, "eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>", "model_max_length", (json_int_t)o->max_position_embeddings,
-		"clean_up_tokenization_spaces", 0, "chat_template", "{% for m in messages %}{{ '' if loop.first else '\n' }}{{ m['content'] }}{% endfor %}{{ '\n' if add_generation_prompt else '' }}"), err);
+		"clean_up_tokenization_spaces", 0, "chat_template", chat_plain_jinja), err);
 }
 
 /* What generate() of transformers would take from here; hone samples at temperature 1 unless told otherwise. */

@@ -20,7 +20,7 @@ static const struct option_def defs[] = {
 	O(OPTION_FLOAT, fraction, "check: share of rows graded again", NULL),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
-	O(OPTION_STR, chat_template, "chat form", "plain|qwen3|qwen3-nothink"),
+	O(OPTION_STR, chat_template, "synth: chat form of the prompts, that of the model to train", CHAT_TEMPLATE_NAMES),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, styles, "synth: answers per task, of different styles; above 1 rows are named TASK-sSTYLE", NULL),
 	O(OPTION_INT, style, "synth: first style of every task; -1: one drawn for each", NULL),
@@ -34,6 +34,7 @@ struct pair { const struct task *task; int style; struct str plan, code, slow; s
 
 struct pairs {
 	const struct pairs_options *o;
+	const struct chat_template *chat;
 	enum agent_stage stage;
 	struct task_set tasks;
 	struct pair *rows; size_t count, rows_read;
@@ -144,22 +145,23 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 {
 	const struct task *t = row->task;
 	struct prompt_input in = { .task = t, .kernel = row->slow.data, .profile = row->slow.data ? &row->profile : NULL, .precision = p->o->precision };
-	struct str body = {0}, prompt = {0}, completion = {0};
+	struct str body = {0}, completion = {0};
+	struct chat_text prompt = {0};
 	int rc = prompt_render(template_text, p->o->prompt_template, &in, &body, err);
 	struct chat_message m = { "user", body.data };
-	if (!rc) rc = chat_render(p->o->chat_template, &m, 1, true, &prompt, err);
+	if (!rc) rc = chat_render(p->chat, &m, 1, true, &prompt, err);
 	/* A file of pairs is a task set too, and names are unique in one. */
 	char *name = p->o->styles > 1 ? xasprintf("%s-s%d", t->name, row->style) : xstrdup(t->name);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
 	json_t *o = rc ? NULL : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", name, "source", t->source, "structure", t->structure, "split", t->split, "level", t->level, "seed",
-		(json_int_t)t->seed, "prompt", prompt.data, "completion", completion.data, "style", row->style);
+		(json_int_t)t->seed, "prompt", prompt.text.data, "completion", completion.data, "style", row->style);
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));
 		json_object_set_new(o, "profile", verdict_json(&row->profile));
 	}
 	free(name);
 	str_release(&body);
-	str_release(&prompt);
+	chat_text_release(&prompt);
 	str_release(&completion);
 	return o;
 }
@@ -191,7 +193,8 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	struct str text = {0}, template_text = {0};
 	int admitted = 0;
 	if (!p->o->tasks || !p->o->out) return err_set(err, ERR_USAGE, "synth needs --tasks and --out");
-	int rc = file_read(p->o->prompt_template, 1 << 20, &template_text, err);
+	int rc = chat_template_find(p->o->chat_template, NULL, &p->chat, err);
+	if (!rc) rc = file_read(p->o->prompt_template, 1 << 20, &template_text, err);
 	if (!rc) rc = agent_template_check(p->o->stage, template_text.data ? template_text.data : "", p->o->prompt_template, err);
 	if (!rc) rc = task_set_load(p->o->tasks, &p->tasks, err);
 	if (!rc) rc = rows_make(p, err);

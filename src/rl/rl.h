@@ -17,14 +17,15 @@ struct prompt_row {
 	struct task task;
 	char *kernel;                 /* midend, else NULL */
 	struct verdict profile;       /* midend: the kernel's verdict */
-	char *text;                   /* rendered prompt */
+	char *text;                   /* rendered prompt; in ids control tokens are the chat template's alone, whatever the task spells */
 	struct ids ids;
 };
 struct prompt_set { struct prompt_row *rows; size_t count; int refused; /* longer than max_prompt_length: counted, not cut */ int truncated; };
 struct prompt_options {
 	const char *tasks;            /* as task_set_load; midend: .jsonl[.gz] rows with "kernel" and "profile" as `hone pairs` writes them */
 	const char *split;            /* keep rows of this split; NULL or "" keeps all */
-	const char *stage, *prompt_template, *chat_template, *precision;
+	const char *stage, *prompt_template, *precision;
+	const struct chat_template *chat_template;
 	int level;                    /* keep rows of this level; 0: all */
 	int64_t limit;                /* first rows after a seeded shuffle; 0: all, in file order */
 	uint64_t seed;

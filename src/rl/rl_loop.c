@@ -19,6 +19,7 @@ struct loop {
 	struct updater *updater;
 	struct store *store;
 	struct prompt_set prompts;
+	const struct chat_template *chat;
 	const struct reward_rule *rule;
 	enum advantage_type advantage;
 	enum loss_type loss;
@@ -90,9 +91,10 @@ static int open_model(struct loop *l, struct err *err)
 	return o->adapter ? adapter_open(l->model, o->adapter, &l->adapter, err) : adapter_create(l->model, &a, &l->adapter, err);
 }
 
-static struct prompt_options prompt_options_of(const struct rl_options *o)
+static struct prompt_options prompt_options_of(const struct loop *l)
 {
-	return (struct prompt_options){ .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = o->chat_template, .precision = o->precision,
+	const struct rl_options *o = l->o;
+	return (struct prompt_options){ .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = l->chat, .precision = o->precision,
 		.level = (int)o->level, .limit = o->limit, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts };
 }
 
@@ -105,8 +107,11 @@ static int longest_prompt(const struct prompt_set *s)
 
 static int open_prompts(struct loop *l, struct err *err)
 {
-	struct prompt_options p = prompt_options_of(l->o);
-	int rc = prompt_set_load(&p, l->tokenizer, &l->prompts, err);
+	int rc = chat_template_find(l->o->chat_template, l->o->model, &l->chat, err);
+	if (!rc && chat_end_id(l->chat, l->tokenizer, &l->stop_id, err)) rc = err_prefix(err, "%s", l->o->model);
+	if (rc) return rc;
+	struct prompt_options p = prompt_options_of(l);
+	rc = prompt_set_load(&p, l->tokenizer, &l->prompts, err);
 	if (rc) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
 	if (l->prompts.count < (size_t)groups)
@@ -116,8 +121,6 @@ static int open_prompts(struct loop *l, struct err *err)
 		return err_set(err, ERR_LIMIT, "the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower --max_completion_length or --max_prompt_length", longest,
 			(long long)l->o->max_completion_length, (long long)l->o->max_tokens);
 	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
-	l->stop_id = tokenizer_id(l->tokenizer, chat_end_token(l->o->chat_template));
-	if (l->stop_id < 0) return err_set(err, ERR_MISMATCH, "%s: the tokenizer has no %s, which ends an answer under chat template %s", l->o->model, chat_end_token(l->o->chat_template), l->o->chat_template);
 	return 0;
 }
 

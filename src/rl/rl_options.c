@@ -17,7 +17,7 @@ const struct option_def rl_option_defs[] = {
 	I(level, "keep tasks of this level; 0: all"),
 	I(limit, "number of tasks after a seeded shuffle; 0: all"),
 	S(prompt_template, "template file (recipes/prompts/)", NULL),
-	S(chat_template, "chat form of the prompt", "plain|qwen3|qwen3-nothink"),
+	S(chat_template, "chat form of the prompt; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
 	S(precision, "fp32 rule that the verifier applies", "strict|tf32"),
 	S(reward, "row of the reward table (docs/rewards.md)", "frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin"),
 	S(advantage, "advantages inside a group: leave-one-out, mean and std, mean only, the raw reward", "loo|mean_std|mean|raw"),
@@ -63,7 +63,7 @@ const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 void rl_options_default(struct rl_options *o)
 {
 	*o = (struct rl_options){
-		.stage = "frontend", .split = "train", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .reward = "frontend", .advantage = "loo",
+		.stage = "frontend", .split = "train", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto", .precision = "strict", .reward = "frontend", .advantage = "loo",
 		.loss_type = "dr_grpo", .lr_scheduler_type = "constant", .use_peft = true, .num_generations = 8, .generation_batch_size = 64, .num_iterations = 1, .max_completion_length = 8192,
 		.max_steps = 100, .save_steps = 50, .save_total_limit = 2, .seed = 42, .lora_r = 16, .max_tokens = 16384, .temperature = 1.0, .top_p = 1.0, .learning_rate = 1e-5, .adam_beta1 = 0.9,
 		.adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1.0, .epsilon = 0.2, .epsilon_high = 0.28, .lora_alpha = 32,

@@ -66,14 +66,15 @@ static int kernels_read(struct prompt_set *s, const char *path, struct err *err)
 static int row_render(struct prompt_row *r, const struct prompt_options *o, const char *template_text, const struct tokenizer *t, struct err *err)
 {
 	struct prompt_input in = { .task = &r->task, .kernel = r->kernel, .profile = r->kernel ? &r->profile : NULL, .precision = o->precision };
-	struct str body = {0}, text = {0};
+	struct str body = {0};
+	struct chat_text chat = {0};
 	int rc = prompt_render(template_text, o->prompt_template, &in, &body, err);
 	struct chat_message m = { "user", body.data ? body.data : "" };
-	if (!rc) rc = chat_render(o->chat_template, &m, 1, true, &text, err);
-	if (!rc) rc = tokenizer_encode(t, text.data, text.len, true, &r->ids, err);
-	if (!rc) r->text = xstrdup(text.data);
+	if (!rc) rc = chat_render(o->chat_template, &m, 1, true, &chat, err);
+	if (!rc) rc = chat_encode(t, &chat, &r->ids, err);
+	if (!rc) r->text = xstrdup(chat.text.data);
 	str_release(&body);
-	str_release(&text);
+	chat_text_release(&chat);
 	if (rc) err_prefix(err, "task %s", r->task.name);
 	return rc;
 }

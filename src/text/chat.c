@@ -1,42 +1,116 @@
-/* Chat templates, written in C and chosen by name: a template is three functions' worth of string joining, and an interpreter for Jinja would be more
- * code than all of this room.
+/* Chat templates as rows of a table: a template is a handful of strings around each turn and two or three switches, and an interpreter for Jinja would be
+ * more code than all of this room. Which Jinja text is which row is found in chat_find.c; docs/tokenizers.md says what was compared with what.
  *
- * qwen3           ChatML. Reasoning of assistant turns before the last user turn is dropped; that of later turns is kept in a think block, which the
- *                 last turn always has. So a rendered conversation is not a prefix of the longer one: over several turns append ids, do not render again.
- * qwen3-nothink   the same, and the generation prompt closes an empty think block.
- * plain           contents joined by newlines; for small models trained here. */
-#include "text/text.h"
+ * What a message says is marked in the rendered text (struct chat_text): chat_encode lets no control token be recognised there. So the text is what
+ * transformers renders, and the ids are transformers' ids, unless a content spells a control token.
+ *
+ * Over several turns append ids, do not render again: qwen3 drops reasoning of past turns, so a rendered conversation is no prefix of the longer one. */
+#include "text/chat_internal.h"
+#include "text/unicode.h"
+#include <stdlib.h>
 
-typedef void render_fn(const struct chat_message *m, size_t count, bool add_generation_prompt, struct str *out);
+#define QWEN3(opening_text) .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", .has_reasoning = true, .opening = opening_text
+#define CHATML .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", .opening = "<|im_start|>assistant\n"
+#define LLAMA3 .begin = "<|begin_of_text|>", .before_role = "<|start_header_id|>", .after_role = "<|end_header_id|>\n\n", .after_content = "<|eot_id|>", .end_token = "<|eot_id|>", \
+	.trims = true, .opening = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 
-static void render_qwen3(const struct chat_message *m, size_t count, bool add_generation_prompt, struct str *out);
-static void render_qwen3_nothink(const struct chat_message *m, size_t count, bool add_generation_prompt, struct str *out);
-static void render_plain(const struct chat_message *m, size_t count, bool add_generation_prompt, struct str *out);
-
-static const struct { const char *name; render_fn *render; const char *end_token; } templates[] = {
-	{"qwen3", render_qwen3, "<|im_end|>"},
-	{"qwen3-nothink", render_qwen3_nothink, "<|im_end|>"},
-	{"plain", render_plain, "<|endoftext|>"},
+static const struct chat_template templates[] = {
+	{.name = "qwen3", QWEN3("<|im_start|>assistant\n")},
+	{.name = "qwen3-nothink", QWEN3("<|im_start|>assistant\n<think>\n\n</think>\n\n")},
+	{.name = "qwen2.5", CHATML, .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+	{.name = "smollm2", CHATML, .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
+	{.name = "llama3", LLAMA3},
+	{.name = "llama3.1", LLAMA3, .default_system = "", .system_begin = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"},
+	{.name = "chatml", CHATML},
+	{.name = "plain", .between = "\n", .end_token = "<|endoftext|>", .opening = "\n"},
 };
 
-#define THINK_END "</think>"
-
-static struct slice trim_newlines(struct slice s)
+const struct chat_template *chat_template_row(const char *name)
 {
-	while (s.len && s.data[0] == '\n') {
-		s.data++;
-		s.len--;
+	for (size_t i = 0; i < ARRAY_LEN(templates); i++)
+		if (!strcmp(templates[i].name, name))
+			return &templates[i];
+	return NULL;
+}
+
+const char *chat_template_name(const struct chat_template *c) { return c->name; }
+
+int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_t *id, struct err *err)
+{
+	*id = tokenizer_id(t, c->end_token);
+	if (*id >= 0)
+		return 0;
+	return err_set(err, ERR_MISMATCH, "the tokenizer has no %s, which ends an answer under chat template %s; choose the template that the model was trained with (--chat_template)", c->end_token, c->name);
+}
+
+/* ---- pieces ---- */
+
+static void put_template(struct chat_text *out, const char *text)
+{
+	if (text)
+		str_puts(&out->text, text);
+}
+
+static void put_content(struct chat_text *out, struct slice s)
+{
+	if (!s.len)
+		return;
+	if (out->ncontents == out->cap) {
+		out->cap = out->cap ? 2 * out->cap : 16;
+		out->contents = xrealloc(out->contents, size_mul(out->cap, sizeof(*out->contents)));
 	}
+	out->contents[out->ncontents++] = (struct text_range){out->text.len, out->text.len + s.len};
+	str_append(&out->text, s.data, s.len);
+}
+
+void chat_text_release(struct chat_text *t)
+{
+	str_release(&t->text);
+	free(t->contents);
+	*t = (struct chat_text){0};
+}
+
+static struct slice slice_of(const char *text) { return (struct slice){text, strlen(text)}; }
+
+static struct slice without_leading_newlines(struct slice s)
+{
+	size_t n = 0;
+	while (n < s.len && s.data[n] == '\n')
+		n++;
+	return (struct slice){s.data + n, s.len - n};
+}
+
+static struct slice without_outer_newlines(struct slice s)
+{
+	s = without_leading_newlines(s);
 	while (s.len && s.data[s.len - 1] == '\n')
 		s.len--;
 	return s;
 }
 
-static struct slice trim_left(struct slice s)
+/* Jinja's trim is Python's strip: white space, and the four separators U+001C to U+001F, which \s leaves out. */
+static bool is_python_space(const char *p)
 {
-	struct slice both = trim_newlines(s);
-	return both.len ? (struct slice){both.data, s.len - (size_t)(both.data - s.data)} : both;
+	uint32_t c;
+	utf8_next((const uint8_t *)p, &c);
+	return (c >= 0x1c && c <= 0x1f) || unicode_class(c) & UNICODE_SPACE;
 }
+
+static struct slice trim(struct slice s)
+{
+	while (s.len && is_python_space(s.data + utf8_last(s.data, s.len)))
+		s.len = utf8_last(s.data, s.len);
+	for (uint32_t c; s.len && is_python_space(s.data);) {
+		size_t n = utf8_next((const uint8_t *)s.data, &c);
+		s = (struct slice){s.data + n, s.len - n};
+	}
+	return s;
+}
+
+/* ---- reasoning ---- */
+
+#define THINK "<think>"
+#define THINK_END "</think>"
 
 static const char *find_last(struct slice s, const char *needle)
 {
@@ -48,20 +122,19 @@ static const char *find_last(struct slice s, const char *needle)
 }
 
 /* Takes an assistant's content apart: reasoning is what stands before the first </think> (after the last <think> in it), content what follows the last. */
-static void split_reasoning(const char *content, struct slice *reasoning, struct slice *rest)
+static void split_reasoning(struct slice content, struct slice *reasoning, struct slice *rest)
 {
-	const char *first = strstr(content, THINK_END);
-	*reasoning = (struct slice){content, 0};
-	*rest = (struct slice){content, strlen(content)};
+	const char *first = strstr(content.data, THINK_END);
+	*reasoning = (struct slice){content.data, 0};
+	*rest = content;
 	if (!first)
 		return;
-	*reasoning = (struct slice){content, (size_t)(first - content)};
-	const char *open = find_last(*reasoning, "<think>");
+	*reasoning = (struct slice){content.data, (size_t)(first - content.data)};
+	const char *open = find_last(*reasoning, THINK);
 	if (open)
-		*reasoning = (struct slice){open + 7, (size_t)(first - open) - 7};
-	*reasoning = trim_newlines(*reasoning);
-	const char *after = find_last(*rest, THINK_END) + strlen(THINK_END);
-	*rest = trim_left((struct slice){after, strlen(after)});
+		*reasoning = (struct slice){open + strlen(THINK), (size_t)(first - open) - strlen(THINK)};
+	*reasoning = without_outer_newlines(*reasoning);
+	*rest = without_leading_newlines(slice_of(find_last(content, THINK_END) + strlen(THINK_END)));
 }
 
 static bool is_role(const struct chat_message *m, const char *role) { return !strcmp(m->role, role); }
@@ -75,74 +148,93 @@ static bool is_query(const struct chat_message *m)
 	return is_role(m, "user") && !tool;
 }
 
-static void render_qwen3(const struct chat_message *m, size_t count, bool add_generation_prompt, struct str *out)
+/* Index of the last query; reasoning is kept behind it alone. Without one nothing is behind. */
+static size_t last_query(const struct chat_message *m, size_t count)
 {
-	size_t last_query = count - 1;
-	for (size_t i = count; i-- > 0;) {
-		if (is_query(&m[i])) {
-			last_query = i;
-			break;
-		}
+	for (size_t i = count; i-- > 0;)
+		if (is_query(&m[i]))
+			return i;
+	return count - 1;
+}
+
+static void put_reasoned(struct chat_text *out, const struct chat_message *m, bool is_kept, bool is_last)
+{
+	struct slice reasoning, content;
+	split_reasoning(slice_of(m->content), &reasoning, &content);
+	if (is_kept && (is_last || reasoning.len)) {
+		content = without_leading_newlines(content);
+		put_template(out, THINK "\n");
+		put_content(out, reasoning);
+		put_template(out, "\n" THINK_END "\n\n");
 	}
-	for (size_t i = 0; i < count; i++) {
-		struct slice reasoning, content = {m[i].content, strlen(m[i].content)};
-		str_printf(out, "<|im_start|>%s\n", m[i].role);
-		if (is_role(&m[i], "assistant")) {
-			split_reasoning(m[i].content, &reasoning, &content);
-			if (i > last_query && (i + 1 == count || reasoning.len)) {
-				content = trim_left(content);
-				str_puts(out, "<think>\n");
-				str_append(out, reasoning.data, reasoning.len);
-				str_puts(out, "\n</think>\n\n");
-			}
-		}
-		str_append(out, content.data, content.len);
-		str_puts(out, "<|im_end|>\n");
-	}
-	if (add_generation_prompt)
-		str_puts(out, "<|im_start|>assistant\n");
+	put_content(out, content);
 }
 
-static void render_qwen3_nothink(const struct chat_message *m, size_t count, bool add_generation_prompt, struct str *out)
+/* ---- the conversation ---- */
+
+static void put_header(const struct chat_template *c, struct chat_text *out, const char *role)
 {
-	render_qwen3(m, count, add_generation_prompt, out);
-	if (add_generation_prompt)
-		str_puts(out, "<think>\n\n</think>\n\n");
+	if (!c->before_role)
+		return;
+	put_template(out, c->before_role);
+	put_template(out, role);
+	put_template(out, c->after_role);
 }
 
-static void render_plain(const struct chat_message *m, size_t count, bool add_generation_prompt, struct str *out)
+static void put_default_system(const struct chat_template *c, struct chat_text *out)
 {
-	for (size_t i = 0; i < count; i++)
-		str_printf(out, "%s%s", i ? "\n" : "", m[i].content);
-	if (add_generation_prompt)
-		str_putc(out, '\n');
+	put_header(c, out, "system");
+	put_template(out, c->system_begin);
+	put_template(out, c->default_system);
+	put_template(out, c->after_content);
 }
 
-int chat_render(const char *template_name, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct str *out, struct err *err)
+static void put_message(const struct chat_template *c, const struct chat_message *m, size_t count, size_t i, size_t query, struct chat_text *out)
+{
+	bool is_system = is_role(&m[i], "system");
+	struct slice content = slice_of(m[i].content);
+	put_template(out, i ? c->between : NULL);
+	put_header(c, out, m[i].role);
+	put_template(out, is_system && i == 0 ? c->system_begin : NULL);
+	if (c->has_reasoning && is_role(&m[i], "assistant"))
+		put_reasoned(out, &m[i], i > query, i + 1 == count);
+	else
+		put_content(out, c->trims ? trim(content) : content);
+	put_template(out, c->after_content);
+}
+
+static int check_message(const struct chat_message *m, size_t i, struct err *err)
 {
 	static const char *const roles[] = {"system", "user", "assistant"};
-	size_t t = 0;
-	while (t < ARRAY_LEN(templates) && strcmp(templates[t].name, template_name))
-		t++;
-	if (t == ARRAY_LEN(templates))
-		return err_set(err, ERR_NOT_FOUND, "chat template \"%.60s\": expected qwen3, qwen3-nothink or plain; a model with another template needs one added to src/text/chat.c", template_name);
-	if (!count)
-		return err_set(err, ERR_USAGE, "a conversation without messages");
-	for (size_t i = 0; i < count; i++) {
-		size_t r = 0;
-		while (r < ARRAY_LEN(roles) && strcmp(roles[r], messages[i].role))
-			r++;
-		if (r == ARRAY_LEN(roles))
-			return err_set(err, ERR_UNSUPPORTED, "message %zu: expected role system, user or assistant, found \"%.60s\"", i, messages[i].role);
-	}
-	templates[t].render(messages, count, add_generation_prompt, out);
+	size_t r = 0, len = strlen(m->content), valid = utf8_valid_prefix(m->content, len);
+	while (r < ARRAY_LEN(roles) && strcmp(roles[r], m->role))
+		r++;
+	if (r == ARRAY_LEN(roles))
+		return err_set(err, ERR_UNSUPPORTED, "message %zu: expected role system, user or assistant, found \"%.60s\"; tools are not supported", i, m->role);
+	if (valid < len)
+		return err_set(err, ERR_FORMAT, "message %zu: not UTF-8: byte %zu is 0x%02x, which cannot stand there; convert the text to UTF-8", i, valid, (uint8_t)m->content[valid]);
 	return 0;
 }
 
-const char *chat_end_token(const char *template_name)
+int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out, struct err *err)
 {
-	for (size_t t = 0; t < ARRAY_LEN(templates); t++)
-		if (!strcmp(templates[t].name, template_name))
-			return templates[t].end_token;
-	return NULL;
+	int rc = count ? 0 : err_set(err, ERR_USAGE, "a conversation without messages");
+	for (size_t i = 0; i < count && !rc; i++)
+		rc = check_message(&messages[i], i, err);
+	if (rc)
+		return rc;
+	put_template(out, c->begin);
+	if (c->default_system && !is_role(&messages[0], "system"))
+		put_default_system(c, out);
+	size_t query = last_query(messages, count);
+	for (size_t i = 0; i < count; i++)
+		put_message(c, messages, count, i, query, out);
+	if (add_generation_prompt)
+		put_template(out, c->opening);
+	return 0;
+}
+
+int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct ids *out, struct err *err)
+{
+	return tokenizer_encode_except(t, text->text.data ? text->text.data : "", text->text.len, text->contents, text->ncontents, out, err);
 }

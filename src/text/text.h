@@ -4,7 +4,7 @@
  * text, then normaliser (none or NFC), pre-tokenizer split, bytes to the GPT-2 alphabet, merges by rank. What the file asks for and this room does
  * not know is refused by name. A tokenizer is immutable after open and may be used from several threads.
  *
- * Chat: templates written in C, chosen by name; unknown ones are refused (docs say what to do).
+ * Chat: templates written in C, chosen by name or by what a model's folder says; unknown ones are refused with what to do (docs/tokenizers.md).
  * Answer: what the model writes = plan + code; code is the last fenced Python block after the reasoning. One extractor for every stage. */
 #ifndef HONE_TEXT_H
 #define HONE_TEXT_H
@@ -19,6 +19,13 @@ void ids_push(struct ids *v, int32_t id);
 void ids_release(struct ids *v);
 /* Appends the ids of text (must be valid UTF-8: ERR_FORMAT names the byte). Added tokens in the text are recognised when parse_special. No BOS/EOS is added. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool parse_special, struct ids *out, struct err *err);
+/* The same with parse_special, but no added token is recognised that has a byte inside one of the ranges (ascending, apart, on character borders): a
+ * stranger's text there stays text. Everything else is as if the ranges were not there: words still reach across their borders. */
+struct text_range { size_t begin, end; };
+int tokenizer_encode_except(const struct tokenizer *t, const char *text, size_t len, const struct text_range *plain, size_t nplain, struct ids *out, struct err *err);
+/* What the file's post-processor puts before and behind a text (BOS, EOS): appends those ids. Between them tokenizer_encode gives transformers' tokenizer(text). */
+void tokenizer_push_prefix(const struct tokenizer *t, struct ids *out);
+void tokenizer_push_suffix(const struct tokenizer *t, struct ids *out);
 /* Appends bytes of ids; ids without a token (padding rows of the head) give nothing. skip_special drops tokens marked special. Bytes may end mid-character. */
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool skip_special, struct str *out);
 int32_t tokenizer_id(const struct tokenizer *t, const char *token);   /* of an added token or vocabulary entry, as text (" the", not "\u0120the"); -1 when absent */
@@ -53,12 +60,23 @@ struct tokenizer_parts {
 };
 int tokenizer_write(const struct tokenizer_parts *p, const char *path, struct err *err);
 
-struct chat_message { const char *role, *content; };
-/* template: "qwen3", "qwen3-nothink", "plain" (contents joined by newlines; small models trained here). Roles: system, user, assistant. add_generation_prompt
- * opens the assistant's turn. Contents are not escaped: encode with parse_special, and keep strangers' text free of control tokens. */
-int chat_render(const char *template_name, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct str *out, struct err *err);
-/* What ends an assistant's turn under that template ("<|im_end|>"); NULL for an unknown one. */
-const char *chat_end_token(const char *template_name);
+/* ---- chat (chat.c renders, chat_find.c chooses) ---- */
+
+#define CHAT_TEMPLATE_NAMES "qwen3|qwen3-nothink|qwen2.5|smollm2|llama3|llama3.1|chatml|plain"
+struct chat_template;
+extern const char chat_plain_jinja[];   /* plain, as Jinja: what `hone init` writes into tokenizer_config.json */
+struct chat_message { const char *role, *content; };   /* roles: system, user, assistant; contents: UTF-8 */
+struct chat_text { struct str text; struct text_range *contents; size_t ncontents, cap; };   /* a rendered conversation; contents: what came from the messages. Zero-initialise */
+/* The template of that name; "auto": the one that the folder's chat_template.jinja, or chat_template in its tokenizer_config.json, is. Unknown ones are refused with what to do. */
+int chat_template_find(const char *name, const char *model_dir, const struct chat_template **out, struct err *err);
+const char *chat_template_name(const struct chat_template *c);
+/* The id that ends an assistant's turn; ERR_MISMATCH when the tokenizer lacks it. */
+int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_t *id, struct err *err);
+/* Appends a conversation to *out. add_generation_prompt opens the assistant's turn. */
+int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out, struct err *err);
+void chat_text_release(struct chat_text *t);
+/* Appends its ids: control tokens are the template's alone; a content that spells one gives the ids of its letters. */
+int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct ids *out, struct err *err);
 
 /* An answer taken apart; offsets are bytes into the text. */
 struct answer {

@@ -13,6 +13,7 @@
 #define TOKENIZER_TEXT_BYTES_MAX (64 << 20)    /* one call; a single word of that size takes 44 times as much scratch */
 #define TOKENIZER_TOKEN_BYTES_MAX 4096
 #define TOKENIZER_STAGES_MAX 8
+#define TOKENIZER_AFFIX_MAX 16                 /* ids that a post-processor puts before a text, or behind it */
 
 /* ---- the byte alphabet ---- */
 
@@ -110,6 +111,8 @@ struct tokenizer {
 	struct stage stages[TOKENIZER_STAGES_MAX];
 	int nstages;
 	struct added_set added_raw, added_normalized;   /* looked for before and after NFC */
+	int32_t prefix[TOKENIZER_AFFIX_MAX], suffix[TOKENIZER_AFFIX_MAX];
+	int nprefix, nsuffix;
 };
 
 /* Scratch of one call, so that words cost no allocation. */
@@ -119,7 +122,7 @@ struct bpe { const struct tokenizer *t; struct ids *out; struct bpe_node *nodes;
 void bpe_merge_word(struct bpe *b, const char *word, size_t len);
 void bpe_release(struct bpe *b);
 
-/* tokenizer_pipeline.c: normaliser, pre-tokenizer, post-processor and decoder of the file. */
+/* tokenizer_pipeline.c: normaliser, pre-tokenizer, post-processor and decoder of the file. The post-processor's ids are not checked against the vocabulary here. */
 int pipeline_load(struct tokenizer *t, const json_t *root, const char *path, struct err *err);
 /* Refuses keys of o that are not among names (NULL-terminated). */
 int pipeline_check_keys(const json_t *o, const char *what, const char *const *names, struct err *err);

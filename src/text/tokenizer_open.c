@@ -215,7 +215,9 @@ static int install_added(struct opener *o, const struct added_row *r, const char
 		nfc_append(&o->bytes, r->content, len);
 	else
 		str_append(&o->bytes, r->content, len);
-	if (store_token(o, r->a.id, o->bytes.data, o->bytes.len, TOKEN_ADDED | (r->special ? TOKEN_SPECIAL : 0)))
+	/* tokenizers looks a token's normal form up among the special contents as they were written: one that NFC changes is never skipped in decoding. */
+	bool skipped = r->special && o->bytes.len == len && !memcmp(o->bytes.data, r->content, len);
+	if (store_token(o, r->a.id, o->bytes.data, o->bytes.len, TOKEN_ADDED | (skipped ? TOKEN_SPECIAL : 0)))
 		return o->err->code;
 	added_insert(r->normalized ? &t->added_normalized : &t->added_raw, &r->a, o->bytes.data, o->bytes.len);
 	return 0;
@@ -236,6 +238,17 @@ static int load_added(struct opener *o)
 		free(what);
 	}
 	return rc;
+}
+
+static int check_affixes(struct opener *o)
+{
+	const struct tokenizer *t = o->t;
+	for (int i = 0; i < t->nprefix + t->nsuffix; i++) {
+		int32_t id = i < t->nprefix ? t->prefix[i] : t->suffix[i - t->nprefix];
+		if (id >= t->ntokens || !(t->tokens[id].flags & TOKEN_PRESENT))
+			return err_set(o->err, ERR_FORMAT, "%s: post_processor: adds id %d, which no token has", o->path, id);
+	}
+	return 0;
 }
 
 /* Marks the entries that a word equal to them encodes to: all under ignore_merges, else those that merging reaches. */
@@ -272,6 +285,8 @@ static int load(struct opener *o)
 		rc = load_model(o);
 	if (!rc)
 		rc = load_added(o);
+	if (!rc)
+		rc = check_affixes(o);
 	if (!rc)
 		mark_whole(o->t);
 	return rc;

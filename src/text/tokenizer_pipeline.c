@@ -98,10 +98,50 @@ static const struct component pre_tokenizers[] = {
 	{"Sequence", NAMES("type", "pretokenizers"), "pretokenizers", NULL},
 	{0},
 };
-/* tokenizer_encode adds no BOS or EOS (text.h), so what a post-processor would add is not kept. */
+/* Ids that special_tokens of a TemplateProcessing gives to a name, behind those that are there. */
+static int push_affix(const json_t *o, const char *name, const char *what, int32_t *ids, int *count, struct err *err)
+{
+	const json_t *list = json_object_get(json_object_get(json_object_get(o, "special_tokens"), name), "ids");
+	if (!json_is_array(list))
+		return err_set(err, ERR_FORMAT, "%s: field \"single\": special_tokens has no ids for \"%.60s\"", what, name);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *v = json_array_get(list, i);
+		if (*count == TOKENIZER_AFFIX_MAX)
+			return err_set(err, ERR_LIMIT, "%s: field \"single\": more than %d ids on one side of the text", what, TOKENIZER_AFFIX_MAX);
+		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= TOKENIZER_IDS_MAX)
+			return err_set(err, ERR_FORMAT, "%s: special_tokens[\"%.60s\"]: expected ids of 0 to %d, found %s", what, name, TOKENIZER_IDS_MAX - 1, json_is_integer(v) ? "one outside" : pipeline_json_kind(v));
+		ids[(*count)++] = (int32_t)json_integer_value(v);
+	}
+	return 0;
+}
+
+/* {"single": [{"SpecialToken": {"id": "<bos>"}}, {"Sequence": {"id": "A"}}], ...}: what stands around one text. Pairs of texts are not encoded here. */
+static int load_template(struct tokenizer *t, const json_t *o, const char *what, struct err *err)
+{
+	const json_t *single = json_object_get(o, "single");
+	int texts = 0, rc = 0;
+	if (!json_is_array(single))
+		return err_set(err, ERR_FORMAT, "%s: field \"single\": expected a list, found %s", what, pipeline_json_kind(single));
+	if (t->nprefix || t->nsuffix)
+		return err_set(err, ERR_UNSUPPORTED, "%s: a second TemplateProcessing that adds tokens; expected one", what);
+	for (size_t i = 0; i < json_array_size(single) && !rc; i++) {
+		const json_t *piece = json_array_get(single, i), *special = json_object_get(piece, "SpecialToken");
+		const char *name = json_string_value(json_object_get(special, "id")), *text = json_string_value(json_object_get(json_object_get(piece, "Sequence"), "id"));
+		if (name)
+			rc = push_affix(o, name, what, texts ? t->suffix : t->prefix, texts ? &t->nsuffix : &t->nprefix, err);
+		else if (text && !strcmp(text, "A"))
+			texts++;
+		else
+			rc = err_set(err, ERR_UNSUPPORTED, "%s: field \"single\"[%zu]: expected a SpecialToken or the Sequence A with their id", what, i);
+	}
+	if (!rc && texts != 1)
+		rc = err_set(err, ERR_UNSUPPORTED, "%s: field \"single\": expected the Sequence A once, found it %d times", what, texts);
+	return rc;
+}
+
 static const struct component post_processors[] = {
 	{"ByteLevel", NAMES("type", "add_prefix_space", "trim_offsets", "use_regex"), NULL, NULL},
-	{"TemplateProcessing", NAMES("type", "single", "pair", "special_tokens"), NULL, NULL},
+	{"TemplateProcessing", NAMES("type", "single", "pair", "special_tokens"), NULL, load_template},
 	{"Sequence", NAMES("type", "processors"), "processors", NULL},
 	{0},
 };

@@ -9,7 +9,7 @@ check() { # name, status
 	if [ "$2" -eq 0 ]; then echo "ok $number - $1"; else echo "not ok $number - $1"; fi
 }
 
-echo 1..9
+echo 1..14
 "$hone" init --out "$work/model" --text src/ops/ops.h --vocab_size 400 --hidden_size 32 --num_hidden_layers 2 --num_attention_heads 2 --num_key_value_heads 1 --head_dim 16 \
 	--intermediate_size 64 --max_position_embeddings 128 >"$work/init.out" 2>&1
 check "init makes a model" $?
@@ -44,3 +44,21 @@ check "a missing prompt is wrong usage" $?
 "$hone" generate --model "$work/absent" --prompt x >/dev/null 2>"$work/err"
 [ $? -eq 1 ] && grep -q "absent" "$work/err"
 check "a missing model is named" $?
+
+# ---- chat ----
+chat() { "$hone" generate --model "$work/model" --chat --max_new_tokens 1 --threads 2 --json "$@"; }
+tokens() { build/venv/bin/python -c 'import json, sys; print(json.load(sys.stdin)["prompt_tokens"])'; }
+auto=$(chat --prompt x 2>/dev/null | tokens) && [ "$auto" = "$(chat --prompt x --chat_template plain 2>/dev/null | tokens)" ] && [ "$auto" != "$(chat --prompt x --chat_template qwen3 2>/dev/null | tokens)" ]
+check "auto is what the folder says: plain after init" $?
+# A control token that is spelled in the user's turn is ten letters' tokens and more, not one.
+control=$(chat --prompt '<|im_end|>' --chat_template chatml 2>/dev/null | tokens) && [ "$control" -gt $(($(chat --prompt x --chat_template chatml 2>/dev/null | tokens) + 1)) ]
+check "a user's turn spells no control token" $?
+chat --prompt x --chat_template llama3 >/dev/null 2>"$work/err"
+[ $? -eq 1 ] && grep -q "no <|eot_id|>" "$work/err"
+check "a template whose end token the tokenizer lacks is refused" $?
+echo '{{ messages }}' >"$work/model/chat_template.jinja"
+chat --prompt x >/dev/null 2>"$work/err"
+[ $? -eq 1 ] && grep -q "chat_template.jinja: this chat template is none of those" "$work/err" && grep -q -- "--chat_template qwen3|" "$work/err"
+check "an unknown template is refused with what to do" $?
+chat --prompt x --chat_template plain >/dev/null 2>&1
+check "and can be named" $?

@@ -2,12 +2,18 @@
 """Oracle of the tokenizer tests: small tokenizers of the known kinds, and what Hugging Face's tokenizers does with many texts.
 
 usage: text_oracle.py OUT
-Writes OUT/<kind>/tokenizer.json and OUT/<kind>/cases.bin. A case is: u32 bytes of text, text; with and without added tokens: u32 ids, ids;
-u32 words, the bytes of each word that the pre-tokenizer makes of the whole text (few vocabulary entries tell where words end, so ids alone
-would not show a wrong split); u32 bytes, the ids (with added tokens) decoded, special tokens skipped. All little-endian, no terminators.
-The tokenizers are trained on this repository's own files, so nothing has to be downloaded."""
+Writes OUT/<kind>/tokenizer.json and OUT/<kind>/cases.bin. A case is: u32 bytes of text, text; three lists of u32 count, i32 items: ids with added tokens and
+what the post-processor adds; ids without either; bytes of each word that the pre-tokenizer makes of the whole text (few vocabulary entries tell where words
+end, so ids alone would not show a wrong split). A count of 0xffffffff: this list is left out. Then two strings of u32 bytes, bytes: the first ids decoded, special tokens skipped and
+kept. All little-endian, no terminators. The tokenizers are trained on this repository's own files, so nothing has to be downloaded.
+
+Texts: 2000 to 5000 fuzz strings for each kind, assigned code points alone, between letters and after a space for the four kinds that models have, canonical
+compositions, long words. HONE_FUZZ_TEXTS=N raises the fuzz strings of those four to N and takes every code point; without it CJK ideographs and Hangul
+syllables, which are alike, are sampled (make fuzz-text: all, 50000). An added token between two texts makes them strangers to each other, so many small ones share a case."""
 import hashlib
+import itertools
 import json
+import os
 import pathlib
 import random
 import struct
@@ -54,6 +60,17 @@ def odd_tokens():
     ]
 
 
+def flag_tokens():
+    """Two tokens for every combination of flags: <f0> to <f31>, and a word each; and contents that overlap them and each other.
+    None is white space with lstrip: tokenizers panics ("AddedVocabulary bad split") where such a one lies in white space that the token before it took along."""
+    tokens = []
+    for n, (special, normalized, single_word, lstrip, rstrip) in enumerate(itertools.product((False, True), repeat=5)):
+        for content in (f"<f{n}>", f"ő{n}wőrd"):
+            tokens.append(AddedToken(content, special=special, normalized=normalized, single_word=single_word, lstrip=lstrip, rstrip=rstrip))
+    overlapping = ("<f", "<f1", "f12>", "<f3><f4>", "5> <f6", ">", "<f7>\n", " <f8>", "ő9w", "őrd", "őrdő10", "wőrd11", "o\u030b12", "ő13wőrd\u0301", " \n ", "\u3000")
+    return tokens + [AddedToken(c, special=i % 3 == 0, normalized=i % 2 == 0, lstrip=i % 5 == 0 and not c.isspace(), rstrip=i % 4 == 0, single_word=i % 7 == 0) for i, c in enumerate(overlapping)]
+
+
 def qwen(t):
     t.normalizer = normalizers.NFC()
     t.pre_tokenizer = split(QWEN)
@@ -91,6 +108,16 @@ def digit_runs(t):
     return []
 
 
+def qwen_flags(t):
+    qwen(t)
+    return flag_tokens()
+
+
+def llama3_flags(t):
+    llama3(t)
+    return flag_tokens() + [AddedToken("<|begin_of_text|>", special=True, normalized=False)]
+
+
 # name -> (set up, merges in the old spelling, ignore_merges, share of merges dropped, whole byte alphabet, unk)
 KINDS = {
     "qwen": (qwen, False, False, 0.0, True, None),
@@ -102,8 +129,13 @@ KINDS = {
     "qwen35": (qwen35, False, False, 0.0, True, None),
     "digit-runs": (digit_runs, False, False, 0.0, False, "<|unk|>"),
     "no-unk": (digit_runs, False, False, 0.0, False, None),
+    "qwen-flags": (qwen_flags, True, False, 0.0, True, None),
+    "llama3-flags": (llama3_flags, False, True, 0.1, True, None),
 }
-EVERY_CODE_POINT = ("qwen", "gpt2", "qwen35")   # the others share their classes
+MAIN = ("qwen", "smollm", "gpt2", "llama3")   # those of models that hone is for
+TEXTS = {kind: 5000 for kind in MAIN}   # 2000 for the others
+SEPARATOR = "\x01"   # an added token of every kind
+EVERY_CONTEXT = ("qwen35",)   # all code points in longer contexts: its pattern tells all classes apart, and the others share them
 # The pieces that random texts are made of: what the patterns tell apart, and what splits in the middle of it.
 PIECES = [
     " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\x0b", "\x1c", "\x85", "'s", "'S", "'T", "'ll", "'LL", "'Ve", "'\u017f", "'", "''",
@@ -111,50 +143,82 @@ PIECES = [
     "\u0301", "\u0323\u0307", "\u0307\u0323", "ö", "wőrd", "ß", "ﬁ", "速", "速度", "カ\u3099", "한", "\u1112\u1161\u11ab", "ا\u064b", "क\u093c", "\u0958", "\u212b",
     "🚀", "👩‍🚀", "\ufe0f", "🇩🇪", "𝔘", "\U0001f13a", "_", "__", "->", "```", "#", "...", "!", "==", "{}", "\\", "\ufeff", "\ufffd", "\x00", "\x7f",
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im", "<think>", "</think>", "<mask>", "<mask", "<fill>", "<both>", "<", "|>", "<|eot_id|>", "\n\n\n",
+    *"\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2029\u202f\u205f", "\x1d", "\x1e", "\x1f", "\x0c", "\r", " \r\n ", "\r\r\n\n",
+    "👨‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🏴\U000e0067\U000e0062\U000e007f", "가각", "\u1100\u1161", "\u1100\u1161\u11a8", "각\u11a8", "\u11a8\u1161", "\ua960\ud7b0", "e\u0323\u0301", "a\u0301\u0323\u0345",
+    "@triton.jit\n", "x[:, None] ", "0x1F", "1e-6", "1_000", "f'{a!r}'", "i'm", "I'LL", "we'Re", "\u2019s", "n't",
     "\u0897", "\u08d3", "a\u08d3\u0323", "\U00011935\U00011930", "\U00011938", "\U000105d2\u0307", "    ", "\n    ", "\n\n\t\t",
 ]
 
 
-def random_texts(rng, count):
+FLAG_PIECES = [t.content for t in flag_tokens()] + [" ", "  ", "\n", "\t", "\u3000", "\u00a0", "a", "_", "1", ".", "\u0301", "o\u030b", "ő", "w", "rd", "<f", ">", "速"]
+
+
+def random_texts(rng, count, pieces=PIECES):
     for _ in range(count):
         n = rng.choice((1, 2, 3, 5, 9, 30))
-        yield "".join(rng.choice(PIECES) if rng.random() < 0.95 else chr(rng.choice((rng.randrange(1, 0x3000), rng.randrange(0x1f000, 0x1fb00)))) for _ in range(n))
-    for piece in ("a", "ab", "\n", " ", "é", "速", "🚀", "=-", "1", "e\u0301"):   # one long word, each way
+        yield "".join(rng.choice(pieces) if rng.random() < 0.95 else chr(rng.choice((rng.randrange(1, 0x3000), rng.randrange(0xac00, 0xb000), rng.randrange(0x1f000, 0x1fb00)))) for _ in range(n))
+
+
+def long_words():
+    for piece in ("a", "ab", "\n", " ", "é", "速", "🚀", "=-", "1", "e\u0301"):
         for n in (64, 95, 96, 97, 150, 1000):
             yield piece * n
 
 
-def code_point_texts(chunk):
-    """Every assigned code point (and some that are not) in contexts that show its classes."""
-    line, count = [], 0
-    for cp in range(1, 0x110000):
-        c = chr(cp)
-        category = unicodedata2.category(c)
-        if category == "Cs" or (category == "Co" and cp % 997) or (category == "Cn" and cp % 101):
+def assigned():
+    """Assigned code points, and a few that are not or are private."""
+    for cp in range(ord(SEPARATOR) + 1, 0x110000):
+        category = unicodedata2.category(chr(cp))
+        if category != "Cs" and not (category == "Co" and cp % 997) and not (category == "Cn" and cp % 101):
+            yield chr(cp)
+
+
+ALIKE = (range(0x3400, 0x9fff), range(0xac00, 0xd7a4), range(0x17000, 0x18d00), range(0x20000, 0x323b0))   # ideographs and syllables by the thousand
+
+
+def lone_code_points(chunk, step):
+    """Each alone, between letters, after a space; of those alike one in step."""
+    parts = []
+    for c in assigned():
+        if ord(c) % step and any(ord(c) in r for r in ALIKE):
             continue
-        line.append(f"a{c}1 {c}{c}.{c}\n" if cp % 3 else f"{c}x\u0301{c} '{c}.")
-        count += 1
-        if count % chunk == 0:
+        parts += [c, f"a{c}b", f" {c}"]
+        if len(parts) >= 3 * chunk:
+            yield SEPARATOR.join(parts)
+            parts = []
+    yield SEPARATOR.join(parts)
+
+
+def code_point_texts(chunk):
+    """Code points in contexts that show their classes."""
+    line = []
+    for c in assigned():
+        line.append(f"a{c}1 {c}{c}.{c}\n" if ord(c) % 3 else f"{c}x\u0301{c} '{c}.")
+        if len(line) == chunk:
             yield "".join(line)
             line = []
     yield "".join(line)
 
 
-def normal_texts():
+def normal_texts(chunk):
     """Canonical compositions and the order of combining classes."""
-    for cp in range(1, 0x110000):
-        c = chr(cp)
-        parts = unicodedata2.decomposition(c).split()
-        if parts and not parts[0].startswith("<"):
-            yield "".join(chr(int(p, 16)) for p in parts) + "\u0323\u0301" + c
+    parts = []
+    for c in map(chr, range(1, 0x110000)):
+        decomposed = unicodedata2.decomposition(c).split()
+        if decomposed and not decomposed[0].startswith("<"):
+            parts.append("".join(chr(int(p, 16)) for p in decomposed) + "\u0323\u0301" + c)
         if unicodedata2.combining(c):
-            yield f"a{c}\u0323 a\u0301{c}\u0334{c} {c}\u0345\u0302"
+            parts.append(f"a{c}\u0323 a\u0301{c}\u0334{c} {c}\u0345\u0302")
+        if len(parts) >= chunk:
+            yield SEPARATOR.join(parts)
+            parts = []
+    yield SEPARATOR.join(parts)
 
 
 def train(kind):
     setup, old_merges, ignore, dropped, whole, unk = KINDS[kind]
     t = Tokenizer(models.BPE(unk_token=unk, fuse_unk=kind == "digit-runs"))
-    added = setup(t)
+    added = setup(t) + [AddedToken(SEPARATOR, special=True, normalized=False)]
     t.decoder = decoders.ByteLevel()
     t.post_processor = processors.ByteLevel(trim_offsets=False)
     texts = corpus() if whole else [x for x in corpus() if x.isascii()]
@@ -162,7 +226,7 @@ def train(kind):
     t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, special_tokens=[unk] if unk else [], show_progress=False))
     t.add_tokens([a for a in added if not a.special])
     t.add_special_tokens([a for a in added if a.special])
-    if kind == "llama3":
+    if kind.startswith("llama3"):
         bos = "<|begin_of_text|>"
         t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True),
             processors.TemplateProcessing(single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))])])
@@ -175,37 +239,47 @@ def train(kind):
     return o
 
 
-def write_cases(path, o, texts):
+def put(out, code, items):
+    out.write(struct.pack(f"<I{len(items)}{code}", len(items), *items) if code == "i" else struct.pack("<I", len(items)) + items)
+
+
+def write_cases(path, o, texts, shared):
+    """shared: many small texts in one case, of which the first list is enough."""
     t = Tokenizer.from_str(json.dumps(o))
-    bare = Tokenizer.from_str(json.dumps({**o, "added_tokens": [a for a in o["added_tokens"] if a["content"] == "<|unk|>"]}))
+    bare = Tokenizer.from_str(json.dumps({**o, "added_tokens": [a for a in o["added_tokens"] if a["content"] == "<|unk|>"], "post_processor": None}))
+    left_out = struct.pack("<I", 0xffffffff)
     with open(path, "wb") as out:
-        for start in range(0, len(texts), 2000):
-            part = texts[start:start + 2000]
-            for text, a, b in zip(part, t.encode_batch(part, add_special_tokens=False), bare.encode_batch(part, add_special_tokens=False)):
-                back = t.decode(a.ids, skip_special_tokens=True).encode()
-                normal = t.normalizer.normalize_str(text) if t.normalizer else text
-                words = [len(word) for word, _ in t.pre_tokenizer.pre_tokenize_str(normal)]   # a character a byte: the byte alphabet
-                text = text.encode()
-                out.write(struct.pack("<I", len(text)) + text)
-                for ids in (a.ids, b.ids, words):
-                    out.write(struct.pack(f"<I{len(ids)}i", len(ids), *ids))
-                out.write(struct.pack("<I", len(back)) + back)
+        for some, whole in ((texts, True), (shared, False)):
+            ids = [e.ids for e in t.encode_batch_fast(some)]
+            plain = [e.ids for e in bare.encode_batch_fast(some)] if whole else [None] * len(some)
+            for text, a, b, skipped, kept in zip(some, ids, plain, t.decode_batch(ids, skip_special_tokens=True), t.decode_batch(ids, skip_special_tokens=False)):
+                put(out, "s", text.encode())
+                put(out, "i", a)
+                if whole:   # a character a byte: the byte alphabet
+                    put(out, "i", b)
+                    put(out, "i", [len(word) for word, _ in t.pre_tokenizer.pre_tokenize_str(t.normalizer.normalize_str(text) if t.normalizer else text)])
+                else:
+                    out.write(left_out + left_out)
+                put(out, "s", skipped.encode())
+                put(out, "s", kept.encode())
 
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    stamp, made_by = out / "made-by", hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    count = int(os.environ.get("HONE_FUZZ_TEXTS", 0))
+    stamp, made_by = out / "made-by", hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest() + f" {count}"
     if stamp.exists() and stamp.read_text() == made_by:
         return
-    code_points, normal = list(code_point_texts(64)), list(normal_texts())
+    lone, contexts, normal = list(lone_code_points(64, 1 if count else 16)), list(code_point_texts(64)), list(normal_texts(8))
     for kind in KINDS:
         folder = out / kind
         folder.mkdir(parents=True, exist_ok=True)
         o = train(kind)
         (folder / "tokenizer.json").write_text(json.dumps(o, ensure_ascii=len(kind) % 2 == 0), encoding="utf-8")
-        texts = ["", *random_texts(random.Random(kind), 3000), *(normal if kind == "qwen" else normal[::20])]
-        texts += code_points if kind in EVERY_CODE_POINT else code_points[::20]
-        write_cases(folder / "cases.bin", o, texts)
+        n = max(count, TEXTS[kind]) if kind in MAIN else TEXTS.get(kind, 2000)
+        texts = ["", *random_texts(random.Random(kind), n, FLAG_PIECES if kind.endswith("flags") else PIECES), *long_words(), *(normal if kind == "qwen" else normal[::20])]
+        texts += contexts if kind in EVERY_CONTEXT else contexts[::40]
+        write_cases(folder / "cases.bin", o, texts, lone if kind in MAIN else [])
     stamp.write_text(made_by)
 
 

@@ -27,6 +27,9 @@ struct refusal { const char *field, *value, *found; int code; };   /* field: dot
 
 #define SEQ(parts) "{\"type\": \"Sequence\", \"pretokenizers\": [" parts "]}"
 #define BYTES "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+#define TEMPLATE(single, special) "{\"type\": \"TemplateProcessing\", \"single\": " single ", \"special_tokens\": " special "}"
+#define TEXT_A "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define BOS "{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}"
 static const struct refusal refusals[] = {
 	{"model", "[]", "model: expected an object, found a list", ERR_FORMAT},
 	{"model.type", "\"WordPiece\"", "\"WordPiece\"", ERR_UNSUPPORTED},
@@ -75,6 +78,18 @@ static const struct refusal refusals[] = {
 	{"pre_tokenizer", SEQ("{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},"
 		"{\"type\":\"Digits\"},{\"type\":\"Digits\"}," BYTES), "more than 8", ERR_LIMIT},
 	{"post_processor", "{\"type\": \"RobertaProcessing\"}", "RobertaProcessing", ERR_UNSUPPORTED},
+	{"post_processor", TEMPLATE("3", "{}"), "field \"single\": expected a list, found an integer", ERR_FORMAT},
+	{"post_processor", TEMPLATE("[]", "{}"), "expected the Sequence A once, found it 0 times", ERR_UNSUPPORTED},
+	{"post_processor", TEMPLATE("[" TEXT_A ", " TEXT_A "]", "{}"), "found it 2 times", ERR_UNSUPPORTED},
+	{"post_processor", TEMPLATE("[{\"Sequence\": {\"id\": \"B\"}}]", "{}"), "\"single\"[0]: expected", ERR_UNSUPPORTED},
+	{"post_processor", TEMPLATE("[3, " TEXT_A "]", "{}"), "\"single\"[0]: expected", ERR_UNSUPPORTED},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{}"), "special_tokens has no ids for \"<s>\"", ERR_FORMAT},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [-1]}}"), "special_tokens[\"<s>\"]: expected ids of 0 to", ERR_FORMAT},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [\"1\"]}}"), "found a string", ERR_FORMAT},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [299, 300]}}"), "adds id 300, which no token has", ERR_FORMAT},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}"), "more than 16 ids", ERR_LIMIT},
+	{"post_processor", "{\"type\": \"Sequence\", \"processors\": [" TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") ", " TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") "]}",
+		"a second TemplateProcessing", ERR_UNSUPPORTED},
 	{"decoder", "null", "decoder", ERR_UNSUPPORTED},
 	{"decoder", "{\"type\": \"Metaspace\"}", "Metaspace", ERR_UNSUPPORTED},
 };
@@ -129,7 +144,7 @@ static void test_accepted(void **state)
 	static const char *const changes[][2] = {
 		{"truncation", "{\"max_length\": 4}"}, {"padding", "{\"strategy\": \"BatchLongest\"}"}, {"model.unk_token", "\"a\""}, {"model.type", "null"},
 		{"post_processor", "null"}, {"normalizer", "null"}, {"added_tokens", "null"}, {"model.continuing_subword_prefix", "\"\""}, {"model.dropout", "0.0"},
-		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": []}]}"},
+		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}]}"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
 		struct err err = {0};
@@ -141,6 +156,59 @@ static void test_accepted(void **state)
 		tokenizer_free(t);
 		json_decref(root);
 	}
+}
+
+/* Ids before and behind the text, in their order; tokenizer_encode itself adds none. */
+static void test_affixes(void **state)
+{
+	struct err err = {0};
+	struct tokenizer *t = NULL;
+	struct ids ids = {0};
+	json_t *root = json_deep_copy(small);
+	set_field(root, "post_processor", TEMPLATE("[" BOS ", " TEXT_A ", " BOS "]", "{\"<s>\": {\"ids\": [297, 5]}}"));
+	assert_int_equal(open_json(root, &t, &err), 0);
+	tokenizer_push_prefix(t, &ids);
+	assert_int_equal(tokenizer_encode(t, "!", 1, true, &ids, &err), 0);
+	tokenizer_push_suffix(t, &ids);
+	static const int32_t expected[] = {297, 5, 0, 297, 5};
+	assert_int_equal(ids.count, ARRAY_LEN(expected));
+	assert_memory_equal(ids.data, expected, sizeof(expected));
+	ids_release(&ids);
+	tokenizer_free(t);
+	json_decref(root);
+}
+
+/* Added tokens are found around the ranges, never in them or across their border; words still reach across. */
+static void test_ranges(void **state)
+{
+	static const char text[] = "<|im_end|><|im_end|>xx<|im_end|>";
+	static const struct { struct text_range plain[2]; size_t count; int found; } cases[] = {
+		{{{0, 0}}, 0, 3}, {{{0, 32}}, 1, 0}, {{{10, 20}}, 1, 2}, {{{9, 11}}, 1, 1}, {{{0, 1}, {31, 32}}, 2, 1}, {{{20, 22}}, 1, 3}, {{{5, 6}, {15, 16}}, 2, 1}, {{{10, 20}, {20, 22}}, 2, 2}, {{{22, 32}}, 1, 2},
+	};
+	struct err err = {0};
+	struct tokenizer *t;
+	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct ids ids = {0};
+		struct str back = {0};
+		int found = 0;
+		assert_int_equal(tokenizer_encode_except(t, text, sizeof(text) - 1, cases[i].plain, cases[i].count, &ids, &err), 0);
+		for (size_t k = 0; k < ids.count; k++)
+			found += ids.data[k] == tokenizer_id(t, "<|im_end|>");
+		assert_int_equal(found, cases[i].found);
+		tokenizer_decode(t, ids.data, ids.count, false, &back);
+		assert_string_equal(back.data, text);
+		ids_release(&ids);
+		str_release(&back);
+	}
+	struct ids whole = {0}, cut = {0};
+	assert_int_equal(tokenizer_encode(t, "x_ptr + offs", 12, true, &whole, &err), 0);
+	assert_int_equal(tokenizer_encode_except(t, "x_ptr + offs", 12, &(struct text_range){3, 9}, 1, &cut, &err), 0);
+	assert_int_equal(whole.count, cut.count);
+	assert_memory_equal(whole.data, cut.data, whole.count * sizeof(int32_t));
+	ids_release(&whole);
+	ids_release(&cut);
+	tokenizer_free(t);
 }
 
 static void test_no_file(void **state)
@@ -259,7 +327,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refusals), cmocka_unit_test(test_accepted), cmocka_unit_test(test_no_file), cmocka_unit_test(test_invalid_utf8),
-		cmocka_unit_test(test_decode), cmocka_unit_test(test_ids), cmocka_unit_test(test_long_words),
+		cmocka_unit_test(test_decode), cmocka_unit_test(test_ids), cmocka_unit_test(test_long_words), cmocka_unit_test(test_affixes), cmocka_unit_test(test_ranges),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,11 @@
+/* bench: what the subjects of `hone bench` share. Each has a peer in Python, which is run in turns with hone and prints one JSON object. */
+#ifndef HONE_CLI_BENCH_H
+#define HONE_CLI_BENCH_H
+#include "cli/cli.h"
+
+int bench_text(int argc, char **argv);   /* bench_text.c */
+/* Runs a program (argv ends with NULL) in the current folder and parses what it prints. Its stderr is ours. */
+int bench_peer_run(char *const *argv, json_t **out, struct err *err);
+/* Of the wall clock, or with cpu_time of this process's processor time. */
+double bench_seconds(bool cpu_time);
+#endif

@@ -1,0 +1,112 @@
+/* Which template is a model's: transformers keeps the Jinja text in chat_template.jinja, or in tokenizer_config.json. That text is not run but recognised, by
+ * lines that only it has: those that decide what a conversation without tools looks like. A text that changes one of them is another template and is refused,
+ * since a form that is nearly right costs a model quality without a sign. */
+#include "text/chat_internal.h"
+#include <stdlib.h>
+
+#define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
+#define CONFIG_BYTES_MAX ((size_t)64 << 20)   /* tokenizer_config.json lists added tokens too */
+#define CHATML_TURN "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n'"
+#define QWEN_SYSTEM "(message.role == \"user\") or (message.role == \"system\" and not loop.first)"
+#define LLAMA3_TURN "'<|start_header_id|>' + message['role'] + '<|end_header_id|>"
+#define LLAMA31_DATE "{{- \"Cutting Knowledge Date: December 2023\\n\" }}", "{{- \"Today Date: \" + date_string + \"\\n\\n\" }}", "set date_string = \"26 Jul 2024\"", \
+	"set system_message = messages[0]['content']|trim", LLAMA3_TURN "\\n\\n'+ message['content'] | trim + '<|eot_id|>'", "{{- bos_token }}"
+
+const char chat_plain_jinja[] = "{% for m in messages %}{{ '' if loop.first else '\n' }}{{ m['content'] }}{% endfor %}{{ '\n' if add_generation_prompt else '' }}";
+
+const struct chat_known chat_known[] = {
+	{"qwen3", NULL, {QWEN_SYSTEM, "last_query_index=messages|length - 1", "message.content.startswith('<tool_response>')", "loop.index0 > ns.last_query_index",
+		"loop.last or (not loop.last and reasoning_content)", "'\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n')", ".split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')",
+		"enable_thinking is defined and enable_thinking is false", "{{- '<think>\\n\\n</think>\\n\\n' }}"}, {"preserve_thinking", "generation %}"}},
+	{"qwen2.5", NULL, {QWEN_SYSTEM, CHATML_TURN, "{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}", "{{- '<|im_start|>assistant\\n' }}"}, {"<think>", "generation %}", "<|vision_start|>"}},
+	{"smollm2", NULL, {"loop.first and messages[0]['role'] != 'system'", "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n",
+		"{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}", "{{ '<|im_start|>assistant\n' }}"}, {"<think>", "generation %}"}},
+	{"llama3", NULL, {"set content = " LLAMA3_TURN "\n\n'+ message['content'] | trim + '<|eot_id|>'", "loop.index0 == 0", "set content = bos_token + content", "<|start_header_id|>assistant<|end_header_id|>\n\n"},
+		{"Cutting Knowledge", "generation %}", "strftime", "system_message"}},
+	{"llama3.1", NULL, {LLAMA31_DATE}, {"strftime_now", "generation %}"}},
+	{NULL, "it writes the day's date into every prompt, so a prompt would be another one tomorrow; --chat_template llama3.1 is the same with the fixed date 26 Jul 2024", {LLAMA31_DATE, "strftime_now"}, {"generation %}"}},
+	{"chatml", NULL, {QWEN_SYSTEM, "{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}", "{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}",
+		"{{- '<|im_start|>' + message.role + '\\n' + content }}", "{{- '<|im_start|>assistant\\n' }}"}, {"<think>", "generation %}", "<|vision_start|>"}},
+	{"plain", NULL, {chat_plain_jinja}, {"<|"}},
+};
+const size_t chat_known_count = ARRAY_LEN(chat_known);
+
+static bool is_known(const struct chat_known *k, const char *text)
+{
+	for (size_t i = 0; i < CHAT_FRAGMENTS_MAX && k->fragments[i]; i++)
+		if (!strstr(text, k->fragments[i]))
+			return false;
+	for (size_t i = 0; i < CHAT_FRAGMENTS_MAX && k->absent[i]; i++)
+		if (strstr(text, k->absent[i]))
+			return false;
+	return true;
+}
+
+static int recognise(const char *text, const char *where, const struct chat_template **out, struct err *err)
+{
+	for (size_t i = 0; i < chat_known_count; i++) {
+		if (!is_known(&chat_known[i], text))
+			continue;
+		if (!chat_known[i].name)
+			return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is not supported: %s", where, chat_known[i].advice);
+		*out = chat_template_row(chat_known[i].name);
+		CHECKF(*out, "no chat template is named %s", chat_known[i].name);
+		return 0;
+	}
+	return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is none of those that hone knows; if the model was trained with one of them, name it: --chat_template " CHAT_TEMPLATE_NAMES, where);
+}
+
+/* The template of a list of {name, template}: "default". */
+static const char *default_of(const json_t *list)
+{
+	size_t i;
+	json_t *v;
+	json_array_foreach(list, i, v) {
+		const char *name = json_string_value(json_object_get(v, "name"));
+		if (name && !strcmp(name, "default"))
+			return json_string_value(json_object_get(v, "template"));
+	}
+	return NULL;
+}
+
+static int from_config(const char *path, const struct chat_template **out, struct err *err)
+{
+	json_t *config = NULL;
+	int rc = json_load(path, CONFIG_BYTES_MAX, &config, err);
+	if (rc)
+		return rc;
+	const json_t *v = json_object_get(config, "chat_template");
+	const char *text = json_is_array(v) ? default_of(v) : json_string_value(v);
+	rc = text ? recognise(text, path, out, err) : err_set(err, ERR_NOT_FOUND, "%s: has no chat_template, and there is no chat_template.jinja beside it; name the form: --chat_template " CHAT_TEMPLATE_NAMES, path);
+	json_decref(config);
+	return rc;
+}
+
+static int from_folder(const char *dir, const struct chat_template **out, struct err *err)
+{
+	char *jinja = path_join(dir, "chat_template.jinja"), *config = path_join(dir, "tokenizer_config.json");
+	struct str text = {0};
+	int rc;
+	if (path_exists(jinja)) {   /* transformers prefers it too */
+		rc = file_read(jinja, TEMPLATE_BYTES_MAX, &text, err);
+		if (!rc)
+			rc = recognise(text.data ? text.data : "", jinja, out, err);
+	} else if (path_exists(config)) {
+		rc = from_config(config, out, err);
+	} else {
+		rc = err_set(err, ERR_NOT_FOUND, "%s: has neither chat_template.jinja nor tokenizer_config.json, so its chat template is unknown; name it: --chat_template " CHAT_TEMPLATE_NAMES, dir);
+	}
+	str_release(&text);
+	free(jinja);
+	free(config);
+	return rc;
+}
+
+int chat_template_find(const char *name, const char *model_dir, const struct chat_template **out, struct err *err)
+{
+	*out = NULL;
+	if (!strcmp(name, "auto"))
+		return from_folder(model_dir, out, err);
+	*out = chat_template_row(name);
+	return *out ? 0 : err_set(err, ERR_NOT_FOUND, "chat template \"%.60s\": expected auto or one of " CHAT_TEMPLATE_NAMES, name);
+}
