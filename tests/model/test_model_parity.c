@@ -1,5 +1,5 @@
-/* The whole model against transformers and peft: logits, log-probabilities, entropies, loss and every gradient by name; for Qwen3 (tied and not), Qwen2 and
- * Llama. Tolerances: ref_tolerance() in model_ref.h. */
+/* The whole model against transformers and peft: logits, log-probabilities, entropies, loss and every gradient by name; for Qwen3, Qwen2 and
+ * Llama, each tied and not, with old and new spellings of the config. Tolerances: ref_tolerance() in model_ref.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include "model_ref.h"
@@ -97,6 +97,91 @@ static void lora_case(struct ref *r, struct ops *ops)
 }
 static void test_lora(void **state) { each_case(lora_case); }
 
+/* r->dir/old is the same model as transformers 4 spelled it; the oracle made sure that transformers reads it so. */
+static void spelling_case(struct ref *r, struct ops *ops)
+{
+	struct err err = {0};
+	struct model_config now, old;
+	char path[400];
+	snprintf(path, sizeof path, "%s/hf", r->dir);
+	if (model_config_load(path, &now, &err)) fail_msg("%s", err.text);
+	snprintf(path, sizeof path, "%s/old", r->dir);
+	if (model_config_load(path, &old, &err)) fail_msg("%s", err.text);
+	assert_memory_equal(&now, &old, sizeof now);
+	model_free(ref_model(r, ops, "old"));
+}
+static void test_spellings(void **state) { each_case(spelling_case); }
+
+/* ---- generation over pages ---- */
+
+enum { PAGES_MAX = 4, SEQUENCES_MAX = 8 };
+struct paged { int32_t lists[SEQUENCES_MAX][PAGES_MAX], ids[512], pos[512], slot[512], at[512], row[512]; const int32_t *table[512]; int T, n; };
+
+static void paged_push(struct paged *g, const struct ref *r, int s, int t)
+{
+	int p = r->pos[t];
+	g->ids[g->T] = r->ids[t];
+	g->pos[g->T] = p;
+	g->slot[g->T] = g->lists[s][p / OPS_KV_BLOCK] * OPS_KV_BLOCK + p % OPS_KV_BLOCK;
+	g->table[g->T] = g->lists[s];
+	g->at[g->n] = g->T++;
+	g->row[g->n++] = t;
+}
+
+/* All sequences at once: the first call prefills a third of each, every further call takes each one token further. Stores the logits of every position. */
+static void generate_all(const struct ref *r, struct model *m, struct adapter *a, float *logits)
+{
+	int V = model_config(m)->vocab_size;
+	struct kv *kv = kv_create(m, PAGES_MAX * SEQUENCES_MAX);
+	struct step *step = step_create(m, r->T, r->T);
+	struct paged g = {0};
+	assert_true(r->S <= SEQUENCES_MAX && r->T <= 512);
+	for (int s = 0; s < r->S; s++)
+		for (int p = 0; p < PAGES_MAX; p++) g.lists[s][p] = p * SEQUENCES_MAX + (s * 3) % SEQUENCES_MAX;   /* pages of a sequence lie apart */
+	for (int round = 0; round == 0 || g.T; round++) {
+		g.T = g.n = 0;
+		for (int s = 0; s < r->S; s++) {
+			int third = (r->start[s + 1] - r->start[s]) / 3, begin = r->start[s] + (round ? third + round - 1 : 0), end = round ? begin + 1 : begin + third;
+			for (int t = begin; t < MIN(end, r->start[s + 1]); t++) paged_push(&g, r, s, t);
+		}
+		if (!g.T) continue;
+		struct ops_paged b = { g.T, g.pos, g.slot, g.table };
+		const float *out = step_run(step, kv, a, g.ids, &b, g.at, g.n);
+		for (int i = 0; i < g.n; i++) memcpy(logits + (size_t)g.row[i] * (size_t)V, out + (size_t)i * (size_t)V, (size_t)V * sizeof *logits);
+	}
+	step_free(step);
+	kv_free(kv);
+}
+
+/* Keys and values from pages, a token at a time, against transformers' full forward, and with batch_invariant against our own full forward to the bit. */
+static void generation_case(struct ref *r, struct ops *unused)
+{
+	struct ops *ops = ref_ops(true);
+	struct model *m = ref_model(r, ops, "hf");
+	struct adapter *a = ref_adapter(r, m);
+	const struct model_config *c = model_config(m);
+	struct pass *p = ref_pass(m, r->T, 0, false);
+	size_t count = (size_t)r->T * (size_t)c->vocab_size;
+	float *full = xcalloc(count, sizeof *full), *paged = xcalloc(count, sizeof *paged);
+	int32_t *at = xcalloc((size_t)r->T, sizeof *at);
+	for (int t = 0; t < r->T; t++) at[t] = t;
+	for (int with = 0; with < 2; with++) {
+		pass_forward(p, with ? a : NULL, &r->batch, 0);
+		pass_logits(p, at, r->T, full);
+		generate_all(r, m, with ? a : NULL, paged);
+		assert_true(ref_equal(r, with ? "lora.logits" : "logits", paged, (int64_t)count, ref_tolerance(c, r->T, false)));
+		assert_memory_equal(paged, full, count * sizeof *full);
+	}
+	free(full);
+	free(paged);
+	free(at);
+	pass_free(p);
+	adapter_free(a);
+	model_free(m);
+	ops_free(ops);
+}
+static void test_generation(void **state) { each_case(generation_case); }
+
 /* peft's merge_and_unload wrote r->dir/merged; ours must be equal up to one rounding of W + s B A, whose terms are fp32 sums of r products. */
 static void merge_case(struct ref *r, struct ops *ops)
 {
@@ -159,7 +244,8 @@ static void test_reload(void **state) { each_case(reload_case); }
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_merge), cmocka_unit_test(test_reload),
+		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_spellings), cmocka_unit_test(test_generation),
+		cmocka_unit_test(test_merge), cmocka_unit_test(test_reload),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

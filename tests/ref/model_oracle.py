@@ -17,6 +17,10 @@ CASES = {
     "llama": dict(arch="Llama", vocab_size=89, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
                   tie_word_embeddings=False, targets=["k_proj", "up_proj"], r=2, alpha=4,
                   rope=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+    "qwen2_untied": dict(arch="Qwen2", vocab_size=83, hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=1,
+                         tie_word_embeddings=False, targets=["q_proj", "k_proj", "v_proj"], r=3, alpha=4),
+    "llama_tied": dict(arch="Llama", vocab_size=71, hidden_size=36, intermediate_size=60, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=14,
+                       tie_word_embeddings=True, targets=["q_proj", "down_proj"], r=2, alpha=3),
 }
 LENGTHS = [1, 31, 33, 5, 64]
 TEMPERATURE = 0.7
@@ -98,6 +102,27 @@ def named_grads(model, prefix, drop="", insert=""):
     return {prefix + n.replace(drop, insert) if drop else prefix + n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
+def write_old_spelling(case, model, ids, start, out):
+    """The same folder with config.json as transformers 4 wrote it, without what has the same default; transformers has to read it as the same model."""
+    import torch, transformers
+    c = json.load(open(f"{out}/hf/config.json"))
+    rope = c.pop("rope_parameters")
+    c["torch_dtype"] = c.pop("dtype")
+    c["rope_theta"] = rope.pop("rope_theta")
+    c["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    c.pop("layer_types", None)
+    if c["num_attention_heads"] * c.get("head_dim", 0) == c["hidden_size"]:
+        del c["head_dim"]
+    if case["arch"] == "Llama" and c["num_key_value_heads"] == c["num_attention_heads"]:
+        del c["num_key_value_heads"]
+    os.makedirs(f"{out}/old")
+    json.dump(c, open(f"{out}/old/config.json", "w"))
+    os.symlink("../hf/model.safetensors", f"{out}/old/model.safetensors")
+    again = transformers.AutoModelForCausalLM.from_pretrained(f"{out}/old", attn_implementation="eager").eval()
+    with torch.no_grad():
+        assert torch.equal(logits_of(again, ids, start), logits_of(model, ids, start))
+
+
 def run_case(name, case, out):
     import torch, transformers
     from peft import LoraConfig, get_peft_model
@@ -109,6 +134,8 @@ def run_case(name, case, out):
     weights = weights / weights.sum()
     model.save_pretrained(f"{out}/hf")
     e, meta = {}, dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
+
+    write_old_spelling(case, model, ids, start, out)
 
     # forward, loss, every gradient
     logits = logits_of(model, ids, start)
