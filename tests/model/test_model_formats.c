@@ -285,7 +285,8 @@ static void test_adapter_refused(void **state)
 	static const struct { const char *patch, *says; } bad[] = {
 		{ "{\"use_dora\": true}", "use_dora" }, { "{\"modules_to_save\": [\"lm_head\"]}", "modules_to_save" },
 			{ "{\"rank_pattern\": {\"q_proj\": 8}}", "rank_pattern" }, { "{\"peft_type\": \"IA3\"}", "IA3" },
-		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": \".*q_proj\"}", "target_modules" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" },
+		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": 5}", "target_modules" },
+			{ "{\"target_modules\": [\"model.layers.0.mlp.q_projx\"]}", "q_projx" }, { "{\"init_lora_weights\": \"olora\"}", "olora" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" },
 			{ "{\"r\": 0}", "r" }, { "{\"r\": 100000}", "r" },
 		{ "{\"lora_dropout\": 1}", "lora_dropout" }, { "{\"some_new_switch\": true}", "some_new_switch" }, { "{\"r\": 3}", "lora_A" },
 	};

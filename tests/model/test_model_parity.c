@@ -208,6 +208,66 @@ static void merge_case(struct ref *r, struct ops *ops)
 }
 static void test_merge(void **state) { each_case(merge_case); }
 
+/* ---- adapters as peft writes them ---- */
+
+static char *adapter_path(const struct ref *r, const char *name) { return xasprintf("%s/adapters/%s", r->dir, name); }
+
+/* Spellings of target_modules, rslora, bf16: the logits are peft's; saved by us and opened again, the tensors are the same to the bit. */
+static void test_adapter_spellings(void **state)
+{
+	static const char *const names[] = { "names_rslora", "paths", "pattern", "all_linear", "bf16" };
+	struct ref r;
+	struct ops *ops = ref_ops(false);
+	ref_open(&r, "tied");
+	struct model *m = ref_model(&r, ops, "hf");
+	struct pass *p = ref_pass(m, r.T, 0, false);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct err err = {0};
+		struct adapter *a, *again;
+		char *dir = adapter_path(&r, names[i]), *back = xasprintf("%s_hone", dir), logits[64];
+		int n, n2;
+		if (adapter_open(m, dir, &a, &err)) fail_msg("%s: %s", names[i], err.text);
+		pass_forward(p, a, &r.batch, 0);
+		snprintf(logits, sizeof logits, "adapter.%s.logits", names[i]);
+		logits_check(&r, p, model_config(m), logits);
+		if (adapter_save(a, back, NULL, &err) || adapter_open(m, back, &again, &err)) fail_msg("%s: %s", names[i], err.text);
+		struct param *x = adapter_params(a, &n), *y = adapter_params(again, &n2);
+		assert_int_equal(n, n2);
+		for (int k = 0; k < n; k++) assert_memory_equal(x[k].data, y[k].data, (size_t)x[k].count * sizeof(float));
+		adapter_free(a);
+		adapter_free(again);
+		free(dir);
+		free(back);
+	}
+	pass_free(p);
+	model_free(m);
+	ref_close(&r);
+	ops_free(ops);
+}
+
+static void test_adapters_refused(void **state)
+{
+	static const struct { const char *name, *says; } cases[] = { { "dora", "use_dora" }, { "modules_to_save", "modules_to_save" }, { "rank_pattern", "rank_pattern" },
+		{ "alpha_pattern", "alpha_pattern" }, { "layers_to_transform", "layers_to_transform" }, { "bias", "lora_only" }, { "lora_bias", "lora_bias" },
+		{ "pissa", "pissa" }, { "one_layer", "layers.1.self_attn.q_proj.lora_A" }, { "head", "lm_head" } };
+	struct ref r;
+	struct ops *ops = ref_ops(false);
+	ref_open(&r, "tied");
+	struct model *m = ref_model(&r, ops, "hf");
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct err err = {0};
+		struct adapter *a;
+		char *dir = adapter_path(&r, cases[i].name);
+		assert_true(adapter_open(m, dir, &a, &err) < 0);
+		assert_null(a);
+		if (!strstr(err.text, cases[i].says)) fail_msg("%s: the message does not name it: %s", cases[i].name, err.text);
+		free(dir);
+	}
+	model_free(m);
+	ref_close(&r);
+	ops_free(ops);
+}
+
 /* Saved by us, opened by us: equal bits, whether mapped or converted; adapters too. */
 static void reload_case(struct ref *r, struct ops *ops)
 {
@@ -245,7 +305,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_spellings), cmocka_unit_test(test_generation),
-		cmocka_unit_test(test_merge), cmocka_unit_test(test_reload),
+		cmocka_unit_test(test_merge), cmocka_unit_test(test_adapter_spellings), cmocka_unit_test(test_adapters_refused), cmocka_unit_test(test_reload),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,6 +75,43 @@ def row_logprobs(logits, rows):
     return lp.gather(1, target[:, None])[:, 0], entropy
 
 
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+ADAPTERS = {   # as peft writes them: accepted
+    "names_rslora": dict(target_modules=["q_proj", "v_proj"], use_rslora=True, r=4, lora_alpha=6),
+    "paths": dict(target_modules=["self_attn.k_proj", "mlp.up_proj"], r=3, lora_alpha=5),
+    "pattern": dict(target_modules=r".*\.(gate|down)_proj", r=2, lora_alpha=4),
+    "all_linear": dict(target_modules="all-linear", r=2, lora_alpha=2, init_lora_weights="gaussian"),
+    "bf16": dict(target_modules=["o_proj", "q_proj"], r=5, lora_alpha=7),
+}
+REFUSED_ADAPTERS = {   # refused by the name of the key, or of the tensor that is missing
+    "dora": dict(target_modules=["q_proj"], use_dora=True), "modules_to_save": dict(target_modules=["q_proj"], modules_to_save=["norm"]),
+    "rank_pattern": dict(target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 3}), "alpha_pattern": dict(target_modules=["q_proj"], alpha_pattern={"q_proj": 3}),
+    "layers_to_transform": dict(target_modules=["q_proj"], layers_to_transform=[0]), "bias": dict(target_modules=["q_proj"], bias="lora_only"),
+    "lora_bias": dict(target_modules=["q_proj"], lora_bias=True), "pissa": dict(target_modules=["q_proj"], init_lora_weights="pissa"),
+    "one_layer": dict(target_modules=["layers.0.self_attn.q_proj"]), "head": dict(target_modules=["q_proj", "lm_head"]),
+}
+
+
+def write_adapters(model, ids, start, out):
+    """Folders out/<name> by peft, and what the adapted model computes. The base weights are left alone."""
+    import copy, torch
+    from peft import LoraConfig, get_peft_model
+    logits = {}
+    for name, kw in (ADAPTERS | REFUSED_ADAPTERS).items():
+        peft = get_peft_model(copy.deepcopy(model), LoraConfig(**(dict(r=2, lora_alpha=2) | kw), task_type="CAUSAL_LM")).eval()
+        with torch.no_grad():
+            for n, p in peft.named_parameters():
+                if "lora_" in n:
+                    p.copy_(0.2 * torch.randn_like(p))
+                    if name == "bf16":
+                        p.data = p.data.bfloat16()
+        peft.save_pretrained(f"{out}/{name}")
+        if name in ADAPTERS:
+            with torch.no_grad():
+                logits[f"adapter.{name}.logits"] = logits_of(peft.float(), ids, start)
+    return logits
+
+
 def grpo_rows(rows, start):
     """Old and reference log-probability offsets, advantages and sequence lengths, all random but fixed."""
     import torch
@@ -136,6 +173,9 @@ def run_case(name, case, out):
     e, meta = {}, dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
 
     write_old_spelling(case, model, ids, start, out)
+
+    if name == "tied":
+        e |= write_adapters(model, ids, start, f"{out}/adapters")
 
     # forward, loss, every gradient
     logits = logits_of(model, ids, start)
