@@ -174,37 +174,3 @@ int adapter_save(const struct adapter *a, const char *dir, const char *base_mode
 	free(weights);
 	return rc;
 }
-
-/* ---- merge, for export only ---- */
-
-static void merge_into(const struct model *m, const struct adapter *a, struct param *merged)
-{
-	struct ops *ops = m->ops;
-	for (int l = 0; l < m->config.num_hidden_layers; l++)
-		for (enum proj p = 0; p < PROJ_COUNT; p++) {
-			const struct lora *lora = adapter_lora(a, l, p);
-			if (!lora) continue;
-			struct proj_shape s = proj_shape(&m->config, p);
-			float *w = merged[m->layers[l].weight[p] - m->params].data;
-			ops->matmul(ops->ctx, w, lora->b->data, lora->a->data, s.out, s.in, a->r, false, false, (float)a->scaling, OPS_ADD);
-		}
-}
-
-int adapter_merge_save(const struct model *m, const struct adapter *a, const char *dir, struct err *err)
-{
-	struct ops *ops = m->ops;
-	size_t bytes = size_mul((size_t)m->count, sizeof(float)), table = (size_t)m->nparams * sizeof *m->params;
-	struct param *merged = memcpy(xmalloc(table), m->params, table);
-	float *block = ops->alloc(ops->ctx, bytes);
-	char *path = path_join(dir, "model.safetensors");
-	ops->copy(ops->ctx, block, m->block, bytes);
-	params_carve(merged, m->nparams, block);
-	merge_into(m, a, merged);
-	int rc = dir_make(dir, err);
-	if (!rc) rc = model_config_save(dir, &m->config, err);
-	if (!rc) rc = params_save(ops, merged, m->nparams, path, err);
-	ops->release(ops->ctx, block);
-	free(merged);
-	free(path);
-	return rc;
-}

@@ -298,15 +298,15 @@ static const struct arch *arch_of(const struct model_config *c)
 	return NULL;
 }
 
-int model_config_save(const char *dir, const struct model_config *c, struct err *err)
+int model_config_write(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err)
 {
 	const struct arch *arch = arch_of(c);
 	char *path = path_join(dir, "config.json");
 	json_t *o = NULL;
 	int rc = arch ? config_check(c, path, err) : err_set(err, ERR_UNSUPPORTED, "%s: no known architecture has both attention_bias and qk_norm", path);
 	if (!rc) {
-		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type", arch->model_type, "dtype", "float32",
-			"torch_dtype", "float32",
+		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type", arch->model_type, "dtype", dtype_name(dtype),
+			"torch_dtype", dtype_name(dtype),
 			"hidden_act", "silu", "rms_norm_eps", c->rms_norm_eps, "rope_theta", c->rope_theta, "tie_word_embeddings", c->tie_word_embeddings, "use_cache", 1,
 				"initializer_range", 0.02);
 		for (size_t i = 0; i < ARRAY_LEN(int_fields); i++)
@@ -322,3 +322,5 @@ int model_config_save(const char *dir, const struct model_config *c, struct err 
 	free(path);
 	return rc;
 }
+
+int model_config_save(const char *dir, const struct model_config *c, struct err *err) { return model_config_write(dir, c, DTYPE_F32, err); }

@@ -35,6 +35,8 @@ struct model {
 
 /* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
 bool json_is_off(const json_t *v);
+/* model_config_save, for weights of that type. */
+int model_config_write(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err);
 void model_ensure_rope(struct model *m, int positions);
 /* Total of counts, and data or grad pointers into a block in table order. */
 int64_t params_count(const struct param *params, int n);

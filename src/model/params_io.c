@@ -68,16 +68,6 @@ int params_load(struct ops *ops, struct param *params, int count, const char *pa
 	return rc;
 }
 
-int model_save(const struct model *m, const char *dir, struct err *err)
-{
-	int rc = dir_make(dir, err);
-	if (!rc) rc = model_config_save(dir, &m->config, err);
-	char *path = path_join(dir, "model.safetensors");
-	if (!rc) rc = params_save(m->ops, m->params, m->nparams, path, err);
-	free(path);
-	return rc;
-}
-
 int model_copy_tokenizer(const char *from, const char *to, struct err *err)
 {
 	static const char *const files[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",

@@ -1,4 +1,4 @@
-/* tensor: named arrays on disk. safetensors in and out (shards and index on reading), mapped, validated to the byte. */
+/* tensor: named arrays on disk. safetensors in and out, in shards with an index too, mapped, validated to the byte. */
 #ifndef HONE_TENSOR_H
 #define HONE_TENSOR_H
 #include "base/dtype.h"
@@ -18,6 +18,11 @@ const struct tensor_info *safetensors_find(const struct safetensors *s, const ch
 int safetensors_get(const struct safetensors *s, const char *name, int ndim, const int64_t *shape, const struct tensor_info **out, struct err *err);
 /* Copies as fp32 (from F32, F16, BF16, F64, F8). */
 void tensor_to_f32(const struct tensor_info *t, float *out);
+#define SAFETENSORS_SHARDS_MAX 4096
 /* Writes one file atomically, tensors in the order given, metadata {"format": "pt"} plus the pairs given. */
 int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err);
+/* Writes a folder (which exists) as Hugging Face names its files: model.safetensors, or, where the tensors are more than shard_bytes (0: no limit),
+ * model-00001-of-0000N.safetensors with at most so many bytes of data each and model.safetensors.index.json. What the folder held before under these names goes. A kill leaves the
+ * old model, the new one, or shards without an index, which nobody opens. */
+int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata, int64_t shard_bytes, struct err *err);
 #endif

@@ -191,7 +191,7 @@ static void merge_case(struct ref *r, struct ops *ops)
 	char path[400];
 	int n;
 	snprintf(path, sizeof path, "%s/merged_hone", r->dir);
-	assert_int_equal(adapter_merge_save(m, a, path, &err), 0);
+	assert_int_equal(model_export(m, a, path, NULL, &err), 0);
 	assert_int_equal(model_open(path, ops, &ours, &err), 0);
 	struct param *want = model_params(theirs, &n), *got = model_params(ours, &n), *base = model_params(m, &n);
 	int changed = 0;
