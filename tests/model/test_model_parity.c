@@ -112,6 +112,29 @@ static void spelling_case(struct ref *r, struct ops *ops)
 }
 static void test_spellings(void **state) { each_case(spelling_case); }
 
+/* Shapes of the real families: as many parameters as transformers counts. */
+static void test_sizes(void **state)
+{
+	struct err err = {0};
+	char *path = xasprintf("%s/ref/model/sizes.json", ref_build()), *dir = xasprintf("%s/ref/model/size", ref_build()), *config = path_join(dir, "config.json");
+	const char *name;
+	json_t *sizes, *row;
+	ref_make();
+	if (json_load(path, 1 << 20, &sizes, &err) || dir_make(dir, &err)) fail_msg("%s", err.text);
+	assert_int_equal(json_object_size(sizes), 14);
+	json_object_foreach(sizes, name, row) {
+		struct model_config c;
+		assert_int_equal(json_save(config, json_object_get(row, "config"), &err), 0);
+		if (model_config_load(dir, &c, &err)) fail_msg("%s: %s", name, err.text);
+		if (model_config_params(&c) != json_integer_value(json_object_get(row, "params")))
+			fail_msg("%s: %lld parameters, expected %lld", name, (long long)model_config_params(&c), (long long)json_integer_value(json_object_get(row, "params")));
+	}
+	json_decref(sizes);
+	free(path);
+	free(dir);
+	free(config);
+}
+
 /* ---- generation over pages ---- */
 
 enum { PAGES_MAX = 4, SEQUENCES_MAX = 8 };
@@ -304,7 +327,7 @@ static void test_reload(void **state) { each_case(reload_case); }
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_spellings), cmocka_unit_test(test_generation),
+		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_spellings), cmocka_unit_test(test_sizes), cmocka_unit_test(test_generation),
 		cmocka_unit_test(test_merge), cmocka_unit_test(test_adapter_spellings), cmocka_unit_test(test_adapters_refused), cmocka_unit_test(test_reload),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -248,6 +248,45 @@ def run_case(name, case, out):
     json.dump(meta, open(f"{out}/meta.json", "w"))
 
 
+Q3 = dict(arch="Qwen3", vocab_size=151936, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960)
+Q2 = dict(arch="Qwen2", vocab_size=151936, tie_word_embeddings=True)
+L3 = dict(arch="Llama", vocab_size=128256, num_key_value_heads=8)
+
+
+def sized(base, hidden, layers, heads, inter, **kw):
+    return base | dict(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inter) | kw
+
+
+SIZES = {
+    "qwen3-0.6b": sized(Q3, 1024, 28, 16, 3072, tie_word_embeddings=True), "qwen3-1.7b": sized(Q3, 2048, 28, 16, 6144, tie_word_embeddings=True),
+    "qwen3-4b": sized(Q3, 2560, 36, 32, 9728, tie_word_embeddings=True), "qwen3-8b": sized(Q3, 4096, 36, 32, 12288), "qwen3-14b": sized(Q3, 5120, 40, 40, 17408),
+    "qwen3-32b": sized(Q3, 5120, 64, 64, 25600), "qwen2.5-0.5b": sized(Q2, 896, 24, 14, 4864, num_key_value_heads=2),
+    "qwen2.5-1.5b": sized(Q2, 1536, 28, 12, 8960, num_key_value_heads=2), "qwen2.5-7b": sized(Q2, 3584, 28, 28, 18944, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False),
+    "qwen2.5-32b": sized(Q2, 5120, 64, 40, 27648, num_key_value_heads=8, vocab_size=152064, tie_word_embeddings=False),
+    "llama-2-7b": dict(arch="Llama", vocab_size=32000, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, intermediate_size=11008),
+    "llama-3.1-8b": sized(L3, 4096, 32, 32, 14336), "llama-3.2-1b": sized(L3, 2048, 16, 32, 8192, head_dim=64, tie_word_embeddings=True),
+    "llama-3.2-3b": sized(L3, 3072, 28, 24, 8192, head_dim=128, tie_word_embeddings=True),
+}
+
+
+def write_sizes(out):
+    """The families' real shapes without weights: config.json of two layers, and what transformers counts for all layers (they are alike)."""
+    import torch, transformers
+    sizes = {}
+    for name, kw in SIZES.items():
+        kw = dict(kw)
+        arch, layers = kw.pop("arch"), kw.pop("num_hidden_layers")
+        counts = []
+        for n in (1, 2):
+            config = getattr(transformers, arch + "Config")(num_hidden_layers=n, **kw)
+            with torch.device("meta"):
+                model = getattr(transformers, arch + "ForCausalLM")(config)
+            counts.append(sum(p.numel() for p in model.parameters()))
+        config.architectures, config.num_hidden_layers = [arch + "ForCausalLM"], layers
+        sizes[name] = dict(config=json.loads(config.to_json_string()) | dict(layer_types=None), params=counts[0] + (layers - 1) * (counts[1] - counts[0]))
+    json.dump(sizes, open(f"{out}/sizes.json", "w"))
+
+
 def main():
     out = sys.argv[1]
     os.makedirs(os.path.dirname(out), exist_ok=True)
@@ -263,6 +302,7 @@ def main():
     for name, case in CASES.items():
         os.makedirs(f"{out}/{name}")
         run_case(name, case, f"{out}/{name}")
+    write_sizes(out)
     open(stamp, "w").write(text)
 
 
