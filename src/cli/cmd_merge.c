@@ -2,19 +2,23 @@
 #include "cli/cli.h"
 #include "model/model.h"
 
-struct merge_options { const char *model, *adapter, *out; int64_t threads; };
+struct merge_options { const char *model, *adapter, *out, *dtype; int64_t max_shard_mb, threads; };
 
-#define O(type, field, help) { #field, type, offsetof(struct merge_options, field), help, NULL }
+#define C(type, field, help, choices) { #field, type, offsetof(struct merge_options, field), help, choices }
+#define O(type, field, help) C(type, field, help, NULL)
 static const struct option_def defs[] = {
 	O(OPTION_STR, model, "model folder that the adapter was trained on"),
 	O(OPTION_STR, adapter, "PEFT adapter folder"),
-	O(OPTION_STR, out, "folder to write: config.json, model.safetensors (fp32) and the tokenizer's files"),
+	O(OPTION_STR, out, "folder to write: config.json, safetensors and the tokenizer's files"),
+	C(OPTION_STR, dtype, "type of the written weights; the sum is made in float32 and rounded once", "float32|bfloat16|float16"),
+	O(OPTION_INT, max_shard_mb, "most megabytes of weights in one file; more are written as shards with an index"),
 	O(OPTION_INT, threads, "threads; 0: cores"),
 };
 
 int cmd_merge(int argc, char **argv)
 {
-	struct merge_options o = {0};
+	struct merge_options o = { .dtype = "float32", .max_shard_mb = 5000 };
+	struct export_options export = {0};
 	struct err err = {0};
 	struct ops *ops = NULL;
 	struct model *m = NULL;
@@ -25,10 +29,15 @@ int cmd_merge(int argc, char **argv)
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc && (!o.model || !o.adapter || !o.out)) rc = err_set(&err, ERR_USAGE, "--model, --adapter and --out are needed");
 	if (!rc && !strcmp(o.model, o.out)) rc = err_set(&err, ERR_USAGE, "--out is the model's own folder; choose another");
+	if (!rc && (o.max_shard_mb < 1 || o.max_shard_mb > 1000000)) rc = err_set(&err, ERR_USAGE, "--max_shard_mb %lld: expected 1 to 1000000", (long long)o.max_shard_mb);
+	if (!rc) {
+		CHECK(!dtype_from_name(o.dtype, &export.dtype));
+		export.shard_bytes = o.max_shard_mb * 1000 * 1000;
+	}
 	if (!rc) rc = ops_cpu_create(&(struct ops_options){ .threads = (int)o.threads }, &ops, &err);
 	if (!rc) rc = model_open(o.model, ops, &m, &err);
 	if (!rc) rc = adapter_open(m, o.adapter, &a, &err);
-	if (!rc) rc = adapter_merge_save(m, a, o.out, &err);
+	if (!rc) rc = model_export(m, a, o.out, &export, &err);
 	if (!rc) rc = model_copy_tokenizer(o.model, o.out, &err);
 	if (!rc) printf("%s\n", o.out);
 	adapter_free(a);

@@ -34,7 +34,7 @@ struct model;
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
-int model_save(const struct model *m, const char *dir, struct err *err);   /* config.json, model.safetensors; loads in transformers */
+int model_save(const struct model *m, const char *dir, struct err *err);   /* config.json, model.safetensors: model_export of the weights as they are */
 /* Copies the files beside the weights that make a folder usable: tokenizer, chat template, generation defaults. Absent ones are skipped. */
 int model_copy_tokenizer(const char *from, const char *to, struct err *err);
 /* A GGUF file's model (llama, qwen2, qwen3): its configuration, with what the block has no switch for refused by name; and its weights under Hugging Face's
@@ -55,8 +55,10 @@ int adapter_open(struct model *m, const char *dir, struct adapter **out, struct 
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);
-/* Adds scaling * B A into a copy of the weights and saves it: export only. */
-int adapter_merge_save(const struct model *m, const struct adapter *a, const char *dir, struct err *err);
+/* Writes config.json and the weights as Hugging Face's programs load them. With an adapter scaling * B A is added into a copy first, in fp32: for others only, hone never runs
+ * merged weights. NULL options: fp32, one file. */
+struct export_options { enum dtype dtype; /* F32, or rounded once to BF16 or F16 */ int64_t shard_bytes; /* a file's tensors; 0: one file */ };
+int model_export(const struct model *m, const struct adapter *a, const char *dir, const struct export_options *o, struct err *err);
 /* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters. params_zero_grad clears. */
 void model_enable_grad(struct model *m, struct adapter *a);
 /* Lets the backend keep the frozen projections and the head in its own order too: faster generation for twice their memory. Until the model is freed, or trained. */

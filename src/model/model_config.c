@@ -8,11 +8,18 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct arch { const char *name, *model_type; bool attention_bias, qk_norm; int head_dim_default; /* 0: hidden / heads */ int positions_default; };
+/* Defaults are transformers': what an absent field means. A null one means hidden / heads and as many key/value heads as heads. */
+struct arch {
+	const char *name, *model_type;
+	bool attention_bias, qk_norm;
+	int head_dim_default;   /* 0: hidden / heads */
+	int kv_heads_default;   /* 0: heads */
+	int positions_default;
+};
 static const struct arch archs[] = {
-	{ "Qwen3ForCausalLM", "qwen3", false, true, 128, 32768 },
-	{ "Qwen2ForCausalLM", "qwen2", true, false, 0, 32768 },
-	{ "LlamaForCausalLM", "llama", false, false, 0, 2048 },
+	{ "Qwen3ForCausalLM", "qwen3", false, true, 128, 32, 32768 },
+	{ "Qwen2ForCausalLM", "qwen2", true, false, 0, 32, 32768 },
+	{ "LlamaForCausalLM", "llama", false, false, 0, 0, 2048 },
 };
 
 static const struct arch *arch_find(const char *name)
@@ -31,7 +38,11 @@ static int arch_get(const json_t *o, const char *what, const struct arch **out, 
 	if (!*out)
 		return err_set(err, ERR_UNSUPPORTED, "%s: architecture %.80s is not supported; supported are Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM", what,
 			name);
-	return 0;
+	const char *type = (*out)->model_type;
+	int rc = json_opt_str(o, what, "model_type", &type, err);
+	if (rc || !strcmp(type, (*out)->model_type)) return rc;
+	return err_set(err, ERR_UNSUPPORTED, "%s: model_type \"%.40s\" does not belong to %s, whose own is \"%s\"; transformers goes by the model_type", what, type, name,
+		(*out)->model_type);
 }
 
 /* ---- what must be absent or off ---- */
@@ -46,7 +57,8 @@ bool json_is_off(const json_t *v)
 
 static int refuse_switches(const json_t *o, const char *what, struct err *err)
 {
-	static const char *const off[] = { "attention_bias", "mlp_bias", "use_sliding_window", "quantization_config", "attention_dropout", "partial_rotary_factor" };
+	static const char *const off[] = { "attention_bias", "mlp_bias", "use_sliding_window", "quantization_config", "compression_config", "attention_dropout",
+		"use_mrope", "rope_interleaved" };
 	for (size_t i = 0; i < ARRAY_LEN(off); i++)
 		if (!json_is_off(json_object_get(o, off[i]))) return err_set(err, ERR_UNSUPPORTED, "%s: \"%s\" is set, which is not supported", what, off[i]);
 	const char *act = "silu";
@@ -62,28 +74,70 @@ static int refuse_switches(const json_t *o, const char *what, struct err *err)
 
 /* ---- rope ---- */
 
-/* rope: rope_parameters or rope_scaling; either may carry the type and its constants, and the first also theta. */
-static int rope_read(const json_t *rope, const char *what, struct model_config *c, struct err *err)
+/* Constants of both rope types; what else stands in the object belongs to a type that is not supported, or to layers of several types. */
+static int rope_keys_check(const json_t *rope, const char *what, struct err *err)
 {
-	if (!rope || json_is_null(rope)) return 0;
-	if (!json_is_object(rope)) return err_set(err, ERR_FORMAT, "%s: rope parameters must be an object", what);
-	const char *type = "default";
-	int rc = json_opt_str(rope, what, "type", &type, err);
-	if (!rc) rc = json_opt_str(rope, what, "rope_type", &type, err);
-	if (!rc) rc = json_opt_num(rope, what, "rope_theta", &c->rope_theta, err);
-	if (!rc && !json_is_off(json_object_get(rope, "partial_rotary_factor")) && json_number_value(json_object_get(rope, "partial_rotary_factor")) != 1)
-		rc = err_set(err, ERR_UNSUPPORTED, "%s: partial_rotary_factor is not supported", what);
-	if (rc || !strcmp(type, "default")) return rc;
-	if (strcmp(type, "llama3")) return err_set(err, ERR_UNSUPPORTED, "%s: rope type \"%.40s\" is not supported; supported are default and llama3", what, type);
+	static const char *const known[] = { "type", "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+		"partial_rotary_factor" };
+	const char *key;
+	json_t *v;
+	json_object_foreach((json_t *)rope, key, v) {
+		bool is_known = json_is_off(v);
+		for (size_t i = 0; i < ARRAY_LEN(known); i++) is_known = is_known || !strcmp(key, known[i]);
+		if (!is_known) return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" among the rope parameters is not supported", what, key);
+	}
+	return 0;
+}
+
+static int rope_llama3_read(const json_t *o, const json_t *rope, const char *what, struct model_config *c, struct err *err)
+{
 	int64_t original = c->max_position_embeddings;
-	rc = json_opt_num(rope, what, "factor", &c->rope_factor, err);
+	int rc = json_opt_num(rope, what, "factor", &c->rope_factor, err);
 	if (!rc) rc = json_opt_num(rope, what, "low_freq_factor", &c->rope_low_freq_factor, err);
 	if (!rc) rc = json_opt_num(rope, what, "high_freq_factor", &c->rope_high_freq_factor, err);
 	if (!rc) rc = json_opt_int(rope, what, "original_max_position_embeddings", 1, 1 << 24, &original, err);
+	if (!rc) rc = json_opt_int(o, what, "original_max_position_embeddings", 1, 1 << 24, &original, err);   /* beside the object it wins */
 	c->rope_original_positions = (int)original;
-	if (!rc && !(c->rope_factor >= 1 && c->rope_low_freq_factor > 0 && c->rope_high_freq_factor > c->rope_low_freq_factor))
+	if (!rc && !(c->rope_factor >= 1 && c->rope_factor < 1e6 && c->rope_low_freq_factor > 0 && c->rope_high_freq_factor > c->rope_low_freq_factor))
 		rc = err_set(err, ERR_RANGE, "%s: llama3 rope needs factor >= 1 and 0 < low_freq_factor < high_freq_factor", what);
 	return rc;
+}
+
+/* rope: rope_parameters or rope_scaling; either may carry the type, its constants and theta. *type is NULL when it is absent. */
+static int rope_read(const json_t *o, const char *field, const char *what, struct model_config *c, const char **type, struct err *err)
+{
+	const json_t *rope = json_object_get(o, field), *rotary = json_object_get(rope, "partial_rotary_factor");
+	*type = NULL;
+	if (json_is_off(rope)) return 0;
+	if (!json_is_object(rope)) return err_set(err, ERR_FORMAT, "%s: rope parameters must be an object", what);
+	*type = "default";
+	int rc = json_opt_str(rope, what, "type", type, err);
+	if (!rc) rc = json_opt_str(rope, what, "rope_type", type, err);
+	if (!rc) rc = json_opt_num(rope, what, "rope_theta", &c->rope_theta, err);
+	if (!rc && !json_is_off(rotary) && json_number_value(rotary) != 1) rc = err_set(err, ERR_UNSUPPORTED, "%s: partial_rotary_factor is not supported", what);
+	bool is_llama3 = !rc && !strcmp(*type, "llama3");
+	if (!rc && !is_llama3 && strcmp(*type, "default"))
+		rc = err_set(err, ERR_UNSUPPORTED, "%s: rope type \"%.40s\" is not supported; supported are default and llama3", what, *type);
+	if (!rc) rc = rope_keys_check(rope, what, err);
+	return !rc && is_llama3 ? rope_llama3_read(o, rope, what, c, err) : rc;
+}
+
+/* Old files have rope_theta and perhaps rope_scaling, new ones rope_parameters; some have all of them, which then have to agree. */
+static int ropes_read(const json_t *o, const char *what, struct model_config *c, struct err *err)
+{
+	const json_t *rotary = json_object_get(o, "partial_rotary_factor");
+	const char *scaling_type, *parameters_type;
+	struct model_config scaled;
+	if (!json_is_off(rotary) && json_number_value(rotary) != 1) return err_set(err, ERR_UNSUPPORTED, "%s: partial_rotary_factor is not supported", what);
+	int rc = json_opt_num(o, what, "rope_theta", &c->rope_theta, err);
+	if (!rc) rc = rope_read(o, "rope_scaling", what, c, &scaling_type, err);
+	if (rc) return rc;
+	scaled = *c;
+	rc = rope_read(o, "rope_parameters", what, c, &parameters_type, err);
+	if (rc || !scaling_type || !parameters_type) return rc;
+	bool agree = !strcmp(scaling_type, parameters_type) && scaled.rope_factor == c->rope_factor && scaled.rope_low_freq_factor == c->rope_low_freq_factor &&
+		scaled.rope_high_freq_factor == c->rope_high_freq_factor && scaled.rope_original_positions == c->rope_original_positions;
+	return agree ? 0 : err_set(err, ERR_FORMAT, "%s: rope_scaling and rope_parameters contradict each other; keep one of them", what);
 }
 
 /* ---- special tokens ---- */
@@ -164,6 +218,7 @@ static int sizes_read(const json_t *o, const char *what, const struct arch *arch
 		if (rc) return rc;
 		*(int *)((char *)c + f->offset) = (int)v;
 	}
+	if (!c->num_key_value_heads && !json_object_get(o, "num_key_value_heads")) c->num_key_value_heads = arch->kv_heads_default;
 	if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
 	if (!c->head_dim) c->head_dim = arch->head_dim_default ? arch->head_dim_default : c->hidden_size / c->num_attention_heads;
 	return 0;
@@ -181,15 +236,13 @@ static int config_check(const struct model_config *c, const char *what, struct e
 
 static int config_read(const json_t *o, const char *what, struct model_config *c, struct err *err)
 {
-	const struct arch *arch;
+	const struct arch *arch = NULL;
 	*c = (struct model_config){ .rms_norm_eps = 1e-6, .rope_theta = 10000, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1 };
 	int rc = arch_get(o, what, &arch, err);
 	if (!rc) rc = refuse_switches(o, what, err);
 	if (!rc) rc = sizes_read(o, what, arch, c, err);
 	if (!rc) rc = json_opt_num(o, what, "rms_norm_eps", &c->rms_norm_eps, err);
-	if (!rc) rc = json_opt_num(o, what, "rope_theta", &c->rope_theta, err);
-	if (!rc) rc = rope_read(json_object_get(o, "rope_scaling"), what, c, err);
-	if (!rc) rc = rope_read(json_object_get(o, "rope_parameters"), what, c, err);
+	if (!rc) rc = ropes_read(o, what, c, err);
 	if (!rc) rc = json_opt_bool(o, what, "tie_word_embeddings", &c->tie_word_embeddings, err);
 	if (!rc) rc = token_read(o, what, "bos_token_id", c, &c->bos_token_id, err);
 	if (!rc) rc = token_read(o, what, "pad_token_id", c, &c->pad_token_id, err);
@@ -245,8 +298,6 @@ static const struct arch *arch_of(const struct model_config *c)
 	return NULL;
 }
 
-int model_config_save(const char *dir, const struct model_config *c, struct err *err) { return model_config_save_as(dir, c, DTYPE_F32, err); }
-
 int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err)
 {
 	const struct arch *arch = arch_of(c);
@@ -271,3 +322,5 @@ int model_config_save_as(const char *dir, const struct model_config *c, enum dty
 	free(path);
 	return rc;
 }
+
+int model_config_save(const char *dir, const struct model_config *c, struct err *err) { return model_config_save_as(dir, c, DTYPE_F32, err); }

@@ -43,6 +43,8 @@ void model_ensure_rope(struct model *m, int positions);
 int64_t params_count(const struct param *params, int n);
 void params_carve(struct param *params, int n, float *data);
 void params_carve_grads(struct param *params, int n, float *grads);   /* NULL: frozen */
+/* params_load from a file that is open already; path is for messages. */
+int params_read(struct ops *ops, struct param *params, int count, const struct safetensors *s, const char *path, struct err *err);
 
 /* ---- adapters ---- */
 

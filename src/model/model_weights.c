@@ -119,7 +119,10 @@ static int tensors_check(const struct model *m, const struct safetensors *s, con
 		const char *name = safetensors_at(s, i)->name;
 		bool known = is_ignored(m, name);
 		for (int k = 0; k < m->nparams && !known; k++) known = !strcmp(m->params[k].name, name);
-		if (!known) return err_set(err, ERR_UNSUPPORTED, "tensor %s is not part of this architecture; the config and the weights do not belong together", name);
+		if (known) continue;
+		if (strstr(name, "_scale") || strstr(name, ".scales") || strstr(name, "qzeros"))
+			return err_set(err, ERR_UNSUPPORTED, "tensor %s scales quantised weights, which is not supported; export the model in bfloat16 or float32", name);
+		return err_set(err, ERR_UNSUPPORTED, "tensor %s is not part of this architecture; the config and the weights do not belong together", name);
 	}
 	return 0;
 }

@@ -24,18 +24,28 @@ int params_save(struct ops *ops, const struct param *params, int count, const ch
 	return rc;
 }
 
-int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err)
+static int extra_check(const struct param *params, int count, const struct safetensors *s, const char *path, struct err *err)
 {
-	struct safetensors *s = NULL;
+	if (safetensors_count(s) == (size_t)count) return 0;
+	for (size_t i = 0; i < safetensors_count(s); i++) {
+		const char *name = safetensors_at(s, i)->name;
+		int k = 0;
+		while (k < count && strcmp(params[k].name, name)) k++;
+		if (k == count)
+			return err_set(err, ERR_MISMATCH, "%s: tensor %s does not belong here (%d tensors expected, %zu found)", path, name, count, safetensors_count(s));
+	}
+	return 0;   /* some are missing: named by who asks for them */
+}
+
+int params_read(struct ops *ops, struct param *params, int count, const struct safetensors *s, const char *path, struct err *err)
+{
 	const struct tensor_info *t;
 	float *host = NULL;
-	int rc = safetensors_open(path, &s, err);
-	if (rc) return rc;
-	if (safetensors_count(s) != (size_t)count)
-		rc = err_set(err, ERR_MISMATCH, "%s: expected %d tensors, found %zu; it belongs to another model", path, count, safetensors_count(s));
+	int rc = extra_check(params, count, s, path, err);
 	for (int i = 0; i < count && !rc; i++) {   /* all are checked before the first is written */
 		rc = safetensors_get(s, params[i].name, params[i].ndim, params[i].shape, &t, err);
-		if (!rc && !dtype_is_float(t->dtype))
+		if (rc) err_prefix(err, "%s", path);
+		else if (!dtype_is_float(t->dtype))
 			rc = err_set(err, ERR_UNSUPPORTED, "%s: %s has type %s; expected a floating point type", path, t->name, dtype_name(t->dtype));
 	}
 	for (int i = 0; i < count && !rc; i++) {
@@ -46,17 +56,15 @@ int params_load(struct ops *ops, struct param *params, int count, const char *pa
 		ops->upload(ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
 	}
 	free(host);
-	safetensors_close(s);
 	return rc;
 }
 
-int model_save(const struct model *m, const char *dir, struct err *err)
+int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err)
 {
-	int rc = dir_make(dir, err);
-	if (!rc) rc = model_config_save(dir, &m->config, err);
-	char *path = path_join(dir, "model.safetensors");
-	if (!rc) rc = params_save(m->ops, m->params, m->nparams, path, err);
-	free(path);
+	struct safetensors *s = NULL;
+	int rc = safetensors_open(path, &s, err);
+	if (!rc) rc = params_read(ops, params, count, s, path, err);
+	safetensors_close(s);
 	return rc;
 }
 

@@ -11,7 +11,6 @@
 
 #define HEADER_BYTES_MAX (100u * 1024 * 1024)   /* as the reference implementation */
 #define TENSORS_MAX (1u << 20)
-#define SHARDS_MAX 4096
 #define INDEX_BYTES_MAX (64u * 1024 * 1024)
 
 struct safetensors {
@@ -165,7 +164,7 @@ static int add_shard(struct safetensors *s, const char *folder, const char *name
 {
 	if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return err_set(err, ERR_FORMAT, "index names the file '%.128s'; expected a plain file name", name);
 	if (json_object_get(seen, name)) return 0;
-	if (s->nshards == SHARDS_MAX) return err_set(err, ERR_LIMIT, "index names more than %d files", SHARDS_MAX);
+	if (s->nshards == SAFETENSORS_SHARDS_MAX) return err_set(err, ERR_LIMIT, "index names more than %d files", SAFETENSORS_SHARDS_MAX);
 	json_object_set_new(seen, name, json_integer((json_int_t)s->nshards));
 	char *path = path_join(folder, name);
 	int rc = add_file(s, path, err);
@@ -208,7 +207,7 @@ static int add_index(struct safetensors *s, const char *path, struct err *err)
 		rc = err_set(err, ERR_FORMAT, "%s: expected an object \"weight_map\" with at least one tensor", path);
 		goto cleanup;
 	}
-	s->shards = xrealloc(s->shards, SHARDS_MAX * sizeof *s->shards);
+	s->shards = xrealloc(s->shards, SAFETENSORS_SHARDS_MAX * sizeof *s->shards);
 	json_object_foreach((json_t *)weight_map, name, file) {
 		if (!json_is_string(file)) rc = err_set(err, ERR_FORMAT, "%s: weight_map '%.128s' is not a string", path, name);
 		else if ((rc = add_shard(s, folder, json_string_value(file), seen, err))) err_prefix(err, "%s", path);

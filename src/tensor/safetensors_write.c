@@ -1,5 +1,5 @@
-/* safetensors_write: writing one file, beside and then renamed, tensor by tensor from the caller's memory (a model is not copied to be saved) or
- * from a function that makes each in its turn (a model that is converted need not fit into memory).
+/* safetensors_write: writing one file or a folder of shards; a file is written beside and then renamed, tensor by tensor from the caller's memory (a model
+ * is not copied to be saved) or from a function that makes each in its turn (a model that is converted need not fit into memory).
  * Data lies in order of falling element size, so that every tensor is aligned whatever the order given; the header lists tensors as given. */
 #include <errno.h>
 #include <fcntl.h>
@@ -145,5 +145,79 @@ int safetensors_write_filled(const char *path, const struct tensor_info *tensors
 	struct source s = { .tensors = tensors, .count = count, .metadata = metadata, .fill = fill, .ctx = ctx, .room = xmalloc(MAX(largest, 1)) };
 	int rc = write_atomic(path, &s, err);
 	free(s.room);
+	return rc;
+}
+
+/* ---- a folder ---- */
+
+/* Fills the shard of each tensor, in the order given; a tensor larger than a shard has one of its own. Returns how many there are. */
+static int shards_plan(const struct tensor_info *tensors, size_t count, int64_t shard_bytes, int *shard)
+{
+	int n = 1;
+	size_t used = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (shard_bytes > 0 && used && tensors[i].bytes && used + tensors[i].bytes > (size_t)shard_bytes) {
+			n++;
+			used = 0;
+		}
+		used += tensors[i].bytes;
+		shard[i] = n - 1;
+	}
+	return n;
+}
+
+static char *shard_name(int index, int n) { return xasprintf("model-%05d-of-%05d.safetensors", index + 1, n); }
+
+struct stale { const char *dir; int n; /* shards that belong */ };
+
+static int stale_remove(const char *name, void *ctx)
+{
+	const struct stale *s = ctx;
+	int index, n, end = 0;
+	bool is_shard = sscanf(name, "model-%5d-of-%5d.safetensors%n", &index, &n, &end) == 2 && end && !name[end];
+	if (!is_shard || (s->n > 1 && n == s->n)) return 0;
+	char *path = path_join(s->dir, name);
+	unlink(path);
+	free(path);
+	return 0;
+}
+
+static int shards_write(const char *dir, const struct tensor_info *tensors, size_t count, const int *shard, int n, const json_t *metadata, struct err *err)
+{
+	json_t *map = json_object();
+	char *index_path = path_join(dir, "model.safetensors.index.json");
+	json_int_t total = 0;
+	int rc = 0;
+	unlink(index_path);   /* shards of two models are never read as one: until the new index stands there, the folder has none */
+	for (size_t begin = 0, end; begin < count && !rc; begin = end) {
+		char *name = shard_name(shard[begin], n), *path = path_join(dir, name);
+		for (end = begin; end < count && shard[end] == shard[begin]; end++) {
+			json_object_set_new(map, tensors[end].name, json_string(name));
+			total += (json_int_t)tensors[end].bytes;
+		}
+		rc = safetensors_write(path, tensors + begin, end - begin, metadata, err);
+		free(name);
+		free(path);
+	}
+	json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", total, "weight_map", map);
+	if (!rc) rc = json_save(index_path, index, err);
+	json_decref(index);
+	free(index_path);
+	return rc;
+}
+
+/* The file that readers look for first goes last. */
+int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata, int64_t shard_bytes, struct err *err)
+{
+	int *shard = xcalloc(MAX(count, 1), sizeof *shard), n = shards_plan(tensors, count, shard_bytes, shard);
+	char *whole = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
+	int rc = n == 1 ? safetensors_write(whole, tensors, count, metadata, err)
+		: n > SAFETENSORS_SHARDS_MAX ? err_set(err, ERR_LIMIT, "%s: %d shards of %lld bytes; at most %d, choose larger ones", dir, n, (long long)shard_bytes, SAFETENSORS_SHARDS_MAX)
+		: shards_write(dir, tensors, count, shard, n, metadata, err);
+	if (!rc) unlink(n == 1 ? index : whole);
+	if (!rc) rc = dir_each(dir, stale_remove, &(struct stale){ dir, n }, err);
+	free(shard);
+	free(whole);
+	free(index);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* tensor: named arrays on disk, mapped, validated to the byte. safetensors in and out (shards and index on reading); GGUF in.
+/* tensor: named arrays on disk, mapped, validated to the byte. safetensors in and out, in shards with an index too; GGUF in.
  *
  * What an open file hands out (names, strings, data) are views that live until it is closed. Files are strangers': whatever they hold, opening one ends in
  * success or an error that names file and field, and after success readers need no checks of their own. Open files are read-only: any thread may read. */
@@ -21,8 +21,13 @@ const struct tensor_info *safetensors_find(const struct safetensors *s, const ch
 int safetensors_get(const struct safetensors *s, const char *name, int ndim, const int64_t *shape, const struct tensor_info **out, struct err *err);
 /* Copies as fp32 (from F32, F16, BF16, F64, F8). */
 void tensor_to_f32(const struct tensor_info *t, float *out);
+#define SAFETENSORS_SHARDS_MAX 4096
 /* Writes one file atomically, tensors in the order given, metadata {"format": "pt"} plus the pairs given. */
 int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err);
+/* Writes a folder (which exists) as Hugging Face names its files: model.safetensors, or, where the tensors are more than shard_bytes (0: no limit),
+ * model-00001-of-0000N.safetensors with at most so many bytes of data each and model.safetensors.index.json. What the folder held before under these names
+ * goes. A kill leaves the old model, the new one, or shards without an index, which nobody opens. */
+int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata, int64_t shard_bytes, struct err *err);
 /* The same with data made one tensor at a time, each once: fill writes tensors[i].bytes into out. The `data` of the tensors is not looked at. */
 typedef void tensor_fill_fn(void *ctx, size_t i, void *out);
 int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx,

@@ -20,7 +20,7 @@
 #define VM_INLINE_DEPTH_MAX 24
 #define VM_ARENA_BYTES_MAX ((size_t)1 << 29)      /* block buffers of one running program */
 #define VM_STRIP 512                              /* elements converted at a time */
-#define VM_FUEL ((int64_t)1 << 22)                /* element operations between two looks at the clock */
+#define VM_FUEL ((int64_t)1 << 18)                /* element operations between two looks at the clock; a scalar one takes as long as hundreds in a block */
 
 enum form { FORM_DENSE, FORM_SPLAT, FORM_AFFINE, FORM_BOX };
 struct vm_buf { struct vm_buf *next; int32_t refs, size_class; uint8_t pad[48]; uint8_t data[]; };   /* data is 64-byte aligned */

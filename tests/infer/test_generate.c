@@ -1,5 +1,5 @@
 /* The engine over the real model: greedy continuations are transformers' own (tests/ref/infer_oracle.py); samples that share a prompt are what they would be alone, to the bit;
- * an adapter belongs to its request; a running engine allocates nothing. */
+ * an adapter belongs to its request, many of them in one batch; a running engine allocates nothing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,41 +145,87 @@ static void test_sharing_changes_nothing(void **state)
 	}
 }
 
-static void test_adapter_of_each_request(void **state)
+/* Adapters of several ranks and projections; the last one comes from a file in bf16. */
+enum { ADAPTERS = 4, SAMPLES = 2, REQUESTS = 3 * (ADAPTERS + 1) };
+
+static struct adapter *adapter_from_bf16(struct model *m, struct adapter *a)
 {
-	struct setting s;
 	struct err err = {0};
-	struct adapter *a;
-	struct completion mixed[6] = {{0}}, alone[6] = {{0}};
-	setting_open(&s, false, &(struct engine_options){.max_sequences = 6, .max_context = 160});
-	assert_int_equal(adapter_create(s.m, &(struct adapter_options){.r = 4, .lora_alpha = 8, .seed = 3}, &a, &err), 0);
+	struct tensor_info t[64];
+	struct arena memory = {0};
+	char *dir = path_join(folder, "bf16_adapter"), *path = path_join(dir, "adapter_model.safetensors");
+	struct adapter *read;
 	int n;
 	struct param *params = adapter_params(a, &n);
-	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] += 0.2f * rng_normal(4, (uint64_t)i, (uint64_t)k);
-	/* Ids 0..2 are prompts under the base, 3..5 the same under the adapter. */
-	for (int i = 0; i < 6; i++) {
-		struct request r = prompt_request(i % 3, 0, 1, i < 3 ? NULL : a);
-		r.id = i;
-		submit(s.e, &r);
+	assert_true(n <= (int)ARRAY_LEN(t));
+	for (int i = 0; i < n; i++) {
+		uint16_t *bits = arena_alloc(&memory, (size_t)params[i].count * 2);
+		for (int64_t k = 0; k < params[i].count; k++) bits[k] = f32_to_bf16(params[i].data[k]);
+		t[i] = (struct tensor_info){.name = params[i].name, .dtype = DTYPE_BF16, .ndim = 2, .shape = {params[i].shape[0], params[i].shape[1]}, .data = bits, .bytes = (size_t)params[i].count * 2};
 	}
-	run(s.e, mixed, 1);
-	for (int i = 0; i < 6; i++) {
-		struct request r = prompt_request(i % 3, 0, 1, i < 3 ? NULL : a);
-		r.id = i;
-		submit(s.e, &r);
-		run(s.e, alone, 1);
-		assert_int_equal(mixed[i].count, alone[i].count);
-		assert_memory_equal(mixed[i].tokens, alone[i].tokens, (size_t)alone[i].count * 4);
-		assert_memory_equal(mixed[i].logprobs, alone[i].logprobs, (size_t)alone[i].count * 4);
-	}
-	for (int i = 0; i < 3; i++) assert_true(mixed[i].logprobs[0] != mixed[i + 3].logprobs[0] || mixed[i].tokens[0] != mixed[i + 3].tokens[0]);
-	for (int i = 0; i < 6; i++) {
-		completion_release(&mixed[i]);
-		completion_release(&alone[i]);
-	}
+	if (adapter_save(a, dir, NULL, &err) || safetensors_write(path, t, (size_t)n, NULL, &err) || adapter_open(m, dir, &read, &err)) fail_msg("%s", err.text);
 	adapter_free(a);
-	setting_close(&s);
+	arena_release(&memory);
+	free(dir);
+	free(path);
+	return read;
+}
+
+static void adapters_make(struct model *m, struct adapter *adapters[ADAPTERS])
+{
+	static const struct adapter_options options[ADAPTERS] = {
+		{.r = 4, .lora_alpha = 8, .seed = 3}, {.r = 1, .lora_alpha = 3, .target_modules = "v_proj,up_proj"}, {.r = 9, .lora_alpha = 2, .target_modules = "down_proj,o_proj,q_proj"},
+		{.r = 2, .lora_alpha = 4, .target_modules = "gate_proj,k_proj"},
+	};
+	for (int i = 0; i < ADAPTERS; i++) {
+		struct err err = {0};
+		int n;
+		assert_int_equal(adapter_create(m, &options[i], &adapters[i], &err), 0);
+		struct param *params = adapter_params(adapters[i], &n);
+		for (int p = 0; p < n; p++)
+			for (int64_t k = 0; k < params[p].count; k++) params[p].data[k] += 0.3f * rng_normal(4 + (uint64_t)i, (uint64_t)p, (uint64_t)k);
+	}
+	adapters[ADAPTERS - 1] = adapter_from_bf16(m, adapters[ADAPTERS - 1]);
+}
+
+/* Id i: prompt i % 3 under the base (i < 3) or adapter i / 3 - 1. */
+static void submit_adapted(struct engine *e, struct adapter *const adapters[ADAPTERS], int i)
+{
+	struct request r = prompt_request(i % 3, 0, SAMPLES, i < 3 ? NULL : adapters[i / 3 - 1]);
+	r.id = i;
+	submit(e, &r);
+}
+
+static bool same_completion(const struct completion *a, const struct completion *b)
+{
+	return a->count == b->count && !memcmp(a->tokens, b->tokens, (size_t)a->count * 4) && !memcmp(a->logprobs, b->logprobs, (size_t)a->count * 4);
+}
+
+/* Sequences of the base and of four adapters side by side, more than run at once, against each request alone: equal to the bit. */
+static void test_adapter_of_each_request(void **state)
+{
+	for (int invariant = 0; invariant < 2; invariant++) {
+		struct setting s;
+		struct adapter *adapters[ADAPTERS];
+		struct completion mixed[REQUESTS * SAMPLES] = {{0}}, alone[REQUESTS * SAMPLES] = {{0}};
+		setting_open(&s, invariant, &(struct engine_options){.max_sequences = 11, .max_context = 160, .prefill_rows = 60});
+		adapters_make(s.m, adapters);
+		for (int i = 0; i < REQUESTS; i++) submit_adapted(s.e, adapters, i);
+		run(s.e, mixed, SAMPLES);
+		for (int i = 0; i < REQUESTS; i++) {
+			submit_adapted(s.e, adapters, i);
+			run(s.e, alone, SAMPLES);
+		}
+		for (int i = 0; i < REQUESTS * SAMPLES; i++) assert_true(same_completion(&mixed[i], &alone[i]));
+		for (int i = 0; i < REQUESTS; i++)   /* every policy is another one */
+			for (int k = i % 3; k < i; k += 3) assert_false(same_completion(&mixed[i * SAMPLES], &mixed[k * SAMPLES]));
+		for (int i = 0; i < REQUESTS * SAMPLES; i++) {
+			completion_release(&mixed[i]);
+			completion_release(&alone[i]);
+		}
+		for (int i = 0; i < ADAPTERS; i++) adapter_free(adapters[i]);
+		setting_close(&s);
+	}
 }
 
 static void test_steps_allocate_nothing(void **state)

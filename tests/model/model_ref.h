@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-static const char *const ref_cases[] = { "tied", "untied", "qwen2", "llama" };
+static const char *const ref_cases[] = { "tied", "untied", "qwen2", "llama", "qwen2_untied", "llama_tied" };
 
 struct ref {
 	char dir[256];              /* .../ref/model/<case> */
@@ -30,12 +30,12 @@ static inline void ref_make(void)
 	static int state;   /* 0 unknown, 1 made, 2 cannot be made */
 	char command[512];
 	if (!state) {
-		snprintf(command, sizeof command, "build/venv/bin/python -c 'import transformers, peft' 2>/dev/null && mkdir -p %s/ref && build/venv/bin/python tests/ref/model_oracle.py %s/ref/model 2>/dev/null", ref_build(), ref_build());
+		snprintf(command, sizeof command, "build/venv/bin/python -c 'import transformers, peft' 2>/dev/null && mkdir -p %s/ref && build/venv/bin/python tests/ref/model_oracle.py %s/ref/model 2>%s/ref/model.log", ref_build(), ref_build(), ref_build());
 		char stamp[300];
 		snprintf(stamp, sizeof stamp, "%s/ref/model/stamp", ref_build());
 		int rc = system(command);
 		if (rc && path_exists("build/venv/bin/python") && !system("build/venv/bin/python -c 'import transformers, peft' 2>/dev/null"))
-			fail_msg("tests/ref/model_oracle.py failed");
+			fail_msg("tests/ref/model_oracle.py failed: %s/ref/model.log", ref_build());
 		state = rc ? 2 : 1;
 	}
 	if (state == 2) {

@@ -56,7 +56,7 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 	struct param table[4] = { { "ids", 1, { T }, T, fids, NULL }, { "start", 1, { 3 }, 3, fstart, NULL },
 		{ "logits", 2, { T, c->vocab_size }, (int64_t)T * c->vocab_size, logits, NULL }, { "tolerance", 1, { 1 }, 1, &tolerance, NULL } };
 	char path[400];
-	snprintf(path, sizeof path, "%s/logits.st", dir);
+	snprintf(path, sizeof path, "%s/logits.st", adapter_dir ? adapter_dir : dir);
 	assert_int_equal(params_save(model_ops(m), table, 4, path, &err), 0);
 	str_printf(&questions, " %s %s %s", dir, path, adapter_dir ? adapter_dir : "-");
 	pass_free(p);
@@ -92,6 +92,31 @@ static void save_models(void)
 	ops_free(ops);
 }
 
+static int shards_count(const char *name, void *ctx) { return *(int *)ctx += !strncmp(name, "model-", 6), 0; }
+
+/* Exported in bf16 and in shards: each value is rounded once, and transformers computes with the same values what we do. */
+static void export_bf16(void)
+{
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *m = create(&small, ops), *rounded;
+	char *dir = scratch("bf16_shards");
+	int n, nshards = 0;
+	assert_int_equal(model_export(m, NULL, dir, &(struct export_options){ .dtype = DTYPE_F64 }, &err), ERR_UNSUPPORTED);
+	if (model_export(m, NULL, dir, &(struct export_options){ .dtype = DTYPE_BF16, .shard_bytes = 4000 }, &err)) fail_msg("%s", err.text);
+	assert_int_equal(dir_each(dir, shards_count, &nshards, &err), 0);
+	assert_true(nshards >= 4);
+	if (model_open(dir, ops, &rounded, &err)) fail_msg("%s", err.text);
+	struct param *x = model_params(m, &n), *y = model_params(rounded, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t k = 0; k < x[i].count; k++) assert_true(y[i].data[k] == bf16_to_f32(f32_to_bf16(x[i].data[k])));
+	ask(rounded, NULL, dir, NULL);
+	model_free(m);
+	model_free(rounded);
+	ops_free(ops);
+	free(dir);
+}
+
 static void save_adapter(void)
 {
 	struct ops *ops = ref_ops(false);
@@ -109,10 +134,53 @@ static void save_adapter(void)
 	assert_int_equal(adapter_save(a, adapter_dir, dir, &err), 0);
 	ask(m, a, dir, adapter_dir);
 	adapter_free(a);
+
+	/* The same with rslora, which hone only carries on: as peft would have written it, read and written by us. */
+	char *rs_dir = scratch("peft_rslora"), *config = path_join(adapter_dir, "adapter_config.json");
+	json_t *o;
+	assert_int_equal(json_load(config, 1 << 20, &o, &err), 0);
+	json_object_set_new(o, "use_rslora", json_true());
+	assert_int_equal(json_save(config, o, &err), 0);
+	assert_int_equal(adapter_open(m, adapter_dir, &a, &err), 0);
+	assert_int_equal(adapter_save(a, rs_dir, dir, &err), 0);
+	json_object_set_new(o, "use_rslora", json_false());
+	assert_int_equal(json_save(config, o, &err), 0);
+	ask(m, a, dir, rs_dir);
+	adapter_free(a);
+	json_decref(o);
+	free(rs_dir);
+	free(config);
 	model_free(m);
 	ops_free(ops);
 	free(dir);
 	free(adapter_dir);
+}
+
+/* model_check.py had peft load our adapters and write them again: the way back is bit-equal too. */
+static void adapters_came_back(void)
+{
+	static const char *const names[] = { "peft_adapter", "peft_rslora" };
+	struct ops *ops = ref_ops(false);
+	struct model *m = create(&small, ops);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct err err = {0};
+		struct adapter *a, *b;
+		char *dir = xasprintf("%s/ref/formats/%s", ref_build(), names[i]), *back = xasprintf("%s/back", dir);
+		int n, n2;
+		if (adapter_open(m, dir, &a, &err) || adapter_open(m, back, &b, &err)) fail_msg("%s", err.text);
+		struct param *x = adapter_params(a, &n), *y = adapter_params(b, &n2);
+		assert_int_equal(n, n2);
+		for (int k = 0; k < n; k++) {
+			assert_string_equal(x[k].name, y[k].name);
+			assert_memory_equal(x[k].data, y[k].data, (size_t)x[k].count * sizeof(float));
+		}
+		adapter_free(a);
+		adapter_free(b);
+		free(dir);
+		free(back);
+	}
+	model_free(m);
+	ops_free(ops);
 }
 
 /* One process for all of them: importing torch takes longer than everything else here. */
@@ -121,6 +189,7 @@ static void test_transformers_and_peft_open_ours(void **state)
 	ref_make();
 	save_models();
 	save_adapter();
+	export_bf16();
 	char *command = xasprintf("build/venv/bin/python tests/ref/model_check.py%s 2>&1 | grep -v it/s | sed 's/^/# /'; exit ${PIPESTATUS[0]}", questions.data),
 		*argv[] = { "/bin/bash", "-c", command, NULL };
 	pid_t pid = fork();
@@ -131,6 +200,7 @@ static void test_transformers_and_peft_open_ours(void **state)
 	int status = 0;
 	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
 	assert_int_equal(status, 0);
+	adapters_came_back();
 	free(command);
 	str_release(&questions);
 }
@@ -175,6 +245,46 @@ static void test_create(void **state)
 	model_free(a);
 	model_free(b);
 	ops_free(ops);
+}
+
+/* ---- 8-bit weights ---- */
+
+/* Plain F8 tensors are exact numbers and are read as such; with scales beside them they are not the weights. */
+static void test_f8_weights(void **state)
+{
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *m = create(&small, ops), *read;
+	char *dir = scratch("f8"), *path = path_join(dir, "model.safetensors");
+	struct tensor_info t[64];
+	struct arena memory = {0};
+	int n;
+	struct param *params = model_params(m, &n);
+	assert_int_equal(model_config_save(dir, &small, &err), 0);
+	for (int i = 0; i < n; i++) {
+		const struct param *p = &params[i];
+		uint8_t *bytes = arena_alloc(&memory, (size_t)p->count);
+		t[i] = (struct tensor_info){ .name = p->name, .dtype = i % 2 ? DTYPE_F8E5M2 : DTYPE_F8E4M3, .ndim = p->ndim, .shape = { p->shape[0], p->shape[1] }, .data = bytes,
+			.bytes = (size_t)p->count };
+		for (int64_t k = 0; k < p->count; k++) bytes[k] = i % 2 ? f32_to_f8e5m2(p->data[k]) : f32_to_f8e4m3(p->data[k]);
+	}
+	assert_int_equal(safetensors_write(path, t, (size_t)n, NULL, &err), 0);
+	if (model_open(dir, ops, &read, &err)) fail_msg("%s", err.text);
+	struct param *got = model_params(read, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t k = 0; k < params[i].count; k++)
+			assert_true(got[i].data[k] == (i % 2 ? f8e5m2_to_f32(f32_to_f8e5m2(params[i].data[k])) : f8e4m3_to_f32(f32_to_f8e4m3(params[i].data[k]))));
+	model_free(read);
+	float scale = 2;
+	t[n] = (struct tensor_info){ .name = "model.layers.0.self_attn.q_proj.weight_scale_inv", .dtype = DTYPE_F32, .ndim = 1, .shape = { 1 }, .data = &scale, .bytes = 4 };
+	assert_int_equal(safetensors_write(path, t, (size_t)n + 1, NULL, &err), 0);
+	assert_int_equal(model_open(dir, ops, &read, &err), ERR_UNSUPPORTED);
+	assert_non_null(strstr(err.text, "q_proj.weight_scale_inv scales quantised weights"));
+	arena_release(&memory);
+	model_free(m);
+	ops_free(ops);
+	free(dir);
+	free(path);
 }
 
 /* ---- refusals ---- */
@@ -225,6 +335,17 @@ static void test_config(void **state)
 			{ "{\"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "layer_types[1]" },
 		{ "{\"rms_norm_eps\": -1}", "rms_norm_eps" }, { "{\"rope_theta\": 0}", "rope_theta" }, { "{\"eos_token_id\": 53}", "eos_token_id" },
 			{ "{\"eos_token_id\": [1, \"a\"]}", "eos_token_id" }, { "{\"bos_token_id\": -7}", "bos_token_id" },
+		{ "{\"architectures\": [\"MistralForCausalLM\"]}", "MistralForCausalLM" }, { "{\"architectures\": [\"Qwen3MoeForCausalLM\"]}", "Qwen3MoeForCausalLM" },
+			{ "{\"architectures\": [\"Qwen3ForCausalLM\", \"LlamaForCausalLM\"]}", "architectures" }, { "{\"model_type\": \"llama\"}", "model_type" },
+		{ "{\"mlp_bias\": true}", "mlp_bias" }, { "{\"attention_dropout\": 0.1}", "attention_dropout" }, { "{\"use_mrope\": true}", "use_mrope" },
+			{ "{\"rope_interleaved\": true}", "rope_interleaved" }, { "{\"compression_config\": {\"bits\": 4}}", "compression_config" },
+		{ "{\"partial_rotary_factor\": 0.5}", "partial_rotary_factor" }, { "{\"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", "partial_rotary_factor" },
+			{ "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "linear" }, { "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", "dynamic" },
+		{ "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}}}", "full_attention" }, { "{\"rope_scaling\": {\"mrope_section\": [2, 3]}}", "mrope_section" },
+			{ "{\"rope_scaling\": [8]}", "rope parameters" },
+		{ "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1, \"high_freq_factor\": 4}, \"rope_parameters\": {\"rope_type\": \"default\"}}",
+			"contradict" },
+		{ "{\"num_key_value_heads\": 8}", "num_key_value_heads" }, { "{\"intermediate_size\": null}", "intermediate_size" }, { "{\"tie_word_embeddings\": 1}", "tie_word_embeddings" },
 	};
 	struct model_config c;
 	struct err err = {0};
@@ -237,6 +358,11 @@ static void test_config(void **state)
 	write_json(dir, "generation_config.json", "{}", "{\"eos_token_id\": [5, 3]}");
 	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
 	assert_true(c.rope_theta == 44 && c.eos_token_id == 3 && c.neos_extra == 1 && c.eos_extra[0] == 5);
+	/* Absent and null are two things; constants that stand beside the rope object count; a partial_rotary_factor of 1 is none. */
+	write_json(dir, "config.json", good_config, "{\"head_dim\": null, \"num_key_value_heads\": null, \"num_attention_heads\": 4, \"partial_rotary_factor\": 1.0, \"original_max_position_embeddings\":"
+		" 64, \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 32}}");
+	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
+	assert_true(c.head_dim == 128 && c.num_key_value_heads == 4 && c.rope_factor == 4 && c.rope_original_positions == 64 && c.rope_theta == 750);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		write_json(dir, "config.json", good_config, bad[i].patch);
 		err.text[0] = 0;
@@ -285,7 +411,8 @@ static void test_adapter_refused(void **state)
 	static const struct { const char *patch, *says; } bad[] = {
 		{ "{\"use_dora\": true}", "use_dora" }, { "{\"modules_to_save\": [\"lm_head\"]}", "modules_to_save" },
 			{ "{\"rank_pattern\": {\"q_proj\": 8}}", "rank_pattern" }, { "{\"peft_type\": \"IA3\"}", "IA3" },
-		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": \".*q_proj\"}", "target_modules" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" },
+		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": 5}", "target_modules" },
+			{ "{\"target_modules\": [\"model.layers.0.mlp.q_projx\"]}", "q_projx" }, { "{\"init_lora_weights\": \"olora\"}", "olora" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" },
 			{ "{\"r\": 0}", "r" }, { "{\"r\": 100000}", "r" },
 		{ "{\"lora_dropout\": 1}", "lora_dropout" }, { "{\"some_new_switch\": true}", "some_new_switch" }, { "{\"r\": 3}", "lora_A" },
 	};
@@ -316,7 +443,7 @@ static void test_adapter_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create), cmocka_unit_test(test_config),
+		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create), cmocka_unit_test(test_config), cmocka_unit_test(test_f8_weights),
 			cmocka_unit_test(test_weights_refused),
 		cmocka_unit_test(test_adapter_refused),
 	};

@@ -1,5 +1,5 @@
 """Opens with transformers and peft what hone wrote: model_check.py (MODEL_FOLDER LOGITS.safetensors ADAPTER_FOLDER|-)... LOGITS holds ids (as fp32), start (as fp32), logits and tolerance;
-logits are hone's. Exit status 0 when theirs agree within tolerance times the largest magnitude; else what differs is on stderr."""
+logits are hone's. Adapters are written again by peft, as ADAPTER_FOLDER/back. Exit status 0 when theirs agree within tolerance times the largest magnitude; else what differs is on stderr."""
 import sys, torch, transformers
 from safetensors.torch import load_file
 
@@ -12,6 +12,10 @@ def check(folder, logits, adapter):
     if adapter != "-":
         import peft
         model = peft.PeftModel.from_pretrained(model, adapter)
+        ours, theirs = load_file(f"{adapter}/adapter_model.safetensors"), peft.get_peft_model_state_dict(model)
+        if sorted(ours) != sorted(theirs) or not all(torch.equal(ours[k], theirs[k]) for k in ours):
+            sys.exit(f"{adapter}: peft loaded other tensors")
+        model.save_pretrained(f"{adapter}/back")
     model.eval()
     ids, start = e["ids"].long(), e["start"].long().tolist()
     with torch.no_grad():

@@ -17,6 +17,10 @@ CASES = {
     "llama": dict(arch="Llama", vocab_size=89, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
                   tie_word_embeddings=False, targets=["k_proj", "up_proj"], r=2, alpha=4,
                   rope=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+    "qwen2_untied": dict(arch="Qwen2", vocab_size=83, hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=1,
+                         tie_word_embeddings=False, targets=["q_proj", "k_proj", "v_proj"], r=3, alpha=4),
+    "llama_tied": dict(arch="Llama", vocab_size=71, hidden_size=36, intermediate_size=60, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=14,
+                       tie_word_embeddings=True, targets=["q_proj", "down_proj"], r=2, alpha=3),
 }
 LENGTHS = [1, 31, 33, 5, 64]
 TEMPERATURE = 0.7
@@ -71,6 +75,43 @@ def row_logprobs(logits, rows):
     return lp.gather(1, target[:, None])[:, 0], entropy
 
 
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+ADAPTERS = {   # as peft writes them: accepted
+    "names_rslora": dict(target_modules=["q_proj", "v_proj"], use_rslora=True, r=4, lora_alpha=6),
+    "paths": dict(target_modules=["self_attn.k_proj", "mlp.up_proj"], r=3, lora_alpha=5),
+    "pattern": dict(target_modules=r".*\.(gate|down)_proj", r=2, lora_alpha=4),
+    "all_linear": dict(target_modules="all-linear", r=2, lora_alpha=2, init_lora_weights="gaussian"),
+    "bf16": dict(target_modules=["o_proj", "q_proj"], r=5, lora_alpha=7),
+}
+REFUSED_ADAPTERS = {   # refused by the name of the key, or of the tensor that is missing
+    "dora": dict(target_modules=["q_proj"], use_dora=True), "modules_to_save": dict(target_modules=["q_proj"], modules_to_save=["norm"]),
+    "rank_pattern": dict(target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 3}), "alpha_pattern": dict(target_modules=["q_proj"], alpha_pattern={"q_proj": 3}),
+    "layers_to_transform": dict(target_modules=["q_proj"], layers_to_transform=[0]), "bias": dict(target_modules=["q_proj"], bias="lora_only"),
+    "lora_bias": dict(target_modules=["q_proj"], lora_bias=True), "pissa": dict(target_modules=["q_proj"], init_lora_weights="pissa"),
+    "one_layer": dict(target_modules=["layers.0.self_attn.q_proj"]), "head": dict(target_modules=["q_proj", "lm_head"]),
+}
+
+
+def write_adapters(model, ids, start, out):
+    """Folders out/<name> by peft, and what the adapted model computes. The base weights are left alone."""
+    import copy, torch
+    from peft import LoraConfig, get_peft_model
+    logits = {}
+    for name, kw in (ADAPTERS | REFUSED_ADAPTERS).items():
+        peft = get_peft_model(copy.deepcopy(model), LoraConfig(**(dict(r=2, lora_alpha=2) | kw), task_type="CAUSAL_LM")).eval()
+        with torch.no_grad():
+            for n, p in peft.named_parameters():
+                if "lora_" in n:
+                    p.copy_(0.2 * torch.randn_like(p))
+                    if name == "bf16":
+                        p.data = p.data.bfloat16()
+        peft.save_pretrained(f"{out}/{name}")
+        if name in ADAPTERS:
+            with torch.no_grad():
+                logits[f"adapter.{name}.logits"] = logits_of(peft.float(), ids, start)
+    return logits
+
+
 def grpo_rows(rows, start):
     """Old and reference log-probability offsets, advantages and sequence lengths, all random but fixed."""
     import torch
@@ -98,6 +139,27 @@ def named_grads(model, prefix, drop="", insert=""):
     return {prefix + n.replace(drop, insert) if drop else prefix + n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
+def write_old_spelling(case, model, ids, start, out):
+    """The same folder with config.json as transformers 4 wrote it, without what has the same default; transformers has to read it as the same model."""
+    import torch, transformers
+    c = json.load(open(f"{out}/hf/config.json"))
+    rope = c.pop("rope_parameters")
+    c["torch_dtype"] = c.pop("dtype")
+    c["rope_theta"] = rope.pop("rope_theta")
+    c["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    c.pop("layer_types", None)
+    if c["num_attention_heads"] * c.get("head_dim", 0) == c["hidden_size"]:
+        del c["head_dim"]
+    if case["arch"] == "Llama" and c["num_key_value_heads"] == c["num_attention_heads"]:
+        del c["num_key_value_heads"]
+    os.makedirs(f"{out}/old")
+    json.dump(c, open(f"{out}/old/config.json", "w"))
+    os.symlink("../hf/model.safetensors", f"{out}/old/model.safetensors")
+    again = transformers.AutoModelForCausalLM.from_pretrained(f"{out}/old", attn_implementation="eager").eval()
+    with torch.no_grad():
+        assert torch.equal(logits_of(again, ids, start), logits_of(model, ids, start))
+
+
 def run_case(name, case, out):
     import torch, transformers
     from peft import LoraConfig, get_peft_model
@@ -109,6 +171,11 @@ def run_case(name, case, out):
     weights = weights / weights.sum()
     model.save_pretrained(f"{out}/hf")
     e, meta = {}, dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
+
+    write_old_spelling(case, model, ids, start, out)
+
+    if name == "tied":
+        e |= write_adapters(model, ids, start, f"{out}/adapters")
 
     # forward, loss, every gradient
     logits = logits_of(model, ids, start)
@@ -181,6 +248,45 @@ def run_case(name, case, out):
     json.dump(meta, open(f"{out}/meta.json", "w"))
 
 
+Q3 = dict(arch="Qwen3", vocab_size=151936, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960)
+Q2 = dict(arch="Qwen2", vocab_size=151936, tie_word_embeddings=True)
+L3 = dict(arch="Llama", vocab_size=128256, num_key_value_heads=8)
+
+
+def sized(base, hidden, layers, heads, inter, **kw):
+    return base | dict(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inter) | kw
+
+
+SIZES = {
+    "qwen3-0.6b": sized(Q3, 1024, 28, 16, 3072, tie_word_embeddings=True), "qwen3-1.7b": sized(Q3, 2048, 28, 16, 6144, tie_word_embeddings=True),
+    "qwen3-4b": sized(Q3, 2560, 36, 32, 9728, tie_word_embeddings=True), "qwen3-8b": sized(Q3, 4096, 36, 32, 12288), "qwen3-14b": sized(Q3, 5120, 40, 40, 17408),
+    "qwen3-32b": sized(Q3, 5120, 64, 64, 25600), "qwen2.5-0.5b": sized(Q2, 896, 24, 14, 4864, num_key_value_heads=2),
+    "qwen2.5-1.5b": sized(Q2, 1536, 28, 12, 8960, num_key_value_heads=2), "qwen2.5-7b": sized(Q2, 3584, 28, 28, 18944, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False),
+    "qwen2.5-32b": sized(Q2, 5120, 64, 40, 27648, num_key_value_heads=8, vocab_size=152064, tie_word_embeddings=False),
+    "llama-2-7b": dict(arch="Llama", vocab_size=32000, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, intermediate_size=11008),
+    "llama-3.1-8b": sized(L3, 4096, 32, 32, 14336), "llama-3.2-1b": sized(L3, 2048, 16, 32, 8192, head_dim=64, tie_word_embeddings=True),
+    "llama-3.2-3b": sized(L3, 3072, 28, 24, 8192, head_dim=128, tie_word_embeddings=True),
+}
+
+
+def write_sizes(out):
+    """The families' real shapes without weights: config.json of two layers, and what transformers counts for all layers (they are alike)."""
+    import torch, transformers
+    sizes = {}
+    for name, kw in SIZES.items():
+        kw = dict(kw)
+        arch, layers = kw.pop("arch"), kw.pop("num_hidden_layers")
+        counts = []
+        for n in (1, 2):
+            config = getattr(transformers, arch + "Config")(num_hidden_layers=n, **kw)
+            with torch.device("meta"):
+                model = getattr(transformers, arch + "ForCausalLM")(config)
+            counts.append(sum(p.numel() for p in model.parameters()))
+        config.architectures, config.num_hidden_layers = [arch + "ForCausalLM"], layers
+        sizes[name] = dict(config=json.loads(config.to_json_string()) | dict(layer_types=None), params=counts[0] + (layers - 1) * (counts[1] - counts[0]))
+    json.dump(sizes, open(f"{out}/sizes.json", "w"))
+
+
 def main():
     out = sys.argv[1]
     os.makedirs(os.path.dirname(out), exist_ok=True)
@@ -196,6 +302,7 @@ def main():
     for name, case in CASES.items():
         os.makedirs(f"{out}/{name}")
         run_case(name, case, f"{out}/{name}")
+    write_sizes(out)
     open(stamp, "w").write(text)
 
 

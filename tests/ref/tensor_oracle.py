@@ -1,6 +1,6 @@
 """Files written by the safetensors package for tests/tensor/test_safetensors.c, and the check of a file that hone wrote.
 
-    python tests/ref/tensor_oracle.py OUT_DIR             writes OUT_DIR/{all.safetensors,empty.safetensors,sharded/}
+    python tests/ref/tensor_oracle.py OUT_DIR             writes OUT_DIR/{all,empty,f8}.safetensors and OUT_DIR/sharded/
     python tests/ref/tensor_oracle.py --check FILE        exit 0 when FILE holds what test_write wrote
 """
 import json
@@ -45,6 +45,11 @@ def write(folder):
         weight_map.update({name: file for name in content})
     with open(os.path.join(folder, "sharded", "model.safetensors.index.json"), "w") as f:
         json.dump({"metadata": {"total_size": 48}, "weight_map": weight_map}, f)
+    f8 = {}
+    for name in ("float8_e4m3fn", "float8_e5m2"):
+        f8[name] = torch.arange(256, dtype=torch.uint8).view(DTYPES[name])
+        f8[name + ".f32"] = f8[name].float()
+    save_file(f8, os.path.join(folder, "f8.safetensors"))   # last: the test looks for it
 
 
 def check(path):

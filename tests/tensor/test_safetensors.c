@@ -242,12 +242,80 @@ static void test_write(void **state)
 	free(path);
 }
 
+/* ---- folders ---- */
+
+static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
+
+/* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was given, no file holds more than the limit unless it holds one tensor, and
+ * nothing of an earlier folder stays. */
+static void test_write_folder(void **state)
+{
+	static float values[43];
+	const struct tensor_info tensors[] = {
+		{"a", DTYPE_F32, 1, {10}, values, 40}, {"b.weight", DTYPE_F32, 2, {2, 3}, values + 10, 24}, {"c", DTYPE_F32, 1, {25}, values + 16, 100}, {"d", DTYPE_F32, 1, {2}, values + 41, 8},
+		{"e", DTYPE_F32, 2, {0, 7}, NULL, 0},
+	};
+	static const struct { int64_t limit; const char *files; } cases[] = {
+		{0, " model.safetensors"},
+		{1, " model-00001-of-00004.safetensors model-00002-of-00004.safetensors model-00003-of-00004.safetensors model-00004-of-00004.safetensors model.safetensors.index.json"},
+		{64, " model-00001-of-00003.safetensors model-00002-of-00003.safetensors model-00003-of-00003.safetensors model.safetensors.index.json"},
+		{63, " model-00001-of-00004.safetensors model-00002-of-00004.safetensors model-00003-of-00004.safetensors model-00004-of-00004.safetensors model.safetensors.index.json"},
+		{108, " model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"},
+		{171, " model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"},
+		{172, " model.safetensors"},
+	};
+	struct err err = {0};
+	char *dir = in_folder("out");
+	for (int i = 0; i < 43; i++) values[i] = (float)i;
+	assert_int_equal(dir_remove(dir, &err), 0);
+	assert_int_equal(dir_make(dir, &err), 0);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct str files = {0};
+		if (safetensors_write_folder(dir, tensors, ARRAY_LEN(tensors), NULL, cases[i].limit, &err)) fail_msg("%s", err.text);
+		assert_int_equal(dir_each(dir, files_in, &files, &err), 0);
+		assert_string_equal(files.data, cases[i].files);
+		str_release(&files);
+		struct safetensors *s = open_ok("out");
+		assert_int_equal(safetensors_count(s), ARRAY_LEN(tensors));
+		for (size_t k = 0; k < ARRAY_LEN(tensors); k++) {
+			const struct tensor_info *t;
+			assert_int_equal(safetensors_get(s, tensors[k].name, tensors[k].ndim, tensors[k].shape, &t, &err), 0);
+			if (t->bytes) assert_memory_equal(t->data, tensors[k].data, t->bytes);
+		}
+		safetensors_close(s);
+	}
+	assert_int_equal(safetensors_write_folder("/nonexistent", tensors, ARRAY_LEN(tensors), NULL, 1, &err), ERR_IO);
+	free(dir);
+}
+
+/* All 256 bytes of both 8-bit formats as torch converts them: exactly; NaNs are NaNs. */
+static void test_f8(void **state)
+{
+	static const char *const names[] = {"float8_e4m3fn", "float8_e5m2"};
+	struct safetensors *s = open_ok("f8.safetensors");
+	for (size_t d = 0; d < ARRAY_LEN(names); d++) {
+		char name[64];
+		float out[256];
+		const struct tensor_info *t = safetensors_find(s, names[d]);
+		snprintf(name, sizeof name, "%s.f32", names[d]);
+		const float *want = safetensors_find(s, name)->data;
+		tensor_to_f32(t, out);
+		int nans = 0;
+		for (int i = 0; i < 256; i++) {
+			nans += isnan(out[i]) != 0;
+			if (isnan(want[i]) ? !isnan(out[i]) : memcmp(&out[i], &want[i], 4)) fail_msg("%s 0x%02x: %a, expected %a", names[d], i, out[i], want[i]);
+		}
+		assert_int_equal(nans, d == 0 ? 2 : 6);
+	}
+	safetensors_close(s);
+}
+
 static int make_fixtures(void **state)
 {
 	const char *build = getenv("BUILD");
 	folder = path_join(build ? build : "build/release", "ref/tensor");
 	char command[1024];
-	snprintf(command, sizeof command, "test -s %s/sharded/model.safetensors.index.json || env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py %s", folder, folder);
+	snprintf(command, sizeof command, "test -s %s/f8.safetensors || env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py %s", folder, folder);
 	return system(command);
 }
 static int release(void **state) { free(folder); return 0; }
@@ -257,7 +325,7 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_dtypes), cmocka_unit_test(test_shards), cmocka_unit_test(test_refusals), cmocka_unit_test(test_header_length),
-		cmocka_unit_test(test_index_refusals), cmocka_unit_test(test_truncation_and_corruption), cmocka_unit_test(test_write),
+		cmocka_unit_test(test_index_refusals), cmocka_unit_test(test_truncation_and_corruption), cmocka_unit_test(test_write), cmocka_unit_test(test_write_folder), cmocka_unit_test(test_f8),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

@@ -1,7 +1,6 @@
 /* libFuzzer entry of the answer's extractor: whatever the bytes, the bounds hold and a problem has a name. */
+#include "fuzz.h"
 #include "text/text.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -1,10 +1,7 @@
 /* libFuzzer entry of the tokenizer. First byte even: the rest is a tokenizer.json. Odd: the rest is text for a tokenizer trained here; encoding must
  * refuse it or give the bytes back. */
+#include "fuzz.h"
 #include "text/text.h"
-#include <stdlib.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static void encode_anything(const struct tokenizer *t)
 {
@@ -23,9 +20,7 @@ static void fuzz_file(const char *data, size_t len)
 	struct err err = {0};
 	struct tokenizer *t = NULL;
 	char path[64];
-	int fd = memfd_make("tokenizer", len, &err);
-	CHECK(fd >= 0 && pwrite(fd, data, len, 0) == (ssize_t)len);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int fd = input_file(data, len, path);
 	int rc = tokenizer_open(path, &t, &err);
 	CHECK(rc == 0 || (rc < 0 && !t && strstr(err.text, path)));
 	if (!rc)
