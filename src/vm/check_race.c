@@ -116,7 +116,7 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		k->records = xrealloc(k->records, (size_t)k->records_cap * sizeof *k->records);
 	}
 	bool is_atomic = (kind == CHECK_ATOMIC || (in->imm[3] & ORDER_VOLATILE)) && !(in->imm[3] & ORDER_LOCAL);
-	k->records[k->nrecords] = (struct check_record){(uint32_t)k->program, (uint32_t)instr, k->order.nnodes, is_atomic, kind != CHECK_READ};
+	k->records[k->nrecords] = (struct check_record){(uint32_t)k->program, (uint32_t)instr, k->order.nnodes, 0, is_atomic, kind != CHECK_READ};
 	return k->record_of[instr] = k->nrecords++;
 }
 
@@ -187,20 +187,45 @@ static bool conflicts(const struct visit *v, uint32_t other)
 	return !(r->is_atomic && k->records[v->record].is_atomic) && !vm_order_knows(k, r);
 }
 
+/* The write in a cell that an access has to be ordered with: the last, or what an atomic of the running program came on top of. */
+static uint32_t writer_of(const struct visit *v, int64_t cell)
+{
+	const struct vm_check *k = v->c->check;
+	uint32_t w = v->s->writer[cell];
+	if (!(w & CHECK_MANY)) return w;
+	w &= ~CHECK_MANY;
+	return is_other(k, w) ? w : k->records[w].covers;
+}
+
 static int visit_read(const struct visit *v, int64_t cell, int64_t element)
 {
 	struct vm_check *k = v->c->check;
-	uint32_t *reader = &v->s->reader[cell], r = *reader & ~CHECK_MANY;
-	int rc = conflicts(v, v->s->writer[cell]) ? race(v->c, v->in, v->s->writer[cell], v->kind, element, v->index, cell << v->s->shift) : 0;
+	uint32_t *reader = &v->s->reader[cell], r = *reader & ~CHECK_MANY, w = writer_of(v, cell);
+	int rc = conflicts(v, w) ? race(v->c, v->in, w, v->kind, element, v->index, cell << v->s->shift) : 0;
 	if (!r) *reader = v->record;
 	else if (is_other(k, r)) *reader = vm_order_knows(k, &k->records[r]) ? v->record | CHECK_MANY : *reader | CHECK_MANY;
 	return rc;
 }
 
+/* What the cell holds after the running program's write. An atomic leaves a plain store of its own program in the cell, which is the stricter of the two,
+ * and remembers that it came on top of another's. */
+static uint32_t new_writer(const struct visit *v, uint32_t w)
+{
+	struct vm_check *k = v->c->check;
+	if (v->kind != CHECK_ATOMIC || !w) return v->record;
+	bool is_mine = (w & ~CHECK_MANY) >= k->first;
+	if (is_mine && !k->records[w & ~CHECK_MANY].is_atomic) return w;
+	if (is_mine && (w & CHECK_MANY)) k->records[v->record].covers = k->records[w & ~CHECK_MANY].covers;
+	if (is_mine) return v->record | (w & CHECK_MANY);
+	if (vm_order_knows(k, &k->records[w & ~CHECK_MANY])) return v->record;
+	k->records[v->record].covers = w & ~CHECK_MANY;
+	return v->record | CHECK_MANY;
+}
+
 static int visit_write(const struct visit *v, int64_t cell, int64_t element, bool is_same)
 {
 	struct vm_check *k = v->c->check;
-	uint32_t w = v->s->writer[cell], r = v->s->reader ? v->s->reader[cell] & ~CHECK_MANY : 0;
+	uint32_t w = writer_of(v, cell), r = v->s->reader ? v->s->reader[cell] & ~CHECK_MANY : 0;
 	int64_t offset = cell << v->s->shift;
 	int rc = 0;
 	if (conflicts(v, w)) {
@@ -212,7 +237,7 @@ static int visit_write(const struct visit *v, int64_t cell, int64_t element, boo
 	} else if (w >= k->first && !r && v->kind == CHECK_WRITE && (k->checks & VM_CHECK_NOTES)) {
 		dead_store(v->c, w, element, v->index, offset);
 	}
-	v->s->writer[cell] = v->record;
+	v->s->writer[cell] = new_writer(v, v->s->writer[cell]);
 	if (r) v->s->reader[cell] = 0;
 	return rc;
 }

@@ -159,10 +159,10 @@ void vm_check_where(struct vm_ctx *c, uint64_t index, int64_t offset)
 
 /* ---- the end ---- */
 
-void vm_check_finish(struct vm_ctx *c, struct vm_report *r)
+void vm_check_finish(struct vm_ctx *c, struct vm_report *r, bool was_stopped)
 {
 	struct vm_check *k = c->check;
-	if (k->uses && r->fault == VM_FAULT_NONE) vm_notes_finish(c);
+	if (k->uses && !was_stopped) vm_notes_finish(c);
 	if (k->is_incomplete && k->findings_max)
 		vm_check_note(c, c->program->instrs, VM_NOTE_UNCHECKED, -1, "races were not looked for to the end: %s", k->incomplete_why);
 	r->nfindings = k->nfindings;

@@ -15,9 +15,9 @@
 
 /* One executed memory instruction of one program between two of its atomics. Programs run one after another, so the records of the running program are
  * those from race.first on: a cell is compared with one number. */
-struct check_record { uint32_t program, instr, stamp; bool is_atomic, is_write; };
+struct check_record { uint32_t program, instr, stamp, covers; bool is_atomic, is_write; };   /* covers: an atomic of another program that this one came on top of */
 #define CHECK_RECORDS_MAX ((uint32_t)1 << 25)
-#define CHECK_MANY 0x80000000u            /* of a reader: other programs read the cell too */
+#define CHECK_MANY 0x80000000u            /* of a reader: other programs read the cell too; of an atomic writer: others changed it before, in no order */
 struct check_shadow {                     /* of one buffer; cells of 1, 2, 4 or 8 bytes: the smallest element that was used */
 	uint32_t *writer, *reader;            // (cells): records; 0: nobody
 	int shift; bool is_full;           /* cell is 1 << shift bytes; is_full: there was no memory for it */
@@ -80,7 +80,8 @@ void vm_plan_release(struct vm_program *p);
 
 /* ---- check_report.c ---- */
 struct vm_check *vm_check_create(const struct vm_kernel *k, const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *m);
-void vm_check_finish(struct vm_ctx *c, struct vm_report *r);   /* notes about the whole launch; gives the list to the report */
+/* Notes about the whole launch, unless it was stopped; gives the list to the report. */
+void vm_check_finish(struct vm_ctx *c, struct vm_report *r, bool was_stopped);
 void vm_check_free(struct vm_check *k, const struct vm_program *p, const struct vm_memory *m);
 void vm_check_program(struct vm_ctx *c, int64_t number);       /* a program starts */
 struct vm_finding *vm_check_note(struct vm_ctx *c, const struct vm_instr *in, enum vm_note note, int64_t element, const char *fmt, ...)

@@ -209,7 +209,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	}
 	if (l.check && programs) {
 		*report = l.reports[0];
-		vm_check_finish(l.ctx[0], report);
+		vm_check_finish(l.ctx[0], report, atomic_load(&l.faulted) != INT64_MAX);
 	}
 	if (o->want_cost) gather_cost(&l, report, programs);
 	launch_release(&l);
