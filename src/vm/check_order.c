@@ -1,9 +1,9 @@
 /* Which accesses of other programs a program may rely on.
  *
- * An access happened before the running program's when its program released (an atomic with release after the access) and the running program acquired
- * that release, directly or through others. Vector clocks would need a number for each pair of programs; here the atomics themselves are a graph,
- * searched only when two accesses meet in one cell. A node knows, in its program's view, all that its program did so far and, if it acquires, what the place's view
- * of the node before it at the same address knows; the place's view of a node is that of the node before it and, if it releases, its program's view. (An atomic that
+ * An access happened before the running program's when its program released (an atomic with release after the access) and the running program acquired that
+ * release, directly or through others. Vector clocks would need a number for each pair of programs; here the atomics themselves are a graph, searched only
+ * when two accesses meet in one cell. A node knows, in its program's view, all that its program did so far and, if it acquires, what the place's view of the
+ * node before it at the same address knows; the place's view of a node is that of the node before it and, if it releases, its program's view. (An atomic that
  * only reads or only adds continues the sequence that a release began, as in PTX's memory model.)
  *
  * Nodes are numbered as they happen, so knowledge always points downwards: a scan from the running program's last node to the access's stamp visits each

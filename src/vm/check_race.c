@@ -8,7 +8,8 @@
 
 /* ---- life ---- */
 
-void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *m)
+void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p, const struct vm_launch_options *o,
+	const struct vm_memory *m)
 {
 	k->is_tracked = xcalloc((size_t)m->index_max + 1, sizeof *k->is_tracked);
 	k->shadows = xcalloc((size_t)m->index_max + 1, sizeof *k->shadows);
@@ -158,8 +159,8 @@ static void same_value(struct vm_ctx *c, const struct vm_instr *in, uint32_t oth
 	const struct check_record *r = &c->check->records[other];
 	uint32_t id[3];
 	vm_check_program_id(c, r->program, id);
-	if (!vm_check_note(c, in, VM_NOTE_SAME_VALUE, element, "program (%u,%u,%u) also stores this value to offset %lld of %s", id[0], id[1], id[2], (long long)offset,
-		vm_check_buffer_name(c, index, name))) return;
+	if (!vm_check_note(c, in, VM_NOTE_SAME_VALUE, element, "program (%u,%u,%u) also stores this value to offset %lld of %s", id[0], id[1], id[2],
+		(long long)offset, vm_check_buffer_name(c, index, name))) return;
 	vm_check_where(c, index, offset);
 	describe_other(c, r);
 }

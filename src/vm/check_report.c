@@ -112,8 +112,8 @@ int vm_fault(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, i
 	memcpy(r->program, c->id, sizeof r->program);
 	r->element = element;
 	const char *base = strrchr(at->file, '/');
-	snprintf(r->text, sizeof r->text, "%s: %.120s:%d:%d in %.80s, program (%u,%u,%u): %.256s", vm_fault_name(fault), base ? base + 1 : at->file, at->line, at->column,
-		c->kernel->name, c->id[0], c->id[1], c->id[2], what);
+	snprintf(r->text, sizeof r->text, "%s: %.120s:%d:%d in %.80s, program (%u,%u,%u): %.256s", vm_fault_name(fault), base ? base + 1 : at->file, at->line,
+		at->column, c->kernel->name, c->id[0], c->id[1], c->id[2], what);
 	return 1;
 }
 
@@ -163,7 +163,9 @@ void vm_check_finish(struct vm_ctx *c, struct vm_report *r, bool was_stopped)
 {
 	struct vm_check *k = c->check;
 	if (k->uses && !was_stopped) vm_notes_finish(c);
-	if (k->is_incomplete && k->findings_max)
+	if (k->is_incomplete && !k->goes_on && !was_stopped)
+		vm_fault(c, c->program->instrs, VM_FAULT_UNSUPPORTED, -1, "races cannot be looked for to the end: %s", k->incomplete_why);
+	else if (k->is_incomplete)
 		vm_check_note(c, c->program->instrs, VM_NOTE_UNCHECKED, -1, "races were not looked for to the end: %s", k->incomplete_why);
 	r->nfindings = k->nfindings;
 	r->findings = k->findings;

@@ -153,7 +153,8 @@ static bool pair_get(struct vm_ctx *c, const struct vm_instr *in, struct pair *x
 	return true;
 }
 
-/* W holds sums, differences, products and shifts of two T exactly (a shift by the width or more loses all bits). bad: lanes to mark, or NULL to ask whether there are any. */
+/* W holds sums, differences, products and shifts of two T exactly (a shift by the width or more loses all bits).
+ * bad: lanes to mark, or NULL to ask whether there are any. */
 #define WRAPS(name, T, W) \
 	static bool name(enum map_op op, const struct pair *x, int64_t n, uint8_t *bad) \
 	{ \

@@ -356,7 +356,8 @@ static int check_box(struct vm_ctx *c, const struct vm_instr *in, const struct b
 }
 
 /* Address by address; neighbours make one row. What lies outside its buffer is the access's own fault. */
-static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, const uint8_t *value, int64_t value_step, int64_t n, size_t size, enum check_kind kind)
+static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, const uint8_t *value, int64_t value_step, int64_t n, size_t size,
+	enum check_kind kind)
 {
 	bool failed = false;
 	const int64_t *address = vm_dense(c, in, vm_src(c, in, 0), n);

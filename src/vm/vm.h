@@ -47,8 +47,10 @@ const char *vm_fault_name(enum vm_fault f);   /* "out-of-bounds", ... : reason c
 
 /* ---- checks ---- */
 
-#define VM_SHADOW_BYTES_MAX ((size_t)1 << 30)   /* of a launch: 4 or 8 bytes for each element of a buffer that the kernel writes. What does not fit is not checked
-                                                   for races; a note says so */
+/* Shadow memory of a launch: 4 bytes, or 8, for each element of a buffer that the kernel writes. Where that is not enough, or there are more programs or
+ * atomics than can be told apart, races are not looked for to the end: a note says so, or, where the launch stops at its first error, it is
+ * VM_FAULT_UNSUPPORTED. */
+#define VM_SHADOW_BYTES_MAX ((size_t)2 << 30)
 
 enum vm_check_bits {
 	VM_CHECK_RACE = 1,        /* write-write and read-write conflicts between programs; notes: the same value written by several, dead stores */

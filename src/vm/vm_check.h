@@ -15,8 +15,8 @@
 
 /* One executed memory instruction of one program between two of its atomics. Programs run one after another, so the records of the running program are
  * those from race.first on: a cell is compared with one number. */
-struct check_record { uint32_t program, instr, stamp, covers; bool is_atomic, is_write; };   /* covers: an atomic of another program that this one came on top of */
-#define CHECK_RECORDS_MAX ((uint32_t)1 << 25)
+struct check_record { uint32_t program, instr, stamp, covers; bool is_atomic, is_write; };   /* covers: another program's atomic that this came on top of */
+#define CHECK_RECORDS_MAX ((uint32_t)1 << 24)
 #define CHECK_MANY 0x80000000u            /* of a reader: other programs read the cell too; of an atomic writer: others changed it before, in no order */
 struct check_shadow {                     /* of one buffer; cells of 1, 2, 4 or 8 bytes: the smallest element that was used */
 	uint32_t *writer, *reader;            // (cells): records; 0: nobody
@@ -93,7 +93,8 @@ void vm_check_program_id(const struct vm_ctx *c, int64_t number, uint32_t id[3])
 
 /* ---- check_race.c ---- */
 enum check_kind { CHECK_READ, CHECK_WRITE, CHECK_ATOMIC };
-void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *m);
+void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p, const struct vm_launch_options *o,
+	const struct vm_memory *m);
 void vm_race_free(struct vm_check *k, const struct vm_memory *m);
 /* n elements of `size` bytes, `step` bytes apart, from address on, all inside their buffer. value: what is stored (step value_step), or NULL. Elements are
  * numbered from `element` by `element_step`. 1 when the program stops. */

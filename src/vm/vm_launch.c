@@ -208,8 +208,8 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 		if (r->fault != VM_FAULT_NONE && number == first) *report = *r;
 	}
 	if (l.check && programs) {
+		vm_check_finish(l.ctx[0], &l.reports[0], atomic_load(&l.faulted) != INT64_MAX);
 		*report = l.reports[0];
-		vm_check_finish(l.ctx[0], report, atomic_load(&l.faulted) != INT64_MAX);
 	}
 	if (o->want_cost) gather_cost(&l, report, programs);
 	launch_release(&l);

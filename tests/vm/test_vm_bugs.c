@@ -87,7 +87,8 @@ static int compare(const struct planted *p, int rc, const struct vm_report *r, s
 		if (strcmp(vm_fault_name(f->fault), p->kind) || f->line != p->line || r->line != p->line || r->fault != f->fault)
 			return err_set(err, ERR_MISMATCH, "%s: expected %s at line %d: %s", p->c.name, p->kind, p->line, r->text);
 		if (!f->text[0] || !strstr(f->file, ".py") || f->times < 1 || f->programs < 1 || f->programs > f->times)
-			return err_set(err, ERR_MISMATCH, "%s: file '%s', text '%s', %lld times in %lld programs", p->c.name, f->file, f->text, (long long)f->times, (long long)f->programs);
+			return err_set(err, ERR_MISMATCH, "%s: file '%s', text '%s', %lld times in %lld programs", p->c.name, f->file, f->text, (long long)f->times,
+				(long long)f->programs);
 	}
 	size_t i;
 	json_t *note;
@@ -237,6 +238,7 @@ static int release(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted), cmocka_unit_test(test_checks_alone), cmocka_unit_test(test_details), cmocka_unit_test(test_bounded)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted), cmocka_unit_test(test_checks_alone), cmocka_unit_test(test_details),
+		cmocka_unit_test(test_bounded)};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

@@ -373,8 +373,8 @@ def dead_first_store(x, o, B: tl.constexpr):
 
 B = 32
 x, o = f32(N), zeros(N)
-for k in (load_without_mask, store_without_mask, masked_copy, mask_of_less_or_equal, mask_of_the_block, negative_neighbour, negative_neighbour_masked, next_neighbour,
-          next_neighbour_masked, block_pointer_unchecked, block_pointer_checked):
+for k in (load_without_mask, store_without_mask, masked_copy, mask_of_less_or_equal, mask_of_the_block, negative_neighbour, negative_neighbour_masked,
+          next_neighbour, next_neighbour_masked, block_pointer_unchecked, block_pointer_checked):
     case(k, 4, dict(x=x, o=o, n=N, B=B), empty=("o",))
 case(gathered_index, 1, dict(x=f32(10), idx=i32(0, 9, 3, 10, 2), o=zeros(5), n=5, B=8), empty=("o",))
 case(gathered_index_checked, 1, dict(x=f32(10), idx=i32(0, 9, -3, 10, 2), o=zeros(5), n=5, size=10, B=8), empty=("o",))

@@ -44,7 +44,8 @@ def main():
     assert len({c[0] for c in CASES}) == len(CASES), "two cases of one name"
     for name, kernel, grid, args, empty, read_only in CASES:
         expect = {n: None for n in args if n not in read_only}
-        vm_corpus.write_case(vm_corpus.Case(name, kernel, grid, args, expect, options={"debug": True, "sanitize_overflow": False}), folder)   # debug: device_assert
+        options = {"debug": True, "sanitize_overflow": False}   # debug: keeps device_assert
+        vm_corpus.write_case(vm_corpus.Case(name, kernel, grid, args, expect, options=options), folder)
         path = os.path.join(folder, name + ".json")
         with open(path) as f:
             written = json.load(f)

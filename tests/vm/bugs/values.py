@@ -390,7 +390,8 @@ case(unsigned_offsets, 1, dict(x=f32(64), o=zeros(B), far=3000000000, B=B), empt
 case(unsigned_below_zero, 1, dict(x=f32(64), o=zeros(B), one=1, B=B), empty=("o",))
 y = torch.arange(B, dtype=torch.int32) % 5
 for k in (quotient_stored, quotient_masked):
-    case(k, 1, dict(x=i32(*range(10)), y=i32(1, 2, 3, 0 if k is quotient_stored else 4, 5, 6, 7, 8, 9, 10), o=zeros(10, dtype=torch.int32), n=10, B=B), empty=("o",))
+    divisors = i32(1, 2, 3, 0 if k is quotient_stored else 4, 5, 6, 7, 8, 9, 10)
+    case(k, 1, dict(x=i32(*range(10)), y=divisors, o=zeros(10, dtype=torch.int32), n=10, B=B), empty=("o",))
 for k in (quotient_selected, quotient_selected_wrongly, quotient_not_used):
     case(k, 1, dict(x=i32(*range(B)), y=y, o=zeros(B, dtype=torch.int32), B=B), empty=("o",))
 case(remainder_as_index, 1, dict(x=f32(16), y=y, o=zeros(B), B=B), empty=("o",))
