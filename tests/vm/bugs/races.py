@@ -115,6 +115,22 @@ def words_over_bytes(o, B: tl.constexpr):
 
 
 @triton.jit
+def bytes_over_words(o, B: tl.constexpr):
+    if tl.program_id(0) == 0:
+        tl.store(o.to(tl.pointer_type(tl.int32)) + tl.arange(0, B), tl.arange(0, B) + 1)
+    else:
+        tl.store(o + 5, tl.full((), 9, tl.int8))   # BUG race
+
+
+@triton.jit
+def bytes_beside_words(o, B: tl.constexpr):
+    if tl.program_id(0) == 0:
+        tl.store(o.to(tl.pointer_type(tl.int32)) + tl.arange(0, B), tl.arange(0, B) + 1)
+    else:
+        tl.store(o + 4 * B + tl.arange(0, B), tl.full((B,), 9, tl.int8))
+
+
+@triton.jit
 def zeroed_by_the_first(x, o, B: tl.constexpr):
     pid = tl.program_id(0)
     if pid == 0:
@@ -528,6 +544,8 @@ case(transpose_in_place, 16, dict(x=f32(16, 16), n=16, B=16))
 case(neighbour_bytes, 4, dict(x=ints(12, 100), o=zeros(12, dtype=torch.int8), B=1), empty=("o",))
 case(every_third_byte, 3, dict(x=ints(48, 100), o=zeros(48, dtype=torch.int8), B=16), empty=("o",))
 case(words_over_bytes, 2, dict(o=zeros(16, dtype=torch.int8), B=16))
+for k in (bytes_over_words, bytes_beside_words):
+    case(k, 2, dict(o=zeros(32, dtype=torch.int8), B=4))
 case(zeroed_by_the_first, 4, dict(x=f32(N), o=zeros(1), B=B))
 case(plain_read_of_a_sum, 4, dict(x=f32(N), o=zeros(1), out=zeros(1), B=B), empty=("out",))
 for k in (last_block_relaxed, last_block_reduces, last_block_counts_too_early, last_block_of_cta_scope):
