@@ -29,15 +29,11 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	}
 }
 
-static void shadow_release(struct check_shadow *s)
-{
-	free(s->writer);
-	free(s->reader);
-}
-
 void vm_race_free(struct vm_check *k, const struct vm_memory *m)
 {
-	for (uint64_t b = 0; k->shadows && b <= m->index_max; b++) shadow_release(&k->shadows[b]);
+	for (uint64_t b = 0; k->shadows && b <= m->index_max; b++) free(k->shadows[b].groups);
+	for (int i = 0; i < k->nslabs; i++) free(k->slabs[i]);
+	free(k->slabs);
 	free(k->shadows);
 	free(k->is_tracked);
 	free(k->records);
@@ -50,13 +46,41 @@ void vm_race_free(struct vm_check *k, const struct vm_memory *m)
 
 /* ---- cells ---- */
 
-static uint32_t *cells_new(struct vm_check *k, int64_t cells)
+/* Eight at a time: filling and comparing cells is most of what checking costs. */
+typedef uint32_t cells8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+static void fill(uint32_t *x, uint32_t value, int n)
 {
-	size_t bytes = (size_t)cells * sizeof(uint32_t);
-	if (bytes > VM_SHADOW_BYTES_MAX - k->shadow_bytes) return NULL;
-	uint32_t *p = calloc((size_t)cells + 1, sizeof *p);
-	if (p) k->shadow_bytes += bytes;
-	return p;
+	int i = 0;
+	cells8 value8 = value - (cells8){0};
+	for (; i + 8 <= n; i += 8) *(cells8 *)(x + i) = value8;
+	for (; i < n; i++) x[i] = value;
+}
+
+static bool take_bytes(struct vm_check *k, size_t bytes)
+{
+	if (bytes > VM_SHADOW_BYTES_MAX - k->shadow_bytes) return false;
+	k->shadow_bytes += bytes;
+	return true;
+}
+
+static struct check_group *groups_new(struct vm_check *k, int64_t bytes, int shift)
+{
+	int64_t groups = (bytes >> shift) / CHECK_GROUP + 1;
+	return take_bytes(k, (size_t)groups * sizeof(struct check_group)) ? calloc((size_t)groups, sizeof(struct check_group)) : NULL;
+}
+
+static struct check_cells *cells_new(struct vm_check *k)
+{
+	if (k->ncells == (int64_t)k->nslabs * CHECK_SLAB) {
+		size_t bytes = CHECK_SLAB * sizeof(struct check_cells);
+		struct check_cells *slab = take_bytes(k, bytes) ? malloc(bytes) : NULL;
+		if (!slab) return NULL;
+		k->slabs = xrealloc(k->slabs, ((size_t)k->nslabs + 1) * sizeof *k->slabs);
+		k->slabs[k->nslabs++] = slab;
+	}
+	int64_t at = k->ncells++;
+	return &k->slabs[at / CHECK_SLAB][at % CHECK_SLAB];
 }
 
 static bool no_room(struct vm_check *k, struct check_shadow *s)
@@ -67,36 +91,55 @@ static bool no_room(struct vm_check *k, struct check_shadow *s)
 	return false;
 }
 
-static uint32_t *split(struct vm_check *k, const uint32_t *old, int64_t cells, int from, int to)
+/* The group's cells, which it gets now if it has none. */
+static struct check_cells *cells_of(struct vm_check *k, struct check_shadow *s, struct check_group *g)
 {
-	uint32_t *fine = cells_new(k, cells);
-	for (int64_t i = 0; fine && i < cells; i++) fine[i] = old[i >> (from - to)];
-	return fine;
+	if (g->cells) return g->cells;
+	g->cells = cells_new(k);
+	if (!g->cells) {
+		no_room(k, s);
+		return NULL;
+	}
+	fill(g->cells->writer, g->writer, CHECK_GROUP);
+	fill(g->cells->reader, g->reader, CHECK_GROUP);
+	return g->cells;
 }
 
-/* The buffer's shadow with cells of at most `size` bytes, and its readers when they are needed. */
-static bool shadow_get(struct vm_check *k, struct check_shadow *s, int64_t bytes, size_t size, bool wants_reader)
+/* Each cell becomes 1 << by cells. */
+static bool shadow_split(struct vm_check *k, struct check_shadow *s, int64_t bytes, int by)
+{
+	struct check_shadow fine = {.shift = s->shift - by, .groups = groups_new(k, bytes, s->shift - by)};
+	int64_t groups = fine.groups ? (bytes >> fine.shift) / CHECK_GROUP + 1 : 0;
+	bool has_room = fine.groups;
+	for (int64_t i = 0; i < groups && has_room; i++) {
+		const struct check_group *from = &s->groups[i >> by];
+		struct check_group *to = &fine.groups[i];
+		to->writer = from->writer;
+		to->reader = from->reader;
+		if (!from->cells) continue;
+		has_room = cells_of(k, &fine, to) != NULL;
+		for (int64_t j = 0; j < CHECK_GROUP && has_room; j++) {
+			int64_t at = (i * CHECK_GROUP + j) >> by & (CHECK_GROUP - 1);
+			to->cells->writer[j] = from->cells->writer[at];
+			to->cells->reader[j] = from->cells->reader[at];
+		}
+	}
+	free(s->groups);
+	*s = fine;
+	return has_room || no_room(k, s);
+}
+
+/* The buffer's shadow, with cells of at most `size` bytes. */
+static bool shadow_get(struct vm_check *k, struct check_shadow *s, int64_t bytes, size_t size)
 {
 	int shift = __builtin_ctzll(size);
 	if (s->is_full) return false;
-	if (!s->writer) {
+	if (!s->groups) {
 		s->shift = shift;
-		s->writer = cells_new(k, (bytes >> shift) + 1);
-		if (!s->writer) return no_room(k, s);
+		s->groups = groups_new(k, bytes, shift);
+		if (!s->groups) return no_room(k, s);
 	}
-	if (shift < s->shift) {
-		struct check_shadow fine = {.shift = shift, .writer = split(k, s->writer, (bytes >> shift) + 1, s->shift, shift)};
-		if (s->reader) fine.reader = split(k, s->reader, (bytes >> shift) + 1, s->shift, shift);
-		bool has_room = fine.writer && (!s->reader || fine.reader);
-		shadow_release(s);
-		*s = fine;
-		if (!has_room) return no_room(k, s);
-	}
-	if (wants_reader && !s->reader) {
-		s->reader = cells_new(k, (bytes >> s->shift) + 1);
-		if (!s->reader) return no_room(k, s);
-	}
-	return true;
+	return shift >= s->shift || shadow_split(k, s, bytes, s->shift - shift);
 }
 
 /* ---- records ---- */
@@ -176,6 +219,7 @@ static void dead_store(struct vm_ctx *c, uint32_t record, int64_t element, uint6
 /* ---- one cell ---- */
 
 struct visit { struct vm_ctx *c; const struct vm_instr *in; struct check_shadow *s; uint32_t record; enum check_kind kind; uint64_t index; };
+struct cell { uint32_t *writer, *reader; int64_t offset; };   /* offset in the buffer */
 
 static bool is_other(const struct vm_check *k, uint32_t record) { return record && record < k->first; }
 
@@ -189,22 +233,21 @@ static bool conflicts(const struct visit *v, uint32_t other)
 }
 
 /* The write in a cell that an access has to be ordered with: the last, or what an atomic of the running program came on top of. */
-static uint32_t writer_of(const struct visit *v, int64_t cell)
+static uint32_t writer_of(const struct visit *v, uint32_t w)
 {
 	const struct vm_check *k = v->c->check;
-	uint32_t w = v->s->writer[cell];
 	if (!(w & CHECK_MANY)) return w;
 	w &= ~CHECK_MANY;
 	return is_other(k, w) ? w : k->records[w].covers;
 }
 
-static int visit_read(const struct visit *v, int64_t cell, int64_t element)
+static int visit_read(const struct visit *v, const struct cell *cell, int64_t element)
 {
 	struct vm_check *k = v->c->check;
-	uint32_t *reader = &v->s->reader[cell], r = *reader & ~CHECK_MANY, w = writer_of(v, cell);
-	int rc = conflicts(v, w) ? race(v->c, v->in, w, v->kind, element, v->index, cell << v->s->shift) : 0;
-	if (!r) *reader = v->record;
-	else if (is_other(k, r)) *reader = vm_order_knows(k, &k->records[r]) ? v->record | CHECK_MANY : *reader | CHECK_MANY;
+	uint32_t r = *cell->reader & ~CHECK_MANY, w = writer_of(v, *cell->writer);
+	int rc = conflicts(v, w) ? race(v->c, v->in, w, v->kind, element, v->index, cell->offset) : 0;
+	if (!r) *cell->reader = v->record;
+	else if (is_other(k, r)) *cell->reader = vm_order_knows(k, &k->records[r]) ? v->record | CHECK_MANY : *cell->reader | CHECK_MANY;
 	return rc;
 }
 
@@ -223,36 +266,32 @@ static uint32_t new_writer(const struct visit *v, uint32_t w)
 	return v->record | CHECK_MANY;
 }
 
-static int visit_write(const struct visit *v, int64_t cell, int64_t element, bool is_same)
+static int visit_write(const struct visit *v, const struct cell *cell, int64_t element, bool is_same)
 {
 	struct vm_check *k = v->c->check;
-	uint32_t w = writer_of(v, cell), r = v->s->reader ? v->s->reader[cell] & ~CHECK_MANY : 0;
-	int64_t offset = cell << v->s->shift;
+	uint32_t w = writer_of(v, *cell->writer), r = *cell->reader & ~CHECK_MANY;
 	int rc = 0;
 	if (conflicts(v, w)) {
 		bool is_benign = is_same && !k->records[w].is_atomic && v->kind == CHECK_WRITE;
-		if (!is_benign) rc = race(v->c, v->in, w, v->kind, element, v->index, offset);
-		else if (k->checks & VM_CHECK_NOTES) same_value(v->c, v->in, w, element, v->index, offset);
+		if (!is_benign) rc = race(v->c, v->in, w, v->kind, element, v->index, cell->offset);
+		else if (k->checks & VM_CHECK_NOTES) same_value(v->c, v->in, w, element, v->index, cell->offset);
 	} else if (conflicts(v, r)) {
-		rc = race(v->c, v->in, r, v->kind, element, v->index, offset);
+		rc = race(v->c, v->in, r, v->kind, element, v->index, cell->offset);
 	} else if (w >= k->first && !r && v->kind == CHECK_WRITE && (k->checks & VM_CHECK_NOTES)) {
-		dead_store(v->c, w, element, v->index, offset);
+		dead_store(v->c, w, element, v->index, cell->offset);
 	}
-	v->s->writer[cell] = new_writer(v, v->s->writer[cell]);
-	if (r) v->s->reader[cell] = 0;
+	*cell->writer = new_writer(v, *cell->writer);
+	*cell->reader = 0;
 	return rc;
 }
 
 /* ---- rows ---- */
 
-/* Eight cells at a time: these two loops are most of what checking costs. */
-typedef uint32_t cells8 __attribute__((vector_size(32), aligned(4), may_alias));
-
-/* Cells that the running program may fill without a look at each: nobody else's (or nobody's at all: only_empty), and none with a flag. */
-static bool is_plain(const struct vm_check *k, const uint32_t *x, int64_t n, bool only_empty)
+/* Records that the running program may replace without a look at each: nobody else's (or nobody's at all: only_empty), and none with a flag. */
+static bool is_plain(const struct vm_check *k, const uint32_t *x, int n, bool only_empty)
 {
 	uint32_t others = only_empty ? UINT32_MAX - 1 : k->first - 1, found = 0;
-	int64_t i = 0;
+	int i = 0;
 	cells8 found8 = {0};
 	for (; i + 8 <= n; i += 8) {
 		cells8 v = *(const cells8 *)(x + i);
@@ -263,27 +302,55 @@ static bool is_plain(const struct vm_check *k, const uint32_t *x, int64_t n, boo
 	return !found;
 }
 
-static void fill(uint32_t *x, uint32_t value, int64_t n)
-{
-	int64_t i = 0;
-	cells8 value8 = value - (cells8){0};
-	for (; i + 8 <= n; i += 8) *(cells8 *)(x + i) = value8;
-	for (; i < n; i++) x[i] = value;
-}
-
-static bool fast_row(const struct visit *v, int64_t cell, int64_t n)
+/* A load leaves a reader of its own in place; a store that might make an earlier one dead is looked at cell by cell. */
+static bool are_plain(const struct visit *v, const uint32_t *writer, const uint32_t *reader, int n)
 {
 	const struct vm_check *k = v->c->check;
-	uint32_t *w = v->s->writer + cell, *r = v->s->reader ? v->s->reader + cell : NULL;
-	if (v->kind == CHECK_READ) {
-		if (!is_plain(k, w, n, false) || !is_plain(k, r, n, true)) return false;
-		fill(r, v->record, n);
+	return is_plain(k, writer, n, v->kind != CHECK_READ && (k->checks & VM_CHECK_NOTES)) && is_plain(k, reader, n, false);
+}
+
+/* n cells of one group, from cell `at` on. False: to be looked at one by one. */
+static bool fast_cells(const struct visit *v, struct check_group *g, int at, int n)
+{
+	bool is_read = v->kind == CHECK_READ;
+	if (!g->cells && n == CHECK_GROUP) {
+		if (!are_plain(v, &g->writer, &g->reader, 1)) return false;
+		if (!is_read) g->writer = v->record;
+		g->reader = is_read ? v->record : 0;
 		return true;
 	}
-	if (!is_plain(k, w, n, (k->checks & VM_CHECK_NOTES) != 0) || (r && !is_plain(k, r, n, false))) return false;
-	fill(w, v->record, n);
-	if (r) fill(r, 0, n);
+	struct check_cells *c = cells_of(v->c->check, v->s, g);
+	if (!c || !are_plain(v, c->writer + at, c->reader + at, n)) return false;
+	if (!is_read) fill(c->writer + at, v->record, n);
+	fill(c->reader + at, is_read ? v->record : 0, n);
 	return true;
+}
+
+/* Each cell of an element. */
+static int visit_element(const struct visit *v, int64_t offset, size_t size, int64_t element, bool is_same)
+{
+	for (size_t j = 0; j < size; j += (size_t)1 << v->s->shift) {
+		int64_t at = (offset + (int64_t)j) >> v->s->shift;
+		struct check_cells *c = cells_of(v->c->check, v->s, &v->s->groups[at / CHECK_GROUP]);
+		if (!c) return 0;
+		struct cell cell = {&c->writer[at % CHECK_GROUP], &c->reader[at % CHECK_GROUP], offset};
+		int rc = v->kind == CHECK_READ ? visit_read(v, &cell, element) : visit_write(v, &cell, element, is_same);
+		if (rc) return rc;
+	}
+	return 0;
+}
+
+/* Elements [from, to) of a row, one by one. */
+static int visit_elements(const struct visit *v, const struct check_row *row, const struct vm_buffer *b, size_t size, int64_t from, int64_t to)
+{
+	int64_t start = row->address - (int64_t)(v->index << TAPE_ADDRESS_SHIFT);
+	for (int64_t i = from; i < to; i++) {
+		int64_t offset = start + i * row->step;
+		bool is_same = row->value && !memcmp(b->data + offset, row->value + i * row->value_step, size);
+		int rc = visit_element(v, offset, size, row->element + i * row->element_step, is_same);
+		if (rc) return rc;
+	}
+	return 0;
 }
 
 int vm_race_row(struct vm_ctx *c, const struct vm_instr *in, const struct check_row *row, size_t size, enum check_kind kind)
@@ -294,19 +361,18 @@ int vm_race_row(struct vm_ctx *c, const struct vm_instr *in, const struct check_
 	if (!k->is_tracked[index] && kind == CHECK_READ) return 0;
 	k->is_tracked[index] = true;
 	struct visit v = {c, in, &k->shadows[index], 0, kind, index};
-	if (k->is_incomplete || !shadow_get(k, v.s, b->bytes, size, kind == CHECK_READ)) return 0;
+	if (k->is_incomplete || !shadow_get(k, v.s, b->bytes, size)) return 0;
 	v.record = record_get(c, in, kind);
 	if (!v.record) return 0;
-	int64_t start = row->address - (int64_t)(index << TAPE_ADDRESS_SHIFT), per = (int64_t)size >> v.s->shift;
-	if (row->step == (int64_t)size && fast_row(&v, start >> v.s->shift, row->n * per)) return 0;
-	for (int64_t i = 0; i < row->n; i++) {
-		int64_t offset = start + i * row->step, element = row->element + i * row->element_step;
-		bool is_same = row->value && !memcmp(b->data + offset, row->value + i * row->value_step, size);
-		for (int64_t j = 0; j < per; j++) {
-			int64_t cell = (offset >> v.s->shift) + j;
-			int rc = kind == CHECK_READ ? visit_read(&v, cell, element) : visit_write(&v, cell, element, is_same);
-			if (rc) return rc;
-		}
+	if (row->step != (int64_t)size) return visit_elements(&v, row, b, size, 0, row->n);
+	/* Contiguous: group by group. An aligned element never straddles two. */
+	int64_t per = (int64_t)size >> v.s->shift, first = (row->address - (int64_t)(index << TAPE_ADDRESS_SHIFT)) >> v.s->shift, end = first + row->n * per;
+	for (int64_t cell = first, n; cell < end && !k->is_incomplete; cell += n) {
+		int64_t at = cell % CHECK_GROUP;
+		n = MIN(CHECK_GROUP - at, end - cell);
+		if (fast_cells(&v, &v.s->groups[cell / CHECK_GROUP], (int)at, (int)n)) continue;
+		int rc = visit_elements(&v, row, b, size, (cell - first) / per, (cell - first + n) / per);
+		if (rc) return rc;
 	}
 	return 0;
 }

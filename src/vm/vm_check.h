@@ -18,9 +18,14 @@
 struct check_record { uint32_t program, instr, stamp, covers; bool is_atomic, is_write; };   /* covers: another program's atomic that this came on top of */
 #define CHECK_RECORDS_MAX ((uint32_t)1 << 24)
 #define CHECK_MANY 0x80000000u            /* of a reader: other programs read the cell too; of an atomic writer: others changed it before, in no order */
+/* Cells are kept by 64. Most rows cover such a group whole, and then two numbers stand for all of it; only what is touched in parts gets its cells. */
+#define CHECK_GROUP 64
+#define CHECK_SLAB 1024                   /* groups of cells that are allocated at once */
+struct check_cells { uint32_t writer[CHECK_GROUP], reader[CHECK_GROUP]; };   /* records; 0: nobody */
+struct check_group { struct check_cells *cells; uint32_t writer, reader; };  /* cells: NULL where writer and reader stand for all */
 struct check_shadow {                     /* of one buffer; cells of 1, 2, 4 or 8 bytes: the smallest element that was used */
-	uint32_t *writer, *reader;            // (cells): records; 0: nobody
-	int shift; bool is_full;           /* cell is 1 << shift bytes; is_full: there was no memory for it */
+	struct check_group *groups;
+	int shift; bool is_full;              /* a cell is 1 << shift bytes; is_full: there was no memory for it */
 };
 
 /* ---- order by atomics ---- */
@@ -61,7 +66,7 @@ struct vm_check {
 
 	bool *is_tracked;                     // (buffer index): some store of the kernel may reach it
 	struct check_shadow *shadows;         // (buffer index)
-	size_t shadow_bytes;
+	size_t shadow_bytes; int64_t ncells; int nslabs; struct check_cells **slabs;
 	uint32_t nrecords, records_cap, first; struct check_record *records;
 	uint32_t *record_of;                  // (ninstrs)
 	struct check_order order;
