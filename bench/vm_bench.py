@@ -2,6 +2,7 @@
 
     BUILD=build/release build/venv/bin/python bench/vm_bench.py [repeats]
 
+`--check` is the vm with all checks, `replay` with the check for races alone, as the verifier replays; their cost is beside them.
 Both run the same kernels over the same inputs (TTIR is compiled without a GPU). The vm is timed by
 $BUILD/tests/vm/vm_bench (built from tests/vm/vm_bench.c); medians of `repeats` launches after one warm-up.
 """
@@ -115,12 +116,13 @@ def main():
     sys.path.insert(0, "tests/ref")
     import vm_corpus
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{'kernel':20} {'vm ms':>9} {'interpreter ms':>15} {'ratio':>8} {'torch cpu ms':>13}")
+        print(f"{'kernel':20} {'vm ms':>9} {'interpreter ms':>15} {'ratio':>8} {'torch cpu ms':>13} {'--check ms':>11} {'cost':>6} {'replay ms':>10} {'cost':>6}")
         for i, (name, kernel, grid, args, eager) in enumerate(cases()):
             outputs = {n: None for n in args if n in ("o", "c")}
             vm_corpus.write_case(vm_corpus.Case(f"case{i}", kernel, grid, args, outputs), folder)
-            fast = float(subprocess.run([f"{build}/tests/vm/vm_bench", folder, f"case{i}", str(repeats)], capture_output=True, text=True, check=True).stdout)
-            print(f"{name:20} {fast:9.3f} {slow[name]:15.2f} {slow[name] / fast:7.0f}x {median_ms(eager, repeats):13.3f}")
+            vm = lambda *how: float(subprocess.run([f"{build}/tests/vm/vm_bench", folder, f"case{i}", str(repeats), *how], capture_output=True, text=True, check=True).stdout)
+            fast, check, race = vm(), vm("check"), vm("race")
+            print(f"{name:20} {fast:9.3f} {slow[name]:15.2f} {slow[name] / fast:7.0f}x {median_ms(eager, repeats):13.3f} {check:11.3f} {check / fast:5.2f}x {race:10.3f} {race / fast:5.2f}x")
 
 
 if __name__ == "__main__":

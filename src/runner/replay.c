@@ -329,7 +329,7 @@ static int row_launch(struct replay *r, int index, bool want_cost, uint64_t dead
 			args[a].i = ta->buffer < 0 ? 0 : (int64_t)(tape_buffer_address(ta->buffer) + (uint64_t)ta->offset_bytes);
 	}
 	struct vm_launch_options o = { .args = args, .nargs = row->nargs, .buffers = r->memory, .nbuffers = r->tape->nbuffers,
-		.deadline_ns = deadline_ns, .want_cost = want_cost };
+		.deadline_ns = deadline_ns, .want_cost = want_cost, .checks = VM_CHECK_RACE };
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	struct vm_report report = { 0 };
 	struct err err = { 0 };

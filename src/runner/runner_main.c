@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define CONTROL_FD 3
-#define BYTES_BESIDE_BUFFERS ((int64_t)1 << 30)   /* kernels, the tape's text and its parse */
+#define BYTES_BESIDE_BUFFERS ((int64_t)VM_SHADOW_BYTES_MAX + ((int64_t)1 << 30))   /* kernels, the tape's text and its parse; shadow memory for races */
 
 static void reply(json_t *o)
 {

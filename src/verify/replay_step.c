@@ -20,6 +20,7 @@ static const struct { const char *code, *reason; enum verdict_class class; enum 
 	{ "uninitialised", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "division-by-zero", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
 	{ "assert", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "input-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
 	{ "param-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "timeout", "timeout-kernel", VERDICT_WRONG, STAGE_CORRECTNESS },
+	{ "race", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "needs-co-residency", NULL, VERDICT_INVALID, STAGE_CORRECTNESS },
 	{ "memory", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "unsupported", "unsupported-op", VERDICT_INVALID, STAGE_CORRECTNESS },
 	{ "unsupported-op", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "argument", "bad-argument", VERDICT_INVALID, STAGE_CORRECTNESS },
 	{ "bad-ir", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "bad-tape", NULL, VERDICT_INVALID, STAGE_TRACE },

@@ -1,6 +1,6 @@
 /* Atomics. A launch of a kernel that has any runs its programs one after another, in order (vm_launch.c), so that results do not depend on
  * timing; plain reads and writes are enough. Each element is checked as a read and as a write. */
-#include "vm/vm_internal.h"
+#include "vm/vm_check.h"
 
 #define INT_OP(name, U, S) \
 	static void name(uint8_t *p, const uint8_t *value, uint8_t *old, int kind) \
@@ -75,13 +75,34 @@ static uint8_t *result_room(struct vm_ctx *c, const struct vm_instr *in, uint8_t
 
 static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d, const uint8_t scalar[8], const int64_t *address, const uint8_t *mask)
 {
-	if (c->want_cost) {
+	if (c->want_cost && c->report->fault == VM_FAULT_NONE) {
 		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), false);
 		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), true);
 		for (int64_t i = 0; i < in->n; i++) vm_cost_row(c, in)->atomics += !mask || mask[i];
 	}
 	if (d == scalar) vm_result_splat(c, in, 0, scalar);
 	vm_kill(c, in);
+	return 0;
+}
+
+/* What checks look at before the elements change. */
+static int check_all(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, size_t size)
+{
+	struct vm_check *k = c->check;
+	int mask_id = mask ? vm_src(c, in, 2) : -1;
+	if (k->checks & VM_CHECK_NOTES) vm_notes_access(c, in, mask_id, in->n, size);
+	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 0), mask_id, in->n, true)) return 1;
+	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 1), mask_id, in->n, false)) return 1;
+	if (!(k->checks & VM_CHECK_RACE)) return 0;
+	for (int64_t i = 0; i < in->n; i++) {
+		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
+		const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+		if ((mask && !mask[i]) || !b || (uint64_t)address[i] % size || address[i] - (int64_t)(index << TAPE_ADDRESS_SHIFT) + (int64_t)size > b->bytes) continue;
+		bool is_local = in->imm[3] & ORDER_LOCAL;
+		if (!is_local) vm_order_atomic(k, (uint64_t)address[i], in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true);
+		struct check_row row = {address[i], (int64_t)size, 1, NULL, 0, i, 1};
+		if (vm_race_row(c, in, &row, size, CHECK_ATOMIC)) return 1;
+	}
 	return 0;
 }
 
@@ -93,12 +114,15 @@ int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
 	const uint8_t *address = operand(c, in, 0), *value = operand(c, in, 1), *mask = in->nsrc > 2 ? operand(c, in, 2) : NULL;
 	if (!address || !value || (in->nsrc > 2 && !mask)) return 1;
 	uint8_t *d = result_room(c, in, scalar);
-	if (!d) return 1;
+	if (!d || (c->check && check_all(c, in, (const int64_t *)address, mask, size))) return 1;
+	c->polls++;
+	c->polled = in;
 	for (int64_t i = 0; i < in->n; i++) {
 		if (mask && !mask[i]) continue;
 		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, true, true);
 		if (!p) return 1;
 		apply(p, value + (size_t)i * size, d + (size_t)i * size, in->imm[0], (enum elem)in->result_elem);
+		c->version += memcmp(p, d + (size_t)i * size, size) != 0;
 	}
 	return finish(c, in, d, scalar, (const int64_t *)address, mask);
 }
@@ -110,13 +134,17 @@ int exec_atomic_cas(struct vm_ctx *c, const struct vm_instr *in)
 	const uint8_t *address = operand(c, in, 0), *expected = operand(c, in, 1), *desired = operand(c, in, 2);
 	if (!address || !expected || !desired) return 1;
 	uint8_t *d = result_room(c, in, scalar);
-	if (!d) return 1;
+	if (!d || (c->check && check_all(c, in, (const int64_t *)address, NULL, size))) return 1;
+	c->polls++;
+	c->polled = in;
 	for (int64_t i = 0; i < in->n; i++) {
 		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, true, true);
 		if (!p) return 1;
 		size_t at = (size_t)i * size;
 		memcpy(d + at, p, size);
-		if (!memcmp(p, expected + at, size)) memcpy(p, desired + at, size);
+		if (memcmp(p, expected + at, size)) continue;
+		c->version += memcmp(p, desired + at, size) != 0;
+		memcpy(p, desired + at, size);
 	}
 	return finish(c, in, d, scalar, (const int64_t *)address, NULL);
 }

@@ -1,8 +1,8 @@
-/* The machine's core: buffers, forms of values, the instruction loop and faults.
+/* The machine's core: buffers, forms of values and the instruction loop.
  *
  * Buffers come from lists by power-of-two size, last in first out, so that a chain of operations keeps working in the same cache lines. An
  * AddressSanitizer build allocates each at its exact size instead, so that a write past a block is seen. */
-#include "vm/vm_internal.h"
+#include "vm/vm_check.h"
 #include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -10,26 +10,6 @@
 #else
 #define EXACT_BUFFERS 0
 #endif
-
-int vm_fault(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, int64_t element, const char *fmt, ...)
-{
-	struct vm_report *r = c->report;
-	const struct vm_source *at = &c->program->locs[in->loc];
-	r->fault = fault;
-	r->line = at->line;
-	r->column = at->column;
-	memcpy(r->program, c->id, sizeof r->program);
-	r->element = element;
-	char what[256];
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(what, sizeof what, fmt, ap);
-	va_end(ap);
-	const char *base = strrchr(at->file, '/');
-	snprintf(r->text, sizeof r->text, "%s: %.120s:%d:%d in %.80s, program (%u,%u,%u): %s", vm_fault_name(fault), base ? base + 1 : at->file, at->line, at->column,
-		c->kernel->name, c->id[0], c->id[1], c->id[2], what);
-	return 1;
-}
 
 /* ---- buffers ---- */
 
@@ -207,6 +187,7 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 		c->next = in + 1;
 		c->fuel -= in->weight;
 		if (c->fuel < 0 && check_clock(c, in)) return 1;
+		if (c->watch && (c->is_tainted || c->watch[in - c->program->instrs])) vm_taint_step(c, in, c->watch[in - c->program->instrs]);
 		if (in->exec(c, in)) return 1;
 	}
 	c->next = outer;
@@ -239,6 +220,7 @@ int exec_move(struct vm_ctx *c, const struct vm_instr *in)
 int exec_jump(struct vm_ctx *c, const struct vm_instr *in)
 {
 	c->next = c->program->instrs + in->target;
+	if (c->next <= in && c->program->has_atomics) return vm_spin_check(c, in);
 	return 0;
 }
 

@@ -3,20 +3,15 @@
  * Fast path: an affine pointer under a box mask. The lowest and highest address of the box decide bounds for all of it, base and strides decide
  * alignment, and rows are copied whole. Whatever the fast path cannot vouch for (another buffer, a byte never written, a scattered
  * pointer) goes element by element, which finds the first faulty element in row-major order and names it. */
-#include "vm/vm_internal.h"
+#include "vm/vm_check.h"
 
 /* ---- checks ---- */
+
+#define BELOW_MAX ((int64_t)1 << 36)   /* an address this little below a buffer is a negative offset of it */
 
 static const char *access_name(const struct vm_instr *in)
 {
 	return in->exec == exec_store ? "store" : in->exec == exec_load ? "load" : "access";
-}
-
-static int argument_of(const struct vm_ctx *c, uint64_t buffer)
-{
-	for (int i = 0; i < c->kernel->nargs; i++)
-		if (vm_kernel_arg_is_pointer(c->kernel, i) && (uint64_t)c->args[i].i >> TAPE_ADDRESS_SHIFT == buffer) return i;
-	return -1;
 }
 
 /* Says where an address is, for messages. */
@@ -25,16 +20,15 @@ static void describe(const struct vm_ctx *c, int64_t address, char *text, size_t
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
 	const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
 	int64_t offset = address - (int64_t)(index << TAPE_ADDRESS_SHIFT);
+	char name[96];
 	if (b) {
-		int arg = argument_of(c, index);
-		int n = snprintf(text, len, "offset %lld of buffer %llu, which has %lld bytes", (long long)offset, (unsigned long long)index - 1, (long long)b->bytes);
-		if (arg >= 0 && n > 0 && (size_t)n < len) snprintf(text + n, len - (size_t)n, " (argument %d)", arg);
+		snprintf(text, len, "offset %lld of %s, which has %lld bytes", (long long)offset, vm_check_buffer_name(c, index, name), (long long)b->bytes);
 		return;
 	}
 	/* Just below a buffer: a negative offset. */
 	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
-	if (below > -((int64_t)1 << 36) && index + 1 <= c->memory->index_max && c->memory->by_index[index + 1])
-		snprintf(text, len, "offset %lld of buffer %llu", (long long)below, (unsigned long long)index);
+	if (below > -BELOW_MAX && index + 1 <= c->memory->index_max && c->memory->by_index[index + 1])
+		snprintf(text, len, "offset %lld of %s", (long long)below, vm_check_buffer_name(c, index + 1, name));
 	else
 		snprintf(text, len, "address 0x%llx, which is in no buffer", (unsigned long long)address);
 }
@@ -56,7 +50,14 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	}
 	describe(c, address, where, sizeof where);
 	vm_fault(c, in, fault, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size, where);
-	return NULL;
+	if (!c->check) return NULL;
+	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
+	bool is_below = !b && below > -BELOW_MAX;
+	vm_check_where(c, index + is_below, is_below ? below : offset);
+	if (!c->check->goes_on) return NULL;
+	if (fault == VM_FAULT_UNINITIALISED) return b->data + offset;
+	c->check->nowhere = 0;
+	return (uint8_t *)&c->check->nowhere;
 }
 
 /* ---- boxes ---- */
@@ -329,15 +330,102 @@ static int count_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 	return 0;
 }
 
+/* ---- what a launch with checks looks at before an access ---- */
+
+/* Rows of a box that lies inside its buffer. value: the block that is stored, or NULL; a splat has step 0. */
+static int check_box(struct vm_ctx *c, const struct vm_instr *in, const struct box_walk *w, int64_t address, const uint8_t *value, int64_t value_step,
+	int64_t start, enum check_kind kind)
+{
+	int32_t index[VM_LAZY_DIMS] = {0};
+	int last = w->ndim - 1;
+	int64_t rows = 1, at = address, dense_at = start, size = (int64_t)w->size;
+	for (int d = 0; d < last; d++) rows *= w->extent[d];
+	for (int64_t r = 0; r < rows; r++) {
+		struct check_row row = {at, w->mem_stride[last], w->extent[last], value ? value + (value_step ? dense_at : 0) : NULL, value_step, dense_at / size, 1};
+		if (vm_race_row(c, in, &row, w->size, kind)) return 1;
+		for (int d = last - 1; d >= 0; d--) {
+			at += w->mem_stride[d];
+			dense_at += w->dense_stride[d];
+			if (++index[d] < w->extent[d]) break;
+			at -= w->mem_stride[d] * w->extent[d];
+			dense_at -= w->dense_stride[d] * w->extent[d];
+			index[d] = 0;
+		}
+	}
+	return 0;
+}
+
+/* Address by address; neighbours make one row. What lies outside its buffer is the access's own fault. */
+static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, const uint8_t *value, int64_t value_step, int64_t n, size_t size,
+	enum check_kind kind)
+{
+	bool failed = false;
+	const int64_t *address = vm_dense(c, in, vm_src(c, in, 0), n);
+	const uint8_t *m = address ? mask_bytes(c, in, mask, n, &failed) : NULL;
+	if (!address || failed) return 1;
+	for (int64_t i = 0; i < n; ) {
+		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
+		const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+		int64_t end = b ? (int64_t)(index << TAPE_ADDRESS_SHIFT) + b->bytes - (int64_t)size : -1;
+		if ((m && !m[i]) || address[i] > end || (uint64_t)address[i] % size) { i++; continue; }
+		int64_t j = i + 1;
+		while (j < n && (!m || m[j]) && address[j] == address[j - 1] + (int64_t)size && address[j] <= end) j++;
+		struct check_row row = {address[i], (int64_t)size, j - i, value ? value + i * value_step : NULL, value_step, i, 1};
+		if (vm_race_row(c, in, &row, size, kind)) return 1;
+		i = j;
+	}
+	return 0;
+}
+
+static int check_races(struct vm_ctx *c, const struct vm_instr *in, int mask, int stored, const struct vm_value_info *info, enum check_kind kind)
+{
+	struct affine a;
+	struct box b;
+	struct box_walk w;
+	struct span mem;
+	int64_t start, size = (int64_t)elem_bytes(info->elem), value_step = 0;
+	const uint8_t *value = NULL;
+	if (stored >= 0) {
+		const struct vm_value *v = &c->values[stored];
+		value_step = v->form == FORM_SPLAT ? 0 : size;
+		value = v->form == FORM_SPLAT ? v->splat : vm_dense(c, in, stored, info->count);
+		if (!value) return 1;
+	}
+	if (!vm_affine_of(c, vm_src(c, in, 0), &a) || !mask_box(c, mask, info, &b)) return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
+	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0])) return 0;
+	if (!prepare(c, info, &a, &b, (size_t)size, kind == CHECK_WRITE, &w, &mem, &start))
+		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
+	int64_t address = a.base;
+	for (int d = 0; d < info->ndim; d++) address += a.stride[d] * b.lo[d];
+	return check_box(c, in, &w, address, value, value_step, start, kind);
+}
+
+static int check_access(struct vm_ctx *c, const struct vm_instr *in, int mask, int stored, const struct vm_value_info *info, enum check_kind kind)
+{
+	unsigned checks = c->check->checks;
+	if (checks & VM_CHECK_NOTES) vm_notes_access(c, in, mask, info->count, elem_bytes(info->elem));
+	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 0), mask, info->count, true)) return 1;
+	if (c->is_tainted && stored >= 0 && vm_taint_use(c, in, stored, mask, info->count, false)) return 1;
+	if (!(checks & VM_CHECK_RACE)) return 0;
+	struct affine a;
+	if ((in->imm[3] & ORDER_ACQUIRE) && info->ndim == 0 && vm_affine_of(c, vm_src(c, in, 0), &a)) vm_order_atomic(c->check, (uint64_t)a.base, true, false, false);
+	return check_races(c, in, mask, stored, info, kind);
+}
+
 int exec_load(struct vm_ctx *c, const struct vm_instr *in)
 {
 	int mask = in->nsrc > 1 ? vm_src(c, in, 1) : -1, other = in->nsrc > 2 ? vm_src(c, in, 2) : -1;
 	const struct vm_value_info *info = &c->program->values[vm_dst(c, in, 0)];
 	struct vm_buf *buf = vm_buf_get(c, in, (size_t)info->count * elem_bytes(info->elem));
 	if (!buf) return 1;
-	int rc = load_box(c, in, mask, other, buf);
+	if (in->imm[3] & ORDER_VOLATILE) {
+		c->polls++;
+		c->polled = in;
+	}
+	int rc = c->check ? check_access(c, in, mask, -1, info, CHECK_READ) : 0;
+	if (!rc) rc = load_box(c, in, mask, other, buf);
 	if (rc < 0) rc = load_scattered(c, in, mask, other, buf);
-	if (!rc && c->want_cost) rc = count_access(c, in, mask, info->count, elem_bytes(info->elem), false);
+	if (!rc && c->want_cost && c->report->fault == VM_FAULT_NONE) rc = count_access(c, in, mask, info->count, elem_bytes(info->elem), false);
 	if (!rc) return set_result(c, in, buf);
 	vm_buf_put(c, buf);
 	return 1;
@@ -422,9 +510,11 @@ int exec_store(struct vm_ctx *c, const struct vm_instr *in)
 {
 	int mask = in->nsrc > 2 ? vm_src(c, in, 2) : -1;
 	const struct vm_value_info *info = &c->program->values[vm_src(c, in, 1)];
-	int rc = store_box(c, in, mask);
+	int rc = c->check ? check_access(c, in, mask, vm_src(c, in, 1), info, CHECK_WRITE) : 0;
+	c->version++;
+	if (!rc) rc = store_box(c, in, mask);
 	if (rc < 0) rc = store_scattered(c, in, mask);
-	if (!rc && c->want_cost) rc = count_access(c, in, mask, info->count, elem_bytes(info->elem), true);
+	if (!rc && c->want_cost && c->report->fault == VM_FAULT_NONE) rc = count_access(c, in, mask, info->count, elem_bytes(info->elem), true);
 	if (rc) return 1;
 	vm_kill(c, in);
 	return 0;

@@ -148,6 +148,18 @@ static int loc_find(const struct lowerer *lo, int loc, bool kernel_file_only)
 	return loc_resolve(lo, loc, &steps, kernel_file_only);
 }
 
+/* The variable that a location names, as Triton does for assignments; none behind a call, where it would be the callee's. */
+static struct slice loc_name(const struct lowerer *lo, int loc)
+{
+	for (int steps = LOC_STEPS; loc >= 0 && steps > 0; steps--) {
+		const struct ttir_loc *l = &lo->m->locs[loc];
+		if (l->kind == LOC_NAMED && l->file.len) return l->file;
+		if (l->kind != LOC_NAMED && l->kind != LOC_ALIAS) break;
+		loc = l->a;
+	}
+	return (struct slice){"", 0};
+}
+
 static int32_t loc_of(struct lowerer *lo, int loc)
 {
 	if (loc < 0) return 0;
@@ -157,10 +169,16 @@ static int32_t loc_of(struct lowerer *lo, int loc)
 	int32_t id = 0;
 	if (found >= 0 && found != loc) {
 		id = loc_of(lo, found);
+		struct slice name = loc_name(lo, loc);
+		if (name.len) {
+			lo->p->locs[lo->p->nlocs] = lo->p->locs[id];
+			id = lo->p->nlocs++;
+			lo->p->locs[id].name = arena_strndup(&lo->k->arena, name.data, MIN(name.len, 60));
+		}
 	} else if (found >= 0) {
 		const struct ttir_loc *l = &lo->m->locs[found];
 		id = lo->p->nlocs++;
-		lo->p->locs[id] = (struct vm_source){arena_strndup(&lo->k->arena, l->file.data, MIN(l->file.len, 200)), l->line, l->column};
+		lo->p->locs[id] = (struct vm_source){arena_strndup(&lo->k->arena, l->file.data, MIN(l->file.len, 200)), l->line, l->column, ""};
 	}
 	lo->loc_of[loc] = id;
 	return id;
@@ -364,11 +382,13 @@ static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 	int *types = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *types);
 	k->arg_type_text = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_type_text);
 	k->arg_values = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_values);
+	k->arg_names = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_names);
 	for (int i = 0; i < f->nargs; i++) {
 		struct str s = {0};
 		types[i] = f->args[i].type;
 		ttir_type_text(&k->module, types[i], &s);
 		k->arg_type_text[i] = arena_strndup(&k->arena, s.data, s.len);
+		k->arg_names[i] = arena_strndup(&k->arena, f->args[i].name.data, MIN(f->args[i].name.len, 60));
 		str_release(&s);
 	}
 	k->arg_types = types;
@@ -398,7 +418,7 @@ int lower_kernel(struct vm_kernel *k, struct vm_program *p, bool contract, struc
 	if (!k->name) describe_args(k, f);
 	lo.loc_of = xcalloc((size_t)lo.m->nlocs + 1, sizeof *lo.loc_of);
 	p->locs = arena_alloc(&k->arena, ((size_t)lo.m->nlocs + 1) * sizeof *p->locs);
-	p->locs[0] = (struct vm_source){"unknown", 0, 0};
+	p->locs[0] = (struct vm_source){"unknown", 0, 0, ""};
 	p->nlocs = 1;
 	int own = loc_find(&lo, f->loc, false);
 	if (own >= 0) lo.kernel_file = lo.m->locs[own].file;

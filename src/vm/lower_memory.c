@@ -41,6 +41,11 @@ int lower_load(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	uint8_t *bits = arena_alloc(&lo->k->arena, 8);
 	lower_pattern(lower_info(lo, dst)->elem, bits);
 	in->extra = bits;
+	const struct ttir_attr *is_volatile = lower_attr(op, "isVolatile");
+	if (is_volatile && is_volatile->i) {
+		in->imm[3] = ORDER_VOLATILE | ORDER_ACQUIRE;
+		lo->p->has_atomics = true;
+	}
 	return 0;
 }
 
@@ -59,12 +64,19 @@ int lower_store(struct lowerer *lo, const struct ttir_op *op, const struct lower
 
 static const char *const rmw_names[] = {"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin", "exch"};
 
-static int check_order(struct lowerer *lo, const struct ttir_op *op, int first)
+/* Ordering and scope: ORDER_ bits in *order. */
+static int check_order(struct lowerer *lo, const struct ttir_op *op, int first, int32_t *order)
 {
-	static const char *const known[] = {"relaxed", "acquire", "release", "acq_rel", "gpu", "cta", "sys"};
+	static const struct { const char *word; int32_t order; } known[] = {{"relaxed", 0}, {"acquire", ORDER_ACQUIRE}, {"release", ORDER_RELEASE},
+		{"acq_rel", ORDER_ACQUIRE | ORDER_RELEASE}, {"gpu", 0}, {"cta", ORDER_LOCAL}, {"sys", 0}};
+	*order = 0;
 	for (int i = first; i < op->nwords; i++) {
 		bool is_known = false;
-		for (size_t k = 0; k < ARRAY_LEN(known); k++) is_known |= slice_is(op->words[i], known[k]);
+		for (size_t k = 0; k < ARRAY_LEN(known); k++) {
+			if (!slice_is(op->words[i], known[k].word)) continue;
+			is_known = true;
+			*order |= known[k].order;
+		}
 		if (!is_known)
 			return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with '%.*s'", (int)op->name.len, op->name.data, (int)MIN(op->words[i].len, 40), op->words[i].data);
 	}
@@ -74,10 +86,11 @@ static int check_order(struct lowerer *lo, const struct ttir_op *op, int first)
 int lower_atomic_rmw(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src[3], type, kind = -1;
+	int32_t order;
 	for (size_t i = 0; i < ARRAY_LEN(rmw_names); i++)
 		if (op->nwords && slice_is(op->words[0], rmw_names[i])) kind = (int)i;
 	if (kind < 0) return lower_fail(lo, ERR_FORMAT, "tt.atomic_rmw needs an operation");
-	if (check_order(lo, op, 1) || lower_uses(lo, op, 0, op->nuses, src) || pointee_type(lo, src[0], &type)) return lo->code;
+	if (check_order(lo, op, 1, &order) || lower_uses(lo, op, 0, op->nuses, src) || pointee_type(lo, src[0], &type)) return lo->code;
 	if (lower_info(lo, src[1])->type != type) return lower_fail(lo, ERR_FORMAT, "the value of tt.atomic_rmw does not have the type that the pointer points to");
 	if (op->nuses > 2 && check_mask(lo, src[2], src[0])) return lo->code;
 	enum elem e = lower_info(lo, src[1])->elem;
@@ -87,6 +100,7 @@ int lower_atomic_rmw(struct lowerer *lo, const struct ttir_op *op, const struct 
 	int dst = lower_result(lo, op, 0, type);
 	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_atomic_rmw, &dst, 1, src, op->nuses);
 	if (in) in->imm[0] = kind;
+	if (in) in->imm[3] = order;
 	lo->p->has_atomics = true;
 	return lo->code;
 }
@@ -94,12 +108,15 @@ int lower_atomic_rmw(struct lowerer *lo, const struct ttir_op *op, const struct 
 int lower_atomic_cas(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src[3], type;
-	if (check_order(lo, op, 0) || lower_uses(lo, op, 0, 3, src) || pointee_type(lo, src[0], &type)) return lo->code;
+	int32_t order;
+	if (check_order(lo, op, 0, &order) || lower_uses(lo, op, 0, 3, src) || pointee_type(lo, src[0], &type)) return lo->code;
 	if (lower_info(lo, src[1])->type != type || lower_info(lo, src[2])->type != type)
 		return lower_fail(lo, ERR_FORMAT, "the values of tt.atomic_cas do not have the type that the pointer points to");
 	if (elem_bytes(lower_info(lo, src[1])->elem) < 2) return lower_fail(lo, ERR_UNSUPPORTED, "tt.atomic_cas on %s", elem_name(lower_info(lo, src[1])->elem));
 	if (lower_written(lo, op, 3, type)) return lo->code;
 	int dst = lower_result(lo, op, 0, type);
 	lo->p->has_atomics = true;
-	return dst < 0 || !lower_emit(lo, exec_atomic_cas, &dst, 1, src, 3) ? lo->code : 0;
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_atomic_cas, &dst, 1, src, 3);
+	if (in) in->imm[3] = order;
+	return lo->code;
 }

@@ -9,7 +9,16 @@
  * Every access is bounds-checked against the buffer that the pointer's high bits name (tape.h); the first fault stops the launch with
  * source location, program id, operand index and what was allowed.
  *
- * Threading: a kernel is immutable after create and may be launched from several threads; a launch uses the pool it is given. */
+ * Checks beyond that (races between programs, overflow that reaches an address, notes) are asked for by vm_launch_options.checks:
+ *
+ *     struct vm_launch_options o = {..., .checks = VM_CHECK_ALL, .findings_max = 64};
+ *     struct vm_report r;
+ *     vm_launch(k, &o, &r, &err);                                  ERR_MISMATCH when r.nfindings has an error, 0 when it has notes alone
+ *     for (int i = 0; i < r.nfindings; i++) print(r.findings[i]);   in the order in which they were met; one for each kind and place
+ *     vm_report_release(&r);
+ *
+ * Threading: a kernel is immutable after create and may be launched from several threads; a launch uses the pool it is given. A launch with
+ * checks runs its programs one after another on the calling thread, so that what it finds never depends on threads. */
 #ifndef HONE_VM_H
 #define HONE_VM_H
 #include "tape/tape.h"
@@ -21,6 +30,7 @@ const char *vm_kernel_name(const struct vm_kernel *k);
 int vm_kernel_nargs(const struct vm_kernel *k);
 /* Textual type of argument i as in the IR ("!tt.ptr<f32>", "i32"); whether it is a pointer. */
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
+const char *vm_kernel_arg_name(const struct vm_kernel *k, int i);   /* as in the source: "x_ptr" */
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
@@ -31,9 +41,42 @@ struct vm_buffer { uint64_t address; int64_t bytes; uint8_t *data; uint8_t *orig
 
 enum vm_fault {
 	VM_FAULT_NONE, VM_FAULT_OUT_OF_BOUNDS, VM_FAULT_MISALIGNED, VM_FAULT_UNINITIALISED, VM_FAULT_READ_ONLY, VM_FAULT_DIVISION_BY_ZERO, VM_FAULT_ASSERT,
-	VM_FAULT_TIMEOUT, VM_FAULT_ARGUMENT, VM_FAULT_UNSUPPORTED, VM_FAULT_COUNT
+	VM_FAULT_TIMEOUT, VM_FAULT_ARGUMENT, VM_FAULT_UNSUPPORTED, VM_FAULT_RACE, VM_FAULT_INDEX_OVERFLOW, VM_FAULT_CO_RESIDENCY, VM_FAULT_COUNT
 };
 const char *vm_fault_name(enum vm_fault f);   /* "out-of-bounds", ... : reason codes */
+
+/* ---- checks ---- */
+
+/* Shadow memory of a launch: 4 bytes, or 8, for each element of a buffer that the kernel writes. Where that is not enough, or there are more programs or
+ * atomics than can be told apart, races are not looked for to the end: a note says so, or, where the launch stops at its first error, it is
+ * VM_FAULT_UNSUPPORTED. */
+#define VM_SHADOW_BYTES_MAX ((size_t)2 << 30)
+
+enum vm_check_bits {
+	VM_CHECK_RACE = 1,        /* write-write and read-write conflicts between programs; notes: the same value written by several, dead stores */
+	VM_CHECK_OVERFLOW = 2,    /* integer arithmetic that wraps and whose result is part of an address that is used */
+	VM_CHECK_DIVISION = 4,    /* lanes divided by zero that reach a store or an address */
+	VM_CHECK_NOTES = 8,       /* masks, idle programs, uncoalesced access */
+	VM_CHECK_ALL = 15
+};
+enum vm_note {
+	VM_NOTE_NONE, VM_NOTE_MASK_ALWAYS, VM_NOTE_MASK_NEVER, VM_NOTE_DEAD_STORE, VM_NOTE_IDLE_PROGRAMS, VM_NOTE_UNCOALESCED, VM_NOTE_SAME_VALUE,
+	VM_NOTE_UNCHECKED, VM_NOTE_COUNT
+};
+const char *vm_note_name(enum vm_note n);     /* "mask-always-true", ... */
+
+/* One thing found at one place of the source. Numbers that do not apply are -1, texts that are not known "". All texts are copies. */
+struct vm_finding {
+	enum vm_fault fault; enum vm_note note;   /* an error has a fault, a note has a note; the other is NONE */
+	char file[128]; int line, column;
+	char expression[64];                      /* the variable that the source assigns here, as the IR names it */
+	uint32_t program[3]; int64_t element;     /* where it was met first: program, and index in its block */
+	int64_t times, programs;                  /* how many elements or accesses, and in how many programs, over the whole launch */
+	int buffer, argument; char name[64];      /* memory: number of the buffer, the kernel's argument that holds its address, that one's name */
+	int64_t offset, bytes;                    /* in bytes: of the access, from the buffer's start; the buffer has `bytes`: [0, bytes) is allowed */
+	int other_line, other_column; uint32_t other_program[3];   /* a race: the earlier access; other_line is -1 where there is none */
+	char text[320];                           /* one line without place: "load of element 17 (4 bytes) at offset 4096 of x_ptr, which has 4096 bytes" */
+};
 
 /* Counts of one launch. Sectors are 32 bytes; a load or store instruction of a program counts, per group of 32 consecutive elements of
  * its block (a warp's worth in blocked order), the distinct sectors that its active elements touch. */
@@ -55,6 +98,9 @@ struct vm_launch_options {
 	uint64_t deadline_ns;                      /* absolute; 0: none. Checked inside loops too. */
 	bool want_cost;
 	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
+	unsigned checks;                           /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
+	int findings_max;                          /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed over where
+	                                              that is possible (a lane is left out), so that one run lists many */
 };
 struct vm_report {
 	enum vm_fault fault;
@@ -62,6 +108,7 @@ struct vm_report {
 	int line, column; uint32_t program[3]; int64_t element;
 	struct vm_cost cost;
 	int nlines; struct vm_line_cost *lines;    /* want_cost: heap, freed by vm_report_release */
+	int nfindings; struct vm_finding *findings; int64_t findings_dropped;   /* checks: heap, freed by vm_report_release; dropped: places beyond findings_max */
 };
 /* 0 when it ran without fault; ERR_MISMATCH when a fault was found (report says which); ERR_RANGE for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);

@@ -58,7 +58,7 @@ struct vm_instr {
 
 struct region_shape { int64_t outer, len, inner; };   /* a block around the axis of a reduction */
 struct vm_value_info { int type; enum elem elem; int ndim; int64_t count; const int32_t *shape; };
-struct vm_source { const char *file; int line, column; };
+struct vm_source { const char *file; int line, column; const char *name; };   /* name: the variable that is assigned there, or "" */
 struct vm_const { int value; uint8_t bits[8]; const uint8_t *data; };   /* data: count elements, or NULL for a splat */
 
 struct vm_program {
@@ -68,20 +68,30 @@ struct vm_program {
 	int nconsts, consts_cap; struct vm_const *consts;
 	int nlocs; struct vm_source *locs;
 	int nlines; int *lines;
-	bool has_atomics;
+	bool has_atomics;                             /* or volatile loads: programs run one after another */
+	struct vm_plan {                              /* for launches with checks (check_plan.c) */
+		uint8_t *watch;                           // (ninstrs): WATCH_ bits
+		uint64_t written[2]; bool writes_anywhere;   /* arguments whose buffers some store may reach; or any buffer at all */
+		bool has_acquire;                         /* some atomic's result is used, so that it can order anything */
+	} plan;
 };
+enum { ORDER_ACQUIRE = 1, ORDER_RELEASE = 2, ORDER_LOCAL = 4, ORDER_VOLATILE = 8 };   /* imm[3] of loads and atomics; local: within a program only */
 
 struct vm_kernel {
 	struct arena arena;
 	char *text;
 	struct ttir_module module;
 	const char *name;
-	int nargs; const int *arg_types; const char **arg_type_text; int *arg_values;
+	int nargs; const int *arg_types; const char **arg_type_text, **arg_names; int *arg_values;
 	struct vm_program program, contracted;        /* contracted: with mulf + addf joined into fma */
 	bool uses_tf32; int tf32_line;
 };
 
 struct vm_memory { uint64_t index_max; const struct vm_buffer **by_index; };   /* buffer of an address: by_index[address >> TAPE_ADDRESS_SHIFT] */
+
+struct vm_check;
+struct vm_spin { const struct vm_instr *jump; uint64_t version, polls, hash; int64_t turns; };
+#define VM_SPINS 8
 
 struct vm_ctx {
 	const struct vm_kernel *kernel;
@@ -100,6 +110,12 @@ struct vm_ctx {
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
 	struct vm_report *report;
+	struct vm_check *check;                       /* NULL unless the launch has checks */
+	const uint8_t *watch;                         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
+	bool is_tainted;                              /* some lane is being followed: every instruction is looked at */
+	uint64_t version, polls;                      /* how often memory changed, and how often an atomic looked at it */
+	const struct vm_instr *polled;                /* the last that did */
+	struct vm_spin spins[VM_SPINS];
 };
 
 /* ---- running (exec_core.c) ---- */
@@ -128,6 +144,7 @@ void vm_fill(void *d, const void *bits, size_t elem_size, int64_t n);
 /* Where an element lives, after all checks; NULL after a fault. A write tags its origin. */
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write);
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to);
+int vm_spin_check(struct vm_ctx *c, const struct vm_instr *jump);   /* check_spin.c: at a jump backwards; a fault when the loop can never end */
 /* d = kernel(a, b) on narrow floats, by converted strips. */
 void vm_map_narrow(const struct vm_instr *in, void *d, const void *a, const void *b, int64_t n);
 void vm_ctx_init(struct vm_ctx *c, const struct vm_kernel *k, const struct vm_program *p);

@@ -1,5 +1,5 @@
 /* A kernel: text in, lowered programs out, and what a caller may ask about it. */
-#include "vm/vm_internal.h"
+#include "vm/vm_check.h"
 #include <stdlib.h>
 
 static void program_release(struct vm_program *p)
@@ -9,6 +9,7 @@ static void program_release(struct vm_program *p)
 	free(p->values);
 	free(p->consts);
 	free(p->lines);
+	vm_plan_release(p);
 }
 
 void vm_kernel_free(struct vm_kernel *k)
@@ -36,6 +37,8 @@ int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struc
 		vm_kernel_free(k);
 		return rc;
 	}
+	vm_plan_make(k, &k->program);
+	vm_plan_make(k, &k->contracted);
 	*out = k;
 	return 0;
 }
@@ -47,6 +50,12 @@ const char *vm_kernel_arg_type(const struct vm_kernel *k, int i)
 {
 	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);
 	return k->arg_type_text[i];
+}
+
+const char *vm_kernel_arg_name(const struct vm_kernel *k, int i)
+{
+	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);
+	return k->arg_names[i];
 }
 
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i)
@@ -65,6 +74,7 @@ const char *vm_fault_name(enum vm_fault f)
 {
 	static const char *const names[VM_FAULT_COUNT] = {
 		"none", "out-of-bounds", "misaligned", "uninitialised", "read-only", "division-by-zero", "assert", "timeout", "argument", "unsupported",
+		"race", "index-overflow", "needs-co-residency",
 	};
 	CHECKF((unsigned)f < VM_FAULT_COUNT, "fault %d", (int)f);
 	return names[f];

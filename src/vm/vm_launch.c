@@ -1,8 +1,8 @@
 /* A launch: arguments checked and set, programs of the grid run over the pool, faults and counts gathered.
  *
  * What a launch reports does not depend on the number of threads: the fault of the lowest program number wins (programs above it are skipped,
- * those below still run), counts are sums, and kernels with atomics run on one thread in order. */
-#include "vm/vm_internal.h"
+ * those below still run), counts are sums, and kernels with atomics and launches with checks run on one thread in order. */
+#include "vm/vm_check.h"
 #include "base/dtype.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ struct launch {
 	struct vm_report *reports;          // (threads)
 	struct vm_cost **costs;             // (threads, lines)
 	uint8_t **read_map, **write_map;    // (buffer index)
+	struct vm_check *check;             /* NULL unless checks are asked for */
 };
 
 static int set_memory(struct launch *l, struct err *err)
@@ -85,6 +86,8 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->memory = &l->memory;
 	c->deadline_ns = l->o->deadline_ns;
 	c->report = &l->reports[thread];
+	c->check = l->check;
+	if (l->o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION)) c->watch = l->p->plan.watch;
 	if (l->o->want_cost) {
 		c->want_cost = true;
 		c->cost = l->costs[thread] = xcalloc((size_t)l->p->nlines + 1, sizeof *c->cost);
@@ -104,6 +107,7 @@ static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 		c->id[0] = (uint32_t)(i % l->o->grid[0]);
 		c->id[1] = (uint32_t)(i / l->o->grid[0] % l->o->grid[1]);
 		c->id[2] = (uint32_t)(i / l->o->grid[0] / l->o->grid[1]);
+		if (c->check) vm_check_program(c, i);
 		struct vm_report before = *c->report;
 		if (!vm_run(c, first, first + l->p->ninstrs)) continue;
 		int64_t lowest = atomic_load(&l->faulted);
@@ -169,6 +173,7 @@ static void launch_release(struct launch *l)
 		free(l->read_map[i]);
 		free(l->write_map[i]);
 	}
+	vm_check_free(l->check, l->p, &l->memory);
 	free(l->read_map);
 	free(l->write_map);
 	free(l->ctx);
@@ -185,13 +190,14 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (!rc) rc = set_memory(&l, err);
 	if (rc) return rc;
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
-	bool is_serial = !o->pool || l.p->has_atomics;
+	bool is_serial = !o->pool || l.p->has_atomics || o->checks;
 	l.threads = is_serial ? 1 : pool_threads(o->pool);
 	atomic_init(&l.faulted, INT64_MAX);
 	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
 	l.costs = xcalloc((size_t)l.threads, sizeof *l.costs);
 	l.reports = xcalloc((size_t)l.threads, sizeof *l.reports);
 	if (o->want_cost) make_maps(&l);
+	if (o->checks) l.check = vm_check_create(k, l.p, o, &l.memory);
 	if (is_serial && programs) run_programs(&l, 0, programs, 0);
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 
@@ -200,6 +206,10 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 		const struct vm_report *r = &l.reports[t];
 		int64_t number = r->program[0] + (int64_t)o->grid[0] * (r->program[1] + (int64_t)o->grid[1] * r->program[2]);
 		if (r->fault != VM_FAULT_NONE && number == first) *report = *r;
+	}
+	if (l.check && programs) {
+		vm_check_finish(l.ctx[0], &l.reports[0], atomic_load(&l.faulted) != INT64_MAX);
+		*report = l.reports[0];
 	}
 	if (o->want_cost) gather_cost(&l, report, programs);
 	launch_release(&l);
@@ -211,6 +221,8 @@ void vm_report_release(struct vm_report *r)
 {
 	if (!r) return;
 	free(r->lines);
+	free(r->findings);
 	r->lines = NULL;
-	r->nlines = 0;
+	r->findings = NULL;
+	r->nlines = r->nfindings = 0;
 }

@@ -40,9 +40,9 @@ COMPILED = {}   # TTIR by kernel, signature and constexprs: sizes are arguments
 class Case:
     """args: tensors, numbers and constexprs in the kernel's order; expect: {argument name: (expected, tolerance)}; tolerance None means bit-equal."""
 
-    def __init__(self, name, kernel, grid, args, expect, interpret=True, interpret_slack=1.0, grid_note=None):
+    def __init__(self, name, kernel, grid, args, expect, interpret=True, interpret_slack=1.0, grid_note=None, options=None):
         self.name, self.kernel, self.grid, self.args, self.expect = name, kernel, tuple(grid) + (1,) * (3 - len(grid)), args, expect
-        self.interpret, self.interpret_slack = interpret, interpret_slack
+        self.interpret, self.interpret_slack, self.options = interpret, interpret_slack, options or {}
 
 
 def add(*args, **kwargs):
@@ -65,7 +65,7 @@ def to_ttir(case):
     from triton.compiler.compiler import make_backend
     target = GPUTarget("cuda", 90, 32)
     backend = make_backend(target)
-    options = backend.parse_options({})
+    options = backend.parse_options(case.options)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -82,7 +82,7 @@ def to_ttir(case):
             signature[name] = "i32" if -2**31 <= value < 2**31 else "i64"
         else:
             signature[name] = "fp32"
-    key = (case.kernel.fn.__name__, case.kernel.fn.__code__, tuple(signature.items()), str(sorted(constexprs.items(), key=lambda kv: kv[0])))
+    key = (case.kernel.fn.__name__, case.kernel.fn.__code__, tuple(signature.items()), str(sorted(constexprs.items(), key=lambda kv: kv[0])), str(case.options))
     if key in COMPILED:
         return COMPILED[key]
     source = ASTSource(fn=case.kernel, signature=signature, constexprs=constexprs)

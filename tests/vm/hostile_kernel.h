@@ -26,6 +26,11 @@ static inline void hostile_launch(struct vm_kernel *k)
 	struct err err;
 	vm_launch(k, &o, &r, &err);
 	vm_report_release(&r);
+	o.checks = VM_CHECK_ALL;
+	o.findings_max = 8;
+	o.deadline_ns = clock_ns() + HOSTILE_LAUNCH_NS;
+	vm_launch(k, &o, &r, &err);
+	vm_report_release(&r);
 }
 
 /* Whether the text is accepted; what is accepted is run. The text is copied to a block of its exact size, so that a read past its end is seen. */

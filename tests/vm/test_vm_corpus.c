@@ -1,5 +1,6 @@
 /* Every case of tests/ref/vm_corpus.py on the vm: against exact or float64 expectations with a tolerance for each element, and, where Triton's own
- * interpreter can run the case, against that too. Each case also runs with cost counting and on two threads, which must change no bit.
+ * interpreter can run the case, against that too. Each case also runs with cost counting and all checks, which must find no error, and on two threads; neither
+ * may change a bit.
  * timeout: 900 (Triton compiles and interprets the corpus first) */
 #include "vm_case.h"
 #include <setjmp.h>
@@ -44,10 +45,10 @@ static int run_variants(const struct vm_case *c, uint8_t **plain, struct err *er
 	for (int variant = 0; variant < 2; variant++) {
 		uint8_t *other[CASE_BUFFERS_MAX] = {NULL};
 		struct vm_report r;
-		int rc = vm_case_run(c, other, variant == 0, false, variant == 1 ? pool : NULL, &r, err);
+		int rc = vm_case_run_checked(c, other, variant == 0, false, variant == 0 ? VM_CHECK_ALL : 0, variant == 1 ? pool : NULL, &r, err);
 		for (int i = 0; i < c->nbuffers && !rc; i++)
 			if (memcmp(plain[i], other[i], (size_t)c->buffers[i].bytes)) rc = err_set(err, ERR_MISMATCH, "%s: %s differs %s", c->name, c->buffers[i].name,
-				variant ? "on two threads" : "when cost is counted");
+				variant ? "on two threads" : "when cost is counted and all is checked");
 		if (!rc && variant == 0 && r.cost.programs != (int64_t)c->grid[0] * c->grid[1] * c->grid[2]) rc = err_set(err, ERR_MISMATCH, "%s: programs", c->name);
 		vm_report_release(&r);
 		free_all(other, c->nbuffers);

@@ -1,5 +1,5 @@
 /* Median milliseconds of one launch of a case (tests/ref/vm_corpus.py's format) on one thread: used by bench/vm_bench.py.
- *     vm_bench FOLDER CASE REPEATS [profile] */
+ *     vm_bench FOLDER CASE REPEATS [check | race]     with all checks, or as the verifier's replay does */
 #include "vm_case.h"
 
 static int compare(const void *a, const void *b)
@@ -20,6 +20,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < c.nbuffers; i++)
 		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = c.buffers[i].bytes, .data = (uint8_t *)c.blob.data + c.buffers[i].in};
 	struct vm_launch_options o = {.grid = {c.grid[0], c.grid[1], c.grid[2]}, .args = c.args, .nargs = c.nargs, .buffers = buffers, .nbuffers = c.nbuffers};
+	if (argc > 4) o.checks = strcmp(argv[4], "race") ? VM_CHECK_ALL : VM_CHECK_RACE;
+	if (argc > 4 && o.checks == VM_CHECK_ALL) o.findings_max = 64;
 	double *ms = xcalloc((size_t)repeats + 1, sizeof *ms);
 	for (int i = 0; i <= repeats; i++) {
 		struct vm_report r;

@@ -68,7 +68,8 @@ static inline int vm_case_load(const char *folder, const char *name, struct vm_c
 }
 
 /* Runs the case; data[i] becomes the contents of buffer i afterwards (caller frees), with 64 guard bytes behind. Inputs are read-only. */
-static inline int vm_case_run(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma, struct pool *pool, struct vm_report *report, struct err *err)
+static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma, unsigned checks, struct pool *pool,
+	struct vm_report *report, struct err *err)
 {
 	struct vm_kernel *k;
 	struct vm_buffer buffers[CASE_BUFFERS_MAX];
@@ -87,12 +88,18 @@ static inline int vm_case_run(const struct vm_case *c, uint8_t **data, bool want
 	}
 	if (!rc) {
 		struct vm_launch_options o = {.grid = {c->grid[0], c->grid[1], c->grid[2]}, .args = c->args, .nargs = c->nargs, .buffers = buffers, .nbuffers = c->nbuffers,
-			.pool = pool, .deadline_ns = clock_ns() + (uint64_t)60 * 1000000000u, .want_cost = want_cost, .fma_contract = fma};
+			.pool = pool, .deadline_ns = clock_ns() + (uint64_t)60 * 1000000000u, .want_cost = want_cost, .fma_contract = fma,
+			.checks = checks};
 		rc = vm_launch(k, &o, report, err);
 		vm_kernel_free(k);
 	}
 	for (int i = 0; i < c->nbuffers; i++) free(origin[i]);
 	return rc;
+}
+
+static inline int vm_case_run(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma, struct pool *pool, struct vm_report *report, struct err *err)
+{
+	return vm_case_run_checked(c, data, want_cost, fma, 0, pool, report, err);
 }
 
 static inline bool vm_case_close(double got, double want, double tolerance)
