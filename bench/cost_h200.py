@@ -61,13 +61,9 @@ def bound(launch, tensors):
 
 
 def runner(launches, tensors):
-    """One call runs the variant."""
+    """One call runs the variant and returns its compiled kernels."""
     calls = [(l.kernel[l.grid], dict(bound(l, tensors), num_warps=l.num_warps, num_stages=l.num_stages)) for l in launches]
-
-    def run():
-        for launch, args in calls:
-            launch(**args)
-    return run
+    return lambda: [launch(**args) for launch, args in calls]
 
 
 def graph_of(torch, run, count, between=None):
@@ -139,7 +135,7 @@ def measure_variant(torch, clock, task, tensors, expected, launches):
         if task.tensors[name][2] == "zero":
             tensors[name].zero_()
     run = runner(launches, tensors)
-    run()
+    compiled = run()
     torch.cuda.synchronize()
     wrong = check(torch, task, tensors, expected)
     if wrong:
@@ -152,15 +148,8 @@ def measure_variant(torch, clock, task, tensors, expected, launches):
     count = max(3, min(30, int(6e4 / max(a.elapsed_time(b) * 1e3, 1.0))))
     count = 30 if count == 30 else 10 if count >= 10 else 3
     cold, spread = clock.cold_us(run, count)
-    return {"cold_us": cold, "cold_spread_us": spread, "warm_us": clock.warm_us(run, count), "count": count}
-
-
-def compiled_facts(launches):
-    facts = []
-    for l in launches:
-        found = [c for cache in l.kernel.device_caches.values() for c in cache[0].values()]
-        facts.append([{"name": c.metadata.name, "warps": c.metadata.num_warps, "registers": c.n_regs, "spills": c.n_spills, "shared": c.metadata.shared} for c in found])
-    return facts
+    return {"cold_us": cold, "cold_spread_us": spread, "warm_us": clock.warm_us(run, count), "count": count,
+            "kernels": [{"name": c.metadata.name, "warps": c.metadata.num_warps, "registers": c.n_regs, "spills": c.n_spills, "shared": c.metadata.shared} for c in compiled]}
 
 
 def measure_tasks(torch, clock, tasks, result):
@@ -295,8 +284,6 @@ def measure(names):
     clock = Clock(torch)
     measure_tasks(torch, clock, tasks, result)
     cost_micro.measure(torch, clock, result["micro"], lambda: time.monotonic() - START < LIMIT_S - 120, lambda: write_json("measured.json", result))
-    write_json("measured.json", result)
-    result["compiled"] = {n: {v: compiled_facts(l) for v, l in t.variants.items()} for n, t in tasks.items()}
     result["machine_after"] = machine(torch)
     write_json("measured.json", result)
     del clock

@@ -3,6 +3,8 @@ import torch
 import triton
 import triton.language as tl
 
+from cost_tasks import k_matmul
+
 
 @triton.jit
 def k_flush(x, sink, B: tl.constexpr):
@@ -38,7 +40,7 @@ def k_again(x, sink, PASSES: tl.constexpr, B: tl.constexpr):
 def k_stride(x, sink, size, STRIDE: tl.constexpr, PASSES: tl.constexpr, B: tl.constexpr):
     total = tl.zeros([B], tl.float32)
     for p in range(PASSES):
-        at = (tl.program_id(0) * 5023 + p * 1031) * B * STRIDE % size
+        at = (tl.program_id(0) * 5023 + p * 1031) % 4096 * B * STRIDE % size
         total += tl.load(x + (at + tl.arange(0, B) * STRIDE) % size)
     if tl.sum(total, 0) == 1.25:
         tl.store(sink, 1.0)
@@ -117,18 +119,6 @@ def k_chase(x, sink, REPEAT: tl.constexpr):
 def k_atomic(o, SPREAD: tl.constexpr, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     tl.atomic_add(o + i % SPREAD, tl.full([B], 1, o.dtype.element_ty), sem="relaxed")
-
-
-@triton.jit
-def k_dot_rate(x, sink, REPEAT: tl.constexpr, PRECISION: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
-    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
-    a = tl.load(x + m[:, None] * K + k[None, :])
-    b = tl.load(x + k[:, None] * N + n[None, :])
-    acc = tl.zeros((M, N), tl.float32)
-    for _ in range(REPEAT):
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
-    if tl.sum(tl.sum(acc, 1), 0) == 1.25:
-        tl.store(sink, 1.0)
 
 
 @triton.jit
@@ -219,15 +209,18 @@ def measure(torch_, clock, out, has_time, save):
         o = torch.zeros(1 << 22, dtype=dtype, device="cuda")
         for spread in (1, 32, 128, 4096, 1 << 16, 1 << 22):
             note("atomics_s", f"{dtype} over {spread}", lambda: (1 << 22) / timed(k_atomic, 1 << 12, o, SPREAD=spread, B=1024, count=2) * 1e6)
-    for dtype, precision, shapes in ((torch.float16, "tf32", ((64, 64, 32, 4), (128, 128, 64, 4), (128, 128, 64, 8), (128, 256, 64, 8), (64, 64, 64, 4), (64, 16, 64, 4), (32, 32, 32, 4),
-                                                               (32, 32, 32, 1), (16, 16, 16, 1), (16, 64, 64, 1), (64, 64, 64, 2))),
-                                     (torch.float32, "tf32", ((128, 128, 32, 8), (64, 64, 32, 4), (32, 32, 32, 1), (16, 16, 16, 1))),
-                                     (torch.float32, "ieee", ((64, 64, 32, 4), (64, 64, 32, 8), (128, 64, 16, 8), (32, 32, 32, 4), (16, 16, 16, 1)))):
-        x = torch.zeros(1 << 16, dtype=dtype, device="cuda")
-        for m, n, k, w in shapes:
-            programs, repeat = sms * 8, 256 if precision == "tf32" else 32
-            note("dot_flops_s", f"{dtype} {precision} {m}x{n}x{k}, {w} warps", lambda: 2.0 * m * n * k * repeat * programs / timed(
-                k_dot_rate, programs, x, sink, REPEAT=repeat, PRECISION=precision, M=m, N=n, K=k, num_warps=w, count=2) * 1e6)
+    size = 2048
+    for dtype, precision, shapes in ((torch.float16, "tf32", ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (64, 64, 64, 4, 3), (64, 64, 64, 2, 3), (32, 32, 32, 4, 3),
+                                                               (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
+                                     (torch.float32, "tf32", ((128, 128, 32, 8, 3), (64, 64, 32, 4, 3), (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
+                                     (torch.float32, "ieee", ((64, 64, 32, 4, 2), (64, 64, 32, 8, 2), (128, 64, 16, 8, 2), (32, 32, 32, 4, 2), (16, 16, 16, 1, 2)))):
+        a, b, c = torch.zeros(size * size, dtype=dtype, device="cuda"), torch.zeros(size * size, dtype=dtype, device="cuda"), torch.zeros(size * size, dtype=dtype, device="cuda")
+        for m, n, k, w, stages in shapes:
+            def rate():
+                run = lambda: k_matmul[(size // n, size // m)](a, b, c, size, size, size, PRECISION=precision, BM=m, BN=n, BK=k, num_warps=w, num_stages=stages)
+                run()
+                return 2.0 * size**3 / clock.warm_us(run, 3, 3) * 1e6
+            note("dot_flops_s", f"{dtype} {precision} {m}x{n}x{k}, {w} warps, {stages} stages", rate)
     for m, n, w in ((32, 32, 1), (64, 64, 4), (128, 64, 8)):
         note("swap_bytes_s", f"{m}x{n}, {w} warps", lambda: sms * 8 * 256 * m * n * 4 / timed(k_swap, sms * 8, big, sink, 1.0, REPEAT=256, M=m, N=n, num_warps=w, count=3) * 1e6)
     save()
