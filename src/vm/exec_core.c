@@ -208,6 +208,7 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 		c->fuel -= in->weight;
 		if (c->fuel < 0 && check_clock(c, in)) return 1;
 		if (in->exec(c, in)) return 1;
+		if (c->want_cost) vm_cost_step(c, in);
 	}
 	c->next = outer;
 	return 0;

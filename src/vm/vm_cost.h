@@ -24,7 +24,7 @@ struct vm_gpu {
 	int64_t shared_bytes;                  /* of those, what blocks may have as shared memory */
 	int registers, threads, blocks;        /* of one SM */
 	int fp32, int32, special, fp64;        /* lanes of one SM: operations a cycle */
-	double tensor_flops[4];                /* dense, a second: enum vm_dot */
+	double tensor_flops[VM_DOT_COUNT];     /* dense, a second; [VM_DOT_FMA] is not used */
 };
 enum { VM_GPU_COUNT = 5 };
 extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];          /* H200 first: what everything falls back on */
@@ -40,6 +40,9 @@ struct vm_binary { int warps, registers, stack_bytes; int64_t shared_bytes; };
 struct vm_binary vm_binary_default(int warps);             /* 32 registers, no stack, no shared memory */
 /* Registers, stack and static shared memory from a cubin's ELF; `warps` is kept, shared_bytes only raised (dynamic shared memory is in Triton's metadata, not in the file). */
 int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct err *err);
+
+/* What one resident program has of the SM's L1, for vm_launch_options.l1_bytes. */
+int64_t vm_cost_l1_bytes(const struct vm_binary *binary, const struct vm_gpu *gpu);
 
 enum vm_limit {
 	VM_LIMIT_LAUNCH, VM_LIMIT_DRAM, VM_LIMIT_L2, VM_LIMIT_L1, VM_LIMIT_ISSUE, VM_LIMIT_SPECIAL, VM_LIMIT_TENSOR, VM_LIMIT_SHARED, VM_LIMIT_ATOMIC, VM_LIMIT_LATENCY, VM_LIMIT_COUNT
