@@ -150,8 +150,11 @@ def compare_bytes(measured, predicted):
 
 
 def compare(names):
-    with open(f"{OUT}/predicted.json") as f:
-        predicted = json.load(f)
+    predicted = json.loads(subprocess.run([f"{BUILD}/bench/kernel_cost", "--again", f"{OUT}/predicted.json"], capture_output=True, text=True, check=True).stdout)
+    for rows in predicted.values():
+        for row in rows.values():
+            if "launches" in row:
+                row.update(predicted_us=sum(c["predicted"][GPU]["time_s"] for c in row["launches"]) * 1e6, limits=[c["predicted"][GPU]["limit"] for c in row["launches"]])
     if not os.path.exists(f"{OUT}/measured.json"):
         return print(f"{OUT}/measured.json is not there: run --measure on a machine with a GPU first")
     with open(f"{OUT}/measured.json") as f:

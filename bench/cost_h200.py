@@ -22,7 +22,9 @@ sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 OUT = os.environ.get("OUT", os.path.join(HERE, "..", "build", "h200"))
 START = time.monotonic()
-LIMIT_S = 540
+LIMIT_S = 540          # of --measure: ten minutes less the end
+NCU_UNTIL_S = 300
+MICRO_LIMIT_S = 45     # of one group
 COMPILERS = 8
 FLUSH_BYTES = 192 << 20
 NCU_METRICS = ["gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum"]
@@ -262,6 +264,41 @@ def measure_ncu(names, seconds):
     return {"error": error}
 
 
+def micro_group(torch, name):
+    """A child of --measure: one group of microbenchmarks."""
+    import cost_micro
+    out = {}
+
+    def save(line):
+        say(line)
+        write_json(f"micro_{name}.json", out)
+    cost_micro.GROUPS[name](cost_micro.Micro(Clock(torch), out, save))
+
+
+def measure_micro(result):
+    import cost_micro
+    for name in cost_micro.GROUPS:
+        left = LIMIT_S - (time.monotonic() - START)
+        path = os.path.join(OUT, f"micro_{name}.json")
+        if left < 20:
+            result["micro"][f"{name}: error"] = "not measured: out of time"
+            continue
+        if os.path.exists(path):
+            os.remove(path)
+        child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--micro", name])
+        try:
+            child.wait(min(left, MICRO_LIMIT_S))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            result["micro"][f"{name}: error"] = "stopped: too long"
+        if os.path.exists(path):
+            with open(path) as f:
+                result["micro"].update(json.load(f))
+            os.remove(path)
+        write_json("measured.json", result)
+
+
 def machine(torch):
     p = torch.cuda.get_device_properties(0)
     facts = {"name": p.name, "sms": p.multi_processor_count, "l2_bytes": p.L2_cache_size, "memory_bytes": p.total_memory, "torch": torch.__version__, "cuda": torch.version.cuda}
@@ -277,20 +314,20 @@ def machine(torch):
 def measure(names):
     compile_all(names)
     import torch
-    import cost_micro
     from cost_tasks import make_tasks
     tasks = chosen(make_tasks(), names)
     result = {"machine": machine(torch), "tasks": {}, "micro": {}, "ncu": {"error": "not run"}}
     clock = Clock(torch)
     measure_tasks(torch, clock, tasks, result)
-    cost_micro.measure(torch, clock, result["micro"], lambda: time.monotonic() - START < LIMIT_S - 120, lambda: write_json("measured.json", result))
     result["machine_after"] = machine(torch)
     write_json("measured.json", result)
     del clock
     torch.cuda.empty_cache()
     say("ncu")
-    result["ncu"] = measure_ncu(list(tasks), LIMIT_S + 30)
+    result["ncu"] = measure_ncu(list(tasks), NCU_UNTIL_S)
     write_json("measured.json", result)
+    say("microbenchmarks")
+    measure_micro(result)
     bad = [f"{t}/{v}: {r['error']}" for t, rows in result["tasks"].items() for v, r in rows.items() if "error" in r]
     print("\n".join(bad + [f"wrote {OUT}/measured.json: {sum(map(len, result['tasks'].values()))} variants, {len(bad)} of them without a time; ncu: "
                            f"{len(result['ncu'].get('launches', []))} launches {result['ncu'].get('error', '')[:200]}"]))
@@ -302,6 +339,7 @@ def main():
     for flag in ("measure", "predict", "compare", "run-once"):
         what.add_argument(f"--{flag}", action="store_true")
     what.add_argument("--compile-share", type=int)
+    what.add_argument("--micro")
     p.add_argument("--tasks", default="")
     o = p.parse_args()
     from cost_tasks import make_tasks
@@ -313,6 +351,8 @@ def main():
         return cost_compare.predict(names) if o.predict else cost_compare.compare(names)
     import torch
     tasks = chosen(make_tasks(), names)
+    if o.micro:
+        return micro_group(torch, o.micro)
     if o.run_once:
         return run_once(torch, tasks)
     return compile_share(torch, tasks, o.compile_share)

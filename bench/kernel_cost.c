@@ -1,5 +1,6 @@
 /* Cost of a list of launches on the vm, as JSON: used by bench/cost_compare.py.
  *     kernel_cost SPEC.json
+ *     kernel_cost --again PREDICTED.json     the predictions anew from the counts in --predict's file: for work on the formula
  * The spec: {"buffers": [{"bytes": N, "file": PATH or absent for zeros}], "launches": [{"ttir", "ttgir", "cubin": PATH, "warps", "shared", "grid": [x, y, z],
  * "args": [{"buffer": I} or {"int": N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
 #include "vm/vm_cost.h"
@@ -92,12 +93,40 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 	return rc;
 }
 
+static int again(const char *path, struct err *err)
+{
+	json_t *all, *task, *variant, *launch;
+	const char *name, *label;
+	size_t i;
+	int rc = json_load(path, FILE_BYTES_MAX, &all, err);
+	if (rc) return rc;
+	json_object_foreach(all, name, task)
+		json_object_foreach(task, label, variant)
+			json_array_foreach(json_object_get(variant, "launches"), i, launch) {
+				const json_t *r = json_object_get(launch, "resources");
+				struct vm_cost c;
+				struct vm_binary b = {.warps = (int)json_integer_value(json_object_get(r, "warps")), .registers = (int)json_integer_value(json_object_get(r, "registers")),
+					.stack_bytes = (int)json_integer_value(json_object_get(r, "stack_bytes")), .local_bytes = json_integer_value(json_object_get(r, "local_bytes")),
+					.shared_bytes = json_integer_value(json_object_get(r, "shared_bytes"))};
+				vm_counts_parse(json_object_get(launch, "counts"), &c);
+				json_object_set_new(launch, "predicted", vm_predicted_json(&c, &b));
+			}
+	json_dumpf(all, stdout, JSON_COMPACT);
+	json_decref(all);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct err err = {0};
 	json_t *spec = NULL, *o, *out = json_array();
 	struct memory m = {.n = 0};
 	size_t i;
+	if (argc == 3 && !strcmp(argv[1], "--again")) {
+		int code = again(argv[2], &err);
+		if (code) fprintf(stderr, "%s\n", err.text);
+		return code ? 1 : 0;
+	}
 	if (argc != 2) { fprintf(stderr, "usage: kernel_cost SPEC.json\n"); return 2; }
 	int rc = json_load(argv[1], FILE_BYTES_MAX, &spec, &err);
 	if (!rc) rc = load_buffers(json_object_get(spec, "buffers"), &m, &err);

@@ -73,6 +73,22 @@ static void read_info(const struct elf *e, const struct section *s, struct vm_bi
 	}
 }
 
+/* Instructions are 16 bytes: the low 12 bits are the opcode, bits 73 to 75 the width of a memory access. Those of local memory are what spilling costs. */
+#define INSTR_BYTES 16
+#define OP_LOAD_LOCAL 0x983
+#define OP_STORE_LOCAL 0x387
+static int64_t local_bytes(const struct elf *e, const struct section *s)
+{
+	static const uint8_t widths[8] = {1, 1, 2, 2, 4, 8, 16, 16};
+	int64_t bytes = 0;
+	for (uint64_t at = s->offset; at + INSTR_BYTES <= s->offset + s->size; at += INSTR_BYTES) {
+		uint64_t low, high;
+		if (!get(e, at, 8, &low) || !get(e, at + 8, 8, &high)) break;
+		if ((low & 0xfff) == OP_LOAD_LOCAL || (low & 0xfff) == OP_STORE_LOCAL) bytes += widths[high >> 9 & 7];
+	}
+	return bytes;
+}
+
 struct vm_binary vm_binary_default(int warps) { return (struct vm_binary){.warps = MAX(MIN(warps, 32), 1), .registers = 32}; }
 
 int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct err *err)
@@ -86,7 +102,7 @@ int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct 
 		if (!section_at(&e, i, &s)) return err_set(err, ERR_FORMAT, "section %u of the cubin lies outside the file", i);
 		if (name_starts(&e, &s, ".text.")) {
 			has_text = true;
-			found.registers = MAX(found.registers, (int)(s.info >> 24));   /* the linker's copy of the register count */
+			if (s.type != SECTION_NOBITS) found.local_bytes = MAX(found.local_bytes, local_bytes(&e, &s));
 		}
 		if (name_starts(&e, &s, ".nv.info") && s.type != SECTION_NOBITS) read_info(&e, &s, &found);
 		if (name_starts(&e, &s, ".nv.shared.")) found.shared_bytes = MAX(found.shared_bytes, (int64_t)MIN(s.size, (uint64_t)1 << 30));

@@ -59,6 +59,9 @@ int64_t vm_cost_l1_bytes(const struct vm_binary *b, const struct vm_gpu *gpu)
 /* Work of the busiest SM over the average: programs come in whole numbers. */
 static double imbalance(double programs, double sms) { return programs > 0 ? ceil(programs / sms) / (programs / sms) : 1; }
 
+/* Of something used all over, the part that does not fit. */
+static double share_outside(double bytes, double room) { return bytes > room ? 1 - fmax(room, 0) / bytes : 0; }
+
 static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spill, struct vm_estimate *e)
 {
 	double cycles = imbalance((double)c->programs, g->sms) / (g->sms * g->clock_hz), warp = 32;   /* seconds of one cycle of work, spread over the SMs */
@@ -79,10 +82,14 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.occupancy = (double)e.blocks_per_sm * b->warps * 32 / g->threads;
 	e.waves = programs / resident;
 	e.dram_bytes = c->footprint_bytes;
-	e.spill_bytes = (int64_t)fmin(2.0 * b->stack_bytes * 32 * b->warps * programs, 9e18);
-	double spill = (double)e.spill_bytes, l1_spill = (double)b->stack_bytes * 32 * b->warps * e.blocks_per_sm;
-	double spill_l2 = l1_spill > (double)g->l1_bytes / 2 ? spill : 0;   /* what is spilled lives in L1 as long as it fits */
-	e.l2_bytes = 32 * c->l2_sectors + (int64_t)fmin(spill_l2, 9e17);
+	/* Spills stay in L1 as far as the stacks of the resident threads fit, then in L2, and what fits neither goes to DRAM. */
+	double threads = 32.0 * b->warps, stacks = (double)b->stack_bytes * threads * fmin(programs, resident), turns = c->steps_once > 0 ? fmax((double)c->steps / (double)c->steps_once, 1) : 1;
+	double spill = fmin((double)b->local_bytes * turns * threads * programs, 9e17);
+	double spill_l2 = spill * share_outside(stacks, (double)(g->l1_bytes - b->shared_bytes * e.blocks_per_sm) * g->sms);
+	double spill_dram = fmin(spill_l2, 2.0 * b->stack_bytes * threads * programs) * share_outside(stacks, (double)g->l2_bytes);
+	e.spill_bytes = (int64_t)spill;
+	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
+	e.dram_bytes += (int64_t)spill_dram;
 	sm_parts(c, g, spill, &e);
 	e.part_s[VM_LIMIT_LAUNCH] = LAUNCH_S + programs * PROGRAM_S;
 	e.part_s[VM_LIMIT_DRAM] = (double)e.dram_bytes / (g->dram_bytes_s * DRAM_REACHED);

@@ -301,6 +301,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	struct vm_meter *m = c->meter;
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct work w = {0};
+	m->steps++;
 	switch (plan->kind) {
 	case PLAN_MAP: map_work(c, in, plan, &w); break;
 	case PLAN_LOAD: case PLAN_STORE: case PLAN_ATOMIC: memory_work(c, plan, &w); break;
@@ -336,6 +337,8 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 
 void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to)
 {
+	to->steps += m->steps;
+	to->steps_once += (int64_t)m->program * m->plans->program->ninstrs;
 	to->path_cycles += m->path_cycles;
 	to->path_trips += m->path_trips;
 	to->path_cycles_max = MAX(to->path_cycles_max, m->path_max);

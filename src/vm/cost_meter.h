@@ -37,7 +37,7 @@ struct vm_meter {
 	size_t l1_sets;
 	struct l1_entry *l1;            /* (l1_sets, L1_WAYS) */
 	int64_t *l2_loads;              /* (buffer index): sectors */
-	int64_t path_cycles, path_trips, path_max;
+	int64_t steps, path_cycles, path_trips, path_max;
 };
 static inline const struct cost_plan *vm_cost_plan(const struct vm_ctx *c, const struct vm_instr *in) { return &c->meter->plans->plans[in - c->program->instrs]; }
 #endif

@@ -7,14 +7,14 @@ struct field { const char *name; size_t at; };
 static const struct field fields[] = {
 	FIELD(programs), FIELD(load_bytes), FIELD(store_bytes), FIELD(load_sectors), FIELD(store_sectors), FIELD(l2_sectors), FIELD(footprint_bytes), FIELD(requests),
 	FIELD(request_lines), FIELD(flops), FIELD(flops_half), FIELD(flops_double), FIELD(int_ops), FIELD(special), FIELD(dot_flops), FIELD(fma_instrs), FIELD(alu_instrs),
-	FIELD(special_instrs), FIELD(other_instrs), FIELD(tensor_cycles), FIELD(shared_bytes), FIELD(atomics), FIELD(atomic_hot), FIELD(path_cycles), FIELD(path_trips),
+	FIELD(special_instrs), FIELD(other_instrs), FIELD(tensor_cycles), FIELD(shared_bytes), FIELD(atomics), FIELD(atomic_hot), FIELD(steps), FIELD(steps_once), FIELD(path_cycles), FIELD(path_trips),
 	FIELD(path_cycles_max),
 };
 static const char *const dot_names[VM_DOT_COUNT] = {[VM_DOT_FMA] = "fma", [VM_DOT_TF32] = "tf32", [VM_DOT_HALF] = "half", [VM_DOT_BYTE] = "byte"};
 
 static int64_t value_of(const struct vm_cost *c, const struct field *f) { return *(const int64_t *)((const char *)c + f->at); }
 
-static json_t *counts_json(const struct vm_cost *c)
+json_t *vm_counts_json(const struct vm_cost *c)
 {
 	json_t *o = json_object(), *dot = json_object();
 	for (size_t i = 0; i < ARRAY_LEN(fields); i++)
@@ -26,6 +26,20 @@ static json_t *counts_json(const struct vm_cost *c)
 	return o;
 }
 
+static int64_t count_of(const json_t *o, const char *name)
+{
+	json_int_t v = json_integer_value(json_object_get(o, name));
+	return MAX(v, 0);
+}
+
+void vm_counts_parse(const json_t *o, struct vm_cost *out)
+{
+	const json_t *dot = json_object_get(o, "dot_by");
+	*out = (struct vm_cost){.programs = 0};
+	for (size_t i = 0; i < ARRAY_LEN(fields); i++) *(int64_t *)((char *)out + fields[i].at) = count_of(o, fields[i].name);
+	for (int d = 0; d < VM_DOT_COUNT; d++) out->dot_by[d] = count_of(dot, dot_names[d]);
+}
+
 static json_t *estimate_json(const struct vm_estimate *e)
 {
 	json_t *parts = json_object();
@@ -34,20 +48,28 @@ static json_t *estimate_json(const struct vm_estimate *e)
 		"waves", e->waves, "dram_bytes", (json_int_t)e->dram_bytes, "l2_bytes", (json_int_t)e->l2_bytes, "spill_bytes", (json_int_t)e->spill_bytes, "parts_s", parts);
 }
 
+json_t *vm_predicted_json(const struct vm_cost *cost, const struct vm_binary *b)
+{
+	json_t *predicted = json_object();
+	for (int i = 0; i < VM_GPU_COUNT; i++) {
+		struct vm_estimate e = vm_estimate(cost, b, &vm_gpus[i]);
+		json_object_set_new(predicted, vm_gpus[i].name, estimate_json(&e));
+	}
+	return predicted;
+}
+
 json_t *vm_cost_json(const char *kernel, const struct vm_report *r, const struct vm_binary *b)
 {
-	json_t *lines = json_array(), *predicted = json_object();
+	json_t *lines = json_array();
 	for (int i = 0; i < r->nlines; i++) {
-		json_t *o = counts_json(&r->lines[i].cost);
+		json_t *o = vm_counts_json(&r->lines[i].cost);
 		json_object_set_new(o, "line", json_integer(r->lines[i].line));
 		json_array_append_new(lines, o);
 	}
-	for (int i = 0; i < VM_GPU_COUNT; i++) {
-		struct vm_estimate e = vm_estimate(&r->cost, b, &vm_gpus[i]);
-		json_object_set_new(predicted, vm_gpus[i].name, estimate_json(&e));
-	}
-	json_t *resources = json_pack("{s:i, s:i, s:i, s:I}", "warps", b->warps, "registers", b->registers, "stack_bytes", b->stack_bytes, "shared_bytes", (json_int_t)b->shared_bytes);
-	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kernel", kernel, "counts", counts_json(&r->cost), "resources", resources, "lines", lines, "predicted", predicted);
+	json_t *resources = json_pack("{s:i, s:i, s:i, s:I, s:I}", "warps", b->warps, "registers", b->registers, "stack_bytes", b->stack_bytes,
+		"local_bytes", (json_int_t)b->local_bytes, "shared_bytes", (json_int_t)b->shared_bytes);
+	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kernel", kernel, "counts", vm_counts_json(&r->cost), "resources", resources, "lines", lines, "predicted",
+		vm_predicted_json(&r->cost, b));
 }
 
 /* 1234567 as "1.23 M". */

@@ -54,6 +54,7 @@ struct vm_cost {
 	int64_t shared_bytes;                        /* through shared memory: changes of layout, operands of tl.dot, reductions */
 	int64_t tensor_cycles;                       /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
 	int64_t atomic_hot;                          /* atomics on the 32 bytes that have most of them */
+	int64_t steps, steps_once;                   /* vm instructions that ran; how many would have if every program ran each of its kernel's once: loops */
 	int64_t path_cycles, path_trips, path_cycles_max;   /* of all programs and the longest: dependent instructions one after another, and loads from L2 or beyond among them */
 };
 

@@ -36,7 +36,12 @@ int vm_layouts_create(const char *ttgir, size_t len, struct vm_layouts **out, st
 void vm_layouts_free(struct vm_layouts *l);
 
 /* What the real compile says about a kernel. */
-struct vm_binary { int warps, registers, stack_bytes; int64_t shared_bytes; };
+struct vm_binary {
+	int warps, registers;
+	int stack_bytes;                       /* of a thread: what does not fit its registers */
+	int64_t local_bytes;                   /* that a thread moves to and from its stack if it runs each instruction once */
+	int64_t shared_bytes;
+};
 struct vm_binary vm_binary_default(int warps);             /* 32 registers, no stack, no shared memory */
 /* Registers, stack and static shared memory from a cubin's ELF; `warps` is kept, shared_bytes only raised (dynamic shared memory is in Triton's metadata, not in the file). */
 int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct err *err);
@@ -58,8 +63,13 @@ struct vm_estimate {
 };
 struct vm_estimate vm_estimate(const struct vm_cost *cost, const struct vm_binary *binary, const struct vm_gpu *gpu);
 
+/* The counts as an object without its zeros, and back: what is missing or no count is zero. */
+json_t *vm_counts_json(const struct vm_cost *c);           /* new reference */
+void vm_counts_parse(const json_t *o, struct vm_cost *out);
+
 /* A table for people: total, the limiting resource on `gpu`, the predicted time on all GPUs, and a row for each source line. */
 void vm_cost_table(struct str *out, const char *kernel, const struct vm_report *r, const struct vm_binary *binary, const struct vm_gpu *gpu);
 /* {"kernel", "counts": {...}, "resources": {...}, "lines": [{"line", ...}], "predicted": {"H200": {"time_s", "limit", "parts_s": {...}}, ...}}; new reference. */
 json_t *vm_cost_json(const char *kernel, const struct vm_report *r, const struct vm_binary *binary);
+json_t *vm_predicted_json(const struct vm_cost *cost, const struct vm_binary *binary);   /* its "predicted" alone */
 #endif
