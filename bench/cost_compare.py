@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.environ.get("OUT", os.path.join(HERE, "..", "build", "h200"))
 BUILD = os.environ.get("BUILD", os.path.join(HERE, "..", "build", "release"))
 GPU = os.environ.get("COST_GPU", "H200")
+CHECK = "check" in os.environ.get("COST_FLAGS", "")   # the vm's outputs against PyTorch too
 
 
 class NoDevice:
@@ -62,7 +63,7 @@ def spec_of(task, launches, names, folder):
                 continue
             entry["args"].append({"buffer": names.index(value)} if isinstance(value, str) else {"int": value} if isinstance(value, int) else {"float": value})
         spec["launches"].append(entry)
-    spec["outputs"] = [{"buffer": names.index(n), "file": f"{folder}/{n}.out"} for n in task.outputs]
+    spec["outputs"] = CHECK * [{"buffer": names.index(n), "file": f"{folder}/{n}.out"} for n in task.outputs]
     return spec
 
 
@@ -85,7 +86,7 @@ def predict_task(task, folder):
         if task.tensors[n][2] != "zero":
             with open(f"{folder}/{n}.in", "wb") as f:
                 f.write(raw(tensors[n]))
-    expected = task.reference(tensors)
+    expected = task.reference(tensors) if CHECK else None
     rows = {}
     for label, launches in task.variants.items():
         try:
@@ -95,7 +96,7 @@ def predict_task(task, folder):
             if done.returncode:
                 raise RuntimeError(done.stderr[-400:])
             costs = json.loads(done.stdout)
-            worst = check(task, folder, expected)
+            worst = check(task, folder, expected) if CHECK else 0.0
             rows[label] = {"predicted_us": sum(c["predicted"][GPU]["time_s"] for c in costs) * 1e6, "limits": [c["predicted"][GPU]["limit"] for c in costs], "difference": worst, "launches": costs}
             if not worst <= task.tolerance:
                 rows[label]["error"] = f"differs by {worst:.3g}, allowed {task.tolerance}"

@@ -20,6 +20,8 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 #define DRAM_EXTRA_CYCLES 330      /* a load from DRAM beyond one from L2 */
 #define SHARED_BYTES_CYCLE 128
 #define L2_TO_L1_BYTES_CYCLE 64
+#define LOAD_LINE_CYCLES 2         /* of an SM's L1 for each 128-byte line that a warp's load touches */
+#define STORE_LINE_CYCLES 4
 #define HOPPER_TENSOR_CYCLE 4096.0 /* flops of 16-bit tl.dot that vm_cost.tensor_cycles stands for */
 #define ATOMICS_CYCLE_SM 1.0       /* spread over addresses */
 #define ATOMIC_HOT_S 0.6e-9        /* one after another on one address */
@@ -68,7 +70,8 @@ static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spi
 	double fma = (double)c->fma_instrs, alu = (double)c->alu_instrs, special = (double)c->special_instrs, other = (double)c->other_instrs;
 	e->part_s[VM_LIMIT_ISSUE] = cycles * fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32);
 	e->part_s[VM_LIMIT_SPECIAL] = cycles * special * warp / g->special;
-	e->part_s[VM_LIMIT_L1] = cycles * fmax((double)c->request_lines + spill / 128, ((double)c->l2_sectors * 32) / L2_TO_L1_BYTES_CYCLE);
+	e->part_s[VM_LIMIT_L1] = cycles * fmax(LOAD_LINE_CYCLES * (double)c->load_lines + STORE_LINE_CYCLES * (double)c->store_lines + spill / 128,
+		((double)c->l2_sectors * 32) / L2_TO_L1_BYTES_CYCLE);
 	e->part_s[VM_LIMIT_SHARED] = cycles * (double)c->shared_bytes / SHARED_BYTES_CYCLE;
 	double hopper = HOPPER_TENSOR_CYCLE * g->sms * g->clock_hz;
 	e->part_s[VM_LIMIT_TENSOR] = cycles * (double)c->tensor_cycles * hopper / (g->tensor_flops[VM_DOT_HALF] * TENSOR_REACHED);
@@ -91,15 +94,16 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
 	e.dram_bytes += (int64_t)spill_dram;
 	sm_parts(c, g, spill, &e);
-	e.part_s[VM_LIMIT_LAUNCH] = LAUNCH_S + programs * PROGRAM_S;
 	e.part_s[VM_LIMIT_DRAM] = (double)e.dram_bytes / (g->dram_bytes_s * DRAM_REACHED);
 	e.part_s[VM_LIMIT_L2] = (double)e.l2_bytes / g->l2_bytes_s;
 	double from_dram = c->l2_sectors > 0 ? fmin((double)c->footprint_bytes / (32.0 * (double)c->l2_sectors), 1) : 0;
 	double path_s = programs > 0 ? ((double)c->path_cycles + (double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES) / programs / g->clock_hz : 0;
 	e.part_s[VM_LIMIT_LATENCY] = fmax(path_s * ceil(e.waves), (double)c->path_cycles_max / g->clock_hz);
+	e.part_s[VM_LIMIT_LAUNCH] = programs * PROGRAM_S;
 	double throughput = 0;
-	for (int i = VM_LIMIT_DRAM; i < VM_LIMIT_LATENCY; i++) throughput = fmax(throughput, e.part_s[i]);
-	e.time_s = e.part_s[VM_LIMIT_LAUNCH] + fmax(throughput + path_s, e.part_s[VM_LIMIT_LATENCY]);
+	for (int i = VM_LIMIT_LAUNCH; i < VM_LIMIT_LATENCY; i++) throughput = fmax(throughput, e.part_s[i]);
+	e.part_s[VM_LIMIT_LAUNCH] = fmax(e.part_s[VM_LIMIT_LAUNCH], LAUNCH_S);
+	e.time_s = LAUNCH_S + fmax(throughput + path_s, e.part_s[VM_LIMIT_LATENCY]);
 	for (int i = 0; i < VM_LIMIT_COUNT; i++)
 		if (e.part_s[i] > e.part_s[e.limit]) e.limit = (enum vm_limit)i;
 	return e;

@@ -1,9 +1,8 @@
 /* Instructions and the path of dependent ones.
  *
  * A program is a stream of warp instructions in order. Each starts when those before it have been issued and its operands are ready; loads may start as soon as their address is
- * known, but not before the last fence (a store, an atomic, a barrier, every UNROLL-th turn of a loop: compilers unroll by about that much). What is
- * ready last when the program ends is its path: the time it takes alone on an SM. Index arithmetic stays lazy in the vm and folds into addresses on a GPU: it costs one
- * instruction a warp. */
+ * known, but not before the last fence (a store, an atomic, a barrier, every UNROLL-th turn of a loop: ptxas unrolls by that much). What is
+ * ready last when the program ends is its path: the time it takes alone on an SM. Index arithmetic stays lazy in the vm and folds into addresses on a GPU. */
 #include "vm/cost_meter.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #define L1_WAYS 4
 #define SCHEDULERS 4
 #define UNROLL 4
+#define LAZY_INSTRS 0.25          /* uniform values and index arithmetic: folded into addresses, hoisted, or on the uniform pipe */
 
 /* Cycles. Alu: dependent instruction; the others as published microbenchmarks and bench/cost_h200.py's chase_ns and reduce_ns give them for Hopper. */
 #define ALU_CYCLES 4.5
@@ -26,12 +26,12 @@
 
 /* fma, alu and special instructions of an element's operation where they are not one alu (integers) or one fma (floats). Counted in SASS of sm_90. */
 static const struct { enum map_op op; uint8_t fma, alu, special; } op_rows[] = {
-	{MAP_MULI, 2, 0, 0}, {MAP_MULHIUI, 4, 0, 0}, {MAP_MULHISI, 4, 0, 0}, {MAP_DIVSI, 6, 12, 2}, {MAP_DIVUI, 6, 9, 2}, {MAP_REMSI, 6, 13, 2}, {MAP_REMUI, 6, 10, 2},
+	{MAP_MULI, 2, 0, 0}, {MAP_MULHIUI, 2, 0, 0}, {MAP_MULHISI, 2, 0, 0}, {MAP_DIVSI, 6, 12, 2}, {MAP_DIVUI, 6, 9, 2}, {MAP_REMSI, 6, 13, 2}, {MAP_REMUI, 6, 10, 2},
 	{MAP_CEILDIVSI, 6, 14, 2}, {MAP_CEILDIVUI, 6, 11, 2}, {MAP_FLOORDIVSI, 6, 14, 2},
 	{MAP_MAXIMUMF, 0, 1, 0}, {MAP_MINIMUMF, 0, 1, 0}, {MAP_MAXNUMF, 0, 1, 0}, {MAP_MINNUMF, 0, 1, 0}, {MAP_ABSF, 0, 1, 0}, {MAP_NEGF, 0, 1, 0},
 	{MAP_DIVF, 2, 2, 1}, {MAP_PRECISE_DIVF, 7, 3, 1}, {MAP_REMF, 12, 8, 1}, {MAP_SQRT, 2, 1, 1}, {MAP_PRECISE_SQRT, 5, 3, 1}, {MAP_RSQRT, 2, 1, 1}, {MAP_RCP, 1, 1, 1},
 	{MAP_EXP, 2, 1, 1}, {MAP_EXP2, 1, 1, 1}, {MAP_EXP10, 2, 1, 1}, {MAP_LOG, 11, 6, 0}, {MAP_LOG2, 2, 1, 1}, {MAP_LOG10, 12, 6, 0}, {MAP_LOG1P, 14, 8, 0}, {MAP_EXPM1, 10, 3, 1},
-	{MAP_SIN, 14, 10, 0}, {MAP_COS, 14, 10, 0}, {MAP_TAN, 20, 12, 1}, {MAP_TANH, 8, 5, 2}, {MAP_ERF, 14, 6, 1}, {MAP_ERFC, 22, 8, 2}, {MAP_POWF, 30, 20, 2},
+	{MAP_SIN, 14, 10, 0}, {MAP_COS, 14, 10, 0}, {MAP_TAN, 20, 12, 1}, {MAP_TANH, 8, 5, 2}, {MAP_ERF, 20, 11, 1}, {MAP_ERFC, 22, 8, 2}, {MAP_POWF, 30, 20, 2},
 	{MAP_SINH, 10, 4, 2}, {MAP_COSH, 6, 3, 2}, {MAP_ATAN, 14, 6, 1}, {MAP_ASIN, 14, 6, 1}, {MAP_ACOS, 14, 6, 1}, {MAP_ATAN2, 20, 10, 1}, {MAP_CLAMPF, 0, 2, 0},
 };
 
@@ -261,12 +261,15 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 {
 	int value = vm_dst(c, in, 0);
 	bool is_dense = c->values[value].form == FORM_DENSE;
-	double n = is_dense ? (double)elements_of(c, value) : 1, each = ceil(n / (32.0 * c->meter->plans->warps));
+	w->latency = (plan->fma + plan->alu) * ALU_CYCLES * (plan->fma + plan->alu > 4 ? 0.6 : 1) + plan->special * SPECIAL_CYCLES;
+	if (!is_dense) {
+		w->other = LAZY_INSTRS;
+		return;
+	}
+	double n = (double)elements_of(c, value), each = ceil(n / (32.0 * c->meter->plans->warps));
 	w->fma = plan->fma * each;
 	w->alu = plan->alu * each;
 	w->special = plan->special * each;
-	w->latency = (plan->fma + plan->alu) * ALU_CYCLES * (plan->fma + plan->alu > 4 ? 0.6 : 1) + plan->special * SPECIAL_CYCLES;
-	if (!is_dense) return;
 	struct vm_cost *cost = vm_cost_row(c, in);
 	if (elem_is_int((enum elem)in->elem)) cost->int_ops += (int64_t)n;
 	if (elem_is_narrow((enum elem)in->elem)) cost->flops_half += (int64_t)n * in->flops;
@@ -292,7 +295,7 @@ static void add_instrs(struct vm_ctx *c, const struct vm_instr *in, const struct
 	cost->fma_instrs += (int64_t)ceil(w->fma) * warps;
 	cost->alu_instrs += (int64_t)ceil(w->alu) * warps;
 	cost->special_instrs += (int64_t)ceil(w->special) * warps;
-	cost->other_instrs += (int64_t)ceil(w->other) * warps;
+	cost->other_instrs += (int64_t)ceil(w->other * warps);
 	cost->shared_bytes += w->shared;
 }
 

@@ -49,7 +49,7 @@ struct vm_cost {
 	int64_t flops_half, flops_double, int_ops;   /* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic that the compiler folds is free) */
 	int64_t dot_by[VM_DOT_COUNT];                /* dot_flops by the unit that runs them */
 	int64_t fma_instrs, alu_instrs, special_instrs, other_instrs;
-	int64_t requests, request_lines;             /* loads, stores and atomics of a warp; 128-byte lines that they touch */
+	int64_t requests, load_lines, store_lines;   /* loads, stores and atomics of a warp; 128-byte lines that they touch */
 	int64_t l2_sectors;                          /* of the sectors, those that an SM's L1 does not hold */
 	int64_t shared_bytes;                        /* through shared memory: changes of layout, operands of tl.dot, reductions */
 	int64_t tensor_cycles;                       /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */

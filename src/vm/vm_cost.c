@@ -54,7 +54,7 @@ static bool count_touched(struct vm_meter *m, const struct access *a, const stru
 	bool missed = false;
 	if (!t->count) return false;
 	a->cost->requests += copies;
-	a->cost->request_lines += (int64_t)copies * t->lines;
+	*(a->is_store ? &a->cost->store_lines : &a->cost->load_lines) += (int64_t)copies * t->lines;
 	if (a->is_store) {
 		a->cost->store_sectors += t->count;
 		a->cost->l2_sectors += t->count;
