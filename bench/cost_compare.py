@@ -141,11 +141,11 @@ def compare_bytes(measured, predicted):
         if launch["index"] >= len(found):
             continue
         counts, estimate = found[launch["index"]]["counts"], found[launch["index"]]["predicted"][GPU]
-        dram = launch.get("dram__bytes_read.sum", 0) + launch.get("dram__bytes_write.sum", 0)
-        l2 = 32 * (launch.get("lts__t_sectors_op_read.sum", 0) + launch.get("lts__t_sectors_op_write.sum", 0))
+        dram = launch.get("dram__bytes_read.sum", 0)   # what a launch wrote is partly still in L2 when it ends
+        l2 = 32 * launch.get("lts__t_sectors_srcunit_tex.sum", 0)
         l1 = launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 0) + launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", 0) \
             + launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum", 0)
-        rows.append((launch, counts, {"dram": (estimate["dram_bytes"], dram), "l2": (estimate["l2_bytes"], l2),
+        rows.append((launch, counts, {"dram": (counts.get("footprint_read", 0), dram), "l2": (estimate["l2_bytes"], l2),
                                       "l1": (32 * (counts.get("load_sectors", 0) + counts.get("store_sectors", 0)), 32 * l1)}))
     return rows
 
@@ -172,7 +172,7 @@ def compare(names):
         print(f"{name:14} {len(both):8} {taus[name]:6.2f} {best:>20} {chosen:>20} {bests[name]:6.2f}")
         if "-v" in os.environ.get("COST_FLAGS", ""):
             for v in sorted(both, key=lambda v: both[v][1]):
-                print(f"    {v:18} measured {both[v][1]:9.2f} us, predicted {both[v][0]:9.2f} us ({both[v][0] / both[v][1]:5.2f}x, {'+'.join(predicted[name][v]['limits'])})")
+                print(f"    {v:18} measured {both[v][1]:9.2f} us, predicted {both[v][0]:9.2f} us ({both[v][0] / both[v][1]:5.2f}x, {'+'.join(predicted[name][v]['limits'])}; {' | '.join(' '.join(f'{k} {x * 1e6:.1f}' for k, x in c['predicted'][GPU]['parts_s'].items() if x > 1e-7) for c in predicted[name][v]['launches'])})")
     if not taus:
         return print("nothing to compare")
     good = sum(r <= 1.2 for r in bests.values())

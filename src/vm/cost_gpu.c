@@ -6,25 +6,28 @@
 /* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32
  * accumulation. L2 bandwidth is in none of them: the H200's is what bench/cost_h200.py measured, the others' are scaled from it by SMs and clock. */
 const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
-	{"H200", 132, 1.98e9, 4.8e12, 5.6e12, 50 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
-	{"H100", 132, 1.98e9, 3.35e12, 5.6e12, 50 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
-	{"A100", 108, 1.41e9, 2.039e12, 3.3e12, 40 << 20, 192 << 10, 163 << 10, 65536, 2048, 32, 64, 64, 16, 32, {0, 156e12, 312e12, 624e12}},
-	{"L40S", 142, 2.52e9, 0.864e12, 4.5e12, 96 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2, {0, 183e12, 362e12, 733e12}},
-	{"RTX 4090", 128, 2.52e9, 1.008e12, 4.1e12, 72 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2, {0, 82.6e12, 165.2e12, 330.3e12}},
+	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
+	{"H100", 132, 1.98e9, 3.35e12, 7.8e12, 50 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
+	{"A100", 108, 1.41e9, 2.039e12, 4.5e12, 40 << 20, 192 << 10, 163 << 10, 65536, 2048, 32, 64, 64, 16, 32, {0, 156e12, 312e12, 624e12}},
+	{"L40S", 142, 2.52e9, 0.864e12, 5.0e12, 96 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2, {0, 183e12, 362e12, 733e12}},
+	{"RTX 4090", 128, 2.52e9, 1.008e12, 5.0e12, 72 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2, {0, 82.6e12, 165.2e12, 330.3e12}},
 };
 
-#define LAUNCH_S 1.5e-6            /* one more kernel in a graph */
-#define PROGRAM_S 0.6e-9           /* the grid's scheduler starts programs one after another */
-#define DRAM_REACHED 0.9           /* of the data sheet's bandwidth by the best copies */
+#define LAUNCH_S 1.7e-6            /* one more kernel in a graph */
+#define PROGRAM_S 0.605e-9         /* the grid's scheduler starts programs one after another */
+#define WARP_START_CYCLES 8        /* of an SM */
+#define RAMP_S 2.0e-6              /* from a launch's start to a steady stream, and from its last store to its end */
+#define DRAM_READ_REACHED 0.94     /* of the data sheet's bandwidth by the best kernels: read only, and what writes then get in a copy */
+#define DRAM_WRITE_REACHED 0.77
 #define TENSOR_REACHED 0.75        /* of the peak by the best products: power limits the clock */
 #define DRAM_EXTRA_CYCLES 330      /* a load from DRAM beyond one from L2 */
 #define SHARED_BYTES_CYCLE 128
 #define L2_TO_L1_BYTES_CYCLE 64
-#define LOAD_LINE_CYCLES 2         /* of an SM's L1 for each 128-byte line that a warp's load touches */
+#define MISSED_LINE_CYCLES 1       /* of an SM's L1, beyond the one cycle for each 128-byte line that a warp's load touches */
 #define STORE_LINE_CYCLES 4
 #define HOPPER_TENSOR_CYCLE 4096.0 /* flops of 16-bit tl.dot that vm_cost.tensor_cycles stands for */
-#define ATOMICS_CYCLE_SM 1.0       /* spread over addresses */
-#define ATOMIC_HOT_S 0.6e-9        /* one after another on one address */
+#define ATOMICS_CYCLE_SM 0.7       /* spread over addresses */
+#define ATOMIC_HOT_S 5e-9          /* one warp's after another's on the same 32 bytes */
 #define REGISTERS_STEP 8           /* a thread's registers are given out by eights */
 #define SHARED_RESERVED 1024       /* of each block, by the system */
 
@@ -70,7 +73,7 @@ static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spi
 	double fma = (double)c->fma_instrs, alu = (double)c->alu_instrs, special = (double)c->special_instrs, other = (double)c->other_instrs;
 	e->part_s[VM_LIMIT_ISSUE] = cycles * fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32);
 	e->part_s[VM_LIMIT_SPECIAL] = cycles * special * warp / g->special;
-	e->part_s[VM_LIMIT_L1] = cycles * fmax(LOAD_LINE_CYCLES * (double)c->load_lines + STORE_LINE_CYCLES * (double)c->store_lines + spill / 128,
+	e->part_s[VM_LIMIT_L1] = cycles * fmax((double)c->load_lines + MISSED_LINE_CYCLES * (double)c->missed_lines + STORE_LINE_CYCLES * (double)c->store_lines + spill / 128,
 		((double)c->l2_sectors * 32) / L2_TO_L1_BYTES_CYCLE);
 	e->part_s[VM_LIMIT_SHARED] = cycles * (double)c->shared_bytes / SHARED_BYTES_CYCLE;
 	double hopper = HOPPER_TENSOR_CYCLE * g->sms * g->clock_hz;
@@ -94,16 +97,17 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
 	e.dram_bytes += (int64_t)spill_dram;
 	sm_parts(c, g, spill, &e);
-	e.part_s[VM_LIMIT_DRAM] = (double)e.dram_bytes / (g->dram_bytes_s * DRAM_REACHED);
+	double read = (double)c->footprint_read + spill_dram / 2, written = (double)e.dram_bytes - read;
+	e.part_s[VM_LIMIT_DRAM] = (read / DRAM_READ_REACHED + written / DRAM_WRITE_REACHED) / g->dram_bytes_s;
 	e.part_s[VM_LIMIT_L2] = (double)e.l2_bytes / g->l2_bytes_s;
 	double from_dram = c->l2_sectors > 0 ? fmin((double)c->footprint_bytes / (32.0 * (double)c->l2_sectors), 1) : 0;
 	double path_s = programs > 0 ? ((double)c->path_cycles + (double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES) / programs / g->clock_hz : 0;
 	e.part_s[VM_LIMIT_LATENCY] = fmax(path_s * ceil(e.waves), (double)c->path_cycles_max / g->clock_hz);
-	e.part_s[VM_LIMIT_LAUNCH] = programs * PROGRAM_S;
+	e.part_s[VM_LIMIT_LAUNCH] = programs * fmax(PROGRAM_S, WARP_START_CYCLES * b->warps / (g->sms * g->clock_hz));
 	double throughput = 0;
 	for (int i = VM_LIMIT_LAUNCH; i < VM_LIMIT_LATENCY; i++) throughput = fmax(throughput, e.part_s[i]);
 	e.part_s[VM_LIMIT_LAUNCH] = fmax(e.part_s[VM_LIMIT_LAUNCH], LAUNCH_S);
-	e.time_s = LAUNCH_S + fmax(throughput + path_s, e.part_s[VM_LIMIT_LATENCY]);
+	e.time_s = LAUNCH_S + fmax(throughput + fmin(path_s, RAMP_S), e.part_s[VM_LIMIT_LATENCY]);
 	for (int i = 0; i < VM_LIMIT_COUNT; i++)
 		if (e.part_s[i] > e.part_s[e.limit]) e.limit = (enum vm_limit)i;
 	return e;

@@ -17,21 +17,23 @@
 #define ALU_CYCLES 4.5
 #define SPECIAL_CYCLES 18
 #define L1_CYCLES 38
-#define L2_CYCLES 270
+#define L2_CYCLES 290
 #define SHUFFLE_CYCLES 25
 #define BARRIER_CYCLES 40
+#define BARRIER_WARP_CYCLES 5
 #define ATOMIC_CYCLES 400
 #define DOT_CYCLES 35
 #define TENSOR_FLOPS_PER_CYCLE 4096   /* 16-bit, of one SM with wgmma */
 
-/* fma, alu and special instructions of an element's operation where they are not one alu (integers) or one fma (floats). Counted in SASS of sm_90. */
+/* fma, alu and special instructions of an element's operation where they are not one alu (integers) or one fma (floats): read in SASS of sm_90 and checked
+ * against the rates that bench/cost_h200.py measures. A 32-bit product takes the fma pipe twice as long. */
 static const struct { enum map_op op; uint8_t fma, alu, special; } op_rows[] = {
-	{MAP_MULI, 2, 0, 0}, {MAP_MULHIUI, 2, 0, 0}, {MAP_MULHISI, 2, 0, 0}, {MAP_DIVSI, 6, 12, 2}, {MAP_DIVUI, 6, 9, 2}, {MAP_REMSI, 6, 13, 2}, {MAP_REMUI, 6, 10, 2},
-	{MAP_CEILDIVSI, 6, 14, 2}, {MAP_CEILDIVUI, 6, 11, 2}, {MAP_FLOORDIVSI, 6, 14, 2},
+	{MAP_MULI, 2, 0, 0}, {MAP_MULHIUI, 2, 0, 0}, {MAP_MULHISI, 2, 0, 0}, {MAP_DIVSI, 14, 12, 2}, {MAP_DIVUI, 12, 10, 2}, {MAP_REMSI, 14, 13, 2}, {MAP_REMUI, 12, 11, 2},
+	{MAP_CEILDIVSI, 14, 14, 2}, {MAP_CEILDIVUI, 12, 12, 2}, {MAP_FLOORDIVSI, 14, 14, 2},
 	{MAP_MAXIMUMF, 0, 1, 0}, {MAP_MINIMUMF, 0, 1, 0}, {MAP_MAXNUMF, 0, 1, 0}, {MAP_MINNUMF, 0, 1, 0}, {MAP_ABSF, 0, 1, 0}, {MAP_NEGF, 0, 1, 0},
-	{MAP_DIVF, 2, 2, 1}, {MAP_PRECISE_DIVF, 7, 3, 1}, {MAP_REMF, 12, 8, 1}, {MAP_SQRT, 2, 1, 1}, {MAP_PRECISE_SQRT, 5, 3, 1}, {MAP_RSQRT, 2, 1, 1}, {MAP_RCP, 1, 1, 1},
-	{MAP_EXP, 2, 1, 1}, {MAP_EXP2, 1, 1, 1}, {MAP_EXP10, 2, 1, 1}, {MAP_LOG, 11, 6, 0}, {MAP_LOG2, 2, 1, 1}, {MAP_LOG10, 12, 6, 0}, {MAP_LOG1P, 14, 8, 0}, {MAP_EXPM1, 10, 3, 1},
-	{MAP_SIN, 14, 10, 0}, {MAP_COS, 14, 10, 0}, {MAP_TAN, 20, 12, 1}, {MAP_TANH, 8, 5, 2}, {MAP_ERF, 20, 11, 1}, {MAP_ERFC, 22, 8, 2}, {MAP_POWF, 30, 20, 2},
+	{MAP_DIVF, 2, 2, 1}, {MAP_PRECISE_DIVF, 12, 6, 1}, {MAP_REMF, 12, 8, 1}, {MAP_SQRT, 2, 1, 1}, {MAP_PRECISE_SQRT, 7, 4, 1}, {MAP_RSQRT, 2, 1, 1}, {MAP_RCP, 1, 1, 1},
+	{MAP_EXP, 2, 1, 1}, {MAP_EXP2, 1, 1, 1}, {MAP_EXP10, 2, 1, 1}, {MAP_LOG, 17, 11, 0}, {MAP_LOG2, 2, 1, 1}, {MAP_LOG10, 18, 11, 0}, {MAP_LOG1P, 18, 12, 0}, {MAP_EXPM1, 10, 3, 1},
+	{MAP_SIN, 17, 12, 0}, {MAP_COS, 17, 12, 0}, {MAP_TAN, 20, 12, 1}, {MAP_TANH, 8, 5, 2}, {MAP_ERF, 20, 11, 1}, {MAP_ERFC, 22, 8, 2}, {MAP_POWF, 30, 20, 2},
 	{MAP_SINH, 10, 4, 2}, {MAP_COSH, 6, 3, 2}, {MAP_ATAN, 14, 6, 1}, {MAP_ASIN, 14, 6, 1}, {MAP_ACOS, 14, 6, 1}, {MAP_ATAN2, 20, 10, 1}, {MAP_CLAMPF, 0, 2, 0},
 };
 
@@ -204,11 +206,11 @@ static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, bool 
 	if (is_scan) rounds = fmax(rounds, each / 4);
 	w->alu = each * combine * (is_scan ? 2 : 1);
 	w->other = rounds * steps * (1 + combine);
-	w->latency = each * combine * ALU_CYCLES / 2 + steps * (SHUFFLE_CYCLES + combine * ALU_CYCLES);
+	w->latency = (each * combine * ALU_CYCLES / 2 + steps * (SHUFFLE_CYCLES + combine * ALU_CYCLES)) * (is_scan ? 2 : 1);
 	if (along > 32) {
 		double warps = along / 32;
 		w->other += rounds * 8;
-		w->latency += 2 * BARRIER_CYCLES + ceil(log2(warps)) * SHUFFLE_CYCLES + 2 * L1_CYCLES;
+		w->latency += 2 * BARRIER_CYCLES + BARRIER_WARP_CYCLES * warps + ceil(log2(warps)) * SHUFFLE_CYCLES + 2 * L1_CYCLES;
 		w->shared = (int64_t)(results * warps * 8);
 		w->is_fence = true;
 	}

@@ -49,11 +49,13 @@ struct vm_cost {
 	int64_t flops_half, flops_double, int_ops;   /* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic that the compiler folds is free) */
 	int64_t dot_by[VM_DOT_COUNT];                /* dot_flops by the unit that runs them */
 	int64_t fma_instrs, alu_instrs, special_instrs, other_instrs;
+	int64_t footprint_read;                      /* of footprint_bytes: read */
 	int64_t requests, load_lines, store_lines;   /* loads, stores and atomics of a warp; 128-byte lines that they touch */
+	int64_t missed_lines;                        /* of load_lines: those that L1 does not hold whole */
 	int64_t l2_sectors;                          /* of the sectors, those that an SM's L1 does not hold */
 	int64_t shared_bytes;                        /* through shared memory: changes of layout, operands of tl.dot, reductions */
 	int64_t tensor_cycles;                       /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
-	int64_t atomic_hot;                          /* atomics on the 32 bytes that have most of them */
+	int64_t atomic_hot;                          /* warps' atomics on the 32 bytes that have most of them */
 	int64_t steps, steps_once;                   /* vm instructions that ran; how many would have if every program ran each of its kernel's once: loops */
 	int64_t path_cycles, path_trips, path_cycles_max;   /* of all programs and the longest: dependent instructions one after another, and loads from L2 or beyond among them */
 };

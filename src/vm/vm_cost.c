@@ -61,12 +61,15 @@ static bool count_touched(struct vm_meter *m, const struct access *a, const stru
 		return false;
 	}
 	a->cost->load_sectors += (int64_t)copies * t->count;
+	struct touched from_l2 = {.count = 0};
 	for (int i = 0; i < t->count; i++) {
 		if (a->is_cached && l1_holds(m, t->sector[i])) continue;
 		missed = true;
+		touch(&from_l2, t->sector[i]);
 		a->cost->l2_sectors++;
 		m->l2_loads[(uint64_t)t->sector[i] * SECTOR_BYTES >> TAPE_ADDRESS_SHIFT]++;
 	}
+	a->cost->missed_lines += from_l2.lines;
 	return missed;
 }
 
@@ -144,10 +147,15 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n)
 {
 	struct vm_cost_plans *plans = c->meter->plans;
+	struct touched warp = {.count = 0};
 	for (int64_t i = 0; i < n; i++) {
+		if (i % LANES == 0) warp.count = 0;
 		if (mask && !mask[i]) continue;
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT, granule = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
+		int before = warp.count;
 		vm_cost_row(c, in)->atomics++;
+		touch(&warp, address[i] / SECTOR_BYTES);
+		if (warp.count == before) continue;   /* one operation of the L2 for a warp's neighbours */
 		if (!plans->atomics[index]) plans->atomics[index] = xcalloc((size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
 		uint32_t *count = &plans->atomics[index][granule];
 		if (*count < UINT32_MAX) ++*count;

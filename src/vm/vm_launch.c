@@ -137,6 +137,7 @@ static void gather_footprint(struct launch *l, struct vm_report *r)
 			read[i] += 32 * l->read_map[i][g];
 			written += 32 * l->write_map[i][g];
 		}
+		r->cost.footprint_read += read[i];
 		r->cost.footprint_bytes += read[i] + written;
 	}
 	vm_cost_l2(l->meters, l->threads, l->memory.index_max, read, &r->cost);

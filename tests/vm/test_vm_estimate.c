@@ -237,15 +237,16 @@ static void test_hostile_text(void **state)
 
 /* ---- the estimate ---- */
 
-static const struct vm_cost base_cost = {.programs = 4096, .footprint_bytes = 64 << 20, .l2_sectors = 2 << 20, .load_lines = 1 << 19, .store_lines = 1 << 18, .fma_instrs = 1 << 20,
+static const struct vm_cost base_cost = {.programs = 4096, .footprint_bytes = 64 << 20, .footprint_read = 32 << 20, .l2_sectors = 2 << 20, .load_lines = 1 << 19, .store_lines = 1 << 18, .fma_instrs = 1 << 20,
 	.alu_instrs = 1 << 20, .special_instrs = 1 << 18, .other_instrs = 1 << 20, .tensor_cycles = 1 << 18, .shared_bytes = 1 << 24, .atomics = 1 << 12, .atomic_hot = 4,
 	.path_cycles = 4096ll * 3000, .path_trips = 4096, .path_cycles_max = 3000, .steps = 1 << 20, .steps_once = 1 << 20};
 
-/* More of anything never makes a launch faster, on any GPU; much more of it becomes the limit that it stands for. */
+/* More of anything never makes a launch faster, on any GPU; much more of it becomes the limit that it stands for. (Not l2_sectors: for the same footprint they say that more
+ * loads find their data in L2.) */
 static void test_monotonic(void **state)
 {
 	static const struct { size_t at; enum vm_limit limit; } rows[] = {
-		{offsetof(struct vm_cost, footprint_bytes), VM_LIMIT_DRAM}, {offsetof(struct vm_cost, l2_sectors), VM_LIMIT_COUNT}, {offsetof(struct vm_cost, load_lines), VM_LIMIT_L1},
+		{offsetof(struct vm_cost, footprint_bytes), VM_LIMIT_DRAM}, {offsetof(struct vm_cost, load_lines), VM_LIMIT_L1},
 		{offsetof(struct vm_cost, store_lines), VM_LIMIT_L1}, {offsetof(struct vm_cost, fma_instrs), VM_LIMIT_ISSUE}, {offsetof(struct vm_cost, alu_instrs), VM_LIMIT_ISSUE},
 		{offsetof(struct vm_cost, other_instrs), VM_LIMIT_ISSUE}, {offsetof(struct vm_cost, special_instrs), VM_LIMIT_SPECIAL},
 		{offsetof(struct vm_cost, tensor_cycles), VM_LIMIT_TENSOR}, {offsetof(struct vm_cost, shared_bytes), VM_LIMIT_SHARED}, {offsetof(struct vm_cost, atomic_hot), VM_LIMIT_ATOMIC},
@@ -263,7 +264,7 @@ static void test_monotonic(void **state)
 				if (!(e.time_s >= last * 0.999)) fail_msg("count %zu doubled on %s: %g s after %g s", i, vm_gpus[g].name, e.time_s, last);
 				last = e.time_s;
 			}
-			if (rows[i].limit < VM_LIMIT_COUNT && e.limit != rows[i].limit) fail_msg("count %zu on %s: limited by %s", i, vm_gpus[g].name, vm_limit_name(e.limit));
+			if (e.limit != rows[i].limit) fail_msg("count %zu on %s: limited by %s", i, vm_gpus[g].name, vm_limit_name(e.limit));
 		}
 }
 
