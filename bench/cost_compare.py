@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.environ.get("OUT", os.path.join(HERE, "..", "build", "h200"))
 BUILD = os.environ.get("BUILD", os.path.join(HERE, "..", "build", "release"))
 GPU = os.environ.get("COST_GPU", "H200")
+SKIP = os.environ.get("COST_SKIP", "").split(",")     # variants that are not predicted
 CHECK = "check" in os.environ.get("COST_FLAGS", "")   # the vm's outputs against PyTorch too
 
 
@@ -89,6 +90,8 @@ def predict_task(task, folder):
     expected = task.reference(tensors) if CHECK else None
     rows = {}
     for label, launches in task.variants.items():
+        if label in SKIP:
+            continue
         try:
             with open(f"{folder}/spec.json", "w") as f:
                 json.dump(spec_of(task, launches, names, folder), f)
@@ -162,8 +165,8 @@ def compare(names):
         measured = json.load(f)
     taus, bests = {}, {}
     print(f"{'task':14} {'variants':>8} {'tau':>6} {'measured best':>20} {'predicted best':>20} {'ratio':>6}")
-    for name in names:
-        both = {v: (p["predicted_us"], measured["tasks"][name][v]["cold_us"]) for v, p in predicted.get(name, {}).items()
+    for name in [n for n in names if n in predicted]:
+        both = {v: (p["predicted_us"], measured["tasks"][name][v]["cold_us"]) for v, p in predicted[name].items()
                 if "predicted_us" in p and "cold_us" in measured["tasks"].get(name, {}).get(v, {})}
         if len(both) < 2:
             continue

@@ -21,6 +21,10 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 #define DRAM_WRITE_REACHED 0.77
 #define TENSOR_REACHED 0.75        /* of the peak by the best products: power limits the clock */
 #define DRAM_EXTRA_CYCLES 330      /* a load from DRAM beyond one from L2 */
+#define OVERLAP 3.0                /* exponent of the smooth maximum: 1 adds the parts, infinity lets all but the largest vanish behind it */
+#define PROGRAM_CYCLES 500         /* to start a program and to drain its last store */
+#define SPILL_FACTOR 2             /* stacks, read and written in turns, get half of the bandwidth */
+#define SPILL_CYCLES 10            /* of a program's path for each word that a thread moves to or from its stack */
 #define SHARED_BYTES_CYCLE 128
 #define L2_TO_L1_BYTES_CYCLE 64
 #define MISSED_LINE_CYCLES 1       /* of an SM's L1, beyond the one cycle for each 128-byte line that a warp's load touches */
@@ -88,26 +92,27 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.occupancy = (double)e.blocks_per_sm * b->warps * 32 / g->threads;
 	e.waves = programs / resident;
 	e.dram_bytes = c->footprint_bytes;
-	/* Spills stay in L1 as far as the stacks of the resident threads fit, then in L2, and what fits neither goes to DRAM. */
+	/* Spills are read from L1 as far as the stacks of the resident threads fit, then from L2; stores go to L2 in any case, and what does not fit there to DRAM. */
 	double threads = 32.0 * b->warps, stacks = (double)b->stack_bytes * threads * fmin(programs, resident), turns = c->steps_once > 0 ? fmax((double)c->steps / (double)c->steps_once, 1) : 1;
 	double spill = fmin((double)b->local_bytes * turns * threads * programs, 9e17);
-	double spill_l2 = spill * share_outside(stacks, (double)(g->l1_bytes - b->shared_bytes * e.blocks_per_sm) * g->sms);
-	double spill_dram = fmin(spill_l2, 2.0 * b->stack_bytes * threads * programs) * share_outside(stacks, (double)g->l2_bytes);
+	double spill_l2 = spill * (0.5 + 0.5 * share_outside(stacks, (double)(g->l1_bytes - b->shared_bytes * e.blocks_per_sm) * g->sms));   /* L1 keeps reads alone */
+	double spill_dram = spill * share_outside(stacks, (double)g->l2_bytes);
 	e.spill_bytes = (int64_t)spill;
 	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
 	e.dram_bytes += (int64_t)spill_dram;
 	sm_parts(c, g, spill, &e);
-	double read = (double)c->footprint_read + spill_dram / 2, written = (double)e.dram_bytes - read;
+	double read = (double)c->footprint_read + SPILL_FACTOR * spill_dram / 2, written = (double)(c->footprint_bytes - c->footprint_read) + SPILL_FACTOR * spill_dram / 2;
 	e.part_s[VM_LIMIT_DRAM] = (read / DRAM_READ_REACHED + written / DRAM_WRITE_REACHED) / g->dram_bytes_s;
-	e.part_s[VM_LIMIT_L2] = (double)e.l2_bytes / g->l2_bytes_s;
+	e.part_s[VM_LIMIT_L2] = ((double)e.l2_bytes + (SPILL_FACTOR - 1) * spill_l2) / g->l2_bytes_s;
 	double from_dram = c->l2_sectors > 0 ? fmin((double)c->footprint_bytes / (32.0 * (double)c->l2_sectors), 1) : 0;
-	double path_s = programs > 0 ? ((double)c->path_cycles + (double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES) / programs / g->clock_hz : 0;
+	double spill_cycles = (double)b->local_bytes * turns / 4 * SPILL_CYCLES;
+	double path_s = programs > 0 ? (PROGRAM_CYCLES + spill_cycles + ((double)c->path_cycles + (double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES) / programs) / g->clock_hz : 0;
 	e.part_s[VM_LIMIT_LATENCY] = fmax(path_s * ceil(e.waves), (double)c->path_cycles_max / g->clock_hz);
 	e.part_s[VM_LIMIT_LAUNCH] = programs * fmax(PROGRAM_S, WARP_START_CYCLES * b->warps / (g->sms * g->clock_hz));
-	double throughput = 0;
-	for (int i = VM_LIMIT_LAUNCH; i < VM_LIMIT_LATENCY; i++) throughput = fmax(throughput, e.part_s[i]);
+	double sum = 0;
+	for (int i = 0; i < VM_LIMIT_COUNT; i++) sum += pow(e.part_s[i], OVERLAP);
 	e.part_s[VM_LIMIT_LAUNCH] = fmax(e.part_s[VM_LIMIT_LAUNCH], LAUNCH_S);
-	e.time_s = LAUNCH_S + fmax(throughput + fmin(path_s, RAMP_S), e.part_s[VM_LIMIT_LATENCY]);
+	e.time_s = LAUNCH_S + pow(sum, 1 / OVERLAP) + fmin(path_s, RAMP_S);
 	for (int i = 0; i < VM_LIMIT_COUNT; i++)
 		if (e.part_s[i] > e.part_s[e.limit]) e.limit = (enum vm_limit)i;
 	return e;

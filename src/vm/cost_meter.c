@@ -1,6 +1,6 @@
 /* Instructions and the path of dependent ones.
  *
- * A program is a stream of warp instructions in order. Each starts when those before it have been issued and its operands are ready; loads may start as soon as their address is
+ * A program is a stream of warp instructions in order. Each starts when those before it have been issued and its operands are ready; loads and index arithmetic may start as soon as their operands are
  * known, but not before the last fence (a store, an atomic, a barrier, every UNROLL-th turn of a loop: ptxas unrolls by that much). What is
  * ready last when the program ends is its path: the time it takes alone on an SM. Index arithmetic stays lazy in the vm and folds into addresses on a GPU. */
 #include "vm/cost_meter.h"
@@ -188,7 +188,7 @@ void vm_cost_program_end(struct vm_ctx *c)
 
 static struct when later(struct when a, struct when b) { return a.at >= b.at ? a : b; }
 
-struct work { double fma, alu, special, other; double latency, trips; int64_t shared; bool is_fence; };   /* instructions of each warp */
+struct work { double fma, alu, special, other; double latency, trips; int64_t shared; bool is_fence, floats; };   /* instructions of each warp; floats: may move up to the last fence */
 
 static int64_t elements_of(const struct vm_ctx *c, int value) { return MAX(c->program->values[value].count, 1); }
 
@@ -250,6 +250,7 @@ static void memory_work(struct vm_ctx *c, const struct cost_plan *plan, struct w
 		double depth = plan->is_async ? MAX(m->plans->stages - 1, 1) : 1;   /* a pipelined load was started turns ago */
 		w->latency = (m->missed ? L2_CYCLES : L1_CYCLES) / depth;
 		w->trips = m->missed ? 1 / depth : 0;
+		w->floats = true;
 	} else {
 		w->latency = plan->kind == PLAN_ATOMIC ? ATOMIC_CYCLES : ALU_CYCLES;
 		w->is_fence = true;
@@ -266,6 +267,7 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	w->latency = (plan->fma + plan->alu) * ALU_CYCLES * (plan->fma + plan->alu > 4 ? 0.6 : 1) + plan->special * SPECIAL_CYCLES;
 	if (!is_dense) {
 		w->other = LAZY_INSTRS;
+		w->floats = true;
 		return;
 	}
 	double n = (double)elements_of(c, value), each = ceil(n / (32.0 * c->meter->plans->warps));
@@ -281,11 +283,11 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 static void follow(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan, const struct work *w, double issue)
 {
 	struct vm_meter *m = c->meter;
-	struct when start = plan->kind == PLAN_LOAD ? m->fence : m->clock;
+	struct when start = w->floats ? m->fence : m->clock;
 	for (int i = 0; i < in->nsrc; i++) start = later(start, m->ready[vm_src(c, in, i)]);
 	struct when done = {start.at + issue + w->latency, start.trips + w->trips};
 	for (int i = 0; i < in->ndst; i++) m->ready[vm_dst(c, in, i)] = done;
-	if (plan->kind == PLAN_LOAD) m->clock.at += issue;
+	if (w->floats) m->clock.at += issue;
 	else m->clock = (struct when){start.at + issue, start.trips};
 	if (w->is_fence) m->fence = m->clock;
 }
