@@ -494,7 +494,7 @@ bool cost_lanes_of(const struct cost_layout *layout, int ndim, const int32_t *sh
 	for (int b = 0; b < layout->lane.n && b < LAYOUT_LANE_BITS; b++) covered |= lane[b] = flat(layout->lane.at[b], ndim, shape);
 	for (int b = 0; b < layout->warp.n; b++) {
 		int32_t f = flat(layout->warp.at[b], ndim, shape);
-		if (f) out->warp[out->nwarp++] = f;
+		if (f && !(covered & f)) out->warp[out->nwarp++] = f;   /* so registers and warps together are never more bits than the block has */
 		else out->warp_copies *= 2;
 		covered |= f;
 	}

@@ -78,6 +78,10 @@ static void test_bad_layouts(void **state)
 	struct cost_layout layout;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		if (!cost_layout_parse((struct slice){bad[i], strlen(bad[i])}, &layout)) fail_msg("taken: %s", bad[i]);
+	/* bases that repeat each other cannot make more instructions than the block has elements */
+	struct cost_lanes same = lanes_of("#ttg.linear<{register = [[0, 1], [0, 1], [0, 3]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 0], [1, 0], [1, 0], [1, 1], [3, 0]]}>",
+		4, 32, 4, 4);
+	assert_true(same.nreg + same.nwarp <= 2);
 	int32_t odd[1] = {48};
 	struct cost_lanes lanes;
 	assert_false(cost_lanes_of(NULL, 1, odd, 4, 4, &lanes));
