@@ -13,3 +13,14 @@ CFLAGS_exec_dot := -O3
 .PHONY: bench-vm
 bench-vm: setup $(BUILD)/tests/vm/vm_bench ## time of kernels on the vm beside Triton's interpreter, one core
 	BUILD=$(BUILD) $(VENV)/bin/python bench/vm_bench.py
+
+# Predicted against measured time of kernels on a GPU (docs/cost-model.md): this half needs none.
+$(BUILD)/bench/kernel_cost: $(BUILD)/obj/bench/kernel_cost.o $(call libs,vm)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(call libs,vm) -Wl,--end-group $(LDLIBS) -o $@
+
+.PHONY: bench-cost
+bench-cost: setup $(BUILD)/bench/kernel_cost ## predicted time of the cost tasks' variants (and against build/h200/measured.json where it is)
+	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --predict
+	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --compare

@@ -273,6 +273,8 @@ static void cost_add(struct runner_result *out, int row, const struct tape_row *
 	struct runner_row_cost *to = &out->costs[out->ncosts++];
 	*to = (struct runner_row_cost){ .row = row, .kind = tr->kind };
 	if (c) {
+		to->kernel = tr->kernel;
+		to->counts = *c;
 		to->programs = c->programs;
 		to->bytes = c->load_bytes + c->store_bytes;
 		to->sectors = c->load_sectors + c->store_sectors;
@@ -329,7 +331,7 @@ static int row_launch(struct replay *r, int index, bool want_cost, uint64_t dead
 			args[a].i = ta->buffer < 0 ? 0 : (int64_t)(tape_buffer_address(ta->buffer) + (uint64_t)ta->offset_bytes);
 	}
 	struct vm_launch_options o = { .args = args, .nargs = row->nargs, .buffers = r->memory, .nbuffers = r->tape->nbuffers,
-		.deadline_ns = deadline_ns, .want_cost = want_cost, .checks = VM_CHECK_RACE };
+		.deadline_ns = deadline_ns, .want_cost = want_cost, .num_warps = r->tape->kernels[row->kernel].num_warps, .checks = VM_CHECK_RACE };
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	struct vm_report report = { 0 };
 	struct err err = { 0 };

@@ -14,6 +14,7 @@
 #ifndef HONE_RUNNER_H
 #define HONE_RUNNER_H
 #include "tape/tape.h"
+#include "vm/vm.h"
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define RUNNER_NAME_BYTES_MAX 512
@@ -39,6 +40,8 @@ struct runner_fault { char code[32], text[1024]; int line, row; };
 
 struct runner_row_cost {
 	int row; enum tape_row_kind kind; int64_t programs, bytes, sectors, flops, special, dot_flops, footprint_bytes;
+	int kernel;                     /* of a launch: into the tape's kernels */
+	struct vm_cost counts;          /* of a launch: what the predicted time is made from */
 };
 struct runner_line_cost { int line; int64_t bytes, sectors, flops; };
 struct runner_result {

@@ -1,6 +1,7 @@
 /* runner_wire: the messages of runner.h as JSON and back. Both sides use these functions, so the two cannot drift apart; each side bounds
  * what it reads, since the other may have been taken over. */
 #include "runner/runner.h"
+#include "vm/vm_cost.h"
 #include <stdlib.h>
 
 #define GIVEN_MAX 65536
@@ -113,6 +114,8 @@ json_t *runner_result_json(const struct runner_result *r)
 #define X(value) json_array_append_new(row, json_integer(value));
 		COST_FIELDS(X, c)
 #undef X
+		json_array_append_new(row, json_integer(c->kernel));
+		json_array_append_new(row, vm_counts_json(&c->counts));
 		json_array_append_new(costs, row);
 	}
 	for (int i = 0; i < r->nlines; i++)
@@ -143,6 +146,8 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 #define X(value) value = count_at(row, f++);
 		COST_FIELDS(X, c)
 #undef X
+		c->kernel = (int)MIN(count_at(row, f), INT32_MAX);
+		vm_counts_parse(json_array_get(row, f + 1), &c->counts);
 	}
 	for (size_t i = 0; i < nlines; i++) {
 		const json_t *row = json_array_get(lines, i);

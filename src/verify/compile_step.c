@@ -166,6 +166,9 @@ static int line_of_kernel(const struct tape *t, int kernel)
 int compile_step(struct grading *g, const struct tape *t, struct err *err)
 {
 	g->v->stage = STAGE_COMPILE;
+	free(g->binaries);
+	g->binaries = xcalloc((size_t)t->nkernels + 1, sizeof *g->binaries);
+	g->nbinaries = t->nkernels;
 	for (int k = 0; k < t->nkernels; k++) {
 		json_t *result = NULL;
 		int rc = compile_one(g, &t->kernels[k], &result, err);
@@ -178,6 +181,7 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 			rc = grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line, "kernel %.100s (launched at candidate.py:%d): %.700s",
 				t->kernels[k].name, line, text ? text : "");
 		}
+		g->binaries[k] = cost_binary(result);
 		json_decref(result);
 		if (rc)
 			return rc;

@@ -1,25 +1,13 @@
-/* cost_model: one table of constants, one formula, the same for both sides.
- *
- *   t = sum over launches of  launch + max(bytes / DRAM, sectors * 32 / L2, flops / fp32 + special / sfu, dot_flops / units) + programs * schedule / SMs
- *
- * It is a roofline for each launch with three honest extras: what a launch costs, what bad coalescing costs (sectors against bytes), and what a
- * program costs (tiny blocks). It knows no occupancy, latency or bank conflicts: docs/cost-model.md says where it misleads. */
+/* cost_model: both sides of a speedup by the vm's estimate. The candidate has counts; for the reference's operators, and for rows of a tape that only move data, the counts of
+ * a well-made kernel are written down from what they must do. */
 #include "verify/cost_model.h"
 #include <math.h>
 
-/* An H200 (SXM, 132 SMs at 1.98 GHz): data-sheet peaks times the fraction that good kernels reach. */
-static const struct {
-	double launch_s;             /* one dependent launch in a queue */
-	double dram, l2;             /* bytes/s: 4.8 TB/s peak, 0.87 reached; L2 about 3 times that */
-	double fp32;                 /* operations/s, 67e12 peak */
-	double special;              /* 16 of 128 lanes have a special-function unit */
-	double dot[COST_DOT_COUNT];  /* fp32 pipes 67e12, tf32 494e12, half 989e12 peak; 0.7 reached */
-	double schedule_s, sms;      /* to start one program on one SM */
-	double program_elements;     /* the reference's launches: elements a program, as eager's element-wise kernels */
-} GPU = {
-	.launch_s = 2.0e-6, .dram = 4.2e12, .l2 = 1.2e13, .fp32 = 4.7e13, .special = 5.9e12, .dot = { 4.7e13, 3.5e14, 7.0e14 },
-	.schedule_s = 1.0e-7, .sms = 132, .program_elements = 1024,
-};
+#define ELEMENTS_PER_PROGRAM 1024      /* of a library's element-wise kernel */
+#define BYTES_PER_ELEMENT 8            /* read and written */
+#define PATH_CYCLES 400                /* of its programs: one load from L2, arithmetic, one store */
+#define READ_SHARE (2.0 / 3)           /* of a launch's bytes */
+#define HALF_FLOPS_PER_CYCLE 4096      /* what a tensor cycle of vm_cost stands for */
 
 enum cost_dot cost_dot_of(enum dtype task, bool tf32)
 {
@@ -28,23 +16,36 @@ enum cost_dot cost_dot_of(enum dtype task, bool tf32)
 	return COST_DOT_HALF;
 }
 
-double cost_launch_s(const struct cost_launch *l, enum cost_dot dot)
+static int64_t count(double v) { return (int64_t)fmin(fmax(ceil(v), 0), 1e17); }
+
+static struct vm_cost well_made(const struct cost_launch *l, enum cost_dot dot)
 {
-	double memory = fmax(l->bytes / GPU.dram, l->sectors * 32 / GPU.l2);
-	double arithmetic = fmax(l->flops / GPU.fp32 + l->special / GPU.special, l->dot_flops / GPU.dot[dot]);
-	return GPU.launch_s + fmax(memory, arithmetic) + l->programs * GPU.schedule_s / GPU.sms;
+	double programs = fmax(ceil(l->bytes / BYTES_PER_ELEMENT / ELEMENTS_PER_PROGRAM), 1), fp32_dot = dot == COST_DOT_FP32 ? l->dot_flops : 0;
+	if (l->dot_flops > 0)
+		programs = ceil(programs / vm_gpus[0].sms) * vm_gpus[0].sms;   /* a library's product is cut to fill the GPU */
+	double tensor = dot == COST_DOT_FP32 ? 0 : l->dot_flops / HALF_FLOPS_PER_CYCLE * (dot == COST_DOT_TF32 ? 2 : 1);
+	return (struct vm_cost){ .programs = count(programs), .footprint_bytes = count(l->bytes), .footprint_read = count(l->bytes * READ_SHARE), .l2_sectors = count(l->bytes / 32),
+		.load_lines = count(l->bytes / 128 * READ_SHARE), .missed_lines = count(l->bytes / 128 * READ_SHARE), .store_lines = count(l->bytes / 128 * (1 - READ_SHARE)),
+		.fma_instrs = count(l->flops / 32 + fp32_dot / 64), .other_instrs = count(l->bytes / 512 + fp32_dot / 256), .special_instrs = count(l->special / 32),
+		.tensor_cycles = count(tensor), .path_cycles = count(programs * PATH_CYCLES), .path_trips = count(programs), .path_cycles_max = PATH_CYCLES };
 }
 
-double cost_candidate_s(const struct runner_row_cost *rows, int count, enum cost_dot dot)
+double cost_launch_s(const struct cost_launch *l, enum cost_dot dot)
+{
+	struct vm_cost c = well_made(l, dot);
+	struct vm_binary binary = vm_binary_default(4);
+	return vm_estimate(&c, &binary, &vm_gpus[0]).time_s;
+}
+
+double cost_candidate_s(const struct runner_row_cost *rows, int n, const struct vm_binary *binaries, int nbinaries)
 {
 	double sum = 0;
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < n; i++) {
 		const struct runner_row_cost *r = &rows[i];
-		struct cost_launch l = { (double)r->footprint_bytes, (double)r->sectors, (double)r->flops, (double)r->special, (double)r->dot_flops, (double)r->programs };
+		struct vm_binary binary = r->kernel >= 0 && r->kernel < nbinaries ? binaries[r->kernel] : vm_binary_default(4);
+		struct cost_launch moved = { .bytes = (double)r->footprint_bytes };
 		/* A movement row is a copy kernel of torch: it runs as the reference's do. */
-		if (r->kind != TAPE_LAUNCH)
-			l.programs = ceil(l.bytes / 8 / GPU.program_elements);
-		sum += cost_launch_s(&l, dot);
+		sum += r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, &vm_gpus[0]).time_s : cost_launch_s(&moved, COST_DOT_FP32);
 	}
 	return sum;
 }
@@ -60,9 +61,7 @@ static double launches_s(const json_t *list, enum cost_dot dot)
 	double sum = 0;
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *o = json_array_get(list, i);
-		struct cost_launch l = { .bytes = field(o, "bytes"), .flops = field(o, "flops"), .special = field(o, "special"), .dot_flops = field(o, "dot_flops") };
-		l.sectors = l.bytes / 32;
-		l.programs = ceil(field(o, "elements") / GPU.program_elements);
+		struct cost_launch l = { field(o, "bytes"), field(o, "flops"), field(o, "special"), field(o, "dot_flops") };
 		sum += cost_launch_s(&l, dot);
 	}
 	return json_array_size(list) ? sum : NAN;
@@ -73,4 +72,15 @@ double cost_reference_s(const json_t *cost, enum cost_dot dot, double *eager_s, 
 	*eager_s = launches_s(json_object_get(cost, "eager"), dot);
 	*fused_s = launches_s(json_object_get(cost, "fused"), dot);
 	return fmin(*eager_s, *fused_s);
+}
+
+struct vm_binary cost_binary(const json_t *result)
+{
+	struct vm_binary b = vm_binary_default((int)fmin(fmax(field(result, "num_warps"), 1), 32));
+	if (field(result, "registers") > 0)
+		b.registers = (int)fmin(field(result, "registers"), 255);
+	b.shared_bytes = (int64_t)fmin(field(result, "shared_bytes"), 1e9);
+	b.local_bytes = (int64_t)fmin(field(result, "spills"), 1e9);   /* ptxas counts bytes of stores and of loads */
+	b.stack_bytes = (int)(b.local_bytes / 2);
+	return b;
 }

@@ -104,6 +104,9 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
+	free(g->binaries);
+	g->binaries = NULL;
+	g->nbinaries = 0;
 	if (g->has_tracer)
 		job_end(&g->tracer);
 	if (g->has_runner)

@@ -126,7 +126,7 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
 	double eager = 0, fused = 0;
-	v->cost_s = cost_candidate_s(r->costs, r->ncosts, dot);
+	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->binaries, g->nbinaries);
 	v->reference_cost_s = cost_reference_s(g->oracle->cost, dot, &eager, &fused);
 	v->speedup = v->cost_s > 0 ? v->reference_cost_s / v->cost_s : NAN;
 	for (int i = 0; i < r->ncosts; i++) {

@@ -42,6 +42,7 @@ struct grading {
 	struct runner runner; bool has_runner;
 	int attempt;
 	struct verdict *v;
+	int nbinaries; struct vm_binary *binaries;   // (the stock tape's kernels), by compile_step
 };
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an infrastructure fault, to be tried again. */

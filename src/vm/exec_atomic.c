@@ -78,7 +78,7 @@ static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d,
 	if (c->want_cost && c->report->fault == VM_FAULT_NONE) {
 		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), false);
 		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), true);
-		for (int64_t i = 0; i < in->n; i++) vm_cost_row(c, in)->atomics += !mask || mask[i];
+		vm_cost_atomic(c, in, address, mask, in->n);
 	}
 	if (d == scalar) vm_result_splat(c, in, 0, scalar);
 	vm_kill(c, in);

@@ -109,6 +109,7 @@ struct vm_ctx {
 	bool want_cost;
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
+	struct vm_meter *meter;                       /* NULL unless want_cost */
 	struct vm_report *report;
 	struct vm_check *check;                       /* NULL unless the launch has checks */
 	const uint8_t *watch;                         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
@@ -152,6 +153,19 @@ void vm_ctx_release(struct vm_ctx *c);
 void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n);
 void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n, size_t size, bool is_store);
 struct vm_cost *vm_cost_row(struct vm_ctx *c, const struct vm_instr *in);
+/* The cost model's view of a launch (shared by its threads) and of one running program. step is called after each instruction. */
+struct vm_cost_plans;
+struct vm_cost_plans *vm_cost_plans_create(const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *memory);
+void vm_cost_plans_free(struct vm_cost_plans *plans);
+struct vm_meter *vm_meter_create(struct vm_cost_plans *plans);
+void vm_meter_free(struct vm_meter *m);
+void vm_cost_program_begin(struct vm_ctx *c);
+void vm_cost_program_end(struct vm_ctx *c);
+void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in);
+void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n);
+/* Adds what only the whole launch shows: L2 traffic, contention and paths of one thread's meter. footprint: bytes read of each buffer index. */
+void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to);
+void vm_cost_l2(struct vm_meter *const *meters, int nmeters, uint64_t index_max, const int64_t *footprint, struct vm_cost *to);
 
 vm_exec exec_nothing, exec_map, exec_select, exec_divide;
 vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_broadcast, exec_reshape, exec_trans, exec_cat, exec_join, exec_split,

@@ -22,6 +22,8 @@ struct launch {
 	struct vm_cost **costs;             // (threads, lines)
 	uint8_t **read_map, **write_map;    // (buffer index)
 	struct vm_check *check;             /* NULL unless checks are asked for */
+	struct vm_cost_plans *plans;        /* want_cost */
+	struct vm_meter **meters;           // (threads)
 };
 
 static int set_memory(struct launch *l, struct err *err)
@@ -93,6 +95,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 		c->cost = l->costs[thread] = xcalloc((size_t)l->p->nlines + 1, sizeof *c->cost);
 		c->read_map = l->read_map;
 		c->write_map = l->write_map;
+		c->meter = l->meters[thread] = vm_meter_create(l->plans);
 	}
 	return c;
 }
@@ -109,7 +112,10 @@ static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 		c->id[2] = (uint32_t)(i / l->o->grid[0] / l->o->grid[1]);
 		if (c->check) vm_check_program(c, i);
 		struct vm_report before = *c->report;
-		if (!vm_run(c, first, first + l->p->ninstrs)) continue;
+		if (c->want_cost) vm_cost_program_begin(c);
+		bool faulted = vm_run(c, first, first + l->p->ninstrs);
+		if (c->want_cost) vm_cost_program_end(c);
+		if (!faulted) continue;
 		int64_t lowest = atomic_load(&l->faulted);
 		while (i < lowest && !atomic_compare_exchange_weak(&l->faulted, &lowest, i)) {}
 		if (i > lowest && before.fault != VM_FAULT_NONE) *c->report = before;
@@ -117,21 +123,33 @@ static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
+/* Counts are sums, all of them 64-bit. */
 static void add_cost(struct vm_cost *to, const struct vm_cost *from)
 {
-	to->load_bytes += from->load_bytes;
-	to->store_bytes += from->store_bytes;
-	to->load_sectors += from->load_sectors;
-	to->store_sectors += from->store_sectors;
-	to->atomics += from->atomics;
-	to->flops += from->flops;
-	to->special += from->special;
-	to->dot_flops += from->dot_flops;
+	int64_t *t = (int64_t *)to;
+	const int64_t *f = (const int64_t *)from;
+	for (size_t i = 0; i < sizeof *to / sizeof *t; i++) t[i] += f[i];
+}
+
+static void gather_footprint(struct launch *l, struct vm_report *r)
+{
+	int64_t *read = xcalloc((size_t)l->memory.index_max + 1, sizeof *read);
+	for (uint64_t i = 0; i <= l->memory.index_max; i++) {
+		const struct vm_buffer *b = l->memory.by_index[i];
+		int64_t written = 0;
+		for (int64_t g = 0; b && g < (b->bytes + 31) / 32; g++) {
+			read[i] += 32 * l->read_map[i][g];
+			written += 32 * l->write_map[i][g];
+		}
+		r->cost.footprint_read += read[i];
+		r->cost.footprint_bytes += read[i] + written;
+	}
+	vm_cost_l2(l->meters, l->threads, l->memory.index_max, read, &r->cost);
+	free(read);
 }
 
 static void gather_cost(struct launch *l, struct vm_report *r, int64_t programs)
 {
-	r->cost.programs = programs;
 	r->lines = xcalloc((size_t)l->p->nlines + 1, sizeof *r->lines);
 	for (int row = 0; row < l->p->nlines; row++) {
 		struct vm_line_cost sum = {.line = l->p->lines[row]};
@@ -143,11 +161,10 @@ static void gather_cost(struct launch *l, struct vm_report *r, int64_t programs)
 		sum.cost.programs = programs;
 		r->lines[r->nlines++] = sum;
 	}
-	for (uint64_t i = 0; i <= l->memory.index_max; i++) {
-		const struct vm_buffer *b = l->memory.by_index[i];
-		if (!b) continue;
-		for (int64_t g = 0; g < (b->bytes + 31) / 32; g++) r->cost.footprint_bytes += 32 * (l->read_map[i][g] + l->write_map[i][g]);
-	}
+	r->cost.programs = programs;
+	for (int t = 0; t < l->threads; t++)
+		if (l->meters[t]) vm_meter_gather(l->meters[t], &r->cost);
+	gather_footprint(l, r);
 }
 
 static void make_maps(struct launch *l)
@@ -168,7 +185,10 @@ static void launch_release(struct launch *l)
 		if (l->ctx[t]) vm_ctx_release(l->ctx[t]);
 		free(l->ctx[t]);
 		free(l->costs[t]);
+		vm_meter_free(l->meters[t]);
 	}
+	vm_cost_plans_free(l->plans);
+	free(l->meters);
 	for (uint64_t i = 0; l->read_map && i <= l->memory.index_max; i++) {
 		free(l->read_map[i]);
 		free(l->write_map[i]);
@@ -196,8 +216,12 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
 	l.costs = xcalloc((size_t)l.threads, sizeof *l.costs);
 	l.reports = xcalloc((size_t)l.threads, sizeof *l.reports);
-	if (o->want_cost) make_maps(&l);
 	if (o->checks) l.check = vm_check_create(k, l.p, o, &l.memory);
+	l.meters = xcalloc((size_t)l.threads, sizeof *l.meters);
+	if (o->want_cost) {
+		make_maps(&l);
+		l.plans = vm_cost_plans_create(l.p, o, &l.memory);
+	}
 	if (is_serial && programs) run_programs(&l, 0, programs, 0);
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 

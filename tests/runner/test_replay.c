@@ -171,7 +171,8 @@ static void test_wire(void **state)
 	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
 	json_decref(o);
 
-	struct runner_row_cost cost = { .row = 3, .kind = TAPE_COPY, .programs = 1, .bytes = 2, .sectors = 3, .flops = 4, .special = 5, .dot_flops = 6, .footprint_bytes = 7 };
+	struct runner_row_cost cost = { .row = 3, .kind = TAPE_COPY, .programs = 1, .bytes = 2, .sectors = 3, .flops = 4, .special = 5, .dot_flops = 6, .footprint_bytes = 7, .kernel = 8,
+		.counts = { .programs = 9, .path_cycles_max = 10, .dot_by[VM_DOT_HALF] = 11 } };
 	struct runner_line_cost line = { 9, 10, 11, 12 };
 	struct runner_result r = { .has_fault = true, .fault = { .code = "timeout", .text = "slow", .line = 5, .row = 6 }, .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN, .lineage_output = 1,
 		.ncosts = 1, .costs = &cost, .nlines = 1, .lines = &line, .run_ns = 123 }, s;
@@ -180,7 +181,7 @@ static void test_wire(void **state)
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage && s.lineage_output == 1 && s.run_ns == 123);
 	const struct runner_row_cost *c = s.costs;
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 && c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6
-		&& c->footprint_bytes == 7);
+		&& c->footprint_bytes == 7 && c->kernel == 8 && c->counts.programs == 9 && c->counts.path_cycles_max == 10 && c->counts.dot_by[VM_DOT_HALF] == 11);
 	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 && s.lines[0].flops == 12);
 	runner_result_release(&s);
 	/* What a runner that was taken over might say. */

@@ -28,7 +28,7 @@ static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_
 		args[i].i = (int64_t)tape_buffer_address(i);
 	}
 	args[3].i = n;
-	struct vm_launch_options o = {.grid = {grid, 1, 1}, .args = args, .nargs = 4, .buffers = buffers, .nbuffers = 3, .want_cost = true, .fma_contract = fma};
+	struct vm_launch_options o = {.grid = {grid, 1, 1}, .args = args, .nargs = 4, .buffers = buffers, .nbuffers = 3, .want_cost = true, .num_warps = 2, .fma_contract = fma};
 	if (vm_launch(k, &o, r, &err)) fail_msg("%s", err.text);
 	vm_kernel_free(k);
 	str_release(&text);

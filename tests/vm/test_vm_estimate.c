@@ -1,0 +1,324 @@
+/* Layouts from a TTGIR, coalescing by them, resources from a cubin, and the predicted time: against values made by hand. */
+#include "vm/cost_layout.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define TEXT(s) (struct slice){s, sizeof s - 1}
+#define BLOCKED_ROWS "#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>"
+#define BLOCKED_COLS "#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [2, 2], order = [0, 1]}>"
+#define LINEAR "#ttg.linear<{register = [[0, 1], [8, 0]], lane = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], warp = [[16, 0], [0, 0]], block = []}>"
+#define MMA "#ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 1], instrShape = [16, 8]}>"
+
+/* ---- layouts ---- */
+
+static struct cost_lanes lanes_of(const char *text, int rows, int cols, int elem_bytes, int warps)
+{
+	struct cost_layout layout;
+	struct cost_lanes lanes;
+	int32_t shape[2] = {rows, cols};
+	if (text) assert_int_equal(cost_layout_parse((struct slice){text, strlen(text)}, &layout), 0);
+	assert_true(cost_lanes_of(text ? &layout : NULL, 2, shape, elem_bytes, warps, &lanes));
+	return lanes;
+}
+
+static void test_blocked(void **state)
+{
+	/* 16 x 64: a lane holds four neighbours, 16 lanes a row, two rows a warp; four warps hold 8 rows, so one more register bit takes the other 8 */
+	struct cost_lanes l = lanes_of(BLOCKED_ROWS, 16, 64, 4, 4);
+	assert_int_equal(l.nreg, 3);
+	assert_int_equal(l.reg[0], 1);
+	assert_int_equal(l.reg[1], 2);
+	assert_int_equal(l.reg[2], 8 * 64);
+	assert_int_equal(l.lane[1], 4);
+	assert_int_equal(l.lane[15], 60);
+	assert_int_equal(l.lane[16], 64);
+	assert_int_equal(l.nwarp, 2);
+	assert_int_equal(l.warp[0], 2 * 64);
+	assert_int_equal(l.warp[1], 4 * 64);
+	assert_int_equal(l.warp_copies, 1);
+	/* order [0, 1]: lanes run down a column */
+	l = lanes_of(BLOCKED_COLS, 64, 8, 4, 4);
+	assert_int_equal(l.lane[1], 8);
+	assert_int_equal(l.lane[31], 31 * 8);
+	assert_int_equal(l.warp[0], 32 * 8);
+	assert_int_equal(l.warp[1], 1);
+	assert_int_equal(l.nreg, 2);
+	/* a block of 2 rows has no use for three of the four warps' rows beyond the first warp: they repeat */
+	l = lanes_of(BLOCKED_ROWS, 2, 64, 4, 4);
+	assert_int_equal(l.nwarp, 0);
+	assert_int_equal(l.warp_copies, 4);
+}
+
+static void test_linear_and_mma(void **state)
+{
+	/* the linear text is mma's own layout written out, with a second warp bit that repeats */
+	struct cost_lanes a = lanes_of(LINEAR, 32, 8, 4, 4), b = lanes_of(MMA, 32, 8, 4, 2);
+	assert_int_equal(a.warp_copies, 2);
+	assert_memory_equal(a.lane, b.lane, sizeof a.lane);
+	assert_int_equal(a.lane[3], 6);
+	assert_int_equal(a.lane[4], 8);
+	assert_int_equal(a.reg[1], 8 * 8);
+	assert_int_equal(b.reg[1], 8 * 8);
+	assert_int_equal(a.warp[0], 16 * 8);
+	assert_int_equal(b.warp[0], 16 * 8);
+	/* without a layout: row-major, 16 bytes a lane */
+	struct cost_lanes d = lanes_of(NULL, 8, 64, 2, 2);
+	assert_int_equal(d.nreg, 3);
+	assert_int_equal(d.lane[1], 8);
+}
+
+static void test_bad_layouts(void **state)
+{
+	static const char *const bad[] = {
+		"#ttg.blocked<{sizePerThread = [3], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>", "#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [16], warpsPerCTA = [4], order = [0]}>",
+		"#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [7]}>", "#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>",
+		"#ttg.blocked<{sizePerThread = [999999999999999999999], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>", "#ttg.linear<{register = [[", "#ttg.nvidia_mma<{versionMajor = 3", ""};
+	struct cost_layout layout;
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		if (!cost_layout_parse((struct slice){bad[i], strlen(bad[i])}, &layout)) fail_msg("taken: %s", bad[i]);
+	/* bases that repeat each other cannot make more instructions than the block has elements */
+	struct cost_lanes same = lanes_of("#ttg.linear<{register = [[0, 1], [0, 1], [0, 3]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 0], [1, 0], [1, 0], [1, 1], [3, 0]]}>",
+		4, 32, 4, 4);
+	assert_true(same.nreg + same.nwarp <= 2);
+	int32_t odd[1] = {48};
+	struct cost_lanes lanes;
+	assert_false(cost_lanes_of(NULL, 1, odd, 4, 4, &lanes));
+}
+
+/* ---- coalescing: a 32 x 32 block of f32 from a row-major matrix of 1024 columns ---- */
+
+#define MATRIX_COLS 1024
+#define TTIR "module {\n  tt.func public @k(%a: !tt.ptr<f32>) {\n" \
+	"%i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>\n%r = tt.expand_dims %i {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>\n" \
+	"%c = tt.expand_dims %i {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n%w = arith.constant dense<1024> : tensor<32x1xi32>\n%rw = arith.muli %r, %w : tensor<32x1xi32>\n" \
+	"%rb = tt.broadcast %rw : tensor<32x1xi32> -> tensor<32x32xi32>\n%cb = tt.broadcast %c : tensor<1x32xi32> -> tensor<32x32xi32>\n%o = arith.addi %rb, %cb : tensor<32x32xi32>\n" \
+	"%p = tt.splat %a : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>\n%q = tt.addptr %p, %o : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>\n" \
+	"%v = tt.load %q : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":5:3)\n tt.store %q, %v : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":6:3)\n    tt.return\n  } loc(\"k.py\":1:0)\n}\n"
+#define TTGIR(layout) "#b = " layout "\n#loc = loc(\"k.py\":1:0)\nmodule {\n  %v = tt.load %q : tensor<32x32x!tt.ptr<f32>, #b> loc(#loc2)\n" \
+	"  tt.store %q, %v : tensor<32x32x!tt.ptr<f32>, #b> loc(callsite(#loc3 at #loc2))\n}\n#loc1 = loc(unknown)\n#loc2 = loc(\"k.py\":5:3)\n#loc3 = loc(\"k.py\":6:3)\n"
+
+static uint8_t matrix[32 * MATRIX_COLS * 4];
+
+static struct vm_cost cost_with(const char *ttgir, int warps)
+{
+	struct err err = {0};
+	struct vm_kernel *k;
+	struct vm_layouts *layouts;
+	struct vm_report r;
+	struct vm_buffer buffer = {.address = tape_buffer_address(0), .bytes = sizeof matrix, .data = matrix};
+	struct vm_arg arg = {.i = (int64_t)buffer.address};
+	if (vm_kernel_create(TTIR, strlen(TTIR), &k, &err) || vm_layouts_create(ttgir, strlen(ttgir), &layouts, &err)) fail_msg("%s", err.text);
+	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = &arg, .nargs = 1, .buffers = &buffer, .nbuffers = 1, .want_cost = true, .layouts = layouts, .num_warps = warps};
+	if (vm_launch(k, &o, &r, &err)) fail_msg("%s", err.text);
+	struct vm_cost c = r.cost;
+	vm_report_release(&r);
+	vm_layouts_free(layouts);
+	vm_kernel_free(k);
+	return c;
+}
+
+static void test_coalescing(void **state)
+{
+	/* rows: a lane takes 16 bytes, 8 lanes a row of 128: 4 rows = 16 sectors in 4 lines for each of 8 requests */
+	struct vm_cost c = cost_with(TTGIR("#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>"), 4);
+	assert_int_equal(c.load_sectors, 32 * 4);
+	assert_int_equal(c.load_lines, 32);
+	assert_int_equal(c.store_lines, 32);
+	assert_int_equal(c.requests, 8 + 8);
+	assert_int_equal(c.l2_sectors, 128 + 128);
+	/* columns: each of 32 lanes in its own row: 32 sectors and lines a request; a sector is asked for by 8 requests, which L1 answers after the first; stores all go on */
+	c = cost_with(TTGIR("#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [1, 4], order = [0, 1]}>"), 4);
+	assert_int_equal(c.load_sectors, 32 * 32);
+	assert_int_equal(c.load_lines, 32 * 32);
+	assert_int_equal(c.requests, 32 + 32);
+	assert_int_equal(c.l2_sectors, 128 + 32 * 32);
+	assert_int_equal(c.load_bytes, 4096);
+	/* both touch the same bytes */
+	assert_int_equal(c.footprint_bytes, 2 * 4096);
+}
+
+/* ---- a cubin made here: ELF header, names, .text.k with one LDL.64 and one STL, .nv.info ---- */
+
+static void put(uint8_t *d, size_t at, uint64_t v, size_t bytes) { memcpy(d + at, &v, bytes); }
+
+#define CUBIN_BYTES 1024
+static void make_cubin(uint8_t d[CUBIN_BYTES])
+{
+	static const char names[] = "\0.shstrtab\0.text.k\0.nv.info\0.nv.shared.k";
+	memset(d, 0, CUBIN_BYTES);
+	memcpy(d, "\177ELF\2\1", 6);
+	put(d, 40, 512, 8);     /* section table */
+	put(d, 58, 64, 2);
+	put(d, 60, 5, 2);
+	put(d, 62, 1, 2);
+	memcpy(d + 64, names, sizeof names);
+	put(d, 128, 0x983, 8);
+	put(d, 136, 5 << 9, 8); /* a load of 8 bytes */
+	put(d, 144, 0x387, 8);
+	put(d, 152, 4 << 9, 8); /* a store of 4 bytes */
+	uint64_t info[] = {0x00082f04, 9, 40, 0x00081204, 9, 96, 0x00000103};   /* registers 40; stack 96; an attribute without a size */
+	for (size_t i = 0; i < ARRAY_LEN(info); i++) put(d, 192 + 4 * i, info[i], 4);
+	struct { uint32_t name, type; uint64_t at, size; } s[] = {{0, 0, 0, 0}, {1, 3, 64, sizeof names}, {11, 1, 128, 32}, {19, 0x70000000, 192, 28}, {28, 8, 0, 2048}};
+	for (size_t i = 0; i < ARRAY_LEN(s); i++) {
+		put(d, 512 + 64 * i, s[i].name, 4);
+		put(d, 512 + 64 * i + 4, s[i].type, 4);
+		put(d, 512 + 64 * i + 24, s[i].at, 8);
+		put(d, 512 + 64 * i + 32, s[i].size, 8);
+	}
+}
+
+static void test_binary(void **state)
+{
+	uint8_t d[CUBIN_BYTES];
+	struct err err = {0};
+	struct vm_binary b = vm_binary_default(8);
+	make_cubin(d);
+	if (vm_binary_read(d, sizeof d, &b, &err)) fail_msg("%s", err.text);
+	assert_int_equal(b.warps, 8);
+	assert_int_equal(b.registers, 40);
+	assert_int_equal(b.stack_bytes, 96);
+	assert_int_equal(b.local_bytes, 12);
+	assert_int_equal(b.shared_bytes, 2048);
+}
+
+/* Every prefix and every changed byte: an answer or an error, never a read outside (the copy ends at a page of its own under AddressSanitizer). */
+static void test_hostile_binary(void **state)
+{
+	uint8_t d[CUBIN_BYTES];
+	struct err err = {0};
+	make_cubin(d);
+	int refused = 0;
+	for (size_t n = 0; n < CUBIN_BYTES; n++) {
+		uint8_t *cut = xmalloc(n + 1);
+		struct vm_binary b = vm_binary_default(4);
+		memcpy(cut, d, n);
+		refused += vm_binary_read(cut, n, &b, &err) != 0;
+		free(cut);
+	}
+	assert_true(refused >= 512 + 64 * 4 + 48);   /* nothing without all fields of its section table */
+	static const uint8_t values[] = {0, 1, 0x7f, 0x80, 0xff};
+	for (size_t at = 0; at < CUBIN_BYTES; at++)
+		for (size_t v = 0; v < ARRAY_LEN(values); v++) {
+			uint8_t *changed = xmalloc(CUBIN_BYTES);
+			struct vm_binary b = vm_binary_default(4);
+			memcpy(changed, d, CUBIN_BYTES);
+			changed[at] = values[v];
+			if (!vm_binary_read(changed, CUBIN_BYTES, &b, &err)) assert_true(b.registers >= 0 && b.registers <= 255 && b.stack_bytes >= 0 && b.shared_bytes >= 0);
+			free(changed);
+		}
+}
+
+static void test_hostile_text(void **state)
+{
+	const char *text = TTGIR(BLOCKED_ROWS);
+	size_t len = strlen(text);
+	struct err err = {0};
+	struct vm_layouts *l;
+	for (size_t n = 0; n < len; n++) {
+		char *cut = xmalloc(n + 1);
+		memcpy(cut, text, n);
+		assert_int_equal(vm_layouts_create(cut, n, &l, &err), 0);
+		vm_layouts_free(l);
+		static const char marks[] = "#<>[](),\"9\n";
+		for (size_t m = 0; n && m < sizeof marks - 1; m++) {
+			char *changed = xmalloc(len);
+			memcpy(changed, text, len);
+			changed[n] = marks[m];
+			assert_int_equal(vm_layouts_create(changed, len, &l, &err), 0);
+			vm_layouts_free(l);
+			free(changed);
+		}
+		free(cut);
+	}
+	/* locations that name each other */
+	const char *loop = "#loc = loc(\"k.py\":1:0)\n#loc1 = loc(callsite(#loc2 at #loc1))\n#loc2 = loc(callsite(#loc1 at #loc2))\n tt.load %q : tensor<32x!tt.ptr<f32>, #b> loc(#loc1)\n";
+	assert_int_equal(vm_layouts_create(loop, strlen(loop), &l, &err), 0);
+	assert_int_equal(l->nsites, 0);
+	vm_layouts_free(l);
+}
+
+/* ---- the estimate ---- */
+
+static const struct vm_cost base_cost = {.programs = 4096, .footprint_bytes = 64 << 20, .footprint_read = 32 << 20, .l2_sectors = 2 << 20, .load_lines = 1 << 19, .store_lines = 1 << 18, .fma_instrs = 1 << 20,
+	.alu_instrs = 1 << 20, .special_instrs = 1 << 18, .other_instrs = 1 << 20, .tensor_cycles = 1 << 18, .shared_bytes = 1 << 24, .atomics = 1 << 12, .atomic_hot = 4,
+	.path_cycles = 4096ll * 3000, .path_trips = 4096, .path_cycles_max = 3000, .steps = 1 << 20, .steps_once = 1 << 20};
+
+/* More of anything never makes a launch faster, on any GPU; much more of it becomes the limit that it stands for. (Not l2_sectors: for the same footprint they say that more
+ * loads find their data in L2.) */
+static void test_monotonic(void **state)
+{
+	static const struct { size_t at; enum vm_limit limit; } rows[] = {
+		{offsetof(struct vm_cost, footprint_bytes), VM_LIMIT_DRAM}, {offsetof(struct vm_cost, load_lines), VM_LIMIT_L1},
+		{offsetof(struct vm_cost, store_lines), VM_LIMIT_L1}, {offsetof(struct vm_cost, fma_instrs), VM_LIMIT_ISSUE}, {offsetof(struct vm_cost, alu_instrs), VM_LIMIT_ISSUE},
+		{offsetof(struct vm_cost, other_instrs), VM_LIMIT_ISSUE}, {offsetof(struct vm_cost, special_instrs), VM_LIMIT_SPECIAL},
+		{offsetof(struct vm_cost, tensor_cycles), VM_LIMIT_TENSOR}, {offsetof(struct vm_cost, shared_bytes), VM_LIMIT_SHARED}, {offsetof(struct vm_cost, atomic_hot), VM_LIMIT_ATOMIC},
+		{offsetof(struct vm_cost, path_cycles), VM_LIMIT_LATENCY}, {offsetof(struct vm_cost, path_cycles_max), VM_LIMIT_LATENCY},
+	};
+	struct vm_binary b = vm_binary_default(4);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		for (int g = 0; g < VM_GPU_COUNT; g++) {
+			struct vm_cost c = base_cost;
+			struct vm_estimate e = vm_estimate(&c, &b, &vm_gpus[g]);
+			double last = e.time_s;
+			for (int step = 0; step < 24; step++) {
+				*(int64_t *)((char *)&c + rows[i].at) *= 2;
+				e = vm_estimate(&c, &b, &vm_gpus[g]);
+				if (!(e.time_s >= last * 0.999)) fail_msg("count %zu doubled on %s: %g s after %g s", i, vm_gpus[g].name, e.time_s, last);
+				last = e.time_s;
+			}
+			if (e.limit != rows[i].limit) fail_msg("count %zu on %s: limited by %s", i, vm_gpus[g].name, vm_limit_name(e.limit));
+		}
+}
+
+static void test_resources(void **state)
+{
+	const struct vm_gpu *h = vm_gpu_find("h200"), *none = vm_gpu_find("H201");
+	assert_non_null(h);
+	assert_null(none);
+	struct vm_binary b = {.warps = 4, .registers = 32};
+	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 16);   /* 2048 threads */
+	assert_true(vm_estimate(&base_cost, &b, h).occupancy == 1);
+	b.registers = 65;
+	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 7);    /* 72 x 128 of 65536 */
+	b.shared_bytes = 100 << 10;
+	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 2);
+	b = (struct vm_binary){.warps = 1, .registers = 16};
+	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 32);
+	assert_int_equal(vm_estimate(&base_cost, &b, vm_gpu_find("L40S")).blocks_per_sm, 24);
+	/* spilling costs time; twice the DRAM bandwidth does not make anything slower */
+	struct vm_binary spilled = {.warps = 4, .registers = 32, .stack_bytes = 4096, .local_bytes = 16384}, whole = {.warps = 4, .registers = 32};
+	assert_true(vm_estimate(&base_cost, &spilled, h).time_s > 2 * vm_estimate(&base_cost, &whole, h).time_s);
+	assert_true(vm_estimate(&base_cost, &whole, vm_gpu_find("H100")).time_s > vm_estimate(&base_cost, &whole, h).time_s);
+}
+
+static void test_output(void **state)
+{
+	struct vm_line_cost line = {.line = 12, .cost = {.load_bytes = 4096, .load_sectors = 512, .flops = 1024}};
+	struct vm_report r = {.cost = base_cost, .nlines = 1, .lines = &line};
+	struct vm_binary b = vm_binary_default(4);
+	struct vm_cost back;
+	struct str text = {0};
+	json_t *o = vm_cost_json("k", &r, &b), *counts = json_object_get(o, "counts");
+	vm_counts_parse(counts, &back);
+	assert_memory_equal(&back, &base_cost, sizeof back);
+	assert_true(json_number_value(json_object_get(json_object_get(json_object_get(o, "predicted"), "A100"), "time_s")) > 0);
+	vm_counts_parse(NULL, &back);
+	assert_int_equal(back.programs, 0);
+	vm_cost_table(&text, "k", &r, &b, vm_gpu_find("H200"));
+	assert_non_null(strstr(text.data, "limited by"));
+	assert_non_null(strstr(text.data, "25 %"));   /* 4096 bytes in 512 sectors */
+	str_release(&text);
+	json_decref(o);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_blocked), cmocka_unit_test(test_linear_and_mma), cmocka_unit_test(test_bad_layouts), cmocka_unit_test(test_coalescing), cmocka_unit_test(test_binary),
+		cmocka_unit_test(test_hostile_binary), cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_monotonic), cmocka_unit_test(test_resources), cmocka_unit_test(test_output),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
