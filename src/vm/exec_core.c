@@ -20,6 +20,8 @@ int vm_fault(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, i
 	r->column = at->column;
 	memcpy(r->program, c->id, sizeof r->program);
 	r->element = element;
+	r->file = at->file;
+	r->access = NULL;
 	char what[256];
 	va_list ap;
 	va_start(ap, fmt);

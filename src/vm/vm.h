@@ -54,12 +54,18 @@ struct vm_launch_options {
 	struct pool *pool;                         /* NULL: the calling thread alone */
 	uint64_t deadline_ns;                      /* absolute; 0: none. Checked inside loops too. */
 	bool want_cost;
+	bool has_host_pointers;                    /* addresses that name no buffer are looked up among the buffers' data, which rise with their addresses then:
+	                                              for kernels that read pointers from memory */
 	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
 };
 struct vm_report {
 	enum vm_fault fault;
 	char text[512];                            /* "out-of-bounds store: kernel.py:12:5 ... program (3,0,0), element 17, offset 4096 of buffer 2 (4096 bytes)" */
 	int line, column; uint32_t program[3]; int64_t element;
+	const char *file;                          /* of line and column; lives as long as the kernel */
+	const char *access;                        /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
+	int buffer;                                /* index into the launch's buffers; -1: the address is in none */
+	int64_t offset, access_bytes, address;     /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
 	int nlines; struct vm_line_cost *lines;    /* want_cost: heap, freed by vm_report_release */
 };

@@ -35,7 +35,7 @@ static int set_memory(struct launch *l, struct err *err)
 				(unsigned long long)b->address, (long long)b->bytes);
 		max = last = index;
 	}
-	l->memory.index_max = max;
+	l->memory = (struct vm_memory){.index_max = max, .buffers = o->buffers, .nbuffers = o->nbuffers, .has_host_pointers = o->has_host_pointers};
 	l->memory.by_index = xcalloc((size_t)max + 1, sizeof *l->memory.by_index);
 	for (int i = 0; i < o->nbuffers; i++) l->memory.by_index[o->buffers[i].address >> TAPE_ADDRESS_SHIFT] = &o->buffers[i];
 	return 0;
