@@ -222,10 +222,11 @@ class Event(tracer_cuda.Event):
         return max((end.at_s or 0.0) - (self.at_s or 0.0), 1e-6) * 1e3
 
 
-def refuse(what):
-    def call(*args, **kwargs):
-        raise NotImplementedError(f"{what} is not supported by hone vm: work runs when it is launched, there is nothing to capture")
-    return call
+def refused_class(what):
+    """A class, because annotations and isinstance name it, that cannot be made."""
+    def __init__(self, *args, **kwargs):
+        raise NotImplementedError(f"torch.cuda.{what} is not supported by hone vm: work runs when it is launched, there is nothing to capture")
+    return type(what, (), {"__init__": __init__})
 
 
 def install_cuda():
@@ -233,10 +234,10 @@ def install_cuda():
     cuda, constant = torch.cuda, lambda value: lambda *args, **kwargs: value
     tracer_cuda.Stream.record_event = lambda self, event=None: (event or Event()).record(self) or event
     answers = dict(
-        Event=Event, CUDAGraph=refuse("torch.cuda.CUDAGraph"), graph=refuse("torch.cuda.graph"), make_graphed_callables=refuse("torch.cuda.make_graphed_callables"),
+        Event=Event, CUDAGraph=refused_class("CUDAGraph"), graph=refused_class("graph"), make_graphed_callables=refused_class("make_graphed_callables"),
         get_rng_state=lambda device=None: torch.get_rng_state(), set_rng_state=lambda state, device=None: torch.set_rng_state(state),
         get_rng_state_all=lambda: [torch.get_rng_state()], set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
-        initial_seed=torch.initial_seed, seed=torch.seed, seed_all=torch.seed, manual_seed=torch.manual_seed, manual_seed_all=torch.manual_seed,
+        initial_seed=torch.initial_seed, seed=torch.default_generator.seed, seed_all=constant(None), manual_seed=torch.default_generator.manual_seed, manual_seed_all=constant(None),
         default_generators=(torch.default_generator,), reset_max_memory_allocated=constant(None), reset_max_memory_cached=constant(None), memory_summary=constant(""),
         reset_accumulated_memory_stats=constant(None), memory_cached=constant(0), utilization=constant(0), _sleep=constant(None), get_sync_debug_mode=constant(0),
         set_sync_debug_mode=constant(None), get_gencode_flags=constant(""), is_built=constant(True), device_memory_used=constant(0), set_per_process_memory_fraction=constant(None),
