@@ -12,6 +12,7 @@ settings = json.loads(sys.argv[1])
 os.environ.pop("TRITON_INTERPRET", None)
 if settings["cuda_shim"]:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""    # a real device would take the calls that the shim answers
+    os.environ["PATH"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim_bin") + os.pathsep + os.environ.get("PATH", "")
 sys.path[0] = os.path.dirname(os.path.abspath(__file__))
 try:
     import torch
