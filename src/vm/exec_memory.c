@@ -223,6 +223,7 @@ static bool is_full(const struct box *b, const struct vm_value_info *info)
 static int fill_other(struct vm_ctx *c, const struct vm_instr *in, int other, enum elem e, uint8_t *d, int64_t n)
 {
 	size_t size = elem_bytes(e);
+	if (other < 0 && c->undefined_is_zero) { memset(d, 0, (size_t)n * size); return 0; }
 	if (other < 0) { vm_fill(d, in->extra, size, n); return 0; }
 	const struct vm_value *v = &c->values[other];
 	if (v->form == FORM_SPLAT) { vm_fill(d, v->splat, size, n); return 0; }

@@ -96,7 +96,7 @@ struct vm_ctx {
 	int64_t fuel;
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
-	bool want_cost;
+	bool want_cost, undefined_is_zero;
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
 	struct vm_report *report;

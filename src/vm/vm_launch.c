@@ -84,6 +84,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->args = l->o->args;
 	c->memory = &l->memory;
 	c->deadline_ns = l->o->deadline_ns;
+	c->undefined_is_zero = l->o->undefined_is_zero;
 	c->report = &l->reports[thread];
 	if (l->o->want_cost) {
 		c->want_cost = true;

@@ -2,7 +2,7 @@
 
     hone vm --cuda-shim tests/vm_corpus/corpus.py LIBRARY [NAME...]     (make test-vm-corpus runs all)
 
-A case file (LIBRARY.py) has a list CASES of Case. A case's tolerance is relative to the largest magnitude of the expected tensor: 1e-4 for f32 (sums of up
+A case file (cases_LIBRARY.py) has a list CASES of Case. A case's tolerance is relative to the largest magnitude of the expected tensor: 1e-4 for f32 (sums of up
 to a few thousand terms in another order), 2e-2 for f16 and bf16 results, and for products in tf32 (10 bits of mantissa, truncated).
 
 Counted are kernels, by name: compiled (Triton's front end made TTIR for sm_90), run, right (in every case that used it), wrong, refused (by the vm, with
@@ -121,7 +121,7 @@ def run_case(case, watch, verbose):
 
 
 def load(library):
-    spec = importlib.util.spec_from_file_location(f"corpus_{library}", os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{library}.py"))
+    spec = importlib.util.spec_from_file_location(f"corpus_{library}", os.path.join(os.path.dirname(os.path.abspath(__file__)), f"cases_{library}.py"))
     module = importlib.util.module_from_spec(spec)
     for folder in module_paths(library):
         sys.path.append(folder)
@@ -130,7 +130,7 @@ def load(library):
 
 
 def module_paths(library):
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{library}.py")) as f:
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), f"cases_{library}.py")) as f:
         packages = next(line for line in f if line.startswith("# packages:")).split(":", 1)[1].split()
     return [os.path.join(ROOT, "build", "corpus", p) for p in packages]
 
