@@ -24,6 +24,7 @@ def qkv():
 def recurrence(q, k, v, decay=None, beta=None, scale=None):
     """S = decay S + k (x) (v - beta-weighted prediction); o = q S. decay: (B, T, H) or (B, T, H, K), in logarithms."""
     scale = scale or q.shape[-1] ** -0.5
+    q, k, v = q.float(), k.float(), v.float()
     state, out = torch.zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3]), []
     for t in range(q.shape[1]):
         if decay is not None:
@@ -67,6 +68,10 @@ def gate(*shape):
     return F.logsigmoid(randn(*shape))
 
 
+def half(*tensors):
+    return tuple(t.bfloat16() for t in tensors)
+
+
 def first(function, **options):
     def call(*args):
         out = function(*args, **options)
@@ -83,17 +88,17 @@ CASES = [
     both("fused_recurrent_linear_attn", O.fused_recurrent_linear_attn, recurrence, qkv, normalize=False),
     both("chunk_gla", O.chunk_gla, recurrence, lambda: (*qkv(), gate(B, T, H, K))),
     both("fused_recurrent_gla", O.fused_recurrent_gla, recurrence, lambda: (*qkv(), gate(B, T, H, K))),
-    both("chunk_simple_gla", O.chunk_simple_gla, recurrence, lambda: (*qkv(), gate(B, T, H))),
+    both("chunk_simple_gla", O.chunk_simple_gla, recurrence, lambda: (*qkv(), gate(B, T, H)), grad=False),    # its gradient refuses Triton 3.6 on Hopper
     both("fused_recurrent_simple_gla", O.fused_recurrent_simple_gla, recurrence, lambda: (*qkv(), gate(B, T, H))),
     both("fused_chunk_simple_gla", O.fused_chunk_simple_gla, recurrence, lambda: (*qkv(), gate(B, T, H))),
     both("parallel_simple_gla", O.parallel_simple_gla, recurrence, lambda: (*qkv(), gate(B, T, H))),
     both("chunk_retention", O.chunk_retention, retention, qkv),
     both("fused_recurrent_retention", O.fused_recurrent_retention, retention, qkv),
     both("parallel_retention", O.parallel_retention, retention, qkv),
-    both("chunk_delta_rule", O.chunk_delta_rule, lambda q, k, v, b: recurrence(q, k, v, None, b), lambda: (*qkv(), torch.rand(B, T, H))),
+    both("chunk_delta_rule", O.chunk_delta_rule, lambda q, k, v, b: recurrence(q, k, v, None, b), lambda: half(*qkv(), torch.rand(B, T, H))),
     both("fused_recurrent_delta_rule", O.fused_recurrent_delta_rule, lambda q, k, v, b: recurrence(q, k, v, None, b), lambda: (*qkv(), torch.rand(B, T, H))),
-    both("chunk_gated_delta_rule", O.chunk_gated_delta_rule, recurrence, lambda: (*qkv(), gate(B, T, H), torch.rand(B, T, H))),
-    both("fused_recurrent_gated_delta_rule", O.fused_recurrent_gated_delta_rule, recurrence, lambda: (*qkv(), gate(B, T, H), torch.rand(B, T, H)), grad=False),
+    both("chunk_gated_delta_rule", O.chunk_gated_delta_rule, recurrence, lambda: (*qkv(), gate(B, T, H), torch.rand(B, T, H)), grad=False),
+    both("fused_recurrent_gated_delta_rule", lambda q, k, v, g, b: O.fused_recurrent_gated_delta_rule(q, k, v, g=g, beta=b), recurrence, lambda: (*qkv(), gate(B, T, H), torch.rand(B, T, H)), grad=False),
     both("chunk_kda", O.chunk_kda, recurrence, lambda: (*qkv(), gate(B, T, H, K), torch.rand(B, T, H))),
     both("fused_recurrent_kda", O.fused_recurrent_kda, recurrence, lambda: (*qkv(), gate(B, T, H, K), torch.rand(B, T, H)), grad=False),
     both("parallel_attn", O.parallel_attn, attention, qkv),
