@@ -41,7 +41,19 @@ def run_script(argv):
             print(end.code, file=sys.stderr)
             return 1
         return end.code or 0
+    except Exception as error:
+        return print_error(error, argv[0])
     return 0
+
+
+def print_error(error, script):
+    """As Python does, from the script's frame on."""
+    import traceback
+    trace = error.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename != script:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace or error.__traceback__)
+    return 1
 
 
 def main():

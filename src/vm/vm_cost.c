@@ -38,6 +38,7 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 		if (mask && !mask[i]) continue;
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
 		active++;
+		if (index > c->memory->index_max || !map[index]) continue;   /* a host pointer: counted, but in no footprint */
 		map[index][((uint64_t)address[i] & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1)) / SECTOR_BYTES] = 1;
 	}
 	if (is_store) {

@@ -4,7 +4,6 @@ import torch
 from corpus import Case
 from torchao.kernel.blockwise_quantization import blockwise_fp8_gemm, fp8_blockwise_act_quant, fp8_blockwise_weight_dequant, fp8_blockwise_weight_quant
 from torchao.prototype.blockwise_fp8_training import kernels as training
-import torchao.kernel.intmm_triton
 
 randn = torch.randn
 E4M3 = torch.float8_e4m3fn
@@ -38,7 +37,4 @@ CASES = [
     Case("weight_dequant", lambda x: fp8_blockwise_weight_dequant(*fp8_blockwise_weight_quant(x)), lambda x: x, lambda: (randn(256, 256),), tolerance=4e-2),
     Case("blockwise gemm", gemm, lambda x, w: x @ w.T, lambda: (randn(16, 256), randn(128, 256)), tolerance=6e-2),
     Case("act_quant_lhs", lambda x: as_float(training.triton_fp8_blockwise_act_quant_lhs(x))[0], lambda x: act_quant(x.float())[0], lambda: (randn(16, 256).bfloat16(),), tolerance=7e-2),
-    Case("int_matmul", lambda a, b: torch.ops.torchao.int_matmul(a, b), lambda a, b: a.int() @ b.int(), lambda: (torch.randint(-9, 9, (64, 64)).to(torch.int8), torch.randint(-9, 9, (64, 96)).to(torch.int8))),
-    Case("int_scaled_matmul", lambda a, b, s: torch.ops.torchao.int_scaled_matmul(a, b, s), lambda a, b, s: (a.int() @ b.int()) * s,
-         lambda: (torch.randint(-9, 9, (64, 64)).to(torch.int8), torch.randint(-9, 9, (64, 96)).to(torch.int8), torch.rand(64, 1))),
 ]
