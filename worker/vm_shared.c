@@ -175,7 +175,7 @@ int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, 
 	int rc = -1;
 	if (set_arguments(k, words, buffers, &n, args, nhost, host)) {
 		struct vm_launch_options o = {
-			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST, .undefined_is_zero = true, .has_host_pointers = nhost > 0,
+			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST, .undefined_is_zero = true, .print = stderr, .has_host_pointers = nhost > 0,
 		};
 		rc = run(k, &o);
 	} else {

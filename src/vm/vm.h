@@ -54,6 +54,7 @@ struct vm_launch_options {
 	struct pool *pool;                         /* NULL: the calling thread alone */
 	uint64_t deadline_ns;                      /* absolute; 0: none. Checked inside loops too. */
 	bool want_cost;
+	FILE *print;                               /* where tt.print writes, programs in order then; NULL: nowhere */
 	bool undefined_is_zero;                    /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no pattern */
 	bool has_host_pointers;                    /* addresses that name no buffer are looked up among the buffers' data, which rise with their addresses then:
 	                                              for kernels that read pointers from memory */

@@ -85,6 +85,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->memory = &l->memory;
 	c->deadline_ns = l->o->deadline_ns;
 	c->undefined_is_zero = l->o->undefined_is_zero;
+	c->print = l->o->print;
 	c->report = &l->reports[thread];
 	if (l->o->want_cost) {
 		c->want_cost = true;
@@ -186,7 +187,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (!rc) rc = set_memory(&l, err);
 	if (rc) return rc;
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
-	bool is_serial = !o->pool || l.p->has_atomics;
+	bool is_serial = !o->pool || l.p->has_atomics || (o->print && l.p->has_prints);
 	l.threads = is_serial ? 1 : pool_threads(o->pool);
 	atomic_init(&l.faulted, INT64_MAX);
 	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
