@@ -24,3 +24,13 @@ $(BUILD)/bench/kernel_cost: $(BUILD)/obj/bench/kernel_cost.o $(call libs,vm)
 bench-cost: setup $(BUILD)/bench/kernel_cost ## predicted time of the cost tasks' variants (and against build/h200/measured.json where it is)
 	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --predict
 	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --compare
+
+# libhone_vm.so: the vm for `hone vm`, loaded by worker/vm_driver.py. Only what worker/vm_shared.c exports is visible.
+$(BUILD)/libhone_vm.so: $(BUILD)/obj/worker/vm_shared.o $(call libs,vm)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -shared $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -Wl,--exclude-libs,ALL -Wl,-z,defs -ljansson -lyaml -lnettle -lpthread -lm -lz -o $@
+
+.PHONY: test-vm-corpus
+test-vm-corpus: setup programs ## run libraries of Triton kernels from PyPI on the vm, beside PyTorch (needs the network once)
+	BUILD=$(BUILD) $(VENV)/bin/python tests/vm_corpus/all.py $(LIBRARIES)

@@ -14,18 +14,14 @@ import triton
 import triton.compiler
 import triton.compiler.compiler
 import triton.testing
-from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
-from triton.compiler.compiler import make_backend
-from triton.compiler.errors import CompilationError
 from triton.runtime.autotuner import Autotuner
-from triton._C.libtriton import ir
 
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
+from ttir_compile import TARGET, error_line, parse_options, ttir_text
 
-TARGET = GPUTarget("cuda", 90, 32)
 TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
 GRID_MAX = (2**31 - 1, 65535, 65535)
 
@@ -90,35 +86,14 @@ class TracedKernel:
 
 
 def compile_to_ttir(src, target=None, options=None, _env_vars=None):
-    """In place of triton.compile: the front end and the target-independent passes, nothing after."""
-    backend = make_backend(TARGET)
-    options = backend.parse_options(dict(options or {}, **src.parse_options()))
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
+    """In place of triton.compile."""
+    options = parse_options(src, options)
     try:
-        module = src.make_ir(TARGET, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
-        stages = {}
-        backend.add_stages(stages, options, src.language)
-        module = stages["ttir"](module, {})
+        text = ttir_text(src, options)
     except Exception as error:
         raise CompileFailed(error, error_line(src, error)) from error
     # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
-    return TracedKernel(src, options, str(module).replace(TRITON_FOLDER, "triton/"))
-
-
-def error_line(src, error):
-    """The candidate's line: Triton numbers lines from the function's first."""
-    while isinstance(error.__cause__, CompilationError):
-        error = error.__cause__
-    node = getattr(error, "node", None)
-    first = getattr(src.fn, "starting_line_number", 0)
-    if node is None or not hasattr(node, "lineno"):
-        return first
-    for i, text in enumerate(src.fn.raw_src):
-        if text.lstrip().startswith("def "):
-            return first + i + node.lineno - 1
-    return first
+    return TracedKernel(src, options, text.replace(TRITON_FOLDER, "triton/"))
 
 
 def record_launch(kernel, grid, args):

@@ -14,6 +14,7 @@
 	X(import, "make a model folder of a GGUF file") \
 	X(tasks,  "list, show, compose, import and audit task sets") \
 	X(pairs,  "build pairs of prompt and answer for sft") \
+	X(vm,     "run a Python script with its Triton kernels on the CPU, checked and costed") \
 	X(verify, "grade a candidate kernel against its task") \
 	X(sft,    "train on pairs of prompt and answer") \
 	X(rl,     "train by reinforcement learning with verified rewards") \

@@ -107,6 +107,8 @@ int vm_fault(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, i
 	if (c->check) finding_add(c, in, fault, VM_NOTE_NONE, element, what);
 	if (r->fault != VM_FAULT_NONE) return 1;   /* passed over before: the first one stays */
 	r->fault = fault;
+	r->file = at->file;
+	r->access = NULL;
 	r->line = at->line;
 	r->column = at->column;
 	memcpy(r->program, c->id, sizeof r->program);

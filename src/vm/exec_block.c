@@ -114,3 +114,30 @@ int exec_block_address(struct vm_ctx *c, const struct vm_instr *in)
 	vm_kill(c, in);
 	return 0;
 }
+
+/* Pointers and mask of the rows of a two-dimensional descriptor that a list of row numbers names, from one column on. */
+int exec_row_address(struct vm_ctx *c, const struct vm_instr *in)
+{
+	int record = vm_src(c, in, 0), list = vm_src(c, in, 1);
+	const struct ttir_type *t = tensor_of(c, record);
+	const int64_t *r = (const int64_t *)c->values[record].buf->data;
+	int64_t rows = c->program->values[list].count, columns = t->shape[1], size = (int64_t)elem_bytes(t->elem), column = scalar_of(c, vm_src(c, in, 2));
+	const int32_t *row = vm_dense(c, in, list, rows);
+	int64_t *address = row ? vm_result(c, in, 0, rows * columns) : NULL;
+	uint8_t *mask = address ? vm_result(c, in, 1, rows * columns) : NULL;
+	if (!mask) return 1;
+	for (int64_t i = 0; i < rows; i++) {
+		for (int64_t j = 0; j < columns; j++, address++, mask++) {
+			*mask = row[i] >= 0 && row[i] < r[RECORD_DIMS] && column + j >= 0 && column + j < r[RECORD_DIMS + 3];
+			uint64_t elements = (uint64_t)row[i] * (uint64_t)r[RECORD_DIMS + 1] + (uint64_t)(column + j) * (uint64_t)r[RECORD_DIMS + 4];
+			*address = (int64_t)((uint64_t)r[RECORD_BASE] + elements * (uint64_t)size);
+		}
+	}
+	if (in->ndst == 3) {
+		uint8_t bits[8] = {0};
+		if (r[RECORD_NAN_PADDING]) lower_pattern(t->elem, bits);
+		vm_result_splat(c, in, 2, bits);
+	}
+	vm_kill(c, in);
+	return 0;
+}

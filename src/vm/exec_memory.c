@@ -33,10 +33,44 @@ static void describe(const struct vm_ctx *c, int64_t address, char *text, size_t
 		snprintf(text, len, "address 0x%llx, which is in no buffer", (unsigned long long)address);
 }
 
-uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write)
+/* A kernel may have read the address from memory, where the host put it: such an address becomes that of the buffer it lies in. */
+static int64_t from_host(const struct vm_ctx *c, int64_t address)
+{
+	const struct vm_memory *m = c->memory;
+	if (!m->has_host_pointers) return address;
+	int low = 0, high = m->nbuffers;
+	while (low < high) {
+		int mid = (low + high) / 2;
+		if ((uint64_t)address < (uint64_t)(uintptr_t)m->buffers[mid].data + (uint64_t)m->buffers[mid].bytes) high = mid;
+		else low = mid + 1;
+	}
+	if (low == m->nbuffers || (uint64_t)address < (uint64_t)(uintptr_t)m->buffers[low].data) return address;
+	return (int64_t)m->buffers[low].address + (address - (int64_t)(uintptr_t)m->buffers[low].data);
+}
+
+static const struct vm_buffer *buffer_at(const struct vm_ctx *c, uint64_t index)
+{
+	return index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+}
+
+/* The report's facts beside its text: which buffer was meant, an offset just below a buffer included. */
+static void report_access(const struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size)
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+	const struct vm_buffer *b = buffer_at(c, index);
+	if (!b && address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT) > -((int64_t)1 << 36)) b = buffer_at(c, ++index);
+	struct vm_report *r = c->report;
+	r->access = access_name(in);
+	r->buffer = b ? (int)(b - c->memory->buffers) : -1;
+	r->offset = b ? address - (int64_t)(index << TAPE_ADDRESS_SHIFT) : 0;
+	r->access_bytes = (int64_t)size;
+	r->address = address;
+}
+
+uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write)
+{
+	if (!buffer_at(c, (uint64_t)address >> TAPE_ADDRESS_SHIFT)) address = from_host(c, address);
+	const struct vm_buffer *b = buffer_at(c, (uint64_t)address >> TAPE_ADDRESS_SHIFT);
 	int64_t offset = (int64_t)((uint64_t)address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
 	char where[160];
 	enum vm_fault fault = VM_FAULT_NONE;
@@ -48,9 +82,12 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 		if (is_write && b->origin) memset(b->origin + offset, TAPE_ORIGIN_KERNEL, size);
 		return b->data + offset;
 	}
+	bool is_first = c->report->fault == VM_FAULT_NONE;
 	describe(c, address, where, sizeof where);
 	vm_fault(c, in, fault, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size, where);
+	if (is_first) report_access(c, in, address, size);
 	if (!c->check) return NULL;
+	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
 	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
 	bool is_below = !b && below > -BELOW_MAX;
 	vm_check_where(c, index + is_below, is_below ? below : offset);
@@ -75,13 +112,17 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 		else max += span;
 		low_bits |= (uint64_t)a->stride[d];
 	}
+	int64_t shift = buffer_at(c, (uint64_t)min >> TAPE_ADDRESS_SHIFT) ? 0 : from_host(c, min) - min;   /* a multiple of the element's size, or low_bits tell */
+	min += shift;
+	max += shift;
+	low_bits |= (uint64_t)shift;
 	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
 	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || index > c->memory->index_max || low_bits % size) return false;
 	const struct vm_buffer *b = c->memory->by_index[index];
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
-	out->data = b->data + (a->base - start);
-	out->origin = b->origin ? b->origin + (a->base - start) : NULL;
+	out->data = b->data + (a->base + shift - start);
+	out->origin = b->origin ? b->origin + (a->base + shift - start) : NULL;
 	return true;
 }
 
@@ -185,6 +226,7 @@ static bool is_full(const struct box *b, const struct vm_value_info *info)
 static int fill_other(struct vm_ctx *c, const struct vm_instr *in, int other, enum elem e, uint8_t *d, int64_t n)
 {
 	size_t size = elem_bytes(e);
+	if (other < 0 && c->undefined_is_zero) { memset(d, 0, (size_t)n * size); return 0; }
 	if (other < 0) { vm_fill(d, in->extra, size, n); return 0; }
 	const struct vm_value *v = &c->values[other];
 	if (v->form == FORM_SPLAT) { vm_fill(d, v->splat, size, n); return 0; }

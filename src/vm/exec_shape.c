@@ -1,6 +1,7 @@
 /* Blocks made, moved and reinterpreted. Splats stay splats, affine and box values keep their form where the shapes allow it, and a reshape of a
  * dense block shares its buffer. */
 #include "vm/vm_internal.h"
+#include "base/dtype.h"
 
 static const struct vm_value_info *info_src(const struct vm_ctx *c, const struct vm_instr *in, int i) { return &c->program->values[vm_src(c, in, i)]; }
 static const struct vm_value_info *info_dst(const struct vm_ctx *c, const struct vm_instr *in, int i) { return &c->program->values[vm_dst(c, in, i)]; }
@@ -282,6 +283,60 @@ int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
 		int64_t v = load_int(s, i, from->elem);
 		if (v >= 0 && v < in->n && (!mask || mask[i])) d[v]++;
 	}
+	vm_kill(c, in);
+	return 0;
+}
+
+/* ---- tt.print ---- */
+
+static double load_float(const uint8_t *bits, enum elem e)
+{
+	union { uint16_t half; float f; double d; } v = {.d = 0};
+	memcpy(&v, bits, elem_bytes(e));
+	switch (e) {
+	case ELEM_F8E4M3: return f8e4m3_to_f32(bits[0]);
+	case ELEM_F8E5M2: return f8e5m2_to_f32(bits[0]);
+	case ELEM_F16: return f16_to_f32(v.half);
+	case ELEM_BF16: return bf16_to_f32(v.half);
+	case ELEM_F32: return v.f;
+	default: return v.d;
+	}
+}
+
+static void put_number(struct str *out, const struct print_shape *p, enum elem e, const uint8_t *bits)
+{
+	if (elem_is_float(e)) {
+		str_printf(out, "%f", load_float(bits, e));
+		return;
+	}
+	int64_t v = e == ELEM_I1 ? bits[0] : load_int(bits, 0, e);
+	int width = e == ELEM_I1 ? 1 : 8 * (int)elem_bytes(e);
+	uint64_t u = width == 64 ? (uint64_t)v : (uint64_t)v & (((uint64_t)1 << width) - 1);
+	if (p->is_hex || e == ELEM_PTR) str_printf(out, "0x%0*llx", MAX(width / 4, 1), (unsigned long long)u);
+	else if (p->is_signed && e != ELEM_I1) str_printf(out, "%lld", (long long)v);
+	else str_printf(out, "%llu", (unsigned long long)u);
+}
+
+/* A line for each element, as device_print has it on a GPU. */
+int exec_print(struct vm_ctx *c, const struct vm_instr *in)
+{
+	const struct print_shape *p = in->extra;
+	const struct vm_value_info *info = info_src(c, in, 0);
+	const uint8_t *s = c->print ? source(c, in, 0) : NULL;
+	if (c->print && !s) return 1;
+	struct str text = {0};
+	int32_t at[TTIR_DIMS_MAX] = {0};
+	for (int64_t i = 0; s && i < info->count; i++) {
+		str_printf(&text, "pid (%u, %u, %u) idx (", c->id[0], c->id[1], c->id[2]);
+		for (int d = 0; d < info->ndim; d++) str_printf(&text, "%s%d", d ? ", " : "", at[d]);
+		str_printf(&text, ")%s", p->prefix);
+		if (p->count > 1) str_printf(&text, "(operand %d) ", p->operand);
+		put_number(&text, p, info->elem, s + (size_t)i * elem_bytes(info->elem));
+		str_putc(&text, '\n');
+		for (int d = info->ndim - 1; d >= 0 && ++at[d] == info->shape[d]; d--) at[d] = 0;
+	}
+	if (text.len) fwrite(text.data, 1, text.len, c->print);
+	str_release(&text);
 	vm_kill(c, in);
 	return 0;
 }

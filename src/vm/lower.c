@@ -375,6 +375,14 @@ static int find_kernel(struct lowerer *lo, struct ttir_func **out)
 	return *out ? 0 : lower_fail(lo, ERR_FORMAT, "no public tt.func with a body: there is no kernel");
 }
 
+/* A descriptor made on the host arrives as its base; its shape and strides are the arguments behind it. */
+static int arg_type(struct ttir_module *m, int type)
+{
+	if (m->types[type].kind != TYPE_DESC) return type;
+	struct ttir_type pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = m->types[m->types[type].inner].inner, .count = 1};
+	return ttir_type_intern(m, &pointer);
+}
+
 static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 {
 	k->name = arena_strndup(&k->arena, f->name.data, MIN(f->name.len, 200));
@@ -385,7 +393,8 @@ static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 	k->arg_names = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_names);
 	for (int i = 0; i < f->nargs; i++) {
 		struct str s = {0};
-		types[i] = f->args[i].type;
+		types[i] = arg_type(&k->module, f->args[i].type);
+		if (types[i] < 0) return ERR_LIMIT;
 		ttir_type_text(&k->module, types[i], &s);
 		k->arg_type_text[i] = arena_strndup(&k->arena, s.data, s.len);
 		k->arg_names[i] = arena_strndup(&k->arena, f->args[i].name.data, MIN(f->args[i].name.len, 60));
@@ -395,17 +404,36 @@ static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 	return 0;
 }
 
+/* base, then n shapes (i32), then n strides (i64) are made one descriptor, as tt.make_tensor_descriptor does. */
+static int lower_descriptor_arg(struct lowerer *lo, const struct ttir_func *f, int i)
+{
+	int n = lower_type(lo, lower_type(lo, f->args[i].type)->inner)->ndim, src[1 + 2 * VM_LAZY_DIMS];
+	if (n > VM_LAZY_DIMS || i + 2 * n >= f->nargs) return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel, a descriptor of %d dimensions without its shape", i, n);
+	for (int d = 0; d <= 2 * n; d++) {
+		src[d] = lo->k->arg_values[i + d];
+		if (d && lower_info(lo, src[d])->elem != (d <= n ? ELEM_I32 : ELEM_I64)) return lower_fail(lo, ERR_FORMAT, "argument %d of the kernel is no %s", i + d, d <= n ? "shape" : "stride");
+	}
+	int dst = lower_value_new(lo, f->args[i].type);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_block_ptr, &dst, 1, src, 1 + 2 * n);
+	if (!in) return lo->code;
+	in->imm[0] = 1;
+	return lower_bind(lo, f->args[i].name, dst, 1);
+}
+
 static int lower_function_body(struct lowerer *lo, struct ttir_func *f)
 {
 	for (int i = 0; i < f->nargs; i++) {
-		const struct ttir_type *t = lower_type(lo, f->args[i].type);
-		if (t->kind != TYPE_SCALAR)
+		int type = lo->k->arg_types[i];
+		if (lower_type(lo, type)->kind != TYPE_SCALAR)
 			return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel is %s, expected a pointer or a number", i, lo->k->arg_type_text[i]);
-		int value = lower_value_new(lo, f->args[i].type);
+		int value = lower_value_new(lo, type);
 		if (value < 0) return value;
 		lo->k->arg_values[i] = value;
-		lower_bind(lo, f->args[i].name, value, 1);
+		if (type == f->args[i].type) lower_bind(lo, f->args[i].name, value, 1);
 	}
+	for (int i = 0; i < f->nargs && !lo->code; i++)
+		if (lower_type(lo, f->args[i].type)->kind == TYPE_DESC) lower_descriptor_arg(lo, f, i);
+	if (lo->code) return lo->code;
 	if (f->nresults) return lower_fail(lo, ERR_FORMAT, "the kernel returns a value");
 	return lower_function_blocks(lo, f);
 }
@@ -415,7 +443,7 @@ int lower_kernel(struct vm_kernel *k, struct vm_program *p, bool contract, struc
 	struct lowerer lo = {.k = k, .m = &k->module, .p = p, .err = err, .func = 1, .nfuncs = 1};
 	struct ttir_func *f;
 	if (find_kernel(&lo, &f)) return lo.code;
-	if (!k->name) describe_args(k, f);
+	if (!k->name && describe_args(k, f)) return lower_fail(&lo, ERR_LIMIT, "too many types");
 	lo.loc_of = xcalloc((size_t)lo.m->nlocs + 1, sizeof *lo.loc_of);
 	p->locs = arena_alloc(&k->arena, ((size_t)lo.m->nlocs + 1) * sizeof *p->locs);
 	p->locs[0] = (struct vm_source){"unknown", 0, 0, ""};

@@ -206,3 +206,69 @@ int lower_descriptor_store(struct lowerer *lo, const struct ttir_op *op, const s
 	if (in) in->n = lower_info(lo, value)->count;
 	return lo->code;
 }
+
+/* ---- rows of a descriptor whose block is one row: gather and scatter; and reductions into memory ---- */
+
+/* desc[rows, column]: pointers, mask and, if nout is 3, padding of the rows' block, which has the given type. */
+static int emit_rows(struct lowerer *lo, const struct ttir_op *op, int tensor, int *out, int nout)
+{
+	int src[3];
+	if (lower_uses(lo, op, 0, 3, src)) return lo->code;
+	int len = (int)op->name.len;
+	const char *name = op->name.data;
+	if (lower_type(lo, lower_info(lo, src[0])->type)->kind != TYPE_DESC) return lower_fail(lo, ERR_FORMAT, "%.*s needs a tensor descriptor", len, name);
+	struct ttir_type row = *tensor_of(lo, src[0]), block = *lower_type(lo, tensor);
+	const struct vm_value_info *rows = lower_info(lo, src[1]);
+	if (row.ndim != 2 || row.shape[0] != 1 || block.kind != TYPE_TENSOR || block.ndim != 2 || block.inner != row.inner || block.shape[1] != row.shape[1] || rows->ndim != 1
+		|| rows->elem != ELEM_I32 || rows->shape[0] != block.shape[0])
+		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s: expected a block of one row, 32-bit row numbers and as many rows as there are numbers", len, name);
+	if (check_scalars(lo, src + 2, 1, ELEM_I32, "column")) return lo->code;
+	struct ttir_type pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = row.inner, .count = 1};
+	block.inner = ttir_type_intern(lo->m, &pointer);
+	block.elem = ELEM_PTR;
+	int pointers = block.inner < 0 ? block.inner : ttir_type_intern(lo->m, &block), bools = lower_same_shape(lo, tensor, ELEM_I1);
+	if (pointers < 0 || bools < 0) return lower_fail(lo, ERR_LIMIT, "too many types");
+	out[0] = lower_value_new(lo, pointers);
+	out[1] = lower_value_new(lo, bools);
+	if (nout == 3) out[2] = lower_value_new(lo, tensor);
+	return lo->code || !lower_emit(lo, exec_row_address, out, nout, src, 3) ? lo->code : 0;
+}
+
+int lower_descriptor_gather(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int address[3], tensor = op->ntypes ? op->types[op->ntypes - 1] : -1;
+	if (op->ntypes != 4) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_gather needs four types");
+	if (emit_rows(lo, op, tensor, address, 3)) return lo->code;
+	int dst = lower_result(lo, op, 0, tensor);
+	return dst < 0 ? lo->code : emit_load(lo, address, address[2], dst);
+}
+
+int lower_descriptor_scatter(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int address[2], value;
+	if (lower_uses(lo, op, 3, 1, &value) || emit_rows(lo, op, lower_info(lo, value)->type, address, 2)) return lo->code;
+	struct vm_instr *in = lower_emit(lo, exec_store, NULL, 0, (int[]){address[0], value, address[1]}, 3);
+	if (in) in->n = lower_info(lo, value)->count;
+	return lo->code;
+}
+
+int lower_descriptor_reduce(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	static const struct { const char *word; int integers, floats; } kinds[] = {{"add", 3, 4}, {"max", 5, -1}, {"min", 6, -1}, {"and", 0, -1}, {"or", 1, -1}, {"xor", 2, -1}};
+	int src[1 + VM_LAZY_DIMS + 1], count, address[2], kind = -1;
+	if (descriptor_operands(lo, op, src, &count)) return lo->code;
+	if (op->nuses != count + 1) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_reduce without a value");
+	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner, value = as_block(lo, op, src[count], tensor);
+	if (value < 0) return lo->code;
+	enum elem e = lower_info(lo, value)->elem;
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (op->nwords == 1 && slice_is(op->words[0], kinds[i].word)) kind = elem_is_float(e) ? kinds[i].floats : kinds[i].integers;
+	if (kind < 0 || e == ELEM_I1 || (elem_is_float(e) && elem_bytes(e) < 2))
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.descriptor_reduce %.*s on %s", op->nwords ? (int)MIN(op->words[0].len, 20) : 0, op->nwords ? op->words[0].data : "", elem_name(e));
+	if (emit_address(lo, src, count, ~0u, address, 2)) return lo->code;
+	int before = lower_value_new(lo, tensor);   /* what was there; nobody asks */
+	struct vm_instr *in = before < 0 ? NULL : lower_emit(lo, exec_atomic_rmw, &before, 1, (int[]){address[0], value, address[1]}, 3);
+	if (in) in->imm[0] = kind;
+	lo->p->has_atomics = true;
+	return lo->code;
+}

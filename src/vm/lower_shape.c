@@ -230,3 +230,24 @@ int lower_ignore(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		if (lower_use(lo, &op->uses[i]) < 0) return lo->code;
 	return 0;
 }
+
+/* One instruction for each operand. */
+int lower_print(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	const struct ttir_attr *hex = lower_attr(op, "hex"), *is_signed = lower_attr(op, "isSigned");
+	const char *prefix = op->nliterals && op->literals[0].kind == ATTR_STRING ? arena_strndup(&lo->k->arena, op->literals[0].text.data, MIN(op->literals[0].text.len, 200)) : "";
+	if (lo->in_region) return lower_ignore(lo, op, row);   /* in a combine region: the lanes' order is nobody's business */
+	for (int i = 0; i < op->nuses; i++) {
+		int src = lower_use(lo, &op->uses[i]);
+		if (src < 0) return lo->code;
+		enum elem e = lower_info(lo, src)->elem;
+		if (!elem_is_int(e) && !elem_is_float(e) && e != ELEM_PTR) return lower_no_kernel(lo, e);
+		struct print_shape *p = arena_alloc(&lo->k->arena, sizeof *p);
+		*p = (struct print_shape){prefix, i, op->nuses, hex && hex->i, !is_signed || is_signed->kind != ATTR_INTS || i >= is_signed->nitems || is_signed->ints[i]};
+		struct vm_instr *in = lower_emit(lo, exec_print, NULL, 0, &src, 1);
+		if (!in) return lo->code;
+		in->extra = p;
+	}
+	lo->p->has_prints = true;
+	return 0;
+}

@@ -116,6 +116,10 @@ struct vm_launch_options {
 	const struct vm_layouts *layouts;          /* want_cost: layouts of the same compile (vm_cost.h), or NULL */
 	int num_warps;                             /* want_cost: of a program; 0: 4 */
 	int64_t l1_bytes;                          /* want_cost: L1 that a program has (vm_cost_l1_bytes); 0: 32 KiB */
+	FILE *print;                               /* where tt.print writes, programs in order then; NULL: nowhere */
+	bool undefined_is_zero;                    /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no pattern */
+	bool has_host_pointers;                    /* addresses that name no buffer are looked up among the buffers' data, which rise with their addresses then:
+	                                              for kernels that read pointers from memory */
 	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;                           /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int findings_max;                          /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed over where
@@ -125,6 +129,10 @@ struct vm_report {
 	enum vm_fault fault;
 	char text[512];                            /* "out-of-bounds store: kernel.py:12:5 ... program (3,0,0), element 17, offset 4096 of buffer 2 (4096 bytes)" */
 	int line, column; uint32_t program[3]; int64_t element;
+	const char *file;                          /* of line and column; lives as long as the kernel */
+	const char *access;                        /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
+	int buffer;                                /* index into the launch's buffers; -1: the address is in none */
+	int64_t offset, access_bytes, address;     /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
 	int nlines; struct vm_line_cost *lines;    /* want_cost: heap, freed by vm_report_release */
 	int nfindings; struct vm_finding *findings; int64_t findings_dropped;   /* checks: heap, freed by vm_report_release; dropped: places beyond findings_max */

@@ -67,7 +67,8 @@ static bool count_touched(struct vm_meter *m, const struct access *a, const stru
 		missed = true;
 		touch(&from_l2, t->sector[i]);
 		a->cost->l2_sectors++;
-		m->l2_loads[(uint64_t)t->sector[i] * SECTOR_BYTES >> TAPE_ADDRESS_SHIFT]++;
+		uint64_t index = (uint64_t)t->sector[i] * SECTOR_BYTES >> TAPE_ADDRESS_SHIFT;
+		if (index <= m->plans->memory->index_max) m->l2_loads[index]++;
 	}
 	a->cost->missed_lines += from_l2.lines;
 	return missed;
@@ -138,7 +139,9 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 	for (int64_t i = 0; i < n; i++) {
 		if (mask && !mask[i]) continue;
 		active++;
-		map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES] = 1;
+		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
+		if (index > c->memory->index_max || !map[index]) continue;   /* a host pointer: counted, but in no footprint */
+		map[index][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES] = 1;
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
 }
@@ -156,6 +159,7 @@ void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 		vm_cost_row(c, in)->atomics++;
 		touch(&warp, address[i] / SECTOR_BYTES);
 		if (warp.count == before) continue;   /* one operation of the L2 for a warp's neighbours */
+		if (index > c->memory->index_max || !c->memory->by_index[index]) continue;   /* a host pointer */
 		if (!plans->atomics[index]) plans->atomics[index] = xcalloc((size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
 		uint32_t *count = &plans->atomics[index][granule];
 		if (*count < UINT32_MAX) ++*count;

@@ -56,6 +56,7 @@ struct vm_instr {
 	const void *extra;                            /* operation's own parameters, in the program's arena */
 };
 
+struct print_shape { const char *prefix; int operand, count; bool is_hex, is_signed; };   /* of tt.print: which of its operands this is */
 struct region_shape { int64_t outer, len, inner; };   /* a block around the axis of a reduction */
 struct vm_value_info { int type; enum elem elem; int ndim; int64_t count; const int32_t *shape; };
 struct vm_source { const char *file; int line, column; const char *name; };   /* name: the variable that is assigned there, or "" */
@@ -68,7 +69,7 @@ struct vm_program {
 	int nconsts, consts_cap; struct vm_const *consts;
 	int nlocs; struct vm_source *locs;
 	int nlines; int *lines;
-	bool has_atomics;                             /* or volatile loads: programs run one after another */
+	bool has_atomics, has_prints;                 /* atomics or volatile loads: programs run one after another */
 	struct vm_plan {                              /* for launches with checks (check_plan.c) */
 		uint8_t *watch;                           // (ninstrs): WATCH_ bits
 		uint64_t written[2]; bool writes_anywhere;   /* arguments whose buffers some store may reach; or any buffer at all */
@@ -87,7 +88,12 @@ struct vm_kernel {
 	bool uses_tf32; int tf32_line;
 };
 
-struct vm_memory { uint64_t index_max; const struct vm_buffer **by_index; };   /* buffer of an address: by_index[address >> TAPE_ADDRESS_SHIFT] */
+struct vm_memory {
+	uint64_t index_max;
+	const struct vm_buffer **by_index;            /* of an address: by_index[address >> TAPE_ADDRESS_SHIFT] */
+	const struct vm_buffer *buffers; int nbuffers;
+	bool has_host_pointers;
+};
 
 struct vm_check;
 struct vm_spin { const struct vm_instr *jump; uint64_t version, polls, hash; int64_t turns; };
@@ -106,7 +112,8 @@ struct vm_ctx {
 	int64_t fuel;
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
-	bool want_cost;
+	bool want_cost, undefined_is_zero;
+	FILE *print;
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
 	struct vm_meter *meter;                       /* NULL unless want_cost */
@@ -170,9 +177,9 @@ void vm_cost_l2(struct vm_meter *const *meters, int nmeters, uint64_t index_max,
 vm_exec exec_nothing, exec_map, exec_select, exec_divide;
 vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_broadcast, exec_reshape, exec_trans, exec_cat, exec_join, exec_split,
 	exec_histogram;
-vm_exec exec_move, exec_jump, exec_jump_unless, exec_loop_test, exec_return, exec_program_id, exec_num_programs, exec_assert, exec_poison;
+vm_exec exec_move, exec_jump, exec_jump_unless, exec_loop_test, exec_return, exec_program_id, exec_num_programs, exec_assert, exec_poison, exec_print;
 vm_exec exec_load, exec_store, exec_gather, exec_atomic_rmw, exec_atomic_cas;
-vm_exec exec_block_ptr, exec_advance, exec_block_address;
+vm_exec exec_block_ptr, exec_advance, exec_block_address, exec_row_address;
 vm_exec exec_reduce, exec_scan, exec_map_region, exec_region_begin, exec_region_end, exec_dot;
 vm_affine_rule rule_add, rule_sub, rule_mul, rule_cast, rule_rem, rule_div, rule_and, rule_cmp, rule_addptr;
 
@@ -251,8 +258,9 @@ lower_fn lower_map, lower_class, lower_sincos, lower_cmp, lower_cast, lower_sele
 	lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi;
 lower_fn lower_splat, lower_range, lower_expand_dims, lower_broadcast, lower_reshape, lower_trans, lower_cat, lower_join, lower_split, lower_gather,
 	lower_histogram;
-lower_fn lower_program_id, lower_addptr, lower_load, lower_store, lower_atomic_rmw, lower_atomic_cas, lower_assert, lower_ignore, lower_unsplat;
-lower_fn lower_make_tensor_ptr, lower_advance, lower_make_descriptor, lower_descriptor_load, lower_descriptor_store;
+lower_fn lower_program_id, lower_addptr, lower_load, lower_store, lower_atomic_rmw, lower_atomic_cas, lower_assert, lower_print, lower_ignore, lower_unsplat;
+lower_fn lower_make_tensor_ptr, lower_advance, lower_make_descriptor, lower_descriptor_load, lower_descriptor_store, lower_descriptor_gather,
+	lower_descriptor_scatter, lower_descriptor_reduce;
 lower_fn lower_dot, lower_reduce, lower_scan, lower_map_elementwise;
 lower_fn lower_for, lower_if, lower_while, lower_execute_region, lower_br, lower_cond_br, lower_switch, lower_return, lower_call;
 #endif

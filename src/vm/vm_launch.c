@@ -38,7 +38,7 @@ static int set_memory(struct launch *l, struct err *err)
 				(unsigned long long)b->address, (long long)b->bytes);
 		max = last = index;
 	}
-	l->memory.index_max = max;
+	l->memory = (struct vm_memory){.index_max = max, .buffers = o->buffers, .nbuffers = o->nbuffers, .has_host_pointers = o->has_host_pointers};
 	l->memory.by_index = xcalloc((size_t)max + 1, sizeof *l->memory.by_index);
 	for (int i = 0; i < o->nbuffers; i++) l->memory.by_index[o->buffers[i].address >> TAPE_ADDRESS_SHIFT] = &o->buffers[i];
 	return 0;
@@ -87,6 +87,8 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->args = l->o->args;
 	c->memory = &l->memory;
 	c->deadline_ns = l->o->deadline_ns;
+	c->undefined_is_zero = l->o->undefined_is_zero;
+	c->print = l->o->print;
 	c->report = &l->reports[thread];
 	c->check = l->check;
 	if (l->o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION)) c->watch = l->p->plan.watch;
@@ -210,7 +212,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (!rc) rc = set_memory(&l, err);
 	if (rc) return rc;
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
-	bool is_serial = !o->pool || l.p->has_atomics || o->checks;
+	bool is_serial = !o->pool || l.p->has_atomics || o->checks || (o->print && l.p->has_prints);
 	l.threads = is_serial ? 1 : pool_threads(o->pool);
 	atomic_init(&l.faulted, INT64_MAX);
 	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);

@@ -366,6 +366,24 @@ for kernel, (m, n, k) in itertools.product([matmul_block_ptr, matmul_descriptor]
         dict(c=(a.double() @ b.double(), (k + 2) * EPS[F32] * (a.double().abs() @ b.double().abs()))), interpret_slack=2.0)
 
 
+@triton.jit
+def rows_through_descriptors(x, rows, o, total, M, N, column, B: tl.constexpr, C: tl.constexpr):
+    r = tl.load(rows + tl.arange(0, B))
+    v = tl.make_tensor_descriptor(x, [M, N], [N, 1], [1, C]).gather(r, column)
+    tl.make_tensor_descriptor(o, [M, N], [N, 1], [1, C]).scatter(v, r, column)
+    tl.make_tensor_descriptor(total, [M, N], [N, 1], [B, C]).atomic_add([4, column], v)
+
+
+for column in (0, 20, 36):
+    x, rows = randn(50, 40), torch.randperm(60, generator=gen)[:16].int()     # some rows lie outside: 0 when read, nothing when written
+    inside, width = rows[rows < 50].long(), min(16, 40 - column)
+    o, total = torch.zeros(50, 40), torch.ones(50, 40)
+    o[inside, column:column + width] = x[inside, column:column + width]
+    total[4:20, column:column + width] += torch.where(rows[:, None] < 50, x[rows.clamp(max=49).long()], 0.0)[:, column:column + width]
+    add(f"rows_through_descriptors_{column}", rows_through_descriptors, (1,), dict(x=x, rows=rows, o=torch.zeros(50, 40), total=torch.ones(50, 40), M=50, N=40, column=column, B=16, C=16),
+        dict(o=(o, None), total=(total, None)), interpret=False)
+
+
 # ---- shapes ----
 
 @triton.jit

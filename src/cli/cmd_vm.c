@@ -1,0 +1,95 @@
+/* hone vm: runs a Python script with its Triton kernels on the vm. This process becomes the Python that runs it (worker/vm_main.py), so exit status, signals and terminal
+ * are the script's. No sandbox: it is the user's own script. */
+#include "cli/cli.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct vm_settings { bool check, cost, json, cuda_shim; int64_t threads, configs; };
+
+#define O(type, field, help) { #field, type, offsetof(struct vm_settings, field), help, NULL }
+static const struct option_def DEFS[] = {
+	O(OPTION_BOOL, check, "all checks, and device_assert; memory accesses are always checked"),
+	O(OPTION_BOOL, cost, "after the script, what each kernel and line moved and computed, with predicted times"),
+	O(OPTION_BOOL, json, "with --cost: one JSON object, the last line of stdout"),
+	O(OPTION_BOOL, cuda_shim, "for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as an H200 would"),
+	O(OPTION_INT, configs, "configurations that an autotuner compares, by predicted time"),
+	O(OPTION_INT, threads, "threads that a launch may use; 0: cores"),
+};
+static const char SUMMARY[] = "run a Python script with its Triton kernels on the CPU: hone vm [OPTIONS] script.py [ARGS]\n"
+	"The Python is $HONE_PYTHON's, else the active virtual environment's, else hone's own. The script runs unsandboxed, with your rights.\n"
+	"Exit status: the script's; 1 when a kernel did what it must not";
+
+/* Options end at the script's name; what follows is the script's. */
+static int script_index(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		if (argv[i][0] != '-') return i;
+		if (!strcmp(argv[i], "--threads") || !strcmp(argv[i], "--configs") || !strcmp(argv[i], "--recipe")) i++;
+	}
+	return argc;
+}
+
+static char *find_python(void)
+{
+	const char *named = getenv("HONE_PYTHON"), *venv = getenv("VIRTUAL_ENV");
+	if (named && *named) return xstrdup(named);
+	if (venv && *venv) return path_join(venv, "bin/python");
+	return path_installed("build/venv/bin/python");
+}
+
+/* Beside this program: the library of the same build. */
+static char *find_library(void)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	if (n <= 0) return NULL;
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	char *path = path_join(self, "libhone_vm.so");
+	if (path_exists(path)) return path;
+	free(path);
+	return NULL;
+}
+
+static int become_python(const struct vm_settings *s, char **script, int nscript, struct err *err)
+{
+	char *python = find_python(), *library = find_library(), *program = path_installed("worker/vm_main.py");
+	if (!python) return err_set(err, ERR_NOT_FOUND, "no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` makes it");
+	if (!library || !program) return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it", library ? "worker/vm_main.py" : "libhone_vm.so");
+	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost", s->cost, "json", s->json, "cuda_shim", s->cuda_shim,
+		"threads", (json_int_t)s->threads, "configs", (json_int_t)s->configs);
+	char *settings = json_dumps(o, JSON_COMPACT);
+	char **argv = xcalloc((size_t)nscript + 4, sizeof *argv);
+	argv[0] = python;
+	argv[1] = program;
+	argv[2] = settings;
+	memcpy(argv + 3, script, (size_t)nscript * sizeof *argv);
+	execvp(python, argv);
+	return err_set(err, ERR_IO, "cannot start the Python %s: %s; HONE_PYTHON names another", python, strerror(errno));
+}
+
+static int settings_check(const struct vm_settings *s, bool has_script, struct err *err)
+{
+	if (!has_script) return err_set(err, ERR_USAGE, "no script: hone vm [OPTIONS] script.py [ARGS]");
+	if (s->threads < 0 || s->threads > 4096) return err_set(err, ERR_USAGE, "--threads %lld: expected 0 to 4096", (long long)s->threads);
+	if (s->configs < 1 || s->configs > 100000) return err_set(err, ERR_USAGE, "--configs %lld: expected 1 to 100000", (long long)s->configs);
+	if (s->json && !s->cost) return err_set(err, ERR_USAGE, "--json without --cost: there is nothing to print");
+	return 0;
+}
+
+int cmd_vm(int argc, char **argv)
+{
+	struct vm_settings s = { .configs = 24 };
+	struct err err = {0};
+	int npos, at = script_index(argc, argv);
+	char **own = xcalloc((size_t)at + 1, sizeof *own);   /* options alone: the parser would take the script's for its own */
+	memcpy(own, argv, (size_t)at * sizeof *own);
+	int rc = options_parse("vm", SUMMARY, DEFS, ARRAY_LEN(DEFS), &s, at, own, &npos, &err);
+	free(own);
+	if (rc == 1) return 0;
+	if (!rc) rc = settings_check(&s, at < argc, &err);
+	if (!rc && !path_exists(argv[at])) rc = err_set(&err, ERR_USAGE, "%s: no such script", argv[at]);
+	if (!rc) rc = become_python(&s, argv + at, argc - at, &err);
+	return cli_fail("vm", &err);
+}

@@ -1,0 +1,179 @@
+"""hone vm: scripts run on the vm as they would on a GPU; faults are named like a compiler's, with the exit status."""
+import json, os, sys
+
+sys.path.append("tests")
+from command import check, done, hone, run, work_folder
+
+work = work_folder("vm_command")
+
+ADD = """
+import sys
+import torch, triton, triton.language as tl
+
+@triton.jit
+def add(x, y, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    a = tl.load(x + i, mask=i < n)
+    b = tl.load(y + i, mask=i < n)
+    tl.store(o + i, a + b, mask=i < LIMIT)
+
+"""
+PLAIN = ADD.replace("LIMIT", "n") + """
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+@triton.jit
+def copy(d, o, B: tl.constexpr):
+    v = d.load([B, 0])
+    i = tl.arange(0, B)
+    tl.store(o + i[:, None] * B + i[None, :], v)
+
+@triton.jit
+def through(pointers, n, B: tl.constexpr):
+    p = tl.load(pointers + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    i = tl.arange(0, B)
+    tl.store(p + i, tl.program_id(0) + i, mask=i < n)
+
+x, y = torch.randn(1000), torch.randn(1000)
+o = torch.full((1002,), 7.0)
+add[(4,)](x, y, o[1:], 1000, B=256)
+assert torch.equal(o[1:-1], x + y) and o[0] == 7 and o[-1] == 7
+m = torch.randn(32, 16)
+block = torch.empty(16, 16)
+copy[(1,)](TensorDescriptor.from_tensor(m, [16, 16]), block, B=16)
+assert torch.equal(block, m[16:])
+parts = [torch.zeros(5), torch.zeros(5)]
+through[(2,)](torch.tensor([p.data_ptr() for p in parts]), 5, B=8)
+assert parts[1].tolist() == [1, 2, 3, 4, 5]
+kernel = add.warmup(x, y, o, 1000, B=256, grid=(1,))
+assert "tt.store" in kernel.asm["ttir"]
+try:
+    add[(4,)](x, y, o, 1000, B=256, no_such_option=1)
+except KeyError:
+    print("sum", round(float(o[1:-1].sum() - (x + y).sum())), sys.argv[1:])
+    sys.exit(3)
+"""
+FAULT = ADD.replace("LIMIT", "n + 1") + """
+x, y, o = torch.randn(1000), torch.randn(1000), torch.empty(1010)[5:1005]
+add[(4,)](x, y, o, 1000, B=256)
+print("inside the storage")
+add[(4,)](x, y, torch.empty(1000), 1000, B=256)
+print("not reached")
+"""
+CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty", "try: add[(4,)](x, y, torch.empty").replace('print("not reached")', 'except Exception: print("caught")')
+REFUSED = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def assembly(o):
+    tl.store(o, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [1], dtype=tl.int32, is_pure=True, pack=1))
+
+assembly[(1,)](torch.zeros(1, dtype=torch.int32))
+"""
+SHIM = """
+import torch, triton, triton.language as tl
+from torch.amp import custom_fwd, custom_bwd
+
+calls = []
+
+@triton.autotune(configs=[triton.Config({"B": 16}), triton.Config({"B": 1024}, num_warps=8)], key=["n"], reset_to_zero=["count"])
+@triton.heuristics({"EVEN": lambda a: a["n"] % a["B"] == 0})
+@triton.jit
+def scale(x, o, count, n, factor, B: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    m = i < n
+    tl.store(o + i, tl.load(x + i, mask=m) * factor, mask=m)
+    tl.atomic_add(count, 1)
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    @custom_fwd(device_type="cuda")
+    def forward(ctx, x, factor):
+        assert x.is_cuda and x.device.type == "cuda" and x.device == torch.device("cuda", 0)
+        o, count, n = torch.empty_like(x), torch.zeros(1, dtype=torch.int32, device=x.device), x.numel()
+        with torch.cuda.device(x.device):
+            scale[lambda meta: (triton.cdiv(n, meta["B"]),)](x, o, count, n, factor)
+        ctx.factor = factor
+        calls.append(count.item())
+        return o
+
+    @staticmethod
+    @custom_bwd(device_type="cuda")
+    def backward(ctx, g):
+        return g * ctx.factor, None
+
+assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0) and torch.cuda.get_device_properties(0).multi_processor_count == 132
+x = torch.randn(50000, device="cuda", requires_grad=True)
+y = Scale.apply(x, 3.0)
+y.sum().backward()
+assert torch.equal(y, x * 3) and torch.equal(x.grad, torch.full((50000,), 3.0).cuda())
+assert scale.best_config.kwargs["B"] == 1024, scale.best_config     # 16 elements a program: more programs and sectors for the same bytes
+assert calls[0] == triton.cdiv(50000, 1024), calls                  # reset_to_zero undid what the trials counted
+on_host = torch.zeros(4)
+on_device = on_host.cuda()
+on_device += 1
+assert on_host.sum() == 0 and on_device.cpu().sum() == 4
+assert torch.nn.Linear(4, 4).cuda().weight.is_cuda and torch.zeros(2, device=torch.device("cuda:0")).is_cuda
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    assert (torch.ones(2, 2).cuda() @ torch.ones(2, 2).cuda()).dtype == torch.bfloat16
+fast, slow = (triton.testing.do_bench(lambda: Scale.apply(t, 2.0)) for t in (x.detach(), torch.zeros(4_000_000, device="cuda")))
+start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+start.record(); Scale.apply(x, 2.0); end.record(); torch.cuda.synchronize()
+assert 0 < fast < slow and 0 < start.elapsed_time(end)
+print("fine")
+"""
+
+
+def write(name, text):
+    with open(f"{work}/{name}", "w") as f:
+        f.write(text)
+    return f"{work}/{name}"
+
+
+def line_of(text, part):
+    return next(i for i, line in enumerate(text.split("\n"), 1) if part in line)
+
+
+def test_plain():
+    p = run(hone, "vm", write("plain.py", PLAIN), "--cost", "a")
+    check("a script gets its arguments and its own exit status; views, descriptors and pointers in memory work", p.returncode == 3 and p.stdout == "sum 0 ['--cost', 'a']\n", p.stdout + p.stderr)
+    p = run(hone, "vm", "--cost", "--json", write("plain.py", PLAIN))
+    kernels = {k["kernel"]: k for k in json.loads(p.stdout.splitlines()[-1])["kernels"]} if p.returncode == 3 else {}
+    add = kernels.get("add", {"cost": {}, "lines": []})
+    lines = {row["line"]: row for row in add["lines"]}
+    check("--cost --json counts bytes by kernel and line", add["cost"].get("load_bytes") == 8000 and add["cost"].get("store_bytes") == 4000
+          and lines.get(line_of(PLAIN, "a = tl.load"), {}).get("load_bytes") == 4000, p.stdout + p.stderr)
+
+
+def test_faults():
+    p = run(hone, "vm", write("fault.py", FAULT))
+    where = f"{work}/fault.py:{line_of(FAULT, 'tl.store')}:"
+    check("a store beyond a tensor's storage ends the script with 1", p.returncode == 1 and p.stdout == "inside the storage\n", p.stdout + p.stderr)
+    check("the message has place, kernel, program, element, argument and what was allowed", all(part in p.stderr for part in (
+        where, "error: out-of-bounds store", "tl.store(o + i", "in add, program (3, 0, 0), element 232", "argument o: index 1000, allowed 0 to 999 (float32[1000])")) and "Traceback" not in p.stderr, p.stderr)
+    p = run(hone, "vm", write("caught.py", CAUGHT))
+    check("a fault that the script swallows fails it all the same", p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr, p.stdout + p.stderr)
+    p = run(hone, "vm", write("refused.py", REFUSED))
+    check("an operation that is not supported is named", p.returncode == 1 and "elementwise_inline_asm" in p.stderr and "refused.py" in p.stderr, p.stderr)
+
+
+def test_shim():
+    p = run(hone, "vm", "--cuda-shim", write("shim.py", SHIM))
+    check("a CUDA script with autograd, autotuning, heuristics, timing and autocast runs on the CPU", p.returncode == 0 and p.stdout == "fine\n", p.stdout + p.stderr)
+
+
+def test_usage():
+    for args, part in ((["vm"], "no script"), (["vm", f"{work}/absent.py"], "no such script"), (["vm", "--json", f"{work}/plain.py"], "--cost")):
+        p = run(hone, *args)
+        check(f"wrong usage is 2: {' '.join(args)[-40:]}", p.returncode == 2 and part in p.stderr, p.stderr)
+    os.environ["HONE_PYTHON"] = "/no/such/python"
+    p = run(hone, "vm", f"{work}/plain.py")
+    del os.environ["HONE_PYTHON"]
+    check("a Python that is not there is named", p.returncode == 1 and "/no/such/python" in p.stderr, p.stderr)
+    check("--help says that there is no sandbox", "unsandboxed" in run(hone, "vm", "--help").stdout)
+
+
+test_plain()
+test_faults()
+test_shim()
+test_usage()
+done()

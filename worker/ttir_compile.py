@@ -1,0 +1,40 @@
+"""ttir_compile: Triton's front end alone. A kernel becomes TTIR text in memory, without a GPU, a file or another process.
+
+Shared by the tracer (tracer_driver.py), which records launches, and by `hone vm` (vm_driver.py), which runs them.
+"""
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+from triton.compiler.errors import CompilationError
+from triton._C.libtriton import ir
+
+TARGET = GPUTarget("cuda", 90, 32)
+
+
+def parse_options(src, options):
+    return make_backend(TARGET).parse_options(dict(options or {}, **src.parse_options()))
+
+
+def ttir_text(src, options):
+    """The front end and the target-independent passes, nothing after. Raises what Triton raises."""
+    backend = make_backend(TARGET)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = src.make_ir(TARGET, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    stages = {}
+    backend.add_stages(stages, options, src.language)
+    return str(stages["ttir"](module, {}))
+
+
+def error_line(src, error):
+    """The author's line: Triton numbers lines from the function's first."""
+    while isinstance(error.__cause__, CompilationError):
+        error = error.__cause__
+    node = getattr(error, "node", None)
+    first = getattr(src.fn, "starting_line_number", 0)
+    if node is None or not hasattr(node, "lineno"):
+        return first
+    for i, text in enumerate(src.fn.raw_src):
+        if text.lstrip().startswith("def "):
+            return first + i + node.lineno - 1
+    return first

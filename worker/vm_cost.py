@@ -1,0 +1,115 @@
+"""vm_cost: what kernels on the vm cost, per kernel and source line, and what that would take on a GPU.
+
+A prediction is a roofline over one launch's counts with H200-like rates: the slowest of memory (32-byte sectors), element-wise arithmetic and tensor
+cores, over as many multiprocessors as the grid can fill, behind a fixed cost of a launch. It ranks variants of one kernel; it is no measurement.
+Operators of PyTorch between launches count the bytes of their operands and results, and the flops of matrix products.
+"""
+import json
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+LAUNCH_S, PROGRAM_S = 3e-6, 2e-7
+BYTES_PER_S, FLOPS_PER_S, DOT_FLOPS_PER_S = 4.0e12, 50e12, 500e12
+MULTIPROCESSORS, PROGRAMS_PER_SM = 132, 4
+
+listeners = []     # running stopwatches: launches are costed while there is one
+kernels = {}       # (kernel, file) -> {"launches", "predicted_s", "cost", "lines": {line: cost}}
+clock_s = 0.0      # predicted time of all that was costed
+
+
+class Always:
+    """Keeps launches costed for events; adds to no time."""
+
+    is_trial, seconds = False, 0.0
+
+
+def watch_everything():
+    if not any(isinstance(listener, Always) for listener in listeners):
+        listeners.insert(0, Always())
+
+
+def predicted_s(report):
+    if "predicted_s" in report:
+        return report["predicted_s"]
+    c = report["cost"]
+    share = min(1.0, c["programs"] / (MULTIPROCESSORS * 2))
+    memory = 32 * (c["load_sectors"] + c["store_sectors"]) / BYTES_PER_S
+    compute = (c["flops"] + 8 * c["special"]) / FLOPS_PER_S
+    waves = c["programs"] / (MULTIPROCESSORS * PROGRAMS_PER_SM)
+    return LAUNCH_S + waves * PROGRAM_S + max(memory, compute, c["dot_flops"] / DOT_FLOPS_PER_S) / max(share, 1e-3)
+
+
+def add_counts(to, counts):
+    for name, value in counts.items():
+        if isinstance(value, (int, float)):
+            to[name] = to.get(name, 0) + value
+
+
+def add(kernel, report):
+    """Called after each costed launch."""
+    global clock_s
+    if "cost" not in report:
+        return
+    seconds = predicted_s(report)
+    clock_s += seconds
+    for listener in listeners:
+        listener.seconds += seconds
+    if listeners and listeners[-1].is_trial:
+        return                     # what an autotuner tries is not what the script runs
+    row = kernels.setdefault((kernel.name, kernel.src.fn.fn.__code__.co_filename), {"launches": 0, "predicted_s": 0.0, "cost": {}, "lines": {}})
+    row["launches"] += 1
+    row["predicted_s"] += seconds
+    add_counts(row["cost"], report["cost"])
+    for line in report["lines"]:
+        add_counts(row["lines"].setdefault(line["line"], {}), line["cost"])
+
+
+class Stopwatch(TorchDispatchMode):
+    """Adds up predicted seconds, of kernels and of PyTorch's operators."""
+
+    is_trial = True
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = 0.0
+
+    def __enter__(self):
+        listeners.append(self)
+        return super().__enter__()
+
+    def __exit__(self, *exc):
+        listeners.remove(self)
+        return super().__exit__(*exc)
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False               # to be skipped, dynamo would have to be imported: seconds
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            tensors = [t for t in torch.utils._pytree.tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor)]
+            bytes_moved = sum(t.numel() * t.element_size() for t in tensors)
+            count = flop_registry.get(func._overloadpacket)
+            flops = count(*args, **(kwargs or {}), out_val=out) if count else 0
+            self.seconds += LAUNCH_S + max(bytes_moved / BYTES_PER_S, flops / DOT_FLOPS_PER_S)
+        return out
+
+
+COLUMNS = ("load_bytes", "store_bytes", "load_sectors", "store_sectors", "flops", "special", "dot_flops", "atomics")
+
+
+def print_table(out):
+    head = f"{'kernel / line':32} {'launches':>8} {'us':>10} " + " ".join(f"{c:>13}" for c in COLUMNS)
+    print(head, file=out)
+    for (name, path), row in sorted(kernels.items(), key=lambda item: -item[1]["predicted_s"]):
+        print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f} " + " ".join(f"{row['cost'].get(c, 0):13}" for c in COLUMNS), file=out)
+        for line, counts in sorted(row["lines"].items()):
+            print(f"{'  line ' + str(line):32} {'':8} {'':10} " + " ".join(f"{counts.get(c, 0):13}" for c in COLUMNS), file=out)
+
+
+def as_json():
+    return json.dumps({"kernels": [{"kernel": name, "file": path, **row, "lines": [{"line": n, **counts} for n, counts in sorted(row["lines"].items())]}
+                                   for (name, path), row in kernels.items()]})
