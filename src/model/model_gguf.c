@@ -223,10 +223,19 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 		LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_POSITIONS);
 }
 
+static int parts_refuse(const struct gguf *g, struct err *err)
+{
+	int64_t parts = 1;
+	int rc = gguf_opt_int(g, "split.count", 0, UINT16_MAX, &parts, err);
+	if (rc || parts <= 1) return rc;
+	return err_set(err, ERR_UNSUPPORTED, "%s: one of %lld parts; join them with llama.cpp's llama-gguf-split --merge", gguf_path(g), (long long)parts);
+}
+
 int model_config_from_gguf(const struct gguf *g, struct model_config *out, struct err *err)
 {
 	const struct gguf_arch *arch = NULL;
 	int rc = arch_get(g, &arch, err);
+	if (!rc) rc = parts_refuse(g, err);
 	if (rc) return rc;
 	struct reader r = { .g = g, .arch = arch->name, .err = err };
 	*out = (struct model_config){ .attention_bias = arch->attention_bias, .qk_norm = arch->qk_norm };

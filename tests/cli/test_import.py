@@ -216,6 +216,7 @@ def test_refusals():
     f32 = lambda *shape: (np.zeros(shape, np.float32), Q.F32)  # noqa: E731
     raw = (np.zeros((HIDDEN, INTER // 256 * 84), np.uint8), Q.Q2_K)
     refused("architecture", 'architecture "gemma3" is not supported; supported are llama, qwen2 and qwen3', meta={"general.architecture": ("gemma3", "string")})
+    refused("a part of a file", "one of 3 parts; join them", meta={"split.count": (3, "uint16")})
     refused("packing", "tensor 'blk.0.ffn_down.weight': type Q2_K is not supported", data={"blk.0.ffn_down.weight": raw})
     refused("pre-tokenizer", 'pre-tokenizer "deepseek-llm" is not known; known are gpt-2, qwen2, llama-bpe and smollm',
         meta={"tokenizer.ggml.pre": ("deepseek-llm", "string")})

@@ -80,7 +80,8 @@ static void matmul_blocks(void *arg, int64_t begin, int64_t end, int thread)
 	for (int64_t block = begin; block < end; block++) {
 		int m0 = (int)(block / g->across) * g->block_rows, n0 = (int)(block % g->across) * g->block_columns;
 		int M = MIN(g->block_rows, g->M - m0), N = MIN(g->block_columns, g->N - n0);
-		if (g->M <= DIRECT_ROWS && g->bt && !g->at) direct_block(g, n0, N);
+		/* Packed panels are streamed even by one row: turning B in registers costs it more than the reading. */
+		if (g->M <= DIRECT_ROWS && g->bt && !g->at && !g->prepared) direct_block(g, n0, N);
 		else
 			for (int k = 0; k < g->K; k += KC) tiled_block(g, scratch_of(g->c, thread), m0, M, n0, N, k, MIN(KC, g->K - k));
 	}
@@ -102,7 +103,7 @@ static void choose_blocks(struct matmul_args *g)
 
 /* ---- operands packed ahead: with few rows, as in generation, turning B costs as much as using it ---- */
 
-#define PREPARED_BYTES_MAX ((size_t)512 << 20)   /* of one backend; what is beyond is packed when used */
+#define PREPARED_BYTES_MAX ((size_t)1 << 30)   /* of one backend; what is beyond is packed when used */
 
 static struct prepared *prepared_find(const struct ops_context *c, const float *b)
 {
