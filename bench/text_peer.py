@@ -93,7 +93,8 @@ def main():
     clock = time.process_time if "--cpu_time" in sys.argv else time.perf_counter
     what, folder, *rest = [a for a in sys.argv[1:] if a != "--cpu_time"]
     folder = pathlib.Path(folder)
-    print(json.dumps(make(folder, int(rest[0])) if what == "make" else train(folder, int(rest[0]), clock) if what == "train" else encode(folder, rest[0], int(rest[1]), clock)))
+    done = {"make": lambda: make(folder, int(rest[0])), "train": lambda: train(folder, int(rest[0]), clock), "encode": lambda: encode(folder, rest[0], int(rest[1]), clock)}
+    print(json.dumps(done[what]()))
 
 
 if __name__ == "__main__":

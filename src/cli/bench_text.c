@@ -1,5 +1,6 @@
-/* hone bench text: how fast the tokenizer encodes on one core, beside Hugging Face's on the same documents and tokenizers, in the same minutes. bench/text_peer.py makes both and does the
- * other side. Rounds alternate; each figure is the best of its passes. The ids of both sides are compared before anything is printed: a speed of something else means nothing. */
+/* hone bench text: how fast the tokenizer encodes on one core, beside Hugging Face's on the same documents and tokenizers, in the same minutes.
+ * bench/text_peer.py makes both and does the other side. Rounds alternate; each figure is the best of its passes. The ids of both sides are compared before
+ * anything is printed: a speed of something else means nothing. */
 #include "cli/bench.h"
 #include "text/text.h"
 
@@ -137,17 +138,19 @@ static int train(struct text_bench *b, struct err *err)
 static void print(const struct text_bench *b)
 {
 	json_t *all = json_object();
+	double mb = (double)b->bytes * 1e-6;
 	for (size_t i = 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];
 		double mine = (double)f->tokens / f->hone, theirs = (double)f->tokens / f->peer;
 		json_object_set_new(all, f->kind, json_pack("{s:f, s:f, s:f}", "hone", mine, "tokenizers", theirs, "ratio", mine / theirs));
-		if (!b->o->json) printf("%-8s %7.2f M tok/s (%6.1f MB/s)   tokenizers %6.2f M tok/s (%5.1f MB/s)   %6.2fx\n", f->kind, mine * 1e-6, (double)b->bytes / f->hone * 1e-6, theirs * 1e-6,
-			(double)b->bytes / f->peer * 1e-6, mine / theirs);
+		if (b->o->json) continue;
+		printf("%-8s %7.2f M tok/s (%6.1f MB/s)   tokenizers %6.2f M tok/s (%5.1f MB/s)   %6.2fx\n", f->kind, mine * 1e-6, mb / f->hone, theirs * 1e-6, mb / f->peer, mine / theirs);
 	}
 	if (b->train_peer > 0) {
-		json_object_set_new(all, "train_seconds", json_pack("{s:f, s:f, s:f}", "hone", b->train_hone, "tokenizers", b->train_peer, "ratio", b->train_peer / b->train_hone));
-		if (!b->o->json) printf("training %lld tokens on %.1f MB: %.2f s   tokenizers %.2f s   %.2fx\n", (long long)b->o->train_vocab_size, (double)b->bytes * 1e-6, b->train_hone, b->train_peer,
-			b->train_peer / b->train_hone);
+		double ratio = b->train_peer / b->train_hone;
+		json_object_set_new(all, "train_seconds", json_pack("{s:f, s:f, s:f}", "hone", b->train_hone, "tokenizers", b->train_peer, "ratio", ratio));
+		if (!b->o->json)
+			printf("training %lld tokens on %.1f MB: %.2f s   tokenizers %.2f s   %.2fx\n", (long long)b->o->train_vocab_size, mb, b->train_hone, b->train_peer, ratio);
 	}
 	if (b->o->json) {
 		json_dumpf(all, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
@@ -170,9 +173,12 @@ static int one_core(struct err *err)
 
 static int options_check(const struct text_options *o, struct err *err)
 {
-	if (o->rounds < 1 || o->passes < 1) return err_set(err, ERR_USAGE, "--rounds %lld, --passes %lld: expected at least 1", (long long)o->rounds, (long long)o->passes);
-	if (o->vocab_size < 300 || o->vocab_size > 1 << 20) return err_set(err, ERR_USAGE, "--vocab_size %lld: expected 300 to %d", (long long)o->vocab_size, 1 << 20);
-	if (o->train_vocab_size && (o->train_vocab_size < 300 || o->train_vocab_size > 1 << 20)) return err_set(err, ERR_USAGE, "--train_vocab_size %lld: expected 0, or 300 to %d", (long long)o->train_vocab_size, 1 << 20);
+	const struct { const char *name; int64_t value, min, max; } counts[] = {
+		{ "rounds", o->rounds, 1, 1000 }, { "passes", o->passes, 1, 1000 }, { "vocab_size", o->vocab_size, 300, 1 << 20 }, { "train_vocab_size", o->train_vocab_size, 0, 1 << 20 },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+		if (counts[i].value < counts[i].min || counts[i].value > counts[i].max)
+			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld", counts[i].name, (long long)counts[i].value, (long long)counts[i].min, (long long)counts[i].max);
 	return 0;
 }
 
@@ -191,10 +197,12 @@ static int measure(struct text_bench *b, struct err *err)
 
 int bench_text(int argc, char **argv)
 {
-	struct text_options o = { .rounds = 2, .passes = 3, .vocab_size = 30000, .train_vocab_size = 2000, .python = "build/venv/bin/python", .peer = "bench/text_peer.py" };
+	struct text_options o = { .rounds = 2, .passes = 3, .vocab_size = 30000, .train_vocab_size = 2000,
+		.python = "build/venv/bin/python", .peer = "bench/text_peer.py" };
 	struct text_bench b = { .o = &o };
 	struct err err = {0};
-	int npos, rc = options_parse("bench text", "tokens per second of the tokenizer beside Hugging Face's, on one core", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	static const char summary[] = "tokens per second of the tokenizer beside Hugging Face's, on one core";
+	int npos, rc = options_parse("bench text", summary, defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench text", &err);
 	if (npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = options_check(&o, &err);

@@ -9,19 +9,19 @@
 #include "text/unicode.h"
 #include <stdlib.h>
 
-#define QWEN3(opening_text) .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", .has_reasoning = true, .opening = opening_text
-#define CHATML .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", .opening = "<|im_start|>assistant\n"
-#define LLAMA3 .begin = "<|begin_of_text|>", .before_role = "<|start_header_id|>", .after_role = "<|end_header_id|>\n\n", .after_content = "<|eot_id|>", .end_token = "<|eot_id|>", \
-	.trims = true, .opening = "<|start_header_id|>assistant<|end_header_id|>\n\n"
+#define OPENING "<|im_start|>assistant\n"
+#define CHATML(opening_text) .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", .opening = opening_text
+#define LLAMA3 .begin = "<|begin_of_text|>", .before_role = "<|start_header_id|>", .after_role = "<|end_header_id|>\n\n", .after_content = "<|eot_id|>", \
+	.end_token = "<|eot_id|>", .trims = true, .opening = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 
 static const struct chat_template templates[] = {
-	{.name = "qwen3", QWEN3("<|im_start|>assistant\n")},
-	{.name = "qwen3-nothink", QWEN3("<|im_start|>assistant\n<think>\n\n</think>\n\n")},
-	{.name = "qwen2.5", CHATML, .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
-	{.name = "smollm2", CHATML, .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
+	{.name = "qwen3", CHATML(OPENING), .has_reasoning = true},
+	{.name = "qwen3-nothink", CHATML(OPENING "<think>\n\n</think>\n\n"), .has_reasoning = true},
+	{.name = "qwen2.5", CHATML(OPENING), .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+	{.name = "smollm2", CHATML(OPENING), .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
 	{.name = "llama3", LLAMA3},
 	{.name = "llama3.1", LLAMA3, .default_system = "", .system_begin = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"},
-	{.name = "chatml", CHATML},
+	{.name = "chatml", CHATML(OPENING)},
 	{.name = "plain", .between = "\n", .end_token = "<|endoftext|>", .opening = "\n"},
 };
 
@@ -40,7 +40,8 @@ int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_
 	*id = tokenizer_id(t, c->end_token);
 	if (*id >= 0)
 		return 0;
-	return err_set(err, ERR_MISMATCH, "the tokenizer has no %s, which ends an answer under chat template %s; choose the template that the model was trained with (--chat_template)", c->end_token, c->name);
+	return err_set(err, ERR_MISMATCH, "the tokenizer has no %s, which ends an answer under chat template %s; choose the template that the model was trained with (--chat_template)",
+		c->end_token, c->name);
 }
 
 /* ---- pieces ---- */
@@ -212,11 +213,13 @@ static int check_message(const struct chat_message *m, size_t i, struct err *err
 	if (r == ARRAY_LEN(roles))
 		return err_set(err, ERR_UNSUPPORTED, "message %zu: expected role system, user or assistant, found \"%.60s\"; tools are not supported", i, m->role);
 	if (valid < len)
-		return err_set(err, ERR_FORMAT, "message %zu: not UTF-8: byte %zu is 0x%02x, which cannot stand there; convert the text to UTF-8", i, valid, (uint8_t)m->content[valid]);
+		return err_set(err, ERR_FORMAT, "message %zu: not UTF-8: byte %zu is 0x%02x, which cannot stand there; convert the text to UTF-8", i, valid,
+			(uint8_t)m->content[valid]);
 	return 0;
 }
 
-int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out, struct err *err)
+int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out,
+	struct err *err)
 {
 	int rc = count ? 0 : err_set(err, ERR_USAGE, "a conversation without messages");
 	for (size_t i = 0; i < count && !rc; i++)

@@ -6,27 +6,46 @@
 
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)   /* tokenizer_config.json lists added tokens too */
-#define CHATML_TURN "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n'"
-#define QWEN_SYSTEM "(message.role == \"user\") or (message.role == \"system\" and not loop.first)"
+#define ADVICE "--chat_template " CHAT_TEMPLATE_NAMES
+#define ROLE_RULE "(message.role == \"user\") or (message.role == \"system\" and not loop.first)"
+#define CHATML_TURN(content) "'<|im_start|>' + message.role + '\\n' + " content " + '<|im_end|>' + '\\n'"
+#define CHATML_OPENING "{{- '<|im_start|>assistant\\n' }}"
 #define LLAMA3_TURN "'<|start_header_id|>' + message['role'] + '<|end_header_id|>"
-#define LLAMA31_DATE "{{- \"Cutting Knowledge Date: December 2023\\n\" }}", "{{- \"Today Date: \" + date_string + \"\\n\\n\" }}", "set date_string = \"26 Jul 2024\"", \
-	"set system_message = messages[0]['content']|trim", LLAMA3_TURN "\\n\\n'+ message['content'] | trim + '<|eot_id|>'", "{{- bos_token }}"
+#define LLAMA31_LINES "{{- bos_token }}", "set date_string = \"26 Jul 2024\"", "set system_message = messages[0]['content']|trim", \
+	"{{- \"Cutting Knowledge Date: December 2023\\n\" }}", "{{- \"Today Date: \" + date_string + \"\\n\\n\" }}", \
+	LLAMA3_TURN "\\n\\n'+ message['content'] | trim + '<|eot_id|>'"
+#define TRAINING "generation %}"   /* TRL's variants for training: some render another text */
 
-const char chat_plain_jinja[] = "{% for m in messages %}{{ '' if loop.first else '\n' }}{{ m['content'] }}{% endfor %}{{ '\n' if add_generation_prompt else '' }}";
+const char chat_plain_jinja[] =
+	"{% for m in messages %}{{ '' if loop.first else '\n' }}{{ m['content'] }}{% endfor %}{{ '\n' if add_generation_prompt else '' }}";
 
 const struct chat_known chat_known[] = {
-	{"qwen3", NULL, {QWEN_SYSTEM, "last_query_index=messages|length - 1", "message.content.startswith('<tool_response>')", "loop.index0 > ns.last_query_index",
-		"loop.last or (not loop.last and reasoning_content)", "'\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n')", ".split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')",
-		"enable_thinking is defined and enable_thinking is false", "{{- '<think>\\n\\n</think>\\n\\n' }}"}, {"preserve_thinking", "generation %}"}},
-	{"qwen2.5", NULL, {QWEN_SYSTEM, CHATML_TURN, "{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}", "{{- '<|im_start|>assistant\\n' }}"}, {"<think>", "generation %}", "<|vision_start|>"}},
-	{"smollm2", NULL, {"loop.first and messages[0]['role'] != 'system'", "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n",
-		"{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}", "{{ '<|im_start|>assistant\n' }}"}, {"<think>", "generation %}"}},
-	{"llama3", NULL, {"set content = " LLAMA3_TURN "\n\n'+ message['content'] | trim + '<|eot_id|>'", "loop.index0 == 0", "set content = bos_token + content", "<|start_header_id|>assistant<|end_header_id|>\n\n"},
-		{"Cutting Knowledge", "generation %}", "strftime", "system_message"}},
-	{"llama3.1", NULL, {LLAMA31_DATE}, {"strftime_now", "generation %}"}},
-	{NULL, "it writes the day's date into every prompt, so a prompt would be another one tomorrow; --chat_template llama3.1 is the same with the fixed date 26 Jul 2024", {LLAMA31_DATE, "strftime_now"}, {"generation %}"}},
-	{"chatml", NULL, {QWEN_SYSTEM, "{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}", "{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}",
-		"{{- '<|im_start|>' + message.role + '\\n' + content }}", "{{- '<|im_start|>assistant\\n' }}"}, {"<think>", "generation %}", "<|vision_start|>"}},
+	{"qwen3", NULL,
+		{ROLE_RULE, "last_query_index=messages|length - 1", "message.content.startswith('<tool_response>')", "loop.index0 > ns.last_query_index",
+			"loop.last or (not loop.last and reasoning_content)", ".split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')",
+			"'\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n')",
+			"enable_thinking is defined and enable_thinking is false", "{{- '<think>\\n\\n</think>\\n\\n' }}"},
+		{"preserve_thinking", TRAINING}},
+	{"qwen2.5", NULL,
+		{ROLE_RULE, CHATML_TURN("message.content"), CHATML_OPENING,
+			"{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}"},
+		{"<think>", TRAINING, "<|vision_start|>"}},
+	{"smollm2", NULL,
+		{"loop.first and messages[0]['role'] != 'system'", "{{ '<|im_start|>assistant\n' }}",
+			"<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n",
+			"{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"},
+		{"<think>", TRAINING}},
+	{"llama3", NULL,
+		{"set content = " LLAMA3_TURN "\n\n'+ message['content'] | trim + '<|eot_id|>'", "loop.index0 == 0", "set content = bos_token + content",
+			"{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"},
+		{"Cutting Knowledge", TRAINING, "strftime", "system_message"}},
+	{"llama3.1", NULL, {LLAMA31_LINES}, {"strftime_now", TRAINING}},
+	{NULL, "it writes the day's date into every prompt, so a prompt would be another one tomorrow; --chat_template llama3.1 is the same with the fixed date 26 Jul 2024",
+		{LLAMA31_LINES, "strftime_now"}, {TRAINING}},
+	{"chatml", NULL,
+		{ROLE_RULE, "{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}", "{{- " CHATML_TURN("content") " }}",
+			"{{- '<|im_start|>' + message.role + '\\n' + content }}", CHATML_OPENING},
+		{"<think>", TRAINING, "<|vision_start|>"}},
 	{"plain", NULL, {chat_plain_jinja}, {"<|"}},
 };
 const size_t chat_known_count = ARRAY_LEN(chat_known);
@@ -53,7 +72,7 @@ static int recognise(const char *text, const char *where, const struct chat_temp
 		CHECKF(*out, "no chat template is named %s", chat_known[i].name);
 		return 0;
 	}
-	return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is none of those that hone knows; if the model was trained with one of them, name it: --chat_template " CHAT_TEMPLATE_NAMES, where);
+	return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is none of those that hone knows; if the model was trained with one of them, name it: " ADVICE, where);
 }
 
 /* The template of a list of {name, template}: "default". */
@@ -77,7 +96,10 @@ static int from_config(const char *path, const struct chat_template **out, struc
 		return rc;
 	const json_t *v = json_object_get(config, "chat_template");
 	const char *text = json_is_array(v) ? default_of(v) : json_string_value(v);
-	rc = text ? recognise(text, path, out, err) : err_set(err, ERR_NOT_FOUND, "%s: has no chat_template, and there is no chat_template.jinja beside it; name the form: --chat_template " CHAT_TEMPLATE_NAMES, path);
+	if (text)
+		rc = recognise(text, path, out, err);
+	else
+		rc = err_set(err, ERR_NOT_FOUND, "%s: has no chat_template, and there is no chat_template.jinja beside it; name the form: " ADVICE, path);
 	json_decref(config);
 	return rc;
 }
@@ -94,7 +116,7 @@ static int from_folder(const char *dir, const struct chat_template **out, struct
 	} else if (path_exists(config)) {
 		rc = from_config(config, out, err);
 	} else {
-		rc = err_set(err, ERR_NOT_FOUND, "%s: has neither chat_template.jinja nor tokenizer_config.json, so its chat template is unknown; name it: --chat_template " CHAT_TEMPLATE_NAMES, dir);
+		rc = err_set(err, ERR_NOT_FOUND, "%s: has neither chat_template.jinja nor tokenizer_config.json, so its chat template is unknown; name it: " ADVICE, dir);
 	}
 	str_release(&text);
 	free(jinja);

@@ -22,8 +22,10 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 /* The same with parse_special, but no added token is recognised that has a byte inside one of the ranges (ascending, apart, on character borders): a
  * stranger's text there stays text. Everything else is as if the ranges were not there: words still reach across their borders. */
 struct text_range { size_t begin, end; };
-int tokenizer_encode_except(const struct tokenizer *t, const char *text, size_t len, const struct text_range *plain, size_t nplain, struct ids *out, struct err *err);
-/* What the file's post-processor puts before and behind a text (BOS, EOS): appends those ids. Between them tokenizer_encode gives transformers' tokenizer(text). */
+int tokenizer_encode_except(const struct tokenizer *t, const char *text, size_t len, const struct text_range *plain, size_t nplain, struct ids *out,
+	struct err *err);
+/* What the file's post-processor puts before and behind a text (BOS, EOS): appends those ids. Around tokenizer_encode's they give transformers'
+ * tokenizer(text). */
 void tokenizer_push_prefix(const struct tokenizer *t, struct ids *out);
 void tokenizer_push_suffix(const struct tokenizer *t, struct ids *out);
 /* Appends bytes of ids; ids without a token (padding rows of the head) give nothing. skip_special drops tokens marked special. Bytes may end mid-character. */
@@ -66,14 +68,16 @@ int tokenizer_write(const struct tokenizer_parts *p, const char *path, struct er
 struct chat_template;
 extern const char chat_plain_jinja[];   /* plain, as Jinja: what `hone init` writes into tokenizer_config.json */
 struct chat_message { const char *role, *content; };   /* roles: system, user, assistant; contents: UTF-8 */
-struct chat_text { struct str text; struct text_range *contents; size_t ncontents, cap; };   /* a rendered conversation; contents: what came from the messages. Zero-initialise */
-/* The template of that name; "auto": the one that the folder's chat_template.jinja, or chat_template in its tokenizer_config.json, is. Unknown ones are refused with what to do. */
+struct chat_text { struct str text; struct text_range *contents; size_t ncontents, cap; };   /* rendered; contents: what came from messages. Zero-initialise */
+/* The template of that name; "auto": the one that the folder's chat_template.jinja, or chat_template in its tokenizer_config.json, is. Unknown ones are
+ * refused with what to do. */
 int chat_template_find(const char *name, const char *model_dir, const struct chat_template **out, struct err *err);
 const char *chat_template_name(const struct chat_template *c);
 /* The id that ends an assistant's turn; ERR_MISMATCH when the tokenizer lacks it. */
 int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_t *id, struct err *err);
 /* Appends a conversation to *out. add_generation_prompt opens the assistant's turn. */
-int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out, struct err *err);
+int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out,
+	struct err *err);
 void chat_text_release(struct chat_text *t);
 /* Appends its ids: control tokens are the template's alone; a content that spells one gives the ids of its letters. */
 int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct ids *out, struct err *err);

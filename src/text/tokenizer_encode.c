@@ -177,10 +177,12 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 	return encode(t, text, len, parse_special, (struct ranges){0}, out, err);
 }
 
-int tokenizer_encode_except(const struct tokenizer *t, const char *text, size_t len, const struct text_range *plain, size_t nplain, struct ids *out, struct err *err)
+int tokenizer_encode_except(const struct tokenizer *t, const char *text, size_t len, const struct text_range *plain, size_t nplain, struct ids *out,
+	struct err *err)
 {
-	for (size_t i = 0; i < nplain; i++)
-		CHECKF(plain[i].begin <= plain[i].end && plain[i].end <= len && (!i || plain[i - 1].end <= plain[i].begin), "range %zu is [%zu, %zu) of %zu bytes", i, plain[i].begin, plain[i].end, len);
+	for (size_t i = 0, last = 0; i < nplain; last = plain[i++].end)
+		CHECKF(last <= plain[i].begin && plain[i].begin <= plain[i].end && plain[i].end <= len, "range %zu is [%zu, %zu) of %zu bytes", i, plain[i].begin,
+			plain[i].end, len);
 	return encode(t, text, len, true, (struct ranges){plain, nplain}, out, err);
 }
 

@@ -109,7 +109,8 @@ static int push_affix(const json_t *o, const char *name, const char *what, int32
 		if (*count == TOKENIZER_AFFIX_MAX)
 			return err_set(err, ERR_LIMIT, "%s: field \"single\": more than %d ids on one side of the text", what, TOKENIZER_AFFIX_MAX);
 		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= TOKENIZER_IDS_MAX)
-			return err_set(err, ERR_FORMAT, "%s: special_tokens[\"%.60s\"]: expected ids of 0 to %d, found %s", what, name, TOKENIZER_IDS_MAX - 1, json_is_integer(v) ? "one outside" : pipeline_json_kind(v));
+			return err_set(err, ERR_FORMAT, "%s: special_tokens[\"%.60s\"]: expected ids of 0 to %d, found %s", what, name, TOKENIZER_IDS_MAX - 1,
+				json_is_integer(v) ? "one outside" : pipeline_json_kind(v));
 		ids[(*count)++] = (int32_t)json_integer_value(v);
 	}
 	return 0;
@@ -126,7 +127,8 @@ static int load_template(struct tokenizer *t, const json_t *o, const char *what,
 		return err_set(err, ERR_UNSUPPORTED, "%s: a second TemplateProcessing that adds tokens; expected one", what);
 	for (size_t i = 0; i < json_array_size(single) && !rc; i++) {
 		const json_t *piece = json_array_get(single, i), *special = json_object_get(piece, "SpecialToken");
-		const char *name = json_string_value(json_object_get(special, "id")), *text = json_string_value(json_object_get(json_object_get(piece, "Sequence"), "id"));
+		const char *name = json_string_value(json_object_get(special, "id"));
+		const char *text = json_string_value(json_object_get(json_object_get(piece, "Sequence"), "id"));
 		if (name)
 			rc = push_affix(o, name, what, texts ? t->suffix : t->prefix, texts ? &t->nsuffix : &t->nprefix, err);
 		else if (text && !strcmp(text, "A"))

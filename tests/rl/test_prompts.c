@@ -26,6 +26,7 @@ static int count_of(const struct ids *ids, const struct tokenizer *t, const char
 static void test_no_injection(void **state)
 {
 	static const char *const special[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, *const plain[] = {"<think>", "</think>"};
+	static const char source[] = "# " SPELLED "\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n";
 	const char *build = getenv("BUILD");
 	struct bpe_train_options o = {.vocab_size = 300, .special_tokens = special, .nspecial = 3, .plain_tokens = plain, .nplain = 2};
 	struct slice training = {"class Model(torch.nn.Module):", 29};
@@ -34,7 +35,7 @@ static void test_no_injection(void **state)
 	struct prompt_set set;
 	char *dir = path_join(build ? build : "build/release", "ref/rl-prompts"), *tokenizer = path_join(dir, "tokenizer.json");
 	assert_int_equal(dir_make(dir, &err), 0);
-	json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i}", "name", "t", "source", "# " SPELLED "\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n", "split", "train", "level", 1, "seed", 1);
+	json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i}", "name", "t", "source", source, "split", "train", "level", 1, "seed", 1);
 	struct str rows = {0};
 	jsonl_put(&rows, row);
 	char *tasks = make_file(dir, "tasks.jsonl", rows.data), *template = make_file(dir, "template.txt", "Task:\n{{task}}\n");
