@@ -22,7 +22,7 @@ void tensor_to_f32(const struct tensor_info *t, float *out);
 /* Writes one file atomically, tensors in the order given, metadata {"format": "pt"} plus the pairs given. */
 int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err);
 /* Writes a folder (which exists) as Hugging Face names its files: model.safetensors, or, where the tensors are more than shard_bytes (0: no limit),
- * model-00001-of-0000N.safetensors with at most so many bytes of data each and model.safetensors.index.json. What the folder held before under these names goes. A kill leaves the
- * old model, the new one, or shards without an index, which nobody opens. */
+ * model-00001-of-0000N.safetensors with at most so many bytes of data each and model.safetensors.index.json. What the folder held before under these names
+ * goes. A kill leaves the old model, the new one, or shards without an index, which nobody opens. */
 int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata, int64_t shard_bytes, struct err *err);
 #endif

@@ -1,4 +1,5 @@
-/* libFuzzer entry of a folder of shards: the input is model.safetensors.index.json beside two good files of two tensors each. What is accepted are the tensors of one of them or of both. */
+/* libFuzzer entry of a folder of shards: the input is model.safetensors.index.json beside two good files of two tensors each. What is accepted are the
+ * tensors of one of them or of both. */
 #include "fuzz.h"
 #include "tensor/tensor.h"
 
