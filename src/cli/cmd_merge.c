@@ -29,7 +29,8 @@ int cmd_merge(int argc, char **argv)
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc && (!o.model || !o.adapter || !o.out)) rc = err_set(&err, ERR_USAGE, "--model, --adapter and --out are needed");
 	if (!rc && !strcmp(o.model, o.out)) rc = err_set(&err, ERR_USAGE, "--out is the model's own folder; choose another");
-	if (!rc && (o.max_shard_mb < 1 || o.max_shard_mb > 1000000)) rc = err_set(&err, ERR_USAGE, "--max_shard_mb %lld: expected 1 to 1000000", (long long)o.max_shard_mb);
+	if (!rc && (o.max_shard_mb < 1 || o.max_shard_mb > 1000000))
+		rc = err_set(&err, ERR_USAGE, "--max_shard_mb %lld: expected 1 to 1000000", (long long)o.max_shard_mb);
 	if (!rc) {
 		CHECK(!dtype_from_name(o.dtype, &export.dtype));
 		export.shard_bytes = o.max_shard_mb * 1000 * 1000;

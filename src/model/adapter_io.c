@@ -50,8 +50,8 @@ static int init_check(const json_t *o, const char *what, struct err *err)
 	static const char *const harmless[] = { "gaussian", "orthogonal", "eva" };
 	const char *init = json_string_value(json_object_get(o, "init_lora_weights"));
 	if (!init || is_listed(init, harmless, ARRAY_LEN(harmless))) return 0;
-	return err_set(err, ERR_UNSUPPORTED, "%s: init_lora_weights \"%.40s\" changes the base weights, which is not supported; convert the adapter to a plain LoRA with peft", what,
-		init);
+	return err_set(err, ERR_UNSUPPORTED, "%s: init_lora_weights \"%.40s\" changes the base weights, which is not supported; convert the adapter to a plain LoRA"
+		" with peft", what, init);
 }
 
 /* The projection that a module's path ends in ("model.layers.0.self_attn.q_proj", "q_proj"), PROJ_COUNT when none. */

@@ -55,8 +55,8 @@ int adapter_open(struct model *m, const char *dir, struct adapter **out, struct 
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);
-/* Writes config.json and the weights as Hugging Face's programs load them. With an adapter scaling * B A is added into a copy first, in fp32: for others only, hone never runs
- * merged weights. NULL options: fp32, one file. */
+/* Writes config.json and the weights as Hugging Face's programs load them. With an adapter scaling * B A is added into a copy first, in fp32: for others
+ * only, hone never runs merged weights. NULL options: fp32, one file. */
 struct export_options { enum dtype dtype; /* F32, or rounded once to BF16 or F16 */ int64_t shard_bytes; /* a file's tensors; 0: one file */ };
 int model_export(const struct model *m, const struct adapter *a, const char *dir, const struct export_options *o, struct err *err);
 /* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters. params_zero_grad clears. */

@@ -41,8 +41,8 @@ static int arch_get(const json_t *o, const char *what, const struct arch **out, 
 	const char *type = (*out)->model_type;
 	int rc = json_opt_str(o, what, "model_type", &type, err);
 	if (rc || !strcmp(type, (*out)->model_type)) return rc;
-	return err_set(err, ERR_UNSUPPORTED, "%s: model_type \"%.40s\" does not belong to %s, whose own is \"%s\"; transformers goes by the model_type", what, type, name,
-		(*out)->model_type);
+	return err_set(err, ERR_UNSUPPORTED, "%s: model_type \"%.40s\" does not belong to %s, whose own is \"%s\"; transformers goes by the model_type", what,
+		type, name, (*out)->model_type);
 }
 
 /* ---- what must be absent or off ---- */

@@ -1,4 +1,5 @@
-/* A model as a folder for other programs: with an adapter added into its weights or without, in fp32 or rounded once to a shorter type, in one file or in shards. */
+/* A model as a folder for other programs: with an adapter added into its weights or without, in fp32 or rounded once to a shorter type, in one file or in
+ * shards. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>

@@ -211,9 +211,10 @@ int safetensors_write_folder(const char *dir, const struct tensor_info *tensors,
 {
 	int *shard = xcalloc(MAX(count, 1), sizeof *shard), n = shards_plan(tensors, count, shard_bytes, shard);
 	char *whole = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
-	int rc = n == 1 ? safetensors_write(whole, tensors, count, metadata, err)
-		: n > SAFETENSORS_SHARDS_MAX ? err_set(err, ERR_LIMIT, "%s: %d shards of %lld bytes; at most %d, choose larger ones", dir, n, (long long)shard_bytes, SAFETENSORS_SHARDS_MAX)
-		: shards_write(dir, tensors, count, shard, n, metadata, err);
+	int rc;
+	if (n == 1) rc = safetensors_write(whole, tensors, count, metadata, err);
+	else if (n <= SAFETENSORS_SHARDS_MAX) rc = shards_write(dir, tensors, count, shard, n, metadata, err);
+	else rc = err_set(err, ERR_LIMIT, "%s: %d shards of %lld bytes; at most %d, choose larger ones", dir, n, (long long)shard_bytes, SAFETENSORS_SHARDS_MAX);
 	if (!rc) unlink(n == 1 ? index : whole);
 	if (!rc) rc = dir_each(dir, stale_remove, &(struct stale){ dir, n }, err);
 	free(shard);

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* One version for AVX-512 beside the x86-64-v3 one, picked at load time. clang does not know the level, and sanitizers run before their runtime is ready in such resolvers. */
+/* One version for AVX-512 beside the x86-64-v3 one, picked at load time. clang does not know the level, and sanitizers run before their runtime is ready
+ * in such resolvers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
 #define WIDE
 #else

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 static const char *const names[] = { "config.json", "generation_config.json", "adapter_config.json" };
-static const char good_config[] = "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 5, \"hidden_size\": 4, \"num_hidden_layers\": 1, \"num_attention_heads\": 2,"
-	" \"intermediate_size\": 4}";
+static const char good_config[] = "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 5, \"hidden_size\": 4, \"num_hidden_layers\": 1,"
+	" \"num_attention_heads\": 2, \"intermediate_size\": 4}";
 
 /* folder/NAME is a link to the descriptor number of NAME, which every input replaces. */
 enum { DESCRIPTOR = 500 };
@@ -38,7 +38,8 @@ static void folder_make(void)
 		CHECK(!symlink(target, path));
 		free(path);
 	}
-	CHECKF(!model_config_load(folder, &c, &err) && !ops_cpu_create(&(struct ops_options){ .threads = 1 }, &ops, &err) && !model_create(&c, 1, ops, &model, &err), "%s", err.text);
+	CHECKF(!model_config_load(folder, &c, &err), "%s", err.text);
+	CHECKF(!ops_cpu_create(&(struct ops_options){ .threads = 1 }, &ops, &err) && !model_create(&c, 1, ops, &model, &err), "%s", err.text);
 	atexit(folder_remove);
 }
 

@@ -1,4 +1,5 @@
-/* libFuzzer entry of a folder of shards: the input is model.safetensors.index.json beside two good files of two tensors each. What is accepted are these four tensors. */
+/* libFuzzer entry of a folder of shards: the input is model.safetensors.index.json beside two good files of two tensors each. What is accepted are the
+ * tensors of one of them or of both. */
 #include "fuzz.h"
 #include "tensor/tensor.h"
 
@@ -42,8 +43,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		refusal_check(rc, &err);
 		return 0;
 	}
-	for (int i = 0; i < 4; i++) CHECK(safetensors_find(s, (const char[]){ (char)('a' + i), 0 }));
-	CHECK(safetensors_count(s) == 4);
+	CHECK(safetensors_count(s) == 2 || safetensors_count(s) == 4);   /* an index need not name both files, but all that a file holds */
+	for (size_t i = 0; i < safetensors_count(s); i++) {
+		const struct tensor_info *t = safetensors_at(s, i);
+		CHECK(safetensors_find(s, t->name) == t && t->name[0] >= 'a' && t->name[0] <= 'd' && !t->name[1]);
+		CHECK(!t->bytes || (t->bytes == 16 && ((const float *)t->data)[3] == 4));
+	}
 	safetensors_close(s);
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* libFuzzer entry of JSON and JSON Lines. First byte even: the rest is one JSON text; what is accepted is written out and read back equal, and its fields can be asked for.
- * Odd: the rest is a JSON Lines file, plain or gzip. */
+/* libFuzzer entry of JSON and JSON Lines. First byte even: the rest is one JSON text; what is accepted is written out and read back equal, and its fields
+ * can be asked for. Odd: the rest is a JSON Lines file, plain or gzip. */
 #include "fuzz.h"
 
 static void fields_read(const json_t *o)

@@ -1,5 +1,6 @@
-/* libFuzzer entry of the safetensors reader: what it accepts can be read to the last byte, converted and found by name. An input is a whole file when it begins with a zero byte;
- * else its first byte is the number of data bytes behind a header made of the rest, so that the corpus is text and mutations do not break on the length. */
+/* libFuzzer entry of the safetensors reader: what it accepts can be read to the last byte, converted and found by name. An input is a whole file when it
+ * begins with a zero byte; else its first byte is the number of data bytes behind a header made of the rest, so that the corpus is text and mutations do
+ * not break on the length. */
 #include "fuzz.h"
 #include "tensor/tensor.h"
 

@@ -1,4 +1,5 @@
-/* Runs a fuzz entry over the files named on the command line, without libFuzzer: its seeds, or a finding. Ends by the entry's CHECK when a promise is broken. */
+/* Runs a fuzz entry over the files named on the command line, without libFuzzer: its seeds, or a finding. Ends by the entry's CHECK when a promise is
+ * broken. */
 #include "fuzz.h"
 
 int main(int argc, char **argv)

@@ -161,7 +161,8 @@ static struct adapter *adapter_from_bf16(struct model *m, struct adapter *a)
 	for (int i = 0; i < n; i++) {
 		uint16_t *bits = arena_alloc(&memory, (size_t)params[i].count * 2);
 		for (int64_t k = 0; k < params[i].count; k++) bits[k] = f32_to_bf16(params[i].data[k]);
-		t[i] = (struct tensor_info){.name = params[i].name, .dtype = DTYPE_BF16, .ndim = 2, .shape = {params[i].shape[0], params[i].shape[1]}, .data = bits, .bytes = (size_t)params[i].count * 2};
+		t[i] = (struct tensor_info){.name = params[i].name, .dtype = DTYPE_BF16, .ndim = 2, .shape = {params[i].shape[0], params[i].shape[1]}, .data = bits,
+			.bytes = (size_t)params[i].count * 2};
 	}
 	if (adapter_save(a, dir, NULL, &err) || safetensors_write(path, t, (size_t)n, NULL, &err) || adapter_open(m, dir, &read, &err)) fail_msg("%s", err.text);
 	adapter_free(a);
@@ -174,7 +175,8 @@ static struct adapter *adapter_from_bf16(struct model *m, struct adapter *a)
 static void adapters_make(struct model *m, struct adapter *adapters[ADAPTERS])
 {
 	static const struct adapter_options options[ADAPTERS] = {
-		{.r = 4, .lora_alpha = 8, .seed = 3}, {.r = 1, .lora_alpha = 3, .target_modules = "v_proj,up_proj"}, {.r = 9, .lora_alpha = 2, .target_modules = "down_proj,o_proj,q_proj"},
+		{.r = 4, .lora_alpha = 8, .seed = 3}, {.r = 1, .lora_alpha = 3, .target_modules = "v_proj,up_proj"},
+		{.r = 9, .lora_alpha = 2, .target_modules = "down_proj,o_proj,q_proj"},
 		{.r = 2, .lora_alpha = 4, .target_modules = "gate_proj,k_proj"},
 	};
 	for (int i = 0; i < ADAPTERS; i++) {

@@ -30,7 +30,8 @@ static inline void ref_make(void)
 	static int state;   /* 0 unknown, 1 made, 2 cannot be made */
 	char command[512];
 	if (!state) {
-		snprintf(command, sizeof command, "build/venv/bin/python -c 'import transformers, peft' 2>/dev/null && mkdir -p %s/ref && build/venv/bin/python tests/ref/model_oracle.py %s/ref/model 2>%s/ref/model.log", ref_build(), ref_build(), ref_build());
+		snprintf(command, sizeof command, "build/venv/bin/python -c 'import transformers, peft' 2>/dev/null && mkdir -p %s/ref &&"
+			" build/venv/bin/python tests/ref/model_oracle.py %s/ref/model 2>%s/ref/model.log", ref_build(), ref_build(), ref_build());
 		char stamp[300];
 		snprintf(stamp, sizeof stamp, "%s/ref/model/stamp", ref_build());
 		int rc = system(command);

@@ -443,7 +443,8 @@ static void test_adapter_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create), cmocka_unit_test(test_config), cmocka_unit_test(test_f8_weights),
+		cmocka_unit_test(test_transformers_and_peft_open_ours), cmocka_unit_test(test_pass_too_large), cmocka_unit_test(test_create),
+			cmocka_unit_test(test_config), cmocka_unit_test(test_f8_weights),
 			cmocka_unit_test(test_weights_refused),
 		cmocka_unit_test(test_adapter_refused),
 	};

@@ -327,7 +327,8 @@ static void test_reload(void **state) { each_case(reload_case); }
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora), cmocka_unit_test(test_spellings), cmocka_unit_test(test_sizes), cmocka_unit_test(test_generation),
+		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora),
+		cmocka_unit_test(test_spellings), cmocka_unit_test(test_sizes), cmocka_unit_test(test_generation),
 		cmocka_unit_test(test_merge), cmocka_unit_test(test_adapter_spellings), cmocka_unit_test(test_adapters_refused), cmocka_unit_test(test_reload),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -246,8 +246,8 @@ static void test_write(void **state)
 
 static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
 
-/* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was given, no file holds more than the limit unless it holds one tensor, and
- * nothing of an earlier folder stays. */
+/* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was given, no file holds more than the limit unless it holds one
+ * tensor, and nothing of an earlier folder stays. */
 static void test_write_folder(void **state)
 {
 	static float values[43];

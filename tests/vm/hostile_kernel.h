@@ -1,5 +1,5 @@
-/* Hostile kernels: whatever the text, vm_kernel_create returns, and what it accepts runs (with a deadline) without touching memory that is not its own. Shared by
- * the mutation test and the fuzz program. */
+/* Hostile kernels: whatever the text, vm_kernel_create returns, and what it accepts runs (with a deadline) without touching memory that is not its own.
+ * Shared by the mutation test and the fuzz program. */
 #ifndef HOSTILE_KERNEL_H
 #define HOSTILE_KERNEL_H
 #include "vm/vm.h"

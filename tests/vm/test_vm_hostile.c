@@ -200,8 +200,9 @@ static void test_exponential(void **state)
 	str_release(&s);
 }
 
-/* A loop over scalars: each instruction is one element operation, and the deadline must be seen all the same. Found by fuzzing: a fuel of 2^22 of them took 0.06 s
- * here and seconds under sanitizers. CPU time, because the machine may be busy; the launch's deadline is 2 ms, the rest is what a look at the clock every so often may cost. */
+/* A loop over scalars: each instruction is one element operation, and the deadline must be seen all the same. Found by fuzzing: a fuel of 2^22 of them
+ * took 0.06 s here and seconds under sanitizers. CPU time, because the machine may be busy; the launch's deadline is 2 ms, the rest is what a look at the
+ * clock every so often may cost. */
 static void test_deadline_of_scalars(void **state)
 {
 	static const char loop[] = "module { tt.func public @k(%a: i32) { %c0 = arith.constant 0 : i32\n %c1 = arith.constant 1 : i32\n %r = scf.while (%x = %a) : (i32) -> i32 {"
