@@ -297,17 +297,19 @@ static void test_output(void **state)
 {
 	struct vm_line_cost line = {.line = 12, .cost = {.load_bytes = 4096, .load_sectors = 512, .flops = 1024}};
 	struct vm_report r = {.cost = base_cost, .nlines = 1, .lines = &line};
+	r.cost.dot_by[VM_DOT_TF32] = 5000;
 	struct vm_binary b = vm_binary_default(4);
 	struct vm_cost back;
 	struct str text = {0};
 	json_t *o = vm_cost_json("k", &r, &b), *counts = json_object_get(o, "counts");
 	vm_counts_parse(counts, &back);
-	assert_memory_equal(&back, &base_cost, sizeof back);
+	assert_memory_equal(&back, &r.cost, sizeof back);
 	assert_true(json_number_value(json_object_get(json_object_get(json_object_get(o, "predicted"), "A100"), "time_s")) > 0);
 	vm_counts_parse(NULL, &back);
 	assert_int_equal(back.programs, 0);
 	vm_cost_table(&text, "k", &r, &b, vm_gpu_find("H200"));
 	assert_non_null(strstr(text.data, "limited by"));
+	assert_non_null(strstr(text.data, "5 k flops on tensor cores (tf32)"));
 	assert_non_null(strstr(text.data, "25 %"));   /* 4096 bytes in 512 sectors */
 	str_release(&text);
 	json_decref(o);
