@@ -177,7 +177,7 @@ int cost_layout_parse(struct slice text, struct cost_layout *out) { return parse
 struct alias { struct slice name; struct cost_layout layout; };
 enum loc_kind { LOC_TEXT_NONE, LOC_TEXT_FILE, LOC_TEXT_CALL, LOC_TEXT_NAME };
 struct loc_text { enum loc_kind kind; struct slice file; int line, column, a, b; };   /* a, b: other locations */
-struct scan { struct vm_layouts *out; int naliases; struct alias *aliases; int nlocs; struct loc_text *locs; struct slice kernel_file; };
+struct scan { struct vm_layouts *out; int ntransposed; struct slice transposed[NEST_MAX]; int naliases; struct alias *aliases; int nlocs; struct loc_text *locs; struct slice kernel_file; };
 
 static int alias_find(const struct scan *sc, struct slice name)
 {
@@ -304,6 +304,7 @@ static void scan_alias(struct scan *sc, struct slice line)
 		return;
 	}
 	struct cost_layout layout;
+	if (find(value, "transposed = true") && find(value, "elementBitWidth = 32") && sc->ntransposed < NEST_MAX) sc->transposed[sc->ntransposed++] = name;
 	if (sc->naliases >= ALIASES_MAX || cost_layout_parse(value, &layout)) return;
 	sc->aliases[sc->naliases++] = (struct alias){name, layout};
 }
@@ -342,7 +343,8 @@ struct op_row { const char *name; enum cost_site_kind kind; bool is_async, is_re
 static const struct op_row op_rows[] = {
 	{"tt.load", COST_SITE_LOAD, false, false}, {"tt.store", COST_SITE_STORE, false, false}, {"tt.atomic_rmw", COST_SITE_ATOMIC, false, false},
 	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false}, {"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false}, {"ttg.convert_layout", COST_SITE_CONVERT, false, false},
-	{"ttg.local_store", COST_SITE_CONVERT, false, false}, {"tt.dot", COST_SITE_DOT, false, true}, {"ttng.warp_group_dot", COST_SITE_DOT, false, true},
+	{"ttg.local_store", COST_SITE_CONVERT, false, false},
+	{"ttg.local_alloc", COST_SITE_CONVERT, false, false}, {"tt.dot", COST_SITE_DOT, false, true}, {"ttng.warp_group_dot", COST_SITE_DOT, false, true},
 };
 
 static const struct op_row *op_of_line(struct slice line)
@@ -370,6 +372,16 @@ static void scan_stages(struct scan *sc, struct slice line)
 	if (skip_to(&line, " = ttg.local_alloc : () -> !ttg.memdesc<") && read_int(&line, &n) && n <= 16) sc->out->stages = MAX(sc->out->stages, (int)n);
 }
 
+static bool is_scattered(const struct scan *sc, struct slice line)
+{
+	if (!skip_to(&line, " -> ") || !skip_to(&line, ", ")) return false;
+	for (int i = 0; i < sc->ntransposed; i++) {
+		struct slice n = sc->transposed[i];
+		if (line.len > n.len && !memcmp(line.data, n.data, n.len) && is_word_end(line.data[n.len])) return true;
+	}
+	return false;
+}
+
 static void scan_op(struct scan *sc, struct slice line)
 {
 	scan_stages(sc, line);
@@ -385,6 +397,7 @@ static void scan_op(struct scan *sc, struct slice line)
 	if (!at) at = loc_resolve(sc, &inl, false, &again);
 	if (!at || !skip_to(&types, row->is_result ? " -> " : " : ") || !tensor_read(sc, types, &site, &layout, &has_layout)) return;
 	if (has_layout && layout.ndim == site.ndim) site.layout = layout_keep(sc->out, &layout);
+	site.is_scattered = is_scattered(sc, line);
 	site.line = at->line;
 	site.column = at->column;
 	struct vm_layouts *l = sc->out;

@@ -19,6 +19,7 @@ struct cost_site {
 	int32_t shape[LAYOUT_DIMS];
 	int layout;                  /* into layouts; -1: not known */
 	bool is_async;               /* copied to shared memory behind the program's back: a load that a pipelined loop waits for iterations later */
+	bool is_scattered;           /* into shared memory that is transposed for a 32-bit wgmma operand: one element after another, all lanes in one bank */
 	int elem_bits;
 };
 struct vm_layouts { struct arena arena; int nlayouts; struct cost_layout *layouts; int nsites, sites_cap; struct cost_site *sites; int stages; };

@@ -21,6 +21,7 @@
 #define SHUFFLE_CYCLES 25
 #define BARRIER_CYCLES 40
 #define BARRIER_WARP_CYCLES 5
+#define SHARED_CYCLE_BYTES 128
 #define ATOMIC_CYCLES 400
 #define DOT_CYCLES 35
 #define TENSOR_FLOPS_PER_CYCLE 4096   /* 16-bit, of one SM with wgmma */
@@ -85,6 +86,7 @@ static void memory_plan(struct vm_cost_plans *plans, const struct vm_launch_opti
 	const struct cost_layout *layout = site && site->layout >= 0 && site->ndim == info->ndim ? &o->layouts->layouts[site->layout] : NULL;
 	struct cost_lanes *lanes = arena_alloc(&plans->arena, sizeof *lanes);
 	plan->is_async = site && site->is_async;
+	plan->scattered = site && site->is_scattered ? info->count : 0;
 	if (cost_lanes_of(layout, info->ndim, info->shape, (int)elem_bytes(element->elem), plans->warps, lanes)) plan->lanes = lanes;
 }
 
@@ -105,7 +107,7 @@ static void add_conversions(struct vm_cost_plans *plans, const struct vm_layouts
 	for (int s = 0; l && s < l->nsites; s++) {
 		const struct cost_site *site = &l->sites[s];
 		if (site->kind != COST_SITE_CONVERT) continue;
-		int64_t bytes = MAX(site->elem_bits / 8, 1);
+		int64_t bytes = site->is_scattered ? SHARED_CYCLE_BYTES / 2 : MAX(site->elem_bits / 8, 1);   /* counted twice, in and out */
 		for (int d = 0; d < site->ndim; d++) bytes *= MAX(site->shape[d], 1);
 		for (int i = p->ninstrs - 1; i >= 0; i--) {
 			const struct vm_source *at = &p->locs[p->instrs[i].loc];
@@ -251,6 +253,7 @@ static void memory_work(struct vm_ctx *c, const struct cost_plan *plan, struct w
 		w->latency = (m->missed ? L2_CYCLES : L1_CYCLES) / depth;
 		w->trips = m->missed ? 1 / depth : 0;
 		w->floats = true;
+		w->shared = plan->scattered * SHARED_CYCLE_BYTES;
 	} else {
 		w->latency = plan->kind == PLAN_ATOMIC ? ATOMIC_CYCLES : ALU_CYCLES;
 		w->is_fence = true;

@@ -11,6 +11,7 @@ struct cost_plan {
 	uint8_t fma, alu, special;      /* instructions for each element */
 	bool is_async;
 	int mma_version;                /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
+	int64_t scattered;              /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;          /* changes of layout that belong to it */
 	const struct cost_lanes *lanes; /* NULL: neighbours */
 };

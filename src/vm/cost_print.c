@@ -10,6 +10,8 @@ static const struct field fields[] = {
 	FIELD(special_instrs), FIELD(other_instrs), FIELD(tensor_cycles), FIELD(shared_bytes), FIELD(atomics), FIELD(atomic_hot), FIELD(steps), FIELD(steps_once), FIELD(path_cycles), FIELD(path_trips),
 	FIELD(path_cycles_max),
 };
+static const char *const dot_units[VM_DOT_COUNT] = {
+	[VM_DOT_FMA] = "the fp32 or fp64 pipes: no tensor cores", [VM_DOT_TF32] = "tensor cores (tf32)", [VM_DOT_HALF] = "tensor cores (16-bit)", [VM_DOT_BYTE] = "tensor cores (8-bit)"};
 static const char *const dot_names[VM_DOT_COUNT] = {[VM_DOT_FMA] = "fma", [VM_DOT_TF32] = "tf32", [VM_DOT_HALF] = "half", [VM_DOT_BYTE] = "byte"};
 
 static int64_t value_of(const struct vm_cost *c, const struct field *f) { return *(const int64_t *)((const char *)c + f->at); }
@@ -117,7 +119,10 @@ void vm_cost_table(struct str *out, const char *kernel, const struct vm_report *
 		b->warps, b->registers, (long long)b->shared_bytes, b->stack_bytes, e.blocks_per_sm, 100 * e.occupancy, e.waves);
 	str_printf(out, "  bytes asked for %s, through L2 %s, distinct %s", short_number((double)(c->load_bytes + c->store_bytes), t[0]), short_number((double)e.l2_bytes, t[1]),
 		short_number((double)e.dram_bytes, t[2]));
+	if (e.dram_bytes > 0) str_printf(out, " (each used %.1f times)", (double)(c->load_bytes + c->store_bytes) / (double)e.dram_bytes);
 	if (e.spill_bytes) str_printf(out, ", spilled %s", short_number((double)e.spill_bytes, t[3]));
+	for (int d = 0; d < VM_DOT_COUNT; d++)
+		if (c->dot_by[d]) str_printf(out, "\n  tl.dot: %s flops on %s", short_number((double)c->dot_by[d], t[0]), dot_units[d]);
 	str_puts(out, "\n ");
 	for (int i = 0; i < VM_LIMIT_COUNT; i++)
 		if (e.part_s[i] > 0) str_printf(out, " %s %.2f us%s", vm_limit_name((enum vm_limit)i), e.part_s[i] * 1e6, i + 1 < VM_LIMIT_COUNT ? "," : "");

@@ -139,6 +139,23 @@ static void test_coalescing(void **state)
 	assert_int_equal(c.footprint_bytes, 2 * 4096);
 }
 
+/* A copy into shared memory that is transposed for a 32-bit operand of wgmma, and its buffers. */
+static void test_async_copy(void **state)
+{
+	const char *text = "#b = " BLOCKED_ROWS "\n#s = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = true, elementBitWidth = 32}>\n#loc = loc(\"k.py\":1:0)\n"
+		"%x = ttg.local_alloc : () -> !ttg.memdesc<3x32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
+		"%y = ttg.async_copy_global_to_local %p, %x mask %m {contiguity = 4 : i32} : tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
+		"%z = ttg.async_copy_global_to_local %p, %x : tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #plain, #smem, mutable> loc(#loc2)\n#loc2 = loc(\"k.py\":5:3)\n";
+	struct vm_layouts *l;
+	struct err err = {0};
+	assert_int_equal(vm_layouts_create(text, strlen(text), &l, &err), 0);
+	assert_int_equal(l->stages, 3);
+	assert_int_equal(l->nsites, 2);
+	assert_true(l->sites[0].is_async && l->sites[0].is_scattered && l->sites[0].line == 5 && l->sites[0].shape[1] == 32);
+	assert_true(l->sites[1].is_async && !l->sites[1].is_scattered);
+	vm_layouts_free(l);
+}
+
 /* ---- a cubin made here: ELF header, names, .text.k with one LDL.64 and one STL, .nv.info ---- */
 
 static void put(uint8_t *d, size_t at, uint64_t v, size_t bytes) { memcpy(d + at, &v, bytes); }
@@ -297,17 +314,19 @@ static void test_output(void **state)
 {
 	struct vm_line_cost line = {.line = 12, .cost = {.load_bytes = 4096, .load_sectors = 512, .flops = 1024}};
 	struct vm_report r = {.cost = base_cost, .nlines = 1, .lines = &line};
+	r.cost.dot_by[VM_DOT_TF32] = 5000;
 	struct vm_binary b = vm_binary_default(4);
 	struct vm_cost back;
 	struct str text = {0};
 	json_t *o = vm_cost_json("k", &r, &b), *counts = json_object_get(o, "counts");
 	vm_counts_parse(counts, &back);
-	assert_memory_equal(&back, &base_cost, sizeof back);
+	assert_memory_equal(&back, &r.cost, sizeof back);
 	assert_true(json_number_value(json_object_get(json_object_get(json_object_get(o, "predicted"), "A100"), "time_s")) > 0);
 	vm_counts_parse(NULL, &back);
 	assert_int_equal(back.programs, 0);
 	vm_cost_table(&text, "k", &r, &b, vm_gpu_find("H200"));
 	assert_non_null(strstr(text.data, "limited by"));
+	assert_non_null(strstr(text.data, "5 k flops on tensor cores (tf32)"));
 	assert_non_null(strstr(text.data, "25 %"));   /* 4096 bytes in 512 sectors */
 	str_release(&text);
 	json_decref(o);
@@ -317,7 +336,7 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocked), cmocka_unit_test(test_linear_and_mma), cmocka_unit_test(test_bad_layouts), cmocka_unit_test(test_coalescing), cmocka_unit_test(test_binary),
+		cmocka_unit_test(test_blocked), cmocka_unit_test(test_linear_and_mma), cmocka_unit_test(test_bad_layouts), cmocka_unit_test(test_coalescing), cmocka_unit_test(test_async_copy), cmocka_unit_test(test_binary),
 		cmocka_unit_test(test_hostile_binary), cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_monotonic), cmocka_unit_test(test_resources), cmocka_unit_test(test_output),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
