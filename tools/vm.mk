@@ -11,8 +11,9 @@ CFLAGS_exec_region := -O3
 CFLAGS_exec_dot := -O3
 
 .PHONY: bench-vm
-bench-vm: setup $(BUILD)/tests/vm/vm_bench ## time of kernels on the vm beside Triton's interpreter, one core
+bench-vm: setup programs $(BUILD)/tests/vm/vm_bench ## time of kernels on the vm beside Triton's interpreter, one core
 	BUILD=$(BUILD) $(VENV)/bin/python bench/vm_bench.py
+	$(BUILD)/hone vm bench/vm_launch.py
 
 # libhone_vm.so: the vm for `hone vm`, loaded by worker/vm_driver.py. Only what worker/vm_shared.c exports is visible.
 $(BUILD)/libhone_vm.so: $(BUILD)/obj/worker/vm_shared.o $(call libs,vm)
