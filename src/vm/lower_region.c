@@ -276,7 +276,8 @@ static const struct scaled_format *scaled_format(struct lowerer *lo, const struc
 static bool has_scale(const struct ttir_op *op, int i)
 {
 	for (int w = 0; w < op->nwords; w++)
-		if (slice_is(op->words[w], "scale") && op->words[w].data > op->uses[i].name.data && i + 1 < op->nuses && op->words[w].data < op->uses[i + 1].name.data) return true;
+		if (slice_is(op->words[w], "scale") && op->words[w].data > op->uses[i].name.data && i + 1 < op->nuses && op->words[w].data < op->uses[i + 1].name.data)
+			return true;
 	return false;
 }
 
@@ -287,18 +288,21 @@ static int scaled_operand(struct lowerer *lo, const struct ttir_op *op, const in
 	*at += nsrc;
 	if (*at >= op->nuses) return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled needs two operands and a sum");
 	const struct ttir_type data = *lower_type(lo, lower_info(lo, src[i])->type);
-	if (data.kind != TYPE_TENSOR || data.ndim != 2 || data.elem != f->elem) return lower_fail(lo, ERR_UNSUPPORTED, "tt.dot_scaled of %s as %s, or not of two dimensions", elem_name(data.elem), f->name);
+	if (data.kind != TYPE_TENSOR || data.ndim != 2 || data.elem != f->elem)
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.dot_scaled of %s as %s, or not of two dimensions", elem_name(data.elem), f->name);
 	int type = lower_same_shape(lo, lower_info(lo, src[i])->type, ELEM_F32);
 	if (type < 0) return lower_fail(lo, ERR_LIMIT, "too many types");
 	struct ttir_type wide = *lower_type(lo, type);
 	if (f->is_packed) {
 		wide.shape[k_dim] *= 2;
 		wide.count *= 2;
-		if (wide.count > TTIR_ELEMENTS_MAX || (type = ttir_type_intern(lo->m, &wide)) < 0) return lower_fail(lo, ERR_LIMIT, "tt.dot_scaled of blocks that are too large");
+		if (wide.count > TTIR_ELEMENTS_MAX || (type = ttir_type_intern(lo->m, &wide)) < 0)
+			return lower_fail(lo, ERR_LIMIT, "tt.dot_scaled of blocks that are too large");
 	}
 	if (nsrc == 2) {
 		const struct ttir_type s = *lower_type(lo, lower_info(lo, src[i + 1])->type);
-		if (s.kind != TYPE_TENSOR || s.ndim != 2 || (s.elem != ELEM_I8 && s.elem != ELEM_F8E4M3) || s.shape[0] != wide.shape[1 - k_dim] || wide.shape[k_dim] % s.shape[1])
+		if (s.kind != TYPE_TENSOR || s.ndim != 2 || (s.elem != ELEM_I8 && s.elem != ELEM_F8E4M3) || s.shape[0] != wide.shape[1 - k_dim]
+			|| wide.shape[k_dim] % s.shape[1])
 			return lower_fail(lo, ERR_FORMAT, "a scale of tt.dot_scaled does not fit its operand");
 	}
 	int dst = lower_value_new(lo, type);
@@ -324,7 +328,8 @@ int lower_dot_scaled(struct lowerer *lo, const struct ttir_op *op, const struct 
 	if (at != op->nuses - 1) return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled has %d operands", op->nuses);
 	operands[2] = src[at];
 	const struct vm_value_info a = *lower_info(lo, operands[0]), b = *lower_info(lo, operands[1]), c = *lower_info(lo, src[at]);
-	if (c.ndim != 2 || c.elem != ELEM_F32 || a.shape[1] != b.shape[0] || a.shape[0] != c.shape[0] || b.shape[1] != c.shape[1]) return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled of shapes that do not fit");
+	if (c.ndim != 2 || c.elem != ELEM_F32 || a.shape[1] != b.shape[0] || a.shape[0] != c.shape[0] || b.shape[1] != c.shape[1])
+		return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled of shapes that do not fit");
 	int dst = lower_result(lo, op, 0, c.type);
 	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_dot, &dst, 1, operands, 3);
 	if (!in) return lo->code;

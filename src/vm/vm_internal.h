@@ -82,7 +82,8 @@ struct vm_kernel {
 	bool uses_tf32; int tf32_line;
 };
 
-struct vm_memory { uint64_t index_max; const struct vm_buffer **by_index; const struct vm_buffer *buffers; int nbuffers; bool has_host_pointers; };   /* buffer of an address: by_index[address >> TAPE_ADDRESS_SHIFT] */
+/* buffer of an address: by_index[address >> TAPE_ADDRESS_SHIFT] */
+struct vm_memory { uint64_t index_max; const struct vm_buffer **by_index; const struct vm_buffer *buffers; int nbuffers; bool has_host_pointers; };
 
 struct vm_ctx {
 	const struct vm_kernel *kernel;
