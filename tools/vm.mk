@@ -11,8 +11,9 @@ CFLAGS_exec_region := -O3
 CFLAGS_exec_dot := -O3
 
 .PHONY: bench-vm
-bench-vm: setup $(BUILD)/tests/vm/vm_bench ## time of kernels on the vm beside Triton's interpreter, one core
+bench-vm: setup programs $(BUILD)/tests/vm/vm_bench ## time of kernels on the vm beside Triton's interpreter, one core
 	BUILD=$(BUILD) $(VENV)/bin/python bench/vm_bench.py
+	$(BUILD)/hone vm bench/vm_launch.py
 
 # Predicted against measured time of kernels on a GPU (docs/cost-model.md): this half needs none.
 $(BUILD)/bench/kernel_cost: $(BUILD)/obj/bench/kernel_cost.o $(call libs,vm)

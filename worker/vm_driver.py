@@ -31,7 +31,8 @@ GRID_MAX = (2**31 - 1, 65535, 65535)
 FLAG_COST, FLAG_CHECK = 1, 2
 FLOATS = ("fp16", "bf16", "fp32", "f32", "fp64")
 # Options that say how a kernel is mapped to the hardware and nothing about its TTIR: configurations that differ in them alone share a kernel.
-MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl", "launch_cooperative_grid", "ir_override")
+MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl", "launch_cooperative_grid",
+           "ir_override")
 INTERNAL = (os.path.dirname(os.path.abspath(__file__)) + os.sep, os.path.dirname(triton.__file__) + os.sep)
 
 real_compile = triton.compiler.compile
@@ -56,7 +57,7 @@ def load_library(path, threads):
     library.hone_vm_report.restype = ctypes.c_char_p
     library.hone_vm_kernel_create.restype = ctypes.c_void_p
     library.hone_vm_kernel_create.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    library.hone_vm_launch.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
+    library.hone_vm_launch.argtypes = [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint32] * 3, ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
     library.hone_vm_threads(threads)
 
 
@@ -297,7 +298,8 @@ def fail_launch(kernel, args):
 def fault_text(kernel, args, report):
     """Like a compiler's message: where, what, the line; then which program, which element, which tensor and what was allowed."""
     access = report.get("access")
-    what = f"{report['fault'].replace('-', ' ', 2) if report['fault'] != 'out-of-bounds' else 'out-of-bounds'} {access}" if access else report["text"].split("): ", 1)[-1]
+    fault = report["fault"].replace("read-only", "read-only memory:")
+    what = f"{fault} {access}" if access else f"{fault.replace('-', ' ')}: {report['text'].split('): ', 1)[-1]}"
     lines = [f"{report['file']}:{report['line']}:{report['column']}: error: {what}"]
     source = linecache.getline(report["file"], report["line"]).rstrip("\n").expandtabs(4)
     if source:

@@ -80,12 +80,14 @@ static json_t *cost_json(const struct vm_cost *c)
 
 static void add_fault(json_t *o, const struct vm_report *r, const struct vm_launch_options *l)
 {
-	json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:i, s:i, s:[i,i,i], s:I}", "fault", vm_fault_name(r->fault), "text", r->text, "file", r->file ? r->file : "", "line", r->line,
-		"column", r->column, "program", (int)r->program[0], (int)r->program[1], (int)r->program[2], "element", (json_int_t)r->element));
+	json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:i, s:i, s:[i,i,i], s:I}", "fault", vm_fault_name(r->fault), "text", r->text,
+		"file", r->file ? r->file : "", "line", r->line, "column", r->column, "program", (int)r->program[0], (int)r->program[1], (int)r->program[2], "element", (json_int_t)r->element));
 	if (!r->access) return;
-	json_object_update_new(o, json_pack("{s:s, s:I, s:I, s:I}", "access", r->access, "offset", (json_int_t)r->offset, "access_bytes", (json_int_t)r->access_bytes, "address", (json_int_t)r->address));
-	if (r->buffer >= 0 && r->buffer < l->nbuffers)
-		json_object_update_new(o, json_pack("{s:I, s:I}", "storage", (json_int_t)(intptr_t)l->buffers[r->buffer].data, "storage_bytes", (json_int_t)l->buffers[r->buffer].bytes));
+	json_object_update_new(o, json_pack("{s:s, s:I, s:I, s:I}", "access", r->access, "offset", (json_int_t)r->offset,
+		"access_bytes", (json_int_t)r->access_bytes, "address", (json_int_t)r->address));
+	if (r->buffer < 0 || r->buffer >= l->nbuffers) return;
+	const struct vm_buffer *b = &l->buffers[r->buffer];
+	json_object_update_new(o, json_pack("{s:I, s:I}", "storage", (json_int_t)(intptr_t)b->data, "storage_bytes", (json_int_t)b->bytes));
 }
 
 static void report_launch(const struct vm_report *r, const struct vm_launch_options *l)
@@ -122,11 +124,13 @@ static int add_storage(struct vm_buffer *buffers, int *n, int64_t base, int64_t 
 static uint64_t synthetic(const struct vm_buffer *buffers, int n, int64_t address, int64_t base)
 {
 	for (int i = 0; i < n; i++)
-		if ((int64_t)(intptr_t)buffers[i].data == base) return buffers[i].address + (address ? (uint64_t)(address - base) : 0);   /* torch gives an empty view the address 0 */
+		if ((int64_t)(intptr_t)buffers[i].data == base)
+			return buffers[i].address + (address ? (uint64_t)(address - base) : 0);   /* torch gives an empty view the address 0 */
 	return (uint64_t)address;
 }
 
-static bool set_arguments(const struct vm_kernel *k, const int64_t *words, struct vm_buffer *buffers, int *n, struct vm_arg *args, int nhost, const int64_t *host)
+static bool set_arguments(const struct vm_kernel *k, const int64_t *words, struct vm_buffer *buffers, int *n, struct vm_arg *args, int nhost,
+	const int64_t *host)
 {
 	const int64_t *w = words;
 	int nargs = vm_kernel_nargs(k);
@@ -165,8 +169,8 @@ static int run(const struct vm_kernel *k, struct vm_launch_options *o)
 	return rc;
 }
 
-/* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in memory. 0 when it ran without fault; the report says why not,
- * and with FLAG_COST what it cost. */
+/* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in memory. 0 when it ran without fault; the report
+ * says why not, and with FLAG_COST what it cost. */
 int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host)
 {
 	int nargs = vm_kernel_nargs(k), n = 0, room = MIN(nargs + nhost, BUFFERS_MAX) + 1;
@@ -175,7 +179,8 @@ int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, 
 	int rc = -1;
 	if (set_arguments(k, words, buffers, &n, args, nhost, host)) {
 		struct vm_launch_options o = {
-			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST, .undefined_is_zero = true, .print = stderr, .has_host_pointers = nhost > 0,
+			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST,
+			.undefined_is_zero = true, .has_host_pointers = nhost > 0, .print = stderr,
 		};
 		rc = run(k, &o);
 	} else {

@@ -1,5 +1,5 @@
-/* hone vm: runs a Python script with its Triton kernels on the vm. This process becomes the Python that runs it (worker/vm_main.py), so exit status, signals and terminal
- * are the script's. No sandbox: it is the user's own script. */
+/* hone vm: runs a Python script with its Triton kernels on the vm. This process becomes the Python that runs it (worker/vm_main.py), so exit status,
+ * signals and terminal are the script's. No sandbox: it is the user's own script. */
 #include "cli/cli.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -55,10 +55,12 @@ static char *find_library(void)
 static int become_python(const struct vm_settings *s, char **script, int nscript, struct err *err)
 {
 	char *python = find_python(), *library = find_library(), *program = path_installed("worker/vm_main.py");
-	if (!python) return err_set(err, ERR_NOT_FOUND, "no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` makes it");
-	if (!library || !program) return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it", library ? "worker/vm_main.py" : "libhone_vm.so");
-	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost", s->cost, "json", s->json, "cuda_shim", s->cuda_shim,
-		"threads", (json_int_t)s->threads, "configs", (json_int_t)s->configs);
+	if (!python)
+		return err_set(err, ERR_NOT_FOUND, "no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` makes it");
+	if (!library || !program)
+		return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it", library ? "worker/vm_main.py" : "libhone_vm.so");
+	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost", s->cost, "json", s->json,
+		"cuda_shim", s->cuda_shim, "threads", (json_int_t)s->threads, "configs", (json_int_t)s->configs);
 	char *settings = json_dumps(o, JSON_COMPACT);
 	char **argv = xcalloc((size_t)nscript + 4, sizeof *argv);
 	argv[0] = python;

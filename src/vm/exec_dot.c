@@ -4,6 +4,7 @@
  * c: one fixed order. f32 operands are used whole (ieee), truncated to tf32's 10 bits (tf32), or split into a sum of tf32 or bf16 parts whose
  * products are added smallest first (tf32x3, bf16x3, bf16x6), as the hardware sequences do. f64 and i8 have plain loops. */
 #include "vm/vm_internal.h"
+#include "base/dtype.h"
 #include <immintrin.h>
 #include <math.h>
 
@@ -204,6 +205,43 @@ int exec_dot(struct vm_ctx *c, const struct vm_instr *in)
 	vm_value_clear(c, r);
 	r->form = FORM_DENSE;
 	r->buf = d;
+	vm_kill(c, in);
+	return 0;
+}
+
+/* ---- operands of tt.dot_scaled ---- */
+
+static float e2m1_value(unsigned nibble)
+{
+	static const float magnitudes[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+	return nibble & 8 ? -magnitudes[nibble & 7] : magnitudes[nibble & 7];
+}
+
+/* A power of two with 127 for 1 and 255 for NaN, or a number of its own. */
+static float scale_value(enum elem e, uint8_t bits)
+{
+	return e == ELEM_F8E4M3 ? f8e4m3_to_f32(bits) : bits == 255 ? NAN : ldexpf(1.0f, bits - 127);
+}
+
+/* imm[0]: the right operand, whose k is its first dimension; its scale has one row a column. imm[1]: two numbers a byte. */
+int exec_scale(struct vm_ctx *c, const struct vm_instr *in)
+{
+	const struct vm_value_info *wide = &c->program->values[vm_dst(c, in, 0)];
+	int64_t rows = wide->shape[0], columns = wide->shape[1], packed = in->imm[1] ? 2 : 1;
+	const uint8_t *data = vm_dense(c, in, vm_src(c, in, 0), rows * columns / packed), *scale = NULL;
+	const struct vm_value_info *info = in->nsrc == 2 ? &c->program->values[vm_src(c, in, 1)] : NULL;
+	if (data && info) scale = vm_dense(c, in, vm_src(c, in, 1), info->count);
+	float *d = data && (scale || !info) ? vm_result(c, in, 0, rows * columns) : NULL;
+	if (!d) return 1;
+	if (!in->imm[1]) map_widen((enum elem)in->elem, d, data, rows * columns);
+	for (int64_t i = 0; i < rows; i++) {
+		for (int64_t j = 0; j < columns; j++) {
+			int64_t k = in->imm[0] ? i : j, line = in->imm[0] ? j : i, at = i * columns + j;
+			uint8_t pair = !in->imm[1] ? 0 : in->imm[0] ? data[i / 2 * columns + j] : data[at / 2];
+			if (in->imm[1]) d[at] = e2m1_value(k & 1 ? pair >> 4 : pair & 15);
+			if (scale) d[at] *= scale_value(info->elem, scale[line * info->shape[1] + k / ((in->imm[0] ? rows : columns) / info->shape[1])]);
+		}
+	}
 	vm_kill(c, in);
 	return 0;
 }

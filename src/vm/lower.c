@@ -408,10 +408,12 @@ static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 static int lower_descriptor_arg(struct lowerer *lo, const struct ttir_func *f, int i)
 {
 	int n = lower_type(lo, lower_type(lo, f->args[i].type)->inner)->ndim, src[1 + 2 * VM_LAZY_DIMS];
-	if (n > VM_LAZY_DIMS || i + 2 * n >= f->nargs) return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel, a descriptor of %d dimensions without its shape", i, n);
+	if (n > VM_LAZY_DIMS || i + 2 * n >= f->nargs)
+		return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel, a descriptor of %d dimensions without its shape", i, n);
 	for (int d = 0; d <= 2 * n; d++) {
 		src[d] = lo->k->arg_values[i + d];
-		if (d && lower_info(lo, src[d])->elem != (d <= n ? ELEM_I32 : ELEM_I64)) return lower_fail(lo, ERR_FORMAT, "argument %d of the kernel is no %s", i + d, d <= n ? "shape" : "stride");
+		if (d && lower_info(lo, src[d])->elem != (d <= n ? ELEM_I32 : ELEM_I64))
+			return lower_fail(lo, ERR_FORMAT, "argument %d of the kernel is no %s", i + d, d <= n ? "shape" : "stride");
 	}
 	int dst = lower_value_new(lo, f->args[i].type);
 	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_block_ptr, &dst, 1, src, 1 + 2 * n);

@@ -219,8 +219,8 @@ static int emit_rows(struct lowerer *lo, const struct ttir_op *op, int tensor, i
 	if (lower_type(lo, lower_info(lo, src[0])->type)->kind != TYPE_DESC) return lower_fail(lo, ERR_FORMAT, "%.*s needs a tensor descriptor", len, name);
 	struct ttir_type row = *tensor_of(lo, src[0]), block = *lower_type(lo, tensor);
 	const struct vm_value_info *rows = lower_info(lo, src[1]);
-	if (row.ndim != 2 || row.shape[0] != 1 || block.kind != TYPE_TENSOR || block.ndim != 2 || block.inner != row.inner || block.shape[1] != row.shape[1] || rows->ndim != 1
-		|| rows->elem != ELEM_I32 || rows->shape[0] != block.shape[0])
+	if (row.ndim != 2 || row.shape[0] != 1 || block.kind != TYPE_TENSOR || block.ndim != 2 || block.inner != row.inner || block.shape[1] != row.shape[1]
+		|| rows->ndim != 1 || rows->elem != ELEM_I32 || rows->shape[0] != block.shape[0])
 		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s: expected a block of one row, 32-bit row numbers and as many rows as there are numbers", len, name);
 	if (check_scalars(lo, src + 2, 1, ELEM_I32, "column")) return lo->code;
 	struct ttir_type pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = row.inner, .count = 1};
@@ -254,7 +254,9 @@ int lower_descriptor_scatter(struct lowerer *lo, const struct ttir_op *op, const
 
 int lower_descriptor_reduce(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
-	static const struct { const char *word; int integers, floats; } kinds[] = {{"add", 3, 4}, {"max", 5, -1}, {"min", 6, -1}, {"and", 0, -1}, {"or", 1, -1}, {"xor", 2, -1}};
+	static const struct { const char *word; int integers, floats; } kinds[] = {
+		{"add", 3, 4}, {"max", 5, -1}, {"min", 6, -1}, {"and", 0, -1}, {"or", 1, -1}, {"xor", 2, -1},
+	};
 	int src[1 + VM_LAZY_DIMS + 1], count, address[2], kind = -1;
 	if (descriptor_operands(lo, op, src, &count)) return lo->code;
 	if (op->nuses != count + 1) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_reduce without a value");
@@ -264,7 +266,8 @@ int lower_descriptor_reduce(struct lowerer *lo, const struct ttir_op *op, const 
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		if (op->nwords == 1 && slice_is(op->words[0], kinds[i].word)) kind = elem_is_float(e) ? kinds[i].floats : kinds[i].integers;
 	if (kind < 0 || e == ELEM_I1 || (elem_is_float(e) && elem_bytes(e) < 2))
-		return lower_fail(lo, ERR_UNSUPPORTED, "tt.descriptor_reduce %.*s on %s", op->nwords ? (int)MIN(op->words[0].len, 20) : 0, op->nwords ? op->words[0].data : "", elem_name(e));
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.descriptor_reduce %.*s on %s", op->nwords ? (int)MIN(op->words[0].len, 20) : 0,
+			op->nwords ? op->words[0].data : "", elem_name(e));
 	if (emit_address(lo, src, count, ~0u, address, 2)) return lo->code;
 	int before = lower_value_new(lo, tensor);   /* what was there; nobody asks */
 	struct vm_instr *in = before < 0 ? NULL : lower_emit(lo, exec_atomic_rmw, &before, 1, (int[]){address[0], value, address[1]}, 3);

@@ -255,3 +255,86 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	}
 	return 0;
 }
+
+/* ---- tt.dot_scaled: both operands become f32 blocks times their scales, which is exact, and meet in an ordinary dot ---- */
+
+struct scaled_format { const char *name; enum elem elem; bool is_packed; };   /* packed: two 4-bit numbers a byte, along k */
+static const struct scaled_format scaled_formats[] = {
+	{"e2m1", ELEM_I8, true}, {"e4m3", ELEM_F8E4M3, false}, {"e5m2", ELEM_F8E5M2, false}, {"bf16", ELEM_BF16, false}, {"fp16", ELEM_F16, false},
+};
+
+static const struct scaled_format *scaled_format(struct lowerer *lo, const struct ttir_op *op, const char *side)
+{
+	const struct ttir_attr *a = lower_attr(op, side);
+	for (size_t i = 0; a && a->kind == ATTR_KEYWORD && i < ARRAY_LEN(scaled_formats); i++)
+		if (slice_is(a->text, scaled_formats[i].name)) return &scaled_formats[i];
+	lower_fail(lo, ERR_UNSUPPORTED, "tt.dot_scaled with %s = '%.*s'", side, a ? (int)MIN(a->text.len, 20) : 0, a ? a->text.data : "");
+	return NULL;
+}
+
+/* Operand i has a scale behind it: the word stands between the two in the text. */
+static bool has_scale(const struct ttir_op *op, int i)
+{
+	for (int w = 0; w < op->nwords; w++)
+		if (slice_is(op->words[w], "scale") && op->words[w].data > op->uses[i].name.data && i + 1 < op->nuses && op->words[w].data < op->uses[i + 1].name.data)
+			return true;
+	return false;
+}
+
+/* The operand at *at, and its scale if it has one, as an f32 value; *at moves on. */
+static int scaled_operand(struct lowerer *lo, const struct ttir_op *op, const int *src, int *at, const struct scaled_format *f, bool is_rhs)
+{
+	int i = *at, nsrc = 1 + has_scale(op, i), k_dim = is_rhs ? 0 : 1;
+	*at += nsrc;
+	if (*at >= op->nuses) return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled needs two operands and a sum");
+	const struct ttir_type data = *lower_type(lo, lower_info(lo, src[i])->type);
+	if (data.kind != TYPE_TENSOR || data.ndim != 2 || data.elem != f->elem)
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.dot_scaled of %s as %s, or not of two dimensions", elem_name(data.elem), f->name);
+	int type = lower_same_shape(lo, lower_info(lo, src[i])->type, ELEM_F32);
+	if (type < 0) return lower_fail(lo, ERR_LIMIT, "too many types");
+	struct ttir_type wide = *lower_type(lo, type);
+	if (f->is_packed) {
+		wide.shape[k_dim] *= 2;
+		wide.count *= 2;
+		if (wide.count > TTIR_ELEMENTS_MAX || (type = ttir_type_intern(lo->m, &wide)) < 0)
+			return lower_fail(lo, ERR_LIMIT, "tt.dot_scaled of blocks that are too large");
+	}
+	if (nsrc == 2) {
+		const struct ttir_type s = *lower_type(lo, lower_info(lo, src[i + 1])->type);
+		if (s.kind != TYPE_TENSOR || s.ndim != 2 || (s.elem != ELEM_I8 && s.elem != ELEM_F8E4M3) || s.shape[0] != wide.shape[1 - k_dim]
+			|| wide.shape[k_dim] % s.shape[1])
+			return lower_fail(lo, ERR_FORMAT, "a scale of tt.dot_scaled does not fit its operand");
+	}
+	int dst = lower_value_new(lo, type);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_scale, &dst, 1, src + i, nsrc);
+	if (!in) return lo->code;
+	in->imm[0] = is_rhs;
+	in->imm[1] = f->is_packed;
+	return dst;
+}
+
+int lower_dot_scaled(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src[5], at = 0, operands[3];
+	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
+	for (int side = 0; side < 2; side++) {
+		const struct ttir_attr *pack = lower_attr(op, side ? "rhs_k_pack" : "lhs_k_pack");
+		const struct scaled_format *f = scaled_format(lo, op, side ? "rhs" : "lhs");
+		if (!f) return lo->code;
+		if (pack && !pack->i) return lower_fail(lo, ERR_UNSUPPORTED, "tt.dot_scaled with operands that are not packed along k");
+		operands[side] = scaled_operand(lo, op, src, &at, f, side == 1);
+		if (operands[side] < 0) return lo->code;
+	}
+	if (at != op->nuses - 1) return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled has %d operands", op->nuses);
+	operands[2] = src[at];
+	const struct vm_value_info a = *lower_info(lo, operands[0]), b = *lower_info(lo, operands[1]), c = *lower_info(lo, src[at]);
+	if (c.ndim != 2 || c.elem != ELEM_F32 || a.shape[1] != b.shape[0] || a.shape[0] != c.shape[0] || b.shape[1] != c.shape[1])
+		return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled of shapes that do not fit");
+	int dst = lower_result(lo, op, 0, c.type);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_dot, &dst, 1, operands, 3);
+	if (!in) return lo->code;
+	memcpy(in->imm, (int32_t[]){1, a.shape[0], b.shape[1], a.shape[1]}, sizeof in->imm);
+	in->map_op = -1;
+	in->weight = (int64_t)a.shape[0] * b.shape[1] * a.shape[1] / 8;
+	return 0;
+}

@@ -235,13 +235,14 @@ int lower_ignore(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 int lower_print(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	const struct ttir_attr *hex = lower_attr(op, "hex"), *is_signed = lower_attr(op, "isSigned");
-	const char *prefix = op->nliterals && op->literals[0].kind == ATTR_STRING ? arena_strndup(&lo->k->arena, op->literals[0].text.data, MIN(op->literals[0].text.len, 200)) : "";
+	const struct slice text = op->nliterals && op->literals[0].kind == ATTR_STRING ? op->literals[0].text : (struct slice){"", 0};
+	const char *prefix = arena_strndup(&lo->k->arena, text.data, MIN(text.len, 200));
 	if (lo->in_region) return lower_ignore(lo, op, row);   /* in a combine region: the lanes' order is nobody's business */
 	for (int i = 0; i < op->nuses; i++) {
 		int src = lower_use(lo, &op->uses[i]);
 		if (src < 0) return lo->code;
-		enum elem e = lower_info(lo, src)->elem;
-		if (!elem_is_int(e) && !elem_is_float(e) && e != ELEM_PTR) return lower_no_kernel(lo, e);
+		enum type_kind kind = lower_type(lo, lower_info(lo, src)->type)->kind;
+		if (kind != TYPE_SCALAR && kind != TYPE_TENSOR) return lower_fail(lo, ERR_UNSUPPORTED, "tt.print of a block pointer or descriptor");
 		struct print_shape *p = arena_alloc(&lo->k->arena, sizeof *p);
 		*p = (struct print_shape){prefix, i, op->nuses, hex && hex->i, !is_signed || is_signed->kind != ATTR_INTS || i >= is_signed->nitems || is_signed->ints[i]};
 		struct vm_instr *in = lower_emit(lo, exec_print, NULL, 0, &src, 1);

@@ -59,6 +59,8 @@ static const struct lower_row rows[] = {
 	{"tt.map_elementwise", lower_map_elementwise, "pack", 1, 64, -1, 0},
 	{"tt.dot", lower_dot, "inputPrecision maxNumImpreciseAcc", 3, 3, 1, 0},
 
+	{"tt.dot_scaled", lower_dot_scaled, "scale lhs rhs fastMath lhs_k_pack rhs_k_pack", 3, 5, 1, 0},
+
 	{"tt.get_program_id", lower_program_id, "*", 0, 0, 1, 0},
 	{"tt.get_num_programs", lower_program_id, "*", 0, 0, 1, 1},
 	{"tt.addptr", lower_addptr, "", 2, 2, 1, 0},

@@ -180,7 +180,7 @@ vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_br
 vm_exec exec_move, exec_jump, exec_jump_unless, exec_loop_test, exec_return, exec_program_id, exec_num_programs, exec_assert, exec_poison, exec_print;
 vm_exec exec_load, exec_store, exec_gather, exec_atomic_rmw, exec_atomic_cas;
 vm_exec exec_block_ptr, exec_advance, exec_block_address, exec_row_address;
-vm_exec exec_reduce, exec_scan, exec_map_region, exec_region_begin, exec_region_end, exec_dot;
+vm_exec exec_reduce, exec_scan, exec_map_region, exec_region_begin, exec_region_end, exec_dot, exec_scale;
 vm_affine_rule rule_add, rule_sub, rule_mul, rule_cast, rule_rem, rule_div, rule_and, rule_cmp, rule_addptr;
 
 /* ---- lowering (lower_*.c) ---- */
@@ -261,6 +261,6 @@ lower_fn lower_splat, lower_range, lower_expand_dims, lower_broadcast, lower_res
 lower_fn lower_program_id, lower_addptr, lower_load, lower_store, lower_atomic_rmw, lower_atomic_cas, lower_assert, lower_print, lower_ignore, lower_unsplat;
 lower_fn lower_make_tensor_ptr, lower_advance, lower_make_descriptor, lower_descriptor_load, lower_descriptor_store, lower_descriptor_gather,
 	lower_descriptor_scatter, lower_descriptor_reduce;
-lower_fn lower_dot, lower_reduce, lower_scan, lower_map_elementwise;
+lower_fn lower_dot, lower_dot_scaled, lower_reduce, lower_scan, lower_map_elementwise;
 lower_fn lower_for, lower_if, lower_while, lower_execute_region, lower_br, lower_cond_br, lower_switch, lower_return, lower_call;
 #endif

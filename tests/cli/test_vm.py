@@ -28,6 +28,10 @@ def copy(d, o, B: tl.constexpr):
     tl.store(o + i[:, None] * B + i[None, :], v)
 
 @triton.jit
+def say(x):
+    tl.device_print("half ", tl.load(x).to(tl.float16))
+
+@triton.jit
 def through(pointers, n, B: tl.constexpr):
     p = tl.load(pointers + tl.program_id(0)).to(tl.pointer_type(tl.float32))
     i = tl.arange(0, B)
@@ -44,6 +48,7 @@ assert torch.equal(block, m[16:])
 parts = [torch.zeros(5), torch.zeros(5)]
 through[(2,)](torch.tensor([p.data_ptr() for p in parts]), 5, B=8)
 assert parts[1].tolist() == [1, 2, 3, 4, 5]
+say[(2,)](torch.tensor([1.5]))
 kernel = add.warmup(x, y, o, 1000, B=256, grid=(1,))
 assert "tt.store" in kernel.asm["ttir"]
 try:
@@ -136,6 +141,7 @@ def line_of(text, part):
 def test_plain():
     p = run(hone, "vm", write("plain.py", PLAIN), "--cost", "a")
     check("a script gets its arguments and its own exit status; views, descriptors and pointers in memory work", p.returncode == 3 and p.stdout == "sum 0 ['--cost', 'a']\n", p.stdout + p.stderr)
+    check("device_print goes to stderr, programs in order", p.stderr == "pid (0, 0, 0) idx () half: 1.500000\npid (1, 0, 0) idx () half: 1.500000\n", p.stderr)
     p = run(hone, "vm", "--cost", "--json", write("plain.py", PLAIN))
     kernels = {k["kernel"]: k for k in json.loads(p.stdout.splitlines()[-1])["kernels"]} if p.returncode == 3 else {}
     add = kernels.get("add", {"cost": {}, "lines": []})

@@ -367,6 +367,36 @@ for kernel, (m, n, k) in itertools.product([matmul_block_ptr, matmul_descriptor]
 
 
 @triton.jit
+def dot_scaled(a, sa, b, sb, q, o, p, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k, s, h = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K), tl.arange(0, K // 32), tl.arange(0, K // 2)
+    x, y = tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :])
+    xs, ys = tl.load(sa + m[:, None] * (K // 32) + s[None, :]), tl.load(sb + n[:, None] * (K // 32) + s[None, :])
+    at = m[:, None] * N + n[None, :]
+    tl.store(o + at, tl.dot_scaled(x, xs, "e4m3", y, ys, "e5m2"))
+    packed = tl.load(q + h[:, None] * N + n[None, :])
+    tl.store(p + at, tl.dot_scaled(x.to(tl.bfloat16), None, "bf16", packed, ys, "e2m1"))
+
+
+def powers(*shape):
+    return torch.randint(120, 132, shape, generator=gen).to(torch.uint8)
+
+
+def times_scale(x, s):     # (lines, k) and (lines, k / 32)
+    return x.double() * 2.0 ** (s.double() - 127).repeat_interleave(32, 1)
+
+
+for m, n, k in [(16, 32, 64), (32, 16, 128)]:
+    a, b = randn(m, k).to(torch.float8_e4m3fn), randn(k, n).to(torch.float8_e5m2)
+    sa, sb, q = powers(m, k // 32), powers(n, k // 32), torch.randint(0, 256, (k // 2, n), generator=gen).to(torch.uint8)
+    fours = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6], dtype=F64)
+    left, right = times_scale(a.float(), sa), times_scale(b.float().T, sb).T
+    packed = times_scale(torch.stack([fours[(q & 15).long()], fours[(q >> 4).long()]], 1).reshape(k, n).T, sb).T
+    plain = a.double()
+    add(f"dot_scaled_{m}_{n}_{k}", dot_scaled, (1,), dict(a=a, sa=sa, b=b, sb=sb, q=q, o=torch.zeros(m, n), p=torch.zeros(m, n), M=m, N=n, K=k),
+        dict(o=(left @ right, (k + 2) * EPS[F32] * (left.abs() @ right.abs())), p=(plain @ packed, (k + 2) * EPS[F32] * (plain.abs() @ packed.abs()))), interpret=False)
+
+
+@triton.jit
 def rows_through_descriptors(x, rows, o, total, M, N, column, B: tl.constexpr, C: tl.constexpr):
     r = tl.load(rows + tl.arange(0, B))
     v = tl.make_tensor_descriptor(x, [M, N], [N, 1], [1, C]).gather(r, column)
