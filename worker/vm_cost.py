@@ -1,7 +1,6 @@
 """vm_cost: what kernels on the vm cost, per kernel and source line, and what that would take on a GPU.
 
-A prediction is a roofline over one launch's counts with H200-like rates: the slowest of memory (32-byte sectors), element-wise arithmetic and tensor
-cores, over as many multiprocessors as the grid can fill, behind a fixed cost of a launch. It ranks variants of one kernel; it is no measurement.
+A launch's time is the vm's prediction for an H200 (docs/cost-model.md). It ranks variants of one kernel; it is no measurement.
 Operators of PyTorch between launches count the bytes of their operands and results, and the flops of matrix products.
 """
 import json
@@ -10,9 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-LAUNCH_S, PROGRAM_S = 3e-6, 2e-7
-BYTES_PER_S, FLOPS_PER_S, DOT_FLOPS_PER_S = 4.0e12, 50e12, 500e12
-MULTIPROCESSORS, PROGRAMS_PER_SM = 132, 4
+LAUNCH_S, BYTES_PER_S, DOT_FLOPS_PER_S = 3e-6, 4.0e12, 500e12   # of PyTorch's operators
 
 listeners = []     # running stopwatches: launches are costed while there is one
 kernels = {}       # (kernel, file) -> {"launches", "predicted_s", "cost", "lines": {line: cost}}
@@ -30,17 +27,6 @@ def watch_everything():
         listeners.insert(0, Always())
 
 
-def predicted_s(report):
-    if "predicted_s" in report:
-        return report["predicted_s"]
-    c = report["cost"]
-    share = min(1.0, c["programs"] / (MULTIPROCESSORS * 2))
-    memory = 32 * (c["load_sectors"] + c["store_sectors"]) / BYTES_PER_S
-    compute = (c["flops"] + 8 * c["special"]) / FLOPS_PER_S
-    waves = c["programs"] / (MULTIPROCESSORS * PROGRAMS_PER_SM)
-    return LAUNCH_S + waves * PROGRAM_S + max(memory, compute, c["dot_flops"] / DOT_FLOPS_PER_S) / max(share, 1e-3)
-
-
 def add_counts(to, counts):
     for name, value in counts.items():
         if isinstance(value, (int, float)):
@@ -52,7 +38,7 @@ def add(kernel, report):
     global clock_s
     if "cost" not in report:
         return
-    seconds = predicted_s(report)
+    seconds = report["predicted_s"]
     clock_s += seconds
     for listener in listeners:
         listener.seconds += seconds

@@ -28,7 +28,7 @@ import vm_cost
 from ttir_compile import TARGET, parse_options, ttir_text
 
 GRID_MAX = (2**31 - 1, 65535, 65535)
-FLAG_COST, FLAG_CHECK = 1, 2
+FLAG_COST, FLAG_CHECK, FLAG_WARPS_SHIFT = 1, 2, 8
 FLOATS = ("fp16", "bf16", "fp32", "f32", "fp64")
 # Options that say how a kernel is mapped to the hardware and nothing about its TTIR: configurations that differ in them alone share a kernel.
 MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl", "launch_cooperative_grid",
@@ -38,6 +38,7 @@ INTERNAL = (os.path.dirname(os.path.abspath(__file__)) + os.sep, os.path.dirname
 real_compile = triton.compiler.compile
 library = None
 flags = 0              # FLAG_* of every launch
+printed = set()        # places of findings that were printed
 check_faults = 0       # faults found so far: they fail the run even where the script catches the exception
 configs_max = 24       # configurations of one autotuner that are compared
 torch_device = torch.device("cpu")
@@ -108,6 +109,7 @@ class Kernel:
         self.asm = LazyAsm(self, ttir)
         self.metadata = Metadata(self, options)
         self.packed_metadata = (options.num_warps, options.num_ctas, 0)
+        self.warps_flag = options.num_warps << FLAG_WARPS_SHIFT
         self.kinds = list(src.signature.values())
         self.names = list(src.signature)
         self.reads_pointers = "tt.int_to_ptr" in ttir or "!tt.ptr<!tt.ptr" in ttir
@@ -155,10 +157,12 @@ class Kernel:
                 return
         want = flags | (FLAG_COST if vm_cost.listeners else 0)
         nhost, host = live_storages() if self.reads_pointers else (0, None)
-        if library.hone_vm_launch(self.handle, words, x, y, z, want, nhost, host):
+        if library.hone_vm_launch(self.handle, words, x, y, z, want | self.warps_flag, nhost, host):
             fail_launch(self, args)
         elif want:
-            vm_cost.add(self, last_report())
+            report = last_report()
+            vm_cost.add(self, report)
+            print_findings(self, report)
 
 
 def check_grid(*grid):
@@ -292,7 +296,21 @@ def fail_launch(kernel, args):
         raise VmError(text)
     check_faults += 1
     print(text, file=sys.stderr, flush=True)
+    print_findings(kernel, report)
     raise VmFault(text)
+
+
+def print_findings(kernel, report):
+    """What --check found beyond the fault that the message above describes: each place once in a run."""
+    for f in report.get("findings", []):
+        place = (f["file"], f["line"], f["column"], f["kind"])
+        is_first = f["is_error"] and "fault" in report and place == (report["file"], report["line"], report["column"], report["fault"])
+        if is_first or place in printed:
+            continue
+        printed.add(place)
+        often = f", {f['times']} times in {f['programs']} programs" if f["times"] > 1 else ""
+        print(f"{f['file']}:{f['line']}:{f['column']}: {'error' if f['is_error'] else 'note'}: {f['kind']}: {f['text']}{often}\n  in {kernel.name}, program "
+              f"({', '.join(map(str, f['program']))})", file=sys.stderr, flush=True)
 
 
 def fault_text(kernel, args, report):

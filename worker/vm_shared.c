@@ -5,7 +5,7 @@
  * tensor's storage has and nothing else.
  *
  * Threading: launches may come from several threads; one of them at a time has the pool, the others run on their own thread alone. */
-#include "vm/vm.h"
+#include "vm/vm_cost.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -21,7 +21,8 @@ EXPORT int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint3
 #define FIRST_BUFFER 256             /* above index 128 no synthetic address can be one of a Linux process */
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
-enum { FLAG_COST = 1, FLAG_CHECK = 2 };
+#define FINDINGS_MAX 64
+enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_WARPS_SHIFT = 8 };   /* above the shift: warps of a program */
 
 /* What the last launch of this thread found, as JSON. */
 static _Thread_local struct str report_text;
@@ -65,19 +66,6 @@ const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return v
 
 /* ---- reports ---- */
 
-#define COUNT(field) { #field, offsetof(struct vm_cost, field) }
-static const struct { const char *name; size_t offset; } counts[] = {
-	COUNT(programs), COUNT(load_bytes), COUNT(store_bytes), COUNT(load_sectors), COUNT(store_sectors), COUNT(atomics), COUNT(flops), COUNT(special),
-	COUNT(dot_flops), COUNT(footprint_bytes),
-};
-
-static json_t *cost_json(const struct vm_cost *c)
-{
-	json_t *o = json_object();
-	for (size_t i = 0; i < ARRAY_LEN(counts); i++) json_object_set_new(o, counts[i].name, json_integer(*(const int64_t *)((const char *)c + counts[i].offset)));
-	return o;
-}
-
 static void add_fault(json_t *o, const struct vm_report *r, const struct vm_launch_options *l)
 {
 	json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:i, s:i, s:[i,i,i], s:I}", "fault", vm_fault_name(r->fault), "text", r->text,
@@ -90,13 +78,32 @@ static void add_fault(json_t *o, const struct vm_report *r, const struct vm_laun
 	json_object_update_new(o, json_pack("{s:I, s:I}", "storage", (json_int_t)(intptr_t)b->data, "storage_bytes", (json_int_t)b->bytes));
 }
 
+static json_t *finding_json(const struct vm_finding *f)
+{
+	bool is_error = f->fault != VM_FAULT_NONE;
+	return json_pack("{s:s, s:b, s:s, s:i, s:i, s:s, s:s, s:[i,i,i], s:I, s:I, s:I}", "kind", is_error ? vm_fault_name(f->fault) : vm_note_name(f->note),
+		"is_error", is_error, "file", f->file, "line", f->line, "column", f->column, "expression", f->expression, "text", f->text,
+		"program", (int)f->program[0], (int)f->program[1], (int)f->program[2], "element", (json_int_t)f->element, "times", (json_int_t)f->times,
+		"programs", (json_int_t)f->programs);
+}
+
+/* Registers and shared memory are the compile's, which `hone vm` leaves out: the estimate takes its defaults. */
+static void add_cost(json_t *o, const struct vm_report *r, const struct vm_launch_options *l)
+{
+	struct vm_binary binary = vm_binary_default(l->num_warps);
+	json_t *lines = json_array();
+	for (int i = 0; i < r->nlines; i++) json_array_append_new(lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", vm_counts_json(&r->lines[i].cost)));
+	json_object_update_new(o, json_pack("{s:o, s:o, s:f}", "cost", vm_counts_json(&r->cost), "lines", lines, "predicted_s",
+		vm_estimate(&r->cost, &binary, vm_gpu_find("H200")).time_s));
+}
+
 static void report_launch(const struct vm_report *r, const struct vm_launch_options *l)
 {
-	json_t *o = json_object(), *lines = json_array();
+	json_t *o = json_object(), *findings = json_array();
 	if (r->fault != VM_FAULT_NONE) add_fault(o, r, l);
-	for (int i = 0; i < r->nlines; i++) json_array_append_new(lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", cost_json(&r->lines[i].cost)));
-	if (l->want_cost) json_object_set_new(o, "cost", cost_json(&r->cost));
-	json_object_set_new(o, "lines", lines);
+	for (int i = 0; i < r->nfindings; i++) json_array_append_new(findings, finding_json(&r->findings[i]));
+	json_object_set_new(o, "findings", findings);
+	if (l->want_cost && r->fault == VM_FAULT_NONE) add_cost(o, r, l);
 	set_report(o);
 }
 
@@ -164,13 +171,13 @@ static int run(const struct vm_kernel *k, struct vm_launch_options *o)
 	int rc = vm_launch(k, o, &report, &err);
 	if (has_pool) pthread_mutex_unlock(&pool_lock);
 	if (rc && report.fault == VM_FAULT_NONE) report_error(&err);
-	else if (rc || o->want_cost) report_launch(&report, o);
+	else if (rc || o->want_cost || o->checks) report_launch(&report, o);
 	vm_report_release(&report);
 	return rc;
 }
 
 /* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in memory. 0 when it ran without fault; the report
- * says why not, and with FLAG_COST what it cost. */
+ * says why not, with FLAG_COST what it cost, with FLAG_CHECK what else was found. */
 int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host)
 {
 	int nargs = vm_kernel_nargs(k), n = 0, room = MIN(nargs + nhost, BUFFERS_MAX) + 1;
@@ -180,7 +187,8 @@ int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, 
 	if (set_arguments(k, words, buffers, &n, args, nhost, host)) {
 		struct vm_launch_options o = {
 			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST,
-			.undefined_is_zero = true, .has_host_pointers = nhost > 0, .print = stderr,
+			.undefined_is_zero = true, .has_host_pointers = nhost > 0, .print = stderr, .num_warps = MAX(flags >> FLAG_WARPS_SHIFT, 1),
+			.checks = flags & FLAG_CHECK ? VM_CHECK_ALL : 0, .findings_max = flags & FLAG_CHECK ? FINDINGS_MAX : 0,
 		};
 		rc = run(k, &o);
 	} else {

@@ -57,6 +57,17 @@ except KeyError:
     print("sum", round(float(o[1:-1].sum() - (x + y).sum())), sys.argv[1:])
     sys.exit(3)
 """
+RACE = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def fold(x, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n, other=0.0)
+    tl.store(o + i % 32, v + tl.program_id(0), mask=i < n)
+
+fold[(4,)](torch.randn(128), torch.zeros(128), 128, B=32)
+"""
 FAULT = ADD.replace("LIMIT", "n + 1") + """
 x, y, o = torch.randn(1000), torch.randn(1000), torch.empty(1010)[5:1005]
 add[(4,)](x, y, o, 1000, B=256)
@@ -162,6 +173,17 @@ def test_faults():
     check("an operation that is not supported is named", p.returncode == 1 and "elementwise_inline_asm" in p.stderr and "refused.py" in p.stderr, p.stderr)
 
 
+def test_checks():
+    race = write("race.py", RACE)
+    line = RACE[:RACE.index("tl.store")].count("\n") + 1
+    p = run(hone, "vm", race)
+    check("programs run in order hide a race", p.returncode == 0, p.stderr)
+    p = run(hone, "vm", "--check", race)
+    check("--check finds it at its line", p.returncode == 1 and f"race.py:{line}:" in p.stderr and "error: race" in p.stderr and "of o" in p.stderr, p.stderr)
+    p = run(hone, "vm", "--check", write("note.py", RACE.replace("o + i % 32", "o + i").replace("mask=i < n", "mask=i < n + 1000")))
+    check("notes are printed and fail nothing", p.returncode == 0 and "note: mask-always-true" in p.stderr, p.stderr)
+
+
 def test_shim():
     p = run(hone, "vm", "--cuda-shim", write("shim.py", SHIM))
     check("a CUDA script with autograd, autotuning, heuristics, timing and autocast runs on the CPU", p.returncode == 0 and p.stdout == "fine\n", p.stdout + p.stderr)
@@ -180,6 +202,7 @@ def test_usage():
 
 test_plain()
 test_faults()
+test_checks()
 test_shim()
 test_usage()
 done()
