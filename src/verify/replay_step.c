@@ -136,8 +136,10 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 		v->sectors += r->costs[i].sectors;
 		v->flops += r->costs[i].flops + r->costs[i].dot_flops;
 	}
-	/* The dearest lines by bytes, then in line order as they came. */
+	/* The dearest lines by bytes, then in line order as they came. Lines that move and compute nothing (indices, masks) say nothing. */
 	for (int i = 0; i < r->nlines; i++) {
+		if (!r->lines[i].bytes && !r->lines[i].sectors && !r->lines[i].flops)
+			continue;
 		struct verdict_line line = { r->lines[i].line, r->lines[i].bytes, r->lines[i].sectors, r->lines[i].flops };
 		int at = v->nlines;
 		if (at == VERDICT_LINES_MAX)

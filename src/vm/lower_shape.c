@@ -9,12 +9,16 @@ static struct vm_instr *emit_reshaped(struct lowerer *lo, const struct ttir_op *
 	int src[2];
 	if (lower_uses(lo, op, 0, nsrc, src) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return NULL;
 	int type = op->types[op->ntypes - 1];
-	if (op->nresult_types != 1 || lower_type(lo, type)->kind != TYPE_TENSOR) { lower_fail(lo, ERR_FORMAT, "%.*s needs one tensor type as its result",
-		(int)op->name.len, op->name.data); return NULL; }
+	if (op->nresult_types != 1 || lower_type(lo, type)->kind != TYPE_TENSOR) {
+		lower_fail(lo, ERR_FORMAT, "%.*s needs one tensor type as its result", (int)op->name.len, op->name.data);
+		return NULL;
+	}
 	const struct ttir_type *from = lower_type(lo, lower_info(lo, src[0])->type), *to = lower_type(lo, type);
 	int scalar = from->kind == TYPE_TENSOR ? from->inner : lower_info(lo, src[0])->type;
-	if (to->inner != scalar || (from->kind != TYPE_TENSOR
-		&& from->kind != TYPE_SCALAR)) { lower_fail(lo, ERR_FORMAT, "%.*s changes the element type", (int)op->name.len, op->name.data); return NULL; }
+	if (to->inner != scalar || (from->kind != TYPE_TENSOR && from->kind != TYPE_SCALAR)) {
+		lower_fail(lo, ERR_FORMAT, "%.*s changes the element type", (int)op->name.len, op->name.data);
+		return NULL;
+	}
 	int dst = lower_result(lo, op, 0, type);
 	return dst < 0 ? NULL : lower_emit(lo, exec, &dst, 1, src, nsrc);
 }
