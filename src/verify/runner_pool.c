@@ -68,7 +68,7 @@ int runner_pool_create(const char *path, int level, int64_t memory_bytes, int sp
 	*p = (struct runner_pool){ .path = xstrdup(path), .level = level, .spare = MIN(spare, SPARE_MAX) };
 	snprintf(p->memory, sizeof p->memory, "%lld", (long long)memory_bytes);
 	pthread_mutex_init(&p->lock, NULL);
-	/* One is started and waited for now, so that a sandbox that does not work is known at once. */
+	/* The first is started and waited for here, so that a sandbox that does not work is known at once. */
 	int rc = start(p, &p->waiting[0], err);
 	if (!rc) {
 		rc = settle(p, &p->waiting[0], err);
