@@ -1,5 +1,5 @@
 # Character classes of the tokenizer (tools/unicode_tables.py says from which Unicode).
-$(BUILD)/gen/unicode_tables.h: tools/unicode_tables.py
+$(BUILD)/gen/unicode_tables.h: tools/unicode_tables.py | $(SETUP_STAMPS)
 	@mkdir -p $(@D)
 	$(VENV)/bin/python tools/unicode_tables.py $@
 
