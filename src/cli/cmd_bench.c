@@ -228,8 +228,12 @@ static void bench_print(const struct bench *b, bool has_peer)
 	json_t *all = json_object();
 	if (b->o->model) {
 		double both_ms = b->weights_ms + b->tokenizer_ms;
-		json_object_update_new(all, json_pack("{s:f, s:f}", "open_weights_ms", b->weights_ms, "open_tokenizer_ms", b->tokenizer_ms));
-		if (!b->o->json) printf("%-22s %9.1f ms      weights %.1f ms, tokenizer %.1f ms\n", "opening the folder", both_ms, b->weights_ms, b->tokenizer_ms);
+		double packed = (double)ops_prepared_bytes(b->ops);
+		json_object_update_new(all, json_pack("{s:f, s:f, s:f}", "open_weights_ms", b->weights_ms, "open_tokenizer_ms", b->tokenizer_ms, "packed_bytes", packed));
+		if (!b->o->json) {
+			printf("%-22s %9.1f ms      weights %.1f ms, tokenizer %.1f ms\n", "opening the folder", both_ms, b->weights_ms, b->tokenizer_ms);
+			printf("%-22s %9.0f MB      of %.0f MB as fp32\n", "weights as read", packed * 1e-6, 4e-6 * (double)model_config_params(model_config(b->sampler)));
+		}
 	}
 	for (int f = 0; f < FIGURE_COUNT; f++) {
 		if (!is_measured(b, f)) continue;

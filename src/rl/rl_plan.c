@@ -2,6 +2,7 @@
  * so what is printed is what would be allocated; nothing is. */
 #include "rl/rl_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -47,11 +48,12 @@ static double adapter_weights(const struct rl_options *o, const struct model_con
 	return sides * (double)o->lora_r * c->num_hidden_layers;
 }
 
-/* The projections and the head once more, in the order in which generation reads them (model_prepare); only frozen weights are. */
-static double packed_weights(const struct rl_options *o, const struct model_config *c)
+/* Bytes of the projections and the head once more, in the order in which generation reads them (model_prepare); only frozen weights are. As fp32: at most. */
+static double packed_bytes(const struct rl_options *o, const struct model_config *c)
 {
 	double embeddings = (double)c->vocab_size * c->hidden_size;
-	return o->use_peft ? (double)model_config_params(c) - (c->tie_word_embeddings ? 0 : embeddings) : 0;
+	double weights = o->use_peft ? (double)model_config_params(c) - (c->tie_word_embeddings ? 0 : embeddings) : 0;
+	return fmin(4 * weights, (double)OPS_PREPARED_BYTES_MAX);
 }
 
 struct line { const char *name; double bytes; char what[160]; };
@@ -65,7 +67,7 @@ static void memory_print(const struct rl_options *o, const struct model_config *
 	bool has_reference = o->beta > 0 && !o->use_peft;
 	struct line lines[] = {
 		{ "weights", 4 * params, "" },
-		{ "packed copy", 4 * packed_weights(o, c), "projections and head again, as generation reads them" },
+		{ "packed copy", packed_bytes(o, c), "at most: projections and head again, as generation reads them" },
 		{ "reference", has_reference ? 4 * params : 0, "" },
 		{ "adapter", 4 * adapter, "" },
 		{ "gradients", 4 * trained, "" },

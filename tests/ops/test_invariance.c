@@ -39,36 +39,74 @@ static void same_bits(const char *what, const float *got, const float *want, siz
 
 /* ---- products ---- */
 
-static void check_matmul(struct ops *o)
+static float fp32_weight(uint64_t i) { return rng_normal(3, 2, i); }
+static float bf16_weight(uint64_t i)
+{
+	float x = fp32_weight(i);
+	uint32_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	bits &= 0xffff0000;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+static float fp16_weight(uint64_t i) { return (float)(_Float16)fp32_weight(i); }
+
+/* Weights of GGUF's kinds, i / 32 the group: a factor with fp16's 11 bits, its sign the kind's, times an integer; both ends of the range occur in each group. */
+static float factor_of(uint64_t i) { return (float)(_Float16)(fp32_weight(i / 32 + 1000000) / 64); }
+static int integer_of(uint64_t i, int low, int high) { return i % 32 == 3 ? low : i % 32 == 17 ? high : low + (int)(rng_u32(3, 4, i) % (uint32_t)(high - low + 1)); }
+static float q8_0_weight(uint64_t i) { return fabsf(factor_of(i)) * (float)integer_of(i, -127, 127); }
+static float q5_0_weight(uint64_t i) { return factor_of(i) * (float)integer_of(i, -16, 15); }
+static float q4_0_weight(uint64_t i) { return factor_of(i) * (float)integer_of(i, -8, 7); }
+static float q4_1_weight(uint64_t i) { return fmaf(fabsf(factor_of(i)), (float)integer_of(i, 0, 15), fp16_weight(i / 32)); }
+/* All as Q4_1's but for one weight of the last group, which is a bit off. */
+static float almost_q4_1_weight(uint64_t i) { return i == 64 * 320 - 5 ? nextafterf(q4_1_weight(i), 9) : q4_1_weight(i); }
+static float zero_weight(uint64_t i) { return i % 5 ? 0.0f : -0.0f; }
+
+struct weights { const char *kind; float (*at)(uint64_t i); int N, K; bool bt; double bytes; /* at most so many for a prepared weight, 0: not prepared */ };
+
+/* Every product of some rows alone has the bits that it had among all rows, and has them still when B was prepared, whatever form was found for it. */
+static void check_weights(struct ops *o, const struct weights *w)
 {
 	enum { M = 1000 };
-	static const struct { int N, K; bool bt; } shapes[] = {{33, 31, true}, {130, 257, true}, {16, 700, true}, {300, 64, false}, {47, 530, false}};
-	static const int batches[] = {1, 2, 3, 4, 5, 7, 12, 13, 16, 31, 33, 100, 479, 481};
-	for (size_t s = 0; s < 2 * ARRAY_LEN(shapes); s++) {   /* the second time around, B is prepared after the product that all others must equal */
-		bool prepares = s >= ARRAY_LEN(shapes);
-		int N = shapes[s % ARRAY_LEN(shapes)].N, K = shapes[s % ARRAY_LEN(shapes)].K;
-		bool bt = shapes[s % ARRAY_LEN(shapes)].bt;
-		if (prepares && !bt) continue;
-		float *a = normals(1, (size_t)M * (size_t)K), *b = normals(2, (size_t)N * (size_t)K), *start = normals(3, (size_t)M * (size_t)N), *all = xcalloc((size_t)M * (size_t)N, 4), *part = xcalloc((size_t)M * (size_t)N, 4);
-		for (int acc = 0; acc < 2; acc++) {
-			memcpy(all, start, (size_t)M * (size_t)N * 4);
-			o->matmul(o->ctx, all, a, b, M, N, K, false, bt, 0.75f, acc ? OPS_ADD : OPS_SET);
-			if (prepares) o->prepare(o->ctx, b, N, K);
-			for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
-				int rows = batches[i], first = (int)(i * 37) % (M - rows);
-				size_t at = (size_t)first * (size_t)N;
-				memcpy(part, start + at, (size_t)rows * (size_t)N * 4);
-				o->matmul(o->ctx, part, a + (size_t)first * (size_t)K, b, rows, N, K, false, bt, 0.75f, acc ? OPS_ADD : OPS_SET);
-				same_bits("matmul", part, all + at, (size_t)rows * (size_t)N, first, rows);
-			}
-			o->forget(o->ctx, b);
+	static const int batches[] = {1, 2, 3, 4, 5, 7, 12, 13, 16, 24, 25, 31, 33, 100, 479, 481};
+	int N = w->N, K = w->K;
+	size_t out = (size_t)M * (size_t)N;
+	float *a = normals(1, (size_t)M * (size_t)K), *start = normals(3, out), *b = xcalloc((size_t)N * (size_t)K, 4), *all = xcalloc(out, 4), *part = xcalloc(out, 4);
+	for (uint64_t i = 0; i < (uint64_t)N * (uint64_t)K; i++) b[i] = w->at(i);
+	for (int acc = 0; acc < 2; acc++) {
+		memcpy(all, start, out * 4);
+		o->matmul(o->ctx, all, a, b, M, N, K, false, w->bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+		if (w->bytes > 0) o->prepare(o->ctx, b, N, K);
+		double columns = (N + 31) / 32 * 32;   /* whole panels */
+		if ((double)ops_prepared_bytes(o) > w->bytes * columns * K) fail_msg("%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(o), w->bytes);
+		for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
+			int rows = batches[i], first = (int)(i * 37) % (M - rows);
+			size_t at = (size_t)first * (size_t)N;
+			memcpy(part, start + at, (size_t)rows * (size_t)N * 4);
+			o->matmul(o->ctx, part, a + (size_t)first * (size_t)K, b, rows, N, K, false, w->bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+			same_bits(w->kind, part, all + at, (size_t)rows * (size_t)N, first, rows);
 		}
-		free(a);
-		free(b);
-		free(start);
-		free(all);
-		free(part);
+		o->forget(o->ctx, b);
 	}
+	free(a);
+	free(start);
+	free(b);
+	free(all);
+	free(part);
+}
+
+static void check_matmul(struct ops *o)
+{
+	static const struct weights table[] = {
+		{"fp32", fp32_weight, 33, 31, true, 0}, {"fp32", fp32_weight, 130, 257, true, 0}, {"fp32", fp32_weight, 16, 700, true, 0}, {"fp32", fp32_weight, 300, 64, false, 0},
+		{"fp32", fp32_weight, 47, 530, false, 0},
+		{"fp32", fp32_weight, 33, 31, true, 4}, {"fp32", fp32_weight, 130, 257, true, 4}, {"fp32", fp32_weight, 16, 700, true, 4},
+		{"bf16", bf16_weight, 130, 257, true, 2}, {"bf16", bf16_weight, 33, 320, true, 2}, {"fp16", fp16_weight, 47, 530, true, 2}, {"fp16", fp16_weight, 64, 32, true, 2},
+		{"Q8_0", q8_0_weight, 70, 544, true, 1.13}, {"Q5_0", q5_0_weight, 33, 320, true, 1.13}, {"Q4_0", q4_0_weight, 33, 320, true, 1.13},
+		{"Q4_1", q4_1_weight, 70, 544, true, 0.76}, {"Q4_1", q4_1_weight, 16, 32, true, 0.76}, {"nearly Q4_1", almost_q4_1_weight, 64, 320, true, 4},
+		{"zeros of both signs", zero_weight, 40, 64, true, 4},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(table); i++) check_weights(o, &table[i]);
 }
 
 /* ---- rows of a norm, of activations, of the head ---- */

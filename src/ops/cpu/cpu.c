@@ -59,6 +59,8 @@ void ops_free(struct ops *ops)
 	free(ops);
 }
 
+size_t ops_prepared_bytes(const struct ops *ops) { return ops->ctx->prepared_bytes; }
+
 const char *ops_gemm_name(const struct ops *ops) { return ops->ctx->avx512 ? "AVX-512" : "AVX2"; }
 
 double ops_gemm_gflops(struct ops *ops)

@@ -22,6 +22,7 @@ struct tile {
 	int64_t a_col;
 	const float *b;         /* element (k, n): b[k * b_row + n] */
 	int64_t b_row;
+	const uint8_t *packed;  /* instead of b: K rows of a panel in a small form (panels.h) */
 	float *c; int64_t c_row;
 	int K, columns;         /* columns <= NR */
 	float alpha;
@@ -45,6 +46,17 @@ static inline __attribute__((always_inline)) void tile_store(const struct tile *
 	if (n1 > 0) vf_store_n(c + VL, t->add ? vf_fma(v1, alpha, vf_load_n(c + VL, n1)) : vf_mul(v1, alpha), n1);
 }
 
+/* One k of all sums. */
+static inline __attribute__((always_inline)) void tile_step(vf *s0, vf *s1, const float *a, const int row, vf b0, vf b1, const int rows, const bool two)
+{
+#pragma GCC unroll 12
+	for (int m = 0; m < rows; m++) {
+		vf x = vf_set1(a[m * row]);
+		s0[m] = vf_fma(x, b0, s0[m]);
+		if (two) s1[m] = vf_fma(x, b1, s1[m]);
+	}
+}
+
 /* All but t is constant in each copy: the loops unroll and the sums stay in registers. */
 static inline __attribute__((always_inline)) void tile_rows(const struct tile *t, const int rows, const enum tile_width width, const bool by_column)
 {
@@ -57,28 +69,22 @@ static inline __attribute__((always_inline)) void tile_rows(const struct tile *t
 	const int n0 = MIN(t->columns, VL), n1 = t->columns - n0;
 	for (int k = 0; k < t->K; k++, a += col, b += b_row) {
 		vf b0 = width == WIDTH_MASKED ? vf_load_n(b, n0) : vf_load(b), b1 = width == WIDTH_MASKED ? vf_load_n(b + VL, n1) : width == WIDTH_TWO ? vf_load(b + VL) : b0;
-#pragma GCC unroll 12
-		for (int m = 0; m < rows; m++) {
-			vf x = vf_set1(a[m * row]);
-			s0[m] = vf_fma(x, b0, s0[m]);
-			if (width != WIDTH_ONE) s1[m] = vf_fma(x, b1, s1[m]);
-		}
+		tile_step(s0, s1, a, row, b0, b1, rows, width != WIDTH_ONE);
 	}
 #pragma GCC unroll 12
 	for (int m = 0; m < rows; m++) tile_store(t, m, s0[m], s1[m]);
 }
 
-#define TILE_ROWS_UP_TO_6(width, by_column) \
-	case 1: tile_rows(t, 1, width, by_column); break; case 2: tile_rows(t, 2, width, by_column); break; case 3: tile_rows(t, 3, width, by_column); break; \
-	case 4: tile_rows(t, 4, width, by_column); break; case 5: tile_rows(t, 5, width, by_column); break; case 6: tile_rows(t, 6, width, by_column); break;
+#define ROWS_UP_TO_6(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
 #if MR == 12
-#define TILE_ROWS_UP_TO_MR(width, by_column) TILE_ROWS_UP_TO_6(width, by_column) \
-	case 7: tile_rows(t, 7, width, by_column); break; case 8: tile_rows(t, 8, width, by_column); break; case 9: tile_rows(t, 9, width, by_column); break; \
-	case 10: tile_rows(t, 10, width, by_column); break; case 11: tile_rows(t, 11, width, by_column); break; case 12: tile_rows(t, 12, width, by_column); break;
+#define EACH_ROWS(X, ...) ROWS_UP_TO_6(X, __VA_ARGS__) \
+	X(7, __VA_ARGS__) X(8, __VA_ARGS__) X(9, __VA_ARGS__) X(10, __VA_ARGS__) X(11, __VA_ARGS__) X(12, __VA_ARGS__)
 #else
-#define TILE_ROWS_UP_TO_MR(width, by_column) TILE_ROWS_UP_TO_6(width, by_column)
+#define EACH_ROWS(X, ...) ROWS_UP_TO_6(X, __VA_ARGS__)
 #endif
-#define TILE_VARIANT(name, width, by_column) static __attribute__((noinline)) void name(const struct tile *t, int rows) { switch (rows) { TILE_ROWS_UP_TO_MR(width, by_column) } }
+#define TILE_CASE(n, width, by_column) case n: tile_rows(t, n, width, by_column); break;
+#define TILE_VARIANT(name, width, by_column) \
+	static __attribute__((noinline)) void name(const struct tile *t, int rows) { switch (rows) { EACH_ROWS(TILE_CASE, width, by_column) } }
 TILE_VARIANT(tile_two, WIDTH_TWO, false)
 TILE_VARIANT(tile_one, WIDTH_ONE, false)
 TILE_VARIANT(tile_masked, WIDTH_MASKED, false)

@@ -5,9 +5,11 @@
  * AVX-512 (4-14 % for large products, 1.2-2x for 5 to 64 rows) and even on AVX2 (docs/perf-log.md), so nothing is given up for it but products of 1 to 4 rows out of L2. */
 #include "ops_cpu.h"
 #include "gemm_kernel.h"
+#include "panels.h"
 
 #define BLOCK_COLUMNS_MAX 256    /* packed, a block of B takes KC x 256 floats: half of a small L2 */
 #define GROUP_TILES 16           /* tiles of transposed A packed at once: whole cache lines of each of its rows are used while they are near */
+#define PACKED_ROWS (2 * MR)      /* up to so many rows read small forms into registers; more share what one unpacking wrote */
 #define TASK_WORK 131072         /* multiply-adds worth a task; turning and packing an element of B counts as 8 */
 
 _Static_assert(KC * BLOCK_COLUMNS_MAX + GROUP_TILES * A_PANEL <= SCRATCH_FLOATS, "a packed block of B and packed tiles of A lie in a thread's scratch");
@@ -45,10 +47,32 @@ static const float *pack_block(const struct matmul_args *g, float *scratch, int 
 	return scratch;
 }
 
-static const float *prepared_block(const struct prepared *p, int n0, int k0, int64_t *panel)
+static const uint8_t *prepared_rows(const struct prepared *p, int n0, int k0) { return p->panels + (size_t)(n0 / NR) * p->panel_bytes + p->form->bytes(k0); }
+
+static const float *unpack_block(const struct prepared *p, float *scratch, int n0, int N, int k0, int K, int64_t *panel)
 {
-	*panel = (int64_t)NR * p->K;
-	return p->panels + n0 / NR * *panel + (int64_t)k0 * NR;
+	if (!p->form->unpack) {
+		*panel = (int64_t)NR * p->K;
+		return (const float *)prepared_rows(p, n0, k0);
+	}
+	*panel = NR * KC;
+	for (int n = 0; n < N; n += NR) p->form->unpack(scratch + n * KC, prepared_rows(p, n0 + n, k0), K);
+	return scratch;
+}
+
+/* tiled_block for few rows: what a small form holds becomes floats in registers. */
+static void packed_block(const struct matmul_args *g, float *packed_a, int m0, int M, int n0, int N, int k0, int K)
+{
+	int ntiles = (M + MR - 1) / MR, each = (M + ntiles - 1) / ntiles;
+	for (int m = 0; m < M; m += each) {
+		int rows = MIN(each, M - m);
+		pack_a_rows(packed_a, g->a + (int64_t)(m0 + m) * g->K + k0, g->K, rows, K);
+		for (int n = 0; n < N; n += NR) {
+			struct tile t = {.a = packed_a, .packed = prepared_rows(g->prepared, n0 + n, k0), .c = g->out + (int64_t)(m0 + m) * g->N + n0 + n, .c_row = g->N, .K = K,
+				.columns = MIN(NR, N - n), .alpha = g->alpha, .add = g->add || k0 > 0};
+			g->prepared->form->tile(&t, rows);
+		}
+	}
 }
 
 /* One block of KC: pack, then tiles; the packed rows of A of a tile stay in L1 while the panels of B pass. Rows are shared out evenly: 16 are 8 + 8 and not 12 + 4. */
@@ -56,7 +80,7 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 {
 	float *packed_a = scratch + KC * BLOCK_COLUMNS_MAX;
 	int64_t lda = g->at ? g->M : g->K, panel;
-	const float *packed_b = g->prepared ? prepared_block(g->prepared, n0, k0, &panel) : pack_block(g, scratch, n0, N, k0, K, &panel);
+	const float *packed_b = g->prepared ? unpack_block(g->prepared, scratch, n0, N, k0, K, &panel) : pack_block(g, scratch, n0, N, k0, K, &panel);
 	int ntiles = (M + MR - 1) / MR, each = (M + ntiles - 1) / ntiles, group = g->at ? each * GROUP_TILES : each;
 	for (int first = 0; first < M; first += group) {
 		int end = MIN(M, first + group);
@@ -74,6 +98,8 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 	}
 }
 
+static bool in_registers(const struct matmul_args *g) { return g->prepared && g->prepared->form->tile && g->M <= PACKED_ROWS && !g->at; }
+
 static void matmul_blocks(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct matmul_args *g = arg;
@@ -82,6 +108,8 @@ static void matmul_blocks(void *arg, int64_t begin, int64_t end, int thread)
 		int M = MIN(g->block_rows, g->M - m0), N = MIN(g->block_columns, g->N - n0);
 		/* Packed panels are streamed even by one row: turning B in registers costs it more than the reading. */
 		if (g->M <= DIRECT_ROWS && g->bt && !g->at && !g->prepared) direct_block(g, n0, N);
+		else if (in_registers(g))
+			for (int k = 0; k < g->K; k += KC) packed_block(g, scratch_of(g->c, thread), m0, M, n0, N, k, MIN(KC, g->K - k));
 		else
 			for (int k = 0; k < g->K; k += KC) tiled_block(g, scratch_of(g->c, thread), m0, M, n0, N, k, MIN(KC, g->K - k));
 	}
@@ -101,56 +129,18 @@ static void choose_blocks(struct matmul_args *g)
 	g->across = (g->N + g->block_columns - 1) / g->block_columns;
 }
 
-/* ---- operands packed ahead: with few rows, as in generation, turning B costs as much as using it ---- */
-
-#define PREPARED_BYTES_MAX ((size_t)1 << 30)   /* of one backend; what is beyond is packed when used */
-
-static struct prepared *prepared_find(const struct ops_context *c, const float *b)
-{
-	for (int i = 0; i < c->nprepared; i++)
-		if (c->prepared[i].b == b) return &c->prepared[i];
-	return NULL;
-}
-
-static size_t prepared_bytes(int N, int K) { return size_mul(size_mul((size_t)(N + NR - 1) / NR * NR, (size_t)K), sizeof(float)); }
-
-static void prepare(struct ops_context *c, const float *b, int N, int K)
-{
-	size_t bytes = prepared_bytes(N, K);
-	if (prepared_find(c, b) || c->prepared_bytes + bytes > PREPARED_BYTES_MAX) return;
-	float *panels = aligned_alloc(64, bytes);
-	if (!panels) return;   /* a faster order is all that is lost */
-	for (int n = 0; n < N; n += NR)
-		for (int k = 0; k < K; k += KC)
-			pack_columns(panels + (int64_t)n * K + (int64_t)k * NR, b + (int64_t)n * K + k, K, MIN(KC, K - k), MIN(NR, N - n));
-	c->prepared = xrealloc(c->prepared, size_mul((size_t)c->nprepared + 1, sizeof *c->prepared));
-	c->prepared[c->nprepared++] = (struct prepared){b, N, K, panels};
-	c->prepared_bytes += bytes;
-}
-
-static void forget(struct ops_context *c, const float *b)
-{
-	struct prepared *p = prepared_find(c, b);
-	if (!p) return;
-	c->prepared_bytes -= prepared_bytes(p->N, p->K);
-	free(p->panels);
-	*p = c->prepared[--c->nprepared];
-}
-
 static void matmul(struct ops_context *c, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc)
 {
 	CHECK(M >= 0 && N >= 0 && K > 0);
 	if (!M || !N) return;
 	struct matmul_args g = {.out = out, .a = a, .b = b, .M = M, .N = N, .K = K, .at = a_transposed, .bt = b_transposed, .add = acc == OPS_ADD, .alpha = alpha, .c = c};
-	if (b_transposed) g.prepared = prepared_find(c, b);
+	if (b_transposed) g.prepared = ISA(prepared_find)(c, b);
 	CHECK(!g.prepared || (g.prepared->N == N && g.prepared->K == K));
 	choose_blocks(&g);
 	pool_run(c->pool, blocks_in(&g, g.block_rows, g.block_columns), 1, matmul_blocks, &g);
 }
 
-void ISA(matmul_entries)(struct ops *t) 
+void ISA(matmul_entries)(struct ops *t)
 {
 	t->matmul = matmul;
-	t->prepare = prepare;
-	t->forget = forget;
 }

@@ -6,6 +6,7 @@
 #ifndef HONE_SIMD_H
 #define HONE_SIMD_H
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ISA_PASTE(a, b) a##_##b
@@ -37,6 +38,17 @@ static inline vf vf_zero_below(vf a, vf x, vf bound) { return _mm512_maskz_mov_p
 static inline vf vf_keep(vf a, int n, float fill) { return _mm512_mask_blend_ps((__mmask16)((1u << n) - 1), _mm512_set1_ps(fill), a); }
 static inline __m256 vf_low(vf a) { return _mm512_castps512_ps256(a); }
 static inline __m256 vf_high(vf a) { return _mm512_extractf32x8_ps(a, 1); }
+/* Floats from VL stored small numbers. */
+typedef __m512i vi;
+static inline vi vi_load_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+static inline vi vi_load_i8(const uint8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+static inline vi vi_low_nibble(vi a) { return _mm512_and_si512(a, _mm512_set1_epi32(15)); }
+static inline vi vi_high_nibble(vi a) { return _mm512_srli_epi32(a, 4); }
+static inline vf vf_from_ints(vi a) { return _mm512_cvtepi32_ps(a); }
+static inline vf vf_load_bf16(const uint16_t *p) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16)); }
+static inline vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline void vf_store_f16(uint16_t *p, vf a) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
+static inline bool vf_same_bits(vf a, vf b) { return !_mm512_cmpneq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b)); }
 #else
 #define ISA(name) ISA_PASTE2(name, avx2)
 #define VL 8
@@ -71,6 +83,16 @@ static inline vf vf_scalef(vf a, vf n)
 	vf p1 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)), p2 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
 	return _mm256_mul_ps(_mm256_mul_ps(a, p1), p2);
 }
+typedef __m256i vi;
+static inline vi vi_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
+static inline vi vi_load_i8(const uint8_t *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
+static inline vi vi_low_nibble(vi a) { return _mm256_and_si256(a, _mm256_set1_epi32(15)); }
+static inline vi vi_high_nibble(vi a) { return _mm256_srli_epi32(a, 4); }
+static inline vf vf_from_ints(vi a) { return _mm256_cvtepi32_ps(a); }
+static inline vf vf_load_bf16(const uint16_t *p) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16)); }
+static inline vf vf_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+static inline void vf_store_f16(uint16_t *p, vf a) { _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
+static inline bool vf_same_bits(vf a, vf b) { return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b))) == -1; }
 #endif
 
 static inline vf vf_zero(void) { return vf_set1(0.0f); }
