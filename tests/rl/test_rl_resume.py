@@ -1,4 +1,4 @@
-"""hone rl, killed and started again, ends with the bytes of the run that was never stopped; other settings are refused.  timeout: 900
+"""hone rl, killed and started again, ends with the bytes of the run that was never stopped; other settings are refused.  timeout: 1200
 
 The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always, so rewards have variance and every step moves the weights. This process is the subreaper of what it
 starts: whatever outlives a killed hone becomes its child and is found."""
@@ -133,6 +133,60 @@ def test_reference():
     same("beta > 0, killed", "beta_a", "beta_b", *killed_run("beta_b", [1, 2], *more))
 
 
+SLOW = """import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def copy_kernel(p, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, tl.load(p + i, mask=i < n), mask=i < n)
+
+@triton.jit
+def kernel(p, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.load(p + i, mask=i < n)
+    tl.store(o + i, EXPRESSION, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        t, o = torch.empty_like(x), torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)
+        kernel[(triton.cdiv(x.numel(), 16),)](t, o, x.numel(), B=16)
+        return o
+"""
+
+
+def midend_policy():
+    """Continues the policy on prompts that show a genuine kernel which copies first; leaves the rows (task, kernel, its verdict, the policy's answer) in midend.jsonl."""
+    open(f"{work}/midend.txt", "w").write("{{kernel}}\n{{task}}\n### kernel\n")
+    with open(f"{work}/midend.jsonl", "w") as f:
+        for row in map(json.loads, open(f"{policy}/pairs.jsonl")):
+            kernel = SLOW.replace("EXPRESSION", {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0", "square": "x * x"}[row["name"]])
+            for name, text in (("task.py", row["source"]), ("slow.py", kernel)):
+                open(f"{work}/{name}", "w").write(text)
+            p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/slow.py", "--device", "cpu", "--json")
+            f.write(json.dumps(dict(row, kernel=kernel, profile=json.loads(p.stdout), prompt=kernel + row["prompt"])) + "\n")
+    return run(hone, "sft", "--no-use_peft", "--model", f"{policy}/sft/final", "--data", f"{work}/midend.jsonl", "--output_dir", f"{work}/mid_sft", "--max_tokens", "2048", "--learning_rate", "3e-3",
+               "--lr_scheduler_type", "constant", "--num_train_epochs", "0", "--max_steps", "50", "--save_steps", "0", "--seed", "1", "--threads", "1")
+
+
+def test_midend():
+    """The policy's answers are cheaper than the kernels that the prompts show, and paid by how much."""
+    p = midend_policy()
+    more = ("--stage", "midend", "--model", f"{work}/mid_sft/final", "--tasks", f"{work}/midend.jsonl", "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048",
+            "--max_steps", "3")
+    p = run(*command("mid_a", *more)) if p.returncode == 0 else p
+    m = metrics("mid_a") if p.returncode == 0 else []
+    rows = [json.loads(text) for _, _, text in store_rows("mid_a", "samples", "step, idx")] if m else []
+    paid = [r["reward_code"] for r in rows if r["verdict"]["verdict"] == "genuine"]
+    check("mid-end: genuine answers are paid for being cheaper than the kernel shown", len(m) == 3 and paid and all(r > 2 for r in paid) and len(paid) < len(rows),
+          (p.stderr[-600:], paid, [r["verdict"]["reason"] for r in rows]))
+    if m:
+        same("mid-end, killed", "mid_a", "mid_b", *killed_run("mid_b", [1, random.uniform(0.3, 4.0), 2], *more))
+
+
 def test_refusals():
     for option, value, recorded in (("learning_rate", "0.001", "0.0001"), ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"), ("model", f"{policy}/init", f"{policy}/sft/final")):
         p = run(*command("a", f"--{option}", value), expect=1)
@@ -164,6 +218,7 @@ def main():
         test_adapter()
         test_weights()
         test_reference()
+        test_midend()
         test_refusals()
     done()
 
