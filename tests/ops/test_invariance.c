@@ -49,7 +49,8 @@ static void check_matmul(struct ops *o)
 		int N = shapes[s % ARRAY_LEN(shapes)].N, K = shapes[s % ARRAY_LEN(shapes)].K;
 		bool bt = shapes[s % ARRAY_LEN(shapes)].bt;
 		if (prepares && !bt) continue;
-		float *a = normals(1, (size_t)M * (size_t)K), *b = normals(2, (size_t)N * (size_t)K), *start = normals(3, (size_t)M * (size_t)N), *all = xcalloc((size_t)M * (size_t)N, 4), *part = xcalloc((size_t)M * (size_t)N, 4);
+		float *a = normals(1, (size_t)M * (size_t)K), *b = normals(2, (size_t)N * (size_t)K), *start = normals(3, (size_t)M * (size_t)N),
+			*all = xcalloc((size_t)M * (size_t)N, 4), *part = xcalloc((size_t)M * (size_t)N, 4);
 		for (int acc = 0; acc < 2; acc++) {
 			memcpy(all, start, (size_t)M * (size_t)N * 4);
 			o->matmul(o->ctx, all, a, b, M, N, K, false, bt, 0.75f, acc ? OPS_ADD : OPS_SET);
@@ -112,8 +113,8 @@ static void check_attention(struct ops *o)
 	int32_t pos[T];
 	for (int s = 0; s < S; s++)
 		for (int t = start[s]; t < start[s + 1]; t++) pos[t] = t - start[s];
-	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD), *all = xcalloc(T * NH * HD, 4), *one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4),
-		*lse1 = xcalloc(T * NH, 4);
+	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD), *all = xcalloc(T * NH * HD, 4),
+		*one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4), *lse1 = xcalloc(T * NH, 4);
 	struct ops_packed b = {T, S, start, pos};
 	o->attention(o->ctx, all, lse, q, k, v, &b, NH, NKV, HD);
 	for (int s = 0; s < S; s++) {
@@ -203,7 +204,11 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul), cmocka_unit_test(test_rows), cmocka_unit_test(test_attention), cmocka_unit_test(test_dropout), cmocka_unit_test(test_exp),
+		cmocka_unit_test(test_matmul),
+		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_dropout),
+		cmocka_unit_test(test_exp),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
