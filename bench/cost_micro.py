@@ -3,7 +3,7 @@ import torch
 import triton
 import triton.language as tl
 
-from cost_tasks import k_matmul
+from cost_kernels import k_matmul
 
 
 @triton.jit

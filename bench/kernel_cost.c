@@ -72,8 +72,10 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 	if (!rc) rc = vm_layouts_create(ttgir.data, ttgir.len, &layouts, err);
 	if (!rc) rc = vm_binary_read(cubin.data, cubin.len, &binary, err);
 	if (!rc) {
-		struct vm_launch_options lo = {.args = args, .nargs = load_args(json_object_get(o, "args"), args), .buffers = m->buffers, .nbuffers = m->n, .pool = pool, .want_cost = true,
-			.layouts = layouts, .num_warps = binary.warps, .l1_bytes = vm_cost_l1_bytes(&binary, vm_gpu_find("H200"))};
+		struct vm_launch_options lo = {
+			.args = args, .nargs = load_args(json_object_get(o, "args"), args), .buffers = m->buffers, .nbuffers = m->n, .pool = pool,
+			.want_cost = true, .layouts = layouts, .num_warps = binary.warps, .l1_bytes = vm_cost_l1_bytes(&binary, vm_gpu_find("H200")),
+		};
 		for (size_t d = 0; d < 3; d++) lo.grid[d] = (uint32_t)json_integer_value(json_array_get(json_object_get(o, "grid"), d));
 		rc = vm_launch(k, &lo, &report, err);
 	}
@@ -105,9 +107,13 @@ static int again(const char *path, struct err *err)
 			json_array_foreach(json_object_get(variant, "launches"), i, launch) {
 				const json_t *r = json_object_get(launch, "resources");
 				struct vm_cost c;
-				struct vm_binary b = {.warps = (int)json_integer_value(json_object_get(r, "warps")), .registers = (int)json_integer_value(json_object_get(r, "registers")),
-					.stack_bytes = (int)json_integer_value(json_object_get(r, "stack_bytes")), .local_bytes = json_integer_value(json_object_get(r, "local_bytes")),
-					.shared_bytes = json_integer_value(json_object_get(r, "shared_bytes"))};
+				struct vm_binary b = {
+					.warps = (int)json_integer_value(json_object_get(r, "warps")),
+					.registers = (int)json_integer_value(json_object_get(r, "registers")),
+					.stack_bytes = (int)json_integer_value(json_object_get(r, "stack_bytes")),
+					.local_bytes = json_integer_value(json_object_get(r, "local_bytes")),
+					.shared_bytes = json_integer_value(json_object_get(r, "shared_bytes")),
+				};
 				vm_counts_parse(json_object_get(launch, "counts"), &c);
 				json_object_set_new(launch, "predicted", vm_predicted_json(&c, &b));
 			}

@@ -3,18 +3,21 @@
  *   make bench-verdicts            all threads, 60 and 30 candidates
  *   build/release/bench/verdicts THREADS CACHED NEW [SANDBOX]
  *
- * Each candidate of the first kind differs in host code alone, each of the second in a constant inside the kernel, so no verdict comes from a cache of verdicts.
- * The zygotes' start is reported apart. */
+ * Each candidate of the first kind differs in host code alone, each of the second in a constant inside the kernel, so no verdict comes from a cache of
+ * verdicts. The zygotes' start is reported apart. */
 #include "verify/verify.h"
 #include <stdlib.h>
 
-static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 1024\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x) * 2 + 1\n\n\n"
+static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 1024\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 
 static char *candidate(int number, int constant)
 {
-	return xasprintf("import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n"
-		"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + i, mask=i < n)\n    tl.store(y + i, tl.maximum(v, 0.0) * 2 + 1 + %d * 1e-12, mask=i < n)\n\n\n"
+	return xasprintf("import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\n"
+		"def relu_kernel(x, y, n, BLOCK: tl.constexpr):\n"
+		"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + i, mask=i < n)\n"
+		"    tl.store(y + i, tl.maximum(v, 0.0) * 2 + 1 + %d * 1e-12, mask=i < n)\n\n\n"
 		"class ModelNew(nn.Module):\n    def forward(self, x):\n        number = %d\n        y = torch.empty_like(x)\n        n = x.numel()\n"
 		"        relu_kernel[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)\n        return y\n", constant, number);
 }

@@ -1,7 +1,7 @@
 """compile: Triton IR to machine code for sm_90, without a GPU (docs/worker-protocol.md, "compile").
 
-The job's process runs Triton's own stages (TTGIR, LLVM IR, PTX) and then ptxas: the only program that any worker may start. The IR is the candidate's, so the process is sandboxed
-like a tracer's; beyond that it has one scratch folder, made for it and removed with it.
+The job's process runs Triton's own stages (TTGIR, LLVM IR, PTX) and then ptxas: the only program that any worker may start. The IR is the candidate's, so the
+process is sandboxed like a tracer's; beyond that it has one scratch folder, made for it and removed with it.
 """
 import os
 import re
@@ -118,7 +118,8 @@ def compile_ttir(job, folder):
             texts[name] = str(module)
     shared = metadata.get("shared") or 0
     if shared > SHARED_BYTES_MAX:
-        raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {SHARED_BYTES_MAX}. Reducing block sizes or num_stages may help.")
+        raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {SHARED_BYTES_MAX}. "
+                           "Reducing block sizes or num_stages may help.")
     cubin, log = assemble(module, target.arch, folder)
     result = {
         "name": metadata["name"], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),

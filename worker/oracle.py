@@ -143,8 +143,8 @@ def bytes_of(values):
 
 
 def size_check(reference):
-    """Refuses at once a task whose data could not be handed over: without this, benchmarks made for a GPU's memory would fill this machine's for minutes first. Shapes come from a walk
-    without contents; a task that cannot take one is measured when its data are there."""
+    """Refuses at once a task whose data could not be handed over: without this, benchmarks made for a GPU's memory would fill this machine's for minutes
+    first. Shapes come from a walk without contents; a task that cannot take one is measured when its data are there."""
     try:
         with torch.device("meta"):
             inputs = reference.inputs(0)
@@ -155,7 +155,8 @@ def size_check(reference):
     expected = bytes_of(outputs) + sum(8 * t.numel() for t in outputs if t.is_floating_point())
     for what, size, limit in (("inputs and parameters", given, GIVEN_BYTES_MAX), ("outputs, with their fp64 twins,", expected, EXPECTED_BYTES_MAX)):
         if size > limit:
-            raise Fault("task-too-large", f"{what} of one trial are {-(-size >> 20)} MiB, at most {limit >> 20} MiB are handed over; make the task's sizes smaller")
+            raise Fault("task-too-large", f"{what} of one trial are {-(-size >> 20)} MiB, at most {limit >> 20} MiB are handed over; "
+                        "make the task's sizes smaller")
 
 
 def named_tensors(model):

@@ -130,9 +130,9 @@ def _names_in(node):
 
 
 def size_variants(source):
-    """Source texts with other sizes, best first, each with {name: (old, new)}. Sizes are module-level integer constants; literals inside get_inputs() are the task's statement
-    that it has one size. What only get_inputs() uses changes first, all of it together and then each alone; then what the constructor's arguments share, on both sides: the module
-    is executed anew, so everything that is computed from a size follows it."""
+    """Source texts with other sizes, best first, each with {name: (old, new)}. Sizes are module-level integer constants; literals inside get_inputs() are the
+    task's statement that it has one size. What only get_inputs() uses changes first, all of it together and then each alone; then what the constructor's
+    arguments share, on both sides: the module is executed anew, so everything that is computed from a size follows it."""
     tree = ast.parse(source)
     for group in _constant_groups(tree)[:VARIANT_ATTEMPTS]:
         changed = {name: (nodes[0].value, _odd(nodes[0].value)) for name, nodes in group.items()}

@@ -261,7 +261,8 @@ def trace_forwards(job, rec, tracer, model):
                 raise difference(first, tape, call + 1)
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, tape))
             if tape["buffers"] != first["buffers"]:
-                raise Stop("nondeterministic", "Fault", f"forward {call + 1} used other constants than the first: it depends on random numbers or on earlier calls")
+                raise Stop("nondeterministic", "Fault",
+                           f"forward {call + 1} used other constants than the first: it depends on random numbers or on earlier calls")
     text = json.dumps(first, separators=(",", ":"))
     if len(text) > TAPE_TEXT_MAX:
         raise Stop("too-large", "Fault", f"the tape has {len(text)} bytes; the limit is {TAPE_TEXT_MAX}")

@@ -120,7 +120,8 @@ def append_argument(out, kind, value, index):
     elif kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
         out.append({"float": float(value)})
     elif kind.startswith("tensordesc"):
-        RECORDER.fail("unsupported", "tensor descriptors made on the host are not supported; make them in the kernel with tl.make_tensor_descriptor, or use pointers")
+        RECORDER.fail("unsupported", "tensor descriptors made on the host are not supported; make them in the kernel with tl.make_tensor_descriptor, "
+                      "or use pointers")
     else:
         out.append({"int": int(value)})
 

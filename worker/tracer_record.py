@@ -151,8 +151,8 @@ class Recorder:
         buf.read_epoch = self.epoch
 
     def written(self, buf, by_movement=False):
-        """What was made before the first forward, and every constant, starts each forward as it was made; as long as that is what really happens: no launch or operator may write
-        it, and movement does so only before the forward reads it, the same way each time."""
+        """What was made before the first forward, and every constant, starts each forward as it was made; as long as that is what really happens: no launch or
+        operator may write it, and movement does so only before the forward reads it, the same way each time."""
         if self.epoch > 0 and (buf.epoch == 0 or buf.kind == "const"):
             if not by_movement or buf.read_epoch == self.epoch:
                 buf.stale_epoch = buf.stale_epoch or self.epoch

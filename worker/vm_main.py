@@ -59,7 +59,8 @@ def print_error(error, script):
 def main():
     if not triton.__version__.startswith("3.6."):
         print(f"hone vm: note: this Python has Triton {triton.__version__}; the vm reads the IR of Triton 3.6", file=sys.stderr)
-    vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], "cuda:0" if settings["cuda_shim"] else "cpu", settings["configs"])
+    device = "cuda:0" if settings["cuda_shim"] else "cpu"
+    vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], device, settings["configs"])
     if settings["cuda_shim"]:
         import vm_shim
         vm_shim.install()

@@ -69,7 +69,8 @@ const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return v
 static void add_fault(json_t *o, const struct vm_report *r, const struct vm_launch_options *l)
 {
 	json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:i, s:i, s:[i,i,i], s:I}", "fault", vm_fault_name(r->fault), "text", r->text,
-		"file", r->file ? r->file : "", "line", r->line, "column", r->column, "program", (int)r->program[0], (int)r->program[1], (int)r->program[2], "element", (json_int_t)r->element));
+		"file", r->file ? r->file : "", "line", r->line, "column", r->column,
+		"program", (int)r->program[0], (int)r->program[1], (int)r->program[2], "element", (json_int_t)r->element));
 	if (!r->access) return;
 	json_object_update_new(o, json_pack("{s:s, s:I, s:I, s:I}", "access", r->access, "offset", (json_int_t)r->offset,
 		"access_bytes", (json_int_t)r->access_bytes, "address", (json_int_t)r->address));
@@ -92,7 +93,8 @@ static void add_cost(json_t *o, const struct vm_report *r, const struct vm_launc
 {
 	struct vm_binary binary = vm_binary_default(l->num_warps);
 	json_t *lines = json_array();
-	for (int i = 0; i < r->nlines; i++) json_array_append_new(lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", vm_counts_json(&r->lines[i].cost)));
+	for (int i = 0; i < r->nlines; i++)
+		json_array_append_new(lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", vm_counts_json(&r->lines[i].cost)));
 	json_object_update_new(o, json_pack("{s:o, s:o, s:f}", "cost", vm_counts_json(&r->cost), "lines", lines, "predicted_s",
 		vm_estimate(&r->cost, &binary, vm_gpu_find("H200")).time_s));
 }

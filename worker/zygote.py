@@ -2,11 +2,11 @@
 
     python -I zygote.py KIND [LIBRARY]     KIND: tracer, oracle or compile; LIBRARY: libhone_sandbox.so; the control socket is descriptor 3
 
-Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU and has one thread. It is also the keeper of its
-jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
+Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU and has one thread. It is also the
+keeper of its jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
 
-A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life),
-`before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is what before_job returned).
+A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()`, `start()` and `stop()` (the
+zygote's life), `before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is what before_job returned).
 """
 import os
 import sys
@@ -283,7 +283,8 @@ def main():
     zygote.sandbox.call("sandbox_drop_root")
     for path in default_read_paths():
         if not os.access(path, os.R_OK | os.X_OK):
-            sys.exit(f"zygote: uid {os.getuid()} cannot read {path}, and jobs never run as root: make the folders above it passable for others (chmod o+x), or run hone as an ordinary user")
+            sys.exit(f"zygote: uid {os.getuid()} cannot read {path}, and jobs never run as root: "
+                     "make the folders above it passable for others (chmod o+x), or run hone as an ordinary user")
     getattr(zygote.module, "start", lambda: None)()
     gc.collect()
     gc.freeze()

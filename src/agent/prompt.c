@@ -43,7 +43,8 @@ static int hole_cost(const struct prompt_input *in, struct str *out, struct err 
 static int hole_precision(const struct prompt_input *in, struct str *out, struct err *err)
 {
 	bool is_tf32 = in->precision && !strcmp(in->precision, "tf32");
-	str_puts(out, is_tf32 ? "TF32 is allowed in tl.dot on fp32 tensors." : "Full fp32 precision is required: use input_precision=\"ieee\" in tl.dot on fp32 tensors.");
+	str_puts(out, is_tf32 ? "TF32 is allowed in tl.dot on fp32 tensors."
+		: "Full fp32 precision is required: use input_precision=\"ieee\" in tl.dot on fp32 tensors.");
 	return 0;
 }
 
@@ -62,7 +63,8 @@ int agent_template_check(const char *stage, const char *template_text, const cha
 {
 	const char *hole = !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
 	if (strstr(template_text, hole)) return 0;
-	return err_set(err, ERR_MISMATCH, "prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in recipes/prompts/", template_name, hole, stage);
+	return err_set(err, ERR_MISMATCH, "prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in recipes/prompts/",
+		template_name, hole, stage);
 }
 
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out, struct err *err)
@@ -83,8 +85,10 @@ int prompt_render(const char *template_text, const char *template_name, const st
 void prompt_cost_table(const struct verdict *v, struct str *out)
 {
 	for (int i = 0; i < MIN(v->nlines, 8); i++)
-		str_printf(out, "line %d: %lld bytes, %lld sectors, %lld flops\n", v->lines[i].line, (long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
-	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n", v->launches, (long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
+		str_printf(out, "line %d: %lld bytes, %lld sectors, %lld flops\n",
+			v->lines[i].line, (long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
+	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n",
+		v->launches, (long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
 }
 
 static void put_source_line(const char *source, size_t len, int line, struct str *out)

@@ -92,7 +92,8 @@ int dir_remove(const char *path, struct err *err);      /* recursive, follows no
 int dir_clean(const char *path, struct err *err);       /* removes what a kill left half-written in it: *.tmp */
 /* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
-/* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but an object is an error. where is "path:line"; line_max in bytes. Stops at the first error. */
+/* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but
+ * an object is an error. where is "path:line"; line_max in bytes. Stops at the first error. */
 #define JSONL_LINE_MAX ((size_t)16 << 20)   /* for rows of prompts and answers; task sets have their own */
 typedef int jsonl_fn(void *ctx, const json_t *row, const char *where, struct err *err);
 int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err);
@@ -218,6 +219,10 @@ struct option_def {
 int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
 	int argc, char **argv, int *npos, struct err *err);
 json_t *options_json(const struct option_def *defs, size_t count, const void *settings);   /* new reference */
+/* The range of an OPTION_INT field, both ends included: rows of a table that options_check_ranges goes through. ERR_USAGE names the first option outside its own. */
+struct option_range { const char *name; size_t offset; int64_t min, max; };
+#define OPTION_RANGE(settings, field, min, max) { #field, offsetof(settings, field), min, max }
+int options_check_ranges(const struct option_range *ranges, size_t count, const void *settings, struct err *err);
 /* Edit distance between a (len bytes) and b, '-' and '_' alike; for "did you mean". */
 int name_distance(const char *a, size_t len, const char *b);
 

@@ -297,13 +297,25 @@ int options_parse(const char *command, const char *summary, const struct option_
 			argv[1 + found++] = text;
 			continue;
 		}
-		if (text[1] != '-') return err_set(err, ERR_USAGE, "%s: unknown option; options begin with --, and positional words that begin with - follow a lone --", text);
+		if (text[1] != '-')
+			return err_set(err, ERR_USAGE, "%s: unknown option; options begin with --, and positional words that begin with - follow a lone --", text);
 		struct arg a = split(text);
 		const char *ignored;
 		rc = same_name(a.name, a.len, "recipe") ? value_of(&p, &a, argc, argv, &i, &ignored) : apply_arg(&p, argc, argv, &i);
 		if (rc) return rc;
 	}
 	*npos = found;
+	return 0;
+}
+
+int options_check_ranges(const struct option_range *ranges, size_t count, const void *settings, struct err *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		int64_t n = *(const int64_t *)(const void *)((const char *)settings + ranges[i].offset);
+		if (n < ranges[i].min || n > ranges[i].max)
+			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld",
+				ranges[i].name, (long long)n, (long long)ranges[i].min, (long long)ranges[i].max);
+	}
 	return 0;
 }
 

@@ -144,13 +144,15 @@ static void print(const struct text_bench *b)
 		double mine = (double)f->tokens / f->hone, theirs = (double)f->tokens / f->peer;
 		json_object_set_new(all, f->kind, json_pack("{s:f, s:f, s:f}", "hone", mine, "tokenizers", theirs, "ratio", mine / theirs));
 		if (b->o->json) continue;
-		printf("%-8s %7.2f M tok/s (%6.1f MB/s)   tokenizers %6.2f M tok/s (%5.1f MB/s)   %6.2fx\n", f->kind, mine * 1e-6, mb / f->hone, theirs * 1e-6, mb / f->peer, mine / theirs);
+		printf("%-8s %7.2f M tok/s (%6.1f MB/s)   tokenizers %6.2f M tok/s (%5.1f MB/s)   %6.2fx\n",
+			f->kind, mine * 1e-6, mb / f->hone, theirs * 1e-6, mb / f->peer, mine / theirs);
 	}
 	if (b->train_peer > 0) {
 		double ratio = b->train_peer / b->train_hone;
 		json_object_set_new(all, "train_seconds", json_pack("{s:f, s:f, s:f}", "hone", b->train_hone, "tokenizers", b->train_peer, "ratio", ratio));
 		if (!b->o->json)
-			printf("training %lld tokens on %.1f MB: %.2f s   tokenizers %.2f s   %.2fx\n", (long long)b->o->train_vocab_size, mb, b->train_hone, b->train_peer, ratio);
+			printf("training %lld tokens on %.1f MB: %.2f s   tokenizers %.2f s   %.2fx\n",
+				(long long)b->o->train_vocab_size, mb, b->train_hone, b->train_peer, ratio);
 	}
 	if (b->o->json) {
 		json_dumpf(all, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
@@ -173,13 +175,12 @@ static int one_core(struct err *err)
 
 static int options_check(const struct text_options *o, struct err *err)
 {
-	const struct { const char *name; int64_t value, min, max; } counts[] = {
-		{ "rounds", o->rounds, 1, 1000 }, { "passes", o->passes, 1, 1000 }, { "vocab_size", o->vocab_size, 300, 1 << 20 }, { "train_vocab_size", o->train_vocab_size, 0, 1 << 20 },
+#define RANGE(field, min, max) OPTION_RANGE(struct text_options, field, min, max)
+	static const struct option_range ranges[] = {
+		RANGE(rounds, 1, 1000), RANGE(passes, 1, 1000), RANGE(vocab_size, 300, 1 << 20), RANGE(train_vocab_size, 0, 1 << 20),
 	};
-	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
-		if (counts[i].value < counts[i].min || counts[i].value > counts[i].max)
-			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld", counts[i].name, (long long)counts[i].value, (long long)counts[i].min, (long long)counts[i].max);
-	return 0;
+#undef RANGE
+	return options_check_ranges(ranges, ARRAY_LEN(ranges), o, err);
 }
 
 static int measure(struct text_bench *b, struct err *err)

@@ -1,8 +1,9 @@
-/* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and sizes, in the same minutes. `hone bench text` is bench_text.c.
+/* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and sizes, in the same minutes.
+ * `hone bench text` is bench_text.c.
  *
- * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures training (forward, backward, AdamW over packed sequences) and generation,
- * then lets bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts both. Each figure is the best of its repeats.
- * With --model DIR the model is that folder's: opening it is timed, generation measured, training left out. */
+ * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures training (forward, backward, AdamW over packed sequences) and
+ * generation, then lets bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts both. Each figure is the best of its
+ * repeats. With --model DIR the model is that folder's: opening it is timed, generation measured, training left out. */
 #include "cli/bench.h"
 #include "text/text.h"
 #include "train/train.h"
@@ -82,7 +83,10 @@ static double bench_train(struct bench *b, struct err *err)
 	double best = INFINITY;
 	model_enable_grad(b->model, NULL);
 	struct param *params = model_params(b->model, &nparams);
-	struct optimizer_options oo = { .learning_rate = 1e-4, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .weight_decay = 0.01, .lr_scheduler_type = "constant" };
+	struct optimizer_options oo = {
+		.learning_rate = 1e-4, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .weight_decay = 0.01,
+		.lr_scheduler_type = "constant",
+	};
 	struct optimizer *optimizer = optimizer_create(b->ops, params, nparams, &oo);
 	int rc = pass_create(b->model, &po, &pass, err);
 	float count = (float)nrows;
@@ -117,7 +121,10 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 		int64_t before = engine_tokens_generated(e);
 		for (int i = 0; i < batch && !rc; i++) {
 			for (int t = 0; t < n; t++) prompt[t] = (int32_t)(rng_u32(2, (uint64_t)i, (uint64_t)t) % (uint32_t)b->vocab_size);
-			struct request r = { .id = i, .prompt = prompt, .nprompt = n, .num_samples = 1, .sampling = { .temperature = 1, .top_p = 1, .seed = (uint64_t)i }, .max_new_tokens = (int)o->max_new_tokens };
+			struct request r = {
+				.id = i, .prompt = prompt, .nprompt = n, .num_samples = 1,
+				.sampling = { .temperature = 1, .top_p = 1, .seed = (uint64_t)i }, .max_new_tokens = (int)o->max_new_tokens,
+			};
 			rc = engine_submit(e, &r, err);
 		}
 		do engine_step(e, &active);
@@ -147,10 +154,12 @@ static int run_peer(struct bench *b, json_t **out, struct err *err)
 {
 	const struct bench_options *o = b->o;
 	char numbers[6][24];
-	const int64_t values[6] = { o->threads > 0 ? o->threads : cpu_count(), o->sequences, o->length, b->model ? o->train_steps : 0, o->prompt_length, o->max_new_tokens };
+	const int64_t values[6] = { o->threads > 0 ? o->threads : cpu_count(), o->sequences, o->length, b->model ? o->train_steps : 0,
+		o->prompt_length, o->max_new_tokens };
 	for (int i = 0; i < 6; i++) snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
-	char *argv[] = { (char *)o->python, (char *)o->peer, o->model ? (char *)o->model : b->dir, "--threads", numbers[0], "--sequences", numbers[1], "--length", numbers[2], "--train_steps", numbers[3], "--prompt", numbers[4],
-		"--new_tokens", numbers[5], "--batches", "16,1", o->cpu_time ? "--cpu_time" : NULL, NULL };
+	char *argv[] = { (char *)o->python, (char *)o->peer, o->model ? (char *)o->model : b->dir, "--threads", numbers[0], "--sequences", numbers[1], "--length",
+		numbers[2], "--train_steps", numbers[3], "--prompt", numbers[4], "--new_tokens", numbers[5], "--batches", "16,1",
+		o->cpu_time ? "--cpu_time" : NULL, NULL };
 	return bench_peer_run(argv, out, err);
 }
 
@@ -197,8 +206,9 @@ static int make_folder(struct bench *b, struct err *err)
 {
 	const struct bench_options *o = b->o;
 	struct model_config c = {
-		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers, .num_attention_heads = 4, .num_key_value_heads = 2,
-		.head_dim = (int)o->hidden_size / 4, .intermediate_size = 3 * (int)o->hidden_size, .max_position_embeddings = 2048, .rms_norm_eps = 1e-6, .rope_theta = 1e6,
+		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers,
+		.num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = (int)o->hidden_size / 4,
+		.intermediate_size = 3 * (int)o->hidden_size, .max_position_embeddings = 2048, .rms_norm_eps = 1e-6, .rope_theta = 1e6,
 		.tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
 	};
 	struct ops_options oo = { .threads = (int)o->threads, .batch_invariant = o->batch_invariant };
@@ -210,8 +220,9 @@ static int make_folder(struct bench *b, struct err *err)
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->model, err);
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->sampler, err);
 	if (!rc) rc = model_save(b->model, b->dir, err);
-	if (!rc) fprintf(stderr, "model: %.2f M parameters, hidden %d, %d layers, vocabulary %d; %s\n", (double)model_config_params(&c) * 1e-6, c.hidden_size, c.num_hidden_layers, c.vocab_size,
-		ops_gemm_name(b->ops));
+	if (!rc)
+		fprintf(stderr, "model: %.2f M parameters, hidden %d, %d layers, vocabulary %d; %s\n",
+			(double)model_config_params(&c) * 1e-6, c.hidden_size, c.num_hidden_layers, c.vocab_size, ops_gemm_name(b->ops));
 	return rc;
 }
 
@@ -272,11 +283,14 @@ static int bench_cpu(const struct bench_options *o, struct err *err)
 
 int cmd_bench(int argc, char **argv)
 {
-	struct bench_options o = { .rounds = 2, .sequences = 8, .length = 256, .train_steps = 5, .prompt_length = 64, .max_new_tokens = 128, .hidden_size = 256, .num_hidden_layers = 5,
-		.vocab_size = 4096, .python = "build/venv/bin/python", .peer = "bench/cpu_peer.py" };
+	struct bench_options o = {
+		.rounds = 2, .sequences = 8, .length = 256, .train_steps = 5, .prompt_length = 64, .max_new_tokens = 128, .hidden_size = 256,
+		.num_hidden_layers = 5, .vocab_size = 4096, .python = "build/venv/bin/python", .peer = "bench/cpu_peer.py",
+	};
 	struct err err = {0};
 	if (argc > 1 && !strcmp(argv[1], "text")) return bench_text(argc - 1, argv + 1);
-	int npos, rc = options_parse("bench", "cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside transformers; text: the tokenizer "
+	int npos, rc = options_parse("bench",
+		"cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside transformers; text: the tokenizer "
 		"(hone bench text --help)", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	if (npos != 1 || strcmp(argv[1], "cpu")) return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu` or `hone bench text`"), &err));

@@ -1,5 +1,5 @@
-/* hone eval: how good a model is on a set of tasks (or kernels that are there: eval_runs.c): greedy pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a
- * paired bootstrap interval against such a file of another model. */
+/* hone eval: how good a model is on a set of tasks (or kernels that are there: eval_runs.c): greedy pass@1 and, with --num_samples above 1, sampled pass@1 and
+ * unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a paired bootstrap interval against such a file of another model. */
 #include "cli/cli.h"
 #include "cli/eval.h"
 #include "cli/kernelbench.h"
@@ -61,20 +61,19 @@ struct eval {
 
 static int eval_check(const struct eval_options *o, struct err *err)
 {
-	static const struct { const char *name; size_t offset; int64_t min, max; } counts[] = {
-#define C(field, min, max) { #field, offsetof(struct eval_options, field), min, max }
-		C(num_samples, 1, 1 << 16), C(limit, 0, INT64_MAX), C(max_prompt_length, 0, 1 << 24), C(max_completion_length, 1, 1 << 24), C(top_k, 0, INT32_MAX), C(threads, 0, 4096), C(verify_threads, 0, 4096),
-		C(num_correct_trials, 0, 1 << 10), C(level, 0, 9), C(oracle_timeout_ms, 0, INT32_MAX),
-#undef C
+#define RANGE(field, min, max) OPTION_RANGE(struct eval_options, field, min, max)
+	static const struct option_range ranges[] = {
+		RANGE(num_samples, 1, 1 << 16), RANGE(limit, 0, INT64_MAX), RANGE(level, 0, 9), RANGE(top_k, 0, INT32_MAX),
+		RANGE(max_prompt_length, 0, 1 << 24), RANGE(max_completion_length, 1, 1 << 24),
+		RANGE(threads, 0, 4096), RANGE(verify_threads, 0, 4096), RANGE(num_correct_trials, 0, 1 << 10), RANGE(oracle_timeout_ms, 0, INT32_MAX),
 	};
-	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-		int64_t n = *(const int64_t *)(const void *)((const char *)o + counts[i].offset);
-		if (n < counts[i].min || n > counts[i].max)
-			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld", counts[i].name, (long long)n, (long long)counts[i].min, (long long)counts[i].max);
-	}
+#undef RANGE
+	int rc = options_check_ranges(ranges, ARRAY_LEN(ranges), o, err);
+	if (rc) return rc;
 	if (!(o->temperature >= 0 && o->temperature <= 1e3)) return err_set(err, ERR_USAGE, "--temperature %g: expected 0 (greedy) to 1000", o->temperature);
 	if (!(o->top_p > 0 && o->top_p <= 1)) return err_set(err, ERR_USAGE, "--top_p %g: expected more than 0, at most 1", o->top_p);
-	if (o->num_samples > 1 && o->temperature <= 0) return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature", (long long)o->num_samples);
+	if (o->num_samples > 1 && o->temperature <= 0)
+		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature", (long long)o->num_samples);
 	return 0;
 }
 
@@ -114,15 +113,18 @@ static int compare_check(const struct eval *e, struct err *err)
 		if (!json_object_get(e->rates, e->prompts.rows[i].task.name))
 			return err_set(err, ERR_MISMATCH, "%s: has no answer to task %s; compare runs over the same tasks", e->o->compare, e->prompts.rows[i].task.name);
 	if (json_object_size(e->rates) != e->prompts.count)
-		return err_set(err, ERR_MISMATCH, "%s: has answers to %zu tasks, this evaluation is over %zu; compare runs over the same tasks (--tasks, --split, --limit, --seed)", e->o->compare,
+		return err_set(err, ERR_MISMATCH,
+			"%s: has answers to %zu tasks, this evaluation is over %zu; compare runs over the same tasks (--tasks, --split, --limit, --seed)", e->o->compare,
 			json_object_size(e->rates), e->prompts.count);
 	return 0;
 }
 
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store)
 {
-	return (struct verify_options){ .device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials,
-		.seed = (uint64_t)o->verify_seed, .oracle_timeout_ms = (int)o->oracle_timeout_ms, .store = store };
+	return (struct verify_options){
+		.device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials,
+		.seed = (uint64_t)o->verify_seed, .oracle_timeout_ms = (int)o->oracle_timeout_ms, .store = store,
+	};
 }
 
 /* KernelBench's files keep one level, by problem id: asked before the long part. */
@@ -139,7 +141,8 @@ static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
 	struct ops_options oo = { .threads = (int)o->threads };
-	if (!o->model || !o->tasks) return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model", o->model ? "" : " (or --from_runs: kernels that are there)");
+	if (!o->model || !o->tasks)
+		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model", o->model ? "" : " (or --from_runs: kernels that are there)");
 	if ((o->timings || o->baseline) && !o->results) return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
 	if (o->compare) rc = rates_load(o->compare, e->rates = json_object(), err);   /* before the long part */
@@ -151,8 +154,11 @@ static int eval_open(struct eval *e, struct err *err)
 	if (!rc) rc = chat_template_find(o->chat_template, o->model, &chat, err);
 	if (!rc && chat_end_id(chat, e->tokenizer, &e->stop_id, err)) rc = err_prefix(err, "%s", o->model);
 	if (rc) return rc;
-	struct prompt_options p = { .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = chat, .precision = o->precision,
-		.limit = o->limit, .level = (int)o->level, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length };
+	struct prompt_options p = {
+		.tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = chat,
+		.precision = o->precision, .limit = o->limit, .level = (int)o->level, .seed = (uint64_t)o->seed,
+		.max_prompt_length = o->max_prompt_length,
+	};
 	rc = prompt_set_load(&p, e->tokenizer, &e->prompts, err);
 	if (rc) return rc;
 	size_t longest = 0;
@@ -171,8 +177,11 @@ static int eval_answers(struct eval *e, struct err *err)
 	const struct eval_options *o = e->o;
 	int n = (int)e->prompts.count, *index = xmalloc((size_t)n * sizeof *index);
 	for (int i = 0; i < n; i++) index[i] = i;
-	struct rollout_options ro = { .num_samples = (int)o->num_samples, .sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
-		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &e->stop_id, .nstop = 1, .adapter = e->adapter, .progress = "eval" };
+	struct rollout_options ro = {
+		.num_samples = (int)o->num_samples,
+		.sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
+		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &e->stop_id, .nstop = 1, .adapter = e->adapter, .progress = "eval",
+	};
 	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
 	int rc = rollouts_collect(e->engine, e->verifier, e->tokenizer, &e->prompts, index, n, &ro, e->rollouts, err);
 	free(index);
@@ -261,7 +270,8 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 	}
 	if (n) {
 		bootstrap_paired(a, b, n, (uint64_t)e->o->seed, &low, &mean, &high);
-		json_object_set_new(summary, "compare", json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", e->o->compare, "difference", mean, "low", low, "high", high, "tasks", n));
+		json_object_set_new(summary, "compare", json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", e->o->compare, "difference", mean, "low", low,
+			"high", high, "tasks", n));
 	}
 	free(a);
 	free(b);
@@ -272,16 +282,18 @@ static void print_summary(const json_t *s)
 {
 	const char *key;
 	json_t *value;
-	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")), (long long)json_integer_value(json_object_get(s, "samples")),
-		(long long)json_integer_value(json_object_get(s, "dropped")));
+	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")),
+		(long long)json_integer_value(json_object_get(s, "samples")), (long long)json_integer_value(json_object_get(s, "dropped")));
 	json_object_foreach(json_object_get(s, "pass"), key, value) printf("%-14s %.4f\n", key, json_real_value(value));
-	static const char *const rates[] = { "genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio", "mean_length", "speedup_geomean", "speedup_mean" };
+	static const char *const rates[] = { "genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio", "mean_length",
+		"speedup_geomean", "speedup_mean" };
 	for (size_t i = 0; i < ARRAY_LEN(rates); i++) printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
 	json_object_foreach(json_object_get(s, "reasons"), key, value) printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	const json_t *c = json_object_get(s, "compare");
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
-	if (c) printf("difference to %s: %+.4f, 95 %% interval [%+.4f, %+.4f]\n", json_string_value(json_object_get(c, "to")), json_real_value(json_object_get(c, "difference")),
-		json_real_value(json_object_get(c, "low")), json_real_value(json_object_get(c, "high")));
+	if (c)
+		printf("difference to %s: %+.4f, 95 %% interval [%+.4f, %+.4f]\n", json_string_value(json_object_get(c, "to")),
+			json_real_value(json_object_get(c, "difference")), json_real_value(json_object_get(c, "low")), json_real_value(json_object_get(c, "high")));
 }
 
 static int eval_report(const struct eval *e, struct err *err)
@@ -321,8 +333,10 @@ static void eval_release(struct eval *e)
 
 int cmd_eval(int argc, char **argv)
 {
-	struct eval_options o = { .split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto", .precision = "strict", .num_samples = 1,
-		.top_p = 1, .max_completion_length = 8192, .seed = 42, .verify_seed = 4242 };
+	struct eval_options o = {
+		.split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto",
+		.precision = "strict", .num_samples = 1, .top_p = 1, .max_completion_length = 8192, .seed = 42, .verify_seed = 4242,
+	};
 	struct err err = {0};
 	int npos, rc = options_parse("eval", "score a model, or kernels that are there, on tasks", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;

@@ -52,7 +52,8 @@ static int options_check(const struct generate_options *o, struct err *err)
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing");
 	if (!o->prompt == !o->prompt_file) return err_set(err, ERR_USAGE, "expected one of --prompt and --prompt_file");
 	if (o->num_samples < 1 || o->num_samples > 4096) return err_set(err, ERR_USAGE, "--num_samples %lld: expected 1 to 4096", (long long)o->num_samples);
-	if (o->max_new_tokens < 1 || o->max_new_tokens > INT32_MAX / 2) return err_set(err, ERR_USAGE, "--max_new_tokens %lld: expected at least 1", (long long)o->max_new_tokens);
+	if (o->max_new_tokens < 1 || o->max_new_tokens > INT32_MAX / 2)
+		return err_set(err, ERR_USAGE, "--max_new_tokens %lld: expected at least 1", (long long)o->max_new_tokens);
 	return 0;
 }
 
@@ -106,7 +107,9 @@ static int open_all(struct generate *g, struct err *err)
 	if (rc) return rc;
 	struct engine_options eo = { .max_sequences = (int)MIN(o->num_samples, 32), .max_context = (int)g->prompt.count + (int)o->max_new_tokens };
 	rc = engine_create(g->model, &eo, &g->engine, err);
-	if (!rc) log_info("%.1f MiB for %d sequences of up to %d tokens", (double)engine_bytes(model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
+	if (!rc)
+		log_info("%.1f MiB for %d sequences of up to %d tokens", (double)engine_bytes(model_config(g->model), &eo) / (1 << 20),
+			eo.max_sequences, eo.max_context);
 	return rc;
 }
 
@@ -126,8 +129,12 @@ static int run(struct generate *g, struct err *err)
 	const struct generate_options *o = g->o;
 	bool streams = o->num_samples == 1 && !o->json;
 	struct request r = {
-		.prompt = g->prompt.data, .nprompt = (int)g->prompt.count, .num_samples = (int)o->num_samples, .max_new_tokens = (int)o->max_new_tokens, .adapter = g->adapter,
-		.sampling = { .temperature = (float)o->temperature, .top_k = (int)MIN(MAX(o->top_k, -1), INT32_MAX), .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
+		.prompt = g->prompt.data, .nprompt = (int)g->prompt.count, .num_samples = (int)o->num_samples,
+		.max_new_tokens = (int)o->max_new_tokens, .adapter = g->adapter,
+		.sampling = {
+			.temperature = (float)o->temperature, .top_k = (int)MIN(MAX(o->top_k, -1), INT32_MAX), .top_p = (float)o->top_p,
+			.seed = (uint64_t)o->seed,
+		},
 		.stop_ids = &g->stop_id, .nstop = g->stop_id >= 0, .should_stop = streams ? stream_token : NULL, .stop_ctx = g,
 	};
 	int rc = engine_submit(g->engine, &r, err), active = 1;
@@ -137,7 +144,8 @@ static int run(struct generate *g, struct err *err)
 	while (active) engine_step(g->engine, &active);
 	double seconds = (double)(clock_ns() - start) * 1e-9;
 	for (struct completion c; engine_take(g->engine, &c);) g->done[c.sample] = c;
-	log_info("%zu prompt tokens, %lld new tokens, %.1f new tokens/s", g->prompt.count, (long long)engine_tokens_generated(g->engine), (double)engine_tokens_generated(g->engine) / seconds);
+	log_info("%zu prompt tokens, %lld new tokens, %.1f new tokens/s", g->prompt.count, (long long)engine_tokens_generated(g->engine),
+		(double)engine_tokens_generated(g->engine) / seconds);
 	return 0;
 }
 
@@ -166,7 +174,8 @@ static json_t *completion_json(const struct generate *g, const struct completion
 		json_array_append_new(tokens, json_integer(c->tokens[i]));
 		json_array_append_new(logprobs, json_real(c->logprobs[i]));
 	}
-	return json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", text_json(text), "tokens", tokens, "logprobs", logprobs);
+	return json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", text_json(text),
+		"tokens", tokens, "logprobs", logprobs);
 }
 
 static void print(const struct generate *g)

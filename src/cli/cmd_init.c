@@ -37,15 +37,11 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, json, "print one JSON object"),
 };
 
-static const struct { const char *name; size_t offset; int64_t max; } sizes[] = {
-	{ "vocab_size", offsetof(struct init_options, vocab_size), 1 << 20 },
-	{ "hidden_size", offsetof(struct init_options, hidden_size), 1 << 16 },
-	{ "num_hidden_layers", offsetof(struct init_options, num_hidden_layers), 1024 },
-	{ "num_attention_heads", offsetof(struct init_options, num_attention_heads), 1024 },
-	{ "num_key_value_heads", offsetof(struct init_options, num_key_value_heads), 1024 },
-	{ "head_dim", offsetof(struct init_options, head_dim), 1024 },
-	{ "intermediate_size", offsetof(struct init_options, intermediate_size), 1 << 18 },
-	{ "max_position_embeddings", offsetof(struct init_options, max_position_embeddings), 1 << 24 },
+static const struct option_range sizes[] = {
+#define SIZE(field, max) OPTION_RANGE(struct init_options, field, 1, max)
+	SIZE(vocab_size, 1 << 20), SIZE(hidden_size, 1 << 16), SIZE(num_hidden_layers, 1024), SIZE(num_attention_heads, 1024),
+	SIZE(num_key_value_heads, 1024), SIZE(head_dim, 1024), SIZE(intermediate_size, 1 << 18), SIZE(max_position_embeddings, 1 << 24),
+#undef SIZE
 };
 
 /* <think> and </think> stay in decoded text, which the answer's extractor reads; the others never do. */
@@ -60,7 +56,8 @@ struct texts { struct str bytes; size_t *ends, count, cap; };
 
 static int texts_add(struct texts *t, const char *data, size_t len, struct err *err)
 {
-	if (t->bytes.len + len > TEXT_BYTES_MAX) return err_set(err, ERR_LIMIT, "the texts have more than %zu GiB; a part of them is enough to train a tokenizer", TEXT_BYTES_MAX >> 30);
+	if (t->bytes.len + len > TEXT_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "the texts have more than %zu GiB; a part of them is enough to train a tokenizer", TEXT_BYTES_MAX >> 30);
 	if (t->count == t->cap) {
 		t->cap = t->cap ? t->cap * 2 : 256;
 		t->ends = xrealloc(t->ends, size_mul(t->cap, sizeof *t->ends));
@@ -129,26 +126,28 @@ static int save_json(const char *dir, const char *name, json_t *value, struct er
 /* The chat template is the one that text.h calls "plain". */
 static int save_tokenizer_config(const struct init_options *o, struct err *err)
 {
-	return save_json(o->out, "tokenizer_config.json", json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}", "tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token", 0,
-		"add_prefix_space", 0, "eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>", "model_max_length", (json_int_t)o->max_position_embeddings,
-		"clean_up_tokenization_spaces", 0, "chat_template", chat_plain_jinja), err);
+	return save_json(o->out, "tokenizer_config.json", json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}",
+		"tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token", 0, "add_prefix_space", 0, "eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>",
+		"model_max_length", (json_int_t)o->max_position_embeddings, "clean_up_tokenization_spaces", 0, "chat_template", chat_plain_jinja), err);
 }
 
 /* What generate() of transformers would take from here; hone samples at temperature 1 unless told otherwise. */
 static int save_generation_config(const struct init_options *o, const struct model_config *c, struct err *err)
 {
-	return save_json(o->out, "generation_config.json", json_pack("{s:b, s:[i, i], s:i, s:f, s:f, s:i}", "do_sample", 1, "eos_token_id", c->eos_token_id, c->eos_extra[0],
-		"pad_token_id", c->pad_token_id, "temperature", 1.0, "top_p", 1.0, "top_k", 0), err);
+	return save_json(o->out, "generation_config.json", json_pack("{s:b, s:[i, i], s:i, s:f, s:f, s:i}", "do_sample", 1, "eos_token_id", c->eos_token_id,
+		c->eos_extra[0], "pad_token_id", c->pad_token_id, "temperature", 1.0, "top_p", 1.0, "top_k", 0), err);
 }
 
 static struct model_config config_of(const struct init_options *o, const struct tokenizer *t)
 {
 	int end = tokenizer_id(t, "<|endoftext|>");
 	return (struct model_config){
-		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers, .num_attention_heads = (int)o->num_attention_heads,
-		.num_key_value_heads = (int)o->num_key_value_heads, .head_dim = (int)o->head_dim, .intermediate_size = (int)o->intermediate_size,
-		.max_position_embeddings = (int)o->max_position_embeddings, .rms_norm_eps = 1e-6, .rope_theta = o->rope_theta, .tie_word_embeddings = o->tie_word_embeddings, .qk_norm = true,
-		.bos_token_id = -1, .eos_token_id = end, .pad_token_id = end, .eos_extra = { tokenizer_id(t, "<|im_end|>") }, .neos_extra = 1,
+		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers,
+		.num_attention_heads = (int)o->num_attention_heads, .num_key_value_heads = (int)o->num_key_value_heads,
+		.head_dim = (int)o->head_dim, .intermediate_size = (int)o->intermediate_size,
+		.max_position_embeddings = (int)o->max_position_embeddings, .rms_norm_eps = 1e-6, .rope_theta = o->rope_theta,
+		.tie_word_embeddings = o->tie_word_embeddings, .qk_norm = true, .bos_token_id = -1, .eos_token_id = end, .pad_token_id = end,
+		.eos_extra = { tokenizer_id(t, "<|im_end|>") }, .neos_extra = 1,
 	};
 }
 
@@ -172,7 +171,8 @@ static void print_result(const struct init_options *o, const struct model_config
 		printf("%s: %lld parameters, %d tokens (of %d rows), trained on %zu texts\n", o->out, (long long)params, tokens, c->vocab_size, texts);
 		return;
 	}
-	json_t *result = json_pack("{s:s, s:I, s:i, s:i, s:I}", "out", o->out, "parameters", (json_int_t)params, "tokens", tokens, "vocab_size", c->vocab_size, "texts", (json_int_t)texts);
+	json_t *result = json_pack("{s:s, s:I, s:i, s:i, s:I}", "out", o->out, "parameters", (json_int_t)params, "tokens", tokens, "vocab_size", c->vocab_size,
+		"texts", (json_int_t)texts);
 	char *text = json_dumps(result, JSON_COMPACT);
 	puts(text);
 	free(text);
@@ -202,12 +202,11 @@ static int init_run(const struct init_options *o, const struct texts *texts, str
 static int check_options(const struct init_options *o, struct err *err)
 {
 	if (!o->out || !o->text) return err_set(err, ERR_USAGE, "--%s is missing: `hone init --out DIR --text FILE...`", o->out ? "text" : "out");
-	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-		int64_t n = *(const int64_t *)(const void *)((const char *)o + sizes[i].offset);
-		if (n < 1 || n > sizes[i].max)
-			return err_set(err, ERR_USAGE, "--%s: expected 1 to %lld, found %lld", sizes[i].name, (long long)sizes[i].max, (long long)n);
-	}
-	if (o->num_attention_heads % o->num_key_value_heads) return err_set(err, ERR_USAGE, "--num_attention_heads %lld is no multiple of --num_key_value_heads %lld", (long long)o->num_attention_heads, (long long)o->num_key_value_heads);
+	int rc = options_check_ranges(sizes, ARRAY_LEN(sizes), o, err);
+	if (rc) return rc;
+	if (o->num_attention_heads % o->num_key_value_heads)
+		return err_set(err, ERR_USAGE, "--num_attention_heads %lld is no multiple of --num_key_value_heads %lld",
+			(long long)o->num_attention_heads, (long long)o->num_key_value_heads);
 	if (o->head_dim % 2) return err_set(err, ERR_USAGE, "--head_dim %lld: expected an even number", (long long)o->head_dim);
 	if (!(o->rope_theta >= 1 && o->rope_theta < 1e12)) return err_set(err, ERR_USAGE, "--rope_theta %g: expected 1 to 1e12", o->rope_theta);
 	return 0;
@@ -215,8 +214,10 @@ static int check_options(const struct init_options *o, struct err *err)
 
 int cmd_init(int argc, char **argv)
 {
-	struct init_options o = { .vocab_size = 4096, .hidden_size = 256, .num_hidden_layers = 5, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 64, .intermediate_size = 768,
-		.max_position_embeddings = 4096, .rope_theta = 1e6, .tie_word_embeddings = true };
+	struct init_options o = {
+		.vocab_size = 4096, .hidden_size = 256, .num_hidden_layers = 5, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 64,
+		.intermediate_size = 768, .max_position_embeddings = 4096, .rope_theta = 1e6, .tie_word_embeddings = true,
+	};
 	struct err err = {0};
 	struct texts texts = {0};
 	int npos, rc = options_parse("init", "make a random model folder and train its tokenizer on texts", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);

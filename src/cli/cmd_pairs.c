@@ -1,5 +1,6 @@
-/* hone pairs: supervised data. `synth` writes reference answers (plan and code) for composed tasks in several styles and admits those that the verifier calls genuine; `check` grades a random share of such a
- * file again. Rows (JSONL, gzip when the name ends in .gz): the task's fields, prompt, completion, style, and for the midend kernel and profile. */
+/* hone pairs: supervised data. `synth` writes reference answers (plan and code) for composed tasks in several styles and admits those that the verifier calls
+ * genuine; `check` grades a random share of such a file again. Rows (JSONL, gzip when the name ends in .gz): the task's fields, prompt, completion, style, and
+ * for the midend kernel and profile. */
 #include "cli/cli.h"
 #include "rl/rl.h"
 
@@ -46,7 +47,10 @@ struct pairs {
 static int open_verifier(struct pairs *p, struct err *err)
 {
 	int rc = p->o->store ? store_open(p->o->store, &p->store, err) : 0;
-	struct verify_options v = { .device = "cpu", .precision = p->o->precision, .threads = (int)p->o->verify_threads, .num_correct_trials = (int)p->o->num_correct_trials, .seed = (uint64_t)p->o->seed, .store = p->store };
+	struct verify_options v = {
+		.device = "cpu", .precision = p->o->precision, .threads = (int)p->o->verify_threads,
+		.num_correct_trials = (int)p->o->num_correct_trials, .seed = (uint64_t)p->o->seed, .store = p->store,
+	};
 	return rc ? rc : verifier_create(&v, &p->verifier, err);
 }
 
@@ -153,8 +157,8 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	/* A file of pairs is a task set too, and names are unique in one. */
 	char *name = p->o->styles > 1 ? xasprintf("%s-s%d", t->name, row->style) : xstrdup(t->name);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
-	json_t *o = rc ? NULL : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", name, "source", t->source, "structure", t->structure, "split", t->split, "level", t->level, "seed",
-		(json_int_t)t->seed, "prompt", prompt.text.data, "completion", completion.data, "style", row->style);
+	json_t *o = rc ? NULL : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", name, "source", t->source, "structure", t->structure,
+		"split", t->split, "level", t->level, "seed", (json_int_t)t->seed, "prompt", prompt.text.data, "completion", completion.data, "style", row->style);
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));
 		json_object_set_new(o, "profile", verdict_json(&row->profile));
@@ -255,22 +259,28 @@ static int pairs_check(struct pairs *p, struct err *err)
 	for (size_t i = 0; i < p->count; i++) genuine += is_admitted(p, &p->rows[i]);
 	printf("%s: %d of %zu answers checked again are genuine (%zu rows)\n", p->o->pairs, genuine, p->count, p->tasks.count);
 	print_rejected(p);
-	return (size_t)genuine == p->count ? 0 : err_set(err, ERR_MISMATCH, "%s: %zu answers are not genuine; write the file anew with `hone pairs synth`", p->o->pairs, p->count - (size_t)genuine);
+	return (size_t)genuine == p->count ? 0 : err_set(err, ERR_MISMATCH, "%s: %zu answers are not genuine; write the file anew with `hone pairs synth`",
+		p->o->pairs, p->count - (size_t)genuine);
 }
 
 static const struct { const char *name; int (*run)(struct pairs *, struct err *); } verbs[] = { { "synth", pairs_synth }, { "check", pairs_check } };
 
 int cmd_pairs(int argc, char **argv)
 {
-	struct pairs_options o = { .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict", .styles = 1, .style = -1, .seed = 42, .fraction = 0.05 };
+	struct pairs_options o = {
+		.stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict",
+		.styles = 1, .style = -1, .seed = 42, .fraction = 0.05,
+	};
 	struct err err = {0};
 	int npos, rc = options_parse("pairs synth|check", "write or check supervised pairs", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	struct pairs p = { .o = &o, .rejected = json_object() };
 	if (!rc && npos != 1) rc = err_set(&err, ERR_USAGE, "expected one of synth, check");
 	if (!rc && (o.styles < 1 || o.styles > INT32_MAX)) rc = err_set(&err, ERR_USAGE, "--styles %lld: expected at least 1", (long long)o.styles);
-	if (!rc && (o.style < -1 || o.style >= task_answer_styles())) rc = err_set(&err, ERR_USAGE, "--style %lld: expected -1 to %d", (long long)o.style, task_answer_styles() - 1);
-	if (!rc && (o.verify_threads < 0 || o.verify_threads > 4096 || o.num_correct_trials < 0 || o.num_correct_trials > 1 << 10)) rc = err_set(&err, ERR_USAGE, "--verify_threads and --num_correct_trials: expected 0 to 4096 and 0 to 1024");
+	if (!rc && (o.style < -1 || o.style >= task_answer_styles()))
+		rc = err_set(&err, ERR_USAGE, "--style %lld: expected -1 to %d", (long long)o.style, task_answer_styles() - 1);
+	if (!rc && (o.verify_threads < 0 || o.verify_threads > 4096 || o.num_correct_trials < 0 || o.num_correct_trials > 1 << 10))
+		rc = err_set(&err, ERR_USAGE, "--verify_threads and --num_correct_trials: expected 0 to 4096 and 0 to 1024");
 	if (!rc) rc = agent_stage_from_name(o.stage, &p.stage, &err);
 	size_t i = 0;
 	while (!rc && i < ARRAY_LEN(verbs) && strcmp(verbs[i].name, argv[1])) i++;

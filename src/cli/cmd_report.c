@@ -35,7 +35,8 @@ int cmd_report(int argc, char **argv)
 	int npos, rc = options_parse("report", "write one HTML file about the runs in a store", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc && (o.samples < 0 || o.samples > INT32_MAX || o.steps < 0 || o.steps > INT32_MAX)) rc = err_set(&err, ERR_USAGE, "--samples and --steps: expected 0 to %d", INT32_MAX);
+	if (!rc && (o.samples < 0 || o.samples > INT32_MAX || o.steps < 0 || o.steps > INT32_MAX))
+		rc = err_set(&err, ERR_USAGE, "--samples and --steps: expected 0 to %d", INT32_MAX);
 	if (!rc && !o.store) rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
 	if (!rc && !path_exists(o.store)) rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
 	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);

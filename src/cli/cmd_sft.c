@@ -188,8 +188,8 @@ static int run_begin(struct run *r, int64_t step, struct err *err)
 static void note(const json_t *m, char *text, size_t len)
 {
 	const json_t *eval = json_object_get(m, "eval_loss");
-	int n = snprintf(text, len, "loss %.4f  norm %.2f  lr %.2e", json_number_value(json_object_get(m, "loss")), json_number_value(json_object_get(m, "grad_norm")),
-		json_number_value(json_object_get(m, "learning_rate")));
+	int n = snprintf(text, len, "loss %.4f  norm %.2f  lr %.2e", json_number_value(json_object_get(m, "loss")),
+		json_number_value(json_object_get(m, "grad_norm")), json_number_value(json_object_get(m, "learning_rate")));
 	if (eval) snprintf(text + n, len - (size_t)n, "  held-out %.4f", json_number_value(eval));
 }
 
@@ -225,7 +225,10 @@ static int options_check(const struct sft_cmd *o, struct err *err)
 static struct sft_options sft_options_of(const struct sft_cmd *o)
 {
 	return (struct sft_options){
-		.optimizer = { o->learning_rate, o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay, o->max_grad_norm, o->lr_scheduler_type, o->warmup_steps, 0 },
+		.optimizer = {
+			o->learning_rate, o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay, o->max_grad_norm, o->lr_scheduler_type,
+			o->warmup_steps, 0,
+		},
 		.max_tokens = (int)o->max_tokens, .gradient_accumulation_steps = (int)o->gradient_accumulation_steps, .max_steps = o->max_steps,
 			.num_train_epochs = o->num_train_epochs,
 		.max_seconds = o->max_seconds, .save_steps = o->save_steps, .eval_steps = o->eval_steps, .save_total_limit = (int)o->save_total_limit,
@@ -251,8 +254,8 @@ static int open_all(struct run *r, struct err *err)
 	if (rc) return rc;
 	const struct model_config *c = model_config(r->model);
 	if (tokenizer_vocab_size(r->tokenizer) > c->vocab_size)
-		return err_set(err, ERR_MISMATCH, "%s: the tokenizer has %d ids, the model %d; they do not belong together", r->o->model, tokenizer_vocab_size(r->tokenizer),
-			c->vocab_size);
+		return err_set(err, ERR_MISMATCH, "%s: the tokenizer has %d ids, the model %d; they do not belong together",
+			r->o->model, tokenizer_vocab_size(r->tokenizer), c->vocab_size);
 	if (c->eos_token_id < 0) return err_set(err, ERR_FORMAT, "%s: config.json has no eos_token_id; completions need an end", r->o->model);
 	return adapter_make(r, err);
 }
@@ -264,7 +267,8 @@ static int data_load(struct run *r, struct err *err)
 	if (rc) return rc;
 	struct data *d = &r->data;
 	if (d->too_long)
-		log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused", (long long)d->too_long, (long long)r->o->max_tokens);
+		log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused",
+			(long long)d->too_long, (long long)r->o->max_tokens);
 	if (d->other_splits) log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
 	if (!d->train.count) return err_set(err, ERR_RANGE, "%s: no example to train on (%lld refused for their length)", r->o->data, (long long)d->too_long);
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);

@@ -89,8 +89,8 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->line > 0)
 		print_line(source, v->line);
 	if (isfinite(v->speedup))
-		printf("  cost model: %.3g us, reference %.3g us, speedup %.2f; %d launches, %lld programs, %lld bytes\n", v->cost_s * 1e6, v->reference_cost_s * 1e6, v->speedup,
-			v->launches, (long long)v->programs, (long long)v->bytes);
+		printf("  cost model: %.3g us, reference %.3g us, speedup %.2f; %d launches, %lld programs, %lld bytes\n",
+			v->cost_s * 1e6, v->reference_cost_s * 1e6, v->speedup, v->launches, (long long)v->programs, (long long)v->bytes);
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max, v->tolerance);
 	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "", v->params_seeded ? "; parameters: seeded" : "");
@@ -173,10 +173,13 @@ static int run(const struct verify_settings *s, struct err *err)
 		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
 	if (!rc && s->candidate) rc = candidates_find(s->candidate, &files, err);
 	if (!rc && s->store) rc = store_open(s->store, &store, err);
-	struct verify_options o = { .root = s->root, .device = s->device, .precision = s->precision, .sandbox = s->sandbox, .allow_unsandboxed = s->allow_unsandboxed,
-		.threads = (int)s->threads, .num_correct_trials = (int)s->num_correct_trials, .seed = (uint64_t)s->seed, .trace_timeout_ms = (int)s->trace_timeout_ms,
-		.compile_timeout_ms = (int)s->compile_timeout_ms, .replay_timeout_ms = (int)s->replay_timeout_ms, .oracle_timeout_ms = (int)s->oracle_timeout_ms,
-		.skip_compile = s->skip_compile, .store = store };
+	struct verify_options o = {
+		.root = s->root, .device = s->device, .precision = s->precision, .sandbox = s->sandbox, .allow_unsandboxed = s->allow_unsandboxed,
+		.threads = (int)s->threads, .num_correct_trials = (int)s->num_correct_trials, .seed = (uint64_t)s->seed,
+		.trace_timeout_ms = (int)s->trace_timeout_ms, .compile_timeout_ms = (int)s->compile_timeout_ms,
+		.replay_timeout_ms = (int)s->replay_timeout_ms, .oracle_timeout_ms = (int)s->oracle_timeout_ms, .skip_compile = s->skip_compile,
+		.store = store,
+	};
 	if (!o.threads)
 		o.threads = MIN((int)MAX(files.count, 1), cpu_count());
 	if (!rc) rc = verifier_create(&o, &v, err);

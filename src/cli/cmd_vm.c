@@ -56,7 +56,8 @@ static int become_python(const struct vm_settings *s, char **script, int nscript
 {
 	char *python = find_python(), *library = find_library(), *program = path_installed("worker/vm_main.py");
 	if (!python)
-		return err_set(err, ERR_NOT_FOUND, "no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` makes it");
+		return err_set(err, ERR_NOT_FOUND,
+			"no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` makes it");
 	if (!library || !program)
 		return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it", library ? "worker/vm_main.py" : "libhone_vm.so");
 	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost", s->cost, "json", s->json,

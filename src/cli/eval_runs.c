@@ -67,7 +67,8 @@ static int task_find(struct runs *r, struct run_file *f, struct err *err)
 	for (size_t i = 0; i < r->tasks.count; i++) {
 		const struct task *t = &r->tasks.tasks[i];
 		if (t->level != f->level || t->problem_id != f->problem_id) continue;
-		if (f->task) return err_set(err, ERR_USAGE, "%s: %s and %s are both problem %d of level %d", r->o->tasks, f->task->name, t->name, f->problem_id, f->level);
+		if (f->task)
+			return err_set(err, ERR_USAGE, "%s: %s and %s are both problem %d of level %d", r->o->tasks, f->task->name, t->name, f->problem_id, f->level);
 		f->task = t;
 	}
 	if (!f->task && r->unmatched++ < 10) log_warn("%s: %s has no problem %d of level %d: left out", f->path, r->o->tasks, f->problem_id, f->level);

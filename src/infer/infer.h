@@ -1,9 +1,9 @@
-/* infer: generation. An engine holds a model, KV pages and a batch; requests come and go, each step advances every running sequence by a token and prefills waiting prompts
- * (continuous batching). The K samples of one request share the pages of their prompt; the last, partly filled page is copied on first write.
+/* infer: generation. An engine holds a model, KV pages and a batch; requests come and go, each step advances every running sequence by a token and prefills
+ * waiting prompts (continuous batching). The K samples of one request share the pages of their prompt; the last, partly filled page is copied on first write.
  *
- * Sampling is a pure function of (logits, seed, sample, position): u = rng_uniform(seed, sample, position of the new token). Results do not depend on batch composition beyond the
- * logits themselves; requests with one seed share their random numbers, so give each prompt a seed of its own. Log-probabilities are recorded for the
- * sampled token under the full vocabulary at the request's temperature (before top-k/top-p), because that is what training needs.
+ * Sampling is a pure function of (logits, seed, sample, position): u = rng_uniform(seed, sample, position of the new token). Results do not depend on batch
+ * composition beyond the logits themselves; requests with one seed share their random numbers, so give each prompt a seed of its own. Log-probabilities are
+ * recorded for the sampled token under the full vocabulary at the request's temperature (before top-k/top-p), because that is what training needs.
  *
  * Everything is allocated at create; what does not fit is refused with the sum. One thread drives an engine. */
 #ifndef HONE_INFER_H

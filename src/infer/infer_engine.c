@@ -27,7 +27,8 @@ static size_t activations_bytes(const struct model_config *c, const struct engin
 static size_t bookkeeping_bytes(const struct engine_options *o)
 {
 	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows;
-	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * (sizeof(struct slot) + 4 * (size_t)pages_for(o->max_context)) + rows * 24 + (size_t)o->max_sequences * 20;
+	size_t slot = sizeof(struct slot) + 4 * (size_t)pages_for(o->max_context) + 20;
+	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * slot + rows * 24;
 }
 
 size_t engine_bytes(const struct model_config *c, const struct engine_options *options)
@@ -38,17 +39,21 @@ size_t engine_bytes(const struct model_config *c, const struct engine_options *o
 
 static int check_options(const struct model_config *c, const struct engine_options *o, struct err *err)
 {
-	if (o->max_sequences < 1 || o->max_sequences > SEQUENCES_MAX) return err_set(err, ERR_RANGE, "engine: max_sequences is %d, expected 1..%d", o->max_sequences, SEQUENCES_MAX);
-	if (o->max_context < 2 || o->max_context > CONTEXT_MAX) return err_set(err, ERR_RANGE, "engine: max_context is %d, expected 2..%d", o->max_context, CONTEXT_MAX);
+	if (o->max_sequences < 1 || o->max_sequences > SEQUENCES_MAX)
+		return err_set(err, ERR_RANGE, "engine: max_sequences is %d, expected 1..%d", o->max_sequences, SEQUENCES_MAX);
+	if (o->max_context < 2 || o->max_context > CONTEXT_MAX)
+		return err_set(err, ERR_RANGE, "engine: max_context is %d, expected 2..%d", o->max_context, CONTEXT_MAX);
 	if (o->max_context > c->max_position_embeddings)
-		return err_set(err, ERR_LIMIT, "engine: max_context is %d, but the model knows %d positions; lower max_context", o->max_context, c->max_position_embeddings);
-	if (o->prefill_rows < 1 || o->prefill_rows > CONTEXT_MAX) return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
+		return err_set(err, ERR_LIMIT, "engine: max_context is %d, but the model knows %d positions; lower max_context",
+			o->max_context, c->max_position_embeddings);
+	if (o->prefill_rows < 1 || o->prefill_rows > CONTEXT_MAX)
+		return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
 	if (o->kv_pages < 1) return err_set(err, ERR_RANGE, "engine: kv_pages is %d, expected at least 1", o->kv_pages);
 	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(c, o->kv_pages) / mib, rest = (double)(activations_bytes(c, o) + bookkeeping_bytes(o)) / mib;
 	double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / mib;
 	if (kv + rest > memory)
-		return err_set(err, ERR_LIMIT, "engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower max_sequences, max_context or kv_pages",
-			kv, rest, kv + rest, memory);
+		return err_set(err, ERR_LIMIT, "engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower max_sequences, "
+			"max_context or kv_pages", kv, rest, kv + rest, memory);
 	return 0;
 }
 
@@ -71,15 +76,18 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	e->slot_done = xcalloc(sequences, sizeof *e->slot_done);
 	e->page_lists = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof *e->page_lists);
 	for (int s = 0; s < o.max_sequences; s++) e->slots[s].pages = e->page_lists + (size_t)s * (size_t)e->pages_per_sequence;
-	e->rows = (struct rows){.ids = xcalloc(rows, 4), .pos = xcalloc(rows, 4), .slot = xcalloc(rows, 4), .at = xcalloc(rows, 4), .table = xcalloc(rows, sizeof(int32_t *)),
-		.owner = xcalloc(sequences, sizeof(int))};
+	e->rows = (struct rows){
+		.ids = xcalloc(rows, 4), .pos = xcalloc(rows, 4), .slot = xcalloc(rows, 4), .at = xcalloc(rows, 4),
+		.table = xcalloc(rows, sizeof(int32_t *)), .owner = xcalloc(sequences, sizeof(int)),
+	};
 	e->logits = xcalloc((size_t)config->vocab_size, sizeof *e->logits);
 	e->drawn = xcalloc(sequences, sizeof *e->drawn);
 	e->logprobs = xcalloc(sequences, sizeof *e->logprobs);
 	e->targets = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->targets);
 	e->target_logprobs = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->target_logprobs);
 	e->lse = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->lse);
-	arena_alloc(&e->scratch, size_mul((size_t)config->vocab_size, 3 * sizeof(float)) + (size_t)config->vocab_size + 65536);   /* what the sampler may need: it does not grow later */
+	/* what the sampler may need: it does not grow later */
+	arena_alloc(&e->scratch, size_mul((size_t)config->vocab_size, 3 * sizeof(float)) + (size_t)config->vocab_size + 65536);
 	*out = e;
 	return 0;
 }
@@ -148,18 +156,22 @@ static int check_request(const struct engine *e, const struct request *r, struct
 	if (r->nprompt < 1) return err_set(err, ERR_RANGE, "request %lld: the prompt is empty; expected at least one token", (long long)r->id);
 	if (r->num_samples < 1) return err_set(err, ERR_RANGE, "request %lld: num_samples is %d, expected at least 1", (long long)r->id, r->num_samples);
 	if (r->max_new_tokens < 1) return err_set(err, ERR_RANGE, "request %lld: max_new_tokens is %d, expected at least 1", (long long)r->id, r->max_new_tokens);
-	if (r->nstop < 0 || r->nstop > STOP_IDS_MAX) return err_set(err, ERR_LIMIT, "request %lld: %d stop ids, at most %d", (long long)r->id, r->nstop, STOP_IDS_MAX);
+	if (r->nstop < 0 || r->nstop > STOP_IDS_MAX)
+		return err_set(err, ERR_LIMIT, "request %lld: %d stop ids, at most %d", (long long)r->id, r->nstop, STOP_IDS_MAX);
 	if ((int64_t)r->nprompt + r->max_new_tokens > e->o.max_context)
-		return err_set(err, ERR_LIMIT, "request %lld: %d prompt tokens + %d new tokens = %lld, but max_context is %d; shorten the prompt, lower max_new_tokens or raise max_context",
-			(long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens, e->o.max_context);
+		return err_set(err, ERR_LIMIT, "request %lld: %d prompt tokens + %d new tokens = %lld, but max_context is %d; shorten the prompt, lower max_new_tokens "
+			"or raise max_context", (long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens, e->o.max_context);
 	const struct sampling *s = &r->sampling;
 	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1))
-		return err_set(err, ERR_RANGE, "request %lld: temperature %g, top_k %d, top_p %g; expected temperature >= 0, top_k >= 0, 0 < top_p <= 1", (long long)r->id, s->temperature, s->top_k, s->top_p);
+		return err_set(err, ERR_RANGE, "request %lld: temperature %g, top_k %d, top_p %g; expected temperature >= 0, top_k >= 0, 0 < top_p <= 1",
+			(long long)r->id, s->temperature, s->top_k, s->top_p);
 	for (int i = 0; i < r->nprompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
-			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d", (long long)r->id, i, r->prompt[i], e->config->vocab_size);
+			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d",
+				(long long)r->id, i, r->prompt[i], e->config->vocab_size);
 	int needed = pages_for(r->nprompt + r->max_new_tokens - 1) + (r->num_samples > 1 && (r->nprompt - 1) % OPS_KV_BLOCK != 0);
-	if (needed > e->o.kv_pages) return err_set(err, ERR_LIMIT, "request %lld needs %d KV pages, the engine has %d; raise kv_pages", (long long)r->id, needed, e->o.kv_pages);
+	if (needed > e->o.kv_pages)
+		return err_set(err, ERR_LIMIT, "request %lld needs %d KV pages, the engine has %d; raise kv_pages", (long long)r->id, needed, e->o.kv_pages);
 	return 0;
 }
 

@@ -1,11 +1,12 @@
 /* infer_internal: the engine's state, shared by infer_engine.c (lifetime, queue) and infer_step.c (one step).
  *
- * A group is one submitted request; a slot is one running sequence. The group's first sample fills the prompt's pages (all of the prompt but its last token), the others take
- * them over: whole pages are shared, the partly filled one is copied. Every sequence then begins by running the prompt's last token, so that a first token is sampled like
- * every other and samples may start late.
+ * A group is one submitted request; a slot is one running sequence. The group's first sample fills the prompt's pages (all of the prompt but its last token),
+ * the others take them over: whole pages are shared, the partly filled one is copied. Every sequence then begins by running the prompt's last token, so that a
+ * first token is sampled like every other and samples may start late.
  *
- * Pages: a sequence that starts is promised all pages it can ever need, so that nothing has to be evicted later; nfree >= promised always holds. Only the head of the queue may
- * have samples without a slot, and what it holds is its prompt's pages alone, so when all slots are empty it can go on: there is no deadlock. */
+ * Pages: a sequence that starts is promised all pages it can ever need, so that nothing has to be evicted later;
+ * nfree >= promised always holds. Only the head of the queue may have samples without a slot, and what it holds
+ * is its prompt's pages alone, so when all slots are empty it can go on: there is no deadlock. */
 #ifndef HONE_INFER_INTERNAL_H
 #define HONE_INFER_INTERNAL_H
 #include "infer.h"

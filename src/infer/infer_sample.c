@@ -1,8 +1,9 @@
 /* infer_sample: one token from one row of logits; a pure function of its arguments.
  *
- * Weights are e[i] = exp((x[i] - max) / T). Without truncation the draw is inverse transform sampling over token ids in order. With top_k or top_p the survivors are taken
- * in falling order of weight (ties: lower id first), by popping a heap, which costs as much as there are survivors, and allocates nothing as qsort might.
- * top_p keeps the smallest set whose share of what top_k left reaches p. NaN logits weigh nothing; without any finite logit the token is 0 and its log-probability NaN. */
+ * Weights are e[i] = exp((x[i] - max) / T). Without truncation the draw is inverse transform sampling over token ids in order. With top_k or top_p the
+ * survivors are taken in falling order of weight (ties: lower id first), by popping a heap, which costs as much as there are survivors, and allocates nothing
+ * as qsort might. top_p keeps the smallest set whose share of what top_k left reaches p. NaN logits weigh nothing; without any finite logit the token is 0 and
+ * its log-probability NaN. */
 #include <math.h>
 #include "infer.h"
 

@@ -38,8 +38,8 @@ static void group_forked_one(struct engine *e, struct group *g)
 	g->nprompt_pages = 0;
 }
 
-/* A later sample takes the prompt's pages: whole ones shared, the partly filled one copied. The first sample goes on writing into its own behind position nprompt - 2,
- * which the copy brings along and overwrites before it reads it. */
+/* A later sample takes the prompt's pages: whole ones shared, the partly filled one copied. The first sample goes on writing into its own behind position
+ * nprompt - 2, which the copy brings along and overwrites before it reads it. */
 static void fork_prompt(struct engine *e, struct slot *s)
 {
 	struct group *g = s->group;
@@ -160,7 +160,8 @@ static void finish(struct engine *e, struct slot *s, enum finish_reason reason)
 static const struct sampling *sampling_of(const struct engine *e, int row) { return &e->slots[e->rows.owner[row]].group->r.sampling; }
 static float temperature_of(const struct engine *e, int row) { return sampling_of(e, row)->temperature > 0 ? sampling_of(e, row)->temperature : 1; }
 
-/* Log-probabilities of the drawn tokens by the operation that the trainer uses: equal logits give it equal bits. One call for each run of rows at one temperature. */
+/* Log-probabilities of the drawn tokens by the operation that the trainer uses: equal
+ * logits give it equal bits. One call for each run of rows at one temperature. */
 static void record_logprobs(struct engine *e, const float *logits)
 {
 	struct ops *ops = e->ops;
@@ -169,7 +170,8 @@ static void record_logprobs(struct engine *e, const float *logits)
 	ops->upload(ops->ctx, e->targets, e->drawn, (size_t)n * sizeof *e->drawn);
 	for (int begin = 0, end; begin < n; begin = end) {
 		for (end = begin + 1; end < n && temperature_of(e, end) == temperature_of(e, begin);) end++;
-		ops->logprob(ops->ctx, e->target_logprobs + begin, NULL, e->lse + begin, logits + (int64_t)begin * V, e->targets + begin, temperature_of(e, begin), end - begin, V);
+		ops->logprob(ops->ctx, e->target_logprobs + begin, NULL, e->lse + begin, logits + (int64_t)begin * V, e->targets + begin,
+			temperature_of(e, begin), end - begin, V);
 	}
 	ops->download(ops->ctx, e->logprobs, e->target_logprobs, (size_t)n * sizeof *e->logprobs);
 }

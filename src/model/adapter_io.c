@@ -31,7 +31,8 @@ static int keys_check(json_t *o, const char *what, struct err *err)
 	json_t *v;
 	json_object_foreach(o, key, v) {
 		if (is_listed(key, free_keys, ARRAY_LEN(free_keys)) || json_is_off(v)) continue;
-		if (is_listed(key, refused_keys, ARRAY_LEN(refused_keys))) return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set, which is not supported", what, key);
+		if (is_listed(key, refused_keys, ARRAY_LEN(refused_keys)))
+			return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set, which is not supported", what, key);
 		return err_set(err, ERR_UNSUPPORTED, "%s: \"%.60s\" is set and unknown here; it may change the result", what, key);
 	}
 	return 0;

@@ -61,7 +61,8 @@ struct export_options { enum dtype dtype; /* F32, or rounded once to BF16 or F16
 int model_export(const struct model *m, const struct adapter *a, const char *dir, const struct export_options *o, struct err *err);
 /* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters. params_zero_grad clears. */
 void model_enable_grad(struct model *m, struct adapter *a);
-/* Lets the backend keep the frozen projections and the head in its own order too: faster generation for twice their memory. Until the model is freed, or trained. */
+/* Lets the backend keep the frozen projections and the head in its own order too:
+ * faster generation for twice their memory. Until the model is freed, or trained. */
 void model_prepare(struct model *m);
 void params_zero_grad(struct ops *ops, struct param *params, int count);
 

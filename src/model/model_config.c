@@ -36,8 +36,8 @@ static int arch_get(const json_t *o, const char *what, const struct arch **out, 
 	if (!name) return err_set(err, ERR_FORMAT, "%s: \"architectures\" must be a list of one name", what);
 	*out = arch_find(name);
 	if (!*out)
-		return err_set(err, ERR_UNSUPPORTED, "%s: architecture %.80s is not supported; supported are Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM", what,
-			name);
+		return err_set(err, ERR_UNSUPPORTED, "%s: architecture %.80s is not supported; supported are Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM",
+			what, name);
 	const char *type = (*out)->model_type;
 	int rc = json_opt_str(o, what, "model_type", &type, err);
 	if (rc || !strcmp(type, (*out)->model_type)) return rc;
@@ -227,7 +227,8 @@ static int sizes_read(const json_t *o, const char *what, const struct arch *arch
 static int config_check(const struct model_config *c, const char *what, struct err *err)
 {
 	if (c->num_attention_heads % c->num_key_value_heads)
-		return err_set(err, ERR_RANGE, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", what, c->num_attention_heads, c->num_key_value_heads);
+		return err_set(err, ERR_RANGE, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d",
+			what, c->num_attention_heads, c->num_key_value_heads);
 	if (c->head_dim < 2 || c->head_dim % 2) return err_set(err, ERR_RANGE, "%s: head_dim %d must be even", what, c->head_dim);
 	if (!(c->rms_norm_eps > 0 && c->rms_norm_eps < 1)) return err_set(err, ERR_RANGE, "%s: rms_norm_eps %g must lie between 0 and 1", what, c->rms_norm_eps);
 	if (!(c->rope_theta >= 1 && c->rope_theta < 1e12)) return err_set(err, ERR_RANGE, "%s: rope_theta %g must be at least 1", what, c->rope_theta);
@@ -305,10 +306,9 @@ int model_config_save_as(const char *dir, const struct model_config *c, enum dty
 	json_t *o = NULL;
 	int rc = arch ? config_check(c, path, err) : err_set(err, ERR_UNSUPPORTED, "%s: no known architecture has both attention_bias and qk_norm", path);
 	if (!rc) {
-		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type", arch->model_type, "dtype", dtype_name(dtype),
-			"torch_dtype", dtype_name(dtype),
-			"hidden_act", "silu", "rms_norm_eps", c->rms_norm_eps, "rope_theta", c->rope_theta, "tie_word_embeddings", c->tie_word_embeddings, "use_cache", 1,
-				"initializer_range", 0.02);
+		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type", arch->model_type,
+			"dtype", dtype_name(dtype), "torch_dtype", dtype_name(dtype), "hidden_act", "silu", "rms_norm_eps", c->rms_norm_eps, "rope_theta", c->rope_theta,
+			"tie_word_embeddings", c->tie_word_embeddings, "use_cache", 1, "initializer_range", 0.02);
 		for (size_t i = 0; i < ARRAY_LEN(int_fields); i++)
 			json_object_set_new(o, int_fields[i].name, json_integer(*(const int *)((const char *)c + int_fields[i].offset)));
 		json_object_set_new(o, "rope_parameters", rope_json(c, true));

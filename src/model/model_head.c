@@ -41,10 +41,11 @@ static void chunk_forward(struct pass *p, const struct head_row *rows, int begin
 	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
 	for (int i = 0; i < n; i++) {
-		CHECKF(rows[begin + i].at >= 0 && rows[begin + i].at < p->packed.T, "row %d is at %d of %d tokens", begin + i, rows[begin + i].at, p->packed.T);
-		CHECKF(rows[begin + i].target >= 0 && rows[begin + i].target < c->vocab_size, "row %d has target %d of %d", begin + i, rows[begin + i].target, c->vocab_size);
-		h->at[i] = rows[begin + i].at;
-		h->target[i] = rows[begin + i].target;
+		int at = rows[begin + i].at, target = rows[begin + i].target;
+		CHECKF(at >= 0 && at < p->packed.T, "row %d is at %d of %d tokens", begin + i, at, p->packed.T);
+		CHECKF(target >= 0 && target < c->vocab_size, "row %d has target %d of %d", begin + i, target, c->vocab_size);
+		h->at[i] = at;
+		h->target[i] = target;
 	}
 	ops->embed(ops->ctx, h->x, p->hidden, h->at, n, c->hidden_size);   /* a gather of rows */
 	head_logits(p->model, h->logits, h->x, n);
@@ -108,7 +109,8 @@ void pass_logits(struct pass *p, const int32_t *at, int n, float *logits)
 	int C = p->model->config.hidden_size, V = p->model->config.vocab_size;
 	for (int begin = 0; begin < n; begin += h->rows_max) {
 		int m = MIN(h->rows_max, n - begin);
-		for (int i = 0; i < m; i++) CHECKF(at[begin + i] >= 0 && at[begin + i] < p->packed.T, "row %d is at %d of %d tokens", begin + i, at[begin + i], p->packed.T);
+		for (int i = 0; i < m; i++)
+			CHECKF(at[begin + i] >= 0 && at[begin + i] < p->packed.T, "row %d is at %d of %d tokens", begin + i, at[begin + i], p->packed.T);
 		ops->embed(ops->ctx, h->x, p->hidden, at + begin, m, C);
 		head_logits(p->model, h->logits, h->x, m);
 		ops->download(ops->ctx, logits + (int64_t)begin * V, h->logits, (size_t)m * (size_t)V * sizeof(float));

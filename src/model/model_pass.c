@@ -183,8 +183,9 @@ static void batch_take(struct pass *p, const struct batch *b)
 	CHECKF(T > 0 && T <= p->options.max_tokens, "%d tokens in a pass for %d", T, p->options.max_tokens);
 	CHECKF(S > 0 && S <= T && b->packed.start[0] == 0 && b->packed.start[S] == T, "%d sequences over %d tokens", S, T);
 	for (int t = 0; t < T; t++) {
-		CHECKF(b->ids[t] >= 0 && b->ids[t] < p->model->config.vocab_size, "token %d is %d of %d", t, b->ids[t], p->model->config.vocab_size);
-		CHECKF(b->packed.pos[t] >= 0 && b->packed.pos[t] < p->model->rope_positions, "token %d has position %d of %d", t, b->packed.pos[t], p->model->rope_positions);
+		int id = b->ids[t], pos = b->packed.pos[t];
+		CHECKF(id >= 0 && id < p->model->config.vocab_size, "token %d is %d of %d", t, id, p->model->config.vocab_size);
+		CHECKF(pos >= 0 && pos < p->model->rope_positions, "token %d has position %d of %d", t, pos, p->model->rope_positions);
 	}
 	memcpy(p->ids, b->ids, (size_t)T * sizeof *p->ids);
 	memcpy(p->pos, b->packed.pos, (size_t)T * sizeof *p->pos);

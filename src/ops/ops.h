@@ -1,12 +1,12 @@
-/* ops: one table of tensor operations; cpu/ implements it (and cuda/ will). The model is written once over this table.
+/* ops: one table of tensor operations; cpu/ implements it. The model is written once over this table.
  *
  * Tensors here are plain contiguous row-major arrays in the backend's memory (fp32 on the CPU); each parameter's comment gives its shape:
  *   T tokens of a packed batch   S sequences   C hidden size   V vocabulary   NH query heads   NKV key/value heads   HD head size   I MLP size   R adapter rank
  * Entries check nothing but CHECK()ed sizes; they allocate nothing: scratch belongs to the context, sized by ops_*_create.
  *
- * Determinism: results do not depend on the number of threads or on timing (fixed chunks, fixed reduction order). With batch_invariant the value of a row of any
- * operation does not depend on which other rows are in the batch or how many: products are row-independent, attention walks keys in the same blocks of OPS_KV_BLOCK from
- * position 0 in both packed and paged form. The CPU backend works that way always.
+ * Determinism: results do not depend on the number of threads or on timing (fixed chunks, fixed reduction order). With batch_invariant the value of a row of
+ * any operation does not depend on which other rows are in the batch or how many: products are row-independent, attention walks keys in the same blocks of
+ * OPS_KV_BLOCK from position 0 in both packed and paged form. The CPU backend works that way always.
  *
  * A backend is used from one thread at a time. */
 #ifndef HONE_OPS_H
@@ -43,9 +43,10 @@ struct ops {
 
 	/* out (M, N) = alpha * A B (+ out). A is (M, K), or (K, M) when a_transposed; B is (K, N), or (N, K) when b_transposed.
 	 * linear y = x W^T: matmul(y, x, W, T, out, in, false, true). */
-	void (*matmul)(struct ops_context *, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc);
-	/* b (N, K) will be the transposed second operand of many products and does not change until forget: the backend may keep a copy in the order it reads. No bit of a
-	 * result changes. forget knows any pointer. */
+	void (*matmul)(struct ops_context *, float *out, const float *a, const float *b, int M, int N, int K,
+		bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc);
+	/* b (N, K) will be the transposed second operand of many products and does not change until forget: the backend may keep a copy in the order it reads.
+	 * No bit of a result changes. forget knows any pointer. */
 	void (*prepare)(struct ops_context *, const float *b, int N, int K);
 	void (*forget)(struct ops_context *, const float *b);
 	void (*bias_add)(struct ops_context *, float *x /* (M, N) */, const float *bias /* (N) */, int M, int N);
@@ -55,21 +56,26 @@ struct ops {
 	void (*embed_backward)(struct ops_context *, float *dtable /* (V, C) += */, const float *dout /* (T, C) */, const int32_t *ids, int T, int C, int V);
 
 	/* y = x * rsqrt(mean(x^2) + eps) * w, row by row; rstd is kept for backward. Also used per head with (T * NH, HD). */
-	void (*rmsnorm)(struct ops_context *, float *y /* (M, N) */, float *rstd /* (M) or NULL */, const float *x /* (M, N) */, const float *w /* (N) */, float eps, int M, int N);
-	void (*rmsnorm_backward)(struct ops_context *, float *dx /* (M, N) per acc */, float *dw /* (N) += or NULL */, const float *dy, const float *x, const float *w, const float *rstd,
-		int M, int N, enum ops_accumulate acc);
+	void (*rmsnorm)(struct ops_context *, float *y /* (M, N) */, float *rstd /* (M) or NULL */,
+		const float *x /* (M, N) */, const float *w /* (N) */, float eps, int M, int N);
+	void (*rmsnorm_backward)(struct ops_context *, float *dx /* (M, N) per acc */, float *dw /* (N) += or NULL */,
+		const float *dy, const float *x, const float *w, const float *rstd, int M, int N, enum ops_accumulate acc);
 
 	/* Half-split rotation in place (pairs i, i + HD/2); table holds cos then sin: (P, 2, HD/2). inverse: backward. x rows have stride NH * HD. */
 	void (*rope)(struct ops_context *, float *x /* (T, NH, HD) */, const float *table, const int32_t *pos /* (T) */, int T, int NH, int HD, bool inverse);
 
 	/* Causal attention inside each sequence, scale 1/sqrt(HD), query head h uses kv head h / (NH / NKV). lse (T, NH) is kept for backward. */
-	void (*attention)(struct ops_context *, float *out /* (T, NH, HD) */, float *lse /* (T, NH) or NULL */, const float *q /* (T, NH, HD) */, const float *k /* (T, NKV, HD) */,
-		const float *v /* (T, NKV, HD) */, const struct ops_packed *b, int NH, int NKV, int HD);
-	void (*attention_backward)(struct ops_context *, float *dq, float *dk, float *dv /* all set */, const float *dout, const float *out, const float *lse, const float *q, const float *k,
-		const float *v, const struct ops_packed *b, int NH, int NKV, int HD);
-	/* Pages of one layer: each OPS_KV_BLOCK * NKV * HD floats, arranged as the backend likes; copying a page copies its content. kv_write stores this step's keys and values; attention_paged reads positions 0..pos[t]. */
-	void (*kv_write)(struct ops_context *, float *kpages, float *vpages, const float *k /* (T, NKV, HD) */, const float *v, const struct ops_paged *b, int NKV, int HD);
-	void (*attention_paged)(struct ops_context *, float *out /* (T, NH, HD) */, const float *q /* (T, NH, HD) */, const float *kpages, const float *vpages, const struct ops_paged *b, int NH, int NKV, int HD);
+	void (*attention)(struct ops_context *, float *out /* (T, NH, HD) */, float *lse /* (T, NH) or NULL */,
+		const float *q /* (T, NH, HD) */, const float *k /* (T, NKV, HD) */, const float *v /* (T, NKV, HD) */,
+		const struct ops_packed *b, int NH, int NKV, int HD);
+	void (*attention_backward)(struct ops_context *, float *dq, float *dk, float *dv /* all set */, const float *dout, const float *out, const float *lse,
+		const float *q, const float *k, const float *v, const struct ops_packed *b, int NH, int NKV, int HD);
+	/* Pages of one layer: each OPS_KV_BLOCK * NKV * HD floats, arranged as the backend likes; copying a page copies its content. kv_write stores this
+	 * step's keys and values; attention_paged reads positions 0..pos[t]. */
+	void (*kv_write)(struct ops_context *, float *kpages, float *vpages, const float *k /* (T, NKV, HD) */, const float *v /* (T, NKV, HD) */,
+		const struct ops_paged *b, int NKV, int HD);
+	void (*attention_paged)(struct ops_context *, float *out /* (T, NH, HD) */, const float *q /* (T, NH, HD) */,
+		const float *kpages, const float *vpages, const struct ops_paged *b, int NH, int NKV, int HD);
 
 	void (*silu_mul)(struct ops_context *, float *out /* (T, I) */, const float *gate, const float *up, int64_t n /* T * I */);
 	void (*silu_mul_backward)(struct ops_context *, float *dgate, float *dup, const float *dout, const float *gate, const float *up, int64_t n);
@@ -80,9 +86,11 @@ struct ops {
 	void (*dropout)(struct ops_context *, float *out, const float *x, float p, uint64_t seed, uint64_t stream, int64_t n);
 
 	/* Rows of logits (N, V) are divided by temperature; logprob of target, entropy and log-sum-exp per row (entropy may be NULL). */
-	void (*logprob)(struct ops_context *, float *logprob /* (N) */, float *entropy /* (N) or NULL */, float *lse /* (N) */, const float *logits, const int32_t *targets /* (N) */, float temperature, int N, int V);
+	void (*logprob)(struct ops_context *, float *logprob /* (N) */, float *entropy /* (N) or NULL */, float *lse /* (N) */,
+		const float *logits, const int32_t *targets /* (N) */, float temperature, int N, int V);
 	/* logits become d loss / d logits in place: g[n] * (onehot - softmax) / temperature, where g = d loss / d logprob. */
-	void (*logprob_backward)(struct ops_context *, float *logits, const float *lse, const int32_t *targets, const float *g /* (N) */, float temperature, int N, int V);
+	void (*logprob_backward)(struct ops_context *, float *logits, const float *lse, const int32_t *targets, const float *g /* (N) */,
+		float temperature, int N, int V);
 
 	/* Decoupled weight decay as torch.optim.AdamW, fp32 state. */
 	void (*adamw)(struct ops_context *, float *p, const float *grad, float *m, float *v, int64_t n, const struct ops_adamw *o);

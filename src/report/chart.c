@@ -43,8 +43,8 @@ static void put_axes(struct str *out, const struct range *r)
 {
 	for (int i = 0; i <= 2; i++) {
 		double y = r->y0 + (r->y1 - r->y0) * i / 2, x = r->x0 + (r->x1 - r->x0) * i / 2;
-		str_printf(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"grid\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>", LEFT, WIDTH - RIGHT, at_y(r, y), at_y(r, y), LEFT - 5,
-			at_y(r, y) + 3, y);
+		str_printf(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"grid\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>",
+			LEFT, WIDTH - RIGHT, at_y(r, y), at_y(r, y), LEFT - 5, at_y(r, y) + 3, y);
 		str_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%.6g</text>", at_x(r, x), HEIGHT - 8, i == 0 ? "start" : i == 1 ? "middle" : "end", x);
 	}
 }
@@ -62,7 +62,8 @@ static void put_line(struct str *out, const struct range *r, const struct chart_
 	}
 	str_puts(out, "\"/>");
 	for (size_t i = 0; s->count <= 60 && i < s->count; i++)   /* few points: show them, a lone one draws no line */
-		if (isfinite(s->points[i].y)) str_printf(out, "<circle r=\"1.6\" fill=\"%s\" cx=\"%.1f\" cy=\"%.1f\"/>", colour, at_x(r, s->points[i].x), at_y(r, s->points[i].y));
+		if (isfinite(s->points[i].y))
+			str_printf(out, "<circle r=\"1.6\" fill=\"%s\" cx=\"%.1f\" cy=\"%.1f\"/>", colour, at_x(r, s->points[i].x), at_y(r, s->points[i].y));
 }
 
 void chart_svg(struct str *out, const char *title, const struct chart_series *series, size_t count)

@@ -1,4 +1,5 @@
-/* The report is written in one go from the store: settings, charts (a table says which metrics), failure reasons over steps, answers with verdicts, extra tables. */
+/* The report is written in one go from the store: settings, charts (a table says
+ * which metrics), failure reasons over steps, answers with verdicts, extra tables. */
 #include "report/report.h"
 #include "report/chart.h"
 
@@ -25,10 +26,14 @@ static const struct { const char *metric, *title; } charts[] = {
 };
 
 static const char style[] =
-	"body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1320px;padding:0 1em;color:#1f2328}h1{font-size:1.5em}h2{margin-top:2em;border-bottom:1px solid #d0d7de}"
-	"figure{display:inline-block;margin:.5em;vertical-align:top}figcaption{font-weight:600}.legend{margin:0;font-size:12px}svg text{font:10px system-ui;fill:#57606a}.grid{stroke:#d8dee4}"
-	"table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #d0d7de;padding:.2em .6em;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}"
-	"pre{background:#f6f8fa;padding:.8em;overflow:auto;font-size:12px}details{margin:.4em 0}summary{cursor:pointer}.genuine{color:#1a7f37}.other{color:#d1242f}";
+	"body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1320px;padding:0 1em;color:#1f2328}"
+	"h1{font-size:1.5em}h2{margin-top:2em;border-bottom:1px solid #d0d7de}"
+	"figure{display:inline-block;margin:.5em;vertical-align:top}figcaption{font-weight:600}.legend{margin:0;font-size:12px}"
+	"svg text{font:10px system-ui;fill:#57606a}.grid{stroke:#d8dee4}"
+	"table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #d0d7de;padding:.2em .6em;text-align:left}"
+	"td.n{text-align:right;font-variant-numeric:tabular-nums}"
+	"pre{background:#f6f8fa;padding:.8em;overflow:auto;font-size:12px}details{margin:.4em 0}summary{cursor:pointer}"
+	".genuine{color:#1a7f37}.other{color:#d1242f}";
 
 struct run_data {
 	int64_t id;
@@ -175,10 +180,12 @@ static void put_reasons(struct str *out, const struct run_data *d)
 static void put_sample(struct str *out, const json_t *row)
 {
 	const json_t *s = json_object_get(row, "sample"), *v = json_object_get(s, "verdict"), *answer = json_object_get(s, "answer");
-	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason")), *detail = json_string_value(json_object_get(v, "detail"));
+	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason")),
+		*detail = json_string_value(json_object_get(v, "detail"));
 	const char *task = json_string_value(json_object_get(s, "task"));
 	bool is_genuine = class && !strcmp(class, "genuine");
-	str_printf(out, "<details><summary>step %lld, answer %lld, ", (long long)json_integer_value(json_object_get(row, "step")), (long long)json_integer_value(json_object_get(row, "index")));
+	str_printf(out, "<details><summary>step %lld, answer %lld, ", (long long)json_integer_value(json_object_get(row, "step")),
+		(long long)json_integer_value(json_object_get(row, "index")));
 	put_text(out, task ? task : "");
 	str_printf(out, ": <b class=\"%s\">", is_genuine ? "genuine" : "other");
 	put_text(out, class ? class : "?");
@@ -249,7 +256,8 @@ static bool is_wanted(int64_t id, const int64_t *runs, size_t count)
 	return runs == NULL;
 }
 
-int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const json_t *tables, const struct report_options *o, const char *path, struct err *err)
+int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const json_t *tables, const struct report_options *o,
+	const char *path, struct err *err)
 {
 	json_t *list = NULL, *row;
 	int rc = store_runs(s, &list, err);

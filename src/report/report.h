@@ -1,5 +1,5 @@
-/* report: one self-contained HTML file (inline SVG and CSS, no script needed, no network) about runs in a store: reward, pass rate, lengths, KL, entropy, sampler-trainer gap, failure
- * reasons over steps, sample answers with their verdicts. Text from models is escaped. */
+/* report: one self-contained HTML file (inline SVG and CSS, no script needed, no network) about runs in a store: reward, pass rate, lengths, KL, entropy,
+ * sampler-trainer gap, failure reasons over steps, sample answers with their verdicts. Text from models is escaped. */
 #ifndef HONE_REPORT_H
 #define HONE_REPORT_H
 #include "store/store.h"

@@ -1,7 +1,7 @@
 /* rl: the loop. prompts -> rollouts (generation and verdicts overlap) -> rewards -> advantages -> update, and evaluation with the same parts.
  *
- * Every random choice is a function of (seed, step, prompt, sample, position). Every verdict that reaches a reward is in the store before it is used, so a resumed run replays the same
- * rewards; checkpoints are atomic; metrics and samples of steps after the checkpoint are dropped on resume and written again.
+ * Every random choice is a function of (seed, step, prompt, sample, position). Every verdict that reaches a reward is in the store before it is used, so a
+ * resumed run replays the same rewards; checkpoints are atomic; metrics and samples of steps after the checkpoint are dropped on resume and written again.
  *
  * One thread drives model, engine and loop; the verifier has its own threads and child processes. */
 #ifndef HONE_RL_H
@@ -61,15 +61,19 @@ void rollouts_release(struct rollout *r, int n);
 json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts);   /* what the store and --out files keep */
 
 /* Rewards and advantages of n groups of K rollouts in place. *dropped_groups counts those without variance. */
-void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type, const struct prompt_set *prompts, int *dropped_groups);
+void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type,
+	const struct prompt_set *prompts, int *dropped_groups);
 
 /* ---- training ---- */
 
 struct rl_options {
-	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules;
+	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template, *precision, *reward, *advantage, *loss_type,
+		*lr_scheduler_type, *lora_target_modules;
 	bool use_peft, truncate_prompts, dry_run;
-	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed, lora_r, threads, verify_threads, max_tokens, num_correct_trials, limit, level;
-	double temperature, top_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, epsilon, epsilon_high, beta, lora_alpha, lora_dropout, max_seconds;
+	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit,
+		warmup_steps, seed, lora_r, threads, verify_threads, max_tokens, num_correct_trials, limit, level;
+	double temperature, top_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, epsilon, epsilon_high, beta, lora_alpha,
+		lora_dropout, max_seconds;
 	int64_t top_k;
 };
 extern const struct option_def rl_option_defs[];
@@ -82,18 +86,27 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
 /* ---- the update: rows, packing, loss ---- */
 
 struct updater;
-struct updater_options { struct loss_options loss; int num_iterations, max_tokens, max_completion_length; float temperature; uint64_t dropout_seed; bool full_reference; const char *reference_model; };
+struct updater_options {
+	struct loss_options loss;
+	int num_iterations, max_tokens, max_completion_length;
+	float temperature;
+	uint64_t dropout_seed;
+	bool full_reference;
+	const char *reference_model;
+};
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o, struct updater **out, struct err *err);
 void updater_free(struct updater *u);
 struct update_stats { struct loss_stats loss; double grad_norm; int sequences, tokens; };
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not dropped). */
-int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err);
+int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split,
+	struct update_stats *stats, struct err *err);
 
 /* ---- evaluation ---- */
 
 /* Unbiased pass@k of n samples with c successes (Chen et al. 2021, eq. 1). */
 double pass_at_k(int n, int c, int k);
-/* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k, well_formed, valid, compiled, correct, genuine, reasons, mean and geometric mean speedup, mean length. */
+/* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k, well_formed, valid,
+ * compiled, correct, genuine, reasons, mean and geometric mean speedup, mean length. */
 json_t *rollouts_summary(const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks);
 /* Paired bootstrap over tasks: 95 % interval of mean(a) - mean(b), a[i] and b[i] of the same task. */
 void bootstrap_paired(const double *a, const double *b, int n, uint64_t seed, double *low, double *mean, double *high);

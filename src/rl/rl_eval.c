@@ -1,4 +1,5 @@
-/* Evaluation: rates over rollouts. The estimator of pass@k is the unbiased one; intervals come from a paired bootstrap over tasks, because answers to one task are not independent. */
+/* Evaluation: rates over rollouts. The estimator of pass@k is the unbiased one; intervals come
+ * from a paired bootstrap over tasks, because answers to one task are not independent. */
 #include "rl/rl.h"
 
 #include <math.h>
@@ -67,10 +68,11 @@ json_t *rollouts_summary(const struct rollout *r, const struct prompt_set *promp
 		json_object_set_new(pass, key, json_real(ratio(sum[i], counted)));
 	}
 	free(sum);
-	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks, "samples", K, "answers", t.answers, "dropped", t.dropped, "pass",
-		pass, "well_formed", ratio(t.well_formed, t.answers), "valid", ratio(t.valid, t.answers), "compiled", ratio(t.compiled, t.answers), "correct", ratio(t.correct, t.answers), "genuine",
-		ratio(t.genuine, t.answers), "speedup_mean", ratio(t.speedup, t.genuine), "speedup_geomean", t.genuine ? exp(t.log_speedup / t.genuine) : 0.0, "mean_length",
-		ratio(t.tokens, t.answers), "clipped_ratio", ratio(t.length, t.answers), "reasons", reasons);
+	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks, "samples", K, "answers", t.answers,
+		"dropped", t.dropped, "pass", pass, "well_formed", ratio(t.well_formed, t.answers), "valid", ratio(t.valid, t.answers),
+		"compiled", ratio(t.compiled, t.answers), "correct", ratio(t.correct, t.answers), "genuine", ratio(t.genuine, t.answers),
+		"speedup_mean", ratio(t.speedup, t.genuine), "speedup_geomean", t.genuine ? exp(t.log_speedup / t.genuine) : 0.0,
+		"mean_length", ratio(t.tokens, t.answers), "clipped_ratio", ratio(t.length, t.answers), "reasons", reasons);
 }
 
 static int compare_double(const void *a, const void *b)

@@ -1,5 +1,5 @@
-/* The loop: resume, steps, checkpoints, metrics. A step is pure in (options, weights, step number): what it draws and in which order does not depend on timing, so kill -9 and a second
- * start give the bytes of the uninterrupted run (with max_seconds = 0). */
+/* The loop: resume, steps, checkpoints, metrics. A step is pure in (options, weights, step number): what it draws and in which order does not depend on timing,
+ * so kill -9 and a second start give the bytes of the uninterrupted run (with max_seconds = 0). */
 #include "rl/rl_internal.h"
 
 #include <math.h>
@@ -31,33 +31,33 @@ struct loop {
 	FILE *metrics_file;
 };
 
-static const struct { const char *name; size_t offset; int64_t min, max; } counts[] = {
-#define C(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
-	C(num_generations, 2, 1 << 12), C(generation_batch_size, 2, 1 << 18), C(num_iterations, 1, 1 << 10), C(max_prompt_length, 0, 1 << 24), C(max_completion_length, 1, 1 << 24), C(max_tokens, 2, 1 << 24),
-	C(max_steps, 0, INT64_MAX >> 24), C(save_steps, 0, INT64_MAX), C(save_total_limit, 0, 1 << 20), C(warmup_steps, 0, INT64_MAX), C(lora_r, 1, 256), C(threads, 0, 4096), C(verify_threads, 0, 4096),
-	C(num_correct_trials, 0, 1 << 10), C(limit, 0, INT64_MAX), C(level, 0, 9), C(top_k, 0, INT32_MAX),
-#undef C
+static const struct option_range counts[] = {
+#define COUNT(field, min, max) OPTION_RANGE(struct rl_options, field, min, max)
+	COUNT(num_generations, 2, 1 << 12), COUNT(generation_batch_size, 2, 1 << 18), COUNT(num_iterations, 1, 1 << 10),
+	COUNT(max_prompt_length, 0, 1 << 24), COUNT(max_completion_length, 1, 1 << 24), COUNT(max_tokens, 2, 1 << 24),
+	COUNT(max_steps, 0, INT64_MAX >> 24), COUNT(save_steps, 0, INT64_MAX), COUNT(save_total_limit, 0, 1 << 20),
+	COUNT(warmup_steps, 0, INT64_MAX), COUNT(lora_r, 1, 256), COUNT(threads, 0, 4096), COUNT(verify_threads, 0, 4096),
+	COUNT(num_correct_trials, 0, 1 << 10), COUNT(limit, 0, INT64_MAX), COUNT(level, 0, 9), COUNT(top_k, 0, INT32_MAX),
+#undef COUNT
 };
 
 /* Numbers of these ranges; each end is part of its range. Not a number is in none. */
 static const struct { const char *name; size_t offset; double min, max; } reals[] = {
-#define R(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
-	R(temperature, 1e-3, 1e3), R(top_p, 1e-6, 1), R(learning_rate, 0, 1e3), R(adam_beta1, 0, 0.999999), R(adam_beta2, 0, 0.99999999), R(adam_epsilon, 0, 1), R(weight_decay, 0, 1e3), R(max_grad_norm, 0, 1e9),
-	R(epsilon, 0, 1), R(epsilon_high, 0, 1e9), R(beta, 0, 1e9), R(lora_alpha, 0, 1e9), R(lora_dropout, 0, 0.999), R(max_seconds, 0, 1e12),
-#undef R
+#define REAL(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
+	REAL(temperature, 1e-3, 1e3), REAL(top_p, 1e-6, 1), REAL(learning_rate, 0, 1e3), REAL(adam_beta1, 0, 0.999999), REAL(adam_beta2, 0, 0.99999999),
+	REAL(adam_epsilon, 0, 1), REAL(weight_decay, 0, 1e3), REAL(max_grad_norm, 0, 1e9), REAL(epsilon, 0, 1), REAL(epsilon_high, 0, 1e9),
+	REAL(beta, 0, 1e9), REAL(lora_alpha, 0, 1e9), REAL(lora_dropout, 0, 0.999), REAL(max_seconds, 0, 1e12),
+#undef REAL
 };
 
 static int ranges_check(const struct rl_options *o, struct err *err)
 {
-	const char *base = (const char *)o;
-	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-		int64_t n = *(const int64_t *)(const void *)(base + counts[i].offset);
-		if (n < counts[i].min || n > counts[i].max)
-			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld", counts[i].name, (long long)n, (long long)counts[i].min, (long long)counts[i].max);
-	}
+	int rc = options_check_ranges(counts, ARRAY_LEN(counts), o, err);
+	if (rc) return rc;
 	for (size_t i = 0; i < ARRAY_LEN(reals); i++) {
-		double x = *(const double *)(const void *)(base + reals[i].offset);
-		if (!(x >= reals[i].min && x <= reals[i].max)) return err_set(err, ERR_USAGE, "--%s %g: expected %g to %g", reals[i].name, x, reals[i].min, reals[i].max);
+		double x = *(const double *)(const void *)((const char *)o + reals[i].offset);
+		if (!(x >= reals[i].min && x <= reals[i].max))
+			return err_set(err, ERR_USAGE, "--%s %g: expected %g to %g", reals[i].name, x, reals[i].min, reals[i].max);
 	}
 	return 0;
 }
@@ -71,7 +71,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	int rc = ranges_check(o, err);
 	if (rc) return rc;
 	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
-		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)", (long long)o->generation_batch_size, (long long)o->num_generations);
+		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)",
+			(long long)o->generation_batch_size, (long long)o->num_generations);
 	if (o->max_steps <= 0 && o->max_seconds <= 0) return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
 	l->rule = reward_rule_find(o->reward);
 	if (!l->rule) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", o->reward);
@@ -87,15 +88,21 @@ static int open_model(struct loop *l, struct err *err)
 	if (!rc) rc = model_open(o->model, l->ops, &l->model, err);
 	if (!rc) rc = tokenizer_open(o->model, &l->tokenizer, err);
 	if (rc || !o->use_peft) return rc;
-	struct adapter_options a = { .r = (int)o->lora_r, .lora_alpha = o->lora_alpha, .lora_dropout = o->lora_dropout, .target_modules = o->lora_target_modules, .seed = (uint64_t)o->seed };
+	struct adapter_options a = {
+		.r = (int)o->lora_r, .lora_alpha = o->lora_alpha, .lora_dropout = o->lora_dropout, .target_modules = o->lora_target_modules,
+		.seed = (uint64_t)o->seed,
+	};
 	return o->adapter ? adapter_open(l->model, o->adapter, &l->adapter, err) : adapter_create(l->model, &a, &l->adapter, err);
 }
 
 static struct prompt_options prompt_options_of(const struct loop *l)
 {
 	const struct rl_options *o = l->o;
-	return (struct prompt_options){ .tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = l->chat, .precision = o->precision,
-		.level = (int)o->level, .limit = o->limit, .seed = (uint64_t)o->seed, .max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts };
+	return (struct prompt_options){
+		.tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = l->chat,
+		.precision = o->precision, .level = (int)o->level, .limit = o->limit, .seed = (uint64_t)o->seed,
+		.max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts,
+	};
 }
 
 static int longest_prompt(const struct prompt_set *s)
@@ -118,8 +125,8 @@ static int open_prompts(struct loop *l, struct err *err)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks, l->prompts.count, (long long)groups);
 	int longest = longest_prompt(&l->prompts);
 	if (longest + l->o->max_completion_length > l->o->max_tokens)
-		return err_set(err, ERR_LIMIT, "the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower --max_completion_length or --max_prompt_length", longest,
-			(long long)l->o->max_completion_length, (long long)l->o->max_tokens);
+		return err_set(err, ERR_LIMIT, "the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower "
+			"--max_completion_length or --max_prompt_length", longest, (long long)l->o->max_completion_length, (long long)l->o->max_tokens);
 	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	return 0;
 }
@@ -130,15 +137,22 @@ static int open_trainer(struct loop *l, struct err *err)
 	model_enable_grad(l->model, l->adapter);
 	int count;
 	struct param *params = l->adapter ? adapter_params(l->adapter, &count) : model_params(l->model, &count);
-	struct optimizer_options oo = { .learning_rate = o->learning_rate, .adam_beta1 = o->adam_beta1, .adam_beta2 = o->adam_beta2, .adam_epsilon = o->adam_epsilon, .weight_decay = o->weight_decay,
-		.max_grad_norm = o->max_grad_norm, .lr_scheduler_type = o->lr_scheduler_type, .warmup_steps = o->warmup_steps, .max_steps = o->max_steps };
+	struct optimizer_options oo = {
+		.learning_rate = o->learning_rate, .adam_beta1 = o->adam_beta1, .adam_beta2 = o->adam_beta2, .adam_epsilon = o->adam_epsilon,
+		.weight_decay = o->weight_decay, .max_grad_norm = o->max_grad_norm, .lr_scheduler_type = o->lr_scheduler_type,
+		.warmup_steps = o->warmup_steps, .max_steps = o->max_steps,
+	};
 	l->optimizer = optimizer_create(l->ops, params, count, &oo);
-	struct updater_options u = { .loss = { .type = l->loss, .epsilon = (float)o->epsilon, .epsilon_high = (float)o->epsilon_high, .beta = (float)o->beta },
-		.num_iterations = (int)o->num_iterations, .max_tokens = (int)o->max_tokens, .max_completion_length = (int)o->max_completion_length, .temperature = (float)o->temperature,
-		.dropout_seed = o->lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0, .full_reference = o->beta > 0 && !o->use_peft, .reference_model = o->model };
+	struct updater_options u = {
+		.loss = { .type = l->loss, .epsilon = (float)o->epsilon, .epsilon_high = (float)o->epsilon_high, .beta = (float)o->beta },
+		.num_iterations = (int)o->num_iterations, .max_tokens = (int)o->max_tokens, .max_completion_length = (int)o->max_completion_length,
+		.temperature = (float)o->temperature, .dropout_seed = o->lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
+		.full_reference = o->beta > 0 && !o->use_peft, .reference_model = o->model,
+	};
 	int rc = updater_create(l->model, l->adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
-	struct engine_options e = { .max_sequences = (int)MIN(o->generation_batch_size, 64), .max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length };
+	struct engine_options e = { .max_sequences = (int)MIN(o->generation_batch_size, 64),
+		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length };
 	return engine_create(l->model, &e, &l->engine, err);
 }
 
@@ -157,7 +171,10 @@ static int open_store(struct loop *l, struct err *err)
 	json_t *config = options_json(rl_option_defs, rl_option_count, o);
 	if (!rc) rc = store_run_open(l->store, o->output_dir, config, &l->run, err);
 	json_decref(config);
-	struct verify_options v = { .device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials, .seed = (uint64_t)o->seed + 0x766572696679, .store = l->store };
+	struct verify_options v = {
+		.device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials,
+		.seed = (uint64_t)o->seed + 0x766572696679, .store = l->store,
+	};
 	return rc ? rc : verifier_create(&v, &l->verifier, err);
 }
 
@@ -206,7 +223,10 @@ static void step_prompts(const struct loop *l, int groups, int *index)
 	free(order);
 }
 
-struct rollout_stats { double reward, reward_sq, genuine, length, terminated_length, speedup, plan, code; int n, terminated, dropped, clipped, min_length, max_length; };
+struct rollout_stats {
+	double reward, reward_sq, genuine, length, terminated_length, speedup, plan, code;
+	int n, terminated, dropped, clipped, min_length, max_length;
+};
 
 static struct rollout_stats rollout_stats_of(const struct loop *l, const struct rollout *r, int n)
 {
@@ -215,7 +235,8 @@ static struct rollout_stats rollout_stats_of(const struct loop *l, const struct 
 		if (r[i].is_dropped) { s.dropped++; continue; }
 		int len = r[i].completion.count;
 		double reward = l->rule->is_split ? r[i].reward.code + l->rule->alpha * r[i].reward.plan : r[i].reward.code;
-		struct reward_input in = { .verdict = &r[i].verdict, .baseline_cost_s = l->prompts.rows[r[i].prompt].kernel ? l->prompts.rows[r[i].prompt].profile.cost_s : 0 };
+		struct reward_input in = { .verdict = &r[i].verdict,
+			.baseline_cost_s = l->prompts.rows[r[i].prompt].kernel ? l->prompts.rows[r[i].prompt].profile.cost_s : 0 };
 		s.n++;
 		s.reward += reward;
 		s.reward_sq += reward * reward;
@@ -238,12 +259,13 @@ static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
 /* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
 static void put_number(json_t *m, const char *key, double x) { json_object_set_new(m, key, isfinite(x) ? json_real(x) : json_null()); }
 
-static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups, const struct update_stats *u, double generate_s, double update_s)
+static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups, const struct update_stats *u,
+	double generate_s, double update_s)
 {
 	struct rollout_stats s = rollout_stats_of(l, r, n);
 	double mean = per(s.reward, s.n), var = s.n > 1 ? fmax(0, (s.reward_sq - s.n * mean * mean) / (s.n - 1)) : 0, rows = (double)u->loss.rows;
-	json_t *m = json_pack("{s:I, s:I, s:i, s:i, s:i}", "step", (json_int_t)l->step, "num_tokens", (json_int_t)l->tokens, "completions/min_length", s.n ? s.min_length : 0, "completions/max_length",
-		s.max_length, "dropped", s.dropped);
+	json_t *m = json_pack("{s:I, s:I, s:i, s:i, s:i}", "step", (json_int_t)l->step, "num_tokens", (json_int_t)l->tokens,
+		"completions/min_length", s.n ? s.min_length : 0, "completions/max_length", s.max_length, "dropped", s.dropped);
 	put_number(m, "loss", u->loss.loss);
 	put_number(m, "grad_norm", u->grad_norm);
 	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
@@ -296,8 +318,11 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	int K = (int)o->num_generations, n = (int)o->generation_batch_size, groups = n / K, dropped_groups;
 	int *index = xmalloc((size_t)groups * sizeof *index);
 	struct rollout *r = xcalloc((size_t)n, sizeof *r);
-	struct rollout_options ro = { .num_samples = K, .id_base = (l->step + 1) << 20, .sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
-		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &l->stop_id, .nstop = 1, .adapter = l->adapter };
+	struct rollout_options ro = {
+		.num_samples = K, .id_base = (l->step + 1) << 20,
+		.sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
+		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &l->stop_id, .nstop = 1, .adapter = l->adapter,
+	};
 	struct update_stats u = {0};
 	uint64_t t0 = clock_ns(), t1 = t0;
 	if (o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / o->max_seconds);

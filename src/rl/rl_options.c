@@ -63,9 +63,12 @@ const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 void rl_options_default(struct rl_options *o)
 {
 	*o = (struct rl_options){
-		.stage = "frontend", .split = "train", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto", .precision = "strict", .reward = "frontend", .advantage = "loo",
-		.loss_type = "dr_grpo", .lr_scheduler_type = "constant", .use_peft = true, .num_generations = 8, .generation_batch_size = 64, .num_iterations = 1, .max_completion_length = 8192,
-		.max_steps = 100, .save_steps = 50, .save_total_limit = 2, .seed = 42, .lora_r = 16, .max_tokens = 16384, .temperature = 1.0, .top_p = 1.0, .learning_rate = 1e-5, .adam_beta1 = 0.9,
-		.adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1.0, .epsilon = 0.2, .epsilon_high = 0.28, .lora_alpha = 32,
+		.stage = "frontend", .split = "train", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto", .precision = "strict",
+		.reward = "frontend", .advantage = "loo", .loss_type = "dr_grpo", .epsilon = 0.2, .epsilon_high = 0.28,
+		.num_generations = 8, .generation_batch_size = 64, .num_iterations = 1, .max_tokens = 16384,
+		.max_completion_length = 8192, .temperature = 1.0, .top_p = 1.0, .seed = 42,
+		.learning_rate = 1e-5, .lr_scheduler_type = "constant", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1.0,
+		.use_peft = true, .lora_r = 16, .lora_alpha = 32,
+		.max_steps = 100, .save_steps = 50, .save_total_limit = 2,
 	};
 }

@@ -1,4 +1,5 @@
-/* Prompts: tasks rendered through a template and a chat form, then tokenised. What is too long is refused and counted; the paper's recipes alone may cut on the left. */
+/* Prompts: tasks rendered through a template and a chat form, then tokenised. What is
+ * too long is refused and counted; the paper's recipes alone may cut on the left. */
 #include "rl/rl.h"
 
 #include <stdlib.h>
@@ -48,9 +49,11 @@ static int row_read_kernel(void *ctx, const json_t *o, const char *where, struct
 	const char *kernel;
 	if (json_get_str(o, where, "kernel", &kernel, err)) return err->code;
 	const json_t *profile = json_object_get(o, "profile");
-	if (!profile) return err_set(err, ERR_FORMAT, "%s: field profile: expected the kernel's verdict, found nothing; `hone pairs --stage midend` writes such rows", where);
+	if (!profile)
+		return err_set(err, ERR_FORMAT, "%s: field profile: expected the kernel's verdict, found nothing; `hone pairs --stage midend` writes such rows", where);
 	if (verdict_from_json(profile, &r->profile, err)) return err_prefix(err, "%s: field profile", where);
-	if (r->profile.class != VERDICT_GENUINE) return err_set(err, ERR_FORMAT, "%s: profile is %s: the midend starts from genuine kernels", where, verdict_class_name(r->profile.class));
+	if (r->profile.class != VERDICT_GENUINE)
+		return err_set(err, ERR_FORMAT, "%s: profile is %s: the midend starts from genuine kernels", where, verdict_class_name(r->profile.class));
 	r->kernel = xstrdup(kernel);
 	return 0;
 }
@@ -150,8 +153,8 @@ int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, s
 	if (!rc) set_select(&s, o);
 	if (!rc) rc = set_render(&s, o, t, err);
 	if (!rc && s.count == 0)
-		rc = err_set(err, ERR_NOT_FOUND, "%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld); check --split and --max_prompt_length", o->tasks,
-			o->split ? o->split : "", s.refused, (long long)o->max_prompt_length);
+		rc = err_set(err, ERR_NOT_FOUND, "%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld); check --split and --max_prompt_length",
+			o->tasks, o->split ? o->split : "", s.refused, (long long)o->max_prompt_length);
 	if (rc) prompt_set_release(&s);
 	else *out = s;
 	return rc;

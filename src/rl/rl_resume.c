@@ -1,6 +1,6 @@
-/* What a run folder remembers. A second start with other settings would mix two runs in one folder and call the result a continuation, so settings.json is compared before any checkpoint
- * is loaded. Paths are compared as they are written, contents by hashes: the prompts in full, the weights by a few values of every tensor, because reading all of a large model
- * again at every start would be dear and another model differs everywhere. */
+/* What a run folder remembers. A second start with other settings would mix two runs in one folder and call the result a continuation, so settings.json is
+ * compared before any checkpoint is loaded. Paths are compared as they are written, contents by hashes: the prompts in full, the weights by a few values of
+ * every tensor, because reading all of a large model again at every start would be dear and another model differs everywhere. */
 #include "rl/rl_internal.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 enum { VALUES_PER_TENSOR = 16 };
 
 /* A run may be continued in another place, for longer, saving more often, on more threads: none of these changes what a step computes. */
-static const char *const free_options[] = { "output_dir", "store", "max_steps", "max_seconds", "save_steps", "save_total_limit", "threads", "verify_threads", "dry_run" };
+static const char *const free_options[] = { "output_dir", "store", "max_steps", "max_seconds", "save_steps", "save_total_limit", "threads",
+	"verify_threads", "dry_run" };
 
 static void put_params(struct str *out, const struct param *p, int count)
 {
@@ -64,8 +65,10 @@ json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct ada
 static int mismatch(const char *dir, const char *key, const json_t *was, const json_t *is, struct err *err)
 {
 	char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *now = is ? json_dumps(is, JSON_ENCODE_ANY) : NULL;
-	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)" : !strcmp(key, "weights") ? "weights (hash of the model and adapter at the start)" : key;
-	err_set(err, ERR_MISMATCH, "%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another --output_dir", dir, what, old ? old : "absent", now ? now : "absent");
+	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
+		: !strcmp(key, "weights") ? "weights (hash of the model and adapter at the start)" : key;
+	err_set(err, ERR_MISMATCH, "%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another --output_dir",
+		dir, what, old ? old : "absent", now ? now : "absent");
 	free(old);
 	free(now);
 	return ERR_MISMATCH;
@@ -94,7 +97,8 @@ int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err
 	json_t *recorded = NULL;
 	int rc = checkpoint_exists(output_dir, &has_checkpoint, err);
 	if (!rc && !has_checkpoint) rc = json_save(path, settings, err);
-	else if (!rc && !path_exists(path)) rc = err_set(err, ERR_MISMATCH, "%s has checkpoints but no settings.json: they are not of `hone rl`; choose another --output_dir", output_dir);
+	else if (!rc && !path_exists(path))
+		rc = err_set(err, ERR_MISMATCH, "%s has checkpoints but no settings.json: they are not of `hone rl`; choose another --output_dir", output_dir);
 	else if (!rc) {
 		rc = json_load(path, 1 << 20, &recorded, err);
 		if (!rc) rc = settings_compare(output_dir, recorded, settings, err);
@@ -130,8 +134,8 @@ int rl_metrics_open(const char *output_dir, struct store *s, int64_t run, int64_
 	struct copy c = {0};
 	int rc = store_metrics_each(s, run, copy_row, &c, err);
 	if (!rc && c.rows != last_step)
-		rc = err_set(err, ERR_MISMATCH, "%s: the checkpoint is at step %lld, the store has %lld steps of a run of this name; give the --output_dir and --store that the run was started with", output_dir,
-			(long long)last_step, (long long)c.rows);
+		rc = err_set(err, ERR_MISMATCH, "%s: the checkpoint is at step %lld, the store has %lld steps of a run of this name; give the --output_dir and --store "
+			"that the run was started with", output_dir, (long long)last_step, (long long)c.rows);
 	if (!rc) rc = file_write_atomic(path, c.text.data ? c.text.data : "", c.text.len, err);
 	if (!rc && !(*out = fopen(path, "a"))) rc = err_set(err, ERR_IO, "%s: cannot be opened for appending", path);
 	str_release(&c.text);

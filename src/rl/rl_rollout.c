@@ -1,4 +1,5 @@
-/* Rollouts: the engine writes answers while the verifier grades the ones that are finished. Which answer finishes first changes nothing: every result lands in its own slot. */
+/* Rollouts: the engine writes answers while the verifier grades the ones that are finished.
+ * Which answer finishes first changes nothing: every result lands in its own slot. */
 #include "rl/rl.h"
 #include "text/unicode.h"
 
@@ -49,7 +50,10 @@ static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
 		count_finished(c);
 		return 0;
 	}
-	struct verify_request req = { .task = &c->prompts->rows[r->prompt].task, .source = r->text + r->answer.code_begin, .source_len = r->answer.code_end - r->answer.code_begin, .id = slot };
+	struct verify_request req = {
+		.task = &c->prompts->rows[r->prompt].task, .source = r->text + r->answer.code_begin,
+		.source_len = r->answer.code_end - r->answer.code_begin, .id = slot,
+	};
 	c->outstanding++;
 	return verifier_submit(c->verifier, &req, err);
 }
@@ -85,7 +89,8 @@ static int take_verdicts(struct collect *c, int timeout_ms, struct err *err)
 	return 0;
 }
 
-/* The engine's draws depend on (seed, sample, position) alone: a seed of its own for every request, or all prompts and all steps would share their random numbers. */
+/* The engine's draws depend on (seed, sample, position) alone: a seed of its own for
+ * every request, or all prompts and all steps would share their random numbers. */
 static uint64_t request_seed(uint64_t seed, int64_t id)
 {
 	struct rng_block b = rng_philox(seed, 0x72657175657374, (uint64_t)id);
@@ -96,8 +101,11 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 {
 	for (int i = 0; i < n; i++) {
 		const struct prompt_row *p = &c->prompts->rows[c->index[i]];
-		struct request q = { .id = c->o->id_base + i, .prompt = p->ids.data, .nprompt = (int)p->ids.count, .num_samples = c->o->num_samples, .sampling = c->o->sampling,
-			.max_new_tokens = c->o->max_new_tokens, .stop_ids = c->o->stop_ids, .nstop = c->o->nstop, .adapter = c->o->adapter };
+		struct request q = {
+			.id = c->o->id_base + i, .prompt = p->ids.data, .nprompt = (int)p->ids.count, .num_samples = c->o->num_samples,
+			.sampling = c->o->sampling, .max_new_tokens = c->o->max_new_tokens, .stop_ids = c->o->stop_ids, .nstop = c->o->nstop,
+			.adapter = c->o->adapter,
+		};
 		q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
 		int rc = engine_submit(e, &q, err);
 		if (rc) return err_prefix(err, "task %s", p->task.name);
@@ -105,8 +113,8 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 	return 0;
 }
 
-int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts, const int *index, int n, const struct rollout_options *o,
-	struct rollout *out, struct err *err)
+int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts, const int *index, int n,
+	const struct rollout_options *o, struct rollout *out, struct err *err)
 {
 	struct collect c = { .verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out, .total = n * o->num_samples };
 	memset(out, 0, (size_t)c.total * sizeof *out);
@@ -158,9 +166,10 @@ static json_t *answer_json(const char *text, size_t len)
 json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
 {
 	const struct prompt_row *p = &prompts->rows[r->prompt];
-	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name, "level", p->task.level, "structure", p->task.structure, "split",
-		p->task.split, "sample", r->sample, "answer", answer_json(r->text, r->text_len), "tokens", r->completion.count, "finish", finish_reason_name(r->completion.finish), "verdict",
-		verdict_record(&r->verdict), "reward_plan", r->reward.plan, "reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code", r->advantage_code);
+	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name, "level", p->task.level,
+		"structure", p->task.structure, "split", p->task.split, "sample", r->sample, "answer", answer_json(r->text, r->text_len), "tokens", r->completion.count,
+		"finish", finish_reason_name(r->completion.finish), "verdict", verdict_record(&r->verdict), "reward_plan", r->reward.plan,
+		"reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code", r->advantage_code);
 	CHECKF(j, "a rollout that is not JSON");
 	return j;
 }
@@ -178,7 +187,8 @@ static void group_rewards(struct rollout *g, int K, const struct reward_rule *ru
 	}
 }
 
-void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type, const struct prompt_set *prompts, int *dropped_groups)
+void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type,
+	const struct prompt_set *prompts, int *dropped_groups)
 {
 	double *v = xcalloc((size_t)K * 4, sizeof *v), *plan = v, *code = v + K, *a_plan = v + 2 * K, *a_code = v + 3 * K;
 	*dropped_groups = 0;

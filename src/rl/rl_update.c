@@ -1,8 +1,8 @@
-/* The update: rollouts become rows of (token, old log-probability, weight, normaliser), rows are packed into micro-batches, and the trainer, which knows nothing about kernels, does
- * the rest.
+/* The update: rollouts become rows of (token, old log-probability, weight, normaliser), rows are packed into micro-batches, and the trainer, which knows
+ * nothing about kernels, does the rest.
  *
- * old_logprob is the trainer's own recomputation, not the sampler's: with one iteration (mu = 1) it is the very value of this pass, so the ratio is exactly 1 and no extra forward
- * pass is run. The sampler's values are compared with it and the gap is published. */
+ * old_logprob is the trainer's own recomputation, not the sampler's: with one iteration (mu = 1) it is the very value of this pass, so the ratio is exactly 1
+ * and no extra forward pass is run. The sampler's values are compared with it and the gap is published. */
 #include "rl/rl.h"
 
 #include <math.h>
@@ -93,12 +93,16 @@ static void sequence_rows(struct updater *u, struct sequence *s, const struct to
 	for (int i = 0; i < c->count; i++) {
 		bool is_code = !is_split || kinds[i];
 		u->sampler_logprob[u->nrows] = c->logprobs[i];
-		u->rows[u->nrows++] = (struct loss_row){ .at = nprompt + i - 1, .target = c->tokens[i], .advantage = (float)(is_code ? s->r->advantage_code : s->r->advantage_plan), .normaliser = s->normaliser };
+		u->rows[u->nrows++] = (struct loss_row){
+			.at = nprompt + i - 1, .target = c->tokens[i], .advantage = (float)(is_code ? s->r->advantage_code : s->r->advantage_plan),
+			.normaliser = s->normaliser,
+		};
 	}
 	free(kinds);
 }
 
-static struct sequence *sequences_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, int *count)
+static struct sequence *sequences_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t,
+	bool is_split, int *count)
 {
 	struct sequence *s = xcalloc((size_t)MAX(n, 1), sizeof *s);
 	int *lengths = xcalloc((size_t)MAX(n, 1), sizeof *lengths), k = 0;
@@ -200,7 +204,8 @@ static int check_fits(const struct updater *u, const struct sequence *s, int cou
 {
 	for (int i = 0; i < count; i++)
 		if (sequence_tokens(&s[i]) > u->o.max_tokens)
-			return err_set(err, ERR_LIMIT, "task %s: %d tokens of prompt and answer, max_tokens is %d; raise --max_tokens or lower --max_completion_length", s[i].p->task.name, sequence_tokens(&s[i]), u->o.max_tokens);
+			return err_set(err, ERR_LIMIT, "task %s: %d tokens of prompt and answer, max_tokens is %d; raise --max_tokens or lower --max_completion_length",
+				s[i].p->task.name, sequence_tokens(&s[i]), u->o.max_tokens);
 	return 0;
 }
 
@@ -216,7 +221,8 @@ static void iterate(struct updater *u, const struct sequence *s, int count, uint
 	u->stats->grad_norm = optimizer_step(u->optimizer);
 }
 
-int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err)
+int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split,
+	struct update_stats *stats, struct err *err)
 {
 	int count;
 	*stats = (struct update_stats){0};

@@ -125,8 +125,8 @@ static uint8_t origin_of_element(const uint8_t *tags, size_t bytes)
 	return tag;
 }
 
-/* A cast is movement as long as it only changes the format. Truncation to an integer and comparison with zero compute: torch has made such a value, not a kernel. So has it
- * where no kernel saw the value before. */
+/* A cast is movement as long as it only changes the format. Truncation to an integer and comparison with zero compute: torch has made such a value, not a
+ * kernel. So has it where no kernel saw the value before. */
 static uint8_t origin_after_cast(enum dtype to, enum dtype from, uint8_t origin)
 {
 	bool computes = dtype_is_float(from) && !dtype_is_float(to);

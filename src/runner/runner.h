@@ -19,8 +19,8 @@
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define RUNNER_NAME_BYTES_MAX 512
 
-/* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the reference itself modifies it, so a kernel may too. for_const: the
- * values of the tape's *constant* of this name (a parameter that the candidate calls otherwise). */
+/* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the reference itself modifies it, so a kernel may too. for_const:
+ * the values of the tape's *constant* of this name (a parameter that the candidate calls otherwise). */
 struct runner_given { const char *name; int64_t offset, bytes; bool may_change, for_const; };
 struct runner_trial {
 	int ninputs; struct runner_given *inputs;

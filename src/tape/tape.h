@@ -81,13 +81,17 @@ static inline uint64_t tape_buffer_address(int buffer) { return (uint64_t)(buffe
 
 /* ---- lineage ---- */
 
-enum tape_origin { TAPE_ORIGIN_NONE, TAPE_ORIGIN_GIVEN, TAPE_ORIGIN_KERNEL, TAPE_ORIGIN_LIBRARY };   /* never written; input, parameter, constant or fill; a launch; torch */
+/* Who wrote the bytes last: nobody; an input, parameter, constant or fill; a launch; torch. */
+enum tape_origin { TAPE_ORIGIN_NONE, TAPE_ORIGIN_GIVEN, TAPE_ORIGIN_KERNEL, TAPE_ORIGIN_LIBRARY };
 
 /* on_path[r] is true where row r can influence an output: walked backwards at buffer level, a launch reads and writes all its pointer
  * arguments' buffers (an over-approximation, so nothing escapes it). */
 void tape_data_path(const struct tape *t, bool *on_path /* (nrows) */);
 
-enum tape_lineage { TAPE_LINEAGE_OK, TAPE_LINEAGE_NO_LAUNCH, TAPE_LINEAGE_LIBRARY, TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL, TAPE_LINEAGE_OUTPUT_UNWRITTEN, TAPE_LINEAGE_COUNT };
+enum tape_lineage {
+	TAPE_LINEAGE_OK, TAPE_LINEAGE_NO_LAUNCH, TAPE_LINEAGE_LIBRARY, TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL, TAPE_LINEAGE_OUTPUT_UNWRITTEN,
+	TAPE_LINEAGE_COUNT
+};
 const char *tape_lineage_reason(enum tape_lineage l);   /* reason codes: "no-launch", "library-row", "output-not-from-kernel", "output-unwritten" */
 /* What can be judged before anything runs: no launch at all, library rows on the data path (first one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);

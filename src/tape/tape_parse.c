@@ -107,7 +107,8 @@ static int read_dims(const json_t *o, const char *what, struct tape_view *v, str
 		v->shape[i] = json_integer_value(n);
 		v->stride[i] = json_integer_value(s);
 		if (v->shape[i] < 0 || v->stride[i] < 0)
-			return err_set(err, ERR_RANGE, "tape: %s: shape[%d] is %lld, stride[%d] is %lld: expected 0 or more", what, i, (long long)v->shape[i], i, (long long)v->stride[i]);
+			return err_set(err, ERR_RANGE, "tape: %s: shape[%d] is %lld, stride[%d] is %lld: expected 0 or more",
+				what, i, (long long)v->shape[i], i, (long long)v->stride[i]);
 	}
 	return 0;
 }
@@ -116,7 +117,8 @@ static int read_dims(const json_t *o, const char *what, struct tape_view *v, str
 static int check_extent(const struct tape *t, const char *what, const struct tape_view *v, struct err *err)
 {
 	int64_t size = (int64_t)dtype_bytes(v->dtype), bytes = t->buffers[v->buffer].bytes;
-	if (v->offset_bytes % size) return err_set(err, ERR_RANGE, "tape: %s.offset: %lld is no multiple of %lld", what, (long long)v->offset_bytes, (long long)size);
+	if (v->offset_bytes % size)
+		return err_set(err, ERR_RANGE, "tape: %s.offset: %lld is no multiple of %lld", what, (long long)v->offset_bytes, (long long)size);
 	int64_t count = 1, last = 0;
 	bool empty = false, overflow = false;
 	for (int i = 0; i < v->ndim; i++) {
@@ -126,7 +128,8 @@ static int check_extent(const struct tape *t, const char *what, const struct tap
 		overflow |= __builtin_mul_overflow(MAX(v->shape[i], 1) - 1, v->stride[i], &reach) || __builtin_add_overflow(last, reach, &last);
 	}
 	if (empty) return 0;
-	if (overflow || count > TAPE_BUFFER_BYTES_MAX / size) return err_set(err, ERR_LIMIT, "tape: %s: more than %lld bytes of elements", what, (long long)TAPE_BUFFER_BYTES_MAX);
+	if (overflow || count > TAPE_BUFFER_BYTES_MAX / size)
+		return err_set(err, ERR_LIMIT, "tape: %s: more than %lld bytes of elements", what, (long long)TAPE_BUFFER_BYTES_MAX);
 	if (last > TAPE_BUFFER_BYTES_MAX || v->offset_bytes + (last + 1) * size > bytes)
 		return err_set(err, ERR_RANGE, "tape: %s: element %lld at offset %lld lies outside buffer %d of %lld bytes", what, (long long)last,
 			(long long)v->offset_bytes, v->buffer, (long long)bytes);
@@ -156,7 +159,8 @@ static int read_target(const struct tape *t, const json_t *o, const char *what, 
 	int rc = read_view(t, o, what, v, err);
 	if (rc) return rc;
 	for (int i = 0; i < v->ndim; i++)
-		if (v->shape[i] > 1 && v->stride[i] == 0) return err_set(err, ERR_RANGE, "tape: %s: stride[%d] is 0: one element would be written %lld times", what, i, (long long)v->shape[i]);
+		if (v->shape[i] > 1 && v->stride[i] == 0)
+			return err_set(err, ERR_RANGE, "tape: %s: stride[%d] is 0: one element would be written %lld times", what, i, (long long)v->shape[i]);
 	if (tape_view_elements(v) > t->buffers[v->buffer].bytes / (int64_t)dtype_bytes(v->dtype))
 		return err_set(err, ERR_RANGE, "tape: %s: more elements than buffer %d has", what, v->buffer);
 	return 0;
@@ -228,7 +232,8 @@ static int check_buffers(struct tape *t, struct err *err)
 	for (int i = 0; i < t->nbuffers; i++) {
 		const struct tape_buffer *b = &t->buffers[i];
 		total += b->bytes;
-		if (total > TAPE_TOTAL_BYTES_MAX) return err_set(err, ERR_LIMIT, "tape: buffers[%d]: all buffers together exceed %lld bytes", i, (long long)TAPE_TOTAL_BYTES_MAX);
+		if (total > TAPE_TOTAL_BYTES_MAX)
+			return err_set(err, ERR_LIMIT, "tape: buffers[%d]: all buffers together exceed %lld bytes", i, (long long)TAPE_TOTAL_BYTES_MAX);
 		if (b->kind == TAPE_INPUT && seen[b->input]) return err_set(err, ERR_FORMAT, "tape: buffers[%d].input: %d appears twice", i, b->input);
 		if (b->kind == TAPE_INPUT) seen[b->input] = true;
 		if (b->kind == TAPE_PARAM) names[nnames++] = b->name;
@@ -257,7 +262,8 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 	if (!json_is_string(ttir)) return err_set(err, ERR_FORMAT, "tape: %s.ttir: expected a string", what);
 	k->ttir = json_string_value(ttir);
 	k->ttir_len = json_string_length(ttir);
-	if (k->ttir_len == 0 || k->ttir_len > TTIR_BYTES_MAX) return err_set(err, ERR_LIMIT, "tape: %s.ttir: expected 1 .. %zu bytes, found %zu", what, TTIR_BYTES_MAX, k->ttir_len);
+	if (k->ttir_len == 0 || k->ttir_len > TTIR_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "tape: %s.ttir: expected 1 .. %zu bytes, found %zu", what, TTIR_BYTES_MAX, k->ttir_len);
 	k->num_warps = (int)warps;
 	k->num_stages = (int)stages;
 	k->num_ctas = (int)ctas;
@@ -313,7 +319,8 @@ static int read_launch(struct tape *t, const json_t *o, const char *what, struct
 		const json_t *g = json_array_get(grid, (size_t)i);
 		if (!json_is_integer(g)) return err_set(err, ERR_FORMAT, "tape: %s.grid[%d]: expected an integer", what, i);
 		int64_t n = json_integer_value(g);
-		if (n < 1 || n > grid_max[i]) return err_set(err, ERR_RANGE, "tape: %s.grid[%d]: expected 1 .. %lld, found %lld", what, i, (long long)grid_max[i], (long long)n);
+		if (n < 1 || n > grid_max[i])
+			return err_set(err, ERR_RANGE, "tape: %s.grid[%d]: expected 1 .. %lld, found %lld", what, i, (long long)grid_max[i], (long long)n);
 		r->grid[i] = (uint32_t)n;
 	}
 	r->nargs = (int)json_array_size(args);

@@ -136,8 +136,8 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
 			if (seed) try_seed(&s, level, seed);
 		}
 		if (!is_level_done(&s, level))
-			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, allow more operators or fewer of them, or move heldout_fraction", level,
-				s.done[level][0], s.want[level][0], s.done[level][1], s.want[level][1]);
+			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, allow more operators or fewer of them, "
+				"or move heldout_fraction", level, s.done[level][0], s.want[level][0], s.done[level][1], s.want[level][1]);
 	}
 	free(s.seen);
 	if (rc) task_set_release(out);

@@ -2,8 +2,9 @@
  *
  *     u64 little-endian n | n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end)}, ..., "__metadata__": {string: string}} | data
  *
- * with offsets relative to the data. Everything is validated before a pointer is handed out, so that readers need no checks: byte ranges tile the data exactly (no overlap,
- * no gap, no tail), each is as long as dtype and shape say, and starts at a multiple of its element size. Shards named by an index are one namespace. */
+ * with offsets relative to the data. Everything is validated before a pointer is handed out, so that readers need
+ * no checks: byte ranges tile the data exactly (no overlap, no gap, no tail), each is as long as dtype and shape
+ * say, and starts at a multiple of its element size. Shards named by an index are one namespace. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -46,7 +47,8 @@ static int read_shape(struct tensor_info *t, const json_t *shape, const char *pa
 	*bytes = dtype_bytes(t->dtype);
 	for (int i = 0; i < t->ndim; i++) {
 		uint64_t side;
-		if (read_offset(json_array_get(shape, (size_t)i), &side)) return err_set(err, ERR_FORMAT, "%s: tensor '%s': dimension %d is not a non-negative integer", path, t->name, i);
+		if (read_offset(json_array_get(shape, (size_t)i), &side))
+			return err_set(err, ERR_FORMAT, "%s: tensor '%s': dimension %d is not a non-negative integer", path, t->name, i);
 		t->shape[i] = (int64_t)side;
 		if (__builtin_mul_overflow(*bytes, side, bytes) || *bytes > INT64_MAX)
 			return err_set(err, ERR_RANGE, "%s: tensor '%s': the product of its shape overflows", path, t->name);
@@ -58,17 +60,20 @@ static int read_entry(struct tensor_info *t, const json_t *entry, const char *pa
 {
 	const json_t *dtype = json_object_get(entry, "dtype"), *offsets = json_object_get(entry, "data_offsets");
 	if (!json_is_string(dtype)) return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected a string \"dtype\"", path, t->name);
-	if (dtype_from_safetensors(json_string_value(dtype), &t->dtype)) return err_set(err, ERR_UNSUPPORTED, "%s: tensor '%s' has dtype '%.32s', which is not supported", path, t->name, json_string_value(dtype));
+	if (dtype_from_safetensors(json_string_value(dtype), &t->dtype))
+		return err_set(err, ERR_UNSUPPORTED, "%s: tensor '%s' has dtype '%.32s', which is not supported", path, t->name, json_string_value(dtype));
 	uint64_t bytes = 0, begin = 0, end = 0;
 	int rc = read_shape(t, json_object_get(entry, "shape"), path, &bytes, err);
 	if (rc) return rc;
-	if (!json_is_array(offsets) || json_array_size(offsets) != 2 || read_offset(json_array_get(offsets, 0), &begin) || read_offset(json_array_get(offsets, 1), &end))
+	if (!json_is_array(offsets) || json_array_size(offsets) != 2 || read_offset(json_array_get(offsets, 0), &begin) ||
+		read_offset(json_array_get(offsets, 1), &end))
 		return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected \"data_offsets\": [begin, end]", path, t->name);
 	if (begin > end || end > data_bytes)
-		return err_set(err, ERR_RANGE, "%s: tensor '%s': bytes %llu..%llu lie outside the %llu bytes of data; is the file cut off?", path, t->name, (unsigned long long)begin,
-			(unsigned long long)end, (unsigned long long)data_bytes);
+		return err_set(err, ERR_RANGE, "%s: tensor '%s': bytes %llu..%llu lie outside the %llu bytes of data; is the file cut off?",
+			path, t->name, (unsigned long long)begin, (unsigned long long)end, (unsigned long long)data_bytes);
 	if (end - begin != bytes)
-		return err_set(err, ERR_MISMATCH, "%s: tensor '%s': dtype and shape need %llu bytes, data_offsets give %llu", path, t->name, (unsigned long long)bytes, (unsigned long long)(end - begin));
+		return err_set(err, ERR_MISMATCH, "%s: tensor '%s': dtype and shape need %llu bytes, data_offsets give %llu",
+			path, t->name, (unsigned long long)bytes, (unsigned long long)(end - begin));
 	t->data = data + begin;
 	t->bytes = (size_t)bytes;
 	if ((uintptr_t)t->data % dtype_bytes(t->dtype))
@@ -87,7 +92,8 @@ static int check_tiling(const struct tensor_info *tensors, size_t count, const c
 	int rc = 0;
 	for (size_t i = 0; i < count && !rc; i++) {
 		if ((const uint8_t *)order[i]->data != next)
-			rc = err_set(err, ERR_FORMAT, "%s: tensor '%s' begins at byte %lld of the data, expected %lld: ranges must follow each other without gap or overlap", path, order[i]->name,
+			rc = err_set(err, ERR_FORMAT,
+				"%s: tensor '%s' begins at byte %lld of the data, expected %lld: ranges must follow each other without gap or overlap", path, order[i]->name,
 				(long long)((const uint8_t *)order[i]->data - data), (long long)(next - data));
 		next = (const uint8_t *)order[i]->data + order[i]->bytes;
 	}
@@ -139,11 +145,17 @@ static int add_file(struct safetensors *s, const char *path, struct err *err)
 	if (map->len < 8) return err_set(err, ERR_FORMAT, "%s: %zu bytes are too few for a safetensors file", path, map->len);
 	uint64_t n = 0;
 	for (int i = 7; i >= 0; i--) n = n << 8 | map->data[i];
-	if (n > HEADER_BYTES_MAX) return err_set(err, ERR_LIMIT, "%s: header of %llu bytes exceeds the limit of %u; is this a safetensors file?", path, (unsigned long long)n, HEADER_BYTES_MAX);
-	if (n > map->len - 8) return err_set(err, ERR_FORMAT, "%s: header of %llu bytes, but the file ends after %zu; is the file cut off?", path, (unsigned long long)n, map->len - 8);
+	if (n > HEADER_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "%s: header of %llu bytes exceeds the limit of %u; is this a safetensors file?",
+			path, (unsigned long long)n, HEADER_BYTES_MAX);
+	if (n > map->len - 8)
+		return err_set(err, ERR_FORMAT, "%s: header of %llu bytes, but the file ends after %zu; is the file cut off?",
+			path, (unsigned long long)n, map->len - 8);
 	json_error_t e;
 	json_t *header = n && map->data[8] == '{' ? json_loadb((const char *)map->data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &e) : NULL;
-	if (!header) return err_set(err, ERR_FORMAT, "%s: header is not a JSON object%s%s", path, n && map->data[8] == '{' ? ": " : "", n && map->data[8] == '{' ? e.text : "");
+	if (!header)
+		return err_set(err, ERR_FORMAT, "%s: header is not a JSON object%s%s", path, n && map->data[8] == '{' ? ": " : "",
+			n && map->data[8] == '{' ? e.text : "");
 	rc = read_header(s, header, path, map->data + 8 + n, map->len - 8 - n, err);
 	json_decref(header);
 	return rc;
@@ -155,14 +167,16 @@ static int sort_and_refuse_duplicates(struct safetensors *s, const char *path, s
 {
 	qsort(s->tensors, s->count, sizeof *s->tensors, by_name);
 	for (size_t i = 1; i < s->count; i++)
-		if (strcmp(s->tensors[i - 1].name, s->tensors[i].name) == 0) return err_set(err, ERR_FORMAT, "%s: tensor '%s' occurs in two files", path, s->tensors[i].name);
+		if (strcmp(s->tensors[i - 1].name, s->tensors[i].name) == 0)
+			return err_set(err, ERR_FORMAT, "%s: tensor '%s' occurs in two files", path, s->tensors[i].name);
 	return 0;
 }
 
 /* Shard names come from a file: plain names only, no way out of the folder. */
 static int add_shard(struct safetensors *s, const char *folder, const char *name, json_t *seen, struct err *err)
 {
-	if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return err_set(err, ERR_FORMAT, "index names the file '%.128s'; expected a plain file name", name);
+	if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return err_set(err, ERR_FORMAT, "index names the file '%.128s'; expected a plain file name", name);
 	if (json_object_get(seen, name)) return 0;
 	if (s->nshards == SAFETENSORS_SHARDS_MAX) return err_set(err, ERR_LIMIT, "index names more than %d files", SAFETENSORS_SHARDS_MAX);
 	json_object_set_new(seen, name, json_integer((json_int_t)s->nshards));
@@ -298,7 +312,8 @@ int safetensors_get(const struct safetensors *s, const char *name, int ndim, con
 	if (!t) return err_set(err, ERR_NOT_FOUND, "tensor '%s' is missing (the file holds %zu tensors)", name, s->count);
 	if (t->ndim != ndim || (ndim && memcmp(t->shape, shape, (size_t)ndim * sizeof *shape))) {
 		char expected[256], found[256];
-		return err_set(err, ERR_MISMATCH, "tensor '%s': expected shape %s, found %s", name, shape_text(expected, sizeof expected, ndim, shape), shape_text(found, sizeof found, t->ndim, t->shape));
+		return err_set(err, ERR_MISMATCH, "tensor '%s': expected shape %s, found %s",
+			name, shape_text(expected, sizeof expected, ndim, shape), shape_text(found, sizeof found, t->ndim, t->shape));
 	}
 	*out = t;
 	return 0;

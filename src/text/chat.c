@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 #define OPENING "<|im_start|>assistant\n"
-#define CHATML(opening_text) .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", .opening = opening_text
+#define CHATML(opening_text) .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", \
+	.opening = opening_text
 #define LLAMA3 .begin = "<|begin_of_text|>", .before_role = "<|start_header_id|>", .after_role = "<|end_header_id|>\n\n", .after_content = "<|eot_id|>", \
 	.end_token = "<|eot_id|>", .trims = true, .opening = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 
@@ -40,8 +41,8 @@ int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_
 	*id = tokenizer_id(t, c->end_token);
 	if (*id >= 0)
 		return 0;
-	return err_set(err, ERR_MISMATCH, "the tokenizer has no %s, which ends an answer under chat template %s; choose the template that the model was trained with (--chat_template)",
-		c->end_token, c->name);
+	return err_set(err, ERR_MISMATCH, "the tokenizer has no %s, which ends an answer under chat template %s; choose the template that the model was trained "
+		"with (--chat_template)", c->end_token, c->name);
 }
 
 /* ---- pieces ---- */

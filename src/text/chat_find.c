@@ -40,7 +40,8 @@ const struct chat_known chat_known[] = {
 			"{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"},
 		{"Cutting Knowledge", TRAINING, "strftime", "system_message"}},
 	{"llama3.1", NULL, {LLAMA31_LINES}, {"strftime_now", TRAINING}},
-	{NULL, "it writes the day's date into every prompt, so a prompt would be another one tomorrow; --chat_template llama3.1 is the same with the fixed date 26 Jul 2024",
+	{NULL, "it writes the day's date into every prompt, so a prompt would be another one tomorrow; "
+			"--chat_template llama3.1 is the same with the fixed date 26 Jul 2024",
 		{LLAMA31_LINES, "strftime_now"}, {TRAINING}},
 	{"chatml", NULL,
 		{ROLE_RULE, "{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}", "{{- " CHATML_TURN("content") " }}",
@@ -72,7 +73,8 @@ static int recognise(const char *text, const char *where, const struct chat_temp
 		CHECKF(*out, "no chat template is named %s", chat_known[i].name);
 		return 0;
 	}
-	return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is none of those that hone knows; if the model was trained with one of them, name it: " ADVICE, where);
+	return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is none of those that hone knows; if the model was trained with one of them, name it: " ADVICE,
+		where);
 }
 
 /* The template of a list of {name, template}: "default". */
@@ -116,7 +118,8 @@ static int from_folder(const char *dir, const struct chat_template **out, struct
 	} else if (path_exists(config)) {
 		rc = from_config(config, out, err);
 	} else {
-		rc = err_set(err, ERR_NOT_FOUND, "%s: has neither chat_template.jinja nor tokenizer_config.json, so its chat template is unknown; name it: " ADVICE, dir);
+		rc = err_set(err, ERR_NOT_FOUND, "%s: has neither chat_template.jinja nor tokenizer_config.json, so its chat template is unknown; name it: " ADVICE,
+			dir);
 	}
 	str_release(&text);
 	free(jinja);

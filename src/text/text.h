@@ -30,9 +30,11 @@ void tokenizer_push_prefix(const struct tokenizer *t, struct ids *out);
 void tokenizer_push_suffix(const struct tokenizer *t, struct ids *out);
 /* Appends bytes of ids; ids without a token (padding rows of the head) give nothing. skip_special drops tokens marked special. Bytes may end mid-character. */
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool skip_special, struct str *out);
-int32_t tokenizer_id(const struct tokenizer *t, const char *token);   /* of an added token or vocabulary entry, as text (" the", not "\u0120the"); -1 when absent */
-/* Trains byte-level BPE on texts (Qwen's split, no normaliser unless nfc) and writes a tokenizer.json that Hugging Face's tokenizers loads and encodes with to the
- * same ids. Ids: 256 bytes, merges, special tokens, plain tokens; fewer than vocab_size when the texts have no more pairs. Deterministic: ties go to the lower pair of ids. */
+/* Of an added token or vocabulary entry, as text (" the", not "\u0120the"); -1 when absent. */
+int32_t tokenizer_id(const struct tokenizer *t, const char *token);
+/* Trains byte-level BPE on texts (Qwen's split, no normaliser unless nfc) and writes a tokenizer.json that Hugging Face's
+ * tokenizers loads and encodes with to the same ids. Ids: 256 bytes, merges, special tokens, plain tokens; fewer than
+ * vocab_size when the texts have no more pairs. Deterministic: ties go to the lower pair of ids. */
 struct bpe_train_options {
 	int vocab_size;
 	const char *const *special_tokens;
@@ -89,7 +91,8 @@ struct answer {
 	size_t plan_begin, plan_end;   /* everything before the code's fence; all of the text when not well formed */
 	size_t code_begin, code_end;   /* inside the fence */
 };
-/* The rules stand in answer.c: reasoning ends behind the last </think>; the code is the last closed block marked python, python3 or py, else the last unmarked one. */
+/* The rules stand in answer.c: reasoning ends behind the last </think>; the code is
+ * the last closed block marked python, python3 or py, else the last unmarked one. */
 struct answer answer_parse(const char *text, size_t len);
 /* Splits tokens by the answer's byte ranges: kinds[i] is 0 plan, 1 code (the fence lines and what follows the block count as code). A token that
  * straddles belongs to where its first byte lies. Without a well-formed answer all tokens are plan. The answer must have been parsed from these ids

@@ -158,7 +158,8 @@ static int encode(const struct tokenizer *t, const char *text, size_t len, bool 
 {
 	size_t valid = utf8_valid_prefix(text, len);
 	if (valid < len)
-		return err_set(err, ERR_FORMAT, "text is not UTF-8: byte %zu is 0x%02x, which cannot stand there; convert the text to UTF-8", valid, (uint8_t)text[valid]);
+		return err_set(err, ERR_FORMAT, "text is not UTF-8: byte %zu is 0x%02x, which cannot stand there; convert the text to UTF-8",
+			valid, (uint8_t)text[valid]);
 	if (len > TOKENIZER_TEXT_BYTES_MAX)
 		return err_set(err, ERR_LIMIT, "a text of %zu bytes is too long for one call; pass it in parts of at most %d", len, TOKENIZER_TEXT_BYTES_MAX);
 	struct encoder e = {.bpe = {.t = t, .out = out}, .text = text, .plain = plain, .parse_added = parse_added};

@@ -122,7 +122,8 @@ struct bpe { const struct tokenizer *t; struct ids *out; struct bpe_node *nodes;
 void bpe_merge_word(struct bpe *b, const char *word, size_t len);
 void bpe_release(struct bpe *b);
 
-/* tokenizer_pipeline.c: normaliser, pre-tokenizer, post-processor and decoder of the file. The post-processor's ids are not checked against the vocabulary here. */
+/* tokenizer_pipeline.c: normaliser, pre-tokenizer, post-processor and decoder of the
+ * file. The post-processor's ids are not checked against the vocabulary here. */
 int pipeline_load(struct tokenizer *t, const json_t *root, const char *path, struct err *err);
 /* Refuses keys of o that are not among names (NULL-terminated). */
 int pipeline_check_keys(const json_t *o, const char *what, const char *const *names, struct err *err);

@@ -23,7 +23,8 @@ static int store_token(struct opener *o, int64_t id, const char *bytes, size_t l
 {
 	struct tokenizer *t = o->t;
 	if (len > TOKENIZER_TOKEN_BYTES_MAX)
-		return err_set(o->err, ERR_LIMIT, "%s: the token of id %lld has %zu bytes, at most %d are read", o->path, (long long)id, len, TOKENIZER_TOKEN_BYTES_MAX);
+		return err_set(o->err, ERR_LIMIT, "%s: the token of id %lld has %zu bytes, at most %d are read",
+			o->path, (long long)id, len, TOKENIZER_TOKEN_BYTES_MAX);
 	if (id >= t->tokens_cap) {
 		int cap = MAX((int)id + 1, MIN(t->tokens_cap * 2, TOKENIZER_IDS_MAX));
 		t->tokens = xrealloc(t->tokens, size_mul((size_t)cap, sizeof(*t->tokens)));
@@ -275,7 +276,8 @@ static int load(struct opener *o)
 	if (!json_is_object(o->root))
 		return err_set(o->err, ERR_FORMAT, "%s: expected an object, found %s", o->path, pipeline_json_kind(o->root));
 	/* truncation and padding are settings of a caller that happened to be saved; transformers resets them on every call. */
-	if (pipeline_check_keys(o->root, o->path, NAMES("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"), o->err))
+	if (pipeline_check_keys(o->root, o->path,
+		NAMES("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"), o->err))
 		return o->err->code;
 	o->model = json_object_get(o->root, "model");
 	if (!json_is_object(o->model))

@@ -60,11 +60,13 @@ static int load_split(struct tokenizer *t, const json_t *o, const char *what, st
 			json_is_object(pattern) ? "another kind of pattern" : pipeline_json_kind(pattern));
 	const struct split_rules *rules = split_rules_find(regex);
 	if (!rules)
-		return err_set(err, ERR_UNSUPPORTED, "%s: field \"pattern\": the regular expression is not one of the known ones (GPT-2, Qwen2/3, Llama 3, Qwen3.5): %.300s", what, regex);
+		return err_set(err, ERR_UNSUPPORTED,
+			"%s: field \"pattern\": the regular expression is not one of the known ones (GPT-2, Qwen2/3, Llama 3, Qwen3.5): %.300s", what, regex);
 	if (json_get_str(o, what, "behavior", &behavior, err) || json_opt_bool(o, what, "invert", &invert, err))
 		return err->code;
 	if (strcmp(behavior, "Isolated") || invert)
-		return err_set(err, ERR_UNSUPPORTED, "%s: field \"behavior\": expected Isolated and not inverted, found %.40s%s", what, behavior, invert ? ", inverted" : "");
+		return err_set(err, ERR_UNSUPPORTED, "%s: field \"behavior\": expected Isolated and not inverted, found %.40s%s",
+			what, behavior, invert ? ", inverted" : "");
 	return add_stage(t, (struct stage){.kind = STAGE_SPLIT, .rules = rules}, what, err);
 }
 
@@ -157,12 +159,14 @@ static int load_component(struct tokenizer *t, const json_t *o, const struct com
 {
 	const char *type = json_string_value(json_object_get(o, "type"));
 	if (!type)
-		return err_set(err, ERR_FORMAT, "%s: expected an object with a string \"type\", found %s", what, json_is_object(o) ? "an object without" : pipeline_json_kind(o));
+		return err_set(err, ERR_FORMAT, "%s: expected an object with a string \"type\", found %s",
+			what, json_is_object(o) ? "an object without" : pipeline_json_kind(o));
 	const struct component *c = table;
 	while (c->type && strcmp(c->type, type))
 		c++;
 	if (!c->type)
-		return err_set(err, ERR_UNSUPPORTED, "%s: type \"%.60s\" is not known here; only byte-level BPE tokenizers (GPT-2, Qwen, Llama 3, SmolLM kinds) are read", what, type);
+		return err_set(err, ERR_UNSUPPORTED,
+			"%s: type \"%.60s\" is not known here; only byte-level BPE tokenizers (GPT-2, Qwen, Llama 3, SmolLM kinds) are read", what, type);
 	if (depth > NESTING_MAX)
 		return err_set(err, ERR_LIMIT, "%s: nested more than %d deep", what, NESTING_MAX);
 	if (pipeline_check_keys(o, what, c->fields, err))
@@ -200,7 +204,8 @@ int pipeline_load(struct tokenizer *t, const json_t *root, const char *path, str
 		char *what = xasprintf("%s: %s", path, parts[i].field);
 		int rc = !o || json_is_null(o) ? 0 : load_component(t, o, parts[i].table, what, 0, &last, err);
 		if (!rc && parts[i].ends_in && (!last || strcmp(last, parts[i].ends_in)))
-			rc = err_set(err, ERR_UNSUPPORTED, "%s: expected one that ends in %s, found %s; only byte-level BPE tokenizers are read", what, parts[i].ends_in, last ? last : "none");
+			rc = err_set(err, ERR_UNSUPPORTED, "%s: expected one that ends in %s, found %s; only byte-level BPE tokenizers are read",
+				what, parts[i].ends_in, last ? last : "none");
 		free(what);
 		if (rc)
 			return rc;

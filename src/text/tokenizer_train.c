@@ -309,7 +309,8 @@ static int check_added(const struct trainer *r, const struct bpe_train_options *
 		const char *content = added_content(o, i);
 		str_clear(&bytes);
 		if (alphabet_decode(content, strlen(content), &bytes) && word_map_find(&r->token_index, r->token_bytes.data, bytes.data, bytes.len))
-			rc = err_set(err, ERR_USAGE, "added token %d: \"%.60s\" is a word of the texts and became a token by training; choose one that no text has", i, content);
+			rc = err_set(err, ERR_USAGE, "added token %d: \"%.60s\" is a word of the texts and became a token by training; choose one that no text has",
+				i, content);
 	}
 	str_release(&bytes);
 	return rc;
@@ -323,7 +324,8 @@ static int write_file(const struct trainer *r, const struct bpe_train_options *o
 		json_array_append_new(added, json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", r->ntokens + i, "content", content, "single_word", 0, "lstrip", 0,
 			"rstrip", 0, "normalized", 0, "special", i < o->nspecial));
 	}
-	json_t *split = json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", split_rules_qwen()->pattern, "behavior", "Isolated", "invert", 0);
+	json_t *split = json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", split_rules_qwen()->pattern,
+		"behavior", "Isolated", "invert", 0);
 	json_t *root = json_pack("{s:s, s:n, s:n, s:o, s:o, s:{s:s, s:[o, o]}, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding", "added_tokens", added,
 		"normalizer", o->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer", "type", "Sequence", "pretokenizers", split, byte_level_json(),
 		"post_processor", byte_level_json(), "decoder", byte_level_json(), "model", model_json(r));
@@ -340,7 +342,8 @@ static int check_options(const struct bpe_train_options *o, struct err *err)
 {
 	int nadded = o->nspecial + o->nplain;
 	if (o->vocab_size < 256 + nadded || o->vocab_size > TOKENIZER_IDS_MAX)
-		return err_set(err, ERR_RANGE, "vocab_size: expected %d (256 bytes and %d added tokens) to %d, found %d", 256 + nadded, nadded, TOKENIZER_IDS_MAX, o->vocab_size);
+		return err_set(err, ERR_RANGE, "vocab_size: expected %d (256 bytes and %d added tokens) to %d, found %d",
+			256 + nadded, nadded, TOKENIZER_IDS_MAX, o->vocab_size);
 	for (int i = 0; i < nadded; i++) {
 		const char *a = added_content(o, i);
 		if (strlen(a) < 2 || utf8_valid_prefix(a, strlen(a)) < strlen(a))

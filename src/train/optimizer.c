@@ -124,7 +124,10 @@ double optimizer_step(struct optimizer *o)
 	double norm = sqrt(squares);
 	if (isfinite(norm)) {
 		const struct optimizer_options *p = &o->options;
-		struct ops_adamw a = { .lr = (float)lr, .beta1 = (float)p->adam_beta1, .beta2 = (float)p->adam_beta2, .eps = (float)p->adam_epsilon, .step = ++o->updates };
+		struct ops_adamw a = {
+			.lr = (float)lr, .beta1 = (float)p->adam_beta1, .beta2 = (float)p->adam_beta2, .eps = (float)p->adam_epsilon,
+			.step = ++o->updates,
+		};
 		clip(o, norm);
 		for (int i = 0; i < o->nspans; i++) {
 			const struct span *s = &o->spans[i];

@@ -251,8 +251,8 @@ static int settings_check(const json_t *old, json_t *now, struct err *err)
 
 static int save(struct sft *s, struct err *err)
 {
-	struct checkpoint_state state = { .step = s->step, .extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step",
-		(json_int_t)s->best_step,
+	struct checkpoint_state state = { .step = s->step,
+		.extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step", (json_int_t)s->best_step,
 		"bad_evals", (json_int_t)s->bad_evals, "best_loss", s->best_loss, "stopped_early", s->stopped_early, "settings", settings_json(s)) };
 	/* Seconds enter only when they decide something: otherwise equal runs must have equal bytes. */
 	if (s->o->max_seconds > 0) json_object_set_new(state.extra, "seconds", json_real(seconds_spent(s)));
@@ -329,7 +329,8 @@ static int options_check(const struct sft *s, struct err *err)
 	const struct sft_options *o = s->o;
 	if (!s->ntrain) return err_set(err, ERR_USAGE, "no training examples");
 	if (o->max_tokens < 2 || o->gradient_accumulation_steps < 1)
-		return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1", o->max_tokens, o->gradient_accumulation_steps);
+		return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1",
+			o->max_tokens, o->gradient_accumulation_steps);
 	if (o->max_steps <= 0 && o->num_train_epochs <= 0 && o->max_seconds <= 0)
 		return err_set(err, ERR_USAGE, "none of num_train_epochs, max_steps and max_seconds is set: the run would never end");
 	if (o->stop_at_eval_minimum && !s->nheldout) return err_set(err, ERR_USAGE, "stop_at_eval_minimum needs held-out examples");

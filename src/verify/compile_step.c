@@ -1,5 +1,5 @@
-/* compile_step: every launched kernel is really compiled for the target. The result of a kernel (resources or error text) depends on its IR, its options and the
- * compiler's version alone, so it is kept by hash: in memory for this process, in the store for all. */
+/* compile_step: every launched kernel is really compiled for the target. The result of a kernel (resources or error text) depends on its IR, its options and
+ * the compiler's version alone, so it is kept by hash: in memory for this process, in the store for all. */
 #include "verify/verify_internal.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -70,8 +70,8 @@ static void store_keep(struct grading *g, const struct sha256_hex *key, const js
 
 static json_t *job_json(const struct tape_kernel *k)
 {
-	return json_pack("{s:s%, s:i, s:i, s:i, s:i}", "ttir", k->ttir, k->ttir_len, "num_warps", k->num_warps, "num_stages", k->num_stages, "num_ctas", k->num_ctas,
-		"arch", VERIFY_ARCH);
+	return json_pack("{s:s%, s:i, s:i, s:i, s:i}", "ttir", k->ttir, k->ttir_len, "num_warps", k->num_warps, "num_stages", k->num_stages,
+		"num_ctas", k->num_ctas, "arch", VERIFY_ARCH);
 }
 
 static json_t *fault_json(const char *code, const char *text)

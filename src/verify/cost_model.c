@@ -1,5 +1,5 @@
-/* cost_model: both sides of a speedup by the vm's estimate. The candidate has counts; for the reference's operators, and for rows of a tape that only move data, the counts of
- * a well-made kernel are written down from what they must do. */
+/* cost_model: both sides of a speedup by the vm's estimate. The candidate has counts; for the reference's operators, and for rows of a tape that only move
+ * data, the counts of a well-made kernel are written down from what they must do. */
 #include "verify/cost_model.h"
 #include <math.h>
 
@@ -24,10 +24,14 @@ static struct vm_cost well_made(const struct cost_launch *l, enum cost_dot dot)
 	if (l->dot_flops > 0)
 		programs = ceil(programs / vm_gpus[0].sms) * vm_gpus[0].sms;   /* a library's product is cut to fill the GPU */
 	double tensor = dot == COST_DOT_FP32 ? 0 : l->dot_flops / HALF_FLOPS_PER_CYCLE * (dot == COST_DOT_TF32 ? 2 : 1);
-	return (struct vm_cost){ .programs = count(programs), .footprint_bytes = count(l->bytes), .footprint_read = count(l->bytes * READ_SHARE), .l2_sectors = count(l->bytes / 32),
-		.load_lines = count(l->bytes / 128 * READ_SHARE), .missed_lines = count(l->bytes / 128 * READ_SHARE), .store_lines = count(l->bytes / 128 * (1 - READ_SHARE)),
-		.fma_instrs = count(l->flops / 32 + fp32_dot / 64), .other_instrs = count(l->bytes / 512 + fp32_dot / 256), .special_instrs = count(l->special / 32),
-		.tensor_cycles = count(tensor), .path_cycles = count(programs * PATH_CYCLES), .path_trips = count(programs), .path_cycles_max = PATH_CYCLES };
+	return (struct vm_cost){
+		.programs = count(programs), .footprint_bytes = count(l->bytes), .footprint_read = count(l->bytes * READ_SHARE),
+		.l2_sectors = count(l->bytes / 32), .load_lines = count(l->bytes / 128 * READ_SHARE),
+		.missed_lines = count(l->bytes / 128 * READ_SHARE), .store_lines = count(l->bytes / 128 * (1 - READ_SHARE)),
+		.fma_instrs = count(l->flops / 32 + fp32_dot / 64), .other_instrs = count(l->bytes / 512 + fp32_dot / 256),
+		.special_instrs = count(l->special / 32), .tensor_cycles = count(tensor), .path_cycles = count(programs * PATH_CYCLES),
+		.path_trips = count(programs), .path_cycles_max = PATH_CYCLES,
+	};
 }
 
 double cost_launch_s(const struct cost_launch *l, enum cost_dot dot)

@@ -1,7 +1,7 @@
 /* grade: the sequence of one verdict. Each step either passes or settles the verdict with a reason code; docs/verifier.md lists them.
  *
- * The order inside is chosen so that the cheap things come first and nothing hostile is done twice: size and syntax, trace, what the tape alone shows (no launch, library
- * rows), compile, replay on stock inputs, replay on hidden ones, a second trace for other sizes, cost. */
+ * The order inside is chosen so that the cheap things come first and nothing hostile is done twice: size and syntax, trace, what the tape alone shows (no
+ * launch, library rows), compile, replay on stock inputs, replay on hidden ones, a second trace for other sizes, cost. */
 #include "lint/lint.h"
 #include "verify/verify_internal.h"
 #include <math.h>
@@ -33,7 +33,8 @@ void trace_release(struct trace *t)
 static int format_step(struct grading *g)
 {
 	if (g->source_len > VERIFY_SOURCE_BYTES_MAX)
-		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "too-large", 0, "the source has %zu bytes, at most %zu are read", g->source_len, VERIFY_SOURCE_BYTES_MAX);
+		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "too-large", 0, "the source has %zu bytes, at most %zu are read",
+			g->source_len, VERIFY_SOURCE_BYTES_MAX);
 	if (memchr(g->source, 0, g->source_len))
 		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "not-text", 0, "the source holds a NUL byte");
 	json_t *s = json_stringn(g->source, g->source_len);
@@ -83,7 +84,8 @@ static int oracle_step(struct grading *g, struct err *err)
 	if (rc == ERR_MISMATCH)
 		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, fault.code, 0, "the task itself cannot be judged: task.py:%d: %.800s", fault.line, fault.text);
 	if (!rc && g->oracle->null_kernel)
-		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, "task-not-discriminating", 0, "%s would pass for right: nothing can be concluded from this task", g->oracle->null_kernel);
+		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, "task-not-discriminating", 0, "%s would pass for right: nothing can be concluded from this task",
+			g->oracle->null_kernel);
 	return rc;
 }
 

@@ -1,6 +1,6 @@
-/* null_kernel: the audit of a task. Outputs that no kernel computed are compared as a candidate's would be; a task under which one of them passes every
- * counted trial tells nothing about candidates and is said so. (Softmax over many columns with a loose absolute tolerance passed zeros elsewhere; ELU and hardtanh
- * on positive inputs passed the identity.) */
+/* null_kernel: the audit of a task. Outputs that no kernel computed are compared as a candidate's would be; a task under which one of them passes every counted
+ * trial tells nothing about candidates and is said so. (Softmax over many columns with a loose absolute tolerance passed zeros elsewhere; ELU and hardtanh on
+ * positive inputs passed the identity.) */
 #include "verify/oracle.h"
 #include <math.h>
 #include <stdlib.h>

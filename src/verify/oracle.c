@@ -34,8 +34,9 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 	json_t *trials = json_array();
 	for (int i = 0; i < o->num_trials; i++) {
 		size_t at = (size_t)i < ARRAY_LEN(TRIALS) ? (size_t)i : 1 + (size_t)i % (ARRAY_LEN(TRIALS) - 1);
-		json_array_append_new(trials, json_pack("{s:I, s:s, s:i, s:s}", "seed", (json_int_t)trial_seed(o->seed, task, i), "distribution", TRIALS[at].distribution,
-			"shape_variant", (int)TRIALS[at].other_sizes, "parameters", TRIALS[at].random_params ? "random" : "initial"));
+		json_array_append_new(trials, json_pack("{s:I, s:s, s:i, s:s}", "seed", (json_int_t)trial_seed(o->seed, task, i),
+			"distribution", TRIALS[at].distribution, "shape_variant", (int)TRIALS[at].other_sizes,
+			"parameters", TRIALS[at].random_params ? "random" : "initial"));
 	}
 	return json_pack("{s:s, s:i, s:o, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials", trials, "precision", o->tf32 ? "tf32" : "strict");
 }
@@ -112,7 +113,8 @@ static int map_fd(int fd, int64_t bytes, uint8_t **out, struct err *err)
 	return 0;
 }
 
-static int trial_read(const json_t *o, const struct oracle_options *opt, int given_fd, int expected_fd, struct oracle_data *d, struct oracle_trial *t, struct err *err)
+static int trial_read(const json_t *o, const struct oracle_options *opt, int given_fd, int expected_fd, struct oracle_data *d,
+	struct oracle_trial *t, struct err *err)
 {
 	const json_t *outputs = json_object_get(o, "outputs");
 	t->given_fd = fcntl(given_fd, F_DUPFD_CLOEXEC, 3);
@@ -231,7 +233,8 @@ static enum dtype task_dtype(const struct oracle_data *d)
 }
 
 /* One message: 1 when it was the last. */
-static int message_take(const struct str *text, const int *fds, int nfds, const struct oracle_options *o, struct oracle_data *d, struct oracle_fault *fault, struct err *err)
+static int message_take(const struct str *text, const int *fds, int nfds, const struct oracle_options *o, struct oracle_data *d,
+	struct oracle_fault *fault, struct err *err)
 {
 	json_t *m = NULL;
 	int rc = json_parse(text->data, text->len, "oracle's message", &m, err);

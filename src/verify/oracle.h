@@ -42,7 +42,8 @@ struct oracle_data {
 struct oracle_options { struct job_limits limits; int timeout_ms; uint64_t seed; int num_trials; bool tf32; };
 struct oracle_fault { char code[48], text[1024]; int line; };
 /* Runs the oracle for a task. 0, ERR_MISMATCH with *fault set when the task itself is at fault, ERR_INFRA otherwise. */
-int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out, struct oracle_fault *fault, struct err *err);
+int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,
+	struct oracle_fault *fault, struct err *err);
 void oracle_data_free(struct oracle_data *d);
 /* Tries outputs that no kernel computed (null_kernel.c); the name of the first that passes all counted trials, or NULL. */
 const char *oracle_null_kernel(const struct oracle_data *d);

@@ -38,7 +38,8 @@ static const char *failing_reason(const struct oracle_trial *t, const char *plai
 static void trial_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
 {
 	const char *changed = g->oracle->variants[t->variant].changed;
-	snprintf(text, len, "%s inputs%s%s%s", t->distribution, t->is_random_params && t->nparams ? " with other parameter values" : "", changed[0] ? " at sizes " : "", changed);
+	snprintf(text, len, "%s inputs%s%s%s", t->distribution, t->is_random_params && t->nparams ? " with other parameter values" : "",
+		changed[0] ? " at sizes " : "", changed);
 }
 
 static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
@@ -52,8 +53,8 @@ static int fault_end(struct grading *g, const struct runner_fault *f, const stru
 			continue;
 		const char *reason = FAULTS[i].reason ? FAULTS[i].reason : FAULTS[i].code;
 		bool fragile = hidden && FAULTS[i].class == VERDICT_WRONG;
-		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s", fragile ? "only for hidden trials: " : "", trial,
-			hidden ? ": " : "", f->text);
+		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s", fragile ? "only for hidden trials: " : "",
+			trial, hidden ? ": " : "", f->text);
 	}
 	return err_set(err, ERR_INFRA, "the runner reports %s: %.600s", f->code, f->text);
 }
@@ -88,8 +89,8 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 {
 	const char *hidden = trial->is_stock ? "" : " at other sizes";
 	if (t->noutputs != trial->noutputs)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-count"), 0, "forward returned %d tensors%s, the reference returns %d",
-			t->noutputs, hidden, trial->noutputs);
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-count"), 0,
+			"forward returned %d tensors%s, the reference returns %d", t->noutputs, hidden, trial->noutputs);
 	for (int i = 0; i < t->noutputs; i++) {
 		const struct tape_view *found = &t->outputs[i];
 		const struct compare_output *want = &trial->outputs[i];
@@ -97,7 +98,8 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 		shape_text(found->ndim, found->shape, a, sizeof a);
 		shape_text(want->ndim, want->shape, b, sizeof b);
 		if (strcmp(a, b))
-			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-shape"), 0, "output %d has shape %s%s, the reference's has %s", i, a, hidden, b);
+			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-shape"), 0, "output %d has shape %s%s, the reference's has %s",
+				i, a, hidden, b);
 		if (found->dtype != want->dtype)
 			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-dtype"), 0, "output %d is %s%s, the reference's is %s", i,
 				dtype_name(found->dtype), hidden, dtype_name(want->dtype));
@@ -116,7 +118,8 @@ static int load(struct grading *g, const struct trace *t, struct err *err)
 	if (rc)
 		return runner_lost(g, rc, err);
 	if (tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", tf32_line, "candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", tf32_line,
+			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
 			"pass input_precision=\"ieee\", or verify with --precision tf32", tf32_line);
 	return GRADE_ON;
 }
@@ -189,13 +192,14 @@ static int result_judge(struct grading *g, const struct trace *tr, const struct 
 	if (rc || r->lineage == TAPE_LINEAGE_OK)
 		return rc;
 	if (r->lineage == TAPE_LINEAGE_LIBRARY)
-		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, 0, "output %d holds values that a cast of torch made (float to integer or bool, or straight from what was "
-			"given), not a kernel", r->lineage_output);
-	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0, "output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
+		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, 0,
+			"output %d holds values that a cast of torch made (float to integer or bool, or straight from what was given), not a kernel", r->lineage_output);
+	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0, "output %d: its bytes come from inputs, constants or fills, not from a launched kernel",
+		r->lineage_output);
 }
 
-/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its contents are those of a reference's parameter that the tape does not have by
- * name, it is that parameter, and gets its values. Equal contents (all ones) are paired in order. Returns how many names were added to `params`. */
+/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its contents are those of a reference's parameter that the tape does
+ * not have by name, it is that parameter, and gets its values. Equal contents (all ones) are paired in order. Returns how many names were added to `params`. */
 static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial, struct runner_given *params)
 {
 	bool *is_taken = xcalloc((size_t)trial->nparams + 1, sizeof *is_taken);
@@ -301,7 +305,8 @@ static int other_sizes(struct grading *g, struct err *err)
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
 		snprintf(detail, sizeof detail, "%s", g->v->detail);
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
-		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line, "right for the task's own sizes only; with %s: %s: %.700s", variant->changed, reason, detail);
+		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line, "right for the task's own sizes only; with %s: %s: %.700s",
+			variant->changed, reason, detail);
 	}
 	if (!rc && (rc = lineage_step(g, tr.tape)) == GRADE_END) {
 		size_t used = strlen(g->v->detail);

@@ -239,7 +239,8 @@ int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadlin
 	return rc;
 }
 
-int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd, uint64_t deadline_ns, struct runner_result *result, struct err *err)
+int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd, uint64_t deadline_ns,
+	struct runner_result *result, struct err *err)
 {
 	int fds[2] = { given_fd, outputs_fd };
 	json_t *answer = NULL;

@@ -20,5 +20,6 @@ void runner_pool_stop(struct runner_pool *p);
 /* 0 with *tf32_line set; ERR_MISMATCH with *fault; ERR_TIMEOUT; ERR_CHILD when the process died; ERR_FORMAT when it does not speak. */
 int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, int *tf32_line, struct runner_fault *fault, struct err *err);
 /* One trial; result is valid on 0. */
-int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd, uint64_t deadline_ns, struct runner_result *result, struct err *err);
+int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd, uint64_t deadline_ns,
+	struct runner_result *result, struct err *err);
 #endif

@@ -99,8 +99,8 @@ static void refresh_thread_id(void)
 	if (prctl(PR_GET_TID_ADDRESS_OPTION, &place, 0, 0, 0) == 0 && place) *place = (int)syscall(SYS_gettid);
 }
 
-/* A pipe that nobody writes to: its reading end hangs up when the parent, the only holder of the writing end, is dead. PR_SET_PDEATHSIG alone misses a parent that
- * died before the call, and inside a pid namespace the parent's pid does not show. */
+/* A pipe that nobody writes to: its reading end hangs up when the parent, the only holder of the writing end, is dead. PR_SET_PDEATHSIG alone misses a parent
+ * that died before the call, and inside a pid namespace the parent's pid does not show. */
 static int life[2] = {-1, -1};
 
 static void die_with_parent(void)
@@ -189,7 +189,8 @@ static int count_threads(void)
 int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 {
 	int threads = count_threads();
-	if (threads != 1 && o->level != SANDBOX_NONE) return sandbox_fail(text, len, threads < 0 ? -threads : EBUSY, "sandbox_enter in a process with several threads");
+	if (threads != 1 && o->level != SANDBOX_NONE)
+		return sandbox_fail(text, len, threads < 0 ? -threads : EBUSY, "sandbox_enter in a process with several threads");
 	int rc = set_limits(o);
 	if (rc) return sandbox_fail(text, len, -rc, "resource limits");
 	if (o->level == SANDBOX_NONE) return 0;

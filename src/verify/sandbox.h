@@ -33,7 +33,7 @@ int sandbox_enter(const struct sandbox_options *o, char *text, size_t len);
 /* A root process becomes uid and gid 65534 for good, with no groups and no capabilities; nothing for others. */
 int sandbox_drop_root(char *text, size_t len);
 /* fork() whose child is born in new namespaces (level full; the caller must not be root), so that no process stands between the two: what a zygote with many
- * children uses instead of sandbox_unshare. Returns the child's pid, 0 in the child, or -errno; text is not empty in a child whose namespaces could not be settled
- * (it must end at once). The child dies with its parent. */
+ * children uses instead of sandbox_unshare. Returns the child's pid, 0 in the child, or -errno; text is not empty in a child whose namespaces could not be
+ * settled (it must end at once). The child dies with its parent. */
 int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
 #endif

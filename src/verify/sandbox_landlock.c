@@ -1,5 +1,5 @@
-/* Landlock: which files exist for a job. Everything is closed but what the options name; an inherited descriptor keeps working. By system call: the C library has no
- * wrappers, and Debian's header is older than the kernels this runs on, so the later constants are here with the ABI version that brought them. */
+/* Landlock: which files exist for a job. Everything is closed but what the options name; an inherited descriptor keeps working. By system call: the C library
+ * has no wrappers, and Debian's header is older than the kernels this runs on, so the later constants are here with the ABI version that brought them. */
 #include "verify/sandbox_internal.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -35,7 +35,8 @@ static json_t *job_json(const struct grading *g)
 	const struct oracle_variant *v = &d->variants[0];
 	json_t *others = json_array();
 	for (int i = 1; i < d->nvariants; i++)
-		json_array_append_new(others, json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state, "inputs", d->variants[i].inputs));
+		json_array_append_new(others, json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state,
+			"inputs", d->variants[i].inputs));
 	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o}", "source", g->source, g->source_len, "class", "ModelNew", "init_args", v->init_args,
 		"init_seed", ORACLE_INIT_SEED, "state", v->state, "inputs", v->inputs, "training", v->training, "others", others);
 }
@@ -90,8 +91,8 @@ static int death_end(struct grading *g, struct job *j, int phase, const char *wh
 	const char *reason = !ended ? "no-result" : sig == SIGSYS ? "forbidden" : sig == SIGXCPU ? "timeout-cpu" : sig ? "crash" : "exit";
 	if (sig == SIGKILL && j->max_rss_bytes > g->s->limits.trace_memory_bytes / 2)
 		reason = "memory";
-	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "the process that ran the candidate ended without a result during %s: %s%s%s", PHASES[phase], status,
-		sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : what);
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "the process that ran the candidate ended without a result during %s: %s%s%s",
+		PHASES[phase], status, sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : what);
 }
 
 static int tape_take(struct grading *g, const json_t *value, struct trace *out)
@@ -133,7 +134,8 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 	bool is_large = text->len > LARGE_TAPE_BYTES;
 	if (is_large)
 		pthread_mutex_lock(&large_tape_lock);
-	int rc = has_few_values(text) ? json_parse(text->data, text->len, "tracer's message", &m, &err) : err_set(&err, ERR_LIMIT, "a message of more than %d values", VALUES_MAX);
+	int rc = has_few_values(text) ? json_parse(text->data, text->len, "tracer's message", &m, &err)
+		: err_set(&err, ERR_LIMIT, "a message of more than %d values", VALUES_MAX);
 	*done = true;
 	if (rc) {
 		rc = grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);

@@ -115,7 +115,8 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX)
 		rc = spawn(z, err);
 	if (!rc)
-		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running") : msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
+		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running")
+			: msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
 	if (!rc)
 		rc = json_parse(text.data, text.len, "ready message", &hello, err);
 	if (!rc && !json_is_true(json_object_get(hello, "ready")))
@@ -127,7 +128,8 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 		json_decref(hello);
 		stop(z);
 		z->failed_starts++;
-		rc = err_set(err, ERR_INFRA, "%s zygote (%s/worker/zygote.py) did not become ready: %.400s; process: %s", z->kind, z->root, err ? err->text : "", status);
+		rc = err_set(err, ERR_INFRA, "%s zygote (%s/worker/zygote.py) did not become ready: %.400s; process: %s", z->kind, z->root, err ? err->text : "",
+			status);
 	} else {
 		json_decref(z->hello);
 		z->hello = hello;

@@ -100,9 +100,10 @@ void vm_notes_finish(struct vm_ctx *c)
 			vm_check_note(c, in, VM_NOTE_UNCOALESCED, -1, "neighbours of this %s are %lld bytes apart: each takes a 32-byte sector of its own", what,
 				(long long)use->stride);
 		else if (use->is_uncoalesced)
-			vm_check_note(c, in, VM_NOTE_UNCOALESCED, -1, "neighbours of this %s are scattered: it touches at least %d times the sectors that its elements fill",
-				what, WASTE_MIN);
+			vm_check_note(c, in, VM_NOTE_UNCOALESCED, -1,
+				"neighbours of this %s are scattered: it touches at least %d times the sectors that its elements fill", what, WASTE_MIN);
 	}
 	if (k->idle_programs)
-		vm_check_note(c, c->program->instrs, VM_NOTE_IDLE_PROGRAMS, -1, "%lld of %lld programs touch no memory", (long long)k->idle_programs, (long long)k->programs);
+		vm_check_note(c, c->program->instrs, VM_NOTE_IDLE_PROGRAMS, -1, "%lld of %lld programs touch no memory",
+			(long long)k->idle_programs, (long long)k->programs);
 }

@@ -287,11 +287,12 @@ static int report(struct vm_ctx *c, const struct vm_instr *in, const struct chec
 	int line = c->program->locs[in->loc].line;
 	const char *what = in->exec == exec_load ? "load" : in->exec == exec_store ? "store" : "atomic access";
 	if (kind == 0)
-		vm_fault(c, at, VM_FAULT_INDEX_OVERFLOW, element, "the result does not fit %s, and is part of the address of element %lld of the %s at line %d: use int64",
-			elem_name((enum elem)at->result_elem), (long long)element, what, line);
+		vm_fault(c, at, VM_FAULT_INDEX_OVERFLOW, element,
+			"the result does not fit %s, and is part of the address of element %lld of the %s at line %d: use int64", elem_name((enum elem)at->result_elem),
+			(long long)element, what, line);
 	else
-		vm_fault(c, at, VM_FAULT_DIVISION_BY_ZERO, element, "an element is divided by 0, and element %lld of the %s at line %d %s it", (long long)element, what, line,
-			is_address ? "takes its address from" : "stores");
+		vm_fault(c, at, VM_FAULT_DIVISION_BY_ZERO, element, "an element is divided by 0, and element %lld of the %s at line %d %s it",
+			(long long)element, what, line, is_address ? "takes its address from" : "stores");
 	return !c->check->goes_on;
 }
 

@@ -1,6 +1,6 @@
-/* What a cubin's ELF says about its kernel: registers and stack of the first function. Sections .nv.info.<kernel> and .nv.info hold attributes of four bytes: format, id and
- * a size or value; format 4 is followed by `size` bytes. Ids as NVIDIA's cuobjdump names them. Every offset is checked: the file comes from a compiler that ran on a
- * stranger's IR. */
+/* What a cubin's ELF says about its kernel: registers and stack of the first function. Sections .nv.info.<kernel> and .nv.info hold attributes of four bytes:
+ * format, id and a size or value; format 4 is followed by `size` bytes. Ids as NVIDIA's cuobjdump names them. Every offset is checked: the file comes from a
+ * compiler that ran on a stranger's IR. */
 #include "vm/vm_cost.h"
 
 #define CUBIN_BYTES_MAX ((size_t)256 << 20)
@@ -23,7 +23,8 @@ static bool get(const struct elf *e, uint64_t at, size_t bytes, uint64_t *out)
 static bool section_at(const struct elf *e, unsigned i, struct section *s)
 {
 	uint64_t at = e->sections + (uint64_t)i * e->section_size, type, info, name;
-	if (!get(e, at, 4, &name) || !get(e, at + 4, 4, &type) || !get(e, at + 24, 8, &s->offset) || !get(e, at + 32, 8, &s->size) || !get(e, at + 44, 4, &info)) return false;
+	if (!get(e, at, 4, &name) || !get(e, at + 4, 4, &type) || !get(e, at + 24, 8, &s->offset) || !get(e, at + 32, 8, &s->size) || !get(e, at + 44, 4, &info))
+		return false;
 	s->name = name;
 	s->type = (uint32_t)type;
 	s->info = (uint32_t)info;
@@ -54,7 +55,8 @@ static int elf_open(const void *cubin, size_t len, struct elf *e, struct err *er
 	return 0;
 }
 
-/* Attributes of one .nv.info section; the largest value of each kind wins. A value is the last word of the attribute: those of .nv.info begin with a symbol's number. */
+/* Attributes of one .nv.info section; the largest value of each kind wins. A value is
+ * the last word of the attribute: those of .nv.info begin with a symbol's number. */
 static void read_info(const struct elf *e, const struct section *s, struct vm_binary *out)
 {
 	uint64_t end = s->offset + s->size, value;

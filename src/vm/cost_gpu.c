@@ -3,8 +3,9 @@
 #include <math.h>
 #include <strings.h>
 
-/* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32
- * accumulation. L2 bandwidth is in none of them: the H200's is what bench/cost_h200.py measured, the others' are scaled from it by SMs and clock. */
+/* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM (CUDA programming
+ * guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2 bandwidth is in none of them: the
+ * H200's is what bench/cost_h200.py measured, the others' are scaled from it by SMs and clock. */
 const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
 	{"H100", 132, 1.98e9, 3.35e12, 7.8e12, 50 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
@@ -45,8 +46,9 @@ const struct vm_gpu *vm_gpu_find(const char *name)
 const char *vm_limit_name(enum vm_limit l)
 {
 	static const char *const names[VM_LIMIT_COUNT] = {
-		[VM_LIMIT_LAUNCH] = "launch", [VM_LIMIT_DRAM] = "dram", [VM_LIMIT_L2] = "l2", [VM_LIMIT_L1] = "l1", [VM_LIMIT_ISSUE] = "issue", [VM_LIMIT_SPECIAL] = "special",
-		[VM_LIMIT_TENSOR] = "tensor", [VM_LIMIT_SHARED] = "shared", [VM_LIMIT_ATOMIC] = "atomic", [VM_LIMIT_LATENCY] = "latency"};
+		[VM_LIMIT_LAUNCH] = "launch", [VM_LIMIT_DRAM] = "dram", [VM_LIMIT_L2] = "l2", [VM_LIMIT_L1] = "l1", [VM_LIMIT_ISSUE] = "issue",
+		[VM_LIMIT_SPECIAL] = "special", [VM_LIMIT_TENSOR] = "tensor", [VM_LIMIT_SHARED] = "shared", [VM_LIMIT_ATOMIC] = "atomic",
+		[VM_LIMIT_LATENCY] = "latency"};
 	return l >= 0 && l < VM_LIMIT_COUNT ? names[l] : "?";
 }
 
@@ -77,8 +79,8 @@ static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spi
 	double fma = (double)c->fma_instrs, alu = (double)c->alu_instrs, special = (double)c->special_instrs, other = (double)c->other_instrs;
 	e->part_s[VM_LIMIT_ISSUE] = cycles * fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32);
 	e->part_s[VM_LIMIT_SPECIAL] = cycles * special * warp / g->special;
-	e->part_s[VM_LIMIT_L1] = cycles * fmax((double)c->load_lines + MISSED_LINE_CYCLES * (double)c->missed_lines + STORE_LINE_CYCLES * (double)c->store_lines + spill / 128,
-		((double)c->l2_sectors * 32) / L2_TO_L1_BYTES_CYCLE);
+	double lines = (double)c->load_lines + MISSED_LINE_CYCLES * (double)c->missed_lines + STORE_LINE_CYCLES * (double)c->store_lines + spill / 128;
+	e->part_s[VM_LIMIT_L1] = cycles * fmax(lines, ((double)c->l2_sectors * 32) / L2_TO_L1_BYTES_CYCLE);
 	e->part_s[VM_LIMIT_SHARED] = cycles * (double)c->shared_bytes / SHARED_BYTES_CYCLE;
 	double hopper = HOPPER_TENSOR_CYCLE * g->sms * g->clock_hz;
 	e->part_s[VM_LIMIT_TENSOR] = cycles * (double)c->tensor_cycles * hopper / (g->tensor_flops[VM_DOT_HALF] * TENSOR_REACHED);
@@ -92,21 +94,26 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.occupancy = (double)e.blocks_per_sm * b->warps * 32 / g->threads;
 	e.waves = programs / resident;
 	e.dram_bytes = c->footprint_bytes;
-	/* Spills are read from L1 as far as the stacks of the resident threads fit, then from L2; stores go to L2 in any case, and what does not fit there to DRAM. */
-	double threads = 32.0 * b->warps, stacks = (double)b->stack_bytes * threads * fmin(programs, resident), turns = c->steps_once > 0 ? fmax((double)c->steps / (double)c->steps_once, 1) : 1;
+	/* Spills are read from L1 as far as the stacks of the resident threads fit, then
+	 * from L2; stores go to L2 in any case, and what does not fit there to DRAM. */
+	double threads = 32.0 * b->warps, stacks = (double)b->stack_bytes * threads * fmin(programs, resident);
+	double turns = c->steps_once > 0 ? fmax((double)c->steps / (double)c->steps_once, 1) : 1;
 	double spill = fmin((double)b->local_bytes * turns * threads * programs, 9e17);
-	double spill_l2 = spill * (0.5 + 0.5 * share_outside(stacks, (double)(g->l1_bytes - b->shared_bytes * e.blocks_per_sm) * g->sms));   /* L1 keeps reads alone */
+	double l1_room = (double)(g->l1_bytes - b->shared_bytes * e.blocks_per_sm) * g->sms;
+	double spill_l2 = spill * (0.5 + 0.5 * share_outside(stacks, l1_room));   /* L1 keeps reads alone */
 	double spill_dram = spill * share_outside(stacks, (double)g->l2_bytes);
 	e.spill_bytes = (int64_t)spill;
 	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
 	e.dram_bytes += (int64_t)spill_dram;
 	sm_parts(c, g, spill, &e);
-	double read = (double)c->footprint_read + SPILL_FACTOR * spill_dram / 2, written = (double)(c->footprint_bytes - c->footprint_read) + SPILL_FACTOR * spill_dram / 2;
+	double read = (double)c->footprint_read + SPILL_FACTOR * spill_dram / 2;
+	double written = (double)(c->footprint_bytes - c->footprint_read) + SPILL_FACTOR * spill_dram / 2;
 	e.part_s[VM_LIMIT_DRAM] = (read / DRAM_READ_REACHED + written / DRAM_WRITE_REACHED) / g->dram_bytes_s;
 	e.part_s[VM_LIMIT_L2] = ((double)e.l2_bytes + (SPILL_FACTOR - 1) * spill_l2) / g->l2_bytes_s;
 	double from_dram = c->l2_sectors > 0 ? fmin((double)c->footprint_bytes / (32.0 * (double)c->l2_sectors), 1) : 0;
 	double spill_cycles = (double)b->local_bytes * turns / 4 * SPILL_CYCLES;
-	double path_s = programs > 0 ? (PROGRAM_CYCLES + spill_cycles + ((double)c->path_cycles + (double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES) / programs) / g->clock_hz : 0;
+	double path_cycles = (double)c->path_cycles + (double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES;   /* of all programs */
+	double path_s = programs > 0 ? (PROGRAM_CYCLES + spill_cycles + path_cycles / programs) / g->clock_hz : 0;
 	e.part_s[VM_LIMIT_LATENCY] = fmax(path_s * ceil(e.waves), (double)c->path_cycles_max / g->clock_hz);
 	e.part_s[VM_LIMIT_LAUNCH] = programs * fmax(PROGRAM_S, WARP_START_CYCLES * b->warps / (g->sms * g->clock_hz));
 	double sum = 0;

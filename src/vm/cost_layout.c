@@ -1,5 +1,5 @@
-/* Layouts from a TTGIR text. The text is read line by line, as MLIR prints it: aliases of layouts and locations, and the operations that touch memory. What does not look
- * like one of those is skipped: a layout that is missing costs precision, never correctness. */
+/* Layouts from a TTGIR text. The text is read line by line, as MLIR prints it: aliases of layouts and locations, and the operations that touch memory. What
+ * does not look like one of those is skipped: a layout that is missing costs precision, never correctness. */
 #include "vm/cost_layout.h"
 #include <stdlib.h>
 
@@ -144,7 +144,8 @@ static int parse_mma(struct slice s, struct cost_layout *out)
 	out->mma_version = (int)major;
 	bool ok = add_base(&out->reg, 1, 1) && add_base(&out->reg, 0, 8);
 	for (int32_t c = 8; c < columns && ok; c *= 2) ok = add_base(&out->reg, 1, c);
-	ok = ok && add_base(&out->lane, 1, 2) && add_base(&out->lane, 1, 4) && add_base(&out->lane, 0, 1) && add_base(&out->lane, 0, 2) && add_base(&out->lane, 0, 4);
+	ok = ok && add_base(&out->lane, 1, 2) && add_base(&out->lane, 1, 4) && add_base(&out->lane, 0, 1) && add_base(&out->lane, 0, 2) &&
+		add_base(&out->lane, 0, 4);
 	int rows = log2_exact(warps[0]), cols = log2_exact(warps[1]);
 	if (!ok || rows < 0 || cols < 0 || rows > 6 || cols > 6 || log2_exact(columns) < 3) return -1;
 	for (int b = 0; b < rows && ok; b++) ok = add_base(&out->warp, 0, 16 << b);
@@ -177,7 +178,13 @@ int cost_layout_parse(struct slice text, struct cost_layout *out) { return parse
 struct alias { struct slice name; struct cost_layout layout; };
 enum loc_kind { LOC_TEXT_NONE, LOC_TEXT_FILE, LOC_TEXT_CALL, LOC_TEXT_NAME };
 struct loc_text { enum loc_kind kind; struct slice file; int line, column, a, b; };   /* a, b: other locations */
-struct scan { struct vm_layouts *out; int ntransposed; struct slice transposed[NEST_MAX]; int naliases; struct alias *aliases; int nlocs; struct loc_text *locs; struct slice kernel_file; };
+struct scan {
+	struct vm_layouts *out;
+	int ntransposed, naliases, nlocs;
+	struct slice transposed[NEST_MAX], kernel_file;
+	struct alias *aliases;
+	struct loc_text *locs;
+};
 
 static int alias_find(const struct scan *sc, struct slice name)
 {
@@ -342,8 +349,8 @@ static bool tensor_read(const struct scan *sc, struct slice s, struct cost_site 
 struct op_row { const char *name; enum cost_site_kind kind; bool is_async, is_result; };
 static const struct op_row op_rows[] = {
 	{"tt.load", COST_SITE_LOAD, false, false}, {"tt.store", COST_SITE_STORE, false, false}, {"tt.atomic_rmw", COST_SITE_ATOMIC, false, false},
-	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false}, {"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false}, {"ttg.convert_layout", COST_SITE_CONVERT, false, false},
-	{"ttg.local_store", COST_SITE_CONVERT, false, false},
+	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false}, {"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false},
+	{"ttg.convert_layout", COST_SITE_CONVERT, false, false}, {"ttg.local_store", COST_SITE_CONVERT, false, false},
 	{"ttg.local_alloc", COST_SITE_CONVERT, false, false}, {"tt.dot", COST_SITE_DOT, false, true}, {"ttng.warp_group_dot", COST_SITE_DOT, false, true},
 };
 

@@ -1,7 +1,7 @@
 /* cost_layout: which elements of a block one instruction of a warp touches, as the compiler's TTGIR says. Private to the room.
  *
- * Every layout becomes linear: the element that register r of lane l of warp w holds has the flat index  reg(r) ^ lane(l) ^ warp(w), each the XOR of one base per set bit.
- * Blocks and layouts are powers of two, so blocked, sliced and mma layouts are all of this form. */
+ * Every layout becomes linear: the element that register r of lane l of warp w holds has the flat index  reg(r) ^ lane(l) ^ warp(w), each the XOR of one base
+ * per set bit. Blocks and layouts are powers of two, so blocked, sliced and mma layouts are all of this form. */
 #ifndef HONE_COST_LAYOUT_H
 #define HONE_COST_LAYOUT_H
 #include "vm/vm_cost.h"

@@ -1,8 +1,9 @@
 /* Instructions and the path of dependent ones.
  *
- * A program is a stream of warp instructions in order. Each starts when those before it have been issued and its operands are ready; loads and index arithmetic may start as soon as their operands are
- * known, but not before the last fence (a store, an atomic, a barrier, every UNROLL-th turn of a loop: ptxas unrolls by that much). What is
- * ready last when the program ends is its path: the time it takes alone on an SM. Index arithmetic stays lazy in the vm and folds into addresses on a GPU. */
+ * A program is a stream of warp instructions in order. Each starts when those before it have been issued and its operands are ready; loads and index arithmetic
+ * may start as soon as their operands are known, but not before the last fence (a store, an atomic, a barrier, every UNROLL-th turn of a loop: ptxas unrolls by
+ * that much). What is ready last when the program ends is its path: the time it takes alone on an SM. Index arithmetic stays lazy in the vm and folds into
+ * addresses on a GPU. */
 #include "vm/cost_meter.h"
 #include <math.h>
 #include <stdlib.h>
@@ -29,11 +30,14 @@
 /* fma, alu and special instructions of an element's operation where they are not one alu (integers) or one fma (floats): read in SASS of sm_90 and checked
  * against the rates that bench/cost_h200.py measures. A 32-bit product takes the fma pipe twice as long. */
 static const struct { enum map_op op; uint8_t fma, alu, special; } op_rows[] = {
-	{MAP_MULI, 2, 0, 0}, {MAP_MULHIUI, 2, 0, 0}, {MAP_MULHISI, 2, 0, 0}, {MAP_DIVSI, 14, 12, 2}, {MAP_DIVUI, 12, 10, 2}, {MAP_REMSI, 14, 13, 2}, {MAP_REMUI, 12, 11, 2},
+	{MAP_MULI, 2, 0, 0}, {MAP_MULHIUI, 2, 0, 0}, {MAP_MULHISI, 2, 0, 0},
+	{MAP_DIVSI, 14, 12, 2}, {MAP_DIVUI, 12, 10, 2}, {MAP_REMSI, 14, 13, 2}, {MAP_REMUI, 12, 11, 2},
 	{MAP_CEILDIVSI, 14, 14, 2}, {MAP_CEILDIVUI, 12, 12, 2}, {MAP_FLOORDIVSI, 14, 14, 2},
 	{MAP_MAXIMUMF, 0, 1, 0}, {MAP_MINIMUMF, 0, 1, 0}, {MAP_MAXNUMF, 0, 1, 0}, {MAP_MINNUMF, 0, 1, 0}, {MAP_ABSF, 0, 1, 0}, {MAP_NEGF, 0, 1, 0},
-	{MAP_DIVF, 2, 2, 1}, {MAP_PRECISE_DIVF, 12, 6, 1}, {MAP_REMF, 12, 8, 1}, {MAP_SQRT, 2, 1, 1}, {MAP_PRECISE_SQRT, 7, 4, 1}, {MAP_RSQRT, 2, 1, 1}, {MAP_RCP, 1, 1, 1},
-	{MAP_EXP, 2, 1, 1}, {MAP_EXP2, 1, 1, 1}, {MAP_EXP10, 2, 1, 1}, {MAP_LOG, 17, 11, 0}, {MAP_LOG2, 2, 1, 1}, {MAP_LOG10, 18, 11, 0}, {MAP_LOG1P, 18, 12, 0}, {MAP_EXPM1, 10, 3, 1},
+	{MAP_DIVF, 2, 2, 1}, {MAP_PRECISE_DIVF, 12, 6, 1}, {MAP_REMF, 12, 8, 1}, {MAP_RCP, 1, 1, 1},
+	{MAP_SQRT, 2, 1, 1}, {MAP_PRECISE_SQRT, 7, 4, 1}, {MAP_RSQRT, 2, 1, 1},
+	{MAP_EXP, 2, 1, 1}, {MAP_EXP2, 1, 1, 1}, {MAP_EXP10, 2, 1, 1}, {MAP_EXPM1, 10, 3, 1},
+	{MAP_LOG, 17, 11, 0}, {MAP_LOG2, 2, 1, 1}, {MAP_LOG10, 18, 11, 0}, {MAP_LOG1P, 18, 12, 0},
 	{MAP_SIN, 17, 12, 0}, {MAP_COS, 17, 12, 0}, {MAP_TAN, 20, 12, 1}, {MAP_TANH, 8, 5, 2}, {MAP_ERF, 20, 11, 1}, {MAP_ERFC, 22, 8, 2}, {MAP_POWF, 30, 20, 2},
 	{MAP_SINH, 10, 4, 2}, {MAP_COSH, 6, 3, 2}, {MAP_ATAN, 14, 6, 1}, {MAP_ASIN, 14, 6, 1}, {MAP_ACOS, 14, 6, 1}, {MAP_ATAN2, 20, 10, 1}, {MAP_CLAMPF, 0, 2, 0},
 };
@@ -54,7 +58,10 @@ static void map_cost(const struct vm_program *p, const struct vm_instr *in, stru
 			plan->alu = op_rows[i].alu;
 			plan->special = op_rows[i].special;
 		}
-	if (elem_is_int((enum elem)in->elem) && elem_bytes((enum elem)in->elem) == 8) { plan->fma = (uint8_t)(plan->fma * 3); plan->alu = (uint8_t)(plan->alu * 2); }
+	if (elem_is_int((enum elem)in->elem) && elem_bytes((enum elem)in->elem) == 8) {
+		plan->fma = (uint8_t)(plan->fma * 3);
+		plan->alu = (uint8_t)(plan->alu * 2);
+	}
 	if (in->elem == ELEM_F64) plan->fma = (uint8_t)(plan->fma * 2);
 }
 
@@ -121,8 +128,10 @@ static void add_conversions(struct vm_cost_plans *plans, const struct vm_layouts
 struct vm_cost_plans *vm_cost_plans_create(const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *memory)
 {
 	struct vm_cost_plans *plans = xcalloc(1, sizeof *plans);
-	*plans = (struct vm_cost_plans){.program = p, .memory = memory, .warps = o->num_warps > 0 ? MIN(o->num_warps, 32) : 4, .stages = o->layouts ? o->layouts->stages : 0,
-		.l1_bytes = o->l1_bytes > 0 ? o->l1_bytes : L1_BYTES_DEFAULT};
+	*plans = (struct vm_cost_plans){
+		.program = p, .memory = memory, .warps = o->num_warps > 0 ? MIN(o->num_warps, 32) : 4,
+		.stages = o->layouts ? o->layouts->stages : 0, .l1_bytes = o->l1_bytes > 0 ? o->l1_bytes : L1_BYTES_DEFAULT,
+	};
 	plans->plans = xcalloc((size_t)p->ninstrs + 1, sizeof *plans->plans);
 	plans->atomics = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomics);
 	for (int i = 0; i < p->ninstrs; i++) {
@@ -190,7 +199,8 @@ void vm_cost_program_end(struct vm_ctx *c)
 
 static struct when later(struct when a, struct when b) { return a.at >= b.at ? a : b; }
 
-struct work { double fma, alu, special, other; double latency, trips; int64_t shared; bool is_fence, floats; };   /* instructions of each warp; floats: may move up to the last fence */
+/* instructions of each warp; floats: may move up to the last fence */
+struct work { double fma, alu, special, other; double latency, trips; int64_t shared; bool is_fence, floats; };
 
 static int64_t elements_of(const struct vm_ctx *c, int value) { return MAX(c->program->values[value].count, 1); }
 
@@ -355,7 +365,8 @@ void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to)
 	to->atomic_hot = MAX(to->atomic_hot, m->plans->atomic_hot);
 }
 
-/* A buffer that is read again and again but fits in half of an L1 (weights, tables, indices) stays there: each SM reads it once, whatever its programs ask for. */
+/* A buffer that is read again and again but fits in half of an L1 (weights, tables,
+ * indices) stays there: each SM reads it once, whatever its programs ask for. */
 #define RESIDENT_BYTES ((int64_t)64 << 10)
 #define SMS_FEW 132
 void vm_cost_l2(struct vm_meter *const *meters, int nmeters, uint64_t index_max, const int64_t *footprint, struct vm_cost *to)

@@ -40,5 +40,9 @@ struct vm_meter {
 	int64_t *l2_loads;              /* (buffer index): sectors */
 	int64_t steps, path_cycles, path_trips, path_max;
 };
-static inline const struct cost_plan *vm_cost_plan(const struct vm_ctx *c, const struct vm_instr *in) { return &c->meter->plans->plans[in - c->program->instrs]; }
+
+static inline const struct cost_plan *vm_cost_plan(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	return &c->meter->plans->plans[in - c->program->instrs];
+}
 #endif

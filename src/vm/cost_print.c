@@ -5,13 +5,16 @@
 struct field { const char *name; size_t at; };
 #define FIELD(f) {#f, offsetof(struct vm_cost, f)}
 static const struct field fields[] = {
-	FIELD(programs), FIELD(load_bytes), FIELD(store_bytes), FIELD(load_sectors), FIELD(store_sectors), FIELD(l2_sectors), FIELD(footprint_bytes), FIELD(requests),
-	FIELD(load_lines), FIELD(store_lines), FIELD(missed_lines), FIELD(footprint_read), FIELD(flops), FIELD(flops_half), FIELD(flops_double), FIELD(int_ops), FIELD(special), FIELD(dot_flops), FIELD(fma_instrs), FIELD(alu_instrs),
-	FIELD(special_instrs), FIELD(other_instrs), FIELD(tensor_cycles), FIELD(shared_bytes), FIELD(atomics), FIELD(atomic_hot), FIELD(steps), FIELD(steps_once), FIELD(path_cycles), FIELD(path_trips),
-	FIELD(path_cycles_max),
+	FIELD(programs), FIELD(load_bytes), FIELD(store_bytes), FIELD(load_sectors), FIELD(store_sectors), FIELD(l2_sectors), FIELD(footprint_bytes),
+	FIELD(requests), FIELD(load_lines), FIELD(store_lines), FIELD(missed_lines), FIELD(footprint_read),
+	FIELD(flops), FIELD(flops_half), FIELD(flops_double), FIELD(int_ops), FIELD(special), FIELD(dot_flops),
+	FIELD(fma_instrs), FIELD(alu_instrs), FIELD(special_instrs), FIELD(other_instrs), FIELD(tensor_cycles),
+	FIELD(shared_bytes), FIELD(atomics), FIELD(atomic_hot),
+	FIELD(steps), FIELD(steps_once), FIELD(path_cycles), FIELD(path_trips), FIELD(path_cycles_max),
 };
 static const char *const dot_units[VM_DOT_COUNT] = {
-	[VM_DOT_FMA] = "the fp32 or fp64 pipes: no tensor cores", [VM_DOT_TF32] = "tensor cores (tf32)", [VM_DOT_HALF] = "tensor cores (16-bit)", [VM_DOT_BYTE] = "tensor cores (8-bit)"};
+	[VM_DOT_FMA] = "the fp32 or fp64 pipes: no tensor cores", [VM_DOT_TF32] = "tensor cores (tf32)",
+	[VM_DOT_HALF] = "tensor cores (16-bit)", [VM_DOT_BYTE] = "tensor cores (8-bit)"};
 static const char *const dot_names[VM_DOT_COUNT] = {[VM_DOT_FMA] = "fma", [VM_DOT_TF32] = "tf32", [VM_DOT_HALF] = "half", [VM_DOT_BYTE] = "byte"};
 
 static int64_t value_of(const struct vm_cost *c, const struct field *f) { return *(const int64_t *)((const char *)c + f->at); }
@@ -46,8 +49,9 @@ static json_t *estimate_json(const struct vm_estimate *e)
 {
 	json_t *parts = json_object();
 	for (int i = 0; i < VM_LIMIT_COUNT; i++) json_object_set_new(parts, vm_limit_name((enum vm_limit)i), json_real(e->part_s[i]));
-	return json_pack("{s:f, s:s, s:i, s:f, s:f, s:I, s:I, s:I, s:o}", "time_s", e->time_s, "limit", vm_limit_name(e->limit), "blocks_per_sm", e->blocks_per_sm, "occupancy", e->occupancy,
-		"waves", e->waves, "dram_bytes", (json_int_t)e->dram_bytes, "l2_bytes", (json_int_t)e->l2_bytes, "spill_bytes", (json_int_t)e->spill_bytes, "parts_s", parts);
+	return json_pack("{s:f, s:s, s:i, s:f, s:f, s:I, s:I, s:I, s:o}", "time_s", e->time_s, "limit", vm_limit_name(e->limit), "blocks_per_sm", e->blocks_per_sm,
+		"occupancy", e->occupancy, "waves", e->waves, "dram_bytes", (json_int_t)e->dram_bytes, "l2_bytes", (json_int_t)e->l2_bytes,
+		"spill_bytes", (json_int_t)e->spill_bytes, "parts_s", parts);
 }
 
 json_t *vm_predicted_json(const struct vm_cost *cost, const struct vm_binary *b)
@@ -104,7 +108,8 @@ static void line_rows(struct str *out, const struct vm_report *r)
 		double bytes = (double)(c->load_bytes + c->store_bytes), sectors = (double)(c->load_sectors + c->store_sectors);
 		if (sectors > 0) snprintf(used, sizeof used, "%.0f %%", 100 * bytes / (32 * sectors));
 		str_printf(out, "  %6d %10s %10s %9s %10s %10s %10s %10s\n", lines[i].line, short_number(bytes, t[0]), short_number(sectors, t[1]), used,
-			short_number((double)c->flops, t[2]), short_number((double)c->special, t[3]), short_number((double)c->dot_flops, t[4]), short_number((double)c->atomics, t[5]));
+			short_number((double)c->flops, t[2]), short_number((double)c->special, t[3]), short_number((double)c->dot_flops, t[4]),
+			short_number((double)c->atomics, t[5]));
 	}
 	free(lines);
 }
@@ -115,10 +120,11 @@ void vm_cost_table(struct str *out, const char *kernel, const struct vm_report *
 	const struct vm_cost *c = &r->cost;
 	char t[4][24];
 	str_printf(out, "%s: %.2f us on %s, limited by %s\n", kernel, e.time_s * 1e6, gpu->name, vm_limit_name(e.limit));
-	str_printf(out, "  programs %lld of %d warps, %d registers, %lld bytes of shared memory, %d bytes of stack; %d programs on an SM (occupancy %.0f %%), %.2f waves\n", (long long)c->programs,
-		b->warps, b->registers, (long long)b->shared_bytes, b->stack_bytes, e.blocks_per_sm, 100 * e.occupancy, e.waves);
-	str_printf(out, "  bytes asked for %s, through L2 %s, distinct %s", short_number((double)(c->load_bytes + c->store_bytes), t[0]), short_number((double)e.l2_bytes, t[1]),
-		short_number((double)e.dram_bytes, t[2]));
+	str_printf(out, "  programs %lld of %d warps, %d registers, %lld bytes of shared memory, %d bytes of stack; ",
+		(long long)c->programs, b->warps, b->registers, (long long)b->shared_bytes, b->stack_bytes);
+	str_printf(out, "%d programs on an SM (occupancy %.0f %%), %.2f waves\n", e.blocks_per_sm, 100 * e.occupancy, e.waves);
+	str_printf(out, "  bytes asked for %s, through L2 %s, distinct %s",
+		short_number((double)(c->load_bytes + c->store_bytes), t[0]), short_number((double)e.l2_bytes, t[1]), short_number((double)e.dram_bytes, t[2]));
 	if (e.dram_bytes > 0) str_printf(out, " (each used %.1f times)", (double)(c->load_bytes + c->store_bytes) / (double)e.dram_bytes);
 	if (e.spill_bytes) str_printf(out, ", spilled %s", short_number((double)e.spill_bytes, t[3]));
 	for (int d = 0; d < VM_DOT_COUNT; d++)

@@ -14,7 +14,8 @@ int lower_fail(struct lowerer *lo, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	lo->code = err_set(lo->err, code, "kernel %s: ttir:%d:%d: %s", lo->k->name ? lo->k->name : "?", lo->op ? lo->op->line : 0, lo->op ? lo->op->column : 0, text);
+	lo->code = err_set(lo->err, code, "kernel %s: ttir:%d:%d: %s", lo->k->name ? lo->k->name : "?",
+		lo->op ? lo->op->line : 0, lo->op ? lo->op->column : 0, text);
 	return lo->code;
 }
 
@@ -263,7 +264,8 @@ int lower_written(struct lowerer *lo, const struct ttir_op *op, int i, int expec
 	struct str want = {0}, have = {0};
 	ttir_type_text(lo->m, expected, &want);
 	if (i < op->ntypes) ttir_type_text(lo->m, op->types[i], &have);
-	lower_fail(lo, ERR_FORMAT, "%.*s: type %d is written %s, expected %s", (int)op->name.len, op->name.data, i, have.data ? have.data : "not at all", want.data);
+	lower_fail(lo, ERR_FORMAT, "%.*s: type %d is written %s, expected %s", (int)op->name.len, op->name.data, i, have.data ? have.data : "not at all",
+		want.data);
 	str_release(&want);
 	str_release(&have);
 	return lo->code;
@@ -285,7 +287,8 @@ static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct 
 		return lower_fail(lo, ERR_FORMAT, "%.*s has %d operands, expected %d to %d", len, name, op->nuses, row->min_uses, row->max_uses);
 	int nresults = 0;
 	for (int i = 0; i < op->nresults; i++) nresults += op->results[i].index;
-	if (row->nresults >= 0 && nresults != row->nresults) return lower_fail(lo, ERR_FORMAT, "%.*s has %d results, expected %d", len, name, nresults, row->nresults);
+	if (row->nresults >= 0 && nresults != row->nresults)
+		return lower_fail(lo, ERR_FORMAT, "%.*s has %d results, expected %d", len, name, nresults, row->nresults);
 	for (int i = 0; i < op->nattrs; i++) {
 		struct slice key = op->attrs[i].key;
 		if (!memchr(key.data, '.', key.len) && !word_in(key, row->attrs))

@@ -107,7 +107,8 @@ UNARY_INT(UNARY)
 static map_fn *const kernels[MAP_COUNT][4] = {
 	ROW(MAP_ADDI, addi), ROW(MAP_SUBI, subi), ROW(MAP_MULI, muli), ROW(MAP_DIVSI, divsi), ROW(MAP_DIVUI, divui), ROW(MAP_REMSI, remsi), ROW(MAP_REMUI, remui),
 	ROW(MAP_CEILDIVSI, ceildivsi), ROW(MAP_CEILDIVUI, ceildivui), ROW(MAP_FLOORDIVSI, floordivsi), ROW(MAP_ANDI, andi), ROW(MAP_ORI, ori), ROW(MAP_XORI, xori),
-	ROW(MAP_SHLI, shli), ROW(MAP_SHRSI, shrsi), ROW(MAP_SHRUI, shrui), ROW(MAP_MAXSI, maxsi), ROW(MAP_MAXUI, maxui), ROW(MAP_MINSI, minsi), ROW(MAP_MINUI, minui),
+	ROW(MAP_SHLI, shli), ROW(MAP_SHRSI, shrsi), ROW(MAP_SHRUI, shrui),
+	ROW(MAP_MAXSI, maxsi), ROW(MAP_MAXUI, maxui), ROW(MAP_MINSI, minsi), ROW(MAP_MINUI, minui),
 	ROW(MAP_MULHIUI, mulhiui), ROW(MAP_MULHISI, mulhisi), ROW(MAP_IPOWI, ipowi),
 	ROW(MAP_ABSI, absi), ROW(MAP_CTPOP, ctpop), ROW(MAP_CTLZ, ctlz), ROW(MAP_CTTZ, cttz), ROW(MAP_BREV, brev), ROW(MAP_FFS, ffs),
 };

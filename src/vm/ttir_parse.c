@@ -128,7 +128,8 @@ static int parse_body(struct parser *p, struct ttir_op *op)
 		} else if (p->lx.kind == TOKEN_SYMBOL) {
 			op->symbol = p->lx.tok;
 			lexer_next(&p->lx);
-		} else if (p->lx.kind == TOKEN_STRING || p->lx.kind == TOKEN_NUMBER || parse_is_word(p, "dense") || parse_is_word(p, "true") || parse_is_word(p, "false")) {
+		} else if (p->lx.kind == TOKEN_STRING || p->lx.kind == TOKEN_NUMBER || parse_is_word(p, "dense") || parse_is_word(p, "true") ||
+			parse_is_word(p, "false")) {
 			add_literal(p, op);
 		} else if (parse_is(p, '[')) {
 			group++;
@@ -487,7 +488,8 @@ static int parse_module(struct parser *p)
 		parse_loc_optional(p);
 	}
 	while (!p->code && p->lx.kind == TOKEN_HASH) parse_alias(p);
-	if (!p->code && p->lx.kind != TOKEN_END) parse_fail(p, ERR_FORMAT, "expected the end of the text, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
+	if (!p->code && p->lx.kind != TOKEN_END)
+		parse_fail(p, ERR_FORMAT, "expected the end of the text, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
 	return p->code;
 }
 

@@ -88,8 +88,10 @@ struct vm_cost {
 	int64_t special;          /* exp, log, sin, sqrt, division ... */
 	int64_t dot_flops;        /* 2 M N K of tt.dot */
 	int64_t footprint_bytes;  /* distinct bytes read plus distinct bytes written in this launch (32-byte granules); 0 unless want_cost */
-	/* What the GPU's units do, for vm_cost.h's estimate. Instructions are a warp's; a block that is smaller than the program's threads costs as much as one that is not. */
-	int64_t flops_half, flops_double, int_ops;   /* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic that the compiler folds is free) */
+	/* What the GPU's units do, for vm_cost.h's estimate. Instructions are a warp's; a block
+	 * that is smaller than the program's threads costs as much as one that is not. */
+	/* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic that the compiler folds is free) */
+	int64_t flops_half, flops_double, int_ops;
 	int64_t dot_by[VM_DOT_COUNT];                /* dot_flops by the unit that runs them */
 	int64_t fma_instrs, alu_instrs, special_instrs, other_instrs;
 	int64_t footprint_read;                      /* of footprint_bytes: read */
@@ -100,7 +102,8 @@ struct vm_cost {
 	int64_t tensor_cycles;                       /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
 	int64_t atomic_hot;                          /* warps' atomics on the 32 bytes that have most of them */
 	int64_t steps, steps_once;                   /* vm instructions that ran; how many would have if every program ran each of its kernel's once: loops */
-	int64_t path_cycles, path_trips, path_cycles_max;   /* of all programs and the longest: dependent instructions one after another, and loads from L2 or beyond among them */
+	/* of all programs and the longest: dependent instructions one after another, and loads from L2 or beyond among them */
+	int64_t path_cycles, path_trips, path_cycles_max;
 };
 
 struct vm_line_cost { int line; struct vm_cost cost; };   /* source line in the kernel's file */

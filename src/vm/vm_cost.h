@@ -1,5 +1,5 @@
-/* vm_cost: what a launch costs on a GPU. Counts per source line come from vm_launch (want_cost); layouts and resources from the compile of the same IR for a GPU;
- * predicted time and the limiting resource from both and a row of the table of GPUs. docs/cost-model.md has the formula and where it misleads.
+/* vm_cost: what a launch costs on a GPU. Counts per source line come from vm_launch (want_cost); layouts and resources from the compile of the same IR for a
+ * GPU; predicted time and the limiting resource from both and a row of the table of GPUs. docs/cost-model.md has the formula and where it misleads.
  *
  *   struct vm_layouts *layouts = NULL;                              optional: without it every block is taken as a row-major one, 16 bytes a thread
  *   vm_layouts_create(ttgir, len, &layouts, &err);
@@ -30,7 +30,8 @@ enum { VM_GPU_COUNT = 5 };
 extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];          /* H200 first: what everything falls back on */
 const struct vm_gpu *vm_gpu_find(const char *name);        /* "H200", "h200"; NULL: not in the table */
 
-/* The blocks' layouts in a TTGIR text, by source position. A text without any is fine; malformed lines are skipped (they only cost precision); ERR_LIMIT when it is too large. */
+/* The blocks' layouts in a TTGIR text, by source position. A text without any is fine;
+ * malformed lines are skipped (they only cost precision); ERR_LIMIT when it is too large. */
 struct vm_layouts;
 int vm_layouts_create(const char *ttgir, size_t len, struct vm_layouts **out, struct err *err);
 void vm_layouts_free(struct vm_layouts *l);
@@ -43,14 +44,16 @@ struct vm_binary {
 	int64_t shared_bytes;
 };
 struct vm_binary vm_binary_default(int warps);             /* 32 registers, no stack, no shared memory */
-/* Registers, stack and static shared memory from a cubin's ELF; `warps` is kept, shared_bytes only raised (dynamic shared memory is in Triton's metadata, not in the file). */
+/* Registers, stack and static shared memory from a cubin's ELF; `warps` is kept, shared_bytes
+ * only raised (dynamic shared memory is in Triton's metadata, not in the file). */
 int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct err *err);
 
 /* What one resident program has of the SM's L1, for vm_launch_options.l1_bytes. */
 int64_t vm_cost_l1_bytes(const struct vm_binary *binary, const struct vm_gpu *gpu);
 
 enum vm_limit {
-	VM_LIMIT_LAUNCH, VM_LIMIT_DRAM, VM_LIMIT_L2, VM_LIMIT_L1, VM_LIMIT_ISSUE, VM_LIMIT_SPECIAL, VM_LIMIT_TENSOR, VM_LIMIT_SHARED, VM_LIMIT_ATOMIC, VM_LIMIT_LATENCY, VM_LIMIT_COUNT
+	VM_LIMIT_LAUNCH, VM_LIMIT_DRAM, VM_LIMIT_L2, VM_LIMIT_L1, VM_LIMIT_ISSUE, VM_LIMIT_SPECIAL, VM_LIMIT_TENSOR, VM_LIMIT_SHARED, VM_LIMIT_ATOMIC,
+	VM_LIMIT_LATENCY, VM_LIMIT_COUNT
 };
 const char *vm_limit_name(enum vm_limit l);
 struct vm_estimate {
@@ -69,7 +72,8 @@ void vm_counts_parse(const json_t *o, struct vm_cost *out);
 
 /* A table for people: total, the limiting resource on `gpu`, the predicted time on all GPUs, and a row for each source line. */
 void vm_cost_table(struct str *out, const char *kernel, const struct vm_report *r, const struct vm_binary *binary, const struct vm_gpu *gpu);
-/* {"kernel", "counts": {...}, "resources": {...}, "lines": [{"line", ...}], "predicted": {"H200": {"time_s", "limit", "parts_s": {...}}, ...}}; new reference. */
+/* {"kernel", "counts": {...}, "resources": {...}, "lines": [{"line", ...}],
+ * "predicted": {"H200": {"time_s", "limit", "parts_s": {...}}, ...}}; new reference. */
 json_t *vm_cost_json(const char *kernel, const struct vm_report *r, const struct vm_binary *binary);
 json_t *vm_predicted_json(const struct vm_cost *cost, const struct vm_binary *binary);   /* its "predicted" alone */
 #endif

@@ -33,7 +33,8 @@ static int set_memory(struct launch *l, struct err *err)
 	for (int i = 0; i < o->nbuffers; i++) {
 		const struct vm_buffer *b = &o->buffers[i];
 		uint64_t index = b->address >> TAPE_ADDRESS_SHIFT;
-		if (b->address != index << TAPE_ADDRESS_SHIFT || index <= last || index > TAPE_BUFFERS_MAX || b->bytes < 0 || b->bytes > (int64_t)1 << TAPE_ADDRESS_SHIFT)
+		if (b->address != index << TAPE_ADDRESS_SHIFT || index <= last || index > TAPE_BUFFERS_MAX || b->bytes < 0 ||
+			b->bytes > (int64_t)1 << TAPE_ADDRESS_SHIFT)
 			return err_set(err, ERR_RANGE, "launch of %s: buffer %d (address 0x%llx, %lld bytes) is not a tape buffer, or out of order", l->k->name, i,
 				(unsigned long long)b->address, (long long)b->bytes);
 		max = last = index;
@@ -67,8 +68,8 @@ static int check_launch(const struct launch *l, struct err *err)
 	const struct vm_launch_options *o = l->o;
 	if (o->nargs != l->k->nargs) return err_set(err, ERR_RANGE, "launch of %s: %d arguments given, the kernel takes %d", l->k->name, o->nargs, l->k->nargs);
 	if (o->grid[0] > GRID_X_MAX || o->grid[1] > GRID_YZ_MAX || o->grid[2] > GRID_YZ_MAX)
-		return err_set(err, ERR_RANGE, "launch of %s: grid (%u,%u,%u), allowed (%u,%u,%u)", l->k->name, o->grid[0], o->grid[1], o->grid[2], GRID_X_MAX, GRID_YZ_MAX,
-			GRID_YZ_MAX);
+		return err_set(err, ERR_RANGE, "launch of %s: grid (%u,%u,%u), allowed (%u,%u,%u)",
+			l->k->name, o->grid[0], o->grid[1], o->grid[2], GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX);
 	for (int i = 0; i < o->nargs; i++) {
 		uint8_t bits[8];
 		int rc = arg_bits(l->k, i, &o->args[i], bits, err);

@@ -8,7 +8,10 @@
 #include <cmocka.h>
 
 static struct task task = { .name = "t", .source = "class Model:\n    pass\n\n\n", .structure = "", .split = "" };
-static const struct verdict profile = { .class = VERDICT_GENUINE, .stage = STAGE_DONE, .launches = 3, .programs = 12, .bytes = 4096, .sectors = 128, .flops = 7, .cost_s = 2.5e-6, .nlines = 1, .lines = { { 9, 4096, 128, 7 } } };
+static const struct verdict profile = {
+	.class = VERDICT_GENUINE, .stage = STAGE_DONE, .launches = 3, .programs = 12, .bytes = 4096, .sectors = 128, .flops = 7,
+	.cost_s = 2.5e-6, .nlines = 1, .lines = { { 9, 4096, 128, 7 } },
+};
 
 static void expect_render(const char *template_text, const struct prompt_input *in, const char *expected)
 {
@@ -40,7 +43,8 @@ static void test_holes(void **state)
 static void test_midend_holes(void **state)
 {
 	struct prompt_input in = { .task = &task, .kernel = "k = 1\n", .profile = &profile };
-	expect_render("{{kernel}}|{{cost}}", &in, "k = 1|line 9: 4096 bytes, 128 sectors, 7 flops\ntotal: 3 launches, 12 programs, 4096 bytes, 128 sectors, 2.50 us\n");
+	expect_render("{{kernel}}|{{cost}}", &in,
+		"k = 1|line 9: 4096 bytes, 128 sectors, 7 flops\ntotal: 3 launches, 12 programs, 4096 bytes, 128 sectors, 2.50 us\n");
 }
 
 static void test_refusals(void **state)
@@ -54,7 +58,8 @@ static void test_refusals(void **state)
 
 static void test_shipped_templates(void **state)
 {
-	static const char *const files[] = { "recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt", "recipes/prompts/midend.txt", "recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt" };
+	static const char *const files[] = { "recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt", "recipes/prompts/midend.txt",
+		"recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt" };
 	struct prompt_input in = { .task = &task, .kernel = "KERNEL", .profile = &profile, .precision = "strict" };
 	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
 		struct str text = {0}, out = {0};
@@ -96,7 +101,12 @@ static void test_stage_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_holes), cmocka_unit_test(test_midend_holes), cmocka_unit_test(test_refusals), cmocka_unit_test(test_shipped_templates), cmocka_unit_test(test_feedback), cmocka_unit_test(test_stage_names),
+		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_midend_holes),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_shipped_templates),
+		cmocka_unit_test(test_feedback),
+		cmocka_unit_test(test_stage_names),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

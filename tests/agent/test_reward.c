@@ -104,8 +104,14 @@ static void test_unknown_rule(void **state) { assert_null(reward_rule_find("spee
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table), cmocka_unit_test(test_only_genuine_pays), cmocka_unit_test(test_noise_band), cmocka_unit_test(test_baseline_replaces_the_reference), cmocka_unit_test(test_infra_is_no_reward),
-		cmocka_unit_test(test_no_candidate_is_failure), cmocka_unit_test(test_non_finite_speedup_never_pays), cmocka_unit_test(test_unknown_rule),
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_only_genuine_pays),
+		cmocka_unit_test(test_noise_band),
+		cmocka_unit_test(test_baseline_replaces_the_reference),
+		cmocka_unit_test(test_infra_is_no_reward),
+		cmocka_unit_test(test_no_candidate_is_failure),
+		cmocka_unit_test(test_non_finite_speedup_never_pays),
+		cmocka_unit_test(test_unknown_rule),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

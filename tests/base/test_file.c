@@ -74,7 +74,8 @@ static void atomic_write_replaces_and_leaves_nothing_beside(void **state)
 
 static void atomic_write_fails_without_a_trace(void **state)
 {
-	char *dir = scratch_make(), *path = path_join(dir, "f"), *folder = path_join(dir, "folder"), *slash = path_join(dir, "x/"), *missing = path_join(dir, "no/f");
+	char *dir = scratch_make(), *path = path_join(dir, "f"), *folder = path_join(dir, "folder"), *slash = path_join(dir, "x/"),
+		*missing = path_join(dir, "no/f");
 	struct err err = {0};
 	int before = open_descriptors();
 	write_text(path, "old");

@@ -19,7 +19,8 @@ static void truncated_json_is_refused_at_every_byte(void **state)
 
 static void json_refuses(void **state)
 {
-	static const char *const bad[] = {"{\"a\": 1, \"a\": 2}", "[1] x", "\"\\u0000\"", "\"\xff\"", "[01]", "[1,]", "nan", "{\"a\" 1}", "[99999999999999999999]", "'a'"};
+	static const char *const bad[] = {"{\"a\": 1, \"a\": 2}", "[1] x", "\"\\u0000\"", "\"\xff\"", "[01]", "[1,]", "nan", "{\"a\" 1}",
+		"[99999999999999999999]", "'a'"};
 	json_t *v = NULL;
 	struct err err = {0};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) assert_int_equal(json_parse(bad[i], strlen(bad[i]), "f.json", &v, &err), ERR_FORMAT);

@@ -164,6 +164,19 @@ static void help_lists_all_options(void **state)
 	scratch_remove(dir);
 }
 
+static void values_outside_their_range(void **state)
+{
+	static const struct option_range ranges[] = {OPTION_RANGE(struct settings, steps, 1, 100)};
+	static const struct { int64_t steps; const char *text; } rows[] = {
+		{1, NULL}, {100, NULL}, {0, "--steps 0: expected 1 to 100"}, {101, "--steps 101: expected 1 to 100"}, {INT64_MIN, "expected 1 to 100"}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		s.steps = rows[i].steps;
+		err = (struct err){0};
+		assert_int_equal(options_check_ranges(ranges, ARRAY_LEN(ranges), &s, &err), rows[i].text ? ERR_USAGE : 0);
+		if (rows[i].text) assert_non_null(strstr(err.text, rows[i].text));
+	}
+}
+
 static void json_of_settings(void **state)
 {
 	assert_int_equal(parse("--flag"), 0);
@@ -194,6 +207,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(wrong_values_say_what_was_expected),
 	cmocka_unit_test(recipe_is_under_the_command_line),
 	cmocka_unit_test(help_lists_all_options),
+	cmocka_unit_test(values_outside_their_range),
 	cmocka_unit_test(json_of_settings),
 	cmocka_unit_test(distances),
 };

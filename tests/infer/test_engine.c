@@ -1,5 +1,6 @@
-/* The scheduler over a model that is a hash: logits are a function of all tokens of the sequence, read back through the page lists the engine built, so a wrong page, position
- * or copy changes the answer. Every sequence is compared with one generated alone. This file defines the model's functions itself; the real ones stay out of the link. */
+/* The scheduler over a model that is a hash: logits are a function of all tokens of the sequence, read back through the page
+ * lists the engine built, so a wrong page, position or copy changes the answer. Every sequence is compared with one generated
+ * alone. This file defines the model's functions itself; the real ones stay out of the link. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,8 @@ struct adapter { uint64_t salt; };
 static void copy(struct ops_context *c, void *dst, const void *src, size_t bytes) { memcpy(dst, src, bytes); }
 static void *alloc(struct ops_context *c, size_t bytes) { return xcalloc(1, bytes); }
 static void release(struct ops_context *c, void *p) { free(p); }
-static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits, const int32_t *targets, float temperature, int N, int vocabulary)
+static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits, const int32_t *targets,
+	float temperature, int N, int vocabulary)
 {
 	for (int i = 0; i < N; i++) {
 		double sum = 0;
@@ -28,8 +30,13 @@ static void logprob(struct ops_context *c, float *out, float *entropy, float *ls
 		lse[i] = (float)log(sum);
 	}
 }
-static struct model the_model = {.c = {.vocab_size = V, .hidden_size = 8, .num_attention_heads = 1, .num_key_value_heads = 1, .head_dim = 8, .intermediate_size = 8,
-	.max_position_embeddings = 1000, .eos_token_id = 5, .neos_extra = 1, .eos_extra = {7}}, .ops = {.alloc = alloc, .release = release, .upload = copy, .download = copy, .logprob = logprob}};
+static struct model the_model = {
+	.c = {
+		.vocab_size = V, .hidden_size = 8, .num_attention_heads = 1, .num_key_value_heads = 1, .head_dim = 8, .intermediate_size = 8,
+		.max_position_embeddings = 1000, .eos_token_id = 5, .neos_extra = 1, .eos_extra = {7},
+	},
+	.ops = {.alloc = alloc, .release = release, .upload = copy, .download = copy, .logprob = logprob},
+};
 static int steps_run, rows_run, copies_made;
 
 const struct model_config *model_config(const struct model *m) { return &m->c; }
@@ -103,7 +110,8 @@ static void check_alone(const struct request *r, const struct completion *c)
 	enum finish_reason finish = FINISH_LENGTH;
 	while (count < r->max_new_tokens) {
 		hash_logits(h, logits);
-		int32_t id = sample_token(logits, V, &r->sampling, rng_uniform(r->sampling.seed, (uint64_t)c->sample, (uint64_t)(r->nprompt + count)), &recorded, &scratch);
+		int32_t id = sample_token(logits, V, &r->sampling,
+			rng_uniform(r->sampling.seed, (uint64_t)c->sample, (uint64_t)(r->nprompt + count)), &recorded, &scratch);
 		assert_true(count < c->count);
 		assert_int_equal(c->tokens[count], id);
 		assert_true(fabsf(c->logprobs[count] - recorded) < 1e-5f);
@@ -129,8 +137,12 @@ static struct request make_request(uint64_t seed, int i, int max_context)
 	static const int lengths[] = {1, 2, 31, 32, 33, 34, 64, 65, 90};
 	int nprompt = lengths[rng_below(&g, ARRAY_LEN(lengths))], wanted = 1 + (int)rng_below(&g, 70);
 	struct request r = {
-		.id = i, .prompt = prompt_tokens + rng_below(&g, 200), .nprompt = nprompt, .num_samples = 1 + (int)rng_below(&g, 6), .first_sample = (int)rng_below(&g, 3),
-		.sampling = {.temperature = rng_below(&g, 4) ? 1.0f : 0.0f, .top_k = rng_below(&g, 3) ? 0 : 10, .top_p = rng_below(&g, 3) ? 1 : 0.9f, .seed = rng_next(&g)},
+		.id = i, .prompt = prompt_tokens + rng_below(&g, 200), .nprompt = nprompt, .num_samples = 1 + (int)rng_below(&g, 6),
+		.first_sample = (int)rng_below(&g, 3),
+		.sampling = {
+			.temperature = rng_below(&g, 4) ? 1.0f : 0.0f, .top_k = rng_below(&g, 3) ? 0 : 10, .top_p = rng_below(&g, 3) ? 1 : 0.9f,
+			.seed = rng_next(&g),
+		},
 		.max_new_tokens = MIN(wanted, max_context - nprompt),
 	};
 	if (rng_below(&g, 3) == 0) r.stop_ids = stop_ids, r.nstop = 2;
@@ -211,7 +223,9 @@ static void test_refusals(void **state)
 	struct err err = {0};
 	struct engine_options o = {.max_sequences = 2, .max_context = 64, .kv_pages = 2};
 	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
-	struct request good = {.prompt = prompt_tokens, .nprompt = 40, .num_samples = 1, .sampling = {.temperature = 1, .top_p = 1}, .max_new_tokens = 24}, r = good;
+	struct request good = {
+		.prompt = prompt_tokens, .nprompt = 40, .num_samples = 1, .sampling = {.temperature = 1, .top_p = 1}, .max_new_tokens = 24,
+	}, r = good;
 	r.max_new_tokens = 25;
 	refuse(e, r, ERR_LIMIT, "40 prompt tokens + 25 new tokens = 65, but max_context is 64");
 	r = good, r.max_new_tokens = INT32_MAX;

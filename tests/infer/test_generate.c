@@ -1,5 +1,5 @@
-/* The engine over the real model: greedy continuations are transformers' own (tests/ref/infer_oracle.py); samples that share a prompt are what they would be alone, to the bit;
- * an adapter belongs to its request, many of them in one batch; a running engine allocates nothing. */
+/* The engine over the real model: greedy continuations are transformers' own (tests/ref/infer_oracle.py); samples that share a prompt are what they would be
+ * alone, to the bit; an adapter belongs to its request, many of them in one batch; a running engine allocates nothing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,8 +120,10 @@ static void test_sharing_changes_nothing(void **state)
 		struct setting s;
 		struct completion shared[3 * K] = {{0}}, alone[3 * K] = {{0}};
 		setting_open(&s, invariant, &(struct engine_options){.max_sequences = 6, .max_context = 160, .prefill_rows = 50});
-		for (int i = 0; i < 3; i++) submit(s.e, &(struct request){.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = K, .sampling = prompt_request(i, 0, K, NULL).sampling,
-			.max_new_tokens = 40});
+		for (int i = 0; i < 3; i++) submit(s.e, &(struct request){
+			.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = K, .sampling = prompt_request(i, 0, K, NULL).sampling,
+			.max_new_tokens = 40,
+		});
 		run(s.e, shared, K);
 		for (int i = 0; i < 3; i++)
 			for (int k = 0; k < K; k++) {
@@ -235,8 +237,10 @@ static void test_steps_allocate_nothing(void **state)
 	struct setting s;
 	struct completion done[15] = {{0}};
 	setting_open(&s, false, &(struct engine_options){.max_sequences = 4, .max_context = 160, .prefill_rows = 32});
-	for (int i = 0; i < 3; i++) submit(s.e, &(struct request){.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = 5, .sampling = prompt_request(i, 0, 5, NULL).sampling,
-		.max_new_tokens = 40});
+	for (int i = 0; i < 3; i++) submit(s.e, &(struct request){
+		.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = 5, .sampling = prompt_request(i, 0, 5, NULL).sampling,
+		.max_new_tokens = 40,
+	});
 	int active = 1, steps = 0;
 	int64_t before = allocations;
 	while (active) {
@@ -273,7 +277,10 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_greedy_as_transformers), cmocka_unit_test(test_sharing_changes_nothing), cmocka_unit_test(test_adapter_of_each_request), cmocka_unit_test(test_steps_allocate_nothing),
+		cmocka_unit_test(test_greedy_as_transformers),
+		cmocka_unit_test(test_sharing_changes_nothing),
+		cmocka_unit_test(test_adapter_of_each_request),
+		cmocka_unit_test(test_steps_allocate_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

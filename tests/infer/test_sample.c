@@ -46,7 +46,8 @@ static void test_survivors(void **state)
 	enum { V = 700, DRAWS = 400 };
 	float x[V];
 	struct entry kept[V];
-	static const struct { int k; float p; } cut[] = {{1, 1}, {5, 1}, {699, 1}, {5000, 1}, {0, 0.1f}, {0, 0.9f}, {0, 0.999f}, {40, 0.5f}, {3, 0.99f}, {0, 1e-6f}};
+	static const struct { int k; float p; } cut[] = {
+		{1, 1}, {5, 1}, {699, 1}, {5000, 1}, {0, 0.1f}, {0, 0.9f}, {0, 0.999f}, {40, 0.5f}, {3, 0.99f}, {0, 1e-6f}};
 	for (size_t c = 0; c < ARRAY_LEN(cut); c++) {
 		struct sampling s = {.temperature = 0.8f, .top_k = cut[c].k, .top_p = cut[c].p};
 		random_logits(x, V, c, 2);
@@ -103,7 +104,9 @@ static void test_logprob(void **state)
 
 static void test_edges(void **state)
 {
-	struct sampling greedy = {.temperature = 0, .top_p = 1}, plain = {.temperature = 1, .top_p = 1}, nucleus = {.temperature = 1, .top_p = 0.5f}, two = {.temperature = 1, .top_k = 2, .top_p = 1};
+	struct sampling greedy = {
+		.temperature = 0, .top_p = 1,
+	}, plain = {.temperature = 1, .top_p = 1}, nucleus = {.temperature = 1, .top_p = 0.5f}, two = {.temperature = 1, .top_k = 2, .top_p = 1};
 	float logprob;
 	const float ties[5] = {1, 2, 2, 2, 0};
 	assert_int_equal(sample_token(ties, 5, &greedy, 0.5f, NULL, &scratch), 1);
@@ -129,8 +132,8 @@ static void test_edges(void **state)
 	assert_int_equal(sample_token(far, 3, &plain, 0.999999f, NULL, &scratch), 1);
 }
 
-/* Pearson's statistic over 12 tokens and 60000 draws: chi-square with 11 degrees of freedom exceeds 31.3 once in a thousand; the seed is fixed, so this passes always or never.
- * It must fail for a wrong temperature, which is checked too. */
+/* Pearson's statistic over 12 tokens and 60000 draws: chi-square with 11 degrees of freedom exceeds 31.3 once in a thousand; the seed is fixed, so this passes
+ * always or never. It must fail for a wrong temperature, which is checked too. */
 static void test_distribution(void **state)
 {
 	enum { V = 12, DRAWS = 60000 };
@@ -156,7 +159,11 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_survivors), cmocka_unit_test(test_untruncated), cmocka_unit_test(test_logprob), cmocka_unit_test(test_edges), cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_survivors),
+		cmocka_unit_test(test_untruncated),
+		cmocka_unit_test(test_logprob),
+		cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_distribution),
 	};
 	return cmocka_run_group_tests(tests, NULL, release);
 }

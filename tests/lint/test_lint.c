@@ -42,10 +42,12 @@ static void legal_forms_pass(void **state)
 		"from triton import jit as compile_it\n@compile_it\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k[1,](x)\n",
 		"import triton\njit = triton.jit\n@jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k[(1,)](x)\n",
 		"import triton\nj = triton.jit\n@j\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k[(1,)](x)\n",
-		"import triton\n@triton.jit(do_not_specialize=['n'])\ndef k(p, n): pass\nclass ModelNew:\n    def forward(self, x):\n        g = k\n        g[(1,)](x, 1)\n",
+		"import triton\n@triton.jit(do_not_specialize=['n'])\ndef k(p, n): pass\nclass ModelNew:\n    def forward(self, x):\n        g = k\n"
+		"        g[(1,)](x, 1)\n",
 		"import triton\ndef body(p): pass\nk = triton.jit(body)\nclass ModelNew:\n    def forward(self, x):\n        k[(1,)](x)\n",
 		"import triton\nclass ModelNew:\n    @staticmethod\n    @triton.jit\n    def k(p): pass\n    def forward(self, x):\n        self.k[(1,)](x)\n",
-		"import triton\ndef make():\n    @triton.jit\n    def k(p): pass\n    return k\nclass ModelNew:\n    def __init__(self):\n        self.k = make()\n    def forward(self, x):\n        self.k[(1,)](x)\n",
+		"import triton\ndef make():\n    @triton.jit\n    def k(p): pass\n    return k\nclass ModelNew:\n    def __init__(self):\n        self.k = make()\n"
+		"    def forward(self, x):\n        self.k[(1,)](x)\n",
 		"import triton\n@triton.jit\ndef k(p): pass\nclass Impl:\n    def forward(self, x): k[(1,)](x)\nModelNew = Impl\n",
 		"import triton\n@triton.jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x): globals()['k'][(1,)](x)\n",
 		"import triton\nif True:\n    @triton.jit\n    def k(p): pass\n    class ModelNew:\n        def forward(self, x): k[(1,)](x)\n",
@@ -93,11 +95,13 @@ static void hopeless_ones_are_named(void **state)
 static void notes_name_lines(void **state)
 {
 	struct { const char *src; enum lint_code code; int line; } NOTED[] = {
-		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        try:\n            return k[(1,)](x, 3, 16)\n        except Exception:\n            return x\n", LINT_TRY, 10},
+		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        try:\n            return k[(1,)](x, 3, 16)\n        except Exception:\n"
+			"            return x\n", LINT_TRY, 10},
 		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n        return torch.relu(x)\n", LINT_TORCH_COMPUTE, 11},
 		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n        return x.softmax(-1)\n", LINT_TORCH_COMPUTE, 11},
 		{"def launch(x):\n    k[(1,)](x)\n    return F.linear(x, x)\nclass ModelNew:\n    pass\n", LINT_TORCH_COMPUTE, 10},
-		{"class ModelNew(nn.Module):\n    def __init__(self):\n        self.fc = nn.Linear(3, 3)\n    def forward(self, x):\n        k[(1,)](x)\n        return self.fc(x)\n", LINT_MODULE_CALL, 13},
+		{"class ModelNew(nn.Module):\n    def __init__(self):\n        self.fc = nn.Linear(3, 3)\n    def forward(self, x):\n        k[(1,)](x)\n"
+			"        return self.fc(x)\n", LINT_MODULE_CALL, 13},
 		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x @ x\n", LINT_MATMUL_SIGN, 11},
 		{"import os.path\nk\nclass ModelNew: pass\n", LINT_IMPORT, 8},
 		{"from ctypes import c_int\nk\nclass ModelNew: pass\n", LINT_IMPORT, 8},
@@ -115,9 +119,11 @@ static void notes_name_lines(void **state)
 		free(src);
 	}
 	/* what is honest is not noted */
-	struct lint_report r = lint_text(HEAD "import math\nfrom triton.language.extra import libdevice\n" KERNEL "class ModelNew(nn.Module):\n    def __init__(self):\n"
+	struct lint_report r = lint_text(HEAD "import math\nfrom triton.language.extra import libdevice\n" KERNEL
+		"class ModelNew(nn.Module):\n    def __init__(self):\n"
 		"        super().__init__()\n        self.fc = nn.Linear(3, 3)\n        self.scale = torch.exp(torch.zeros(3))\n    def forward(self, x):\n"
-		"        y = torch.empty_like(x)\n        s = math.sqrt(x.shape[-1])\n        k[(triton.cdiv(x.numel(), 16),)](x, y, self.fc.weight, s)\n        return y.view(-1)\n");
+		"        y = torch.empty_like(x)\n        s = math.sqrt(x.shape[-1])\n        k[(triton.cdiv(x.numel(), 16),)](x, y, self.fc.weight, s)\n"
+		"        return y.view(-1)\n");
 	assert_int_equal(r.errors + r.notes, 0);
 }
 
@@ -140,7 +146,8 @@ static void findings_are_bounded_and_ordered(void **state)
 
 static void any_bytes_are_legal(void **state)
 {
-	const char *all = HEAD KERNEL MODEL "s = f'{x!r:>{w}}' rb'\\x00' '''a\nb'''\n\ttry:\n  match x:\n   case [a, *b]: lambda: (yield)\n@a.b(c)\nasync def f(*, a=1, **k) -> int: await x\n";
+	const char *all = HEAD KERNEL MODEL "s = f'{x!r:>{w}}' rb'\\x00' '''a\nb'''\n\ttry:\n  match x:\n   case [a, *b]: lambda: (yield)\n@a.b(c)\n"
+		"async def f(*, a=1, **k) -> int: await x\n";
 	size_t len = strlen(all);
 	struct lint_report r;
 	for (size_t n = 0; n <= len; n++) assert_int_equal(lint_source(all, n, &r), 0);

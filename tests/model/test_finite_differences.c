@@ -41,10 +41,11 @@ static void loss_fn_sum(void *ctx, int begin, int n, const float *logprob, const
 static void fd_init(struct fd *f, bool is_qwen2, double dropout)
 {
 	struct err err = {0};
-	struct model_config c = { .vocab_size = 37, .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
-		.intermediate_size = 20,
-		.max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = is_qwen2, .attention_bias = is_qwen2, .qk_norm = !is_qwen2,
-			.bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1 };
+	struct model_config c = {
+		.vocab_size = 37, .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
+		.intermediate_size = 20, .max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = is_qwen2,
+		.attention_bias = is_qwen2, .qk_norm = !is_qwen2, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
+	};
 	*f = (struct fd){0};
 	assert_int_equal(ops_cpu_create(&(struct ops_options){ .threads = 2 }, &f->ops, &err), 0);
 	assert_int_equal(model_create(&c, 5, f->ops, &f->m, &err), 0);

@@ -224,7 +224,8 @@ static void test_create(void **state)
 	}
 	assert_true(count == model_config_params(&small));
 	for (int64_t k = 0; k < x[0].count; k++) squares += (double)x[0].data[k] * x[0].data[k];
-	assert_true(fabs(sqrt(squares / (double)x[0].count) / 0.02 - 1) < 5 / sqrt(2.0 * (double)x[0].count));   /* std of a sample std: 1 / sqrt(2 n); five of them */
+	/* std of a sample std: 1 / sqrt(2 n); five of them */
+	assert_true(fabs(sqrt(squares / (double)x[0].count) / 0.02 - 1) < 5 / sqrt(2.0 * (double)x[0].count));
 	for (int i = 0; i < n; i++) {
 		if (!strstr(x[i].name, "layers.1.self_attn.o_proj")) continue;
 		for (int64_t k = 0; k < x[i].count; k++) o_squares += (double)x[i].data[k] * x[i].data[k];
@@ -264,8 +265,10 @@ static void test_f8_weights(void **state)
 	for (int i = 0; i < n; i++) {
 		const struct param *p = &params[i];
 		uint8_t *bytes = arena_alloc(&memory, (size_t)p->count);
-		t[i] = (struct tensor_info){ .name = p->name, .dtype = i % 2 ? DTYPE_F8E5M2 : DTYPE_F8E4M3, .ndim = p->ndim, .shape = { p->shape[0], p->shape[1] }, .data = bytes,
-			.bytes = (size_t)p->count };
+		t[i] = (struct tensor_info){
+			.name = p->name, .dtype = i % 2 ? DTYPE_F8E5M2 : DTYPE_F8E4M3, .ndim = p->ndim, .shape = { p->shape[0], p->shape[1] },
+			.data = bytes, .bytes = (size_t)p->count,
+		};
 		for (int64_t k = 0; k < p->count; k++) bytes[k] = i % 2 ? f32_to_f8e5m2(p->data[k]) : f32_to_f8e4m3(p->data[k]);
 	}
 	assert_int_equal(safetensors_write(path, t, (size_t)n, NULL, &err), 0);
@@ -276,7 +279,10 @@ static void test_f8_weights(void **state)
 			assert_true(got[i].data[k] == (i % 2 ? f8e5m2_to_f32(f32_to_f8e5m2(params[i].data[k])) : f8e4m3_to_f32(f32_to_f8e4m3(params[i].data[k]))));
 	model_free(read);
 	float scale = 2;
-	t[n] = (struct tensor_info){ .name = "model.layers.0.self_attn.q_proj.weight_scale_inv", .dtype = DTYPE_F32, .ndim = 1, .shape = { 1 }, .data = &scale, .bytes = 4 };
+	t[n] = (struct tensor_info){
+		.name = "model.layers.0.self_attn.q_proj.weight_scale_inv", .dtype = DTYPE_F32, .ndim = 1, .shape = { 1 }, .data = &scale,
+		.bytes = 4,
+	};
 	assert_int_equal(safetensors_write(path, t, (size_t)n + 1, NULL, &err), 0);
 	assert_int_equal(model_open(dir, ops, &read, &err), ERR_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "q_proj.weight_scale_inv scales quantised weights"));
@@ -319,17 +325,20 @@ static void write_json(const char *dir, const char *file, const char *base, cons
 	free(path);
 }
 
-static const char good_config[] = "{\"architectures\": [\"Qwen3ForCausalLM\"], \"vocab_size\": 53, \"hidden_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
-	" \"num_key_value_heads\": 2, \"head_dim\": 10, \"intermediate_size\": 36, \"rope_theta\": 750, \"torch_dtype\": \"float32\", \"rms_norm_eps\": 1e-5}";
+static const char good_config[] = "{\"architectures\": [\"Qwen3ForCausalLM\"], \"vocab_size\": 53, \"hidden_size\": 24, \"num_hidden_layers\": 2, "
+	"\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 10, \"intermediate_size\": 36, \"rope_theta\": 750, \"torch_dtype\": \"float32\", "
+	"\"rms_norm_eps\": 1e-5}";
 
 static void test_config(void **state)
 {
 	static const struct { const char *patch, *says; } bad[] = {
 		{ "{\"architectures\": [\"GPT2LMHeadModel\"]}", "GPT2LMHeadModel" }, { "{\"architectures\": null}", "architectures" },
 			{ "{\"vocab_size\": 0}", "vocab_size" }, { "{\"hidden_size\": \"x\"}", "hidden_size" },
-		{ "{\"num_hidden_layers\": 100000}", "num_hidden_layers" }, { "{\"num_key_value_heads\": 3}", "num_key_value_heads" }, { "{\"head_dim\": 7}", "head_dim" },
+		{ "{\"num_hidden_layers\": 100000}", "num_hidden_layers" }, { "{\"num_key_value_heads\": 3}", "num_key_value_heads" },
+		{ "{\"head_dim\": 7}", "head_dim" },
 			{ "{\"hidden_act\": \"gelu\"}", "gelu" },
-		{ "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}", "yarn" }, { "{\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 0}}", "llama3" },
+		{ "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}", "yarn" },
+		{ "{\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 0}}", "llama3" },
 			{ "{\"use_sliding_window\": true}", "use_sliding_window" },
 		{ "{\"attention_bias\": true}", "attention_bias" }, { "{\"quantization_config\": {\"bits\": 4}}", "quantization_config" },
 			{ "{\"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "layer_types[1]" },
@@ -340,12 +349,16 @@ static void test_config(void **state)
 		{ "{\"mlp_bias\": true}", "mlp_bias" }, { "{\"attention_dropout\": 0.1}", "attention_dropout" }, { "{\"use_mrope\": true}", "use_mrope" },
 			{ "{\"rope_interleaved\": true}", "rope_interleaved" }, { "{\"compression_config\": {\"bits\": 4}}", "compression_config" },
 		{ "{\"partial_rotary_factor\": 0.5}", "partial_rotary_factor" }, { "{\"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", "partial_rotary_factor" },
-			{ "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "linear" }, { "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", "dynamic" },
-		{ "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}}}", "full_attention" }, { "{\"rope_scaling\": {\"mrope_section\": [2, 3]}}", "mrope_section" },
+			{ "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "linear" },
+			{ "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", "dynamic" },
+		{ "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}}}", "full_attention" },
+		{ "{\"rope_scaling\": {\"mrope_section\": [2, 3]}}", "mrope_section" },
 			{ "{\"rope_scaling\": [8]}", "rope parameters" },
-		{ "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1, \"high_freq_factor\": 4}, \"rope_parameters\": {\"rope_type\": \"default\"}}",
+		{ "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1, \"high_freq_factor\": 4}, "
+			"\"rope_parameters\": {\"rope_type\": \"default\"}}",
 			"contradict" },
-		{ "{\"num_key_value_heads\": 8}", "num_key_value_heads" }, { "{\"intermediate_size\": null}", "intermediate_size" }, { "{\"tie_word_embeddings\": 1}", "tie_word_embeddings" },
+		{ "{\"num_key_value_heads\": 8}", "num_key_value_heads" }, { "{\"intermediate_size\": null}", "intermediate_size" },
+		{ "{\"tie_word_embeddings\": 1}", "tie_word_embeddings" },
 	};
 	struct model_config c;
 	struct err err = {0};
@@ -354,13 +367,15 @@ static void test_config(void **state)
 	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
 	assert_true(c.rope_theta == 750 && c.qk_norm && !c.attention_bias && !c.tie_word_embeddings && c.eos_token_id == 3 && c.neos_extra == 1 &&
 		c.bos_token_id == -1 && c.head_dim == 10);
-	write_json(dir, "config.json", good_config, "{\"rope_theta\": 1, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 44.0}, \"dtype\": \"bfloat16\", \"eos_token_id\": 3}");
+	write_json(dir, "config.json", good_config,
+		"{\"rope_theta\": 1, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 44.0}, \"dtype\": \"bfloat16\", \"eos_token_id\": 3}");
 	write_json(dir, "generation_config.json", "{}", "{\"eos_token_id\": [5, 3]}");
 	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
 	assert_true(c.rope_theta == 44 && c.eos_token_id == 3 && c.neos_extra == 1 && c.eos_extra[0] == 5);
 	/* Absent and null are two things; constants that stand beside the rope object count; a partial_rotary_factor of 1 is none. */
-	write_json(dir, "config.json", good_config, "{\"head_dim\": null, \"num_key_value_heads\": null, \"num_attention_heads\": 4, \"partial_rotary_factor\": 1.0, \"original_max_position_embeddings\":"
-		" 64, \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 32}}");
+	write_json(dir, "config.json", good_config, "{\"head_dim\": null, \"num_key_value_heads\": null, \"num_attention_heads\": 4, "
+		"\"partial_rotary_factor\": 1.0, \"original_max_position_embeddings\": 64, "
+		"\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 32}}");
 	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
 	assert_true(c.head_dim == 128 && c.num_key_value_heads == 4 && c.rope_factor == 4 && c.rope_original_positions == 64 && c.rope_theta == 750);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -407,12 +422,14 @@ static void test_weights_refused(void **state)
 
 static void test_adapter_refused(void **state)
 {
-	static const char good[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"q_proj\"], \"bias\": \"none\", \"task_type\": \"CAUSAL_LM\", \"megatron_core\": \"megatron.core\"}";
+	static const char good[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"q_proj\"], \"bias\": \"none\", "
+		"\"task_type\": \"CAUSAL_LM\", \"megatron_core\": \"megatron.core\"}";
 	static const struct { const char *patch, *says; } bad[] = {
 		{ "{\"use_dora\": true}", "use_dora" }, { "{\"modules_to_save\": [\"lm_head\"]}", "modules_to_save" },
 			{ "{\"rank_pattern\": {\"q_proj\": 8}}", "rank_pattern" }, { "{\"peft_type\": \"IA3\"}", "IA3" },
 		{ "{\"bias\": \"all\"}", "all" }, { "{\"target_modules\": 5}", "target_modules" },
-			{ "{\"target_modules\": [\"model.layers.0.mlp.q_projx\"]}", "q_projx" }, { "{\"init_lora_weights\": \"olora\"}", "olora" }, { "{\"target_modules\": [\"lm_head\"]}", "lm_head" },
+			{ "{\"target_modules\": [\"model.layers.0.mlp.q_projx\"]}", "q_projx" }, { "{\"init_lora_weights\": \"olora\"}", "olora" },
+			{ "{\"target_modules\": [\"lm_head\"]}", "lm_head" },
 			{ "{\"r\": 0}", "r" }, { "{\"r\": 100000}", "r" },
 		{ "{\"lora_dropout\": 1}", "lora_dropout" }, { "{\"some_new_switch\": true}", "some_new_switch" }, { "{\"r\": 3}", "lora_A" },
 	};

@@ -127,7 +127,8 @@ static void test_sizes(void **state)
 		assert_int_equal(json_save(config, json_object_get(row, "config"), &err), 0);
 		if (model_config_load(dir, &c, &err)) fail_msg("%s: %s", name, err.text);
 		if (model_config_params(&c) != json_integer_value(json_object_get(row, "params")))
-			fail_msg("%s: %lld parameters, expected %lld", name, (long long)model_config_params(&c), (long long)json_integer_value(json_object_get(row, "params")));
+			fail_msg("%s: %lld parameters, expected %lld", name, (long long)model_config_params(&c),
+				(long long)json_integer_value(json_object_get(row, "params")));
 	}
 	json_decref(sizes);
 	free(path);
@@ -270,9 +271,11 @@ static void test_adapter_spellings(void **state)
 
 static void test_adapters_refused(void **state)
 {
-	static const struct { const char *name, *says; } cases[] = { { "dora", "use_dora" }, { "modules_to_save", "modules_to_save" }, { "rank_pattern", "rank_pattern" },
-		{ "alpha_pattern", "alpha_pattern" }, { "layers_to_transform", "layers_to_transform" }, { "bias", "lora_only" }, { "lora_bias", "lora_bias" },
-		{ "pissa", "pissa" }, { "one_layer", "layers.1.self_attn.q_proj.lora_A" }, { "head", "lm_head" } };
+	static const struct { const char *name, *says; } cases[] = {
+		{ "dora", "use_dora" }, { "modules_to_save", "modules_to_save" }, { "rank_pattern", "rank_pattern" }, { "alpha_pattern", "alpha_pattern" },
+		{ "layers_to_transform", "layers_to_transform" }, { "bias", "lora_only" }, { "lora_bias", "lora_bias" }, { "pissa", "pissa" },
+		{ "one_layer", "layers.1.self_attn.q_proj.lora_A" }, { "head", "lm_head" },
+	};
 	struct ref r;
 	struct ops *ops = ref_ops(false);
 	ref_open(&r, "tied");

@@ -8,9 +8,12 @@
 
 enum { T = 40, V = 37 };
 
-static const struct model_config config = { .vocab_size = V, .hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
-	.intermediate_size = 300 /* more than one pass of the products' k */, .max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = true, .qk_norm = true,
-	.bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1 };
+static const struct model_config config = {
+	.vocab_size = V, .hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
+	.intermediate_size = 300,   /* more than one pass of the products' k */
+	.max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = true, .qk_norm = true,
+	.bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
+};
 
 static struct model *make(struct ops *ops)
 {

@@ -51,9 +51,13 @@ static float bf16_weight(uint64_t i)
 }
 static float fp16_weight(uint64_t i) { return (float)(_Float16)fp32_weight(i); }
 
-/* Weights of GGUF's kinds, i / 32 the group: a factor with fp16's 11 bits, its sign the kind's, times an integer; both ends of the range occur in each group. */
+/* Weights of GGUF's kinds, i / 32 the group: a factor with fp16's 11 bits, its sign the kind's, times an integer; both ends of the
+ * range occur in each group. */
 static float factor_of(uint64_t i) { return (float)(_Float16)(fp32_weight(i / 32 + 1000000) / 64); }
-static int integer_of(uint64_t i, int low, int high) { return i % 32 == 3 ? low : i % 32 == 17 ? high : low + (int)(rng_u32(3, 4, i) % (uint32_t)(high - low + 1)); }
+static int integer_of(uint64_t i, int low, int high)
+{
+	return i % 32 == 3 ? low : i % 32 == 17 ? high : low + (int)(rng_u32(3, 4, i) % (uint32_t)(high - low + 1));
+}
 static float q8_0_weight(uint64_t i) { return fabsf(factor_of(i)) * (float)integer_of(i, -127, 127); }
 static float q5_0_weight(uint64_t i) { return factor_of(i) * (float)integer_of(i, -16, 15); }
 static float q4_0_weight(uint64_t i) { return factor_of(i) * (float)integer_of(i, -8, 7); }
@@ -62,7 +66,13 @@ static float q4_1_weight(uint64_t i) { return fmaf(fabsf(factor_of(i)), (float)i
 static float almost_q4_1_weight(uint64_t i) { return i == 64 * 320 - 5 ? nextafterf(q4_1_weight(i), 9) : q4_1_weight(i); }
 static float zero_weight(uint64_t i) { return i % 5 ? 0.0f : -0.0f; }
 
-struct weights { const char *kind; float (*at)(uint64_t i); int N, K; bool bt; double bytes; /* at most so many for a prepared weight, 0: not prepared */ };
+struct weights {
+	const char *kind;
+	float (*at)(uint64_t i);
+	int N, K;
+	bool bt;
+	double bytes;   /* at most so many for a prepared weight; 0: not prepared */
+};
 
 /* Every product of some rows alone has the bits that it had among all rows, and has them still when B was prepared, whatever form was found for it. */
 static void check_weights(struct ops *o, const struct weights *w)
@@ -71,14 +81,16 @@ static void check_weights(struct ops *o, const struct weights *w)
 	static const int batches[] = {1, 2, 3, 4, 5, 7, 12, 13, 16, 24, 25, 31, 33, 100, 479, 481};
 	int N = w->N, K = w->K;
 	size_t out = (size_t)M * (size_t)N;
-	float *a = normals(1, (size_t)M * (size_t)K), *start = normals(3, out), *b = xcalloc((size_t)N * (size_t)K, 4), *all = xcalloc(out, 4), *part = xcalloc(out, 4);
+	float *a = normals(1, (size_t)M * (size_t)K), *start = normals(3, out), *b = xcalloc((size_t)N * (size_t)K, 4);
+	float *all = xcalloc(out, 4), *part = xcalloc(out, 4);
 	for (uint64_t i = 0; i < (uint64_t)N * (uint64_t)K; i++) b[i] = w->at(i);
 	for (int acc = 0; acc < 2; acc++) {
 		memcpy(all, start, out * 4);
 		o->matmul(o->ctx, all, a, b, M, N, K, false, w->bt, 0.75f, acc ? OPS_ADD : OPS_SET);
 		if (w->bytes > 0) o->prepare(o->ctx, b, N, K);
 		double columns = (N + 31) / 32 * 32;   /* whole panels */
-		if ((double)ops_prepared_bytes(o) > w->bytes * columns * K) fail_msg("%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(o), w->bytes);
+		if ((double)ops_prepared_bytes(o) > w->bytes * columns * K)
+			fail_msg("%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(o), w->bytes);
 		for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
 			int rows = batches[i], first = (int)(i * 37) % (M - rows);
 			size_t at = (size_t)first * (size_t)N;
@@ -98,8 +110,8 @@ static void check_weights(struct ops *o, const struct weights *w)
 static void check_matmul(struct ops *o)
 {
 	static const struct weights table[] = {
-		{"fp32", fp32_weight, 33, 31, true, 0}, {"fp32", fp32_weight, 130, 257, true, 0}, {"fp32", fp32_weight, 16, 700, true, 0}, {"fp32", fp32_weight, 300, 64, false, 0},
-		{"fp32", fp32_weight, 47, 530, false, 0},
+		{"fp32", fp32_weight, 33, 31, true, 0}, {"fp32", fp32_weight, 130, 257, true, 0}, {"fp32", fp32_weight, 16, 700, true, 0},
+		{"fp32", fp32_weight, 300, 64, false, 0}, {"fp32", fp32_weight, 47, 530, false, 0},
 		{"fp32", fp32_weight, 33, 31, true, 4}, {"fp32", fp32_weight, 130, 257, true, 4}, {"fp32", fp32_weight, 16, 700, true, 4},
 		{"bf16", bf16_weight, 130, 257, true, 2}, {"bf16", bf16_weight, 33, 320, true, 2}, {"fp16", fp16_weight, 47, 530, true, 2}, {"fp16", fp16_weight, 64, 32, true, 2},
 		{"Q8_0", q8_0_weight, 70, 544, true, 1.13}, {"Q5_0", q5_0_weight, 33, 320, true, 1.13}, {"Q4_0", q4_0_weight, 33, 320, true, 1.13},
@@ -150,8 +162,8 @@ static void check_attention(struct ops *o)
 	int32_t pos[T];
 	for (int s = 0; s < S; s++)
 		for (int t = start[s]; t < start[s + 1]; t++) pos[t] = t - start[s];
-	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD), *all = xcalloc(T * NH * HD, 4), *one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4),
-		*lse1 = xcalloc(T * NH, 4);
+	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD), *all = xcalloc(T * NH * HD, 4),
+		*one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4), *lse1 = xcalloc(T * NH, 4);
 	struct ops_packed b = {T, S, start, pos};
 	o->attention(o->ctx, all, lse, q, k, v, &b, NH, NKV, HD);
 	for (int s = 0; s < S; s++) {
@@ -241,7 +253,11 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul), cmocka_unit_test(test_rows), cmocka_unit_test(test_attention), cmocka_unit_test(test_dropout), cmocka_unit_test(test_exp),
+		cmocka_unit_test(test_matmul),
+		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_dropout),
+		cmocka_unit_test(test_exp),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

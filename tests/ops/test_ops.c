@@ -3,9 +3,10 @@
  *
  * Every buffer stands between sentinels, and buffers that an operation sets are filled with NaN before.
  *
- * Tolerance. A sum of K products of unit-normal numbers has size sqrt(K); each of its K additions rounds a partial sum of at most that size by eps/2 relatively, and the
- * errors are independent: the deviation is about eps sqrt(K) |result| / 2. With 4 eps sqrt(K) max|expected| the extreme of a million elements (5 sigma) still fits, and a
- * wrong index or a missing term, which is of order 1, does not. Elementwise operations are chains of a few roundings: K stands for their number squared. */
+ * Tolerance. A sum of K products of unit-normal numbers has size sqrt(K); each of its K additions rounds a partial sum of at most that size by eps/2
+ * relatively, and the errors are independent: the deviation is about eps sqrt(K) |result| / 2. With 4 eps sqrt(K) max|expected| the extreme of a million
+ * elements (5 sigma) still fits, and a wrong index or a missing term, which is of order 1, does not. Elementwise operations are chains of a few roundings: K
+ * stands for their number squared. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,7 +95,8 @@ static void end_case(struct fixture *f, const char *op)
 {
 	for (int b = 0; b < f->nbuffers; b++) {
 		for (int i = 0; i < GUARD; i++)
-			if (f->buffers[b][i] != sentinel || f->buffers[b][f->lengths[b] + GUARD + i] != sentinel) fail_msg("%s case %d wrote outside buffer %d", op, f->index, b);
+			if (f->buffers[b][i] != sentinel || f->buffers[b][f->lengths[b] + GUARD + i] != sentinel)
+				fail_msg("%s case %d wrote outside buffer %d", op, f->index, b);
 		free(f->buffers[b]);
 	}
 	f->nbuffers = 0;
@@ -142,7 +144,8 @@ static void walk_rows(struct fixture *f)
 {
 	while (next_case(f)) {
 		int M = (int)f->args[0], N = (int)f->args[1], V = (int)f->args[2];
-		float *x = input(f, "x"), *bias = input(f, "bias"), *dbias = input(f, "dbias0"), *table = input(f, "table"), *out = buffer(f, (size_t)M * N), *dtable = input(f, "dtable0");
+		float *x = input(f, "x"), *bias = input(f, "bias"), *dbias = input(f, "dbias0"), *table = input(f, "table"), *out = buffer(f, (size_t)M * N),
+			*dtable = input(f, "dtable0");
 		struct ops *o = f->ops;
 		o->bias_backward(o->ctx, dbias, x, M, N);
 		o->embed(o->ctx, out, table, ints(f, "ids"), M, N);
@@ -167,7 +170,8 @@ static void walk_rope(struct fixture *f)
 }
 
 /* The same sequences through pages, page lists shuffled; row by row (decode) or all at once (prefill). */
-static void paged_like_packed(struct fixture *f, const struct ops_packed *b, int NH, int NKV, int HD, const float *q, const float *k, const float *v, float *out, bool by_row)
+static void paged_like_packed(struct fixture *f, const struct ops_packed *b, int NH, int NKV, int HD, const float *q, const float *k, const float *v,
+	float *out, bool by_row)
 {
 	int T = b->T, per_seq = T / OPS_KV_BLOCK + 1, pages = per_seq * b->S;
 	struct ops *o = f->ops;
@@ -199,7 +203,8 @@ static void walk_attention(struct fixture *f)
 		struct ops_packed b = {T, S, ints(f, "start"), ints(f, "pos")};
 		struct ops *o = f->ops;
 		size_t nq = (size_t)T * NH * HD, nk = (size_t)T * NKV * HD;
-		float *q = input(f, "q"), *k = input(f, "k"), *v = input(f, "v"), *dout = input(f, "dout"), *out = buffer(f, nq), *out2 = buffer(f, nq), *lse = buffer(f, (size_t)T * NH);
+		float *q = input(f, "q"), *k = input(f, "k"), *v = input(f, "v"), *dout = input(f, "dout"), *out = buffer(f, nq), *out2 = buffer(f, nq),
+			*lse = buffer(f, (size_t)T * NH);
 		float *dq = buffer(f, nq), *dk = buffer(f, nk), *dv = buffer(f, nk);
 		o->attention(o->ctx, out, lse, q, k, v, &b, NH, NKV, HD);
 		o->attention(o->ctx, out2, NULL, q, k, v, &b, NH, NKV, HD);
@@ -222,7 +227,8 @@ static void walk_mlp(struct fixture *f)
 {
 	while (next_case(f)) {
 		int64_t n = (int64_t)f->args[0];
-		float *gate = input(f, "gate"), *up = input(f, "up"), *dout = input(f, "dout"), *y = input(f, "y"), *out = buffer(f, n), *dgate = buffer(f, n), *dup = buffer(f, n), *added = buffer(f, n);
+		float *gate = input(f, "gate"), *up = input(f, "up"), *dout = input(f, "dout"), *y = input(f, "y"), *out = buffer(f, n), *dgate = buffer(f, n),
+			*dup = buffer(f, n), *added = buffer(f, n);
 		struct ops *o = f->ops;
 		o->silu_mul(o->ctx, out, gate, up, n);
 		o->silu_mul_backward(o->ctx, dgate, dup, dout, gate, up, n);
@@ -312,7 +318,8 @@ FAMILY(matmul) FAMILY(norm) FAMILY(rows) FAMILY(rope) FAMILY(attention) FAMILY(m
 static int make_fixtures(void **state)
 {
 	char command[1024];
-	snprintf(command, sizeof command, "test -s %s/ref/ops/optim.safetensors || env LD_PRELOAD= build/venv/bin/python tests/ref/ops_oracle.py %s/ref/ops", build_dir(), build_dir());
+	snprintf(command, sizeof command, "test -s %s/ref/ops/optim.safetensors || env LD_PRELOAD= build/venv/bin/python tests/ref/ops_oracle.py %s/ref/ops",
+		build_dir(), build_dir());
 	return system(command);
 }
 

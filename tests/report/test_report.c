@@ -1,4 +1,5 @@
-/* The report over a store made here, with text that wants out of its element: nothing of it may become markup, every chart of a metric that is there appears, and tags nest. */
+/* The report over a store made here, with text that wants out of its element: nothing of
+ * it may become markup, every chart of a metric that is there appears, and tags nest. */
 #include "report/report.h"
 
 #include <math.h>
@@ -15,9 +16,12 @@ struct fixture { char dir[64]; char *store_path, *html_path; struct store *store
 
 /* Metrics of TRL's names that the report draws, as `hone rl` and `hone sft` write them, and their headings. */
 static const struct { const char *metric, *heading; } drawn[] = {
-	{ "reward", "reward (mean)" }, { "genuine", "pass rate" }, { "reward_std", "reward (standard deviation)" }, { "speedup", "model speedup" }, { "completions/mean_length", "answer length" },
-	{ "completions/clipped_ratio", "cut by length" }, { "entropy", "entropy" }, { "kl", "KL to the reference" }, { "sampling/sampling_logp_difference/mean", "log-probabilities (mean)" },
-	{ "sampling/sampling_logp_difference/max", "log-probabilities (max)" }, { "frac_reward_zero_std", "without variance" }, { "loss", "loss" }, { "eval_loss", "held-out loss" },
+	{ "reward", "reward (mean)" }, { "genuine", "pass rate" }, { "reward_std", "reward (standard deviation)" }, { "speedup", "model speedup" },
+	{ "completions/mean_length", "answer length" },
+	{ "completions/clipped_ratio", "cut by length" }, { "entropy", "entropy" }, { "kl", "KL to the reference" },
+	{ "sampling/sampling_logp_difference/mean", "log-probabilities (mean)" },
+	{ "sampling/sampling_logp_difference/max", "log-probabilities (max)" }, { "frac_reward_zero_std", "without variance" }, { "loss", "loss" },
+	{ "eval_loss", "held-out loss" },
 	{ "grad_norm", "gradient norm" }, { "learning_rate", "learning rate" }, { "step_time", "seconds per step" },
 };
 enum { STEPS = 12, SAMPLES = 3 };
@@ -25,15 +29,16 @@ enum { STEPS = 12, SAMPLES = 3 };
 static json_t *metrics_of(int step)
 {
 	json_t *m = json_pack("{s:i}", "step", step);
-	for (size_t i = 0; i < ARRAY_LEN(drawn); i++) json_object_set_new(m, drawn[i].metric, step % 5 == 0 ? json_null() : json_real(step * 0.25));   /* null: a number that was not finite */
+	/* null: a number that was not finite */
+	for (size_t i = 0; i < ARRAY_LEN(drawn); i++) json_object_set_new(m, drawn[i].metric, step % 5 == 0 ? json_null() : json_real(step * 0.25));
 	return m;
 }
 
 static json_t *sample_of(int step, int i)
 {
 	static const char *const verdicts[] = { "genuine", "wrong", "<b>invalid" };
-	return json_pack("{s:s, s:s, s:{s:s, s:s, s:s}}", "task", HOSTILE, "answer", step == 1 ? HOSTILE : "plan\n```python\nx < 1 & y\n```\n", "verdict", "verdict", verdicts[i % 3], "reason", i ? HOSTILE : "",
-		"detail", HOSTILE);
+	return json_pack("{s:s, s:s, s:{s:s, s:s, s:s}}", "task", HOSTILE, "answer", step == 1 ? HOSTILE : "plan\n```python\nx < 1 & y\n```\n",
+		"verdict", "verdict", verdicts[i % 3], "reason", i ? HOSTILE : "", "detail", HOSTILE);
 }
 
 static int setup(void **state)
@@ -184,7 +189,8 @@ static void test_no_run(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart), T(test_samples_are_bounded), T(test_tags_nest), T(test_no_run) };
+	const struct CMUnitTest tests[] = { T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart), T(test_samples_are_bounded),
+		T(test_tags_nest), T(test_no_run) };
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

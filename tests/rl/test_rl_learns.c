@@ -1,8 +1,8 @@
-/* The loop's learning half without a verifier: sampled answers, a made-up reward, advantages, updates. A policy that is told nothing but rewards must come to earn them. A sign error, a row shifted by
- * one, or an advantage with the wrong baseline leaves the reward where chance puts it.
+/* The loop's learning half without a verifier: sampled answers, a made-up reward, advantages, updates. A policy that is told nothing but rewards must come to
+ * earn them. A sign error, a row shifted by one, or an advantage with the wrong baseline leaves the reward where chance puts it.
  *
- * The bandit: the reward is 1 when the first token of the answer is one of GOOD out of VOCAB tokens. A fresh model is close to uniform, so chance is about GOOD / VOCAB = 0.25. All draws are
- * functions of fixed seeds: a result here is the same on every run. */
+ * The bandit: the reward is 1 when the first token of the answer is one of GOOD out of VOCAB tokens. A fresh model is close to uniform, so chance is about GOOD
+ * / VOCAB = 0.25. All draws are functions of fixed seeds: a result here is the same on every run. */
 #include "rl/rl.h"
 
 #include <math.h>
@@ -14,8 +14,11 @@
 
 enum { VOCAB = 32, GOOD = 8, K = 16, GROUPS = 2, PROMPT = 4, ANSWER = 3, STEPS = 30 };
 
-static const struct model_config config = { .vocab_size = VOCAB, .hidden_size = 32, .num_hidden_layers = 1, .num_attention_heads = 2, .num_key_value_heads = 1, .head_dim = 16, .intermediate_size = 48,
-	.max_position_embeddings = 32, .rms_norm_eps = 1e-6, .rope_theta = 1e4, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1 };
+static const struct model_config config = {
+	.vocab_size = VOCAB, .hidden_size = 32, .num_hidden_layers = 1, .num_attention_heads = 2, .num_key_value_heads = 1, .head_dim = 16,
+	.intermediate_size = 48, .max_position_embeddings = 32, .rms_norm_eps = 1e-6, .rope_theta = 1e4, .tie_word_embeddings = true,
+	.qk_norm = true, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
+};
 
 struct bandit {
 	struct ops *ops;
@@ -33,8 +36,14 @@ static void bandit_open(struct bandit *b, enum loss_type loss)
 	struct err err = {0};
 	struct ops_options oo = { .threads = 1 };
 	struct engine_options eo = { .max_sequences = GROUPS * K, .max_context = PROMPT + ANSWER };
-	struct updater_options uo = { .loss = { .type = loss, .epsilon = 0.2f, .epsilon_high = 0.28f }, .num_iterations = 1, .max_tokens = 256, .max_completion_length = ANSWER, .temperature = 1 };
-	struct optimizer_options po = { .learning_rate = 2e-2, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1, .lr_scheduler_type = "constant" };
+	struct updater_options uo = {
+		.loss = { .type = loss, .epsilon = 0.2f, .epsilon_high = 0.28f }, .num_iterations = 1, .max_tokens = 256,
+		.max_completion_length = ANSWER, .temperature = 1,
+	};
+	struct optimizer_options po = {
+		.learning_rate = 2e-2, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1,
+		.lr_scheduler_type = "constant",
+	};
 	*b = (struct bandit){0};
 	if (ops_cpu_create(&oo, &b->ops, &err) || model_create(&config, 7, b->ops, &b->model, &err)) fail_msg("%s", err.text);
 	model_enable_grad(b->model, NULL);
@@ -61,7 +70,10 @@ static void bandit_sample(struct bandit *b, int step)
 {
 	struct err err = {0};
 	for (int g = 0; g < GROUPS; g++) {
-		struct request q = { .id = g, .prompt = b->rows[g].ids.data, .nprompt = PROMPT, .num_samples = K, .sampling = { .temperature = 1, .top_p = 1, .seed = (uint64_t)(step * GROUPS + g + 1) }, .max_new_tokens = ANSWER };
+		struct request q = {
+			.id = g, .prompt = b->rows[g].ids.data, .nprompt = PROMPT, .num_samples = K,
+			.sampling = { .temperature = 1, .top_p = 1, .seed = (uint64_t)(step * GROUPS + g + 1) }, .max_new_tokens = ANSWER,
+		};
 		if (engine_submit(b->engine, &q, &err)) fail_msg("%s", err.text);
 	}
 	struct completion c;

@@ -26,7 +26,8 @@ static void test_pass_at_k(void **state)
 			}
 }
 
-/* The interval of a difference with known mean and spread: its half width is 1.96 s / sqrt(n) within the bootstrap's own error (10,000 draws: about 2 %, allowed 10 %). */
+/* The interval of a difference with known mean and spread: its half width is 1.96 s /
+ * sqrt(n) within the bootstrap's own error (10,000 draws: about 2 %, allowed 10 %). */
 static void test_bootstrap(void **state)
 {
 	enum { N = 400 };
@@ -138,8 +139,14 @@ static void test_any_bytes_are_recorded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pass_at_k), cmocka_unit_test(test_bootstrap), cmocka_unit_test(test_advantages_uniform), cmocka_unit_test(test_advantages_split), cmocka_unit_test(test_infra_is_dropped),
-		cmocka_unit_test(test_no_variance), cmocka_unit_test(test_summary), cmocka_unit_test(test_any_bytes_are_recorded),
+		cmocka_unit_test(test_pass_at_k),
+		cmocka_unit_test(test_bootstrap),
+		cmocka_unit_test(test_advantages_uniform),
+		cmocka_unit_test(test_advantages_split),
+		cmocka_unit_test(test_infra_is_dropped),
+		cmocka_unit_test(test_no_variance),
+		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_any_bytes_are_recorded),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

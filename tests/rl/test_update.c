@@ -1,4 +1,5 @@
-/* The update, on a tiny random model: packing does not matter, the ratio of the recomputation is exactly 1, what the sampler recorded is what the trainer recomputes, gradients point the right way. */
+/* The update, on a tiny random model: packing does not matter, the ratio of the recomputation is exactly
+ * 1, what the sampler recorded is what the trainer recomputes, gradients point the right way. */
 #include "rl/rl.h"
 
 #include <math.h>
@@ -10,8 +11,11 @@
 
 enum { VOCAB = 61, K = 6, PROMPT = 7, ANSWER = 11 };
 
-static const struct model_config config = { .vocab_size = VOCAB, .hidden_size = 32, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 16, .intermediate_size = 48,
-	.max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 1e4, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = VOCAB - 1, .pad_token_id = -1 };
+static const struct model_config config = {
+	.vocab_size = VOCAB, .hidden_size = 32, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 16,
+	.intermediate_size = 48, .max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 1e4, .tie_word_embeddings = true,
+	.qk_norm = true, .bos_token_id = -1, .eos_token_id = VOCAB - 1, .pad_token_id = -1,
+};
 
 struct fixture {
 	struct ops *ops;
@@ -36,7 +40,10 @@ static void sample_answers(struct fixture *f)
 	struct err err = {0};
 	struct engine_options o = { .max_sequences = 4, .max_context = PROMPT + ANSWER };
 	if (engine_create(f->model, &o, &e, &err)) fail_msg("%s", err.text);
-	struct request q = { .prompt = f->row.ids.data, .nprompt = PROMPT, .num_samples = K, .sampling = { .temperature = 1, .top_p = 1, .seed = 11 }, .max_new_tokens = ANSWER, .adapter = f->adapter };
+	struct request q = {
+		.prompt = f->row.ids.data, .nprompt = PROMPT, .num_samples = K, .sampling = { .temperature = 1, .top_p = 1, .seed = 11 },
+		.max_new_tokens = ANSWER, .adapter = f->adapter,
+	};
 	if (engine_submit(e, &q, &err)) fail_msg("%s", err.text);
 	for (int active = 1; active;) engine_step(e, &active);
 	struct completion c;
@@ -83,7 +90,10 @@ static struct update_stats update(struct fixture *f, double lr, int max_tokens, 
 	struct param *p = adapter_params(f->adapter, &n);
 	struct optimizer_options oo = { .learning_rate = lr, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .lr_scheduler_type = "constant" };
 	struct optimizer *opt = optimizer_create(f->ops, p, n, &oo);
-	struct updater_options uo = { .loss = { .type = type, .epsilon = 0.2f, .epsilon_high = 0.28f, .beta = beta }, .num_iterations = num_iterations, .max_tokens = max_tokens, .max_completion_length = ANSWER, .temperature = 1 };
+	struct updater_options uo = {
+		.loss = { .type = type, .epsilon = 0.2f, .epsilon_high = 0.28f, .beta = beta }, .num_iterations = num_iterations,
+		.max_tokens = max_tokens, .max_completion_length = ANSWER, .temperature = 1,
+	};
 	struct updater *u;
 	struct update_stats stats;
 	struct err err = {0};
@@ -174,7 +184,13 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_packing_does_not_matter), T(test_ratio_is_exactly_one), T(test_second_iteration_moves), T(test_sampler_gap), T(test_kl_needs_a_reference), T(test_direction), T(test_dropped_and_zero_do_not_train),
+		T(test_packing_does_not_matter),
+		T(test_ratio_is_exactly_one),
+		T(test_second_iteration_moves),
+		T(test_sampler_gap),
+		T(test_kl_needs_a_reference),
+		T(test_direction),
+		T(test_dropped_and_zero_do_not_train),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

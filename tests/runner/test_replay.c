@@ -1,4 +1,5 @@
-/* The replay in this process, over tapes written by hand: what each row does, faults and their codes, lineage, memory that must not change; and the messages of the wire. */
+/* The replay in this process, over tapes written by hand: what each row does, faults and
+ * their codes, lineage, memory that must not change; and the messages of the wire. */
 #include "runner/replay.h"
 #include <math.h>
 #include <setjmp.h>
@@ -8,18 +9,24 @@
 #define MIB ((int64_t)1 << 20)
 
 /* y = x + 1 over n floats. */
-#define ADD_ONE "module {\\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {\\n    %one = arith.constant dense<1.000000e+00> : tensor<16xf32>\\n" \
-	"    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\\n    %b = tt.splat %n : i32 -> tensor<16xi32>\\n    %m = arith.cmpi slt, %i, %b : tensor<16xi32>\\n" \
-	"    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n    %v = tt.load %xp, %m : tensor<16x!tt.ptr<f32>>\\n" \
-	"    %w = arith.addf %v, %one : tensor<16xf32>\\n    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
+#define ADD_ONE "module {\\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {\\n" \
+	"    %one = arith.constant dense<1.000000e+00> : tensor<16xf32>\\n" \
+	"    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\\n    %b = tt.splat %n : i32 -> tensor<16xi32>\\n" \
+	"    %m = arith.cmpi slt, %i, %b : tensor<16xi32>\\n" \
+	"    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
+	"    %v = tt.load %xp, %m : tensor<16x!tt.ptr<f32>>\\n" \
+	"    %w = arith.addf %v, %one : tensor<16xf32>\\n    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n" \
+	"    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
 	"    tt.store %yp, %w, %m : tensor<16x!tt.ptr<f32>>\\n    tt.return\\n  }\\n}\\n"
 #define KERNELS "\"kernels\": [{\"name\": \"k\", \"ttir\": \"" ADD_ONE "\", \"num_warps\": 1, \"num_stages\": 1, \"num_ctas\": 1}]"
 #define VIEW(b) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}"
 #define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 64}]"
-#define LAUNCH(x, y, n) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [{\"buffer\": " #x ", \"offset\": 0}, {\"buffer\": " #y ", \"offset\": 0}, {\"int\": " #n "}]}"
+#define LAUNCH(x, y, n) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [" \
+	"{\"buffer\": " #x ", \"offset\": 0}, {\"buffer\": " #y ", \"offset\": 0}, {\"int\": " #n "}]}"
 #define COPY(to, from) "{\"op\": \"copy\", \"line\": 8, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
 #define FILL(to, value) "{\"op\": \"fill\", \"line\": 9, \"dst\": " VIEW(to) ", \"value\": " #value "}"
-#define LIBRARY(to, from) "{\"op\": \"library\", \"line\": 10, \"name\": \"aten::mm\", \"reads\": [" VIEW(from) "], \"writes\": [" VIEW(to) "], \"args\": {\"args\": [], \"kwargs\": {}}}"
+#define LIBRARY(to, from) "{\"op\": \"library\", \"line\": 10, \"name\": \"aten::mm\", \"reads\": [" VIEW(from) "], \"writes\": [" VIEW(to) "], " \
+	"\"args\": {\"args\": [], \"kwargs\": {}}}"
 #define TAPE(rows, output) "{\"version\": 1, " BUFFERS ", " KERNELS ", \"rows\": [" rows "], \"outputs\": [" VIEW(output) "], \"tuple\": false}"
 
 static float input[16], output[16];
@@ -120,7 +127,8 @@ static void test_faults_have_codes(void **state)
 	check_fault(TAPE(LAUNCH(2, 1, 16), 1), X, "uninitialised", 0);
 	check_fault(TAPE(LIBRARY(1, 0) ", " LAUNCH(1, 2, 16), 2), X, "library-row", 10);
 	check_fault(TAPE(LAUNCH(0, 1, 16), 1), (struct runner_given){ .bytes = 60 }, "bad-tape", 0);
-	check_fault("{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 6000000}], " KERNELS ", \"rows\": [" LAUNCH(0, 1, 16)
+	check_fault("{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 6000000}], " KERNELS ", "
+		"\"rows\": [" LAUNCH(0, 1, 16)
 		"], \"outputs\": [" VIEW(1) "], \"tuple\": false}", X, "memory", 0);
 	/* An input that the reference modifies itself may be modified. */
 	struct runner_result r;
@@ -160,27 +168,37 @@ static void test_dead_library_rows_are_skipped(void **state)
 
 static void test_wire(void **state)
 {
-	struct runner_given inputs[2] = { { .offset = 64, .bytes = 10, .may_change = true }, { .offset = 128, .bytes = 20 } }, params[1] = { { .name = "fc.weight", .bytes = 7 } };
-	struct runner_trial t = { .ninputs = 2, .inputs = inputs, .nparams = 1, .params = params, .output_offset = { 64, 4096 }, .want_cost = true, .deadline_ms = 77 }, u;
+	struct runner_given inputs[2] = {
+		{ .offset = 64, .bytes = 10, .may_change = true }, { .offset = 128, .bytes = 20 },
+	}, params[1] = { { .name = "fc.weight", .bytes = 7 } };
+	struct runner_trial t = {
+		.ninputs = 2, .inputs = inputs, .nparams = 1, .params = params, .output_offset = { 64, 4096 }, .want_cost = true, .deadline_ms = 77,
+	}, u;
 	struct err err = { 0 };
 	json_t *o = runner_trial_json(&t, 2);
 	assert_int_equal(runner_trial_parse(o, 2, &u, &err), 0);
-	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 && u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost);
+	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 && u.output_offset[1] == 4096 &&
+		u.deadline_ms == 77 && u.want_cost);
 	assert_string_equal(u.params[0].name, "fc.weight");
 	runner_trial_release(&u);
 	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
 	json_decref(o);
 
-	struct runner_row_cost cost = { .row = 3, .kind = TAPE_COPY, .programs = 1, .bytes = 2, .sectors = 3, .flops = 4, .special = 5, .dot_flops = 6, .footprint_bytes = 7, .kernel = 8,
-		.counts = { .programs = 9, .path_cycles_max = 10, .dot_by[VM_DOT_HALF] = 11 } };
+	struct runner_row_cost cost = {
+		.row = 3, .kind = TAPE_COPY, .programs = 1, .bytes = 2, .sectors = 3, .flops = 4, .special = 5, .dot_flops = 6,
+		.footprint_bytes = 7, .kernel = 8, .counts = { .programs = 9, .path_cycles_max = 10, .dot_by[VM_DOT_HALF] = 11 },
+	};
 	struct runner_line_cost line = { 9, 10, 11, 12 };
-	struct runner_result r = { .has_fault = true, .fault = { .code = "timeout", .text = "slow", .line = 5, .row = 6 }, .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN, .lineage_output = 1,
-		.ncosts = 1, .costs = &cost, .nlines = 1, .lines = &line, .run_ns = 123 }, s;
+	struct runner_result r = {
+		.has_fault = true, .fault = { .code = "timeout", .text = "slow", .line = 5, .row = 6 }, .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN,
+		.lineage_output = 1, .ncosts = 1, .costs = &cost, .nlines = 1, .lines = &line, .run_ns = 123,
+	}, s;
 	o = runner_result_json(&r);
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage && s.lineage_output == 1 && s.run_ns == 123);
 	const struct runner_row_cost *c = s.costs;
-	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 && c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6
+	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 && c->sectors == 3 && c->flops == 4 &&
+		c->special == 5 && c->dot_flops == 6
 		&& c->footprint_bytes == 7 && c->kernel == 8 && c->counts.programs == 9 && c->counts.path_cycles_max == 10 && c->counts.dot_by[VM_DOT_HALF] == 11);
 	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 && s.lines[0].flops == 12);
 	runner_result_release(&s);
@@ -197,8 +215,12 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rows_do_their_work), cmocka_unit_test(test_trials_are_independent), cmocka_unit_test(test_faults_have_codes), cmocka_unit_test(test_lineage),
-		cmocka_unit_test(test_dead_library_rows_are_skipped), cmocka_unit_test(test_wire),
+		cmocka_unit_test(test_rows_do_their_work),
+		cmocka_unit_test(test_trials_are_independent),
+		cmocka_unit_test(test_faults_have_codes),
+		cmocka_unit_test(test_lineage),
+		cmocka_unit_test(test_dead_library_rows_are_skipped),
+		cmocka_unit_test(test_wire),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,8 @@ static void test_other_versions_and_files_are_refused(void **state)
 	free(path);
 
 	path = path_join(folder, "text.db");
-	assert_int_equal(file_write_atomic(path, "this is a text file, and longer than a header of SQLite would be ........................................", 100, &err), 0);
+	assert_int_equal(file_write_atomic(path,
+		"this is a text file, and longer than a header of SQLite would be ........................................", 100, &err), 0);
 	assert_int_not_equal(store_open(path, &s, &err), 0);
 	free(path);
 

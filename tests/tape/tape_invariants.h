@@ -1,4 +1,5 @@
-/* What must hold for every tape that tape_parse accepts, checked without its code: whoever replays a tape relies on it. Shared by the corruption test and the fuzz program. */
+/* What must hold for every tape that tape_parse accepts, checked without its code: whoever
+ * replays a tape relies on it. Shared by the corruption test and the fuzz program. */
 #ifndef TAPE_INVARIANTS_H
 #define TAPE_INVARIANTS_H
 #include "tape/tape.h"
@@ -63,12 +64,14 @@ static void invariant_tape(const struct tape *t)
 	int64_t total = 0;
 	bool *on_path = calloc((size_t)t->nrows + 1, sizeof(*on_path));
 	int row = -1;
-	CHECK(t->nbuffers <= TAPE_BUFFERS_MAX && t->nrows <= TAPE_ROWS_MAX && t->nkernels <= TAPE_KERNELS_MAX && t->noutputs >= 1 && t->noutputs <= TAPE_OUTPUTS_MAX);
+	CHECK(t->nbuffers <= TAPE_BUFFERS_MAX && t->nrows <= TAPE_ROWS_MAX && t->nkernels <= TAPE_KERNELS_MAX);
+	CHECK(t->noutputs >= 1 && t->noutputs <= TAPE_OUTPUTS_MAX);
 	for (int i = 0; i < t->nbuffers; i++) {
 		const struct tape_buffer *b = &t->buffers[i];
 		CHECK(b->bytes >= 0 && (total += b->bytes) <= TAPE_TOTAL_BYTES_MAX && (b->kind != TAPE_PARAM || b->name) && (b->kind != TAPE_CONST || b->data));
 	}
-	for (int i = 0; i < t->nkernels; i++) CHECK(t->kernels[i].ttir_len > 0 && strlen(t->kernels[i].ttir) == t->kernels[i].ttir_len && t->kernels[i].num_warps >= 1);
+	for (int i = 0; i < t->nkernels; i++)
+		CHECK(t->kernels[i].ttir_len > 0 && strlen(t->kernels[i].ttir) == t->kernels[i].ttir_len && t->kernels[i].num_warps >= 1);
 	for (int i = 0; i < t->nrows; i++) invariant_row(t, &t->rows[i]);
 	for (int i = 0; i < t->noutputs; i++) invariant_view(t, &t->outputs[i]);
 	tape_data_path(t, on_path);

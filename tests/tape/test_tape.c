@@ -12,7 +12,8 @@ static const char HEAD[] = "{\"version\": 1, \"buffers\": [{\"kind\": \"input\",
 	"{\"kind\": \"param\", \"bytes\": 8, \"name\": \"w\"}, {\"kind\": \"const\", \"bytes\": 4, \"data\": \"AQIDBA==\"}],"
 	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1}], \"rows\": [";
 static const char TAIL[] = "], \"outputs\": [" V4 "], \"tuple\": false}";
-static const char LAUNCH[] = "{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}";
+static const char LAUNCH[] = "{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, "
+	"\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}";
 
 static int parse(const char *rows, struct tape **t, struct err *err)
 {
@@ -49,8 +50,10 @@ static void test_good_tape(void **state)
 static void test_hash(void **state)
 {
 	struct tape *a = parse_good(LAUNCH), *b, *c;
-	b = parse_good("{\"line\":3,  \"op\": \"launch\", \"grid\": [2, 1, 1], \"kernel\": 0, \"args\": [{\"offset\": 0, \"buffer\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
-	c = parse_good("{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [3, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
+	b = parse_good("{\"line\":3,  \"op\": \"launch\", \"grid\": [2, 1, 1], \"kernel\": 0, \"args\": [{\"offset\": 0, \"buffer\": 0}, {\"buffer\": 1, "
+		"\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
+	c = parse_good("{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [3, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, "
+		"\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
 	assert_string_equal(a->hash.text, b->hash.text);
 	assert_string_not_equal(a->hash.text, c->hash.text);
 	tape_free(a);
@@ -130,14 +133,16 @@ static const struct { const char *text; int code; const char *field; } BAD_TAPES
 	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 1, \"name\": \"x\"}"), ERR_FORMAT, "buffers[0]"},
 	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1}"), ERR_FORMAT, "buffers[0].name"},
 	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\\u0007\"}"), ERR_FORMAT, "buffers[0].name"},
-	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}, {\"kind\": \"temp\", \"bytes\": 1}, {\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}"), ERR_FORMAT, "appears twice"},
+	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}, {\"kind\": \"temp\", \"bytes\": 1}, {\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}"),
+		ERR_FORMAT, "appears twice"},
 	{BUFFERS("{\"kind\": \"input\", \"bytes\": 1, \"input\": 0}, {\"kind\": \"input\", \"bytes\": 1, \"input\": 0}"), ERR_FORMAT, "buffers[1].input"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 3, \"data\": \"AQI=\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 1, \"data\": \"AR==\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 3, \"data\": \"A=ID\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 68719476736, \"data\": \"AQI=\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476737}"), ERR_RANGE, "buffers[0].bytes"},
-	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 1}"), ERR_LIMIT, "buffers[2]"},
+	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 1}"), ERR_LIMIT,
+		"buffers[2]"},
 	{KERNEL("\"name\": \"k\", \"ttir\": \"\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT, "kernels[0].ttir"},
 	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 3, \"num_stages\": 3, \"num_ctas\": 1"), ERR_RANGE, "kernels[0].num_warps"},
 	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1, \"configs\": 0"), ERR_RANGE, "kernels[0].configs"},
@@ -164,7 +169,8 @@ static void repeat(struct str *s, const char *text, int count)
 static void test_huge_text(void **state)
 {
 	static const struct { const char *unit; int count; int code; } cases[] = {
-		{"[", 10 << 20, ERR_LIMIT}, {"{\"a\":", 2 << 20, ERR_LIMIT}, {"[],", 3 << 20, ERR_LIMIT}, {"{\"op\":\"fill\"},", 1 << 20, ERR_LIMIT}, {"\"", 1 << 20, ERR_FORMAT}, {"0,", 5 << 20, ERR_LIMIT}};
+		{"[", 10 << 20, ERR_LIMIT}, {"{\"a\":", 2 << 20, ERR_LIMIT}, {"[],", 3 << 20, ERR_LIMIT}, {"{\"op\":\"fill\"},", 1 << 20, ERR_LIMIT},
+		{"\"", 1 << 20, ERR_FORMAT}, {"0,", 5 << 20, ERR_LIMIT}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct tape *t = NULL;
 		struct err err = {0};
@@ -230,7 +236,8 @@ static void test_lineage_static(void **state)
 	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ON(2, 1), &row), TAPE_LINEAGE_LIBRARY);
 	assert_int_equal(row, 0);
 	/* ... also when it is given the buffer's address as a number: (2 + 1) << 40. */
-	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 3298534883328}, {\"buffer\": 1, \"offset\": 0}"), &row), TAPE_LINEAGE_LIBRARY);
+	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 3298534883328}, {\"buffer\": 1, \"offset\": 0}"), &row),
+		TAPE_LINEAGE_LIBRARY);
 	/* A launch that has no part in the result does not count. */
 	assert_int_equal(lineage_of(LAUNCH_ON(2, 3) "," COPY(V4, IN), &row), TAPE_LINEAGE_NO_LAUNCH);
 	assert_string_equal(tape_lineage_reason(TAPE_LINEAGE_LIBRARY), "library-row");

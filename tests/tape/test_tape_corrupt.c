@@ -1,5 +1,5 @@
-/* Damaged tapes: real ones (tests/fuzz/tape/corpus) cut at every byte, with random bytes changed, and with each of their numbers replaced by hostile ones. The parser
- * either refuses with a reason or gives a tape that keeps every promise (tape_invariants.h); it never crashes. */
+/* Damaged tapes: real ones (tests/fuzz/tape/corpus) cut at every byte, with random bytes changed, and with each of their numbers replaced by hostile ones. The
+ * parser either refuses with a reason or gives a tape that keeps every promise (tape_invariants.h); it never crashes. */
 #include "tape_invariants.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,8 @@ static bool is_number_at(const char *s, size_t i)
 /* Each integer outside of strings, replaced by each of these. */
 static void forge_numbers(const struct str *text, const char *name)
 {
-	static const char *const forged[] = {"-1", "0", "1", "2147483648", "4294967296", "9223372036854775807", "-9223372036854775808", "1099511627776", "18446744073709551616", "1e308", "3.5", "null", "[]", "{}", "\"x\""};
+	static const char *const forged[] = {"-1", "0", "1", "2147483648", "4294967296", "9223372036854775807", "-9223372036854775808", "1099511627776",
+		"18446744073709551616", "1e308", "3.5", "null", "[]", "{}", "\"x\""};
 	bool in_string = false;
 	for (size_t i = 1; i < text->len; i++) {
 		if (text->data[i] == '"' && text->data[i - 1] != '\\') in_string = !in_string;
@@ -100,7 +101,12 @@ static void test_enormous(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_forged), cmocka_unit_test(test_enormous)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_flipped),
+		cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_enormous),
+	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

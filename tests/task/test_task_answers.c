@@ -137,8 +137,10 @@ static void operators_are_kept_to(void **state)
 {
 	struct err err = {0};
 	struct task_set set;
-	struct task_synth_options o = {.seed = 4, .count_train = 30, .count_heldout = 5, .level_min = 1, .level_max = 1, .heldout_fraction = 0.2, .operators = "relu6,tanh,neg,abs,sin",
-		.operators_min = 2};
+	struct task_synth_options o = {
+		.seed = 4, .count_train = 30, .count_heldout = 5, .level_min = 1, .level_max = 1, .heldout_fraction = 0.2,
+		.operators = "relu6,tanh,neg,abs,sin", .operators_min = 2,
+	};
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	assert_int_equal(set.count, 35);
 	for (size_t i = 0; i < set.count; i++) {
@@ -156,10 +158,12 @@ static void bad_options_are_refused(void **state)
 	struct err err = {0};
 	struct task_set set;
 	const struct task_synth_options BAD[] = {
-		{.count_train = 1, .level_min = 0, .level_max = 1}, {.count_train = 1, .level_min = 2, .level_max = 1}, {.count_train = 1, .level_min = 1, .level_max = 4},
+		{.count_train = 1, .level_min = 0, .level_max = 1}, {.count_train = 1, .level_min = 2, .level_max = 1},
+		{.count_train = 1, .level_min = 1, .level_max = 4},
 		{.count_train = -1, .level_min = 1, .level_max = 1}, {.count_train = 2000000, .level_min = 1, .level_max = 1},
 		{.count_heldout = 1, .level_min = 1, .level_max = 1}, {.count_train = 1, .level_min = 1, .level_max = 1, .heldout_fraction = 1.5},
-		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,rel"}, {.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,,abs"},
+		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,rel"},
+		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,,abs"},
 		{.count_train = 1, .level_min = 1, .level_max = 1, .operators_min = 4},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) assert_true(task_synth(&BAD[i], &set, &err) < 0);

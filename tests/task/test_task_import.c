@@ -81,8 +81,10 @@ static void bad_rows_are_refused(void **state)
 	static const struct { const char *text, *expected; } cases[] = {
 		{"{\"code\": \"" ESCAPED "\", \"name\": \"1_a\"}\n", "level"}, {"{\"code\": \"" ESCAPED "\", \"level\": 0, \"name\": \"1_a\"}\n", "level"},
 		{"{\"code\": \"" ESCAPED "\", \"level\": 1}\n", "name"}, {"{\"code\": 3, \"level\": 1, \"name\": \"1_a\"}\n", "code"},
-		{"{\"code\": \"x = 1\", \"level\": 1, \"name\": \"1_a\"}\n", "class Model"}, {"{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"1_a\", \"problem_id\": -1}\n", "problem_id"},
-		{"{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"1_a\"}\n{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"1_a\"}\n", "two tasks are named level1/1_a"},
+		{"{\"code\": \"x = 1\", \"level\": 1, \"name\": \"1_a\"}\n", "class Model"}, {"{\"code\": \"" ESCAPED
+			"\", \"level\": 1, \"name\": \"1_a\", \"problem_id\": -1}\n", "problem_id"},
+		{"{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"1_a\"}\n{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"1_a\"}\n",
+			"two tasks are named level1/1_a"},
 		{"{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"\"}\n", "name"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -99,7 +101,8 @@ static void bad_rows_are_refused(void **state)
 static void files_that_look_like_sets_are_refused(void **state)
 {
 	static const struct { const char *name, *text, *expected; } cases[] = {
-		{"rows.json", "[{\"file\": \"a.py\"}]", "folder"}, {"cut.json", "  [1, 2", "folder"}, {"junk.parquet", "PAR1 and then nothing of the kind", "pa"}, {"empty.parquet", "", "pa"},
+		{"rows.json", "[{\"file\": \"a.py\"}]", "folder"}, {"cut.json", "  [1, 2", "folder"}, {"junk.parquet", "PAR1 and then nothing of the kind", "pa"},
+		{"empty.parquet", "", "pa"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
@@ -119,13 +122,16 @@ static struct task task_of(const char *source)
 
 static void sizes_are_halved_where_they_stand(void **state)
 {
-	struct task t = task_of("N = 4096 * 2\nM, K = 1024, 7\nP = 1_000\neps = 1e-5\nbig = 0x1000\nscale = 4096.0\nname = \"4096\"  # 4096\nshape = (\n    512,\n    64)\nclass Model:\n    def f(self, n=4096):\n"
+	struct task t = task_of("N = 4096 * 2\nM, K = 1024, 7\nP = 1_000\neps = 1e-5\nbig = 0x1000\nscale = 4096.0\nname = \"4096\"  # 4096\nshape = (\n    512,\n"
+		"    64)\nclass Model:\n    def f(self, n=4096):\n"
 		"        k = 4096\ndef get_inputs():\n    x = 300\n    return [rand(N, 128)]\ndef get_init_inputs():\n    return [4096]\ndef other():\n    y = 4096\n");
 	struct sha256_hex before = t.hash;
 	assert_true(task_shrink(&t, 64));
 	/* Left alone are strings, comments, floats, hexadecimal numbers and code that is not about sizes. 1000 halves to 500, 250, 125, 63. */
-	assert_string_equal(t.source, "# Sizes over 64 were halved until they fit.\nN = 64 * 2\nM, K = 64, 7\nP = 63\neps = 1e-5\nbig = 0x1000\nscale = 4096.0\nname = \"4096\"  # 4096\nshape = (\n    64,\n    64)\n"
-		"class Model:\n    def f(self, n=4096):\n        k = 4096\ndef get_inputs():\n    x = 38\n    return [rand(N, 64)]\ndef get_init_inputs():\n    return [64]\ndef other():\n    y = 4096\n");
+	assert_string_equal(t.source, "# Sizes over 64 were halved until they fit.\nN = 64 * 2\nM, K = 64, 7\nP = 63\neps = 1e-5\nbig = 0x1000\nscale = 4096.0\n"
+		"name = \"4096\"  # 4096\nshape = (\n    64,\n    64)\n"
+		"class Model:\n    def f(self, n=4096):\n        k = 4096\ndef get_inputs():\n    x = 38\n    return [rand(N, 64)]\ndef get_init_inputs():\n"
+		"    return [64]\ndef other():\n    y = 4096\n");
 	assert_string_not_equal(t.hash.text, before.text);
 	assert_string_equal(t.hash.text, task_source_hash(t.source, strlen(t.source)).text);
 	assert_false(task_shrink(&t, 64));
@@ -134,7 +140,8 @@ static void sizes_are_halved_where_they_stand(void **state)
 
 static void shrinking_survives_anything(void **state)
 {
-	static const char *const texts[] = {"", "=", "N = 99999999999999999999999", "N = 999999999999999999", "N = 5 = 1000", "def get_inputs(", "N = \"\"\"1000", "1000 = 1000", "N = 1000\\\n", "\tN = 1000"};
+	static const char *const texts[] = {"", "=", "N = 99999999999999999999999", "N = 999999999999999999", "N = 5 = 1000", "def get_inputs(", "N = \"\"\"1000",
+		"1000 = 1000", "N = 1000\\\n", "\tN = 1000"};
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
 		struct task t = task_of(texts[i]);
 		task_shrink(&t, 1);
@@ -146,9 +153,12 @@ static void shrinking_survives_anything(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(names_give_problem_ids, setup, teardown), cmocka_unit_test_setup_teardown(dataset_rows_are_named_as_files, setup, teardown),
-		cmocka_unit_test_setup_teardown(bad_rows_are_refused, setup, teardown), cmocka_unit_test_setup_teardown(files_that_look_like_sets_are_refused, setup, teardown),
-		cmocka_unit_test(sizes_are_halved_where_they_stand), cmocka_unit_test(shrinking_survives_anything),
+		cmocka_unit_test_setup_teardown(names_give_problem_ids, setup, teardown),
+		cmocka_unit_test_setup_teardown(dataset_rows_are_named_as_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(bad_rows_are_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(files_that_look_like_sets_are_refused, setup, teardown),
+		cmocka_unit_test(sizes_are_halved_where_they_stand),
+		cmocka_unit_test(shrinking_survives_anything),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

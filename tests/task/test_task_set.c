@@ -63,7 +63,8 @@ static void hash_ignores_layout_and_comments(void **state)
 /* Any bytes: no crash, and the hash stays a function of the bytes. Every prefix of a source with all kinds of tokens, and random bytes. */
 static void hash_survives_anything(void **state)
 {
-	const char *all = "def f(x, *, y=1.5e-3):\n\t'''doc # not\n '' ''' # yes\n\treturn [x, rb'\\'\"', f\"{x!r:>{y}}\", 0xfe, .5, x if y else \\\n z]\n@d\nclass A: pass\n";
+	const char *all = "def f(x, *, y=1.5e-3):\n\t'''doc # not\n '' ''' # yes\n\treturn [x, rb'\\'\"', f\"{x!r:>{y}}\", 0xfe, .5, x if y else \\\n z]\n@d\n"
+		"class A: pass\n";
 	for (size_t n = 0; n <= strlen(all); n++) task_source_hash(all, n);
 	char noise[200];
 	for (uint32_t seed = 0; seed < 3000; seed++) {

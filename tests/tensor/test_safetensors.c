@@ -121,8 +121,10 @@ static void test_refusals(void **state)
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, ERR_MISMATCH, "need 2 bytes"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, ERR_FORMAT, "gap"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2, ERR_FORMAT, "belong to no tensor"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3, ERR_FORMAT, "overlap"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, ERR_FORMAT, "duplicate"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3, ERR_FORMAT,
+			"overlap"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, ERR_FORMAT,
+			"duplicate"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} ", 4, ERR_FORMAT, "aligned"},
 		{"{\"__metadata__\":{\"a\":1}}", 0, ERR_FORMAT, "not a string"},
 		{"{\"__metadata__\":[]}", 0, ERR_FORMAT, "not an object"},
@@ -130,7 +132,8 @@ static void test_refusals(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		int rc = open_header(cases[i].header, cases[i].data_bytes, &err);
-		if (rc != cases[i].code || !strstr(err.text, cases[i].text)) fail_msg("%s: got %d \"%s\", expected %d with \"%s\"", cases[i].header, rc, err.text, cases[i].code, cases[i].text);
+		if (rc != cases[i].code || !strstr(err.text, cases[i].text))
+			fail_msg("%s: got %d \"%s\", expected %d with \"%s\"", cases[i].header, rc, err.text, cases[i].code, cases[i].text);
 	}
 }
 
@@ -151,6 +154,9 @@ static void test_header_length(void **state)
 	assert_int_equal(safetensors_open("tests", &s, &err), ERR_NOT_FOUND);
 }
 
+#define ONE "model-00001-of-00002.safetensors"
+#define TWO "model-00002-of-00002.safetensors"
+
 static void test_index_refusals(void **state)
 {
 	static const struct { const char *json, *text; } cases[] = {
@@ -161,9 +167,9 @@ static void test_index_refusals(void **state)
 		{"{\"weight_map\":{}}", "at least one"},
 		{"{}", "weight_map"},
 		{"{\"weight_map\":{\"a\":\"absent.safetensors\"}}", "absent.safetensors"},
-		{"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"b.weight\":\"model-00001-of-00002.safetensors\",\"z\":\"model-00001-of-00002.safetensors\"}}", "'z' is in the index"},
-		{"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\"}}", "the index lists 1"},
-		{"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"b.weight\":\"model-00002-of-00002.safetensors\",\"c\":\"model-00002-of-00002.safetensors\"}}", "where the index puts it"},
+		{"{\"weight_map\":{\"a\":\"" ONE "\",\"b.weight\":\"" ONE "\",\"z\":\"" ONE "\"}}", "'z' is in the index"},
+		{"{\"weight_map\":{\"a\":\"" ONE "\"}}", "the index lists 1"},
+		{"{\"weight_map\":{\"a\":\"" ONE "\",\"b.weight\":\"" TWO "\",\"c\":\"" TWO "\"}}", "where the index puts it"},
 		{"not json", "made.index.json"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -220,7 +226,8 @@ static void test_write(void **state)
 	static const uint16_t half[1] = {0x3f80};
 	static const double doubles[2] = {0.5, -0.5};
 	const struct tensor_info tensors[] = {
-		{"bytes", DTYPE_U8, 1, {3}, bytes, 3}, {"x.weight", DTYPE_F32, 2, {2, 3}, x, 24}, {"halves", DTYPE_BF16, 1, {1}, half, 2}, {"none", DTYPE_F32, 2, {0, 7}, NULL, 0},
+		{"bytes", DTYPE_U8, 1, {3}, bytes, 3}, {"x.weight", DTYPE_F32, 2, {2, 3}, x, 24}, {"halves", DTYPE_BF16, 1, {1}, half, 2},
+		{"none", DTYPE_F32, 2, {0, 7}, NULL, 0},
 		{"doubles", DTYPE_F64, 1, {2}, doubles, 16},
 	};
 	char *path = in_folder("written.safetensors"), command[1024];
@@ -252,14 +259,17 @@ static void test_write_folder(void **state)
 {
 	static float values[43];
 	const struct tensor_info tensors[] = {
-		{"a", DTYPE_F32, 1, {10}, values, 40}, {"b.weight", DTYPE_F32, 2, {2, 3}, values + 10, 24}, {"c", DTYPE_F32, 1, {25}, values + 16, 100}, {"d", DTYPE_F32, 1, {2}, values + 41, 8},
+		{"a", DTYPE_F32, 1, {10}, values, 40}, {"b.weight", DTYPE_F32, 2, {2, 3}, values + 10, 24}, {"c", DTYPE_F32, 1, {25}, values + 16, 100},
+		{"d", DTYPE_F32, 1, {2}, values + 41, 8},
 		{"e", DTYPE_F32, 2, {0, 7}, NULL, 0},
 	};
+#define FOUR_FILES " model-00001-of-00004.safetensors model-00002-of-00004.safetensors model-00003-of-00004.safetensors model-00004-of-00004.safetensors" \
+	" model.safetensors.index.json"
 	static const struct { int64_t limit; const char *files; } cases[] = {
 		{0, " model.safetensors"},
-		{1, " model-00001-of-00004.safetensors model-00002-of-00004.safetensors model-00003-of-00004.safetensors model-00004-of-00004.safetensors model.safetensors.index.json"},
+		{1, FOUR_FILES},
 		{64, " model-00001-of-00003.safetensors model-00002-of-00003.safetensors model-00003-of-00003.safetensors model.safetensors.index.json"},
-		{63, " model-00001-of-00004.safetensors model-00002-of-00004.safetensors model-00003-of-00004.safetensors model-00004-of-00004.safetensors model.safetensors.index.json"},
+		{63, FOUR_FILES},
 		{108, " model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"},
 		{171, " model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"},
 		{172, " model.safetensors"},
@@ -324,8 +334,15 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_dtypes), cmocka_unit_test(test_shards), cmocka_unit_test(test_refusals), cmocka_unit_test(test_header_length),
-		cmocka_unit_test(test_index_refusals), cmocka_unit_test(test_truncation_and_corruption), cmocka_unit_test(test_write), cmocka_unit_test(test_write_folder), cmocka_unit_test(test_f8),
+		cmocka_unit_test(test_all_dtypes),
+		cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_header_length),
+		cmocka_unit_test(test_index_refusals),
+		cmocka_unit_test(test_truncation_and_corruption),
+		cmocka_unit_test(test_write),
+		cmocka_unit_test(test_write_folder),
+		cmocka_unit_test(test_f8),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

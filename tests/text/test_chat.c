@@ -97,7 +97,8 @@ static void test_config(void **state)
 	struct err err = {0};
 	const struct chat_template *c = NULL;
 	json_t *text = json_pack("{s:s}", "chat_template", chat_plain_jinja);
-	json_t *list = json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}", "chat_template", "name", "tool_use", "template", "x", "name", "default", "template", chat_plain_jinja);
+	json_t *list = json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}",
+		"chat_template", "name", "tool_use", "template", "x", "name", "default", "template", chat_plain_jinja);
 	json_t *only_tools = json_pack("{s:[{s:s, s:s}, i]}", "chat_template", "name", "tool_use", "template", chat_plain_jinja, 3);
 	json_t *number = json_pack("{s:i}", "chat_template", 3), *none = json_object();
 	write_folder(NULL, text);
@@ -171,7 +172,8 @@ static void test_contents(void **state)
 	}
 }
 
-/* Every control token that a content could spell, in every role, under every template: the count of each id is that of the same conversation with harmless contents. */
+/* Every control token that a content could spell, in every role, under every template:
+ * the count of each id is that of the same conversation with harmless contents. */
 static void test_no_injection(void **state)
 {
 	static const char *const spelled[] = {

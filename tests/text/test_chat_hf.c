@@ -73,7 +73,8 @@ static void check_conversation(const json_t *row, const char *where)
 	bool same_text = json_string_length(text) == out.text.len && !strcmp(json_string_value(text), out.text.data ? out.text.data : "");
 	bool same = !expected || same_ids(expected, &ids);
 	if (!same_text || !same) {
-		print_message("%s, template %s: the %s differ\nexpected %s\nfound    %s\n", where, chat_template_name(c), same_text ? "ids" : "texts", json_string_value(text), out.text.data);
+		print_message("%s, template %s: the %s differ\nexpected %s\nfound    %s\n", where, chat_template_name(c), same_text ? "ids" : "texts",
+			json_string_value(text), out.text.data);
 		seen.failed++;
 	}
 	seen.conversations++;

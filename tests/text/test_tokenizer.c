@@ -62,20 +62,23 @@ static const struct refusal refusals[] = {
 	{"added_tokens.1.lstrip", "1", "added_tokens[1]: field \"lstrip\"", ERR_FORMAT},
 	{"added_tokens.1.color", "1", "\"color\"", ERR_UNSUPPORTED},
 	{"normalizer", "{\"type\": \"Lowercase\"}", "normalizer: type \"Lowercase\"", ERR_UNSUPPORTED},
-	{"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"NFKC\"}]}", "normalizer.normalizers[1]: type \"NFKC\"", ERR_UNSUPPORTED},
+	{"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"NFKC\"}]}", "normalizer.normalizers[1]: type \"NFKC\"",
+		ERR_UNSUPPORTED},
 	{"normalizer", "\"NFC\"", "normalizer: expected an object", ERR_FORMAT},
 	{"pre_tokenizer", "null", "pre_tokenizer: expected one that ends in ByteLevel", ERR_UNSUPPORTED},
 	{"pre_tokenizer", "{\"type\": \"Whitespace\"}", "pre_tokenizer: type \"Whitespace\"", ERR_UNSUPPORTED},
 	{"pre_tokenizer", SEQ(BYTES ", {\"type\": \"Digits\"}"), "ByteLevel has to be the last", ERR_UNSUPPORTED},
 	{"pre_tokenizer", SEQ("{\"type\": \"Digits\"}"), "ends in ByteLevel, found Digits", ERR_UNSUPPORTED},
 	{"pre_tokenizer", "{\"type\": \"Sequence\", \"pretokenizers\": 3}", "field \"pretokenizers\": expected a list", ERR_FORMAT},
-	{"pre_tokenizer", SEQ("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a+\"}, \"behavior\": \"Isolated\"}, " BYTES), "not one of the known ones", ERR_UNSUPPORTED},
+	{"pre_tokenizer", SEQ("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a+\"}, \"behavior\": \"Isolated\"}, " BYTES), "not one of the known ones",
+		ERR_UNSUPPORTED},
 	{"pre_tokenizer", SEQ("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Isolated\"}, " BYTES), "field \"pattern\"", ERR_UNSUPPORTED},
 	{"pre_tokenizer.pretokenizers.0.behavior", "\"Removed\"", "found Removed", ERR_UNSUPPORTED},
 	{"pre_tokenizer.pretokenizers.0.invert", "true", "inverted", ERR_UNSUPPORTED},
 	{"pre_tokenizer.pretokenizers.1.use_regex", "0", "pretokenizers[1]: field \"use_regex\"", ERR_FORMAT},
 	{"pre_tokenizer", SEQ(SEQ(SEQ(SEQ(SEQ(SEQ(BYTES)))))), "nested more than", ERR_LIMIT},
-	{"pre_tokenizer", SEQ("{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},"
+	{"pre_tokenizer", SEQ("{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},"
+		"{\"type\":\"Digits\"},"
 		"{\"type\":\"Digits\"},{\"type\":\"Digits\"}," BYTES), "more than 8", ERR_LIMIT},
 	{"post_processor", "{\"type\": \"RobertaProcessing\"}", "RobertaProcessing", ERR_UNSUPPORTED},
 	{"post_processor", TEMPLATE("3", "{}"), "field \"single\": expected a list, found an integer", ERR_FORMAT},
@@ -88,7 +91,8 @@ static const struct refusal refusals[] = {
 	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [\"1\"]}}"), "found a string", ERR_FORMAT},
 	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [299, 300]}}"), "adds id 300, which no token has", ERR_FORMAT},
 	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}"), "more than 16 ids", ERR_LIMIT},
-	{"post_processor", "{\"type\": \"Sequence\", \"processors\": [" TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") ", " TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") "]}",
+	{"post_processor", "{\"type\": \"Sequence\", \"processors\": [" TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") ", " TEMPLATE("[" BOS ", "
+		TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") "]}",
 		"a second TemplateProcessing", ERR_UNSUPPORTED},
 	{"decoder", "null", "decoder", ERR_UNSUPPORTED},
 	{"decoder", "{\"type\": \"Metaspace\"}", "Metaspace", ERR_UNSUPPORTED},
@@ -144,7 +148,8 @@ static void test_accepted(void **state)
 	static const char *const changes[][2] = {
 		{"truncation", "{\"max_length\": 4}"}, {"padding", "{\"strategy\": \"BatchLongest\"}"}, {"model.unk_token", "\"a\""}, {"model.type", "null"},
 		{"post_processor", "null"}, {"normalizer", "null"}, {"added_tokens", "null"}, {"model.continuing_subword_prefix", "\"\""}, {"model.dropout", "0.0"},
-		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}]}"},
+		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", "
+			"\"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}]}"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
 		struct err err = {0};
@@ -183,7 +188,8 @@ static void test_ranges(void **state)
 {
 	static const char text[] = "<|im_end|><|im_end|>xx<|im_end|>";
 	static const struct { struct text_range plain[2]; size_t count; int found; } cases[] = {
-		{{{0, 0}}, 0, 3}, {{{0, 32}}, 1, 0}, {{{10, 20}}, 1, 2}, {{{9, 11}}, 1, 1}, {{{0, 1}, {31, 32}}, 2, 1}, {{{20, 22}}, 1, 3}, {{{5, 6}, {15, 16}}, 2, 1}, {{{10, 20}, {20, 22}}, 2, 2}, {{{22, 32}}, 1, 2},
+		{{{0, 0}}, 0, 3}, {{{0, 32}}, 1, 0}, {{{10, 20}}, 1, 2}, {{{9, 11}}, 1, 1}, {{{0, 1}, {31, 32}}, 2, 1}, {{{20, 22}}, 1, 3}, {{{5, 6}, {15, 16}}, 2, 1},
+		{{{10, 20}, {20, 22}}, 2, 2}, {{{22, 32}}, 1, 2},
 	};
 	struct err err = {0};
 	struct tokenizer *t;
@@ -227,7 +233,8 @@ static void test_invalid_utf8(void **state)
 {
 	static const struct { const char *text; size_t len, byte; } cases[] = {
 		{"\x80", 1, 0}, {"abc\xff", 4, 3}, {"12345678abcdefgh\xc0\x80", 18, 16}, {"\xc3", 1, 0}, {"a\xe2\x82", 3, 1}, {"\xed\xa0\x80", 3, 0},
-		{"\xe0\x9f\xbf", 3, 0}, {"\xf0\x8f\xbf\xbf", 4, 0}, {"\xf4\x90\x80\x80", 4, 0}, {"\xf5\x80\x80\x80", 4, 0}, {"\xc3\xa9\xe9", 3, 2}, {"ok\xf0\x9f\x9a ", 6, 2},
+		{"\xe0\x9f\xbf", 3, 0}, {"\xf0\x8f\xbf\xbf", 4, 0}, {"\xf4\x90\x80\x80", 4, 0}, {"\xf5\x80\x80\x80", 4, 0}, {"\xc3\xa9\xe9", 3, 2},
+		{"ok\xf0\x9f\x9a ", 6, 2},
 	};
 	struct err err = {0};
 	struct tokenizer *t;
@@ -326,8 +333,15 @@ static void test_long_words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_accepted), cmocka_unit_test(test_no_file), cmocka_unit_test(test_invalid_utf8),
-		cmocka_unit_test(test_decode), cmocka_unit_test(test_ids), cmocka_unit_test(test_long_words), cmocka_unit_test(test_affixes), cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_accepted),
+		cmocka_unit_test(test_no_file),
+		cmocka_unit_test(test_invalid_utf8),
+		cmocka_unit_test(test_decode),
+		cmocka_unit_test(test_ids),
+		cmocka_unit_test(test_long_words),
+		cmocka_unit_test(test_affixes),
+		cmocka_unit_test(test_ranges),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, set_up, tear_down);

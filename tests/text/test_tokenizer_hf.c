@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-static const char *const kinds[] = {"qwen", "qwen-gaps", "gpt2", "gpt2-prefix", "llama3", "smollm", "qwen35", "digit-runs", "no-unk", "qwen-flags", "llama3-flags"};
+static const char *const kinds[] = {"qwen", "qwen-gaps", "gpt2", "gpt2-prefix", "llama3", "smollm", "qwen35", "digit-runs", "no-unk",
+	"qwen-flags", "llama3-flags"};
 static char *folder;
 
 static int run_oracle(void **state)
@@ -129,7 +130,8 @@ static bool same_text(const struct tokenizer *t, const struct ids *ids, bool ski
 	bool partial = utf8_valid_prefix(back.data, back.len) < back.len;
 	bool same = partial || (back.len == count && (!count || !memcmp(back.data, expected, count)));
 	if (!same)
-		print_message("decoded, special tokens %s: expected %.*s\n  found %.*s\n", skip_special ? "skipped" : "kept", (int)count, expected, (int)back.len, back.data ? back.data : "");
+		print_message("decoded, special tokens %s: expected %.*s\n  found %.*s\n", skip_special ? "skipped" : "kept", (int)count, expected, (int)back.len,
+			back.data ? back.data : "");
 	str_release(&back);
 	return same;
 }

@@ -4,7 +4,8 @@
 #include "text/text.h"
 #include <stdlib.h>
 
-static const char fixture_text[] = "def kernel(x_ptr, y_ptr, n):\n    offs = tl.arange(0, BLOCK)\n    x = tl.load(x_ptr + offs, mask=offs < n)\n    tl.store(y_ptr + offs, x)\n";
+static const char fixture_text[] = "def kernel(x_ptr, y_ptr, n):\n    offs = tl.arange(0, BLOCK)\n    x = tl.load(x_ptr + offs, mask=offs < n)\n"
+	"    tl.store(y_ptr + offs, x)\n";
 
 /* Writes NAME below $BUILD/ref and returns its path (caller frees). */
 static inline char *fixture_path(const char *name)

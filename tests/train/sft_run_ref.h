@@ -10,10 +10,11 @@
 #include "train/train.h"
 
 enum { EXAMPLES = 60, HELDOUT = 9, EXAMPLE_MAX = 40 };
-static const struct model_config sft_config = { .vocab_size = 61, .hidden_size = 32, .num_hidden_layers = 2, .num_attention_heads = 2, .num_key_value_heads = 1,
-	.head_dim = 16, .intermediate_size = 48,
-	.max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 1000, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = 0,
-		.pad_token_id = -1 };
+static const struct model_config sft_config = {
+	.vocab_size = 61, .hidden_size = 32, .num_hidden_layers = 2, .num_attention_heads = 2, .num_key_value_heads = 1, .head_dim = 16,
+	.intermediate_size = 48, .max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 1000, .tie_word_embeddings = true,
+	.qk_norm = true, .bos_token_id = -1, .eos_token_id = 0, .pad_token_id = -1,
+};
 
 struct sft_data { int32_t ids[EXAMPLES + HELDOUT][EXAMPLE_MAX]; struct sft_example examples[EXAMPLES + HELDOUT]; };
 
@@ -29,10 +30,14 @@ static inline void sft_data_make(struct sft_data *d)
 
 static inline struct sft_options sft_options_make(const char *dir)
 {
-	return (struct sft_options){ .optimizer = { .learning_rate = 5e-3, .adam_beta1 = 0.9, .adam_beta2 = 0.99, .adam_epsilon = 1e-8, .weight_decay = 0.01,
-		.max_grad_norm = 1, .lr_scheduler_type = "cosine", .warmup_steps = 3 },
-		.max_tokens = 130, .gradient_accumulation_steps = 2, .num_train_epochs = 2.5, .save_steps = 3, .eval_steps = 5, .save_total_limit = 2, .logging_steps = 1,
-			.seed = 11, .output_dir = dir };
+	return (struct sft_options){
+		.optimizer = {
+			.learning_rate = 5e-3, .adam_beta1 = 0.9, .adam_beta2 = 0.99, .adam_epsilon = 1e-8, .weight_decay = 0.01, .max_grad_norm = 1,
+			.lr_scheduler_type = "cosine", .warmup_steps = 3,
+		},
+		.max_tokens = 130, .gradient_accumulation_steps = 2, .num_train_epochs = 2.5, .save_steps = 3, .eval_steps = 5,
+		.save_total_limit = 2, .logging_steps = 1, .seed = 11, .output_dir = dir,
+	};
 }
 
 struct sft_setup { struct ops *ops; struct model *m; struct adapter *a; struct sft_data *d; };

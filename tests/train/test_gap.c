@@ -28,10 +28,11 @@ struct gap {
 	int differs;   /* rows whose second computation has other bits */
 };
 
-static const struct model_config config = { .vocab_size = 211, .hidden_size = 64, .num_hidden_layers = 3, .num_attention_heads = 4, .num_key_value_heads = 2,
-	.head_dim = 24, .intermediate_size = 112,
-	.max_position_embeddings = 256, .rms_norm_eps = 1e-6, .rope_theta = 10000, .tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = 7,
-		.pad_token_id = -1 };
+static const struct model_config config = {
+	.vocab_size = 211, .hidden_size = 64, .num_hidden_layers = 3, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 24,
+	.intermediate_size = 112, .max_position_embeddings = 256, .rms_norm_eps = 1e-6, .rope_theta = 10000, .tie_word_embeddings = true,
+	.qk_norm = true, .bos_token_id = -1, .eos_token_id = 7, .pad_token_id = -1,
+};
 
 static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
 {

@@ -238,9 +238,15 @@ static void test_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plan), cmocka_unit_test(test_packing_changes_nothing), cmocka_unit_test(test_evaluate_by_hand), cmocka_unit_test(test_continue_weights),
-			cmocka_unit_test(test_continue_adapter),
-		cmocka_unit_test(test_checkpoints_kept), cmocka_unit_test(test_settings_must_match), cmocka_unit_test(test_stop_at_minimum), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_plan),
+		cmocka_unit_test(test_packing_changes_nothing),
+		cmocka_unit_test(test_evaluate_by_hand),
+		cmocka_unit_test(test_continue_weights),
+		cmocka_unit_test(test_continue_adapter),
+		cmocka_unit_test(test_checkpoints_kept),
+		cmocka_unit_test(test_settings_must_match),
+		cmocka_unit_test(test_stop_at_minimum),
+		cmocka_unit_test(test_limits),
 	};
 	log_level_set(LOG_WARN);
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -269,9 +269,14 @@ static void test_nonfinite_gradient(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_adamw_steps), cmocka_unit_test(test_schedules), cmocka_unit_test(test_paced_schedule), cmocka_unit_test(test_rl_losses), cmocka_unit_test(test_loss_row_slope),
-			cmocka_unit_test(test_loss_names),
-		cmocka_unit_test(test_advantages), cmocka_unit_test(test_nonfinite_gradient),
+		cmocka_unit_test(test_adamw_steps),
+		cmocka_unit_test(test_schedules),
+		cmocka_unit_test(test_paced_schedule),
+		cmocka_unit_test(test_rl_losses),
+		cmocka_unit_test(test_loss_row_slope),
+		cmocka_unit_test(test_loss_names),
+		cmocka_unit_test(test_advantages),
+		cmocka_unit_test(test_nonfinite_gradient),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

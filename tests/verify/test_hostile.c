@@ -9,27 +9,34 @@
 
 #define TRACE_TIMEOUT_MS 6000
 
-static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x) * 2 + 1\n\n\n"
+static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 
 /* An honest candidate around hostile code: TOP runs at import, INIT in the constructor, BODY at the start of forward. */
 #define CANDIDATE(TOP, INIT, BODY) \
 	"import ctypes, json, os, socket, struct, sys, time\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
-	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + i, mask=i < n)\n" \
+	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
+	"    v = tl.load(x + i, mask=i < n)\n" \
 	"    tl.store(y + i, tl.maximum(v, 0.0) * 2 + 1, mask=i < n)\n\n\n" \
-	"def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n            s = socket.socket(fileno=os.dup(fd))\n            s.getpeername()\n        except OSError:\n" \
+	"def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n            s = socket.socket(fileno=os.dup(fd))\n" \
+	"            s.getpeername()\n        except OSError:\n" \
 	"            continue\n        s.sendall(struct.pack('<I', len(payload) if length is None else length) + payload)\n        return s\n\n\n" \
 	TOP "\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n        " INIT "\n\n    def forward(self, x):\n        " BODY \
 	"\n        y = torch.empty_like(x)\n        n = x.numel()\n        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        return y\n"
 #define IMPORT(code) CANDIDATE(code, "pass", "pass")
 /* Each statement that is refused is fine; one that works ends the trace with a name of its own. */
-#define ESCAPE(code) IMPORT("def attempt(f):\n    try:\n        f()\n    except (OSError, PermissionError, RuntimeError, ImportError):\n        return\n    raise SystemError('escaped')\n\n\n" code)
+#define ESCAPE(code) IMPORT("def attempt(f):\n    try:\n        f()\n    except (OSError, PermissionError, RuntimeError, ImportError):\n        return\n" \
+	"    raise SystemError('escaped')\n\n\n" code)
 
 #define TTIR "module {\\n  tt.func public @k(%arg0: !tt.ptr<f32>) {\\n    tt.return\\n  }\\n}\\n"
-#define TAPE_HEAD "t = {'version': 1, 'buffers': [{'kind': 'input', 'bytes': 16384, 'input': 0}, {'kind': 'temp', 'bytes': 16384}], 'kernels': [{'name': 'k', 'ttir': '" TTIR \
-	"', 'num_warps': 4, 'num_stages': 2, 'num_ctas': 1}], 'rows': [], 'outputs': [{'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}], 'tuple': False}\n"
+#define TAPE_HEAD "t = {'version': 1, 'buffers': [{'kind': 'input', 'bytes': 16384, 'input': 0}, {'kind': 'temp', 'bytes': 16384}], " \
+	"'kernels': [{'name': 'k', 'ttir': '" TTIR \
+	"', 'num_warps': 4, 'num_stages': 2, 'num_ctas': 1}], 'rows': [], 'outputs': [{'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], " \
+	"'stride': [256, 1]}], 'tuple': False}\n"
 #define SEND_TAPE "send(json.dumps({'tape': json.dumps(t)}).encode())\ntime.sleep(60)"
-#define COPY_ROW "{'op': 'copy', 'line': 1, 'dst': {'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}, 'src': {'buffer': 0, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}}"
+#define COPY_ROW "{'op': 'copy', 'line': 1, 'dst': {'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}, " \
+	"'src': {'buffer': 0, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}}"
 
 static const struct { const char *name, *source, *verdicts; } CASES[] = {
 	{ "honest", IMPORT("pass"), "genuine/ok" },
@@ -44,7 +51,8 @@ static const struct { const char *name, *source, *verdicts; } CASES[] = {
 	{ "100 GB of tensor", IMPORT("b = torch.ones(25 << 30)"), "invalid/import-error invalid/memory" },
 	{ "memory in small pieces", IMPORT("b = []\nwhile True: b.append(bytearray(1 << 26))"), "invalid/memory invalid/timeout-import" },
 	{ "null pointer", IMPORT("ctypes.string_at(0)"), "invalid/crash" },
-	{ "stack overflow", IMPORT("sys.setrecursionlimit(1 << 30)\ndef f(x): return [f(x)]\nimport re\nclass A:\n    def __repr__(self): return repr(self)\nrepr(A())"),
+	{ "stack overflow", IMPORT("sys.setrecursionlimit(1 << 30)\ndef f(x): return [f(x)]\nimport re\nclass A:\n    def __repr__(self): return repr(self)\n"
+		"repr(A())"),
 		"invalid/crash invalid/import-error invalid/memory" },
 	{ "abort", CANDIDATE("pass", "os.abort()", "pass"), "invalid/crash" },
 	{ "exit 0", IMPORT("os._exit(0)"), "invalid/exit" },
@@ -52,35 +60,43 @@ static const struct { const char *name, *source, *verdicts; } CASES[] = {
 	{ "closed descriptors", IMPORT("os.closerange(0, 1000)"), "invalid/exit invalid/no-result invalid/import-error" },
 	{ "closed descriptors and a hang", IMPORT("os.closerange(0, 1000)\nwhile True: pass"), "invalid/no-result" },
 	{ "100 MB on stdout", IMPORT("for _ in range(100):\n    os.write(1, b'x' * (1 << 20))\nprint('{\"verdict\": \"genuine\"}')"), "genuine/ok" },
-	{ "signals", ESCAPE("attempt(lambda: os.kill(1 if os.getpid() > 1 else 2, 9))\nattempt(lambda: os.kill(-1, 9))\nattempt(lambda: os.killpg(1, 9))"), "genuine/ok" },
+	{ "signals", ESCAPE("attempt(lambda: os.kill(1 if os.getpid() > 1 else 2, 9))\nattempt(lambda: os.kill(-1, 9))\nattempt(lambda: os.killpg(1, 9))"),
+		"genuine/ok" },
 	{ "files", ESCAPE("attempt(lambda: open('/etc/passwd'))\nattempt(lambda: open('/tmp/hone-hostile', 'w'))\nattempt(lambda: open('hone-hostile', 'w'))\n"
 		"attempt(lambda: os.listdir('/'))\nattempt(lambda: open('/proc/self/mem', 'rb'))\nattempt(lambda: os.mkdir('/tmp/hone-hostile'))\n"
 		"attempt(lambda: open(os.path.expanduser('~/hone-hostile'), 'w'))"), "genuine/ok" },
-	{ "network", ESCAPE("attempt(lambda: socket.socket())\nattempt(lambda: socket.socketpair())\nattempt(lambda: socket.create_connection(('127.0.0.1', 80), 1))"), "genuine/ok" },
+	{ "network", ESCAPE("attempt(lambda: socket.socket())\nattempt(lambda: socket.socketpair())\n"
+		"attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1))"), "genuine/ok" },
 	{ "programs", ESCAPE("attempt(lambda: os.execv('/bin/sh', ['sh']))\nattempt(lambda: os.posix_spawn('/bin/sh', ['sh'], {}))"), "genuine/ok" },
 	{ "10 MB of source", NULL, "invalid/too-large" },
-	{ "an endless kernel", CANDIDATE("@triton.jit\ndef spin(x, y, n):\n    i = 0\n    while i < n:\n        i = i - 1\n    tl.store(y, i.to(tl.float32))", "pass",
+	{ "an endless kernel", CANDIDATE("@triton.jit\ndef spin(x, y, n):\n    i = 0\n    while i < n:\n        i = i - 1\n    tl.store(y, i.to(tl.float32))",
+		"pass",
 		"spin[(1,)](x, torch.empty_like(x), x.numel())"), "wrong/timeout-kernel" },
 	{ "a message of 4 GB", IMPORT("send(b'', 0xffffffff)\ntime.sleep(60)"), "invalid/no-result" },
 	{ "half a message", IMPORT("send(b'{\"ta', 1000)\ntime.sleep(60)"), "invalid/timeout-import" },
 	{ "no JSON", IMPORT("send(b'\\xff\\x00garbage')\ntime.sleep(60)"), "invalid/bad-tape" },
 	{ "deep JSON", IMPORT("send(b'[' * (1 << 20))\ntime.sleep(60)"), "invalid/bad-tape" },
 	{ "phases without end", IMPORT("while True: send(b'{\"phase\": \"init\"}')"), "invalid/no-result" },
-	{ "an unknown fault", IMPORT("send(b'{\"fault\": {\"code\": \"genuine\", \"type\": 7, \"text\": [], \"line\": -99999999999}}')\ntime.sleep(60)"), "invalid/error" },
+	{ "an unknown fault", IMPORT("send(b'{\"fault\": {\"code\": \"genuine\", \"type\": 7, \"text\": [], \"line\": -99999999999}}')\ntime.sleep(60)"),
+		"invalid/error" },
 	{ "a verdict", IMPORT("send(b'{\"verdict\": \"genuine\", \"stage\": \"done\", \"correct\": true}')\ntime.sleep(60)"), "invalid/error" },
 	{ "a tape of 100,000 rows", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW "] * 100000\n" SEND_TAPE), "invalid/bad-tape" },
-	{ "a tape of a million rows", IMPORT("row = json.dumps(" COPY_ROW ")\nsend(('{\"tape\": \"[' + (row + ',') * 1000000 + ']\"}').encode())\ntime.sleep(60)"), "invalid/no-result" },
+	{ "a tape of a million rows", IMPORT("row = json.dumps(" COPY_ROW ")\nsend(('{\"tape\": \"[' + (row + ',') * 1000000 + ']\"}').encode())\ntime.sleep(60)"),
+		"invalid/no-result" },
 	{ "64 MB of numbers", IMPORT("send(b'{\"tape\": [' + b'0,' * (30 << 20) + b'0]}')\ntime.sleep(60)"), "invalid/bad-tape" },
 	{ "a view outside its buffer", IMPORT(TAPE_HEAD "t['outputs'][0]['offset'] = 1 << 20\n" SEND_TAPE), "invalid/bad-tape" },
 	{ "a negative offset", IMPORT(TAPE_HEAD "t['outputs'][0]['offset'] = -4096\n" SEND_TAPE), "invalid/bad-tape" },
 	{ "a buffer of 2^62 bytes", IMPORT(TAPE_HEAD "t['buffers'][1]['bytes'] = 1 << 62\n" SEND_TAPE), "invalid/bad-tape" },
 	{ "a tape that only copies", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW "]\n" SEND_TAPE), "cheat/no-launch" },
 	{ "an input that does not exist", IMPORT(TAPE_HEAD "t['buffers'][0]['input'] = 3\n"
-		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE), "invalid/bad-tape" },
+		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
+		"invalid/bad-tape" },
 	{ "an input of another size", IMPORT(TAPE_HEAD "t['buffers'][0]['bytes'] = 1 << 30\n"
-		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE), "invalid/bad-tape" },
+		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
+		"invalid/bad-tape" },
 	{ "more memory than the replay gives", IMPORT(TAPE_HEAD "t['buffers'].append({'kind': 'temp', 'bytes': 1 << 34})\n"
-		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE), "invalid/memory" },
+		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
+		"invalid/memory" },
 	{ "IR that is no IR", IMPORT(TAPE_HEAD "t['kernels'][0]['ttir'] = 'module { \\x00 %%%'\n"
 		"t['rows'] = [{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
 		"invalid/compile-error invalid/bad-tape invalid/compiler-crash" },

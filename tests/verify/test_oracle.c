@@ -102,7 +102,8 @@ static void test_positive_domains(void **state)
 
 static void test_parameters_are_randomised(void **state)
 {
-	static const char source[] = HEAD "class Model(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(n)\n        self.lin = nn.Linear(n, n)\n"
+	static const char source[] = HEAD "class Model(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(n)\n"
+		"        self.lin = nn.Linear(n, n)\n"
 		"    def forward(self, x):\n        return self.lin(self.norm(x))\ndef get_inputs(): return [torch.randn(8, 16)]\ndef get_init_inputs(): return [16]\n";
 	struct oracle_data *d = NULL;
 	struct oracle_fault fault = { 0 };

@@ -1,5 +1,5 @@
-/* The sandbox's fences, each tried from inside, in forked children, at every level that works here. A probe returns what happened: 0 when the forbidden thing succeeded, or an
- * errno. A fence that is missing shows as "allowed". */
+/* The sandbox's fences, each tried from inside, in forked children, at every level that works here. A probe returns what happened: 0 when the forbidden thing
+ * succeeded, or an errno. A fence that is missing shows as "allowed". */
 #include "verify/sandbox.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -126,13 +126,20 @@ struct probe { const char *name; int (*run)(void); int expected; };
 #define WORKS ALLOWED
 #define FAILS (-1)   /* with any errno */
 static const struct probe PROBES[] = {
-	{"open /etc/passwd", try_passwd, FAILS}, {"create a file", try_write, FAILS}, {"truncate a readable file", try_truncate_readable, FAILS}, {"write to a scratch folder not granted", try_scratch, FAILS},
-	{"read a granted file", try_readable, WORKS}, {"inet socket", try_inet, FAILS}, {"unix socket", try_unix, FAILS}, {"netlink socket", try_netlink, FAILS}, {"connect", try_connect, EPERM},
-	{"exec", try_exec, FAILS}, {"signal the parent", try_kill_parent, FAILS}, {"signal a process outside", try_kill_outside, FAILS}, {"signal everybody", try_kill_all, FAILS},
-	{"signal itself", try_kill_self, WORKS}, {"ptrace", try_ptrace, FAILS}, {"read the parent's memory", try_parent_memory, FAILS}, {"process_vm_readv", try_vm_read, EPERM},
-	{"fork", try_fork, FAILS}, {"clone3", try_clone3, ENOSYS}, {"clone with a namespace", try_thread, EPERM}, {"unshare", try_unshare, FAILS}, {"allocate 100 GiB", try_memory, FAILS},
-	{"allocate 100 GiB shared", try_shared_memory, FAILS}, {"memfd", try_memfd, FAILS}, {"become root", try_setuid, FAILS}, {"outlive the parent", try_pdeathsig, EPERM}, {"be dumpable", try_dumpable, FAILS},
-	{"bpf", try_bpf, EPERM}, {"io_uring", try_io_uring, EPERM}, {"keyctl", try_keyctl, EPERM}, {"perf_event_open", try_perf, EPERM}, {"userfaultfd", try_userfaultfd, EPERM}, {"mount", try_mount, EPERM},
+	{"open /etc/passwd", try_passwd, FAILS}, {"create a file", try_write, FAILS}, {"truncate a readable file", try_truncate_readable, FAILS},
+	{"write to a scratch folder not granted", try_scratch, FAILS},
+	{"read a granted file", try_readable, WORKS}, {"inet socket", try_inet, FAILS}, {"unix socket", try_unix, FAILS}, {"netlink socket", try_netlink, FAILS},
+	{"connect", try_connect, EPERM},
+	{"exec", try_exec, FAILS}, {"signal the parent", try_kill_parent, FAILS}, {"signal a process outside", try_kill_outside, FAILS},
+	{"signal everybody", try_kill_all, FAILS},
+	{"signal itself", try_kill_self, WORKS}, {"ptrace", try_ptrace, FAILS}, {"read the parent's memory", try_parent_memory, FAILS},
+	{"process_vm_readv", try_vm_read, EPERM},
+	{"fork", try_fork, FAILS}, {"clone3", try_clone3, ENOSYS}, {"clone with a namespace", try_thread, EPERM}, {"unshare", try_unshare, FAILS},
+	{"allocate 100 GiB", try_memory, FAILS},
+	{"allocate 100 GiB shared", try_shared_memory, FAILS}, {"memfd", try_memfd, FAILS}, {"become root", try_setuid, FAILS},
+	{"outlive the parent", try_pdeathsig, EPERM}, {"be dumpable", try_dumpable, FAILS},
+	{"bpf", try_bpf, EPERM}, {"io_uring", try_io_uring, EPERM}, {"keyctl", try_keyctl, EPERM}, {"perf_event_open", try_perf, EPERM},
+	{"userfaultfd", try_userfaultfd, EPERM}, {"mount", try_mount, EPERM},
 	{"core file", try_core, FAILS}, {"raise a limit", try_rlimit_up, FAILS}, {"memory, pipes and poll", try_work, WORKS},
 };
 

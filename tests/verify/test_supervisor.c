@@ -7,12 +7,15 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x) * 2 + 1\n\n\n"
+static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 #define CANDIDATE(factor) "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
-	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + i, mask=i < n)\n" \
+	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
+	"    v = tl.load(x + i, mask=i < n)\n" \
 	"    tl.store(y + i, tl.maximum(v, 0.0) * " factor " + 1, mask=i < n)\n\n\n" \
-	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n        n = x.numel()\n        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        return y\n"
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n        n = x.numel()\n" \
+	"        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        return y\n"
 static const char GOOD[] = CANDIDATE("2"), BAD[] = CANDIDATE("3");
 
 static struct task task;
@@ -173,7 +176,8 @@ static void test_audit(void **state)
 	assert_true(json_number_value(json_object_get(o, "fused_s")) > 0);
 	assert_true(json_array_size(json_object_get(o, "trials")) >= 5);
 	json_decref(o);
-	struct task weak = { .name = (char *)(uintptr_t)"w", .source = (char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def forward(self, x):\n        return x + 0\n"
+	struct task weak = { .name = (char *)(uintptr_t)"w", .source = (char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
+		"    def forward(self, x):\n        return x + 0\n"
 		"def get_inputs(): return [torch.randn(8, 8)]\ndef get_init_inputs(): return []\n" };
 	assert_int_equal(verifier_audit(v, &weak, &o, &err), 0);
 	assert_false(json_is_true(json_object_get(o, "discriminates")));
@@ -196,7 +200,10 @@ static void test_audit(void **state)
 
 static void test_options_are_checked(void **state)
 {
-	const struct verify_options bad[] = { { .device = "tpu" }, { .precision = "loose" }, { .sandbox = "none" }, { .sandbox = "strong" }, { .num_correct_trials = 1000 }, { .root = "/nonexistent" } };
+	const struct verify_options bad[] = {
+		{ .device = "tpu" }, { .precision = "loose" }, { .sandbox = "none" }, { .sandbox = "strong" }, { .num_correct_trials = 1000 },
+		{ .root = "/nonexistent" },
+	};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct verifier *v = NULL;
 		struct err err = { 0 };

@@ -8,10 +8,13 @@
 
 static void test_round_trip(void **state)
 {
-	struct verdict v = { .class = VERDICT_WRONG, .stage = STAGE_CORRECTNESS, .reason = "mismatch", .detail = "line \"one\"\n\ttwo", .line = 17, .compiled = true,
-		.params_seeded = true, .speedup = NAN, .cost_s = 2.5e-6, .reference_cost_s = 5e-6, .launches = 2, .programs = INT64_C(1) << 40, .bytes = 9, .sectors = 8, .flops = 7,
-		.nlines = 2, .lines = { { 3, 10, 11, 12 }, { 4, 20, 21, 22 } }, .trials = 7, .trials_failed = 1, .error_max = 0.5, .tolerance = 5e-5, .kernelbench = 0, .sandbox = "full",
-		.seconds = 0.25, .cached = true, .key = hash_bytes("x", 1) };
+	struct verdict v = {
+		.class = VERDICT_WRONG, .stage = STAGE_CORRECTNESS, .reason = "mismatch", .detail = "line \"one\"\n\ttwo", .line = 17,
+		.compiled = true, .params_seeded = true, .speedup = NAN, .cost_s = 2.5e-6, .reference_cost_s = 5e-6, .launches = 2,
+		.programs = INT64_C(1) << 40, .bytes = 9, .sectors = 8, .flops = 7, .nlines = 2, .lines = { { 3, 10, 11, 12 }, { 4, 20, 21, 22 } },
+		.trials = 7, .trials_failed = 1, .error_max = 0.5, .tolerance = 5e-5, .kernelbench = 0, .sandbox = "full", .seconds = 0.25,
+		.cached = true, .key = hash_bytes("x", 1),
+	};
 	struct verdict w;
 	struct err err = { 0 };
 	json_t *o = verdict_json(&v);
@@ -66,8 +69,9 @@ static void test_bad_records_are_refused(void **state)
 	}
 }
 
-/* docs/cost-model.md, by hand, in us. 48 MB in 5860 programs: dram 32 / (0.94 * 4.8) + 16 / (0.77 * 4.8) = 11.42; launch 5860 * 0.000605 = 3.55; l2 48 / 7.8 = 6.15; l1 10^6 cycles of
- * lines on 132 SMs, the busiest with 45 programs of 44.4, = 3.88; latency 3 waves of 500 + 400 + 330 cycles = 1.86. Cubic mean 12.24, and 1.7 for a launch and 0.62 of ramp. */
+/* docs/cost-model.md, by hand, in us. 48 MB in 5860 programs: dram 32 / (0.94 * 4.8) + 16 / (0.77 * 4.8) = 11.42; launch 5860 * 0.000605 = 3.55; l2 48 / 7.8 =
+ * 6.15; l1 10^6 cycles of lines on 132 SMs, the busiest with 45 programs of 44.4, = 3.88; latency 3 waves of 500 + 400 + 330 cycles = 1.86. Cubic mean 12.24,
+ * and 1.7 for a launch and 0.62 of ramp. */
 static void test_cost_by_hand(void **state)
 {
 	struct cost_launch l = { .bytes = 48e6 };
@@ -83,7 +87,8 @@ static void test_cost_by_hand(void **state)
 
 static void test_cost_of_a_reference(void **state)
 {
-	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 48000000, "elements", 1, "bytes", 48000000, "elements", 1, "fused", "bytes", 48000000, "elements", 1);
+	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 48000000, "elements", 1, "bytes", 48000000, "elements", 1,
+		"fused", "bytes", 48000000, "elements", 1);
 	double eager = 0, fused = 0, best = cost_reference_s(o, COST_DOT_FP32, &eager, &fused);
 	assert_true(fabs(eager - 2 * fused) < 1e-12 && fabs(fused - 14.56e-6) < 0.03e-6 && best == fused);
 	json_decref(o);
@@ -96,8 +101,12 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_every_name), cmocka_unit_test(test_text_that_is_no_utf8), cmocka_unit_test(test_bad_records_are_refused),
-		cmocka_unit_test(test_cost_by_hand), cmocka_unit_test(test_cost_of_a_reference),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_every_name),
+		cmocka_unit_test(test_text_that_is_no_utf8),
+		cmocka_unit_test(test_bad_records_are_refused),
+		cmocka_unit_test(test_cost_by_hand),
+		cmocka_unit_test(test_cost_of_a_reference),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

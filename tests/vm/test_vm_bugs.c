@@ -42,8 +42,10 @@ static int planted_run(const struct planted *p, unsigned checks, int findings_ma
 	for (int i = 0; i < p->c.nbuffers; i++) {
 		size_t bytes = (size_t)p->c.buffers[i].bytes;
 		bool is_empty = json_is_true(json_array_get(json_object_get(p->json, "empty"), (size_t)i));
-		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = p->c.buffers[i].bytes, .data = xmalloc(bytes + 1), .origin = xmalloc(bytes + 1),
-			.is_read_only = !p->c.buffers[i].is_output};
+		buffers[i] = (struct vm_buffer){
+			.address = tape_buffer_address(i), .bytes = p->c.buffers[i].bytes, .data = xmalloc(bytes + 1), .origin = xmalloc(bytes + 1),
+			.is_read_only = !p->c.buffers[i].is_output,
+		};
 		memcpy(buffers[i].data, p->c.blob.data + p->c.buffers[i].in, bytes);
 		memset(buffers[i].origin, is_empty ? TAPE_ORIGIN_NONE : TAPE_ORIGIN_GIVEN, bytes);
 	}

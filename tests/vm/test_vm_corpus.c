@@ -96,8 +96,10 @@ static void make_fixtures(void)
 {
 	char command[1024];
 	const char *b = build_dir();
-	snprintf(command, sizeof command, "test -s %s/ref/vm_random/interp.done && test -z \"$(find tests/ref -name 'vm_*.py' -newer %s/ref/vm_random/interp.done)\" || "
-		"for how in '' --interpret; do env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py %s/ref/vm --random 200 7 %s/ref/vm_random $how || exit 1; done", b, b, b, b);
+	snprintf(command, sizeof command,
+		"test -s %s/ref/vm_random/interp.done && test -z \"$(find tests/ref -name 'vm_*.py' -newer %s/ref/vm_random/interp.done)\" || "
+		"for how in '' --interpret; do "
+		"env LD_PRELOAD= build/venv/bin/python tests/ref/vm_corpus.py %s/ref/vm --random 200 7 %s/ref/vm_random $how || exit 1; done", b, b, b, b);
 	if (system(command)) fail_msg("the oracle failed: %s", command);
 }
 

@@ -1,37 +1,24 @@
 /* Cost counting against counts made by hand, and contraction of mulf + addf. */
-#include "vm/vm.h"
+#include "body_kernel.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
-#define HEAD "module {\n  tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %c: !tt.ptr<f32>, %n: i32) {\n"
-#define TAIL "    tt.return\n  } loc(\"k.py\":1:0)\n}\n"
-#define AT(line) " loc(\"k.py\":" #line ":1)\n"
-#define RANGE "%i = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>\n%as = tt.splat %a : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n%bs = tt.splat %b : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n" \
-	"%cs = tt.splat %c : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n%ns = tt.splat %n : i32 -> tensor<64xi32>\n" \
-	"%pa = tt.addptr %as, %i : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n%pb = tt.addptr %bs, %i : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n%pc = tt.addptr %cs, %i : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n"
+#define POINTERS(name, arg) "%" name "s = tt.splat %" arg " : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n" \
+	"%p" name " = tt.addptr %" name "s, %i : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n"
+#define RANGE "%i = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>\n%ns = tt.splat %n : i32 -> tensor<64xi32>\n" \
+	POINTERS("a", "a") POINTERS("b", "b") POINTERS("c", "c")
 
 static float data[3][4096];
 
 static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_report *r)
 {
-	struct vm_kernel *k;
 	struct err err = {0};
-	struct str text = {0};
-	str_printf(&text, "%s%s%s", HEAD, body, TAIL);
-	if (vm_kernel_create(text.data, text.len, &k, &err)) fail_msg("%s", err.text);
-	struct vm_buffer buffers[3];
-	struct vm_arg args[4] = {{.i = 0}};
-	for (int i = 0; i < 3; i++) {
-		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = sizeof data[0], .data = (uint8_t *)data[i]};
-		args[i].i = (int64_t)tape_buffer_address(i);
-	}
-	args[3].i = n;
-	struct vm_launch_options o = {.grid = {grid, 1, 1}, .args = args, .nargs = 4, .buffers = buffers, .nbuffers = 3, .want_cost = true, .num_warps = 2, .fma_contract = fma};
-	if (vm_launch(k, &o, r, &err)) fail_msg("%s", err.text);
-	vm_kernel_free(k);
-	str_release(&text);
+	struct body_kernel b = body_kernel_make(BODY_HEAD("f32"), body, data, sizeof data[0], sizeof data[0], n);
+	struct vm_launch_options o = {
+		.grid = {grid, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3, .want_cost = true, .num_warps = 2,
+		.fma_contract = fma,
+	};
+	if (vm_launch(b.k, &o, r, &err)) fail_msg("%s", err.text);
+	vm_kernel_free(b.k);
 }
 
 static const struct vm_cost *line_cost(const struct vm_report *r, int line)
@@ -45,7 +32,8 @@ static const struct vm_cost *line_cost(const struct vm_report *r, int line)
 static void test_contiguous(void **state)
 {
 	struct vm_report r;
-	run(RANGE "%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n%v = tt.load %pa, %m : tensor<64x!tt.ptr<f32>>" AT(5) "%w = math.exp %v : tensor<64xf32>" AT(6) "tt.store %pb, %w, %m : tensor<64x!tt.ptr<f32>>" AT(7), 40, 3, false, &r);
+	run(RANGE "%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n%v = tt.load %pa, %m : tensor<64x!tt.ptr<f32>>" AT(5) "%w = math.exp %v : tensor<64xf32>" AT(6)
+		"tt.store %pb, %w, %m : tensor<64x!tt.ptr<f32>>" AT(7), 40, 3, false, &r);
 	/* 40 floats are 5 sectors: 4 in the first 32 elements, 1 in the rest */
 	assert_int_equal(r.cost.programs, 3);
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 3 * 5);
@@ -62,7 +50,8 @@ static void test_contiguous(void **state)
 static void test_strided(void **state)
 {
 	struct vm_report r;
-	const char *body = RANGE "%j = arith.muli %i, %ns : tensor<64xi32>\n%p = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n%v = tt.load %p : tensor<64x!tt.ptr<f32>>" AT(5) "tt.store %pb, %v : tensor<64x!tt.ptr<f32>>" AT(6);
+	const char *body = RANGE "%j = arith.muli %i, %ns : tensor<64xi32>\n%p = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n"
+		"%v = tt.load %p : tensor<64x!tt.ptr<f32>>" AT(5) "tt.store %pb, %v : tensor<64x!tt.ptr<f32>>" AT(6);
 	run(body, 8, 1, false, &r);   /* a sector for each element */
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 64);
 	assert_int_equal(r.cost.footprint_bytes, 64 * 32 + 256);
@@ -79,11 +68,15 @@ static void test_strided(void **state)
 static void test_reduction_and_dot(void **state)
 {
 	struct vm_report r;
-	run(RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.addf %x, %y : f32\ntt.reduce.return %z : f32\n}) : (tensor<64xf32>) -> f32" AT(5)
-		"%q = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.subf %x, %y : f32\n%w = arith.mulf %z, %y : f32\ntt.reduce.return %w : f32\n}) : (tensor<64xf32>) -> f32" AT(6)
-		"%d0 = arith.constant dense<0.0> : tensor<16x32xf16>\n%d1 = arith.constant dense<0.0> : tensor<32x16xf16>\n%d2 = arith.constant dense<0.0> : tensor<16x16xf32>\n"
+	run(RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n"
+		"%z = arith.addf %x, %y : f32\ntt.reduce.return %z : f32\n}) : (tensor<64xf32>) -> f32" AT(5)
+		"%q = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.subf %x, %y : f32\n%w = arith.mulf %z, %y : f32\n"
+		"tt.reduce.return %w : f32\n}) : (tensor<64xf32>) -> f32" AT(6)
+		"%d0 = arith.constant dense<0.0> : tensor<16x32xf16>\n%d1 = arith.constant dense<0.0> : tensor<32x16xf16>\n"
+		"%d2 = arith.constant dense<0.0> : tensor<16x16xf32>\n"
 		"%d = tt.dot %d0, %d1, %d2 : tensor<16x32xf16> * tensor<32x16xf16> -> tensor<16x16xf32>" AT(7)
-		"%one = arith.constant dense<1.0> : tensor<64xf32>\n%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n%o = tt.atomic_rmw fadd, acq_rel, gpu, %pb, %one, %m : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>, tensor<64xi1>) -> tensor<64xf32>" AT(8),
+		"%one = arith.constant dense<1.0> : tensor<64xf32>\n%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n"
+		"%o = tt.atomic_rmw fadd, acq_rel, gpu, %pb, %one, %m : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>, tensor<64xi1>) -> tensor<64xf32>" AT(8),
 		10, 1, false, &r);
 	assert_int_equal(line_cost(&r, 5)->flops, 63);
 	assert_int_equal(line_cost(&r, 6)->flops, 2 * 63);
@@ -96,7 +89,8 @@ static void test_reduction_and_dot(void **state)
 static void test_library_line(void **state)
 {
 	struct vm_report r;
-	run(RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n%w = arith.mulf %v, %v : tensor<64xf32> loc(callsite(\"lib.py\":99:3 at callsite(\"k.py\":12:4 at \"k.py\":30:2)))\n", 0, 1, false, &r);
+	run(RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n"
+		"%w = arith.mulf %v, %v : tensor<64xf32> loc(callsite(\"lib.py\":99:3 at callsite(\"k.py\":12:4 at \"k.py\":30:2)))\n", 0, 1, false, &r);
 	assert_int_equal(line_cost(&r, 12)->flops, 64);
 	assert_int_equal(line_cost(&r, 99)->flops, 0);
 	vm_report_release(&r);
@@ -135,6 +129,12 @@ static void test_contraction(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_contiguous), cmocka_unit_test(test_strided), cmocka_unit_test(test_reduction_and_dot), cmocka_unit_test(test_library_line), cmocka_unit_test(test_contraction)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_contiguous),
+		cmocka_unit_test(test_strided),
+		cmocka_unit_test(test_reduction_and_dot),
+		cmocka_unit_test(test_library_line),
+		cmocka_unit_test(test_contraction),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

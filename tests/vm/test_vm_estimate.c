@@ -72,15 +72,18 @@ static void test_linear_and_mma(void **state)
 static void test_bad_layouts(void **state)
 {
 	static const char *const bad[] = {
-		"#ttg.blocked<{sizePerThread = [3], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>", "#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [16], warpsPerCTA = [4], order = [0]}>",
-		"#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [7]}>", "#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>",
-		"#ttg.blocked<{sizePerThread = [999999999999999999999], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>", "#ttg.linear<{register = [[", "#ttg.nvidia_mma<{versionMajor = 3", ""};
+		"#ttg.blocked<{sizePerThread = [3], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>",
+		"#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [16], warpsPerCTA = [4], order = [0]}>",
+		"#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [7]}>",
+		"#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>",
+		"#ttg.blocked<{sizePerThread = [999999999999999999999], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>", "#ttg.linear<{register = [[",
+		"#ttg.nvidia_mma<{versionMajor = 3", ""};
 	struct cost_layout layout;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		if (!cost_layout_parse((struct slice){bad[i], strlen(bad[i])}, &layout)) fail_msg("taken: %s", bad[i]);
 	/* bases that repeat each other cannot make more instructions than the block has elements */
-	struct cost_lanes same = lanes_of("#ttg.linear<{register = [[0, 1], [0, 1], [0, 3]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 0], [1, 0], [1, 0], [1, 1], [3, 0]]}>",
-		4, 32, 4, 4);
+	struct cost_lanes same = lanes_of("#ttg.linear<{register = [[0, 1], [0, 1], [0, 3]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 0], [1, "
+		"0], [1, 0], [1, 1], [3, 0]]}>", 4, 32, 4, 4);
 	assert_true(same.nreg + same.nwarp <= 2);
 	int32_t odd[1] = {48};
 	struct cost_lanes lanes;
@@ -92,12 +95,16 @@ static void test_bad_layouts(void **state)
 #define MATRIX_COLS 1024
 #define TTIR "module {\n  tt.func public @k(%a: !tt.ptr<f32>) {\n" \
 	"%i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>\n%r = tt.expand_dims %i {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>\n" \
-	"%c = tt.expand_dims %i {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n%w = arith.constant dense<1024> : tensor<32x1xi32>\n%rw = arith.muli %r, %w : tensor<32x1xi32>\n" \
-	"%rb = tt.broadcast %rw : tensor<32x1xi32> -> tensor<32x32xi32>\n%cb = tt.broadcast %c : tensor<1x32xi32> -> tensor<32x32xi32>\n%o = arith.addi %rb, %cb : tensor<32x32xi32>\n" \
+	"%c = tt.expand_dims %i {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n%w = arith.constant dense<1024> : tensor<32x1xi32>\n" \
+	"%rw = arith.muli %r, %w : tensor<32x1xi32>\n" \
+	"%rb = tt.broadcast %rw : tensor<32x1xi32> -> tensor<32x32xi32>\n%cb = tt.broadcast %c : tensor<1x32xi32> -> tensor<32x32xi32>\n" \
+	"%o = arith.addi %rb, %cb : tensor<32x32xi32>\n" \
 	"%p = tt.splat %a : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>\n%q = tt.addptr %p, %o : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>\n" \
-	"%v = tt.load %q : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":5:3)\n tt.store %q, %v : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":6:3)\n    tt.return\n  } loc(\"k.py\":1:0)\n}\n"
+	"%v = tt.load %q : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":5:3)\n tt.store %q, %v : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":6:3)\n    tt.return\n" \
+	"  } loc(\"k.py\":1:0)\n}\n"
 #define TTGIR(layout) "#b = " layout "\n#loc = loc(\"k.py\":1:0)\nmodule {\n  %v = tt.load %q : tensor<32x32x!tt.ptr<f32>, #b> loc(#loc2)\n" \
-	"  tt.store %q, %v : tensor<32x32x!tt.ptr<f32>, #b> loc(callsite(#loc3 at #loc2))\n}\n#loc1 = loc(unknown)\n#loc2 = loc(\"k.py\":5:3)\n#loc3 = loc(\"k.py\":6:3)\n"
+	"  tt.store %q, %v : tensor<32x32x!tt.ptr<f32>, #b> loc(callsite(#loc3 at #loc2))\n}\n#loc1 = loc(unknown)\n#loc2 = loc(\"k.py\":5:3)\n" \
+	"#loc3 = loc(\"k.py\":6:3)\n"
 
 static uint8_t matrix[32 * MATRIX_COLS * 4];
 
@@ -110,7 +117,10 @@ static struct vm_cost cost_with(const char *ttgir, int warps)
 	struct vm_buffer buffer = {.address = tape_buffer_address(0), .bytes = sizeof matrix, .data = matrix};
 	struct vm_arg arg = {.i = (int64_t)buffer.address};
 	if (vm_kernel_create(TTIR, strlen(TTIR), &k, &err) || vm_layouts_create(ttgir, strlen(ttgir), &layouts, &err)) fail_msg("%s", err.text);
-	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = &arg, .nargs = 1, .buffers = &buffer, .nbuffers = 1, .want_cost = true, .layouts = layouts, .num_warps = warps};
+	struct vm_launch_options o = {
+		.grid = {1, 1, 1}, .args = &arg, .nargs = 1, .buffers = &buffer, .nbuffers = 1, .want_cost = true, .layouts = layouts,
+		.num_warps = warps,
+	};
 	if (vm_launch(k, &o, &r, &err)) fail_msg("%s", err.text);
 	struct vm_cost c = r.cost;
 	vm_report_release(&r);
@@ -128,7 +138,8 @@ static void test_coalescing(void **state)
 	assert_int_equal(c.store_lines, 32);
 	assert_int_equal(c.requests, 8 + 8);
 	assert_int_equal(c.l2_sectors, 128 + 128);
-	/* columns: each of 32 lanes in its own row: 32 sectors and lines a request; a sector is asked for by 8 requests, which L1 answers after the first; stores all go on */
+	/* columns: each of 32 lanes in its own row: 32 sectors and lines a request; a sector
+	 * is asked for by 8 requests, which L1 answers after the first; stores all go on */
 	c = cost_with(TTGIR("#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [1, 4], order = [0, 1]}>"), 4);
 	assert_int_equal(c.load_sectors, 32 * 32);
 	assert_int_equal(c.load_lines, 32 * 32);
@@ -142,10 +153,13 @@ static void test_coalescing(void **state)
 /* A copy into shared memory that is transposed for a 32-bit operand of wgmma, and its buffers. */
 static void test_async_copy(void **state)
 {
-	const char *text = "#b = " BLOCKED_ROWS "\n#s = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = true, elementBitWidth = 32}>\n#loc = loc(\"k.py\":1:0)\n"
+	const char *text = "#b = " BLOCKED_ROWS "\n#s = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = true, elementBitWidth = 32}>\n"
+		"#loc = loc(\"k.py\":1:0)\n"
 		"%x = ttg.local_alloc : () -> !ttg.memdesc<3x32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
-		"%y = ttg.async_copy_global_to_local %p, %x mask %m {contiguity = 4 : i32} : tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
-		"%z = ttg.async_copy_global_to_local %p, %x : tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #plain, #smem, mutable> loc(#loc2)\n#loc2 = loc(\"k.py\":5:3)\n";
+		"%y = ttg.async_copy_global_to_local %p, %x mask %m {contiguity = 4 : i32} : "
+		"tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
+		"%z = ttg.async_copy_global_to_local %p, %x : tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #plain, #smem, mutable> loc(#loc2)\n"
+		"#loc2 = loc(\"k.py\":5:3)\n";
 	struct vm_layouts *l;
 	struct err err = {0};
 	assert_int_equal(vm_layouts_create(text, strlen(text), &l, &err), 0);
@@ -177,7 +191,8 @@ static void make_cubin(uint8_t d[CUBIN_BYTES])
 	put(d, 152, 4 << 9, 8); /* a store of 4 bytes */
 	uint64_t info[] = {0x00082f04, 9, 40, 0x00081204, 9, 96, 0x00000103};   /* registers 40; stack 96; an attribute without a size */
 	for (size_t i = 0; i < ARRAY_LEN(info); i++) put(d, 192 + 4 * i, info[i], 4);
-	struct { uint32_t name, type; uint64_t at, size; } s[] = {{0, 0, 0, 0}, {1, 3, 64, sizeof names}, {11, 1, 128, 32}, {19, 0x70000000, 192, 28}, {28, 8, 0, 2048}};
+	struct { uint32_t name, type; uint64_t at, size; } s[] = {
+		{0, 0, 0, 0}, {1, 3, 64, sizeof names}, {11, 1, 128, 32}, {19, 0x70000000, 192, 28}, {28, 8, 0, 2048}};
 	for (size_t i = 0; i < ARRAY_LEN(s); i++) {
 		put(d, 512 + 64 * i, s[i].name, 4);
 		put(d, 512 + 64 * i + 4, s[i].type, 4);
@@ -222,7 +237,8 @@ static void test_hostile_binary(void **state)
 			struct vm_binary b = vm_binary_default(4);
 			memcpy(changed, d, CUBIN_BYTES);
 			changed[at] = values[v];
-			if (!vm_binary_read(changed, CUBIN_BYTES, &b, &err)) assert_true(b.registers >= 0 && b.registers <= 255 && b.stack_bytes >= 0 && b.shared_bytes >= 0);
+			if (!vm_binary_read(changed, CUBIN_BYTES, &b, &err))
+				assert_true(b.registers >= 0 && b.registers <= 255 && b.stack_bytes >= 0 && b.shared_bytes >= 0);
 			free(changed);
 		}
 }
@@ -250,7 +266,8 @@ static void test_hostile_text(void **state)
 		free(cut);
 	}
 	/* locations that name each other */
-	const char *loop = "#loc = loc(\"k.py\":1:0)\n#loc1 = loc(callsite(#loc2 at #loc1))\n#loc2 = loc(callsite(#loc1 at #loc2))\n tt.load %q : tensor<32x!tt.ptr<f32>, #b> loc(#loc1)\n";
+	const char *loop = "#loc = loc(\"k.py\":1:0)\n#loc1 = loc(callsite(#loc2 at #loc1))\n#loc2 = loc(callsite(#loc1 at #loc2))\n"
+		" tt.load %q : tensor<32x!tt.ptr<f32>, #b> loc(#loc1)\n";
 	assert_int_equal(vm_layouts_create(loop, strlen(loop), &l, &err), 0);
 	assert_int_equal(l->nsites, 0);
 	vm_layouts_free(l);
@@ -258,19 +275,24 @@ static void test_hostile_text(void **state)
 
 /* ---- the estimate ---- */
 
-static const struct vm_cost base_cost = {.programs = 4096, .footprint_bytes = 64 << 20, .footprint_read = 32 << 20, .l2_sectors = 2 << 20, .load_lines = 1 << 19, .store_lines = 1 << 18, .fma_instrs = 1 << 20,
-	.alu_instrs = 1 << 20, .special_instrs = 1 << 18, .other_instrs = 1 << 20, .tensor_cycles = 1 << 18, .shared_bytes = 1 << 24, .atomics = 1 << 12, .atomic_hot = 4,
-	.path_cycles = 4096ll * 3000, .path_trips = 4096, .path_cycles_max = 3000, .steps = 1 << 20, .steps_once = 1 << 20};
+static const struct vm_cost base_cost = {
+	.programs = 4096, .footprint_bytes = 64 << 20, .footprint_read = 32 << 20, .l2_sectors = 2 << 20, .load_lines = 1 << 19,
+	.store_lines = 1 << 18, .fma_instrs = 1 << 20, .alu_instrs = 1 << 20, .special_instrs = 1 << 18, .other_instrs = 1 << 20,
+	.tensor_cycles = 1 << 18, .shared_bytes = 1 << 24, .atomics = 1 << 12, .atomic_hot = 4, .path_cycles = 4096ll * 3000,
+	.path_trips = 4096, .path_cycles_max = 3000, .steps = 1 << 20, .steps_once = 1 << 20,
+};
 
-/* More of anything never makes a launch faster, on any GPU; much more of it becomes the limit that it stands for. (Not l2_sectors: for the same footprint they say that more
- * loads find their data in L2.) */
+/* More of anything never makes a launch faster, on any GPU; much more of it becomes the limit that it stands
+ * for. (Not l2_sectors: for the same footprint they say that more loads find their data in L2.) */
 static void test_monotonic(void **state)
 {
 	static const struct { size_t at; enum vm_limit limit; } rows[] = {
 		{offsetof(struct vm_cost, footprint_bytes), VM_LIMIT_DRAM}, {offsetof(struct vm_cost, load_lines), VM_LIMIT_L1},
-		{offsetof(struct vm_cost, store_lines), VM_LIMIT_L1}, {offsetof(struct vm_cost, fma_instrs), VM_LIMIT_ISSUE}, {offsetof(struct vm_cost, alu_instrs), VM_LIMIT_ISSUE},
+		{offsetof(struct vm_cost, store_lines), VM_LIMIT_L1}, {offsetof(struct vm_cost, fma_instrs), VM_LIMIT_ISSUE},
+		{offsetof(struct vm_cost, alu_instrs), VM_LIMIT_ISSUE},
 		{offsetof(struct vm_cost, other_instrs), VM_LIMIT_ISSUE}, {offsetof(struct vm_cost, special_instrs), VM_LIMIT_SPECIAL},
-		{offsetof(struct vm_cost, tensor_cycles), VM_LIMIT_TENSOR}, {offsetof(struct vm_cost, shared_bytes), VM_LIMIT_SHARED}, {offsetof(struct vm_cost, atomic_hot), VM_LIMIT_ATOMIC},
+		{offsetof(struct vm_cost, tensor_cycles), VM_LIMIT_TENSOR}, {offsetof(struct vm_cost, shared_bytes), VM_LIMIT_SHARED},
+		{offsetof(struct vm_cost, atomic_hot), VM_LIMIT_ATOMIC},
 		{offsetof(struct vm_cost, path_cycles), VM_LIMIT_LATENCY}, {offsetof(struct vm_cost, path_cycles_max), VM_LIMIT_LATENCY},
 	};
 	struct vm_binary b = vm_binary_default(4);
@@ -336,8 +358,17 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocked), cmocka_unit_test(test_linear_and_mma), cmocka_unit_test(test_bad_layouts), cmocka_unit_test(test_coalescing), cmocka_unit_test(test_async_copy), cmocka_unit_test(test_binary),
-		cmocka_unit_test(test_hostile_binary), cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_monotonic), cmocka_unit_test(test_resources), cmocka_unit_test(test_output),
+		cmocka_unit_test(test_blocked),
+		cmocka_unit_test(test_linear_and_mma),
+		cmocka_unit_test(test_bad_layouts),
+		cmocka_unit_test(test_coalescing),
+		cmocka_unit_test(test_async_copy),
+		cmocka_unit_test(test_binary),
+		cmocka_unit_test(test_hostile_binary),
+		cmocka_unit_test(test_hostile_text),
+		cmocka_unit_test(test_monotonic),
+		cmocka_unit_test(test_resources),
+		cmocka_unit_test(test_output),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,37 +1,35 @@
 /* What the vm refuses: faults of running kernels, each at its source line; arguments that do not fit; texts that are not accepted. */
-#include "vm/vm.h"
-#include <setjmp.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "body_kernel.h"
 
-/* Kernel text around a body; the body's lines carry loc("k.py":line:1). All kernels take two pointers to f32, one to i32 and an i32. */
-#define HEAD "module {\n  tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %c: !tt.ptr<i32>, %n: i32) {\n"
-#define TAIL "    tt.return\n  } loc(\"k.py\":1:0)\n}\n"
-#define AT(line) " loc(\"k.py\":" #line ":1)\n"
+#define HEAD BODY_HEAD("i32")
 #define RANGE "%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
-#define PTRS(name, arg) "%" name "s = tt.splat %" arg " : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%" name " = tt.addptr %" name "s, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
+#define PTRS(name, arg) "%" name "s = tt.splat %" arg " : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
+	"%" name " = tt.addptr %" name "s, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
 
-struct setup { uint8_t data[3][64], origin[3][64]; bool use_origin, read_only[3]; uint32_t grid; uint64_t deadline_ns; int64_t n; struct pool *pool; bool want_cost; };
+struct setup {
+	uint8_t data[3][64], origin[3][64];
+	bool use_origin, read_only[3], want_cost;
+	uint32_t grid;
+	uint64_t deadline_ns;
+	int64_t n;
+	struct pool *pool;
+};
 
 static int run(const char *body, struct setup *s, struct vm_report *r)
 {
-	struct vm_kernel *k;
 	struct err err = {0};
-	struct str text = {0};
-	str_printf(&text, "%s%s%s", HEAD, body, TAIL);
-	if (vm_kernel_create(text.data, text.len, &k, &err)) fail_msg("%s", err.text);
-	struct vm_buffer buffers[3];
-	struct vm_arg args[4] = {{.i = 0}};
+	struct body_kernel b = body_kernel_make(HEAD, body, s->data, sizeof s->data[0], 32, s->n);
 	for (int i = 0; i < 3; i++) {
-		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = 32, .data = s->data[i], .origin = s->use_origin ? s->origin[i] : NULL, .is_read_only = s->read_only[i]};
-		args[i].i = (int64_t)tape_buffer_address(i);
+		b.buffers[i].origin = s->use_origin ? s->origin[i] : NULL;
+		b.buffers[i].is_read_only = s->read_only[i];
 	}
-	args[3].i = s->n;
-	struct vm_launch_options o = {.grid = {s->grid ? s->grid : 1, 1, 1}, .args = args, .nargs = 4, .buffers = buffers, .nbuffers = 3, .deadline_ns = s->deadline_ns, .pool = s->pool, .want_cost = s->want_cost};
-	int rc = vm_launch(k, &o, r, &err);
+	struct vm_launch_options o = {
+		.grid = {s->grid ? s->grid : 1, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3,
+		.deadline_ns = s->deadline_ns, .pool = s->pool, .want_cost = s->want_cost,
+	};
+	int rc = vm_launch(b.k, &o, r, &err);
 	vm_report_release(r);
-	vm_kernel_free(k);
-	str_release(&text);
+	vm_kernel_free(b.k);
 	return rc;
 }
 
@@ -39,14 +37,16 @@ static void expect(const char *body, struct setup *s, enum vm_fault fault, int l
 {
 	struct vm_report r;
 	int rc = run(body, s, &r);
-	if (rc != (fault == VM_FAULT_NONE ? 0 : ERR_MISMATCH) || r.fault != fault) fail_msg("rc %d, fault %s, expected %s: %s", rc, vm_fault_name(r.fault), vm_fault_name(fault), r.text);
+	if (rc != (fault == VM_FAULT_NONE ? 0 : ERR_MISMATCH) || r.fault != fault)
+		fail_msg("rc %d, fault %s, expected %s: %s", rc, vm_fault_name(r.fault), vm_fault_name(fault), r.text);
 	if (fault == VM_FAULT_NONE) return;
 	if (line >= 0) assert_int_equal(r.line, line);
 	assert_int_equal(r.element, element);
 	assert_non_null(strstr(r.text, vm_fault_name(fault)));
 }
 
-#define LOAD_STORE(line_load, line_store, extra) RANGE extra PTRS("p", "a") PTRS("q", "b") "%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(line_load) "tt.store %q, %v : tensor<8x!tt.ptr<f32>>" AT(line_store)
+#define LOAD_STORE(line_load, line_store, extra) RANGE extra PTRS("p", "a") PTRS("q", "b") \
+	"%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(line_load) "tt.store %q, %v : tensor<8x!tt.ptr<f32>>" AT(line_store)
 
 static void test_in_bounds(void **state)
 {
@@ -59,7 +59,8 @@ static void test_in_bounds(void **state)
 /* The offset of one block is a run-time number, so that affine, masked and scattered accesses are all seen. */
 #define SHIFTED(body) RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%j = arith.addi %i, %ns : tensor<8xi32>\n" \
 	"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%p = tt.addptr %ps, %j : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n" body
-#define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%p2 = tt.addptr %ps2, %jj : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
+#define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
+	"%p2 = tt.addptr %ps2, %jj : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
 
 static void test_out_of_bounds(void **state)
 {
@@ -72,8 +73,10 @@ static void test_out_of_bounds(void **state)
 	expect(SHIFTED(SCATTERED "%v = tt.load %p2 : tensor<8x!tt.ptr<f32>>" AT(10)), &s, VM_FAULT_OUT_OF_BOUNDS, 10, 3);
 	/* masked off, nothing is touched */
 	s.n = 3;
-	expect(SHIFTED("%e = arith.constant dense<8> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_NONE, 0, 0);
-	expect(SHIFTED("%e = arith.constant dense<9> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
+	expect(SHIFTED("%e = arith.constant dense<8> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>"
+		AT(7)), &s, VM_FAULT_NONE, 0, 0);
+	expect(SHIFTED("%e = arith.constant dense<9> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>"
+		AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
 	/* counting cost does not change what is found */
 	s.want_cost = true;
 	expect(SHIFTED("%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
@@ -81,18 +84,24 @@ static void test_out_of_bounds(void **state)
 	s.n = 8;
 	expect("%p = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%v = tt.load %p : !tt.ptr<f32>" AT(4), &s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
 	s.n = 1 << 30;
-	expect("%q = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%q2 = tt.addptr %q, %n : !tt.ptr<f32>, i32\n%f = arith.constant 1.0 : f32\ntt.store %q2, %f : !tt.ptr<f32>" AT(4), &s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
+	expect("%q = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%q2 = tt.addptr %q, %n : !tt.ptr<f32>, i32\n%f = arith.constant 1.0 : f32\n"
+		"tt.store %q2, %f : !tt.ptr<f32>" AT(4), &s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
 }
 
 static void test_addresses(void **state)
 {
 	struct setup s = {.n = 1};
-	expect("%x = tt.ptr_to_int %a : !tt.ptr<f32> -> i64\n%w = arith.extsi %n : i32 to i64\n%y = arith.addi %x, %w : i64\n%p = tt.int_to_ptr %y : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(12), &s, VM_FAULT_MISALIGNED, 12, 0);
-	expect("%w = arith.constant 64 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s, VM_FAULT_OUT_OF_BOUNDS, 13, 0);
-	expect("%w = arith.constant -8 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s, VM_FAULT_OUT_OF_BOUNDS, 13, 0);
+	expect("%x = tt.ptr_to_int %a : !tt.ptr<f32> -> i64\n%w = arith.extsi %n : i32 to i64\n%y = arith.addi %x, %w : i64\n"
+		"%p = tt.int_to_ptr %y : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(12), &s, VM_FAULT_MISALIGNED, 12, 0);
+	expect("%w = arith.constant 64 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s,
+		VM_FAULT_OUT_OF_BOUNDS, 13, 0);
+	expect("%w = arith.constant -8 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s,
+		VM_FAULT_OUT_OF_BOUNDS, 13, 0);
 	/* offsets that overflow 64 bits */
-	expect("%w = arith.constant 4611686018427387904 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(14), &s, VM_FAULT_NONE, 0, 0);
-	expect("%w = arith.constant 2305843009213693952 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(15), &s, VM_FAULT_OUT_OF_BOUNDS, 15, 0);
+	expect("%w = arith.constant 4611686018427387904 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(14),
+		&s, VM_FAULT_NONE, 0, 0);
+	expect("%w = arith.constant 2305843009213693952 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(15), &s,
+		VM_FAULT_OUT_OF_BOUNDS, 15, 0);
 }
 
 static void test_origin(void **state)
@@ -108,10 +117,12 @@ static void test_origin(void **state)
 	s.read_only[1] = true;
 	expect(LOAD_STORE(20, 21, ""), &s, VM_FAULT_READ_ONLY, 21, 0);
 	s.origin[2][0] = TAPE_ORIGIN_NONE;
-	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32" AT(22), &s, VM_FAULT_UNINITIALISED, 22, 0);
+	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32"
+		AT(22), &s, VM_FAULT_UNINITIALISED, 22, 0);
 	memset(s.origin[2], TAPE_ORIGIN_GIVEN, 4);
 	s.read_only[2] = true;
-	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32" AT(22), &s, VM_FAULT_READ_ONLY, 22, 0);
+	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32"
+		AT(22), &s, VM_FAULT_READ_ONLY, 22, 0);
 }
 
 static void test_division(void **state)
@@ -126,9 +137,11 @@ static void test_division(void **state)
 static void test_assert(void **state)
 {
 	struct setup s = {.n = 4};
-	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40), &s, VM_FAULT_ASSERT, 40, 4);
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40), &s,
+		VM_FAULT_ASSERT, 40, 4);
 	s.n = 8;
-	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40), &s, VM_FAULT_NONE, 0, 0);
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40),
+		&s, VM_FAULT_NONE, 0, 0);
 }
 
 static void test_timeout(void **state)
@@ -136,7 +149,8 @@ static void test_timeout(void **state)
 	struct setup s = {.deadline_ns = clock_ns() + 30000000};
 	expect("%t = arith.constant true\nscf.while : () -> () {\n  scf.condition(%t)\n} do {\n  scf.yield\n}" AT(50), &s, VM_FAULT_TIMEOUT, 50, -1);
 	s.deadline_ns = clock_ns() + 30000000;
-	expect("%z = arith.constant 0 : i32\n%one = arith.constant 1 : i32\nscf.for %k = %z to %one step %z : i32 {\n%x = arith.addi %k, %k : i32" AT(52) "}" AT(51), &s, VM_FAULT_TIMEOUT, 51, -1);
+	expect("%z = arith.constant 0 : i32\n%one = arith.constant 1 : i32\nscf.for %k = %z to %one step %z : i32 {\n%x = arith.addi %k, %k : i32" AT(52) "}"
+		AT(51), &s, VM_FAULT_TIMEOUT, 51, -1);
 	/* launched after its deadline: found at any instruction */
 	s.deadline_ns = 1;
 	s.grid = 100000;
@@ -146,7 +160,8 @@ static void test_timeout(void **state)
 static void test_descriptor_alignment(void **state)
 {
 	struct setup s = {.n = 3};
-	expect("%one = arith.constant 1 : i64\n%w = arith.extsi %n : i32 to i64\n%d = tt.make_tensor_descriptor %a, [%n, %n], [%w, %one] : <f32>, <tensor<2x4xf32>>" AT(60), &s, VM_FAULT_ARGUMENT, 60, -1);
+	expect("%one = arith.constant 1 : i64\n%w = arith.extsi %n : i32 to i64\n%d = tt.make_tensor_descriptor %a, [%n, %n], [%w, %one] : <f32>, <tensor<2x4xf32>>"
+		AT(60), &s, VM_FAULT_ARGUMENT, 60, -1);
 }
 
 /* Programs 40.. fault; the lowest is reported whatever the threads do. */
@@ -155,7 +170,8 @@ static void test_first_program(void **state)
 	struct setup s = {.grid = 64, .pool = pool_create(2)};
 	for (int i = 0; i < 20; i++) {
 		struct vm_report r;
-		int rc = run("%p = tt.get_program_id x : i32\n%x = arith.constant 40 : i32\n%m = arith.cmpi slt, %p, %x : i32\ntt.assert %m, \"low\" : i1" AT(3), &s, &r);
+		int rc = run("%p = tt.get_program_id x : i32\n%x = arith.constant 40 : i32\n%m = arith.cmpi slt, %p, %x : i32\ntt.assert %m, \"low\" : i1" AT(3), &s,
+			&r);
 		assert_int_equal(rc, ERR_MISMATCH);
 		assert_int_equal(r.program[0], 40);
 	}
@@ -189,9 +205,11 @@ static void test_refused(void **state)
 	refuse(HEAD "%x = tt.load %n : i32\n" TAIL, ERR_FORMAT, "not a pointer");
 	refuse(HEAD "tt.store %a, %n : !tt.ptr<f32>\n" TAIL, ERR_FORMAT, "value of tt.store");
 	refuse(HEAD "cf.br ^bb7\n^bb1:\n" TAIL, ERR_FORMAT, "not a block");
-	refuse(HEAD "%t = arith.constant true\ncf.cond_br %t, ^bb1, ^bb2\n^bb1:\n%x = arith.addi %n, %n : i32\ncf.br ^bb2\n^bb2:\n%y = arith.addi %x, %n : i32\n" TAIL, ERR_FORMAT, "before it is defined");
+	refuse(HEAD "%t = arith.constant true\ncf.cond_br %t, ^bb1, ^bb2\n^bb1:\n%x = arith.addi %n, %n : i32\ncf.br ^bb2\n^bb2:\n%y = arith.addi %x, %n : i32\n"
+		TAIL, ERR_FORMAT, "before it is defined");
 	refuse("module { tt.func public @a() { tt.return } tt.func public @b() { tt.return } }", ERR_UNSUPPORTED, "two public");
-	refuse("module { tt.func public @a() { tt.call @f() : () -> () tt.return } tt.func private @f() { tt.call @f() : () -> () tt.return } }", ERR_UNSUPPORTED, "recursive");
+	refuse("module { tt.func public @a() { tt.call @f() : () -> () tt.return } tt.func private @f() { tt.call @f() : () -> () tt.return } }",
+		ERR_UNSUPPORTED, "recursive");
 	refuse("module { tt.func public @a(%x: tensor<8xf32>) { tt.return } }", ERR_UNSUPPORTED, "expected a pointer or a number");
 	refuse("#b = #ttg.blocked<{}>\nmodule { }", ERR_UNSUPPORTED, "alias '#b'");
 }
@@ -227,7 +245,8 @@ static void test_tf32(void **state)
 	struct vm_kernel *k;
 	struct err err = {0};
 	int line = -1;
-#define DOT(attr) HEAD "%z = arith.constant dense<0.0> : tensor<16x16xf32>\n%d = tt.dot %z, %z, %z" attr " : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>" AT(77) TAIL
+#define DOT(attr) HEAD "%z = arith.constant dense<0.0> : tensor<16x16xf32>\n%d = tt.dot %z, %z, %z" attr \
+	" : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>" AT(77) TAIL
 	const char *texts[] = {DOT(", inputPrecision = tf32"), DOT(""), DOT(", inputPrecision = tf32x3")};
 	for (int i = 0; i < 3; i++) {
 		if (vm_kernel_create(texts[i], strlen(texts[i]), &k, &err)) fail_msg("%s", err.text);
@@ -241,9 +260,18 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_bounds), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_addresses), cmocka_unit_test(test_origin), cmocka_unit_test(test_division),
-		cmocka_unit_test(test_assert), cmocka_unit_test(test_timeout), cmocka_unit_test(test_descriptor_alignment), cmocka_unit_test(test_first_program), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_arguments), cmocka_unit_test(test_tf32),
+		cmocka_unit_test(test_in_bounds),
+		cmocka_unit_test(test_out_of_bounds),
+		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_origin),
+		cmocka_unit_test(test_division),
+		cmocka_unit_test(test_assert),
+		cmocka_unit_test(test_timeout),
+		cmocka_unit_test(test_descriptor_alignment),
+		cmocka_unit_test(test_first_program),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_tf32),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

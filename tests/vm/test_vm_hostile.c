@@ -190,7 +190,8 @@ static void test_exponential(void **state)
 {
 	struct str s = {0};
 	str_puts(&s, "module { tt.func public @k(%c: i32) { %x = arith.addi %c, %c : i32 loc(#l0)\n tt.call @f0() : () -> ()\n tt.return } ");
-	for (int i = 0; i < 22; i++) str_printf(&s, "tt.func private @f%d() { tt.call @f%d() : () -> ()\n tt.call @f%d() : () -> ()\n tt.return } ", i, i + 1, i + 1);
+	for (int i = 0; i < 22; i++)
+		str_printf(&s, "tt.func private @f%d() { tt.call @f%d() : () -> ()\n tt.call @f%d() : () -> ()\n tt.return } ", i, i + 1, i + 1);
 	str_puts(&s, "tt.func private @f22() { tt.return } }\n");
 	for (int i = 0; i < 60; i++) str_printf(&s, "#l%d = loc(callsite(#l%d at #l%d))\n", i, i + 1, i + 1);
 	str_puts(&s, "#l60 = loc(callsite(#l0 at #l60))\n");
@@ -205,8 +206,10 @@ static void test_exponential(void **state)
  * clock every so often may cost. */
 static void test_deadline_of_scalars(void **state)
 {
-	static const char loop[] = "module { tt.func public @k(%a: i32) { %c0 = arith.constant 0 : i32\n %c1 = arith.constant 1 : i32\n %r = scf.while (%x = %a) : (i32) -> i32 {"
-		" %c = arith.cmpi sgt, %x, %c0 : i32\n scf.condition(%c) %x : i32 } do { ^bb0(%y: i32):\n %z = arith.andi %y, %y : i32\n scf.yield %z : i32 }\n tt.return } }";
+	static const char loop[] = "module { tt.func public @k(%a: i32) { %c0 = arith.constant 0 : i32\n %c1 = arith.constant 1 : i32\n"
+		" %r = scf.while (%x = %a) : (i32) -> i32 {"
+		" %c = arith.cmpi sgt, %x, %c0 : i32\n scf.condition(%c) %x : i32 } do { ^bb0(%y: i32):\n %z = arith.andi %y, %y : i32\n scf.yield %z : i32 }\n"
+		" tt.return } }";
 	struct timespec begin, end;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
 	assert_true(hostile_kernel(loop, sizeof loop - 1));

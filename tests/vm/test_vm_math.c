@@ -76,8 +76,8 @@ static void test_pow(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(special); i++)
 		for (size_t j = 0; j < ARRAY_LEN(special); j++) {
 			vm_math_pow(d, &special[i], &special[j], 1);
-			if (error_ulps(d[0], pow((double)special[i], (double)special[j])) > BOUND_ULPS) fail_msg("pow(%g, %g) is %g", (double)special[i], (double)special[j],
-				(double)d[0]);
+			if (error_ulps(d[0], pow((double)special[i], (double)special[j])) > BOUND_ULPS)
+				fail_msg("pow(%g, %g) is %g", (double)special[i], (double)special[j], (double)d[0]);
 		}
 	for (uint64_t i = 0; i < 2000; i++) {
 		for (int k = 0; k < CHUNK; k++) {

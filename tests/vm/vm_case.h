@@ -87,9 +87,11 @@ static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, b
 			.is_read_only = !c->buffers[i].is_output};
 	}
 	if (!rc) {
-		struct vm_launch_options o = {.grid = {c->grid[0], c->grid[1], c->grid[2]}, .args = c->args, .nargs = c->nargs, .buffers = buffers, .nbuffers = c->nbuffers,
+		struct vm_launch_options o = {
+			.grid = {c->grid[0], c->grid[1], c->grid[2]}, .args = c->args, .nargs = c->nargs, .buffers = buffers, .nbuffers = c->nbuffers,
 			.pool = pool, .deadline_ns = clock_ns() + (uint64_t)60 * 1000000000u, .want_cost = want_cost, .fma_contract = fma,
-			.checks = checks};
+			.checks = checks,
+		};
 		rc = vm_launch(k, &o, report, err);
 		vm_kernel_free(k);
 	}

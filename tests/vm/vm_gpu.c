@@ -1,5 +1,6 @@
-/* The vm beside a GPU: the corpus of tests/ref/vm_corpus.py, whose --gpu wrote CASE.gpu files on a machine that has one. For each case that is not the same to the last bit: how many
- * values differ and by how many units in the last place at most; outside: further from the GPU than the case's own tolerance allows twice (one share each).
+/* The vm beside a GPU: the corpus of tests/ref/vm_corpus.py, whose --gpu wrote CASE.gpu files on a machine that has one. For each case that is not the same to
+ * the last bit: how many values differ and by how many units in the last place at most; outside: further from the GPU than the case's own tolerance allows
+ * twice (one share each).
  *
  *   build/release/tests/vm/vm_gpu FOLDER      FOLDER: cases.txt, CASE.json, .ttir, .bin, .gpu */
 #include "vm_case.h"
@@ -63,7 +64,9 @@ static int compare_case(const char *folder, const char *name, struct count *n, s
 	n->values += d.values;
 	n->differ += d.differ;
 	*(d.outside ? &n->outside : d.differ ? &n->close : &n->exact) += 1;
-	if (d.differ) printf("%-8s %-48s %6lld of %lld values, up to %llu ulp\n", d.outside ? "outside" : "close", name, (long long)d.differ, (long long)d.values, (unsigned long long)d.ulps);
+	if (d.differ)
+		printf("%-8s %-48s %6lld of %lld values, up to %llu ulp\n", d.outside ? "outside" : "close",
+			name, (long long)d.differ, (long long)d.values, (unsigned long long)d.ulps);
 	for (int i = 0; i < c.nbuffers; i++) free(data[i]);
 	str_release(&gpu);
 	vm_case_free(&c);
@@ -81,8 +84,8 @@ int main(int argc, char **argv)
 	if (file_read(path, (size_t)1 << 20, &list, &err)) return fprintf(stderr, "%s\n", err.text), 1;
 	for (char *save = NULL, *name = strtok_r(list.data, "\n", &save); name; name = strtok_r(NULL, "\n", &save))
 		if (compare_case(argv[1], name, &n, &err)) return fprintf(stderr, "%s: %s\n", name, err.text), 1;
-	printf("%d cases: %d the same bits, %d within tolerance, %d outside; %d have no GPU file; %lld of %lld values differ\n", n.cases, n.exact, n.close, n.outside, n.missing,
-		(long long)n.differ, (long long)n.values);
+	printf("%d cases: %d the same bits, %d within tolerance, %d outside; %d have no GPU file; %lld of %lld values differ\n",
+		n.cases, n.exact, n.close, n.outside, n.missing, (long long)n.differ, (long long)n.values);
 	str_release(&list);
 	return n.outside > 0;
 }
