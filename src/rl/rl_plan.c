@@ -1,5 +1,5 @@
-/* The plan of a run, from config.json and the prompts: memory by what it holds, tokens, and what a step does. The sums are those of the create functions,
- * so what is printed is what would be allocated; nothing is. */
+/* The plan of a run, from config.json and the prompts: memory by what it holds, tokens, and what a step does. The sums are those of the create
+ * functions, so what is printed is what would be allocated; nothing is. */
 #include "rl/rl_internal.h"
 
 #include <math.h>
@@ -48,7 +48,8 @@ static double adapter_weights(const struct rl_options *o, const struct model_con
 	return sides * (double)o->lora_r * c->num_hidden_layers;
 }
 
-/* Bytes of the projections and the head once more, in the order in which generation reads them (model_prepare); only frozen weights are. As fp32: at most. */
+/* Bytes of the projections and the head once more, in the order in which generation reads them (model_prepare); only frozen weights are. As fp32: at
+ * most. */
 static double packed_bytes(const struct rl_options *o, const struct model_config *c)
 {
 	double embeddings = (double)c->vocab_size * c->hidden_size;

@@ -1,11 +1,12 @@
 /* attention: causal softmax attention, packed (training, scoring) and paged (generation), in one routine: attend().
  *
- * Online softmax (Milakov & Gimelshein 2018, arXiv 1805.02867) over blocks of KEYS keys counted from position 0. For a query the arithmetic is the same in both forms, alone or
- * among others: products are chains over head size or over keys in order (gemm_kernel.h), masked keys have weight exactly 0, and everything else is per row.
- * (A masked key contributes 0 * v: a value that is not finite spreads to earlier tokens of its block of queries. Nothing that trains comes near this.)
+ * Online softmax (Milakov & Gimelshein 2018, arXiv 1805.02867) over blocks of KEYS keys counted from position 0. For a query the arithmetic is the
+ * same in both forms, alone or among others: products are chains over head size or over keys in order (gemm_kernel.h), masked keys have weight
+ * exactly 0, and everything else is per row. (A masked key contributes 0 * v: a value that is not finite spreads to earlier tokens of its block of
+ * queries. Nothing that trains comes near this.)
  *
- * Pages. A page holds KEYS tokens of all key/value heads. Keys are stored as the panels that scores_run reads, (NKV, KEYS / NR, HD, NR), so that a decode step packs nothing;
- * values as they come, (KEYS, NKV, HD). */
+ * Pages. A page holds KEYS tokens of all key/value heads. Keys are stored as the panels that scores_run reads, (NKV, KEYS / NR, HD, NR), so that a
+ * decode step packs nothing; values as they come, (KEYS, NKV, HD). */
 #include <math.h>
 #include "attention_block.h"
 
@@ -69,7 +70,8 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 		struct keys k = keys_of(a, where, j / KEYS, n, g, s.panels);
 		scores_run(s.scores + r0 * A_ROW, s.q + r0 * A_ROW, k.panels, rows - r0, HD);
 		for (int r = r0; r < rows; r++) softmax_advance(s.scores + r * A_ROW, &s.top[r], s.sums + r * VL, s.acc + r * HD, p0 + r / a->group + 1 - j, HD);
-		tiles_run((struct tile){.a = s.scores + r0 * A_ROW, .b = k.v, .b_row = k.v_row, .c = s.acc + r0 * HD, .c_row = HD, .K = n, .alpha = 1, .add = true}, rows - r0, HD);
+		struct tile values = {.a = s.scores + r0 * A_ROW, .b = k.v, .b_row = k.v_row, .c = s.acc + r0 * HD, .c_row = HD, .K = n, .alpha = 1, .add = true};
+		tiles_run(values, rows - r0, HD);
 	}
 	for (int r = 0; r < rows; r++) {
 		float *out = a->out + first + ((int64_t)(r / a->group) * a->NH + r % a->group) * HD, sum = vf_sum(vf_load(s.sums + r * VL)), inverse = 1.0f / sum;
@@ -108,7 +110,8 @@ static void packed_spans(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void attention(struct ops_context *c, float *out, float *lse, const float *q, const float *k, const float *v, const struct ops_packed *b, int NH, int NKV, int HD)
+static void attention(struct ops_context *c, float *out, float *lse, const float *q, const float *k, const float *v, const struct ops_packed *b,
+	int NH, int NKV, int HD)
 {
 	struct attention_args a = attention_args(c, NH, NKV, HD);
 	a.out = out, a.lse_out = lse, a.q = q, a.k = k, a.v = v, a.packed = b;
@@ -162,7 +165,8 @@ static void paged_spans(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void attention_paged(struct ops_context *c, float *out, const float *q, const float *kpages, const float *vpages, const struct ops_paged *b, int NH, int NKV, int HD)
+static void attention_paged(struct ops_context *c, float *out, const float *q, const float *kpages, const float *vpages, const struct ops_paged *b,
+	int NH, int NKV, int HD)
 {
 	struct attention_args a = attention_args(c, NH, NKV, HD);
 	a.out = out, a.q = q, a.k = kpages, a.v = vpages, a.paged = b;

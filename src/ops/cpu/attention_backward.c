@@ -45,7 +45,10 @@ static void queries_backward(const struct attention_args *a, struct backward_scr
 		int64_t at = (int64_t)(t + r / group) * a->NH + g * group + r % group;
 		s->lse[r] = a->lse[at];
 		vf delta = vf_zero();
-		for (int d = 0; d < HD; d += VL) delta = vf_fma(vf_load_n(s->dout + r * A_ROW + d, MIN(VL, HD - d)), vf_load_n(a->saved_out + at * HD + d, MIN(VL, HD - d)), delta);
+		for (int d = 0; d < HD; d += VL) {
+			int n = MIN(VL, HD - d);
+			delta = vf_fma(vf_load_n(s->dout + r * A_ROW + d, n), vf_load_n(a->saved_out + at * HD + d, n), delta);
+		}
 		s->delta[r] = vf_sum(delta);
 	}
 	memset(s->dq, 0, (size_t)rows * (size_t)HD * sizeof(float));
@@ -58,8 +61,11 @@ static void queries_backward(const struct attention_args *a, struct backward_scr
 		scores_run(p, q, s->panels, left, HD);
 		scores_run(ds, dout, s->v_panels, left, HD);
 		for (int r = 0; r < left; r++) weights_backward(p + r * A_ROW, ds + r * A_ROW, s->lse[r0 + r], s->delta[r0 + r], p0 + (r0 + r) / group + 1 - j);
-		tiles_run((struct tile){.a = p, .a_col = A_ROW, .by_column = true, .b = dout, .b_row = A_ROW, .c = a->dv + at, .c_row = row, .K = left, .alpha = 1, .add = true, .padded = true}, n, HD);
-		tiles_run((struct tile){.a = ds, .a_col = A_ROW, .by_column = true, .b = q, .b_row = A_ROW, .c = a->dk + at, .c_row = row, .K = left, .alpha = 1, .add = true, .padded = true}, n, HD);
+		struct tile tile = {.a_col = A_ROW, .by_column = true, .b_row = A_ROW, .c_row = row, .K = left, .alpha = 1, .add = true, .padded = true};
+		tile.a = p, tile.b = dout, tile.c = a->dv + at;
+		tiles_run(tile, n, HD);
+		tile.a = ds, tile.b = q, tile.c = a->dk + at;
+		tiles_run(tile, n, HD);
 		tiles_run((struct tile){.a = ds, .b = a->k + at, .b_row = row, .c = s->dq + r0 * HD, .c_row = HD, .K = n, .alpha = 1, .add = true}, left, HD);
 	}
 	for (int r = 0; r < rows; r++) {
@@ -83,8 +89,8 @@ static void backward_sequences(void *arg, int64_t begin, int64_t end, int thread
 	}
 }
 
-static void attention_backward(struct ops_context *c, float *dq, float *dk, float *dv, const float *dout, const float *out, const float *lse, const float *q, const float *k,
-	const float *v, const struct ops_packed *b, int NH, int NKV, int HD)
+static void attention_backward(struct ops_context *c, float *dq, float *dk, float *dv, const float *dout, const float *out, const float *lse, const float *q,
+	const float *k, 	const float *v, const struct ops_packed *b, int NH, int NKV, int HD)
 {
 	struct attention_args a = attention_args(c, NH, NKV, HD);
 	a.dq = dq, a.dk = dk, a.dv = dv, a.q = q, a.k = k, a.v = v, a.dout = dout, a.saved_out = out, a.lse = lse, a.packed = b;

@@ -1,6 +1,8 @@
-/* attention_block: what attention's forward and backward share: a block of queries that belong to one key/value head, laid out as the rows of a matrix.
+/* attention_block: what attention's forward and backward share: a block of queries that belong to one key/value head, laid out as the rows of a
+ * matrix.
  *
- * Row r is head r % group of token r / group, so rows are in order of position and all rows use the same keys: grouped-query attention makes the matrices taller. */
+ * Row r is head r % group of token r / group, so rows are in order of position and all rows use the same keys: grouped-query attention makes the
+ * matrices taller. */
 #ifndef HONE_ATTENTION_BLOCK_H
 #define HONE_ATTENTION_BLOCK_H
 #include "ops_cpu.h"
@@ -25,7 +27,9 @@ static inline struct attention_args attention_args(struct ops_context *c, int NH
 {
 	CHECKF(HD > 0 && HD <= HEAD_DIM_MAX && NKV > 0 && NH % NKV == 0 && NH / NKV <= ROWS_MAX, "%d query heads, %d key heads of size %d", NH, NKV, HD);
 	int group = NH / NKV;
-	return (struct attention_args){.c = c, .NH = NH, .NKV = NKV, .HD = HD, .group = group, .tokens_max = MIN(64, ROWS_MAX / group), .scale = 1.0f / sqrtf((float)HD)};
+	return (struct attention_args){
+		.c = c, .NH = NH, .NKV = NKV, .HD = HD, .group = group, .tokens_max = MIN(64, ROWS_MAX / group), .scale = 1.0f / sqrtf((float)HD),
+	};
 }
 
 /* Rows (tokens * group, A_ROW) from x (T, NH, HD), where x points at the first token's first head of the group. */

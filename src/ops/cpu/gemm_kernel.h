@@ -1,8 +1,9 @@
 /* gemm_kernel: the inner tile of every product in this backend (matrices, attention), and the packing that feeds it.
  *
- * A tile is up to MR rows by NR = 2 vectors of columns of the result, held in registers (12 x 32 with AVX-512, 6 x 16 with AVX2); per k it loads a row of B and broadcasts
- * one element of A per row. Each element of the result is one chain of fused multiply-adds over k = 0, 1, ... : its value depends on its row of A, its column of B and K
- * alone, whatever tile, block or batch it falls into. That is what row-independent results stand on, and why nothing here may reassociate a sum. */
+ * A tile is up to MR rows by NR = 2 vectors of columns of the result, held in registers (12 x 32 with AVX-512, 6 x 16 with AVX2); per k it loads a
+ * row of B and broadcasts one element of A per row. Each element of the result is one chain of fused multiply-adds over k = 0, 1, ... : its value
+ * depends on its row of A, its column of B and K alone, whatever tile, block or batch it falls into. That is what row-independent results stand on,
+ * and why nothing here may reassociate a sum. */
 #ifndef HONE_GEMM_KERNEL_H
 #define HONE_GEMM_KERNEL_H
 #include "simd_transpose.h"
@@ -100,7 +101,8 @@ static inline void tile_run(const struct tile *t, int rows)
 	variants[t->by_column][width](t, rows);
 }
 
-/* A product of any number of rows and columns whose operands lie ready; K <= KC. t gives its first tile. Rows are shared out evenly: 16 are 8 + 8 and not 12 + 4. */
+/* A product of any number of rows and columns whose operands lie ready; K <= KC. t gives its first tile. Rows are shared out evenly: 16 are 8 + 8 and
+ * not 12 + 4. */
 static inline void tiles_run(struct tile t, int rows, int columns)
 {
 	const float *a = t.a, *b = t.b;
@@ -164,7 +166,8 @@ static inline void pack_columns(float *panel, const float *b, int64_t ldb, int K
 		}
 }
 
-/* ---- few rows of A against up to NR columns of transposed B, without packing: each square is turned and used in registers; the same chains of sums as a tile's ---- */
+/* ---- few rows of A against up to NR columns of transposed B, without packing: each square is turned and used in registers; the same chains of sums
+ * as a tile's ---- */
 
 #define DIRECT_ROWS 4
 struct direct { const float *a; int64_t lda; const float *b; int64_t ldb; float *c; int64_t ldc; int K, columns; float alpha; bool add; };

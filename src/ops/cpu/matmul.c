@@ -1,8 +1,10 @@
-/* matmul: dense products, cut into blocks of the result; a block is one task of the pool. Blocks change no bit of it, so their size may follow the number of threads.
+/* matmul: dense products, cut into blocks of the result; a block is one task of the pool. Blocks change no bit of it, so their size may follow the
+ * number of threads.
  *
- * No BLAS. What this backend needs from a product is that a row's value depends on that row alone, so that sampler and trainer agree to the bit whatever their batches are, and
- * that the result does not depend on the number of threads; no BLAS promises either. Measured against OpenBLAS 0.3.21 in the same blocks the tiles of gemm_kernel.h are faster on
- * AVX-512 (4-14 % for large products, 1.2-2x for 5 to 64 rows) and even on AVX2 (docs/perf-log.md), so nothing is given up for it but products of 1 to 4 rows out of L2. */
+ * No BLAS. What this backend needs from a product is that a row's value depends on that row alone, so that sampler and trainer agree to the bit
+ * whatever their batches are, and that the result does not depend on the number of threads; no BLAS promises either. Measured against OpenBLAS 0.3.21
+ * in the same blocks the tiles of gemm_kernel.h are faster on AVX-512 (4-14 % for large products, 1.2-2x for 5 to 64 rows) and even on AVX2
+ * (docs/perf-log.md), so nothing is given up for it but products of 1 to 4 rows out of L2. */
 #include "ops_cpu.h"
 #include "gemm_kernel.h"
 #include "panels.h"
@@ -75,7 +77,8 @@ static void packed_block(const struct matmul_args *g, float *packed_a, int m0, i
 	}
 }
 
-/* One block of KC: pack, then tiles; the packed rows of A of a tile stay in L1 while the panels of B pass. Rows are shared out evenly: 16 are 8 + 8 and not 12 + 4. */
+/* One block of KC: pack, then tiles; the packed rows of A of a tile stay in L1 while the panels of B pass. Rows are shared out evenly: 16 are 8 + 8
+ * and not 12 + 4. */
 static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int M, int n0, int N, int k0, int K)
 {
 	float *packed_a = scratch + KC * BLOCK_COLUMNS_MAX;
@@ -90,7 +93,8 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 			float *tile_a = packed_a + (m - first) / each * A_PANEL;
 			if (!g->at) pack_a_rows(tile_a, g->a + (m0 + m) * lda + k0, lda, rows, K);
 			for (int n = 0; n < N; n += NR) {
-				struct tile t = {.a = tile_a, .a_col = MR, .b = packed_b + n / NR * panel, .b_row = NR, .c = g->out + (int64_t)(m0 + m) * g->N + n0 + n, .c_row = g->N, .K = K,
+				struct tile t = {.a = tile_a, .a_col = MR, .b = packed_b + n / NR * panel, .b_row = NR,
+					.c = g->out + (int64_t)(m0 + m) * g->N + n0 + n, .c_row = g->N, .K = K,
 					.columns = MIN(NR, N - n), .alpha = g->alpha, .add = g->add || k0 > 0, .by_column = g->at, .padded = true};
 				tile_run(&t, rows);
 			}
@@ -129,11 +133,14 @@ static void choose_blocks(struct matmul_args *g)
 	g->across = (g->N + g->block_columns - 1) / g->block_columns;
 }
 
-static void matmul(struct ops_context *c, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc)
+static void matmul(struct ops_context *c, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed,
+	float alpha, enum ops_accumulate acc)
 {
 	CHECK(M >= 0 && N >= 0 && K > 0);
 	if (!M || !N) return;
-	struct matmul_args g = {.out = out, .a = a, .b = b, .M = M, .N = N, .K = K, .at = a_transposed, .bt = b_transposed, .add = acc == OPS_ADD, .alpha = alpha, .c = c};
+	struct matmul_args g = {
+		.out = out, .a = a, .b = b, .M = M, .N = N, .K = K, .at = a_transposed, .bt = b_transposed, .add = acc == OPS_ADD, .alpha = alpha, .c = c,
+	};
 	if (b_transposed) g.prepared = ISA(prepared_find)(c, b);
 	CHECK(!g.prepared || (g.prepared->N == N && g.prepared->K == K));
 	choose_blocks(&g);

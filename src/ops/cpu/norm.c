@@ -1,5 +1,5 @@
-/* norm: RMSNorm and the small row operations around it (bias, embedding). Rows are independent; parameter gradients are split by columns, each summed over the rows
- * in order, so that nothing depends on the number of threads. */
+/* norm: RMSNorm and the small row operations around it (bias, embedding). Rows are independent; parameter gradients are split by columns, each summed
+ * over the rows in order, so that nothing depends on the number of threads. */
 #include "ops_cpu.h"
 #include "simd.h"
 #include <math.h>
@@ -85,7 +85,8 @@ static void rmsnorm_dw_columns(void *arg, int64_t begin, int64_t end, int thread
 	}
 }
 
-static void rmsnorm_backward(struct ops_context *c, float *dx, float *dw, const float *dy, const float *x, const float *w, const float *rstd, int M, int N, enum ops_accumulate acc)
+static void rmsnorm_backward(struct ops_context *c, float *dx, float *dw, const float *dy, const float *x, const float *w, const float *rstd,
+	int M, int N, enum ops_accumulate acc)
 {
 	CHECK(M >= 0 && N > 0);
 	struct norm_args a = {.y = dx, .dw = dw, .x = x, .w = w, .dy = dy, .rstd = rstd, .M = M, .N = N, .add = acc == OPS_ADD};

@@ -1,5 +1,5 @@
-/* ops_cpu: what the files of the CPU backend share. Each family of operations is one file that fills its entries of the table through ISA(<family>_entries);
- * the files are compiled once for AVX2 and once for AVX-512 (simd.h says how). */
+/* ops_cpu: what the files of the CPU backend share. Each family of operations is one file that fills its entries of the table through
+ * ISA(<family>_entries); the files are compiled once for AVX2 and once for AVX-512 (simd.h says how). */
 #ifndef HONE_OPS_CPU_H
 #define HONE_OPS_CPU_H
 #include "ops/ops.h"

@@ -1,5 +1,5 @@
-/* optim: AdamW with decoupled weight decay (Loshchilov & Hutter 2019, arXiv 1711.05101), in the order of operations of torch.optim.AdamW, and sums of flat arrays
- * in an order that depends on the length alone: fixed chunks, fp64 partial sums, added from first to last. */
+/* optim: AdamW with decoupled weight decay (Loshchilov & Hutter 2019, arXiv 1711.05101), in the order of operations of torch.optim.AdamW, and sums of
+ * flat arrays in an order that depends on the length alone: fixed chunks, fp64 partial sums, added from first to last. */
 #include "ops_cpu.h"
 #include "simd.h"
 #include <math.h>

@@ -1,4 +1,5 @@
-/* rope: rotary position embedding, half-split pairs (i, i + HD/2), in place. The inverse rotation is the transpose, which is what the backward pass needs. */
+/* rope: rotary position embedding, half-split pairs (i, i + HD/2), in place. The inverse rotation is the transpose, which is what the backward pass
+ * needs. */
 #include "ops_cpu.h"
 #include "simd.h"
 

@@ -1,8 +1,8 @@
 /* simd: one small vocabulary of float vectors with two spellings, AVX2 (8 lanes) and AVX-512 (16 lanes), so that each kernel is written once.
  *
- * The files of this folder are compiled twice: by themselves for x86-64-v3, and all together through avx512.c for x86-64-v4. ISA(name) gives each copy its own symbols,
- * and cpu.c picks a set by CPUID. fused multiply-add is always spelled out (vf_fma): the compiler may not contract a*b+c as it likes (-ffp-contract=off), because
- * batch-invariant results need the same operations in every copy of a loop. */
+ * The files of this folder are compiled twice: by themselves for x86-64-v3, and all together through avx512.c for x86-64-v4. ISA(name) gives each
+ * copy its own symbols, and cpu.c picks a set by CPUID. fused multiply-add is always spelled out (vf_fma): the compiler may not contract a*b+c as it
+ * likes (-ffp-contract=off), because batch-invariant results need the same operations in every copy of a loop. */
 #ifndef HONE_SIMD_H
 #define HONE_SIMD_H
 #include <immintrin.h>
@@ -45,7 +45,10 @@ static inline vi vi_load_i8(const uint8_t *p) { return _mm512_cvtepi8_epi32(_mm_
 static inline vi vi_low_nibble(vi a) { return _mm512_and_si512(a, _mm512_set1_epi32(15)); }
 static inline vi vi_high_nibble(vi a) { return _mm512_srli_epi32(a, 4); }
 static inline vf vf_from_ints(vi a) { return _mm512_cvtepi32_ps(a); }
-static inline vf vf_load_bf16(const uint16_t *p) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16)); }
+static inline vf vf_load_bf16(const uint16_t *p)
+{
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
 static inline vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline void vf_store_f16(uint16_t *p, vf a) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
 static inline bool vf_same_bits(vf a, vf b) { return !_mm512_cmpneq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b)); }
@@ -80,7 +83,8 @@ static inline vf vf_scalef(vf a, vf n)
 {
 	__m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), rest = _mm256_sub_epi32(whole, half);
 	__m256i bias = _mm256_set1_epi32(127);
-	vf p1 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)), p2 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
+	vf p1 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
+	vf p2 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
 	return _mm256_mul_ps(_mm256_mul_ps(a, p1), p2);
 }
 typedef __m256i vi;
@@ -89,7 +93,10 @@ static inline vi vi_load_i8(const uint8_t *p) { return _mm256_cvtepi8_epi32(_mm_
 static inline vi vi_low_nibble(vi a) { return _mm256_and_si256(a, _mm256_set1_epi32(15)); }
 static inline vi vi_high_nibble(vi a) { return _mm256_srli_epi32(a, 4); }
 static inline vf vf_from_ints(vi a) { return _mm256_cvtepi32_ps(a); }
-static inline vf vf_load_bf16(const uint16_t *p) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16)); }
+static inline vf vf_load_bf16(const uint16_t *p)
+{
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
 static inline vf vf_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 static inline void vf_store_f16(uint16_t *p, vf a) { _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
 static inline bool vf_same_bits(vf a, vf b) { return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b))) == -1; }
@@ -118,9 +125,9 @@ static inline float vf_sum(vf a) { return half_sum(a); }
 static inline float vf_hmax(vf a) { return half_max(a); }
 #endif
 
-/* exp; x = n ln2 + r, |r| <= ln2/2 (Cody-Waite in two parts); exp(r) by a minimax polynomial of degree 7, scaled by 2^n. At most 1.5 ulp off where the result is a normal number
- * (tests/ops/test_invariance.c walks the range); results below 2^-126 are 0, because denormal numbers cost a hundred cycles each and attention's masked scores would all be such.
- * NaN stays NaN, -inf gives 0, overflow and +inf give inf. */
+/* exp; x = n ln2 + r, |r| <= ln2/2 (Cody-Waite in two parts); exp(r) by a minimax polynomial of degree 7, scaled by 2^n. At most 1.5 ulp off where
+ * the result is a normal number (tests/ops/test_invariance.c walks the range); results below 2^-126 are 0, because denormal numbers cost a hundred
+ * cycles each and attention's masked scores would all be such. NaN stays NaN, -inf gives 0, overflow and +inf give inf. */
 static inline vf vf_exp(vf x)
 {
 	const vf lowest = vf_set1(-87.33654f);

@@ -1,7 +1,8 @@
 /* simd_transpose: a square of VL x VL floats in memory, its columns as vectors.
  *
- * Shuffles are what a transpose costs: AVX-512 has one port for them. So the square is loaded in quarters of a row: lane l of a vector takes 4 floats of row 4 l + j (inserts
- * from memory, which two ports do), and what is left is a transpose of 4 x 4 inside lanes: 32 shuffles and not 64 for 16 x 16. */
+ * Shuffles are what a transpose costs: AVX-512 has one port for them. So the square is loaded in quarters of a row: lane l of a vector takes 4 floats
+ * of row 4 l + j (inserts from memory, which two ports do), and what is left is a transpose of 4 x 4 inside lanes: 32 shuffles and not 64 for 16 x
+ * 16. */
 #ifndef HONE_SIMD_TRANSPOSE_H
 #define HONE_SIMD_TRANSPOSE_H
 #include "simd.h"
@@ -32,7 +33,8 @@ static inline __attribute__((always_inline)) void vf_load_columns(vf r[VL], cons
 {
 #pragma GCC unroll 4
 	for (int q = 0; q < VL; q += 4) {
-		vf a = load_quarters(p + q, 4 * row), b = load_quarters(p + row + q, 4 * row), c = load_quarters(p + 2 * row + q, 4 * row), d = load_quarters(p + 3 * row + q, 4 * row);
+		vf a = load_quarters(p + q, 4 * row), b = load_quarters(p + row + q, 4 * row);
+		vf c = load_quarters(p + 2 * row + q, 4 * row), d = load_quarters(p + 3 * row + q, 4 * row);
 		vf ab = unpack_low(a, b), cd = unpack_low(c, d);
 		r[q] = shuffle_pairs(ab, cd, 0x44);
 		r[q + 1] = shuffle_pairs(ab, cd, 0xee);
