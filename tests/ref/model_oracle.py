@@ -2,25 +2,27 @@
 
 usage: model_oracle.py OUT    writes OUT/<case>/{hf/, adapter/, merged/, expected.safetensors, meta.json}; does nothing when OUT is newer than this file's text.
 
-Models are small and odd on purpose: head_dim is not hidden / heads, one has a single key/value head, vocabularies are odd, sequence lengths straddle multiples of 32. Weights are
-larger than a fresh model's, so that attention is far from uniform and every gradient matters. Everything runs in fp32 with eager attention.
+Models are small and odd on purpose: head_dim is not hidden / heads, one has a single key/value head, vocabularies are odd, sequence lengths straddle multiples
+of 32. Weights are larger than a fresh model's, so that attention is far from uniform and every gradient matters. Everything runs in fp32 with eager attention.
 """
 import fcntl, hashlib, json, os, shutil, sys
 
 CASES = {
-    "tied": dict(arch="Qwen3", vocab_size=301, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+    "tied": dict(arch="Qwen3", vocab_size=301, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, head_dim=32,
                  tie_word_embeddings=True, targets=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], r=4, alpha=8),
-    "untied": dict(arch="Qwen3", vocab_size=97, hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=1, head_dim=16,
-                   tie_word_embeddings=False, targets=["q_proj", "v_proj", "down_proj"], r=3, alpha=5),
+    "untied": dict(arch="Qwen3", vocab_size=97, hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6,
+                   num_key_value_heads=1, head_dim=16, tie_word_embeddings=False, targets=["q_proj", "v_proj", "down_proj"], r=3, alpha=5),
     "qwen2": dict(arch="Qwen2", vocab_size=101, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                   tie_word_embeddings=True, targets=["o_proj", "gate_proj"], r=2, alpha=2),
     "llama": dict(arch="Llama", vocab_size=89, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
                   tie_word_embeddings=False, targets=["k_proj", "up_proj"], r=2, alpha=4,
-                  rope=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+                  rope=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                            original_max_position_embeddings=64)),
     "qwen2_untied": dict(arch="Qwen2", vocab_size=83, hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=1,
                          tie_word_embeddings=False, targets=["q_proj", "k_proj", "v_proj"], r=3, alpha=4),
-    "llama_tied": dict(arch="Llama", vocab_size=71, hidden_size=36, intermediate_size=60, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=14,
-                       tie_word_embeddings=True, targets=["q_proj", "down_proj"], r=2, alpha=3),
+    "llama_tied": dict(arch="Llama", vocab_size=71, hidden_size=36, intermediate_size=60, num_hidden_layers=2, num_attention_heads=4,
+                       num_key_value_heads=2, head_dim=14, tie_word_embeddings=True, targets=["q_proj", "down_proj"], r=2, alpha=3),
 }
 LENGTHS = [1, 31, 33, 5, 64]
 TEMPERATURE = 0.7
@@ -33,7 +35,8 @@ def build(case):
     import torch, transformers
     kw = {k: v for k, v in case.items() if k not in ("arch", "targets", "r", "alpha", "rope")}
     rope = case.get("rope", dict(rope_type="default", rope_theta=5000.0))
-    config = getattr(transformers, case["arch"] + "Config")(max_position_embeddings=256, rope_parameters=rope, bos_token_id=None, eos_token_id=3, pad_token_id=None, **kw)
+    config = getattr(transformers, case["arch"] + "Config")(max_position_embeddings=256, rope_parameters=rope, bos_token_id=None, eos_token_id=3,
+                                                            pad_token_id=None, **kw)
     config._attn_implementation = "eager"
     model = getattr(transformers, case["arch"] + "ForCausalLM")(config)
     with torch.no_grad():
@@ -85,7 +88,8 @@ ADAPTERS = {   # as peft writes them: accepted
 }
 REFUSED_ADAPTERS = {   # refused by the name of the key, or of the tensor that is missing
     "dora": dict(target_modules=["q_proj"], use_dora=True), "modules_to_save": dict(target_modules=["q_proj"], modules_to_save=["norm"]),
-    "rank_pattern": dict(target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 3}), "alpha_pattern": dict(target_modules=["q_proj"], alpha_pattern={"q_proj": 3}),
+    "rank_pattern": dict(target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 3}),
+    "alpha_pattern": dict(target_modules=["q_proj"], alpha_pattern={"q_proj": 3}),
     "layers_to_transform": dict(target_modules=["q_proj"], layers_to_transform=[0]), "bias": dict(target_modules=["q_proj"], bias="lora_only"),
     "lora_bias": dict(target_modules=["q_proj"], lora_bias=True), "pissa": dict(target_modules=["q_proj"], init_lora_weights="pissa"),
     "one_layer": dict(target_modules=["layers.0.self_attn.q_proj"]), "head": dict(target_modules=["q_proj", "lm_head"]),
@@ -170,7 +174,8 @@ def run_case(name, case, out):
     weights = torch.rand(len(rows))
     weights = weights / weights.sum()
     model.save_pretrained(f"{out}/hf")
-    e, meta = {}, dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
+    e, meta = {}, dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO,
+                       targets=case["targets"])
 
     write_old_spelling(case, model, ids, start, out)
 
@@ -259,9 +264,11 @@ def sized(base, hidden, layers, heads, inter, **kw):
 
 SIZES = {
     "qwen3-0.6b": sized(Q3, 1024, 28, 16, 3072, tie_word_embeddings=True), "qwen3-1.7b": sized(Q3, 2048, 28, 16, 6144, tie_word_embeddings=True),
-    "qwen3-4b": sized(Q3, 2560, 36, 32, 9728, tie_word_embeddings=True), "qwen3-8b": sized(Q3, 4096, 36, 32, 12288), "qwen3-14b": sized(Q3, 5120, 40, 40, 17408),
+    "qwen3-4b": sized(Q3, 2560, 36, 32, 9728, tie_word_embeddings=True), "qwen3-8b": sized(Q3, 4096, 36, 32, 12288),
+    "qwen3-14b": sized(Q3, 5120, 40, 40, 17408),
     "qwen3-32b": sized(Q3, 5120, 64, 64, 25600), "qwen2.5-0.5b": sized(Q2, 896, 24, 14, 4864, num_key_value_heads=2),
-    "qwen2.5-1.5b": sized(Q2, 1536, 28, 12, 8960, num_key_value_heads=2), "qwen2.5-7b": sized(Q2, 3584, 28, 28, 18944, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False),
+    "qwen2.5-1.5b": sized(Q2, 1536, 28, 12, 8960, num_key_value_heads=2),
+    "qwen2.5-7b": sized(Q2, 3584, 28, 28, 18944, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False),
     "qwen2.5-32b": sized(Q2, 5120, 64, 40, 27648, num_key_value_heads=8, vocab_size=152064, tie_word_embeddings=False),
     "llama-2-7b": dict(arch="Llama", vocab_size=32000, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, intermediate_size=11008),
     "llama-3.1-8b": sized(L3, 4096, 32, 32, 14336), "llama-3.2-1b": sized(L3, 2048, 16, 32, 8192, head_dim=64, tie_word_embeddings=True),
