@@ -54,7 +54,8 @@ $(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
 
 $(BUILD)/hone: $(call libs,cli)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--whole-archive $(BUILD)/libcli.a -Wl,--no-whole-archive -Wl,--start-group $(filter-out $(BUILD)/libcli.a,$^) -Wl,--end-group $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) -Wl,--whole-archive $(BUILD)/libcli.a -Wl,--no-whole-archive \
+		-Wl,--start-group $(filter-out $(BUILD)/libcli.a,$^) -Wl,--end-group $(LDLIBS) -o $@
 
 # tests/<room>/test_<name>.c -> $(BUILD)/tests/<room>/test_<name>, linked with the rooms that <room> may use.
 define test_rules

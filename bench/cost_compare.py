@@ -80,6 +80,11 @@ def check(task, folder, expected):
     return worst
 
 
+def totals(costs):
+    """Of a variant's launches, one after another."""
+    return {"predicted_us": sum(c["predicted"][GPU]["time_s"] for c in costs) * 1e6, "limits": [c["predicted"][GPU]["limit"] for c in costs]}
+
+
 def predict_task(task, folder):
     names = list(task.tensors)
     tensors = {n: fill(n, spec, i + 1) for i, (n, spec) in enumerate(task.tensors.items())}
@@ -100,13 +105,14 @@ def predict_task(task, folder):
                 raise RuntimeError(done.stderr[-400:])
             costs = json.loads(done.stdout)
             worst = check(task, folder, expected) if CHECK else 0.0
-            rows[label] = {"predicted_us": sum(c["predicted"][GPU]["time_s"] for c in costs) * 1e6, "limits": [c["predicted"][GPU]["limit"] for c in costs], "difference": worst, "launches": costs}
+            rows[label] = {**totals(costs), "difference": worst, "launches": costs}
             if not worst <= task.tolerance:
                 rows[label]["error"] = f"differs by {worst:.3g}, allowed {task.tolerance}"
         except Exception as error:
             rows[label] = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
         row = rows[label]
-        print(f"{task.name:14} {label:16} {row.get('predicted_us', float('nan')):9.2f} us  {'+'.join(row.get('limits', []))}  {row.get('error', '')}", flush=True)
+        print(f"{task.name:14} {label:16} {row.get('predicted_us', float('nan')):9.2f} us  {'+'.join(row.get('limits', []))}  {row.get('error', '')}",
+              flush=True)
     return rows
 
 
@@ -132,8 +138,8 @@ def predict(names):
 
 def kendall(pairs):
     """tau-a over (predicted, measured): concordant less discordant pairs, of all."""
-    score = sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in itertools.combinations(pairs, 2)) - sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for a, b in itertools.combinations(pairs, 2))
-    return score / (len(pairs) * (len(pairs) - 1) / 2)
+    products = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in itertools.combinations(pairs, 2)]
+    return (sum(p > 0 for p in products) - sum(p < 0 for p in products)) / len(products)
 
 
 def compare_bytes(measured, predicted):
@@ -154,11 +160,12 @@ def compare_bytes(measured, predicted):
 
 
 def compare(names):
-    predicted = json.loads(subprocess.run([f"{BUILD}/bench/kernel_cost", "--again", f"{OUT}/predicted.json"], capture_output=True, text=True, check=True).stdout)
+    again = subprocess.run([f"{BUILD}/bench/kernel_cost", "--again", f"{OUT}/predicted.json"], capture_output=True, text=True, check=True)
+    predicted = json.loads(again.stdout)
     for rows in predicted.values():
         for row in rows.values():
             if "launches" in row:
-                row.update(predicted_us=sum(c["predicted"][GPU]["time_s"] for c in row["launches"]) * 1e6, limits=[c["predicted"][GPU]["limit"] for c in row["launches"]])
+                row.update(totals(row["launches"]))
     if not os.path.exists(f"{OUT}/measured.json"):
         return print(f"{OUT}/measured.json is not there: run --measure on a machine with a GPU first")
     with open(f"{OUT}/measured.json") as f:
@@ -175,7 +182,9 @@ def compare(names):
         print(f"{name:14} {len(both):8} {taus[name]:6.2f} {best:>20} {chosen:>20} {bests[name]:6.2f}")
         if "-v" in os.environ.get("COST_FLAGS", ""):
             for v in sorted(both, key=lambda v: both[v][1]):
-                print(f"    {v:18} measured {both[v][1]:9.2f} us, predicted {both[v][0]:9.2f} us ({both[v][0] / both[v][1]:5.2f}x, {'+'.join(predicted[name][v]['limits'])}; {' | '.join(' '.join(f'{k} {x * 1e6:.1f}' for k, x in c['predicted'][GPU]['parts_s'].items() if x > 1e-7) for c in predicted[name][v]['launches'])})")
+                row, (model, real) = predicted[name][v], both[v]
+                parts = " | ".join(" ".join(f"{k} {x * 1e6:.1f}" for k, x in c["predicted"][GPU]["parts_s"].items() if x > 1e-7) for c in row["launches"])
+                print(f"    {v:18} measured {real:9.2f} us, predicted {model:9.2f} us ({model / real:5.2f}x, {'+'.join(row['limits'])}; {parts})")
     if not taus:
         return print("nothing to compare")
     good = sum(r <= 1.2 for r in bests.values())
@@ -185,4 +194,5 @@ def compare(names):
     for level in ("dram", "l2", "l1"):
         ratios = [a / b for _, _, r in rows for a, b in [r[level]] if a and b]
         if ratios:
-            print(f"{level}: {len(ratios)} launches, counted over ncu's bytes: median {statistics.median(ratios):.3f}, within 10 % in {sum(0.9 <= x <= 1.1 for x in ratios)}")
+            near = sum(0.9 <= x <= 1.1 for x in ratios)
+            print(f"{level}: {len(ratios)} launches, counted over ncu's bytes: median {statistics.median(ratios):.3f}, within 10 % in {near}")

@@ -2,10 +2,12 @@
 
     python3 bench/cost_h200.py --measure              on a machine with a GPU, at most ten minutes: writes $OUT/measured.json (OUT: build/h200 unless set)
     build/venv/bin/python bench/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes build/h200/predicted.json
-    build/venv/bin/python bench/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the fastest
+    build/venv/bin/python bench/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the
+    fastest
 
---tasks A,B restricts to some tasks. Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush, variant) against N flushes give its time with a
-cold L2, and graphs of N times the variant its time with whatever it left there. Medians. Where ncu runs, one pass under it adds DRAM bytes and sectors of each launch.
+--tasks A,B restricts to some tasks. Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush, variant) against N flushes
+give its time with a cold L2, and graphs of N times the variant its time with whatever it left there. Medians. Where ncu runs, one pass under it adds DRAM bytes
+and sectors of each launch.
 """
 import argparse
 import csv
@@ -32,7 +34,8 @@ NCU_MORE = ["lts__t_sectors_srcunit_tex.sum", "l1tex__t_sectors_pipe_lsu_mem_glo
             "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
             "smsp__inst_executed.sum", "launch__registers_per_thread", "launch__occupancy_limit_registers", "sm__warps_active.avg.pct_of_peak_sustained_active",
             "smsp__inst_executed_pipe_xu.sum", "smsp__sass_thread_inst_executed_op_integer_pred_on.sum", "smsp__sass_thread_inst_executed_op_fp32_pred_on.sum",
-            "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"]
+            "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"]
 
 
 def chosen(tasks, names):
@@ -151,7 +154,8 @@ def measure_variant(torch, clock, task, tensors, expected, launches):
     count = 30 if count == 30 else 10 if count >= 10 else 3
     cold, spread = clock.cold_us(run, count)
     return {"cold_us": cold, "cold_spread_us": spread, "warm_us": clock.warm_us(run, count), "count": count,
-            "kernels": [{"name": c.metadata.name, "warps": c.metadata.num_warps, "registers": c.n_regs, "spills": c.n_spills, "shared": c.metadata.shared} for c in compiled]}
+            "kernels": [{"name": c.metadata.name, "warps": c.metadata.num_warps, "registers": c.n_regs, "spills": c.n_spills, "shared": c.metadata.shared}
+                        for c in compiled]}
 
 
 def measure_tasks(torch, clock, tasks, result):
@@ -244,8 +248,8 @@ def measure_ncu(names, seconds):
         left = seconds - (time.monotonic() - START)
         if left < 40:
             return {"error": f"out of time; {error}"}
-        argv = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--target-processes", "all", "--kernel-name", "regex:^k_", "--clock-control", "none", "--metrics",
-                ",".join(metrics), sys.executable, os.path.abspath(__file__), "--run-once", "--tasks", ",".join(names)]
+        argv = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--target-processes", "all", "--kernel-name", "regex:^k_",
+                "--clock-control", "none", "--metrics", ",".join(metrics), sys.executable, os.path.abspath(__file__), "--run-once", "--tasks", ",".join(names)]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=left)
             text, error = done.stdout, (done.stdout[-600:] + done.stderr[-600:])
@@ -260,7 +264,8 @@ def measure_ncu(names, seconds):
         with open(os.path.join(OUT, "ncu_order.json")) as f:
             order = json.load(f)
         same = all(want[3] == got[0].split("(")[0] for want, got in zip(order, rows))
-        return {"in_order": same, "launches": [dict(task=w[0], variant=w[1], index=w[2], kernel=g[0], **g[1]) for w, g in zip(order, rows)], "note": error if "out of time" in error else ""}
+        return {"in_order": same, "launches": [dict(task=w[0], variant=w[1], index=w[2], kernel=g[0], **g[1]) for w, g in zip(order, rows)],
+                "note": error if "out of time" in error else ""}
     return {"error": error}
 
 
@@ -301,7 +306,8 @@ def measure_micro(result):
 
 def machine(torch):
     p = torch.cuda.get_device_properties(0)
-    facts = {"name": p.name, "sms": p.multi_processor_count, "l2_bytes": p.L2_cache_size, "memory_bytes": p.total_memory, "torch": torch.__version__, "cuda": torch.version.cuda}
+    facts = {"name": p.name, "sms": p.multi_processor_count, "l2_bytes": p.L2_cache_size, "memory_bytes": p.total_memory, "torch": torch.__version__,
+             "cuda": torch.version.cuda}
     query = "clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,driver_version,power.limit"
     try:
         line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, timeout=20).stdout

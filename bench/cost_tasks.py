@@ -1,8 +1,8 @@
-"""Tasks and variants for bench/cost_h200.py: the same result by kernels (bench/cost_kernels.py) that are good, uncoalesced, cut too small or too large, recomputing,
-unfused, spilling.
+"""Tasks and variants for bench/cost_h200.py: the same result by kernels (bench/cost_kernels.py) that are good, uncoalesced, cut too small or too large,
+recomputing, unfused, spilling.
 
-A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorch for tensor "o", how far an element may be from it (relative to 1 + |reference|), and
-variants by label. A variant is a launch or a list of them, in order. Shapes are fixed: no variant knows anything that another one does not.
+A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorch for tensor "o", how far an element may be from it (relative to 1 +
+|reference|), and variants by label. A variant is a launch or a list of them, in order. Shapes are fixed: no variant knows anything that another one does not.
 """
 import torch
 from torch.nn import functional
@@ -174,7 +174,8 @@ def softmax_task():
 
 def layernorm_task():
     rows, cols, eps = 8192, 1024, 1e-5
-    tensors = {"x": normal(rows, cols, dtype=BF16), "w": normal(cols), "b": normal(cols), "o": zero(rows, cols, dtype=BF16), "m": zero(rows), "d": zero(rows, cols)}
+    tensors = {"x": normal(rows, cols, dtype=BF16), "w": normal(cols), "b": normal(cols), "o": zero(rows, cols, dtype=BF16), "m": zero(rows),
+               "d": zero(rows, cols)}
 
     def block(r, warps):
         return launch(k_layernorm, rows // r, warps=warps, cols=cols, eps=eps, ROWS=r, B=cols)
@@ -379,7 +380,8 @@ def rope_reference(t):
 def rope_task():
     tokens, heads, half = 4096, 16, 64
     n = tokens * heads * half * 2
-    tensors = {"x": normal(tokens, heads, 2 * half, dtype=BF16), "cos": normal(tokens, half), "sin": normal(tokens, half), "o": zero(tokens, heads, 2 * half, dtype=BF16)}
+    tensors = {"x": normal(tokens, heads, 2 * half, dtype=BF16), "cos": normal(tokens, half), "sin": normal(tokens, half),
+               "o": zero(tokens, heads, 2 * half, dtype=BF16)}
 
     def block(h, warps):
         return launch(k_rope, tokens, heads // h, warps=warps, half=half, heads=heads, HEADS=h, B=half)

@@ -2,7 +2,8 @@
 
     python bench/cpu_peer.py MODEL_DIR --threads 2 --sequences 8 --length 256 --train_steps 5 --prompt 64 --new_tokens 128 --batches 16,1
 
-With --train_steps 0 there is no training. transformers is used as its documentation says it is fast on a CPU: sdpa attention, fused AdamW, gradients set to None, generate() under inference mode with the default dynamic cache.
+With --train_steps 0 there is no training. transformers is used as its documentation says it is fast on a CPU: sdpa attention, fused AdamW, gradients set to
+None, generate() under inference mode with the default dynamic cache.
 """
 import argparse
 import json
@@ -49,7 +50,8 @@ def generate(batch):
     for _ in range(2):
         start = clock()
         with torch.inference_mode():
-            out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=o.new_tokens, min_new_tokens=o.new_tokens, do_sample=True, temperature=1.0, top_k=0, pad_token_id=0)
+            out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=o.new_tokens, min_new_tokens=o.new_tokens, do_sample=True,
+                                 temperature=1.0, top_k=0, pad_token_id=0)
         assert out.shape[1] == o.prompt + o.new_tokens
         best = min(best, clock() - start)
     return batch * o.new_tokens / best

@@ -1,25 +1,29 @@
 #!/bin/bash
-# Does reinforcement learning teach what supervised training on the same few pairs does not? One part of the measurement of docs/results.md at a time; DIR collects a seed's parts.
+# Does reinforcement learning teach what supervised training on the same few pairs does not? One part of the measurement of docs/results.md at a time; DIR
+# collects a seed's parts.
 #
 # usage: bench/study.sh DIR SEED start             supervised training on 200 pairs: min/ is the minimum of the held-out loss, end/ the end, far behind it
 #        bench/study.sh DIR SEED rl [SECONDS]      reinforcement learning of end/ on tasks without pairs, all weights
 #        bench/study.sh DIR SEED sft STEPS         end/ trained on the same pairs for longer
 #        bench/study.sh DIR SEED rejection STEPS   end/ trained on the genuine answers among the samples of rl
-#        bench/study.sh DIR SEED eval PART         PART: min end rl sft rejection; greedy, T = 1 with pass@8, hand-written tasks; each against end (paired bootstrap over tasks)
+#        bench/study.sh DIR SEED eval PART         PART: min end rl sft rejection; greedy, T = 1 with pass@8, hand-written tasks; each against end
+#                                                  (paired bootstrap over tasks)
 # Environment: HONE (build/release/hone), THREADS (2).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage() { sed -n '4,9s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '5,11s/^# //p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
 hone=${HONE:-build/release/hone} threads=${THREADS:-2} dir=$1/$2 seed=$2 part=$3
 data=recipes/demo
-prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain --max_completion_length 400 --num_correct_trials 4 --threads "$threads" --verify_threads "$threads")
+cores=(--threads "$threads" --verify_threads "$threads")
+prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain --max_completion_length 400 --num_correct_trials 4 "${cores[@]}")
 sft=("$hone" sft --recipe $data/sft.yaml --seed "$seed" --threads "$threads" --eval_steps 50)
 
 start() {
 	mkdir -p "$dir"
 	# 200 training rows and 60 held-out ones for the loss; never the pairs of the other tasks, which only the verifier may speak of
-	{ zcat $data/pairs.jsonl.gz | grep '"split":"train"' | awk 'NR <= 200'; zcat $data/pairs.jsonl.gz | grep '"split":"heldout"' | awk 'NR <= 60'; } >"$dir/pairs.jsonl"
+	zcat $data/pairs.jsonl.gz | grep '"split":"train"' | awk 'NR <= 200' >"$dir/pairs.jsonl"
+	zcat $data/pairs.jsonl.gz | grep '"split":"heldout"' | awk 'NR <= 60' >>"$dir/pairs.jsonl"
 	"$hone" init --recipe $data/model.yaml --seed "$seed" --text $data/pairs.jsonl.gz --out "$dir/init"
 	"${sft[@]}" --data "$dir/pairs.jsonl" --model "$dir/init" --max_steps 1400 --stop_at_eval_minimum --patience 1000 --output_dir "$dir/start"
 	cp "$dir"/start/final/tokenizer* "$dir/start/checkpoint-1400/"
@@ -28,8 +32,9 @@ start() {
 }
 
 reinforce() {
-	"$hone" rl --recipe $data/rl-frontend.yaml --seed "$seed" --threads "$threads" --verify_threads "$threads" --model "$dir/end" --tasks $data/tasks.jsonl.gz --no-use_peft --learning_rate 1e-4 \
-		--temperature 1.3 --generation_batch_size 128 --max_tokens 4096 --lr_scheduler_type constant --max_steps 0 --max_seconds "$1" --output_dir "$dir/rl-run"
+	"$hone" rl --recipe $data/rl-frontend.yaml --seed "$seed" "${cores[@]}" --model "$dir/end" --tasks $data/tasks.jsonl.gz --no-use_peft \
+		--learning_rate 1e-4 --lr_scheduler_type constant --temperature 1.3 --generation_batch_size 128 --max_tokens 4096 \
+		--max_steps 0 --max_seconds "$1" --output_dir "$dir/rl-run"
 	mv "$dir/rl-run/final" "$dir/rl"
 }
 

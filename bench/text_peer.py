@@ -93,7 +93,8 @@ def main():
     clock = time.process_time if "--cpu_time" in sys.argv else time.perf_counter
     what, folder, *rest = [a for a in sys.argv[1:] if a != "--cpu_time"]
     folder = pathlib.Path(folder)
-    done = {"make": lambda: make(folder, int(rest[0])), "train": lambda: train(folder, int(rest[0]), clock), "encode": lambda: encode(folder, rest[0], int(rest[1]), clock)}
+    done = {"make": lambda: make(folder, int(rest[0])), "train": lambda: train(folder, int(rest[0]), clock),
+            "encode": lambda: encode(folder, rest[0], int(rest[1]), clock)}
     print(json.dumps(done[what]()))
 
 

@@ -86,7 +86,8 @@ def cases():
     s = randn(256, 1024)
     yield "softmax 256x1024", softmax_kernel, (256,), dict(x=s, o=torch.zeros(256, 1024), cols=1024, B=1024), lambda: torch.softmax(s, 1)
     w, b = randn(1024), randn(1024)
-    yield "layernorm 256x1024", layernorm_kernel, (256,), dict(x=s, w=w, b=b, o=torch.zeros(256, 1024), cols=1024, eps=1e-5, B=1024), lambda: torch.nn.functional.layer_norm(s, (1024,), w, b)
+    args = dict(x=s, w=w, b=b, o=torch.zeros(256, 1024), cols=1024, eps=1e-5, B=1024)
+    yield "layernorm 256x1024", layernorm_kernel, (256,), args, lambda: torch.nn.functional.layer_norm(s, (1024,), w, b)
     p, q = randn(256, 256), randn(256, 256)
     yield "matmul 256^3", matmul_kernel, (4, 4), dict(a=p, b=q, c=torch.zeros(256, 256), M=256, N=256, K=256, BM=64, BN=64, BK=32), lambda: p @ q
 
@@ -116,13 +117,15 @@ def main():
     sys.path.insert(0, "tests/ref")
     import vm_corpus
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{'kernel':20} {'vm ms':>9} {'interpreter ms':>15} {'ratio':>8} {'torch cpu ms':>13} {'--check ms':>11} {'cost':>6} {'replay ms':>10} {'cost':>6}")
+        print(f"{'kernel':20} {'vm ms':>9} {'interpreter ms':>15} {'ratio':>8} {'torch cpu ms':>13} "
+              f"{'--check ms':>11} {'cost':>6} {'replay ms':>10} {'cost':>6}")
         for i, (name, kernel, grid, args, eager) in enumerate(cases()):
             outputs = {n: None for n in args if n in ("o", "c")}
             vm_corpus.write_case(vm_corpus.Case(f"case{i}", kernel, grid, args, outputs), folder)
-            vm = lambda *how: float(subprocess.run([f"{build}/tests/vm/vm_bench", folder, f"case{i}", str(repeats), *how], capture_output=True, text=True, check=True).stdout)
-            fast, check, race = vm(), vm("check"), vm("race")
-            print(f"{name:20} {fast:9.3f} {slow[name]:15.2f} {slow[name] / fast:7.0f}x {median_ms(eager, repeats):13.3f} {check:11.3f} {check / fast:5.2f}x {race:10.3f} {race / fast:5.2f}x")
+            argv = [f"{build}/tests/vm/vm_bench", folder, f"case{i}", str(repeats)]
+            fast, check, race = (float(subprocess.run(argv + how, capture_output=True, text=True, check=True).stdout) for how in ([], ["check"], ["race"]))
+            print(f"{name:20} {fast:9.3f} {slow[name]:15.2f} {slow[name] / fast:7.0f}x {median_ms(eager, repeats):13.3f} "
+                  f"{check:11.3f} {check / fast:5.2f}x {race:10.3f} {race / fast:5.2f}x")
 
 
 if __name__ == "__main__":

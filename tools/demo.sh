@@ -1,6 +1,6 @@
 #!/bin/bash
-# The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: supervised start on verified pairs, reinforcement learning of the frontend with the real
-# verifier, a short one of the mid-end, held-out results before and after each, a report.
+# The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: supervised start on verified pairs, reinforcement learning of the
+# frontend with the real verifier, a short one of the mid-end, held-out results before and after each, a report.
 #
 # usage: tools/demo.sh [--dir DIR] [--sft S] [--rl S] [--midend S] [--tasks N]   (seconds of training; tasks per evaluation)
 set -euo pipefail
@@ -20,9 +20,14 @@ say() { printf '\n== %s (%d s since the start)\n' "$1" $((SECONDS - start)); }
 # evaluate NAME STAGE-ARGS... : greedy, and 4 samples at temperature 1 on a quarter of the tasks
 evaluate() {
 	local name=$1; shift
-	$hone eval --model "$dir/sft/final" --chat_template plain --split heldout --max_completion_length 400 --limit "$tasks" --num_correct_trials 4 --json --out "$dir/$name-greedy.jsonl" "$@" >"$dir/$name-greedy.json"
-	$hone eval --model "$dir/sft/final" --chat_template plain --split heldout --max_completion_length 400 --limit $((tasks / 4)) --num_samples 4 --temperature 1 --num_correct_trials 4 --json \
-		--out "$dir/$name-sampled.jsonl" "$@" >"$dir/$name-sampled.json"
+	local eval=("$hone" eval --model "$dir/sft/final" --chat_template plain --split heldout --max_completion_length 400 --num_correct_trials 4 --json)
+	"${eval[@]}" --limit "$tasks" --out "$dir/$name-greedy.jsonl" "$@" >"$dir/$name-greedy.json"
+	"${eval[@]}" --limit $((tasks / 4)) --num_samples 4 --temperature 1 --out "$dir/$name-sampled.jsonl" "$@" >"$dir/$name-sampled.json"
+}
+# reinforce STAGE TASKS SECONDS
+reinforce() {
+	$hone rl --recipe "$data/rl-$1.yaml" --model "$dir/sft/final" --tasks "$data/$2.jsonl.gz" --output_dir "$dir/rl-$1" --store "$dir/hone.db" \
+		--max_steps 0 --max_seconds "$3"
 }
 
 rm -rf "$dir"
@@ -36,13 +41,13 @@ $hone sft --recipe $data/sft.yaml --model "$dir/init" --data "$dir/sft.jsonl.gz"
 say "frontend, before"
 evaluate frontend-sft "${front[@]}"
 say "frontend, reinforcement learning, $rl s"
-$hone rl --recipe $data/rl-frontend.yaml --model "$dir/sft/final" --tasks $data/tasks.jsonl.gz --output_dir "$dir/rl-frontend" --store "$dir/hone.db" --max_steps 0 --max_seconds "$rl"
+reinforce frontend tasks "$rl"
 say "frontend, after"
 evaluate frontend-rl "${front[@]}" --adapter "$dir/rl-frontend/final"
 say "mid-end, before"
 evaluate midend-sft "${mid[@]}"
 say "mid-end, reinforcement learning, $midend s"
-$hone rl --recipe $data/rl-midend.yaml --model "$dir/sft/final" --tasks $data/midend.jsonl.gz --output_dir "$dir/rl-midend" --store "$dir/hone.db" --max_steps 0 --max_seconds "$midend"
+reinforce midend midend "$midend"
 say "mid-end, after"
 evaluate midend-rl "${mid[@]}" --adapter "$dir/rl-midend/final"
 

@@ -5,8 +5,9 @@ cd "$(dirname "$0")/.."
 hone=${1:-build/release/hone}
 out=recipes/demo
 # Chains of two or three operators without constants, one style of answer: what 1.8 M parameters learn in a few minutes.
-synth=(--level_min 1 --level_max 1 --operators_min 2
-	--operators relu,sigmoid,tanh,gelu,silu,elu,softplus,logsigmoid,mish,relu6,hardtanh,hardsigmoid,hardswish,softsign,exp,exp_neg_abs,gauss,abs,neg,square,cube,recip_abs,log1p_abs,sin,cos,erf)
+operators=relu,sigmoid,tanh,gelu,silu,elu,softplus,logsigmoid,mish,relu6,hardtanh,hardsigmoid,hardswish,softsign
+operators+=,exp,exp_neg_abs,gauss,abs,neg,square,cube,recip_abs,log1p_abs,sin,cos,erf
+synth=(--level_min 1 --level_max 1 --operators_min 2 --operators $operators)
 front=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
 mid=(--stage midend --prompt_template recipes/prompts/small-midend.txt --chat_template plain)
 $hone tasks synth --seed 1 --count_train 3000 --count_heldout 220 "${synth[@]}" --out $out/tasks.jsonl.gz

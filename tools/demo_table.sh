@@ -12,4 +12,5 @@ for name in "$@"; do
 	printf '%-14s %14.3f %15.3f %15.3f %10d %12.3f\n' "$name" "${cells[@]}"
 	rows+=${rows:+,}"[\"$name\",${cells[0]},${cells[1]},${cells[2]},${cells[3]},${cells[4]}]"
 done
-printf '[{"title":"Held-out tasks","columns":["model","greedy pass@1","sampled pass@1","sampled pass@4","tasks (greedy)","speedup of genuine (geomean)"],"rows":[%s]}]\n' "$rows" >"$dir/tables.json"
+columns='"model","greedy pass@1","sampled pass@1","sampled pass@4","tasks (greedy)","speedup of genuine (geomean)"'
+printf '[{"title":"Held-out tasks","columns":[%s],"rows":[%s]}]\n' "$columns" "$rows" >"$dir/tables.json"

@@ -8,8 +8,8 @@ $(BUILD)/bench/verdicts: $(BUILD)/obj/bench/verdicts.o $(call libs,verify)
 bench-verdicts: $(BUILD)/bench/verdicts $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## verdicts per second on a small task
 	$(BUILD)/bench/verdicts
 
-# The tests of this room start hone-runner and the Python workers. Under a sanitizer those two stay plain: Python cannot load a library that needs ASan's runtime, and the runner's
-# memory limit has no room for it.
+# The tests of this room start hone-runner and the Python workers. Under a sanitizer those two stay plain: Python cannot load a library that needs ASan's
+# runtime, and the runner's memory limit has no room for it.
 VERIFY_TESTS := $(filter $(BUILD)/tests/verify/%,$(TEST_PROGRAMS))
 ifeq ($(filter -fsanitize=%,$(FLAGS_$(CONFIG))),)
 $(VERIFY_TESTS): | $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so

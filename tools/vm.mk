@@ -30,7 +30,8 @@ bench-cost: setup $(BUILD)/bench/kernel_cost ## predicted time of the cost tasks
 $(BUILD)/libhone_vm.so: $(BUILD)/obj/worker/vm_shared.o $(call libs,vm)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -shared $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -Wl,--exclude-libs,ALL -Wl,-z,defs -ljansson -lyaml -lnettle -lpthread -lm -lz -o $@
+	$(Q)$(CC) $(LDFLAGS) -shared $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -Wl,--exclude-libs,ALL -Wl,-z,defs \
+		-ljansson -lyaml -lnettle -lpthread -lm -lz -o $@
 
 .PHONY: test-vm-corpus
 test-vm-corpus: setup programs ## run libraries of Triton kernels from PyPI on the vm, beside PyTorch (needs the network once)

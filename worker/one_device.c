@@ -1,9 +1,9 @@
 /* one_device: answers torch's question "which CUDA device is current?" in a process that has no GPU.
  *
- * While a candidate is traced its tensors say that they are on cuda:0. torch guards indexing, contiguous() and the like with a switch to the tensor's device and
- * back, deep in C++ where no Python hook reaches, and asks the driver for it. These are those functions of c10 (libc10_cuda.so, called through its PLT): loaded
- * before torch with RTLD_GLOBAL they come first. Device 0 is current, and every switch is a switch to it. Part of libhone_sandbox.so, for the workers only; the
- * names are C++'s, mangled. */
+ * While a candidate is traced its tensors say that they are on cuda:0. torch guards indexing, contiguous() and the like with a switch to the tensor's device
+ * and back, deep in C++ where no Python hook reaches, and asks the driver for it. These are those functions of c10 (libc10_cuda.so, called through its PLT):
+ * loaded before torch with RTLD_GLOBAL they come first. Device 0 is current, and every switch is a switch to it. Part of libhone_sandbox.so, for the workers
+ * only; the names are C++'s, mangled. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>

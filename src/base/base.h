@@ -219,7 +219,7 @@ struct option_def {
 int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
 	int argc, char **argv, int *npos, struct err *err);
 json_t *options_json(const struct option_def *defs, size_t count, const void *settings);   /* new reference */
-/* The range of an OPTION_INT field, both ends included: rows of a table that options_check_ranges goes through. ERR_USAGE names the first option outside its own. */
+/* The range of an OPTION_INT field, both ends included, as a row of a table. ERR_USAGE names the first option that is outside its range. */
 struct option_range { const char *name; size_t offset; int64_t min, max; };
 #define OPTION_RANGE(settings, field, min, max) { #field, offsetof(settings, field), min, max }
 int options_check_ranges(const struct option_range *ranges, size_t count, const void *settings, struct err *err);

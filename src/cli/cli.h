@@ -31,4 +31,6 @@ COMMAND_TABLE(X)
 
 /* Prints "hone <command>: <text>" to stderr; returns the exit status for the error: 2 for ERR_USAGE, 1 for all others. */
 int cli_fail(const char *command, const struct err *err);
+/* Writes DIR/NAME of a model's folder; `value` is released in any case. */
+int cli_save_json(const char *dir, const char *name, json_t *value, struct err *err);
 #endif

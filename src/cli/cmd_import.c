@@ -83,15 +83,6 @@ static int parts_get(struct import *im, struct err *err)
 	return rc;
 }
 
-static int save_json(const char *dir, const char *name, json_t *value, struct err *err)
-{
-	char *path = path_join(dir, name);
-	int rc = json_save(path, value, err);
-	json_decref(value);
-	free(path);
-	return rc;
-}
-
 static int set_token(const struct import *im, json_t *config, const char *name, int id, struct err *err)
 {
 	if (id < 0 || (size_t)id >= im->parts.ntokens) return 0;
@@ -115,7 +106,7 @@ static int save_tokenizer_config(const struct import *im, struct err *err)
 	if (!rc) rc = gguf_opt_str(im->g, "tokenizer.chat_template", &template, err);
 	if (!rc && template && json_object_set_new(config, "chat_template", json_string(template)))
 		rc = err_set(err, ERR_FORMAT, "%s: metadata 'tokenizer.chat_template' is not valid UTF-8", gguf_path(im->g));
-	if (!rc) return save_json(im->o->out, "tokenizer_config.json", config, err);
+	if (!rc) return cli_save_json(im->o->out, "tokenizer_config.json", config, err);
 	json_decref(config);
 	return rc;
 }
@@ -130,7 +121,7 @@ static int save_generation_config(const struct import *im, struct err *err)
 		eos = json_pack("[o]", eos);
 		for (int i = 0; i < c->neos_extra; i++) json_array_append_new(eos, json_integer(c->eos_extra[i]));
 	}
-	return save_json(im->o->out, "generation_config.json", json_pack("{s:o, s:o, s:o}", "bos_token_id", id_json(c->bos_token_id), "eos_token_id", eos,
+	return cli_save_json(im->o->out, "generation_config.json", json_pack("{s:o, s:o, s:o}", "bos_token_id", id_json(c->bos_token_id), "eos_token_id", eos,
 		"pad_token_id", id_json(c->pad_token_id)), err);
 }
 

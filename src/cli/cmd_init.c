@@ -114,19 +114,10 @@ static int train_tokenizer(const struct init_options *o, const struct texts *t, 
 
 /* ---- the folder ---- */
 
-static int save_json(const char *dir, const char *name, json_t *value, struct err *err)
-{
-	char *path = path_join(dir, name);
-	int rc = json_save(path, value, err);
-	json_decref(value);
-	free(path);
-	return rc;
-}
-
 /* The chat template is the one that text.h calls "plain". */
 static int save_tokenizer_config(const struct init_options *o, struct err *err)
 {
-	return save_json(o->out, "tokenizer_config.json", json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}",
+	return cli_save_json(o->out, "tokenizer_config.json", json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}",
 		"tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token", 0, "add_prefix_space", 0, "eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>",
 		"model_max_length", (json_int_t)o->max_position_embeddings, "clean_up_tokenization_spaces", 0, "chat_template", chat_plain_jinja), err);
 }
@@ -134,7 +125,7 @@ static int save_tokenizer_config(const struct init_options *o, struct err *err)
 /* What generate() of transformers would take from here; hone samples at temperature 1 unless told otherwise. */
 static int save_generation_config(const struct init_options *o, const struct model_config *c, struct err *err)
 {
-	return save_json(o->out, "generation_config.json", json_pack("{s:b, s:[i, i], s:i, s:f, s:f, s:i}", "do_sample", 1, "eos_token_id", c->eos_token_id,
+	return cli_save_json(o->out, "generation_config.json", json_pack("{s:b, s:[i, i], s:i, s:f, s:f, s:i}", "do_sample", 1, "eos_token_id", c->eos_token_id,
 		c->eos_extra[0], "pad_token_id", c->pad_token_id, "temperature", 1.0, "top_p", 1.0, "top_k", 0), err);
 }
 

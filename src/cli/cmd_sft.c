@@ -59,10 +59,9 @@ static const struct option_def defs[] = {
 };
 
 static const struct sft_cmd defaults = {
-	.use_peft = true, .lora_r = 16, .lora_alpha = 32, .max_tokens = 4096, .gradient_accumulation_steps = 1, .learning_rate = 2e-4, .adam_beta1 = 0.9,
-		.adam_beta2 = 0.999, .adam_epsilon = 1e-8,
-	.max_grad_norm = 1, .lr_scheduler_type = "linear", .num_train_epochs = 3, .save_steps = 500, .save_total_limit = 2, .eval_steps = 100, .logging_steps = 10,
-		.patience = 3, .seed = 42,
+	.use_peft = true, .lora_r = 16, .lora_alpha = 32, .max_tokens = 4096, .gradient_accumulation_steps = 1, .num_train_epochs = 3, .seed = 42,
+	.learning_rate = 2e-4, .lr_scheduler_type = "linear", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1,
+	.save_steps = 500, .save_total_limit = 2, .eval_steps = 100, .patience = 3, .logging_steps = 10,
 };
 
 /* ---- data ---- */
@@ -226,14 +225,15 @@ static struct sft_options sft_options_of(const struct sft_cmd *o)
 {
 	return (struct sft_options){
 		.optimizer = {
-			o->learning_rate, o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay, o->max_grad_norm, o->lr_scheduler_type,
-			o->warmup_steps, 0,
+			.learning_rate = o->learning_rate, .adam_beta1 = o->adam_beta1, .adam_beta2 = o->adam_beta2, .adam_epsilon = o->adam_epsilon,
+			.weight_decay = o->weight_decay, .max_grad_norm = o->max_grad_norm,
+			.lr_scheduler_type = o->lr_scheduler_type, .warmup_steps = o->warmup_steps,
 		},
-		.max_tokens = (int)o->max_tokens, .gradient_accumulation_steps = (int)o->gradient_accumulation_steps, .max_steps = o->max_steps,
-			.num_train_epochs = o->num_train_epochs,
-		.max_seconds = o->max_seconds, .save_steps = o->save_steps, .eval_steps = o->eval_steps, .save_total_limit = (int)o->save_total_limit,
-			.logging_steps = (int)o->logging_steps,
-		.seed = (uint64_t)o->seed, .output_dir = o->output_dir, .stop_at_eval_minimum = o->stop_at_eval_minimum, .patience = (int)o->patience,
+		.max_tokens = (int)o->max_tokens, .gradient_accumulation_steps = (int)o->gradient_accumulation_steps,
+		.max_steps = o->max_steps, .num_train_epochs = o->num_train_epochs, .max_seconds = o->max_seconds,
+		.save_steps = o->save_steps, .save_total_limit = (int)o->save_total_limit, .eval_steps = o->eval_steps,
+		.stop_at_eval_minimum = o->stop_at_eval_minimum, .patience = (int)o->patience, .logging_steps = (int)o->logging_steps,
+		.seed = (uint64_t)o->seed, .output_dir = o->output_dir,
 	};
 }
 
@@ -242,7 +242,10 @@ static int adapter_make(struct run *r, struct err *err)
 	const struct sft_cmd *o = r->o;
 	if (!o->use_peft) return 0;
 	if (o->adapter) return adapter_open(r->model, o->adapter, &r->adapter, err);
-	struct adapter_options a = { (int)o->lora_r, o->lora_alpha, o->lora_dropout, o->lora_target_modules, (uint64_t)o->seed };
+	struct adapter_options a = {
+		.r = (int)o->lora_r, .lora_alpha = o->lora_alpha, .lora_dropout = o->lora_dropout, .target_modules = o->lora_target_modules,
+		.seed = (uint64_t)o->seed,
+	};
 	return adapter_create(r->model, &a, &r->adapter, err);
 }
 

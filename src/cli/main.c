@@ -42,6 +42,15 @@ int cli_fail(const char *command, const struct err *err)
 	return err->code == ERR_USAGE ? 2 : 1;
 }
 
+int cli_save_json(const char *dir, const char *name, json_t *value, struct err *err)
+{
+	char *path = path_join(dir, name);
+	int rc = json_save(path, value, err);
+	json_decref(value);
+	free(path);
+	return rc;
+}
+
 static int run(int argc, char **argv)
 {
 	if (argc < 2) {

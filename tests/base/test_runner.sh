@@ -21,7 +21,11 @@ echo 1..17
 run; [ $status -eq 1 ] && [ "$last" = "0 passed, 0 failed, 0 skipped" ]; check $? "no test at all is a failure"
 
 script test_good.sh 'echo 1..2; echo "ok 1 - x"; echo "# note"; echo ok'
-printf 'import os\nprint("1..1")\nprint("ok 1 - py" if os.environ["BUILD"] == "build/x" and os.path.isdir("tests/a") else "not ok 1")\n' >"$root/tests/a/test_py.py"
+cat >"$root/tests/a/test_py.py" <<'END'
+import os
+print("1..1")
+print("ok 1 - py" if os.environ["BUILD"] == "build/x" and os.path.isdir("tests/a") else "not ok 1")
+END
 printf '/* a C test */\n' >"$root/tests/a/test_c.c"; cp "$root/tests/a/test_good.sh" "$root/build/x/tests/a/test_c"
 run; [ $status -eq 0 ] && [ "$last" = "5 passed, 0 failed, 0 skipped" ]; check $? "scripts, Python and programs pass, from any folder"
 run --list; [ $status -eq 0 ] && [ "$(cat "$root/out")" = $'a/test_c\na/test_good.sh\na/test_py.py' ]; check $? "--list"
@@ -34,14 +38,18 @@ run --nonsense; [ $status -eq 2 ]; check $? "wrong usage"
 
 one() { clean; script test_one.sh "$1"; shift; run "$@"; }
 one 'echo 1..3; echo "ok 1 - x"; echo "not ok 2 - y"; echo "# why"; echo "ok 3 - z # SKIP no GPU"; exit 1'
-[ $status -eq 1 ] && [ "$last" = "1 passed, 1 failed, 1 skipped" ] && said "a/test_one.sh: y" && said "z # SKIP no GPU" && said "# why"; check $? "failures and skips are counted and shown"
-one 'echo 1..2; echo ok 1; echo "not ok 2 - y"; exit 0'; [ $status -eq 1 ] && [ "$last" = "1 passed, 1 failed, 0 skipped" ]; check $? "not ok with exit status 0 still fails"
+[ $status -eq 1 ] && [ "$last" = "1 passed, 1 failed, 1 skipped" ] && said "a/test_one.sh: y" && said "z # SKIP no GPU" && said "# why"
+check $? "failures and skips are counted and shown"
+one 'echo 1..2; echo ok 1; echo "not ok 2 - y"; exit 0'
+[ $status -eq 1 ] && [ "$last" = "1 passed, 1 failed, 0 skipped" ]; check $? "not ok with exit status 0 still fails"
 one 'echo 1..1; echo ok 1; exit 3'; [ $status -eq 1 ] && said "exit status 3 although no test failed"; check $? "a bad exit status without not ok fails"
 one 'echo 1..2; echo ok 1; echo last words >&2; kill -SEGV $$'
-[ "$last" = "1 passed, 2 failed, 0 skipped" ] && said "killed by signal 11 (SEGV)" && said "planned 2 results, printed 1" && said "last words"; check $? "a crash and the missing results are two failures, with the log"
+[ "$last" = "1 passed, 2 failed, 0 skipped" ] && said "killed by signal 11 (SEGV)" && said "planned 2 results, printed 1" && said "last words"
+check $? "a crash and the missing results are two failures, with the log"
 one 'echo ok 1'; [ "$last" = "1 passed, 1 failed, 0 skipped" ] && said "no plan"; check $? "no plan is a failure"
 one 'echo 1..1; echo ok 1; echo ok 2'; [ $status -eq 1 ] && said "planned 1 results, printed 2"; check $? "more results than planned are a failure"
-one 'echo "1..0 # SKIP needs a GPU"'; [ $status -eq 1 ] && [ "$last" = "0 passed, 0 failed, 1 skipped" ] && said "needs a GPU"; check $? "skips alone are no success"
+one 'echo "1..0 # SKIP needs a GPU"'
+[ $status -eq 1 ] && [ "$last" = "0 passed, 0 failed, 1 skipped" ] && said "needs a GPU"; check $? "skips alone are no success"
 
 # The hanging test ignores TERM and has a child that holds a file name we can look for.
 marker="sleep 987$$"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Wrong input to rl, eval, pairs and report: the message names the thing and the exit status says whose fault it is (2 wrong usage, 1 the world's); nothing crashes, nothing is written.
+# Wrong input to rl, eval, pairs and report: the message names the thing and the exit status says whose fault it is (2 wrong usage, 1 the world's); nothing
+# crashes, nothing is written.
 set -uo pipefail
 hone=$BUILD/hone
 dir=$(mktemp -d)
@@ -17,8 +18,9 @@ expect() {
 . tests/rl/tiny_policy.sh
 policy=$(tiny_policy) || { echo "1..1"; echo "not ok 1 - the policy is made"; exit 1; }
 model=$policy/sft/final run=$dir/run
-rl=("$hone" rl --model "$model" --tasks "$policy/tasks.jsonl" --prompt_template "$policy/template.txt" --chat_template plain --num_generations 2 --generation_batch_size 4 --max_completion_length 8 --output_dir "$run")
-eval=("$hone" eval --model "$model" --tasks "$policy/tasks.jsonl" --split train --prompt_template "$policy/template.txt" --chat_template plain --max_completion_length 8)
+prompts=(--prompt_template "$policy/template.txt" --chat_template plain --max_completion_length 8)
+rl=("$hone" rl --model "$model" --tasks "$policy/tasks.jsonl" "${prompts[@]}" --num_generations 2 --generation_batch_size 4 --output_dir "$run")
+eval=("$hone" eval --model "$model" --tasks "$policy/tasks.jsonl" "${prompts[@]}" --split train)
 mkdir "$dir/empty" "$dir/adapter"
 { head -n 1 "$policy/tasks.jsonl"; echo '{"name": "second", "source": 7}'; } >"$dir/type.jsonl"
 { head -n 1 "$policy/tasks.jsonl"; echo '{"name": "second", '; } >"$dir/syntax.jsonl"
@@ -29,9 +31,10 @@ printf '{{task}} {{tusk}}\n' >"$dir/unknown_hole.txt"
 printf '\377{{task}}\n' >"$dir/bytes.txt"
 printf 'this is no database, only text that is long enough to be read as a header of one\n' >"$dir/text.db"
 printf '{"title": "t"}\n' >"$dir/tables.json"
-"$hone" init --text "$policy/pairs.jsonl" --vocab_size 448 --hidden_size 32 --num_hidden_layers 1 --num_attention_heads 2 --num_key_value_heads 1 --head_dim 16 --intermediate_size 48 --max_position_embeddings 128 \
-	--out "$dir/small" >/dev/null 2>&1
-"$hone" sft --model "$dir/small" --data "$policy/pairs.jsonl" --max_tokens 1024 --max_steps 1 --output_dir "$dir/sft" >/dev/null 2>&1   # fails: every pair is longer than its 128 positions
+"$hone" init --text "$policy/pairs.jsonl" --vocab_size 448 --hidden_size 32 --num_hidden_layers 1 --num_attention_heads 2 --num_key_value_heads 1 \
+	--head_dim 16 --intermediate_size 48 --max_position_embeddings 128 --out "$dir/small" >/dev/null 2>&1
+# Fails: every pair is longer than its 128 positions.
+"$hone" sft --model "$dir/small" --data "$policy/pairs.jsonl" --max_tokens 1024 --max_steps 1 --output_dir "$dir/sft" >/dev/null 2>&1
 printf '{"prompt": "a", "completion": "b"}\n' >"$dir/ab.jsonl"
 "$hone" sft --model "$dir/small" --data "$dir/ab.jsonl" --max_steps 1 --output_dir "$dir/sft" >/dev/null 2>&1
 
@@ -76,7 +79,8 @@ expect 1 'UTF-8' "${rl[@]}" --prompt_template "$dir/bytes.txt"
 expect 1 'adapter|lora' "${rl[@]}" --adapter "$dir/sft/final"
 expect 1 'text.db' "${rl[@]}" --store "$dir/text.db"
 n=$((n + 1))
-if [ -z "$(find "$run" -name 'checkpoint-*' -o -name final 2>/dev/null)" ]; then echo "ok $n - none of these left a checkpoint"; else echo "not ok $n - a refused run wrote a checkpoint"; fi
+if [ -z "$(find "$run" -name 'checkpoint-*' -o -name final 2>/dev/null)" ]; then echo "ok $n - none of these left a checkpoint"
+else echo "not ok $n - a refused run wrote a checkpoint"; fi
 expect 1 "expected a folder|cannot create" "${rl[@]}" --output_dir "$dir/text.db"
 # eval
 expect 2 'num_samples 0' "${eval[@]}" --num_samples 0

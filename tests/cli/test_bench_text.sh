@@ -21,8 +21,8 @@ check "an argument is wrong usage" $?
 check "a Python that is missing is named" $?
 
 # A peer that makes one document and a tokenizer, and knows the hash of the ids or not. The tokenizer is one of hone's own.
-"$hone" init --out "$work/model" --text src/ops/ops.h --vocab_size 300 --hidden_size 16 --num_hidden_layers 1 --num_attention_heads 2 --num_key_value_heads 1 --head_dim 8 --intermediate_size 16 \
-	>/dev/null 2>"$work/err"
+"$hone" init --out "$work/model" --text src/ops/ops.h --vocab_size 300 --hidden_size 16 --num_hidden_layers 1 --num_attention_heads 2 \
+	--num_key_value_heads 1 --head_dim 8 --intermediate_size 16 >/dev/null 2>"$work/err"
 cat >"$work/peer.py" <<EOF
 import hashlib, json, shutil, struct, sys
 what, folder = sys.argv[1:3]

@@ -1,7 +1,8 @@
 """The examples of README.md and docs/ run as they stand.  timeout: 900
 
-A fenced block marked ```sh with the line `<!-- test -->` right above its fence is run by bash -e in a scratch folder; blocks of one file share a folder, in order, because later ones go on with
-what earlier ones made. hone is the first on PATH; the folders that examples name (recipes, tasks, docs) are links into the tree. The extractor itself is tried on texts of its own first."""
+A fenced block marked ```sh with the line `<!-- test -->` right above its fence is run by bash -e in a scratch folder; blocks of one file share a folder, in
+order, because later ones go on with what earlier ones made. hone is the first on PATH; the folders that examples name (recipes, tasks, docs) are links into the
+tree. The extractor itself is tried on texts of its own first."""
 import glob, os, re, shutil, subprocess, sys
 
 sys.path.append("tests")
@@ -50,7 +51,8 @@ def selftest():
 def run_block(body, folder):
     env = {"PATH": f"{root}/{build}:/usr/local/bin:/usr/bin:/bin", "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": folder + "/tmp"}
     try:
-        p = subprocess.run(["bash", "-euo", "pipefail", "-c", body], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
+        p = subprocess.run(["bash", "-euo", "pipefail", "-c", body], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, timeout=SECONDS)
         return p.returncode, p.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as e:
         return "timeout", (e.stdout or b"").decode(errors="replace")

@@ -1,4 +1,5 @@
-"""hone merge as a command: what it writes is peft's merge_and_unload (tests/ref/model_oracle.py), in one file or in shards, in float32 or rounded once to bfloat16."""
+"""hone merge as a command: what it writes is peft's merge_and_unload (tests/ref/model_oracle.py), in one file or in shards, in float32 or rounded once to
+bfloat16."""
 import glob, json, os, struct, sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 from command import *
@@ -42,11 +43,12 @@ short = load(f"{work}/bf16/model.safetensors")
 check("each value is rounded once", all(np.array_equal(short[k], round_bf16(ours[k])) for k in ours))
 check("config.json says so", json.load(open(f"{work}/bf16/config.json"))["dtype"] == "bfloat16")
 
-run(hone, "init", "--out", f"{work}/wide", "--text", "src/ops/ops.h", "--vocab_size", 400, "--hidden_size", 256, "--num_hidden_layers", 2, "--num_attention_heads", 4,
-    "--num_key_value_heads", 2, "--head_dim", 32, "--intermediate_size", 512, "--max_position_embeddings", 128, expect=0)
+run(hone, "init", "--out", f"{work}/wide", "--text", "src/ops/ops.h", "--vocab_size", 400, "--hidden_size", 256, "--num_hidden_layers", 2,
+    "--num_attention_heads", 4, "--num_key_value_heads", 2, "--head_dim", 32, "--intermediate_size", 512, "--max_position_embeddings", 128, expect=0)
 rows = [{"prompt": "a", "completion": "b"}] * 4
 open(f"{work}/pairs.jsonl", "w").writelines(json.dumps(r) + "\n" for r in rows)
-run(hone, "sft", "--model", f"{work}/wide", "--data", f"{work}/pairs.jsonl", "--output_dir", f"{work}/run", "--max_steps", 1, "--max_tokens", 64, "--lora_r", 2, expect=0)
+run(hone, "sft", "--model", f"{work}/wide", "--data", f"{work}/pairs.jsonl", "--output_dir", f"{work}/run", "--max_steps", 1, "--max_tokens", 64,
+    "--lora_r", 2, expect=0)
 p = run(hone, "merge", "--model", f"{work}/wide", "--adapter", f"{work}/run/final", "--out", f"{work}/shards", "--max_shard_mb", "1", expect=0)
 files = sorted(os.path.basename(f) for f in glob.glob(f"{work}/shards/*.safetensors*"))
 index = json.load(open(f"{work}/shards/model.safetensors.index.json"))

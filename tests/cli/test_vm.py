@@ -151,7 +151,8 @@ def line_of(text, part):
 
 def test_plain():
     p = run(hone, "vm", write("plain.py", PLAIN), "--cost", "a")
-    check("a script gets its arguments and its own exit status; views, descriptors and pointers in memory work", p.returncode == 3 and p.stdout == "sum 0 ['--cost', 'a']\n", p.stdout + p.stderr)
+    check("a script gets its arguments and its own exit status; views, descriptors and pointers in memory work",
+          p.returncode == 3 and p.stdout == "sum 0 ['--cost', 'a']\n", p.stdout + p.stderr)
     check("device_print goes to stderr, programs in order", p.stderr == "pid (0, 0, 0) idx () half: 1.500000\npid (1, 0, 0) idx () half: 1.500000\n", p.stderr)
     p = run(hone, "vm", "--cost", "--json", write("plain.py", PLAIN))
     kernels = {k["kernel"]: k for k in json.loads(p.stdout.splitlines()[-1])["kernels"]} if p.returncode == 3 else {}
@@ -166,9 +167,11 @@ def test_faults():
     where = f"{work}/fault.py:{line_of(FAULT, 'tl.store')}:"
     check("a store beyond a tensor's storage ends the script with 1", p.returncode == 1 and p.stdout == "inside the storage\n", p.stdout + p.stderr)
     check("the message has place, kernel, program, element, argument and what was allowed", all(part in p.stderr for part in (
-        where, "error: out-of-bounds store", "tl.store(o + i", "in add, program (3, 0, 0), element 232", "argument o: index 1000, allowed 0 to 999 (float32[1000])")) and "Traceback" not in p.stderr, p.stderr)
+        where, "error: out-of-bounds store", "tl.store(o + i", "in add, program (3, 0, 0), element 232",
+        "argument o: index 1000, allowed 0 to 999 (float32[1000])")) and "Traceback" not in p.stderr, p.stderr)
     p = run(hone, "vm", write("caught.py", CAUGHT))
-    check("a fault that the script swallows fails it all the same", p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr, p.stdout + p.stderr)
+    check("a fault that the script swallows fails it all the same", p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr,
+          p.stdout + p.stderr)
     p = run(hone, "vm", write("refused.py", REFUSED))
     check("an operation that is not supported is named", p.returncode == 1 and "elementwise_inline_asm" in p.stderr and "refused.py" in p.stderr, p.stderr)
 
@@ -186,7 +189,8 @@ def test_checks():
 
 def test_shim():
     p = run(hone, "vm", "--cuda-shim", write("shim.py", SHIM))
-    check("a CUDA script with autograd, autotuning, heuristics, timing and autocast runs on the CPU", p.returncode == 0 and p.stdout == "fine\n", p.stdout + p.stderr)
+    check("a CUDA script with autograd, autotuning, heuristics, timing and autocast runs on the CPU", p.returncode == 0 and p.stdout == "fine\n",
+          p.stdout + p.stderr)
 
 
 def test_usage():

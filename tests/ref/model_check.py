@@ -1,5 +1,6 @@
-"""Opens with transformers and peft what hone wrote: model_check.py (MODEL_FOLDER LOGITS.safetensors ADAPTER_FOLDER|-)... LOGITS holds ids (as fp32), start (as fp32), logits and tolerance;
-logits are hone's. Adapters are written again by peft, as ADAPTER_FOLDER/back. Exit status 0 when theirs agree within tolerance times the largest magnitude; else what differs is on stderr."""
+"""Opens with transformers and peft what hone wrote: model_check.py (MODEL_FOLDER LOGITS.safetensors ADAPTER_FOLDER|-)... LOGITS holds ids (as fp32), start (as
+fp32), logits and tolerance; logits are hone's. Adapters are written again by peft, as ADAPTER_FOLDER/back. Exit status 0 when theirs agree within tolerance
+times the largest magnitude; else what differs is on stderr."""
 import sys, torch, transformers
 from safetensors.torch import load_file
 

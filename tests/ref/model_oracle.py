@@ -2,25 +2,27 @@
 
 usage: model_oracle.py OUT    writes OUT/<case>/{hf/, adapter/, merged/, expected.safetensors, meta.json}; does nothing when OUT is newer than this file's text.
 
-Models are small and odd on purpose: head_dim is not hidden / heads, one has a single key/value head, vocabularies are odd, sequence lengths straddle multiples of 32. Weights are
-larger than a fresh model's, so that attention is far from uniform and every gradient matters. Everything runs in fp32 with eager attention.
+Models are small and odd on purpose: head_dim is not hidden / heads, one has a single key/value head, vocabularies are odd, sequence lengths straddle multiples
+of 32. Weights are larger than a fresh model's, so that attention is far from uniform and every gradient matters. Everything runs in fp32 with eager attention.
 """
-import fcntl, hashlib, json, os, shutil, sys
+import copy, fcntl, hashlib, json, os, shutil, sys
 
 CASES = {
-    "tied": dict(arch="Qwen3", vocab_size=301, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+    "tied": dict(arch="Qwen3", vocab_size=301, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, head_dim=32,
                  tie_word_embeddings=True, targets=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], r=4, alpha=8),
-    "untied": dict(arch="Qwen3", vocab_size=97, hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=1, head_dim=16,
-                   tie_word_embeddings=False, targets=["q_proj", "v_proj", "down_proj"], r=3, alpha=5),
+    "untied": dict(arch="Qwen3", vocab_size=97, hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6,
+                   num_key_value_heads=1, head_dim=16, tie_word_embeddings=False, targets=["q_proj", "v_proj", "down_proj"], r=3, alpha=5),
     "qwen2": dict(arch="Qwen2", vocab_size=101, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                   tie_word_embeddings=True, targets=["o_proj", "gate_proj"], r=2, alpha=2),
     "llama": dict(arch="Llama", vocab_size=89, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
                   tie_word_embeddings=False, targets=["k_proj", "up_proj"], r=2, alpha=4,
-                  rope=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+                  rope=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                            original_max_position_embeddings=64)),
     "qwen2_untied": dict(arch="Qwen2", vocab_size=83, hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=1,
                          tie_word_embeddings=False, targets=["q_proj", "k_proj", "v_proj"], r=3, alpha=4),
-    "llama_tied": dict(arch="Llama", vocab_size=71, hidden_size=36, intermediate_size=60, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=14,
-                       tie_word_embeddings=True, targets=["q_proj", "down_proj"], r=2, alpha=3),
+    "llama_tied": dict(arch="Llama", vocab_size=71, hidden_size=36, intermediate_size=60, num_hidden_layers=2, num_attention_heads=4,
+                       num_key_value_heads=2, head_dim=14, tie_word_embeddings=True, targets=["q_proj", "down_proj"], r=2, alpha=3),
 }
 LENGTHS = [1, 31, 33, 5, 64]
 TEMPERATURE = 0.7
@@ -33,7 +35,8 @@ def build(case):
     import torch, transformers
     kw = {k: v for k, v in case.items() if k not in ("arch", "targets", "r", "alpha", "rope")}
     rope = case.get("rope", dict(rope_type="default", rope_theta=5000.0))
-    config = getattr(transformers, case["arch"] + "Config")(max_position_embeddings=256, rope_parameters=rope, bos_token_id=None, eos_token_id=3, pad_token_id=None, **kw)
+    config = getattr(transformers, case["arch"] + "Config")(max_position_embeddings=256, rope_parameters=rope, bos_token_id=None, eos_token_id=3,
+                                                            pad_token_id=None, **kw)
     config._attn_implementation = "eager"
     model = getattr(transformers, case["arch"] + "ForCausalLM")(config)
     with torch.no_grad():
@@ -85,7 +88,8 @@ ADAPTERS = {   # as peft writes them: accepted
 }
 REFUSED_ADAPTERS = {   # refused by the name of the key, or of the tensor that is missing
     "dora": dict(target_modules=["q_proj"], use_dora=True), "modules_to_save": dict(target_modules=["q_proj"], modules_to_save=["norm"]),
-    "rank_pattern": dict(target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 3}), "alpha_pattern": dict(target_modules=["q_proj"], alpha_pattern={"q_proj": 3}),
+    "rank_pattern": dict(target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 3}),
+    "alpha_pattern": dict(target_modules=["q_proj"], alpha_pattern={"q_proj": 3}),
     "layers_to_transform": dict(target_modules=["q_proj"], layers_to_transform=[0]), "bias": dict(target_modules=["q_proj"], bias="lora_only"),
     "lora_bias": dict(target_modules=["q_proj"], lora_bias=True), "pissa": dict(target_modules=["q_proj"], init_lora_weights="pissa"),
     "one_layer": dict(target_modules=["layers.0.self_attn.q_proj"]), "head": dict(target_modules=["q_proj", "lm_head"]),
@@ -94,7 +98,7 @@ REFUSED_ADAPTERS = {   # refused by the name of the key, or of the tensor that i
 
 def write_adapters(model, ids, start, out):
     """Folders out/<name> by peft, and what the adapted model computes. The base weights are left alone."""
-    import copy, torch
+    import torch
     from peft import LoraConfig, get_peft_model
     logits = {}
     for name, kw in (ADAPTERS | REFUSED_ADAPTERS).items():
@@ -160,74 +164,65 @@ def write_old_spelling(case, model, ids, start, out):
         assert torch.equal(logits_of(again, ids, start), logits_of(model, ids, start))
 
 
-def run_case(name, case, out):
-    import torch, transformers
-    from peft import LoraConfig, get_peft_model
-    from safetensors.torch import save_file
-    torch.manual_seed(int(hashlib.sha256(name.encode()).hexdigest()[:8], 16))
-    model = build(case)
-    ids, start, rows = batch(case["vocab_size"])
-    weights = torch.rand(len(rows))
-    weights = weights / weights.sum()
-    model.save_pretrained(f"{out}/hf")
-    e, meta = {}, dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
-
-    write_old_spelling(case, model, ids, start, out)
-
-    if name == "tied":
-        e |= write_adapters(model, ids, start, f"{out}/adapters")
-
-    # forward, loss, every gradient
+def forward_part(model, ids, start, rows, weights):
+    """Forward, loss, every gradient: tensors and numbers for expected.safetensors and meta.json, as all parts below return them."""
     logits = logits_of(model, ids, start)
     lp, entropy = row_logprobs(logits, rows)
     loss = -(weights * lp).sum()
     loss.backward()
-    e |= dict(logits=logits.detach(), logprob=lp.detach(), entropy=entropy.detach())
-    e |= named_grads(model, "grad.")
-    meta["loss"] = loss.item()
+    e = dict(logits=logits.detach(), logprob=lp.detach(), entropy=entropy.detach()) | named_grads(model, "grad.")
     model.zero_grad()
+    return e, {"loss": loss.item()}
 
-    # LoRA: forward and gradients, with B away from zero
+
+def lora_part(case, model, ids, start, rows, weights, out):
+    """Forward and gradients of an adapter with B away from zero; also the adapted model and its log-probabilities."""
+    import torch
+    from peft import LoraConfig, get_peft_model
     lora = LoraConfig(r=case["r"], lora_alpha=case["alpha"], lora_dropout=0.05, target_modules=case["targets"], task_type="CAUSAL_LM")
-    import copy
     peft = get_peft_model(copy.deepcopy(model), lora).eval()
     with torch.no_grad():
         for n, p in peft.named_parameters():
             if "lora_B" in n:
                 p.copy_(0.2 * torch.randn_like(p))
     peft.save_pretrained(f"{out}/adapter")
-    llogits = logits_of(peft, ids, start)
-    llp, _ = row_logprobs(llogits, rows)
-    (-(weights * llp).sum()).backward()
-    e |= {"lora.logits": llogits.detach(), "lora.logprob": llp.detach()}
-    e |= named_grads(peft, "lora.grad.", ".default", "")
-    meta["lora_loss"] = -(weights * llp).sum().item()
+    logits = logits_of(peft, ids, start)
+    lp, _ = row_logprobs(logits, rows)
+    loss = -(weights * lp).sum()
+    loss.backward()
+    e = {"lora.logits": logits.detach(), "lora.logprob": lp.detach()} | named_grads(peft, "lora.grad.", ".default", "")
     peft.zero_grad()
+    return e, {"lora_loss": loss.item()}, peft, lp.detach()
 
-    # GRPO and relatives: per-row derivative, and the whole way to the adapter's gradients
+
+def rl_part(peft, lp, ids, start, rows):
+    """GRPO and relatives: the derivative of each row, and the whole way to the adapter's gradients. lp: what the rollouts' log-probabilities are made from."""
     g = grpo_rows(rows, start)
-    g["old_lp"], g["ref_lp"] = llp.detach() + g["old"], llp.detach() + g["ref"]
-    e |= {"rl.old": g["old_lp"], "rl.ref": g["ref_lp"], "rl.adv": g["adv"]}
-    meta["rl_seq"], meta["rl_max_completion"], meta["rl_loss"] = g["seq"].tolist(), 50, {}
+    g["old_lp"], g["ref_lp"] = lp + g["old"], lp + g["ref"]
+    e = {"rl.old": g["old_lp"], "rl.ref": g["ref_lp"], "rl.adv": g["adv"]}
+    losses = {}
     for kind in ("grpo", "dr_grpo", "dapo", "bnpo"):
         peft.zero_grad()
-        llp, _ = row_logprobs(logits_of(peft, ids, start), rows)
-        llp.retain_grad()
-        loss = grpo_loss(llp, kind, g, 50)
+        lp, _ = row_logprobs(logits_of(peft, ids, start), rows)
+        lp.retain_grad()
+        loss = grpo_loss(lp, kind, g, 50)
         loss.backward()
-        meta["rl_loss"][kind] = loss.item()
-        e["rl.dlp." + kind] = llp.grad.clone()
+        losses[kind] = loss.item()
+        e["rl.dlp." + kind] = lp.grad.clone()
         e |= named_grads(peft, f"rl.grad.{kind}.", ".default", "")
     peft.zero_grad()
-    peft.merge_and_unload().save_pretrained(f"{out}/merged")
+    return e, {"rl_seq": g["seq"].tolist(), "rl_max_completion": 50, "rl_loss": losses}
 
-    # AdamW steps on all weights
+
+def adamw_part(model, ids, start, rows, weights):
+    """Steps of AdamW on all weights; the model is changed."""
+    import torch, transformers
     decay = [p for p in model.parameters() if p.ndim > 1]
     rest = [p for p in model.parameters() if p.ndim == 1]
     opt = torch.optim.AdamW([dict(params=decay, weight_decay=ADAMW["weight_decay"]), dict(params=rest, weight_decay=0.0)], lr=ADAMW["learning_rate"],
                             betas=(ADAMW["adam_beta1"], ADAMW["adam_beta2"]), eps=ADAMW["adam_epsilon"])
     sched = transformers.get_linear_schedule_with_warmup(opt, ADAMW["warmup_steps"], ADAMW["max_steps"])
-    meta["step_losses"], meta["step_norms"], meta["step_lrs"] = [], [], []
+    meta = {"step_losses": [], "step_norms": [], "step_lrs": []}
     for _ in range(STEPS):
         lp, _ = row_logprobs(logits_of(model, ids, start), rows)
         loss = -(weights * lp).sum()
@@ -236,16 +231,44 @@ def run_case(name, case, out):
         meta["step_losses"].append(loss.item())
         meta["step_lrs"].append(sched.get_last_lr()[0])
         opt.step(); sched.step(); model.zero_grad()
-    e |= {"final." + n: p.detach().clone() for n, p in model.named_parameters()}
+    return {"final." + n: p.detach().clone() for n, p in model.named_parameters()}, meta
 
-    # schedules
+
+def schedules():
+    import torch, transformers
     dummy = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    meta["schedules"] = {}
+    out = {}
     for kind in ("linear", "cosine", "constant", "constant_with_warmup"):
         s = transformers.get_scheduler(kind, dummy, num_warmup_steps=4, num_training_steps=17)
-        meta["schedules"][kind] = [s.lr_lambdas[0](k) for k in range(20)]
-    save_file({k: v.contiguous() for k, v in e.items()}, f"{out}/expected.safetensors")
-    json.dump(meta, open(f"{out}/meta.json", "w"))
+        out[kind] = [s.lr_lambdas[0](k) for k in range(20)]
+    return out
+
+
+def run_case(name, case, out):
+    import torch
+    from safetensors.torch import save_file
+    torch.manual_seed(int(hashlib.sha256(name.encode()).hexdigest()[:8], 16))
+    model = build(case)
+    ids, start, rows = batch(case["vocab_size"])
+    weights = torch.rand(len(rows))
+    weights = weights / weights.sum()
+    model.save_pretrained(f"{out}/hf")
+    write_old_spelling(case, model, ids, start, out)
+    tensors = write_adapters(model, ids, start, f"{out}/adapters") if name == "tied" else {}
+    meta = dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
+
+    forward = forward_part(model, ids, start, rows, weights)
+    *lora, peft, lp = lora_part(case, model, ids, start, rows, weights, out)
+    rl = rl_part(peft, lp, ids, start, rows)
+    peft.merge_and_unload().save_pretrained(f"{out}/merged")
+    for e, m in (forward, lora, rl, adamw_part(model, ids, start, rows, weights)):
+        tensors |= e
+        meta |= m
+    meta["schedules"] = schedules()
+    save_file({k: v.contiguous() for k, v in tensors.items()}, f"{out}/expected.safetensors")
+    with open(f"{out}/meta.json", "w") as f:
+        json.dump(meta, f)
+
 
 
 Q3 = dict(arch="Qwen3", vocab_size=151936, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960)
@@ -259,9 +282,11 @@ def sized(base, hidden, layers, heads, inter, **kw):
 
 SIZES = {
     "qwen3-0.6b": sized(Q3, 1024, 28, 16, 3072, tie_word_embeddings=True), "qwen3-1.7b": sized(Q3, 2048, 28, 16, 6144, tie_word_embeddings=True),
-    "qwen3-4b": sized(Q3, 2560, 36, 32, 9728, tie_word_embeddings=True), "qwen3-8b": sized(Q3, 4096, 36, 32, 12288), "qwen3-14b": sized(Q3, 5120, 40, 40, 17408),
+    "qwen3-4b": sized(Q3, 2560, 36, 32, 9728, tie_word_embeddings=True), "qwen3-8b": sized(Q3, 4096, 36, 32, 12288),
+    "qwen3-14b": sized(Q3, 5120, 40, 40, 17408),
     "qwen3-32b": sized(Q3, 5120, 64, 64, 25600), "qwen2.5-0.5b": sized(Q2, 896, 24, 14, 4864, num_key_value_heads=2),
-    "qwen2.5-1.5b": sized(Q2, 1536, 28, 12, 8960, num_key_value_heads=2), "qwen2.5-7b": sized(Q2, 3584, 28, 28, 18944, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False),
+    "qwen2.5-1.5b": sized(Q2, 1536, 28, 12, 8960, num_key_value_heads=2),
+    "qwen2.5-7b": sized(Q2, 3584, 28, 28, 18944, num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False),
     "qwen2.5-32b": sized(Q2, 5120, 64, 40, 27648, num_key_value_heads=8, vocab_size=152064, tie_word_embeddings=False),
     "llama-2-7b": dict(arch="Llama", vocab_size=32000, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, intermediate_size=11008),
     "llama-3.1-8b": sized(L3, 4096, 32, 32, 14336), "llama-3.2-1b": sized(L3, 2048, 16, 32, 8192, head_dim=64, tie_word_embeddings=True),

@@ -24,9 +24,11 @@ def memory(name, rng):
         return torch.tensor([rng.random() < 0.5 for _ in range(ELEMENTS)])
     if name.startswith("float") or name == "bfloat16":
         special = [0.0, -0.0, 0.5, -1.5, 2.5, 100.25, -100.75, 1e-3, 3.0625]
-        return torch.tensor([rng.choice(special) if rng.random() < 0.3 else rng.uniform(-120, 120) for _ in range(ELEMENTS)], dtype=torch.float64).to(dtype(name))
+        return torch.tensor([rng.choice(special) if rng.random() < 0.3 else rng.uniform(-120, 120) for _ in range(ELEMENTS)],
+                            dtype=torch.float64).to(dtype(name))
     info = torch.iinfo(dtype(name))
-    return torch.tensor([rng.choice([info.min, info.max, 0, 1]) if rng.random() < 0.2 else rng.randint(max(info.min, -(1 << 62)), min(info.max, 1 << 62)) for _ in range(ELEMENTS)], dtype=dtype(name))
+    return torch.tensor([rng.choice([info.min, info.max, 0, 1]) if rng.random() < 0.2 else rng.randint(max(info.min, -(1 << 62)), min(info.max, 1 << 62))
+                         for _ in range(ELEMENTS)], dtype=dtype(name))
 
 
 def view(shape, rng, gaps):

@@ -38,7 +38,8 @@ def write(folder):
     tensors["weird \"näme\" \\ /.."] = torch.ones(1)
     save_file(tensors, os.path.join(folder, "all.safetensors"), metadata={"format": "pt", "note": "hello"})
     save_file({}, os.path.join(folder, "empty.safetensors"))
-    shards = {"model-00001-of-00002.safetensors": {"a": torch.arange(4.0), "b.weight": torch.arange(6.0).reshape(2, 3)}, "model-00002-of-00002.safetensors": {"c": torch.full((2,), 9.0)}}
+    shards = {"model-00001-of-00002.safetensors": {"a": torch.arange(4.0), "b.weight": torch.arange(6.0).reshape(2, 3)},
+              "model-00002-of-00002.safetensors": {"c": torch.full((2,), 9.0)}}
     weight_map = {}
     for file, content in shards.items():
         save_file(content, os.path.join(folder, "sharded", file), metadata={"format": "pt"})

@@ -4,12 +4,13 @@
 usage: text_oracle.py OUT
 Writes OUT/<kind>/tokenizer.json and OUT/<kind>/cases.bin. A case is: u32 bytes of text, text; three lists of u32 count, i32 items: ids with added tokens and
 what the post-processor adds; ids without either; bytes of each word that the pre-tokenizer makes of the whole text (few vocabulary entries tell where words
-end, so ids alone would not show a wrong split). A count of 0xffffffff: this list is left out. Then two strings of u32 bytes, bytes: the first ids decoded, special tokens skipped and
-kept. All little-endian, no terminators. The tokenizers are trained on this repository's own files, so nothing has to be downloaded.
+end, so ids alone would not show a wrong split). A count of 0xffffffff: this list is left out. Then two strings of u32 bytes, bytes: the first ids decoded,
+special tokens skipped and kept. All little-endian, no terminators. The tokenizers are trained on this repository's own files, so nothing has to be downloaded.
 
 Texts: 2000 to 5000 fuzz strings for each kind, assigned code points alone, between letters and after a space for the four kinds that models have, canonical
 compositions, long words. HONE_FUZZ_TEXTS=N raises the fuzz strings of those four to N and takes every code point; without it CJK ideographs and Hangul
-syllables, which are alike, are sampled (make fuzz-text: all, 50000). An added token between two texts makes them strangers to each other, so many small ones share a case."""
+syllables, which are alike, are sampled (make fuzz-text: all, 50000). An added token between two texts makes them strangers to each other, so many small ones
+share a case."""
 import hashlib
 import itertools
 import json
@@ -26,7 +27,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 QWEN35 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-FOREIGN = ["Größe café naïve señor", "速度 快い カーネル 커널 최적화", "скорость ядра", "गति तेज़ है", "سرعة النواة", "e\u0301a\u0308o\u0302 n\u0303", "👩‍🚀🚀✨ 1½ ²³ Ⅷ 𝔘"] * 40
+FOREIGN = ["Größe café naïve señor", "速度 快い カーネル 커널 최적화", "скорость ядра", "गति तेज़ है", "سرعة النواة", "e\u0301a\u0308o\u0302 n\u0303",
+           "👩‍🚀🚀✨ 1½ ²³ Ⅷ 𝔘"] * 40
 
 
 def corpus():
@@ -62,13 +64,16 @@ def odd_tokens():
 
 def flag_tokens():
     """Two tokens for every combination of flags: <f0> to <f31>, and a word each; and contents that overlap them and each other.
-    None is white space with lstrip: tokenizers panics ("AddedVocabulary bad split") where such a one lies in white space that the token before it took along."""
+    None is white space with lstrip: tokenizers panics ("AddedVocabulary bad split") where such a one lies in white space that the token before it took
+    along."""
     tokens = []
     for n, (special, normalized, single_word, lstrip, rstrip) in enumerate(itertools.product((False, True), repeat=5)):
         for content in (f"<f{n}>", f"ő{n}wőrd"):
             tokens.append(AddedToken(content, special=special, normalized=normalized, single_word=single_word, lstrip=lstrip, rstrip=rstrip))
-    overlapping = ("<f", "<f1", "f12>", "<f3><f4>", "5> <f6", ">", "<f7>\n", " <f8>", "ő9w", "őrd", "őrdő10", "wőrd11", "o\u030b12", "ő13wőrd\u0301", " \n ", "\u3000")
-    return tokens + [AddedToken(c, special=i % 3 == 0, normalized=i % 2 == 0, lstrip=i % 5 == 0 and not c.isspace(), rstrip=i % 4 == 0, single_word=i % 7 == 0) for i, c in enumerate(overlapping)]
+    overlapping = ("<f", "<f1", "f12>", "<f3><f4>", "5> <f6", ">", "<f7>\n", " <f8>", "ő9w", "őrd", "őrdő10", "wőrd11", "o\u030b12", "ő13wőrd\u0301",
+                   " \n ", "\u3000")
+    return tokens + [AddedToken(c, special=i % 3 == 0, normalized=i % 2 == 0, lstrip=i % 5 == 0 and not c.isspace(), rstrip=i % 4 == 0, single_word=i % 7 == 0)
+                     for i, c in enumerate(overlapping)]
 
 
 def qwen(t):
@@ -138,25 +143,29 @@ SEPARATOR = "\x01"   # an added token of every kind
 EVERY_CONTEXT = ("qwen35",)   # all code points in longer contexts: its pattern tells all classes apart, and the others share them
 # The pieces that random texts are made of: what the patterns tell apart, and what splits in the middle of it.
 PIECES = [
-    " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\x0b", "\x1c", "\x85", "'s", "'S", "'T", "'ll", "'LL", "'Ve", "'\u017f", "'", "''",
-    "don't", "a", "Z", "kernel", "kernel_", "tl.load(", "ptr + offs", "mask=mask", "def ", "0", "12", "12345", "½", "٣", "Ⅷ", "é", "e\u0301", "cafe\u0301", "café", "cafo\u030b", "cafő",
+    " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\x0b", "\x1c", "\x85", "'s", "'S", "'T", "'ll", "'LL", "'Ve",
+    "'\u017f", "'", "''",
+    "don't", "a", "Z", "kernel", "kernel_", "tl.load(", "ptr + offs", "mask=mask", "def ", "0", "12", "12345", "½", "٣", "Ⅷ", "é", "e\u0301", "cafe\u0301",
+    "café", "cafo\u030b", "cafő",
     "\u0301", "\u0323\u0307", "\u0307\u0323", "ö", "wőrd", "ß", "ﬁ", "速", "速度", "カ\u3099", "한", "\u1112\u1161\u11ab", "ا\u064b", "क\u093c", "\u0958", "\u212b",
     "🚀", "👩‍🚀", "\ufe0f", "🇩🇪", "𝔘", "\U0001f13a", "_", "__", "->", "```", "#", "...", "!", "==", "{}", "\\", "\ufeff", "\ufffd", "\x00", "\x7f",
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im", "<think>", "</think>", "<mask>", "<mask", "<fill>", "<both>", "<", "|>", "<|eot_id|>", "\n\n\n",
     *"\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2029\u202f\u205f", "\x1d", "\x1e", "\x1f", "\x0c", "\r", " \r\n ", "\r\r\n\n",
-    "👨‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🏴\U000e0067\U000e0062\U000e007f", "가각", "\u1100\u1161", "\u1100\u1161\u11a8", "각\u11a8", "\u11a8\u1161", "\ua960\ud7b0", "e\u0323\u0301", "a\u0301\u0323\u0345",
-    "@triton.jit\n", "x[:, None] ", "0x1F", "1e-6", "1_000", "f'{a!r}'", "i'm", "I'LL", "we'Re", "\u2019s", "n't",
+    "👨‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🏴\U000e0067\U000e0062\U000e007f", "가각", "\u1100\u1161", "\u1100\u1161\u11a8", "각\u11a8", "\u11a8\u1161", "\ua960\ud7b0",
+    "e\u0323\u0301", "a\u0301\u0323\u0345", "@triton.jit\n", "x[:, None] ", "0x1F", "1e-6", "1_000", "f'{a!r}'", "i'm", "I'LL", "we'Re", "\u2019s", "n't",
     "\u0897", "\u08d3", "a\u08d3\u0323", "\U00011935\U00011930", "\U00011938", "\U000105d2\u0307", "    ", "\n    ", "\n\n\t\t",
 ]
 
 
-FLAG_PIECES = [t.content for t in flag_tokens()] + [" ", "  ", "\n", "\t", "\u3000", "\u00a0", "a", "_", "1", ".", "\u0301", "o\u030b", "ő", "w", "rd", "<f", ">", "速"]
+FLAG_PIECES = [t.content for t in flag_tokens()] + [" ", "  ", "\n", "\t", "\u3000", "\u00a0", "a", "_", "1", ".", "\u0301", "o\u030b", "ő", "w", "rd",
+                                                    "<f", ">", "速"]
 
 
 def random_texts(rng, count, pieces=PIECES):
     for _ in range(count):
         n = rng.choice((1, 2, 3, 5, 9, 30))
-        yield "".join(rng.choice(pieces) if rng.random() < 0.95 else chr(rng.choice((rng.randrange(1, 0x3000), rng.randrange(0xac00, 0xb000), rng.randrange(0x1f000, 0x1fb00)))) for _ in range(n))
+        yield "".join(rng.choice(pieces) if rng.random() < 0.95
+                      else chr(rng.choice((rng.randrange(1, 0x3000), rng.randrange(0xac00, 0xb000), rng.randrange(0x1f000, 0x1fb00)))) for _ in range(n))
 
 
 def long_words():
@@ -252,7 +261,8 @@ def write_cases(path, o, texts, shared):
         for some, whole in ((texts, True), (shared, False)):
             ids = [e.ids for e in t.encode_batch_fast(some)]
             plain = [e.ids for e in bare.encode_batch_fast(some)] if whole else [None] * len(some)
-            for text, a, b, skipped, kept in zip(some, ids, plain, t.decode_batch(ids, skip_special_tokens=True), t.decode_batch(ids, skip_special_tokens=False)):
+            for text, a, b, skipped, kept in zip(some, ids, plain, t.decode_batch(ids, skip_special_tokens=True),
+                                                 t.decode_batch(ids, skip_special_tokens=False)):
                 put(out, "s", text.encode())
                 put(out, "i", a)
                 if whole:   # a character a byte: the byte alphabet
@@ -277,7 +287,8 @@ def main():
         o = train(kind)
         (folder / "tokenizer.json").write_text(json.dumps(o, ensure_ascii=len(kind) % 2 == 0), encoding="utf-8")
         n = max(count, TEXTS[kind]) if kind in MAIN else TEXTS.get(kind, 2000)
-        texts = ["", *random_texts(random.Random(kind), n, FLAG_PIECES if kind.endswith("flags") else PIECES), *long_words(), *(normal if kind == "qwen" else normal[::20])]
+        texts = ["", *random_texts(random.Random(kind), n, FLAG_PIECES if kind.endswith("flags") else PIECES), *long_words(),
+                 *(normal if kind == "qwen" else normal[::20])]
         texts += contexts if kind in EVERY_CONTEXT else contexts[::40]
         write_cases(folder / "cases.bin", o, texts, lone if kind in MAIN else [])
     stamp.write_text(made_by)

@@ -34,7 +34,8 @@ def main():
     theirs = Tokenizer(models.BPE())
     if nfc:
         theirs.normalizer = normalizers.NFC()
-    theirs.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    theirs.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN), "isolated"),
+                                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     trainer = trainers.BpeTrainer(vocab_size=len(model["vocab"]), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
     theirs.train_from_iterator(texts, trainer)
     expected = json.loads(theirs.to_str())["model"]

@@ -59,7 +59,8 @@ for rows, cols in [(3, 1), (5, 33), (4, 128), (2, 1000)]:
     want = torch.softmax(x.double(), 1)
     # the rounding of x - max is magnified by its size; then exp, the pairwise sum and the division
     rel = EPS[F32] * ((x.max(1, keepdim=True).values - x).double() + (x.max() - x.min()).item() + math.log2(cols + 1) + 6)
-    add(f"softmax_{rows}x{cols}", softmax, (rows,), dict(x=x, o=torch.zeros(rows, cols), cols=cols, stride=cols, BLOCK=pow2(cols)), dict(o=(want, rel * want + TINY[F32])), interpret_slack=8.0)
+    add(f"softmax_{rows}x{cols}", softmax, (rows,), dict(x=x, o=torch.zeros(rows, cols), cols=cols, stride=cols, BLOCK=pow2(cols)),
+        dict(o=(want, rel * want + TINY[F32])), interpret_slack=8.0)
     xd = x.double()
     for dtype in [F32, F16, BF16]:
         xt = x.to(dtype).double()
@@ -67,13 +68,16 @@ for rows, cols in [(3, 1), (5, 33), (4, 128), (2, 1000)]:
         inv = (d.square().mean(1, keepdim=True) + 1e-5).rsqrt()
         want = d * inv * w.double() + b.double()
         # mean: log2(n) + 2 roundings of mean|x|; everything after it relative: about 12 more
-        err = EPS[F32] * ((math.log2(cols + 1) + 4) * (xt.abs().mean(1, keepdim=True) + d.abs()) * inv * (1 + d.abs() * inv) * w.double().abs() * 4 + 12 * (want - b.double()).abs() + 2 * want.abs())
+        err = EPS[F32] * ((math.log2(cols + 1) + 4) * (xt.abs().mean(1, keepdim=True) + d.abs()) * inv * (1 + d.abs() * inv) * w.double().abs() * 4
+                          + 12 * (want - b.double()).abs() + 2 * want.abs())
         if dtype != F32:
             err = err + EPS[dtype] * 1.01 * want.abs() + TINY[dtype]
-        add(f"layernorm_{short(dtype)}_{rows}x{cols}", layernorm, (rows,), dict(x=x.to(dtype), w=w, b=b, o=torch.zeros(rows, cols, dtype=dtype), cols=cols, eps=1e-5, BLOCK=pow2(cols)),
+        add(f"layernorm_{short(dtype)}_{rows}x{cols}", layernorm, (rows,),
+            dict(x=x.to(dtype), w=w, b=b, o=torch.zeros(rows, cols, dtype=dtype), cols=cols, eps=1e-5, BLOCK=pow2(cols)),
             dict(o=(want, err)), interpret=dtype != BF16, interpret_slack=2.0)
     want = xd * (xd.square().mean(1, keepdim=True) + 1e-6).rsqrt() * w.double()
-    add(f"rmsnorm_loop_{rows}x{cols}", rmsnorm_loop, (rows,), dict(x=x, w=w, o=torch.zeros(rows, cols), cols=cols, eps=1e-6, BLOCK=64), dict(o=(want, EPS[F32] * 30 * want.abs() + TINY[F32])), interpret_slack=2.0)
+    add(f"rmsnorm_loop_{rows}x{cols}", rmsnorm_loop, (rows,), dict(x=x, w=w, o=torch.zeros(rows, cols), cols=cols, eps=1e-6, BLOCK=64),
+        dict(o=(want, EPS[F32] * 30 * want.abs() + TINY[F32])), interpret_slack=2.0)
 
 
 # ---- reductions along every axis ----
@@ -112,10 +116,12 @@ for shape, axis, op in itertools.product(SHAPES, range(3), ["sum", "max", "min",
             if dtype == F32:
                 tolerance = EPS[F32] * (math.log2(shape[axis]) + 1) * torch.from_numpy(np.abs(n).astype(np.float64).sum(axis))
         else:
-            want = torch.from_numpy({"max": lambda: n.max(axis), "min": lambda: n.min(axis), "xor": lambda: np.bitwise_xor.reduce(n, axis), "argmax": lambda: n.argmax(axis), "argmin": lambda: n.argmin(axis)}[op]())
+            want = torch.from_numpy({"max": lambda: n.max(axis), "min": lambda: n.min(axis), "xor": lambda: np.bitwise_xor.reduce(n, axis),
+                                     "argmax": lambda: n.argmax(axis), "argmin": lambda: n.argmin(axis)}[op]())
         add(f"reduce_{op}_{short(dtype)}_{'x'.join(map(str, shape))}_axis{axis}", reduce_all, (1,), args, dict(o=(want, tolerance)), interpret_slack=4.0)
 x = torch.randperm(512, generator=gen).to(F32).reshape(2, 16, 16)
-add("reduce_argmax_any", reduce_all, (1,), dict(x=x, o=torch.zeros(2, 16, dtype=torch.int32), A=2, B=16, C=16, AXIS=2, OP="argmax_any"), dict(o=(x.argmax(2).to(torch.int32), None)))
+add("reduce_argmax_any", reduce_all, (1,), dict(x=x, o=torch.zeros(2, 16, dtype=torch.int32), A=2, B=16, C=16, AXIS=2, OP="argmax_any"),
+    dict(o=(x.argmax(2).to(torch.int32), None)))
 
 
 @triton.jit
@@ -133,7 +139,9 @@ for dtype, n in itertools.product([torch.int8, torch.int16, torch.int64, torch.u
         want = getattr(torch, op)(x.to(torch.int64) if not dtype.is_floating_point else x.double()).reshape(1)
         if op == "sum" and dtype == F16 and n == 1024:
             continue   # partial sums are no longer exact
-        add(f"reduce1_{op}_{short(dtype)}_{n}", reduce_types, (1,), dict(x=x, o=torch.zeros(1, dtype=out), N=n, OP=op), dict(o=(want.to(out), None)), interpret=dtype != BF16)   # bf16 is summed in f32
+        # bf16 is summed in f32
+        add(f"reduce1_{op}_{short(dtype)}_{n}", reduce_types, (1,), dict(x=x, o=torch.zeros(1, dtype=out), N=n, OP=op), dict(o=(want.to(out), None)),
+            interpret=dtype != BF16)
 
 
 @triton.jit
@@ -182,7 +190,8 @@ for v in x[1:].tolist():
     acc = acc - v if acc > v else v + acc * 0.5
     steps.append(acc)
 # not associative: the order here is left to right, as the interpreter's
-add("reduce_with_control", reduce_with_control, (1,), dict(x=x, o=torch.zeros(1), s=torch.zeros(16), N=16), dict(o=(torch.tensor([acc]), None), s=(torch.tensor(steps), None)))
+add("reduce_with_control", reduce_with_control, (1,), dict(x=x, o=torch.zeros(1), s=torch.zeros(16), N=16),
+    dict(o=(torch.tensor([acc]), None), s=(torch.tensor(steps), None)))
 
 
 # ---- scans ----
@@ -205,11 +214,13 @@ for (a, b), axis, reverse, dtype in itertools.product([(1, 64), (16, 8), (4, 1),
     args = lambda op: dict(x=x, o=torch.zeros(a, b, dtype=dtype), A=a, B=b, AXIS=axis, REVERSE=reverse, OP=op)
     want = flipped(torch.cumsum, x.double() if dtype == F32 else x, axis, reverse)
     tolerance = EPS[F32] * (math.log2((a, b)[axis]) + 1) * flipped(torch.cumsum, x.double().abs(), axis, reverse) if dtype == F32 else None
-    add(f"cumsum_{short(dtype)}_{a}x{b}_axis{axis}{'_reverse' * reverse}", scan, (1,), args("cumsum"), dict(o=(want if dtype == F32 else want.to(dtype), tolerance)), interpret_slack=40.0)
+    add(f"cumsum_{short(dtype)}_{a}x{b}_axis{axis}{'_reverse' * reverse}", scan, (1,), args("cumsum"),
+        dict(o=(want if dtype == F32 else want.to(dtype), tolerance)), interpret_slack=40.0)
     if dtype == F32:
         x = 1 + randn(a, b) * 0.1
         want = flipped(torch.cumprod, x.double(), axis, reverse)
-        add(f"cumprod_{a}x{b}_axis{axis}{'_reverse' * reverse}", scan, (1,), args("cumprod"), dict(o=(want, EPS[F32] * (a, b)[axis] * want.abs())), interpret_slack=2.0)
+        add(f"cumprod_{a}x{b}_axis{axis}{'_reverse' * reverse}", scan, (1,), args("cumprod"), dict(o=(want, EPS[F32] * (a, b)[axis] * want.abs())),
+            interpret_slack=2.0)
 
 
 @triton.jit
@@ -275,7 +286,8 @@ def parts(x, precision):
             rest = rest - p
         return out
     bf = lambda v: v.bfloat16().float()
-    return {"tf32": lambda v: split(v, tf32, 1), "tf32x3": lambda v: split(v, tf32, 2), "bf16x3": lambda v: split(v, bf, 2), "bf16x6": lambda v: split(v, bf, 3)}[precision](x)
+    return {"tf32": lambda v: split(v, tf32, 1), "tf32x3": lambda v: split(v, tf32, 2), "bf16x3": lambda v: split(v, bf, 2),
+            "bf16x6": lambda v: split(v, bf, 3)}[precision](x)
 
 
 PAIRS = {"tf32": [(0, 0)], "tf32x3": [(1, 0), (0, 1), (0, 0)], "bf16x3": [(1, 0), (0, 1), (0, 0)], "bf16x6": [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0)]}
@@ -305,7 +317,8 @@ def matmul_case(name, m, n, k, dtype, precision="ieee", out=F32, store=None, blo
                 tolerance = tolerance + EPS[F16] * (a.double().abs() @ b.double().abs())
     grid = (math.ceil(m / blocks[0]) * math.ceil(n / blocks[1]),)
     tl_type = {F32: tl.float32, F64: tl.float64, F16: tl.float16, torch.int32: tl.int32}[out]
-    add(name, matmul, grid, dict(a=a, b=b, c=torch.zeros(m, n, dtype=store), M=m, N=n, K=k, BM=blocks[0], BN=blocks[1], BK=blocks[2], PRECISION=precision, OUT=tl_type), dict(c=(want, tolerance)), **kw)
+    add(name, matmul, grid, dict(a=a, b=b, c=torch.zeros(m, n, dtype=store), M=m, N=n, K=k, BM=blocks[0], BN=blocks[1], BK=blocks[2], PRECISION=precision,
+                                 OUT=tl_type), dict(c=(want, tolerance)), **kw)
 
 
 for precision in ["ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"]:
@@ -331,7 +344,8 @@ def batched_dot(a, b, c, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: t
 
 
 a, b = randn(4, 16, 32), randn(4, 32, 16)
-add("batched_dot", batched_dot, (1,), dict(a=a, b=b, c=torch.zeros(4, 16, 16), B=4, M=16, N=16, K=32), dict(c=(a.double() @ b.double(), 34 * EPS[F32] * (a.double().abs() @ b.double().abs()))), interpret_slack=2.0)
+add("batched_dot", batched_dot, (1,), dict(a=a, b=b, c=torch.zeros(4, 16, 16), B=4, M=16, N=16, K=32),
+    dict(c=(a.double() @ b.double(), 34 * EPS[F32] * (a.double().abs() @ b.double().abs()))), interpret_slack=2.0)
 
 
 @triton.jit
@@ -341,7 +355,8 @@ def matmul_block_ptr(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: t
     pb = tl.make_block_ptr(b, (K, N), (N, 1), (0, pn * BN), (BK, BN), (1, 0))
     acc = tl.zeros((BM, BN), tl.float32)
     for _ in range(0, K, BK):
-        acc = tl.dot(tl.load(pa, boundary_check=(0, 1), padding_option="zero"), tl.load(pb, boundary_check=(0, 1), padding_option="zero"), acc, input_precision="ieee")
+        acc = tl.dot(tl.load(pa, boundary_check=(0, 1), padding_option="zero"), tl.load(pb, boundary_check=(0, 1), padding_option="zero"), acc,
+                     input_precision="ieee")
         pa = tl.advance(pa, (0, BK))
         pb = tl.advance(pb, (BK, 0))
     pc = tl.make_block_ptr(c, (M, N), (N, 1), (pm * BM, pn * BN), (BM, BN), (1, 0))
@@ -362,7 +377,8 @@ def matmul_descriptor(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: 
 
 for kernel, (m, n, k) in itertools.product([matmul_block_ptr, matmul_descriptor], [(32, 32, 32), (36, 44, 52), (4, 100, 8)]):
     a, b = randn(m, k), randn(k, n)
-    add(f"{kernel.fn.__name__}_{m}_{n}_{k}", kernel, (math.ceil(m / 16), math.ceil(n / 32)), dict(a=a, b=b, c=torch.zeros(m, n), M=m, N=n, K=k, BM=16, BN=32, BK=16),
+    add(f"{kernel.fn.__name__}_{m}_{n}_{k}", kernel, (math.ceil(m / 16), math.ceil(n / 32)),
+        dict(a=a, b=b, c=torch.zeros(m, n), M=m, N=n, K=k, BM=16, BN=32, BK=16),
         dict(c=(a.double() @ b.double(), (k + 2) * EPS[F32] * (a.double().abs() @ b.double().abs()))), interpret_slack=2.0)
 
 
@@ -393,7 +409,8 @@ for m, n, k in [(16, 32, 64), (32, 16, 128)]:
     packed = times_scale(torch.stack([fours[(q & 15).long()], fours[(q >> 4).long()]], 1).reshape(k, n).T, sb).T
     plain = a.double()
     add(f"dot_scaled_{m}_{n}_{k}", dot_scaled, (1,), dict(a=a, sa=sa, b=b, sb=sb, q=q, o=torch.zeros(m, n), p=torch.zeros(m, n), M=m, N=n, K=k),
-        dict(o=(left @ right, (k + 2) * EPS[F32] * (left.abs() @ right.abs())), p=(plain @ packed, (k + 2) * EPS[F32] * (plain.abs() @ packed.abs()))), interpret=False)
+        dict(o=(left @ right, (k + 2) * EPS[F32] * (left.abs() @ right.abs())), p=(plain @ packed, (k + 2) * EPS[F32] * (plain.abs() @ packed.abs()))),
+        interpret=False)
 
 
 @triton.jit
@@ -410,7 +427,8 @@ for column in (0, 20, 36):
     o, total = torch.zeros(50, 40), torch.ones(50, 40)
     o[inside, column:column + width] = x[inside, column:column + width]
     total[4:20, column:column + width] += torch.where(rows[:, None] < 50, x[rows.clamp(max=49).long()], 0.0)[:, column:column + width]
-    add(f"rows_through_descriptors_{column}", rows_through_descriptors, (1,), dict(x=x, rows=rows, o=torch.zeros(50, 40), total=torch.ones(50, 40), M=50, N=40, column=column, B=16, C=16),
+    add(f"rows_through_descriptors_{column}", rows_through_descriptors, (1,),
+        dict(x=x, rows=rows, o=torch.zeros(50, 40), total=torch.ones(50, 40), M=50, N=40, column=column, B=16, C=16),
         dict(o=(o, None), total=(total, None)), interpret=False)
 
 
@@ -458,7 +476,8 @@ def sort_and_flip(x, o, f, N: tl.constexpr):
 
 for n, dtype in [(2, F32), (64, F32), (256, torch.int32)]:
     x = torch.randint(-500, 500, (n,), generator=gen).to(dtype)
-    add(f"sort_and_flip_{short(dtype)}_{n}", sort_and_flip, (1,), dict(x=x, o=torch.zeros(n, dtype=dtype), f=torch.zeros(n, dtype=dtype), N=n), dict(o=(x.sort().values, None), f=(x.flip(0), None)))
+    add(f"sort_and_flip_{short(dtype)}_{n}", sort_and_flip, (1,), dict(x=x, o=torch.zeros(n, dtype=dtype), f=torch.zeros(n, dtype=dtype), N=n),
+        dict(o=(x.sort().values, None), f=(x.flip(0), None)))
 
 
 @triton.jit

@@ -194,9 +194,11 @@ def atomics(x, total, extremes, bits, old, n, B: tl.constexpr):
 x = torch.randint(0, 256, (100,), generator=gen).to(I32)
 total = [int(x[x % 4 == k].sum()) for k in range(4)]
 b = x.numpy()
-add("atomics", atomics, (4,), dict(x=x, total=torch.zeros(4, dtype=I32), extremes=torch.tensor([-5, 5000], dtype=I32), bits=torch.tensor([-1, 0, 0, 0], dtype=I32), old=torch.zeros(5, dtype=I32), n=100, B=32),
+add("atomics", atomics, (4,), dict(x=x, total=torch.zeros(4, dtype=I32), extremes=torch.tensor([-5, 5000], dtype=I32),
+                                   bits=torch.tensor([-1, 0, 0, 0], dtype=I32), old=torch.zeros(5, dtype=I32), n=100, B=32),
     dict(total=(torch.tensor(total, dtype=I32), None), extremes=(torch.tensor([int(x.max()), int(x.min())], dtype=I32), None),
-         bits=(torch.tensor([int(np.bitwise_and.reduce(b | 0xf0)), int(np.bitwise_or.reduce(b)), int(np.bitwise_xor.reduce(b)), int(b[96:].sum())], dtype=I32), None),
+         bits=(torch.tensor([int(np.bitwise_and.reduce(b | 0xf0)), int(np.bitwise_or.reduce(b)), int(np.bitwise_xor.reduce(b)), int(b[96:].sum())], dtype=I32),
+               None),
          old=(torch.tensor([4, 0, 1, 2, 3], dtype=I32), None)), interpret=False)
 
 
@@ -251,7 +253,8 @@ def dropout(x, o, n, p, seed, B: tl.constexpr):
 x = randn(150)
 keep = torch.tensor([float(uniform(signed(philox(99, i)[0]))) > 0.3 for i in range(150)])
 p = np.float32(0.3)
-add("dropout", dropout, (3,), dict(x=x, o=torch.zeros(150), n=150, p=0.3, seed=99, B=64), dict(o=(torch.where(keep, x / torch.tensor(np.float32(1) - p), 0.0), None)))
+add("dropout", dropout, (3,), dict(x=x, o=torch.zeros(150), n=150, p=0.3, seed=99, B=64),
+    dict(o=(torch.where(keep, x / torch.tensor(np.float32(1) - p), 0.0), None)))
 
 
 # ---- scattered memory ----
@@ -319,8 +322,10 @@ def index_arithmetic(o, big, n, B: tl.constexpr):
 i = np.arange(32)
 w = ((i * 100000 + 2147480000 + 2**31) % 2**32 - 2**31).astype(np.int32)
 trunc = np.trunc((i - 7) / 3).astype(np.int32)
-want = np.concatenate([w, (((i - 5) % 2**32) > 100), ((i.astype(np.int64) * 5000000000) >> 20) & 0xffffffff, trunc, i - 7 - 3 * trunc, np.where((i >= 3) & (i < 20) | (i == 0), i, -i), ((20 - i) * 2 <= i)])
-add("index_arithmetic", index_arithmetic, (1,), dict(o=torch.zeros(7 * 32, dtype=I32), big=5000000000, n=20, B=32), dict(o=(torch.from_numpy(want.astype(np.int64)).to(I32), None)), interpret=False)
+want = np.concatenate([w, (((i - 5) % 2**32) > 100), ((i.astype(np.int64) * 5000000000) >> 20) & 0xffffffff, trunc, i - 7 - 3 * trunc,
+                       np.where((i >= 3) & (i < 20) | (i == 0), i, -i), ((20 - i) * 2 <= i)])
+add("index_arithmetic", index_arithmetic, (1,), dict(o=torch.zeros(7 * 32, dtype=I32), big=5000000000, n=20, B=32),
+    dict(o=(torch.from_numpy(want.astype(np.int64)).to(I32), None)), interpret=False)
 
 
 # ---- whole kernels ----
@@ -361,7 +366,8 @@ for n, causal in [(32, False), (50, False), (50, True), (64, True)]:
     want = torch.softmax(s, -1) @ v.double()
     # scores: 18 eps |q||k|/4 each, magnified once through exp; sums of n terms of |v|
     slack = EPS[F32] * ((q.double().abs() @ k.double().abs().transpose(1, 2)).max() * 18 / 4 * 4 + n + 20) * v.double().abs().max()
-    add(f"attention_{n}{'_causal' * causal}", attention, (math.ceil(n / 16), 2), dict(q=q, k=k, v=v, o=torch.zeros(2, n, 16), n=n, scale=0.25, D=16, BM=16, BN=16, CAUSAL=causal), dict(o=(want, float(slack))), interpret_slack=2.0)
+    add(f"attention_{n}{'_causal' * causal}", attention, (math.ceil(n / 16), 2),
+        dict(q=q, k=k, v=v, o=torch.zeros(2, n, 16), n=n, scale=0.25, D=16, BM=16, BN=16, CAUSAL=causal), dict(o=(want, float(slack))), interpret_slack=2.0)
 
 
 @triton.jit
@@ -376,7 +382,8 @@ def cross_entropy(logits, target, loss, cols, B: tl.constexpr):
 
 x, t = randn(6, 50), torch.randint(0, 50, (6,), generator=gen)
 want = torch.nn.functional.cross_entropy(x.double(), t, reduction="none")
-add("cross_entropy", cross_entropy, (6,), dict(logits=x, target=t, loss=torch.zeros(6), cols=50, B=64), dict(loss=(want, 40 * EPS[F32] * (want.abs() + 4))), interpret_slack=2.0)
+add("cross_entropy", cross_entropy, (6,), dict(logits=x, target=t, loss=torch.zeros(6), cols=50, B=64), dict(loss=(want, 40 * EPS[F32] * (want.abs() + 4))),
+    interpret_slack=2.0)
 
 
 @triton.jit

@@ -146,12 +146,14 @@ def cast(x, o, n, TO: tl.constexpr, BLOCK: tl.constexpr):
 
 def case_binary(op, x, y, out_dtype, expected, tolerance=None, **kw):
     o = torch.zeros(x.numel(), dtype=out_dtype)
-    add(f"binary_{op}_{short(x.dtype)}_{x.numel()}", binary, grid(x.numel()), dict(x=x, y=y, o=o, n=x.numel(), OP=op, BLOCK=BLOCK), dict(o=(expected, tolerance)), **kw)
+    add(f"binary_{op}_{short(x.dtype)}_{x.numel()}", binary, grid(x.numel()), dict(x=x, y=y, o=o, n=x.numel(), OP=op, BLOCK=BLOCK),
+        dict(o=(expected, tolerance)), **kw)
 
 
 def case_unary(op, x, out_dtype, expected, tolerance=None, **kw):
     o = torch.zeros(x.numel(), dtype=out_dtype)
-    add(f"unary_{op}_{short(x.dtype)}_{x.numel()}", unary, grid(x.numel()), dict(x=x, o=o, n=x.numel(), OP=op, BLOCK=BLOCK), dict(o=(expected, tolerance)), **kw)
+    add(f"unary_{op}_{short(x.dtype)}_{x.numel()}", unary, grid(x.numel()), dict(x=x, o=o, n=x.numel(), OP=op, BLOCK=BLOCK),
+        dict(o=(expected, tolerance)), **kw)
 
 
 # ---- floats: one correctly rounded operation each, so bit-equal. bf16 and fp16 results are those of f32 rounded once. ----
@@ -161,7 +163,8 @@ def nan_ignoring(f):
 
 
 FLOAT_BINARY = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "maximum": nan_ignoring(torch.maximum), "minimum": nan_ignoring(torch.minimum),
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "maximum": nan_ignoring(torch.maximum),
+    "minimum": nan_ignoring(torch.minimum),
     "maximum_nan": torch.maximum, "minimum_nan": torch.minimum, "where": lambda a, b: torch.where(a > b, a, b),
 }
 for dtype, n in itertools.product([F32, F64, F16, BF16], SIZES):
@@ -177,7 +180,9 @@ for dtype, n in itertools.product([F32, F64, F16, BF16], SIZES):
 for dtype, n in itertools.product([F32, F64], SIZES):
     x, y = floats(n, dtype), floats(n, dtype).roll(3)
     case_binary("div", x, y, dtype, x / y)
-    case_binary("fma", x, y, dtype, torch.from_numpy(np.array([np.nan if math.isnan(a) or math.isnan(b) else float(np.longdouble(a) * np.longdouble(b) + np.longdouble(a)) for a, b in zip(x.tolist(), y.tolist())])),
+    pairs = [(np.longdouble(a), np.longdouble(b)) for a, b in zip(x.tolist(), y.tolist())]
+    fma = torch.from_numpy(np.array([np.nan if np.isnan(a) or np.isnan(b) else float(a * b + a) for a, b in pairs]))
+    case_binary("fma", x, y, dtype, fma,
                 ulps(torch.nan_to_num(x.double() * y.double() + x.double(), 0, 0, 0), dtype, 0.51), interpret=False)   # the interpreter rounds twice
     case_binary("clamp", x, y, dtype, torch.where(x.isnan(), -1.0, x.clamp(-1.0, 1.5)), interpret=False)
     case_binary("mod", x, y, dtype, torch.from_numpy(np.fmod(x.numpy(), y.numpy())))
@@ -199,10 +204,14 @@ for op, f in {"isnan": torch.isnan, "isinf": torch.isinf, "signbit": torch.signb
 # ---- transcendental: the exact value of the rounded input in float64, within 0.51 ulp (f32: computed in double and rounded once) or 2 ulp (f64). ----
 
 MATH = {
-    "exp": (torch.exp, 8, True), "exp2": (torch.exp2, 8, True), "log": (torch.log, 9, True), "log2": (torch.log2, 9, True), "sin": (torch.sin, 30, True), "cos": (torch.cos, 30, True),
-    "rsqrt": (torch.rsqrt, 9, True), "erf": (torch.special.erf, 2, True), "tanh": (torch.tanh, 3, False), "log1p": (torch.log1p, 5, False), "expm1": (torch.expm1, 5, False),
-    "log10": (torch.log10, 9, False), "tan": (torch.tan, 5, False), "sinh": (torch.sinh, 5, False), "cosh": (torch.cosh, 5, False), "asin": (torch.asin, 0.4, False),
-    "acos": (torch.acos, 0.4, False), "atan": (torch.atan, 9, False), "asinh": (torch.asinh, 9, False), "acosh": (torch.acosh, 9, False), "atanh": (torch.atanh, 0.4, False),
+    "exp": (torch.exp, 8, True), "exp2": (torch.exp2, 8, True), "log": (torch.log, 9, True), "log2": (torch.log2, 9, True), "sin": (torch.sin, 30, True),
+    "cos": (torch.cos, 30, True),
+    "rsqrt": (torch.rsqrt, 9, True), "erf": (torch.special.erf, 2, True), "tanh": (torch.tanh, 3, False), "log1p": (torch.log1p, 5, False),
+    "expm1": (torch.expm1, 5, False),
+    "log10": (torch.log10, 9, False), "tan": (torch.tan, 5, False), "sinh": (torch.sinh, 5, False), "cosh": (torch.cosh, 5, False),
+    "asin": (torch.asin, 0.4, False),
+    "acos": (torch.acos, 0.4, False), "atan": (torch.atan, 9, False), "asinh": (torch.asinh, 9, False), "acosh": (torch.acosh, 9, False),
+    "atanh": (torch.atanh, 0.4, False),
     "erfc": (torch.special.erfc, 2, False), "erfinv": (torch.special.erfinv, 0.4, False), "lgamma": (torch.lgamma, 5, False),
     "exp10": (lambda t: torch.pow(torch.tensor(10.0, dtype=F64), t), 5, False), "cbrt": (lambda t: torch.from_numpy(np.cbrt(t.numpy())), 9, False),
 }
@@ -216,7 +225,8 @@ for op, (f, scale, interpret) in MATH.items():
         tolerance = ulps(near, F32, 0.51) if dtype == F32 else ulps(near, F64, loose) + (1e-15 if op in ("lgamma", "sin", "cos", "tan") else 0)
         # the interpreter evaluates in f32 itself (NumPy: up to 4 ulp)
         case_unary(op, x, dtype, want, tolerance, interpret=interpret, interpret_slack=16.0)
-for op, f in {"pow": torch.pow, "atan2": torch.atan2, "hypot": torch.hypot, "fdim": lambda a, b: torch.where(a.isnan() | b.isnan(), math.nan, torch.where(a > b, a - b, 0.0))}.items():
+for op, f in {"pow": torch.pow, "atan2": torch.atan2, "hypot": torch.hypot,
+              "fdim": lambda a, b: torch.where(a.isnan() | b.isnan(), math.nan, torch.where(a > b, a - b, 0.0))}.items():
     x, y = floats(200, F32), floats(200, F32).roll(5)
     if op == "pow":
         x = x.abs()
@@ -272,7 +282,8 @@ case_unary("brev", x, torch.int32, torch.tensor([int(f"{v & 0xffffffff:032b}"[::
 # ---- casts between all types. Values outside the target's range are undefined for float to integer and left out. ----
 
 TRITON = {F32: tl.float32, F64: tl.float64, F16: tl.float16, BF16: tl.bfloat16, torch.float8_e4m3fn: tl.float8e4nv, torch.float8_e5m2: tl.float8e5,
-          torch.int8: tl.int8, torch.int16: tl.int16, torch.int32: tl.int32, torch.int64: tl.int64, torch.uint8: tl.uint8, torch.uint16: tl.uint16, torch.uint32: tl.uint32, torch.uint64: tl.uint64}
+          torch.int8: tl.int8, torch.int16: tl.int16, torch.int32: tl.int32, torch.int64: tl.int64, torch.uint8: tl.uint8, torch.uint16: tl.uint16,
+          torch.uint32: tl.uint32, torch.uint64: tl.uint64}
 
 
 def round_once(x64, dtype):
@@ -316,9 +327,12 @@ for a, b in itertools.product(TRITON, TRITON):
     elif a.is_floating_point:
         want = torch.tensor([int(v) for v in x.double().tolist()]).to(b)
     else:
-        want = torch.from_numpy(x.numpy().astype({torch.int8: np.int8, torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64, torch.uint8: np.uint8, torch.uint16: np.uint16, torch.uint32: np.uint32, torch.uint64: np.uint64}[b]))
-    interpret = BF16 not in (a, b) and a.itemsize + b.itemsize > 2 and not (a.is_floating_point and a.itemsize == 1) and not (b.is_floating_point and b.itemsize == 1)
-    add(f"cast_{short(a)}_{short(b)}", cast, grid(n), dict(x=x, o=torch.zeros(n, dtype=b), n=n, TO=TRITON[b], BLOCK=BLOCK), dict(o=(want, None)), interpret=interpret)
+        want = torch.from_numpy(x.numpy().astype({torch.int8: np.int8, torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64,
+                                                  torch.uint8: np.uint8, torch.uint16: np.uint16, torch.uint32: np.uint32, torch.uint64: np.uint64}[b]))
+    has_f8 = any(t.is_floating_point and t.itemsize == 1 for t in (a, b))
+    interpret = BF16 not in (a, b) and a.itemsize + b.itemsize > 2 and not has_f8
+    add(f"cast_{short(a)}_{short(b)}", cast, grid(n), dict(x=x, o=torch.zeros(n, dtype=b), n=n, TO=TRITON[b], BLOCK=BLOCK), dict(o=(want, None)),
+        interpret=interpret)
 
 
 # ---- fused chains ----
@@ -354,11 +368,13 @@ for n in [1, 100, 257]:
     v = x.double() + bias.double()[torch.arange(n) % 10]
     want = 0.5 * v * (1 + torch.special.erf(v * 0.7071067811865476))
     # four roundings relative to |v| (sum, scale, 1 + erf whose error is absolute, product): 8 eps |v|
-    add(f"gelu_bias_{n}", gelu_bias, grid(n), dict(x=x, bias=bias, o=torch.zeros(n), n=n, cols=10, BLOCK=BLOCK), dict(o=(want, 8 * EPS[F32] * v.abs() + TINY[F32])), interpret_slack=4.0)
+    add(f"gelu_bias_{n}", gelu_bias, grid(n), dict(x=x, bias=bias, o=torch.zeros(n), n=n, cols=10, BLOCK=BLOCK),
+        dict(o=(want, 8 * EPS[F32] * v.abs() + TINY[F32])), interpret_slack=4.0)
     want = torch.where(x > 0, x, x * torch.tensor(0.1)).clamp(min=-3.0)
     add(f"relu_where_{n}", relu_where, grid(n), dict(x=x, o=torch.zeros(n), n=n, slope=0.1, BLOCK=BLOCK), dict(o=(want, None)))
     for dtype in [F32, F16, BF16]:
         x, y = torch.randn(n, generator=gen).to(dtype), torch.randn(n, generator=gen).to(dtype)
         want = x.double() * torch.sigmoid(x.double()) * y.double()
         tolerance = 8 * EPS[F32] * want.abs() + (EPS[dtype] * 1.01 * want.abs() if dtype != F32 else 0) + TINY[dtype]
-        add(f"silu_mul_{short(dtype)}_{n}", silu_mul, grid(n), dict(x=x, y=y, o=torch.zeros(n, dtype=dtype), n=n, BLOCK=BLOCK), dict(o=(want, tolerance)), interpret=dtype != BF16, interpret_slack=2.0)
+        add(f"silu_mul_{short(dtype)}_{n}", silu_mul, grid(n), dict(x=x, y=y, o=torch.zeros(n, dtype=dtype), n=n, BLOCK=BLOCK), dict(o=(want, tolerance)),
+            interpret=dtype != BF16, interpret_slack=2.0)

@@ -53,9 +53,11 @@ class Kernel:
         x = self.pick(kinds=tuple(DTYPES))
         y = self.pick(dtype=x[1], shape=x[2])
         if x[1] in FLOATS:
-            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})", "tl.where({0} > {1}, {0}, {1} - {0})", "{0} * 0.5 + {1}"])
+            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})", "tl.where({0} > {1}, {0}, {1} - {0})",
+                                  "{0} * 0.5 + {1}"])
         else:
-            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} & {1}", "{0} | {1}", "{0} ^ {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})", "{0} << ({1} & 7)",
+            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} & {1}", "{0} | {1}", "{0} ^ {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})",
+                                  "{0} << ({1} & 7)",
                                   "{0} >> ({1} & 7)", "({0} & 8191) // (({1} & 63) + 1)", "({0} & 8191) % (({1} & 63) + 1)", "tl.where({0} <= {1}, {0}, {1})"])
         # the interpreter would promote 16-bit results of constants; the cast keeps both sides on one type
         self.fresh(x[1], x[2], f"({self.bounded(x[1], text.format(x[0], y[0]))}).to({TL[x[1]]})")
@@ -63,7 +65,8 @@ class Kernel:
     def unary(self):
         x = self.pick(kinds=tuple(DTYPES))
         if x[1] in FLOATS:
-            text = self.r.choice(["tl.abs({0})", "0.25 * {0}", "tl.where({0} < 1.0, {0}, 2.0)"] + (["tl.floor({0})", "tl.ceil({0})", "tl.sqrt(tl.abs({0}))", "{0} / 3.0"] if x[1] == "f32" else []))
+            text = self.r.choice(["tl.abs({0})", "0.25 * {0}", "tl.where({0} < 1.0, {0}, 2.0)"]
+                                 + (["tl.floor({0})", "tl.ceil({0})", "tl.sqrt(tl.abs({0}))", "{0} / 3.0"] if x[1] == "f32" else []))
         else:
             text = self.r.choice(["{0} + 7", "{0} * 5", "{0} ^ 85", "{0} >> 2"])
         self.fresh(x[1], x[2], f"({self.bounded(x[1], text.format(x[0]))}).to({TL[x[1]]})")
@@ -149,7 +152,8 @@ class Kernel:
     def build(self):
         for _ in range(self.r.randint(1, 3)):
             self.load(self.r.choice(list(DTYPES)))
-        steps = [self.binary] * 6 + [self.unary] * 3 + [self.cast] * 2 + [self.compare, self.masks, self.select, self.reduce, self.reduce, self.scan, self.broadcast, self.broadcast, self.loop]
+        steps = [self.binary] * 6 + [self.unary] * 3 + [self.cast] * 2 + [self.compare, self.masks, self.select, self.reduce, self.reduce, self.scan,
+                                                                          self.broadcast, self.broadcast, self.loop]
         for _ in range(self.r.randint(5, 25)):
             self.r.choice(steps)()
         stores = []

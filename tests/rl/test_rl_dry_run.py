@@ -1,4 +1,5 @@
-"""hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no weights; the recipes' values; one step with each on a tiny policy.  timeout: 600"""
+"""hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no weights; the recipes' values; one step with each on a
+tiny policy.  timeout: 600"""
 import gzip, json, os, re, sys
 
 sys.path.append("tests")
@@ -6,14 +7,28 @@ from command import build, check, done, hone, run, tiny_policy, work_folder
 
 work = work_folder("rl_dry_run")
 MIB = 1 << 20
-CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
-          "intermediate_size": 12288, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": False, "attention_bias": False, "hidden_act": "silu",
+CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 36,
+          "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288, "max_position_embeddings": 40960,
+          "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": False, "attention_bias": False, "hidden_act": "silu",
           "bos_token_id": 151643, "eos_token_id": 151645, "torch_dtype": "bfloat16"}
 PARAMETERS = 8190735360     # what Qwen publishes as 8.2B, and what the sum over the config gives: see parameters()
-PAPER = {"use_peft": True, "lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05, "lora_target_modules": "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj", "level": 1, "split": "",
-         "max_prompt_length": 512, "truncate_prompts": True, "num_generations": 4, "generation_batch_size": 4, "max_completion_length": 512, "advantage": "mean_std", "beta": 0.1, "epsilon": 0.2,
-         "epsilon_high": 0.2, "num_iterations": 1, "learning_rate": 1e-6}
-TASK = "import torch\nimport torch.nn as nn\n{comment}\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n\ndef get_inputs():\n    return [torch.randn(8, 50)]\n\ndef get_init_inputs():\n    return []\n"
+PAPER = {"use_peft": True, "lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05,
+         "lora_target_modules": "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj", "level": 1, "split": "",
+         "max_prompt_length": 512, "truncate_prompts": True, "num_generations": 4, "generation_batch_size": 4, "max_completion_length": 512,
+         "advantage": "mean_std", "beta": 0.1, "epsilon": 0.2, "epsilon_high": 0.2, "num_iterations": 1, "learning_rate": 1e-6}
+TASK = """import torch
+import torch.nn as nn
+{comment}
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(8, 50)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 def parameters():
@@ -53,7 +68,8 @@ def test_recipes():
         wrong = {k: found.get(k) for k, v in {**PAPER, "stage": stage, "reward": recipe}.items() if found.get(k) != v}
         check(f"{recipe}: the paper's values", not wrong, wrong)
         text = open(f"recipes/{recipe}.yaml").read()
-        check(f"{recipe}: each value that the paper does not state is said to be such", all(re.search(rf"^{k}:.*not stated", text, re.M) for k in ("temperature", "loss_type", "epsilon", "lr_scheduler_type")))
+        check(f"{recipe}: each value that the paper does not state is said to be such",
+              all(re.search(rf"^{k}:.*not stated", text, re.M) for k in ("temperature", "loss_type", "epsilon", "lr_scheduler_type")))
 
 
 def test_plan(policy):
@@ -63,36 +79,44 @@ def test_plan(policy):
         open(f"{work}/qwen3_8b/{name}", "w").write(open(f"{policy}/init/{name}").read())
     with open(f"{work}/tasks.jsonl", "w") as f:
         for n in range(5):    # two with so many words that they are cut, one of another level
-            f.write(json.dumps({"code": TASK.format(comment="# many words\n" * (2000 * (n < 2))), "level": 1 + (n == 4), "name": f"{n + 1}_Task", "problem_id": n + 1}) + "\n")
+            f.write(json.dumps({"code": TASK.format(comment="# many words\n" * (2000 * (n < 2))), "level": 1 + (n == 4), "name": f"{n + 1}_Task",
+                                "problem_id": n + 1}) + "\n")
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl")
     check("the plan needs no weights", p.returncode == 0 and not os.path.exists(f"{work}/qwen3_8b/model.safetensors"), p.stderr)
     every = PAPER["lora_target_modules"].split(",")
-    check("weights and adapter", parameters() == PARAMETERS and near(m.get("weights", 0), PARAMETERS) and near(m.get("adapter", 0), adapter(every)) and "8.191 billion" in p.stdout and "43.6 million" in p.stdout, p.stdout)
-    check("gradients and moments are the adapter's, the reference costs nothing", near(m.get("gradients", 0), adapter(every)) and near(m.get("optimiser", 0), 2 * adapter(every)) and m.get("reference") == 0, m)
+    check("weights and adapter", parameters() == PARAMETERS and near(m.get("weights", 0), PARAMETERS) and near(m.get("adapter", 0), adapter(every))
+          and "8.191 billion" in p.stdout and "43.6 million" in p.stdout, p.stdout)
+    check("gradients and moments are the adapter's, the reference costs nothing",
+          near(m.get("gradients", 0), adapter(every)) and near(m.get("optimiser", 0), 2 * adapter(every)) and m.get("reference") == 0, m)
     check("KV: keys and values, 36 layers, 8 heads of 128, 4 sequences of 1024", near(m.get("KV cache", 0), 2 * 36 * 8 * 128 * 4 * 1024), m)
     check("the total is the sum", "total" in m and abs(m["total"] - sum(v for k, v in m.items() if k not in ("total",))) < 1, m)
-    check("prompts: the four of level 1; all are cut, the small tokenizer needs more than 512 for the template alone", re.search(r"^prompts +4 \(2048 tokens; .*longest 512; 0 refused, 4 cut\)", p.stdout, re.M), p.stdout)
+    check("prompts: the four of level 1; all are cut, the small tokenizer needs more than 512 for the template alone",
+          re.search(r"^prompts +4 \(2048 tokens; .*longest 512; 0 refused, 4 cut\)", p.stdout, re.M), p.stdout)
     long, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--max_prompt_length", "2000")
     check("the two with many words are cut at 2000", re.search(r"^prompts +4 \(.*longest 2000; 0 refused, 2 cut\)", long.stdout, re.M), long.stdout)
-    check("what would run", "300 of 1 prompts x 4 answers, at most 512 new tokens" in p.stdout and "at most 2048 written" in p.stdout and "75.00 passes" in p.stdout and "dapo, mean_std" in p.stdout and
+    check("what would run", "300 of 1 prompts x 4 answers, at most 512 new tokens" in p.stdout and "at most 2048 written" in p.stdout
+          and "75.00 passes" in p.stdout and "dapo, mean_std" in p.stdout and
           "beta 0.1" in p.stdout and "1 if C, else -10" in p.stdout, p.stdout)
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--lora_target_modules", "q_proj,down_proj")
     check("fewer projections, a smaller adapter", near(m.get("adapter", 0), adapter(["q_proj", "down_proj"])), m)
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--no-use_peft")
-    check("all weights: gradients, moments and the reference are as large as they are", near(m.get("gradients", 0), PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
+    check("all weights: gradients, moments and the reference are as large as they are",
+          near(m.get("gradients", 0), PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
     p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz")
-    check("the mid-end's plan, on rows with kernel and profile", p.returncode == 0 and "1 + reference / kernel" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
+    check("the mid-end's plan, on rows with kernel and profile",
+          p.returncode == 0 and "1 + reference / kernel" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
     p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--level", "3", expect=1)
     check("a level without tasks is an error", p.returncode == 1 and "no prompt left" in p.stderr, p.stderr)
 
 
 def test_step(policy):
     """One step on a tiny policy: every setting of the recipe is one that training takes."""
-    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--max_steps", "1", "--max_completion_length", "8", "--max_prompt_length", "64", "--output_dir",
-            f"{work}/run", "--threads", "1")
+    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--max_steps", "1",
+            "--max_completion_length", "8", "--max_prompt_length", "64", "--output_dir", f"{work}/run", "--threads", "1")
     rows = [json.loads(line) for line in open(f"{work}/run/metrics.jsonl")] if p.returncode == 0 else [{}]
     # eight random tokens are no answer: every reward is -10
-    check("a step of the frontend's recipe runs, wrong answers earn -10", rows[0].get("reward") == -10 and rows[0].get("learning_rate") == 1e-6 and "kl" in rows[0], p.stderr + str(rows))
+    check("a step of the frontend's recipe runs, wrong answers earn -10",
+          rows[0].get("reward") == -10 and rows[0].get("learning_rate") == 1e-6 and "kl" in rows[0], p.stderr + str(rows))
 
 
 policy = tiny_policy()

@@ -1,7 +1,7 @@
 """hone rl, killed and started again, ends with the bytes of the run that was never stopped; other settings are refused.  timeout: 1200
 
-The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always, so rewards have variance and every step moves the weights. This process is the subreaper of what it
-starts: whatever outlives a killed hone becomes its child and is found."""
+The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always, so rewards have variance and every step moves the weights. This process is the
+subreaper of what it starts: whatever outlives a killed hone becomes its child and is found."""
 import ctypes, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
 
 sys.path.append("tests")
@@ -11,8 +11,10 @@ work = work_folder("rl_resume")
 
 
 def command(out, *more):
-    return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
-            "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024", "--max_steps", "4", "--save_steps", "1", "--num_correct_trials", "1", "--learning_rate", "1e-4",
+    return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt",
+            "--chat_template", "plain", "--num_generations", "4",
+            "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024", "--max_steps", "4", "--save_steps", "1",
+            "--num_correct_trials", "1", "--learning_rate", "1e-4",
             "--lora_r", "4", "--lora_dropout", "0.1", "--seed", "1", "--threads", "1", "--verify_threads", "1", "--output_dir", f"{work}/{out}", *more]
 
 
@@ -89,10 +91,12 @@ def store_rows(out, table, columns):
 def same(name, a, b, kills, leaked, last):
     ta, tb = tree(a), tree(b)
     differ = sorted(k for k in ta.keys() | tb.keys() if ta.get(k) != tb.get(k))
-    check(f"{name}: checkpoints, settings and final have the same bytes", last.returncode == 0 and not differ and any(k.startswith("checkpoint-") for k in ta), differ or last.stderr)
+    check(f"{name}: checkpoints, settings and final have the same bytes", last.returncode == 0 and not differ and any(k.startswith("checkpoint-") for k in ta),
+          differ or last.stderr)
     check(f"{name}: metrics.jsonl has the same rows", metrics(a) == metrics(b) and len(metrics(a)) > 0, (metrics(a), metrics(b)))
     ra, rb = ([(s, without_times(json.loads(r))) for s, r in store_rows(x, "metrics", "step")] for x in (a, b))
-    check(f"{name}: samples in the store have the same bytes, metrics the same values", store_rows(a, "samples", "step, idx") == store_rows(b, "samples", "step, idx") and ra == rb)
+    check(f"{name}: samples in the store have the same bytes, metrics the same values",
+          store_rows(a, "samples", "step, idx") == store_rows(b, "samples", "step, idx") and ra == rb)
     check(f"{name}: nothing half-written and no process is left", leaked == 0 and not [k for k in tb if k.endswith(".tmp")], (leaked, list(tb)))
     print(f"# {name}: {kills} kills", flush=True)
 
@@ -101,9 +105,11 @@ def test_adapter():
     p = run(*command("a"))
     m = metrics("a") if p.returncode == 0 else []
     # With no variance anywhere no weight would move, and equal bytes would mean little.
-    check("the run that is not stopped: four steps, answers of both kinds, weights that move", p.returncode == 0 and [r["step"] for r in m] == [1, 2, 3, 4] and any(0 < r["genuine"] < 1 for r in m)
+    check("the run that is not stopped: four steps, answers of both kinds, weights that move",
+          p.returncode == 0 and [r["step"] for r in m] == [1, 2, 3, 4] and any(0 < r["genuine"] < 1 for r in m)
           and all(r["grad_norm"] > 0 for r in m if r["frac_reward_zero_std"] < 1), (p.stderr, m))
-    # About half of the samples are the answers known by heart, so two independent draws agree in about a quarter of the cases. Random numbers shared by the steps would make nearly all agree.
+    # About half of the samples are the answers known by heart, so two independent draws agree in about a quarter of the cases. Random numbers shared by the
+    # steps would make nearly all agree.
     draws = {}
     for _, _, text in store_rows("a", "samples", "step, idx"):
         row = json.loads(text)
@@ -119,8 +125,11 @@ def test_adapter():
 def test_weights():
     more = ("--no-use_peft", "--max_steps", "2", "--lora_dropout", "0")
     p = run(*command("full_a", *more))
-    check("all weights: the run ends, its final/ opens as a model", p.returncode == 0 and run(hone, "eval", "--model", f"{work}/full_a/final", "--tasks", f"{policy}/tasks.jsonl", "--split", "train", "--prompt_template",
-          f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "2", "--threads", "1", "--verify_threads", "1", "--json").returncode == 0, p.stderr)
+    check("all weights: the run ends, its final/ opens as a model",
+          p.returncode == 0 and run(hone, "eval", "--model", f"{work}/full_a/final", "--tasks", f"{policy}/tasks.jsonl", "--split", "train",
+                                    "--prompt_template",
+          f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "2", "--threads", "1", "--verify_threads", "1",
+          "--json").returncode == 0, p.stderr)
     same("all weights, killed", "full_a", "full_b", *killed_run("full_b", [1], *more))
 
 
@@ -129,7 +138,8 @@ def test_reference():
     more = ("--beta", "0.1", "--loss_type", "grpo", "--max_steps", "3")
     p = run(*command("beta_a", *more))
     m = metrics("beta_a") if p.returncode == 0 else []
-    check("beta > 0: the distance is 0 at the start and grows", len(m) == 3 and m[0]["kl"] < 1e-6 and m[-1]["kl"] > m[0]["kl"], (p.stderr, [r.get("kl") for r in m]))
+    check("beta > 0: the distance is 0 at the start and grows", len(m) == 3 and m[0]["kl"] < 1e-6 and m[-1]["kl"] > m[0]["kl"],
+          (p.stderr, [r.get("kl") for r in m]))
     same("beta > 0, killed", "beta_a", "beta_b", *killed_run("beta_b", [1, 2], *more))
 
 
@@ -188,9 +198,11 @@ def test_midend():
 
 
 def test_refusals():
-    for option, value, recorded in (("learning_rate", "0.001", "0.0001"), ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"), ("model", f"{policy}/init", f"{policy}/sft/final")):
+    for option, value, recorded in (("learning_rate", "0.001", "0.0001"), ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"),
+                                    ("model", f"{policy}/init", f"{policy}/sft/final")):
         p = run(*command("a", f"--{option}", value), expect=1)
-        check(f"another {option} is refused with both values and a way out", p.returncode == 1 and option in p.stderr and value in p.stderr and recorded in p.stderr and "--output_dir" in p.stderr, p.stderr)
+        check(f"another {option} is refused with both values and a way out",
+              p.returncode == 1 and option in p.stderr and value in p.stderr and recorded in p.stderr and "--output_dir" in p.stderr, p.stderr)
     shutil.copy(f"{policy}/tasks.jsonl", f"{work}/tasks.jsonl")
     before = tree("a")
     other = [x if x != f"{policy}/tasks.jsonl" else f"{work}/tasks.jsonl" for x in command("c")]
@@ -207,7 +219,8 @@ def test_refusals():
     os.makedirs(f"{work}/sft", exist_ok=True)
     os.makedirs(f"{work}/sft/checkpoint-7", exist_ok=True)
     p = run(*command("sft"), expect=1)
-    check("a folder with checkpoints of something else is refused", p.returncode == 1 and "settings.json" in p.stderr and not os.path.exists(f"{work}/sft/hone.db"), p.stderr)
+    check("a folder with checkpoints of something else is refused",
+          p.returncode == 1 and "settings.json" in p.stderr and not os.path.exists(f"{work}/sft/hone.db"), p.stderr)
 
 
 def main():

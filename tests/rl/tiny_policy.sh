@@ -1,14 +1,48 @@
-# Sourced by command-level tests: makes a policy of about 100,000 parameters that really writes genuine kernels for three elementwise tasks, often but not always when it samples, in half a minute.
-# Three pairs are written here, an adapterless `hone sft` learns them nearly by heart. Everything is a function of fixed seeds; the result is kept in $BUILD/ref and made anew when hone is newer.
+# Sourced by command-level tests: makes a policy of about 100,000 parameters that really writes genuine kernels for three elementwise tasks, often but not
+# always when it samples, in half a minute. Three pairs are written here, an adapterless `hone sft` learns them nearly by heart. Everything is a function of
+# fixed seeds; the result is kept in $BUILD/ref and made anew when hone is newer.
 #
 # usage: . tests/rl/tiny_policy.sh; policy=$(tiny_policy) || exit 1
 # leaves in $policy: tasks.jsonl (relu, twice, square), pairs.jsonl, template.txt, init/ (random), sft/final/ (the policy)
 
 tiny_task() { # name, expression of x
-	printf 'import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return %s\n\ndef get_inputs():\n    return [torch.randn(300)]\n\ndef get_init_inputs():\n    return []\n' "$2"
+	cat <<-END
+		import torch
+		import torch.nn as nn
+
+		class Model(nn.Module):
+		    def forward(self, x):
+		        return $2
+
+		def get_inputs():
+		    return [torch.randn(300)]
+
+		def get_init_inputs():
+		    return []
+	END
 }
 tiny_answer() { # expression of x in Triton
-	printf 'One program a block.\n```python\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n@triton.jit\ndef k(p, o, n, B: tl.constexpr):\n    i = tl.program_id(0) * B + tl.arange(0, B)\n    x = tl.load(p + i, mask=i < n)\n    tl.store(o + i, %s, mask=i < n)\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        o = torch.empty_like(x)\n        k[(triton.cdiv(x.numel(), 256),)](x, o, x.numel(), B=256)\n        return o\n```\n' "$1"
+	cat <<-END
+		One program a block.
+		\`\`\`python
+		import torch
+		import torch.nn as nn
+		import triton
+		import triton.language as tl
+
+		@triton.jit
+		def k(p, o, n, B: tl.constexpr):
+		    i = tl.program_id(0) * B + tl.arange(0, B)
+		    x = tl.load(p + i, mask=i < n)
+		    tl.store(o + i, $1, mask=i < n)
+
+		class ModelNew(nn.Module):
+		    def forward(self, x):
+		        o = torch.empty_like(x)
+		        k[(triton.cdiv(x.numel(), 256),)](x, o, x.numel(), B=256)
+		        return o
+		\`\`\`
+	END
 }
 tiny_files() { # folder
 	local name reference kernel
@@ -34,10 +68,11 @@ tiny_files() { # folder
 }
 tiny_make() { # folder
 	rm -rf "$1" && mkdir -p "$1" && tiny_files "$1" &&
-	"$BUILD/hone" init --text "$1/pairs.jsonl" --vocab_size 448 --hidden_size 64 --num_hidden_layers 2 --num_attention_heads 4 --num_key_value_heads 2 --head_dim 16 --intermediate_size 128 \
-		--max_position_embeddings 1024 --rope_theta 10000 --seed 3 --out "$1/init" &&
-	"$BUILD/hone" sft --no-use_peft --model "$1/init" --data "$1/pairs.jsonl" --output_dir "$1/sft" --max_tokens 1024 --learning_rate 5e-3 --lr_scheduler_type constant --warmup_steps 10 --num_train_epochs 0 \
-		--max_steps "${2:-120}" --logging_steps 20 --save_steps 0 --seed 1 --threads 1 && touch "$1/done"
+	"$BUILD/hone" init --text "$1/pairs.jsonl" --vocab_size 448 --hidden_size 64 --num_hidden_layers 2 --num_attention_heads 4 --num_key_value_heads 2 \
+		--head_dim 16 --intermediate_size 128 --max_position_embeddings 1024 --rope_theta 10000 --seed 3 --out "$1/init" &&
+	"$BUILD/hone" sft --no-use_peft --model "$1/init" --data "$1/pairs.jsonl" --output_dir "$1/sft" --max_tokens 1024 --learning_rate 5e-3 \
+		--lr_scheduler_type constant --warmup_steps 10 --num_train_epochs 0 --max_steps "${2:-120}" --logging_steps 20 --save_steps 0 --seed 1 --threads 1 &&
+		touch "$1/done"
 }
 tiny_policy() {
 	local dir=$BUILD/ref/tiny_policy

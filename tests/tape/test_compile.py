@@ -9,7 +9,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import faults
 import zygote_client as client
 
-KERNELS = ("relu_odd_size", "softmax_rows", "layernorm_affine", "matmul_fp16", "atomic_row_histogram", "argmax_int64", "gelu_tanh_chain", "device_tensor_descriptor", "device_function_noinline")
+KERNELS = ("relu_odd_size", "softmax_rows", "layernorm_affine", "matmul_fp16", "atomic_row_histogram", "argmax_int64", "gelu_tanh_chain",
+           "device_tensor_descriptor", "device_function_noinline")
 BIG = '''
 @triton.jit
 def big(a, b, c, K, B: tl.constexpr, BK: tl.constexpr):
@@ -72,11 +73,13 @@ def test_faults(tap, tracer, compiler):
     tap.check(a == b and "/tmp" not in a["text"], "its text is the same each time, without a folder's name", a)
     for name, text in (("no text", ""), ("no IR", "hello"), ("no function", "module {}"), ("half a kernel", kernel["ttir"][: len(kernel["ttir"]) // 2])):
         result = compiler.result(job_of(dict(kernel, ttir=text)))
-        tap.check(result.get("fault", {}).get("code") == "compile-error" or result["status"]["status"] != 0, f"a fault or a crash of the job alone: {name}", result)
+        tap.check(result.get("fault", {}).get("code") == "compile-error" or result["status"]["status"] != 0,
+                  f"a fault or a crash of the job alone: {name}", result)
     half = {"tensor": {"dtype": "float16", "shape": [256, 256], "stride": [256, 1]}}
     traced = tracer.result({"source": faults.HEAD + BIG, "init_args": [], "state": {}, "inputs": [half, half]})
     result = compiler.result(job_of(json.loads(traced["tape"])["kernels"][0]))
-    tap.check(result.get("fault", {}).get("code") == "out-of-resources" and "shared memory" in result["fault"]["text"], "too much shared memory is a fault", result)
+    tap.check(result.get("fault", {}).get("code") == "out-of-resources" and "shared memory" in result["fault"]["text"],
+              "too much shared memory is a fault", result)
     result = compiler.result(dict(job_of(kernel), num_warps=3))
     tap.check(result.get("fault", {}).get("code") == "compile-error", "three warps are a fault", result)
 
@@ -93,7 +96,8 @@ def main():
     client.drain(data)
     data.close()
     compiler.result(job_of({"ttir": "", "num_warps": 4, "num_stages": 1, "num_ctas": 1}))
-    tap.check(os.path.isdir(scratch) and (not os.access(scratch, os.R_OK) or not os.listdir(scratch)), "no job leaves a folder, killed ones included", os.listdir(scratch))
+    tap.check(os.path.isdir(scratch) and (not os.access(scratch, os.R_OK) or not os.listdir(scratch)), "no job leaves a folder, killed ones included",
+              os.listdir(scratch))
     tap.check(compiler.close() == 0 and not os.path.exists(scratch), "nor does the zygote")
     tap.check(tracer.close() == 0, "the tracer's zygote ends")
     return tap.done()

@@ -1,6 +1,6 @@
 """timeout: 1800
-The tracer through the real zygote: every honest kernel of tests/known_good gives a valid tape of kernels and movement, the same one in two zygotes; every fault has its code; torch's own
-work never looks like a kernel's."""
+The tracer through the real zygote: every honest kernel of tests/known_good gives a valid tape of kernels and movement, the same one in two zygotes; every fault
+has its code; torch's own work never looks like a kernel's."""
 import json
 import os
 import subprocess
@@ -53,7 +53,8 @@ def test_known_good(tap, zygote, other):
     verdicts = check_in_c(tapes)
     for name, verdict, a, b in zip(names, verdicts, tapes, again):
         where = [f for k in json.loads(a)["kernels"] for f in k["ttir"].split('loc("')[1:] if f.startswith("/")]
-        tap.check(verdict.startswith("ok ") and verdict.endswith(" ok") and a == b and not where, f"known good: {name}", f"{verdict}; equal in two zygotes: {a == b}; paths {where[:1]}")
+        tap.check(verdict.startswith("ok ") and verdict.endswith(" ok") and a == b and not where, f"known good: {name}",
+                  f"{verdict}; equal in two zygotes: {a == b}; paths {where[:1]}")
     tap.check(len(names) >= 60, "there are at least 60 known good kernels", len(names))
 
 
@@ -78,7 +79,8 @@ def test_fault_lines(tap, zygote):
     for name, body, expected in (
         ("of an exception", "class ModelNew(nn.Module):\n    def forward(self, x): raise ValueError('here')\n", line),
         ("of a fault", "class ModelNew(nn.Module):\n    def forward(self, x): return x.item()\n", line),
-        ("inside a kernel", "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, oops)\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x\n", line + 2),
+        ("inside a kernel", "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, oops)\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n"
+                            "        k[(1,)](x)\n        return x\n", line + 2),
         ("of a syntax error", "a = 1\nb = = 2\n", line),
         ("of an import error", "a = 1\nimport nonsense\n", line),
     ):
@@ -110,10 +112,12 @@ def test_parameters(tap, zygote):
     use = "y = torch.empty_like(x)\nfor t in (self.also, self.fc.bias, self.fc.weight):\n    copy_kernel[(1,)](t, y, 4, BLOCK=64)\nreturn y"
     tape = traced(zygote, use, init, state=state)
     kinds = [(b["kind"], b.get("name")) for b in tape["buffers"]]
-    tap.check(kinds == [("input", None), ("param", "w"), ("temp", None), ("param", "fc.bias"), ("const", "fc.weight")], "parameters by name, others as constants", tape.get("buffers"))
+    tap.check(kinds == [("input", None), ("param", "w"), ("temp", None), ("param", "fc.bias"), ("const", "fc.weight")],
+              "parameters by name, others as constants", tape.get("buffers"))
     tap.check(tape["buffers"][4]["bytes"] == 48 and len(tape["buffers"][4]["data"]) == 64, "a constant comes with its contents")
     tape = traced(zygote, use, init, state={"w": {"dtype": "float16", "shape": [16]}, "fc.bias": {"dtype": "float32", "shape": [5]}})
-    tap.check([b["kind"] for b in tape["buffers"]] == ["input", "const", "temp", "const", "const"], "another shape or type is not the same parameter", tape.get("buffers"))
+    tap.check([b["kind"] for b in tape["buffers"]] == ["input", "const", "temp", "const", "const"], "another shape or type is not the same parameter",
+              tape.get("buffers"))
     a = traced(zygote, use, init, init_seed=1)
     b, c = traced(zygote, use, init, init_seed=1), traced(zygote, use, init, init_seed=2)
     tap.check(a == b and a != c, "contents follow init_seed and nothing else")
@@ -123,7 +127,8 @@ def test_parameters(tap, zygote):
 def test_launch_arguments(tap, zygote):
     kernel = ("@triton.jit\ndef k(a, none, one, n, f, flag, big, t, C: tl.constexpr):\n    if none is None:\n"
               "        tl.store(a + n, f + one + tl.where(flag, 1.0, 0.0) + big.to(tl.float32) + t[0] + t[1])\n\n\n")
-    source = faults.HEAD + kernel + "class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.zeros_like(x)[1:]\n        k[(3, 2)](y, None, 1, 40, 2.5, True, 1 << 40, (7, 8.5), C=3, num_warps=8)\n        return y\n"
+    source = faults.HEAD + kernel + ("class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.zeros_like(x)[1:]\n"
+                                     "        k[(3, 2)](y, None, 1, 40, 2.5, True, 1 << 40, (7, 8.5), C=3, num_warps=8)\n        return y\n")
     result = zygote.result(job(source))
     tape = json.loads(result.get("tape", "{}"))
     launch = tape["rows"][-1] if tape else result

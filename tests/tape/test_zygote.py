@@ -1,5 +1,6 @@
 """timeout: 300
-The life of zygotes and jobs: nothing leaks, nothing survives its supervisor, and what a job's process may not do it cannot do, tried from Python inside a candidate."""
+The life of zygotes and jobs: nothing leaks, nothing survives its supervisor, and what a job's process may not do it cannot do, tried from Python inside a
+candidate."""
 import os
 import signal
 import sys
@@ -86,7 +87,8 @@ def test_requests(tap, zygote):
     messages, status = zygote.run(job(GOOD), level="nonsense")
     tap.check(not messages and len(status) == 1 and status[0]["entered"] is False, "an unknown level starts nothing", status)
     messages, status = zygote.run(job(GOOD))
-    tap.check("tape" in messages[-1] and "pid" in status[0] and status[1]["entered"], "a request without sockets is dropped, and the next one is served", status)
+    tap.check("tape" in messages[-1] and "pid" in status[0] and status[1]["entered"],
+              "a request without sockets is dropped, and the next one is served", status)
     tap.check([m.get("phase") for m in messages[:-1]] == ["import", "init", "forward"], "the phases are announced", messages[:-1])
 
 
@@ -96,8 +98,10 @@ def test_endings(tap, zygote):
         ("a segmentation fault is one", "import ctypes\nctypes.string_at(0)\n", lambda m, s: s["status"] & 0x7F == signal.SIGSEGV),
         ("prints go nowhere", "print('{\"tape\": \"\"}', flush=True)\n" + GOOD, lambda m, s: "tape" in m[-1] and len(m[-1]["tape"]) > 2),
         ("a huge allocation is refused", "x = bytearray(100 << 30)\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
-        ("touching too much memory is refused", "x = [bytearray(64 << 20) for _ in range(1000)]\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
-        ("shared memory is refused too", "import mmap\nx = mmap.mmap(-1, 100 << 30)\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("code") == "import-error"),
+        ("touching too much memory is refused", "x = [bytearray(64 << 20) for _ in range(1000)]\n" + GOOD,
+         lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
+        ("shared memory is refused too", "import mmap\nx = mmap.mmap(-1, 100 << 30)\n" + GOOD,
+         lambda m, s: m[-1].get("fault", {}).get("code") == "import-error"),
         ("memory files are refused", "import os\nos.memfd_create('x')\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "PermissionError"),
     ):
         messages, status = zygote.run(job(source))
@@ -107,8 +111,10 @@ def test_endings(tap, zygote):
 
 
 FORBIDDEN = [
-    ("open('/etc/passwd')", "reading a file outside of Python's"), ("open('/proc/self/maps')", "reading /proc"), ("open('/proc/1/environ')", "reading another process"),
-    ("open('/tmp/hone-escape', 'w')", "writing a file"), ("open('/dev/shm/hone-escape', 'w')", "writing to shared memory"), ("os.listdir('/')", "listing the root"),
+    ("open('/etc/passwd')", "reading a file outside of Python's"), ("open('/proc/self/maps')", "reading /proc"),
+    ("open('/proc/1/environ')", "reading another process"),
+    ("open('/tmp/hone-escape', 'w')", "writing a file"), ("open('/dev/shm/hone-escape', 'w')", "writing to shared memory"),
+    ("os.listdir('/')", "listing the root"),
     ("open(os.__file__, 'a')", "appending to the standard library"), ("os.unlink(os.__file__)", "removing a file"),
     ("__import__('socket').socket()", "a socket"), ("__import__('socket').socketpair()", "a pair of sockets"),
     ("os.fork()", "fork"), ("os.posix_spawn('/bin/true', ['true'], {})", "spawning a program"), ("os.execv('/bin/true', ['true'])", "exec"),
@@ -120,7 +126,8 @@ FORBIDDEN = [
 
 
 # What Python does not offer, by number on x86-64; the first argument is 1, which for prctl is PR_SET_PDEATHSIG.
-SYSTEM_CALLS = {"ptrace": 101, "process_vm_readv": 310, "bpf": 321, "perf_event_open": 298, "keyctl": 250, "io_uring_setup": 425, "userfaultfd": 323, "mount": 165, "unshare": 272,
+SYSTEM_CALLS = {"ptrace": 101, "process_vm_readv": 310, "bpf": 321, "perf_event_open": 298, "keyctl": 250, "io_uring_setup": 425, "userfaultfd": 323,
+                "mount": 165, "unshare": 272,
                 "setns": 308, "prctl(PR_SET_PDEATHSIG)": 157, "clone3": 435, "finit_module": 313, "kexec_load": 246}
 
 

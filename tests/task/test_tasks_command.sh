@@ -19,7 +19,8 @@ folder_is_whole() {
 	"$hone" tasks import "$tmp/a.jsonl" --out "$tmp/tree" && "$hone" tasks import "$tmp/tree" --out "$tmp/c.jsonl" && cmp "$tmp/a.jsonl" "$tmp/c.jsonl"
 }
 duplicates_go() {
-	mkdir -p "$tmp/two/level1" && cp tasks/hand/level1/05_softmax_rows.py "$tmp/two/level1/a.py" && sed 's/^N/N/; $a # a comment' "$tmp/two/level1/a.py" >"$tmp/two/level1/b.py" &&
+	local two=$tmp/two/level1
+	mkdir -p "$two" && cp tasks/hand/level1/05_softmax_rows.py "$two/a.py" && sed 's/^N/N/; $a # a comment' "$two/a.py" >"$two/b.py" &&
 	"$hone" tasks import "$tmp/two" --out "$tmp/two.jsonl" | grep -q '1 tasks.*1 duplicates'
 }
 answer_is_python() {
@@ -29,7 +30,18 @@ answer_is_python() {
 }
 audit_says_ok() { "$hone" tasks audit "$tmp/two/level1/a.py" | grep -q ' ok$'; }
 audit_says_useless() {
-	printf 'import torch\nimport torch.nn as nn\nN = 64\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * 0.0\ndef get_inputs():\n    return [torch.randn(N)]\ndef get_init_inputs():\n    return []\n' >"$tmp/zero.py"
+	cat >"$tmp/zero.py" <<-END
+		import torch
+		import torch.nn as nn
+		N = 64
+		class Model(nn.Module):
+		    def forward(self, x):
+		        return x * 0.0
+		def get_inputs():
+		    return [torch.randn(N)]
+		def get_init_inputs():
+		    return []
+	END
 	status 1 'tell nothing' "$hone" tasks audit "$tmp/zero.py"
 }
 
@@ -42,7 +54,8 @@ want=16 check "list chooses by level" count "$tmp/a.jsonl" --level 2
 check "a folder holds all that the file holds" folder_is_whole
 check "import leaves duplicates out" duplicates_go
 check "show prints an answer" answer_is_python
-check "wrong usage is status 2" eval 'status 2 "expected list" "$hone" tasks frob && status 2 "--out" "$hone" tasks synth && status 2 "levels" "$hone" tasks synth --level_max 4 --out "$tmp/x"'
+check "wrong usage is status 2" eval 'status 2 "expected list" "$hone" tasks frob && status 2 "--out" "$hone" tasks synth &&
+	status 2 "levels" "$hone" tasks synth --level_max 4 --out "$tmp/x"'
 check "a missing set is status 1" status 1 'no such file' "$hone" tasks list "$tmp/none"
 check "an unknown name is status 1" status 1 'no task named' "$hone" tasks show "$tmp/a.jsonl" nobody
 check "audit passes a task that tells right from wrong" audit_says_ok

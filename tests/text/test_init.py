@@ -13,7 +13,8 @@ import torch  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig  # noqa: E402
 
 HONE = os.environ.get("BUILD", "build/release") + "/hone"
-SMALL = ["--hidden_size", "32", "--num_hidden_layers", "2", "--num_attention_heads", "4", "--num_key_value_heads", "2", "--head_dim", "8", "--intermediate_size", "48"]
+SMALL = ["--hidden_size", "32", "--num_hidden_layers", "2", "--num_attention_heads", "4", "--num_key_value_heads", "2", "--head_dim", "8",
+         "--intermediate_size", "48"]
 TEXT = "src/text/tokenizer_split.c"
 
 
@@ -67,7 +68,8 @@ def test_seed(tmp):
 
 
 def test_jsonl_fields(tmp):
-    rows = [{field: f"zq{field}x " * 50, "other": "wkwkwk " * 50, "prompt_ids": [1], "plan": None} for field in ("source", "prompt", "code", "completion", "text")]
+    rows = [{field: f"zq{field}x " * 50, "other": "wkwkwk " * 50, "prompt_ids": [1], "plan": None}
+            for field in ("source", "prompt", "code", "completion", "text")]
     with gzip.open(tmp / "rows.jsonl.gz", "wt") as f:
         f.write("\n".join(map(json.dumps, rows)) + "\n\n")
     (tmp / "more.jsonl").write_text(json.dumps({"plan": "zqplanx " * 50}))
@@ -106,9 +108,12 @@ def test_refusals(tmp):
     out, text = ("--out", tmp / "m"), ("--text", TEXT)
     cases = [
         (2, "--text", out), (2, "--out", text), (2, "no multiple", (*out, *text, "--num_attention_heads", 3, "--num_key_value_heads", 2)),
-        (2, "even", (*out, *text, "--head_dim", 7)), (2, "--hidden_size", (*out, *text, "--hidden_size", 0)), (2, "--hidden_size", (*out, *text, "--hiden_size", 8)),
-        (1, "vocab_size", (*out, *text, "--vocab_size", 100)), (1, "no-such", (*out, "--text", tmp / "no-such")), (1, "byte 3", (*out, "--text", tmp / "bad.txt")),
-        (1, "none.jsonl", (*out, "--text", tmp / "none.jsonl")), (1, "list.jsonl:2", (*out, *text, tmp / "list.jsonl")), (1, "broken.jsonl:2", (*out, "--text", tmp / "broken.jsonl")),
+        (2, "even", (*out, *text, "--head_dim", 7)), (2, "--hidden_size", (*out, *text, "--hidden_size", 0)),
+        (2, "--hidden_size", (*out, *text, "--hiden_size", 8)),
+        (1, "vocab_size", (*out, *text, "--vocab_size", 100)), (1, "no-such", (*out, "--text", tmp / "no-such")),
+        (1, "byte 3", (*out, "--text", tmp / "bad.txt")),
+        (1, "none.jsonl", (*out, "--text", tmp / "none.jsonl")), (1, "list.jsonl:2", (*out, *text, tmp / "list.jsonl")),
+        (1, "broken.jsonl:2", (*out, "--text", tmp / "broken.jsonl")),
         (1, "cut.jsonl.gz", (*out, "--text", tmp / "cut.jsonl.gz")), (1, "bad.txt", ("--out", tmp / "bad.txt" / "m", *text)),
     ]
     for status, word, args in cases:

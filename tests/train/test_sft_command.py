@@ -24,7 +24,8 @@ def make_model():
                           trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     t.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False)])
     torch.manual_seed(1)
-    config = transformers.Qwen3Config(vocab_size=t.get_vocab_size() + 5, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+    config = transformers.Qwen3Config(vocab_size=t.get_vocab_size() + 5, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                                      num_key_value_heads=2, head_dim=16,
                                       max_position_embeddings=200, tie_word_embeddings=True, eos_token_id=t.token_to_id("<|end|>"), bos_token_id=None)
     transformers.Qwen3ForCausalLM(config).save_pretrained(f"{work}/model")
     t.save(f"{work}/model/tokenizer.json")
@@ -45,8 +46,8 @@ def make_data():
     return rows
 
 
-COMMON = ["--model", f"{work}/model", "--data", f"{work}/pairs.jsonl.gz", "--max_tokens", 150, "--learning_rate", 5e-3, "--num_train_epochs", 3, "--eval_steps", 10, "--save_steps", 4,
-          "--logging_steps", 1, "--threads", 2, "--lora_dropout", 0.05, "--lora_r", 8]
+COMMON = ["--model", f"{work}/model", "--data", f"{work}/pairs.jsonl.gz", "--max_tokens", 150, "--learning_rate", 5e-3, "--num_train_epochs", 3,
+          "--eval_steps", 10, "--save_steps", 4, "--logging_steps", 1, "--threads", 2, "--lora_dropout", 0.05, "--lora_r", 8]
 
 
 def encode(t, text):
@@ -75,11 +76,13 @@ def metrics(out):
 
 def test_plan():
     p = run("sft", *COMMON, "--dry_run")
-    check("a dry run counts examples, refusals and other splits", p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout and "refused 1" in p.stdout and "other splits 1" in p.stdout
+    check("a dry run counts examples, refusals and other splits",
+          p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout and "refused 1" in p.stdout and "other splits 1" in p.stdout
           and "memory:" in p.stdout, p.stdout + p.stderr)
     p = run("sft", "--model", f"{work}/model", "--data", f"{work}/none.jsonl", "--output_dir", f"{work}/x", expect=1)
     check("a missing file is named", p.returncode == 1 and "none.jsonl" in p.stderr, p.stderr)
-    check("wrong usage exits with 2", run("sft", "--model", "m", expect=2).returncode == 2 and run("score", "--modle", "m", expect=2).returncode == 2 and run("merge", expect=2).returncode == 2)
+    check("wrong usage exits with 2", run("sft", "--model", "m", expect=2).returncode == 2 and run("score", "--modle", "m", expect=2).returncode == 2
+          and run("merge", expect=2).returncode == 2)
     with open(f"{work}/bad.jsonl", "w") as f:
         f.write('{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n')
     p = run("sft", "--model", f"{work}/model", "--data", f"{work}/bad.jsonl", "--output_dir", f"{work}/x", expect=1)
@@ -119,14 +122,16 @@ def test_score(t):
         got = json.loads(run(*args, *extra, *(["--adapter", adapter] if adapter else [])).stdout)
         want = logprobs(oracle(f"{work}/model", adapter), ids, begin, 0.6 if extra else 1.0)
         worst = max(abs(a - b) for a, b in zip(got["logprobs"], want))
-        check(f"score agrees with transformers, adapter {bool(adapter)} {' '.join(extra)}", got["tokens"] == ids[begin:] and len(want) == len(got["logprobs"]) and worst < 5e-5, (worst, got["tokens"], ids[begin:]))
+        check(f"score agrees with transformers, adapter {bool(adapter)} {' '.join(extra)}",
+              got["tokens"] == ids[begin:] and len(want) == len(got["logprobs"]) and worst < 5e-5, (worst, got["tokens"], ids[begin:]))
     open(f"{work}/empty", "w").close()
     p = run("score", "--model", f"{work}/model", "--prompt-file", f"{work}/empty", "--completion-file", f"{work}/completion", expect=1)
     check("an empty prompt is refused", "no tokens" in p.stderr, p.stderr)
     p = run("merge", "--model", f"{work}/model", "--adapter", f"{work}/run/final", "--out", f"{work}/merged")
     want = logprobs(oracle(f"{work}/merged"), ids, begin)
     got = json.loads(run(*args, "--adapter", f"{work}/run/final").stdout)["logprobs"]
-    check("merged weights score the same and carry the tokenizer", os.path.exists(f"{work}/merged/tokenizer.json") and max(abs(a - b) for a, b in zip(got, want)) < 5e-5, (got, want))
+    check("merged weights score the same and carry the tokenizer",
+          os.path.exists(f"{work}/merged/tokenizer.json") and max(abs(a - b) for a, b in zip(got, want)) < 5e-5, (got, want))
 
 
 def tree(path):
@@ -166,12 +171,14 @@ def test_kill(whole):
     got, want = tree(f"{out}/final"), tree(f"{work}/run/final")
     differ = sorted(name for name in got.keys() | want.keys() if got.get(name) != want.get(name))
     steps = [m["step"] for m in metrics(out)]
-    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", kills >= 3 and p.returncode == 0 and not differ and metrics(out) == whole, f"{p.stderr.read().decode()}\nfiles that differ: {differ}\nsteps: {steps}")
+    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", kills >= 3 and p.returncode == 0 and not differ and metrics(out) == whole,
+          f"{p.stderr.read().decode()}\nfiles that differ: {differ}\nsteps: {steps}")
 
 
 def test_weights():
     p = run("sft", *COMMON, "--no-use_peft", "--output_dir", f"{work}/full", "--stop_at_eval_minimum", "--max_steps", 6)
-    check("sft trains all weights into a model folder", p.returncode == 0 and os.path.exists(f"{work}/full/final/model.safetensors") and os.path.exists(f"{work}/full/best/model.safetensors")
+    check("sft trains all weights into a model folder",
+          p.returncode == 0 and os.path.exists(f"{work}/full/final/model.safetensors") and os.path.exists(f"{work}/full/best/model.safetensors")
           and os.path.exists(f"{work}/full/final/tokenizer.json"), p.stderr)
     import torch
     m = oracle(f"{work}/full/final")

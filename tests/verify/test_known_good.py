@@ -83,7 +83,8 @@ def fault_of_case(folder, sources):
 
 
 def fault_of_verdict(folder):
-    command = [HONE, "verify", "--task", f"{folder}/task.py", "--candidate", f"{folder}/candidate.py", "--device", "cpu", "--json", "--threads", "1", "--seed", SEED]
+    command = [HONE, "verify", "--task", f"{folder}/task.py", "--candidate", f"{folder}/candidate.py", "--device", "cpu", "--json",
+               "--threads", "1", "--seed", SEED]
     try:
         r = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
         verdict = json.loads(r.stdout)
