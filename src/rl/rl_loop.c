@@ -31,51 +31,18 @@ struct loop {
 	FILE *metrics_file;
 };
 
-static const struct { const char *name; size_t offset; int64_t min, max; } counts[] = {
-#define C(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
-	C(num_generations, 2, 1 << 12), C(generation_batch_size, 2, 1 << 18), C(num_iterations, 1, 1 << 10), C(max_prompt_length, 0, 1 << 24), C(max_completion_length, 1, 1 << 24), C(max_tokens, 2, 1 << 24),
-	C(max_steps, 0, INT64_MAX >> 24), C(save_steps, 0, INT64_MAX), C(save_total_limit, 0, 1 << 20), C(warmup_steps, 0, INT64_MAX), C(lora_r, 1, 256), C(threads, 0, 4096), C(verify_threads, 0, 4096),
-	C(num_correct_trials, 0, 1 << 10), C(limit, 0, INT64_MAX), C(level, 0, 9), C(top_k, 0, INT32_MAX),
-#undef C
-};
-
-/* Numbers of these ranges; each end is part of its range. Not a number is in none. */
-static const struct { const char *name; size_t offset; double min, max; } reals[] = {
-#define R(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
-	R(temperature, 1e-3, 1e3), R(top_p, 1e-6, 1), R(learning_rate, 0, 1e3), R(adam_beta1, 0, 0.999999), R(adam_beta2, 0, 0.99999999), R(adam_epsilon, 0, 1), R(weight_decay, 0, 1e3), R(max_grad_norm, 0, 1e9),
-	R(epsilon, 0, 1), R(epsilon_high, 0, 1e9), R(beta, 0, 1e9), R(lora_alpha, 0, 1e9), R(lora_dropout, 0, 0.999), R(max_seconds, 0, 1e12),
-#undef R
-};
-
-static int ranges_check(const struct rl_options *o, struct err *err)
-{
-	const char *base = (const char *)o;
-	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-		int64_t n = *(const int64_t *)(const void *)(base + counts[i].offset);
-		if (n < counts[i].min || n > counts[i].max)
-			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld", counts[i].name, (long long)n, (long long)counts[i].min, (long long)counts[i].max);
-	}
-	for (size_t i = 0; i < ARRAY_LEN(reals); i++) {
-		double x = *(const double *)(const void *)(base + reals[i].offset);
-		if (!(x >= reals[i].min && x <= reals[i].max)) return err_set(err, ERR_USAGE, "--%s %g: expected %g to %g", reals[i].name, x, reals[i].min, reals[i].max);
-	}
-	return 0;
-}
-
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
 	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
-	int rc = ranges_check(o, err);
-	if (rc) return rc;
 	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
 		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)", (long long)o->generation_batch_size, (long long)o->num_generations);
 	if (o->max_steps <= 0 && o->max_seconds <= 0) return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
 	l->rule = reward_rule_find(o->reward);
 	if (!l->rule) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", o->reward);
-	rc = advantage_type_from_name(o->advantage, &l->advantage, err);
+	int rc = advantage_type_from_name(o->advantage, &l->advantage, err);
 	return rc ? rc : loss_type_from_name(o->loss_type, &l->loss, err);
 }
 
