@@ -23,10 +23,12 @@ int model_config_load(const char *dir, struct model_config *out, struct err *err
 int model_config_save(const char *dir, const struct model_config *c, struct err *err);   /* for weights in fp32 */
 int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err);
 int64_t model_config_params(const struct model_config *c);
+/* Makes the folder, or takes its config.json away: until the last thing written, a new config.json, it is no model to anyone. */
+int model_folder_begin(const char *dir, struct err *err);
 
 /* One named parameter. The table of all of them drives load, save, gradients, optimiser, comparison and printing. */
 struct param { char name[128]; int ndim; int64_t shape[2]; int64_t count; float *data; float *grad; /* NULL: frozen */ };
-/* One safetensors file that holds exactly these tensors under these names, in this order. Loading demands the same names and shapes and refuses extra ones. */
+/* One safetensors file that holds exactly these tensors under these names, in this order. Loading (from the file, or a folder with its shards) demands the same names and shapes and refuses extra ones. */
 int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err);
 int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err);
 
@@ -34,7 +36,7 @@ struct model;
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
-int model_save(const struct model *m, const char *dir, struct err *err);   /* config.json, model.safetensors: model_export of the weights as they are */
+int model_save(const struct model *m, const char *dir, struct err *err);   /* model_export of the weights as they are */
 /* Copies the files beside the weights that make a folder usable: tokenizer, chat template, generation defaults. Absent ones are skipped. */
 int model_copy_tokenizer(const char *from, const char *to, struct err *err);
 /* A GGUF file's model (llama, qwen2, qwen3): its configuration, with what the block has no switch for refused by name; and its weights under Hugging Face's
@@ -56,7 +58,8 @@ int adapter_save(const struct adapter *a, const char *dir, const char *base_mode
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);
 /* Writes config.json and the weights as Hugging Face's programs load them. With an adapter scaling * B A is added into a copy first, in fp32: for others
- * only, hone never runs merged weights. NULL options: fp32, one file. */
+ * only, hone never runs merged weights. NULL options: fp32, files of at most MODEL_SHARD_BYTES. */
+#define MODEL_SHARD_BYTES ((int64_t)5000 * 1000 * 1000)
 struct export_options { enum dtype dtype; /* F32, or rounded once to BF16 or F16 */ int64_t shard_bytes; /* a file's tensors; 0: one file */ };
 int model_export(const struct model *m, const struct adapter *a, const char *dir, const struct export_options *o, struct err *err);
 /* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters. params_zero_grad clears. */
