@@ -201,8 +201,8 @@ def cases(name, text):
 def tritonbench_rows(files, data):
     try:
         rows = json.loads(data)
-    except ValueError as e:
-        raise Refusal(f"not JSON: {e}")
+    except (ValueError, RecursionError) as e:
+        raise Refusal(f"not JSON that can be read: {e}")
     if not isinstance(rows, list) or not all(isinstance(r, dict) and isinstance(r.get("file"), str) for r in rows):
         raise Refusal('expected an array of TritonBench-T rows, each with a "file"')
     left_out = 0

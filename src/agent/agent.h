@@ -25,8 +25,9 @@ struct prompt_input {
 };
 /* Holes: {{task}} source, {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{precision}} one sentence. */
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out, struct err *err);
-/* A template without what its stage is about ({{task}}; for the midend {{kernel}}) would train on prompts that cannot be answered: refused. */
-int agent_template_check(const char *stage, const char *template_text, const char *template_name, struct err *err);
+/* Reads a template, or the one of that name that ships with hone; out is replaced. One without what its stage is about ({{task}}; for the midend {{kernel}})
+ * would train on prompts that cannot be answered: refused. */
+int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the dearest lines, then the totals: launches, programs, bytes, model time. */
 void prompt_cost_table(const struct verdict *profile, struct str *out);
 /* Task sources mention docstrings and blank lines that teach nothing: the template sees the source with trailing blanks trimmed, otherwise verbatim. */

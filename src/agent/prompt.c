@@ -59,12 +59,22 @@ static int put_hole(const char *name, size_t len, const struct prompt_input *in,
 	return err_set(err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost or precision", (int)MIN(len, 40), name);
 }
 
-int agent_template_check(const char *stage, const char *template_text, const char *template_name, struct err *err)
+#define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
+
+static int template_check(const char *stage, const char *template_text, const char *template_name, struct err *err)
 {
 	const char *hole = !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
 	if (strstr(template_text, hole)) return 0;
 	return err_set(err, ERR_MISMATCH, "prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in recipes/prompts/",
 		template_name, hole, stage);
+}
+
+int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err)
+{
+	char *found = path_or_installed(path);
+	int rc = file_read(found, TEMPLATE_BYTES_MAX, out, err);
+	free(found);
+	return rc ? rc : template_check(stage, out->data, path, err);
 }
 
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out, struct err *err)

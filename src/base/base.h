@@ -84,6 +84,8 @@ struct slice { const char *data; size_t len; };
 int file_read(const char *path, size_t bytes_max, struct str *out, struct err *err);
 /* Writes beside, fsyncs, renames, fsyncs the folder: after kill -9 there is the old file or the new one, whole. */
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err);
+/* Whether file_write_atomic has a place to write to: asked before long work whose result goes there. */
+int file_check_writable(const char *path, struct err *err);
 struct file_map { const uint8_t *data; size_t len; };
 int file_map_open(const char *path, struct file_map *out, struct err *err);   /* read-only mapping */
 void file_map_close(struct file_map *m);
@@ -101,10 +103,12 @@ void jsonl_put(struct str *text, const json_t *row);   /* one line, sorted keys 
 /* Atomic. gzip when the name ends in .gz, without a time stamp: equal rows are equal bytes. */
 int jsonl_write(const char *path, const struct str *text, struct err *err);
 bool path_exists(const char *path);
+bool path_is_same(const char *a, const char *b);        /* one file or folder, however it is spelled */
 char *path_join(const char *a, const char *b);          /* caller frees; b alone when it is absolute */
 /* A file that ships with hone ("recipes/paper.yaml", "worker", "build/venv/bin/python"), looked for in the program's folder and the ones above
  * it, never in the current folder: that one may be a stranger's. NULL when absent; caller frees. */
 char *path_installed(const char *relative);
+char *path_or_installed(const char *path);              /* path, or where there is nothing the file of that name that ships with hone; caller frees */
 
 /* ---- log and progress (stderr only; stdout belongs to results) ---- */
 
@@ -211,7 +215,7 @@ struct option_def {
 	enum option_type type;
 	size_t offset;           /* of the field in the command's settings struct */
 	const char *help;        /* one line, with unit */
-	const char *choices;     /* "a|b|c" or NULL */
+	const char *choices;     /* of a text "a|b|c", of a number "0 to 4096" or "0 or more" (ends belong to it); NULL: any */
 };
 /* Sets fields from a recipe (--recipe FILE, whose keys are option names) and then from argv; --name=value and --name value both work, a bool
  * takes no value or true/false, --no-name clears it. Positional arguments are left in argv[1..*npos]. --help prints and returns 1.
@@ -219,10 +223,6 @@ struct option_def {
 int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
 	int argc, char **argv, int *npos, struct err *err);
 json_t *options_json(const struct option_def *defs, size_t count, const void *settings);   /* new reference */
-/* The range of an OPTION_INT field, both ends included, as a row of a table. ERR_USAGE names the first option that is outside its range. */
-struct option_range { const char *name; size_t offset; int64_t min, max; };
-#define OPTION_RANGE(settings, field, min, max) { #field, offsetof(settings, field), min, max }
-int options_check_ranges(const struct option_range *ranges, size_t count, const void *settings, struct err *err);
 /* Edit distance between a (len bytes) and b, '-' and '_' alike; for "did you mean". */
 int name_distance(const char *a, size_t len, const char *b);
 

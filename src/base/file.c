@@ -53,11 +53,30 @@ static int write_full(int fd, const char *data, size_t len)
 	return 0;
 }
 
+static char *folder_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
+}
+
+int file_check_writable(const char *path, struct err *err)
+{
+	char *folder = folder_of(path);
+	struct stat st;
+	int rc = 0;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) rc = err_set(err, ERR_IO, "%s: expected a file to write, found a folder", path);
+	else if (stat(folder, &st)) rc = fail(err, "write: its folder cannot be opened", path);
+	else if (!S_ISDIR(st.st_mode)) rc = err_set(err, ERR_IO, "%s: cannot write: %s is no folder", path, folder);
+	else if (access(folder, W_OK | X_OK)) rc = fail(err, "write into its folder", path);
+	free(folder);
+	return rc;
+}
+
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err)
 {
 	static atomic_uint serial;   /* two threads may write the same path */
 	const char *slash = strrchr(path, '/');
-	char *folder = slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
+	char *folder = folder_of(path);
 	char *beside = xasprintf("%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
 	int fd = -1, dir = -1, rc = 0;
 	bool made = false;
@@ -108,6 +127,12 @@ void file_map_close(struct file_map *m)
 
 bool path_exists(const char *path) { return access(path, F_OK) == 0; }
 
+bool path_is_same(const char *a, const char *b)
+{
+	struct stat x, y;
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 char *path_join(const char *a, const char *b)
 {
 	size_t len = strlen(a);
@@ -129,6 +154,12 @@ char *path_installed(const char *relative)
 		free(path);
 	}
 	return NULL;
+}
+
+char *path_or_installed(const char *path)
+{
+	char *shipped = !path[0] || path[0] == '/' || path_exists(path) ? NULL : path_installed(path);
+	return shipped ? shipped : xstrdup(path);
 }
 
 /* ---- folders ---- */

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #define FILE_BYTES_MAX ((size_t)4 << 30)   /* unpacked: a small gzip file may hold any amount */
@@ -62,6 +63,8 @@ static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, 
 
 int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
 {
+	struct stat st;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return err_set(err, ERR_IO, "%s: expected a file of JSON lines, found a folder", path);
 	gzFile f = gzopen(path, "rb");
 	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
 	gzbuffer(f, 1 << 17);
@@ -84,7 +87,7 @@ void jsonl_put(struct str *text, const json_t *row)
 static int gzip(const struct str *in, struct str *out, struct err *err)
 {
 	z_stream z = {0};
-	if (in->len > UINT32_MAX) return err_set(err, ERR_LIMIT, "%zu bytes of rows: at most 4 GiB are packed", in->len);
+	if (in->len > UINT32_MAX) return err_set(err, ERR_LIMIT, "%zu bytes of rows: at most 4 GiB are packed; write them without .gz", in->len);
 	/* 15 + 16: a gzip header without time and name, so equal rows are equal files */
 	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) return err_set(err, ERR_INFRA, "zlib could not start");
 	size_t bound = deflateBound(&z, in->len);
@@ -104,9 +107,9 @@ int jsonl_write(const char *path, const struct str *text, struct err *err)
 	struct str packed = {0};
 	bool is_packed = n >= 3 && !strcmp(path + n - 3, ".gz");
 	int rc = is_packed ? gzip(text, &packed, err) : 0;
+	if (rc) err_prefix(err, "%s", path);
 	const struct str *bytes = is_packed ? &packed : text;
 	if (!rc) rc = file_write_atomic(path, bytes->data ? bytes->data : "", bytes->len, err);
-	if (rc) err_prefix(err, "%s", path);
 	str_release(&packed);
 	return rc;
 }

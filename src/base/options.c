@@ -89,6 +89,14 @@ static bool is_choice(const char *choices, const char *value)
 	return false;
 }
 
+/* "MIN to MAX" or "MIN or more". */
+static bool is_in_range(const char *range, double x)
+{
+	char *end;
+	double min = strtod(range, &end), max = strncmp(end, " to ", 4) ? INFINITY : strtod(end + 4, NULL);
+	return x >= min && x <= max;
+}
+
 static const char *expected_of(const struct option_def *d)
 {
 	switch (d->type) {
@@ -102,9 +110,10 @@ static const char *expected_of(const struct option_def *d)
 /* quote is "\"" around words from the command line and "" around JSON, which has its own. */
 static int wrong_value(const struct parse *p, const char *where, const struct option_def *d, const char *value, const char *quote)
 {
-	const char *dashes = where[0] ? "" : "--", *one_of = d->choices && d->type == OPTION_STR ? "one of " : "";
-	const char *expected = one_of[0] ? d->choices : expected_of(d);
-	return err_set(p->err, ERR_USAGE, "%s%s%s: expected %s%s, found %s%s%s", where, dashes, d->name, one_of, expected, quote, value, quote);
+	const char *dashes = where[0] ? "" : "--", *choices = d->choices ? d->choices : "";
+	bool is_text = d->type == OPTION_STR;
+	return err_set(p->err, ERR_USAGE, "%s%s%s: expected %s%s%s, found %s%s%s", where, dashes, d->name, *choices && is_text ? "one of" : expected_of(d),
+		!*choices ? "" : is_text ? " " : ", ", choices, quote, value, quote);
 }
 
 static int set_text(const struct parse *p, const char *where, const struct option_def *d, const char *value)
@@ -120,13 +129,13 @@ static int set_text(const struct parse *p, const char *where, const struct optio
 		return 0;
 	case OPTION_INT: {
 		long long n = strtoll(value, &end, 10);
-		if (blank || *end || errno) return wrong_value(p, where, d, value, "\"");
+		if (blank || *end || errno || (d->choices && !is_in_range(d->choices, (double)n))) return wrong_value(p, where, d, value, "\"");
 		*(int64_t *)at = n;
 		return 0;
 	}
 	case OPTION_FLOAT: {
 		double x = strtod(value, &end);
-		if (blank || *end || !isfinite(x)) return wrong_value(p, where, d, value, "\"");
+		if (blank || *end || !isfinite(x) || (d->choices && !is_in_range(d->choices, x))) return wrong_value(p, where, d, value, "\"");
 		*(double *)at = x;
 		return 0;
 	}
@@ -145,11 +154,12 @@ static int set_json(const struct parse *p, const char *where, const struct optio
 {
 	void *at = field(p, d);
 	double x = json_number_value(v);
+	bool fits = json_is_number(v) && (!d->choices || is_in_range(d->choices, x));
 	if (json_is_null(v)) return 0;   /* "not set": the default stays */
 	if (d->type == OPTION_BOOL && json_is_boolean(v)) *(bool *)at = json_is_true(v);
-	else if (d->type == OPTION_INT && json_is_integer(v)) *(int64_t *)at = json_integer_value(v);
-	else if (d->type == OPTION_INT && json_is_real(v) && x == floor(x) && fabs(x) < 0x1p53) *(int64_t *)at = (int64_t)x;   /* 1e6 */
-	else if (d->type == OPTION_FLOAT && json_is_number(v)) *(double *)at = x;
+	else if (d->type == OPTION_INT && fits && json_is_integer(v)) *(int64_t *)at = json_integer_value(v);
+	else if (d->type == OPTION_INT && fits && x == floor(x) && fabs(x) < 0x1p53) *(int64_t *)at = (int64_t)x;   /* 1e6 */
+	else if (d->type == OPTION_FLOAT && fits) *(double *)at = x;
 	else if (d->type == OPTION_STR && json_is_string(v)) return set_text(p, where, d, json_string_value(v));
 	else {
 		char *found = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -305,17 +315,6 @@ int options_parse(const char *command, const char *summary, const struct option_
 		if (rc) return rc;
 	}
 	*npos = found;
-	return 0;
-}
-
-int options_check_ranges(const struct option_range *ranges, size_t count, const void *settings, struct err *err)
-{
-	for (size_t i = 0; i < count; i++) {
-		int64_t n = *(const int64_t *)(const void *)((const char *)settings + ranges[i].offset);
-		if (n < ranges[i].min || n > ranges[i].max)
-			return err_set(err, ERR_USAGE, "--%s %lld: expected %lld to %lld",
-				ranges[i].name, (long long)n, (long long)ranges[i].min, (long long)ranges[i].max);
-	}
 	return 0;
 }
 

@@ -4,8 +4,11 @@
 #include "cli/cli.h"
 
 int bench_text(int argc, char **argv);   /* bench_text.c */
-/* Runs a program (argv ends with NULL) in the current folder and parses what it prints. Its stderr is ours. */
+/* Runs a program (argv ends with NULL) in the current folder and parses what it prints; the first two of argv, Python and script, may be those that
+ * ship with hone. Its stderr is ours. */
 int bench_peer_run(char *const *argv, json_t **out, struct err *err);
+/* A temporary folder for files that hone and its peer share; whoever makes one takes away those of processes that were killed. The caller removes it. */
+int bench_folder_make(char *path, size_t len, struct err *err);
 /* Of the wall clock, or with cpu_time of this process's processor time. */
 double bench_seconds(bool cpu_time);
 #endif

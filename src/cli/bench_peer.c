@@ -1,7 +1,9 @@
-/* Running a benchmark's peer, and the clock of both sides. */
+/* Running a benchmark's peer, the clock of both sides, and the folder that they share. */
 #include "cli/bench.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,9 +50,41 @@ static int run(char *const *argv, struct str *out, struct err *err)
 int bench_peer_run(char *const *argv, json_t **out, struct err *err)
 {
 	struct str text = {0};
+	size_t count = 0;
+	while (argv[count]) count++;
+	char **found = memcpy(xcalloc(count + 1, sizeof *found), argv, count * sizeof *found);
+	for (int i = 0; i < 2; i++) found[i] = path_or_installed(argv[i]);   /* the Python and its script */
 	*out = NULL;
-	int rc = run(argv, &text, err);
+	int rc = run(found, &text, err);
+	for (int i = 0; i < 2; i++) free(found[i]);
+	free(found);
 	if (!rc) rc = json_parse(text.data ? text.data : "", text.len, "the peer's answer", out, err);
 	str_release(&text);
+	return rc;
+}
+
+/* ---- temporary folders ---- */
+
+#define FOLDER_PREFIX "hone-bench-"
+
+static int remove_stale(const char *name, void *ctx)
+{
+	size_t n = strlen(FOLDER_PREFIX);
+	long pid = strncmp(name, FOLDER_PREFIX, n) ? 0 : strtol(name + n, NULL, 10);
+	if (pid <= 0 || !kill((pid_t)pid, 0) || errno != ESRCH) return 0;
+	char *path = path_join("/tmp", name);
+	dir_remove(path, NULL);
+	free(path);
+	return 0;
+}
+
+int bench_folder_make(char *path, size_t len, struct err *err)
+{
+	int rc = dir_each("/tmp", remove_stale, NULL, err);
+	if (rc) return rc;
+	snprintf(path, len, "/tmp/" FOLDER_PREFIX "%d-XXXXXX", (int)getpid());
+	if (mkdtemp(path)) return 0;
+	rc = err_set(err, ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+	*path = 0;
 	return rc;
 }

@@ -15,16 +15,16 @@ struct text_options {
 	bool cpu_time, json;
 };
 
-#define O(type, field, help) { #field, type, offsetof(struct text_options, field), help, NULL }
+#define O(type, field, help, choices) { #field, type, offsetof(struct text_options, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_INT, rounds, "alternations of hone and peer"),
-	O(OPTION_INT, passes, "over the documents, per round and side"),
-	O(OPTION_INT, vocab_size, "of the tokenizers that are encoded with"),
-	O(OPTION_INT, train_vocab_size, "of the tokenizer that is trained; 0: none is"),
-	O(OPTION_STR, python, "Python with tokenizers"),
-	O(OPTION_STR, peer, "the peer's script"),
-	O(OPTION_BOOL, cpu_time, "count processor seconds instead of wall clock: for a machine that others use too"),
-	O(OPTION_BOOL, json, "print one JSON object"),
+	O(OPTION_INT, rounds, "alternations of hone and peer", "1 to 1000"),
+	O(OPTION_INT, passes, "over the documents, per round and side", "1 to 1000"),
+	O(OPTION_INT, vocab_size, "of the tokenizers that are encoded with", "300 to 1048576"),
+	O(OPTION_INT, train_vocab_size, "of the tokenizer that is trained; 0: none is", "0 to 1048576"),
+	O(OPTION_STR, python, "Python with tokenizers", NULL),
+	O(OPTION_STR, peer, "the peer's script", NULL),
+	O(OPTION_BOOL, cpu_time, "count processor seconds instead of wall clock: for a machine that others use too", NULL),
+	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
 struct figure { char kind[32]; double hone, peer; size_t tokens; };   /* seconds */
@@ -65,9 +65,8 @@ static void split_documents(struct text_bench *b)
 static int prepare(struct text_bench *b, struct err *err)
 {
 	json_t *made = NULL;
-	snprintf(b->dir, sizeof b->dir, "/tmp/hone-bench-XXXXXX");
-	if (!mkdtemp(b->dir)) return err_set(err, ERR_IO, "%s: %s", b->dir, strerror(errno));
-	int rc = peer(b, "make", NULL, b->o->vocab_size, &made, err);
+	int rc = bench_folder_make(b->dir, sizeof b->dir, err);
+	if (!rc) rc = peer(b, "make", NULL, b->o->vocab_size, &made, err);
 	const json_t *kinds = json_object_get(made, "kinds");
 	b->count = json_array_size(kinds);
 	b->figures = xcalloc(b->count + 1, sizeof *b->figures);
@@ -173,16 +172,6 @@ static int one_core(struct err *err)
 	return sched_setaffinity(0, sizeof set, &set) ? err_set(err, ERR_IO, "sched_setaffinity: %s", strerror(errno)) : 0;
 }
 
-static int options_check(const struct text_options *o, struct err *err)
-{
-#define RANGE(field, min, max) OPTION_RANGE(struct text_options, field, min, max)
-	static const struct option_range ranges[] = {
-		RANGE(rounds, 1, 1000), RANGE(passes, 1, 1000), RANGE(vocab_size, 300, 1 << 20), RANGE(train_vocab_size, 0, 1 << 20),
-	};
-#undef RANGE
-	return options_check_ranges(ranges, ARRAY_LEN(ranges), o, err);
-}
-
 static int measure(struct text_bench *b, struct err *err)
 {
 	int rc = prepare(b, err);
@@ -206,7 +195,6 @@ int bench_text(int argc, char **argv)
 	int npos, rc = options_parse("bench text", summary, defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench text", &err);
 	if (npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc) rc = options_check(&o, &err);
 	if (!rc) rc = one_core(&err);
 	if (!rc) rc = measure(&b, &err);
 	if (!rc) print(&b);

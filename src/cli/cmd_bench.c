@@ -19,24 +19,24 @@ struct bench_options {
 	bool batch_invariant, cpu_time, json;
 };
 
-#define O(type, field, help) { #field, type, offsetof(struct bench_options, field), help, NULL }
+#define O(type, field, help, choices) { #field, type, offsetof(struct bench_options, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, model, "model folder; default: a random model made for the occasion"),
-	O(OPTION_INT, threads, "threads on both sides; 0: cores"),
-	O(OPTION_INT, rounds, "alternations of hone and peer"),
-	O(OPTION_INT, sequences, "sequences per training step"),
-	O(OPTION_INT, length, "tokens per training sequence"),
-	O(OPTION_INT, train_steps, "training steps per round"),
-	O(OPTION_INT, prompt_length, "prompt tokens of a generated sequence"),
-	O(OPTION_INT, max_new_tokens, "tokens generated per sequence"),
-	O(OPTION_INT, hidden_size, "of the random model"),
-	O(OPTION_INT, num_hidden_layers, "of the random model"),
-	O(OPTION_INT, vocab_size, "of the random model"),
-	O(OPTION_STR, python, "Python with transformers; empty: no peer"),
-	O(OPTION_STR, peer, "the peer's script"),
-	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels"),
-	O(OPTION_BOOL, cpu_time, "count processor seconds instead of wall clock: for --threads 1 on a machine that others use too"),
-	O(OPTION_BOOL, json, "print one JSON object"),
+	O(OPTION_STR, model, "model folder; default: a random model made for the occasion", NULL),
+	O(OPTION_INT, threads, "threads on both sides; 0: cores", "0 to 4096"),
+	O(OPTION_INT, rounds, "alternations of hone and peer", "1 to 1000"),
+	O(OPTION_INT, sequences, "sequences per training step", "1 to 4096"),
+	O(OPTION_INT, length, "tokens per training sequence", "2 to 2048"),
+	O(OPTION_INT, train_steps, "training steps per round", "1 to 1000000"),
+	O(OPTION_INT, prompt_length, "prompt tokens of a generated sequence", "1 to 1048576"),
+	O(OPTION_INT, max_new_tokens, "tokens generated per sequence", "1 to 1048576"),
+	O(OPTION_INT, hidden_size, "of the random model", "8 to 8192"),
+	O(OPTION_INT, num_hidden_layers, "of the random model", "1 to 1024"),
+	O(OPTION_INT, vocab_size, "of the random model", "2 to 1048576"),
+	O(OPTION_STR, python, "Python with transformers; empty: no peer", NULL),
+	O(OPTION_STR, peer, "the peer's script", NULL),
+	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels", NULL),
+	O(OPTION_BOOL, cpu_time, "count processor seconds instead of wall clock: for --threads 1 on a machine that others use too", NULL),
+	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
 enum figure { FIGURE_TRAIN, FIGURE_GENERATE_16, FIGURE_GENERATE_1, FIGURE_COUNT };
@@ -214,9 +214,8 @@ static int make_folder(struct bench *b, struct err *err)
 	struct ops_options oo = { .threads = (int)o->threads, .batch_invariant = o->batch_invariant };
 	b->vocab_size = c.vocab_size;
 	if (o->hidden_size % 8) return err_set(err, ERR_USAGE, "--hidden_size %lld: expected a multiple of 8", (long long)o->hidden_size);
-	snprintf(b->dir, sizeof b->dir, "/tmp/hone-bench-XXXXXX");
-	if (!mkdtemp(b->dir)) return err_set(err, ERR_IO, "%s: %s", b->dir, strerror(errno));
-	int rc = ops_cpu_create(&oo, &b->ops, err);
+	int rc = bench_folder_make(b->dir, sizeof b->dir, err);
+	if (!rc) rc = ops_cpu_create(&oo, &b->ops, err);
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->model, err);
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->sampler, err);
 	if (!rc) rc = model_save(b->model, b->dir, err);

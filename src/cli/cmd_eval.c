@@ -14,31 +14,31 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
 	O(OPTION_STR, tasks, "task file or folder (midend: rows with kernel and profile)", NULL),
 	O(OPTION_STR, split, "keep tasks of this split; empty keeps all", NULL),
-	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", NULL),
+	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "chat form; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
-	O(OPTION_INT, num_samples, "answers per task at --temperature", NULL),
-	O(OPTION_FLOAT, temperature, "0: greedy", NULL),
-	O(OPTION_INT, top_k, "0: off", NULL),
-	O(OPTION_FLOAT, top_p, "1: off", NULL),
-	O(OPTION_INT, max_prompt_length, "longer prompts are refused and counted; 0: no limit", NULL),
-	O(OPTION_INT, max_completion_length, "tokens per answer", NULL),
+	O(OPTION_INT, num_samples, "answers per task at --temperature", "1 to 65536"),
+	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
+	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
+	O(OPTION_FLOAT, top_p, "1: off", "1e-6 to 1"),
+	O(OPTION_INT, max_prompt_length, "longer prompts are refused and counted; 0: no limit", "0 to 16777216"),
+	O(OPTION_INT, max_completion_length, "tokens per answer", "1 to 16777216"),
 	O(OPTION_INT, seed, "of sampling and task selection", NULL),
 	O(OPTION_INT, verify_seed, "of hidden inputs", NULL),
-	O(OPTION_INT, threads, "threads of the engine; 0: cores", NULL),
-	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", NULL),
-	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", NULL),
+	O(OPTION_INT, threads, "threads of the engine; 0: cores", "0 to 4096"),
+	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
 	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference", NULL),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
 	O(OPTION_STR, from_runs, "grade the kernels of this folder (level_L_problem_P_sample_S_kernel.py) instead of asking a model", NULL),
-	O(OPTION_INT, level, "keep tasks (or kernels) of this level; 0: all", NULL),
+	O(OPTION_INT, level, "keep tasks (or kernels) of this level; 0: all", "0 to 9"),
 	O(OPTION_STR, results, "folder for KernelBench's files (docs/eval.md); with --from_runs that folder is the default", NULL),
 	O(OPTION_STR, timings, "eval_results.json of a GPU whose runtimes are taken over", NULL),
 	O(OPTION_STR, baseline, "KernelBench's baseline times, for fast_p", NULL),
-	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", NULL),
+	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
@@ -61,48 +61,24 @@ struct eval {
 
 static int eval_check(const struct eval_options *o, struct err *err)
 {
-#define RANGE(field, min, max) OPTION_RANGE(struct eval_options, field, min, max)
-	static const struct option_range ranges[] = {
-		RANGE(num_samples, 1, 1 << 16), RANGE(limit, 0, INT64_MAX), RANGE(level, 0, 9), RANGE(top_k, 0, INT32_MAX),
-		RANGE(max_prompt_length, 0, 1 << 24), RANGE(max_completion_length, 1, 1 << 24),
-		RANGE(threads, 0, 4096), RANGE(verify_threads, 0, 4096), RANGE(num_correct_trials, 0, 1 << 10), RANGE(oracle_timeout_ms, 0, INT32_MAX),
-	};
-#undef RANGE
-	int rc = options_check_ranges(ranges, ARRAY_LEN(ranges), o, err);
-	if (rc) return rc;
-	if (!(o->temperature >= 0 && o->temperature <= 1e3)) return err_set(err, ERR_USAGE, "--temperature %g: expected 0 (greedy) to 1000", o->temperature);
-	if (!(o->top_p > 0 && o->top_p <= 1)) return err_set(err, ERR_USAGE, "--top_p %g: expected more than 0, at most 1", o->top_p);
 	if (o->num_samples > 1 && o->temperature <= 0)
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature", (long long)o->num_samples);
-	return 0;
+	return o->out ? file_check_writable(o->out, err) : 0;
 }
 
-/* Counted and genuine answers per task name of a file written by --out. Dropped answers (infra) do not count, as in the summary. */
-static int rates_load(const char *path, json_t *rates, struct err *err)
+/* Counts a row of a file written by --out: task -> [answers, genuine ones]. Dropped answers (infra) do not count, as in the summary. */
+static int rate_add(void *ctx, const json_t *row, const char *where, struct err *err)
 {
-	struct str text = {0};
-	int rc = file_read(path, (size_t)1 << 30, &text, err), n = 0;
-	for (char *p = text.data, *end = text.data + text.len; !rc && p && p < end;) {
-		char *nl = memchr(p, '\n', (size_t)(end - p));
-		size_t len = (size_t)((nl ? nl : end) - p);
-		char where[512];
-		json_t *row = NULL;
-		const char *task, *verdict;
-		snprintf(where, sizeof where, "%s:%d", path, ++n);
-		rc = json_parse(p, len, where, &row, err);
-		if (!rc) rc = json_get_str(row, where, "task", &task, err);
-		if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
-		if (!rc) {
-			json_t *t = json_object_get(rates, task);
-			if (!t) json_object_set_new(rates, task, t = json_pack("[i,i]", 0, 0));
-			json_integer_set(json_array_get(t, 0), json_integer_value(json_array_get(t, 0)) + (strcmp(verdict, "infra") != 0));
-			json_integer_set(json_array_get(t, 1), json_integer_value(json_array_get(t, 1)) + !strcmp(verdict, "genuine"));
-		}
-		json_decref(row);
-		p += len + 1;
-	}
-	str_release(&text);
-	return rc;
+	json_t *rates = ctx;
+	const char *task, *verdict;
+	int rc = json_get_str(row, where, "task", &task, err);
+	if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
+	if (rc) return rc;
+	json_t *t = json_object_get(rates, task);
+	if (!t) json_object_set_new(rates, task, t = json_pack("[i,i]", 0, 0));
+	json_integer_set(json_array_get(t, 0), json_integer_value(json_array_get(t, 0)) + (strcmp(verdict, "infra") != 0));
+	json_integer_set(json_array_get(t, 1), json_integer_value(json_array_get(t, 1)) + !strcmp(verdict, "genuine"));
+	return 0;
 }
 
 /* A paired difference is one over the same tasks: all of these, and no others. */
@@ -134,6 +110,7 @@ static int results_level(struct eval *e, struct err *err)
 	for (size_t i = 0; i < e->prompts.count; i++) tasks[i] = &e->prompts.rows[i].task;
 	int rc = kernelbench_level(tasks, e->prompts.count, &e->level, err);
 	free(tasks);
+	if (!rc) rc = dir_make(e->o->results, err);
 	return rc ? rc : eval_times_load(e->o, e->o->results, e->level, &e->times, err);
 }
 
@@ -145,7 +122,7 @@ static int eval_open(struct eval *e, struct err *err)
 		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model", o->model ? "" : " (or --from_runs: kernels that are there)");
 	if ((o->timings || o->baseline) && !o->results) return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
-	if (o->compare) rc = rates_load(o->compare, e->rates = json_object(), err);   /* before the long part */
+	if (o->compare) rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(), err);   /* before the long part, as all that can fail */
 	if (!rc) rc = ops_cpu_create(&oo, &e->ops, err);
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
@@ -195,13 +172,10 @@ static int eval_write(const struct eval *e, struct err *err)
 	size_t n = e->prompts.count * (size_t)e->o->num_samples;
 	for (size_t i = 0; i < n; i++) {
 		json_t *row = rollout_json(&e->rollouts[i], &e->prompts);
-		char *line = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS);
-		str_puts(&text, line);
-		str_putc(&text, '\n');
-		free(line);
+		jsonl_put(&text, row);
 		json_decref(row);
 	}
-	int rc = file_write_atomic(e->o->out, text.data ? text.data : "", text.len, err);
+	int rc = jsonl_write(e->o->out, &text, err);
 	str_release(&text);
 	return rc;
 }

@@ -23,13 +23,13 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
 	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
 	O(OPTION_STR, chat_template, "form of the chat; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
-	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", NULL),
-	O(OPTION_FLOAT, temperature, "0: greedy", NULL),
-	O(OPTION_INT, top_k, "0: off", NULL),
-	O(OPTION_FLOAT, top_p, "1: off", NULL),
+	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", "1 to 16777216"),
+	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
+	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
+	O(OPTION_FLOAT, top_p, "1: off", "1e-6 to 1"),
 	O(OPTION_INT, seed, "of sampling", NULL),
-	O(OPTION_INT, num_samples, "continuations of the one prompt", NULL),
-	O(OPTION_INT, threads, "threads; 0: cores", NULL),
+	O(OPTION_INT, num_samples, "continuations of the one prompt", "1 to 4096"),
+	O(OPTION_INT, threads, "threads; 0: cores", "0 to 4096"),
 	O(OPTION_BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL),
 	O(OPTION_BOOL, json, "print one JSON object: completions with text, tokens, logprobs, finish", NULL),
 };
@@ -51,9 +51,8 @@ static int options_check(const struct generate_options *o, struct err *err)
 {
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing");
 	if (!o->prompt == !o->prompt_file) return err_set(err, ERR_USAGE, "expected one of --prompt and --prompt_file");
-	if (o->num_samples < 1 || o->num_samples > 4096) return err_set(err, ERR_USAGE, "--num_samples %lld: expected 1 to 4096", (long long)o->num_samples);
-	if (o->max_new_tokens < 1 || o->max_new_tokens > INT32_MAX / 2)
-		return err_set(err, ERR_USAGE, "--max_new_tokens %lld: expected at least 1", (long long)o->max_new_tokens);
+	if (!o->chat && strcmp(o->chat_template, "auto"))
+		return err_set(err, ERR_USAGE, "--chat_template %s without --chat: the prompt is taken as it is; add --chat", o->chat_template);
 	return 0;
 }
 
@@ -64,11 +63,20 @@ static int prompt_text(const struct generate_options *o, struct str *out, struct
 	return 0;
 }
 
-static int chat_prompt(struct generate *g, const char *text, struct err *err)
+static int context_check(const struct generate *g, struct err *err)
+{
+	int64_t positions = model_config(g->model)->max_position_embeddings, wanted = (int64_t)g->prompt.count + g->o->max_new_tokens;
+	if (wanted <= positions) return 0;
+	return err_set(err, ERR_LIMIT, "%zu tokens of the prompt and --max_new_tokens %lld are more than the model's %lld positions; lower --max_new_tokens%s",
+		g->prompt.count, (long long)g->o->max_new_tokens, (long long)positions, (int64_t)g->prompt.count < positions ? "" : " and shorten the prompt");
+}
+
+static int chat_prompt(struct generate *g, const struct str *text, struct err *err)
 {
 	const struct chat_template *c;
 	struct chat_text chat = {0};
-	struct chat_message user = { "user", text };
+	struct chat_message user = { "user", text->data };
+	if (strlen(text->data) < text->len) return err_set(err, ERR_FORMAT, "%s: byte %zu is 0, which no turn of a chat has", g->o->prompt_file, strlen(text->data));
 	int rc = chat_template_find(g->o->chat_template, g->o->model, &c, err);
 	if (!rc && chat_end_id(c, g->tokenizer, &g->stop_id, err)) rc = err_prefix(err, "%s", g->o->model);
 	if (!rc) rc = chat_render(c, &user, 1, true, &chat, err);
@@ -81,18 +89,17 @@ static int prompt_encode(struct generate *g, struct err *err)
 {
 	struct str text = {0};
 	int rc = prompt_text(g->o, &text, err);
-	const char *data = text.data ? text.data : "";
 	g->stop_id = -1;
 	if (!rc && g->o->chat) {
-		rc = chat_prompt(g, data, err);
+		rc = chat_prompt(g, &text, err);
 	} else if (!rc) {
 		tokenizer_push_prefix(g->tokenizer, &g->prompt);
-		rc = tokenizer_encode(g->tokenizer, data, text.len, true, &g->prompt, err);
+		rc = tokenizer_encode(g->tokenizer, text.data, text.len, true, &g->prompt, err);
+		if (rc) err_prefix(err, "%s", g->o->prompt_file ? g->o->prompt_file : "--prompt");
 	}
 	str_release(&text);
 	if (rc) return rc;
 	if (!g->prompt.count) return err_set(err, ERR_RANGE, "the prompt has no tokens; expected at least one to continue from");
-	if (g->prompt.count > INT32_MAX / 2) return err_set(err, ERR_LIMIT, "the prompt has %zu tokens", g->prompt.count);
 	return 0;
 }
 
@@ -104,6 +111,7 @@ static int open_all(struct generate *g, struct err *err)
 	if (!rc && o->adapter) rc = adapter_open(g->model, o->adapter, &g->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &g->tokenizer, err);
 	if (!rc) rc = prompt_encode(g, err);
+	if (!rc) rc = context_check(g, err);
 	if (rc) return rc;
 	struct engine_options eo = { .max_sequences = (int)MIN(o->num_samples, 32), .max_context = (int)g->prompt.count + (int)o->max_new_tokens };
 	rc = engine_create(g->model, &eo, &g->engine, err);
@@ -131,10 +139,7 @@ static int run(struct generate *g, struct err *err)
 	struct request r = {
 		.prompt = g->prompt.data, .nprompt = (int)g->prompt.count, .num_samples = (int)o->num_samples,
 		.max_new_tokens = (int)o->max_new_tokens, .adapter = g->adapter,
-		.sampling = {
-			.temperature = (float)o->temperature, .top_k = (int)MIN(MAX(o->top_k, -1), INT32_MAX), .top_p = (float)o->top_p,
-			.seed = (uint64_t)o->seed,
-		},
+		.sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
 		.stop_ids = &g->stop_id, .nstop = g->stop_id >= 0, .should_stop = streams ? stream_token : NULL, .stop_ctx = g,
 	};
 	int rc = engine_submit(g->engine, &r, err), active = 1;
@@ -143,7 +148,11 @@ static int run(struct generate *g, struct err *err)
 	uint64_t start = clock_ns();
 	while (active) engine_step(g->engine, &active);
 	double seconds = (double)(clock_ns() - start) * 1e-9;
-	for (struct completion c; engine_take(g->engine, &c);) g->done[c.sample] = c;
+	for (struct completion c; engine_take(g->engine, &c);) {
+		g->done[c.sample] = c;
+		if (!rc) rc = completion_check(&c, err);
+	}
+	if (rc) return rc;
 	log_info("%zu prompt tokens, %lld new tokens, %.1f new tokens/s", g->prompt.count, (long long)engine_tokens_generated(g->engine),
 		(double)engine_tokens_generated(g->engine) / seconds);
 	return 0;

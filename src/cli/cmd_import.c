@@ -156,7 +156,7 @@ static int import_run(struct import *im, const char *file, struct err *err)
 	CHECK(!rc);
 	rc = gguf_open(file, &im->g, err);
 	if (!rc) rc = model_config_from_gguf(im->g, &im->config, err);
-	if (!rc) rc = dir_make(im->o->out, err);
+	if (!rc) rc = model_folder_begin(im->o->out, err);
 	if (!rc) rc = im->o->tokenizer ? copy_tokenizer(im, err) : make_tokenizer(im, err);
 	if (!rc) rc = model_save_from_gguf(im->g, &im->config, dtype, im->o->out, err);
 	if (!rc) printf("%s: %lld parameters in %s, %d tokens\n", im->o->out, (long long)model_config_params(&im->config), im->o->dtype, im->config.vocab_size);

@@ -4,20 +4,19 @@
 
 struct merge_options { const char *model, *adapter, *out, *dtype; int64_t max_shard_mb, threads; };
 
-#define C(type, field, help, choices) { #field, type, offsetof(struct merge_options, field), help, choices }
-#define O(type, field, help) C(type, field, help, NULL)
+#define O(type, field, help, choices) { #field, type, offsetof(struct merge_options, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, model, "model folder that the adapter was trained on"),
-	O(OPTION_STR, adapter, "PEFT adapter folder"),
-	O(OPTION_STR, out, "folder to write: config.json, safetensors and the tokenizer's files"),
-	C(OPTION_STR, dtype, "type of the written weights; the sum is made in float32 and rounded once", "float32|bfloat16|float16"),
-	O(OPTION_INT, max_shard_mb, "most megabytes of weights in one file; more are written as shards with an index"),
-	O(OPTION_INT, threads, "threads; 0: cores"),
+	O(OPTION_STR, model, "model folder that the adapter was trained on", NULL),
+	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
+	O(OPTION_STR, out, "folder to write: config.json, safetensors and the tokenizer's files", NULL),
+	O(OPTION_STR, dtype, "type of the written weights; the sum is made in float32 and rounded once", "float32|bfloat16|float16"),
+	O(OPTION_INT, max_shard_mb, "most megabytes of weights in one file; more are written as shards with an index", "1 to 1000000"),
+	O(OPTION_INT, threads, "threads; 0: cores", "0 to 4096"),
 };
 
 int cmd_merge(int argc, char **argv)
 {
-	struct merge_options o = { .dtype = "float32", .max_shard_mb = 5000 };
+	struct merge_options o = { .dtype = "float32", .max_shard_mb = MODEL_SHARD_BYTES / 1000 / 1000 };
 	struct export_options export = {0};
 	struct err err = {0};
 	struct ops *ops = NULL;
@@ -28,9 +27,8 @@ int cmd_merge(int argc, char **argv)
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc && (!o.model || !o.adapter || !o.out)) rc = err_set(&err, ERR_USAGE, "--model, --adapter and --out are needed");
-	if (!rc && !strcmp(o.model, o.out)) rc = err_set(&err, ERR_USAGE, "--out is the model's own folder; choose another");
-	if (!rc && (o.max_shard_mb < 1 || o.max_shard_mb > 1000000))
-		rc = err_set(&err, ERR_USAGE, "--max_shard_mb %lld: expected 1 to 1000000", (long long)o.max_shard_mb);
+	if (!rc && (path_is_same(o.model, o.out) || path_is_same(o.adapter, o.out)))
+		rc = err_set(&err, ERR_USAGE, "--out %s is the folder of the model or of the adapter; choose another", o.out);
 	if (!rc) {
 		CHECK(!dtype_from_name(o.dtype, &export.dtype));
 		export.shard_bytes = o.max_shard_mb * 1000 * 1000;

@@ -4,14 +4,14 @@
 
 struct report_settings { const char *store, *out, *title, *tables; int64_t samples, steps; };
 
-#define O(type, field, help) { #field, type, offsetof(struct report_settings, field), help, NULL }
+#define O(type, field, help, choices) { #field, type, offsetof(struct report_settings, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, store, "SQLite file of the runs"),
-	O(OPTION_STR, out, "HTML file to write"),
-	O(OPTION_STR, title, "heading"),
-	O(OPTION_STR, tables, "JSON file with extra tables: [{title, columns, rows}]"),
-	O(OPTION_INT, samples, "answers shown per shown step"),
-	O(OPTION_INT, steps, "steps whose answers are shown"),
+	O(OPTION_STR, store, "SQLite file of the runs", NULL),
+	O(OPTION_STR, out, "HTML file to write", NULL),
+	O(OPTION_STR, title, "heading", NULL),
+	O(OPTION_STR, tables, "JSON file with extra tables: [{title, columns, rows}]", NULL),
+	O(OPTION_INT, samples, "answers shown per shown step", "0 to 2147483647"),
+	O(OPTION_INT, steps, "steps whose answers are shown", "0 to 2147483647"),
 };
 
 static int tables_check(const json_t *tables, const char *path, struct err *err)
@@ -35,8 +35,6 @@ int cmd_report(int argc, char **argv)
 	int npos, rc = options_parse("report", "write one HTML file about the runs in a store", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc && (o.samples < 0 || o.samples > INT32_MAX || o.steps < 0 || o.steps > INT32_MAX))
-		rc = err_set(&err, ERR_USAGE, "--samples and --steps: expected 0 to %d", INT32_MAX);
 	if (!rc && !o.store) rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
 	if (!rc && !path_exists(o.store)) rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
 	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);

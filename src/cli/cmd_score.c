@@ -4,20 +4,21 @@
 #include "model/model.h"
 #include "text/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct score_options { const char *model, *adapter, *prompt_file, *completion_file; double temperature; int64_t threads; bool batch_invariant, json; };
 
-#define O(type, field, help) { #field, type, offsetof(struct score_options, field), help, NULL }
+#define O(type, field, help, choices) { #field, type, offsetof(struct score_options, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, model, "model folder (with tokenizer.json)"),
-	O(OPTION_STR, adapter, "PEFT adapter folder"),
-	O(OPTION_STR, prompt_file, "file whose whole text is the prompt"),
-	O(OPTION_STR, completion_file, "file whose whole text is scored"),
-	O(OPTION_FLOAT, temperature, "logits are divided by it"),
-	O(OPTION_INT, threads, "threads; 0: cores"),
-	O(OPTION_BOOL, batch_invariant, "values that do not depend on what else is computed with them"),
-	O(OPTION_BOOL, json, "print one JSON object: tokens, logprobs"),
+	O(OPTION_STR, model, "model folder (with tokenizer.json)", NULL),
+	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
+	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
+	O(OPTION_STR, completion_file, "file whose whole text is scored", NULL),
+	O(OPTION_FLOAT, temperature, "logits are divided by it", "0.001 to 1000"),
+	O(OPTION_INT, threads, "threads; 0: cores", "0 to 4096"),
+	O(OPTION_BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL),
+	O(OPTION_BOOL, json, "print one JSON object: tokens, logprobs", NULL),
 };
 
 struct score {
@@ -33,7 +34,6 @@ struct score {
 static int options_check(const struct score_options *o, struct err *err)
 {
 	if (!o->model || !o->prompt_file || !o->completion_file) return err_set(err, ERR_USAGE, "--model, --prompt_file and --completion_file are needed");
-	if (!(o->temperature > 0)) return err_set(err, ERR_USAGE, "--temperature %g: expected a positive number", o->temperature);
 	return 0;
 }
 
@@ -41,8 +41,7 @@ static int encode_file(struct score *s, const char *path, struct err *err)
 {
 	struct str text = {0};
 	int rc = file_read(path, 64 << 20, &text, err);
-	if (!rc && text.len) rc = tokenizer_encode(s->tokenizer, text.data, text.len, true, &s->ids, err);
-	if (rc) err_prefix(err, "%s", path);
+	if (!rc && text.len && (rc = tokenizer_encode(s->tokenizer, text.data, text.len, true, &s->ids, err))) err_prefix(err, "%s", path);
 	str_release(&text);
 	return rc;
 }
@@ -86,6 +85,10 @@ static int compute(struct score *s, const struct score_options *o, struct err *e
 	pass_logprobs(s->pass, rows, n, (float)o->temperature, s->logprobs, NULL);
 	free(pos);
 	free(rows);
+	for (int i = 0; i < n; i++)
+		if (isnan(s->logprobs[i]))
+			return err_set(err, ERR_RANGE,
+				"token %d of the completion: the model's values are not finite; its weights, or the adapter's, hold infinite values or NaN", i);
 	return 0;
 }
 

@@ -20,8 +20,8 @@ struct sft_cmd {
 };
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct sft_cmd, field), help, choices }
-#define I(field, help) { #field, OPTION_INT, offsetof(struct sft_cmd, field), help, NULL }
-#define F(field, help) { #field, OPTION_FLOAT, offsetof(struct sft_cmd, field), help, NULL }
+#define I(field, help, range) { #field, OPTION_INT, offsetof(struct sft_cmd, field), help, range }
+#define F(field, help, range) { #field, OPTION_FLOAT, offsetof(struct sft_cmd, field), help, range }
 #define B(field, help) { #field, OPTION_BOOL, offsetof(struct sft_cmd, field), help, NULL }
 static const struct option_def defs[] = {
 	S(model, "model folder to start from (with tokenizer.json)", NULL),
@@ -30,31 +30,31 @@ static const struct option_def defs[] = {
 	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
 	S(store, "SQLite file for metrics; default: <output_dir>/hone.db", NULL),
 	B(use_peft, "train a LoRA adapter; --no-use_peft trains all weights"),
-	I(lora_r, "adapter rank"),
-	F(lora_alpha, "adapter scaling numerator"),
-	F(lora_dropout, "dropout on the adapter's input"),
+	I(lora_r, "adapter rank", "1 to 256"),
+	F(lora_alpha, "adapter scaling numerator", "1e-6 or more"),
+	F(lora_dropout, "dropout on the adapter's input", "0 to 0.999"),
 	S(lora_target_modules, "comma list of projections; default: all seven", NULL),
-	I(max_tokens, "packed tokens per micro-batch; longer examples are refused"),
-	I(gradient_accumulation_steps, "micro-batches per optimiser step"),
-	F(learning_rate, "AdamW's learning rate"),
-	F(adam_beta1, "AdamW beta1"),
-	F(adam_beta2, "AdamW beta2"),
-	F(adam_epsilon, "AdamW epsilon"),
-	F(weight_decay, "decoupled weight decay; norms and biases do not decay"),
-	F(max_grad_norm, "gradient clipping by global norm; 0: off"),
+	I(max_tokens, "packed tokens per micro-batch; longer examples are refused", "2 to 4194304"),
+	I(gradient_accumulation_steps, "micro-batches per optimiser step", "1 to 1048576"),
+	F(learning_rate, "AdamW's learning rate", "0 to 1000"),
+	F(adam_beta1, "AdamW beta1", "0 to 0.999999"),
+	F(adam_beta2, "AdamW beta2", "0 to 0.99999999"),
+	F(adam_epsilon, "AdamW epsilon", "0 to 1"),
+	F(weight_decay, "decoupled weight decay; norms and biases do not decay", "0 to 1000"),
+	F(max_grad_norm, "gradient clipping by global norm; 0: off", "0 or more"),
 	S(lr_scheduler_type, "schedule", "constant|constant_with_warmup|linear|cosine"),
-	I(warmup_steps, "linear warm-up"),
-	F(num_train_epochs, "passes over the data; 0: no limit"),
-	I(max_steps, "optimiser steps; 0: no limit"),
-	F(max_seconds, "stop after this wall time; 0: off"),
-	I(save_steps, "checkpoint every N steps; 0: only at the end"),
-	I(save_total_limit, "checkpoints kept; 0: all"),
-	I(eval_steps, "held-out loss every N steps; 0: only at the end"),
-	I(logging_steps, "metrics every N steps"),
+	I(warmup_steps, "linear warm-up", "0 or more"),
+	F(num_train_epochs, "passes over the data; 0: no limit", "0 or more"),
+	I(max_steps, "optimiser steps; 0: no limit", "0 to 1000000000"),
+	F(max_seconds, "stop after this wall time; 0: off", "0 or more"),
+	I(save_steps, "checkpoint every N steps; 0: only at the end", "0 or more"),
+	I(save_total_limit, "checkpoints kept; 0: all", "0 to 1048576"),
+	I(eval_steps, "held-out loss every N steps; 0: only at the end", "0 or more"),
+	I(logging_steps, "metrics every N steps", "1 to 1000000000"),
 	B(stop_at_eval_minimum, "stop when the held-out loss turns, and keep the best weights"),
-	I(patience, "evaluations without improvement before stopping"),
-	I(seed, "of order, dropout and the adapter's first weights"),
-	I(threads, "threads; 0: cores"),
+	I(patience, "evaluations without improvement before stopping", "1 to 1000000000"),
+	I(seed, "of order, dropout and the adapter's first weights", NULL),
+	I(threads, "threads; 0: cores", "0 to 4096"),
 	B(dry_run, "print token counts, steps and the memory plan, and stop"),
 };
 
@@ -210,13 +210,6 @@ static int on_metrics(void *ctx, int64_t step, const json_t *m)
 static int options_check(const struct sft_cmd *o, struct err *err)
 {
 	if (!o->model || !o->data || (!o->output_dir && !o->dry_run)) return err_set(err, ERR_USAGE, "--model, --data and --output_dir are needed");
-	if (o->max_tokens < 2 || o->max_tokens > 1 << 22) return err_set(err, ERR_USAGE, "--max_tokens %lld: expected 2 to %d", (long long)o->max_tokens, 1 << 22);
-	if (o->gradient_accumulation_steps < 1 || o->gradient_accumulation_steps > 1 << 20)
-		return err_set(err, ERR_USAGE, "--gradient_accumulation_steps %lld: expected at least 1", (long long)o->gradient_accumulation_steps);
-	if (o->max_steps < 0 || o->save_steps < 0 || o->eval_steps < 0 || o->save_total_limit < 0 || o->warmup_steps < 0)
-		return err_set(err, ERR_USAGE, "counts of steps cannot be negative");
-	if (o->lora_r > INT32_MAX || o->save_total_limit > INT32_MAX || o->logging_steps > INT32_MAX || o->patience > INT32_MAX || o->threads > 4096)
-		return err_set(err, ERR_USAGE, "a count is absurdly large");
 	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
 	return 0;
 }

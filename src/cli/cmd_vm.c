@@ -3,18 +3,19 @@
 #include "cli/cli.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct vm_settings { bool check, cost, json, cuda_shim; int64_t threads, configs; };
 
-#define O(type, field, help) { #field, type, offsetof(struct vm_settings, field), help, NULL }
+#define O(type, field, help, choices) { #field, type, offsetof(struct vm_settings, field), help, choices }
 static const struct option_def DEFS[] = {
-	O(OPTION_BOOL, check, "all checks, and device_assert; memory accesses are always checked"),
-	O(OPTION_BOOL, cost, "after the script, what each kernel and line moved and computed, with predicted times"),
-	O(OPTION_BOOL, json, "with --cost: one JSON object, the last line of stdout"),
-	O(OPTION_BOOL, cuda_shim, "for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as an H200 would"),
-	O(OPTION_INT, configs, "configurations that an autotuner compares, by predicted time"),
-	O(OPTION_INT, threads, "threads that a launch may use; 0: cores"),
+	O(OPTION_BOOL, check, "all checks, and device_assert; memory accesses are always checked", NULL),
+	O(OPTION_BOOL, cost, "after the script, what each kernel and line moved and computed, with predicted times", NULL),
+	O(OPTION_BOOL, json, "with --cost: one JSON object, the last line of stdout", NULL),
+	O(OPTION_BOOL, cuda_shim, "for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as an H200 would", NULL),
+	O(OPTION_INT, configs, "configurations that an autotuner compares, by predicted time", "1 to 100000"),
+	O(OPTION_INT, threads, "threads that a launch may use; 0: cores", "0 to 4096"),
 };
 static const char SUMMARY[] = "run a Python script with its Triton kernels on the CPU: hone vm [OPTIONS] script.py [ARGS]\n"
 	"The Python is $HONE_PYTHON's, else the active virtual environment's, else hone's own. The script runs unsandboxed, with your rights.\n"
@@ -75,10 +76,19 @@ static int become_python(const struct vm_settings *s, char **script, int nscript
 static int settings_check(const struct vm_settings *s, bool has_script, struct err *err)
 {
 	if (!has_script) return err_set(err, ERR_USAGE, "no script: hone vm [OPTIONS] script.py [ARGS]");
-	if (s->threads < 0 || s->threads > 4096) return err_set(err, ERR_USAGE, "--threads %lld: expected 0 to 4096", (long long)s->threads);
-	if (s->configs < 1 || s->configs > 100000) return err_set(err, ERR_USAGE, "--configs %lld: expected 1 to 100000", (long long)s->configs);
 	if (s->json && !s->cost) return err_set(err, ERR_USAGE, "--json without --cost: there is nothing to print");
 	return 0;
+}
+
+/* Python runs a folder with a __main__.py too. */
+static int script_check(const char *path, struct err *err)
+{
+	struct stat st;
+	if (stat(path, &st)) return err_set(err, ERR_USAGE, "%s: no such script", path);
+	char *inside = path_join(path, "__main__.py");
+	int rc = !S_ISDIR(st.st_mode) || path_exists(inside) ? 0 : err_set(err, ERR_USAGE, "%s: expected a Python script, found a folder", path);
+	free(inside);
+	return rc;
 }
 
 int cmd_vm(int argc, char **argv)
@@ -92,7 +102,7 @@ int cmd_vm(int argc, char **argv)
 	free(own);
 	if (rc == 1) return 0;
 	if (!rc) rc = settings_check(&s, at < argc, &err);
-	if (!rc && !path_exists(argv[at])) rc = err_set(&err, ERR_USAGE, "%s: no such script", argv[at]);
+	if (!rc) rc = script_check(argv[at], &err);
 	if (!rc) rc = become_python(&s, argv + at, argc - at, &err);
 	return cli_fail("vm", &err);
 }

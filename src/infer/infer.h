@@ -26,8 +26,8 @@ int engine_create(struct model *m, const struct engine_options *o, struct engine
 void engine_free(struct engine *e);
 size_t engine_bytes(const struct model_config *c, const struct engine_options *o);
 
-enum finish_reason { FINISH_EOS, FINISH_STOP, FINISH_LENGTH };
-const char *finish_reason_name(enum finish_reason r);   /* "eos", "stop", "length" */
+enum finish_reason { FINISH_EOS, FINISH_STOP, FINISH_LENGTH, FINISH_NAN /* the model's values are no numbers: there is nothing to draw from */ };
+const char *finish_reason_name(enum finish_reason r);   /* "eos", "stop", "length", "nan" */
 struct request {
 	int64_t id;
 	const int32_t *prompt; int nprompt;   /* copied */
@@ -47,6 +47,7 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err);
 void engine_step(struct engine *e, int *active);
 /* Takes a finished completion; false when none. Caller releases. Completion order does not matter to any result. */
 bool engine_take(struct engine *e, struct completion *out);
+int completion_check(const struct completion *c, struct err *err);   /* an error for FINISH_NAN */
 void completion_release(struct completion *c);
 int64_t engine_tokens_generated(const struct engine *e);
 #endif

@@ -92,6 +92,15 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	return 0;
 }
 
+int completion_check(const struct completion *c, struct err *err)
+{
+	if (c->finish != FINISH_NAN) return 0;
+	return err_set(err, ERR_RANGE,
+		"token %d: the model's values are not finite; its weights, or the adapter's, hold infinite values or NaN, or training diverged: "
+		"take an earlier checkpoint",
+		c->count - 1);
+}
+
 void completion_release(struct completion *c)
 {
 	free(c->tokens);
@@ -223,6 +232,6 @@ int64_t engine_tokens_generated(const struct engine *e) { return e->generated; }
 
 const char *finish_reason_name(enum finish_reason r)
 {
-	static const char *const names[] = {[FINISH_EOS] = "eos", [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length"};
+	static const char *const names[] = {[FINISH_EOS] = "eos", [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_NAN] = "nan"};
 	return names[r];
 }

@@ -1,6 +1,7 @@
 /* infer_step: one step of the engine: start what fits, gather rows, run the model, sample, finish. Nothing here allocates (finished groups are freed).
  * Sequences are visited in slot order and adapters in the order of their first slot, so a step is a function of the requests submitted before it. */
 #include "infer_internal.h"
+#include <math.h>
 
 /* ---- pages ---- */
 
@@ -136,7 +137,8 @@ static bool is_finished(const struct engine *e, const struct slot *s, enum finis
 	int32_t id = c->tokens[c->count - 1];
 	bool stop = false;
 	for (int i = 0; i < g->r.nstop; i++) stop = stop || id == g->stop[i];
-	if (is_eos(e->config, id)) *reason = FINISH_EOS;
+	if (isnan(c->logprobs[c->count - 1])) *reason = FINISH_NAN;
+	else if (is_eos(e->config, id)) *reason = FINISH_EOS;
 	else if (stop || (g->r.should_stop && g->r.should_stop(g->r.stop_ctx, g->r.id, c->sample, c->tokens, c->count))) *reason = FINISH_STOP;
 	else if (c->count == g->r.max_new_tokens) *reason = FINISH_LENGTH;
 	else return false;

@@ -133,6 +133,7 @@ int adapter_open(struct model *m, const char *dir, struct adapter **out, struct 
 	json_t *o = NULL;
 	*out = NULL;
 	int rc = json_load(config, 1 << 20, &o, err);
+	if (rc == ERR_NOT_FOUND) err_set(err, rc, "%s: no such file; expected a PEFT adapter folder, as `hone sft` and `hone rl` write one (final/)", config);
 	if (!rc && !json_is_object(o)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", config);
 	if (!rc) rc = keys_check(o, config, err);
 	if (!rc) rc = weights_open(dir, weights, &s, err);

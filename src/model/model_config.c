@@ -5,8 +5,10 @@
  * read and both are written. */
 #include "model/model_internal.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Defaults are transformers': what an absent field means. A null one means hidden / heads and as many key/value heads as heads. */
 struct arch {
@@ -134,6 +136,8 @@ static int ropes_read(const json_t *o, const char *what, struct model_config *c,
 	if (rc) return rc;
 	scaled = *c;
 	rc = rope_read(o, "rope_parameters", what, c, &parameters_type, err);
+	if (!rc && !json_is_off(json_object_get(o, "rope_theta")) && scaled.rope_theta != c->rope_theta)
+		rc = err_set(err, ERR_FORMAT, "%s: rope_theta is %g and %g; keep one of them", what, scaled.rope_theta, c->rope_theta);
 	if (rc || !scaling_type || !parameters_type) return rc;
 	bool agree = !strcmp(scaling_type, parameters_type) && scaled.rope_factor == c->rope_factor && scaled.rope_low_freq_factor == c->rope_low_freq_factor &&
 		scaled.rope_high_freq_factor == c->rope_high_freq_factor && scaled.rope_original_positions == c->rope_original_positions;
@@ -224,7 +228,7 @@ static int sizes_read(const json_t *o, const char *what, const struct arch *arch
 	return 0;
 }
 
-static int config_check(const struct model_config *c, const char *what, struct err *err)
+int model_config_check(const struct model_config *c, const char *what, struct err *err)
 {
 	if (c->num_attention_heads % c->num_key_value_heads)
 		return err_set(err, ERR_RANGE, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d",
@@ -251,7 +255,7 @@ static int config_read(const json_t *o, const char *what, struct model_config *c
 	if (rc) return rc;
 	c->attention_bias = arch->attention_bias;
 	c->qk_norm = arch->qk_norm;
-	return config_check(c, what, err);
+	return model_config_check(c, what, err);
 }
 
 int model_config_load(const char *dir, struct model_config *out, struct err *err)
@@ -259,6 +263,7 @@ int model_config_load(const char *dir, struct model_config *out, struct err *err
 	char *path = path_join(dir, "config.json");
 	json_t *o = NULL;
 	int rc = json_load(path, 1 << 24, &o, err);
+	if (rc == ERR_NOT_FOUND) err_set(err, rc, "%s: no such file; expected a Hugging Face model folder, as `hone init` and `hone import` make one too", path);
 	if (!rc && !json_is_object(o)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", path);
 	if (!rc) rc = config_read(o, path, out, err);
 	if (!rc) rc = generation_read(dir, out, err);
@@ -299,12 +304,21 @@ static const struct arch *arch_of(const struct model_config *c)
 	return NULL;
 }
 
+int model_folder_begin(const char *dir, struct err *err)
+{
+	char *path = path_join(dir, "config.json");
+	int rc = dir_make(dir, err);
+	if (!rc && unlink(path) && errno != ENOENT) rc = err_set(err, ERR_IO, "%s: cannot replace: %s", path, strerror(errno));
+	free(path);
+	return rc;
+}
+
 int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err)
 {
 	const struct arch *arch = arch_of(c);
 	char *path = path_join(dir, "config.json");
 	json_t *o = NULL;
-	int rc = arch ? config_check(c, path, err) : err_set(err, ERR_UNSUPPORTED, "%s: no known architecture has both attention_bias and qk_norm", path);
+	int rc = arch ? model_config_check(c, path, err) : err_set(err, ERR_UNSUPPORTED, "%s: no known architecture has both attention_bias and qk_norm", path);
 	if (!rc) {
 		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type", arch->model_type,
 			"dtype", dtype_name(dtype), "torch_dtype", dtype_name(dtype), "hidden_act", "silu", "rms_norm_eps", c->rms_norm_eps, "rope_theta", c->rope_theta,

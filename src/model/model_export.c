@@ -51,7 +51,7 @@ static int weights_write(struct ops *ops, const struct param *params, int count,
 
 int model_export(const struct model *m, const struct adapter *a, const char *dir, const struct export_options *options, struct err *err)
 {
-	struct export_options o = options ? *options : (struct export_options){ .dtype = DTYPE_F32 };
+	struct export_options o = options ? *options : (struct export_options){ .dtype = DTYPE_F32, .shard_bytes = MODEL_SHARD_BYTES };
 	struct ops *ops = m->ops;
 	struct param *merged = NULL;
 	float *block = NULL;
@@ -63,9 +63,9 @@ int model_export(const struct model *m, const struct adapter *a, const char *dir
 		block = model_copy(m, merged);
 		merge_into(m, a, merged);
 	}
-	int rc = dir_make(dir, err);
-	if (!rc) rc = model_config_save_as(dir, &m->config, o.dtype, err);
+	int rc = model_folder_begin(dir, err);
 	if (!rc) rc = weights_write(ops, a ? merged : m->params, m->nparams, dir, &o, err);
+	if (!rc) rc = model_config_save_as(dir, &m->config, o.dtype, err);
 	if (block) ops->release(ops->ctx, block);
 	free(merged);
 	return rc;

@@ -231,27 +231,6 @@ static int parts_refuse(const struct gguf *g, struct err *err)
 	return err_set(err, ERR_UNSUPPORTED, "%s: one of %lld parts; join them with llama.cpp's llama-gguf-split --merge", gguf_path(g), (long long)parts);
 }
 
-int model_config_from_gguf(const struct gguf *g, struct model_config *out, struct err *err)
-{
-	const struct gguf_arch *arch = NULL;
-	int rc = arch_get(g, &arch, err);
-	if (!rc) rc = parts_refuse(g, err);
-	if (rc) return rc;
-	struct reader r = { .g = g, .arch = arch->name, .err = err };
-	*out = (struct model_config){ .attention_bias = arch->attention_bias, .qk_norm = arch->qk_norm };
-	rc = sizes_read(&r, out);
-	if (!rc) rc = sizes_agree(&r, out);
-	if (!rc) rc = numbers_read(&r, out);
-	if (!rc) rc = keys_known(&r);
-	if (!rc) rc = vocabulary_read(&r, out);
-	if (!rc) rc = tokens_read(&r, out);
-	if (!rc && (out->num_attention_heads % out->num_key_value_heads || out->head_dim < 2 || out->head_dim % 2))
-		rc = err_set(err, ERR_RANGE, "%s: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even",
-			gguf_path(g), out->num_attention_heads, out->num_key_value_heads, out->head_dim);
-	if (!rc) rc = rope_factors_read(&r, out);
-	return rc;
-}
-
 /* ---- weights ---- */
 
 /* "model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q.weight". */
@@ -279,7 +258,7 @@ static void their_name(const char *ours, char *out, size_t len)
 }
 
 struct source { const struct gguf_tensor *tensor; int heads; /* whose rows are interleaved; 0: none */ };
-struct import { const struct model *table; struct source *sources; enum dtype dtype; float *values, *rows; };
+struct import { struct model *table; struct source *sources; enum dtype dtype; float *values, *rows; };
 
 static int rotated_heads(const struct model_config *c, const char *name)
 {
@@ -361,19 +340,54 @@ static int weights_write(struct import *im, const char *dir, struct err *err)
 	return rc;
 }
 
-int model_save_from_gguf(const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err)
+/* Finds every tensor before anything is written. */
+static int import_begin(struct import *im, const struct gguf *g, const struct model_config *c, struct err *err)
 {
 	const struct gguf_arch *arch = NULL;
-	CHECK(dtype == DTYPE_F32 || dtype == DTYPE_BF16);
 	int rc = arch_get(g, &arch, err);
 	if (rc) return rc;
-	struct model *table = model_alloc(c, NULL);
-	struct import im = { .table = table, .dtype = dtype, .sources = xcalloc((size_t)table->nparams, sizeof *im.sources) };
-	rc = sources_find(&im, g, arch->is_interleaved, err);
-	if (!rc) rc = dir_make(dir, err);
+	im->table = model_alloc(c, NULL);
+	im->sources = xcalloc((size_t)im->table->nparams, sizeof *im->sources);
+	return sources_find(im, g, arch->is_interleaved, err);
+}
+
+static void import_end(struct import *im)
+{
+	free(im->sources);
+	model_free(im->table);
+}
+
+int model_config_from_gguf(const struct gguf *g, struct model_config *out, struct err *err)
+{
+	const struct gguf_arch *arch = NULL;
+	int rc = arch_get(g, &arch, err);
+	if (!rc) rc = parts_refuse(g, err);
+	if (rc) return rc;
+	struct reader r = { .g = g, .arch = arch->name, .err = err };
+	*out = (struct model_config){ .attention_bias = arch->attention_bias, .qk_norm = arch->qk_norm };
+	rc = sizes_read(&r, out);
+	if (!rc) rc = sizes_agree(&r, out);
+	if (!rc) rc = numbers_read(&r, out);
+	if (!rc) rc = keys_known(&r);
+	if (!rc) rc = vocabulary_read(&r, out);
+	if (!rc) rc = tokens_read(&r, out);
+	if (!rc) rc = model_config_check(out, gguf_path(g), err);
+	if (!rc) rc = rope_factors_read(&r, out);
+	if (rc) return rc;
+	struct import im = {0};
+	rc = import_begin(&im, g, out, err);
+	import_end(&im);
+	return rc;
+}
+
+int model_save_from_gguf(const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err)
+{
+	struct import im = { .dtype = dtype };
+	CHECK(dtype == DTYPE_F32 || dtype == DTYPE_BF16);
+	int rc = import_begin(&im, g, c, err);
+	if (!rc) rc = model_folder_begin(dir, err);
 	if (!rc) rc = weights_write(&im, dir, err);
 	if (!rc) rc = model_config_save_as(dir, c, dtype, err);
-	free(im.sources);
-	model_free(table);
+	import_end(&im);
 	return rc;
 }

@@ -34,6 +34,7 @@ struct model {
 };
 
 struct model *model_alloc(const struct model_config *c, struct ops *ops /* NULL: for its table alone */);   /* no weights yet */
+int model_config_check(const struct model_config *c, const char *what, struct err *err);   /* of values that another file gave */
 /* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
 bool json_is_off(const json_t *v);
 /* The weights in a block of their own, which params (the model's table or a copy of it) then point into. */

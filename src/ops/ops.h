@@ -45,8 +45,8 @@ struct ops {
 	 * linear y = x W^T: matmul(y, x, W, T, out, in, false, true). */
 	void (*matmul)(struct ops_context *, float *out, const float *a, const float *b, int M, int N, int K,
 		bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc);
-	/* b (N, K) will be the transposed second operand of many products and does not change until forget: the backend may keep a copy in the order it reads.
-	 * No bit of a result changes. forget knows any pointer. */
+	/* b (N, K) will be the transposed second operand of many products and does not change until forget: the backend may keep a copy in the order it
+	 * reads. No bit of a result changes. forget knows any pointer. */
 	void (*prepare)(struct ops_context *, const float *b, int N, int K);
 	void (*forget)(struct ops_context *, const float *b);
 	void (*bias_add)(struct ops_context *, float *x /* (M, N) */, const float *bias /* (N) */, int M, int N);
@@ -106,8 +106,8 @@ struct ops_options {
 /* CPU backend: fp32, its own matrix products, AVX2 or AVX-512 by CPUID. */
 int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err);
 void ops_free(struct ops *ops);
-/* What the copies of prepare take. Each is in the smallest form that gives back the same bits: 4 or 8 bits and a factor for every 32 of a row where all weights are such
- * products (out of GGUF files), bf16 or fp16 where all are, else fp32. */
+/* What the copies of prepare take. Each is in the smallest form that gives back the same bits: 4 or 8 bits and a factor for every 32 of a row where
+ * all weights are such products (out of GGUF files), bf16 or fp16 where all are, else fp32. */
 size_t ops_prepared_bytes(const struct ops *ops);
 #define OPS_PREPARED_BYTES_MAX ((size_t)2 << 30)   /* of one backend; what is beyond is packed when it is used */
 /* For doctor and bench: the instruction set of the products ("AVX-512"); measured GFLOP/s of a 1024^3 product. */

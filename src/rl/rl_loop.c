@@ -31,52 +31,19 @@ struct loop {
 	FILE *metrics_file;
 };
 
-static const struct option_range counts[] = {
-#define COUNT(field, min, max) OPTION_RANGE(struct rl_options, field, min, max)
-	COUNT(num_generations, 2, 1 << 12), COUNT(generation_batch_size, 2, 1 << 18), COUNT(num_iterations, 1, 1 << 10),
-	COUNT(max_prompt_length, 0, 1 << 24), COUNT(max_completion_length, 1, 1 << 24), COUNT(max_tokens, 2, 1 << 24),
-	COUNT(max_steps, 0, INT64_MAX >> 24), COUNT(save_steps, 0, INT64_MAX), COUNT(save_total_limit, 0, 1 << 20),
-	COUNT(warmup_steps, 0, INT64_MAX), COUNT(lora_r, 1, 256), COUNT(threads, 0, 4096), COUNT(verify_threads, 0, 4096),
-	COUNT(num_correct_trials, 0, 1 << 10), COUNT(limit, 0, INT64_MAX), COUNT(level, 0, 9), COUNT(top_k, 0, INT32_MAX),
-#undef COUNT
-};
-
-/* Numbers of these ranges; each end is part of its range. Not a number is in none. */
-static const struct { const char *name; size_t offset; double min, max; } reals[] = {
-#define REAL(field, min, max) { #field, offsetof(struct rl_options, field), min, max }
-	REAL(temperature, 1e-3, 1e3), REAL(top_p, 1e-6, 1), REAL(learning_rate, 0, 1e3), REAL(adam_beta1, 0, 0.999999), REAL(adam_beta2, 0, 0.99999999),
-	REAL(adam_epsilon, 0, 1), REAL(weight_decay, 0, 1e3), REAL(max_grad_norm, 0, 1e9), REAL(epsilon, 0, 1), REAL(epsilon_high, 0, 1e9),
-	REAL(beta, 0, 1e9), REAL(lora_alpha, 0, 1e9), REAL(lora_dropout, 0, 0.999), REAL(max_seconds, 0, 1e12),
-#undef REAL
-};
-
-static int ranges_check(const struct rl_options *o, struct err *err)
-{
-	int rc = options_check_ranges(counts, ARRAY_LEN(counts), o, err);
-	if (rc) return rc;
-	for (size_t i = 0; i < ARRAY_LEN(reals); i++) {
-		double x = *(const double *)(const void *)((const char *)o + reals[i].offset);
-		if (!(x >= reals[i].min && x <= reals[i].max))
-			return err_set(err, ERR_USAGE, "--%s %g: expected %g to %g", reals[i].name, x, reals[i].min, reals[i].max);
-	}
-	return 0;
-}
-
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
 	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
-	int rc = ranges_check(o, err);
-	if (rc) return rc;
 	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
 		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)",
 			(long long)o->generation_batch_size, (long long)o->num_generations);
 	if (o->max_steps <= 0 && o->max_seconds <= 0) return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
 	l->rule = reward_rule_find(o->reward);
 	if (!l->rule) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", o->reward);
-	rc = advantage_type_from_name(o->advantage, &l->advantage, err);
+	int rc = advantage_type_from_name(o->advantage, &l->advantage, err);
 	return rc ? rc : loss_type_from_name(o->loss_type, &l->loss, err);
 }
 

@@ -123,12 +123,11 @@ static void set_select(struct prompt_set *s, const struct prompt_options *o)
 static int set_render(struct prompt_set *s, const struct prompt_options *o, const struct tokenizer *t, struct err *err)
 {
 	struct str text = {0};
-	int rc = file_read(o->prompt_template, 1 << 20, &text, err);
-	if (!rc) rc = agent_template_check(o->stage, text.data ? text.data : "", o->prompt_template, err);
+	int rc = agent_template_read(o->stage, o->prompt_template, &text, err);
 	size_t kept = 0, i = 0;
 	for (; !rc && i < s->count; i++) {
 		struct prompt_row *r = &s->rows[i];
-		rc = row_render(r, o, text.data ? text.data : "", t, err);
+		rc = row_render(r, o, text.data, t, err);
 		if (rc) break;
 		if (row_fits(s, r, o)) s->rows[kept++] = *r;
 		else row_release(r);

@@ -66,8 +66,10 @@ static int take_completions(struct collect *c, struct engine *e, struct err *err
 		CHECK(slot >= 0 && slot < c->total);
 		struct rollout *r = &c->out[slot];
 		*r = (struct rollout){ .prompt = c->index[done.id - c->o->id_base], .sample = done.sample, .completion = done };
+		int rc = completion_check(&done, err);
+		if (rc) return err_prefix(err, "task %s", c->prompts->rows[r->prompt].task.name);
 		rollout_decode(c, r);
-		int rc = rollout_grade(c, slot, err);
+		rc = rollout_grade(c, slot, err);
 		if (rc) return rc;
 	}
 	return 0;

@@ -147,6 +147,8 @@ int store_open(const char *path, struct store **out, struct err *err)
 	if (!rc) {
 		sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
 		rc = exec_plain(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF", err);
+		if (rc && sqlite3_errcode(s->db) == SQLITE_NOTADB)
+			rc = err_set(err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", path);
 	}
 	if (!rc)
 		rc = schema_check(s, err);

@@ -124,9 +124,10 @@ static int reader_run(const char *kind, const char *path, struct task_set *out, 
 	struct reader r = {.child = {.pid = -1, .reaped = true}, .pipes = {{.fd = -1}, {.fd = -1}}};
 	char *python = path_installed("build/venv/bin/python"), *script = path_installed("worker/rows.py"), *library = path_installed("libhone_sandbox.so");
 	char *whole = realpath(path, NULL);
-	int rc = python && script && library && whole ? ERR_OK
-		: err_set(err, ERR_NOT_FOUND, "%s: reading it needs %s, which is not there; run `make`, or tools/setup.sh", path,
-			!whole ? "the file" : !python ? "build/venv/bin/python" : !script ? "worker/rows.py" : "libhone_sandbox.so");
+	int rc = whole ? ERR_OK : err_set(err, ERR_NOT_FOUND, "%s: cannot open: %s", path, strerror(errno));
+	if (!rc && !(python && script && library))
+		rc = err_set(err, ERR_NOT_FOUND, "%s: reading it needs %s, which is not there; run `make`, or tools/setup.sh", path,
+			!python ? "build/venv/bin/python" : !script ? "worker/rows.py" : "libhone_sandbox.so");
 	if (!rc) rc = reader_start(&r, (char *[]){python, "-I", script, (char *)(uintptr_t)kind, whole, library, NULL}, err);
 	if (!rc) rc = reader_wait(&r, err);
 	if (!rc) rc = reader_verdict(&r, path, err);

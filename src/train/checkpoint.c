@@ -159,7 +159,7 @@ static int step_load(const char *run_dir, int64_t step, struct model *m, struct 
 {
 	int n;
 	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
-	char *weights = step_path(run_dir, step, a ? "adapter_model.safetensors" : "model.safetensors");
+	char *weights = step_path(run_dir, step, NULL);
 	char *moments = step_path(run_dir, step, "optimizer.safetensors"), *state = step_path(run_dir, step, "trainer_state.json");
 	int rc = params_load(o->ops, params, n, weights, err);
 	if (!rc) rc = params_load(o->ops, o->moments, 2 * o->count, moments, err);

@@ -177,7 +177,7 @@ static int best_load(struct sft *s, struct err *err)
 {
 	int n;
 	struct param *params = s->adapter ? adapter_params(s->adapter, &n) : model_params(s->model, &n);
-	char *path = xasprintf("%s/best/%s", s->o->output_dir, s->adapter ? "adapter_model.safetensors" : "model.safetensors");
+	char *path = path_join(s->o->output_dir, "best");
 	int rc = params_load(model_ops(s->model), params, n, path, err);
 	free(path);
 	return rc;

@@ -67,7 +67,9 @@ static int level_choose(const struct verify_options *o, int *level, struct err *
 			return err_set(err, ERR_UNSUPPORTED, "sandbox level %s does not work here: %s", o->sandbox, text);
 	}
 	if (wanted == SANDBOX_NONE && !o->allow_unsandboxed)
-		return err_set(err, ERR_USAGE, "sandbox: level none runs strangers' code unguarded; say --allow-unsandboxed if that is meant (%s)", text);
+		return err_set(err, ERR_USAGE,
+		"sandbox: level none runs strangers' code unguarded; say --allow_unsandboxed if that is meant%s%s", 
+		*text ? "; others do not work here: " : "", text);
 	*level = wanted;
 	return 0;
 }

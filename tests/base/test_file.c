@@ -1,8 +1,10 @@
 /* Files and folders: limits, atomic replacement and what is left after a failure, removal of hostile trees. */
 #include "base_test.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int count_entry(const char *name, void *ctx)
 {
@@ -230,6 +232,58 @@ static void installed_files_are_found_above_the_program(void **state)
 	assert_non_null(makefile);
 	free(makefile);
 	assert_null(path_installed("no/such/file"));
+	char *dir = scratch_make(), *here = path_join(dir, "here");
+	static const char *const rows[][2] = {{"", ""}, {"no/such/file", "no/such/file"}, {"/src", "/src"}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char *found = path_or_installed(rows[i][0]);
+		assert_string_equal(found, rows[i][1]);
+		free(found);
+	}
+	write_text(here, "x");
+	char *own = path_or_installed(here), *cwd = realpath(".", NULL);
+	assert_string_equal(own, here);
+	assert_int_equal(chdir(dir), 0);
+	char *shipped = path_or_installed("src/base/base.h");
+	assert_int_equal(chdir(cwd), 0);
+	assert_true(shipped[0] == '/' && path_exists(shipped));
+	free(own);
+	free(cwd);
+	free(shipped);
+	free(here);
+	scratch_remove(dir);
+}
+
+static void one_thing_under_two_names(void **state)
+{
+	char *dir = scratch_make(), *odd = xasprintf("%s/./", dir), *file = path_join(dir, "f"), *other = path_join(dir, "g");
+	write_text(file, "x");
+	assert_true(path_is_same(dir, odd));
+	assert_false(path_is_same(dir, file));
+	assert_false(path_is_same(file, other));   /* there is no g */
+	assert_false(path_is_same(other, other));
+	free(odd);
+	free(file);
+	free(other);
+	scratch_remove(dir);
+}
+
+static void places_to_write_to(void **state)
+{
+	char *dir = scratch_make(), *file = path_join(dir, "f"), *under = path_join(file, "g"), *nowhere = path_join(dir, "no/g");
+	struct err err = {0};
+	assert_int_equal(file_check_writable(file, &err), 0);
+	assert_int_equal(file_check_writable("beside", &err), 0);
+	write_text(file, "x");
+	assert_int_equal(file_check_writable(file, &err), 0);
+	assert_int_equal(file_check_writable(dir, &err), ERR_IO);
+	assert_non_null(strstr(err.text, "found a folder"));
+	assert_int_equal(file_check_writable(nowhere, &err), ERR_NOT_FOUND);
+	assert_true(file_check_writable(under, &err) < 0);
+	assert_int_equal(entries(dir), 1);
+	free(file);
+	free(under);
+	free(nowhere);
+	scratch_remove(dir);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -241,6 +295,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(each_sorts_and_stops),
 	cmocka_unit_test(remove_hostile_tree),
 	cmocka_unit_test(joining),
-	cmocka_unit_test(installed_files_are_found_above_the_program),
+	cmocka_unit_test(installed_files_are_found_above_the_program), cmocka_unit_test(one_thing_under_two_names), cmocka_unit_test(places_to_write_to),
 };
 TAP_MAIN(tests)

@@ -38,7 +38,7 @@ printf '{"title": "t"}\n' >"$dir/tables.json"
 printf '{"prompt": "a", "completion": "b"}\n' >"$dir/ab.jsonl"
 "$hone" sft --model "$dir/small" --data "$dir/ab.jsonl" --max_steps 1 --output_dir "$dir/sft" >/dev/null 2>&1
 
-echo 1..48
+echo 1..51
 # what is missing
 expect 2 'model is missing' "$hone" rl
 expect 2 'tasks is missing' "$hone" rl --model "$model"
@@ -52,13 +52,13 @@ expect 1 'adapter' "${rl[@]}" --adapter "$dir/adapter"
 # values
 expect 2 'reward' "${rl[@]}" --reward speed
 expect 2 'advantage' "${rl[@]}" --advantage luck
-expect 2 'num_generations 1' "${rl[@]}" --num_generations 1
+expect 2 'num_generations: .*"1"' "${rl[@]}" --num_generations 1
 expect 2 'generation_batch_size 5.*multiple of num_generations \(2\)' "${rl[@]}" --generation_batch_size 5
-expect 2 'temperature 0' "${rl[@]}" --temperature 0
+expect 2 'temperature: .*"0"' "${rl[@]}" --temperature 0
 expect 2 'temperature' "${rl[@]}" --temperature nan
-expect 2 'max_completion_length -1' "${rl[@]}" --max_completion_length -1
-expect 2 'num_iterations 0' "${rl[@]}" --num_iterations 0
-expect 2 'lora_r 0' "${rl[@]}" --lora_r 0
+expect 2 'max_completion_length: .*"-1"' "${rl[@]}" --max_completion_length -1
+expect 2 'num_iterations: .*"0"' "${rl[@]}" --num_iterations 0
+expect 2 'lora_r: .*"0"' "${rl[@]}" --lora_r 0
 expect 2 'max_steps' "${rl[@]}" --max_steps 0
 expect 2 'exclude each other' "${rl[@]}" --no-use_peft --adapter "$dir/sft/final"
 expect 2 'learning_rate' "${rl[@]}" --learnin_rate 1
@@ -83,14 +83,17 @@ if [ -z "$(find "$run" -name 'checkpoint-*' -o -name final 2>/dev/null)" ]; then
 else echo "not ok $n - a refused run wrote a checkpoint"; fi
 expect 1 "expected a folder|cannot create" "${rl[@]}" --output_dir "$dir/text.db"
 # eval
-expect 2 'num_samples 0' "${eval[@]}" --num_samples 0
+expect 2 'num_samples: .*"0"' "${eval[@]}" --num_samples 0
 expect 2 'temperature' "${eval[@]}" --num_samples 2
 expect 2 'top_p' "${eval[@]}" --top_p 0
+expect 1 "$dir/no/rows.jsonl.*folder" "${eval[@]}" --out "$dir/no/rows.jsonl"
+expect 1 "$dir/empty.*found a folder" "${eval[@]}" --out "$dir/empty"
 expect 1 "$dir/none" "${eval[@]}" --compare "$dir/none"
 expect 1 'adapter|lora' "${eval[@]}" --adapter "$dir/sft/final"
 # pairs, report
 expect 2 'synth' "$hone" pairs
 expect 1 "$dir/none.txt" "$hone" pairs synth --tasks "$policy/tasks.jsonl" --out "$dir/p.jsonl" --prompt_template "$dir/none.txt"
-expect 1 'text.db' "$hone" report --store "$dir/text.db" --out "$dir/r.html"
+expect 1 "$dir/no/p.jsonl.*folder" "$hone" pairs synth --tasks "$policy/tasks.jsonl" --out "$dir/no/p.jsonl" --prompt_template "$policy/template.txt"
+expect 1 'text.db: not an SQLite file' "$hone" report --store "$dir/text.db" --out "$dir/r.html"
 expect 1 "$dir/none.db" "$hone" report --store "$dir/none.db" --out "$dir/r.html"
 expect 1 'tables.json.*columns' "$hone" report --store "$dir/sft/hone.db" --tables "$dir/tables.json" --out "$dir/r.html"

@@ -230,7 +230,7 @@ def test_refusals():
     refused("no size", "metadata 'llama.block_count' is missing", meta={"llama.block_count": None})
     refused("a list for a size", "metadata 'llama.attention.head_count_kv': expected an integer, found list",
         meta={"llama.attention.head_count_kv": ([2, 2], "array")})
-    refused("heads", "the first must be a multiple of the second", meta={"llama.attention.head_count_kv": (3, "uint32")})
+    refused("heads", "num_attention_heads 4 is no multiple of num_key_value_heads 3", meta={"llama.attention.head_count_kv": (3, "uint32")})
     refused("a tensor is missing", "tensor 'blk.1.ffn_up.weight' is missing", data={"blk.1.ffn_up.weight": None})
     refused("a tensor too many", "tensor 'blk.0.attn_q.bias' is not part of this architecture", data={"blk.0.attn_q.bias": f32(256)})
     refused("a tensor of another shape", "tensor 'output_norm.weight': 1 dimensions, 255 values", data={"output_norm.weight": f32(255)})

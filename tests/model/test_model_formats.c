@@ -117,6 +117,46 @@ static void export_bf16(void)
 	free(dir);
 }
 
+/* A checkpoint's weights in shards: params_load takes the folder. */
+static void load_shards(void)
+{
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *m = create(&small, ops), *other = NULL;
+	char *dir = scratch("fp32_shards");
+	int n, nshards = 0;
+	if (model_export(m, NULL, dir, &(struct export_options){ .dtype = DTYPE_F32, .shard_bytes = 4000 }, &err)) fail_msg("%s", err.text);
+	assert_int_equal(dir_each(dir, shards_count, &nshards, &err), 0);
+	assert_true(nshards >= 4);
+	assert_int_equal(model_create(&small, 99, ops, &other, &err), 0);
+	struct param *x = model_params(m, &n), *y = model_params(other, &n);
+	assert_memory_not_equal(x[0].data, y[0].data, (size_t)x[0].count * sizeof(float));
+	if (params_load(ops, y, n, dir, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+	model_free(m);
+	model_free(other);
+	ops_free(ops);
+	free(dir);
+}
+
+/* Until its config.json is there, a folder is no model: also when there was one before. */
+static void begin_folder(void)
+{
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	struct model *m = create(&small, ops);
+	struct model_config c;
+	char *dir = scratch("begun");
+	assert_int_equal(model_save(m, dir, &err), 0);
+	assert_int_equal(model_config_load(dir, &c, &err), 0);
+	assert_int_equal(model_folder_begin(dir, &err), 0);
+	assert_int_equal(model_config_load(dir, &c, &err), ERR_NOT_FOUND);
+	assert_int_equal(model_folder_begin(dir, &err), 0);
+	model_free(m);
+	ops_free(ops);
+	free(dir);
+}
+
 static void save_adapter(void)
 {
 	struct ops *ops = ref_ops(false);
@@ -189,6 +229,8 @@ static void test_transformers_and_peft_open_ours(void **state)
 	ref_make();
 	save_models();
 	save_adapter();
+	load_shards();
+	begin_folder();
 	export_bf16();
 	char *command = xasprintf("build/venv/bin/python tests/ref/model_check.py%s 2>&1 | grep -v it/s | sed 's/^/# /'; exit ${PIPESTATUS[0]}", questions.data),
 		*argv[] = { "/bin/bash", "-c", command, NULL };
@@ -357,6 +399,7 @@ static void test_config(void **state)
 		{ "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1, \"high_freq_factor\": 4}, "
 			"\"rope_parameters\": {\"rope_type\": \"default\"}}",
 			"contradict" },
+		{ "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 44.0}}", "rope_theta is 750 and 44" },
 		{ "{\"num_key_value_heads\": 8}", "num_key_value_heads" }, { "{\"intermediate_size\": null}", "intermediate_size" },
 		{ "{\"tie_word_embeddings\": 1}", "tie_word_embeddings" },
 	};
@@ -368,7 +411,7 @@ static void test_config(void **state)
 	assert_true(c.rope_theta == 750 && c.qk_norm && !c.attention_bias && !c.tie_word_embeddings && c.eos_token_id == 3 && c.neos_extra == 1 &&
 		c.bos_token_id == -1 && c.head_dim == 10);
 	write_json(dir, "config.json", good_config,
-		"{\"rope_theta\": 1, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 44.0}, \"dtype\": \"bfloat16\", \"eos_token_id\": 3}");
+		"{\"rope_theta\": 44, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 44.0}, \"dtype\": \"bfloat16\", \"eos_token_id\": 3}");
 	write_json(dir, "generation_config.json", "{}", "{\"eos_token_id\": [5, 3]}");
 	if (model_config_load(dir, &c, &err)) fail_msg("%s", err.text);
 	assert_true(c.rope_theta == 44 && c.eos_token_id == 3 && c.neos_extra == 1 && c.eos_extra[0] == 5);

@@ -169,7 +169,9 @@ class ModelNew(nn.Module):
 
 
 def midend_policy():
-    """Continues the policy on prompts that show a genuine kernel which copies first; leaves the rows (task, kernel, its verdict, the policy's answer) in midend.jsonl."""
+    """Continues the policy on prompts that show a genuine kernel which copies first.
+
+    Leaves the rows (task, kernel, its verdict, the policy's answer) in midend.jsonl."""
     open(f"{work}/midend.txt", "w").write("{{kernel}}\n{{task}}\n### kernel\n")
     with open(f"{work}/midend.jsonl", "w") as f:
         for row in map(json.loads, open(f"{policy}/pairs.jsonl")):
@@ -178,20 +180,22 @@ def midend_policy():
                 open(f"{work}/{name}", "w").write(text)
             p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/slow.py", "--device", "cpu", "--json")
             f.write(json.dumps(dict(row, kernel=kernel, profile=json.loads(p.stdout), prompt=kernel + row["prompt"])) + "\n")
-    return run(hone, "sft", "--no-use_peft", "--model", f"{policy}/sft/final", "--data", f"{work}/midend.jsonl", "--output_dir", f"{work}/mid_sft", "--max_tokens", "2048", "--learning_rate", "3e-3",
+    return run(hone, "sft", "--no-use_peft", "--model", f"{policy}/sft/final", "--data", f"{work}/midend.jsonl",
+               "--output_dir", f"{work}/mid_sft", "--max_tokens", "2048", "--learning_rate", "3e-3",
                "--lr_scheduler_type", "constant", "--num_train_epochs", "0", "--max_steps", "50", "--save_steps", "0", "--seed", "1", "--threads", "1")
 
 
 def test_midend():
     """The policy's answers are cheaper than the kernels that the prompts show, and paid by how much."""
     p = midend_policy()
-    more = ("--stage", "midend", "--model", f"{work}/mid_sft/final", "--tasks", f"{work}/midend.jsonl", "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048",
-            "--max_steps", "3")
+    more = ("--stage", "midend", "--model", f"{work}/mid_sft/final", "--tasks", f"{work}/midend.jsonl",
+            "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048", "--max_steps", "3")
     p = run(*command("mid_a", *more)) if p.returncode == 0 else p
     m = metrics("mid_a") if p.returncode == 0 else []
     rows = [json.loads(text) for _, _, text in store_rows("mid_a", "samples", "step, idx")] if m else []
     paid = [r["reward_code"] for r in rows if r["verdict"]["verdict"] == "genuine"]
-    check("mid-end: genuine answers are paid for being cheaper than the kernel shown", len(m) == 3 and paid and all(r > 2 for r in paid) and len(paid) < len(rows),
+    check("mid-end: genuine answers are paid for being cheaper than the kernel shown",
+          len(m) == 3 and paid and all(r > 2 for r in paid) and len(paid) < len(rows),
           (p.stderr[-600:], paid, [r["verdict"]["reason"] for r in rows]))
     if m:
         same("mid-end, killed", "mid_a", "mid_b", *killed_run("mid_b", [1, random.uniform(0.3, 4.0), 2], *more))

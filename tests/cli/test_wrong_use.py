@@ -1,0 +1,123 @@
+"""Wrong use of the commands that need no policy: the message names the thing and what was expected, the status is 2 for wrong usage and 1 for the world's faults, stdout stays
+empty, and nothing is written that looks like a result. Beside it: values that are no numbers, other folders, names that are not ASCII, and what a kill leaves."""
+import glob, json, os, shutil, signal, struct, subprocess, sys, time
+sys.path.insert(0, "tests")
+from command import build, check, done, hone, run, work_folder
+
+dir = work_folder("wrong use \u00fc")
+path = lambda name: f"{dir}/{name}"
+
+
+def write(name, data):
+    with open(path(name), "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+    return path(name)
+
+
+def expect(status, words, *args):
+    p = run(hone, *args)
+    check(f"{args[0]}: {words}", p.returncode == status and words in p.stderr and not p.stdout, f"{args}\nexit {p.returncode}, expected {status}\n{p.stderr}{p.stdout}")
+
+
+text = write("text.txt", "".join(f"def kernel_{i}(x_ptr, n): tl.load(x_ptr + {i})\n" for i in range(300)))
+small = ["--vocab_size", "320", "--hidden_size", "16", "--num_hidden_layers", "1", "--num_attention_heads", "2", "--num_key_value_heads", "1", "--head_dim", "8", "--intermediate_size", "16",
+         "--max_position_embeddings", "64"]
+model, adapter = path("model"), path("run/final")
+run(hone, "init", "--out", model, "--text", text, *small, expect=0)
+pairs = write("pairs.jsonl", '{"prompt": "def k", "completion": "ernel"}\n')
+sft = ["sft", "--model", model, "--data", pairs, "--max_steps", "1"]
+run(hone, *sft, "--output_dir", path("run"), expect=0)
+task = write("task.py", "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n\n"
+             "def get_inputs():\n    return [torch.randn(300)]\n\ndef get_init_inputs():\n    return []\n")
+before = sorted(os.listdir(dir))
+
+generate = ["generate", "--model", model, "--prompt", "def", "--max_new_tokens", "2"]
+nothing, none = write("nothing.txt", ""), path("none")
+binary, zero = write("binary.txt", bytes(range(256))), write("zero.txt", b"ab\0cd")
+row = write("row.jsonl", '{"prompt": 3}\n')
+
+# ranges, on the command line and in recipes
+for command, option, value, expected in (
+        (generate, "--threads", "-1", "0 to 4096"), (generate, "--threads", "4294967297", "0 to 4096"), (generate, "--top_p", "0", "1e-6 to 1"), (generate, "--temperature", "-1", "0 to 1000"),
+        (generate, "--top_k", "-3", "0 to "), (generate, "--num_samples", "0", "1 to 4096"), (sft, "--learning_rate", "-1", "0 to 1000"), (sft, "--adam_beta1", "1", "0 to 0.999999"),
+        (sft, "--max_seconds", "-1", "0 or more"), (sft, "--lora_r", "257", "1 to 256"), (sft, "--lora_dropout", "1", "0 to 0.999"), (["score"], "--temperature", "0", "0.001 to 1000"),
+        (["verify"], "--threads", "-1", "0 to 4096"), (["verify"], "--trace_timeout_ms", "-1", "0 to "), (["tasks", "audit", task], "--num_correct_trials", "33", "0 to 32"),
+        (["pairs", "check"], "--fraction", "0", "1e-6 to 1"), (["bench", "cpu"], "--rounds", "0", "1 to 1000"), (["init"], "--head_dim", "0", "2 to 1024"), (["merge"], "--max_shard_mb", "0", "1 to 1000000"),
+        (["vm"], "--configs", "0", "1 to 100000"), (["report"], "--steps", "-1", "0 to ")):
+    expect(2, f"{option}: expected", *command, option, value)
+    expect(2, expected, *command, option, value)
+write("threads.yaml", "threads: 5000\n")
+expect(2, "threads.yaml: threads: expected an integer, 0 to 4096, found 5000", *generate, "--recipe", path("threads.yaml"))
+
+# options that contradict each other, inputs that are not what they should be
+expect(2, "without --chat", *generate, "--chat_template", "chatml")
+expect(1, "--max_new_tokens 64 are more than the model's 64 positions", *generate, "--max_new_tokens", "64")
+expect(1, "zero.txt: byte 2 is 0", "generate", "--model", model, "--prompt_file", zero, "--chat")
+expect(1, "binary.txt: text is not UTF-8", "generate", "--model", model, "--prompt_file", binary)
+expect(1, "none/config.json: no such file; expected a Hugging Face model folder", *generate, "--model", none)
+expect(1, "adapter_config.json: no such file; expected a PEFT adapter folder", *generate, "--adapter", model)
+expect(1, "nothing.txt: the file is empty", "init", "--out", none, "--text", nothing, *small)
+expect(1, "binary.txt: not UTF-8", "init", "--out", none, "--text", binary, *small)
+expect(1, "expected a file of JSON lines, found a folder", "sft", "--model", model, "--data", dir, "--output_dir", none)
+expect(1, 'row.jsonl:1: field "prompt": expected a string', "sft", "--model", model, "--data", row, "--output_dir", none)
+for out in (model, model + "/", f"{dir}/./model", adapter):
+    expect(2, "is the folder of the model or of the adapter", "merge", "--model", model, "--adapter", adapter, "--out", out)
+expect(1, "none.parquet: cannot open", "tasks", "import", path("none.parquet"), "--out", path("tasks.jsonl"))
+write("deep.json", "[" * 100000)
+os.mkdir(path("deep"))
+write("deep/a.py", "x = 1\n")
+expect(1, "not JSON that can be read", "tasks", "import", path("deep.json"), "--out", path("tasks.jsonl"))
+expect(2, "found a folder", "vm", dir)
+expect(2, "say --allow_unsandboxed if that is meant\n", "verify", "--task", task, "--candidate", task, "--sandbox", "none")
+check("none of these left a result", not set(os.listdir(dir)) - set(before) - {"nothing.txt", "binary.txt", "zero.txt", "row.jsonl", "threads.yaml", "deep.json", "deep"}, os.listdir(dir))
+
+# rope_theta twice, with two values
+shutil.copytree(model, path("theta"))
+config = json.load(open(path("theta/config.json")))
+json.dump(dict(config, rope_theta=10000.0), open(path("theta/config.json"), "w"))
+expect(1, "rope_theta is 10000 and 1e+06", *generate, "--model", path("theta"))
+
+# values that are no numbers are an error, not tokens
+shutil.copytree(model, path("nan"))
+data = bytearray(open(path("nan/model.safetensors"), "rb").read())
+header = 8 + int.from_bytes(data[:8], "little")
+data[header:] = struct.pack("<f", float("nan")) * ((len(data) - header) // 4)
+write("nan/model.safetensors", bytes(data))
+expect(1, "token 0: the model's values are not finite", *generate, "--model", path("nan"), "--json")
+expect(1, "token 0 of the completion: the model's values are not finite", "score", "--model", path("nan"), "--prompt_file", write("a.txt", "a"), "--completion_file", path("a.txt"))
+write("tasks.jsonl", json.dumps({"name": "relu", "source": open(task).read(), "split": "train", "level": 1}) + "\n")
+write("template.txt", "{{task}}")
+evaluate = ["--tasks", path("tasks.jsonl"), "--split", "train", "--prompt_template", path("template.txt"), "--chat_template", "plain", "--max_completion_length", "4", "--max_prompt_length", "0"]
+large = path("large")   # with room for the task
+run(hone, "init", "--out", large, "--text", text, *small[:-1], "1024", expect=0)
+shutil.copy(path("nan/model.safetensors"), large)
+expect(1, "task relu: token 0: the model's values are not finite", "eval", "--model", large, *evaluate)
+
+# rows packed and read again
+run(hone, "init", "--out", large, "--text", text, *small[:-1], "1024", expect=0)
+rows = path("rows.jsonl.gz")
+p = run(hone, "eval", "--model", large, *evaluate, "--out", rows)
+check("eval --out of a name in .gz is gzip", p.returncode == 0 and open(rows, "rb").read(2) == b"\x1f\x8b", p.stderr)
+p = run(hone, "eval", "--model", large, *evaluate, "--compare", rows)
+check("and --compare reads it", p.returncode == 0 and "difference to" in p.stdout, p.stderr)
+
+# from another folder: templates that ship with hone are found
+env = dict(os.environ, LC_ALL="C")
+options = ["--num_generations", "2", "--generation_batch_size", "2", "--max_completion_length", "4", "--chat_template", "plain", "--dry_run"]
+p = subprocess.run([os.path.abspath(hone), "rl", "--model", "large", "--tasks", "tasks.jsonl", *options], cwd=dir, env=env, capture_output=True, text=True)
+check("rl --dry_run in another folder, whose name is not ASCII", p.returncode == 0 and "prompts      1 " in p.stdout, p.stderr)
+
+# a killed benchmark's folder goes with the next one's start
+bench = [hone, "bench", "cpu", "--python=", "--length", "16", "--sequences", "1", "--max_new_tokens", "2", "--hidden_size", "16", "--num_hidden_layers", "1"]
+p = subprocess.Popen([*bench, "--rounds", "1000", "--train_steps", "1000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+left = lambda: glob.glob(f"/tmp/hone-bench-{p.pid}-*")
+for _ in range(200):
+    if left():
+        break
+    time.sleep(0.05)
+made = left()
+p.kill()
+p.wait()
+run(*bench, "--rounds", "1", "--train_steps", "1", expect=0)
+check("the folder of a killed benchmark is taken away", made and not left(), made)
+done()
