@@ -1,9 +1,8 @@
 """Predicted against measured time of Triton kernels, variant by variant within a task (docs/cost-model.md, "Against an H200").
 
-    python3 bench/cost_h200.py --measure              on a machine with a GPU, at most ten minutes: writes $OUT/measured.json (OUT: build/h200 unless set)
-    build/venv/bin/python bench/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes build/h200/predicted.json
-    build/venv/bin/python bench/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the
-    fastest
+    bench/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json (OUT: build/h200 unless set)
+    bench/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes $OUT/predicted.json
+    bench/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the fastest
 
 --tasks A,B restricts to some tasks. Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush, variant) against N flushes
 give its time with a cold L2, and graphs of N times the variant its time with whatever it left there. Medians. Where ncu runs, one pass under it adds DRAM bytes

@@ -212,11 +212,11 @@ def memory(x):
 def stride(x):
     big = torch.zeros(1 << 22, device="cuda")
     for s in (1, 2, 4, 8, 16, 32):
-        x.note("stride_loads_s", s, lambda: x.sms * 16 * 32 * 1024 / x.timed(k_stride, x.sms * 16, big, x.sink, 1 << 21, STRIDE=s, PASSES=32,
-                                                                             B=1024, count=3) * 1e6)
+        x.note("stride_loads_s", s, lambda:
+               x.sms * 16 * 32 * 1024 / x.timed(k_stride, x.sms * 16, big, x.sink, 1 << 21, STRIDE=s, PASSES=32, B=1024, count=3) * 1e6)
     for s in (1, 2, 4, 8, 16, 32):
-        x.note("stride_loads_l1_s", s, lambda: x.sms * 8 * 128 * 1024 / x.timed(k_stride, x.sms * 8, big, x.sink, 1 << 13, STRIDE=s, PASSES=128,
-                                                                                B=1024, count=3) * 1e6)
+        x.note("stride_loads_l1_s", s, lambda:
+               x.sms * 8 * 128 * 1024 / x.timed(k_stride, x.sms * 8, big, x.sink, 1 << 13, STRIDE=s, PASSES=128, B=1024, count=3) * 1e6)
 
 
 def ops(x):
@@ -244,15 +244,18 @@ def atomics(x):
             x.note("atomics_s", f"{dtype} over {spread}", lambda: (1 << 20) / x.timed(k_atomic, 1 << 10, o, SPREAD=spread, B=1024, count=2) * 1e6)
 
 
+# Operands, input_precision, and (BM, BN, BK, warps, stages) of each measurement.
+DOTS = (
+    (torch.float16, "tf32", ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (64, 64, 64, 4, 3), (64, 64, 64, 2, 3), (32, 32, 32, 4, 3),
+                             (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
+    (torch.float32, "tf32", ((128, 128, 32, 8, 3), (64, 64, 32, 4, 3), (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
+    (torch.float32, "ieee", ((64, 64, 32, 4, 2), (64, 64, 32, 8, 2), (128, 64, 16, 8, 2), (32, 32, 32, 4, 2), (16, 16, 16, 1, 2))),
+)
+
+
 def dots(x):
     size = 2048
-    for dtype, precision, shapes in ((torch.float16, "tf32",
-                                      ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (64, 64, 64, 4, 3), (64, 64, 64, 2, 3),
-                                       (32, 32, 32, 4, 3),
-                                                               (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
-                                     (torch.float32, "tf32", ((128, 128, 32, 8, 3), (64, 64, 32, 4, 3), (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
-                                     (torch.float32, "ieee",
-                                      ((64, 64, 32, 4, 2), (64, 64, 32, 8, 2), (128, 64, 16, 8, 2), (32, 32, 32, 4, 2), (16, 16, 16, 1, 2)))):
+    for dtype, precision, shapes in DOTS:
         a, b, c = (torch.zeros(size * size, dtype=dtype, device="cuda") for _ in range(3))
         for m, n, k, w, stages in shapes:
             def rate():

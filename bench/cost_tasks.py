@@ -7,7 +7,7 @@ A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorc
 import torch
 from torch.nn import functional
 
-from cost_kernels import *
+from cost_kernels import *   # every k_...
 
 F32, F16, BF16, I32 = torch.float32, torch.float16, torch.bfloat16, torch.int32
 

@@ -170,8 +170,8 @@ static void test_first_program(void **state)
 	struct setup s = {.grid = 64, .pool = pool_create(2)};
 	for (int i = 0; i < 20; i++) {
 		struct vm_report r;
-		int rc = run("%p = tt.get_program_id x : i32\n%x = arith.constant 40 : i32\n%m = arith.cmpi slt, %p, %x : i32\ntt.assert %m, \"low\" : i1" AT(3), &s,
-			&r);
+		int rc = run("%p = tt.get_program_id x : i32\n%x = arith.constant 40 : i32\n%m = arith.cmpi slt, %p, %x : i32\n"
+			"tt.assert %m, \"low\" : i1" AT(3), &s, &r);
 		assert_int_equal(rc, ERR_MISMATCH);
 		assert_int_equal(r.program[0], 40);
 	}
