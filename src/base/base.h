@@ -209,7 +209,10 @@ int yaml_load(const char *path, json_t **out, struct err *err);
 
 /* ---- options: one table per command drives parsing, recipes, --help and what is recorded about a run ---- */
 
-enum option_type { OPTION_BOOL, OPTION_INT, OPTION_FLOAT, OPTION_STR };   /* fields: bool, int64_t, double, const char * */
+enum option_type { OPTION_BOOL, OPTION_INT, OPTION_FLOAT, OPTION_STR, OPTION_LIST };   /* fields: bool, int64_t, double, const char *, struct option_list */
+/* Texts of an option that is given several times, or of a list in a recipe, which the first one on the command line replaces. */
+#define OPTION_LIST_MAX 32
+struct option_list { const char *items[OPTION_LIST_MAX]; int count; bool is_recipe; };
 struct option_def {
 	const char *name;        /* TRL's name where TRL has one; "--learning_rate" and "--learning-rate" are the same */
 	enum option_type type;

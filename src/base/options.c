@@ -116,6 +116,17 @@ static int wrong_value(const struct parse *p, const char *where, const struct op
 		!*choices ? "" : is_text ? " " : ", ", choices, quote, value, quote);
 }
 
+static int list_add(const struct parse *p, const char *where, const struct option_def *d, const char *value)
+{
+	struct option_list *l = field(p, d);
+	bool is_recipe = where[0];
+	if (l->is_recipe && !is_recipe) l->count = 0;
+	l->is_recipe = is_recipe;
+	if (l->count == OPTION_LIST_MAX) return err_set(p->err, ERR_USAGE, "%s%s%s: given more than %d times", where, is_recipe ? "" : "--", d->name, OPTION_LIST_MAX);
+	l->items[l->count++] = keep(value);
+	return 0;
+}
+
 static int set_text(const struct parse *p, const char *where, const struct option_def *d, const char *value)
 {
 	void *at = field(p, d);
@@ -143,12 +154,26 @@ static int set_text(const struct parse *p, const char *where, const struct optio
 		if (d->choices && !is_choice(d->choices, value)) return wrong_value(p, where, d, value, "\"");
 		*(const char **)at = keep(value);
 		return 0;
+	case OPTION_LIST: return list_add(p, where, d, value);
 	}
 	CHECKF(false, "option %s has type %d", d->name, (int)d->type);
 	return 0;
 }
 
 /* ---- recipes ---- */
+
+static int set_json_list(const struct parse *p, const char *where, const struct option_def *d, const json_t *list)
+{
+	size_t i;
+	json_t *v;
+	int rc = 0;
+	json_array_foreach(list, i, v) {
+		if (json_is_string(v)) rc = list_add(p, where, d, json_string_value(v));
+		else rc = err_set(p->err, ERR_USAGE, "%s%s[%zu]: expected text", where, d->name, i);
+		if (rc) break;
+	}
+	return rc;
+}
 
 static int set_json(const struct parse *p, const char *where, const struct option_def *d, const json_t *v)
 {
@@ -160,7 +185,8 @@ static int set_json(const struct parse *p, const char *where, const struct optio
 	else if (d->type == OPTION_INT && fits && json_is_integer(v)) *(int64_t *)at = json_integer_value(v);
 	else if (d->type == OPTION_INT && fits && x == floor(x) && fabs(x) < 0x1p53) *(int64_t *)at = (int64_t)x;   /* 1e6 */
 	else if (d->type == OPTION_FLOAT && fits) *(double *)at = x;
-	else if (d->type == OPTION_STR && json_is_string(v)) return set_text(p, where, d, json_string_value(v));
+	else if (d->type == OPTION_LIST && json_is_array(v)) return set_json_list(p, where, d, v);
+	else if ((d->type == OPTION_STR || d->type == OPTION_LIST) && json_is_string(v)) return set_text(p, where, d, json_string_value(v));
 	else {
 		char *found = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
 		char text[80];
@@ -207,6 +233,7 @@ static void print_default(const struct option_def *d, const void *at)
 	case OPTION_BOOL: printf(" [%s]", *(const bool *)at ? "true" : "false"); break;
 	case OPTION_INT: printf(" [%lld]", (long long)*(const int64_t *)at); break;
 	case OPTION_FLOAT: printf(" [%g]", *(const double *)at); break;
+	case OPTION_LIST: break;
 	case OPTION_STR:
 		if (*(const char *const *)at) printf(" [%s]", *(const char *const *)at);
 		break;
@@ -215,7 +242,7 @@ static void print_default(const struct option_def *d, const void *at)
 
 static void print_help(const struct parse *p, const char *summary)
 {
-	static const char *const types[] = {[OPTION_BOOL] = "", [OPTION_INT] = " N", [OPTION_FLOAT] = " X", [OPTION_STR] = " TEXT"};
+	static const char *const types[] = {[OPTION_BOOL] = "", [OPTION_INT] = " N", [OPTION_FLOAT] = " X", [OPTION_STR] = " TEXT", [OPTION_LIST] = " TEXT"};
 	printf("hone %s: %s\n\noptions (each is also a recipe key; --no-NAME clears a switch):\n", p->command, summary);
 	for (size_t i = 0; i < p->count; i++) {
 		const struct option_def *d = &p->defs[i];
@@ -318,6 +345,13 @@ int options_parse(const char *command, const char *summary, const struct option_
 	return 0;
 }
 
+static json_t *list_json(const struct option_list *l)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < l->count; i++) json_array_append_new(list, json_string(l->items[i]));
+	return list;
+}
+
 json_t *options_json(const struct option_def *defs, size_t count, const void *settings)
 {
 	json_t *o = json_object();
@@ -330,6 +364,7 @@ json_t *options_json(const struct option_def *defs, size_t count, const void *se
 		case OPTION_INT: v = json_integer(*(const int64_t *)at); break;
 		case OPTION_FLOAT: v = json_real(*(const double *)at); break;
 		case OPTION_STR: v = text ? json_string(text) : json_null(); break;
+		case OPTION_LIST: v = list_json(at); break;
 		}
 		json_object_set_new(o, defs[i].name, v ? v : json_null());
 	}

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 struct generate_options {
-	const char *model, *adapter, *prompt, *prompt_file, *chat_template;
+	struct option_list adapter;
+	const char *model, *prompt, *prompt_file, *chat_template;
 	int64_t max_new_tokens, top_k, seed, num_samples, threads;
 	double temperature, top_p;
 	bool chat, batch_invariant, json;
@@ -18,7 +19,7 @@ struct generate_options {
 #define O(type, field, help, choices) { #field, type, offsetof(struct generate_options, field), help, choices }
 static const struct option_def defs[] = {
 	O(OPTION_STR, model, "model folder (with tokenizer.json)", NULL),
-	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
+	O(OPTION_LIST, adapter, "PEFT adapter folder; given several times, each continues the prompt, all in one batch and with one seed", NULL),
 	O(OPTION_STR, prompt, "the prompt", NULL),
 	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
 	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
@@ -38,12 +39,13 @@ struct generate {
 	const struct generate_options *o;
 	struct ops *ops;
 	struct model *model;
-	struct adapter *adapter;
+	struct adapter *adapters[OPTION_LIST_MAX];
+	int npolicies;             /* adapters, or 1: the base */
 	struct tokenizer *tokenizer;
 	struct engine *engine;
 	struct ids prompt;
 	int32_t stop_id;
-	struct completion *done;   /* (num_samples) */
+	struct completion *done;   /* (npolicies, num_samples) */
 	struct str chunk;          /* bytes of the token being streamed */
 };
 
@@ -108,12 +110,12 @@ static int open_all(struct generate *g, struct err *err)
 	const struct generate_options *o = g->o;
 	int rc = ops_cpu_create(&(struct ops_options){ .threads = (int)o->threads, .batch_invariant = o->batch_invariant }, &g->ops, err);
 	if (!rc) rc = model_open(o->model, g->ops, &g->model, err);
-	if (!rc && o->adapter) rc = adapter_open(g->model, o->adapter, &g->adapter, err);
+	for (int i = 0; i < o->adapter.count && !rc; i++) rc = adapter_open(g->model, o->adapter.items[i], &g->adapters[i], err);
 	if (!rc) rc = tokenizer_open(o->model, &g->tokenizer, err);
 	if (!rc) rc = prompt_encode(g, err);
 	if (!rc) rc = context_check(g, err);
 	if (rc) return rc;
-	struct engine_options eo = { .max_sequences = (int)MIN(o->num_samples, 32), .max_context = (int)g->prompt.count + (int)o->max_new_tokens };
+	struct engine_options eo = { .max_sequences = (int)MIN(o->num_samples * g->npolicies, 32), .max_context = (int)g->prompt.count + (int)o->max_new_tokens };
 	rc = engine_create(g->model, &eo, &g->engine, err);
 	if (!rc)
 		log_info("%.1f MiB for %d sequences of up to %d tokens", (double)engine_bytes(model_config(g->model), &eo) / (1 << 20),
@@ -135,21 +137,25 @@ static bool stream_token(void *ctx, int64_t id, int sample, const int32_t *token
 static int run(struct generate *g, struct err *err)
 {
 	const struct generate_options *o = g->o;
-	bool streams = o->num_samples == 1 && !o->json;
+	int64_t count = o->num_samples * g->npolicies;
+	bool streams = count == 1 && !o->json;
 	struct request r = {
-		.prompt = g->prompt.data, .nprompt = (int)g->prompt.count, .num_samples = (int)o->num_samples,
-		.max_new_tokens = (int)o->max_new_tokens, .adapter = g->adapter,
+		.prompt = g->prompt.data, .nprompt = (int)g->prompt.count, .num_samples = (int)o->num_samples, .max_new_tokens = (int)o->max_new_tokens,
 		.sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
 		.stop_ids = &g->stop_id, .nstop = g->stop_id >= 0, .should_stop = streams ? stream_token : NULL, .stop_ctx = g,
 	};
-	int rc = engine_submit(g->engine, &r, err), active = 1;
+	int rc = 0, active = 1;
+	for (; r.id < g->npolicies && !rc; r.id++) {
+		r.adapter = g->adapters[r.id];
+		rc = engine_submit(g->engine, &r, err);
+	}
 	if (rc) return rc;
-	g->done = xcalloc((size_t)o->num_samples, sizeof *g->done);
+	g->done = xcalloc((size_t)count, sizeof *g->done);
 	uint64_t start = clock_ns();
 	while (active) engine_step(g->engine, &active);
 	double seconds = (double)(clock_ns() - start) * 1e-9;
 	for (struct completion c; engine_take(g->engine, &c);) {
-		g->done[c.sample] = c;
+		g->done[c.id * o->num_samples + c.sample] = c;
 		if (!rc) rc = completion_check(&c, err);
 	}
 	if (rc) return rc;
@@ -183,20 +189,24 @@ static json_t *completion_json(const struct generate *g, const struct completion
 		json_array_append_new(tokens, json_integer(c->tokens[i]));
 		json_array_append_new(logprobs, json_real(c->logprobs[i]));
 	}
-	return json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", text_json(text),
+	json_t *o = json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", text_json(text),
 		"tokens", tokens, "logprobs", logprobs);
+	if (g->o->adapter.count) json_object_set_new(o, "adapter", json_string(g->o->adapter.items[c->id]));
+	return o;
 }
 
 static void print(const struct generate *g)
 {
 	json_t *list = json_array();
-	for (int64_t i = 0; i < g->o->num_samples; i++) {
+	int64_t count = g->o->num_samples * g->npolicies;
+	for (int64_t i = 0; i < count; i++) {
 		const struct completion *c = &g->done[i];
 		struct str text = {0};
 		tokenizer_decode(g->tokenizer, c->tokens, (size_t)c->count, true, &text);
 		if (g->o->json) json_array_append_new(list, completion_json(g, c, &text));
-		else if (g->o->num_samples > 1) {
-			printf("--- sample %d, %d tokens, %s\n", c->sample, c->count, finish_reason_name(c->finish));
+		else if (count > 1) {
+			bool is_named = g->npolicies > 1;
+			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->adapter.items[c->id] : "", is_named ? ", " : "", c->sample, c->count, finish_reason_name(c->finish));
 			if (text.len) fwrite(text.data, 1, text.len, stdout);
 			printf("\n");
 		}
@@ -204,19 +214,19 @@ static void print(const struct generate *g)
 	}
 	json_t *all = json_pack("{s:I, s:o}", "prompt_tokens", (json_int_t)g->prompt.count, "completions", list);
 	if (g->o->json) json_dumpf(all, stdout, JSON_SORT_KEYS);
-	if (g->o->json || g->o->num_samples == 1) printf("\n");
+	if (g->o->json || count == 1) printf("\n");
 	json_decref(all);
 }
 
 static void close_all(struct generate *g)
 {
-	for (int64_t i = 0; g->done && i < g->o->num_samples; i++) completion_release(&g->done[i]);
+	for (int64_t i = 0; g->done && i < g->o->num_samples * g->npolicies; i++) completion_release(&g->done[i]);
 	free(g->done);
 	str_release(&g->chunk);
 	ids_release(&g->prompt);
 	engine_free(g->engine);
 	tokenizer_free(g->tokenizer);
-	adapter_free(g->adapter);
+	for (int i = 0; i < g->npolicies; i++) adapter_free(g->adapters[i]);
 	model_free(g->model);
 	ops_free(g->ops);
 }
@@ -230,6 +240,7 @@ int cmd_generate(int argc, char **argv)
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = options_check(&o, &err);
+	g.npolicies = MAX(o.adapter.count, 1);
 	if (!rc) rc = open_all(&g, &err);
 	if (!rc) rc = run(&g, &err);
 	if (!rc) print(&g);

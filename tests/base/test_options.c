@@ -1,7 +1,7 @@
 /* Options: every way to write them, recipes under the command line, and what a wrong one says. */
 #include "base_test.h"
 
-struct settings { bool flag, json; int64_t steps, threads; double rate, share; const char *loss, *path; };
+struct settings { bool flag, json; int64_t steps, threads; double rate, share; const char *loss, *path; struct option_list adapters; };
 static const struct option_def defs[] = {
 	{"flag", OPTION_BOOL, offsetof(struct settings, flag), "a switch", NULL},
 	{"json", OPTION_BOOL, offsetof(struct settings, json), "one JSON object", NULL},
@@ -12,6 +12,7 @@ static const struct option_def defs[] = {
 	{"beta", OPTION_FLOAT, offsetof(struct settings, rate), "weight", "0 or more"},
 	{"loss_type", OPTION_STR, offsetof(struct settings, loss), "which loss", "grpo|dr_grpo|dapo"},
 	{"output_dir", OPTION_STR, offsetof(struct settings, path), "folder", NULL},
+	{"adapter", OPTION_LIST, offsetof(struct settings, adapters), "folders", NULL},
 };
 
 static struct settings s;
@@ -125,6 +126,38 @@ static void ranges_hold(void **state)
 	usage("--beta -1e-300", "expected a finite number, 0 or more");
 }
 
+static void lists_grow(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "r.yaml"), *line = xasprintf("--recipe %s --adapter x --adapter=y", path), *recipe = xasprintf("--recipe %s", path);
+	assert_int_equal(parse("--adapter a --max_steps 1 --adapter b"), 0);
+	assert_int_equal(s.adapters.count, 2);
+	assert_string_equal(s.adapters.items[1], "b");
+	write_text(path, "adapter: [a, b, c]\n");
+	assert_int_equal(parse(recipe), 0);
+	assert_int_equal(s.adapters.count, 3);
+	assert_string_equal(s.adapters.items[2], "c");
+	assert_int_equal(parse(line), 0);   /* not a, b, c, x, y */
+	assert_int_equal(s.adapters.count, 2);
+	assert_string_equal(s.adapters.items[0], "x");
+	write_text(path, "adapter: one\n");
+	assert_int_equal(parse(recipe), 0);
+	assert_int_equal(s.adapters.count, 1);
+	write_text(path, "adapter: [a, 5]\n");
+	usage(recipe, "adapter[1]: expected text");
+	write_text(path, "adapter: 5\n");
+	usage(recipe, "adapter: expected text, found 5");
+	struct str many = {0};
+	for (int i = 0; i <= OPTION_LIST_MAX; i++) str_printf(&many, "%sx%d", i ? ", " : "adapter: [", i);
+	str_puts(&many, "]\n");
+	write_text(path, many.data);
+	usage(recipe, "adapter: given more than 32 times");
+	str_release(&many);
+	free(path);
+	free(line);
+	free(recipe);
+	scratch_remove(dir);
+}
+
 static void recipe_is_under_the_command_line(void **state)
 {
 	char *dir = scratch_make(), *path = path_join(dir, "r.yaml");
@@ -186,7 +219,7 @@ static void json_of_settings(void **state)
 {
 	assert_int_equal(parse("--flag"), 0);
 	json_t *o = options_json(defs, ARRAY_LEN(defs), &s), *expected = NULL;
-	static const char text[] = "{\"flag\":true,\"json\":false,\"max_steps\":10,\"learning_rate\":1e-6,\"threads\":0,\"top_p\":0.0,\"beta\":1e-6,\"loss_type\":\"grpo\",\"output_dir\":null}";
+	static const char text[] = "{\"flag\":true,\"json\":false,\"max_steps\":10,\"learning_rate\":1e-6,\"threads\":0,\"top_p\":0.0,\"beta\":1e-6,\"loss_type\":\"grpo\",\"output_dir\":null,\"adapter\":[]}";
 	assert_int_equal(json_parse(text, strlen(text), "expected", &expected, &err), 0);
 	assert_true(json_equal(o, expected));
 	json_decref(o);
@@ -210,7 +243,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(positional_words_move_to_the_front),
 	cmocka_unit_test(wrong_options_say_what_was_expected),
 	cmocka_unit_test(wrong_values_say_what_was_expected),
-	cmocka_unit_test(ranges_hold), cmocka_unit_test(recipe_is_under_the_command_line),
+	cmocka_unit_test(ranges_hold), cmocka_unit_test(lists_grow), cmocka_unit_test(recipe_is_under_the_command_line),
 	cmocka_unit_test(help_lists_all_options),
 	cmocka_unit_test(json_of_settings),
 	cmocka_unit_test(distances),

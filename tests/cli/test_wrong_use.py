@@ -101,6 +101,16 @@ check("eval --out of a name in .gz is gzip", p.returncode == 0 and open(rows, "r
 p = run(hone, "eval", "--model", large, *evaluate, "--compare", rows)
 check("and --compare reads it", p.returncode == 0 and "difference to" in p.stdout, p.stderr)
 
+# several adapters in one batch: each gives what it gives alone
+run(hone, "sft", "--model", model, "--data", pairs, "--max_steps", "20", "--learning_rate", "0.05", "--num_train_epochs", "0", "--output_dir", path("run2"), expect=0)
+other = path("run2/final")
+alone = [json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", a, "--json", expect=0).stdout)["completions"] for a in (adapter, other)]
+both = json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", adapter, "--adapter", other, "--json", expect=0).stdout)["completions"]
+check("generate with two adapters", both == alone[0] + alone[1] and alone[0][0]["logprobs"] != alone[1][0]["logprobs"] and [c["adapter"] for c in both] == [adapter] * 2 + [other] * 2, both)
+p = run(hone, *generate, "--adapter", adapter, "--adapter", other)
+check("and as text", p.returncode == 0 and f"--- {adapter}, sample 0, " in p.stdout and f"--- {other}, sample 0, " in p.stdout, p.stdout + p.stderr)
+expect(1, "none/adapter_config.json", *generate, "--adapter", adapter, "--adapter", none)
+
 # from another folder: templates that ship with hone are found
 env = dict(os.environ, LC_ALL="C")
 options = ["--num_generations", "2", "--generation_batch_size", "2", "--max_completion_length", "4", "--chat_template", "plain", "--dry_run"]
