@@ -206,7 +206,8 @@ static void print(const struct generate *g)
 		if (g->o->json) json_array_append_new(list, completion_json(g, c, &text));
 		else if (count > 1) {
 			bool is_named = g->npolicies > 1;
-			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->adapter.items[c->id] : "", is_named ? ", " : "", c->sample, c->count, finish_reason_name(c->finish));
+			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->adapter.items[c->id] : "", is_named ? ", " : "",
+				c->sample, c->count, finish_reason_name(c->finish));
 			if (text.len) fwrite(text.data, 1, text.len, stdout);
 			printf("\n");
 		}
