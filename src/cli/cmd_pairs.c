@@ -18,7 +18,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, tasks, "synth: composed tasks (`hone tasks synth`)", NULL),
 	O(OPTION_STR, out, "synth: file to write (.jsonl or .jsonl.gz)", NULL),
 	O(OPTION_STR, pairs, "check: file to check", NULL),
-	O(OPTION_FLOAT, fraction, "check: share of rows graded again", "1e-6 to 1"),
+	O(OPTION_FLOAT, fraction, "check: share of rows graded again", "1e-9 to 1"),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "synth: chat form of the prompts, that of the model to train", CHAT_TEMPLATE_NAMES),

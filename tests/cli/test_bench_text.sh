@@ -11,7 +11,7 @@ check() { # name, status
 
 echo 1..5
 "$hone" bench text --rounds 0 2>"$work/err"
-[ $? -eq 2 ] && grep -q -- "--rounds 0: expected 1" "$work/err"
+[ $? -eq 2 ] && grep -q -- "--rounds: expected an integer, 1 to 1000" "$work/err"
 check "no rounds is wrong usage" $?
 "$hone" bench text more 2>"$work/err"
 [ $? -eq 2 ] && grep -q '"more"' "$work/err"

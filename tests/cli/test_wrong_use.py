@@ -42,7 +42,7 @@ for command, option, value, expected in (
         (generate, "--top_k", "-3", "0 to "), (generate, "--num_samples", "0", "1 to 4096"), (sft, "--learning_rate", "-1", "0 to 1000"), (sft, "--adam_beta1", "1", "0 to 0.999999"),
         (sft, "--max_seconds", "-1", "0 or more"), (sft, "--lora_r", "257", "1 to 256"), (sft, "--lora_dropout", "1", "0 to 0.999"), (["score"], "--temperature", "0", "0.001 to 1000"),
         (["verify"], "--threads", "-1", "0 to 4096"), (["verify"], "--trace_timeout_ms", "-1", "0 to "), (["tasks", "audit", task], "--num_correct_trials", "33", "0 to 32"),
-        (["pairs", "check"], "--fraction", "0", "1e-6 to 1"), (["bench", "cpu"], "--rounds", "0", "1 to 1000"), (["init"], "--head_dim", "0", "2 to 1024"), (["merge"], "--max_shard_mb", "0", "1 to 1000000"),
+        (["pairs", "check"], "--fraction", "0", "1e-9 to 1"), (["bench", "cpu"], "--rounds", "0", "1 to 1000"), (["init"], "--head_dim", "0", "2 to 1024"), (["merge"], "--max_shard_mb", "0", "1 to 1000000"),
         (["vm"], "--configs", "0", "1 to 100000"), (["report"], "--steps", "-1", "0 to ")):
     expect(2, f"{option}: expected", *command, option, value)
     expect(2, expected, *command, option, value)

@@ -55,7 +55,7 @@ check "a folder holds all that the file holds" folder_is_whole
 check "import leaves duplicates out" duplicates_go
 check "show prints an answer" answer_is_python
 check "wrong usage is status 2" eval 'status 2 "expected list" "$hone" tasks frob && status 2 "--out" "$hone" tasks synth &&
-	status 2 "levels" "$hone" tasks synth --level_max 4 --out "$tmp/x"'
+	status 2 "level_max.*1 to 3" "$hone" tasks synth --level_max 4 --out "$tmp/x"'
 check "a missing set is status 1" status 1 'no such file' "$hone" tasks list "$tmp/none"
 check "an unknown name is status 1" status 1 'no task named' "$hone" tasks show "$tmp/a.jsonl" nobody
 check "audit passes a task that tells right from wrong" audit_says_ok
