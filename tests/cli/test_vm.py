@@ -81,7 +81,7 @@ import torch, triton, triton.language as tl
 
 @triton.jit
 def assembly(o):
-    tl.store(o, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [1], dtype=tl.int32, is_pure=True, pack=1))
+    tl.store(o, tl.inline_asm_elementwise("ld.global.b32 $0, [$1];", "=r,l", [o], dtype=tl.int32, is_pure=True, pack=1))
 
 assembly[(1,)](torch.zeros(1, dtype=torch.int32))
 """
@@ -170,7 +170,7 @@ def test_faults():
     p = run(hone, "vm", write("caught.py", CAUGHT))
     check("a fault that the script swallows fails it all the same", p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr, p.stdout + p.stderr)
     p = run(hone, "vm", write("refused.py", REFUSED))
-    check("an operation that is not supported is named", p.returncode == 1 and "elementwise_inline_asm" in p.stderr and "refused.py" in p.stderr, p.stderr)
+    check("an operation that is not supported is named", p.returncode == 1 and "'ld.global.b32' in inline assembly" in p.stderr and "refused.py" in p.stderr, p.stderr)
 
 
 def test_checks():
