@@ -117,7 +117,8 @@ struct vm_ctx {
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
 	struct vm_meter *meter;                       /* NULL unless want_cost */
-	struct vm_report *report;
+	struct vm_report *report, *passed_over;       /* passed_over: the first load in the rest of a buffer's granule */
+	int64_t load_granule;
 	struct vm_check *check;                       /* NULL unless the launch has checks */
 	const uint8_t *watch;                         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
 	bool is_tainted;                              /* some lane is being followed: every instruction is looked at */

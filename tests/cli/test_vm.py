@@ -76,6 +76,19 @@ add[(4,)](x, y, torch.empty(1000), 1000, B=256)
 print("not reached")
 """
 CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty", "try: add[(4,)](x, y, torch.empty").replace('print("not reached")', 'except Exception: print("caught")')
+# One element beyond the end lies in the 512 bytes that PyTorch's allocator for CUDA gave anyway; 1000 beyond do not.
+BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b", "mask=i < n + AHEAD)\n    b") + """
+x, y, o = torch.randn(1000, device="cuda"), torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
+add[(8,)](x, y, o, 1000, B=256)
+assert torch.equal(o, x + y)
+print("went on")
+"""
+NVIDIA_SMI = """
+import subprocess
+import triton
+assert triton.testing.nvsmi(["clocks.max.sm", "clocks.max.memory"]) == [1980, 3201]
+assert subprocess.check_output(["nvidia-smi", "--query-gpu=memory.total,name"], text=True) == "143156 MiB, NVIDIA H200\\n"
+"""
 REFUSED = """
 import torch, triton, triton.language as tl
 
@@ -189,6 +202,22 @@ def test_shim():
     check("a CUDA script with autograd, autotuning, heuristics, timing and autocast runs on the CPU", p.returncode == 0 and p.stdout == "fine\n", p.stdout + p.stderr)
 
 
+def test_beyond():
+    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1")))
+    check("a load in the rest of an allocation's 512 bytes is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n" and "error: out-of-bounds load" in p.stderr
+          and "index 1000, allowed 0 to 999" in p.stderr and "512 bytes" in p.stderr, p.stdout + p.stderr)
+    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1000")))
+    check("a load beyond them ends the script", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
+    for args in (["--cuda-shim", "--check"], []):
+        p = run(hone, "vm", *args, write("beyond.py", (BEYOND if args else BEYOND.replace(', device="cuda"', "")).replace("AHEAD", "1")))
+        check(f"so does one element beyond without the shim or with checks: {args}", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
+
+
+def test_nvidia_smi():
+    p = run(hone, "vm", "--cuda-shim", write("smi.py", NVIDIA_SMI))
+    check("nvidia-smi answers as an H200's would", p.returncode == 0, p.stderr)
+
+
 def test_usage():
     for args, part in ((["vm"], "no script"), (["vm", f"{work}/absent.py"], "no such script"), (["vm", "--json", f"{work}/plain.py"], "--cost")):
         p = run(hone, *args)
@@ -204,5 +233,7 @@ test_plain()
 test_faults()
 test_checks()
 test_shim()
+test_beyond()
+test_nvidia_smi()
 test_usage()
 done()
