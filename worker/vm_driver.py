@@ -301,7 +301,7 @@ def fail_launch(kernel, args):
         raise VmFault(text)
     place = (report["file"], report["line"], report["column"], report["fault"])
     if place not in printed:
-        print(text + "\n  It gives 0 here and the run goes on: PyTorch's allocator for CUDA rounds memory up to 512 bytes, where this load lies.", file=sys.stderr, flush=True)
+        print(text + "\n  The load gives 0 and the run goes on, as it would on a GPU, where PyTorch's allocator reserves 2 MiB at a time.", file=sys.stderr, flush=True)
     printed.add(place)
 
 

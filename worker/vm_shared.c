@@ -22,7 +22,7 @@ EXPORT int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint3
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
-#define CUDA_GRANULE 512              /* PyTorch's allocator for CUDA gives memory in multiples of this */
+#define CUDA_GRANULE (2 << 20)        /* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it */
 enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_WARPS_SHIFT = 8 };   /* above the shift: warps of a program */
 
 /* What the last launch of this thread found, as JSON. */

@@ -76,10 +76,10 @@ add[(4,)](x, y, torch.empty(1000), 1000, B=256)
 print("not reached")
 """
 CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty", "try: add[(4,)](x, y, torch.empty").replace('print("not reached")', 'except Exception: print("caught")')
-# One element beyond the end lies in the 512 bytes that PyTorch's allocator for CUDA gave anyway; 1000 beyond do not.
-BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b", "mask=i < n + AHEAD)\n    b") + """
+# A little beyond the end lies in the 2 MiB that PyTorch's allocator for CUDA reserves; a million elements do not.
+BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b = ", "mask=i < n)\n    b = tl.where(i < n, 0.0, tl.load(x + n + AHEAD)) + ") + """
 x, y, o = torch.randn(1000, device="cuda"), torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
-add[(8,)](x, y, o, 1000, B=256)
+add[(4,)](x, y, o, 1000, B=256)
 assert torch.equal(o, x + y)
 print("went on")
 """
@@ -203,10 +203,10 @@ def test_shim():
 
 
 def test_beyond():
-    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1")))
-    check("a load in the rest of an allocation's 512 bytes is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n" and "error: out-of-bounds load" in p.stderr
-          and "index 1000, allowed 0 to 999" in p.stderr and "512 bytes" in p.stderr, p.stdout + p.stderr)
-    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1000")))
+    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "200")))
+    check("a load in the rest of 2 MiB is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n" and "error: out-of-bounds load" in p.stderr
+          and "index 1200, allowed 0 to 999" in p.stderr and "2 MiB" in p.stderr, p.stdout + p.stderr)
+    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1000000")))
     check("a load beyond them ends the script", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
     for args in (["--cuda-shim", "--check"], []):
         p = run(hone, "vm", *args, write("beyond.py", (BEYOND if args else BEYOND.replace(', device="cuda"', "")).replace("AHEAD", "1")))
