@@ -42,6 +42,7 @@ printed = set()        # places of findings that were printed
 check_faults = 0       # faults found so far: they fail the run even where the script catches the exception
 configs_max = 24       # configurations of one autotuner that are compared
 torch_device = torch.device("cpu")
+on_launch = None       # called with kernel, grid and arguments before each launch (vm_graph.py)
 
 
 class VmError(RuntimeError):
@@ -155,6 +156,8 @@ class Kernel:
             x, y, z = check_grid(x, y, z)
             if not x * y * z:
                 return
+        if on_launch is not None:
+            on_launch(self, (x, y, z), args)
         want = flags | (FLAG_COST if vm_cost.listeners else 0)
         nhost, host = live_storages() if self.reads_pointers else (0, None)
         if library.hone_vm_launch(self.handle, words, x, y, z, want | self.warps_flag, nhost, host):

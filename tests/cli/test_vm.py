@@ -141,10 +141,19 @@ on_host = torch.zeros(4)
 on_device = on_host.cuda()
 on_device += 1
 assert on_host.sum() == 0 and on_device.cpu().sum() == 4
+assert on_device.type() == "torch.cuda.FloatTensor" and on_device.type("torch.cuda.HalfTensor").dtype == torch.float16 and on_device.type(torch.int32).dtype == torch.int32
 assert torch.nn.Linear(4, 4).cuda().weight.is_cuda and torch.zeros(2, device=torch.device("cuda:0")).is_cuda
 with torch.autocast("cuda", dtype=torch.bfloat16):
     assert (torch.ones(2, 2).cuda() @ torch.ones(2, 2).cuda()).dtype == torch.bfloat16
 fast, slow = (triton.testing.do_bench(lambda: Scale.apply(t, 2.0)) for t in (x.detach(), torch.zeros(4_000_000, device="cuda")))
+source, target, graph = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    target += Scale.apply(source, 2.0) + 1
+    later = target * 10
+assert target.sum() == 0                                            # a capture computes nothing
+source.fill_(4)
+graph.replay(); graph.replay()
+assert target.tolist() == [18.0] * 100 and later.tolist() == [180.0] * 100
 start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 start.record(); Scale.apply(x, 2.0); end.record(); torch.cuda.synchronize()
 assert 0 < fast < slow and 0 < start.elapsed_time(end)
