@@ -77,7 +77,7 @@ print("not reached")
 """
 CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty", "try: add[(4,)](x, y, torch.empty").replace('print("not reached")', 'except Exception: print("caught")')
 # A little beyond the end lies in the 2 MiB that PyTorch's allocator for CUDA reserves; a million elements do not.
-BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b = ", "mask=i < n)\n    b = tl.where(i < n, 0.0, tl.load(x + n + AHEAD)) + ") + """
+BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b = ", "mask=i < n)\n    b = tl.where(i < n, 0.0, tl.load(x + n + AHEAD + i)) + ") + """
 x, y, o = torch.randn(1000, device="cuda"), torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
 add[(4,)](x, y, o, 1000, B=256)
 assert torch.equal(o, x + y)
@@ -215,6 +215,8 @@ def test_beyond():
     p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "200")))
     check("a load in the rest of 2 MiB is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n" and "error: out-of-bounds load" in p.stderr
           and "index 1200, allowed 0 to 999" in p.stderr and "2 MiB" in p.stderr, p.stdout + p.stderr)
+    p = run(hone, "vm", "--cuda-shim", "--cost", write("beyond.py", BEYOND.replace("AHEAD", "200")))
+    check("costs are counted beside it, in no footprint", p.returncode == 1 and p.stdout.startswith("went on\n") and "  line " in p.stdout, p.stdout + p.stderr)
     p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1000000")))
     check("a load beyond them ends the script", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
     for args in (["--cuda-shim", "--check"], []):
