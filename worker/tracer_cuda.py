@@ -15,7 +15,7 @@ PROPERTIES = dict(
     is_multi_gpu_board=False, max_threads_per_multi_processor=2048, max_threads_per_block=1024, warp_size=32,
     regs_per_multiprocessor=65536, shared_memory_per_block=49152, shared_memory_per_block_optin=232448,
     shared_memory_per_multiprocessor=233472, L2_cache_size=62_914_560, gcnArchName="NVIDIA H200",
-    clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144,
+    clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144, uuid="00000000-0000-0000-0000-000000000000",
 )
 TRITON_PROPERTIES = dict(
     max_shared_mem=232448, max_num_regs=65536, multiprocessor_count=132, warpSize=32, sm_clock_rate=1_980_000,

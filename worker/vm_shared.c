@@ -22,7 +22,8 @@ EXPORT int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint3
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
-enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_WARPS_SHIFT = 8 };   /* above the shift: warps of a program */
+#define CUDA_GRANULE (2 << 20)        /* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it */
+enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_WARPS_SHIFT = 8 };   /* above the shift: warps of a program */
 
 /* What the last launch of this thread found, as JSON. */
 static _Thread_local struct str report_text;
@@ -105,7 +106,8 @@ static void report_launch(const struct vm_report *r, const struct vm_launch_opti
 	if (r->fault != VM_FAULT_NONE) add_fault(o, r, l);
 	for (int i = 0; i < r->nfindings; i++) json_array_append_new(findings, finding_json(&r->findings[i]));
 	json_object_set_new(o, "findings", findings);
-	if (l->want_cost && r->fault == VM_FAULT_NONE) add_cost(o, r, l);
+	if (r->is_passed_over) json_object_set_new(o, "passed_over", json_true());
+	if (l->want_cost && (r->fault == VM_FAULT_NONE || r->is_passed_over)) add_cost(o, r, l);
 	set_report(o);
 }
 
@@ -173,13 +175,13 @@ static int run(const struct vm_kernel *k, struct vm_launch_options *o)
 	int rc = vm_launch(k, o, &report, &err);
 	if (has_pool) pthread_mutex_unlock(&pool_lock);
 	if (rc && report.fault == VM_FAULT_NONE) report_error(&err);
-	else if (rc || o->want_cost || o->checks) report_launch(&report, o);
+	else if (rc || report.is_passed_over || o->want_cost || o->checks) report_launch(&report, o);
 	vm_report_release(&report);
-	return rc;
+	return rc ? rc : report.is_passed_over;
 }
 
-/* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in memory. 0 when it ran without fault; the report
- * says why not, with FLAG_COST what it cost, with FLAG_CHECK what else was found. */
+/* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in memory. 0 when it ran without fault, 1 when it ran
+ * and a load was passed over (FLAG_CUDA), negative when it did not; the report says why not, with FLAG_COST what it cost, with FLAG_CHECK what else was found. */
 int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host)
 {
 	int nargs = vm_kernel_nargs(k), n = 0, room = MIN(nargs + nhost, BUFFERS_MAX) + 1;
@@ -190,6 +192,7 @@ int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, 
 		struct vm_launch_options o = {
 			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST,
 			.undefined_is_zero = true, .has_host_pointers = nhost > 0, .print = stderr, .num_warps = MAX(flags >> FLAG_WARPS_SHIFT, 1),
+			.load_granule = flags & FLAG_CUDA ? CUDA_GRANULE : 0,
 			.checks = flags & FLAG_CHECK ? VM_CHECK_ALL : 0, .findings_max = flags & FLAG_CHECK ? FINDINGS_MAX : 0,
 		};
 		rc = run(k, &o);

@@ -15,6 +15,7 @@ import torch.utils._device
 
 import tracer_cuda
 import vm_cost
+import vm_graph
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -89,6 +90,16 @@ def tensor_to(original):
     return to
 
 
+def tensor_type(original):
+    """x.type() names CUDA, x.type("torch.cuda.HalfTensor") converts."""
+    @functools.wraps(original)
+    def type_of(self, dtype=None, non_blocking=False, **kwargs):
+        if dtype is None:
+            return original(self).replace("torch.", "torch.cuda.", 1)
+        return original(self, dtype.replace("torch.cuda.", "torch.") if isinstance(dtype, str) else dtype, non_blocking)
+    return type_of
+
+
 def install_tensor():
     tensor = torch.Tensor
     real_device = torch._C.TensorBase.device
@@ -104,6 +115,7 @@ def install_tensor():
     tensor.to = tensor_to(tensor.to)
     tensor.cuda = lambda self, device=None, non_blocking=False, memory_format=None: moved(self, self, True)
     tensor.cpu = lambda self, memory_format=None: moved(self, self, False)
+    tensor.type = tensor_type(tensor.type)
     tensor.pin_memory = lambda self, device=None: self
     tensor.is_pinned = lambda self, device=None: False
     tensor.record_stream = lambda self, stream: None
@@ -228,11 +240,11 @@ class Event(tracer_cuda.Event):
         return predicted + (LOOP_MS if "bench" in sys._getframe(1).f_code.co_name else 0.0)
 
 
-def refused_class(what):
-    """A class, because annotations and isinstance name it, that cannot be made."""
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError(f"torch.cuda.{what} is not supported by hone vm: work runs when it is launched, there is nothing to capture")
-    return type(what, (), {"__init__": __init__})
+class Runtime:
+    """torch.cuda.cudart(): calls of the runtime, which succeed and do nothing."""
+
+    def __getattr__(self, name):
+        return lambda *args: 0
 
 
 def install_cuda():
@@ -240,7 +252,7 @@ def install_cuda():
     cuda, constant = torch.cuda, lambda value: lambda *args, **kwargs: value
     tracer_cuda.Stream.record_event = lambda self, event=None: (event or Event()).record(self) or event
     answers = dict(
-        Event=Event, CUDAGraph=refused_class("CUDAGraph"), graph=refused_class("graph"), make_graphed_callables=refused_class("make_graphed_callables"),
+        Event=Event, clock_rate=constant(1980), power_draw=constant(0), temperature=constant(0), cudart=constant(Runtime()), check_error=constant(None), memory_snapshot=constant([]),
         get_rng_state=lambda device=None: torch.get_rng_state(), set_rng_state=lambda state, device=None: torch.set_rng_state(state),
         get_rng_state_all=lambda: [torch.get_rng_state()], set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
         initial_seed=torch.initial_seed, seed=torch.default_generator.seed, seed_all=constant(None), manual_seed=torch.default_generator.manual_seed, manual_seed_all=constant(None),
@@ -251,6 +263,9 @@ def install_cuda():
     for name, value in answers.items():
         setattr(cuda, name, value)
     cuda.nvtx = types.SimpleNamespace(range_push=constant(0), range_pop=constant(0), mark=constant(None), range=tracer_cuda.Device, range_start=constant(0), range_end=constant(None))
+    cuda.profiler.cudart, cuda.profiler.check_error = cuda.cudart, cuda.check_error
+    vm_graph.install()
+    torch.Stream, torch.Event = tracer_cuda.Stream, Event
     torch.version.cuda = "12.8"
     torch.backends.cuda.is_built = constant(True)
     for name, value in dict(is_available=True, current_accelerator=torch.device("cuda"), device_count=1, current_device_index=0, current_device_idx=0, synchronize=None,

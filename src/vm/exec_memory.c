@@ -67,6 +67,22 @@ static void report_access(const struct vm_ctx *c, const struct vm_instr *in, int
 	r->address = address;
 }
 
+/* A load in the rest of the buffer's last granule: noted, not stopped. */
+static bool pass_over(struct vm_ctx *c, const struct vm_instr *in, const struct vm_buffer *b, int64_t address, size_t size, int64_t element)
+{
+	int64_t offset = (int64_t)((uint64_t)address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1)), granule = c->load_granule;
+	char where[160];
+	if (!b || !granule || c->check || offset + (int64_t)size > (b->bytes + granule - 1) / granule * granule || (uint64_t)address % size) return false;
+	if (c->passed_over->fault != VM_FAULT_NONE) return true;
+	struct vm_report *report = c->report;
+	c->report = c->passed_over;
+	describe(c, address, where, sizeof where);
+	vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size, where);
+	report_access(c, in, address, size);
+	c->report = report;
+	return true;
+}
+
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write)
 {
 	if (!buffer_at(c, (uint64_t)address >> TAPE_ADDRESS_SHIFT)) address = from_host(c, address);
@@ -82,6 +98,8 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 		if (is_write && b->origin) memset(b->origin + offset, TAPE_ORIGIN_KERNEL, size);
 		return b->data + offset;
 	}
+	static const uint64_t nothing = 0;
+	if (fault == VM_FAULT_OUT_OF_BOUNDS && !is_write && pass_over(c, in, b, address, size, element)) return (uint8_t *)(uintptr_t)&nothing;
 	bool is_first = c->report->fault == VM_FAULT_NONE;
 	describe(c, address, where, sizeof where);
 	vm_fault(c, in, fault, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size, where);

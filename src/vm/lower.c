@@ -6,6 +6,9 @@
 #define LOC_STEPS 256
 #define LINES_MAX 4096
 
+static int32_t loc_of(struct lowerer *lo, int loc);
+
+/* What is not supported is named with its line in the source. */
 int lower_fail(struct lowerer *lo, int code, const char *fmt, ...)
 {
 	if (lo->code) return lo->code;
@@ -14,8 +17,11 @@ int lower_fail(struct lowerer *lo, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	lo->code = err_set(lo->err, code, "kernel %s: ttir:%d:%d: %s", lo->k->name ? lo->k->name : "?",
-		lo->op ? lo->op->line : 0, lo->op ? lo->op->column : 0, text);
+	char where[256] = "";
+	const struct vm_source *at = lo->op && lo->loc_of && code == ERR_UNSUPPORTED ? &lo->p->locs[loc_of(lo, lo->op->loc)] : NULL;
+	if (at) snprintf(where, sizeof where, " (%s:%d)", at->file, at->line);
+	lo->code = err_set(lo->err, code, "kernel %s: ttir:%d:%d: %s%s", lo->k->name ? lo->k->name : "?",
+		lo->op ? lo->op->line : 0, lo->op ? lo->op->column : 0, text, where);
 	return lo->code;
 }
 
@@ -307,12 +313,8 @@ int lower_block_ops(struct lowerer *lo, const struct ttir_block *b, const struct
 		const struct ttir_op *outer = lo->op;
 		lo->op = op;
 		const struct lower_row *row = lower_row_find(op->name);
-		if (!row) {
-			const struct vm_source *at = &lo->p->locs[loc_of(lo, op->loc)];
-			lower_fail(lo, ERR_UNSUPPORTED, "operation '%.*s' is not supported (%s:%d)", (int)MIN(op->name.len, 60), op->name.data, at->file, at->line);
-		} else if (!check_row(lo, op, row)) {
-			row->lower(lo, op, row);
-		}
+		if (!row) lower_fail(lo, ERR_UNSUPPORTED, "operation '%.*s' is not supported", (int)MIN(op->name.len, 60), op->name.data);
+		else if (!check_row(lo, op, row)) row->lower(lo, op, row);
 		if (!lo->code) lo->op = outer;
 	}
 	return lo->code;

@@ -31,7 +31,9 @@ static int single_map(const struct ttir_block *b)
 
 static bool allowed_in_region(const struct vm_instr *in)
 {
-	static vm_exec *const allowed[] = {exec_map, exec_select, exec_divide, exec_move, exec_bitcast, exec_jump, exec_jump_unless, exec_loop_test, exec_nothing};
+	static vm_exec *const allowed[] = {
+		exec_map, exec_select, exec_divide, exec_inline_asm, exec_move, exec_bitcast, exec_jump, exec_jump_unless, exec_loop_test, exec_nothing,
+	};
 	for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
 		if (in->exec == allowed[i]) return true;
 	return false;

@@ -40,6 +40,7 @@ static const struct lower_row rows[] = {
 	{"tt.int_to_ptr", lower_ptr_int, "", 1, 1, 1, 0},
 	{"tt.clampf", lower_clamp, "propagateNan", 3, 3, 1, 0},
 	{"tt.extern_elementwise", lower_extern, "libname libpath symbol pure", 1, 3, 1, 0},
+	{"tt.elementwise_inline_asm", lower_inline_asm, "constraints packed_element pure", 0, 64, -1, 0},
 
 	{"tt.splat", lower_splat, "", 1, 1, 1, 0},
 	{"tt.unsplat", lower_unsplat, "", 1, 1, 1, 0},

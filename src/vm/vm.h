@@ -123,6 +123,8 @@ struct vm_launch_options {
 	bool undefined_is_zero;                    /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no pattern */
 	bool has_host_pointers;                    /* addresses that name no buffer are looked up among the buffers' data, which rise with their addresses then:
 	                                              for kernels that read pointers from memory */
+	int64_t load_granule;                      /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and within that gives 0 and the
+	                                              launch goes on (report.is_passed_over). 0, or with checks: a fault like any other */
 	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;                           /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int findings_max;                          /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed over where
@@ -135,6 +137,7 @@ struct vm_report {
 	const char *file;                          /* of line and column; lives as long as the kernel */
 	const char *access;                        /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
 	int buffer;                                /* index into the launch's buffers; -1: the address is in none */
+	bool is_passed_over;                       /* the fault stopped nothing (load_granule): vm_launch returns 0 */
 	int64_t offset, access_bytes, address;     /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
 	int nlines; struct vm_line_cost *lines;    /* want_cost: heap, freed by vm_report_release */

@@ -127,6 +127,14 @@ static bool count_rows(struct vm_meter *m, const struct access *a)
 	return missed;
 }
 
+/* The buffer an address lies in; NULL for a host pointer, and for an element out of bounds that was passed over. Both are counted, but in no footprint. */
+static const struct vm_buffer *buffer_of(const struct vm_memory *memory, int64_t address)
+{
+	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
+	const struct vm_buffer *b = index > memory->index_max ? NULL : memory->by_index[index];
+	return b && (int64_t)((uint64_t)address & ADDRESS_MASK) < b->bytes ? b : NULL;
+}
+
 void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n, size_t size, bool is_store)
 {
 	const struct cost_plan *plan = vm_cost_plan(c, in);
@@ -139,9 +147,7 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 	for (int64_t i = 0; i < n; i++) {
 		if (mask && !mask[i]) continue;
 		active++;
-		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
-		if (index > c->memory->index_max || !map[index]) continue;   /* a host pointer: counted, but in no footprint */
-		map[index][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES] = 1;
+		if (buffer_of(c->memory, address[i])) map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES] = 1;
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
 }
@@ -159,7 +165,7 @@ void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 		vm_cost_row(c, in)->atomics++;
 		touch(&warp, address[i] / SECTOR_BYTES);
 		if (warp.count == before) continue;   /* one operation of the L2 for a warp's neighbours */
-		if (index > c->memory->index_max || !c->memory->by_index[index]) continue;   /* a host pointer */
+		if (!buffer_of(c->memory, address[i])) continue;
 		if (!plans->atomics[index]) plans->atomics[index] = xcalloc((size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
 		uint32_t *count = &plans->atomics[index][granule];
 		if (*count < UINT32_MAX) ++*count;

@@ -117,7 +117,8 @@ struct vm_ctx {
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
 	struct vm_meter *meter;                       /* NULL unless want_cost */
-	struct vm_report *report;
+	struct vm_report *report, *passed_over;       /* passed_over: the first load in the rest of a buffer's granule */
+	int64_t load_granule;
 	struct vm_check *check;                       /* NULL unless the launch has checks */
 	const uint8_t *watch;                         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
 	bool is_tainted;                              /* some lane is being followed: every instruction is looked at */
@@ -174,7 +175,7 @@ void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to);
 void vm_cost_l2(struct vm_meter *const *meters, int nmeters, uint64_t index_max, const int64_t *footprint, struct vm_cost *to);
 
-vm_exec exec_nothing, exec_map, exec_select, exec_divide;
+vm_exec exec_nothing, exec_map, exec_select, exec_divide, exec_inline_asm;
 vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_broadcast, exec_reshape, exec_trans, exec_cat, exec_join, exec_split,
 	exec_histogram;
 vm_exec exec_move, exec_jump, exec_jump_unless, exec_loop_test, exec_return, exec_program_id, exec_num_programs, exec_assert, exec_poison, exec_print;
@@ -255,7 +256,7 @@ int lower_float_with_int(struct lowerer *lo, const int *src, enum map_op op);
 const struct lower_row *lower_row_find(struct slice name);
 typedef int lower_fn(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row);
 lower_fn lower_map, lower_class, lower_sincos, lower_cmp, lower_cast, lower_select, lower_constant, lower_poison, lower_clamp, lower_extern, lower_fp_to_fp,
-	lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi;
+	lower_bitcast, lower_ptr_int, lower_extended, lower_fpowi, lower_inline_asm;
 lower_fn lower_splat, lower_range, lower_expand_dims, lower_broadcast, lower_reshape, lower_trans, lower_cat, lower_join, lower_split, lower_gather,
 	lower_histogram;
 lower_fn lower_program_id, lower_addptr, lower_load, lower_store, lower_atomic_rmw, lower_atomic_cas, lower_assert, lower_print, lower_ignore, lower_unsplat;

@@ -18,7 +18,7 @@ struct launch {
 	_Atomic int64_t faulted;            /* lowest program number with a fault; INT64_MAX: none */
 	int threads;
 	struct vm_ctx **ctx;                // (threads), made when a thread runs its first program
-	struct vm_report *reports;          // (threads)
+	struct vm_report *reports, *passed_over;          // (threads)
 	struct vm_cost **costs;             // (threads, lines)
 	uint8_t **read_map, **write_map;    // (buffer index)
 	struct vm_check *check;             /* NULL unless checks are asked for */
@@ -91,6 +91,8 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->undefined_is_zero = l->o->undefined_is_zero;
 	c->print = l->o->print;
 	c->report = &l->reports[thread];
+	c->passed_over = &l->passed_over[thread];
+	c->load_granule = l->o->load_granule;
 	c->check = l->check;
 	if (l->o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION)) c->watch = l->p->plan.watch;
 	if (l->o->want_cost) {
@@ -202,7 +204,24 @@ static void launch_release(struct launch *l)
 	free(l->ctx);
 	free(l->costs);
 	free(l->reports);
+	free(l->passed_over);
 	free(l->memory.by_index);
+}
+
+static int64_t program_number(const struct vm_launch_options *o, const struct vm_report *r)
+{
+	return r->program[0] + (int64_t)o->grid[0] * (r->program[1] + (int64_t)o->grid[1] * r->program[2]);
+}
+
+/* Of what was passed over, the lowest program's. */
+static void take_passed_over(const struct launch *l, struct vm_report *report)
+{
+	for (int t = 0; t < l->threads; t++) {
+		const struct vm_report *r = &l->passed_over[t];
+		if (r->fault == VM_FAULT_NONE || (report->fault != VM_FAULT_NONE && program_number(l->o, r) > program_number(l->o, report))) continue;
+		*report = *r;
+		report->is_passed_over = true;
+	}
 }
 
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err)
@@ -219,6 +238,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
 	l.costs = xcalloc((size_t)l.threads, sizeof *l.costs);
 	l.reports = xcalloc((size_t)l.threads, sizeof *l.reports);
+	l.passed_over = xcalloc((size_t)l.threads, sizeof *l.passed_over);
 	if (o->checks) l.check = vm_check_create(k, l.p, o, &l.memory);
 	l.meters = xcalloc((size_t)l.threads, sizeof *l.meters);
 	if (o->want_cost) {
@@ -229,18 +249,16 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 
 	int64_t first = atomic_load(&l.faulted);
-	for (int t = 0; t < l.threads; t++) {
-		const struct vm_report *r = &l.reports[t];
-		int64_t number = r->program[0] + (int64_t)o->grid[0] * (r->program[1] + (int64_t)o->grid[1] * r->program[2]);
-		if (r->fault != VM_FAULT_NONE && number == first) *report = *r;
-	}
+	for (int t = 0; t < l.threads; t++)
+		if (l.reports[t].fault != VM_FAULT_NONE && program_number(o, &l.reports[t]) == first) *report = l.reports[t];
 	if (l.check && programs) {
 		vm_check_finish(l.ctx[0], &l.reports[0], atomic_load(&l.faulted) != INT64_MAX);
 		*report = l.reports[0];
 	}
+	if (report->fault == VM_FAULT_NONE) take_passed_over(&l, report);
 	if (o->want_cost) gather_cost(&l, report, programs);
 	launch_release(&l);
-	if (report->fault == VM_FAULT_NONE) return 0;
+	if (report->fault == VM_FAULT_NONE || report->is_passed_over) return 0;
 	return err_set(err, ERR_MISMATCH, "%s", report->text);
 }
 

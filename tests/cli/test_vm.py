@@ -76,12 +76,25 @@ add[(4,)](x, y, torch.empty(1000), 1000, B=256)
 print("not reached")
 """
 CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty", "try: add[(4,)](x, y, torch.empty").replace('print("not reached")', 'except Exception: print("caught")')
+# A little beyond the end lies in the 2 MiB that PyTorch's allocator for CUDA reserves; a million elements do not.
+BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b = ", "mask=i < n)\n    b = tl.where(i < n, 0.0, tl.load(x + n + AHEAD + i)) + ") + """
+x, y, o = torch.randn(1000, device="cuda"), torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
+add[(4,)](x, y, o, 1000, B=256)
+assert torch.equal(o, x + y)
+print("went on")
+"""
+NVIDIA_SMI = """
+import subprocess
+import triton
+assert triton.testing.nvsmi(["clocks.max.sm", "clocks.max.memory"]) == [1980, 3201]
+assert subprocess.check_output(["nvidia-smi", "--query-gpu=memory.total,name"], text=True) == "143156 MiB, NVIDIA H200\\n"
+"""
 REFUSED = """
 import torch, triton, triton.language as tl
 
 @triton.jit
 def assembly(o):
-    tl.store(o, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [1], dtype=tl.int32, is_pure=True, pack=1))
+    tl.store(o, tl.inline_asm_elementwise("ld.global.b32 $0, [$1];", "=r,l", [o], dtype=tl.int32, is_pure=True, pack=1))
 
 assembly[(1,)](torch.zeros(1, dtype=torch.int32))
 """
@@ -128,10 +141,19 @@ on_host = torch.zeros(4)
 on_device = on_host.cuda()
 on_device += 1
 assert on_host.sum() == 0 and on_device.cpu().sum() == 4
+assert on_device.type() == "torch.cuda.FloatTensor" and on_device.type("torch.cuda.HalfTensor").dtype == torch.float16 and on_device.type(torch.int32).dtype == torch.int32
 assert torch.nn.Linear(4, 4).cuda().weight.is_cuda and torch.zeros(2, device=torch.device("cuda:0")).is_cuda
 with torch.autocast("cuda", dtype=torch.bfloat16):
     assert (torch.ones(2, 2).cuda() @ torch.ones(2, 2).cuda()).dtype == torch.bfloat16
 fast, slow = (triton.testing.do_bench(lambda: Scale.apply(t, 2.0)) for t in (x.detach(), torch.zeros(4_000_000, device="cuda")))
+source, target, graph = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    target += Scale.apply(source, 2.0) + 1
+    later = target * 10
+assert target.sum() == 0                                            # a capture computes nothing
+source.fill_(4)
+graph.replay(); graph.replay()
+assert target.tolist() == [18.0] * 100 and later.tolist() == [180.0] * 100
 start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 start.record(); Scale.apply(x, 2.0); end.record(); torch.cuda.synchronize()
 assert 0 < fast < slow and 0 < start.elapsed_time(end)
@@ -173,7 +195,7 @@ def test_faults():
     check("a fault that the script swallows fails it all the same", p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr,
           p.stdout + p.stderr)
     p = run(hone, "vm", write("refused.py", REFUSED))
-    check("an operation that is not supported is named", p.returncode == 1 and "elementwise_inline_asm" in p.stderr and "refused.py" in p.stderr, p.stderr)
+    check("an operation that is not supported is named", p.returncode == 1 and "'ld.global.b32' in inline assembly" in p.stderr and "refused.py" in p.stderr, p.stderr)
 
 
 def test_checks():
@@ -193,6 +215,24 @@ def test_shim():
           p.stdout + p.stderr)
 
 
+def test_beyond():
+    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "200")))
+    check("a load in the rest of 2 MiB is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n" and "error: out-of-bounds load" in p.stderr
+          and "index 1200, allowed 0 to 999" in p.stderr and "2 MiB" in p.stderr, p.stdout + p.stderr)
+    p = run(hone, "vm", "--cuda-shim", "--cost", write("beyond.py", BEYOND.replace("AHEAD", "200")))
+    check("costs are counted beside it, in no footprint", p.returncode == 1 and p.stdout.startswith("went on\n") and "  line " in p.stdout, p.stdout + p.stderr)
+    p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1000000")))
+    check("a load beyond them ends the script", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
+    for args in (["--cuda-shim", "--check"], []):
+        p = run(hone, "vm", *args, write("beyond.py", (BEYOND if args else BEYOND.replace(', device="cuda"', "")).replace("AHEAD", "1")))
+        check(f"so does one element beyond without the shim or with checks: {args}", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
+
+
+def test_nvidia_smi():
+    p = run(hone, "vm", "--cuda-shim", write("smi.py", NVIDIA_SMI))
+    check("nvidia-smi answers as an H200's would", p.returncode == 0, p.stderr)
+
+
 def test_usage():
     for args, part in ((["vm"], "no script"), (["vm", f"{work}/absent.py"], "no such script"), (["vm", "--json", f"{work}/plain.py"], "--cost")):
         p = run(hone, *args)
@@ -208,5 +248,7 @@ test_plain()
 test_faults()
 test_checks()
 test_shim()
+test_beyond()
+test_nvidia_smi()
 test_usage()
 done()

@@ -378,3 +378,61 @@ for n in [1, 100, 257]:
         tolerance = 8 * EPS[F32] * want.abs() + (EPS[dtype] * 1.01 * want.abs() if dtype != F32 else 0) + TINY[dtype]
         add(f"silu_mul_{short(dtype)}_{n}", silu_mul, grid(n), dict(x=x, y=y, o=torch.zeros(n, dtype=dtype), n=n, BLOCK=BLOCK), dict(o=(want, tolerance)),
             interpret=dtype != BF16, interpret_slack=2.0)
+
+
+# ---- inline assembly: the idioms that libraries write ----
+
+@triton.jit
+def asm_softplus(x, o, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    tl.extra.cuda.gdc_wait()
+    v = tl.inline_asm_elementwise(
+        """{ .reg .pred big;    // above 20 the logarithm adds nothing
+             setp.gt.f32 big, $1, 20.;
+             @big mov.f32 $0, $1;
+             @!big mul.f32 $0, $1, 1.4426950408889634;
+             @!big ex2.approx.ftz.f32 $0, $0;
+             @!big add.f32 $0, $0, 1.0;
+             @!big lg2.approx.ftz.f32 $0, $0;
+             @!big mul.f32 $0, $0, 0.6931471805599453; }""", "=r,r", [tl.load(x + i, mask=m)], dtype=tl.float32, is_pure=True, pack=1)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(o + i, v, mask=m)
+
+
+@triton.jit
+def asm_nibbles(x, lo, hi, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    a, b = tl.inline_asm_elementwise(
+        """{ .reg .b32 t<2>;
+             and.b32 t0, $4, 0x0f0f0f0f; shr.b32 t1, $4, 4; and.b32 t1, t1, 0x0f0f0f0f;
+             prmt.b32 $0, t0, 0x64646464, 0x4140; prmt.b32 $1, t0, 0x64646464, 0x4342;
+             prmt.b32 $2, t1, 0x64646464, 0x4140; prmt.b32 $3, t1, 0x64646464, 0x4342;
+             sub.f16x2 $0, $0, 0x64006400; sub.f16x2 $1, $1, 0x64006400;
+             sub.f16x2 $2, $2, 0x64006400; sub.f16x2 $3, $3, 0x64006400; }""", "=r,=r,=r,=r,r",
+        [tl.load(x + i, mask=m, other=0)], dtype=(tl.float16, tl.float16), is_pure=True, pack=4)
+    tl.store(lo + i, a, mask=m)
+    tl.store(hi + i, b, mask=m)
+
+
+@triton.jit
+def asm_e4m3(x, o, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    v = tl.inline_asm_elementwise("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", "=h,r,r", [tl.load(x + i, mask=m, other=0.0)],
+        dtype=tl.float8e4nv, is_pure=True, pack=2)
+    tl.store(o + i, v, mask=m)
+
+
+for n in [1, 63, 200]:
+    x = torch.randn(n, generator=gen) * 12
+    want = torch.where(x > 20, x.double(), torch.log1p(torch.exp(x.double())))
+    add(f"asm_softplus_{n}", asm_softplus, grid(n), dict(x=x, o=torch.zeros(n), n=n, BLOCK=BLOCK),
+        dict(o=(want, 8 * EPS[F32] * (1 + want.abs()) + TINY[F32])), interpret=False)
+    x = torch.randint(0, 256, (n,), generator=gen, dtype=torch.uint8)
+    add(f"asm_nibbles_{n}", asm_nibbles, grid(n), dict(x=x, lo=torch.zeros(n, dtype=F16), hi=torch.zeros(n, dtype=F16), n=n, BLOCK=BLOCK),
+        dict(lo=((x & 15).to(F16), None), hi=((x >> 4).to(F16), None)), interpret=False)
+    x = torch.randn(n, generator=gen) * 300
+    add(f"asm_e4m3_{n}", asm_e4m3, grid(n), dict(x=x, o=torch.zeros(n, dtype=torch.float8_e4m3fn), n=n, BLOCK=BLOCK),
+        dict(o=(x.clamp(-448, 448).to(torch.float8_e4m3fn), None)), interpret=False)

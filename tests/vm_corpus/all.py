@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -20,17 +21,28 @@ def libraries():
     return sorted(os.path.basename(p)[6:-3] for p in glob.glob(os.path.join(HERE, "cases_*.py")))
 
 
-def packages(library):
+def words(library, key):
+    """Of a case file's line "# key: words"."""
     with open(os.path.join(HERE, f"cases_{library}.py")) as f:
-        return next(line for line in f if line.startswith("# packages:")).split(":", 1)[1].split()
+        return next((line for line in f if line.startswith(f"# {key}:")), ":").split(":", 1)[1].split()
 
 
-def install(package):
-    """Into a folder of its own: the shared environment must not change with what is tested."""
-    folder = os.path.join(ROOT, "build", "corpus", package.partition("==")[0])
+BUILDERS = ["wheel", "setuptools"]     # what packages without a wheel need to be installed
+
+
+def folder_of(package):
+    return os.path.join(ROOT, "build", "corpus", package.partition("==")[0])
+
+
+def install(package, settings=()):
+    """Into a folder of its own: the shared environment must not change with what is tested. Packages without a wheel are built with the settings NAME=VALUE, which
+    keep them from compiling."""
+    folder = folder_of(package)
     if not os.path.isdir(folder):
         print(f"installing {package} into {folder}", file=sys.stderr, flush=True)
-        subprocess.run([os.path.join(ROOT, "build/venv/bin/pip"), "install", "-q", "--no-deps", "--target", folder, package], check=True)
+        site = sysconfig.get_path("purelib")
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join([*map(folder_of, BUILDERS), site]), **dict(s.split("=", 1) for s in settings))
+        subprocess.run([os.path.join(ROOT, "build/venv/bin/pip"), "install", "-q", "--no-deps", "--no-build-isolation", "--target", folder, package], check=True, env=env)
 
 
 def run(library):
@@ -50,8 +62,8 @@ def run(library):
 def main():
     rows = []
     for library in sys.argv[1:] or libraries():
-        for package in packages(library):
-            install(package)
+        for package in BUILDERS + words(library, "packages"):
+            install(package, words(library, "build"))
         rows.append((library, run(library)))
     print(f"{'library':20} {'cases':>6} {'right':>6} {'kernels compiled':>17} {'run':>5} {'right':>6} {'wrong':>6} {'refused':>8}")
     compiled = right = 0

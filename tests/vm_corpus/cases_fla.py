@@ -83,6 +83,54 @@ def both(name, function, reference, inputs, grad=True, **options):
     return Case(name, first(function, **options), reference, inputs, grad=grad, tolerance=TF32)
 
 
+def naive(module, name, *swap, **options):
+    """A reference that the library ships (it may want heads in front of time)."""
+    import importlib
+    function = getattr(importlib.import_module(f"fla.ops.{module}.naive"), name)
+
+    def call(*args):
+        args = [a.transpose(1, 2) if isinstance(a, torch.Tensor) and a.dim() > 2 and swap else a for a in args]
+        out = function(*args, **options)
+        out = out[0] if isinstance(out, tuple) else out
+        return out.transpose(1, 2) if swap else out
+    return call
+
+
+def pair(name, one, other, inputs, grad=True, **options):
+    """Two of the library's own kernels for one recurrence, in chunks and step by step."""
+    return Case(name, first(one, **options), first(other, **options), inputs, grad=grad, tolerance=TF32)
+
+
+def low_rank():
+    """a and b of a transition I + a b that shrinks."""
+    k = F.normalize(randn(B, T, H, K), dim=-1)
+    return -k * torch.rand(B, T, H, 1), k
+
+
+def rwkv7():
+    a, b = low_rank()
+    return randn(B, T, H, K) * 0.5, -torch.rand(B, T, H, K) * 0.5, randn(B, T, H, K) * 0.5, randn(B, T, H, V), a, b
+
+
+MORE = [
+    pair("rwkv6", O.chunk_rwkv6, O.fused_recurrent_rwkv6, lambda: (*qkv(), gate(B, T, H, K), randn(H, K)), grad=False),
+    pair("rwkv7", O.chunk_rwkv7, O.fused_recurrent_rwkv7, rwkv7, grad=False, scale=1.0),
+    pair("dplr", O.chunk_dplr_delta_rule, O.fused_recurrent_dplr_delta_rule, lambda: (*qkv(), *low_rank(), -torch.rand(B, T, H, K) * 0.5), grad=False),
+    pair("iplr", O.chunk_iplr_delta_rule, O.fused_recurrent_iplr_delta_rule, lambda: (*qkv(), *low_rank()), grad=False),
+    pair("lightning", O.chunk_lightning_attn, O.fused_recurrent_lightning_attn, qkv, layer_idx=1, num_layers=4),
+    pair("gsa", O.chunk_gsa, O.fused_recurrent_gsa, lambda: (*qkv(), randn(B, T, H, 16), gate(B, T, H, 16))),
+    pair("comba steps", O.chunk_comba, lambda q, k, v, p, g, b: O.fused_recurrent_comba(q, k, p, v, g, b), lambda: (*qkv(), F.normalize(randn(B, T, H, K), dim=-1), gate(B, T, H), torch.rand(B, T, H)), grad=False),
+    both("parallel_based", lambda q, k, v: O.parallel_based(q, k, v), naive("based", "naive_parallel_based", True), lambda: (randn(B, T, H, 16), randn(B, T, H, 16), randn(B, T, H, V))),
+    both("stickbreaking", lambda q, k, v: O.parallel_stickbreaking_attn(q, k, v), naive("stickbreaking_attn", "naive_stickbreaking_attn"), qkv, grad=False),
+    both("wall", lambda q, k, v, g: O.parallel_wall_attn(q, k, v, g, scale=0.2), naive("wall_attn", "naive_wall_attn", scale=0.2), lambda: (*qkv(), gate(B, T, H, K)), grad=False),
+    both("parallax", O.parallel_parallax, naive("parallax", "naive_parallax"), lambda: half(randn(B, T, H, K), randn(B, T, H, K), randn(B, T, H, K), randn(B, T, H, V)), grad=False),
+    both("log_linear", lambda q, k, v, g, s: O.chunk_log_linear_attn(q, k, v, g, s), naive("log_linear_attn", "naive_log_linear_attn"), lambda: (*(randn(B, 128, 1, 64) for _ in range(3)), gate(B, 128, 1), torch.rand(B, 128, 1, 8)), grad=False),
+    both("mesa_net", O.chunk_mesa_net, lambda q, k, v, g, b, l: naive("mesa_net", "naive_mesa_net_exact")(q, k, v, g, l, b), lambda: half(*qkv(), gate(B, T, H), torch.rand(B, T, H), torch.rand(H, K) + 1)[:3] + (gate(B, T, H), torch.rand(B, T, H), torch.rand(H, K) + 1), grad=False),
+    both("gated_delta_product", lambda q, k, v, g, b: O.gated_delta_product.chunk_gated_delta_product(q, k, v, g, b, 2), lambda q, k, v, g, b: naive("gated_delta_product", "naive_recurrent_gated_delta_product", scale=K ** -0.5, num_householder=2)(q, k, v, g, b),
+         lambda: half(randn(B, T, H, K), F.normalize(randn(B, 2 * T, H, K), dim=-1), randn(B, 2 * T, H, V), gate(B, T, H), torch.rand(B, 2 * T, H)), grad=False),
+]
+
+
 CASES = [
     both("chunk_linear_attn", O.chunk_linear_attn, recurrence, qkv, normalize=False),
     both("fused_recurrent_linear_attn", O.fused_recurrent_linear_attn, recurrence, qkv, normalize=False),
@@ -117,3 +165,4 @@ CASES = [
     Case("rotary", lambda x, c, s: rotary_embedding(x, c, s), lambda x, c, s: torch.cat((x[..., :16] * c[None, :, None] - x[..., 16:] * s[None, :, None], x[..., :16] * s[None, :, None] + x[..., 16:] * c[None, :, None]), -1),
          lambda: (randn(2, 9, 3, 32), randn(9, 16), randn(9, 16))),
 ]
+CASES += MORE

@@ -112,4 +112,36 @@ def cases():
         yield Case(name, function, op_called, inputs_of(op, name), tolerance=2e-4)
 
 
-CASES = list(cases())
+def attention(q, k, v, **options):
+    return torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), **options).half()
+
+
+def qkv(length=70):
+    return lambda: tuple(randn(2, 3, n, 64).half() for n in (length, 90, 90))
+
+
+def halves(act):
+    return lambda x: act(x[..., : x.shape[-1] // 2]) * x[..., x.shape[-1] // 2:]
+
+
+def rms(x, w):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w
+
+
+F = torch.nn.functional
+FUSED = [
+    Case("fused silu_and_mul", flag_gems.silu_and_mul, lambda x, y: F.silu(x) * y, lambda: (randn(6, 40), randn(6, 40)), grad=True),
+    Case("fused gelu_and_mul", lambda x, y: flag_gems.gelu_and_mul(x, y, "tanh"), lambda x, y: F.gelu(x, approximate="tanh") * y, lambda: (randn(6, 40), randn(6, 40)), grad=True),
+    Case("fused skip_layer_norm", lambda x, r, w, b: flag_gems.skip_layer_norm(x, r, [96], w, b), lambda x, r, w, b: F.layer_norm(x + r, (96,), w, b), lambda: (randn(6, 96), randn(6, 96), randn(96), randn(96))),
+    Case("fused add_rms_norm", lambda x, r, w: flag_gems.fused_add_rms_norm(x, r, [96], w), lambda x, r, w: (rms(x + r, w), x + r), lambda: (randn(6, 96), randn(6, 96), randn(96))),
+    Case("fused cross_entropy", lambda x, t: flag_gems.cross_entropy_loss(x, t), lambda x, t: F.cross_entropy(x, t), lambda: (randn(9, 57), torch.randint(0, 57, (9,))), grad=True),
+    Case("fused instance_norm", lambda x, w, b: flag_gems.instance_norm(x, w, b), lambda x, w, b: F.instance_norm(x, None, None, w, b), lambda: (randn(2, 5, 40), randn(5), randn(5))),
+    Case("fused outer", flag_gems.outer, torch.outer, lambda: (randn(33), randn(44)), grad=True),
+    Case("fused weight_norm", lambda v, g: flag_gems.weight_norm(v, g, 0), lambda v, g: v * g / v.norm(dim=1, keepdim=True), lambda: (randn(6, 40), randn(6, 1))),
+    Case("attention", lambda q, k, v: flag_gems.scaled_dot_product_attention(q, k, v), attention, qkv()),
+    Case("attention causal", lambda q, k, v: flag_gems.scaled_dot_product_attention(q, k, v, is_causal=True), lambda q, k, v: attention(q, k, v, is_causal=True), qkv(90), grad=True),
+    Case("fused geglu", flag_gems.fused.geglu, halves(lambda x: F.gelu(x, approximate="tanh")), lambda: (randn(6, 80),)),
+    Case("fused swiglu", flag_gems.fused.swiglu, halves(F.silu), lambda: (randn(6, 80),)),
+    Case("fused reglu", flag_gems.fused.reglu, halves(F.relu), lambda: (randn(6, 80),)),
+]
+CASES = list(cases()) + FUSED

@@ -1,20 +1,14 @@
 """Unsloth's kernels: the modules are imported without the package around them, which wants bitsandbytes and models."""
 # packages: unsloth unsloth-zoo einops
 import importlib
-import os
 import sys
 import types
 import torch
 import torch.nn.functional as F
-from corpus import Case, module_paths
+from corpus import Case, bare_package, folder_of
 
-folder = os.path.join(module_paths("unsloth")[0], "unsloth")
-package = types.ModuleType("unsloth")
-package.__path__ = [folder]
-sys.modules["unsloth"] = package
-kernels = types.ModuleType("unsloth.kernels")
-kernels.__path__ = [os.path.join(folder, "kernels")]
-sys.modules["unsloth.kernels"] = kernels
+bare_package("unsloth", folder_of("unsloth", "unsloth"))
+bare_package("unsloth.kernels", folder_of("unsloth", "unsloth", "kernels"))
 # In place of utils.py, which imports models: the names that the kernels' modules take from it.
 utils = types.ModuleType("unsloth.kernels.utils")
 

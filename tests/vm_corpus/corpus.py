@@ -8,12 +8,14 @@ to a few thousand terms in another order), 2e-2 for f16 and bf16 results, and fo
 Counted are kernels, by name: compiled (Triton's front end made TTIR for sm_90), run, right (in every case that used it), wrong, refused (by the vm, with
 the reason). A case whose kernels Triton itself refuses is reported and not counted.
 """
+import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
 import time
 import traceback
+import types
 import warnings
 
 import torch
@@ -28,6 +30,51 @@ class Case:
 
     def __init__(self, name, ours, reference, inputs, grad=False, tolerance=None):
         self.name, self.ours, self.reference, self.inputs, self.grad, self.tolerance = name, ours, reference, inputs, grad, tolerance
+
+
+class Absent(types.ModuleType):
+    """A module that is not installed, or that would have to be compiled: any name is a class that nothing should need."""
+
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = type(name, (), {"__init_subclass__": lambda **kwargs: None})
+        setattr(self, name, value)
+        return value
+
+
+class AbsentFinder:
+    def __init__(self, names):
+        self.names = names
+
+    def find_spec(self, name, path=None, target=None):
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if any(name == n or name.startswith(n + ".") for n in self.names) else None
+
+    def create_module(self, spec):
+        return Absent(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+def absent(*names):
+    """Modules of these names, and below, can be imported from now on and have nothing in them."""
+    sys.meta_path.append(AbsentFinder(names))
+
+
+def bare_package(name, folder):
+    """The package without what its __init__ does: its modules can be imported one by one."""
+    package = types.ModuleType(name)
+    package.__path__, package.__file__ = [folder], os.path.join(folder, "__init__.py")
+    sys.modules[name] = package
+    return package
+
+
+def folder_of(package, *below):
+    """Where all.py installed a package."""
+    return os.path.join(ROOT, "build", "corpus", package, *below)
 
 
 def flat(value):
@@ -132,7 +179,7 @@ def load(library):
 def module_paths(library):
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), f"cases_{library}.py")) as f:
         packages = next(line for line in f if line.startswith("# packages:")).split(":", 1)[1].split()
-    return [os.path.join(ROOT, "build", "corpus", p) for p in packages]
+    return [folder_of(p.partition("==")[0]) for p in packages]
 
 
 def main():
