@@ -123,8 +123,8 @@ struct vm_launch_options {
 	bool undefined_is_zero;                    /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no pattern */
 	bool has_host_pointers;                    /* addresses that name no buffer are looked up among the buffers' data, which rise with their addresses then:
 	                                              for kernels that read pointers from memory */
-	int64_t load_granule;                      /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and within that gives 0 and the
-	                                              launch goes on (report.is_passed_over). 0, or with checks: a fault like any other */
+	int64_t load_granule;                      /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and within that gives
+	                                              0 and the launch goes on (report.is_passed_over). 0, or with checks: a fault like any other */
 	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;                           /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int findings_max;                          /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed over where
