@@ -18,6 +18,8 @@ struct ptx_parser {
 	struct ptx_program *out;
 	int nnames; struct ptx_name names[NAMES_MAX];
 	int depth, scope[DEPTH_MAX];
+	struct ptx_instr instrs[PTX_INSTRS_MAX];
+	struct ptx_preset presets[PTX_REGISTERS_MAX];
 	char *why; size_t why_len;
 };
 
@@ -285,6 +287,8 @@ static int statement(struct ptx_parser *p)
 	return p->code || word(p, text) ? p->code : instruction(p, text, guard, is_not);
 }
 
+static void *kept(struct arena *arena, const void *p, size_t bytes) { return memcpy(arena_alloc(arena, MAX(bytes, 1)), p, bytes); }
+
 int ptx_parse(const char *text, int nargs, struct arena *arena, struct ptx_program *out, char *why, size_t why_len)
 {
 	struct ptx_parser *p = xcalloc(1, sizeof *p);
@@ -293,10 +297,12 @@ int ptx_parse(const char *text, int nargs, struct arena *arena, struct ptx_progr
 	p->out = out;
 	p->why = why;
 	p->why_len = why_len;
-	out->instrs = arena_alloc(arena, PTX_INSTRS_MAX * sizeof *out->instrs);
-	out->presets = arena_alloc(arena, PTX_REGISTERS_MAX * sizeof *out->presets);
+	out->instrs = p->instrs;
+	out->presets = p->presets;
 	for (skip_blank(p); *p->at && !p->code; skip_blank(p)) statement(p);
 	if (p->depth) fail(p, ERR_FORMAT, "expected", "}");
+	out->instrs = kept(arena, p->instrs, (size_t)out->ninstrs * sizeof *out->instrs);
+	out->presets = kept(arena, p->presets, (size_t)out->npresets * sizeof *out->presets);
 	int code = p->code;
 	free(p);
 	return code;
