@@ -181,11 +181,11 @@ FLOAT_OP(float_max, float_choose(in, a, b, true))
 /* ---- comparison and choice ---- */
 
 enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
-static const struct { const char *name; int holds; bool is_unsigned; } compares[] = {
-	{"eq", EQUAL, false}, {"ne", LESS | GREATER, false}, {"lt", LESS, false}, {"le", LESS | EQUAL, false}, {"gt", GREATER, false}, {"ge", GREATER | EQUAL, false},
-	{"lo", LESS, true}, {"ls", LESS | EQUAL, true}, {"hi", GREATER, true}, {"hs", GREATER | EQUAL, true}, {"equ", EQUAL | UNORDERED, false},
-	{"neu", LESS | GREATER | UNORDERED, false}, {"ltu", LESS | UNORDERED, false}, {"leu", LESS | EQUAL | UNORDERED, false}, {"gtu", GREATER | UNORDERED, false},
-	{"geu", GREATER | EQUAL | UNORDERED, false}, {"num", LESS | EQUAL | GREATER, false}, {"nan", UNORDERED, false},
+static const struct { const char *name; int holds; const char *kinds; } compares[] = {
+	{"eq", EQUAL, "busf"}, {"ne", LESS | GREATER, "busf"}, {"lt", LESS, "usf"}, {"le", LESS | EQUAL, "usf"}, {"gt", GREATER, "usf"}, {"ge", GREATER | EQUAL, "usf"},
+	{"lo", LESS, "u"}, {"ls", LESS | EQUAL, "u"}, {"hi", GREATER, "u"}, {"hs", GREATER | EQUAL, "u"}, {"equ", EQUAL | UNORDERED, "f"},
+	{"neu", LESS | GREATER | UNORDERED, "f"}, {"ltu", LESS | UNORDERED, "f"}, {"leu", LESS | EQUAL | UNORDERED, "f"}, {"gtu", GREATER | UNORDERED, "f"},
+	{"geu", GREATER | EQUAL | UNORDERED, "f"}, {"num", LESS | EQUAL | GREATER, "f"}, {"nan", UNORDERED, "f"},
 };
 
 int ptx_compare_find(const char *name)
@@ -195,6 +195,8 @@ int ptx_compare_find(const char *name)
 	return -1;
 }
 
+bool ptx_compare_fits(int compare, const struct ptx_type *t) { return strchr(compares[compare].kinds, t->kind) != NULL; }
+
 static int order(const struct ptx_instr *in, uint64_t a, uint64_t b)
 {
 	const struct ptx_type *t = in->type;
@@ -202,7 +204,7 @@ static int order(const struct ptx_instr *in, uint64_t a, uint64_t b)
 		double x = decode(in, t, a), y = decode(in, t, b);
 		return isnan(x) || isnan(y) ? UNORDERED : x < y ? LESS : x > y ? GREATER : EQUAL;
 	}
-	if (t->kind == 's' && !compares[in->compare].is_unsigned) return extend(a, t->bits) < extend(b, t->bits) ? LESS : a == b ? EQUAL : GREATER;
+	if (t->kind == 's') return extend(a, t->bits) < extend(b, t->bits) ? LESS : a == b ? EQUAL : GREATER;
 	return a < b ? LESS : a == b ? EQUAL : GREATER;
 }
 

@@ -115,14 +115,16 @@ static int special_register(const char *text)
 	return -1;
 }
 
-/* 12, -3, 0x1f, 0b101, 20., 0f3f800000 (bits of f32), 0d... (of f64). A decimal with a point has the type of the instruction. */
+/* 12, -3, 0x1f, 0b101, 20., 0f3f800000 (bits of f32), 0d... (of f64). A decimal with a point has the type of the instruction. As ptxas has it, floats of
+ * 32 and 64 bits take the last three kinds alone, those of 16 bits none, and integers the others. */
 static int constant(struct ptx_parser *p, const char *text, const struct ptx_type *type)
 {
 	const char *digits = text[0] == '-' ? text + 1 : text;
 	char *end;
 	uint64_t v;
 	bool is_binary = !strncmp(digits, "0b", 2) || !strncmp(digits, "0B", 2), is_hex = !strncmp(digits, "0x", 2) || !strncmp(digits, "0X", 2);
-	bool is_bits = !is_hex && digits[0] == '0' && strchr("fFdD", digits[1]) && digits[1];
+	bool is_bits = !is_hex && digits[0] == '0' && strchr("fFdD", digits[1]) && digits[1], is_float = is_bits || strchr(digits, '.');
+	if (is_float != (type->kind == 'f') || (is_float && type->bits < 32)) return fail(p, ERR_FORMAT, "a constant that the instruction does not take:", text);
 	if (is_bits) {
 		v = strtoull(digits + 2, &end, 16);
 	} else if (strchr(digits, '.')) {
@@ -205,6 +207,7 @@ static int mnemonic(struct ptx_parser *p, const char *text, struct ptx_instr *in
 	}
 	if (!is_known || ntypes != 1 + is_conversion || is_comparison != (in->compare >= 0)) return fail(p, ERR_UNSUPPORTED, "instruction", text);
 	in->type = found[0];
+	if (is_comparison && !ptx_compare_fits(in->compare, in->type)) return fail(p, ERR_FORMAT, "a comparison that its type does not have:", text);
 	in->from = found[ntypes - 1];
 	bool strips;
 	if (in->type->kind == 'f' && in->type->bits == 16) in->narrow = map_cast_kernel("truncf", ELEM_F64, in->type->elem, &strips);

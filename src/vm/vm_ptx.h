@@ -51,6 +51,7 @@ struct ptx_row {
 const struct ptx_row *ptx_row_find(const char *name);
 const struct ptx_type *ptx_type_find(const char *name);
 int ptx_compare_find(const char *name);       /* -1: none */
+bool ptx_compare_fits(int compare, const struct ptx_type *t);
 unsigned ptx_modifier_find(const char *name); /* 0: none */
 
 enum ptx_special { PTX_CONSTANT, PTX_CTAID, PTX_NCTAID = PTX_CTAID + 3, PTX_SMID = PTX_NCTAID + 3, PTX_NSMID };

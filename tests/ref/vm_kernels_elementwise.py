@@ -405,12 +405,13 @@ def asm_nibbles(x, lo, hi, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     m = i < n
     a, b = tl.inline_asm_elementwise(
-        """{ .reg .b32 t<2>;
+        """{ .reg .b32 t<3>;
+             mov.b32 t2, 0x64006400;
              and.b32 t0, $4, 0x0f0f0f0f; shr.b32 t1, $4, 4; and.b32 t1, t1, 0x0f0f0f0f;
              prmt.b32 $0, t0, 0x64646464, 0x4140; prmt.b32 $1, t0, 0x64646464, 0x4342;
              prmt.b32 $2, t1, 0x64646464, 0x4140; prmt.b32 $3, t1, 0x64646464, 0x4342;
-             sub.f16x2 $0, $0, 0x64006400; sub.f16x2 $1, $1, 0x64006400;
-             sub.f16x2 $2, $2, 0x64006400; sub.f16x2 $3, $3, 0x64006400; }""", "=r,=r,=r,=r,r",
+             sub.f16x2 $0, $0, t2; sub.f16x2 $1, $1, t2;
+             sub.f16x2 $2, $2, t2; sub.f16x2 $3, $3, t2; }""", "=r,=r,=r,=r,r",
         [tl.load(x + i, mask=m, other=0)], dtype=(tl.float16, tl.float16), is_pure=True, pack=4)
     tl.store(lo + i, a, mask=m)
     tl.store(hi + i, b, mask=m)
