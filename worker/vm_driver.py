@@ -31,7 +31,8 @@ GRID_MAX = (2**31 - 1, 65535, 65535)
 FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_WARPS_SHIFT = 1, 2, 4, 8
 FLOATS = ("fp16", "bf16", "fp32", "f32", "fp64")
 # Options that say how a kernel is mapped to the hardware and nothing about its TTIR: configurations that differ in them alone share a kernel.
-MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl", "launch_cooperative_grid",
+MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl",
+           "launch_cooperative_grid",
            "ir_override")
 INTERNAL = (os.path.dirname(os.path.abspath(__file__)) + os.sep, os.path.dirname(triton.__file__) + os.sep)
 
@@ -304,7 +305,8 @@ def fail_launch(kernel, args):
         raise VmFault(text)
     place = (report["file"], report["line"], report["column"], report["fault"])
     if place not in printed:
-        print(text + "\n  The load gives 0 and the run goes on, as it would on a GPU, where PyTorch's allocator reserves 2 MiB at a time.", file=sys.stderr, flush=True)
+        print(text + "\n  The load gives 0 and the run goes on, as it would on a GPU, where PyTorch's allocator reserves 2 MiB at a time.",
+              file=sys.stderr, flush=True)
     printed.add(place)
 
 

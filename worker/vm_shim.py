@@ -122,7 +122,12 @@ def install_tensor():
     for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided"):
         setattr(tensor, name, taking_device(getattr(tensor, name)))
     make = torch.Tensor._make_wrapper_subclass
-    tensor._make_wrapper_subclass = staticmethod(lambda *args, **kwargs: make(*args, **dict(kwargs, **({"device": here(kwargs["device"])} if "device" in kwargs else {}))))
+
+    def make_wrapper_subclass(*args, **kwargs):
+        if "device" in kwargs:
+            kwargs["device"] = here(kwargs["device"])
+        return make(*args, **kwargs)
+    tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)
 
 
 def install_factories():
@@ -154,6 +159,13 @@ FACTORIES = frozenset("""empty empty_strided empty_like zeros zeros_like ones on
 
 # ---- autocast, custom operators, compilation ----
 
+def of_cpu(args):
+    """Arguments whose first, a device's type, may be left out: then, and for "cuda", it is "cpu"."""
+    if not args or not isinstance(args[0], str):
+        return "cpu", *args
+    return "cpu" if args[0] == "cuda" else args[0], *args[1:]
+
+
 def install_autocast():
     """Autocast for CUDA is the CPU's: the same kinds of operators in the same type."""
     autocast = torch.amp.autocast_mode.autocast
@@ -167,8 +179,7 @@ def install_autocast():
     autocast.__init__ = init
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
         original = getattr(torch, name)
-        setattr(torch, name, functools.wraps(original)(
-            lambda *args, original=original: original(*(("cpu", *args) if not args or not isinstance(args[0], str) else ("cpu" if args[0] == "cuda" else args[0], *args[1:])))))
+        setattr(torch, name, functools.wraps(original)(lambda *args, original=original: original(*of_cpu(args))))
     torch.amp.is_autocast_available = torch.amp.autocast_mode.is_autocast_available = lambda device_type: True
     torch.get_autocast_gpu_dtype = lambda: torch.get_autocast_dtype("cpu")
 
@@ -252,23 +263,30 @@ def install_cuda():
     cuda, constant = torch.cuda, lambda value: lambda *args, **kwargs: value
     tracer_cuda.Stream.record_event = lambda self, event=None: (event or Event()).record(self) or event
     answers = dict(
-        Event=Event, clock_rate=constant(1980), power_draw=constant(0), temperature=constant(0), cudart=constant(Runtime()), check_error=constant(None), memory_snapshot=constant([]),
+        Event=Event, clock_rate=constant(1980), power_draw=constant(0), temperature=constant(0), cudart=constant(Runtime()),
+        check_error=constant(None), memory_snapshot=constant([]),
         get_rng_state=lambda device=None: torch.get_rng_state(), set_rng_state=lambda state, device=None: torch.set_rng_state(state),
         get_rng_state_all=lambda: [torch.get_rng_state()], set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
-        initial_seed=torch.initial_seed, seed=torch.default_generator.seed, seed_all=constant(None), manual_seed=torch.default_generator.manual_seed, manual_seed_all=constant(None),
-        default_generators=(torch.default_generator,), reset_max_memory_allocated=constant(None), reset_max_memory_cached=constant(None), memory_summary=constant(""),
-        reset_accumulated_memory_stats=constant(None), memory_cached=constant(0), utilization=constant(0), _sleep=constant(None), get_sync_debug_mode=constant(0),
-        set_sync_debug_mode=constant(None), get_gencode_flags=constant(""), is_built=constant(True), device_memory_used=constant(0), set_per_process_memory_fraction=constant(None),
+        initial_seed=torch.initial_seed, seed=torch.default_generator.seed, seed_all=constant(None), manual_seed=torch.default_generator.manual_seed,
+        manual_seed_all=constant(None),
+        default_generators=(torch.default_generator,), reset_max_memory_allocated=constant(None), reset_max_memory_cached=constant(None),
+        memory_summary=constant(""),
+        reset_accumulated_memory_stats=constant(None), memory_cached=constant(0), utilization=constant(0), _sleep=constant(None),
+        get_sync_debug_mode=constant(0),
+        set_sync_debug_mode=constant(None), get_gencode_flags=constant(""), is_built=constant(True), device_memory_used=constant(0),
+        set_per_process_memory_fraction=constant(None),
     )
     for name, value in answers.items():
         setattr(cuda, name, value)
-    cuda.nvtx = types.SimpleNamespace(range_push=constant(0), range_pop=constant(0), mark=constant(None), range=tracer_cuda.Device, range_start=constant(0), range_end=constant(None))
+    cuda.nvtx = types.SimpleNamespace(range_push=constant(0), range_pop=constant(0), mark=constant(None), range=tracer_cuda.Device,
+                                      range_start=constant(0), range_end=constant(None))
     cuda.profiler.cudart, cuda.profiler.check_error = cuda.cudart, cuda.check_error
     vm_graph.install()
     torch.Stream, torch.Event = tracer_cuda.Stream, Event
     torch.version.cuda = "12.8"
     torch.backends.cuda.is_built = constant(True)
-    for name, value in dict(is_available=True, current_accelerator=torch.device("cuda"), device_count=1, current_device_index=0, current_device_idx=0, synchronize=None,
+    for name, value in dict(is_available=True, current_accelerator=torch.device("cuda"), device_count=1, current_device_index=0, current_device_idx=0,
+                            synchronize=None,
                             set_device_index=None, set_device_idx=None, current_stream=tracer_cuda.Stream(), empty_cache=None).items():
         if hasattr(torch, "accelerator"):
             setattr(torch.accelerator, name, constant(value))

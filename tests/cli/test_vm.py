@@ -195,7 +195,8 @@ def test_faults():
     check("a fault that the script swallows fails it all the same", p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr,
           p.stdout + p.stderr)
     p = run(hone, "vm", write("refused.py", REFUSED))
-    check("an operation that is not supported is named", p.returncode == 1 and "'ld.global.b32' in inline assembly" in p.stderr and "refused.py" in p.stderr, p.stderr)
+    check("an operation that is not supported is named", p.returncode == 1 and "'ld.global.b32' in inline assembly" in p.stderr
+          and "refused.py" in p.stderr, p.stderr)
 
 
 def test_checks():
@@ -217,7 +218,8 @@ def test_shim():
 
 def test_beyond():
     p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "200")))
-    check("a load in the rest of 2 MiB is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n" and "error: out-of-bounds load" in p.stderr
+    check("a load in the rest of 2 MiB is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n"
+          and "error: out-of-bounds load" in p.stderr
           and "index 1200, allowed 0 to 999" in p.stderr and "2 MiB" in p.stderr, p.stdout + p.stderr)
     p = run(hone, "vm", "--cuda-shim", "--cost", write("beyond.py", BEYOND.replace("AHEAD", "200")))
     check("costs are counted beside it, in no footprint", p.returncode == 1 and p.stdout.startswith("went on\n") and "  line " in p.stdout, p.stdout + p.stderr)
@@ -225,7 +227,8 @@ def test_beyond():
     check("a load beyond them ends the script", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
     for args in (["--cuda-shim", "--check"], []):
         p = run(hone, "vm", *args, write("beyond.py", (BEYOND if args else BEYOND.replace(', device="cuda"', "")).replace("AHEAD", "1")))
-        check(f"so does one element beyond without the shim or with checks: {args}", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
+        check(f"so does one element beyond without the shim or with checks: {args}", p.returncode == 1 and p.stdout == ""
+              and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
 
 
 def test_nvidia_smi():

@@ -1,5 +1,6 @@
-"""Wrong use of the commands that need no policy: the message names the thing and what was expected, the status is 2 for wrong usage and 1 for the world's faults, stdout stays
-empty, and nothing is written that looks like a result. Beside it: values that are no numbers, other folders, names that are not ASCII, and what a kill leaves."""
+"""Wrong use of the commands that need no policy: the message names the thing and what was expected, the status is 2 for wrong
+usage and 1 for the world's faults, stdout stays empty, and nothing is written that looks like a result. Beside it: values that
+are no numbers, other folders, names that are not ASCII, and what a kill leaves."""
 import glob, json, os, shutil, signal, struct, subprocess, sys, time
 sys.path.insert(0, "tests")
 from command import build, check, done, hone, run, work_folder
@@ -16,11 +17,13 @@ def write(name, data):
 
 def expect(status, words, *args):
     p = run(hone, *args)
-    check(f"{args[0]}: {words}", p.returncode == status and words in p.stderr and not p.stdout, f"{args}\nexit {p.returncode}, expected {status}\n{p.stderr}{p.stdout}")
+    check(f"{args[0]}: {words}", p.returncode == status and words in p.stderr and not p.stdout,
+          f"{args}\nexit {p.returncode}, expected {status}\n{p.stderr}{p.stdout}")
 
 
 text = write("text.txt", "".join(f"def kernel_{i}(x_ptr, n): tl.load(x_ptr + {i})\n" for i in range(300)))
-small = ["--vocab_size", "320", "--hidden_size", "16", "--num_hidden_layers", "1", "--num_attention_heads", "2", "--num_key_value_heads", "1", "--head_dim", "8", "--intermediate_size", "16",
+small = ["--vocab_size", "320", "--hidden_size", "16", "--num_hidden_layers", "1", "--num_attention_heads", "2", "--num_key_value_heads", "1",
+         "--head_dim", "8", "--intermediate_size", "16",
          "--max_position_embeddings", "64"]
 model, adapter = path("model"), path("run/final")
 run(hone, "init", "--out", model, "--text", text, *small, expect=0)
@@ -38,11 +41,16 @@ row = write("row.jsonl", '{"prompt": 3}\n')
 
 # ranges, on the command line and in recipes
 for command, option, value, expected in (
-        (generate, "--threads", "-1", "0 to 4096"), (generate, "--threads", "4294967297", "0 to 4096"), (generate, "--top_p", "0", "1e-6 to 1"), (generate, "--temperature", "-1", "0 to 1000"),
-        (generate, "--top_k", "-3", "0 to "), (generate, "--num_samples", "0", "1 to 4096"), (sft, "--learning_rate", "-1", "0 to 1000"), (sft, "--adam_beta1", "1", "0 to 0.999999"),
-        (sft, "--max_seconds", "-1", "0 or more"), (sft, "--lora_r", "257", "1 to 256"), (sft, "--lora_dropout", "1", "0 to 0.999"), (["score"], "--temperature", "0", "0.001 to 1000"),
-        (["verify"], "--threads", "-1", "0 to 4096"), (["verify"], "--trace_timeout_ms", "-1", "0 to "), (["tasks", "audit", task], "--num_correct_trials", "33", "0 to 32"),
-        (["pairs", "check"], "--fraction", "0", "1e-9 to 1"), (["bench", "cpu"], "--rounds", "0", "1 to 1000"), (["init"], "--head_dim", "0", "2 to 1024"), (["merge"], "--max_shard_mb", "0", "1 to 1000000"),
+        (generate, "--threads", "-1", "0 to 4096"), (generate, "--threads", "4294967297", "0 to 4096"), (generate, "--top_p", "0", "1e-6 to 1"),
+        (generate, "--temperature", "-1", "0 to 1000"),
+        (generate, "--top_k", "-3", "0 to "), (generate, "--num_samples", "0", "1 to 4096"), (sft, "--learning_rate", "-1", "0 to 1000"),
+        (sft, "--adam_beta1", "1", "0 to 0.999999"),
+        (sft, "--max_seconds", "-1", "0 or more"), (sft, "--lora_r", "257", "1 to 256"), (sft, "--lora_dropout", "1", "0 to 0.999"),
+        (["score"], "--temperature", "0", "0.001 to 1000"),
+        (["verify"], "--threads", "-1", "0 to 4096"), (["verify"], "--trace_timeout_ms", "-1", "0 to "),
+        (["tasks", "audit", task], "--num_correct_trials", "33", "0 to 32"),
+        (["pairs", "check"], "--fraction", "0", "1e-9 to 1"), (["bench", "cpu"], "--rounds", "0", "1 to 1000"),
+        (["init"], "--head_dim", "0", "2 to 1024"), (["merge"], "--max_shard_mb", "0", "1 to 1000000"),
         (["vm"], "--configs", "0", "1 to 100000"), (["report"], "--steps", "-1", "0 to ")):
     expect(2, f"{option}: expected", *command, option, value)
     expect(2, expected, *command, option, value)
@@ -69,7 +77,8 @@ write("deep/a.py", "x = 1\n")
 expect(1, "not JSON that can be read", "tasks", "import", path("deep.json"), "--out", path("tasks.jsonl"))
 expect(2, "found a folder", "vm", dir)
 expect(2, "say --allow_unsandboxed if that is meant\n", "verify", "--task", task, "--candidate", task, "--sandbox", "none")
-check("none of these left a result", not set(os.listdir(dir)) - set(before) - {"nothing.txt", "binary.txt", "zero.txt", "row.jsonl", "threads.yaml", "deep.json", "deep"}, os.listdir(dir))
+check("none of these left a result", not set(os.listdir(dir)) - set(before) - {"nothing.txt", "binary.txt", "zero.txt", "row.jsonl", "threads.yaml",
+                                                                               "deep.json", "deep"}, os.listdir(dir))
 
 # rope_theta twice, with two values
 shutil.copytree(model, path("theta"))
@@ -84,10 +93,12 @@ header = 8 + int.from_bytes(data[:8], "little")
 data[header:] = struct.pack("<f", float("nan")) * ((len(data) - header) // 4)
 write("nan/model.safetensors", bytes(data))
 expect(1, "token 0: the model's values are not finite", *generate, "--model", path("nan"), "--json")
-expect(1, "token 0 of the completion: the model's values are not finite", "score", "--model", path("nan"), "--prompt_file", write("a.txt", "a"), "--completion_file", path("a.txt"))
+expect(1, "token 0 of the completion: the model's values are not finite", "score", "--model", path("nan"), "--prompt_file", write("a.txt", "a"),
+       "--completion_file", path("a.txt"))
 write("tasks.jsonl", json.dumps({"name": "relu", "source": open(task).read(), "split": "train", "level": 1}) + "\n")
 write("template.txt", "{{task}}")
-evaluate = ["--tasks", path("tasks.jsonl"), "--split", "train", "--prompt_template", path("template.txt"), "--chat_template", "plain", "--max_completion_length", "4", "--max_prompt_length", "0"]
+evaluate = ["--tasks", path("tasks.jsonl"), "--split", "train", "--prompt_template", path("template.txt"), "--chat_template", "plain",
+            "--max_completion_length", "4", "--max_prompt_length", "0"]
 large = path("large")   # with room for the task
 run(hone, "init", "--out", large, "--text", text, *small[:-1], "1024", expect=0)
 shutil.copy(path("nan/model.safetensors"), large)
@@ -102,11 +113,15 @@ p = run(hone, "eval", "--model", large, *evaluate, "--compare", rows)
 check("and --compare reads it", p.returncode == 0 and "difference to" in p.stdout, p.stderr)
 
 # several adapters in one batch: each gives what it gives alone
-run(hone, "sft", "--model", model, "--data", pairs, "--max_steps", "20", "--learning_rate", "0.05", "--num_train_epochs", "0", "--output_dir", path("run2"), expect=0)
+run(hone, "sft", "--model", model, "--data", pairs, "--max_steps", "20", "--learning_rate", "0.05", "--num_train_epochs", "0", "--output_dir",
+    path("run2"), expect=0)
 other = path("run2/final")
-alone = [json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", a, "--json", expect=0).stdout)["completions"] for a in (adapter, other)]
-both = json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", adapter, "--adapter", other, "--json", expect=0).stdout)["completions"]
-check("generate with two adapters", both == alone[0] + alone[1] and alone[0][0]["logprobs"] != alone[1][0]["logprobs"] and [c["adapter"] for c in both] == [adapter] * 2 + [other] * 2, both)
+alone = [json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", a, "--json",
+                        expect=0).stdout)["completions"] for a in (adapter, other)]
+both = json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", adapter, "--adapter", other, "--json",
+                      expect=0).stdout)["completions"]
+check("generate with two adapters", both == alone[0] + alone[1] and alone[0][0]["logprobs"] != alone[1][0]["logprobs"]
+      and [c["adapter"] for c in both] == [adapter] * 2 + [other] * 2, both)
 p = run(hone, *generate, "--adapter", adapter, "--adapter", other)
 check("and as text", p.returncode == 0 and f"--- {adapter}, sample 0, " in p.stdout and f"--- {other}, sample 0, " in p.stdout, p.stdout + p.stderr)
 expect(1, "none/adapter_config.json", *generate, "--adapter", adapter, "--adapter", none)

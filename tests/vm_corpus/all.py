@@ -42,13 +42,15 @@ def install(package, settings=()):
         print(f"installing {package} into {folder}", file=sys.stderr, flush=True)
         site = sysconfig.get_path("purelib")
         env = dict(os.environ, PYTHONPATH=os.pathsep.join([*map(folder_of, BUILDERS), site]), **dict(s.split("=", 1) for s in settings))
-        subprocess.run([os.path.join(ROOT, "build/venv/bin/pip"), "install", "-q", "--no-deps", "--no-build-isolation", "--target", folder, package], check=True, env=env)
+        subprocess.run([os.path.join(ROOT, "build/venv/bin/pip"), "install", "-q", "--no-deps", "--no-build-isolation", "--target", folder, package],
+                       check=True, env=env)
 
 
 def run(library):
     """The library's counts, or None when its cases could not be run."""
     env = dict(os.environ, TRITON_CACHE_DIR=os.path.join(ROOT, "build", "corpus", "cache"), HOME=os.path.join(ROOT, "build", "corpus", "home"))
-    p = subprocess.run([os.path.join(ROOT, BUILD, "hone"), "vm", "--cuda-shim", os.path.join(HERE, "corpus.py"), library], env=env, stdout=subprocess.PIPE, text=True)
+    p = subprocess.run([os.path.join(ROOT, BUILD, "hone"), "vm", "--cuda-shim", os.path.join(HERE, "corpus.py"), library], env=env,
+                       stdout=subprocess.PIPE, text=True)
     lines = p.stdout.splitlines()
     for line in lines[:-1]:
         print("  " + line)

@@ -24,6 +24,7 @@ def inputs(dtype=torch.bfloat16):
 CASES = [
     Case("bf16", lambda e, c, t: linear_cross_entropy(e, c, t, filter_eps=None), reference(), inputs(), grad=True, tolerance=3e-2),
     Case("f16 filtered", lambda e, c, t: linear_cross_entropy(e, c, t), reference(), inputs(torch.float16), grad=True, tolerance=3e-2),
-    Case("sum softcap", lambda e, c, t: linear_cross_entropy(e, c, t, softcap=3.0, reduction="sum", filter_eps=None), reference("sum", 3.0), inputs(), grad=True, tolerance=3e-2),
+    Case("sum softcap", lambda e, c, t: linear_cross_entropy(e, c, t, softcap=3.0, reduction="sum", filter_eps=None), reference("sum", 3.0), inputs(),
+         grad=True, tolerance=3e-2),
     Case("none", lambda e, c, t: linear_cross_entropy(e, c, t, reduction="none"), reference("none"), inputs(), tolerance=3e-2),
 ]

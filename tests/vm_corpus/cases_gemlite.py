@@ -24,7 +24,8 @@ def layer(bits):
 
 def case(bits, kernel, rows):
     linear, weight = layer(bits)
-    return Case(f"{bits} bits {kernel} {rows}", lambda x: linear.forward_manual(x, kernel), lambda x: (x.float() @ weight.T).half(), lambda: (randn(rows, K).half(),))
+    return Case(f"{bits} bits {kernel} {rows}", lambda x: linear.forward_manual(x, kernel), lambda x: (x.float() @ weight.T).half(),
+                lambda: (randn(rows, K).half(),))
 
 
 def helper(name, make, tolerance, rows=9):
@@ -35,6 +36,9 @@ def helper(name, make, tolerance, rows=9):
     return Case(name, lambda x: ours(x), lambda x: (x.float() @ weight.T).half(), lambda: (randn(rows, K).half(),), tolerance=tolerance)
 
 
-CASES = [case(b, k, rows) for b in (8, 4, 2, 1) for k, rows in (("GEMM", 33), ("GEMM_SPLITK", 9), ("GEMV", 1), ("GEMV_SPLITK", 1), ("GEMV_REVSPLITK", 1)) if not (k == "GEMV_REVSPLITK" and b == 8)]
-CASES += [helper("A16W8_INT8", lambda l: A16W8_INT8().from_linear(l, del_orig=False), 2e-2), helper("A8W8_INT8 dynamic", lambda l: A8W8_INT8_dynamic().from_linear(l, del_orig=False), 3e-2),
-          helper("A8W8_FP8 dynamic", lambda l: A8W8_FP8_dynamic().from_linear(l, del_orig=False), 5e-2), helper("A16W8_FP8", lambda l: A16W8_FP8().from_linear(l, del_orig=False), 5e-2)]
+CASES = [case(b, k, rows) for b in (8, 4, 2, 1) for k, rows in (("GEMM", 33), ("GEMM_SPLITK", 9), ("GEMV", 1), ("GEMV_SPLITK", 1),
+                                                                ("GEMV_REVSPLITK", 1)) if not (k == "GEMV_REVSPLITK" and b == 8)]
+CASES += [helper("A16W8_INT8", lambda l: A16W8_INT8().from_linear(l, del_orig=False), 2e-2),
+          helper("A8W8_INT8 dynamic", lambda l: A8W8_INT8_dynamic().from_linear(l, del_orig=False), 3e-2),
+          helper("A8W8_FP8 dynamic", lambda l: A8W8_FP8_dynamic().from_linear(l, del_orig=False), 5e-2),
+          helper("A16W8_FP8", lambda l: A16W8_FP8().from_linear(l, del_orig=False), 5e-2)]

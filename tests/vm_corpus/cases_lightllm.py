@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from corpus import Case, bare_package, folder_of
 
-for package in ("lightllm", "lightllm.common", "lightllm.common.basemodel", "lightllm.common.basemodel.triton_kernel", "lightllm.models", "lightllm.models.llama", "lightllm.models.llama.triton_kernel"):
+for package in ("lightllm", "lightllm.common", "lightllm.common.basemodel", "lightllm.common.basemodel.triton_kernel", "lightllm.models",
+                "lightllm.models.llama", "lightllm.models.llama.triton_kernel"):
     bare_package(package, folder_of("lightllm", *package.split(".")))
 
 
@@ -121,7 +122,8 @@ def half(*shape):
 
 
 CASES = [
-    Case("rms_norm", lambda x, w: llama("rmsnorm").rmsnorm_forward(x, w, 1e-5), lambda x, w: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5).half() * w, lambda: (half(7, 200), half(200))),
+    Case("rms_norm", lambda x, w: llama("rmsnorm").rmsnorm_forward(x, w, 1e-5), lambda x,
+         w: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5).half() * w, lambda: (half(7, 200), half(200))),
     Case("rotary", rotary, turned, lambda: (half(9, 4, 64), half(9, 2, 64), half(9, 32), half(9, 32))),
     Case("silu_and_mul", silu, lambda x: F.silu(x[:, :96].float()).half() * x[:, 96:], lambda: (half(9, 192),)),
     Case("prefill", prefill, prefilled(False), lambda: (half(108, 4, 64), half(108, 2, 64), half(108, 2, 64))),

@@ -24,4 +24,5 @@ def case(name, make, dtype=torch.float32, **options):
 
 
 CASES = [case(n, getattr(optimi, n)) for n in ("Adam", "AdamW", "Adan", "Lion", "RAdam", "Ranger", "SGD", "StableAdamW")]
-CASES += [case("AdamW", optimi.AdamW, torch.bfloat16, kahan_sum=True), case("SGD momentum", optimi.SGD, momentum=0.9, weight_decay=0.1), case("Lion", optimi.Lion, decouple_lr=True)]
+CASES += [case("AdamW", optimi.AdamW, torch.bfloat16, kahan_sum=True), case("SGD momentum", optimi.SGD, momentum=0.9, weight_decay=0.1),
+          case("Lion", optimi.Lion, decouple_lr=True)]

@@ -31,6 +31,7 @@ def varlen(causal):
     return Case(f"varlen causal {causal}", ours, reference, lambda: tuple(randn(384, 2, 64).half() for _ in range(3)), tolerance=5e-2)
 
 
-CASES = [Case(f"{size} causal {causal}", lambda q, k, v, causal=causal: sageattn(q, k, v, is_causal=causal), attend(causal), qkv(size), tolerance=5e-2) for size in (64, 96, 128) for causal in (False, True)]
+CASES = [Case(f"{size} causal {causal}", lambda q, k, v, causal=causal: sageattn(q, k, v, is_causal=causal), attend(causal), qkv(size),
+              tolerance=5e-2) for size in (64, 96, 128) for causal in (False, True)]
 CASES += [varlen(False), varlen(True)]
 CASES.append(Case("64 causal, beyond the scales", lambda q, k, v: sageattn(q, k, v, is_causal=True), attend(True), qkv(64, 192), tolerance=5e-2))

@@ -36,5 +36,6 @@ CASES = [
     Case("weight_quant", lambda x: as_float(fp8_blockwise_weight_quant(x)), weight_quant, lambda: (randn(256, 256),), tolerance=7e-2),
     Case("weight_dequant", lambda x: fp8_blockwise_weight_dequant(*fp8_blockwise_weight_quant(x)), lambda x: x, lambda: (randn(256, 256),), tolerance=4e-2),
     Case("blockwise gemm", gemm, lambda x, w: x @ w.T, lambda: (randn(16, 256), randn(128, 256)), tolerance=6e-2),
-    Case("act_quant_lhs", lambda x: as_float(training.triton_fp8_blockwise_act_quant_lhs(x))[0], lambda x: act_quant(x.float())[0], lambda: (randn(16, 256).bfloat16(),), tolerance=7e-2),
+    Case("act_quant_lhs", lambda x: as_float(training.triton_fp8_blockwise_act_quant_lhs(x))[0], lambda x: act_quant(x.float())[0],
+         lambda: (randn(16, 256).bfloat16(),), tolerance=7e-2),
 ]

@@ -14,5 +14,6 @@ def reference(logits, index, temperature=1.0):
 
 CASES = [
     Case("f32", both, reference, lambda: (torch.randn(2, 5, 3000), torch.randint(0, 3000, (2, 5))), grad=True),
-    Case("bf16, temperature", lambda x, i: both(x, i, 0.7), lambda x, i: reference(x, i, 0.7), lambda: (torch.randn(2, 5, 700).bfloat16(), torch.randint(0, 700, (2, 5))), grad=True),
+    Case("bf16, temperature", lambda x, i: both(x, i, 0.7), lambda x, i: reference(x, i, 0.7),
+         lambda: (torch.randn(2, 5, 700).bfloat16(), torch.randint(0, 700, (2, 5))), grad=True),
 ]

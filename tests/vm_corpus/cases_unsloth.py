@@ -46,8 +46,10 @@ def norm(x, w, eps=1e-6):
 CASES = []
 rms, swi, ge = load("rms_layernorm"), load("swiglu"), load("geglu")
 CASES += [
-    Case("rms_layernorm", lambda x, w: rms.fast_rms_layernorm(module(w.detach()), x), lambda x, w: norm(x, w.detach()), lambda: (randn(2, 5, 96), randn(96)), grad=True),
-    Case("rms_layernorm gemma", lambda x, w: rms.fast_rms_layernorm(module(w), x, gemma=True), lambda x, w: norm(x, w + 1), lambda: (randn(2, 5, 96), randn(96))),
+    Case("rms_layernorm", lambda x, w: rms.fast_rms_layernorm(module(w.detach()), x), lambda x, w: norm(x, w.detach()),
+         lambda: (randn(2, 5, 96), randn(96)), grad=True),
+    Case("rms_layernorm gemma", lambda x, w: rms.fast_rms_layernorm(module(w), x, gemma=True), lambda x, w: norm(x, w + 1),
+         lambda: (randn(2, 5, 96), randn(96))),
     Case("swiglu", swi.swiglu_fg_kernel, lambda e, g: F.silu(e) * g, lambda: (randn(2, 5, 200), randn(2, 5, 200))),
     Case("geglu exact", ge.geglu_exact_forward_kernel, lambda e, g: F.gelu(e) * g, lambda: (randn(2, 5, 200), randn(2, 5, 200))),
     Case("geglu approx", ge.geglu_approx_forward_kernel, lambda e, g: F.gelu(e, approximate="tanh") * g, lambda: (randn(2, 5, 200), randn(2, 5, 200))),

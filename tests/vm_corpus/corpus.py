@@ -193,13 +193,15 @@ def main():
         status, why = run_case(case, watch, bool(names))
         counts[status] = counts.get(status, 0) + 1
         for name in watch.compiled:
-            kernels.setdefault(name, set()).add("refused" if name in watch.refused else "wrong" if status == "wrong" and name in watch.run else "right" if name in watch.run and status == "right" else "not run")
+            kernels.setdefault(name, set()).add("refused" if name in watch.refused else "wrong" if status == "wrong"
+                                                and name in watch.run else "right" if name in watch.run and status == "right" else "not run")
         if status != "right" or names:
             print(f"{library} {case.name}: {status} {why[:1500] if names else why[:300]} ({time.time() - start:.1f} s)", flush=True)
     total = {"compiled": len(kernels), "right": 0, "wrong": 0, "refused": 0, "not run": 0}
     for states in kernels.values():
         total[next(s for s in ("refused", "wrong", "right", "not run") if s in states)] += 1
-    print(json.dumps({"library": library, "cases": counts, **total, "wrong_kernels": sorted(k for k, s in kernels.items() if "wrong" in s), "refused_kernels": sorted(k for k, s in kernels.items() if "refused" in s)}))
+    print(json.dumps({"library": library, "cases": counts, **total, "wrong_kernels": sorted(k for k, s in kernels.items() if "wrong" in s),
+                      "refused_kernels": sorted(k for k, s in kernels.items() if "refused" in s)}))
 
 
 if __name__ == "__main__":
