@@ -57,7 +57,7 @@ def generate(batch):
     return batch * o.new_tokens / best
 
 
-result = {"train": train()} if o.train_steps else {}
+result = dict({"train": train()} if o.train_steps else {}, name="transformers")
 for b in o.batches:
     result[f"generate_{b}"] = generate(b)
 print(json.dumps(result))

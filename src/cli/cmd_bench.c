@@ -32,8 +32,8 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, hidden_size, "of the random model", "8 to 8192"),
 	O(OPTION_INT, num_hidden_layers, "of the random model", "1 to 1024"),
 	O(OPTION_INT, vocab_size, "of the random model", "2 to 1048576"),
-	O(OPTION_STR, python, "Python with transformers; empty: no peer", NULL),
-	O(OPTION_STR, peer, "the peer's script", NULL),
+	O(OPTION_STR, python, "Python that has what the peer's script needs; empty: no peer", NULL),
+	O(OPTION_STR, peer, "the peer's script: bench/cpu_peer.py (transformers) or bench/llama_peer.py (llama.cpp)", NULL),
 	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels", NULL),
 	O(OPTION_BOOL, cpu_time, "count processor seconds instead of wall clock: for --threads 1 on a machine that others use too", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
@@ -52,6 +52,7 @@ struct bench {
 	char dir[64];        /* of the random model */
 	double weights_ms, tokenizer_ms;   /* to open those of --model */
 	double hone[FIGURE_COUNT], peer[FIGURE_COUNT];
+	char peer_name[32];
 };
 
 static bool is_measured(const struct bench *b, enum figure f) { return figures[f].batch || !b->o->model; }
@@ -166,7 +167,10 @@ static int run_peer(struct bench *b, json_t **out, struct err *err)
 static int bench_peer(struct bench *b, struct err *err)
 {
 	json_t *result = NULL;
+	const char *name = NULL;
 	int rc = run_peer(b, &result, err);
+	if (!rc) rc = json_get_str(result, "the peer's answer", "name", &name, err);
+	if (!rc) snprintf(b->peer_name, sizeof b->peer_name, "%s", name);
 	for (int f = 0; f < FIGURE_COUNT && !rc; f++) {
 		if (!is_measured(b, f)) continue;
 		double rate = 0;
@@ -249,10 +253,10 @@ static void bench_print(const struct bench *b, bool has_peer)
 		if (!is_measured(b, f)) continue;
 		double ratio = has_peer ? b->hone[f] / b->peer[f] : 0;
 		json_t *row = json_pack("{s:f}", "hone", b->hone[f]);
-		if (has_peer) json_object_update_new(row, json_pack("{s:f, s:f}", "transformers", b->peer[f], "ratio", ratio));
+		if (has_peer) json_object_update_new(row, json_pack("{s:f, s:f}", b->peer_name, b->peer[f], "ratio", ratio));
 		json_object_set_new(all, figures[f].key, row);
 		if (b->o->json) continue;
-		if (has_peer) printf("%-22s %9.0f tok/s   transformers %9.0f tok/s   %5.2fx\n", figures[f].title, b->hone[f], b->peer[f], ratio);
+		if (has_peer) printf("%-22s %9.0f tok/s   %s %9.0f tok/s   %5.2fx\n", figures[f].title, b->hone[f], b->peer_name, b->peer[f], ratio);
 		else printf("%-22s %9.0f tok/s\n", figures[f].title, b->hone[f]);
 	}
 	json_object_set_new(all, "gemm_gflops", json_real(ops_gemm_gflops(b->ops)));
