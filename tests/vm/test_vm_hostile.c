@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #define MUTANTS 200
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SLOWER 20
 #else
 #define SLOWER 1
