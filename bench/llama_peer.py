@@ -5,25 +5,17 @@
 VENV has llama-cpp-python and gguf. In MODEL lies the GGUF file that it was imported from (or a link to it); what is packed in it becomes fp32 in a temporary
 copy. Tokens are drawn from the softmax, as hone does; sequences of a batch are decoded together.
 """
-import argparse
 import ctypes
 import glob
-import json
+import sys
 import tempfile
-import time
 
 import llama_cpp as llama
 import numpy as np
+import peer
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, dequantize
 
-p = argparse.ArgumentParser()
-p.add_argument("model")
-for name in ("threads", "sequences", "length", "train_steps", "prompt", "new_tokens"):
-    p.add_argument("--" + name, type=int, required=True)
-p.add_argument("--batches", type=lambda s: [int(x) for x in s.split(",")], required=True)
-p.add_argument("--cpu_time", action="store_true")
-o = p.parse_args()
-clock = time.process_time if o.cpu_time else time.perf_counter
+o = peer.options(__doc__)
 rng = np.random.default_rng(0)
 
 
@@ -82,13 +74,13 @@ def generate(model, batch):
     for _ in range(2):
         c = Context(model, batch)
         prompts = rng.integers(0, c.vocabulary, (batch, o.prompt))
-        start = clock()
+        start = o.clock()
         logits = c.decode([(int(t), k, s, k == o.prompt - 1) for s in range(batch) for k, t in enumerate(prompts[s])])
         for k in range(o.new_tokens):
             tokens = [draw(x) for x in logits]
             if k + 1 < o.new_tokens:
                 logits = c.decode([(t, o.prompt + k, s, True) for s, t in enumerate(tokens)])
-        best = min(best, clock() - start)
+        best = min(best, o.clock() - start)
         llama.llama_batch_free(c.batch)
         llama.llama_free(c.handle)
     return batch * o.new_tokens / best
@@ -97,8 +89,10 @@ def generate(model, batch):
 quiet = llama.llama_log_callback(lambda level, text, data: None)   # kept: C calls it
 llama.llama_log_set(quiet, None)
 llama.llama_backend_init()
+sources = glob.glob(f"{o.model}/*.gguf")
+if len(sources) != 1:
+    sys.exit(f"{o.model}: expected one .gguf file, the one that the model was imported from, found {len(sources)}; put it or a link to it there")
 with tempfile.TemporaryDirectory() as folder:
-    source, = glob.glob(f"{o.model}/*.gguf")
-    write_fp32(source, f"{folder}/fp32.gguf")
+    write_fp32(sources[0], f"{folder}/fp32.gguf")
     model = llama.llama_model_load_from_file(f"{folder}/fp32.gguf".encode(), llama.llama_model_default_params())
-    print(json.dumps(dict({f"generate_{b}": generate(model, b) for b in o.batches}, name="llama.cpp")))
+    peer.print_result("llama.cpp", o, lambda batch: generate(model, batch))

@@ -28,7 +28,7 @@ import vm_cost
 from ttir_compile import TARGET, parse_options, ttir_text
 
 GRID_MAX = (2**31 - 1, 65535, 65535)
-FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_WARPS_SHIFT = 1, 2, 4, 8
+FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_FMA, FLAG_WARPS_SHIFT = 1, 2, 4, 8, 8
 FLOATS = ("fp16", "bf16", "fp32", "f32", "fp64")
 # Options that say how a kernel is mapped to the hardware and nothing about its TTIR: configurations that differ in them alone share a kernel.
 MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl",
@@ -432,11 +432,11 @@ def prune_to_limit(self, kwargs):
     return kept
 
 
-def install(path, threads=0, check=False, cost=False, device="cpu", configs=24):
+def install(path, threads=0, check=False, cost=False, device="cpu", configs=24, fma_contract=False):
     global flags, torch_device, configs_max
     load_library(path, threads)
     torch_device = torch.device(device)
-    flags = (FLAG_CHECK if check else 0) | (FLAG_COST if cost else 0) | (FLAG_CUDA if torch_device.type == "cuda" else 0)
+    flags = sum(flag for flag, is_set in ((FLAG_CHECK, check), (FLAG_COST, cost), (FLAG_CUDA, torch_device.type == "cuda"), (FLAG_FMA, fma_contract)) if is_set)
     configs_max = configs
     triton.runtime.driver.set_active(Driver())
     triton.compile = triton.compiler.compile = triton.compiler.compiler.compile = compile_for_vm

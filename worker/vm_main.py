@@ -60,7 +60,8 @@ def main():
     if not triton.__version__.startswith("3.6."):
         print(f"hone vm: note: this Python has Triton {triton.__version__}; the vm reads the IR of Triton 3.6", file=sys.stderr)
     device = "cuda:0" if settings["cuda_shim"] else "cpu"
-    vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], device, settings["configs"])
+    vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], device, settings["configs"],
+                      settings["fma_contract"])
     if settings["cuda_shim"]:
         import vm_shim
         vm_shim.install()

@@ -23,7 +23,7 @@ EXPORT int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint3
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
 #define CUDA_GRANULE (2 << 20)        /* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it */
-enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_WARPS_SHIFT = 8 };   /* above the shift: warps of a program */
+enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_FMA = 8, FLAG_WARPS_SHIFT = 8 };   /* above the shift: warps of a program */
 
 /* What the last launch of this thread found, as JSON. */
 static _Thread_local struct str report_text;
@@ -190,7 +190,7 @@ int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, 
 	int rc = -1;
 	if (set_arguments(k, words, buffers, &n, args, nhost, host)) {
 		struct vm_launch_options o = {
-			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST,
+			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST, .fma_contract = flags & FLAG_FMA,
 			.undefined_is_zero = true, .has_host_pointers = nhost > 0, .print = stderr, .num_warps = MAX(flags >> FLAG_WARPS_SHIFT, 1),
 			.load_granule = flags & FLAG_CUDA ? CUDA_GRANULE : 0,
 			.checks = flags & FLAG_CHECK ? VM_CHECK_ALL : 0, .findings_max = flags & FLAG_CHECK ? FINDINGS_MAX : 0,

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct vm_settings { bool check, cost, json, cuda_shim; int64_t threads, configs; };
+struct vm_settings { bool check, cost, json, cuda_shim, fma_contract; int64_t threads, configs; };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct vm_settings, field), help, choices }
 static const struct option_def DEFS[] = {
@@ -14,6 +14,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, cost, "after the script, what each kernel and line moved and computed, with predicted times", NULL),
 	O(OPTION_BOOL, json, "with --cost: one JSON object, the last line of stdout", NULL),
 	O(OPTION_BOOL, cuda_shim, "for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as an H200 would", NULL),
+	O(OPTION_BOOL, fma_contract, "join a product and the sum that is its only use into one fma, as NVIDIA's compiler does; default: round both", NULL),
 	O(OPTION_INT, configs, "configurations that an autotuner compares, by predicted time", "1 to 100000"),
 	O(OPTION_INT, threads, "threads that a launch may use; 0: cores", "0 to 4096"),
 };
@@ -61,8 +62,8 @@ static int become_python(const struct vm_settings *s, char **script, int nscript
 			"no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` makes it");
 	if (!library || !program)
 		return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it", library ? "worker/vm_main.py" : "libhone_vm.so");
-	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost", s->cost, "json", s->json,
-		"cuda_shim", s->cuda_shim, "threads", (json_int_t)s->threads, "configs", (json_int_t)s->configs);
+	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost", s->cost, "json", s->json,
+		"cuda_shim", s->cuda_shim, "fma_contract", s->fma_contract, "threads", (json_int_t)s->threads, "configs", (json_int_t)s->configs);
 	char *settings = json_dumps(o, JSON_COMPACT);
 	char **argv = xcalloc((size_t)nscript + 4, sizeof *argv);
 	argv[0] = python;

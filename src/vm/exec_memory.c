@@ -14,23 +14,33 @@ static const char *access_name(const struct vm_instr *in)
 	return in->exec == exec_store ? "store" : in->exec == exec_load ? "load" : "access";
 }
 
+static const struct vm_buffer *buffer_at(const struct vm_ctx *c, uint64_t index)
+{
+	return index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+}
+
+/* What an address means: the buffer that its high bits name or, a little below one, a negative offset of that. buffer NULL: none. */
+struct place { const struct vm_buffer *buffer; uint64_t index; int64_t offset; };
+
+static struct place place_of(const struct vm_ctx *c, int64_t address)
+{
+	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
+	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
+	if (!buffer_at(c, index) && below > -BELOW_MAX && buffer_at(c, index + 1)) index++;
+	return (struct place){buffer_at(c, index), index, address - (int64_t)(index << TAPE_ADDRESS_SHIFT)};
+}
+
 /* Says where an address is, for messages. */
 static void describe(const struct vm_ctx *c, int64_t address, char *text, size_t len)
 {
-	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
-	int64_t offset = address - (int64_t)(index << TAPE_ADDRESS_SHIFT);
+	struct place p = place_of(c, address);
 	char name[96];
-	if (b) {
-		snprintf(text, len, "offset %lld of %s, which has %lld bytes", (long long)offset, vm_check_buffer_name(c, index, name), (long long)b->bytes);
+	if (!p.buffer) {
+		snprintf(text, len, "address 0x%llx, which is in no buffer", (unsigned long long)address);
 		return;
 	}
-	/* Just below a buffer: a negative offset. */
-	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
-	if (below > -BELOW_MAX && index + 1 <= c->memory->index_max && c->memory->by_index[index + 1])
-		snprintf(text, len, "offset %lld of %s", (long long)below, vm_check_buffer_name(c, index + 1, name));
-	else
-		snprintf(text, len, "address 0x%llx, which is in no buffer", (unsigned long long)address);
+	int n = snprintf(text, len, "offset %lld of %s", (long long)p.offset, vm_check_buffer_name(c, p.index, name));
+	if (p.offset >= 0 && n >= 0 && (size_t)n < len) snprintf(text + n, len - (size_t)n, ", which has %lld bytes", (long long)p.buffer->bytes);
 }
 
 /* A kernel may have read the address from memory, where the host put it: such an address becomes that of the buffer it lies in. */
@@ -48,21 +58,14 @@ static int64_t from_host(const struct vm_ctx *c, int64_t address)
 	return (int64_t)m->buffers[low].address + (address - (int64_t)(uintptr_t)m->buffers[low].data);
 }
 
-static const struct vm_buffer *buffer_at(const struct vm_ctx *c, uint64_t index)
-{
-	return index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
-}
-
-/* The report's facts beside its text: which buffer was meant, an offset just below a buffer included. */
+/* The report's facts beside its text. */
 static void report_access(const struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size)
 {
-	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	const struct vm_buffer *b = buffer_at(c, index);
-	if (!b && address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT) > -((int64_t)1 << 36)) b = buffer_at(c, ++index);
+	struct place p = place_of(c, address);
 	struct vm_report *r = c->report;
 	r->access = access_name(in);
-	r->buffer = b ? (int)(b - c->memory->buffers) : -1;
-	r->offset = b ? address - (int64_t)(index << TAPE_ADDRESS_SHIFT) : 0;
+	r->buffer = p.buffer ? (int)(p.buffer - c->memory->buffers) : -1;
+	r->offset = p.buffer ? p.offset : 0;
 	r->access_bytes = (int64_t)size;
 	r->address = address;
 }
@@ -105,10 +108,8 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	vm_fault(c, in, fault, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size, where);
 	if (is_first) report_access(c, in, address, size);
 	if (!c->check) return NULL;
-	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
-	bool is_below = !b && below > -BELOW_MAX;
-	vm_check_where(c, index + is_below, is_below ? below : offset);
+	struct place meant = place_of(c, address);
+	vm_check_where(c, meant.index, meant.offset);
 	if (!c->check->goes_on) return NULL;
 	if (fault == VM_FAULT_UNINITIALISED) return b->data + offset;
 	c->check->nowhere = 0;
@@ -135,8 +136,8 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 	max += shift;
 	low_bits |= (uint64_t)shift;
 	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
-	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || index > c->memory->index_max || low_bits % size) return false;
-	const struct vm_buffer *b = c->memory->by_index[index];
+	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || low_bits % size) return false;
+	const struct vm_buffer *b = buffer_at(c, index);
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
 	out->data = b->data + (a->base + shift - start);
@@ -165,13 +166,29 @@ static void copy_row(uint8_t *d, int64_t dstep, const uint8_t *s, int64_t sstep,
 /* Walks the rows of a box; origins are checked (load) or set (store) on the way. dense is the block's own memory, row-major of the given shape. */
 struct box_walk { int ndim; int32_t extent[VM_LAZY_DIMS]; int64_t mem_stride[VM_LAZY_DIMS], dense_stride[VM_LAZY_DIMS]; size_t size; };
 
+struct row_at { int32_t index[VM_LAZY_DIMS]; int64_t mem, dense; };
+
+/* From one row (the last dimension) to the next; false after the last. */
+static bool next_row(const struct box_walk *w, struct row_at *at)
+{
+	for (int d = w->ndim - 2; d >= 0; d--) {
+		at->mem += w->mem_stride[d];
+		at->dense += w->dense_stride[d];
+		if (++at->index[d] < w->extent[d]) return true;
+		at->mem -= w->mem_stride[d] * w->extent[d];
+		at->dense -= w->dense_stride[d] * w->extent[d];
+		at->index[d] = 0;
+	}
+	return false;
+}
+
 static bool walk_box(const struct box_walk *w, struct span mem, uint8_t *dense, bool is_store, int64_t dense_step)
 {
-	int32_t index[VM_LAZY_DIMS] = {0};
 	int last = w->ndim - 1;
-	int64_t rows = 1, n = w->extent[last], step = w->mem_stride[last], at = 0, dense_at = 0;
-	for (int d = 0; d < last; d++) rows *= w->extent[d];
-	for (int64_t r = 0; r < rows; r++) {
+	int64_t n = w->extent[last], step = w->mem_stride[last];
+	struct row_at row = {0};
+	do {
+		int64_t at = row.mem, dense_at = row.dense;
 		if (is_store) {
 			copy_row(mem.data + at, step, dense + dense_at, dense_step, n, w->size);
 			if (mem.origin && step == (int64_t)w->size) memset(mem.origin + at, TAPE_ORIGIN_KERNEL, (size_t)n * w->size);
@@ -180,15 +197,7 @@ static bool walk_box(const struct box_walk *w, struct span mem, uint8_t *dense, 
 			if (mem.origin && !row_is_written(mem.origin + at, step, n, w->size)) return false;
 			copy_row(dense + dense_at, dense_step, mem.data + at, step, n, w->size);
 		}
-		for (int d = last - 1; d >= 0; d--) {
-			at += w->mem_stride[d];
-			dense_at += w->dense_stride[d];
-			if (++index[d] < w->extent[d]) break;
-			at -= w->mem_stride[d] * w->extent[d];
-			dense_at -= w->dense_stride[d] * w->extent[d];
-			index[d] = 0;
-		}
-	}
+	} while (next_row(w, &row));
 	return true;
 }
 
@@ -331,8 +340,8 @@ static bool all_in_one(const struct vm_ctx *c, const int64_t *address, const uin
 	}
 	if (min > max) return false;
 	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
-	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || index > c->memory->index_max || bits % size) return false;
-	const struct vm_buffer *b = c->memory->by_index[index];
+	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || bits % size) return false;
+	const struct vm_buffer *b = buffer_at(c, index);
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
 	*out = (struct span){b->data, b->origin, start};
@@ -396,22 +405,13 @@ static int count_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 static int check_box(struct vm_ctx *c, const struct vm_instr *in, const struct box_walk *w, int64_t address, const uint8_t *value, int64_t value_step,
 	int64_t start, enum check_kind kind)
 {
-	int32_t index[VM_LAZY_DIMS] = {0};
 	int last = w->ndim - 1;
-	int64_t rows = 1, at = address, dense_at = start, size = (int64_t)w->size;
-	for (int d = 0; d < last; d++) rows *= w->extent[d];
-	for (int64_t r = 0; r < rows; r++) {
-		struct check_row row = {at, w->mem_stride[last], w->extent[last], value ? value + (value_step ? dense_at : 0) : NULL, value_step, dense_at / size, 1};
+	int64_t size = (int64_t)w->size;
+	struct row_at at = {.mem = address, .dense = start};
+	do {
+		struct check_row row = {at.mem, w->mem_stride[last], w->extent[last], value ? value + (value_step ? at.dense : 0) : NULL, value_step, at.dense / size, 1};
 		if (vm_race_row(c, in, &row, w->size, kind)) return 1;
-		for (int d = last - 1; d >= 0; d--) {
-			at += w->mem_stride[d];
-			dense_at += w->dense_stride[d];
-			if (++index[d] < w->extent[d]) break;
-			at -= w->mem_stride[d] * w->extent[d];
-			dense_at -= w->dense_stride[d] * w->extent[d];
-			index[d] = 0;
-		}
-	}
+	} while (next_row(w, &at));
 	return 0;
 }
 
@@ -425,7 +425,7 @@ static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, con
 	if (!address || failed) return 1;
 	for (int64_t i = 0; i < n; ) {
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
-		const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+		const struct vm_buffer *b = buffer_at(c, index);
 		int64_t end = b ? (int64_t)(index << TAPE_ADDRESS_SHIFT) + b->bytes - (int64_t)size : -1;
 		if ((m && !m[i]) || address[i] > end || (uint64_t)address[i] % size) { i++; continue; }
 		int64_t j = i + 1;

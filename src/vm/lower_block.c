@@ -75,13 +75,10 @@ int lower_make_descriptor(struct lowerer *lo, const struct ttir_op *op, const st
 	return 0;
 }
 
-/* Pointers, mask and, if nout is 3, padding of the block; a descriptor's indices may follow the record. checked: bit d when dimension d is
- * bounded by the shape. */
-static int emit_address(struct lowerer *lo, const int *src, int nsrc, uint32_t checked, int *out, int nout)
+/* New values for the pointers, the mask and, if nout is 3, the padding of a block of the given type. */
+static int address_values(struct lowerer *lo, int tensor, int *out, int nout)
 {
-	struct ttir_type t = *tensor_of(lo, src[0]);
-	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner;
-	struct ttir_type pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = t.inner, .count = 1};
+	struct ttir_type t = *lower_type(lo, tensor), pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = t.inner, .count = 1};
 	t.inner = ttir_type_intern(lo->m, &pointer);
 	t.elem = ELEM_PTR;
 	int pointers = t.inner < 0 ? t.inner : ttir_type_intern(lo->m, &t), bools = lower_same_shape(lo, tensor, ELEM_I1);
@@ -89,7 +86,14 @@ static int emit_address(struct lowerer *lo, const int *src, int nsrc, uint32_t c
 	out[0] = lower_value_new(lo, pointers);
 	out[1] = lower_value_new(lo, bools);
 	if (nout == 3) out[2] = lower_value_new(lo, tensor);
-	struct vm_instr *in = lo->code ? NULL : lower_emit(lo, exec_block_address, out, nout, src, nsrc);
+	return lo->code;
+}
+
+/* address_values of a record's block; a descriptor's indices may follow the record. checked: bit d when dimension d is bounded by the shape. */
+static int emit_address(struct lowerer *lo, const int *src, int nsrc, uint32_t checked, int *out, int nout)
+{
+	if (address_values(lo, lower_type(lo, lower_info(lo, src[0])->type)->inner, out, nout)) return lo->code;
+	struct vm_instr *in = lower_emit(lo, exec_block_address, out, nout, src, nsrc);
 	if (!in) return lo->code;
 	in->imm[0] = (int32_t)checked;
 	return 0;
@@ -209,7 +213,7 @@ int lower_descriptor_store(struct lowerer *lo, const struct ttir_op *op, const s
 
 /* ---- rows of a descriptor whose block is one row: gather and scatter; and reductions into memory ---- */
 
-/* desc[rows, column]: pointers, mask and, if nout is 3, padding of the rows' block, which has the given type. */
+/* desc[rows, column]: address_values of the rows' block, which has the given type. */
 static int emit_rows(struct lowerer *lo, const struct ttir_op *op, int tensor, int *out, int nout)
 {
 	int src[3];
@@ -223,15 +227,8 @@ static int emit_rows(struct lowerer *lo, const struct ttir_op *op, int tensor, i
 		|| rows->ndim != 1 || rows->elem != ELEM_I32 || rows->shape[0] != block.shape[0])
 		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s: expected a block of one row, 32-bit row numbers and as many rows as there are numbers", len, name);
 	if (check_scalars(lo, src + 2, 1, ELEM_I32, "column")) return lo->code;
-	struct ttir_type pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = row.inner, .count = 1};
-	block.inner = ttir_type_intern(lo->m, &pointer);
-	block.elem = ELEM_PTR;
-	int pointers = block.inner < 0 ? block.inner : ttir_type_intern(lo->m, &block), bools = lower_same_shape(lo, tensor, ELEM_I1);
-	if (pointers < 0 || bools < 0) return lower_fail(lo, ERR_LIMIT, "too many types");
-	out[0] = lower_value_new(lo, pointers);
-	out[1] = lower_value_new(lo, bools);
-	if (nout == 3) out[2] = lower_value_new(lo, tensor);
-	return lo->code || !lower_emit(lo, exec_row_address, out, nout, src, 3) ? lo->code : 0;
+	if (address_values(lo, tensor, out, nout)) return lo->code;
+	return lower_emit(lo, exec_row_address, out, nout, src, 3) ? 0 : lo->code;
 }
 
 int lower_descriptor_gather(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)

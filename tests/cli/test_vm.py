@@ -160,6 +160,20 @@ assert 0 < fast < slow and 0 < start.elapsed_time(end)
 print("fine")
 """
 
+# x * x needs more bits than a float has: what fp32 rounds off is left only where product and difference are rounded together.
+CONTRACTION = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def residue(x, o):
+    v = tl.load(x)
+    tl.store(o, v * v - tl.load(x + 1))
+
+x = torch.tensor([1 + 2**-23, 1 + 2**-22])
+residue[(1,)](x, x[1:])
+print(x[1].item() == 2**-46, x[1].item() == 0)
+"""
+
 
 def write(name, text):
     with open(f"{work}/{name}", "w") as f:
@@ -231,6 +245,12 @@ def test_beyond():
               and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
 
 
+def test_contraction():
+    script = write("contraction.py", CONTRACTION)
+    check("product and difference are rounded apart", run(hone, "vm", script).stdout == "False True\n")
+    check("--fma_contract rounds them once", run(hone, "vm", "--fma_contract", script).stdout == "True False\n")
+
+
 def test_nvidia_smi():
     p = run(hone, "vm", "--cuda-shim", write("smi.py", NVIDIA_SMI))
     check("nvidia-smi answers as an H200's would", p.returncode == 0, p.stderr)
@@ -252,6 +272,7 @@ test_faults()
 test_checks()
 test_shim()
 test_beyond()
+test_contraction()
 test_nvidia_smi()
 test_usage()
 done()

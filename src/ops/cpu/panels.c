@@ -53,16 +53,14 @@ static bool f16_pack(uint8_t *panel, const float *b, int K, int columns)
 
 static float nearest_f16(float x) { return _cvtsh_ss(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)); }
 
-/* q with factor * q + offset = x to the bit, each within [low, high]; false when there is none. */
-static bool integers_of(float *q, const float *x, float factor, float offset, float low, float high)
+/* q whose weights, as weights_at reads them (factor * q, or factor * q + *offset), are x to the bit, each within [low, high]; false when there is none. */
+static bool integers_of(float *q, const float *x, float factor, const float *offset, float low, float high)
 {
-	vf scale = vf_set1(factor), shift = vf_set1(offset), inverse = vf_set1(factor == 0.0f ? 0.0f : 1.0f / factor);
+	vf scale = vf_set1(factor), shift = vf_set1(offset ? *offset : 0.0f), inverse = vf_set1(factor == 0.0f ? 0.0f : 1.0f / factor);
 	for (int i = 0; i < GROUP; i += VL) {
 		vf w = vf_load(x + i), n = vf_round(vf_mul(vf_sub(w, shift), inverse));
 		n = vf_min(vf_max(n, vf_set1(low)), vf_set1(high));
-		/* The product is exact (11 bits by 8): fused or not, the sum is rounded once. Without an offset there is no sum, which would lose a zero's
-		 * sign. */
-		if (!vf_same_bits(offset == 0.0f ? vf_mul(scale, n) : vf_fma(scale, n, shift), w)) return false;
+		if (!vf_same_bits(offset ? vf_fma(scale, n, shift) : vf_mul(scale, n), w)) return false;
 		vf_store(q + i, n);
 	}
 	return true;
@@ -76,7 +74,7 @@ static bool bytes_of(float *q, const float *x, float *factor)
 	for (int i = 1; i < GROUP; i++) top = fabsf(x[i]) > fabsf(top) ? x[i] : top;
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
 		*factor = nearest_f16((rules[i].is_signed ? top : fabsf(top)) / rules[i].limit);
-		if (integers_of(q, x, *factor, 0.0f, -128, 127)) return true;
+		if (integers_of(q, x, *factor, NULL, -128, 127)) return true;
 	}
 	return false;
 }
@@ -107,7 +105,7 @@ static bool nibbles_of(float *q, const float *x, float *factor, float *offset)
 		*offset = x[i] < *offset ? x[i] : *offset;
 	}
 	*factor = nearest_f16((top - *offset) / 15);
-	return integers_of(q, x, *factor, *offset, 0, 15);
+	return integers_of(q, x, *factor, offset, 0, 15);
 }
 
 #define Q4_GROUP_BYTES (2 * NR * sizeof(float) + GROUP * VL)
