@@ -149,7 +149,7 @@ void vm_check_where(struct vm_ctx *c, uint64_t index, int64_t offset)
 {
 	struct vm_finding *f = c->check ? c->check->last : NULL;
 	if (!f || f->times > 1) return;
-	const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 	if (!b) return;
 	f->buffer = (int)index - 1;
 	f->argument = argument_of(c, index);

@@ -96,7 +96,7 @@ static int check_all(struct vm_ctx *c, const struct vm_instr *in, const int64_t 
 	if (!(k->checks & VM_CHECK_RACE)) return 0;
 	for (int64_t i = 0; i < in->n; i++) {
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
-		const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
+		const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 		if ((mask && !mask[i]) || !b || (uint64_t)address[i] % size || address[i] - (int64_t)(index << TAPE_ADDRESS_SHIFT) + (int64_t)size > b->bytes) continue;
 		bool is_local = in->imm[3] & ORDER_LOCAL;
 		if (!is_local) vm_order_atomic(k, (uint64_t)address[i], in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true);

@@ -131,7 +131,7 @@ static bool count_rows(struct vm_meter *m, const struct access *a)
 static const struct vm_buffer *buffer_of(const struct vm_memory *memory, int64_t address)
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	const struct vm_buffer *b = index > memory->index_max ? NULL : memory->by_index[index];
+	const struct vm_buffer *b = vm_buffer_at(memory, index);
 	return b && (int64_t)((uint64_t)address & ADDRESS_MASK) < b->bytes ? b : NULL;
 }
 

@@ -95,6 +95,12 @@ struct vm_memory {
 	bool has_host_pointers;
 };
 
+/* The buffer with addresses of this index (address >> TAPE_ADDRESS_SHIFT), or NULL. */
+static inline const struct vm_buffer *vm_buffer_at(const struct vm_memory *m, uint64_t index)
+{
+	return index <= m->index_max ? m->by_index[index] : NULL;
+}
+
 struct vm_check;
 struct vm_spin { const struct vm_instr *jump; uint64_t version, polls, hash; int64_t turns; };
 #define VM_SPINS 8
@@ -150,6 +156,8 @@ bool vm_affine_range(const struct vm_value_info *info, const struct affine *a, i
 /* d, contiguous of the given shape, from s with strides in elements (0 repeats). */
 void vm_copy_strided(uint8_t *d, const int32_t *shape, int ndim, const uint8_t *s, const int64_t *stride, size_t elem_size);
 void vm_fill(void *d, const void *bits, size_t elem_size, int64_t n);
+/* A kernel may have read an address from memory, where the host put it: it becomes that of the buffer it lies in, if there is one. */
+int64_t vm_from_host(const struct vm_ctx *c, int64_t address);
 /* Where an element lives, after all checks; NULL after a fault. A write tags its origin. */
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write);
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to);
