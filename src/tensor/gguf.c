@@ -210,17 +210,18 @@ static int take_shape(struct cursor *c, struct gguf_tensor *t)
 {
 	uint32_t ndim = 0;
 	int rc = take_u32(c, &ndim);
-	if (!rc && (ndim < 1 || ndim > ARRAY_LEN(t->shape))) rc = FAIL(c, ERR_LIMIT, "%u dimensions; expected 1 to %zu", ndim, ARRAY_LEN(t->shape));
+	if (rc) return rc;
+	if (ndim < 1 || ndim > ARRAY_LEN(t->shape)) return FAIL(c, ERR_LIMIT, "%u dimensions; expected 1 to %zu", ndim, ARRAY_LEN(t->shape));
 	t->ndim = (int)ndim;
 	t->count = 1;
-	for (int i = t->ndim - 1; i >= 0 && !rc; i--) {
+	for (int i = t->ndim - 1; i >= 0; i--) {
 		uint64_t side = 0;
 		if ((rc = take_u64(c, &side))) return rc;
 		if (side < 1 || side > INT64_MAX || __builtin_mul_overflow(t->count, (int64_t)side, &t->count))
 			return FAIL(c, ERR_RANGE, "a dimension of %llu; expected at least 1 and a product below 2^63", (unsigned long long)side);
 		t->shape[i] = (int64_t)side;
 	}
-	return rc;
+	return 0;
 }
 
 static int take_packing(struct cursor *c, struct gguf_tensor *t)
