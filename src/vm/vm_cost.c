@@ -80,8 +80,8 @@ static int vector_bits(const struct cost_lanes *l, const struct access *a)
 	int bits = 0;
 	for (; bits < l->nreg && a->size << (bits + 1) <= VECTOR_BYTES_MAX; bits++)
 		for (int i = 0; i < LANES; i++) {
-			int64_t first = a->address[l->lane[i]];
-			if (a->address[l->lane[i] ^ l->reg[bits]] - first != (int64_t)(a->size << bits) || first % (int64_t)(a->size << (bits + 1))) return bits;
+			uint64_t first = (uint64_t)a->address[l->lane[i]], next = (uint64_t)a->address[l->lane[i] ^ l->reg[bits]];   /* of lanes that are off: anything */
+			if (next - first != a->size << bits || first % (a->size << (bits + 1))) return bits;
 		}
 	return bits;
 }

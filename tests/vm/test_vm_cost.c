@@ -65,6 +65,20 @@ static void test_strided(void **state)
 	vm_report_release(&r);
 }
 
+/* Lanes that are masked off may point anywhere, further from each other than a signed number holds: the distance wraps (the sanitizer watches). */
+static void test_far_lanes(void **state)
+{
+	struct vm_report r;
+	run("%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n%j = arith.extsi %i : tensor<256xi32> to tensor<256xi64>\n"
+		"%far = arith.constant dense<2305843009213693951> : tensor<256xi64>\n%k = arith.muli %j, %far : tensor<256xi64>\n"
+		"%s = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n%p = tt.addptr %s, %k : tensor<256x!tt.ptr<f32>>, tensor<256xi64>\n"
+		"%ns = tt.splat %n : i32 -> tensor<256xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<256xi32>\n"
+		"%v = tt.load %p, %m : tensor<256x!tt.ptr<f32>>" AT(5), 1, 1, false, &r);
+	assert_int_equal(line_cost(&r, 5)->load_bytes, 4);
+	assert_int_equal(line_cost(&r, 5)->load_sectors, 1);
+	vm_report_release(&r);
+}
+
 static void test_reduction_and_dot(void **state)
 {
 	struct vm_report r;
@@ -132,6 +146,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_contiguous),
 		cmocka_unit_test(test_strided),
+		cmocka_unit_test(test_far_lanes),
 		cmocka_unit_test(test_reduction_and_dot),
 		cmocka_unit_test(test_library_line),
 		cmocka_unit_test(test_contraction),
