@@ -147,7 +147,9 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 	for (int64_t i = 0; i < n; i++) {
 		if (mask && !mask[i]) continue;
 		active++;
-		if (buffer_of(c->memory, address[i])) map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES] = 1;
+		if (!buffer_of(c->memory, address[i])) continue;
+		uint8_t *granule = &map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES];
+		__atomic_store_n(granule, 1, __ATOMIC_RELAXED);   /* other threads' programs touch it too */
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
 }

@@ -8,6 +8,7 @@
 	POINTERS("a", "a") POINTERS("b", "b") POINTERS("c", "c")
 
 static float data[3][4096];
+static struct pool *pool;   /* of the next launches */
 
 static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_report *r)
 {
@@ -15,7 +16,7 @@ static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_
 	struct body_kernel b = body_kernel_make(BODY_HEAD("f32"), body, data, sizeof data[0], sizeof data[0], n);
 	struct vm_launch_options o = {
 		.grid = {grid, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3, .want_cost = true, .num_warps = 2,
-		.fma_contract = fma,
+		.fma_contract = fma, .pool = pool,
 	};
 	if (vm_launch(b.k, &o, r, &err)) fail_msg("%s", err.text);
 	vm_kernel_free(b.k);
@@ -63,6 +64,22 @@ static void test_strided(void **state)
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 2);
 	assert_int_equal(line_cost(&r, 5)->load_bytes, 256);
 	vm_report_release(&r);
+}
+
+/* Programs that read the same bytes on several threads count what they count on one (the thread sanitizer watches their maps). */
+static void test_threads(void **state)
+{
+	struct vm_report one, two;
+	const char *body = RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>" AT(5) "%w = tt.load %pb : tensor<64x!tt.ptr<f32>>" AT(6);
+	run(body, 0, 4096, false, &one);
+	pool = pool_create(2);
+	run(body, 0, 4096, false, &two);
+	pool_free(pool);
+	pool = NULL;
+	assert_memory_equal(&one.cost, &two.cost, sizeof one.cost);
+	assert_int_equal(two.cost.footprint_bytes, 512);
+	vm_report_release(&one);
+	vm_report_release(&two);
 }
 
 /* Lanes that are masked off may point anywhere, further from each other than a signed number holds: the distance wraps (the sanitizer watches). */
@@ -146,6 +163,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_contiguous),
 		cmocka_unit_test(test_strided),
+		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_far_lanes),
 		cmocka_unit_test(test_reduction_and_dot),
 		cmocka_unit_test(test_library_line),
