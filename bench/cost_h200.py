@@ -1,15 +1,19 @@
 """Predicted against measured time of Triton kernels, variant by variant within a task (docs/cost-model.md, "Against an H200").
 
-    bench/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json (OUT: build/h200 unless set)
+    bench/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
     bench/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes $OUT/predicted.json
     bench/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the fastest
 
---tasks A,B restricts to some tasks. Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush, variant) against N flushes
-give its time with a cold L2, and graphs of N times the variant its time with whatever it left there. Medians. Where ncu runs, one pass under it adds DRAM bytes
-and sectors of each launch.
+--set MODULE says whose make_tasks: cost_tasks (the default, over which the model's constants were fitted) or cost_holdout (kinds it has never seen). OUT is
+build/h200 unless the environment sets it, for another set build/MODULE. --tasks A,B restricts to some tasks; --seconds N ends measuring earlier.
+
+Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush, variant) against N flushes give its time with a cold L2, and
+graphs of N times the variant its time with whatever it left there. Medians. Where ncu runs, one pass under it adds DRAM bytes and sectors of each launch.
+The microbenchmarks that gave the model its constants run with the default set alone.
 """
 import argparse
 import csv
+import importlib
 import io
 import json
 import os
@@ -21,10 +25,10 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
-OUT = os.environ.get("OUT", os.path.join(HERE, "..", "build", "h200"))
+FITTED = "cost_tasks"
 START = time.monotonic()
 LIMIT_S = 540          # of --measure: ten minutes less the end
-NCU_UNTIL_S = 300
+MICRO_S = 240          # of those for the microbenchmarks
 MICRO_LIMIT_S = 45     # of one group
 COMPILERS = 8
 FLUSH_BYTES = 192 << 20
@@ -37,8 +41,20 @@ NCU_MORE = ["lts__t_sectors_srcunit_tex.sum", "l1tex__t_sectors_pipe_lsu_mem_glo
             "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"]
 
 
-def chosen(tasks, names):
-    return {n: t for n, t in tasks.items() if not names or n in names}
+def chosen(options):
+    """The tasks that the command line names."""
+    tasks = importlib.import_module(options.set).make_tasks()
+    names = [n for n in options.tasks.split(",") if n] or list(tasks)
+    return {n: tasks[n] for n in names}
+
+
+def child(options, *what):
+    """argv of this program on the same tasks."""
+    return [sys.executable, os.path.abspath(__file__), "--set", options.set, "--tasks", options.tasks, *what]
+
+
+def out_path(name):
+    return os.path.join(os.environ["OUT"], name)
 
 
 def say(text):
@@ -46,8 +62,8 @@ def say(text):
 
 
 def write_json(name, value):
-    os.makedirs(OUT, exist_ok=True)
-    path = os.path.join(OUT, name)
+    os.makedirs(os.environ["OUT"], exist_ok=True)
+    path = out_path(name)
     with open(path + ".part", "w") as f:
         json.dump(value, f, indent=1)
     os.replace(path + ".part", path)
@@ -126,7 +142,7 @@ class Clock:
 
 
 def check(torch, task, tensors, expected):
-    for name in task.outputs:
+    for name in expected:
         got, want = tensors[name].double(), expected[name].double()
         worst = ((got - want).abs() / (1 + want.abs())).max().item()
         if not worst <= task.tolerance:
@@ -157,13 +173,13 @@ def measure_variant(torch, clock, task, tensors, expected, launches):
                         for c in compiled]}
 
 
-def measure_tasks(torch, clock, tasks, result):
+def measure_tasks(torch, clock, tasks, limit_s, result):
     for name, task in tasks.items():
         tensors = tensors_of(task, "cuda")
         expected = task.reference(tensors)
         rows = result["tasks"].setdefault(name, {})
         for label, launches in task.variants.items():
-            if time.monotonic() - START > LIMIT_S:
+            if time.monotonic() - START > limit_s:
                 rows[label] = {"error": "not measured: out of time"}
                 continue
             try:
@@ -189,16 +205,15 @@ def compile_share(torch, tasks, share):
                 print(f"{owner[i]}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
 
 
-def compile_all(names):
-    argv = [sys.executable, os.path.abspath(__file__), "--tasks", ",".join(names)]
-    children = [subprocess.Popen(argv + ["--compile-share", str(i)]) for i in range(COMPILERS)]
+def compile_all(options):
+    children = [subprocess.Popen(child(options, "--compile-share", str(i))) for i in range(COMPILERS)]
     deadline = time.monotonic() + 150
-    for child in children:
+    for one in children:
         try:
-            child.wait(max(1, deadline - time.monotonic()))
+            one.wait(max(1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            one.kill()
+            one.wait()
     say("compiled")
 
 
@@ -240,7 +255,7 @@ def ncu_rows(text):
     return out
 
 
-def measure_ncu(names, seconds):
+def measure_ncu(options, seconds):
     """DRAM bytes and sectors of each launch; {"error": ...} where ncu cannot run."""
     error = "ncu is not there"
     for metrics in (NCU_METRICS + NCU_MORE, NCU_METRICS):
@@ -248,7 +263,7 @@ def measure_ncu(names, seconds):
         if left < 40:
             return {"error": f"out of time; {error}"}
         argv = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--target-processes", "all", "--kernel-name", "regex:^k_",
-                "--clock-control", "none", "--metrics", ",".join(metrics), sys.executable, os.path.abspath(__file__), "--run-once", "--tasks", ",".join(names)]
+                "--clock-control", "none", "--metrics", ",".join(metrics), *child(options, "--run-once")]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=left)
             text, error = done.stdout, (done.stdout[-600:] + done.stderr[-600:])
@@ -260,7 +275,7 @@ def measure_ncu(names, seconds):
         if not rows:
             say(f"ncu gave nothing: {error}")
             continue
-        with open(os.path.join(OUT, "ncu_order.json")) as f:
+        with open(out_path("ncu_order.json")) as f:
             order = json.load(f)
         same = all(want[3] == got[0].split("(")[0] for want, got in zip(order, rows))
         return {"in_order": same, "launches": [dict(task=w[0], variant=w[1], index=w[2], kernel=g[0], **g[1]) for w, g in zip(order, rows)],
@@ -279,22 +294,22 @@ def micro_group(torch, name):
     cost_micro.GROUPS[name](cost_micro.Micro(Clock(torch), out, save))
 
 
-def measure_micro(result):
+def measure_micro(options, result):
     import cost_micro
     for name in cost_micro.GROUPS:
-        left = LIMIT_S - (time.monotonic() - START)
-        path = os.path.join(OUT, f"micro_{name}.json")
+        left = options.seconds - (time.monotonic() - START)
+        path = out_path(f"micro_{name}.json")
         if left < 20:
             result["micro"][f"{name}: error"] = "not measured: out of time"
             continue
         if os.path.exists(path):
             os.remove(path)
-        child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--micro", name])
+        group = subprocess.Popen(child(options, "--micro", name))
         try:
-            child.wait(min(left, MICRO_LIMIT_S))
+            group.wait(min(left, MICRO_LIMIT_S))
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            group.kill()
+            group.wait()
             result["micro"][f"{name}: error"] = "stopped: too long"
         if os.path.exists(path):
             with open(path) as f:
@@ -316,25 +331,25 @@ def machine(torch):
     return facts
 
 
-def measure(names):
-    compile_all(names)
+def measure(options):
+    compile_all(options)
     import torch
-    from cost_tasks import make_tasks
-    tasks = chosen(make_tasks(), names)
+    tasks, has_micro = chosen(options), options.set == FITTED
     result = {"machine": machine(torch), "tasks": {}, "micro": {}, "ncu": {"error": "not run"}}
     clock = Clock(torch)
-    measure_tasks(torch, clock, tasks, result)
+    measure_tasks(torch, clock, tasks, options.seconds, result)
     result["machine_after"] = machine(torch)
     write_json("measured.json", result)
     del clock
     torch.cuda.empty_cache()
     say("ncu")
-    result["ncu"] = measure_ncu(list(tasks), NCU_UNTIL_S)
+    result["ncu"] = measure_ncu(options, options.seconds - has_micro * MICRO_S)
     write_json("measured.json", result)
-    say("microbenchmarks")
-    measure_micro(result)
+    if has_micro:
+        say("microbenchmarks")
+        measure_micro(options, result)
     bad = [f"{t}/{v}: {r['error']}" for t, rows in result["tasks"].items() for v, r in rows.items() if "error" in r]
-    print("\n".join(bad + [f"wrote {OUT}/measured.json: {sum(map(len, result['tasks'].values()))} variants, {len(bad)} of them without a time; ncu: "
+    print("\n".join(bad + [f"wrote {out_path('measured.json')}: {sum(map(len, result['tasks'].values()))} variants, {len(bad)} of them without a time; ncu: "
                            f"{len(result['ncu'].get('launches', []))} launches {result['ncu'].get('error', '')[:200]}"]))
 
 
@@ -345,22 +360,22 @@ def main():
         what.add_argument(f"--{flag}", action="store_true")
     what.add_argument("--compile-share", type=int)
     what.add_argument("--micro")
+    p.add_argument("--set", default=FITTED)
     p.add_argument("--tasks", default="")
+    p.add_argument("--seconds", type=float, default=LIMIT_S)
     o = p.parse_args()
-    from cost_tasks import make_tasks
-    names = [n for n in o.tasks.split(",") if n] or list(make_tasks())
+    os.environ.setdefault("OUT", os.path.join(HERE, "..", "build", "h200" if o.set == FITTED else o.set))
     if o.measure:
-        return measure(names)
+        return measure(o)
     if o.predict or o.compare:
         import cost_compare
-        return cost_compare.predict(names) if o.predict else cost_compare.compare(names)
+        return cost_compare.predict(chosen(o)) if o.predict else cost_compare.compare(chosen(o))
     import torch
-    tasks = chosen(make_tasks(), names)
     if o.micro:
         return micro_group(torch, o.micro)
     if o.run_once:
-        return run_once(torch, tasks)
-    return compile_share(torch, tasks, o.compile_share)
+        return run_once(torch, chosen(o))
+    return compile_share(torch, chosen(o), o.compile_share)
 
 
 if __name__ == "__main__":

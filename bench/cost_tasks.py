@@ -1,8 +1,9 @@
 """Tasks and variants for bench/cost_h200.py: the same result by kernels (bench/cost_kernels.py) that are good, uncoalesced, cut too small or too large,
 recomputing, unfused, spilling.
 
-A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorch for tensor "o", how far an element may be from it (relative to 1 +
-|reference|), and variants by label. A variant is a launch or a list of them, in order. Shapes are fixed: no variant knows anything that another one does not.
+A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorch for tensor "o" or for several by name, how far an element may be from it
+(relative to 1 + |reference|), and variants by label. A variant is a launch or a list of them, in order. Shapes are fixed: no variant knows anything that
+another one does not.
 """
 import torch
 from torch.nn import functional
@@ -24,8 +25,13 @@ class Launch:
 class Task:
     def __init__(self, name, tensors, reference, tolerance, variants):
         self.name, self.tensors, self.tolerance = name, tensors, tolerance
-        self.outputs, self.reference = ["o"], lambda t: {"o": reference(t)}
+        self.expected = reference
         self.variants = {label: v if isinstance(v, list) else [v] for label, v in variants.items()}
+
+    def reference(self, tensors):
+        """What the outputs must be, by name."""
+        outputs = self.expected(tensors)
+        return outputs if isinstance(outputs, dict) else {"o": outputs}
 
 
 def launch(kernel, *grid, warps=4, stages=3, **args):
@@ -40,8 +46,8 @@ def zero(*shape, dtype=F32):
     return shape, dtype, "zero"
 
 
-def below(limit, *shape):
-    return shape, I32, limit
+def below(limit, *shape, dtype=I32):
+    return shape, dtype, limit
 
 
 def fill(name, spec, seed):
@@ -50,6 +56,8 @@ def fill(name, spec, seed):
     g = torch.Generator().manual_seed(seed)
     if how == "normal":
         return torch.randn(shape, generator=g).to(dtype)
+    if how == "uniform":
+        return torch.rand(shape, generator=g).to(dtype)
     if how == "zero":
         return torch.zeros(shape, dtype=dtype)
     return torch.randint(0, how, shape, generator=g, dtype=dtype)

@@ -23,9 +23,10 @@ $(BUILD)/bench/kernel_cost: $(BUILD)/obj/bench/kernel_cost.o $(call libs,vm)
 	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(call libs,vm) -Wl,--end-group $(LDLIBS) -o $@
 
 .PHONY: bench-cost
-bench-cost: setup $(BUILD)/bench/kernel_cost ## predicted time of the cost tasks' variants (and against build/h200/measured.json where it is)
-	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --predict
-	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --compare
+COST_SET ?= cost_tasks
+bench-cost: setup $(BUILD)/bench/kernel_cost ## predicted time of the variants of COST_SET's tasks: cost_tasks or cost_holdout (and against measured.json where it is)
+	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --predict --set $(COST_SET)
+	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --compare --set $(COST_SET)
 
 # libhone_vm.so: the vm for `hone vm`, loaded by worker/vm_driver.py. Only what worker/vm_shared.c exports is visible.
 $(BUILD)/libhone_vm.so: $(BUILD)/obj/worker/vm_shared.o $(call libs,vm)

@@ -494,6 +494,20 @@ static int32_t flat(const int32_t *base, int ndim, const int32_t *shape)
 	return at;
 }
 
+/* Whether f is no XOR of the bases before it; it is one of them then. pivot: (bit), the base whose highest bit that is, less the others', or 0. */
+static bool is_new(int32_t pivot[LAYOUT_BITS], int32_t f)
+{
+	for (int b = LAYOUT_BITS - 1; b >= 0; b--) {
+		if (!(f >> b & 1)) continue;
+		if (!pivot[b]) {
+			pivot[b] = f;
+			return true;
+		}
+		f ^= pivot[b];
+	}
+	return false;
+}
+
 bool cost_lanes_of(const struct cost_layout *layout, int ndim, const int32_t *shape, int elem_bytes, int warps, struct cost_lanes *out)
 {
 	struct cost_layout own;
@@ -509,25 +523,22 @@ bool cost_lanes_of(const struct cost_layout *layout, int ndim, const int32_t *sh
 		default_layout(ndim, shape, elem_bytes, warps, &own);
 		layout = &own;
 	}
-	int64_t covered = 0;
-	int32_t lane[LAYOUT_LANE_BITS] = {0};
-	for (int b = 0; b < layout->lane.n && b < LAYOUT_LANE_BITS; b++) covered |= lane[b] = flat(layout->lane.at[b], ndim, shape);
+	int32_t lane[LAYOUT_LANE_BITS] = {0}, pivot[LAYOUT_BITS] = {0};
+	for (int b = 0; b < layout->lane.n && b < LAYOUT_LANE_BITS; b++) {
+		lane[b] = flat(layout->lane.at[b], ndim, shape);
+		is_new(pivot, lane[b]);
+	}
 	for (int b = 0; b < layout->warp.n; b++) {
 		int32_t f = flat(layout->warp.at[b], ndim, shape);
-		if (f && !(covered & f)) out->warp[out->nwarp++] = f;   /* so registers and warps together are never more bits than the block has */
+		if (is_new(pivot, f)) out->warp[out->nwarp++] = f;   /* so registers and warps together are never more bits than the block has */
 		else out->warp_copies *= 2;
-		covered |= f;
 	}
 	for (int b = 0; b < layout->reg.n; b++) {
 		int32_t f = flat(layout->reg.at[b], ndim, shape);
-		if (f && !(covered & f)) out->reg[out->nreg++] = f;
-		covered |= f;
+		if (is_new(pivot, f)) out->reg[out->nreg++] = f;
 	}
 	for (int64_t f = 1; f < count; f *= 2)   /* what the layout does not reach is repeated in further registers */
-		if (!(covered & f)) {
-			if (out->nreg >= LAYOUT_BITS) return false;
-			out->reg[out->nreg++] = (int32_t)f;
-		}
+		if (is_new(pivot, (int32_t)f)) out->reg[out->nreg++] = (int32_t)f;
 	for (int l = 0; l < 32; l++)
 		for (int b = 0; b < LAYOUT_LANE_BITS; b++) out->lane[l] ^= l >> b & 1 ? lane[b] : 0;
 	return true;

@@ -22,7 +22,7 @@ struct cost_site {
 	bool is_scattered;           /* into shared memory that is transposed for a 32-bit wgmma operand: one element after another, all lanes in one bank */
 	int elem_bits;
 };
-struct vm_layouts { struct arena arena; int nlayouts; struct cost_layout *layouts; int nsites, sites_cap; struct cost_site *sites; int stages; };
+struct vm_layouts { int nlayouts; struct cost_layout *layouts; int nsites, sites_cap; struct cost_site *sites; int stages; };
 
 /* First site of this kind, position and shape; without one of that shape the first at the position; NULL when there is none. */
 const struct cost_site *cost_site_find(const struct vm_layouts *l, enum cost_site_kind kind, int line, int column, int ndim, const int32_t *shape);

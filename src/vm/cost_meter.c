@@ -25,6 +25,7 @@
 #define SHARED_CYCLE_BYTES 128
 #define ATOMIC_CYCLES 400
 #define DOT_CYCLES 35
+#define CONVERT_BYTES_MAX ((int64_t)1 << LAYOUT_BITS)
 #define TENSOR_FLOPS_PER_CYCLE 4096   /* 16-bit, of one SM with wgmma */
 
 /* fma, alu and special instructions of an element's operation where they are not one alu (integers) or one fma (floats): read in SASS of sm_90 and checked
@@ -115,11 +116,11 @@ static void add_conversions(struct vm_cost_plans *plans, const struct vm_layouts
 		const struct cost_site *site = &l->sites[s];
 		if (site->kind != COST_SITE_CONVERT) continue;
 		int64_t bytes = site->is_scattered ? SHARED_CYCLE_BYTES / 2 : MAX(site->elem_bits / 8, 1);   /* counted twice, in and out */
-		for (int d = 0; d < site->ndim; d++) bytes *= MAX(site->shape[d], 1);
+		for (int d = 0; d < site->ndim; d++) bytes = MIN(bytes * MAX(site->shape[d], 1), CONVERT_BYTES_MAX);   /* the text may claim any shape */
 		for (int i = p->ninstrs - 1; i >= 0; i--) {
 			const struct vm_source *at = &p->locs[p->instrs[i].loc];
 			if (at->line != site->line || at->column != site->column || plans->plans[i].kind == PLAN_FREE) continue;
-			plans->plans[i].convert_bytes += MIN(bytes, (int64_t)1 << LAYOUT_BITS);
+			plans->plans[i].convert_bytes += bytes;
 			break;
 		}
 	}

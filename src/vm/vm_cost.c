@@ -80,8 +80,8 @@ static int vector_bits(const struct cost_lanes *l, const struct access *a)
 	int bits = 0;
 	for (; bits < l->nreg && a->size << (bits + 1) <= VECTOR_BYTES_MAX; bits++)
 		for (int i = 0; i < LANES; i++) {
-			int64_t first = a->address[l->lane[i]];
-			if (a->address[l->lane[i] ^ l->reg[bits]] - first != (int64_t)(a->size << bits) || first % (int64_t)(a->size << (bits + 1))) return bits;
+			uint64_t first = (uint64_t)a->address[l->lane[i]], next = (uint64_t)a->address[l->lane[i] ^ l->reg[bits]];   /* of lanes that are off: anything */
+			if (next - first != a->size << bits || first % (a->size << (bits + 1))) return bits;
 		}
 	return bits;
 }
@@ -147,7 +147,9 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 	for (int64_t i = 0; i < n; i++) {
 		if (mask && !mask[i]) continue;
 		active++;
-		if (buffer_of(c->memory, address[i])) map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES] = 1;
+		if (!buffer_of(c->memory, address[i])) continue;
+		uint8_t *granule = &map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES];
+		__atomic_store_n(granule, 1, __ATOMIC_RELAXED);   /* other threads' programs touch it too */
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
 }

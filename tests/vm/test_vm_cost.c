@@ -8,6 +8,7 @@
 	POINTERS("a", "a") POINTERS("b", "b") POINTERS("c", "c")
 
 static float data[3][4096];
+static struct pool *pool;   /* of the next launches */
 
 static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_report *r)
 {
@@ -15,7 +16,7 @@ static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_
 	struct body_kernel b = body_kernel_make(BODY_HEAD("f32"), body, data, sizeof data[0], sizeof data[0], n);
 	struct vm_launch_options o = {
 		.grid = {grid, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3, .want_cost = true, .num_warps = 2,
-		.fma_contract = fma,
+		.fma_contract = fma, .pool = pool,
 	};
 	if (vm_launch(b.k, &o, r, &err)) fail_msg("%s", err.text);
 	vm_kernel_free(b.k);
@@ -62,6 +63,36 @@ static void test_strided(void **state)
 	run(body, 0, 1, false, &r);   /* one address, asked for by two warps */
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 2);
 	assert_int_equal(line_cost(&r, 5)->load_bytes, 256);
+	vm_report_release(&r);
+}
+
+/* Programs that read the same bytes on several threads count what they count on one (the thread sanitizer watches their maps). */
+static void test_threads(void **state)
+{
+	struct vm_report one, two;
+	const char *body = RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>" AT(5) "%w = tt.load %pb : tensor<64x!tt.ptr<f32>>" AT(6);
+	run(body, 0, 4096, false, &one);
+	pool = pool_create(2);
+	run(body, 0, 4096, false, &two);
+	pool_free(pool);
+	pool = NULL;
+	assert_memory_equal(&one.cost, &two.cost, sizeof one.cost);
+	assert_int_equal(two.cost.footprint_bytes, 512);
+	vm_report_release(&one);
+	vm_report_release(&two);
+}
+
+/* Lanes that are masked off may point anywhere, further from each other than a signed number holds: the distance wraps (the sanitizer watches). */
+static void test_far_lanes(void **state)
+{
+	struct vm_report r;
+	run("%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n%j = arith.extsi %i : tensor<256xi32> to tensor<256xi64>\n"
+		"%far = arith.constant dense<2305843009213693951> : tensor<256xi64>\n%k = arith.muli %j, %far : tensor<256xi64>\n"
+		"%s = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n%p = tt.addptr %s, %k : tensor<256x!tt.ptr<f32>>, tensor<256xi64>\n"
+		"%ns = tt.splat %n : i32 -> tensor<256xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<256xi32>\n"
+		"%v = tt.load %p, %m : tensor<256x!tt.ptr<f32>>" AT(5), 1, 1, false, &r);
+	assert_int_equal(line_cost(&r, 5)->load_bytes, 4);
+	assert_int_equal(line_cost(&r, 5)->load_sectors, 1);
 	vm_report_release(&r);
 }
 
@@ -132,6 +163,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_contiguous),
 		cmocka_unit_test(test_strided),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_far_lanes),
 		cmocka_unit_test(test_reduction_and_dot),
 		cmocka_unit_test(test_library_line),
 		cmocka_unit_test(test_contraction),

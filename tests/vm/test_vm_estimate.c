@@ -87,7 +87,49 @@ static void test_bad_layouts(void **state)
 	assert_true(same.nreg + same.nwarp <= 2);
 	int32_t odd[1] = {48};
 	struct cost_lanes lanes;
+	/* a register base that is a sum of two bits, one of them a lane's: the other half of the block all the same */
+	struct cost_lanes half = lanes_of("#ttg.linear<{register = [[1, 1]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = []}>", 2, 32, 4, 1);
+	assert_int_equal(half.nreg, 1);
+	assert_int_equal(half.reg[0], 33);
+	/* swizzled warps: the first is new, the second the sum of it and a lane's bit */
+	half = lanes_of("#ttg.linear<{register = [], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 3], [1, 0]]}>", 4, 32, 4, 4);
+	assert_int_equal(half.nwarp, 1);
+	assert_int_equal(half.warp_copies, 2);
+	assert_int_equal(half.nreg, 1);
+	assert_int_equal(half.reg[0], 64);
 	assert_false(cost_lanes_of(NULL, 1, odd, 4, 4, &lanes));
+}
+
+/* Whatever bases a text gives, registers, warps and lanes together reach every element, each as often as any other. */
+static void test_cover(void **state)
+{
+	enum { ROWS = 16, COLS = 32, COUNT = ROWS * COLS };
+	for (int trial = 0; trial < 2000; trial++) {
+		struct str text = {0};
+		static const char *const keys[] = {"register = [", "], lane = [", "], warp = ["};
+		str_printf(&text, "#ttg.linear<{");
+		for (int k = 0; k < 3; k++) {
+			str_printf(&text, "%s", keys[k]);
+			for (int b = 0; b < (k == 1 ? 5 : k == 0 ? trial % 6 : trial % 4); b++) {
+				uint32_t r = rng_u32(7, (uint64_t)trial, (uint64_t)(8 * k + b));
+				str_printf(&text, "%s[%u, %u]", b ? ", " : "", (r >> 16) % (ROWS + 4), (r & 0xffff) % (COLS + 4));   /* some beyond the block */
+			}
+		}
+		str_printf(&text, "]}>");
+		struct cost_lanes l = lanes_of(text.data, ROWS, COLS, 4, 4);
+		int times[COUNT] = {0}, reached = 0;
+		for (int i = 0; i < 1 << (l.nreg + l.nwarp); i++)
+			for (int lane = 0; lane < 32; lane++) {
+				int32_t at = l.lane[lane];
+				for (int b = 0; b < l.nreg + l.nwarp; b++) at ^= i >> b & 1 ? b < l.nreg ? l.reg[b] : l.warp[b - l.nreg] : 0;
+				assert_true(at >= 0 && at < COUNT);
+				reached += !times[at]++;
+			}
+		if (reached != COUNT) fail_msg("%s reaches %d of %d", text.data, reached, COUNT);
+		for (int i = 1; i < COUNT; i++)
+			if (times[i] != times[0]) fail_msg("%s: element %d %d times, element 0 %d times", text.data, i, times[i], times[0]);
+		str_release(&text);
+	}
 }
 
 /* ---- coalescing: a 32 x 32 block of f32 from a row-major matrix of 1024 columns ---- */
@@ -148,6 +190,21 @@ static void test_coalescing(void **state)
 	assert_int_equal(c.load_bytes, 4096);
 	/* both touch the same bytes */
 	assert_int_equal(c.footprint_bytes, 2 * 4096);
+}
+
+/* A change of layout counts twice its bytes, at most a block's; a shape whose bytes are beyond any integer is such a block. */
+static void test_conversion(void **state)
+{
+	static const struct { const char *type; int64_t bytes; } rows[] = {
+		{"tensor<32x32xf32, #b>", 4096}, {"tensor<65536x65536x65536x8192xf32, #b>", 1 << 20},
+		{"tensor<2147483647x2147483647x2147483647x2147483647x2147483647xi64, #b>", 1 << 20}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct str text = {0};
+		str_printf(&text, "%s %%z = ttg.convert_layout %%v : %s -> %s loc(#loc2)\n", TTGIR(BLOCKED_ROWS), rows[i].type, rows[i].type);
+		struct vm_cost c = cost_with(text.data, 4);
+		if (c.shared_bytes != 2 * rows[i].bytes) fail_msg("%s: %lld bytes", rows[i].type, (long long)c.shared_bytes);
+		str_release(&text);
+	}
 }
 
 /* A copy into shared memory that is transposed for a 32-bit operand of wgmma, and its buffers. */
@@ -361,7 +418,9 @@ int main(void)
 		cmocka_unit_test(test_blocked),
 		cmocka_unit_test(test_linear_and_mma),
 		cmocka_unit_test(test_bad_layouts),
+		cmocka_unit_test(test_cover),
 		cmocka_unit_test(test_coalescing),
+		cmocka_unit_test(test_conversion),
 		cmocka_unit_test(test_async_copy),
 		cmocka_unit_test(test_binary),
 		cmocka_unit_test(test_hostile_binary),
