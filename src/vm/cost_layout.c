@@ -181,6 +181,7 @@ struct loc_text { enum loc_kind kind; struct slice file; int line, column, a, b;
 struct scan {
 	struct vm_layouts *out;
 	int ntransposed, naliases, nlocs;
+	bool in_reduce;
 	struct slice transposed[NEST_MAX], kernel_file;
 	struct alias *aliases;
 	struct loc_text *locs;
@@ -354,6 +355,18 @@ static const struct op_row op_rows[] = {
 	{"ttg.local_alloc", COST_SITE_CONVERT, false, false}, {"tt.dot", COST_SITE_DOT, false, true}, {"ttng.warp_group_dot", COST_SITE_DOT, false, true},
 };
 
+/* The types and the place of a reduction stand behind its region. */
+static const struct op_row *reduce_of_line(struct scan *sc, struct slice line)
+{
+	static const struct op_row row = {"tt.reduce", COST_SITE_REDUCE, false, false};
+	if (sc->in_reduce && starts(line, "})")) {
+		sc->in_reduce = false;
+		return &row;
+	}
+	sc->in_reduce |= find(line, "\"tt.reduce\"(") != NULL;
+	return NULL;
+}
+
 static const struct op_row *op_of_line(struct slice line)
 {
 	const char *eq = find(line, " = ");
@@ -393,6 +406,7 @@ static void scan_op(struct scan *sc, struct slice line)
 {
 	scan_stages(sc, line);
 	const struct op_row *row = op_of_line(line);
+	if (!row) row = reduce_of_line(sc, line);
 	if (!row || sc->out->nsites >= SITES_MAX) return;
 	struct slice place = last_loc(line), types = line;
 	struct cost_site site = {.kind = row->kind, .layout = -1, .is_async = row->is_async};

@@ -10,7 +10,7 @@
 #define LAYOUT_BITS 20           /* of a block's index: blocks have at most 2^20 elements */
 #define LAYOUT_LANE_BITS 5
 
-enum cost_site_kind { COST_SITE_LOAD, COST_SITE_STORE, COST_SITE_ATOMIC, COST_SITE_CONVERT, COST_SITE_DOT, COST_SITE_KINDS };
+enum cost_site_kind { COST_SITE_LOAD, COST_SITE_STORE, COST_SITE_ATOMIC, COST_SITE_CONVERT, COST_SITE_DOT, COST_SITE_REDUCE, COST_SITE_KINDS };
 struct cost_bases { int n; int32_t at[LAYOUT_BITS][LAYOUT_DIMS]; };
 struct cost_layout { int ndim; struct cost_bases reg, lane, warp; int mma_version; };   /* mma_version: 2, 3 or 5 of a tensor-core layout, else 0 */
 struct cost_site {
@@ -37,6 +37,15 @@ struct cost_lanes {
 };
 /* false: the layout does not cover the shape (not a power of two, too many elements). layout NULL: row-major, 16 bytes a thread, `warps` warps. */
 bool cost_lanes_of(const struct cost_layout *layout, int ndim, const int32_t *shape, int elem_bytes, int warps, struct cost_lanes *out);
+
+/* A reduction along one axis of a block with this layout, for each operand (cost_reduce.c). */
+struct cost_reduce {
+	int64_t results;             /* that a thread holds when it has combined its own elements */
+	int steps, warps_along;      /* shuffles that combine a warp's lanes; warps that hold parts of the same results */
+	int64_t rounds;              /* turns in which all threads together combine the warps' results; 0 when there is one warp along the axis */
+	int64_t wavefronts;          /* cycles of shared memory, with 4-byte values */
+};
+bool cost_reduce_of(const struct cost_layout *layout, int ndim, const int32_t *shape, int axis, int warps, struct cost_reduce *out);
 
 /* Layout of one line's attribute, "#ttg.blocked<{...}>" and the like; 0 when understood. Exposed for tests. */
 int cost_layout_parse(struct slice text, struct cost_layout *out);

@@ -109,6 +109,20 @@ static int dot_version(const struct vm_cost_plans *plans, const struct vm_launch
 	return in->imm[1] >= 64 && plans->warps % 4 == 0 ? 3 : 2;
 }
 
+static void reduce_plan(struct vm_cost_plans *plans, const struct vm_launch_options *o, const struct vm_instr *in, struct cost_plan *plan)
+{
+	const struct vm_program *p = plans->program;
+	const struct vm_value_info *info = &p->values[p->ids[in->src]];
+	const struct vm_source *at = &p->locs[in->loc];
+	const struct region_shape *s = in->extra;
+	const struct cost_site *site = cost_site_find(o->layouts, COST_SITE_REDUCE, at->line, at->column, info->ndim, info->shape);
+	if (!site || site->layout < 0 || site->ndim != info->ndim || memcmp(site->shape, info->shape, (size_t)info->ndim * sizeof *info->shape)) return;
+	int axis = info->ndim - 1;
+	for (int64_t inner = 1; inner < s->inner && axis > 0; axis--) inner *= info->shape[axis];
+	struct cost_reduce *reduce = arena_alloc(&plans->arena, sizeof *reduce);
+	if (cost_reduce_of(&o->layouts->layouts[site->layout], info->ndim, info->shape, axis, plans->warps, reduce)) plan->reduce = reduce;
+}
+
 static void add_conversions(struct vm_cost_plans *plans, const struct vm_layouts *l)
 {
 	const struct vm_program *p = plans->program;
@@ -141,6 +155,7 @@ struct vm_cost_plans *vm_cost_plans_create(const struct vm_program *p, const str
 		plan->kind = kind_of(in);
 		if (plan->kind == PLAN_MAP) map_cost(p, in, plan);
 		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC) memory_plan(plans, o, in, plan);
+		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, o, in, plan);
 		if (plan->kind == PLAN_DOT) plan->mma_version = dot_version(plans, o, in);
 	}
 	add_conversions(plans, o->layouts);
@@ -205,28 +220,39 @@ struct work { double fma, alu, special, other; double latency, trips; int64_t sh
 
 static int64_t elements_of(const struct vm_ctx *c, int value) { return MAX(c->program->values[value].count, 1); }
 
-static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, bool is_scan, struct work *w)
+/* Without a layout: threads hold four neighbours, beside the axis where there are any. */
+static struct cost_reduce reduce_guess(double n, double len, double inner, double threads)
 {
-	double threads = 32.0 * c->meter->plans->warps, n = (double)elements_of(c, vm_src(c, in, 0)), len = n, inner = 1;
+	double beside = inner > 1 ? fmin(threads, fmax(inner / 4, 1)) : 1;
+	double along = fmin(fmax(threads / beside, 1), fmax(inner > 1 ? len : len / 4, 1)), warps = fmax(along / 32, 1);
+	double results = n / fmax(len, 1);
+	return (struct cost_reduce){.results = (int64_t)ceil(fmax(results * along / threads, 1)), .steps = (int)ceil(log2(fmin(along, 32))), .warps_along = (int)warps,
+		.wavefronts = warps > 1 ? (int64_t)ceil(results * warps * 8 / SHARED_CYCLE_BYTES) : 0};
+}
+
+static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan, struct work *w)
+{
+	double warps = c->meter->plans->warps, threads = 32 * warps, n = (double)elements_of(c, vm_src(c, in, 0)), len = n, inner = 1;
 	if (in->exec == exec_reduce || in->exec == exec_scan) {
 		const struct region_shape *s = in->extra;
 		len = (double)s->len;
 		inner = (double)s->inner;
 	}
-	double results = n / fmax(len, 1), beside = inner > 1 ? fmin(threads, fmax(inner / 4, 1)) : 1;
-	double along = fmin(fmax(threads / beside, 1), fmax(inner > 1 ? len : len / 4, 1)), steps = ceil(log2(fmin(along, 32)));
-	double combine = fmax(in->flops + in->special, 1), each = ceil(n / threads), rounds = fmax(results * along / threads, 1);
-	if (is_scan) rounds = fmax(rounds, each / 4);
-	w->alu = each * combine * (is_scan ? 2 : 1);
-	w->other = rounds * steps * (1 + combine);
-	w->latency = (each * combine * ALU_CYCLES / 2 + steps * (SHUFFLE_CYCLES + combine * ALU_CYCLES)) * (is_scan ? 2 : 1);
-	if (along > 32) {
-		double warps = along / 32;
-		w->other += rounds * 8;
-		w->latency += 2 * BARRIER_CYCLES + BARRIER_WARP_CYCLES * warps + ceil(log2(warps)) * SHUFFLE_CYCLES + 2 * L1_CYCLES;
-		w->shared = (int64_t)(results * warps * 8);
+	bool is_scan = plan->kind == PLAN_SCAN;
+	struct cost_reduce r = plan->reduce ? *plan->reduce : reduce_guess(n, len, inner, threads);
+	double combine = fmax(in->flops + in->special, 1), each = ceil(n / threads), twice = is_scan ? 2 : 1;
+	double results = is_scan ? fmax((double)r.results, each / 4) : (double)r.results, shuffles = results * r.steps;
+	w->alu = each * combine * twice;
+	w->other = shuffles * (1 + combine);
+	w->latency = (each * combine * ALU_CYCLES / 2 + r.steps * (SHUFFLE_CYCLES + combine * ALU_CYCLES)) * twice;
+	if (r.warps_along > 1) {
+		double steps = ceil(log2(r.warps_along));
+		shuffles += (double)r.rounds * steps;
+		w->other += results * 8;
+		w->latency += 2 * BARRIER_CYCLES + BARRIER_WARP_CYCLES * r.warps_along + steps * SHUFFLE_CYCLES + 2 * L1_CYCLES;
 		w->is_fence = true;
 	}
+	w->shared = (int64_t)(in->nsrc * ((double)r.wavefronts + shuffles * warps) * SHARED_CYCLE_BYTES);   /* a shuffle takes the path of shared memory too */
 }
 
 static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan, struct work *w)
@@ -326,8 +352,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	switch (plan->kind) {
 	case PLAN_MAP: map_work(c, in, plan, &w); break;
 	case PLAN_LOAD: case PLAN_STORE: case PLAN_ATOMIC: memory_work(c, plan, &w); break;
-	case PLAN_REDUCE: reduce_work(c, in, false, &w); break;
-	case PLAN_SCAN: reduce_work(c, in, true, &w); break;
+	case PLAN_REDUCE: case PLAN_SCAN: reduce_work(c, in, plan, &w); break;
 	case PLAN_DOT: dot_work(c, in, plan, &w); break;
 	case PLAN_JUMP:
 		w.other = 2;

@@ -14,6 +14,7 @@ struct cost_plan {
 	int64_t scattered;              /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;          /* changes of layout that belong to it */
 	const struct cost_lanes *lanes; /* NULL: neighbours */
+	const struct cost_reduce *reduce;   /* NULL: layout not known */
 };
 struct vm_cost_plans {
 	const struct vm_program *program;
