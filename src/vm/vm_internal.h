@@ -86,6 +86,7 @@ struct vm_kernel {
 	int nargs; const int *arg_types; const char **arg_type_text, **arg_names; int *arg_values;
 	struct vm_program program, contracted;        /* contracted: with mulf + addf joined into fma */
 	bool uses_tf32; int tf32_line;
+	bool may_depend_on_order; int order_line;
 };
 
 struct vm_memory {
@@ -112,7 +113,7 @@ struct vm_ctx {
 	int64_t fuel;
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
-	bool want_cost, undefined_is_zero;
+	bool want_cost, undefined_is_zero, reduce_crosswise;
 	FILE *print;
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
