@@ -343,7 +343,7 @@ static int row_launch(struct replay *r, int index, const struct runner_trial *tr
 	}
 	struct vm_launch_options o = { .args = args, .nargs = row->nargs, .buffers = r->memory, .nbuffers = r->tape->nbuffers,
 		.deadline_ns = deadline_ns, .want_cost = trial->want_cost, .num_warps = r->tape->kernels[row->kernel].num_warps, .checks = VM_CHECK_RACE,
-		.reduce_crosswise = trial->crosswise };
+		.crosswise = trial->crosswise };
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	struct vm_report report = { 0 };
 	struct err err = { 0 };

@@ -326,8 +326,8 @@ static int reduce_region(struct combine *k)
 	struct vm_buf *result[OPERANDS_MAX], *other[OPERANDS_MAX];
 	struct vm_ctx *c = k->c;
 	bool has_other = c->check && (c->check->checks & VM_CHECK_ORDER) && k->shape.len > 1;
-	if (reduce_by(k, result, c->reduce_crosswise)) return 1;
-	int rc = has_other && reduce_by(k, other, !c->reduce_crosswise);
+	if (reduce_by(k, result, c->crosswise)) return 1;
+	int rc = has_other && reduce_by(k, other, !c->crosswise);
 	if (has_other && !rc) {
 		vm_reduce_compare(c, k->in, result, other);
 		put_all(c, other, k->n);

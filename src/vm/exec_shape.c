@@ -196,14 +196,15 @@ int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
 
 static const uint8_t *source(struct vm_ctx *c, const struct vm_instr *in, int i) { return vm_dense(c, in, vm_src(c, in, i), info_src(c, in, i)->count); }
 
+/* Which element of the result is which is open; crosswise, the second operand comes first. */
 int exec_cat(struct vm_ctx *c, const struct vm_instr *in)
 {
 	size_t bytes = (size_t)info_src(c, in, 0)->count * elem_bytes((enum elem)in->elem);
 	const uint8_t *a = source(c, in, 0), *b = source(c, in, 1);
 	uint8_t *d = a && b ? vm_result(c, in, 0, in->n) : NULL;
 	if (!d) return 1;
-	memcpy(d, a, bytes);
-	memcpy(d + bytes, b, bytes);
+	memcpy(d, c->crosswise ? b : a, bytes);
+	memcpy(d + bytes, c->crosswise ? a : b, bytes);
 	vm_kill(c, in);
 	return 0;
 }

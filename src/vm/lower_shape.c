@@ -132,6 +132,7 @@ int lower_cat(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	if (two_of_a_kind(lo, op)) return lo->code;
 	struct vm_instr *in = emit_reshaped(lo, op, exec_cat, 2);
 	if (!in) return lo->code;
+	lower_note_order(lo);
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
 	if (to->ndim != from->ndim || to->shape[0] != 2 * from->shape[0] || to->count != 2 * from->count) return bad_shape(lo);

@@ -36,7 +36,8 @@ bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
 
-/* Whether some tt.reduce combines by a region that is no single known operation, so that its result may depend on the order; *line is its source line. */
+/* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that is no single known operation, inline assembly on several
+ * elements at once, tt.cat. *line is the first's source line. */
 bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
 
 /* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin (may be NULL) has one tag per byte
@@ -129,8 +130,8 @@ struct vm_launch_options {
 	                                              for kernels that read pointers from memory */
 	int64_t load_granule;                      /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and within that gives
 	                                              0 and the launch goes on (report.is_passed_over). 0, or with checks: a fault like any other */
-	bool reduce_crosswise;                     /* regions of tt.reduce combine elements in another order than the text's (docs/vm.md): what is right must
-	                                              not depend on it, because a GPU has an order of its own */
+	bool crosswise;                            /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a GPU has an
+	                                              order of its own, so what is right must not depend on it (docs/vm.md) */
 	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;                           /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int findings_max;                          /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed over where

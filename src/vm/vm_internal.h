@@ -113,7 +113,7 @@ struct vm_ctx {
 	int64_t fuel;
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
-	bool want_cost, undefined_is_zero, reduce_crosswise;
+	bool want_cost, undefined_is_zero, crosswise;
 	FILE *print;
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
@@ -226,6 +226,8 @@ int lower_written(struct lowerer *lo, const struct ttir_op *op, int i, int expec
 const struct ttir_attr *lower_attr(const struct ttir_op *op, const char *key);
 int lower_attr_int(struct lowerer *lo, const struct ttir_op *op, const char *key, int64_t min, int64_t max, int64_t *out);
 int lower_const(struct lowerer *lo, int value, const void *bits);
+/* Notes that the result of the last instruction may depend on an order that Triton leaves open. */
+void lower_note_order(struct lowerer *lo);
 int lower_patch_jumps(struct lowerer *lo);
 int lower_block_load(struct lowerer *lo, const struct ttir_op *op, int ptr);
 int lower_block_store(struct lowerer *lo, const struct ttir_op *op, const int *src);

@@ -89,7 +89,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->memory = &l->memory;
 	c->deadline_ns = l->o->deadline_ns;
 	c->undefined_is_zero = l->o->undefined_is_zero;
-	c->reduce_crosswise = l->o->reduce_crosswise;
+	c->crosswise = l->o->crosswise;
 	c->print = l->o->print;
 	c->report = &l->reports[thread];
 	c->passed_over = &l->passed_over[thread];
