@@ -372,8 +372,8 @@ int vm_race_row(struct vm_ctx *c, const struct vm_instr *in, const struct check_
 	struct vm_check *k = c->check;
 	uint64_t index = (uint64_t)row->address >> TAPE_ADDRESS_SHIFT;
 	const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
-	if (!b) k->is_incomplete = true;   /* an address that the kernel read from memory */
-	if (!b || (!k->is_tracked[index] && kind == CHECK_READ)) return 0;
+	CHECKF(b, "address 0x%llx is in no buffer", (unsigned long long)row->address);
+	if (!k->is_tracked[index] && kind == CHECK_READ) return 0;
 	k->is_tracked[index] = true;
 	struct visit v = {c, in, &k->shadows[index], 0, kind, index};
 	if (k->is_incomplete || !shadow_get(k, v.s, b->bytes, size)) return 0;

@@ -151,6 +151,8 @@ bool vm_affine_range(const struct vm_value_info *info, const struct affine *a, i
 /* d, contiguous of the given shape, from s with strides in elements (0 repeats). */
 void vm_copy_strided(uint8_t *d, const int32_t *shape, int ndim, const uint8_t *s, const int64_t *stride, size_t elem_size);
 void vm_fill(void *d, const void *bits, size_t elem_size, int64_t n);
+/* A kernel may have read an address from memory, where the host put it: such an address becomes that of the buffer it lies in. */
+int64_t vm_address(const struct vm_ctx *c, int64_t address);
 /* Where an element lives, after all checks; NULL after a fault. A write tags its origin. */
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write);
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to);
