@@ -4,8 +4,8 @@
  * The first failing trial settles the verdict, and which one it was gives the reason: the task's own inputs (mismatch), other parameters with the same
  * inputs (stale-params), anything hidden (fragile).
  *
- * A kernel that does something whose order Triton leaves open (a reduction by a function that is no known operation, tl.cat, packed inline assembly) runs each
- * trial twice, the second time in another order (docs/vm.md): what is right in one order alone is right by luck, for a GPU has its own. */
+ * A kernel that does something whose order Triton leaves open (a reduction by a function that is no known operation, tl.cat, ...) runs each trial
+ * twice, the second time in another order (docs/vm.md): what is right in one order alone is right by luck, for a GPU has its own. */
 #include "verify/verify_internal.h"
 #include <errno.h>
 #include <math.h>
@@ -182,8 +182,8 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 		trial_text(g, t, trial, sizeof trial);
 		if (a->is_crosswise)
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line, "candidate.py:%d: the result depends on an order that a GPU "
-				"chooses for itself. The function of tl.reduce must be commutative and associative; which elements tl.cat or packed inline assembly put where is "
-				"open. Output %d for %s: %s", a->order_line, i, trial, r.text);
+				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a reshape with can_reorder or packed inline "
+				"assembly put where is open. Output %d for %s: %s", a->order_line, i, trial, r.text);
 		else
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0, "output %d for %s: %s", i, trial, r.text);
 	}

@@ -14,19 +14,22 @@ static const char *access_name(const struct vm_instr *in)
 	return in->exec == exec_store ? "store" : in->exec == exec_load ? "load" : "access";
 }
 
+/* How far an address is below the buffer after its own; hostile addresses wrap. */
+static int64_t below_next(int64_t address, uint64_t index) { return (int64_t)((uint64_t)address - ((index + 1) << TAPE_ADDRESS_SHIFT)); }
+
 /* Says where an address is, for messages. */
 static void describe(const struct vm_ctx *c, int64_t address, char *text, size_t len)
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
 	const struct vm_buffer *b = index <= c->memory->index_max ? c->memory->by_index[index] : NULL;
-	int64_t offset = address - (int64_t)(index << TAPE_ADDRESS_SHIFT);
+	int64_t offset = (int64_t)((uint64_t)address - (index << TAPE_ADDRESS_SHIFT));
 	char name[96];
 	if (b) {
 		snprintf(text, len, "offset %lld of %s, which has %lld bytes", (long long)offset, vm_check_buffer_name(c, index, name), (long long)b->bytes);
 		return;
 	}
 	/* Just below a buffer: a negative offset. */
-	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
+	int64_t below = below_next(address, index);
 	if (below > -BELOW_MAX && index + 1 <= c->memory->index_max && c->memory->by_index[index + 1])
 		snprintf(text, len, "offset %lld of %s", (long long)below, vm_check_buffer_name(c, index + 1, name));
 	else
@@ -57,7 +60,7 @@ static void report_access(const struct vm_ctx *c, const struct vm_instr *in, int
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
 	const struct vm_buffer *b = buffer_at(c, index);
-	if (!b && address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT) > -((int64_t)1 << 36)) b = buffer_at(c, ++index);
+	if (!b && below_next(address, index) > -BELOW_MAX) b = buffer_at(c, ++index);
 	struct vm_report *r = c->report;
 	r->access = access_name(in);
 	r->buffer = b ? (int)(b - c->memory->buffers) : -1;
@@ -105,7 +108,7 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	if (is_first) report_access(c, in, address, size);
 	if (!c->check) return NULL;
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
+	int64_t below = below_next(address, index);
 	bool is_below = !b && below > -BELOW_MAX;
 	vm_check_where(c, index + is_below, is_below ? below : offset);
 	if (!c->check->goes_on) return NULL;

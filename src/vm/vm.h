@@ -37,7 +37,7 @@ bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
 
 /* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that is no single known operation, inline assembly on several
- * elements at once, tt.cat. *line is the first's source line. */
+ * elements at once, tt.cat, a reshape that may reorder. *line is the first's source line. */
 bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
 
 /* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin (may be NULL) has one tag per byte

@@ -108,6 +108,7 @@ static int races_alone(const struct planted *p, const struct vm_report *all, str
 	struct vm_report r;
 	if (p->kind[0] && strcmp(p->kind, "race")) return 0;
 	int rc = planted_run(p, VM_CHECK_RACE, 0, NULL, &r, err);
+	vm_report_release(&r);
 	if (rc == (p->kind[0] ? ERR_MISMATCH : 0) && !strcmp(r.text, all->text)) return 0;
 	return err_set(err, ERR_MISMATCH, "%s: looking for races alone finds '%s', not '%s'", p->c.name, r.text, all->text);
 }
