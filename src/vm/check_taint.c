@@ -299,8 +299,9 @@ static int report(struct vm_ctx *c, const struct vm_instr *in, const struct chec
 			"the result does not fit %s, and is part of the address of element %lld of the %s at line %d: use int64", elem_name((enum elem)at->result_elem),
 			(long long)element, what, line);
 	else if (kind == 2)
-		vm_fault(c, at, VM_FAULT_ORDER, element, "another order of combining gives another result, and element %lld of the %s at line %d %s it: a GPU has an order of "
-			"its own, so the function must be commutative and associative", (long long)element, what, line, is_address ? "takes its address from" : "stores");
+		vm_fault(c, at, VM_FAULT_ORDER, element, "another order of combining gives another result, and element %lld of the %s at line %d %s it: a GPU has "
+			"an order of its own, so the function must be commutative and associative", (long long)element, what, line,
+			is_address ? "takes its address from" : "stores");
 	else
 		vm_fault(c, at, VM_FAULT_DIVISION_BY_ZERO, element, "an element is divided by 0, and element %lld of the %s at line %d %s it",
 			(long long)element, what, line, is_address ? "takes its address from" : "stores");

@@ -148,7 +148,8 @@ struct vm_report {
 	int64_t offset, access_bytes, address;     /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
 	int nlines; struct vm_line_cost *lines;    /* want_cost: heap, freed by vm_report_release */
-	int nfindings; struct vm_finding *findings; int64_t findings_dropped;   /* checks: heap, freed by vm_report_release; dropped: errors and notes at places beyond findings_max */
+	int nfindings; struct vm_finding *findings; int64_t findings_dropped;   /* checks: heap, freed by vm_report_release;
+	                                              dropped: errors and notes at places beyond findings_max */
 };
 /* 0 when it ran without fault; ERR_MISMATCH when a fault was found (report says which); ERR_RANGE for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);

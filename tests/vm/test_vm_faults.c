@@ -278,7 +278,8 @@ static void test_races_through_host_pointers(void **state)
 	memcpy(s.data[0], &address, sizeof address);
 	expect(PROGRAM FROM_MEMORY "tt.store %p, %f : !tt.ptr<f32>" AT(5), &s, VM_FAULT_RACE, 5, 0);
 	memcpy(s.data[0], &address, sizeof address);
-	expect(PROGRAM FROM_MEMORY RANGE "%ps = tt.splat %p : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%q = tt.addptr %ps, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
+	expect(PROGRAM FROM_MEMORY RANGE "%ps = tt.splat %p : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n"
+		"%q = tt.addptr %ps, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
 		"%fs = tt.splat %f : f32 -> tensor<8xf32>\ntt.store %q, %fs : tensor<8x!tt.ptr<f32>>" AT(6), &s, VM_FAULT_RACE, 6, 0);
 	memset(s.data[1], 0, sizeof s.data[1]);
 	expect(PROGRAM FROM_MEMORY "%true = arith.constant true\n%one = arith.constant 1.0 : f32\n"

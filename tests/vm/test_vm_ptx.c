@@ -236,7 +236,7 @@ static void test_refused(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs), cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset),
-		cmocka_unit_test(test_refused)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs), cmocka_unit_test(test_packs_crosswise),
+		cmocka_unit_test(test_unset), cmocka_unit_test(test_refused)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
