@@ -203,14 +203,25 @@ const struct tape *replay_tape(const struct replay *r)
 	return r->tape;
 }
 
-int replay_tf32_line(const struct replay *r)
+/* Of the first launch on the data path whose kernel `has` something: the line of it. */
+static int line_on_path(const struct replay *r, bool (*has)(const struct vm_kernel *k, int *line))
 {
 	for (int i = 0; i < r->tape->nrows; i++) {
 		int line = 0;
-		if (r->tape->rows[i].kind == TAPE_LAUNCH && r->on_path[i] && vm_kernel_uses_tf32(r->kernels[r->tape->rows[i].kernel], &line))
+		if (r->tape->rows[i].kind == TAPE_LAUNCH && r->on_path[i] && has(r->kernels[r->tape->rows[i].kernel], &line))
 			return MAX(line, 0);
 	}
 	return -1;
+}
+
+int replay_tf32_line(const struct replay *r)
+{
+	return line_on_path(r, vm_kernel_uses_tf32);
+}
+
+int replay_order_line(const struct replay *r)
+{
+	return line_on_path(r, vm_kernel_may_depend_on_order);
 }
 
 /* Which piece of the given data belongs to each buffer; a tape that asks for what does not exist, or in another size, was not made by our tracer. */
@@ -320,7 +331,7 @@ static const char *fault_code(const struct replay *r, const struct vm_report *re
 	return "param-modified";
 }
 
-static int row_launch(struct replay *r, int index, bool want_cost, uint64_t deadline_ns, struct runner_result *out)
+static int row_launch(struct replay *r, int index, const struct runner_trial *trial, uint64_t deadline_ns, struct runner_result *out)
 {
 	const struct tape_row *row = &r->tape->rows[index];
 	struct vm_arg args[TAPE_ARGS_MAX];
@@ -331,7 +342,8 @@ static int row_launch(struct replay *r, int index, bool want_cost, uint64_t dead
 			args[a].i = ta->buffer < 0 ? 0 : (int64_t)(tape_buffer_address(ta->buffer) + (uint64_t)ta->offset_bytes);
 	}
 	struct vm_launch_options o = { .args = args, .nargs = row->nargs, .buffers = r->memory, .nbuffers = r->tape->nbuffers,
-		.deadline_ns = deadline_ns, .want_cost = want_cost, .num_warps = r->tape->kernels[row->kernel].num_warps, .checks = VM_CHECK_RACE };
+		.deadline_ns = deadline_ns, .want_cost = trial->want_cost, .num_warps = r->tape->kernels[row->kernel].num_warps, .checks = VM_CHECK_RACE,
+		.crosswise = trial->crosswise };
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	struct vm_report report = { 0 };
 	struct err err = { 0 };
@@ -340,9 +352,9 @@ static int row_launch(struct replay *r, int index, bool want_cost, uint64_t dead
 		fault_set(&out->fault, fault_code(r, &report, row), index, report.line, report.text);
 	else if (rc)
 		fault_set(&out->fault, rc == ERR_UNSUPPORTED ? "unsupported-op" : "argument", index, row->line, err.text);
-	else if (want_cost)
+	else if (trial->want_cost)
 		cost_add(out, index, row, &report.cost);
-	if (!rc && want_cost)
+	if (!rc && trial->want_cost)
 		lines_add(out, &report);
 	vm_report_release(&report);
 	out->has_fault = rc != 0;
@@ -411,7 +423,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 			out->has_fault = true;
 			fault_set(&out->fault, vm_fault_name(VM_FAULT_TIMEOUT), i, r->tape->rows[i].line, "the replay's time was spent before this row");
 		} else if (r->tape->rows[i].kind == TAPE_LAUNCH) {
-			row_launch(r, i, trial->want_cost, deadline, out);
+			row_launch(r, i, trial, deadline, out);
 		} else {
 			row_move(r, i, trial->want_cost, out);
 		}

@@ -3,7 +3,8 @@
  *   hone-runner LEVEL MEMORY_BYTES, socket as descriptor 3, messages in base's framing, one JSON object each:
  *     runner      {"ready": true}  or  {"failed": text}                     once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N}}                                    + descriptor: memfd with the tape's text
- *     runner      {"loaded": {"tf32_line": L}}  or  {"fault": {...}}       L: line of a tf32 dot on fp32 operands, -1 when there is none
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L}}  or  {"fault": {...}}   of a tf32 dot on fp32 operands, of a reduction that may depend
+ *                                                                          on the order; -1 when there is none
  *     supervisor  {"trial": {...struct runner_trial...}}                    + descriptors: memfd with the given data, memfd for the outputs
  *     runner      {"trial": {...struct runner_result...}}
  * Any number of loads and trials, all of one candidate; the end of the stream ends the process. A load replaces the tape; kernels that
@@ -26,7 +27,7 @@ struct runner_trial {
 	int ninputs; struct runner_given *inputs;
 	int nparams; struct runner_given *params;
 	int64_t output_offset[TAPE_OUTPUTS_MAX];   /* of each output in the outputs memfd, dense row-major */
-	bool want_cost;
+	bool want_cost, crosswise;                  /* crosswise: reductions combine in the vm's second order */
 	int deadline_ms;                            /* for the whole replay */
 };
 

@@ -68,7 +68,7 @@ static void load(struct replay **r, int fd, int64_t memory_bytes)
 	if (rc)
 		reply_fault(&fault);
 	else
-		reply(json_pack("{s:{s:i}}", "loaded", "tf32_line", replay_tf32_line(*r)));
+		reply(json_pack("{s:{s:i, s:i}}", "loaded", "tf32_line", replay_tf32_line(*r), "order_line", replay_order_line(*r)));
 }
 
 static void trial(struct replay *r, const json_t *o, const int *fds)

@@ -25,8 +25,8 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++)
 		json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	return json_pack("{s:o, s:o, s:o, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params", given_json(t->params, t->nparams),
-		"output_offsets", offsets, "want_cost", t->want_cost, "deadline_ms", t->deadline_ms);
+	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params", given_json(t->params, t->nparams),
+		"output_offsets", offsets, "want_cost", t->want_cost, "crosswise", t->crosswise, "deadline_ms", t->deadline_ms);
 }
 
 static int given_parse(const json_t *o, const char *field, struct runner_given **out, int *count, struct err *err)
@@ -58,6 +58,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	int rc = given_parse(o, "inputs", &t.inputs, &t.ninputs, err);
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_cost", &t.want_cost, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "crosswise", &t.crosswise, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
 	const json_t *offsets = json_object_get(o, "output_offsets");
 	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))

@@ -2,7 +2,10 @@
  *
  * Stock sizes come first. Only a candidate that passes those is traced a second time for the other sizes, so that wrong candidates stay cheap.
  * The first failing trial settles the verdict, and which one it was gives the reason: the task's own inputs (mismatch), other parameters with the same
- * inputs (stale-params), anything hidden (fragile). */
+ * inputs (stale-params), anything hidden (fragile).
+ *
+ * A kernel that does something whose order Triton leaves open (a reduction by a function that is no known operation, tl.cat, ...) runs each trial
+ * twice, the second time in another order (docs/vm.md): what is right in one order alone is right by luck, for a GPU has its own. */
 #include "verify/verify_internal.h"
 #include <errno.h>
 #include <math.h>
@@ -107,20 +110,21 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 	return GRADE_ON;
 }
 
-static int load(struct grading *g, const struct trace *t, struct err *err)
+static int load(struct grading *g, const struct trace *t, int *order_line, struct err *err)
 {
 	struct runner_fault fault = { 0 };
-	int tf32_line = -1;
+	struct runner_loaded loaded = { -1, -1 };
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
-	int rc = runner_load(&g->runner, t->text.data, t->text.len, deadline, &tf32_line, &fault, err);
+	int rc = runner_load(&g->runner, t->text.data, t->text.len, deadline, &loaded, &fault, err);
 	if (rc == ERR_MISMATCH)
 		return fault_end(g, &fault, NULL, err);
 	if (rc)
 		return runner_lost(g, rc, err);
-	if (tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", tf32_line,
+	*order_line = loaded.order_line;
+	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", loaded.tf32_line,
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
-			"pass input_precision=\"ieee\", or verify with --precision tf32", tf32_line);
+			"pass input_precision=\"ieee\", or verify with --precision tf32", loaded.tf32_line);
 	return GRADE_ON;
 }
 
@@ -154,9 +158,13 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 	}
 }
 
+/* One replay. is_crosswise: the second, after the first was right; order_line is what it is for. */
+struct attempt { const struct trace *trace; const struct oracle_trial *trial; bool want_cost, is_crosswise; int order_line; };
+
 /* Compares all outputs of one trial; settles the verdict at the first that differs. */
-static int outputs_compare(struct grading *g, const struct oracle_trial *t, const uint8_t *outputs, const int64_t *offset)
+static int outputs_compare(struct grading *g, const struct attempt *a, const uint8_t *outputs, const int64_t *offset)
 {
+	const struct oracle_trial *t = a->trial;
 	struct verdict *v = g->v;
 	bool kernelbench = true;
 	int rc = GRADE_ON;
@@ -172,23 +180,29 @@ static int outputs_compare(struct grading *g, const struct oracle_trial *t, cons
 			continue;
 		char trial[400];
 		trial_text(g, t, trial, sizeof trial);
-		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0, "output %d for %s: %s", i, trial, r.text);
+		if (a->is_crosswise)
+			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line, "candidate.py:%d: the result depends on an order that a GPU "
+				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a reshape with can_reorder or packed inline "
+				"assembly put where is open. Output %d for %s: %s", a->order_line, i, trial, r.text);
+		else
+			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0, "output %d for %s: %s", i, trial, r.text);
 	}
-	if (t->is_stock && !(t->is_random_params && t->nparams))
+	if (!a->is_crosswise && t->is_stock && !(t->is_random_params && t->nparams))
 		v->kernelbench = v->kernelbench != 0 && kernelbench;
 	return rc;
 }
 
-static int result_judge(struct grading *g, const struct trace *tr, const struct oracle_trial *t, const struct runner_result *r, const uint8_t *outputs,
-	const int64_t *offset, struct err *err)
+static int result_judge(struct grading *g, const struct attempt *a, const struct runner_result *r, const uint8_t *outputs, const int64_t *offset,
+	struct err *err)
 {
+	const struct oracle_trial *t = a->trial;
 	if (r->has_fault)
 		return fault_end(g, &r->fault, t, err);
 	const char *reason = tape_lineage_reason(r->lineage);
 	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0, "parts of output %d were never written%s", r->lineage_output,
 			t->is_stock ? "" : " at other sizes");
-	int rc = outputs_compare(g, t, outputs, offset);
+	int rc = outputs_compare(g, a, outputs, offset);
 	if (rc || r->lineage == TAPE_LINEAGE_OK)
 		return rc;
 	if (r->lineage == TAPE_LINEAGE_LIBRARY)
@@ -228,9 +242,12 @@ static int params_pair(const struct tape *t, const struct oracle_data *d, int va
 }
 
 /* Runs one trial. The outputs' memory is made here, sealed in size, and read only after the runner answered. */
-static int trial_run(struct grading *g, const struct trace *tr, const struct oracle_trial *t, bool want_cost, struct err *err)
+static int trial_run(struct grading *g, const struct attempt *a, struct err *err)
 {
-	struct runner_trial rt = { .ninputs = t->ninputs, .inputs = t->inputs, .want_cost = want_cost, .deadline_ms = g->s->limits.replay_timeout_ms };
+	const struct trace *tr = a->trace;
+	const struct oracle_trial *t = a->trial;
+	struct runner_trial rt = { .ninputs = t->ninputs, .inputs = t->inputs, .want_cost = a->want_cost, .crosswise = a->is_crosswise,
+		.deadline_ms = g->s->limits.replay_timeout_ms };
 	int64_t bytes = 64;
 	for (int i = 0; i < tr->tape->noutputs; i++) {
 		rt.output_offset[i] = bytes;
@@ -255,12 +272,12 @@ static int trial_run(struct grading *g, const struct trace *tr, const struct ora
 	if (outputs == MAP_FAILED) {
 		rc = err_set(err, ERR_INFRA, "mapping %lld bytes of outputs: %s", (long long)bytes, strerror(errno));
 	} else {
-		g->v->trials++;
-		rc = result_judge(g, tr, t, &r, outputs, rt.output_offset, err);
+		g->v->trials += !a->is_crosswise;
+		rc = result_judge(g, a, &r, outputs, rt.output_offset, err);
 		g->v->trials_failed += rc == GRADE_END;
 		munmap(outputs, (size_t)bytes);
 	}
-	if (!rc && want_cost)
+	if (!rc && a->want_cost)
 		cost_keep(g, tr->tape, &r);
 	runner_result_release(&r);
 	return rc;
@@ -270,13 +287,17 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 {
 	int rc = GRADE_ON;
 	bool first = true;
+	int order_line = -1;
 	for (int i = 0; i < g->oracle->ntrials && !rc; i++) {
 		const struct oracle_trial *t = &g->oracle->trials[i];
 		if (!t->counts || t->variant != variant)
 			continue;
 		if (first) rc = outputs_check(g, tr->tape, t);
-		if (first && !rc) rc = load(g, tr, err);
-		if (!rc) rc = trial_run(g, tr, t, first && variant == 0, err);
+		if (first && !rc) rc = load(g, tr, &order_line, err);
+		struct attempt in_order = { .trace = tr, .trial = t, .want_cost = first && variant == 0 };
+		struct attempt crosswise = { .trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line };
+		if (!rc) rc = trial_run(g, &in_order, err);
+		if (!rc && order_line >= 0) rc = trial_run(g, &crosswise, err);
 		first = false;
 	}
 	return rc;

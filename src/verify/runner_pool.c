@@ -215,7 +215,7 @@ static int tape_fd(const char *tape, size_t len, struct err *err)
 	return fd;
 }
 
-int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, int *tf32_line, struct runner_fault *fault, struct err *err)
+int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, struct runner_loaded *out, struct runner_fault *fault, struct err *err)
 {
 	int fd = tape_fd(tape, len, err);
 	if (fd < 0)
@@ -226,10 +226,12 @@ int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadlin
 	if (!rc)
 		rc = recv_json(r, deadline_ns, &answer, err);
 	const json_t *loaded = json_object_get(answer, "loaded"), *said = json_object_get(answer, "fault");
-	int64_t line = -1;
+	int64_t tf32 = -1, order = -1;
 	if (!rc && json_is_object(loaded)) {
-		rc = json_get_int(loaded, "loaded", "tf32_line", -1, INT32_MAX, &line, err);
-		*tf32_line = (int)line;
+		rc = json_get_int(loaded, "loaded", "tf32_line", -1, INT32_MAX, &tf32, err);
+		if (!rc)
+			rc = json_get_int(loaded, "loaded", "order_line", -1, INT32_MAX, &order, err);
+		*out = (struct runner_loaded){ (int)tf32, (int)order };
 	} else if (!rc) {
 		rc = json_is_object(said) ? runner_fault_parse(said, fault, err) : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");
 		if (!rc)

@@ -12,7 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "1"         /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "2"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
 #define KNOWN_MAX 4096               /* verdicts kept in memory */
 #define ORACLE_TASKS_MAX 48

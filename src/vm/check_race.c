@@ -14,11 +14,14 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	k->is_tracked = xcalloc((size_t)m->index_max + 1, sizeof *k->is_tracked);
 	k->shadows = xcalloc((size_t)m->index_max + 1, sizeof *k->shadows);
 	k->record_of = xcalloc((size_t)p->ninstrs + 1, sizeof *k->record_of);
-	for (uint64_t b = 0; b <= m->index_max; b++) k->is_tracked[b] = p->plan.writes_anywhere || kernel->nargs > TAPE_ARGS_MAX;
+	bool writes_anywhere = p->plan.writes_anywhere || kernel->nargs > TAPE_ARGS_MAX;
 	for (int i = 0; i < MIN(kernel->nargs, TAPE_ARGS_MAX); i++) {
 		uint64_t index = (uint64_t)o->args[i].i >> TAPE_ADDRESS_SHIFT;
-		if ((p->plan.written[i / 64] >> (i % 64) & 1) && vm_kernel_arg_is_pointer(kernel, i) && index <= m->index_max) k->is_tracked[index] = true;
+		if (!(p->plan.written[i / 64] >> (i % 64) & 1)) continue;
+		if (!vm_kernel_arg_is_pointer(kernel, i)) writes_anywhere = true;   /* an address that came as a number */
+		else if (index <= m->index_max) k->is_tracked[index] = true;
 	}
+	for (uint64_t b = 0; b <= m->index_max && writes_anywhere; b++) k->is_tracked[b] = true;
 	k->first = k->nrecords = 1;   /* record 0: nobody */
 	bool has_room = k->programs <= CHECK_ORDER_PROGRAMS_MAX;
 	k->order.is_on = p->plan.has_acquire && has_room;
@@ -241,13 +244,21 @@ static uint32_t writer_of(const struct visit *v, uint32_t w)
 	return is_other(k, w) ? w : k->records[w].covers;
 }
 
+/* Of two reads by the running program, the one that fewer accesses of others are ordered with: the later, unless it alone is atomic. */
+static uint32_t later_reader(const struct visit *v, uint32_t r)
+{
+	const struct check_record *records = v->c->check->records;
+	return records[v->record].is_atomic && !records[r].is_atomic ? r : v->record;
+}
+
 static int visit_read(const struct visit *v, const struct cell *cell, int64_t element)
 {
 	struct vm_check *k = v->c->check;
 	uint32_t r = *cell->reader & ~CHECK_MANY, w = writer_of(v, *cell->writer);
 	int rc = conflicts(v, w) ? race(v->c, v->in, w, v->kind, element, v->index, cell->offset) : 0;
 	if (!r) *cell->reader = v->record;
-	else if (is_other(k, r)) *cell->reader = vm_order_knows(k, &k->records[r]) ? v->record | CHECK_MANY : *cell->reader | CHECK_MANY;
+	else if (!is_other(k, r)) *cell->reader = later_reader(v, r) | (*cell->reader & CHECK_MANY);
+	else *cell->reader = vm_order_knows(k, &k->records[r]) ? v->record | CHECK_MANY : *cell->reader | CHECK_MANY;
 	return rc;
 }
 
@@ -281,7 +292,9 @@ static int visit_write(const struct visit *v, const struct cell *cell, int64_t e
 		dead_store(v->c, w, element, v->index, cell->offset);
 	}
 	*cell->writer = new_writer(v, *cell->writer);
-	*cell->reader = 0;
+	/* A plain read before an atomic of one's own still minds the atomics of others, which the atomic does not. */
+	bool stays = v->kind == CHECK_ATOMIC && r && !is_other(k, r) && !k->records[r].is_atomic;
+	if (!stays) *cell->reader = 0;
 	return rc;
 }
 
@@ -302,10 +315,11 @@ static bool is_plain(const struct vm_check *k, const uint32_t *x, int n, bool on
 	return !found;
 }
 
-/* A load leaves a reader of its own in place; a store that might make an earlier one dead is looked at cell by cell. */
+/* An atomic access does not simply take the place of a plain one, and a store that might make an earlier one dead is noted: cell by cell. */
 static bool are_plain(const struct visit *v, const uint32_t *writer, const uint32_t *reader, int n)
 {
 	const struct vm_check *k = v->c->check;
+	if (v->kind == CHECK_ATOMIC || k->records[v->record].is_atomic) return false;
 	return is_plain(k, writer, n, v->kind != CHECK_READ && (k->checks & VM_CHECK_NOTES)) && is_plain(k, reader, n, false);
 }
 
@@ -358,8 +372,8 @@ int vm_race_row(struct vm_ctx *c, const struct vm_instr *in, const struct check_
 	struct vm_check *k = c->check;
 	uint64_t index = (uint64_t)row->address >> TAPE_ADDRESS_SHIFT;
 	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
-	if (!b) k->is_incomplete = true;   /* an address that the kernel read from memory */
-	if (!b || (!k->is_tracked[index] && kind == CHECK_READ)) return 0;
+	CHECKF(b, "address 0x%llx is in no buffer", (unsigned long long)row->address);
+	if (!k->is_tracked[index] && kind == CHECK_READ) return 0;
 	k->is_tracked[index] = true;
 	struct visit v = {c, in, &k->shadows[index], 0, kind, index};
 	if (k->is_incomplete || !shadow_get(k, v.s, b->bytes, size)) return 0;

@@ -23,7 +23,7 @@ struct vm_check *vm_check_create(const struct vm_kernel *kernel, const struct vm
 	k->keys = xcalloc((size_t)k->findings_max + 1, sizeof *k->keys);
 	k->programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
 	if (o->checks & VM_CHECK_RACE) vm_race_create(k, kernel, p, o, m);
-	if (o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION)) k->taints = xcalloc((size_t)p->nvalues + 1, sizeof *k->taints);
+	if (o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION | VM_CHECK_ORDER)) k->taints = xcalloc((size_t)p->nvalues + 1, sizeof *k->taints);
 	if (o->checks & VM_CHECK_NOTES) k->uses = xcalloc((size_t)p->ninstrs + 1, sizeof *k->uses);
 	return k;
 }

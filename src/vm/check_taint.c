@@ -43,7 +43,7 @@ static void take_origin(struct check_taint *to, const struct check_taint *from)
 {
 	uint8_t kinds = from->all;
 	for (int64_t i = 0; from->lanes && i < from->count; i++) kinds |= from->lanes[i];
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < TAINT_KINDS; i++)
 		if (kinds >> i & 1) to->origin[i] = from->origin[i];
 }
 
@@ -273,6 +273,14 @@ static void start_marks(struct vm_ctx *c, const struct vm_instr *in, uint8_t wat
 	c->is_tainted = true;
 }
 
+void vm_taint_mark(struct vm_ctx *c, const struct vm_instr *in, int i, int64_t lane, int64_t n, uint8_t kind)
+{
+	struct check_taint *t = taint_of(c, vm_dst(c, in, i));
+	lanes_of(t, n)[lane] |= kind;
+	t->origin[__builtin_ctz(kind)] = (int32_t)(in - c->program->instrs);
+	c->is_tainted = true;
+}
+
 void vm_taint_step(struct vm_ctx *c, const struct vm_instr *in, uint8_t watch)
 {
 	if (c->is_tainted) propagate(c, in);
@@ -290,6 +298,10 @@ static int report(struct vm_ctx *c, const struct vm_instr *in, const struct chec
 		vm_fault(c, at, VM_FAULT_INDEX_OVERFLOW, element,
 			"the result does not fit %s, and is part of the address of element %lld of the %s at line %d: use int64", elem_name((enum elem)at->result_elem),
 			(long long)element, what, line);
+	else if (kind == 2)
+		vm_fault(c, at, VM_FAULT_ORDER, element, "another order of combining gives another result, and element %lld of the %s at line %d %s it: a GPU has "
+			"an order of its own, so the function must be commutative and associative", (long long)element, what, line,
+			is_address ? "takes its address from" : "stores");
 	else
 		vm_fault(c, at, VM_FAULT_DIVISION_BY_ZERO, element, "an element is divided by 0, and element %lld of the %s at line %d %s it",
 			(long long)element, what, line, is_address ? "takes its address from" : "stores");
@@ -308,7 +320,7 @@ int vm_taint_use(struct vm_ctx *c, const struct vm_instr *in, int value, int mas
 	}
 	for (int64_t i = 0; i < n && !failed; i++) {
 		if (m && !m[i]) continue;
-		for (int kind = is_address ? 0 : 1; kind < 2; kind++)
+		for (int kind = is_address ? 0 : 1; kind < TAINT_KINDS; kind++)
 			if ((lane(t, i) >> kind & 1) && report(c, in, t, kind, i, is_address)) return 1;
 	}
 	return failed;

@@ -14,9 +14,9 @@ struct place { const struct vm_buffer *buffer; uint64_t index; int64_t offset; }
 static struct place place_of(const struct vm_ctx *c, int64_t address)
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	int64_t below = address - (int64_t)((index + 1) << TAPE_ADDRESS_SHIFT);
+	int64_t below = (int64_t)((uint64_t)address - ((index + 1) << TAPE_ADDRESS_SHIFT));   /* hostile addresses wrap */
 	if (!vm_buffer_at(c->memory, index) && below > -BELOW_MAX && vm_buffer_at(c->memory, index + 1)) index++;
-	return (struct place){vm_buffer_at(c->memory, index), index, address - (int64_t)(index << TAPE_ADDRESS_SHIFT)};
+	return (struct place){vm_buffer_at(c->memory, index), index, (int64_t)((uint64_t)address - (index << TAPE_ADDRESS_SHIFT))};
 }
 
 /* Says where an address is, for messages. */
@@ -32,10 +32,10 @@ static void describe(const struct vm_ctx *c, int64_t address, char *text, size_t
 	if (p.offset >= 0 && n >= 0 && (size_t)n < len) snprintf(text + n, len - (size_t)n, ", which has %lld bytes", (long long)p.buffer->bytes);
 }
 
-int64_t vm_from_host(const struct vm_ctx *c, int64_t address)
+int64_t vm_address(const struct vm_ctx *c, int64_t address)
 {
 	const struct vm_memory *m = c->memory;
-	if (!m->has_host_pointers) return address;
+	if (!m->has_host_pointers || vm_buffer_at(m, (uint64_t)address >> TAPE_ADDRESS_SHIFT)) return address;
 	int low = 0, high = m->nbuffers;
 	while (low < high) {
 		int mid = (low + high) / 2;
@@ -76,7 +76,7 @@ static bool pass_over(struct vm_ctx *c, const struct vm_instr *in, const struct 
 
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write)
 {
-	if (!vm_buffer_at(c->memory, (uint64_t)address >> TAPE_ADDRESS_SHIFT)) address = vm_from_host(c, address);
+	address = vm_address(c, address);
 	const struct vm_buffer *b = vm_buffer_at(c->memory, (uint64_t)address >> TAPE_ADDRESS_SHIFT);
 	int64_t offset = (int64_t)((uint64_t)address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
 	char where[160];

@@ -95,12 +95,13 @@ static int check_all(struct vm_ctx *c, const struct vm_instr *in, const int64_t 
 	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 1), mask_id, in->n, false)) return 1;
 	if (!(k->checks & VM_CHECK_RACE)) return 0;
 	for (int64_t i = 0; i < in->n; i++) {
-		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
+		int64_t at = vm_address(c, address[i]);
+		uint64_t index = (uint64_t)at >> TAPE_ADDRESS_SHIFT;
 		const struct vm_buffer *b = vm_buffer_at(c->memory, index);
-		if ((mask && !mask[i]) || !b || (uint64_t)address[i] % size || address[i] - (int64_t)(index << TAPE_ADDRESS_SHIFT) + (int64_t)size > b->bytes) continue;
+		if ((mask && !mask[i]) || !b || (uint64_t)at % size || at - (int64_t)b->address + (int64_t)size > b->bytes) continue;
 		bool is_local = in->imm[3] & ORDER_LOCAL;
-		if (!is_local) vm_order_atomic(k, (uint64_t)address[i], in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true);
-		struct check_row row = {address[i], (int64_t)size, 1, NULL, 0, i, 1};
+		if (!is_local) vm_order_atomic(k, (uint64_t)at, in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true);
+		struct check_row row = {at, (int64_t)size, 1, NULL, 0, i, 1};
 		if (vm_race_row(c, in, &row, size, CHECK_ATOMIC)) return 1;
 	}
 	return 0;

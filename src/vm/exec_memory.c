@@ -20,7 +20,7 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 		else max += span;
 		low_bits |= (uint64_t)a->stride[d];
 	}
-	int64_t shift = vm_buffer_at(c->memory, (uint64_t)min >> TAPE_ADDRESS_SHIFT) ? 0 : vm_from_host(c, min) - min;   /* a multiple of the element's size, or low_bits tell */
+	int64_t shift = vm_address(c, min) - min;   /* a multiple of the element's size, or low_bits tell */
 	min += shift;
 	max += shift;
 	low_bits |= (uint64_t)shift;
@@ -313,13 +313,13 @@ static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, con
 	const uint8_t *m = address ? mask_bytes(c, in, mask, n, &failed) : NULL;
 	if (!address || failed) return 1;
 	for (int64_t i = 0; i < n; ) {
-		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
-		const struct vm_buffer *b = vm_buffer_at(c->memory, index);
-		int64_t end = b ? (int64_t)(index << TAPE_ADDRESS_SHIFT) + b->bytes - (int64_t)size : -1;
-		if ((m && !m[i]) || address[i] > end || (uint64_t)address[i] % size) { i++; continue; }
+		int64_t at = vm_address(c, address[i]);
+		const struct vm_buffer *b = vm_buffer_at(c->memory, (uint64_t)at >> TAPE_ADDRESS_SHIFT);
+		int64_t room = b ? (int64_t)b->address + b->bytes - at : 0;   /* from here on */
+		if ((m && !m[i]) || room < (int64_t)size || (uint64_t)at % size) { i++; continue; }
 		int64_t j = i + 1;
-		while (j < n && (!m || m[j]) && address[j] == address[j - 1] + (int64_t)size && address[j] <= end) j++;
-		struct check_row row = {address[i], (int64_t)size, j - i, value ? value + i * value_step : NULL, value_step, i, 1};
+		while (j < n && (!m || m[j]) && address[j] == address[j - 1] + (int64_t)size && (j - i + 1) * (int64_t)size <= room) j++;
+		struct check_row row = {at, (int64_t)size, j - i, value ? value + i * value_step : NULL, value_step, i, 1};
 		if (vm_race_row(c, in, &row, size, kind)) return 1;
 		i = j;
 	}
@@ -346,7 +346,7 @@ static int check_races(struct vm_ctx *c, const struct vm_instr *in, int mask, in
 		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
 	int64_t address = a.base;
 	for (int d = 0; d < info->ndim; d++) address += a.stride[d] * b.lo[d];
-	return check_box(c, in, &w, address, value, value_step, start, kind);
+	return check_box(c, in, &w, vm_address(c, address), value, value_step, start, kind);
 }
 
 static int check_access(struct vm_ctx *c, const struct vm_instr *in, int mask, int stored, const struct vm_value_info *info, enum check_kind kind)
@@ -357,7 +357,8 @@ static int check_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 	if (c->is_tainted && stored >= 0 && vm_taint_use(c, in, stored, mask, info->count, false)) return 1;
 	if (!(checks & VM_CHECK_RACE)) return 0;
 	struct affine a;
-	if ((in->imm[3] & ORDER_ACQUIRE) && info->ndim == 0 && vm_affine_of(c, vm_src(c, in, 0), &a)) vm_order_atomic(c->check, (uint64_t)a.base, true, false, false);
+	if ((in->imm[3] & ORDER_ACQUIRE) && info->ndim == 0 && vm_affine_of(c, vm_src(c, in, 0), &a))
+		vm_order_atomic(c->check, (uint64_t)vm_address(c, a.base), true, false, false);
 	return check_races(c, in, mask, stored, info, kind);
 }
 

@@ -1,9 +1,13 @@
 /* Reductions and scans along one axis of a block seen as (outer, length, inner), and maps with a region.
  *
  * A known operation reduces by halves: the upper half of the axis is combined into the lower until one element is left, contiguous memory all the
- * way, and the rounding error of a sum grows with log2(length). A general region combines neighbours, which keeps their order: it need not
- * be commutative. Scans double the distance (Hillis and Steele 1986), in order too. A region with control flow runs element by element. */
-#include "vm/vm_internal.h"
+ * way, and the rounding error of a sum grows with log2(length). A general region combines neighbours, which keeps their order. Scans double the
+ * distance (Hillis and Steele 1986), in order too. A region with control flow runs element by element.
+ *
+ * A GPU does not keep the order of a reduction: each thread folds the elements it holds, then threads combine theirs with those of threads far away, each
+ * on its own side of the function. So there is a second order, crosswise, in which quarters of the axis are folded, neither forwards nor backwards, and then
+ * halves meet, the upper one on the left. A function that commutes and associates gives the same up to rounding. */
+#include "vm/vm_check.h"
 
 int exec_region_begin(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
 int exec_region_end(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
@@ -190,33 +194,60 @@ static int copy_operands(struct combine *k, struct vm_buf **cur, bool reverse)
 
 /* ---- general regions ---- */
 
-static int reduce_neighbours(struct combine *k)
+/* The region's results, count to a row, become elements [at, at + count) of rows of len. */
+static void put_rows(struct combine *k, struct vm_buf **cur, int64_t len, int64_t at, int64_t count)
 {
-	struct vm_buf *cur[OPERANDS_MAX];
-	struct vm_ctx *c = k->c;
-	if (copy_operands(k, cur, false)) return 1;
-	for (int64_t len = k->shape.len; len > 1; len /= 2) {
-		if (set_pairs(k, cur, len, 0, 1, 2, len / 2)) { put_all(c, cur, k->n); return 1; }
-		for (int i = 0; i < k->n; i++) take_result(k, i, cur[i]->data, k->shape.outer * (len / 2) * k->shape.inner, k->size[i]);
+	int64_t inner = k->shape.inner;
+	for (int i = 0; i < k->n; i++) {
+		size_t chunk = (size_t)(count * inner) * k->size[i];
+		struct vm_value *v = &k->c->values[vm_src(k->c, k->end, i)];
+		for (int64_t o = 0; o < k->shape.outer; o++) {
+			uint8_t *to = cur[i]->data + (size_t)((o * len + at) * inner) * k->size[i];
+			if (v->form == FORM_SPLAT) vm_fill(to, v->splat, k->size[i], count * inner);
+			else memcpy(to, v->buf->data + (size_t)o * chunk, chunk);
+		}
 	}
-	for (int i = 0; i < k->n; i++) finish_result(c, k->in, i, cur[i]);
+}
+
+/* The reductions leave their results at the start of cur's buffers. */
+static void take_results(struct combine *k, struct vm_buf **cur, int64_t count)
+{
+	for (int i = 0; i < k->n; i++) take_result(k, i, cur[i]->data, k->shape.outer * count * k->shape.inner, k->size[i]);
+}
+
+static int reduce_neighbours(struct combine *k, struct vm_buf **cur)
+{
+	for (int64_t len = k->shape.len; len > 1; len /= 2) {
+		if (set_pairs(k, cur, len, 0, 1, 2, len / 2)) return 1;
+		take_results(k, cur, len / 2);
+	}
+	return 0;
+}
+
+/* Not in order, nor the other way round, which a function that treats both ends alike (the longest run, say) would not notice. */
+static const int64_t quarters[4] = {1, 3, 0, 2};
+
+static int reduce_crosswise(struct combine *k, struct vm_buf **cur)
+{
+	int64_t len = k->shape.len, quarter = len / 4;
+	for (int i = 1; i < 4 && quarter; i++) {
+		if (set_pairs(k, cur, len, quarters[i - 1] * quarter, quarters[i] * quarter, 1, quarter)) return 1;
+		if (i < 3) put_rows(k, cur, len, quarters[i] * quarter, quarter);
+		else take_results(k, cur, quarter);
+	}
+	for (len = quarter ? quarter : len; len > 1; len /= 2) {
+		if (set_pairs(k, cur, len, len / 2, 0, 1, len / 2)) return 1;
+		take_results(k, cur, len / 2);
+	}
 	return 0;
 }
 
 static int scan_lanes(struct combine *k, struct vm_buf **cur)
 {
-	int64_t len = k->shape.len, inner = k->shape.inner;
+	int64_t len = k->shape.len;
 	for (int64_t d = 1; d < len; d *= 2) {
 		if (set_pairs(k, cur, len, 0, d, 1, len - d)) return 1;
-		for (int i = 0; i < k->n; i++) {
-			size_t chunk = (size_t)((len - d) * inner) * k->size[i];
-			struct vm_value *v = &k->c->values[vm_src(k->c, k->end, i)];
-			for (int64_t o = 0; o < k->shape.outer; o++) {
-				uint8_t *to = cur[i]->data + (size_t)((o * len + d) * inner) * k->size[i];
-				if (v->form == FORM_SPLAT) vm_fill(to, v->splat, k->size[i], (len - d) * inner);
-				else memcpy(to, v->buf->data + (size_t)o * chunk, chunk);
-			}
-		}
+		put_rows(k, cur, len, d, len - d);
 	}
 	return 0;
 }
@@ -250,19 +281,59 @@ static int fold_axis(struct combine *k, struct vm_buf **cur)
 	return 0;
 }
 
-static int reduce_one_by_one(struct combine *k)
+/* A copy of b with the axis shuffled: the quarters take turns, each from its end. */
+static struct vm_buf *shuffled(struct combine *k, const struct vm_buf *b, size_t size)
 {
-	struct vm_buf *cur[OPERANDS_MAX];
-	struct vm_ctx *c = k->c;
-	if (copy_operands(k, cur, false)) return 1;
-	if (fold_axis(k, cur)) { put_all(c, cur, k->n); return 1; }
-	for (int i = 0; i < k->n; i++) {
-		struct vm_buf *d = vm_buf_get(c, k->in, (size_t)(k->shape.outer * k->shape.inner) * k->size[i]);
-		if (!d) { put_all(c, cur + i, k->n - i); return 1; }
-		pick(d->data, cur[i]->data, k->shape.outer, k->shape.len, k->shape.inner * (int64_t)k->size[i], k->shape.len - 1, 1, 1);
-		vm_buf_put(c, cur[i]);
-		finish_result(c, k->in, i, d);
+	int64_t len = k->shape.len, quarter = len / 4;
+	size_t chunk = (size_t)k->shape.inner * size;
+	struct vm_buf *d = vm_buf_get(k->c, k->in, (size_t)(k->shape.outer * len) * chunk);
+	for (int64_t o = 0; d && o < k->shape.outer; o++)
+		for (int64_t j = 0; j < len; j++) {
+			int64_t from = quarter ? quarters[j & 3] * quarter + quarter - 1 - (j >> 2) : len - 1 - j;
+			memcpy(d->data + (size_t)(o * len + j) * chunk, b->data + (size_t)(o * len + from) * chunk, chunk);
+		}
+	return d;
+}
+
+static int reduce_one_by_one(struct combine *k, struct vm_buf **cur, bool is_crosswise)
+{
+	int64_t len = k->shape.len;
+	for (int i = 0; i < k->n && is_crosswise; i++) {
+		struct vm_buf *d = shuffled(k, cur[i], k->size[i]);
+		if (!d) return 1;
+		vm_buf_put(k->c, cur[i]);
+		cur[i] = d;
 	}
+	if (fold_axis(k, cur)) return 1;
+	/* The last element of each row; rows only move down. */
+	for (int i = 0; i < k->n; i++) {
+		size_t chunk = (size_t)k->shape.inner * k->size[i];
+		for (int64_t o = 0; o < k->shape.outer; o++) memmove(cur[i]->data + (size_t)o * chunk, cur[i]->data + (size_t)(o * len + len - 1) * chunk, chunk);
+	}
+	return 0;
+}
+
+static int reduce_by(struct combine *k, struct vm_buf **cur, bool is_crosswise)
+{
+	if (copy_operands(k, cur, false)) return 1;
+	int rc = k->in->imm[2] ? reduce_one_by_one(k, cur, is_crosswise) : is_crosswise ? reduce_crosswise(k, cur) : reduce_neighbours(k, cur);
+	if (rc) put_all(k->c, cur, k->n);
+	return rc;
+}
+
+static int reduce_region(struct combine *k)
+{
+	struct vm_buf *result[OPERANDS_MAX], *other[OPERANDS_MAX];
+	struct vm_ctx *c = k->c;
+	bool has_other = c->check && (c->check->checks & VM_CHECK_ORDER) && k->shape.len > 1;
+	if (reduce_by(k, result, c->crosswise)) return 1;
+	int rc = has_other && reduce_by(k, other, !c->crosswise);
+	if (has_other && !rc) {
+		vm_reduce_compare(c, k->in, result, other);
+		put_all(c, other, k->n);
+	}
+	if (rc) { put_all(c, result, k->n); return 1; }
+	for (int i = 0; i < k->n; i++) finish_result(c, k->in, i, result[i]);
 	return 0;
 }
 
@@ -271,7 +342,7 @@ int exec_reduce(struct vm_ctx *c, const struct vm_instr *in)
 	struct combine k;
 	if (combine_init(&k, c, in)) return 1;
 	count_pairs(c, in, k.shape.outer * k.shape.inner * (k.shape.len - 1));
-	if (in->kernel ? reduce_known(&k) : in->imm[2] ? reduce_one_by_one(&k) : reduce_neighbours(&k)) return 1;
+	if (in->kernel ? reduce_known(&k) : reduce_region(&k)) return 1;
 	vm_kill(c, in);
 	if (in->target >= 0) c->next = c->program->instrs + in->target;
 	return 0;

@@ -61,8 +61,22 @@ static bool same_but_ones(const struct vm_value_info *from, const struct vm_valu
 	return true;
 }
 
+/* One that may reorder, crosswise: halves swapped. */
+static int reshape_swapped(struct vm_ctx *c, const struct vm_instr *in)
+{
+	size_t half = (size_t)in->n / 2 * elem_bytes((enum elem)in->elem);
+	const uint8_t *s = vm_dense(c, in, vm_src(c, in, 0), in->n);
+	uint8_t *d = s ? vm_result(c, in, 0, in->n) : NULL;
+	if (!d) return 1;
+	memcpy(d, s + half, half);
+	memcpy(d + half, s, half);
+	vm_kill(c, in);
+	return 0;
+}
+
 int exec_reshape(struct vm_ctx *c, const struct vm_instr *in)
 {
+	if (c->crosswise && in->imm[0] && in->n > 1) return reshape_swapped(c, in);
 	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
 	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
 	if (v->form == FORM_SPLAT || v->form == FORM_DENSE) { share(c, in); return 0; }
@@ -196,14 +210,15 @@ int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
 
 static const uint8_t *source(struct vm_ctx *c, const struct vm_instr *in, int i) { return vm_dense(c, in, vm_src(c, in, i), info_src(c, in, i)->count); }
 
+/* Which element of the result is which is open; crosswise, the second operand comes first. */
 int exec_cat(struct vm_ctx *c, const struct vm_instr *in)
 {
 	size_t bytes = (size_t)info_src(c, in, 0)->count * elem_bytes((enum elem)in->elem);
 	const uint8_t *a = source(c, in, 0), *b = source(c, in, 1);
 	uint8_t *d = a && b ? vm_result(c, in, 0, in->n) : NULL;
 	if (!d) return 1;
-	memcpy(d, a, bytes);
-	memcpy(d + bytes, b, bytes);
+	memcpy(d, c->crosswise ? b : a, bytes);
+	memcpy(d + bytes, c->crosswise ? a : b, bytes);
 	vm_kill(c, in);
 	return 0;
 }

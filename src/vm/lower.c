@@ -233,6 +233,13 @@ struct vm_instr *lower_emit(struct lowerer *lo, vm_exec *exec, const int *dst, i
 	return in;
 }
 
+void lower_note_order(struct lowerer *lo)
+{
+	if (lo->k->may_depend_on_order) return;
+	lo->k->may_depend_on_order = true;
+	lo->k->order_line = lo->p->locs[lo->p->instrs[lo->p->ninstrs - 1].loc].line;
+}
+
 int lower_const(struct lowerer *lo, int value, const void *bits)
 {
 	struct vm_program *p = lo->p;

@@ -1,7 +1,7 @@
 /* tt.elementwise_inline_asm: PTX over the elements of blocks.
  *
  * `packed_element` neighbours are handed to the text at once: elements of less than 32 bits share a register as far as they fit, wider ones have one each.
- * Results come first among the operands $0, $1, ..., as the constraints say. */
+ * Which elements are handed over together is open; crosswise they are far apart. Results come first among the operands $0, $1, ..., as the constraints say. */
 #include "vm/vm_internal.h"
 #include "vm/vm_ptx.h"
 #include <ctype.h>
@@ -98,6 +98,7 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 	struct vm_instr *in = lower_emit(lo, exec_inline_asm, dst, op->nresult_types, src, op->nuses);
 	if (!in) return lo->code;
 	in->extra = b;
+	if (pack > 1) lower_note_order(lo);
 	in->weight *= MAX(b->code.ninstrs, 1);
 	in->flops = (uint8_t)MIN(b->code.flops, 255);
 	in->special = (uint8_t)MIN(b->code.special, 255);
@@ -108,14 +109,22 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 
 struct asm_array { uint8_t *data; size_t size; bool is_splat; };
 
+struct pack { int64_t step, next, n; };   /* of n elements: from one pack to the next, and from one element of a pack to its next */
+
+/* What a register holds that nothing wrote yet: anything, and something else in each lane. A GPU promises no value, so none may do. */
+static void scramble(uint64_t *regs, int n)
+{
+	for (int i = 0; i < n; i++) regs[i] = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;
+}
+
 /* Elements of packs [at, at + lanes) into a slot's register, or back. What is beyond the last element is 0. */
-static void move_slot(const struct asm_slot *s, const struct asm_array *a, uint64_t *reg, int pack, int64_t at, int lanes, int64_t n)
+static void move_slot(const struct asm_slot *s, const struct asm_array *a, uint64_t *reg, const struct pack *packs, int64_t at, int lanes)
 {
 	for (int lane = 0; lane < lanes; lane++) {
 		uint64_t bits = s->is_result ? reg[lane] : 0;
 		for (int k = 0; k < s->count; k++) {
-			int64_t element = (at + lane) * pack + s->first + k;
-			if (element >= n) break;
+			int64_t element = (at + lane) * packs->step + (s->first + k) * packs->next;
+			if (element >= packs->n) break;
 			uint8_t *p = a->data + (a->is_splat ? 0 : (size_t)element * a->size);
 			uint64_t one = 0;
 			if (s->is_result) {
@@ -132,16 +141,17 @@ static void move_slot(const struct asm_slot *s, const struct asm_array *a, uint6
 
 static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *regs, const struct asm_array *results, const struct asm_array *operands, int64_t n)
 {
-	int64_t packs = (n + b->pack - 1) / b->pack;
-	memset(regs, 0, (size_t)b->code.nregs * PTX_LANES * sizeof *regs);
-	for (int64_t at = 0; at < packs; at += PTX_LANES) {
-		int lanes = (int)MIN(packs - at, PTX_LANES);
+	int64_t count = (n + b->pack - 1) / b->pack;
+	struct pack packs = {c->crosswise ? 1 : b->pack, c->crosswise ? count : 1, n};
+	for (int64_t at = 0; at < count; at += PTX_LANES) {
+		int lanes = (int)MIN(count - at, PTX_LANES);
+		scramble(regs, b->code.nregs * PTX_LANES);
 		ptx_preset(&b->code, regs, c->id, c->grid);
 		for (int i = 0; i < b->nslots; i++)
-			if (!b->slots[i].is_result) move_slot(&b->slots[i], &operands[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, b->pack, at, lanes, n);
+			if (!b->slots[i].is_result) move_slot(&b->slots[i], &operands[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at, lanes);
 		ptx_run(&b->code, regs, lanes);
 		for (int i = 0; i < b->nslots; i++)
-			if (b->slots[i].is_result) move_slot(&b->slots[i], &results[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, b->pack, at, lanes, n);
+			if (b->slots[i].is_result) move_slot(&b->slots[i], &results[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at, lanes);
 	}
 }
 

@@ -167,6 +167,7 @@ static int lower_combine(struct lowerer *lo, const struct ttir_op *op, vm_exec *
 		in->special = map_rows[map].special;
 		return 0;
 	}
+	if (!keeps_shape) lower_note_order(lo);
 	if (region_args(lo, src, n, args)) return lo->code;
 	return emit_region(lo, op, owner, args, 2 * n, args, n, terminator);
 }

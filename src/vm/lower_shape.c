@@ -89,11 +89,13 @@ int lower_broadcast(struct lowerer *lo, const struct ttir_op *op, const struct l
 	return 0;
 }
 
-/* allow_reorder permits any order; row-major is one. */
+/* allow_reorder permits any order; row-major is one, halves swapped another. */
 int lower_reshape(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	struct vm_instr *in = emit_reshaped(lo, op, exec_reshape, 1);
 	if (!in) return lo->code;
+	for (int w = 0; w < op->nwords; w++) in->imm[0] |= slice_is(op->words[w], "allow_reorder");
+	if (in->imm[0]) lower_note_order(lo);
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
 	return from->count == to->count ? 0 : bad_shape(lo);
@@ -132,6 +134,7 @@ int lower_cat(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	if (two_of_a_kind(lo, op)) return lo->code;
 	struct vm_instr *in = emit_reshaped(lo, op, exec_cat, 2);
 	if (!in) return lo->code;
+	lower_note_order(lo);
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
 	if (to->ndim != from->ndim || to->shape[0] != 2 * from->shape[0] || to->count != 2 * from->count) return bad_shape(lo);

@@ -315,6 +315,14 @@ int ptx_parse(const char *text, int nargs, struct arena *arena, struct ptx_progr
 
 #define SMS 132   /* %nsmid: of an H200, as elsewhere in hone */
 
+/* Nobody knows which SM a program runs on, and several share one: what is taken for a program's number is not found here either. */
+static uint64_t sm_of(uint64_t number)
+{
+	uint64_t h = (number + 1) * 0x9e3779b97f4a7c15u;
+	h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+	return (h ^ h >> 31) % SMS;
+}
+
 void ptx_preset(const struct ptx_program *p, uint64_t *regs, const uint32_t id[3], const uint32_t grid[3])
 {
 	uint64_t number = id[0] + (uint64_t)grid[0] * (id[1] + (uint64_t)grid[1] * id[2]);
@@ -323,7 +331,7 @@ void ptx_preset(const struct ptx_program *p, uint64_t *regs, const uint32_t id[3
 		uint64_t v = s->value;
 		if (s->special >= PTX_CTAID && s->special < PTX_NCTAID) v = id[s->special - PTX_CTAID];
 		if (s->special >= PTX_NCTAID && s->special < PTX_SMID) v = grid[s->special - PTX_NCTAID];
-		if (s->special == PTX_SMID) v = number % SMS;
+		if (s->special == PTX_SMID) v = sm_of(number);
 		if (s->special == PTX_NSMID) v = SMS;
 		for (int lane = 0; lane < PTX_LANES; lane++) regs[(size_t)s->reg * PTX_LANES + (size_t)lane] = v;
 	}

@@ -36,13 +36,17 @@ bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
 
+/* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that is no single known operation, inline assembly on several
+ * elements at once, tt.cat, a reshape that may reorder. *line is the first's source line. */
+bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
+
 /* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin (may be NULL) has one tag per byte
  * (enum tape_origin): a load of a byte tagged NONE is VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault. */
 struct vm_buffer { uint64_t address; int64_t bytes; uint8_t *data; uint8_t *origin; bool is_read_only; };
 
 enum vm_fault {
 	VM_FAULT_NONE, VM_FAULT_OUT_OF_BOUNDS, VM_FAULT_MISALIGNED, VM_FAULT_UNINITIALISED, VM_FAULT_READ_ONLY, VM_FAULT_DIVISION_BY_ZERO, VM_FAULT_ASSERT,
-	VM_FAULT_TIMEOUT, VM_FAULT_ARGUMENT, VM_FAULT_UNSUPPORTED, VM_FAULT_RACE, VM_FAULT_INDEX_OVERFLOW, VM_FAULT_CO_RESIDENCY, VM_FAULT_COUNT
+	VM_FAULT_TIMEOUT, VM_FAULT_ARGUMENT, VM_FAULT_UNSUPPORTED, VM_FAULT_RACE, VM_FAULT_INDEX_OVERFLOW, VM_FAULT_CO_RESIDENCY, VM_FAULT_ORDER, VM_FAULT_COUNT
 };
 const char *vm_fault_name(enum vm_fault f);   /* "out-of-bounds", ... : reason codes */
 
@@ -58,7 +62,8 @@ enum vm_check_bits {
 	VM_CHECK_OVERFLOW = 2,    /* integer arithmetic that wraps and whose result is part of an address that is used */
 	VM_CHECK_DIVISION = 4,    /* lanes divided by zero that reach a store or an address */
 	VM_CHECK_NOTES = 8,       /* masks, idle programs, uncoalesced access */
-	VM_CHECK_ALL = 15
+	VM_CHECK_ORDER = 16,      /* reductions whose function does not commute or associate, and whose result reaches a store or an address */
+	VM_CHECK_ALL = 31
 };
 enum vm_note {
 	VM_NOTE_NONE, VM_NOTE_MASK_ALWAYS, VM_NOTE_MASK_NEVER, VM_NOTE_DEAD_STORE, VM_NOTE_IDLE_PROGRAMS, VM_NOTE_UNCOALESCED, VM_NOTE_SAME_VALUE,
@@ -125,6 +130,8 @@ struct vm_launch_options {
 	                                              for kernels that read pointers from memory */
 	int64_t load_granule;                      /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and within that gives
 	                                              0 and the launch goes on (report.is_passed_over). 0, or with checks: a fault like any other */
+	bool crosswise;                            /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a GPU has an
+	                                              order of its own, so what is right must not depend on it (docs/vm.md) */
 	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;                           /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int findings_max;                          /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed over where
@@ -141,7 +148,8 @@ struct vm_report {
 	int64_t offset, access_bytes, address;     /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
 	int nlines; struct vm_line_cost *lines;    /* want_cost: heap, freed by vm_report_release */
-	int nfindings; struct vm_finding *findings; int64_t findings_dropped;   /* checks: heap, freed by vm_report_release; dropped: places beyond findings_max */
+	int nfindings; struct vm_finding *findings; int64_t findings_dropped;   /* checks: heap, freed by vm_report_release;
+	                                              dropped: errors and notes at places beyond findings_max */
 };
 /* 0 when it ran without fault; ERR_MISMATCH when a fault was found (report says which); ERR_RANGE for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);

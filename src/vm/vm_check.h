@@ -4,6 +4,7 @@
  *   check_race.c    shadow memory: who wrote and read each cell last
  *   check_order.c   which accesses of other programs happened before, by way of atomics
  *   check_taint.c   lanes whose value overflowed or was divided by zero, followed to where they are used
+ *   check_reduce.c  reductions that give another value in another order
  *   check_notes.c   masks, idle programs, coalescing
  *   check_report.c  the list of findings, and the life of all this
  *   check_spin.c    loops that wait for another program (in every launch) */
@@ -47,8 +48,8 @@ struct check_order {
 
 /* ---- taint ---- */
 
-enum { TAINT_OVERFLOW = 1, TAINT_DIVISION = 2 };
-struct check_taint { uint8_t *lanes; int64_t count; uint8_t all; int32_t origin[2]; };   /* lanes NULL: `all` stands for each */
+enum { TAINT_OVERFLOW = 1, TAINT_DIVISION = 2, TAINT_ORDER = 4, TAINT_KINDS = 3 };
+struct check_taint { uint8_t *lanes; int64_t count; uint8_t all; int32_t origin[TAINT_KINDS]; };   /* lanes NULL: `all` stands for each */
 
 /* ---- notes ---- */
 
@@ -113,8 +114,14 @@ bool vm_order_knows(struct vm_check *k, const struct check_record *r);
 
 /* ---- check_taint.c ---- */
 void vm_taint_step(struct vm_ctx *c, const struct vm_instr *in, uint8_t watch);
+/* Marks lane `lane` of n of result i. */
+void vm_taint_mark(struct vm_ctx *c, const struct vm_instr *in, int i, int64_t lane, int64_t n, uint8_t kind);
 int vm_taint_use(struct vm_ctx *c, const struct vm_instr *in, int value, int mask, int64_t n, bool is_address);
 void vm_taint_clear(struct vm_ctx *c);
+
+/* ---- check_reduce.c ---- */
+/* Two results of one reduction, outer * inner elements for each operand, by two orders: marks the lanes that differ by more than rounding explains. */
+void vm_reduce_compare(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *const *a, struct vm_buf *const *b);
 
 /* ---- check_notes.c ---- */
 void vm_notes_access(struct vm_ctx *c, const struct vm_instr *in, int mask, int64_t n, size_t size);

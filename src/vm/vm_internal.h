@@ -86,6 +86,7 @@ struct vm_kernel {
 	int nargs; const int *arg_types; const char **arg_type_text, **arg_names; int *arg_values;
 	struct vm_program program, contracted;        /* contracted: with mulf + addf joined into fma */
 	bool uses_tf32; int tf32_line;
+	bool may_depend_on_order; int order_line;
 };
 
 struct vm_memory {
@@ -118,7 +119,7 @@ struct vm_ctx {
 	int64_t fuel;
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
-	bool want_cost, undefined_is_zero;
+	bool want_cost, undefined_is_zero, crosswise;
 	FILE *print;
 	struct vm_cost *cost;                         /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map, *const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
@@ -156,8 +157,8 @@ bool vm_affine_range(const struct vm_value_info *info, const struct affine *a, i
 /* d, contiguous of the given shape, from s with strides in elements (0 repeats). */
 void vm_copy_strided(uint8_t *d, const int32_t *shape, int ndim, const uint8_t *s, const int64_t *stride, size_t elem_size);
 void vm_fill(void *d, const void *bits, size_t elem_size, int64_t n);
-/* A kernel may have read an address from memory, where the host put it: it becomes that of the buffer it lies in, if there is one. */
-int64_t vm_from_host(const struct vm_ctx *c, int64_t address);
+/* A kernel may have read an address from memory, where the host put it: such an address becomes that of the buffer it lies in. */
+int64_t vm_address(const struct vm_ctx *c, int64_t address);
 /* Where an element lives, after all checks; NULL after a fault. A write tags its origin. */
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write);
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to);
@@ -233,6 +234,8 @@ int lower_written(struct lowerer *lo, const struct ttir_op *op, int i, int expec
 const struct ttir_attr *lower_attr(const struct ttir_op *op, const char *key);
 int lower_attr_int(struct lowerer *lo, const struct ttir_op *op, const char *key, int64_t min, int64_t max, int64_t *out);
 int lower_const(struct lowerer *lo, int value, const void *bits);
+/* Notes that the result of the last instruction may depend on an order that Triton leaves open. */
+void lower_note_order(struct lowerer *lo);
 int lower_patch_jumps(struct lowerer *lo);
 int lower_block_load(struct lowerer *lo, const struct ttir_op *op, int ptr);
 int lower_block_store(struct lowerer *lo, const struct ttir_op *op, const int *src);

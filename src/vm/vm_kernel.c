@@ -70,11 +70,17 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
 	return k->uses_tf32;
 }
 
+bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line)
+{
+	if (line) *line = k->order_line;
+	return k->may_depend_on_order;
+}
+
 const char *vm_fault_name(enum vm_fault f)
 {
 	static const char *const names[VM_FAULT_COUNT] = {
 		"none", "out-of-bounds", "misaligned", "uninitialised", "read-only", "division-by-zero", "assert", "timeout", "argument", "unsupported",
-		"race", "index-overflow", "needs-co-residency",
+		"race", "index-overflow", "needs-co-residency", "order-dependent",
 	};
 	CHECKF((unsigned)f < VM_FAULT_COUNT, "fault %d", (int)f);
 	return names[f];

@@ -89,12 +89,13 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->memory = &l->memory;
 	c->deadline_ns = l->o->deadline_ns;
 	c->undefined_is_zero = l->o->undefined_is_zero;
+	c->crosswise = l->o->crosswise;
 	c->print = l->o->print;
 	c->report = &l->reports[thread];
 	c->passed_over = &l->passed_over[thread];
 	c->load_granule = l->o->load_granule;
 	c->check = l->check;
-	if (l->o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION)) c->watch = l->p->plan.watch;
+	if (l->o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION | VM_CHECK_ORDER)) c->watch = l->p->plan.watch;
 	if (l->o->want_cost) {
 		c->want_cost = true;
 		c->cost = l->costs[thread] = xcalloc((size_t)l->p->nlines + 1, sizeof *c->cost);

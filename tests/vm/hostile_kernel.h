@@ -27,6 +27,7 @@ static inline void hostile_launch(struct vm_kernel *k)
 	vm_launch(k, &o, &r, &err);
 	vm_report_release(&r);
 	o.checks = VM_CHECK_ALL;
+	o.crosswise = true;
 	o.findings_max = 8;
 	o.deadline_ns = clock_ns() + HOSTILE_LAUNCH_NS;
 	vm_launch(k, &o, &r, &err);

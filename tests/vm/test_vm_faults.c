@@ -13,6 +13,10 @@ struct setup {
 	uint64_t deadline_ns;
 	int64_t n;
 	struct pool *pool;
+	unsigned checks;
+	int findings_max;
+	bool has_host_pointers;
+	int races, notes;   /* found by the last run */
 };
 
 static int run(const char *body, struct setup *s, struct vm_report *r)
@@ -25,9 +29,15 @@ static int run(const char *body, struct setup *s, struct vm_report *r)
 	}
 	struct vm_launch_options o = {
 		.grid = {s->grid ? s->grid : 1, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3,
-		.deadline_ns = s->deadline_ns, .pool = s->pool, .want_cost = s->want_cost,
+		.deadline_ns = s->deadline_ns, .pool = s->pool, .want_cost = s->want_cost, .checks = s->checks, .findings_max = s->findings_max,
+		.has_host_pointers = s->has_host_pointers,
 	};
 	int rc = vm_launch(b.k, &o, r, &err);
+	s->races = s->notes = 0;
+	for (int i = 0; i < r->nfindings; i++) {
+		s->races += r->findings[i].fault == VM_FAULT_RACE;
+		s->notes += r->findings[i].note != VM_NOTE_NONE;
+	}
 	vm_report_release(r);
 	vm_kernel_free(b.k);
 	return rc;
@@ -256,6 +266,44 @@ static void test_tf32(void **state)
 	}
 }
 
+#define PROGRAM "%id = tt.get_program_id x : i32\n%f = arith.sitofp %id : i32 to f32\n"
+/* The first word of a, as a pointer. */
+#define FROM_MEMORY "%t = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i64>\n%w = tt.load %t : !tt.ptr<i64>\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n"
+
+/* Through a pointer that the host put in memory, races are found as through any other, by stores and by atomics. */
+static void test_races_through_host_pointers(void **state)
+{
+	struct setup s = {.grid = 2, .checks = VM_CHECK_RACE, .has_host_pointers = true};
+	uint64_t address = (uint64_t)(uintptr_t)s.data[1];
+	memcpy(s.data[0], &address, sizeof address);
+	expect(PROGRAM FROM_MEMORY "tt.store %p, %f : !tt.ptr<f32>" AT(5), &s, VM_FAULT_RACE, 5, 0);
+	memcpy(s.data[0], &address, sizeof address);
+	expect(PROGRAM FROM_MEMORY RANGE "%ps = tt.splat %p : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n"
+		"%q = tt.addptr %ps, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
+		"%fs = tt.splat %f : f32 -> tensor<8xf32>\ntt.store %q, %fs : tensor<8x!tt.ptr<f32>>" AT(6), &s, VM_FAULT_RACE, 6, 0);
+	memset(s.data[1], 0, sizeof s.data[1]);
+	expect(PROGRAM FROM_MEMORY "%true = arith.constant true\n%one = arith.constant 1.0 : f32\n"
+		"%old = tt.atomic_rmw fadd, relaxed, gpu, %p, %one, %true : (!tt.ptr<f32>, f32, i1) -> f32" AT(7) "%v = tt.load %b : !tt.ptr<f32>",
+		&s, VM_FAULT_RACE, 7, 0);
+}
+
+/* A load from nowhere, also from an address below 0, is an error of its own and takes no attention from the races. */
+static void test_races_beside_wild_addresses(void **state)
+{
+	static const char *const wild[] = {"-4", "-8796093022208", "9223372036854775804", "8796093022208"};
+	for (size_t i = 0; i < ARRAY_LEN(wild); i++) {
+		struct setup s = {.grid = 2, .checks = VM_CHECK_RACE, .findings_max = 8};
+		struct vm_report r;
+		char body[1024];
+		snprintf(body, sizeof body, "%s%%far = arith.constant %s : i64\n%%p = tt.int_to_ptr %%far : i64 -> !tt.ptr<f32>\n%%v = tt.load %%p : !tt.ptr<f32>\n"
+			"tt.store %%b, %%f : !tt.ptr<f32>\n", PROGRAM, wild[i]);
+		assert_int_equal(run(body, &s, &r), ERR_MISMATCH);
+		assert_int_equal(r.fault, VM_FAULT_OUT_OF_BOUNDS);
+		assert_int_equal(s.races, 1);
+		assert_int_equal(s.notes, 0);
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -272,6 +320,8 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_arguments),
 		cmocka_unit_test(test_tf32),
+		cmocka_unit_test(test_races_through_host_pointers),
+		cmocka_unit_test(test_races_beside_wild_addresses),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@ static uint32_t F(float x)
 }
 
 #define N 8
+static bool is_crosswise;   /* of the next runs */
 
 /* Runs `text` with $0 the result and $1, $2 the operands, on N copies of x and y of `bits` bits. */
 static int run(const char *text, const char *constraints, int bits, int pack, const void *x, const void *y, void *r, struct err *err)
@@ -40,7 +41,7 @@ static int run(const char *text, const char *constraints, int bits, int pack, co
 		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = (int64_t)bytes, .data = (uint8_t *)(intptr_t)data[i]};
 		args[i] = (struct vm_arg){.i = (int64_t)tape_buffer_address(i)};
 	}
-	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = args, .nargs = 3, .buffers = buffers, .nbuffers = 3};
+	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = args, .nargs = 3, .buffers = buffers, .nbuffers = 3, .crosswise = is_crosswise};
 	rc = vm_launch(k, &o, &report, err);
 	vm_report_release(&report);
 	vm_kernel_free(k);
@@ -145,6 +146,46 @@ static void test_packs(void **state)
 	assert_int_equal(s[3], 5);
 }
 
+/* Which elements are packed together is open: the other way, they are half of the block apart. */
+static void test_packs_crosswise(void **state)
+{
+	struct err err = {0};
+	uint32_t a[N] = {1, 2, 3, 4, 5, 6, 7, 8}, b[N] = {10, 20, 30, 40, 50, 60, 70, 80}, s[N];
+	uint8_t x[N] = {1, 2, 3, 4, 250, 6, 7, 8}, y[N] = {1, 1, 1, 1, 10, 1, 1, 1}, r[N];
+	is_crosswise = true;
+	int rc = run("add.u32 $0, $2, $5; sub.u32 $1, $3, $4;", "=r,=&r,r,r,r,r", 32, 2, a, b, s, &err);
+	int rc_bytes = run("add.u32 $0, $1, $2;", "=r,r,r", 8, 4, x, y, r, &err);
+	is_crosswise = false;
+	assert_int_equal(rc, 0);
+	assert_int_equal(rc_bytes, 0);
+	for (int i = 0; i < N / 2; i++) {
+		assert_int_equal(s[i], a[i] + b[i + N / 2]);
+		assert_int_equal(s[i + N / 2], a[i + N / 2] - b[i]);
+	}
+	static const uint8_t carried[N] = {2, 3, 4, 5, 4, 7, 9, 9};   /* 250 + 10 carries into the element two further on */
+	assert_memory_equal(r, carried, N);
+}
+
+/* A register that nothing wrote, also because a predicate was false, holds no value that a kernel could rely on: not 0, and another in each lane. */
+static void test_unset(void **state)
+{
+	static const char *const texts[] = {"{ .reg .u32 t; mov.u32 $0, t; }", "{ .reg .pred p; setp.gt.u32 p, $1, 100; @p mov.u32 $0, $1; }",
+		"{ .reg .pred p; .reg .u32 t; setp.gt.u32 p, $1, 100; @p mov.u32 t, 7; add.u32 $0, t, 0; }"};
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		uint32_t x[N] = {1, 2, 3, 4, 5, 6, 7, 8}, r[N] = {0};
+		struct err err = {0};
+		assert_int_equal(run(texts[i], "=r,r,r", 32, 1, x, x, r, &err), 0);
+		for (int k = 0; k < N; k++) {
+			assert_true(r[k] != 0 && r[k] != x[k]);
+			assert_true(k == 0 || r[k] != r[0]);
+		}
+	}
+	uint32_t x[N] = {0}, r[N];
+	struct err err = {0};
+	assert_int_equal(run("mov.u32 $0, %smid;", "=r,r,r", 32, 1, x, x, r, &err), 0);
+	assert_true(r[0] < 132 && r[0] != 0);   /* of program 0: no number to go by */
+}
+
 static void test_refused(void **state)
 {
 	static const struct { const char *text, *constraints; int code; const char *part; } rows[] = {
@@ -153,6 +194,19 @@ static void test_refused(void **state)
 		{"mov.u32 $0, %tid.x;", "=r,r,r", ERR_UNSUPPORTED, "'%tid.x'"},
 		{"add.rz.f32 $0, $1, $2;", "=r,r,r", ERR_UNSUPPORTED, "'add.rz.f32'"},
 		{"bra end;", "=r,r,r", ERR_UNSUPPORTED, "'bra'"},
+		{"again: add.u32 $0, $1, $2;", "=r,r,r", ERR_UNSUPPORTED, "'again:'"},
+		{"mov.u32 $0, $1; exit;", "=r,r,r", ERR_UNSUPPORTED, "'exit'"},
+		{"mov.u32 $0, $1; trap;", "=r,r,r", ERR_UNSUPPORTED, "'trap'"},
+		{"mov.u32 $0, %clock;", "=r,r,r", ERR_UNSUPPORTED, "'%clock'"},
+		{"{ .reg .u64 t; mov.u64 t, %clock64; }", "=r,r,r", ERR_UNSUPPORTED, "'%clock64'"},
+		{"{ .reg .u64 t; mov.u64 t, %globaltimer; }", "=r,r,r", ERR_UNSUPPORTED, "'%globaltimer'"},
+		{"mov.u32 $0, %laneid;", "=r,r,r", ERR_UNSUPPORTED, "'%laneid'"},
+		{"st.global.u32 [$1], $2;", "=r,r,r", ERR_UNSUPPORTED, "'st.global.u32'"},
+		{"atom.global.add.u32 $0, [$1], 1;", "=r,r,r", ERR_UNSUPPORTED, "'atom.global.add.u32'"},
+		{"shfl.sync.bfly.b32 $0, $1, 1, 31, -1;", "=r,r,r", ERR_UNSUPPORTED, "'shfl.sync.bfly.b32'"},
+		{"call vprintf;", "=r,r,r", ERR_UNSUPPORTED, "'call'"},
+		{".local .b32 t;", "=r,r,r", ERR_UNSUPPORTED, "'.local'"},
+		{"{ .reg .b32 t<513>; }", "=r,r,r", ERR_LIMIT, "'513'"},
 		{".shared .b8 t;", "=r,r,r", ERR_UNSUPPORTED, "'.shared'"},
 		{"setp.lt.and.f32 $0, $1, $2;", "=r,r,r", ERR_UNSUPPORTED, "'setp.lt.and.f32'"},
 		{"mov.u32 $0, $3;", "=r,r,r", ERR_FORMAT, "'$3'"},
@@ -182,6 +236,7 @@ static void test_refused(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs), cmocka_unit_test(test_refused)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs), cmocka_unit_test(test_packs_crosswise),
+		cmocka_unit_test(test_unset), cmocka_unit_test(test_refused)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -529,6 +529,74 @@ def bounded_wait(flags, o):
 
 
 ints = lambda n, m: torch.arange(n, dtype=torch.int32) % m
+
+
+@triton.jit
+def stores_then_adds(o, B: tl.constexpr):
+    if tl.program_id(0) == 0:
+        tl.store(o, 5.0)
+    tl.atomic_add(o, 1.0)   # BUG race
+
+
+@triton.jit
+def reads_then_adds(o, count, B: tl.constexpr):
+    if tl.program_id(0) == 0:
+        tl.store(o, tl.load(count))
+    tl.atomic_add(count, 1)   # BUG race
+
+
+@triton.jit
+def reads_again_after_the_release(o, x, flags, B: tl.constexpr):
+    pid = tl.program_id(0)
+    i = tl.arange(0, B)
+    if pid == 0:
+        tl.store(o + i, tl.load(x + i))
+        tl.atomic_xchg(flags, 1)
+    if pid == 1:
+        if tl.atomic_add(flags, 0) == 1:
+            a = tl.load(x + i)
+            tl.atomic_xchg(flags + 1, 1)
+            tl.store(o + B + i, a + tl.load(x + i))
+    if pid == 2:
+        if tl.atomic_add(flags + 1, 0) == 1:
+            tl.store(x + i, 0.0)   # BUG race
+
+
+@triton.jit
+def reads_before_the_release(o, x, flags, B: tl.constexpr):
+    pid = tl.program_id(0)
+    i = tl.arange(0, B)
+    if pid == 0:
+        tl.store(o + i, tl.load(x + i))
+        tl.atomic_xchg(flags, 1)
+    if pid == 1:
+        if tl.atomic_add(flags, 0) == 1:
+            tl.store(o + B + i, tl.load(x + i) + tl.load(x + i))
+            tl.atomic_xchg(flags + 1, 1)
+    if pid == 2:
+        if tl.atomic_add(flags + 1, 0) == 1:
+            tl.store(x + i, 0.0)
+
+
+@triton.jit
+def address_as_a_number(x, o, at, B: tl.constexpr):
+    pid = tl.program_id(0)
+    i = tl.arange(0, B)
+    if pid == 0:
+        tl.store(o + i, tl.load(x + i))
+    else:
+        tl.store(at.to(tl.pointer_type(tl.float32), bitcast=True) + i, 0.0)   # BUG race
+
+
+@triton.jit
+def wild_address_beside_a_race(x, o, far, B: tl.constexpr):
+    pid = tl.program_id(0)
+    i = tl.arange(0, B)
+    if pid == 0:
+        tl.store(o + i, tl.load(x + tl.where(i == 3, far, i)))   # BUG out-of-bounds
+    tl.store(o, pid.to(tl.float32))
+
+
 B = 16
 for k in (adds_without_atomic, adds_with_atomic, last_writer_wins):
     case(k, 4, dict(x=f32(N), o=zeros(1), B=B))
@@ -580,3 +648,8 @@ case(waits_for_a_later_program, 2, dict(x=f32(2), flags=i32(0, 0), o=zeros(2)), 
 case(barrier_over_the_grid, 2, dict(count=i32(0), o=zeros(2)), empty=("o",))
 case(volatile_wait, 2, dict(flags=i32(0, 0), o=zeros(2)), empty=("o",))
 case(bounded_wait, 2, dict(flags=i32(0, 0), o=zeros(2)), empty=("o",))
+case(stores_then_adds, 3, dict(o=zeros(1), B=B))
+case(reads_then_adds, 2, dict(o=i32(0), count=i32(0), B=B), empty=("o",))
+for k in (reads_again_after_the_release, reads_before_the_release):
+    case(k, 3, dict(o=zeros(2 * B), x=f32(B), flags=i32(0, 0), B=B), empty=("o",))
+case(address_as_a_number, 2, dict(x=f32(B), o=zeros(B), at=1 << 40, B=B), empty=("o",))   # buffer 0
