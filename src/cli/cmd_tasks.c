@@ -180,7 +180,7 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 	if (rc) return rc;
 	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout,
 		.level_min = (int)o->level_min, .level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction, .operators = o->operators,
-		.operators_min = (int)o->operators_min};
+		.operators_min = (int)o->operators_min, .progress = "synth"};
 	rc = task_synth(&s, &set, err);
 	if (rc) {
 		if (rc == ERR_RANGE) err->code = ERR_USAGE;

@@ -44,8 +44,9 @@ struct task_synth_options {
 	double heldout_fraction;       /* of structures, chosen by hash: a held-out structure never appears in train */
 	const char *operators;         /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
 	int operators_min;             /* only tasks of at least so many */
+	const char *progress;          /* label of a progress line; NULL: none */
 };
-/* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options, same bytes. */
+/* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options, same bytes. ERR_LIMIT when no more are to be found. */
 int task_synth(const struct task_synth_options *o, struct task_set *out, struct err *err);
 
 /* A reference answer for a composed task: plan (1-3 short sentences that name the operators, block shape and fusion) and code (a candidate file).
