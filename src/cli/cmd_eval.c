@@ -63,7 +63,7 @@ static int eval_check(const struct eval_options *o, struct err *err)
 {
 	if (o->num_samples > 1 && o->temperature <= 0)
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature", (long long)o->num_samples);
-	return o->out ? file_check_writable(o->out, err) : 0;
+	return o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
 }
 
 /* Counts a row of a file written by --out: task -> [answers, genuine ones]. Dropped answers (infra) do not count, as in the summary. */

@@ -198,7 +198,7 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	int admitted = 0;
 	if (!p->o->tasks || !p->o->out) return err_set(err, ERR_USAGE, "synth needs --tasks and --out");
 	int rc = chat_template_find(p->o->chat_template, NULL, &p->chat, err);
-	if (!rc) rc = file_check_writable(p->o->out, err);
+	if (!rc) rc = cli_out_check(p->o->out, CLI_OUT_FILE, err);
 	if (!rc) rc = agent_template_read(p->o->stage, p->o->prompt_template, &template_text, err);
 	if (!rc) rc = task_set_load(p->o->tasks, &p->tasks, err);
 	if (!rc) rc = rows_make(p, err);

@@ -170,7 +170,8 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 
 static int out_check(const struct tasks_options *o, struct err *err)
 {
-	return o->out ? ERR_OK : err_set(err, ERR_USAGE, "--out is missing: a folder, or a .jsonl[.gz] file");
+	if (!o->out) return err_set(err, ERR_USAGE, "--out is missing: a folder, or a .jsonl[.gz] file");
+	return cli_out_check(o->out, task_set_is_file(o->out) ? CLI_OUT_FILE : CLI_OUT_FOLDER, err);
 }
 
 static int tasks_synth(const struct tasks_options *o, char **pos, struct err *err)

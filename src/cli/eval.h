@@ -16,7 +16,7 @@ struct verify_options eval_verify_options(const struct eval_options *o, struct s
 /* Grades --from_runs against --tasks, writes, prints. */
 int eval_runs(const struct eval_options *o, struct err *err);
 /* What --timings and --baseline name, read before the long part. level is the tasks'. */
-struct eval_times { json_t *measured, *baseline; };
+struct eval_times { json_t *measured, *baseline; bool is_baseline_here; };   /* here: --baseline is the file that would be written, and stays as it is */
 int eval_times_load(const struct eval_options *o, const char *dir, int level, struct eval_times *out, struct err *err);
 void eval_times_release(struct eval_times *t);
 /* Puts measured times into results, writes the folder, returns the analysis. */

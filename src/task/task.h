@@ -29,6 +29,7 @@ int task_set_load(const char *path, struct task_set *out, struct err *err);
 /* As task_set_load, and also: the root of a KernelBench checkout (its KernelBench/ is read), a Parquet file of dataset rows, and TritonBench-T's file of rows
  * (with the folder of its operators beside it). The last two are read by a sandboxed Python program; what it leaves out is said on stderr. */
 int task_set_import(const char *path, struct task_set *out, struct err *err);
+bool task_set_is_file(const char *path);   /* by its suffix; anything else is saved as a folder */
 int task_set_save(const char *path, const struct task_set *set, struct err *err);
 /* Halves integer literals above size_max (at least 1) where sizes stand, until they fit; a comment at the top of the source says so. Returns whether there
  * were any. */
