@@ -59,6 +59,8 @@ expect(2, "threads.yaml: threads: expected an integer, 0 to 4096, found 5000", *
 
 # options that contradict each other, inputs that are not what they should be
 expect(2, "without --chat", *generate, "--chat_template", "chatml")
+expect(2, "--chat_date without --chat", *generate, "--chat_date", "05 Nov 2026")
+expect(2, '--chat_date "05 Nov 2026": chat template plain has no date', *generate, "--chat", "--chat_date", "05 Nov 2026")
 expect(1, "--max_new_tokens 64 are more than the model's 64 positions", *generate, "--max_new_tokens", "64")
 expect(1, "zero.txt: byte 2 is 0", "generate", "--model", model, "--prompt_file", zero, "--chat")
 expect(1, "binary.txt: text is not UTF-8", "generate", "--model", model, "--prompt_file", binary)
