@@ -131,8 +131,8 @@ static int level_fail(const struct synth *s, int level, int64_t draws, int64_t d
 	const int *done = s->done[level], *want = s->want[level];
 	if (dry >= SYNTH_DRY_DRAWS_MAX) str_printf(&why, "the last %d of %lld draws gave no new one", SYNTH_DRY_DRAWS_MAX, (long long)draws);
 	else str_printf(&why, "%lld draws did not give more", (long long)draws);
-	int rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks, and %s; ask for fewer, allow more operators or fewer of them, "
-		"or move heldout_fraction", level, done[0], want[0], done[1], want[1], why.data);
+	int rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks, and %s; ask for fewer, allow more operators or fewer of "
+		"them, or move heldout_fraction", level, done[0], want[0], done[1], want[1], why.data);
 	str_release(&why);
 	return rc;
 }
