@@ -86,6 +86,8 @@ int file_read(const char *path, size_t bytes_max, struct str *out, struct err *e
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err);
 /* Whether file_write_atomic has a place to write to: asked before long work whose result goes there. */
 int file_check_writable(const char *path, struct err *err);
+/* The same for a folder that dir_make is to make, or that is there. */
+int dir_check_writable(const char *path, struct err *err);
 struct file_map { const uint8_t *data; size_t len; };
 int file_map_open(const char *path, struct file_map *out, struct err *err);   /* read-only mapping */
 void file_map_close(struct file_map *m);

@@ -72,6 +72,25 @@ int file_check_writable(const char *path, struct err *err)
 	return rc;
 }
 
+/* What is missing is made: asked is the nearest folder that is there. */
+int dir_check_writable(const char *path, struct err *err)
+{
+	char *at = xstrdup(path);
+	struct stat st;
+	int rc = 0;
+	while (stat(at, &st) && (errno == ENOENT || errno == ENOTDIR) && strcmp(at, ".") != 0) {
+		char *above = folder_of(at);
+		free(at);
+		at = above;
+	}
+	if (stat(at, &st)) rc = fail(err, "open", at);
+	else if (!S_ISDIR(st.st_mode)) rc = err_set(err, ERR_IO, "%s: expected a folder to write, found a file%s%s", path, strcmp(at, path) ? ": " : "",
+		strcmp(at, path) ? at : "");
+	else if (access(at, W_OK | X_OK)) rc = fail(err, "write into this folder", at);
+	free(at);
+	return rc;
+}
+
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err)
 {
 	static atomic_uint serial;   /* two threads may write the same path */

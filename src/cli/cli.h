@@ -31,6 +31,9 @@ COMMAND_TABLE(X)
 
 /* Prints "hone <command>: <text>" to stderr; returns the exit status for the error: 2 for ERR_USAGE, 1 for all others. */
 int cli_fail(const char *command, const struct err *err);
+/* Whether a command's --out can be written, asked before the long part. A folder is one of its own: not the root of the file system. */
+enum cli_out { CLI_OUT_FILE, CLI_OUT_FOLDER };
+int cli_out_check(const char *out, enum cli_out kind, struct err *err);
 /* Writes DIR/NAME of a model's folder; `value` is released in any case. */
 int cli_save_json(const char *dir, const char *name, json_t *value, struct err *err);
 #endif

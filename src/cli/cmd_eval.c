@@ -18,6 +18,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "chat form; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
+	O(OPTION_STR, chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, num_samples, "answers per task at --temperature", "1 to 65536"),
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
@@ -63,7 +64,7 @@ static int eval_check(const struct eval_options *o, struct err *err)
 {
 	if (o->num_samples > 1 && o->temperature <= 0)
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature", (long long)o->num_samples);
-	return o->out ? file_check_writable(o->out, err) : 0;
+	return o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
 }
 
 /* Counts a row of a file written by --out: task -> [answers, genuine ones]. Dropped answers (infra) do not count, as in the summary. */
@@ -129,10 +130,12 @@ static int eval_open(struct eval *e, struct err *err)
 	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
 	const struct chat_template *chat = NULL;
 	if (!rc) rc = chat_template_find(o->chat_template, o->model, &chat, err);
+	if (!rc) rc = chat_date_check(chat, o->chat_date, err);
 	if (!rc && chat_end_id(chat, e->tokenizer, &e->stop_id, err)) rc = err_prefix(err, "%s", o->model);
 	if (rc) return rc;
 	struct prompt_options p = {
 		.tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = chat,
+		.chat_date = o->chat_date,
 		.precision = o->precision, .limit = o->limit, .level = (int)o->level, .seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
 	};

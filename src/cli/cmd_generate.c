@@ -10,7 +10,7 @@
 
 struct generate_options {
 	struct option_list adapter;
-	const char *model, *prompt, *prompt_file, *chat_template;
+	const char *model, *prompt, *prompt_file, *chat_template, *chat_date;
 	int64_t max_new_tokens, top_k, seed, num_samples, threads;
 	double temperature, top_p;
 	bool chat, batch_invariant, json;
@@ -24,6 +24,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
 	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
 	O(OPTION_STR, chat_template, "form of the chat; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
+	O(OPTION_STR, chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
 	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", "1 to 16777216"),
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
@@ -55,6 +56,7 @@ static int options_check(const struct generate_options *o, struct err *err)
 	if (!o->prompt == !o->prompt_file) return err_set(err, ERR_USAGE, "expected one of --prompt and --prompt_file");
 	if (!o->chat && strcmp(o->chat_template, "auto"))
 		return err_set(err, ERR_USAGE, "--chat_template %s without --chat: the prompt is taken as it is; add --chat", o->chat_template);
+	if (!o->chat && o->chat_date) return err_set(err, ERR_USAGE, "--chat_date without --chat: the prompt is taken as it is; add --chat");
 	return 0;
 }
 
@@ -81,7 +83,7 @@ static int chat_prompt(struct generate *g, const struct str *text, struct err *e
 	if (strlen(text->data) < text->len) return err_set(err, ERR_FORMAT, "%s: byte %zu is 0, which no turn of a chat has", g->o->prompt_file, strlen(text->data));
 	int rc = chat_template_find(g->o->chat_template, g->o->model, &c, err);
 	if (!rc && chat_end_id(c, g->tokenizer, &g->stop_id, err)) rc = err_prefix(err, "%s", g->o->model);
-	if (!rc) rc = chat_render(c, &user, 1, true, &chat, err);
+	if (!rc) rc = chat_render(c, g->o->chat_date, &user, 1, true, &chat, err);
 	if (!rc) rc = chat_encode(g->tokenizer, &chat, &g->prompt, err);
 	chat_text_release(&chat);
 	return rc;

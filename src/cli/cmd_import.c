@@ -174,6 +174,7 @@ int cmd_import(int argc, char **argv)
 		argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && (npos != 1 || !o.out)) rc = err_set(&err, ERR_USAGE, "expected `hone import FILE.gguf --out DIR`");
+	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);
 	if (!rc) rc = import_run(&im, argv[1], &err);
 	return rc ? cli_fail("import", &err) : 0;
 }

@@ -209,6 +209,7 @@ int cmd_init(int argc, char **argv)
 	int npos, rc = options_parse("init", "make a random model folder and train its tokenizer on texts", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc > 0) return 0;
 	if (!rc) rc = check_options(&o, &err);
+	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);
 	if (!rc) rc = add_file(&texts, o.text, &err);
 	for (int i = 1; i <= npos && !rc; i++) rc = add_file(&texts, argv[i], &err);
 	if (!rc) rc = init_run(&o, &texts, &err);

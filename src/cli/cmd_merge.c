@@ -29,6 +29,7 @@ int cmd_merge(int argc, char **argv)
 	if (!rc && (!o.model || !o.adapter || !o.out)) rc = err_set(&err, ERR_USAGE, "--model, --adapter and --out are needed");
 	if (!rc && (path_is_same(o.model, o.out) || path_is_same(o.adapter, o.out)))
 		rc = err_set(&err, ERR_USAGE, "--out %s is the folder of the model or of the adapter; choose another", o.out);
+	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);
 	if (!rc) {
 		CHECK(!dtype_from_name(o.dtype, &export.dtype));
 		export.shard_bytes = o.max_shard_mb * 1000 * 1000;

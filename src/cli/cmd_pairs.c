@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct pairs_options {
-	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *precision, *store;
+	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store;
 	int64_t styles, style, seed, verify_threads, num_correct_trials;
 	double fraction;
 };
@@ -22,6 +22,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "synth: chat form of the prompts, that of the model to train", CHAT_TEMPLATE_NAMES),
+	O(OPTION_STR, chat_date, "synth: of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, styles, "synth: answers per task, of different styles; above 1 rows are named TASK-sSTYLE", "1 to 1024"),
 	O(OPTION_INT, style, "synth: first style of every task; -1: one drawn for each", NULL),
@@ -153,7 +154,7 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	struct chat_text prompt = {0};
 	int rc = prompt_render(template_text, p->o->prompt_template, &in, &body, err);
 	struct chat_message m = { "user", body.data };
-	if (!rc) rc = chat_render(p->chat, &m, 1, true, &prompt, err);
+	if (!rc) rc = chat_render(p->chat, p->o->chat_date, &m, 1, true, &prompt, err);
 	/* A file of pairs is a task set too, and names are unique in one. */
 	char *name = p->o->styles > 1 ? xasprintf("%s-s%d", t->name, row->style) : xstrdup(t->name);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
@@ -198,7 +199,8 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	int admitted = 0;
 	if (!p->o->tasks || !p->o->out) return err_set(err, ERR_USAGE, "synth needs --tasks and --out");
 	int rc = chat_template_find(p->o->chat_template, NULL, &p->chat, err);
-	if (!rc) rc = file_check_writable(p->o->out, err);
+	if (!rc) rc = chat_date_check(p->chat, p->o->chat_date, err);
+	if (!rc) rc = cli_out_check(p->o->out, CLI_OUT_FILE, err);
 	if (!rc) rc = agent_template_read(p->o->stage, p->o->prompt_template, &template_text, err);
 	if (!rc) rc = task_set_load(p->o->tasks, &p->tasks, err);
 	if (!rc) rc = rows_make(p, err);

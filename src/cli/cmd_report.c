@@ -36,6 +36,7 @@ int cmd_report(int argc, char **argv)
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc && !o.store) rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
+	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FILE, &err);
 	if (!rc && !path_exists(o.store)) rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
 	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);
 	if (!rc && o.tables) rc = tables_check(tables, o.tables, &err);

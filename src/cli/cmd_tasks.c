@@ -170,7 +170,8 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 
 static int out_check(const struct tasks_options *o, struct err *err)
 {
-	return o->out ? ERR_OK : err_set(err, ERR_USAGE, "--out is missing: a folder, or a .jsonl[.gz] file");
+	if (!o->out) return err_set(err, ERR_USAGE, "--out is missing: a folder, or a .jsonl[.gz] file");
+	return cli_out_check(o->out, task_set_is_file(o->out) ? CLI_OUT_FILE : CLI_OUT_FOLDER, err);
 }
 
 static int tasks_synth(const struct tasks_options *o, char **pos, struct err *err)
@@ -180,7 +181,7 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 	if (rc) return rc;
 	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout,
 		.level_min = (int)o->level_min, .level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction, .operators = o->operators,
-		.operators_min = (int)o->operators_min};
+		.operators_min = (int)o->operators_min, .progress = "synth"};
 	rc = task_synth(&s, &set, err);
 	if (rc) {
 		if (rc == ERR_RANGE) err->code = ERR_USAGE;

@@ -5,8 +5,8 @@
 #include "verify/verify.h"
 
 struct eval_options {
-	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *precision, *out, *compare, *store, *from_runs, *results, *timings,
-		*baseline;
+	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *chat_date, *precision, *out, *compare, *store, *from_runs, *results,
+		*timings, *baseline;
 	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, threads, verify_threads, num_correct_trials, verify_seed, level,
 		oracle_timeout_ms;
 	double temperature, top_p;
@@ -16,7 +16,7 @@ struct verify_options eval_verify_options(const struct eval_options *o, struct s
 /* Grades --from_runs against --tasks, writes, prints. */
 int eval_runs(const struct eval_options *o, struct err *err);
 /* What --timings and --baseline name, read before the long part. level is the tasks'. */
-struct eval_times { json_t *measured, *baseline; };
+struct eval_times { json_t *measured, *baseline; bool is_baseline_here; };   /* here: --baseline is the file that would be written, and stays as it is */
 int eval_times_load(const struct eval_options *o, const char *dir, int level, struct eval_times *out, struct err *err);
 void eval_times_release(struct eval_times *t);
 /* Puts measured times into results, writes the folder, returns the analysis. */

@@ -180,7 +180,11 @@ int eval_times_load(const struct eval_options *o, const char *dir, int level, st
 	*out = (struct eval_times){0};
 	int rc = kernelbench_folder_check(dir, err);
 	if (!rc && o->timings) rc = kernelbench_results_load(o->timings, &out->measured, err);
-	return !rc && o->baseline ? kernelbench_baseline_load(o->baseline, level, &out->baseline, err) : rc;
+	if (rc || !o->baseline) return rc;
+	char *path = path_join(dir, KERNELBENCH_BASELINE);
+	out->is_baseline_here = path_is_same(o->baseline, path);
+	free(path);
+	return kernelbench_baseline_load(o->baseline, level, &out->baseline, err);
 }
 
 void eval_times_release(struct eval_times *t)
@@ -193,7 +197,7 @@ int eval_results_write(const char *dir, json_t *results, const struct task_set *
 	struct err *err)
 {
 	if (t->measured) log_info("times of %d kernels taken over", kernelbench_take_times(results, t->measured));
-	int rc = kernelbench_save(dir, results, tasks, level, t->baseline, err);
+	int rc = kernelbench_save(dir, results, tasks, level, t->is_baseline_here ? NULL : t->baseline, err);
 	if (!rc) *analysis = kernelbench_analysis(results, tasks, level, t->baseline);
 	return rc;
 }

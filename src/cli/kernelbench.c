@@ -279,6 +279,6 @@ int kernelbench_save(const char *dir, json_t *results, const struct task_set *ta
 	int rc = dir_make(dir, err);
 	if (!rc) rc = file_put(dir, RESULTS, json_incref(results), err);
 	if (!rc) rc = file_put(dir, "pass_at_k_results.json", pass_at_k_json(results), err);
-	if (!rc && baseline) rc = file_put(dir, "baseline_time.json", baseline_rows(results, tasks, level, baseline), err);
+	if (!rc && baseline) rc = file_put(dir, KERNELBENCH_BASELINE, baseline_rows(results, tasks, level, baseline), err);
 	return rc;
 }

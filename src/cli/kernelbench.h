@@ -25,6 +25,7 @@ json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks
 int kernelbench_level(const struct task *const *tasks, size_t count, int *level, struct err *err);
 /* Refuses a folder whose eval_results.json hone did not write: it may hold measured times. */
 int kernelbench_folder_check(const char *dir, struct err *err);
-/* Writes eval_results.json, pass_at_k_results.json and, with a baseline, the rows of it that belong to results' problems as baseline_time.json. */
+#define KERNELBENCH_BASELINE "baseline_time.json"
+/* Writes eval_results.json, pass_at_k_results.json and, with a baseline, the rows of it that belong to results' problems as KERNELBENCH_BASELINE. */
 int kernelbench_save(const char *dir, json_t *results, const struct task_set *tasks, int level, const json_t *baseline, struct err *err);
 #endif

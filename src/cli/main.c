@@ -42,6 +42,14 @@ int cli_fail(const char *command, const struct err *err)
 	return err->code == ERR_USAGE ? 2 : 1;
 }
 
+int cli_out_check(const char *out, enum cli_out kind, struct err *err)
+{
+	const char *what = kind == CLI_OUT_FOLDER ? "folder" : "file";
+	if (!*out) return err_set(err, ERR_USAGE, "--out is empty: name a %s", what);
+	if (path_is_same(out, "/")) return err_set(err, ERR_USAGE, "--out %s is the root of the file system; name a %s", out, what);
+	return kind == CLI_OUT_FOLDER ? dir_check_writable(out, err) : file_check_writable(out, err);
+}
+
 int cli_save_json(const char *dir, const char *name, json_t *value, struct err *err)
 {
 	char *path = path_join(dir, name);

@@ -26,6 +26,7 @@ struct prompt_options {
 	const char *split;            /* keep rows of this split; NULL or "" keeps all */
 	const char *stage, *prompt_template, *precision;
 	const struct chat_template *chat_template;
+	const char *chat_date;        /* as chat_render takes it */
 	int level;                    /* keep rows of this level; 0: all */
 	int64_t limit;                /* first rows after a seeded shuffle; 0: all, in file order */
 	uint64_t seed;
@@ -67,8 +68,8 @@ void rollouts_advantages(struct rollout *r, int groups, int K, const struct rewa
 /* ---- training ---- */
 
 struct rl_options {
-	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template, *precision, *reward, *advantage, *loss_type,
-		*lr_scheduler_type, *lora_target_modules;
+	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template, *chat_date, *precision, *reward, *advantage,
+		*loss_type, *lr_scheduler_type, *lora_target_modules;
 	bool use_peft, truncate_prompts, dry_run;
 	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit,
 		warmup_steps, seed, lora_r, threads, verify_threads, max_tokens, num_correct_trials, limit, level;

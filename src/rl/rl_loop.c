@@ -67,6 +67,7 @@ static struct prompt_options prompt_options_of(const struct loop *l)
 	const struct rl_options *o = l->o;
 	return (struct prompt_options){
 		.tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = l->chat,
+		.chat_date = o->chat_date,
 		.precision = o->precision, .level = (int)o->level, .limit = o->limit, .seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts,
 	};
@@ -82,6 +83,7 @@ static int longest_prompt(const struct prompt_set *s)
 static int open_prompts(struct loop *l, struct err *err)
 {
 	int rc = chat_template_find(l->o->chat_template, l->o->model, &l->chat, err);
+	if (!rc) rc = chat_date_check(l->chat, l->o->chat_date, err);
 	if (!rc && chat_end_id(l->chat, l->tokenizer, &l->stop_id, err)) rc = err_prefix(err, "%s", l->o->model);
 	if (rc) return rc;
 	struct prompt_options p = prompt_options_of(l);

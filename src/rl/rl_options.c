@@ -18,6 +18,7 @@ const struct option_def rl_option_defs[] = {
 	I(limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
 	S(prompt_template, "template file (recipes/prompts/)", NULL),
 	S(chat_template, "chat form of the prompt; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
+	S(chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
 	S(precision, "fp32 rule that the verifier applies", "strict|tf32"),
 	S(reward, "row of the reward table (docs/rewards.md)", "frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin"),
 	S(advantage, "advantages inside a group: leave-one-out, mean and std, mean only, the raw reward", "loo|mean_std|mean|raw"),

@@ -73,7 +73,7 @@ static int row_render(struct prompt_row *r, const struct prompt_options *o, cons
 	struct chat_text chat = {0};
 	int rc = prompt_render(template_text, o->prompt_template, &in, &body, err);
 	struct chat_message m = { "user", body.data ? body.data : "" };
-	if (!rc) rc = chat_render(o->chat_template, &m, 1, true, &chat, err);
+	if (!rc) rc = chat_render(o->chat_template, o->chat_date, &m, 1, true, &chat, err);
 	if (!rc) rc = chat_encode(t, &chat, &r->ids, err);
 	if (!rc) r->text = xstrdup(chat.text.data);
 	str_release(&body);

@@ -81,7 +81,9 @@ static int settings_compare(const char *dir, const json_t *was, json_t *is, stru
 	json_t *v;
 	json_object_foreach(is, key, v) {
 		bool is_hash = !strcmp(key, hashes[0]) || !strcmp(key, hashes[1]);
-		if (!is_hash && !json_equal(json_object_get(was, key), v)) return mismatch(dir, key, json_object_get(was, key), v, err);
+		const json_t *old = json_object_get(was, key);
+		bool is_newer = !old && json_is_null(v);   /* an option that the run did not know, and that is not set */
+		if (!is_hash && !is_newer && !json_equal(old, v)) return mismatch(dir, key, old, v, err);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(hashes); i++) {
 		json_t *a = json_object_get(was, hashes[i]), *b = json_object_get(is, hashes[i]);

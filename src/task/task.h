@@ -29,6 +29,7 @@ int task_set_load(const char *path, struct task_set *out, struct err *err);
 /* As task_set_load, and also: the root of a KernelBench checkout (its KernelBench/ is read), a Parquet file of dataset rows, and TritonBench-T's file of rows
  * (with the folder of its operators beside it). The last two are read by a sandboxed Python program; what it leaves out is said on stderr. */
 int task_set_import(const char *path, struct task_set *out, struct err *err);
+bool task_set_is_file(const char *path);   /* by its suffix; anything else is saved as a folder */
 int task_set_save(const char *path, const struct task_set *set, struct err *err);
 /* Halves integer literals above size_max (at least 1) where sizes stand, until they fit; a comment at the top of the source says so. Returns whether there
  * were any. */
@@ -44,8 +45,9 @@ struct task_synth_options {
 	double heldout_fraction;       /* of structures, chosen by hash: a held-out structure never appears in train */
 	const char *operators;         /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
 	int operators_min;             /* only tasks of at least so many */
+	const char *progress;          /* label of a progress line; NULL: none */
 };
-/* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options, same bytes. */
+/* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options, same bytes. ERR_LIMIT when no more are to be found. */
 int task_synth(const struct task_synth_options *o, struct task_set *out, struct err *err);
 
 /* A reference answer for a composed task: plan (1-3 short sentences that name the operators, block shape and fusion) and code (a candidate file).

@@ -322,7 +322,7 @@ static int folder_save(const char *path, const struct task_set *set, struct err 
 	int rc = dir_make(path, err);
 	for (size_t i = 0; i < set->count && !rc; i++) {
 		const struct task *t = &set->tasks[i];
-		char *stem = path_join(path, t->name), *file = xasprintf("%s.py", stem), *slash = strrchr(stem, '/');
+		char *stem = path_join(path, t->name), *file = xasprintf("%s.py", stem), *slash = strchr(t->name, '/') ? strrchr(stem, '/') : NULL;
 		if (!is_safe_name(t->name)) rc = err_set(err, ERR_FORMAT, "task name \"%.64s\" cannot be a file name", t->name);
 		if (!rc && slash) { *slash = 0; rc = dir_make(stem, err); }
 		if (!rc) rc = file_save(file, t, err);
@@ -332,14 +332,19 @@ static int folder_save(const char *path, const struct task_set *set, struct err 
 	return rc;
 }
 
+bool task_set_is_file(const char *path)
+{
+	return task_has_suffix(path, ".jsonl") || task_has_suffix(path, ".jsonl.gz") || task_has_suffix(path, ".py");
+}
+
 int task_set_save(const char *path, const struct task_set *set, struct err *err)
 {
 	for (size_t i = 0; i < set->count; i++) {
 		int rc = task_check(&set->tasks[i], err);
 		if (rc) return rc;
 	}
-	if (task_has_suffix(path, ".jsonl") || task_has_suffix(path, ".jsonl.gz")) return jsonl_save(path, set, err);
-	if (!task_has_suffix(path, ".py")) return folder_save(path, set, err);
+	if (!task_set_is_file(path)) return folder_save(path, set, err);
+	if (!task_has_suffix(path, ".py")) return jsonl_save(path, set, err);
 	if (set->count != 1) return err_set(err, ERR_USAGE, "%s: a .py file holds one task, the set has %zu; give a folder or a .jsonl file", path, set->count);
 	return file_save(path, &set->tasks[0], err);
 }

@@ -4,6 +4,9 @@
 
 #define SYNTH_TASKS_MAX 1000000
 #define SYNTH_ATTEMPTS_PER_TASK 200
+/* So many draws in a row without a new task end a level. What still comes once in 1,000 draws is missed with probability e^-20, so nothing that one could wait
+ * for is given up; what is impossible, or drawn to the end, costs seconds. */
+#define SYNTH_DRY_DRAWS_MAX 20000
 #define SEED_BITS 52   /* whole in a JSON number read as a double */
 
 struct synth {
@@ -62,8 +65,10 @@ static const char **seen_slot(struct synth *s, const char *hash)
 	return &s->seen[i];
 }
 
-static void try_seed(struct synth *s, int level, uint64_t seed)
+/* Whether the seed gave a task. */
+static bool try_seed(struct synth *s, int level, uint64_t seed)
 {
+	bool is_new = false;
 	struct task_graph *g = xmalloc(sizeof *g);
 	struct str source = {0}, structure = {0};
 	graph_compose(g, level, seed);
@@ -79,11 +84,13 @@ static void try_seed(struct synth *s, int level, uint64_t seed)
 			*seen_slot(s, hash.text) = t->hash.text;
 			s->set->count++;
 			s->done[level][held]++;
+			is_new = true;
 		}
 	}
 	str_release(&source);
 	str_release(&structure);
 	free(g);
+	return is_new;
 }
 
 static int options_check(const struct task_synth_options *o, struct err *err)
@@ -118,6 +125,30 @@ static bool is_level_done(const struct synth *s, int level)
 	return s->done[level][0] == s->want[level][0] && s->done[level][1] == s->want[level][1];
 }
 
+static int level_fail(const struct synth *s, int level, int64_t draws, int64_t dry, struct err *err)
+{
+	struct str why = {0};
+	const int *done = s->done[level], *want = s->want[level];
+	if (dry >= SYNTH_DRY_DRAWS_MAX) str_printf(&why, "the last %d of %lld draws gave no new one", SYNTH_DRY_DRAWS_MAX, (long long)draws);
+	else str_printf(&why, "%lld draws did not give more", (long long)draws);
+	int rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks, and %s; ask for fewer, allow more operators or fewer of "
+		"them, or move heldout_fraction", level, done[0], want[0], done[1], want[1], why.data);
+	str_release(&why);
+	return rc;
+}
+
+static int level_compose(struct synth *s, int level, struct progress *p, struct err *err)
+{
+	int64_t wanted = s->want[level][0] + s->want[level][1], draws_max = 1000 + wanted * SYNTH_ATTEMPTS_PER_TASK, draws = 0, dry = 0;
+	for (; !is_level_done(s, level) && draws < draws_max && dry < SYNTH_DRY_DRAWS_MAX; draws++) {
+		struct rng_block b = rng_philox(s->o->seed, (uint64_t)level, (uint64_t)draws);
+		uint64_t seed = ((uint64_t)b.v[0] << 32 | b.v[1]) >> (64 - SEED_BITS);
+		dry = seed && try_seed(s, level, seed) ? 0 : dry + 1;
+		if (s->o->progress) progress_update(p, (int64_t)s->set->count, NULL);
+	}
+	return is_level_done(s, level) ? ERR_OK : level_fail(s, level, draws, dry, err);
+}
+
 int task_synth(const struct task_synth_options *o, struct task_set *out, struct err *err)
 {
 	*out = (struct task_set){0};
@@ -125,20 +156,13 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
 	if (rc) return rc;
 	size_t total = (size_t)o->count_train + (size_t)o->count_heldout;
 	struct synth s = {.o = o, .set = out, .seen_size = 2 * total + 1};
+	struct progress p;
 	out->tasks = xcalloc(total + 1, sizeof *out->tasks);
 	s.seen = xcalloc(s.seen_size, sizeof *s.seen);
 	shares(&s);
-	for (int level = o->level_min; level <= o->level_max && !rc; level++) {
-		int64_t wanted = s.want[level][0] + s.want[level][1], attempts_max = 1000 + wanted * SYNTH_ATTEMPTS_PER_TASK;
-		for (int64_t i = 0; !is_level_done(&s, level) && i < attempts_max; i++) {
-			struct rng_block b = rng_philox(o->seed, (uint64_t)level, (uint64_t)i);
-			uint64_t seed = ((uint64_t)b.v[0] << 32 | b.v[1]) >> (64 - SEED_BITS);
-			if (seed) try_seed(&s, level, seed);
-		}
-		if (!is_level_done(&s, level))
-			rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks; ask for fewer, allow more operators or fewer of them, "
-				"or move heldout_fraction", level, s.done[level][0], s.want[level][0], s.done[level][1], s.want[level][1]);
-	}
+	if (o->progress) progress_begin(&p, o->progress, "tasks", (int64_t)total);
+	for (int level = o->level_min; level <= o->level_max && !rc; level++) rc = level_compose(&s, level, &p, err);
+	if (o->progress) progress_end(&p);
 	free(s.seen);
 	if (rc) task_set_release(out);
 	return rc;

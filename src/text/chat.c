@@ -21,7 +21,8 @@ static const struct chat_template templates[] = {
 	{.name = "qwen2.5", CHATML(OPENING), .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
 	{.name = "smollm2", CHATML(OPENING), .default_system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
 	{.name = "llama3", LLAMA3},
-	{.name = "llama3.1", LLAMA3, .default_system = "", .system_begin = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"},
+	{.name = "llama3.1", LLAMA3, .default_system = "", .system_begin = "Cutting Knowledge Date: December 2023\nToday Date: ", .date = "26 Jul 2024",
+		.after_date = "\n\n"},
 	{.name = "chatml", CHATML(OPENING)},
 	{.name = "plain", .between = "\n", .end_token = "<|endoftext|>", .opening = "\n"},
 };
@@ -35,6 +36,26 @@ const struct chat_template *chat_template_row(const char *name)
 }
 
 const char *chat_template_name(const struct chat_template *c) { return c->name; }
+
+/* As strftime's "%d %b %Y" writes it: the form of the templates' own dates, and nothing in it that could be a control token. */
+static bool is_date(const char *text)
+{
+	static const char months[] = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec ", digits[] = "0123456789";
+	if (strlen(text) != 11 || strspn(text, digits) != 2 || text[2] != ' ' || text[6] != ' ' || strspn(text + 7, digits) != 4)
+		return false;
+	char month[5] = {text[3], text[4], text[5], ' ', 0};
+	int day = atoi(text);
+	return day >= 1 && day <= 31 && strstr(months, month);
+}
+
+int chat_date_check(const struct chat_template *c, const char *date, struct err *err)
+{
+	if (!date)
+		return 0;
+	if (!c->date)
+		return err_set(err, ERR_USAGE, "--chat_date \"%.60s\": chat template %s has no date", date, c->name);
+	return is_date(date) ? 0 : err_set(err, ERR_USAGE, "--chat_date \"%.60s\": expected a date as in \"%s\"", date, c->date);
+}
 
 int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_t *id, struct err *err)
 {
@@ -183,21 +204,24 @@ static void put_header(const struct chat_template *c, struct chat_text *out, con
 	put_template(out, c->after_role);
 }
 
-static void put_default_system(const struct chat_template *c, struct chat_text *out)
+/* The system turn in front, up to its content. */
+static void put_system(const struct chat_template *c, const char *date, struct chat_text *out)
 {
 	put_header(c, out, "system");
 	put_template(out, c->system_begin);
-	put_template(out, c->default_system);
-	put_template(out, c->after_content);
+	put_template(out, date ? date : c->date);
+	put_template(out, c->after_date);
 }
 
-static void put_message(const struct chat_template *c, const struct chat_message *m, size_t count, size_t i, size_t query, struct chat_text *out)
+static void put_message(const struct chat_template *c, const char *date, const struct chat_message *m, size_t count, size_t i, size_t query,
+	struct chat_text *out)
 {
-	bool is_system = is_role(&m[i], "system");
 	struct slice content = slice_of(m[i].content);
 	put_template(out, i ? c->between : NULL);
-	put_header(c, out, m[i].role);
-	put_template(out, is_system && i == 0 ? c->system_begin : NULL);
+	if (i == 0 && is_role(&m[i], "system"))
+		put_system(c, date, out);
+	else
+		put_header(c, out, m[i].role);
 	if (c->has_reasoning && is_role(&m[i], "assistant"))
 		put_reasoned(out, &m[i], i > query, i + 1 == count);
 	else
@@ -219,20 +243,25 @@ static int check_message(const struct chat_message *m, size_t i, struct err *err
 	return 0;
 }
 
-int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out,
-	struct err *err)
+int chat_render(const struct chat_template *c, const char *date, const struct chat_message *messages, size_t count, bool add_generation_prompt,
+	struct chat_text *out, struct err *err)
 {
 	int rc = count ? 0 : err_set(err, ERR_USAGE, "a conversation without messages");
+	if (!rc)
+		rc = chat_date_check(c, date, err);
 	for (size_t i = 0; i < count && !rc; i++)
 		rc = check_message(&messages[i], i, err);
 	if (rc)
 		return rc;
 	put_template(out, c->begin);
-	if (c->default_system && !is_role(&messages[0], "system"))
-		put_default_system(c, out);
+	if (c->default_system && !is_role(&messages[0], "system")) {
+		put_system(c, date, out);
+		put_template(out, c->default_system);
+		put_template(out, c->after_content);
+	}
 	size_t query = last_query(messages, count);
 	for (size_t i = 0; i < count; i++)
-		put_message(c, messages, count, i, query, out);
+		put_message(c, date, messages, count, i, query, out);
 	if (add_generation_prompt)
 		put_template(out, c->opening);
 	return 0;

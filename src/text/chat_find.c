@@ -20,34 +20,34 @@ const char chat_plain_jinja[] =
 	"{% for m in messages %}{{ '' if loop.first else '\n' }}{{ m['content'] }}{% endfor %}{{ '\n' if add_generation_prompt else '' }}";
 
 const struct chat_known chat_known[] = {
-	{"qwen3", NULL,
+	{"qwen3",
 		{ROLE_RULE, "last_query_index=messages|length - 1", "message.content.startswith('<tool_response>')", "loop.index0 > ns.last_query_index",
 			"loop.last or (not loop.last and reasoning_content)", ".split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')",
 			"'\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n')",
 			"enable_thinking is defined and enable_thinking is false", "{{- '<think>\\n\\n</think>\\n\\n' }}"},
 		{"preserve_thinking", TRAINING}},
-	{"qwen2.5", NULL,
+	{"qwen2.5",
 		{ROLE_RULE, CHATML_TURN("message.content"), CHATML_OPENING,
 			"{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}"},
 		{"<think>", TRAINING, "<|vision_start|>"}},
-	{"smollm2", NULL,
+	{"smollm2",
 		{"loop.first and messages[0]['role'] != 'system'", "{{ '<|im_start|>assistant\n' }}",
 			"<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n",
 			"{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"},
 		{"<think>", TRAINING}},
-	{"llama3", NULL,
+	{"llama3",
 		{"set content = " LLAMA3_TURN "\n\n'+ message['content'] | trim + '<|eot_id|>'", "loop.index0 == 0", "set content = bos_token + content",
 			"{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"},
 		{"Cutting Knowledge", TRAINING, "strftime", "system_message"}},
-	{"llama3.1", NULL, {LLAMA31_LINES}, {"strftime_now", TRAINING}},
-	{NULL, "it writes the day's date into every prompt, so a prompt would be another one tomorrow; "
-			"--chat_template llama3.1 is the same with the fixed date 26 Jul 2024",
-		{LLAMA31_LINES, "strftime_now"}, {TRAINING}},
-	{"chatml", NULL,
+	{"llama3.1", {LLAMA31_LINES}, {"strftime_now", TRAINING}},
+	/* Llama 3.2's asks for the day's date where there is a clock, else it takes the same fixed one. */
+	{"llama3.1", {LLAMA31_LINES, "if not date_string is defined", "if strftime_now is defined", "set date_string = strftime_now(\"%d %b %Y\")"},
+		{TRAINING}},
+	{"chatml",
 		{ROLE_RULE, "{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}", "{{- " CHATML_TURN("content") " }}",
 			"{{- '<|im_start|>' + message.role + '\\n' + content }}", CHATML_OPENING},
 		{"<think>", TRAINING, "<|vision_start|>"}},
-	{"plain", NULL, {chat_plain_jinja}, {"<|"}},
+	{"plain", {chat_plain_jinja}, {"<|"}},
 };
 const size_t chat_known_count = ARRAY_LEN(chat_known);
 
@@ -67,8 +67,6 @@ static int recognise(const char *text, const char *where, const struct chat_temp
 	for (size_t i = 0; i < chat_known_count; i++) {
 		if (!is_known(&chat_known[i], text))
 			continue;
-		if (!chat_known[i].name)
-			return err_set(err, ERR_UNSUPPORTED, "%s: this chat template is not supported: %s", where, chat_known[i].advice);
 		*out = chat_template_row(chat_known[i].name);
 		CHECKF(*out, "no chat template is named %s", chat_known[i].name);
 		return 0;

@@ -11,6 +11,8 @@ struct chat_template {
 	const char *after_role, *after_content, *between;
 	const char *default_system;   /* a system turn with this is put in front of a conversation that has none */
 	const char *system_begin;     /* what a system turn in front starts with */
+	const char *date;             /* behind it a date, unless the caller has one, and after_date; NULL: no date */
+	const char *after_date;
 	const char *opening;          /* of the assistant's turn */
 	const char *end_token;        /* what the model ends its turn with */
 	bool trims;                   /* contents lose white space at both ends */
@@ -21,8 +23,7 @@ const struct chat_template *chat_template_row(const char *name);   /* NULL when 
 /* A published Jinja text is told by lines of it. */
 #define CHAT_FRAGMENTS_MAX 10
 struct chat_known {
-	const char *name;                             /* of the row; NULL: known, and refused */
-	const char *advice;                           /* then: why, and what to do */
+	const char *name;                             /* of the row */
 	const char *fragments[CHAT_FRAGMENTS_MAX];    /* all have to be there */
 	const char *absent[CHAT_FRAGMENTS_MAX];       /* none may be there */
 };

@@ -77,9 +77,11 @@ int chat_template_find(const char *name, const char *model_dir, const struct cha
 const char *chat_template_name(const struct chat_template *c);
 /* The id that ends an assistant's turn; ERR_MISMATCH when the tokenizer lacks it. */
 int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_t *id, struct err *err);
-/* Appends a conversation to *out. add_generation_prompt opens the assistant's turn. */
-int chat_render(const struct chat_template *c, const struct chat_message *messages, size_t count, bool add_generation_prompt, struct chat_text *out,
-	struct err *err);
+/* Whether a date can stand in the template's date line; NULL always. */
+int chat_date_check(const struct chat_template *c, const char *date, struct err *err);
+/* Appends a conversation to *out. add_generation_prompt opens the assistant's turn. date: of the templates that write one, "26 Jul 2024"; NULL: their own. */
+int chat_render(const struct chat_template *c, const char *date, const struct chat_message *messages, size_t count, bool add_generation_prompt,
+	struct chat_text *out, struct err *err);
 void chat_text_release(struct chat_text *t);
 /* Appends its ids: control tokens are the template's alone; a content that spells one gives the ids of its letters. */
 int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct ids *out, struct err *err);

@@ -1,7 +1,7 @@
 /* Encoding and decoding: the walk text -> added tokens -> NFC -> words -> ids, and back.
  *
- * Most words of a text are in the vocabulary. Whether merging a word's bytes really ends in its own entry was found out once, when the file was opened
- * (TOKEN_WHOLE), so such a word costs one lookup; it is a cache that is always warm and never written to. */
+ * Most words of a text are in the vocabulary. Whether merging a word's bytes really ends in its own entry is found out when the word is first met
+ * (struct token's whole), so from then on it costs one lookup. Asking for all entries when a file is opened took as long as reading it. */
 #include "text/tokenizer_internal.h"
 #include "text/unicode.h"
 #include <stdlib.h>
@@ -30,10 +30,18 @@ static void encode_word(void *ctx, const char *word, size_t len)
 		return;
 	}
 	const struct word_slot *s = word_map_find(&t->words, t->pool.data, word, len);
-	if (s && (t->tokens[s->id].flags & TOKEN_WHOLE))
+	struct token *k = s ? &t->tokens[s->id] : NULL;
+	int whole = k ? atomic_load_explicit(&k->whole, memory_order_relaxed) : WHOLE_NO;
+	if (whole == WHOLE_YES || (k && t->ignore_merges)) {
 		ids_push(b->out, s->id);
-	else
-		bpe_merge_word(b, word, len);
+		return;
+	}
+	size_t before = b->out->count;
+	bpe_merge_word(b, word, len);
+	if (whole == WHOLE_UNKNOWN) {
+		bool is_whole = b->out->count == before + 1 && b->out->data[before] == s->id;
+		atomic_store_explicit(&k->whole, is_whole ? WHOLE_YES : WHOLE_NO, memory_order_relaxed);
+	}
 }
 
 /* Where no added token may be. */

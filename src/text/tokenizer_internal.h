@@ -7,6 +7,7 @@
 #ifndef HONE_TEXT_TOKENIZER_INTERNAL_H
 #define HONE_TEXT_TOKENIZER_INTERNAL_H
 #include "text/text.h"
+#include <stdatomic.h>
 
 #define TOKENIZER_IDS_MAX (1 << 21)
 #define TOKENIZER_FILE_BYTES_MAX ((size_t)256 << 20)
@@ -35,7 +36,7 @@ const struct word_slot *word_map_find(const struct word_map *m, const char *pool
 
 /* Two ids -> rank of their merge and the id that it gives. */
 struct merge_slot { int32_t left, right; uint32_t rank; int32_t id; };   /* left < 0: free */
-struct merge_map { struct merge_slot *slots; uint32_t shift, mask; };
+struct merge_map { struct merge_slot *slots; uint32_t shift, mask, count; };
 void merge_map_reserve(struct merge_map *m, size_t count);
 void merge_map_put(struct merge_map *m, int32_t left, int32_t right, uint32_t rank, int32_t id);   /* the later of two equal pairs wins */
 
@@ -96,8 +97,10 @@ void added_release(struct added_set *s);
 
 /* ---- the tokenizer ---- */
 
-enum { TOKEN_PRESENT = 1, TOKEN_ADDED = 2, TOKEN_SPECIAL = 4, TOKEN_WHOLE = 8 /* its bytes, as a word, encode to it alone */ };
-struct token { uint32_t offset, len; uint8_t flags; };   /* bytes in pool */
+enum { TOKEN_PRESENT = 1, TOKEN_ADDED = 2, TOKEN_SPECIAL = 4 };
+/* Whether a token's bytes, as a word, encode to it alone. It is found out in encoding, by several threads at once: all find the same. */
+enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
+struct token { uint32_t offset, len; uint8_t flags; _Atomic uint8_t whole; };   /* bytes in pool */
 
 struct tokenizer {
 	struct str pool;
@@ -121,6 +124,19 @@ struct bpe { const struct tokenizer *t; struct ids *out; struct bpe_node *nodes;
 /* Appends the ids of one word by merging alone. */
 void bpe_merge_word(struct bpe *b, const char *word, size_t len);
 void bpe_release(struct bpe *b);
+
+/* ---- reading the long lists of a file (tokenizer_scan.c) ---- */
+
+struct scan { const char *p, *end; };
+/* Each skips white space and moves on when it returns true; where after false does not matter, but scan_id stays. */
+bool scan_char(struct scan *s, char c);
+bool scan_string(struct scan *s, struct str *out);   /* appends what it spells */
+bool scan_id(struct scan *s, int32_t *out);          /* of 0 to TOKENIZER_IDS_MAX - 1, plainly written */
+bool scan_value(struct scan *s, struct slice *out);  /* any one, by its brackets: it need not be JSON */
+/* model.vocab and model.merges with their brackets; without data where they are no object and no list. */
+struct scan_lists { struct slice vocab, merges; };
+/* Finds them in a file's text; rest is the text with both empty. */
+void scan_lists_cut(struct slice text, struct scan_lists *l, struct str *rest);
 
 /* tokenizer_pipeline.c: normaliser, pre-tokenizer, post-processor and decoder of the
  * file. The post-processor's ids are not checked against the vocabulary here. */

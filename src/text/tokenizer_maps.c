@@ -139,26 +139,39 @@ const struct word_slot *word_map_find(const struct word_map *m, const char *pool
 
 /* ---- merges ---- */
 
+static void merge_map_place(struct merge_map *m, struct merge_slot slot)
+{
+	uint64_t key = (uint64_t)(uint32_t)slot.left << 32 | (uint32_t)slot.right;
+	uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> m->shift);
+	while (m->slots[i].left >= 0)
+		i = (i + 1) & m->mask;
+	m->slots[i] = slot;
+}
+
 void merge_map_reserve(struct merge_map *m, size_t count)
 {
-	size_t size = table_size(count);
-	CHECK(!m->slots);
+	size_t size = table_size(count), old_size = m->slots ? (size_t)m->mask + 1 : 0;
+	if (size <= old_size)
+		return;
+	struct merge_slot *old = m->slots;
 	m->slots = xmalloc(size_mul(size, sizeof(*m->slots)));
 	for (size_t i = 0; i < size; i++)
 		m->slots[i].left = m->slots[i].right = -1;
 	m->mask = (uint32_t)(size - 1);
 	m->shift = 64 - (uint32_t)__builtin_ctzll(size);
+	for (size_t i = 0; i < old_size; i++)
+		if (old[i].left >= 0)
+			merge_map_place(m, old[i]);
+	free(old);
 }
 
 void merge_map_put(struct merge_map *m, int32_t left, int32_t right, uint32_t rank, int32_t id)
 {
-	struct merge_slot *s = (struct merge_slot *)merge_map_find(m, left, right);
-	if (!s) {
-		uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-		uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> m->shift);
-		while (m->slots[i].left >= 0)
-			i = (i + 1) & m->mask;
-		s = &m->slots[i];
+	struct merge_slot slot = {.left = left, .right = right, .rank = rank, .id = id}, *s = (struct merge_slot *)merge_map_find(m, left, right);
+	if (s) {
+		*s = slot;
+		return;
 	}
-	*s = (struct merge_slot){.left = left, .right = right, .rank = rank, .id = id};
+	merge_map_reserve(m, (size_t)++m->count);
+	merge_map_place(m, slot);
 }

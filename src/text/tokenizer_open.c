@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#define VOCAB_ROW_BYTES 32   /* a row of model.vocab as Hugging Face indents it: the maps grow where rows are shorter */
 #define NAMES(...) (const char *const[]){__VA_ARGS__, NULL}
 
 /* What reading needs and the finished tokenizer does not. */
@@ -14,6 +15,8 @@ struct opener {
 	struct tokenizer *t;
 	const char *path;
 	const json_t *root, *model;
+	struct scan_lists lists;   /* of the file's text: model.vocab and model.merges, which are empty in root */
+	bool is_broken;            /* the text is not JSON */
 	struct word_map spelled;   /* vocabulary as spelled in the file (merges and added tokens refer to it), over `spellings` */
 	struct str spellings, bytes;
 	struct err *err;
@@ -32,18 +35,8 @@ static int store_token(struct opener *o, int64_t id, const char *bytes, size_t l
 		t->tokens_cap = cap;
 	}
 	t->ntokens = MAX(t->ntokens, (int)id + 1);
-	t->tokens[id] = (struct token){(uint32_t)t->pool.len, (uint32_t)len, (uint8_t)(TOKEN_PRESENT | flags)};
+	t->tokens[id] = (struct token){.offset = (uint32_t)t->pool.len, .len = (uint32_t)len, .flags = (uint8_t)(TOKEN_PRESENT | flags)};
 	str_append(&t->pool, bytes, len);
-	return 0;
-}
-
-static int check_id(struct opener *o, const char *where, const json_t *id)
-{
-	if (!json_is_integer(id))
-		return err_set(o->err, ERR_FORMAT, "%s: %s: expected an integer id, found %s", o->path, where, pipeline_json_kind(id));
-	json_int_t n = json_integer_value(id);
-	if (n < 0 || n >= TOKENIZER_IDS_MAX)
-		return err_set(o->err, ERR_RANGE, "%s: %s: expected an id from 0 to %d, found %lld", o->path, where, TOKENIZER_IDS_MAX - 1, (long long)n);
 	return 0;
 }
 
@@ -52,85 +45,163 @@ static const struct word_slot *find_spelled(struct opener *o, const char *spelli
 	return word_map_find(&o->spelled, o->spellings.data, spelling, len);
 }
 
+/* A text that is not JSON: what is wrong in it says jansson. */
+static int not_json(struct opener *o)
+{
+	o->is_broken = true;
+	return err_set(o->err, ERR_FORMAT, "%s: not JSON", o->path);
+}
+
+/* The value at s, for a message about it; NULL when it is not JSON. */
+static json_t *value_here(struct scan s, struct slice *text)
+{
+	struct err ignored = {0};
+	json_t *v = NULL;
+	if (scan_value(&s, text))
+		json_parse(text->data, text->len, "", &v, &ignored);
+	return v;
+}
+
+static int wrong_id(struct opener *o, const struct str *key, struct scan s)
+{
+	struct slice text;
+	json_t *v = value_here(s, &text);
+	int rc;
+	if (!v)
+		return not_json(o);
+	if (!json_is_integer(v))
+		rc = err_set(o->err, ERR_FORMAT, "%s: model.vocab[\"%.60s\"]: expected an integer id, found %s", o->path, key->data, pipeline_json_kind(v));
+	else
+		rc = err_set(o->err, ERR_RANGE, "%s: model.vocab[\"%.60s\"]: expected an id from 0 to %d, found %.*s", o->path, key->data, TOKENIZER_IDS_MAX - 1,
+			(int)MIN(text.len, 24), text.data);
+	json_decref(v);
+	return rc;
+}
+
+static int install_word(struct opener *o, const struct str *key, int32_t id)
+{
+	struct tokenizer *t = o->t;
+	if (find_spelled(o, key->data, key->len))
+		return not_json(o);   /* a key that is there twice */
+	if (id < t->ntokens && t->tokens[id].flags & TOKEN_PRESENT)
+		return err_set(o->err, ERR_FORMAT, "%s: model.vocab[\"%.60s\"]: id %d belongs to another token already", o->path, key->data, id);
+	str_clear(&o->bytes);
+	bool from_text = key->len > 0 && alphabet_decode(key->data, key->len, &o->bytes);
+	const struct str *bytes = from_text ? &o->bytes : key;
+	if (store_token(o, id, bytes->data, bytes->len, 0))
+		return o->err->code;
+	uint32_t at = (uint32_t)o->spellings.len;
+	str_append(&o->spellings, key->data, key->len);
+	word_map_insert(&o->spelled, o->spellings.data, at, (uint32_t)key->len, id);
+	if (from_text)
+		word_map_insert(&t->words, t->pool.data, t->tokens[id].offset, t->tokens[id].len, id);
+	return 0;
+}
+
+static int load_words(struct opener *o, struct scan *s)
+{
+	struct str key = {0};
+	int rc = 0;
+	do {
+		int32_t id;
+		str_clear(&key);
+		str_append(&key, "", 0);
+		if (!scan_string(s, &key) || !scan_char(s, ':'))
+			rc = not_json(o);
+		else
+			rc = scan_id(s, &id) ? install_word(o, &key, id) : wrong_id(o, &key, *s);
+	} while (!rc && scan_char(s, ','));
+	str_release(&key);
+	return rc || (scan_char(s, '}') && s->p == s->end) ? rc : not_json(o);
+}
+
 static int load_vocab(struct opener *o)
 {
 	struct tokenizer *t = o->t;
-	json_t *vocab = json_object_get(o->model, "vocab"), *value;
-	const char *key;
-	if (!json_is_object(vocab) || !json_object_size(vocab))
+	const json_t *vocab = json_object_get(o->model, "vocab");
+	struct scan s = {o->lists.vocab.data, o->lists.vocab.data + o->lists.vocab.len}, empty = s;
+	if (!s.p || (scan_char(&empty, '{') && scan_char(&empty, '}')))
 		return err_set(o->err, ERR_FORMAT, "%s: model.vocab: expected an object of tokens and ids, found %s", o->path,
-			json_is_object(vocab) ? "an empty one" : pipeline_json_kind(vocab));
-	word_map_reserve(&t->words, json_object_size(vocab));
-	word_map_reserve(&o->spelled, json_object_size(vocab));
-	json_object_foreach(vocab, key, value) {
-		char where[128];
-		size_t len = strlen(key);
-		snprintf(where, sizeof(where), "model.vocab[\"%.60s\"]", key);
-		if (check_id(o, where, value))
-			return o->err->code;
-		int32_t id = (int32_t)json_integer_value(value);
-		if (id < t->ntokens && t->tokens[id].flags & TOKEN_PRESENT)
-			return err_set(o->err, ERR_FORMAT, "%s: %s: id %d belongs to another token already", o->path, where, id);
-		str_clear(&o->bytes);
-		bool from_text = len > 0 && alphabet_decode(key, len, &o->bytes);
-		if (store_token(o, id, from_text ? o->bytes.data : key, from_text ? o->bytes.len : len, 0))
-			return o->err->code;
-		uint32_t at = (uint32_t)o->spellings.len;
-		str_append(&o->spellings, key, len);
-		word_map_insert(&o->spelled, o->spellings.data, at, (uint32_t)len, id);
-		if (from_text)
-			word_map_insert(&t->words, t->pool.data, t->tokens[id].offset, t->tokens[id].len, id);
-	}
+			s.p ? "an empty one" : pipeline_json_kind(vocab));
+	word_map_reserve(&t->words, o->lists.vocab.len / VOCAB_ROW_BYTES);
+	word_map_reserve(&o->spelled, o->lists.vocab.len / VOCAB_ROW_BYTES);
+	scan_char(&s, '{');
+	if (load_words(o, &s))
+		return o->err->code;
 	for (int b = 0; b < 256; b++) {
 		char byte = (char)b;
-		const struct word_slot *s = word_map_find(&t->words, t->pool.data, &byte, 1);
-		t->byte_id[b] = s ? s->id : -1;
+		const struct word_slot *w = word_map_find(&t->words, t->pool.data, &byte, 1);
+		t->byte_id[b] = w ? w->id : -1;
 	}
 	return 0;
 }
 
-/* Both spellings: "a b" and ["a", "b"]. */
-static int merge_parts(struct opener *o, const json_t *m, size_t i, struct slice part[2])
+static int wrong_merge(struct opener *o, size_t i, struct scan s)
 {
-	const json_t *left = json_array_get(m, 0), *right = json_array_get(m, 1);
-	if (json_is_array(m) && json_array_size(m) == 2 && json_is_string(left) && json_is_string(right)) {
-		part[0] = (struct slice){json_string_value(left), json_string_length(left)};
-		part[1] = (struct slice){json_string_value(right), json_string_length(right)};
-		return 0;
+	struct slice text;
+	json_t *v = value_here(s, &text);
+	if (!v)
+		return not_json(o);
+	int rc = err_set(o->err, ERR_FORMAT, "%s: model.merges[%zu]: expected \"left right\" or [\"left\", \"right\"], found %s", o->path, i,
+		json_is_string(v) ? "a string without exactly one space" : pipeline_json_kind(v));
+	json_decref(v);
+	return rc;
+}
+
+/* Both spellings: "a b" and ["a", "b"]. The parts are left in o->bytes, one behind the other; returns where the second begins, or SIZE_MAX. */
+static size_t read_merge(struct opener *o, struct scan *s)
+{
+	struct str *b = &o->bytes;
+	str_clear(b);
+	if (scan_char(s, '[')) {
+		if (!scan_string(s, b))
+			return SIZE_MAX;
+		size_t cut = b->len;
+		return scan_char(s, ',') && scan_string(s, b) && scan_char(s, ']') ? cut : SIZE_MAX;
 	}
-	const char *text = json_string_value(m), *space = text ? strchr(text, ' ') : NULL;
-	if (!space || strchr(space + 1, ' '))
-		return err_set(o->err, ERR_FORMAT, "%s: model.merges[%zu]: expected \"left right\" or [\"left\", \"right\"], found %s", o->path, i,
-			text ? "a string without exactly one space" : pipeline_json_kind(m));
-	part[0] = (struct slice){text, (size_t)(space - text)};
-	part[1] = (struct slice){space + 1, strlen(space + 1)};
+	if (!scan_string(s, b) || !b->len)
+		return SIZE_MAX;
+	char *space = memchr(b->data, ' ', b->len), *end = b->data + b->len;
+	if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1)))
+		return SIZE_MAX;
+	memmove(space, space + 1, (size_t)(end - space - 1));
+	b->len--;
+	return (size_t)(space - b->data);
+}
+
+static int install_merge(struct opener *o, size_t i, size_t cut)
+{
+	const char *b = o->bytes.data;
+	struct slice part[3] = {{b, cut}, {b + cut, o->bytes.len - cut}, {b, o->bytes.len}};
+	int32_t id[3];
+	for (int k = 0; k < 3; k++) {
+		const struct word_slot *s = find_spelled(o, part[k].data, part[k].len);
+		if (!s)
+			return err_set(o->err, ERR_FORMAT, "%s: model.merges[%zu]: \"%.*s\" is not in model.vocab", o->path, i, (int)MIN(part[k].len, 60),
+				part[k].data);
+		id[k] = s->id;
+	}
+	merge_map_put(&o->t->merges, id[0], id[1], (uint32_t)i, id[2]);
 	return 0;
 }
 
 static int load_merges(struct opener *o)
 {
 	const json_t *merges = json_object_get(o->model, "merges");
-	if (!json_is_array(merges))
+	struct scan s = {o->lists.merges.data, o->lists.merges.data + o->lists.merges.len}, empty = s;
+	if (!s.p)
 		return err_set(o->err, ERR_FORMAT, "%s: model.merges: expected a list, found %s", o->path, pipeline_json_kind(merges));
-	merge_map_reserve(&o->t->merges, json_array_size(merges));
-	for (size_t i = 0; i < json_array_size(merges); i++) {
-		struct slice part[3];
-		if (merge_parts(o, json_array_get(merges, i), i, part))
-			return o->err->code;
-		str_clear(&o->bytes);
-		str_append(&o->bytes, part[0].data, part[0].len);
-		str_append(&o->bytes, part[1].data, part[1].len);
-		part[2] = (struct slice){o->bytes.data, o->bytes.len};
-		int32_t id[3];
-		for (int k = 0; k < 3; k++) {
-			const struct word_slot *s = find_spelled(o, part[k].data, part[k].len);
-			if (!s)
-				return err_set(o->err, ERR_FORMAT, "%s: model.merges[%zu]: \"%.60s\" is not in model.vocab", o->path, i, part[k].data);
-			id[k] = s->id;
-		}
-		merge_map_put(&o->t->merges, id[0], id[1], (uint32_t)i, id[2]);
+	merge_map_reserve(&o->t->merges, o->t->words.count);
+	if (scan_char(&empty, '[') && scan_char(&empty, ']'))
+		return 0;
+	scan_char(&s, '[');
+	int rc = 0;
+	for (size_t i = 0; !rc && (i == 0 || scan_char(&s, ',')); i++) {
+		struct scan at = s;
+		size_t cut = read_merge(o, &s);
+		rc = cut == SIZE_MAX ? wrong_merge(o, i, at) : install_merge(o, i, cut);
 	}
-	return 0;
+	return rc || (scan_char(&s, ']') && s.p == s.end) ? rc : not_json(o);
 }
 
 /* The model's switches: what changes nothing is accepted, what this room cannot do is refused. */
@@ -252,25 +323,6 @@ static int check_affixes(struct opener *o)
 	return 0;
 }
 
-/* Marks the entries that a word equal to them encodes to: all under ignore_merges, else those that merging reaches. */
-static void mark_whole(struct tokenizer *t)
-{
-	struct ids ids = {0};
-	struct bpe b = {.t = t, .out = &ids};
-	for (uint32_t i = 0; i <= t->words.mask; i++) {
-		const struct word_slot *s = &t->words.slots[i];
-		if (s->id < 0)
-			continue;
-		ids.count = 0;
-		if (!t->ignore_merges)
-			bpe_merge_word(&b, t->pool.data + s->offset, s->len);
-		if (t->ignore_merges || (ids.count == 1 && ids.data[0] == s->id))
-			t->tokens[s->id].flags |= TOKEN_WHOLE;
-	}
-	ids_release(&ids);
-	bpe_release(&b);
-}
-
 static int load(struct opener *o)
 {
 	if (!json_is_object(o->root))
@@ -289,8 +341,20 @@ static int load(struct opener *o)
 		rc = load_added(o);
 	if (!rc)
 		rc = check_affixes(o);
-	if (!rc)
-		mark_whole(o->t);
+	return rc;
+}
+
+/* Reads the file, all of which stays in text; the two long lists are cut out of *root. */
+static int read_file(struct opener *o, struct str *text, json_t **root)
+{
+	struct str rest = {0};
+	int rc = file_read(o->path, TOKENIZER_FILE_BYTES_MAX, text, o->err);
+	if (rc)
+		return rc;
+	scan_lists_cut((struct slice){text->data, text->len}, &o->lists, &rest);
+	rc = json_parse(rest.data ? rest.data : "", rest.len, o->path, root, o->err);
+	o->is_broken = rc;
+	str_release(&rest);
 	return rc;
 }
 
@@ -301,24 +365,29 @@ int tokenizer_open(const char *path, struct tokenizer **out, struct err *err)
 	bool is_dir = !stat(path, &st) && S_ISDIR(st.st_mode);
 	char *file = is_dir ? path_join(path, "tokenizer.json") : xstrdup(path);
 	struct opener o = {.path = file, .err = &own};
-	json_t *root = NULL;
+	struct str text = {0};
+	json_t *root = NULL, *whole = NULL;
 	*out = NULL;
-	int rc = json_load(file, TOKENIZER_FILE_BYTES_MAX, &root, &own);
+	int rc = read_file(&o, &text, &root);
 	if (!rc) {
 		o.t = xcalloc(1, sizeof(*o.t));
 		o.root = root;
 		rc = load(&o);
-		json_decref(root);
 	}
-	if (rc) {
-		tokenizer_free(o.t);
+	if (o.is_broken && json_parse(text.data, text.len, file, &whole, err))
+		rc = err->code;
+	else if (rc)
 		err_set(err, rc, "%s", own.text);
-	} else {
+	else
 		*out = o.t;
-	}
+	if (rc)
+		tokenizer_free(o.t);
+	json_decref(root);
+	json_decref(whole);
 	free(o.spelled.slots);
 	str_release(&o.spellings);
 	str_release(&o.bytes);
+	str_release(&text);
 	free(file);
 	return rc;
 }

@@ -252,6 +252,10 @@ def test_times():
           results["3"][0].get("runtime") == 2.0 and results["3"][0]["runtime_stats"] == stats and results["3"][0]["correctness"] is True, (s, p.stderr))
     check("the baseline's rows of these problems are kept beside, in its shape",
           s and json.load(open(f"{work}/timed/baseline_time.json")) == {"level1": {"3_Relu.py": {**stats, "mean": 3.2}, "12_Twice.py": stats}})
+    write(f"{work}/timed/baseline_time.json", json.dumps(baseline))
+    p, s = evaluate("--results", f"{work}/timed", "--baseline", f"{work}/timed/../timed/baseline_time.json")
+    check("a baseline that lies in the folder stays whole",
+          s.get("baseline_count") == 2 and json.load(open(f"{work}/timed/baseline_time.json")) == baseline, p.stderr)
     before = open(f"{work}/gpu/eval_results.json").read()
     p, _ = evaluate("--results", f"{work}/gpu", expect=2)
     check("results that hone did not write stay",

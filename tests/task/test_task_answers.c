@@ -169,12 +169,23 @@ static void bad_options_are_refused(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) assert_true(task_synth(&BAD[i], &set, &err) < 0);
 }
 
+/* Level 1 has at most three operators: twenty million draws would find nothing, and are not made. */
+static void an_empty_space_is_given_up(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	const struct task_synth_options o = {.count_train = 100000, .level_min = 1, .level_max = 1, .operators_min = 4};
+	assert_int_equal(task_synth(&o, &set, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "found 0 of 100000 training and 0 of 0 held-out tasks, and the last 20000 of 20000 draws gave no new one"));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "--dump")) return dump(argc, argv);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_options_same_bytes), cmocka_unit_test(splits_share_nothing), cmocka_unit_test(texts_stay_short),
 		cmocka_unit_test(strangers_get_no_answer), cmocka_unit_test(operators_are_kept_to), cmocka_unit_test(bad_options_are_refused),
+		cmocka_unit_test(an_empty_space_is_given_up),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

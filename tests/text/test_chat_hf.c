@@ -68,7 +68,8 @@ static void check_conversation(const json_t *row, const char *where)
 		messages[i] = (struct chat_message){json_string_value(json_array_get(m, 0)), json_string_value(json_array_get(m, 1))};
 	}
 	assert_int_equal(chat_template_find(json_string_value(json_object_get(row, "template")), NULL, &c, &err), 0);
-	assert_int_equal(chat_render(c, messages, count, json_is_true(json_object_get(row, "generate")), &out, &err), 0);
+	const char *date = json_string_value(json_object_get(row, "date"));
+	assert_int_equal(chat_render(c, date, messages, count, json_is_true(json_object_get(row, "generate")), &out, &err), 0);
 	assert_int_equal(chat_encode(tokenizer, &out, &ids, &err), 0);
 	bool same_text = json_string_length(text) == out.text.len && !strcmp(json_string_value(text), out.text.data ? out.text.data : "");
 	bool same = !expected || same_ids(expected, &ids);

@@ -163,6 +163,127 @@ static void test_accepted(void **state)
 	}
 }
 
+/* The file with text put in front of what stands in model's list. */
+static int open_with(const char *list, const char *text, struct tokenizer **t, struct str *file, struct err *err)
+{
+	char *whole = json_dumps(small, JSON_COMPACT), *path = fixture_path("text-changed.json");
+	const char *at = strstr(whole, list);
+	assert_non_null(at);
+	at += strlen(list);
+	str_clear(file);
+	str_append(file, whole, (size_t)(at - whole));
+	str_puts(file, text);
+	str_puts(file, at);
+	assert_int_equal(file_write_atomic(path, file->data, file->len, err), 0);
+	int rc = tokenizer_open(path, t, err);
+	free(path);
+	free(whole);
+	return rc;
+}
+
+/* The two lists are not read by jansson, but are as strict: a text that is not JSON is refused, in jansson's words. */
+static void test_not_json(void **state)
+{
+	static const char vocab[] = "\"vocab\":{", merges[] = "\"merges\":[";
+	static const struct { const char *list, *text; } broken[] = {
+		{vocab, "\"q\\ud800\":900,"}, {vocab, "\"q\\udc00\":900,"}, {vocab, "\"q\\ud800\\u0041\":900,"}, {vocab, "\"q\\u0000\":900,"}, {vocab, "\"q\\u00g0\":900,"},
+		{vocab, "\"q\\x41\":900,"}, {vocab, "\"q\n\":900,"}, {vocab, "\"q\xff\":900,"}, {vocab, "\"q\xed\xa0\x80\":900,"}, {vocab, "\"q\":0900,"},
+		{vocab, "\"q\":+9,"}, {vocab, "\"q\":9x,"}, {vocab, "\"q\":9 9,"}, {vocab, "\"q\":,"}, {vocab, "\"q\" 900,"}, {vocab, "\"q\":900,,"}, {vocab, ","},
+		{vocab, "q:900,"}, {vocab, "900:900,"}, {vocab, "\"q\":900]"}, {vocab, "\"q\":99999999999999999999,"}, {vocab, "\"q\":900,\"q\":901,"},
+		{vocab, "\"q\":nul,"}, {merges, "\"a b,"}, {merges, ","}, {merges, "\"f f\",,"}, {merges, "\"f f\" \"f f\","}, {merges, "[\"a\" \"b\"],"},
+		{merges, "[\"a\",\"b\",],"}, {merges, "[\"a\",\"b\"},"}, {merges, "\"a \\ud800\","}, {merges, "\"f f\"}"}, {merges, "nothing,"},
+	};
+	struct str file = {0};
+	for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
+		struct err err = {0}, expected = {0};
+		struct tokenizer *t = NULL;
+		json_t *v;
+		int rc = open_with(broken[i].list, broken[i].text, &t, &file, &err);
+		assert_int_equal(json_parse(file.data, file.len, "", &v, &expected), ERR_FORMAT);
+		if (rc != ERR_FORMAT || !strstr(err.text, expected.text))
+			fail_msg("%s: rc %d, %s; expected %s", broken[i].text, rc, err.text, expected.text);
+		assert_null(t);
+	}
+	str_release(&file);
+}
+
+static void expect_ids(struct tokenizer *t, const struct ids *expected)
+{
+	struct ids ids = {0};
+	struct err err = {0};
+	assert_int_equal(tokenizer_encode(t, fixture_text, sizeof(fixture_text) - 1, true, &ids, &err), 0);
+	assert_int_equal(ids.count, expected->count);
+	assert_memory_equal(ids.data, expected->data, ids.count * sizeof(*ids.data));
+	ids_release(&ids);
+}
+
+/* Everything that means the same gives the same: escapes, white space, the order of members. */
+static void test_spellings(void **state)
+{
+	static const size_t flags[] = {JSON_COMPACT, JSON_ENSURE_ASCII | JSON_INDENT(3), JSON_SORT_KEYS | JSON_INDENT(1)};
+	struct err err = {0};
+	struct tokenizer *t = NULL;
+	struct ids expected = {0};
+	struct str file = {0};
+	char *path = fixture_path("text-changed.json");
+	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	assert_int_equal(tokenizer_encode(t, fixture_text, sizeof(fixture_text) - 1, true, &expected, &err), 0);
+	expect_ids(t, &expected);   /* the second time words are known */
+	tokenizer_free(t);
+	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {   /* sorted, the merges come first */
+		char *text = json_dumps(small, flags[i]);
+		assert_int_equal(file_write_atomic(path, text, strlen(text), &err), 0);
+		assert_int_equal(tokenizer_open(path, &t, &err), 0);
+		expect_ids(t, &expected);
+		tokenizer_free(t);
+		free(text);
+	}
+	assert_int_equal(open_with("\"vocab\":{", "\r\n\t \"q\\/\\\\\\\"\\u0120\\uD83D\\udE80\" \t: \r 900 \n,", &t, &file, &err), 0);
+	assert_int_equal(tokenizer_vocab_size(t), 901);
+	struct str back = {0};
+	tokenizer_decode(t, &(int32_t){900}, 1, false, &back);
+	assert_string_equal(back.data, "q/\\\"\u0120\U0001f680");   /* not of the byte alphabet: kept as it is spelled */
+	expect_ids(t, &expected);
+	tokenizer_free(t);
+	str_release(&back);
+	str_release(&file);
+	ids_release(&expected);
+	free(path);
+}
+
+/* Many more merges than words: all substrings of a text, and all ways to make each. */
+static void test_many_merges(void **state)
+{
+	static const char text[] = "abcdefghijklmnopqrstuvwx";
+	enum { LETTERS = sizeof(text) - 1 };
+	json_t *root = json_deep_copy(small), *model = json_object_get(root, "model"), *vocab = json_object(), *merges = json_array();
+	struct err err = {0};
+	struct tokenizer *t = NULL;
+	struct ids ids = {0};
+	for (int len = 1; len <= LETTERS; len++)
+		for (int from = 0; from + len <= LETTERS; from++) {
+			char word[LETTERS + 1], pair[LETTERS + 2];
+			snprintf(word, sizeof(word), "%.*s", len, text + from);
+			json_object_set_new(vocab, word, json_integer((json_int_t)json_object_size(vocab)));
+			for (int cut = 1; cut < len; cut++) {
+				snprintf(pair, sizeof(pair), "%.*s %.*s", cut, word, len - cut, word + cut);
+				json_array_append_new(merges, json_string(pair));
+			}
+		}
+	assert_true(json_array_size(merges) > 5 * json_object_size(vocab));
+	json_object_set_new(model, "vocab", vocab);
+	json_object_set_new(model, "merges", merges);
+	json_object_set_new(root, "added_tokens", json_null());
+	if (open_json(root, &t, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(tokenizer_encode(t, text, LETTERS, false, &ids, &err), 0);
+	assert_int_equal(ids.count, 1);
+	assert_int_equal(ids.data[0], tokenizer_vocab_size(t) - 1);
+	tokenizer_free(t);
+	ids_release(&ids);
+	json_decref(root);
+}
+
 /* Ids before and behind the text, in their order; tokenizer_encode itself adds none. */
 static void test_affixes(void **state)
 {
@@ -335,6 +456,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_accepted),
+		cmocka_unit_test(test_not_json),
+		cmocka_unit_test(test_spellings),
+		cmocka_unit_test(test_many_merges),
 		cmocka_unit_test(test_no_file),
 		cmocka_unit_test(test_invalid_utf8),
 		cmocka_unit_test(test_decode),
