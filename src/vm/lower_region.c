@@ -181,6 +181,7 @@ int lower_scan(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	return lower_combine(lo, op, exec_scan, "tt.scan.return", true);
 }
 
+#define REGION_VALUES_MAX 64
 int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int n = op->nuses, nout = op->nresult_types;
@@ -189,7 +190,8 @@ int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const st
 	int per = (int)pack, *src = arena_alloc(&lo->k->arena, (size_t)((n + nout) * (1 + per) + 4) * sizeof *src), *dst = src + n, *args = dst + nout,
 		*like = args + n * per;
 	if (block_operands(lo, op, src)) return lo->code;
-	if (lower_type(lo, lower_info(lo, src[0])->type)->count % per) return lower_fail(lo, ERR_UNSUPPORTED, "tt.map_elementwise of %d elements at a time", per);
+	if (lower_type(lo, lower_info(lo, src[0])->type)->count % per || MAX(n, nout) * per > REGION_VALUES_MAX)
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.map_elementwise of %d elements at a time", per);
 	if (op->ntypes != n + nout) return lower_fail(lo, ERR_FORMAT, "tt.map_elementwise: %d types for %d operands and %d results", op->ntypes, n, nout);
 	for (int i = 0; i < nout; i++) {
 		int type = op->types[n + i];
