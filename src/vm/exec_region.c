@@ -379,19 +379,44 @@ int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-/* ---- tt.map_elementwise ---- */
+/* ---- tt.map_elementwise ----
+ *
+ * imm[0]: how many neighbours of the row-major block the region gets at a time. Its arguments are those of the first operand, then those of the second, ... */
+
+static void gather(uint8_t *d, const uint8_t *s, int per, int64_t n, size_t size)
+{
+	for (int64_t e = 0; e < n; e++) memcpy(d + (size_t)e * size, s + (size_t)(e * per) * size, size);
+}
+
+static void scatter(uint8_t *d, const uint8_t *s, int per, int64_t n, size_t size)
+{
+	for (int64_t e = 0; e < n; e++) memcpy(d + (size_t)(e * per) * size, s + (size_t)e * size, size);
+}
+
+static size_t result_size(const struct combine *k, int i) { return elem_bytes(k->c->program->values[vm_dst(k->c, k->in, i)].elem); }
 
 static int map_lanes(struct combine *k, struct vm_buf **out, int64_t n)
 {
 	struct vm_ctx *c = k->c;
-	for (int i = 0; i < k->n; i++) {
-		if (!vm_dense(c, k->in, vm_src(c, k->in, i), n)) return 1;
-		struct vm_buf *b = c->values[vm_src(c, k->in, i)].buf;
-		b->refs++;
+	int per = k->in->imm[0];
+	int64_t lanes = n / per;
+	for (int i = 0; i < k->n * per; i++) {
+		const uint8_t *s = vm_dense(c, k->in, vm_src(c, k->in, i / per), n);
+		struct vm_buf *b = !s ? NULL : per == 1 ? c->values[vm_src(c, k->in, i)].buf : vm_buf_get(c, k->in, (size_t)lanes * k->size[i / per]);
+		if (!b) return 1;
+		if (per == 1) b->refs++;
+		else gather(b->data, s + (size_t)(i % per) * k->size[i / per], per, lanes, k->size[i / per]);
 		set_dense(c, vm_dst(c, k->begin, i), b);
 	}
-	if (run_region(k, n)) return 1;
-	for (int i = 0; i < k->in->ndst; i++) take_result(k, i, out[i]->data, n, elem_bytes(c->program->values[vm_dst(c, k->in, i)].elem));
+	if (run_region(k, lanes)) return 1;
+	struct vm_buf *t = per == 1 ? NULL : vm_buf_get(c, k->in, (size_t)lanes * sizeof(uint64_t));
+	if (per > 1 && !t) return 1;
+	for (int i = 0; i < k->in->ndst * per; i++) {
+		size_t size = result_size(k, i / per);
+		take_result(k, i, t ? t->data : out[i]->data, lanes, size);
+		if (t) scatter(out[i / per]->data + (size_t)(i % per) * size, t->data, per, lanes, size);
+	}
+	vm_buf_put(c, t);
 	return 0;
 }
 
@@ -399,17 +424,19 @@ static int map_one_by_one(struct combine *k, struct vm_buf **out, int64_t n)
 {
 	struct vm_ctx *c = k->c;
 	const uint8_t *s[OPERANDS_MAX];
+	int per = k->in->imm[0];
 	for (int i = 0; i < k->n; i++) {
 		s[i] = vm_dense(c, k->in, vm_src(c, k->in, i), n);
 		if (!s[i]) return 1;
 	}
-	for (int64_t e = 0; e < n; e++) {
-		for (int i = 0; i < k->n; i++) set_splat(c, vm_dst(c, k->begin, i), s[i] + (size_t)e * k->size[i], k->size[i]);
-		if (run_region(k, 1)) return 1;
-		for (int i = 0; i < k->in->ndst; i++) {
-			size_t size = elem_bytes(c->program->values[vm_dst(c, k->in, i)].elem);
-			take_result(k, i, out[i]->data + (size_t)e * size, 1, size);
+	for (int64_t e = 0; e < n; e += per) {
+		for (int i = 0; i < k->n * per; i++) {
+			size_t size = k->size[i / per];
+			set_splat(c, vm_dst(c, k->begin, i), s[i / per] + (size_t)(e + i % per) * size, size);
 		}
+		if (run_region(k, 1)) return 1;
+		for (int i = 0; i < k->in->ndst * per; i++)
+			take_result(k, i, out[i / per]->data + (size_t)(e + i % per) * result_size(k, i / per), 1, result_size(k, i / per));
 	}
 	return 0;
 }
@@ -419,9 +446,9 @@ int exec_map_region(struct vm_ctx *c, const struct vm_instr *in)
 	struct combine k;
 	struct vm_buf *out[OPERANDS_MAX];
 	if (combine_init(&k, c, in)) return 1;
-	count_pairs(c, in, in->n);
+	count_pairs(c, in, in->n / in->imm[0]);
 	for (int i = 0; i < in->ndst; i++) {
-		out[i] = vm_buf_get(c, in, (size_t)in->n * elem_bytes(c->program->values[vm_dst(c, in, i)].elem));
+		out[i] = vm_buf_get(c, in, (size_t)in->n * result_size(&k, i));
 		if (!out[i]) { put_all(c, out, i); return 1; }
 	}
 	if (in->imm[2] ? map_one_by_one(&k, out, in->n) : map_lanes(&k, out, in->n)) { put_all(c, out, in->ndst); return 1; }

@@ -160,7 +160,12 @@ int exec_broadcast(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
 	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
-	if (v->form == FORM_SPLAT || from->count == to->count) { share(c, in); return 0; }
+	if (from->count == to->count) { share(c, in); return 0; }
+	if (v->form == FORM_SPLAT) {   /* a buffer that it was written out to has the smaller block's size */
+		vm_result_splat(c, in, 0, v->splat);
+		vm_kill(c, in);
+		return 0;
+	}
 	if (v->form != FORM_DENSE) {
 		struct vm_value lazy = {.form = v->form};
 		if (v->form == FORM_AFFINE) lazy.affine = v->affine;

@@ -182,13 +182,17 @@ int lower_scan(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	return lower_combine(lo, op, exec_scan, "tt.scan.return", true);
 }
 
+#define REGION_VALUES_MAX 64
 int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int n = op->nuses, nout = op->nresult_types;
 	int64_t pack;
-	int *src = arena_alloc(&lo->k->arena, (size_t)(2 * n + 2 * nout + 4) * sizeof *src), *args = src + n, *dst = args + n, *like = dst + nout;
-	if (block_operands(lo, op, src) || lower_attr_int(lo, op, "pack", 1, 64, &pack)) return lo->code;
-	if (pack != 1) return lower_fail(lo, ERR_UNSUPPORTED, "tt.map_elementwise of %lld elements at a time", (long long)pack);
+	if (lower_attr_int(lo, op, "pack", 1, 64, &pack)) return lo->code;
+	int per = (int)pack, *src = arena_alloc(&lo->k->arena, (size_t)((n + nout) * (1 + per) + 4) * sizeof *src), *dst = src + n, *args = dst + nout,
+		*like = args + n * per;
+	if (block_operands(lo, op, src)) return lo->code;
+	if (lower_type(lo, lower_info(lo, src[0])->type)->count % per || MAX(n, nout) * per > REGION_VALUES_MAX)
+		return lower_fail(lo, ERR_UNSUPPORTED, "tt.map_elementwise of %d elements at a time", per);
 	if (op->ntypes != n + nout) return lower_fail(lo, ERR_FORMAT, "tt.map_elementwise: %d types for %d operands and %d results", op->ntypes, n, nout);
 	for (int i = 0; i < nout; i++) {
 		int type = op->types[n + i];
@@ -197,17 +201,19 @@ int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const st
 		dst[i] = lower_result(lo, op, i, type);
 		if (dst[i] < 0) return lo->code;
 	}
-	for (int i = 0; i < nout; i++) {
-		like[i] = lower_value_new(lo, lower_type(lo, op->types[n + i])->inner);
+	for (int i = 0; i < nout * per; i++) {
+		like[i] = lower_value_new(lo, lower_type(lo, op->types[n + i / per])->inner);
 		if (like[i] < 0) return lo->code;
 	}
-	for (int i = 0; i < n; i++) {
-		args[i] = lower_value_new(lo, lower_type(lo, lower_info(lo, src[i])->type)->inner);
+	for (int i = 0; i < n * per; i++) {
+		args[i] = lower_value_new(lo, lower_type(lo, lower_info(lo, src[i / per])->type)->inner);
 		if (args[i] < 0) return lo->code;
 	}
 	int owner = lo->p->ninstrs;
-	if (!lower_emit(lo, exec_map_region, dst, nout, src, n)) return lo->code;
-	return emit_region(lo, op, owner, args, n, like, nout, "tt.map_elementwise.return");
+	struct vm_instr *in = lower_emit(lo, exec_map_region, dst, nout, src, n);
+	if (!in) return lo->code;
+	in->imm[0] = per;
+	return emit_region(lo, op, owner, args, n * per, like, nout * per, "tt.map_elementwise.return");
 }
 
 /* ---- dot ---- */

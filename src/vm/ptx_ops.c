@@ -74,7 +74,7 @@ static void eval_row(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 	r[0] = 0;
 	if (t->kind != 'f') {
 		uint64_t v[3];
-		for (int i = 0; i < 3; i++) v[i] = i < in->nsources ? integer(t, x[i]) : 0;
+		for (int i = 0; i < 3; i++) v[i] = i >= in->nsources ? 0 : i == 2 && (in->modifiers & PTX_WIDE) ? x[i] : integer(t, x[i]);
 		r[0] = low_bits(in->row->ints(in, v[0], v[1], v[2]), in->modifiers & PTX_WIDE ? 2 * t->bits : t->bits);
 		return;
 	}
@@ -105,6 +105,8 @@ INT_OP(int_max, t->kind == 's' ? ((int64_t)a > (int64_t)b ? a : b) : MAX(a, b))
 INT_OP(int_shl, b < t->bits ? a << b : 0)
 INT_OP(int_popc, __builtin_popcountll(a))
 INT_OP(int_clz, a ? __builtin_clzll(a) - (64 - t->bits) : t->bits)
+INT_OP(int_cnot, a == 0)
+INT_OP(int_sad, c + (t->kind == 's' ? ((int64_t)a < (int64_t)b ? b - a : a - b) : MAX(a, b) - MIN(a, b)))
 INT_OP(int_div, b == 0 ? UINT64_MAX : t->kind == 's' ? ((int64_t)b == -1 ? 0 - a : (uint64_t)((int64_t)a / (int64_t)b)) : a / b)
 INT_OP(int_rem, b == 0 ? a : t->kind == 's' ? ((int64_t)b == -1 ? 0 : (uint64_t)((int64_t)a % (int64_t)b)) : a % b)
 
@@ -133,6 +135,35 @@ static uint64_t int_brev(const struct ptx_instr *in, uint64_t a, uint64_t b, uin
 	for (int i = 0; i < in->type->bits; i++) r |= (a >> i & 1) << (in->type->bits - 1 - i);
 	return r;
 }
+
+/* Position of the highest bit that is not the sign's. */
+static uint64_t int_bfind(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
+{
+	(void)b; (void)c;
+	a = in->type->kind == 's' && (int64_t)a < 0 ? ~a : a;
+	return a ? (uint64_t)(63 - __builtin_clzll(a)) : UINT64_MAX;
+}
+
+/* Position of the c-th set bit of a, counted from bit b on: upwards, or downwards where c is negative; with 0, b itself if it is set. */
+static uint64_t int_fns(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
+{
+	int64_t at = extend(b, 32), nth = extend(c, 32), step = nth < 0 ? -1 : 1, left = nth ? nth * step : 1;
+	(void)in;
+	for (; at >= 0 && at < 32; at += nth ? step : 32)
+		if ((a >> at & 1) && --left == 0) return (uint64_t)at;
+	return UINT64_MAX;
+}
+
+/* Of the lowest 24 bits of each. */
+static uint64_t int_mul24(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
+{
+	const struct ptx_type word = {"", in->type->kind, 24, 1, 0};
+	uint64_t product = integer(&word, a) * integer(&word, b);
+	(void)c;
+	return in->modifiers & PTX_HI ? product >> 16 : product;
+}
+
+static uint64_t int_mad24(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c) { return int_mul24(in, a, b, 0) + c; }
 
 /* Field of c bits from bit b on. */
 static uint64_t int_bfe(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
@@ -339,7 +370,10 @@ static const struct ptx_row rows[] = {
 	{"add", eval_row, 2, "usf", ROUNDING, int_add, float_add, 1, 0},
 	{"sub", eval_row, 2, "usf", ROUNDING, int_sub, float_sub, 1, 0},
 	{"mul", eval_row, 2, "usf", ROUNDING | PTX_LO | PTX_HI | PTX_WIDE, int_mul, float_mul, 1, 0},
-	{"mad", eval_row, 3, "usf", ROUNDING | PTX_LO | PTX_HI, int_mad, float_fma, 2, 0},
+	{"mad", eval_row, 3, "usf", ROUNDING | PTX_LO | PTX_HI | PTX_WIDE, int_mad, float_fma, 2, 0},
+	{"mul24", eval_row, 2, "us", PTX_LO | PTX_HI, int_mul24, NULL, 0, 0},
+	{"mad24", eval_row, 3, "us", PTX_LO | PTX_HI, int_mad24, NULL, 0, 0},
+	{"sad", eval_row, 3, "us", 0, int_sad, NULL, 0, 0},
 	{"fma", eval_row, 3, "f", ROUNDING, NULL, float_fma, 2, 0},
 	{"div", eval_row, 2, "usf", ROUNDING | PTX_APPROX, int_div, float_div, 1, 1},
 	{"rem", eval_row, 2, "us", 0, int_rem, NULL, 0, 0},
@@ -364,6 +398,9 @@ static const struct ptx_row rows[] = {
 	{"shr", eval_row, 2, "bus", 0, int_shr, NULL, 0, 0},
 	{"popc", eval_row, 1, "b", 0, int_popc, NULL, 0, 0},
 	{"clz", eval_row, 1, "b", 0, int_clz, NULL, 0, 0},
+	{"cnot", eval_row, 1, "b", 0, int_cnot, NULL, 0, 0},
+	{"bfind", eval_row, 1, "us", 0, int_bfind, NULL, 0, 0},
+	{"fns", eval_row, 3, "b", 0, int_fns, NULL, 0, 0},
 	{"brev", eval_row, 1, "b", 0, int_brev, NULL, 0, 0},
 	{"bfe", eval_row, 3, "us", 0, int_bfe, NULL, 0, 0},
 	{"bfi", eval_bfi, 4, "b", 0, NULL, NULL, 0, 0},
@@ -378,6 +415,8 @@ static const struct ptx_row rows[] = {
 	{"barrier", NULL, -2, "", 0, NULL, NULL, 0, 0},
 	{"membar", NULL, -2, "", 0, NULL, NULL, 0, 0},
 	{"fence", NULL, -2, "", 0, NULL, NULL, 0, 0},
+	{"prefetch", NULL, -2, "", 0, NULL, NULL, 0, 0},
+	{"prefetchu", NULL, -2, "", 0, NULL, NULL, 0, 0},
 	{"nanosleep", NULL, -2, "", 0, NULL, NULL, 0, 0},
 };
 

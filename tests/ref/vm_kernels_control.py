@@ -440,3 +440,38 @@ def map_elementwise(x, o, B: tl.constexpr):
 
 x = randn(32)
 add("map_elementwise", map_elementwise, (1,), dict(x=x, o=torch.zeros(32), B=32), dict(o=(torch.where(x > 1, x * 2, x - 1), None)), interpret=False)
+
+
+@triton.jit
+def of_pair(x0, x1, y0, y1):
+    return x0 * y0, x1 + y1, y0 > 0, y1 > 1
+
+
+@triton.jit
+def classify_pair(x0, x1, y0, y1):
+    if y1 > 0:
+        a, b = x0 - y0, x1 - 2 * y1
+    else:
+        a, b = x0, -x1
+    return a, b, a > 0, b > 1
+
+
+@triton.jit
+def map_packed(x, y, o, p, B: tl.constexpr, CONTROL: tl.constexpr):
+    at = tl.arange(0, 4)[:, None] * B + tl.arange(0, B)[None, :]
+    a, b = tl.load(x + at), tl.load(y + at)
+    if CONTROL:
+        r, is_set = tl.map_elementwise(classify_pair, a, b, pack=2)
+    else:
+        r, is_set = tl.map_elementwise(of_pair, a, b, pack=2)
+    tl.store(o + at, r)
+    tl.store(p + at, is_set)
+
+
+x, y = randn(4, 16), randn(4, 16)
+for control in (False, True):
+    x0, x1, y0, y1 = x[:, ::2].double(), x[:, 1::2].double(), y[:, ::2].double(), y[:, 1::2].double()
+    first, second = (torch.where(y1 > 0, x0 - y0, x0), torch.where(y1 > 0, x1 - 2 * y1, -x1)) if control else (x0 * y0, x1 + y1)
+    sets = (first > 0, second > 1) if control else (y0 > 0, y1 > 1)
+    add(f"map_packed {control}", map_packed, (1,), dict(x=x, y=y, o=torch.zeros(4, 16), p=torch.zeros(4, 16, dtype=torch.int32), B=16, CONTROL=control),
+        dict(o=(torch.stack((first, second), 2).view(4, 16), None), p=(torch.stack(sets, 2).view(4, 16).int(), 0)), interpret=False)

@@ -272,6 +272,20 @@ static void test_masked_off(void **state)
 	for (int i = 0; i < N; i++) assert_true(others[i] < 0 ? r[i] == others[i] : isnan(r[i]));
 }
 
+/* A mask that is the same everywhere was written out for one block; a larger block that it is broadcast to must not get those bytes. */
+static void test_broadcast_of_written_out_splat(void **state)
+{
+	int32_t r[N];
+	RUN("i32", "i32", "%t = arith.constant true\n%m = tt.splat %t : i1 -> " T "i1>\n%f = arith.constant dense<15> : " T "i32>\n%j = arith.xori %i, %f : " T "i32>\n"
+		"%p = tt.addptr %as, %j : " T "!tt.ptr<i32>>, " T "i32>\n%g = tt.load %p, %m : " T "!tt.ptr<i32>>\n"
+		"%m1 = tt.expand_dims %m {axis = 1 : i32} : " T "i1> -> " T "1xi1>\n%m2 = tt.broadcast %m1 : " T "1xi1> -> " T "4096xi1>\n"
+		"%p1 = tt.expand_dims %p {axis = 1 : i32} : " T "!tt.ptr<i32>> -> " T "1x!tt.ptr<i32>>\n"
+		"%p2 = tt.broadcast %p1 : " T "1x!tt.ptr<i32>> -> " T "4096x!tt.ptr<i32>>\n%z = arith.constant dense<0> : " T "4096xi32>\n"
+		"%w = tt.load %p2, %m2, %z : " T "4096x!tt.ptr<i32>>\n%s = \"tt.reduce\"(%w) <{axis = 1 : i32}> ({\n^bb0(%u: i32, %v: i32):\n%q = arith.addi %u, %v : i32\n"
+		"tt.reduce.return %q : i32\n}) : (" T "4096xi32>) -> " T "i32>\n%r = arith.addi %s, %g : " T "i32>", ints, other, r);
+	for (int i = 0; i < N; i++) assert_int_equal((uint32_t)r[i], 4097 * (uint32_t)ints[15 - i]);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -284,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_control),
 		cmocka_unit_test(test_narrow),
 		cmocka_unit_test(test_masked_off),
+		cmocka_unit_test(test_broadcast_of_written_out_splat),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

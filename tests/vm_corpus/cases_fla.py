@@ -9,6 +9,8 @@ from fla.modules.norm.l2norm import l2_norm
 from fla.modules.norm.layernorm import layer_norm, rms_norm
 from fla.modules.activations.ops import logsigmoid, sigmoid, swiglu, swish
 from fla.modules.rotary.ops import rotary_embedding
+from fla.ops.path_attn.naive import naive_path_attn
+from fla.ops.path_attn.parallel import parallel_path_attention
 from fla.ops.utils import chunk_global_cumsum, chunk_local_cumsum
 from fla.ops.utils.softmax import softmax_fwd
 
@@ -177,3 +179,12 @@ CASES = [
          lambda: (randn(2, 9, 3, 32), randn(9, 16), randn(9, 16))),
 ]
 CASES += MORE
+
+
+def path_inputs():
+    half = tuple(randn(1, 128, 2, 64).half() for _ in range(3))
+    return (*half, F.normalize(randn(1, 128, 2, 64), dim=-1), torch.rand(1, 128, 2), gate(1, 128, 2))
+
+
+CASES.append(Case("parallel_path_attn", lambda *a: parallel_path_attention(*a)[0], lambda *a: naive_path_attn(*(t.float() for t in a), 0.125).half(), path_inputs,
+                  grad=True, tolerance=2e-2))
