@@ -47,10 +47,11 @@ static int row_read_kernel(void *ctx, const json_t *o, const char *where, struct
 	if (k->next == k->set->count) return err_set(err, ERR_FORMAT, "%s: more rows than tasks", where);
 	struct prompt_row *r = &k->set->rows[k->next++];
 	const char *kernel;
-	if (json_get_str(o, where, "kernel", &kernel, err)) return err->code;
 	const json_t *profile = json_object_get(o, "profile");
-	if (!profile)
-		return err_set(err, ERR_FORMAT, "%s: field profile: expected the kernel's verdict, found nothing; `hone pairs --stage midend` writes such rows", where);
+	if (!profile || !json_object_get(o, "kernel"))
+		return err_set(err, ERR_FORMAT, "%s: no field \"%s\": the midend starts from a kernel and its verdict; `hone pairs synth --stage midend` writes such rows",
+			where, profile ? "kernel" : "profile");
+	if (json_get_str(o, where, "kernel", &kernel, err)) return err->code;
 	if (verdict_from_json(profile, &r->profile, err)) return err_prefix(err, "%s: field profile", where);
 	if (r->profile.class != VERDICT_GENUINE)
 		return err_set(err, ERR_FORMAT, "%s: profile is %s: the midend starts from genuine kernels", where, verdict_class_name(r->profile.class));

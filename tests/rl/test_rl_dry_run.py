@@ -105,6 +105,9 @@ def test_plan(policy):
     p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz")
     check("the mid-end's plan, on rows with kernel and profile",
           p.returncode == 0 and "1 + reference / kernel" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
+    p, _ = plan("--recipe", "paper-midend", "--tasks", f"{work}/tasks.jsonl", expect=1)
+    check("tasks without kernels are no prompts of the mid-end", p.returncode == 1 and 'no field "profile"' in p.stderr
+          and "`hone pairs synth --stage midend` writes such rows" in p.stderr, p.stderr)
     p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--level", "3", expect=1)
     check("a level without tasks is an error", p.returncode == 1 and "no prompt left" in p.stderr, p.stderr)
 
