@@ -12,9 +12,12 @@ test-asan: setup ## run the C tests with the address and undefined-behaviour san
 	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests
 	@BUILD=build/asan tests/run.sh --programs --timeout 1200 --filter '$(FILTER)'
 
-test-tsan: setup ## run base's C tests with the thread sanitizer (build/tsan)
-	@$(MAKE) --no-print-directory CONFIG=tsan BUILD=build/tsan $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(BUILD)/tests/base/%,$(TEST_PROGRAMS)))
-	@BUILD=build/tsan tests/run.sh --programs --timeout 1200 --filter '$(or $(FILTER),base/)'
+# The rooms whose own threads share memory.
+TSAN_ROOMS := base vm
+test-tsan: setup ## run the C tests of base and vm with the thread sanitizer (build/tsan)
+	@$(MAKE) --no-print-directory CONFIG=tsan BUILD=build/tsan \
+		$(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach room,$(TSAN_ROOMS),$(BUILD)/tests/$(room)/%),$(TEST_PROGRAMS)))
+	@BUILD=build/tsan tests/run.sh --programs --timeout 1200 --filter '$(or $(FILTER),@(base|vm)/)'
 
 arrows: ## check the #include lines against src/rooms.mk
 	@tools/arrows.sh
