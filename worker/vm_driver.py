@@ -239,9 +239,7 @@ def add_words(out, kind, value):
     elif kind[0] == "*":
         out.append(struct.pack("QQQ", *pointer_words(value)))
     elif kind.startswith("tensordesc"):
-        if value.padding == "nan":
-            raise VmError("tensor descriptors made on the host with padding=\"nan\" are not supported; make them in the kernel with tl.make_tensor_descriptor")
-        out.append(struct.pack("QQQ", *pointer_words(value.base)))
+        out.append(struct.pack("QQQQ", *pointer_words(value.base), value.padding == "nan"))
         out.append(struct.pack(f"{2 * len(value.shape)}q", *map(int, value.shape), *map(int, value.strides)))
     elif kind in FLOATS:
         out.append(struct.pack("d", float(value)))

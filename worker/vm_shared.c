@@ -1,7 +1,7 @@
 /* libhone_vm.so: the vm for a Python process (vm_driver.py, ctypes). What is exported begins with hone_vm_; the rest of the library is hidden.
  *
  * A launch hands over one array of 64-bit words: for each argument of the IR's function its value (floats as bits of a double), and for a pointer
- * three words: address, first byte and size of the storage it lies in. Storages become the buffers of the launch, so a kernel may touch what the
+ * three words: address, first byte and size of the storage it lies in; for a descriptor a fourth, 1 when its padding is NaN. Storages become the buffers of the launch, so a kernel may touch what the
  * tensor's storage has and nothing else.
  *
  * Threading: launches may come from several threads; one of them at a time has the pool, the others run on their own thread alone. */
@@ -140,26 +140,24 @@ static uint64_t synthetic(const struct vm_buffer *buffers, int n, int64_t addres
 	return (uint64_t)address;
 }
 
+static int words_of(const struct vm_kernel *k, int i) { return vm_kernel_arg_is_descriptor(k, i) ? 4 : vm_kernel_arg_is_pointer(k, i) ? 3 : 1; }
+
 static bool set_arguments(const struct vm_kernel *k, const int64_t *words, struct vm_buffer *buffers, int *n, struct vm_arg *args, int nhost,
 	const int64_t *host)
 {
 	const int64_t *w = words;
 	int nargs = vm_kernel_nargs(k);
-	for (int i = 0; i < nargs; w += vm_kernel_arg_is_pointer(k, i++) ? 3 : 1)
+	for (int i = 0; i < nargs; w += words_of(k, i++))
 		if (vm_kernel_arg_is_pointer(k, i) && add_storage(buffers, n, w[1], w[2])) return false;
 	for (int i = 0; i < nhost; i++)
 		if (add_storage(buffers, n, host[2 * i], host[2 * i + 1])) break;
 	if (nhost) qsort(buffers, (size_t)*n, sizeof *buffers, by_data);
 	for (int i = 0; i < *n; i++) buffers[i].address = tape_buffer_address(FIRST_BUFFER + i);
 	w = words;
-	for (int i = 0; i < nargs; i++) {
-		if (vm_kernel_arg_is_pointer(k, i)) {
-			args[i].i = (int64_t)synthetic(buffers, *n, w[0], w[1]);
-			w += 3;
-		} else {
-			args[i].i = *w;
-			memcpy(&args[i].f, w++, sizeof args[i].f);
-		}
+	for (int i = 0; i < nargs; w += words_of(k, i++)) {
+		args[i] = (struct vm_arg){.i = *w, .nan_padding = vm_kernel_arg_is_descriptor(k, i) && w[3]};
+		if (vm_kernel_arg_is_pointer(k, i)) args[i].i = (int64_t)synthetic(buffers, *n, w[0], w[1]);
+		else memcpy(&args[i].f, w, sizeof args[i].f);
 	}
 	return true;
 }

@@ -41,7 +41,7 @@ static int check_descriptor(struct vm_ctx *c, const struct vm_instr *in, const i
 	return 0;
 }
 
-/* imm[0]: a descriptor (no offsets); imm[1]: NaN padding. */
+/* imm[0]: a descriptor (no offsets); imm[1]: NaN padding; imm[2]: 1 + the argument whose padding it has, or 0. */
 int exec_block_ptr(struct vm_ctx *c, const struct vm_instr *in)
 {
 	const struct ttir_type *t = tensor_of(c, vm_dst(c, in, 0));
@@ -49,7 +49,7 @@ int exec_block_ptr(struct vm_ctx *c, const struct vm_instr *in)
 	int64_t *r = new_record(c, in);
 	if (!r) return 1;
 	r[RECORD_BASE] = scalar_of(c, vm_src(c, in, 0));
-	r[RECORD_NAN_PADDING] = in->imm[1];
+	r[RECORD_NAN_PADDING] = in->imm[2] ? c->args[in->imm[2] - 1].nan_padding : in->imm[1];
 	for (int d = 0; d < n; d++) {
 		r[RECORD_DIMS + 3 * d] = scalar_of(c, vm_src(c, in, 1 + d));
 		r[RECORD_DIMS + 3 * d + 1] = scalar_of(c, vm_src(c, in, 1 + n + d));

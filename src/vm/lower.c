@@ -403,10 +403,12 @@ static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 	k->arg_type_text = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_type_text);
 	k->arg_values = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_values);
 	k->arg_names = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_names);
+	k->arg_is_descriptor = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_is_descriptor);
 	for (int i = 0; i < f->nargs; i++) {
 		struct str s = {0};
 		types[i] = arg_type(&k->module, f->args[i].type);
 		if (types[i] < 0) return ERR_LIMIT;
+		k->arg_is_descriptor[i] = types[i] != f->args[i].type;
 		ttir_type_text(&k->module, types[i], &s);
 		k->arg_type_text[i] = arena_strndup(&k->arena, s.data, s.len);
 		k->arg_names[i] = arena_strndup(&k->arena, f->args[i].name.data, MIN(f->args[i].name.len, 60));
@@ -431,6 +433,7 @@ static int lower_descriptor_arg(struct lowerer *lo, const struct ttir_func *f, i
 	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_block_ptr, &dst, 1, src, 1 + 2 * n);
 	if (!in) return lo->code;
 	in->imm[0] = 1;
+	in->imm[2] = 1 + i;
 	return lower_bind(lo, f->args[i].name, dst, 1);
 }
 

@@ -32,7 +32,8 @@ int vm_kernel_nargs(const struct vm_kernel *k);
 /* Textual type of argument i as in the IR ("!tt.ptr<f32>", "i32"); whether it is a pointer. */
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
 const char *vm_kernel_arg_name(const struct vm_kernel *k, int i);   /* as in the source: "x_ptr" */
-bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);
+bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);       /* a descriptor made on the host too: its base */
+bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
 
@@ -113,7 +114,8 @@ struct vm_cost {
 
 struct vm_line_cost { int line; struct vm_cost cost; };   /* source line in the kernel's file */
 
-struct vm_arg { int64_t i; double f; };   /* pointer: address in i; integers in i; floats in f */
+/* Pointer, or base of a descriptor: address in i; integers in i; floats in f. nan_padding: of a descriptor, what lies outside is NaN, not 0. */
+struct vm_arg { int64_t i; double f; bool nan_padding; };
 struct vm_launch_options {
 	uint32_t grid[3];
 	const struct vm_arg *args; int nargs;

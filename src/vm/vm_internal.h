@@ -83,7 +83,7 @@ struct vm_kernel {
 	char *text;
 	struct ttir_module module;
 	const char *name;
-	int nargs; const int *arg_types; const char **arg_type_text, **arg_names; int *arg_values;
+	int nargs; const int *arg_types; const char **arg_type_text, **arg_names; int *arg_values; bool *arg_is_descriptor;
 	struct vm_program program, contracted;        /* contracted: with mulf + addf joined into fma */
 	bool uses_tf32; int tf32_line;
 	bool may_depend_on_order; int order_line;

@@ -64,6 +64,12 @@ bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i)
 	return k->module.types[k->arg_types[i]].elem == ELEM_PTR;
 }
 
+bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i)
+{
+	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);
+	return k->arg_is_descriptor[i];
+}
+
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
 {
 	if (line) *line = k->tf32_line;

@@ -45,6 +45,10 @@ m = torch.randn(32, 16)
 block = torch.empty(16, 16)
 copy[(1,)](TensorDescriptor.from_tensor(m, [16, 16]), block, B=16)
 assert torch.equal(block, m[16:])
+ragged = m[:20]
+for padding in ("zero", "nan"):
+    copy[(1,)](TensorDescriptor.from_tensor(ragged, [16, 16], padding), block, B=16)
+    assert torch.equal(block[:4], ragged[16:]) and (block[4:].isnan() if padding == "nan" else block[4:] == 0).all(), padding
 parts = [torch.zeros(5), torch.zeros(5)]
 through[(2,)](torch.tensor([p.data_ptr() for p in parts]), 5, B=8)
 assert parts[1].tolist() == [1, 2, 3, 4, 5]
