@@ -1,10 +1,10 @@
 #!/bin/bash
-# tools/setup.sh: where everything is installed it says and does nothing; what the stamps promise is there; a user who is not root is told the command.
+# tools/setup.sh: where everything is installed it says and does nothing; what the stamps promise is there; a user who is not root is told the command, and root what to open.
 set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }
 
-echo 1..5
+echo 1..6
 before=$(stat -c %i build/venv/setup.stamp build/deps/setup.stamp)
 out=$(tools/setup.sh 2>&1); status=$?
 [ $status -eq 0 ] && [ -z "$out" ]; check $? "a second call is silent and succeeds"
@@ -23,3 +23,12 @@ chmod +x "$root/bin/"*
 out=$(PATH="$root/bin:$PATH" "$root/tools/setup.sh" 2>&1); status=$?
 [ $status -eq 1 ] && grep -q '^sudo apt-get install .*libjansson-dev' <<<"$out" && [ ! -e "$root/build/venv" ]
 check $? "without root the one command to run is printed"
+
+# mktemp's folder is closed for others.
+if [ "$(id -u)" -eq 0 ]; then
+	out=$("$root/tools/setup.sh" 2>&1); status=$?
+	[ $status -eq 1 ] && grep -qx "chmod o+x $root" <<<"$out" && [ ! -e "$root/build/venv" ]
+	check $? "root is told which folder nobody can pass, before anything is installed"
+else
+	number=$((number + 1)); echo "ok $number - root is told which folder nobody can pass # SKIP not root"
+fi
