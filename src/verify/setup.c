@@ -68,8 +68,8 @@ static int level_choose(const struct verify_options *o, int *level, struct err *
 	}
 	if (wanted == SANDBOX_NONE && !o->allow_unsandboxed)
 		return err_set(err, ERR_USAGE,
-		"sandbox: level none runs strangers' code unguarded; say --allow_unsandboxed if that is meant%s%s", 
-		*text ? "; others do not work here: " : "", text);
+			"sandbox: level none runs strangers' code unguarded; say --allow_unsandboxed if that is meant%s%s",
+			best == SANDBOX_NONE ? "; others do not work here: " : "", best == SANDBOX_NONE ? text : "");
 	*level = wanted;
 	return 0;
 }
