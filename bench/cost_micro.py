@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from cost_kernels import k_matmul
+from cost_tile_kernels import k_matmul
 
 
 @triton.jit

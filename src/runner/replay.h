@@ -14,7 +14,7 @@ int replay_reload(struct replay *r, struct tape *t, struct runner_fault *fault);
 const struct tape *replay_tape(const struct replay *r);
 /* Line of the first tf32 dot on fp32 operands in a kernel on the data path; -1 when there is none. */
 int replay_tf32_line(const struct replay *r);
-/* Line of the first reduction on the data path whose result may depend on the order; -1 when there is none. */
+/* Line of the first operation on the data path whose order is open (vm_kernel_may_depend_on_order); -1 when there is none. */
 int replay_order_line(const struct replay *r);
 /* One trial: fills every buffer anew, runs all rows, checks canaries and what may not change, writes dense outputs to `outputs` (bytes). */
 void replay_run(struct replay *r, const struct runner_trial *trial, const struct replay_given *given, uint8_t *outputs, int64_t outputs_bytes,

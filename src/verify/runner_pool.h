@@ -17,7 +17,7 @@ void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size
 /* Kills the runners that are in use, so that whoever waits for one is woken, and refuses to start more. */
 void runner_pool_stop(struct runner_pool *p);
 
-/* What a load says about the kernels on the data path: lines of a tf32 dot, of a reduction that may depend on the order; -1: none. */
+/* What a load says about the kernels on the data path: lines of a tf32 dot, of the first operation whose order is open (vm_kernel_may_depend_on_order); -1: none. */
 struct runner_loaded { int tf32_line, order_line; };
 /* 0 with *loaded set; ERR_MISMATCH with *fault; ERR_TIMEOUT; ERR_CHILD when the process died; ERR_FORMAT when it does not speak. */
 int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, struct runner_loaded *loaded, struct runner_fault *fault,
