@@ -1,8 +1,10 @@
 /* Cost of a list of launches on the vm, as JSON: used by bench/cost_compare.py.
  *     kernel_cost SPEC.json
- *     kernel_cost --again PREDICTED.json     the predictions anew from the counts in --predict's file: for work on the formula
- * The spec: {"buffers": [{"bytes": N, "file": PATH or absent for zeros}], "launches": [{"ttir", "ttgir", "cubin": PATH, "warps", "shared", "grid": [x, y, z],
- * "args": [{"buffer": I} or {"int": N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
+ *     kernel_cost --again PREDICTED.json     the predictions anew from the counts in --predict's
+ *     file: for work on the formula
+ * The spec: {"buffers": [{"bytes": N, "file": PATH or absent for zeros}], "launches": [{"ttir",
+ * "ttgir", "cubin": PATH, "warps", "shared", "grid": [x, y, z], "args": [{"buffer": I} or {"int":
+ * N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
 #include "vm/vm_cost.h"
 #include <stdlib.h>
 
@@ -10,22 +12,28 @@
 #define ARGS_MAX 64
 #define FILE_BYTES_MAX ((size_t)1 << 30)
 
-struct memory { int n; struct vm_buffer buffers[BUFFERS_MAX]; };
+struct memory {
+	int n;
+	struct vm_buffer buffers[BUFFERS_MAX];
+};
 
 static int load_buffers(const json_t *list, struct memory *m, struct err *err)
 {
 	size_t i;
 	json_t *o;
-	json_array_foreach(list, i, o) {
+	json_array_foreach(list, i, o)
+	{
 		struct str data = {0};
 		const char *file = json_string_value(json_object_get(o, "file"));
 		if (m->n == BUFFERS_MAX) return err_set(err, ERR_LIMIT, "more than %d buffers", BUFFERS_MAX);
 		struct vm_buffer *b = &m->buffers[m->n];
-		*b = (struct vm_buffer){.address = tape_buffer_address(m->n), .bytes = json_integer_value(json_object_get(o, "bytes"))};
+		*b = (struct vm_buffer){
+			.address = tape_buffer_address(m->n), .bytes = json_integer_value(json_object_get(o, "bytes"))};
 		b->data = xcalloc((size_t)b->bytes + 64, 1);
 		m->n++;
 		int rc = file ? file_read(file, FILE_BYTES_MAX, &data, err) : 0;
-		if (!rc && file && (int64_t)data.len != b->bytes) rc = err_set(err, ERR_FORMAT, "%s has %zu bytes, expected %lld", file, data.len, (long long)b->bytes);
+		if (!rc && file && (int64_t)data.len != b->bytes)
+			rc = err_set(err, ERR_FORMAT, "%s has %zu bytes, expected %lld", file, data.len, (long long)b->bytes);
 		if (!rc && file) memcpy(b->data, data.data, data.len);
 		str_release(&data);
 		if (rc) return rc;
@@ -45,11 +53,13 @@ static int load_args(const json_t *list, struct vm_arg *args)
 	size_t i;
 	json_t *o;
 	int n = 0;
-	json_array_foreach(list, i, o) {
+	json_array_foreach(list, i, o)
+	{
 		if (n == ARGS_MAX) break;
 		struct vm_arg *a = &args[n++];
 		*a = (struct vm_arg){.i = 0};
-		if (json_object_get(o, "buffer")) a->i = (int64_t)tape_buffer_address((int)json_integer_value(json_object_get(o, "buffer")));
+		if (json_object_get(o, "buffer"))
+			a->i = (int64_t)tape_buffer_address((int)json_integer_value(json_object_get(o, "buffer")));
 		else if (json_object_get(o, "int")) a->i = json_integer_value(json_object_get(o, "int"));
 		else a->f = json_number_value(json_object_get(o, "float"));
 	}
@@ -73,10 +83,18 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 	if (!rc) rc = vm_binary_read(cubin.data, cubin.len, &binary, err);
 	if (!rc) {
 		struct vm_launch_options lo = {
-			.args = args, .nargs = load_args(json_object_get(o, "args"), args), .buffers = m->buffers, .nbuffers = m->n, .pool = pool,
-			.want_cost = true, .layouts = layouts, .num_warps = binary.warps, .l1_bytes = vm_cost_l1_bytes(&binary, vm_gpu_find("H200")),
+			.args = args,
+			.nargs = load_args(json_object_get(o, "args"), args),
+			.buffers = m->buffers,
+			.nbuffers = m->n,
+			.pool = pool,
+			.want_cost = true,
+			.layouts = layouts,
+			.num_warps = binary.warps,
+			.l1_bytes = vm_cost_l1_bytes(&binary, vm_gpu_find("H200")),
 		};
-		for (size_t d = 0; d < 3; d++) lo.grid[d] = (uint32_t)json_integer_value(json_array_get(json_object_get(o, "grid"), d));
+		for (size_t d = 0; d < 3; d++)
+			lo.grid[d] = (uint32_t)json_integer_value(json_array_get(json_object_get(o, "grid"), d));
 		rc = vm_launch(k, &lo, &report, err);
 	}
 	if (!rc) {
@@ -102,21 +120,21 @@ static int again(const char *path, struct err *err)
 	size_t i;
 	int rc = json_load(path, FILE_BYTES_MAX, &all, err);
 	if (rc) return rc;
-	json_object_foreach(all, name, task)
-		json_object_foreach(task, label, variant)
-			json_array_foreach(json_object_get(variant, "launches"), i, launch) {
-				const json_t *r = json_object_get(launch, "resources");
-				struct vm_cost c;
-				struct vm_binary b = {
-					.warps = (int)json_integer_value(json_object_get(r, "warps")),
-					.registers = (int)json_integer_value(json_object_get(r, "registers")),
-					.stack_bytes = (int)json_integer_value(json_object_get(r, "stack_bytes")),
-					.local_bytes = json_integer_value(json_object_get(r, "local_bytes")),
-					.shared_bytes = json_integer_value(json_object_get(r, "shared_bytes")),
-				};
-				vm_counts_parse(json_object_get(launch, "counts"), &c);
-				json_object_set_new(launch, "predicted", vm_predicted_json(&c, &b));
-			}
+	json_object_foreach(all, name, task) json_object_foreach(task, label, variant)
+		json_array_foreach(json_object_get(variant, "launches"), i, launch)
+	{
+		const json_t *r = json_object_get(launch, "resources");
+		struct vm_cost c;
+		struct vm_binary b = {
+			.warps = (int)json_integer_value(json_object_get(r, "warps")),
+			.registers = (int)json_integer_value(json_object_get(r, "registers")),
+			.stack_bytes = (int)json_integer_value(json_object_get(r, "stack_bytes")),
+			.local_bytes = json_integer_value(json_object_get(r, "local_bytes")),
+			.shared_bytes = json_integer_value(json_object_get(r, "shared_bytes")),
+		};
+		vm_counts_parse(json_object_get(launch, "counts"), &c);
+		json_object_set_new(launch, "predicted", vm_predicted_json(&c, &b));
+	}
 	json_dumpf(all, stdout, JSON_COMPACT);
 	json_decref(all);
 	return 0;
@@ -133,13 +151,16 @@ int main(int argc, char **argv)
 		if (code) fprintf(stderr, "%s\n", err.text);
 		return code ? 1 : 0;
 	}
-	if (argc != 2) { fprintf(stderr, "usage: kernel_cost SPEC.json\n"); return 2; }
+	if (argc != 2) {
+		fprintf(stderr, "usage: kernel_cost SPEC.json\n");
+		return 2;
+	}
 	int rc = json_load(argv[1], FILE_BYTES_MAX, &spec, &err);
 	if (!rc) rc = load_buffers(json_object_get(spec, "buffers"), &m, &err);
 	struct pool *pool = pool_create(0);
-	json_array_foreach(json_object_get(spec, "launches"), i, o)
-		if (!rc) rc = run_launch(o, &m, pool, out, &err);
-	json_array_foreach(json_object_get(spec, "outputs"), i, o) {
+	json_array_foreach(json_object_get(spec, "launches"), i, o) if (!rc) rc = run_launch(o, &m, pool, out, &err);
+	json_array_foreach(json_object_get(spec, "outputs"), i, o)
+	{
 		const struct vm_buffer *b = &m.buffers[json_integer_value(json_object_get(o, "buffer")) % BUFFERS_MAX];
 		if (!rc) rc = file_write_atomic(json_string_value(json_object_get(o, "file")), b->data, (size_t)b->bytes, &err);
 	}

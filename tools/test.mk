@@ -1,7 +1,7 @@
 # Tests: tests/<room>/test_*.c become programs in $(BUILD)/tests, tests/run.sh runs them and the scripts.
 TEST_PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*/test_*.c))
 
-.PHONY: tests test test-asan test-tsan arrows help
+.PHONY: tests test test-asan test-tsan arrows format format-check help
 tests: $(TEST_PROGRAMS) ## build the C tests
 
 test: setup ## build everything and run all tests; FILTER=room/name for some
@@ -21,6 +21,12 @@ test-tsan: setup ## run the C tests of base and vm with the thread sanitizer (bu
 
 arrows: ## check the #include lines against src/rooms.mk
 	@tools/arrows.sh
+
+format: ## write the C sources in the form of .clang-format
+	@tools/format.sh
+
+format-check: ## name the C sources that are not
+	@tools/format.sh --check
 
 help: ## list the targets
 	@echo 'usage: make [TARGET] [CONFIG=release|debug|asan|tsan] [V=1]'

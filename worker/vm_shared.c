@@ -1,10 +1,13 @@
-/* libhone_vm.so: the vm for a Python process (vm_driver.py, ctypes). What is exported begins with hone_vm_; the rest of the library is hidden.
+/* libhone_vm.so: the vm for a Python process (vm_driver.py, ctypes). What is exported begins with
+ * hone_vm_; the rest of the library is hidden.
  *
- * A launch hands over one array of 64-bit words: for each argument of the IR's function its value (floats as bits of a double), and for a pointer
- * three words: address, first byte and size of the storage it lies in; for a descriptor a fourth, 1 when its padding is NaN. Storages become the buffers of the launch, so a kernel may touch what the
- * tensor's storage has and nothing else.
+ * A launch hands over one array of 64-bit words: for each argument of the IR's function its value
+ * (floats as bits of a double), and for a pointer three words: address, first byte and size of the
+ * storage it lies in; for a descriptor a fourth, 1 when its padding is NaN. Storages become the
+ * buffers of the launch, so a kernel may touch what the tensor's storage has and nothing else.
  *
- * Threading: launches may come from several threads; one of them at a time has the pool, the others run on their own thread alone. */
+ * Threading: launches may come from several threads; one of them at a time has the pool, the others
+ * run on their own thread alone. */
 #include "vm/vm_cost.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,14 +19,21 @@ EXPORT struct vm_kernel *hone_vm_kernel_create(const char *ttir, size_t len);
 EXPORT void hone_vm_kernel_free(struct vm_kernel *k);
 EXPORT int hone_vm_kernel_nargs(const struct vm_kernel *k);
 EXPORT const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i);
-EXPORT int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host);
+EXPORT int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z,
+	int flags, int nhost, const int64_t *host);
 
 #define FIRST_BUFFER 256             /* above index 128 no synthetic address can be one of a Linux process */
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
 #define CUDA_GRANULE (2 << 20)        /* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it */
-enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_FMA = 8, FLAG_WARPS_SHIFT = 8 };   /* above the shift: warps of a program */
+enum {
+	FLAG_COST = 1,
+	FLAG_CHECK = 2,
+	FLAG_CUDA = 4,
+	FLAG_FMA = 8,
+	FLAG_WARPS_SHIFT = 8
+}; /* above the shift: warps of a program */
 
 /* What the last launch of this thread found, as JSON. */
 static _Thread_local struct str report_text;
@@ -36,7 +46,7 @@ const char *hone_vm_report(void) { return report_text.data ? report_text.data : 
 
 static void drop_pool_in_child(void)
 {
-	pool = NULL;   /* its threads did not survive the fork */
+	pool = NULL; /* its threads did not survive the fork */
 	pthread_mutex_init(&pool_lock, NULL);
 }
 
@@ -51,7 +61,10 @@ static void set_report(json_t *o)
 	json_decref(o);
 }
 
-static void report_error(const struct err *err) { set_report(json_pack("{s:s, s:s}", "error", err_name(err->code), "text", err->text)); }
+static void report_error(const struct err *err)
+{
+	set_report(json_pack("{s:s, s:s}", "error", err_name(err->code), "text", err->text));
+}
 
 struct vm_kernel *hone_vm_kernel_create(const char *ttir, size_t len)
 {
@@ -69,35 +82,42 @@ const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return v
 
 static void add_fault(json_t *o, const struct vm_report *r, const struct vm_launch_options *l)
 {
-	json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:i, s:i, s:[i,i,i], s:I}", "fault", vm_fault_name(r->fault), "text", r->text,
-		"file", r->file ? r->file : "", "line", r->line, "column", r->column,
-		"program", (int)r->program[0], (int)r->program[1], (int)r->program[2], "element", (json_int_t)r->element));
+	json_object_update_new(o,
+		json_pack("{s:s, s:s, s:s, s:i, s:i, s:[i,i,i], s:I}", "fault", vm_fault_name(r->fault), "text", r->text,
+			"file", r->file ? r->file : "", "line", r->line, "column", r->column, "program", (int)r->program[0],
+			(int)r->program[1], (int)r->program[2], "element", (json_int_t)r->element));
 	if (!r->access) return;
-	json_object_update_new(o, json_pack("{s:s, s:I, s:I, s:I}", "access", r->access, "offset", (json_int_t)r->offset,
-		"access_bytes", (json_int_t)r->access_bytes, "address", (json_int_t)r->address));
+	json_object_update_new(o,
+		json_pack("{s:s, s:I, s:I, s:I}", "access", r->access, "offset", (json_int_t)r->offset, "access_bytes",
+			(json_int_t)r->access_bytes, "address", (json_int_t)r->address));
 	if (r->buffer < 0 || r->buffer >= l->nbuffers) return;
 	const struct vm_buffer *b = &l->buffers[r->buffer];
-	json_object_update_new(o, json_pack("{s:I, s:I}", "storage", (json_int_t)(intptr_t)b->data, "storage_bytes", (json_int_t)b->bytes));
+	json_object_update_new(
+		o, json_pack("{s:I, s:I}", "storage", (json_int_t)(intptr_t)b->data, "storage_bytes", (json_int_t)b->bytes));
 }
 
 static json_t *finding_json(const struct vm_finding *f)
 {
 	bool is_error = f->fault != VM_FAULT_NONE;
-	return json_pack("{s:s, s:b, s:s, s:i, s:i, s:s, s:s, s:[i,i,i], s:I, s:I, s:I}", "kind", is_error ? vm_fault_name(f->fault) : vm_note_name(f->note),
-		"is_error", is_error, "file", f->file, "line", f->line, "column", f->column, "expression", f->expression, "text", f->text,
-		"program", (int)f->program[0], (int)f->program[1], (int)f->program[2], "element", (json_int_t)f->element, "times", (json_int_t)f->times,
+	return json_pack("{s:s, s:b, s:s, s:i, s:i, s:s, s:s, s:[i,i,i], s:I, s:I, s:I}", "kind",
+		is_error ? vm_fault_name(f->fault) : vm_note_name(f->note), "is_error", is_error, "file", f->file, "line",
+		f->line, "column", f->column, "expression", f->expression, "text", f->text, "program", (int)f->program[0],
+		(int)f->program[1], (int)f->program[2], "element", (json_int_t)f->element, "times", (json_int_t)f->times,
 		"programs", (json_int_t)f->programs);
 }
 
-/* Registers and shared memory are the compile's, which `hone vm` leaves out: the estimate takes its defaults. */
+/* Registers and shared memory are the compile's, which `hone vm` leaves out: the estimate takes its
+ * defaults. */
 static void add_cost(json_t *o, const struct vm_report *r, const struct vm_launch_options *l)
 {
 	struct vm_binary binary = vm_binary_default(l->num_warps);
 	json_t *lines = json_array();
 	for (int i = 0; i < r->nlines; i++)
-		json_array_append_new(lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", vm_counts_json(&r->lines[i].cost)));
-	json_object_update_new(o, json_pack("{s:o, s:o, s:f}", "cost", vm_counts_json(&r->cost), "lines", lines, "predicted_s",
-		vm_estimate(&r->cost, &binary, vm_gpu_find("H200")).time_s));
+		json_array_append_new(
+			lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", vm_counts_json(&r->lines[i].cost)));
+	json_object_update_new(o,
+		json_pack("{s:o, s:o, s:f}", "cost", vm_counts_json(&r->cost), "lines", lines, "predicted_s",
+			vm_estimate(&r->cost, &binary, vm_gpu_find("H200")).time_s));
 }
 
 static void report_launch(const struct vm_report *r, const struct vm_launch_options *l)
@@ -136,14 +156,18 @@ static uint64_t synthetic(const struct vm_buffer *buffers, int n, int64_t addres
 {
 	for (int i = 0; i < n; i++)
 		if ((int64_t)(intptr_t)buffers[i].data == base)
-			return buffers[i].address + (address ? (uint64_t)(address - base) : 0);   /* torch gives an empty view the address 0 */
+			return buffers[i].address +
+				(address ? (uint64_t)(address - base) : 0); /* torch gives an empty view the address 0 */
 	return (uint64_t)address;
 }
 
-static int words_of(const struct vm_kernel *k, int i) { return vm_kernel_arg_is_descriptor(k, i) ? 4 : vm_kernel_arg_is_pointer(k, i) ? 3 : 1; }
+static int words_of(const struct vm_kernel *k, int i)
+{
+	return vm_kernel_arg_is_descriptor(k, i) ? 4 : vm_kernel_arg_is_pointer(k, i) ? 3 : 1;
+}
 
-static bool set_arguments(const struct vm_kernel *k, const int64_t *words, struct vm_buffer *buffers, int *n, struct vm_arg *args, int nhost,
-	const int64_t *host)
+static bool set_arguments(const struct vm_kernel *k, const int64_t *words, struct vm_buffer *buffers, int *n,
+	struct vm_arg *args, int nhost, const int64_t *host)
 {
 	const int64_t *w = words;
 	int nargs = vm_kernel_nargs(k);
@@ -178,9 +202,12 @@ static int run(const struct vm_kernel *k, struct vm_launch_options *o)
 	return rc ? rc : report.is_passed_over;
 }
 
-/* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in memory. 0 when it ran without fault, 1 when it ran
- * and a load was passed over (FLAG_CUDA), negative when it did not; the report says why not, with FLAG_COST what it cost, with FLAG_CHECK what else was found. */
-int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host)
+/* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in
+ * memory. 0 when it ran without fault, 1 when it ran and a load was passed over (FLAG_CUDA),
+ * negative when it did not; the report says why not, with FLAG_COST what it cost, with FLAG_CHECK
+ * what else was found. */
+int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z, int flags,
+	int nhost, const int64_t *host)
 {
 	int nargs = vm_kernel_nargs(k), n = 0, room = MIN(nargs + nhost, BUFFERS_MAX) + 1;
 	struct vm_buffer few[32], *buffers = room <= (int)ARRAY_LEN(few) ? few : xcalloc((size_t)room, sizeof *buffers);
@@ -188,10 +215,20 @@ int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, 
 	int rc = -1;
 	if (set_arguments(k, words, buffers, &n, args, nhost, host)) {
 		struct vm_launch_options o = {
-			.grid = {x, y, z}, .args = args, .nargs = nargs, .buffers = buffers, .nbuffers = n, .want_cost = flags & FLAG_COST, .fma_contract = flags & FLAG_FMA,
-			.undefined_is_zero = true, .has_host_pointers = nhost > 0, .print = stderr, .num_warps = MAX(flags >> FLAG_WARPS_SHIFT, 1),
+			.grid = {x, y, z},
+			.args = args,
+			.nargs = nargs,
+			.buffers = buffers,
+			.nbuffers = n,
+			.want_cost = flags & FLAG_COST,
+			.fma_contract = flags & FLAG_FMA,
+			.undefined_is_zero = true,
+			.has_host_pointers = nhost > 0,
+			.print = stderr,
+			.num_warps = MAX(flags >> FLAG_WARPS_SHIFT, 1),
 			.load_granule = flags & FLAG_CUDA ? CUDA_GRANULE : 0,
-			.checks = flags & FLAG_CHECK ? VM_CHECK_ALL : 0, .findings_max = flags & FLAG_CHECK ? FINDINGS_MAX : 0,
+			.checks = flags & FLAG_CHECK ? VM_CHECK_ALL : 0,
+			.findings_max = flags & FLAG_CHECK ? FINDINGS_MAX : 0,
 		};
 		rc = run(k, &o);
 	} else {

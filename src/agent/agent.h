@@ -1,10 +1,12 @@
-/* agent: the stages as policies see them: what a prompt says, what an answer earns, what feedback tells.
+/* agent: the stages as policies see them: what a prompt says, what an answer earns, what feedback
+ * tells.
  *
  *   frontend   PyTorch module in, plan and correct kernel out
  *   midend     reference, a genuine kernel and its cost per line in; a cheaper genuine kernel out
  *
- * Prompts are plain template files (recipes/prompts/): text with {{name}} holes; an unknown hole is an error. Rewards are rows of one table (docs/rewards.md).
- * Of the verifier this room sees struct verdict alone. */
+ * Prompts are plain template files (recipes/prompts/): text with {{name}} holes; an unknown hole is
+ * an error. Rewards are rows of one table (docs/rewards.md). Of the verifier this room sees struct
+ * verdict alone. */
 #ifndef HONE_AGENT_H
 #define HONE_AGENT_H
 #include "task/task.h"
@@ -19,18 +21,23 @@ int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *e
 
 struct prompt_input {
 	const struct task *task;
-	const char *kernel;               /* midend: the kernel to improve; NULL for the frontend */
-	const struct verdict *profile;    /* midend: that kernel's verdict, with costs per line */
-	const char *precision;            /* "strict" or "tf32" */
+	const char *kernel;            /* midend: the kernel to improve; NULL for the frontend */
+	const struct verdict *profile; /* midend: that kernel's verdict, with costs per line */
+	const char *precision;         /* "strict" or "tf32" */
 };
-/* Holes: {{task}} source, {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{precision}} one sentence. */
-int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out, struct err *err);
-/* Reads a template, or the one of that name that ships with hone; out is replaced. One without what its stage is about ({{task}}; for the midend {{kernel}})
- * would train on prompts that cannot be answered: refused. */
+/* Holes: {{task}} source, {{kernel}} source, {{cost}} table of costs (see prompt_cost_table),
+ * {{precision}} one sentence. */
+int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
+	struct err *err);
+/* Reads a template, or the one of that name that ships with hone; out is replaced. One without what
+ * its stage is about ({{task}}; for the midend {{kernel}}) would train on prompts that cannot be
+ * answered: refused. */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
-/* "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the dearest lines, then the totals: launches, programs, bytes, model time. */
+/* "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the dearest lines, then the totals:
+ * launches, programs, bytes, model time. */
 void prompt_cost_table(const struct verdict *profile, struct str *out);
-/* Task sources mention docstrings and blank lines that teach nothing: the template sees the source with trailing blanks trimmed, otherwise verbatim. */
+/* Task sources mention docstrings and blank lines that teach nothing: the template sees the source
+ * with trailing blanks trimmed, otherwise verbatim. */
 
 /* ---- feedback: what a verdict tells the model in a further turn ---- */
 
@@ -39,22 +46,26 @@ void feedback_render(const struct verdict *v, const char *source, size_t source_
 /* ---- rewards ---- */
 
 struct reward_input {
-	const struct verdict *verdict;   /* of a well-formed answer; NULL when the answer had no candidate in it */
-	double baseline_cost_s;          /* midend: model time of the kernel that was given; 0: the reference counts (verdict->speedup) */
+	const struct verdict *verdict; /* of a well-formed answer; NULL when the answer had no candidate in it */
+	double baseline_cost_s;        /* midend: model time of the kernel that was given; 0: the reference counts
+									  (verdict->speedup) */
 };
-struct reward { double plan, code; };       /* equal unless the row is split */
+struct reward {
+	double plan, code;
+}; /* equal unless the row is split */
 struct reward_rule {
 	const char *name;
 	double (*plan)(bool genuine, double speedup);
 	double (*code)(bool genuine, double speedup);
-	bool is_split;               /* plan and code tokens have advantages of their own */
-	double alpha;                /* weight of the plan part when split */
-	double speedup_clip;         /* 0: raw */
-	bool is_against_reference;   /* s is reference / kernel always, also where the prompt showed a kernel, and without the noise band: the paper's ratio */
-	const char *formula;         /* for --help and the docs */
+	bool is_split;             /* plan and code tokens have advantages of their own */
+	double alpha;              /* weight of the plan part when split */
+	double speedup_clip;       /* 0: raw */
+	bool is_against_reference; /* s is reference / kernel always, also where the prompt showed a kernel, and without the
+								  noise band: the paper's ratio */
+	const char *formula;       /* for --help and the docs */
 };
-const struct reward_rule *reward_rule_find(const char *name);   /* NULL when unknown */
-const struct reward_rule *reward_rule_at(int i);                /* NULL past the end */
+const struct reward_rule *reward_rule_find(const char *name); /* NULL when unknown */
+const struct reward_rule *reward_rule_at(int i);              /* NULL past the end */
 /* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02), clipped, 0 unless genuine. */
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in);
 /* infra verdicts have no reward: returns false, and the sample is to be dropped. */

@@ -1,15 +1,18 @@
-/* Prompts are template files with {{holes}}; what a hole becomes is a row of a table. A template that names an unknown hole is refused rather than sent to a
- * model with the braces still in it. */
+/* Prompts are template files with {{holes}}; what a hole becomes is a row of a table. A template
+ * that names an unknown hole is refused rather than sent to a model with the braces still in it. */
 #include "agent/agent.h"
 
-static const char *const stage_names[AGENT_STAGE_COUNT] = { "frontend", "midend" };
+static const char *const stage_names[AGENT_STAGE_COUNT] = {"frontend", "midend"};
 
 const char *agent_stage_name(enum agent_stage s) { return stage_names[s]; }
 
 int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *err)
 {
 	for (int i = 0; i < AGENT_STAGE_COUNT; i++)
-		if (!strcmp(stage_names[i], name)) { *out = (enum agent_stage)i; return 0; }
+		if (!strcmp(stage_names[i], name)) {
+			*out = (enum agent_stage)i;
+			return 0;
+		}
 	return err_set(err, ERR_USAGE, "stage \"%s\": expected frontend or midend", name);
 }
 
@@ -35,7 +38,8 @@ static int hole_kernel(const struct prompt_input *in, struct str *out, struct er
 
 static int hole_cost(const struct prompt_input *in, struct str *out, struct err *err)
 {
-	if (!in->profile) return err_set(err, ERR_USAGE, "{{cost}} needs a profiled kernel: this template is for --stage midend");
+	if (!in->profile)
+		return err_set(err, ERR_USAGE, "{{cost}} needs a profiled kernel: this template is for --stage midend");
 	prompt_cost_table(in->profile, out);
 	return 0;
 }
@@ -43,20 +47,28 @@ static int hole_cost(const struct prompt_input *in, struct str *out, struct err 
 static int hole_precision(const struct prompt_input *in, struct str *out, struct err *err)
 {
 	bool is_tf32 = in->precision && !strcmp(in->precision, "tf32");
-	str_puts(out, is_tf32 ? "TF32 is allowed in tl.dot on fp32 tensors."
-		: "Full fp32 precision is required: use input_precision=\"ieee\" in tl.dot on fp32 tensors.");
+	str_puts(out,
+		is_tf32 ? "TF32 is allowed in tl.dot on fp32 tensors."
+				: "Full fp32 precision is required: use input_precision=\"ieee\" in tl.dot on fp32 tensors.");
 	return 0;
 }
 
-static const struct { const char *name; int (*put)(const struct prompt_input *, struct str *, struct err *); } holes[] = {
-	{ "task", hole_task }, { "kernel", hole_kernel }, { "cost", hole_cost }, { "precision", hole_precision },
+static const struct {
+	const char *name;
+	int (*put)(const struct prompt_input *, struct str *, struct err *);
+} holes[] = {
+	{"task", hole_task},
+	{"kernel", hole_kernel},
+	{"cost", hole_cost},
+	{"precision", hole_precision},
 };
 
 static int put_hole(const char *name, size_t len, const struct prompt_input *in, struct str *out, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++)
 		if (strlen(holes[i].name) == len && !memcmp(holes[i].name, name, len)) return holes[i].put(in, out, err);
-	return err_set(err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost or precision", (int)MIN(len, 40), name);
+	return err_set(
+		err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost or precision", (int)MIN(len, 40), name);
 }
 
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
@@ -65,7 +77,9 @@ static int template_check(const char *stage, const char *template_text, const ch
 {
 	const char *hole = !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
 	if (strstr(template_text, hole)) return 0;
-	return err_set(err, ERR_MISMATCH, "prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in recipes/prompts/",
+	return err_set(err, ERR_MISMATCH,
+		"prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in "
+		"recipes/prompts/",
 		template_name, hole, stage);
 }
 
@@ -77,15 +91,21 @@ int agent_template_read(const char *stage, const char *path, struct str *out, st
 	return rc ? rc : template_check(stage, out->data, path, err);
 }
 
-int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out, struct err *err)
+int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
+	struct err *err)
 {
 	const char *p = template_text;
 	for (const char *open; (open = strstr(p, "{{")) != NULL;) {
 		const char *close = strstr(open, "}}");
-		if (!close) return err_set(err, ERR_FORMAT, "prompt template %s: \"{{\" at byte %zu is never closed", template_name, (size_t)(open - template_text));
+		if (!close)
+			return err_set(err, ERR_FORMAT, "prompt template %s: \"{{\" at byte %zu is never closed", template_name,
+				(size_t)(open - template_text));
 		str_append(out, p, (size_t)(open - p));
 		int rc = put_hole(open + 2, (size_t)(close - open - 2), in, out, err);
-		if (rc) { err_prefix(err, "prompt template %s", template_name); return rc; }
+		if (rc) {
+			err_prefix(err, "prompt template %s", template_name);
+			return rc;
+		}
 		p = close + 2;
 	}
 	str_puts(out, p);
@@ -95,10 +115,10 @@ int prompt_render(const char *template_text, const char *template_name, const st
 void prompt_cost_table(const struct verdict *v, struct str *out)
 {
 	for (int i = 0; i < MIN(v->nlines, 8); i++)
-		str_printf(out, "line %d: %lld bytes, %lld sectors, %lld flops\n",
-			v->lines[i].line, (long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
-	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n",
-		v->launches, (long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
+		str_printf(out, "line %d: %lld bytes, %lld sectors, %lld flops\n", v->lines[i].line,
+			(long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
+	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n", v->launches,
+		(long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
 }
 
 static void put_source_line(const char *source, size_t len, int line, struct str *out)

@@ -31,14 +31,18 @@
 enum err_code { ERR_OK = 0, ERR_TABLE(X) };
 #undef X
 
-struct err { int code; char text[1024]; };
+struct err {
+	int code;
+	char text[1024];
+};
 /* Sets e (if not NULL) and returns code, so that `return err_set(e, ERR_IO, ...)` is the idiom. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Puts "context: " before the text that e already has; returns e's code. */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *err_name(int code);
 
-void check_failed(const char *file, int line, const char *cond, const char *fmt, ...) __attribute__((noreturn, format(printf, 4, 5)));
+void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
+	__attribute__((noreturn, format(printf, 4, 5)));
 #define CHECK(cond) do { if (!(cond)) check_failed(__FILE__, __LINE__, #cond, " "); } while (0)
 #define CHECKF(cond, ...) do { if (!(cond)) check_failed(__FILE__, __LINE__, #cond, __VA_ARGS__); } while (0)
 
@@ -57,60 +61,79 @@ char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Multiplies sizes; aborts on overflow. */
 size_t size_mul(size_t a, size_t b);
 
-/* Arena: many allocations, one free. Memory is 64-byte aligned and zeroed. HONE_POISON builds fill it on reset. */
-struct arena { struct arena_block *blocks; size_t used_bytes; };
+/* Arena: many allocations, one free. Memory is 64-byte aligned and zeroed. HONE_POISON builds fill
+ * it on reset. */
+struct arena {
+	struct arena_block *blocks;
+	size_t used_bytes;
+};
 void *arena_alloc(struct arena *a, size_t bytes);
 char *arena_strndup(struct arena *a, const char *s, size_t len);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void arena_reset(struct arena *a);   /* keeps the largest block */
+void arena_reset(struct arena *a); /* keeps the largest block */
 void arena_release(struct arena *a);
 
-/* Growable byte string; data is always NUL-terminated once anything was appended. Zero-initialise to start. */
-struct str { char *data; size_t len, cap; };
+/* Growable byte string; data is always NUL-terminated once anything was appended. Zero-initialise
+ * to start. */
+struct str {
+	char *data;
+	size_t len, cap;
+};
 void str_append(struct str *s, const void *data, size_t len);
 void str_puts(struct str *s, const char *text);
 void str_putc(struct str *s, char c);
 void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vprintf(struct str *s, const char *fmt, va_list ap);
-void str_clear(struct str *s);   /* len = 0, memory kept */
+void str_clear(struct str *s); /* len = 0, memory kept */
 void str_release(struct str *s);
 
 /* A view of bytes that someone else owns. */
-struct slice { const char *data; size_t len; };
+struct slice {
+	const char *data;
+	size_t len;
+};
 
 /* ---- files ---- */
 
 /* out is replaced. A missing file is ERR_NOT_FOUND, a larger one ERR_LIMIT. */
 int file_read(const char *path, size_t bytes_max, struct str *out, struct err *err);
-/* Writes beside, fsyncs, renames, fsyncs the folder: after kill -9 there is the old file or the new one, whole. */
+/* Writes beside, fsyncs, renames, fsyncs the folder: after kill -9 there is the old file or the new
+ * one, whole. */
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err);
-/* Whether file_write_atomic has a place to write to: asked before long work whose result goes there. */
+/* Whether file_write_atomic has a place to write to: asked before long work whose result goes
+ * there. */
 int file_check_writable(const char *path, struct err *err);
 /* The same for a folder that dir_make is to make, or that is there. */
 int dir_check_writable(const char *path, struct err *err);
-struct file_map { const uint8_t *data; size_t len; };
-int file_map_open(const char *path, struct file_map *out, struct err *err);   /* read-only mapping */
+struct file_map {
+	const uint8_t *data;
+	size_t len;
+};
+int file_map_open(const char *path, struct file_map *out, struct err *err); /* read-only mapping */
 void file_map_close(struct file_map *m);
-int dir_make(const char *path, struct err *err);        /* with parents; existing is fine */
-int dir_remove(const char *path, struct err *err);      /* recursive, follows no link; absent is fine */
-int dir_clean(const char *path, struct err *err);       /* removes what a kill left half-written in it: *.tmp */
-/* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return and passes it on. */
+int dir_make(const char *path, struct err *err);   /* with parents; existing is fine */
+int dir_remove(const char *path, struct err *err); /* recursive, follows no link; absent is fine */
+int dir_clean(const char *path, struct err *err);  /* removes what a kill left half-written in it: *.tmp */
+/* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return
+ * and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
 /* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but
  * an object is an error. where is "path:line"; line_max in bytes. Stops at the first error. */
 #define JSONL_LINE_MAX ((size_t)16 << 20)   /* for rows of prompts and answers; task sets have their own */
 typedef int jsonl_fn(void *ctx, const json_t *row, const char *where, struct err *err);
 int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err);
-void jsonl_put(struct str *text, const json_t *row);   /* one line, sorted keys */
+void jsonl_put(struct str *text, const json_t *row); /* one line, sorted keys */
 /* Atomic. gzip when the name ends in .gz, without a time stamp: equal rows are equal bytes. */
 int jsonl_write(const char *path, const struct str *text, struct err *err);
 bool path_exists(const char *path);
-bool path_is_same(const char *a, const char *b);        /* one file or folder, however it is spelled */
-char *path_join(const char *a, const char *b);          /* caller frees; b alone when it is absolute */
-/* A file that ships with hone ("recipes/paper.yaml", "worker", "build/venv/bin/python"), looked for in the program's folder and the ones above
- * it, never in the current folder: that one may be a stranger's. NULL when absent; caller frees. */
+bool path_is_same(const char *a, const char *b); /* one file or folder, however it is spelled */
+char *path_join(const char *a, const char *b);   /* caller frees; b alone when it is absolute */
+/* A file that ships with hone ("recipes/paper.yaml", "worker", "build/venv/bin/python"), looked for
+ * in the program's folder and the ones above it, never in the current folder: that one may be a
+ * stranger's. NULL when absent; caller frees. */
 char *path_installed(const char *relative);
-char *path_or_installed(const char *path);              /* path, or where there is nothing the file of that name that ships with hone; caller frees */
+char *path_or_installed(
+	const char *path); /* path, or where there is nothing the file of that name that ships with hone; caller frees */
 
 /* ---- log and progress (stderr only; stdout belongs to results) ---- */
 
@@ -120,114 +143,154 @@ void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(p
 #define log_info(...) log_msg(LOG_INFO, __VA_ARGS__)
 #define log_warn(...) log_msg(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_msg(LOG_ERROR, __VA_ARGS__)
-/* One line with count, rate and time left: redrawn in place on a terminal, a plain line every 10 s otherwise. */
-struct progress { const char *label, *unit; int64_t total, done; uint64_t start_ns, last_ns; bool is_tty; };
+/* One line with count, rate and time left: redrawn in place on a terminal, a plain line every 10 s
+ * otherwise. */
+struct progress {
+	const char *label, *unit;
+	int64_t total, done;
+	uint64_t start_ns, last_ns;
+	bool is_tty;
+};
 void progress_begin(struct progress *p, const char *label, const char *unit, int64_t total);
-void progress_update(struct progress *p, int64_t done, const char *note);   /* note may be NULL */
+void progress_update(struct progress *p, int64_t done, const char *note); /* note may be NULL */
 void progress_end(struct progress *p);
 
 /* ---- time ---- */
 
-uint64_t clock_ns(void);   /* monotonic */
+uint64_t clock_ns(void); /* monotonic */
 void sleep_ms(int ms);
 
-/* ---- random numbers: counter-based (Philox4x32-10, Salmon et al. 2011). The value is a pure function of
- * (seed, stream, index): no state, so a resumed run and a reordered run draw the same numbers. ---- */
+/* ---- random numbers: counter-based (Philox4x32-10, Salmon et al. 2011). The value is a pure
+ * function of (seed, stream, index): no state, so a resumed run and a reordered run draw the same
+ * numbers. ---- */
 
-struct rng_block { uint32_t v[4]; };
+struct rng_block {
+	uint32_t v[4];
+};
 struct rng_block rng_philox(uint64_t seed, uint64_t stream, uint64_t index);
 uint32_t rng_u32(uint64_t seed, uint64_t stream, uint64_t index);
-float rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);   /* [0, 1), 24 bits */
-float rng_normal(uint64_t seed, uint64_t stream, uint64_t index);    /* Box-Muller on one block */
+float rng_uniform(uint64_t seed, uint64_t stream, uint64_t index); /* [0, 1), 24 bits */
+float rng_normal(uint64_t seed, uint64_t stream, uint64_t index);  /* Box-Muller on one block */
 /* Sequential convenience over the same function: index advances. */
-struct rng { uint64_t seed, stream, index; };
+struct rng {
+	uint64_t seed, stream, index;
+};
 uint32_t rng_next(struct rng *r);
-uint32_t rng_below(struct rng *r, uint32_t n);   /* [0, n), unbiased; n > 0 */
+uint32_t rng_below(struct rng *r, uint32_t n); /* [0, n), unbiased; n > 0 */
 float rng_next_uniform(struct rng *r);
 
 /* ---- hashing (SHA-256 by nettle) ---- */
 
-struct sha256_hex { char text[65]; };
+struct sha256_hex {
+	char text[65];
+};
 struct sha256_hex hash_bytes(const void *data, size_t len);
 /* Hash of several parts, each preceded by its length, so that ("ab","c") and ("a","bc") differ. */
 struct sha256_hex hash_parts(const struct slice *parts, size_t count);
 
 /* ---- threads ---- */
 
-/* A fixed pool. pool_run splits [0, count) into chunks of `grain` and calls fn(ctx, begin, end, thread) from the pool's threads and the
- * caller's; it returns when all are done. Chunk boundaries depend on count and grain alone, never on timing or on the number of threads.
- * Not re-entrant: fn must not call pool_run on the same pool. */
+/* A fixed pool. pool_run splits [0, count) into chunks of `grain` and calls fn(ctx, begin, end,
+ * thread) from the pool's threads and the caller's; it returns when all are done. Chunk boundaries
+ * depend on count and grain alone, never on timing or on the number of threads. Not re-entrant: fn
+ * must not call pool_run on the same pool. */
 struct pool;
 typedef void pool_fn(void *ctx, int64_t begin, int64_t end, int thread);
-struct pool *pool_create(int threads);   /* threads <= 0: the number of cores this process may use */
+struct pool *pool_create(int threads); /* threads <= 0: the number of cores this process may use */
 void pool_free(struct pool *p);
 int pool_threads(const struct pool *p);
 void pool_run(struct pool *p, int64_t count, int64_t grain, pool_fn *fn, void *ctx);
-int cpu_count(void);   /* cores in the affinity mask */
+int cpu_count(void); /* cores in the affinity mask */
 
 /* ---- child processes and messages ---- */
 
 #define CHILD_FDS_MAX 8
 struct child_options {
-	char *const *argv;                 /* argv[0] is a path; no shell */
-	char *const *env;                  /* NULL: a minimal environment (PATH, LANG=C.UTF-8), never ours */
-	const char *cwd;                   /* NULL: "/" */
-	int fds[CHILD_FDS_MAX];            /* passed as 3, 4, 5, ... in the child */
+	char *const *argv;      /* argv[0] is a path; no shell */
+	char *const *env;       /* NULL: a minimal environment (PATH, LANG=C.UTF-8), never ours */
+	const char *cwd;        /* NULL: "/" */
+	int fds[CHILD_FDS_MAX]; /* passed as 3, 4, 5, ... in the child */
 	int nfds;
-	int stdout_fd, stderr_fd;          /* -1: /dev/null */
-	bool die_with_parent;              /* PR_SET_PDEATHSIG(SIGKILL) */
+	int stdout_fd, stderr_fd; /* -1: /dev/null */
+	bool die_with_parent;     /* PR_SET_PDEATHSIG(SIGKILL) */
 };
-struct child { pid_t pid; int status; bool reaped; };
+struct child {
+	pid_t pid;
+	int status;
+	bool reaped;
+};
 /* New session and process group; all other descriptors are closed in the child. */
 int child_spawn(struct child *c, const struct child_options *o, struct err *err);
-/* Waits up to timeout_ms (-1: for ever). ERR_TIMEOUT when it still runs; c->status is waitpid's on success. When the child has ended, what is left
- * of its process group is killed. die_with_parent is bound to the thread that spawned: it must live as long as the child. */
+/* Waits up to timeout_ms (-1: for ever). ERR_TIMEOUT when it still runs; c->status is waitpid's on
+ * success. When the child has ended, what is left of its process group is killed. die_with_parent
+ * is bound to the thread that spawned: it must live as long as the child. */
 int child_wait(struct child *c, int timeout_ms, struct err *err);
-void child_kill(struct child *c);      /* SIGKILL to the whole group, then reaps; legal on a reaped child */
+void child_kill(struct child *c); /* SIGKILL to the whole group, then reaps; legal on a reaped child */
 /* "exit 3", "signal 11 (SIGSEGV)": a fact for verdicts and logs. */
 void child_status_text(int status, char *text, size_t len);
 
-/* Messages over a SOCK_SEQPACKET-free stream socket: u32 little-endian length, payload, and up to 8 descriptors (SCM_RIGHTS) with the
- * first byte. deadline_ns is absolute on clock_ns()'s clock; 0 means none. After an error the stream is out of step: drop the peer. */
+/* Messages over a SOCK_SEQPACKET-free stream socket: u32 little-endian length, payload, and up to 8
+ * descriptors (SCM_RIGHTS) with the first byte. deadline_ns is absolute on clock_ns()'s clock; 0
+ * means none. After an error the stream is out of step: drop the peer. */
 int msg_send(int fd, const void *data, size_t len, const int *fds, int nfds, uint64_t deadline_ns, struct err *err);
-/* out is replaced. A length over bytes_max is ERR_LIMIT; a closed peer is ERR_CHILD. *nfds in: room, out: received (CLOEXEC set). */
+/* out is replaced. A length over bytes_max is ERR_LIMIT; a closed peer is ERR_CHILD. *nfds in:
+ * room, out: received (CLOEXEC set). */
 int msg_recv(int fd, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err);
-int memfd_make(const char *name, size_t bytes, struct err *err);   /* a descriptor >= 0, or a negative code; sealed: nobody can resize it */
+int memfd_make(const char *name, size_t bytes,
+	struct err *err); /* a descriptor >= 0, or a negative code; sealed: nobody can resize it */
 
 /* ---- JSON (jansson) and YAML (libyaml) ---- */
 
-int json_parse(const char *text, size_t len, const char *what, json_t **out, struct err *err);   /* error names what, line, column */
+int json_parse(
+	const char *text, size_t len, const char *what, json_t **out, struct err *err); /* error names what, line, column */
 int json_load(const char *path, size_t bytes_max, json_t **out, struct err *err);
-int json_save(const char *path, const json_t *value, struct err *err);                            /* atomic, indented, sorted keys */
-/* Field readers: error text names `what` and the field. `get` insists, `opt` leaves *out alone when the field is absent or null. */
-int json_get_int(const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err);
+int json_save(const char *path, const json_t *value, struct err *err); /* atomic, indented, sorted keys */
+/* Field readers: error text names `what` and the field. `get` insists, `opt` leaves *out alone when
+ * the field is absent or null. */
+int json_get_int(
+	const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err);
 int json_get_str(const json_t *o, const char *what, const char *field, const char **out, struct err *err);
-int json_opt_int(const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err);
+int json_opt_int(
+	const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err);
 int json_opt_num(const json_t *o, const char *what, const char *field, double *out, struct err *err);
 int json_opt_bool(const json_t *o, const char *what, const char *field, bool *out, struct err *err);
 int json_opt_str(const json_t *o, const char *what, const char *field, const char **out, struct err *err);
-/* A YAML mapping (scalars, lists, nested mappings; no anchors, no tags) as JSON; plain scalars become null, bool, int, real or string. */
+/* A YAML mapping (scalars, lists, nested mappings; no anchors, no tags) as JSON; plain scalars
+ * become null, bool, int, real or string. */
 int yaml_load(const char *path, json_t **out, struct err *err);
 
-/* ---- options: one table per command drives parsing, recipes, --help and what is recorded about a run ---- */
+/* ---- options: one table per command drives parsing, recipes, --help and what is recorded about a
+ * run ---- */
 
-enum option_type { OPTION_BOOL, OPTION_INT, OPTION_FLOAT, OPTION_STR, OPTION_LIST };   /* fields: bool, int64_t, double, const char *, struct option_list */
-/* Texts of an option that is given several times, or of a list in a recipe, which the first one on the command line replaces. */
+enum option_type {
+	OPTION_BOOL,
+	OPTION_INT,
+	OPTION_FLOAT,
+	OPTION_STR,
+	OPTION_LIST
+}; /* fields: bool, int64_t, double, const char *, struct option_list */
+/* Texts of an option that is given several times, or of a list in a recipe, which the first one on
+ * the command line replaces. */
 #define OPTION_LIST_MAX 32
-struct option_list { const char *items[OPTION_LIST_MAX]; int count; bool is_recipe; };
-struct option_def {
-	const char *name;        /* TRL's name where TRL has one; "--learning_rate" and "--learning-rate" are the same */
-	enum option_type type;
-	size_t offset;           /* of the field in the command's settings struct */
-	const char *help;        /* one line, with unit */
-	const char *choices;     /* of a text "a|b|c", of a number "0 to 4096" or "0 or more" (ends belong to it); NULL: any */
+struct option_list {
+	const char *items[OPTION_LIST_MAX];
+	int count;
+	bool is_recipe;
 };
-/* Sets fields from a recipe (--recipe FILE, whose keys are option names) and then from argv; --name=value and --name value both work, a bool
- * takes no value or true/false, --no-name clears it. Positional arguments are left in argv[1..*npos]. --help prints and returns 1.
- * ERR_USAGE names the option, what was expected, and the nearest known name. Strings live as long as the process. */
+struct option_def {
+	const char *name; /* TRL's name where TRL has one; "--learning_rate" and "--learning-rate" are the same */
+	enum option_type type;
+	size_t offset;       /* of the field in the command's settings struct */
+	const char *help;    /* one line, with unit */
+	const char *choices; /* of a text "a|b|c", of a number "0 to 4096" or "0 or more" (ends belong to it); NULL: any */
+};
+/* Sets fields from a recipe (--recipe FILE, whose keys are option names) and then from argv;
+ * --name=value and --name value both work, a bool takes no value or true/false, --no-name clears
+ * it. Positional arguments are left in argv[1..*npos]. --help prints and returns 1. ERR_USAGE names
+ * the option, what was expected, and the nearest known name. Strings live as long as the process. */
 int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
 	int argc, char **argv, int *npos, struct err *err);
-json_t *options_json(const struct option_def *defs, size_t count, const void *settings);   /* new reference */
+json_t *options_json(const struct option_def *defs, size_t count, const void *settings); /* new reference */
 /* Edit distance between a (len bytes) and b, '-' and '_' alike; for "did you mean". */
 int name_distance(const char *a, size_t len, const char *b);
 

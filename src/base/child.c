@@ -1,8 +1,10 @@
-/* Child processes: spawned with vfork, because this process may have mapped tens of gigabytes of weights, and the page tables alone would take
- * long to copy. Between vfork and exec the child touches only what it was given and calls only async-signal-safe functions.
+/* Child processes: spawned with vfork, because this process may have mapped tens of gigabytes of
+ * weights, and the page tables alone would take long to copy. Between vfork and exec the child
+ * touches only what it was given and calls only async-signal-safe functions.
  *
- * A child leads a session and a process group of its own. When it has ended, the rest of its group is killed *before* it is reaped: until
- * then its number cannot belong to anyone else. Failures between vfork and exec come back through a close-on-exec pipe, as in libuv. */
+ * A child leads a session and a process group of its own. When it has ended, the rest of its group
+ * is killed *before* it is reaped: until then its number cannot belong to anyone else. Failures
+ * between vfork and exec come back through a close-on-exec pipe, as in libuv. */
 #include "base/base.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct report { int error; char step[28]; };
+struct report {
+	int error;
+	char step[28];
+};
 
 /* What the child needs, gathered before vfork. */
 struct plan {
@@ -36,8 +41,9 @@ static void __attribute__((noreturn)) child_fail(int fd, const char *step)
 	_exit(127);
 }
 
-/* Descriptors 0, 1, 2, then 3 .. 3 + nfds - 1 as asked, then the report pipe; nothing above. Sources may lie among the targets, so all of
- * them are first copied out of the way. Returns the report pipe's new number. */
+/* Descriptors 0, 1, 2, then 3 .. 3 + nfds - 1 as asked, then the report pipe; nothing above.
+ * Sources may lie among the targets, so all of them are first copied out of the way. Returns the
+ * report pipe's new number. */
 static int child_descriptors(const struct plan *p)
 {
 	const struct child_options *o = p->o;
@@ -65,10 +71,17 @@ static void __attribute__((noreturn, noinline)) child_main(const struct plan *p)
 	if (setsid() < 0) child_fail(p->report_fd, "setsid");
 	int report = child_descriptors(p);
 	if (o->die_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL)) child_fail(report, "prctl");
-	if (o->die_with_parent && getppid() != p->parent) _exit(127);   /* it died before prctl */
-	/* By system call: the C library's sigaction refuses its own two signals (32, 33), which a parent may have left ignored. All zero is SIG_DFL. */
-	static const struct { void (*handler)(int); unsigned long flags; void (*restorer)(void); uint64_t mask; } plain;
-	for (int s = 1; s < NSIG; s++) syscall(SYS_rt_sigaction, s, &plain, NULL, sizeof plain.mask);   /* SIGKILL and SIGSTOP refuse */
+	if (o->die_with_parent && getppid() != p->parent) _exit(127); /* it died before prctl */
+	/* By system call: the C library's sigaction refuses its own two signals (32, 33), which a
+	 * parent may have left ignored. All zero is SIG_DFL. */
+	static const struct {
+		void (*handler)(int);
+		unsigned long flags;
+		void (*restorer)(void);
+		uint64_t mask;
+	} plain;
+	for (int s = 1; s < NSIG; s++)
+		syscall(SYS_rt_sigaction, s, &plain, NULL, sizeof plain.mask); /* SIGKILL and SIGSTOP refuse */
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -93,8 +106,13 @@ int child_spawn(struct child *c, const struct child_options *o, struct err *err)
 	CHECKF(o->nfds >= 0 && o->nfds <= CHILD_FDS_MAX, "%d descriptors, at most %d", o->nfds, CHILD_FDS_MAX);
 	for (int i = 0; i < o->nfds; i++) CHECKF(o->fds[i] >= 0, "descriptor %d is %d", i, o->fds[i]);
 	int pipe_fds[2];
-	if (pipe2(pipe_fds, O_CLOEXEC)) return err_set(err, ERR_INFRA, "%s: cannot make a pipe: %s", o->argv[0], strerror(errno));
-	struct plan plan = {.o = o, .env = o->env ? o->env : minimal_env, .cwd = o->cwd ? o->cwd : "/", .parent = getpid(), .report_fd = pipe_fds[1]};
+	if (pipe2(pipe_fds, O_CLOEXEC))
+		return err_set(err, ERR_INFRA, "%s: cannot make a pipe: %s", o->argv[0], strerror(errno));
+	struct plan plan = {.o = o,
+		.env = o->env ? o->env : minimal_env,
+		.cwd = o->cwd ? o->cwd : "/",
+		.parent = getpid(),
+		.report_fd = pipe_fds[1]};
 
 	/* The child shares our memory until exec: no handler of ours may run in it. */
 	sigset_t all, old;
@@ -116,14 +134,15 @@ int child_spawn(struct child *c, const struct child_options *o, struct err *err)
 	}
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 	report.step[sizeof(report.step) - 1] = 0;
-	return err_set(err, report.error == ENOENT ? ERR_NOT_FOUND : ERR_CHILD, "%s: %s: %s", o->argv[0], report.step, strerror(report.error));
+	return err_set(err, report.error == ENOENT ? ERR_NOT_FOUND : ERR_CHILD, "%s: %s: %s", o->argv[0], report.step,
+		strerror(report.error));
 }
 
 /* Blocks until the child has ended or ms passed; -1 is for ever. */
 static void wait_for_end(pid_t pid, int ms)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0) {   /* Linux 5.2 and some sandboxes: look every few milliseconds */
+	if (fd < 0) { /* Linux 5.2 and some sandboxes: look every few milliseconds */
 		sleep_ms(ms < 0 ? 5 : MIN(ms, 5));
 		return;
 	}

@@ -1,18 +1,28 @@
 /* Element types: names and scalar conversions.
  *
- * The two 8-bit formats go through one routine: scaling by a power of two and adding a magic constant lets the FPU round denormals, and
- * integer arithmetic rounds normals; both are round to nearest even. Doubles are narrowed to float by rounding to odd first, so that the second
- * rounding (to bf16, f16 or f8) cannot be wrong: a float has more than two extra bits over each of these formats (Boldo and Melquiond 2008). */
+ * The two 8-bit formats go through one routine: scaling by a power of two and adding a magic
+ * constant lets the FPU round denormals, and integer arithmetic rounds normals; both are round to
+ * nearest even. Doubles are narrowed to float by rounding to odd first, so that the second rounding
+ * (to bf16, f16 or f8) cannot be wrong: a float has more than two extra bits over each of these
+ * formats (Boldo and Melquiond 2008). */
 #include "base/dtype.h"
 #include <immintrin.h>
 #include <math.h>
 
-struct dtype_row { const char *name, *safetensors; uint8_t bytes; bool is_float, is_signed; };
+struct dtype_row {
+	const char *name, *safetensors;
+	uint8_t bytes;
+	bool is_float, is_signed;
+};
 #define X(e, torch, st, ttir, size, fp, sgn) [e] = {torch, st, size, fp, sgn},
-static const struct dtype_row rows[DTYPE_COUNT] = { DTYPE_TABLE(X) };
+static const struct dtype_row rows[DTYPE_COUNT] = {DTYPE_TABLE(X)};
 #undef X
 
-static const struct dtype_row *row_of(enum dtype t) { CHECKF((unsigned)t < DTYPE_COUNT, "dtype %d", (int)t); return &rows[t]; }
+static const struct dtype_row *row_of(enum dtype t)
+{
+	CHECKF((unsigned)t < DTYPE_COUNT, "dtype %d", (int)t);
+	return &rows[t];
+}
 
 size_t dtype_bytes(enum dtype t) { return row_of(t)->bytes; }
 bool dtype_is_float(enum dtype t) { return row_of(t)->is_float; }
@@ -22,19 +32,35 @@ const char *dtype_safetensors_name(enum dtype t) { return row_of(t)->safetensors
 int dtype_from_name(const char *name, enum dtype *out)
 {
 	for (int i = 0; i < DTYPE_COUNT; i++)
-		if (!strcmp(name, rows[i].name)) { *out = (enum dtype)i; return 0; }
+		if (!strcmp(name, rows[i].name)) {
+			*out = (enum dtype)i;
+			return 0;
+		}
 	return ERR_NOT_FOUND;
 }
 
 int dtype_from_safetensors(const char *name, enum dtype *out)
 {
 	for (int i = 0; i < DTYPE_COUNT; i++)
-		if (!strcmp(name, rows[i].safetensors)) { *out = (enum dtype)i; return 0; }
+		if (!strcmp(name, rows[i].safetensors)) {
+			*out = (enum dtype)i;
+			return 0;
+		}
 	return ERR_NOT_FOUND;
 }
 
-static uint32_t bits_of(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-static float float_of(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+static uint32_t bits_of(float x)
+{
+	uint32_t u;
+	memcpy(&u, &x, 4);
+	return u;
+}
+static float float_of(uint32_t u)
+{
+	float x;
+	memcpy(&x, &u, 4);
+	return x;
+}
 
 uint16_t f32_to_bf16(float x)
 {
@@ -47,7 +73,8 @@ float bf16_to_f32(uint16_t x) { return float_of((uint32_t)x << 16); }
 uint16_t f32_to_f16(float x) { return (uint16_t)_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 float f16_to_f32(uint16_t x) { return _cvtsh_ss(x); }
 
-/* Rounds |x| < overflow to a format with `mant` mantissa bits and exponent bias `bias`; returns the bits without sign. */
+/* Rounds |x| < overflow to a format with `mant` mantissa bits and exponent bias `bias`; returns the
+ * bits without sign. */
 static uint32_t mini_round(uint32_t u, int mant, int bias)
 {
 	uint32_t smallest_normal = (uint32_t)(128 - bias) << 23;
@@ -65,7 +92,7 @@ uint8_t f32_to_f8e4m3(float x)
 {
 	uint32_t u = bits_of(x), sign = u >> 31 << 7;
 	u &= 0x7fffffff;
-	if (u >= 1087u << 20) return (uint8_t)(sign | 0x7f);   /* 480 and more, inf, NaN */
+	if (u >= 1087u << 20) return (uint8_t)(sign | 0x7f); /* 480 and more, inf, NaN */
 	return (uint8_t)(sign | mini_round(u, 3, 7));
 }
 
@@ -74,7 +101,7 @@ uint8_t f32_to_f8e5m2(float x)
 	uint32_t u = bits_of(x), sign = u >> 31 << 7;
 	u &= 0x7fffffff;
 	if (u > 0x7f800000) return (uint8_t)(sign | 0x7f);
-	if (u >= 143u << 23) return (uint8_t)(sign | 0x7c);   /* 65536 and more */
+	if (u >= 143u << 23) return (uint8_t)(sign | 0x7c); /* 65536 and more */
 	return (uint8_t)(sign | mini_round(u, 2, 15));
 }
 
@@ -147,9 +174,12 @@ void dtype_store(enum dtype t, void *base, int64_t i, double value)
 	case DTYPE_BF16: ((uint16_t *)base)[i] = f32_to_bf16(narrow_odd(value)); return;
 	case DTYPE_F8E4M3: ((uint8_t *)base)[i] = f32_to_f8e4m3(narrow_odd(value)); return;
 	case DTYPE_F8E5M2: ((uint8_t *)base)[i] = f32_to_f8e5m2(narrow_odd(value)); return;
-	case DTYPE_I8: case DTYPE_U8: ((uint8_t *)base)[i] = (uint8_t)truncate(value); return;
-	case DTYPE_I16: case DTYPE_U16: ((uint16_t *)base)[i] = (uint16_t)truncate(value); return;
-	case DTYPE_I32: case DTYPE_U32: ((uint32_t *)base)[i] = (uint32_t)truncate(value); return;
+	case DTYPE_I8:
+	case DTYPE_U8: ((uint8_t *)base)[i] = (uint8_t)truncate(value); return;
+	case DTYPE_I16:
+	case DTYPE_U16: ((uint16_t *)base)[i] = (uint16_t)truncate(value); return;
+	case DTYPE_I32:
+	case DTYPE_U32: ((uint32_t *)base)[i] = (uint32_t)truncate(value); return;
 	case DTYPE_I64: ((int64_t *)base)[i] = truncate(value); return;
 	case DTYPE_U64: ((uint64_t *)base)[i] = truncate_unsigned(value); return;
 	case DTYPE_BOOL: ((uint8_t *)base)[i] = value != 0; return;

@@ -1,4 +1,5 @@
-/* Element types, shared by tensors on disk, tapes and the vm. One table: name as torch prints it, as safetensors writes it, as Triton's IR writes it. */
+/* Element types, shared by tensors on disk, tapes and the vm. One table: name as torch prints it,
+ * as safetensors writes it, as Triton's IR writes it. */
 #ifndef HONE_DTYPE_H
 #define HONE_DTYPE_H
 #include "base/base.h"
@@ -26,11 +27,12 @@ enum dtype { DTYPE_TABLE(X) DTYPE_COUNT };
 
 size_t dtype_bytes(enum dtype t);
 bool dtype_is_float(enum dtype t);
-const char *dtype_name(enum dtype t);               /* torch's name */
+const char *dtype_name(enum dtype t); /* torch's name */
 const char *dtype_safetensors_name(enum dtype t);
-int dtype_from_name(const char *name, enum dtype *out);               /* torch's; ERR_NOT_FOUND */
+int dtype_from_name(const char *name, enum dtype *out); /* torch's; ERR_NOT_FOUND */
 int dtype_from_safetensors(const char *name, enum dtype *out);
-/* Scalar conversions, round to nearest even; NaN stays NaN. f8E4M3 saturates as torch does not: out of range becomes NaN, as torch casts. */
+/* Scalar conversions, round to nearest even; NaN stays NaN. f8E4M3 saturates as torch does not: out
+ * of range becomes NaN, as torch casts. */
 uint16_t f32_to_bf16(float x);
 float bf16_to_f32(uint16_t x);
 uint16_t f32_to_f16(float x);
@@ -39,7 +41,8 @@ uint8_t f32_to_f8e4m3(float x);
 float f8e4m3_to_f32(uint8_t x);
 uint8_t f32_to_f8e5m2(float x);
 float f8e5m2_to_f32(uint8_t x);
-/* Element i of an array of t as double / set from double (integers truncate toward zero, bool is x != 0). */
+/* Element i of an array of t as double / set from double (integers truncate toward zero, bool is x
+ * != 0). */
 double dtype_load(enum dtype t, const void *base, int64_t i);
 void dtype_store(enum dtype t, void *base, int64_t i, double value);
 #endif

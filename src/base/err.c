@@ -1,5 +1,6 @@
-/* Errors of the world: a code and one line of text in a struct that the caller owns, so that threads never share an error.
- * The text is built in a local buffer first: callers may pass the error's own text as an argument. */
+/* Errors of the world: a code and one line of text in a struct that the caller owns, so that
+ * threads never share an error. The text is built in a local buffer first: callers may pass the
+ * error's own text as an argument. */
 #include "base/base.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ const char *err_name(int code)
 	switch (code) {
 	case ERR_OK: return "ok";
 #define X(name, value, text) case name: return text;
-	ERR_TABLE(X)
+		ERR_TABLE(X)
 #undef X
 	default: return "unknown error";
 	}

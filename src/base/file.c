@@ -1,8 +1,9 @@
 /* Files and folders.
  *
- * file_write_atomic is the only way this program replaces a file: a temporary beside the target, fsync, rename, fsync of the folder.
- * dir_remove meets folders that sandboxed code filled: it follows no link and needs two descriptors and no recursion whatever the depth, because
- * it moves subfolders of subfolders up to the top and removes them from there. */
+ * file_write_atomic is the only way this program replaces a file: a temporary beside the target,
+ * fsync, rename, fsync of the folder. dir_remove meets folders that sandboxed code filled: it
+ * follows no link and needs two descriptors and no recursion whatever the depth, because it moves
+ * subfolders of subfolders up to the top and removes them from there. */
 #include "base/base.h"
 #include <dirent.h>
 #include <errno.h>
@@ -30,12 +31,13 @@ int file_read(const char *path, size_t bytes_max, struct str *out, struct err *e
 		ssize_t n = read(fd, chunk, 1 << 16);
 		if (n < 0 && errno == EINTR) continue;
 		if (n < 0) rc = fail(err, "read", path);
-		else if ((size_t)n > bytes_max - out->len) rc = err_set(err, ERR_LIMIT, "%s: larger than the %zu bytes allowed here", path, bytes_max);
+		else if ((size_t)n > bytes_max - out->len)
+			rc = err_set(err, ERR_LIMIT, "%s: larger than the %zu bytes allowed here", path, bytes_max);
 		if (n <= 0 || rc) break;
 		str_append(out, chunk, (size_t)n);
 	}
 	if (rc) str_clear(out);
-	else str_append(out, "", 0);   /* an empty file is "" and not NULL */
+	else str_append(out, "", 0); /* an empty file is "" and not NULL */
 	free(chunk);
 	close(fd);
 	return rc;
@@ -64,7 +66,8 @@ int file_check_writable(const char *path, struct err *err)
 	char *folder = folder_of(path);
 	struct stat st;
 	int rc = 0;
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) rc = err_set(err, ERR_IO, "%s: expected a file to write, found a folder", path);
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		rc = err_set(err, ERR_IO, "%s: expected a file to write, found a folder", path);
 	else if (stat(folder, &st)) rc = fail(err, "write: its folder cannot be opened", path);
 	else if (!S_ISDIR(st.st_mode)) rc = err_set(err, ERR_IO, "%s: cannot write: %s is no folder", path, folder);
 	else if (access(folder, W_OK | X_OK)) rc = fail(err, "write into its folder", path);
@@ -84,8 +87,9 @@ int dir_check_writable(const char *path, struct err *err)
 		at = above;
 	}
 	if (stat(at, &st)) rc = fail(err, "open", at);
-	else if (!S_ISDIR(st.st_mode)) rc = err_set(err, ERR_IO, "%s: expected a folder to write, found a file%s%s", path, strcmp(at, path) ? ": " : "",
-		strcmp(at, path) ? at : "");
+	else if (!S_ISDIR(st.st_mode))
+		rc = err_set(err, ERR_IO, "%s: expected a folder to write, found a file%s%s", path,
+			strcmp(at, path) ? ": " : "", strcmp(at, path) ? at : "");
 	else if (access(at, W_OK | X_OK)) rc = fail(err, "write into this folder", at);
 	free(at);
 	return rc;
@@ -93,21 +97,36 @@ int dir_check_writable(const char *path, struct err *err)
 
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err)
 {
-	static atomic_uint serial;   /* two threads may write the same path */
+	static atomic_uint serial; /* two threads may write the same path */
 	const char *slash = strrchr(path, '/');
 	char *folder = folder_of(path);
 	char *beside = xasprintf("%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
 	int fd = -1, dir = -1, rc = 0;
 	bool made = false;
 
-	if (slash && !slash[1]) { rc = err_set(err, ERR_USAGE, "%s: names a folder, not a file", path); goto cleanup; }
+	if (slash && !slash[1]) {
+		rc = err_set(err, ERR_USAGE, "%s: names a folder, not a file", path);
+		goto cleanup;
+	}
 	dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0) { rc = fail(err, "open its folder", path); goto cleanup; }
+	if (dir < 0) {
+		rc = fail(err, "open its folder", path);
+		goto cleanup;
+	}
 	fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (fd < 0) { rc = fail(err, "create a file beside it", path); goto cleanup; }
+	if (fd < 0) {
+		rc = fail(err, "create a file beside it", path);
+		goto cleanup;
+	}
 	made = true;
-	if (write_full(fd, data, len) || fsync(fd)) { rc = fail(err, "write", path); goto cleanup; }
-	if (rename(beside, path)) { rc = fail(err, "replace", path); goto cleanup; }
+	if (write_full(fd, data, len) || fsync(fd)) {
+		rc = fail(err, "write", path);
+		goto cleanup;
+	}
+	if (rename(beside, path)) {
+		rc = fail(err, "replace", path);
+		goto cleanup;
+	}
 	made = false;
 	if (fsync(dir)) rc = fail(err, "sync its folder", path);
 cleanup:
@@ -161,7 +180,7 @@ char *path_join(const char *a, const char *b)
 
 char *path_installed(const char *relative)
 {
-	enum { LEVELS_MAX = 5 };   /* build/<config>/tests/<room>/test_x is the deepest program */
+	enum { LEVELS_MAX = 5 }; /* build/<config>/tests/<room>/test_x is the deepest program */
 	char exe[4096];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	exe[MAX(n, 0)] = 0;
@@ -194,7 +213,8 @@ int dir_make(const char *path, struct err *err)
 		*p = 0;
 		struct stat st;
 		if (part[0] && mkdir(part, 0777) && errno != EEXIST) rc = fail(err, "create", part);
-		else if (!end && (stat(part, &st) || !S_ISDIR(st.st_mode))) rc = err_set(err, ERR_IO, "%s: expected a folder", path);
+		else if (!end && (stat(part, &st) || !S_ISDIR(st.st_mode)))
+			rc = err_set(err, ERR_IO, "%s: expected a folder", path);
 		*p = end;
 		if (!end) break;
 	}
@@ -204,7 +224,10 @@ int dir_make(const char *path, struct err *err)
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-struct names { char **list; size_t count, cap; };
+struct names {
+	char **list;
+	size_t count, cap;
+};
 
 static void names_release(struct names *n)
 {
@@ -217,7 +240,10 @@ static void names_release(struct names *n)
 static int names_read(int fd, struct names *out)
 {
 	DIR *dir = fdopendir(fd);
-	if (!dir) { close(fd); return -1; }
+	if (!dir) {
+		close(fd);
+		return -1;
+	}
 	struct dirent *e;
 	while (errno = 0, (e = readdir(dir))) {
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
@@ -245,10 +271,11 @@ int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx
 	return rc;
 }
 
-/* Empties folder `name` of top: files are unlinked, folders that are not empty move to top under a fresh name. */
+/* Empties folder `name` of top: files are unlinked, folders that are not empty move to top under a
+ * fresh name. */
 static int flatten(int top, const char *name, uint64_t *serial)
 {
-	fchmodat(top, name, 0700, 0);   /* without this the owner cannot list it, or move it out of its parent */
+	fchmodat(top, name, 0700, 0); /* without this the owner cannot list it, or move it out of its parent */
 	int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) return -1;
 	struct names names = {0};
@@ -297,7 +324,10 @@ static bool ends_in_tmp(const char *name)
 	return n > 4 && !strcmp(name + n - 4, ".tmp");
 }
 
-struct leftovers { const char *dir; struct err *err; };
+struct leftovers {
+	const char *dir;
+	struct err *err;
+};
 
 static int remove_leftover(const char *name, void *ctx)
 {
@@ -311,6 +341,6 @@ static int remove_leftover(const char *name, void *ctx)
 
 int dir_clean(const char *path, struct err *err)
 {
-	struct leftovers l = { path, err };
+	struct leftovers l = {path, err};
 	return dir_each(path, remove_leftover, &l, err);
 }

@@ -1,5 +1,5 @@
-/* SHA-256 by nettle, as lower-case hexadecimal. Lengths go in as 8 little-endian bytes, so a cache key made of parts cannot collide by moving
- * a byte from one part to the next. */
+/* SHA-256 by nettle, as lower-case hexadecimal. Lengths go in as 8 little-endian bytes, so a cache
+ * key made of parts cannot collide by moving a byte from one part to the next. */
 #include "base/base.h"
 #include <nettle/sha2.h>
 

@@ -1,5 +1,6 @@
-/* JSON by jansson, read strictly: duplicate keys and NUL inside strings are refused, nesting is bounded by jansson (2,048), errors name the file,
- * line and column. The field readers make a missing or wrong field as informative as a syntax error. */
+/* JSON by jansson, read strictly: duplicate keys and NUL inside strings are refused, nesting is
+ * bounded by jansson (2,048), errors name the file, line and column. The field readers make a
+ * missing or wrong field as informative as a syntax error. */
 #include "base/base.h"
 #include <stdlib.h>
 
@@ -26,7 +27,7 @@ int json_save(const char *path, const json_t *value, struct err *err)
 	char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENCODE_ANY);
 	if (!text) return err_set(err, ERR_FORMAT, "%s: the value cannot be written as JSON", path);
 	size_t len = strlen(text);
-	text[len++] = '\n';   /* over the terminator: the length is passed along */
+	text[len++] = '\n'; /* over the terminator: the length is passed along */
 	int rc = file_write_atomic(path, text, len, err);
 	free(text);
 	return rc;
@@ -41,7 +42,8 @@ static const char *type_name(const json_t *v)
 	case JSON_STRING: return "a string";
 	case JSON_INTEGER: return "an integer";
 	case JSON_REAL: return "a real number";
-	case JSON_TRUE: case JSON_FALSE: return "a boolean";
+	case JSON_TRUE:
+	case JSON_FALSE: return "a boolean";
 	default: return "null";
 	}
 }
@@ -58,13 +60,15 @@ static json_t *field_of(const json_t *o, const char *field)
 	return json_is_null(v) ? NULL : v;
 }
 
-int json_get_int(const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err)
+int json_get_int(
+	const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err)
 {
 	const json_t *v = json_object_get(o, field);
 	if (!json_is_integer(v)) return wrong_type(v, what, field, "an integer", err);
 	int64_t n = json_integer_value(v);
 	if (n < min || n > max)
-		return err_set(err, ERR_RANGE, "%s: field \"%s\": expected %lld .. %lld, found %lld", what, field, (long long)min, (long long)max, (long long)n);
+		return err_set(err, ERR_RANGE, "%s: field \"%s\": expected %lld .. %lld, found %lld", what, field,
+			(long long)min, (long long)max, (long long)n);
 	*out = n;
 	return 0;
 }
@@ -77,7 +81,8 @@ int json_get_str(const json_t *o, const char *what, const char *field, const cha
 	return 0;
 }
 
-int json_opt_int(const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err)
+int json_opt_int(
+	const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err)
 {
 	return field_of(o, field) ? json_get_int(o, what, field, min, max, out, err) : 0;
 }

@@ -1,4 +1,5 @@
-/* jsonl: rows of JSON Lines files, plain or gzip: zlib's reader passes plain files through, so one loop reads both. */
+/* jsonl: rows of JSON Lines files, plain or gzip: zlib's reader passes plain files through, so one
+ * loop reads both. */
 #include "base/base.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -18,13 +19,14 @@ static int row_pass(const struct str *line, const char *where, jsonl_fn *fn, voi
 	return rc;
 }
 
-/* Appends the rest of a line, or what of it fits into a chunk. Returns the bytes added; 0 at the end. */
+/* Appends the rest of a line, or what of it fits into a chunk. Returns the bytes added; 0 at the
+ * end. */
 static size_t chunk_read(gzFile f, struct str *line)
 {
 	char chunk[1 << 14];
 	z_off_t before = gztell(f);
 	if (!gzgets(f, chunk, (int)sizeof chunk)) return 0;
-	size_t n = (size_t)(gztell(f) - before);   /* not strlen: a zero byte must reach the parser */
+	size_t n = (size_t)(gztell(f) - before); /* not strlen: a zero byte must reach the parser */
 	str_append(line, chunk, n);
 	return n;
 }
@@ -35,7 +37,8 @@ static int end_check(gzFile f, const char *where, struct err *err)
 	int zrc = Z_OK;
 	const char *text = gzerror(f, &zrc);
 	if (zrc == Z_OK || zrc == Z_STREAM_END) return 0;
-	return err_set(err, ERR_FORMAT, "%s: %s; the file is damaged or cut short", where, zrc == Z_ERRNO ? "cannot be read" : text);
+	return err_set(
+		err, ERR_FORMAT, "%s: %s; the file is damaged or cut short", where, zrc == Z_ERRNO ? "cannot be read" : text);
 }
 
 static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
@@ -50,8 +53,9 @@ static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, 
 		bytes += n;
 		snprintf(where, sizeof where, "%.900s:%d", path, number);
 		if (line.len > line_max || bytes > FILE_BYTES_MAX)
-			rc = err_set(err, ERR_LIMIT, "%s: at most %zu MiB a line and %zu MiB in all are read", where, line_max >> 20, FILE_BYTES_MAX >> 20);
-		if (!rc && at_end) rc = end_check(f, where, err);   /* before what may be the half of a row is read as one */
+			rc = err_set(err, ERR_LIMIT, "%s: at most %zu MiB a line and %zu MiB in all are read", where,
+				line_max >> 20, FILE_BYTES_MAX >> 20);
+		if (!rc && at_end) rc = end_check(f, where, err); /* before what may be the half of a row is read as one */
 		if (rc || (!at_end && line.data[line.len - 1] != '\n')) continue;
 		rc = row_pass(&line, where, fn, ctx, err);
 		number++;
@@ -64,7 +68,8 @@ static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, 
 int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
 {
 	struct stat st;
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return err_set(err, ERR_IO, "%s: expected a file of JSON lines, found a folder", path);
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return err_set(err, ERR_IO, "%s: expected a file of JSON lines, found a folder", path);
 	gzFile f = gzopen(path, "rb");
 	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
 	gzbuffer(f, 1 << 17);
@@ -87,14 +92,20 @@ void jsonl_put(struct str *text, const json_t *row)
 static int gzip(const struct str *in, struct str *out, struct err *err)
 {
 	z_stream z = {0};
-	if (in->len > UINT32_MAX) return err_set(err, ERR_LIMIT, "%zu bytes of rows: at most 4 GiB are packed; write them without .gz", in->len);
+	if (in->len > UINT32_MAX)
+		return err_set(err, ERR_LIMIT, "%zu bytes of rows: at most 4 GiB are packed; write them without .gz", in->len);
 	/* 15 + 16: a gzip header without time and name, so equal rows are equal files */
-	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) return err_set(err, ERR_INFRA, "zlib could not start");
+	if (deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK)
+		return err_set(err, ERR_INFRA, "zlib could not start");
 	size_t bound = deflateBound(&z, in->len);
 	unsigned char *buffer = xmalloc(bound);
-	z.next_in = (unsigned char *)in->data; z.avail_in = (unsigned)in->len;
-	z.next_out = buffer; z.avail_out = (unsigned)bound;
-	int rc = deflate(&z, Z_FINISH) == Z_STREAM_END ? 0 : err_set(err, ERR_INFRA, "zlib could not compress %zu bytes", in->len);
+	z.next_in = (unsigned char *)in->data;
+	z.avail_in = (unsigned)in->len;
+	z.next_out = buffer;
+	z.avail_out = (unsigned)bound;
+	int rc = deflate(&z, Z_FINISH) == Z_STREAM_END
+		? 0
+		: err_set(err, ERR_INFRA, "zlib could not compress %zu bytes", in->len);
 	str_append(out, buffer, z.total_out);
 	deflateEnd(&z);
 	free(buffer);

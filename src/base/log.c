@@ -1,6 +1,7 @@
-/* Log lines and progress, both on stderr. One mutex keeps lines whole; while a progress bar stands on the terminal's last line, a log line
- * erases it first and the next update draws it again. Text from candidates and models ends up here, so control bytes are shown as \xNN: nobody
- * writes escape sequences to the user's terminal through us. */
+/* Log lines and progress, both on stderr. One mutex keeps lines whole; while a progress bar stands
+ * on the terminal's last line, a log line erases it first and the next update draws it again. Text
+ * from candidates and models ends up here, so control bytes are shown as \xNN: nobody writes escape
+ * sequences to the user's terminal through us. */
 #include "base/base.h"
 #include <pthread.h>
 #include <time.h>
@@ -13,15 +14,18 @@ static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static enum log_level log_min = LOG_INFO;
 static bool bar_drawn;
 
-/* Appends text with control bytes made visible; keeps tabs, and newlines as they are. C1 controls are the UTF-8 pairs c2 80 .. c2 9f. */
+/* Appends text with control bytes made visible; keeps tabs, and newlines as they are. C1 controls
+ * are the UTF-8 pairs c2 80 .. c2 9f. */
 static void put_visible(struct str *out, const char *text)
 {
 	for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
 		bool control = (*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f;
 		bool c1 = *p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f;
 		if (control) str_printf(out, "\\x%02x", *p);
-		else if (c1) { str_printf(out, "\\x%02x", p[1]); p++; }
-		else str_putc(out, (char)*p);
+		else if (c1) {
+			str_printf(out, "\\x%02x", p[1]);
+			p++;
+		} else str_putc(out, (char)*p);
 	}
 }
 
@@ -127,7 +131,12 @@ static void draw(const struct progress *p, const char *note, uint64_t now, bool 
 void progress_begin(struct progress *p, const char *label, const char *unit, int64_t total)
 {
 	uint64_t now = clock_ns();
-	*p = (struct progress){.label = label, .unit = unit, .total = total, .start_ns = now, .last_ns = now, .is_tty = isatty(STDERR_FILENO) == 1};
+	*p = (struct progress){.label = label,
+		.unit = unit,
+		.total = total,
+		.start_ns = now,
+		.last_ns = now,
+		.is_tty = isatty(STDERR_FILENO) == 1};
 }
 
 void progress_update(struct progress *p, int64_t done, const char *note)

@@ -1,8 +1,9 @@
 /* Allocation that cannot fail without saying so, and arenas.
  *
- * An arena is a list of blocks, the current one first; each block is one 64-byte aligned allocation with its header in the first 64 bytes.
- * Memory is zeroed when it is handed out, not when a block is made: after a reset the block is dirty anyway, and one rule is easier to trust.
- * HONE_POISON builds fill what a reset takes back, so that a stale view shows. */
+ * An arena is a list of blocks, the current one first; each block is one 64-byte aligned allocation
+ * with its header in the first 64 bytes. Memory is zeroed when it is handed out, not when a block
+ * is made: after a reset the block is dirty anyway, and one rule is easier to trust. HONE_POISON
+ * builds fill what a reset takes back, so that a stale view shows. */
 #include "base/base.h"
 #include <stdlib.h>
 
@@ -13,8 +14,10 @@
 
 static void *must(void *p, size_t bytes)
 {
-	CHECKF(p, "out of memory: %zu bytes (%.1f MiB) were asked for; use a smaller batch or context, or a machine with more memory", bytes,
-		(double)bytes / (1 << 20));
+	CHECKF(p,
+		"out of memory: %zu bytes (%.1f MiB) were asked for; use a smaller batch or context, or a machine with more "
+		"memory",
+		bytes, (double)bytes / (1 << 20));
 	return p;
 }
 
@@ -69,7 +72,10 @@ char *xasprintf(const char *fmt, ...)
 
 /* ---- arena ---- */
 
-struct arena_block { struct arena_block *next; size_t cap, used; };   /* in bytes, without the header's 64 */
+struct arena_block {
+	struct arena_block *next;
+	size_t cap, used;
+}; /* in bytes, without the header's 64 */
 _Static_assert(sizeof(struct arena_block) <= ARENA_ALIGN, "the header fits in front of the first allocation");
 
 static uint8_t *block_data(struct arena_block *b) { return (uint8_t *)b + ARENA_ALIGN; }

@@ -1,6 +1,7 @@
-/* Messages between this program and its workers, who may be hostile: lengths are bounded before memory is taken, memory grows with what has
- * really arrived, descriptors are accepted with the first byte only and never leak, and every wait has a deadline. After an error the stream is
- * out of step: the caller drops the peer. */
+/* Messages between this program and its workers, who may be hostile: lengths are bounded before
+ * memory is taken, memory grows with what has really arrived, descriptors are accepted with the
+ * first byte only and never leak, and every wait has a deadline. After an error the stream is out
+ * of step: the caller drops the peer. */
 #include "base/base.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +11,10 @@
 #include <unistd.h>
 
 enum { HEADER_BYTES = 4, FDS_MAX = CHILD_FDS_MAX, GROW_BYTES = 1 << 20 };
-union control { char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; };
+union control {
+	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+	struct cmsghdr align;
+};
 
 /* Waits until fd is ready. */
 static int wait_ready(int fd, short events, uint64_t deadline_ns, const char *what, struct err *err)
@@ -35,19 +39,22 @@ static int retry(int fd, short events, uint64_t deadline_ns, const char *what, s
 	if (errno == EINTR) return 0;
 	if (errno == EAGAIN || errno == EWOULDBLOCK) return wait_ready(fd, events, deadline_ns, what, err);
 	bool closed = errno == EPIPE || errno == ECONNRESET;
-	return err_set(err, closed ? ERR_CHILD : ERR_IO, "%s a message: %s", what, closed ? "the peer closed the connection" : strerror(errno));
+	return err_set(err, closed ? ERR_CHILD : ERR_IO, "%s a message: %s", what,
+		closed ? "the peer closed the connection" : strerror(errno));
 }
 
 int msg_send(int fd, const void *data, size_t len, const int *fds, int nfds, uint64_t deadline_ns, struct err *err)
 {
 	CHECKF(nfds >= 0 && nfds <= FDS_MAX, "%d descriptors, at most %d", nfds, FDS_MAX);
-	if (len > UINT32_MAX) return err_set(err, ERR_LIMIT, "sending a message: %zu bytes do not fit a length of 32 bits", len);
+	if (len > UINT32_MAX)
+		return err_set(err, ERR_LIMIT, "sending a message: %zu bytes do not fit a length of 32 bits", len);
 	uint8_t header[HEADER_BYTES];
 	for (int i = 0; i < HEADER_BYTES; i++) header[i] = (uint8_t)(len >> (8 * i));
 	union control control = {0};
 	for (size_t sent = 0; sent < HEADER_BYTES + len;) {
 		size_t head_left = sent < HEADER_BYTES ? HEADER_BYTES - sent : 0, body_at = sent - (HEADER_BYTES - head_left);
-		struct iovec parts[2] = {{header + HEADER_BYTES - head_left, head_left}, {(char *)(uintptr_t)data + body_at, len - body_at}};
+		struct iovec parts[2] = {
+			{header + HEADER_BYTES - head_left, head_left}, {(char *)(uintptr_t)data + body_at, len - body_at}};
 		struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
 		if (sent == 0 && nfds) {
 			m.msg_control = control.bytes;
@@ -59,7 +66,10 @@ int msg_send(int fd, const void *data, size_t len, const int *fds, int nfds, uin
 			memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
 		}
 		ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n >= 0) { sent += (size_t)n; continue; }
+		if (n >= 0) {
+			sent += (size_t)n;
+			continue;
+		}
 		int rc = retry(fd, POLLOUT, deadline_ns, "sending", err);
 		if (rc) return rc;
 	}
@@ -76,7 +86,10 @@ static int take_fds(struct msghdr *m, int *fds, int room, int *count, struct err
 		for (size_t i = 0; i < n; i++) {
 			memcpy(&last, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
 			if (*count + seen < room) fds[*count + seen++] = last;
-			else { close(last); seen++; }
+			else {
+				close(last);
+				seen++;
+			}
 		}
 	}
 	*count += seen;
@@ -92,12 +105,15 @@ static int recv_header(int fd, uint8_t *header, int *fds, int room, int *count, 
 	for (size_t got = 0; got < HEADER_BYTES;) {
 		union control control;
 		struct iovec part = {header + got, HEADER_BYTES - got};
-		struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+		struct msghdr m = {
+			.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
 		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		int rc = 0;
 		if (n < 0) rc = retry(fd, POLLIN, deadline_ns, "receiving", err);
 		else rc = take_fds(&m, fds, room, count, err);
-		if (!rc && n == 0 && got) rc = err_set(err, ERR_CHILD, "receiving a message: the peer closed the connection after %zu bytes of its length", got);
+		if (!rc && n == 0 && got)
+			rc = err_set(err, ERR_CHILD,
+				"receiving a message: the peer closed the connection after %zu bytes of its length", got);
 		if (!rc && n == 0) rc = err_set(err, ERR_CHILD, "receiving a message: the peer closed the connection");
 		if (rc) return rc;
 		if (n > 0) got += (size_t)n;
@@ -112,7 +128,8 @@ static int recv_body(int fd, size_t len, struct str *out, uint64_t deadline_ns, 
 	while (out->len < len) {
 		size_t at = out->len, want = MIN(len - at, (size_t)GROW_BYTES);
 		if (out->cap < at + want + 1)
-			for (size_t more = want; more; more -= MIN(more, sizeof(zeros))) str_append(out, zeros, MIN(more, sizeof(zeros)));
+			for (size_t more = want; more; more -= MIN(more, sizeof(zeros)))
+				str_append(out, zeros, MIN(more, sizeof(zeros)));
 		out->len = at;
 		ssize_t n = recv(fd, out->data + at, want, MSG_DONTWAIT);
 		if (n < 0) {
@@ -120,7 +137,9 @@ static int recv_body(int fd, size_t len, struct str *out, uint64_t deadline_ns, 
 			if (rc) return rc;
 			continue;
 		}
-		if (n == 0) return err_set(err, ERR_CHILD, "receiving a message: the peer closed the connection after %zu of %zu bytes", at, len);
+		if (n == 0)
+			return err_set(
+				err, ERR_CHILD, "receiving a message: the peer closed the connection after %zu of %zu bytes", at, len);
 		out->len = at + (size_t)n;
 		out->data[out->len] = 0;
 	}
@@ -137,7 +156,9 @@ int msg_recv(int fd, size_t bytes_max, struct str *out, int *fds, int *nfds, uin
 	if (!rc) {
 		size_t len = 0;
 		for (int i = 0; i < HEADER_BYTES; i++) len |= (size_t)header[i] << (8 * i);
-		if (len > bytes_max) rc = err_set(err, ERR_LIMIT, "receiving a message: its length is %zu bytes, at most %zu are allowed", len, bytes_max);
+		if (len > bytes_max)
+			rc = err_set(err, ERR_LIMIT, "receiving a message: its length is %zu bytes, at most %zu are allowed", len,
+				bytes_max);
 		else rc = recv_body(fd, len, out, deadline_ns, err);
 	}
 	if (rc) {
@@ -149,12 +170,14 @@ int msg_recv(int fd, size_t bytes_max, struct str *out, int *fds, int *nfds, uin
 	return rc;
 }
 
-/* Sealed against shrinking: a peer that holds the descriptor cannot cut the file under our mapping (SIGBUS). */
+/* Sealed against shrinking: a peer that holds the descriptor cannot cut the file under our mapping
+ * (SIGBUS). */
 int memfd_make(const char *name, size_t bytes, struct err *err)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0) return err_set(err, ERR_INFRA, "memfd %s: %s", name, strerror(errno));
-	if (bytes > INT64_MAX || ftruncate(fd, (off_t)bytes) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+	if (bytes > INT64_MAX || ftruncate(fd, (off_t)bytes) ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		int e = bytes > INT64_MAX ? EFBIG : errno;
 		close(fd);
 		return err_set(err, ERR_INFRA, "memfd %s of %zu bytes: %s", name, bytes, strerror(e));

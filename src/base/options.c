@@ -1,5 +1,6 @@
-/* Options: one table per command. Settings start as the caller filled them (the defaults), then a recipe is laid over, then the command line, so
- * that what is nearest to the user wins. Strings are kept in one list until the process ends, because settings outlive everything. */
+/* Options: one table per command. Settings start as the caller filled them (the defaults), then a
+ * recipe is laid over, then the command line, so that what is nearest to the user wins. Strings are
+ * kept in one list until the process ends, because settings outlive everything. */
 #include "base/base.h"
 #include <ctype.h>
 #include <errno.h>
@@ -7,11 +8,20 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct parse { const char *command; const struct option_def *defs; size_t count; void *settings; struct err *err; };
+struct parse {
+	const char *command;
+	const struct option_def *defs;
+	size_t count;
+	void *settings;
+	struct err *err;
+};
 
 /* ---- strings that live as long as the process ---- */
 
-struct kept { struct kept *next; char text[]; };
+struct kept {
+	struct kept *next;
+	char text[];
+};
 static _Atomic(struct kept *) kept_strings;
 
 static const char *keep(const char *s)
@@ -67,11 +77,17 @@ static int unknown(const struct parse *p, const char *where, const char *name, s
 	int best_distance = 1 + (int)len / 2;
 	for (size_t i = 0; i < p->count; i++) {
 		int d = name_distance(name, len, p->defs[i].name);
-		if (d < best_distance) { best_distance = d; best = p->defs[i].name; }
+		if (d < best_distance) {
+			best_distance = d;
+			best = p->defs[i].name;
+		}
 	}
 	const char *dashes = where[0] ? "" : "--";
-	if (best) return err_set(p->err, ERR_USAGE, "%s%s%.*s: unknown option; did you mean %s%s?", where, dashes, (int)len, name, dashes, best);
-	return err_set(p->err, ERR_USAGE, "%s%s%.*s: unknown option; `hone %s --help` lists them", where, dashes, (int)len, name, p->command);
+	if (best)
+		return err_set(p->err, ERR_USAGE, "%s%s%.*s: unknown option; did you mean %s%s?", where, dashes, (int)len, name,
+			dashes, best);
+	return err_set(p->err, ERR_USAGE, "%s%s%.*s: unknown option; `hone %s --help` lists them", where, dashes, (int)len,
+		name, p->command);
 }
 
 /* ---- values ---- */
@@ -108,12 +124,17 @@ static const char *expected_of(const struct option_def *d)
 }
 
 /* quote is "\"" around words from the command line and "" around JSON, which has its own. */
-static int wrong_value(const struct parse *p, const char *where, const struct option_def *d, const char *value, const char *quote)
+static int wrong_value(
+	const struct parse *p, const char *where, const struct option_def *d, const char *value, const char *quote)
 {
 	const char *dashes = where[0] ? "" : "--", *choices = d->choices ? d->choices : "";
 	bool is_text = d->type == OPTION_STR;
-	return err_set(p->err, ERR_USAGE, "%s%s%s: expected %s%s%s, found %s%s%s", where, dashes, d->name, *choices && is_text ? "one of" : expected_of(d),
-		!*choices ? "" : is_text ? " " : ", ", choices, quote, value, quote);
+	return err_set(p->err, ERR_USAGE, "%s%s%s: expected %s%s%s, found %s%s%s", where, dashes, d->name,
+		*choices && is_text ? "one of" : expected_of(d),
+		!*choices     ? ""
+			: is_text ? " "
+					  : ", ",
+		choices, quote, value, quote);
 }
 
 static int list_add(const struct parse *p, const char *where, const struct option_def *d, const char *value)
@@ -122,7 +143,9 @@ static int list_add(const struct parse *p, const char *where, const struct optio
 	bool is_recipe = where[0];
 	if (l->is_recipe && !is_recipe) l->count = 0;
 	l->is_recipe = is_recipe;
-	if (l->count == OPTION_LIST_MAX) return err_set(p->err, ERR_USAGE, "%s%s%s: given more than %d times", where, is_recipe ? "" : "--", d->name, OPTION_LIST_MAX);
+	if (l->count == OPTION_LIST_MAX)
+		return err_set(p->err, ERR_USAGE, "%s%s%s: given more than %d times", where, is_recipe ? "" : "--", d->name,
+			OPTION_LIST_MAX);
 	l->items[l->count++] = keep(value);
 	return 0;
 }
@@ -140,13 +163,15 @@ static int set_text(const struct parse *p, const char *where, const struct optio
 		return 0;
 	case OPTION_INT: {
 		long long n = strtoll(value, &end, 10);
-		if (blank || *end || errno || (d->choices && !is_in_range(d->choices, (double)n))) return wrong_value(p, where, d, value, "\"");
+		if (blank || *end || errno || (d->choices && !is_in_range(d->choices, (double)n)))
+			return wrong_value(p, where, d, value, "\"");
 		*(int64_t *)at = n;
 		return 0;
 	}
 	case OPTION_FLOAT: {
 		double x = strtod(value, &end);
-		if (blank || *end || !isfinite(x) || (d->choices && !is_in_range(d->choices, x))) return wrong_value(p, where, d, value, "\"");
+		if (blank || *end || !isfinite(x) || (d->choices && !is_in_range(d->choices, x)))
+			return wrong_value(p, where, d, value, "\"");
 		*(double *)at = x;
 		return 0;
 	}
@@ -167,7 +192,8 @@ static int set_json_list(const struct parse *p, const char *where, const struct 
 	size_t i;
 	json_t *v;
 	int rc = 0;
-	json_array_foreach(list, i, v) {
+	json_array_foreach(list, i, v)
+	{
 		if (json_is_string(v)) rc = list_add(p, where, d, json_string_value(v));
 		else rc = err_set(p->err, ERR_USAGE, "%s%s[%zu]: expected text", where, d->name, i);
 		if (rc) break;
@@ -180,13 +206,14 @@ static int set_json(const struct parse *p, const char *where, const struct optio
 	void *at = field(p, d);
 	double x = json_number_value(v);
 	bool fits = json_is_number(v) && (!d->choices || is_in_range(d->choices, x));
-	if (json_is_null(v)) return 0;   /* "not set": the default stays */
+	if (json_is_null(v)) return 0; /* "not set": the default stays */
 	if (d->type == OPTION_BOOL && json_is_boolean(v)) *(bool *)at = json_is_true(v);
 	else if (d->type == OPTION_INT && fits && json_is_integer(v)) *(int64_t *)at = json_integer_value(v);
-	else if (d->type == OPTION_INT && fits && x == floor(x) && fabs(x) < 0x1p53) *(int64_t *)at = (int64_t)x;   /* 1e6 */
+	else if (d->type == OPTION_INT && fits && x == floor(x) && fabs(x) < 0x1p53) *(int64_t *)at = (int64_t)x; /* 1e6 */
 	else if (d->type == OPTION_FLOAT && fits) *(double *)at = x;
 	else if (d->type == OPTION_LIST && json_is_array(v)) return set_json_list(p, where, d, v);
-	else if ((d->type == OPTION_STR || d->type == OPTION_LIST) && json_is_string(v)) return set_text(p, where, d, json_string_value(v));
+	else if ((d->type == OPTION_STR || d->type == OPTION_LIST) && json_is_string(v))
+		return set_text(p, where, d, json_string_value(v));
 	else {
 		char *found = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
 		char text[80];
@@ -214,7 +241,8 @@ static int apply_recipe(const struct parse *p, const char *name)
 	if (rc) err_prefix(p->err, "--recipe");
 	const char *key;
 	json_t *value;
-	json_object_foreach(recipe, key, value) {
+	json_object_foreach(recipe, key, value)
+	{
 		const struct option_def *d = find(p, key, strlen(key));
 		rc = d ? set_json(p, where, d, value) : unknown(p, where, key, strlen(key));
 		if (rc) break;
@@ -242,7 +270,11 @@ static void print_default(const struct option_def *d, const void *at)
 
 static void print_help(const struct parse *p, const char *summary)
 {
-	static const char *const types[] = {[OPTION_BOOL] = "", [OPTION_INT] = " N", [OPTION_FLOAT] = " X", [OPTION_STR] = " TEXT", [OPTION_LIST] = " TEXT"};
+	static const char *const types[] = {[OPTION_BOOL] = "",
+		[OPTION_INT] = " N",
+		[OPTION_FLOAT] = " X",
+		[OPTION_STR] = " TEXT",
+		[OPTION_LIST] = " TEXT"};
 	printf("hone %s: %s\n\noptions (each is also a recipe key; --no-NAME clears a switch):\n", p->command, summary);
 	for (size_t i = 0; i < p->count; i++) {
 		const struct option_def *d = &p->defs[i];
@@ -252,12 +284,16 @@ static void print_help(const struct parse *p, const char *summary)
 		print_default(d, field(p, d));
 		putchar('\n');
 	}
-	printf("  --recipe TEXT                   YAML file with option names as keys, or the name of a recipe that ships with hone\n"
-		"  --help                          print this\n");
+	printf("  --recipe TEXT                   YAML file with option names as keys, or the name of a recipe that ships "
+		   "with hone\n"
+		   "  --help                          print this\n");
 }
 
 /* One option from the command line, split at '='. */
-struct arg { const char *name, *value; size_t len; };
+struct arg {
+	const char *name, *value;
+	size_t len;
+};
 
 static struct arg split(const char *text)
 {
@@ -272,7 +308,8 @@ static int value_of(const struct parse *p, const struct arg *a, int argc, char *
 	*out = a->value;
 	if (*out) return 0;
 	if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
-		return err_set(p->err, ERR_USAGE, "--%.*s: expected a value (write --%.*s=VALUE if it begins with --)", (int)a->len, a->name, (int)a->len, a->name);
+		return err_set(p->err, ERR_USAGE, "--%.*s: expected a value (write --%.*s=VALUE if it begins with --)",
+			(int)a->len, a->name, (int)a->len, a->name);
 	*out = argv[++*i];
 	return 0;
 }
@@ -287,17 +324,20 @@ static int apply_arg(const struct parse *p, int argc, char **argv, int *i)
 	if (!d && a.len > 3 && same_name(a.name, 3, "no_")) {
 		d = find(p, a.name + 3, a.len - 3);
 		if (!d || d->type != OPTION_BOOL) return unknown(p, "", a.name, a.len);
-		if (a.value) return err_set(p->err, ERR_USAGE, "--%.*s: takes no value, found \"%s\"", (int)a.len, a.name, a.value);
+		if (a.value)
+			return err_set(p->err, ERR_USAGE, "--%.*s: takes no value, found \"%s\"", (int)a.len, a.name, a.value);
 		*(bool *)field(p, d) = false;
 		return 0;
 	}
 	if (!d) return unknown(p, "", a.name, a.len);
-	if (d->type == OPTION_BOOL && !a.value && !(*i + 1 < argc && is_bool_word(argv[*i + 1]))) return set_text(p, "", d, "true");
+	if (d->type == OPTION_BOOL && !a.value && !(*i + 1 < argc && is_bool_word(argv[*i + 1])))
+		return set_text(p, "", d, "true");
 	int rc = value_of(p, &a, argc, argv, i, &value);
 	return rc ? rc : set_text(p, "", d, value);
 }
 
-/* Finds --help and --recipe before anything is applied, so that their place on the line does not matter. */
+/* Finds --help and --recipe before anything is applied, so that their place on the line does not
+ * matter. */
 static int first_pass(const struct parse *p, const char *summary, int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -317,8 +357,8 @@ static int first_pass(const struct parse *p, const char *summary, int argc, char
 	return 0;
 }
 
-int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings, int argc, char **argv,
-	int *npos, struct err *err)
+int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
+	int argc, char **argv, int *npos, struct err *err)
 {
 	struct parse p = {command, defs, count, settings, err};
 	int found = 0;
@@ -335,10 +375,13 @@ int options_parse(const char *command, const char *summary, const struct option_
 			continue;
 		}
 		if (text[1] != '-')
-			return err_set(err, ERR_USAGE, "%s: unknown option; options begin with --, and positional words that begin with - follow a lone --", text);
+			return err_set(err, ERR_USAGE,
+				"%s: unknown option; options begin with --, and positional words that begin with - follow a lone --",
+				text);
 		struct arg a = split(text);
 		const char *ignored;
-		rc = same_name(a.name, a.len, "recipe") ? value_of(&p, &a, argc, argv, &i, &ignored) : apply_arg(&p, argc, argv, &i);
+		rc = same_name(a.name, a.len, "recipe") ? value_of(&p, &a, argc, argv, &i, &ignored)
+												: apply_arg(&p, argc, argv, &i);
 		if (rc) return rc;
 	}
 	*npos = found;

@@ -1,12 +1,15 @@
 /* A fixed thread pool for many small parallel sections.
  *
- * All that workers race for is one 64-bit word, the ticket: (section number, chunks not yet claimed). A claim is a compare-and-swap that takes
- * one off. The section's description is written only while the ticket says 0 chunks, so a worker that read the description and then wins the swap
- * has read the right one; a worker that wakes late loses the swap, or finds 0 and touches nothing. pool_run therefore never waits for a thread
- * to wake up: it waits for chunks to finish, and the caller takes chunks itself.
+ * All that workers race for is one 64-bit word, the ticket: (section number, chunks not yet
+ * claimed). A claim is a compare-and-swap that takes one off. The section's description is written
+ * only while the ticket says 0 chunks, so a worker that read the description and then wins the swap
+ * has read the right one; a worker that wakes late loses the swap, or finds 0 and touches nothing.
+ * pool_run therefore never waits for a thread to wake up: it waits for chunks to finish, and the
+ * caller takes chunks itself.
  *
- * A decode step launches hundreds of sections a few microseconds apart: idle threads spin that long before they sleep in futex(2). They do not
- * spin when there are more threads than cores, where spinning steals the time of whoever has work. */
+ * A decode step launches hundreds of sections a few microseconds apart: idle threads spin that long
+ * before they sleep in futex(2). They do not spin when there are more threads than cores, where
+ * spinning steals the time of whoever has work. */
 #include "base/base.h"
 #include <errno.h>
 #include <linux/futex.h>
@@ -21,35 +24,46 @@
 #define SPIN_NS 10000
 #define THREADS_MAX 1024
 
-struct worker { struct pool *pool; pthread_t thread; int index; };
+struct worker {
+	struct pool *pool;
+	pthread_t thread;
+	int index;
+};
 
 struct pool {
-	_Alignas(64) _Atomic uint64_t ticket;     /* section << 32 | chunks left */
-	_Alignas(64) _Atomic uint32_t finished;   /* chunks of this section that ran; the caller sleeps on it */
+	_Alignas(64) _Atomic uint64_t ticket;   /* section << 32 | chunks left */
+	_Alignas(64) _Atomic uint32_t finished; /* chunks of this section that ran; the caller sleeps on it */
 	_Atomic uint32_t caller_sleeps;
-	_Alignas(64) _Atomic uint32_t wake;       /* changes with each section; workers sleep on it */
+	_Alignas(64) _Atomic uint32_t wake; /* changes with each section; workers sleep on it */
 	_Atomic uint32_t sleepers;
 	_Atomic bool stop;
-	/* The section. Atomic because a late worker may read them while they change; it throws away what it read. */
+	/* The section. Atomic because a late worker may read them while they change; it throws away
+	 * what it read. */
 	_Alignas(64) _Atomic(pool_fn *) fn;
 	_Atomic(void *) ctx;
 	_Atomic int64_t count, grain;
 	_Atomic uint32_t chunks;
 	int threads;
 	bool spin;
-	struct worker *workers;                   /* threads - 1 of them; thread 0 is the caller */
+	struct worker *workers; /* threads - 1 of them; thread 0 is the caller */
 };
 
 int cpu_count(void)
 {
 	cpu_set_t set;
 	if (!sched_getaffinity(0, sizeof(set), &set)) return MAX(CPU_COUNT(&set), 1);
-	long n = sysconf(_SC_NPROCESSORS_ONLN);   /* more than 1024 cores */
+	long n = sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 cores */
 	return n > 0 ? (int)n : 1;
 }
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0); }
-static void futex_wake(_Atomic uint32_t *word, int count) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0); }
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+static void futex_wake(_Atomic uint32_t *word, int count)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
 
 /* Spins until *word is no longer `seen`; false when the time is over. */
 static bool spin_while(const struct pool *p, _Atomic uint32_t *word, uint32_t seen)
@@ -71,14 +85,19 @@ static void run_chunks(struct pool *p, int thread)
 	while ((uint32_t)ticket) {
 		pool_fn *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
 		void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
-		int64_t count = atomic_load_explicit(&p->count, memory_order_relaxed), grain = atomic_load_explicit(&p->grain, memory_order_relaxed);
+		int64_t count = atomic_load_explicit(&p->count, memory_order_relaxed),
+				grain = atomic_load_explicit(&p->grain, memory_order_relaxed);
 		uint32_t chunks = atomic_load_explicit(&p->chunks, memory_order_relaxed);
 		/* The reads above must come before the swap; its release half keeps them there. */
-		if (!atomic_compare_exchange_weak_explicit(&p->ticket, &ticket, ticket - 1, memory_order_acq_rel, memory_order_acquire)) continue;
+		if (!atomic_compare_exchange_weak_explicit(
+				&p->ticket, &ticket, ticket - 1, memory_order_acq_rel, memory_order_acquire))
+			continue;
 		int64_t begin = (int64_t)(chunks - (uint32_t)ticket) * grain;
 		fn(ctx, begin, MIN(count - begin, grain) + begin, thread);
-		/* Only the caller starts the next section, and only after this count: `chunks` is still this section's. */
-		if (atomic_fetch_add(&p->finished, 1) + 1 == chunks && atomic_load(&p->caller_sleeps)) futex_wake(&p->finished, 1);
+		/* Only the caller starts the next section, and only after this count: `chunks` is still
+		 * this section's. */
+		if (atomic_fetch_add(&p->finished, 1) + 1 == chunks && atomic_load(&p->caller_sleeps))
+			futex_wake(&p->finished, 1);
 		ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
 	}
 }

@@ -1,7 +1,8 @@
-/* Philox4x32-10: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The counter is
- * (index, stream), the key is the seed; ten rounds of two 32x32 -> 64 multiplications. Chosen because a value needs no state: what is drawn for
- * (seed, step, sample, position) does not depend on who draws it or when. The GPU draws the same numbers with the same ten lines.
- * tests/base/test_rng.c holds the paper's known answers. */
+/* Philox4x32-10: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2,
+ * 3", SC 2011. The counter is (index, stream), the key is the seed; ten rounds of two 32x32 -> 64
+ * multiplications. Chosen because a value needs no state: what is drawn for (seed, step, sample,
+ * position) does not depend on who draws it or when. The GPU draws the same numbers with the same
+ * ten lines. tests/base/test_rng.c holds the paper's known answers. */
 #include "base/base.h"
 #include <math.h>
 
@@ -31,7 +32,8 @@ static float uniform_of(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
 uint32_t rng_u32(uint64_t seed, uint64_t stream, uint64_t index) { return rng_philox(seed, stream, index).v[0]; }
 float rng_uniform(uint64_t seed, uint64_t stream, uint64_t index) { return uniform_of(rng_u32(seed, stream, index)); }
 
-/* In double, so that one rounding is left: u1 is in (0, 1], its logarithm is finite, |result| <= sqrt(2 * 32 * ln 2) = 6.7. */
+/* In double, so that one rounding is left: u1 is in (0, 1], its logarithm is finite, |result| <=
+ * sqrt(2 * 32 * ln 2) = 6.7. */
 float rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
 	struct rng_block b = rng_philox(seed, stream, index);
@@ -42,7 +44,8 @@ float rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 uint32_t rng_next(struct rng *r) { return rng_u32(r->seed, r->stream, r->index++); }
 float rng_next_uniform(struct rng *r) { return uniform_of(rng_next(r)); }
 
-/* D. Lemire, "Fast random integer generation in an interval", 2019: rejects the few low products that would favour some results. */
+/* D. Lemire, "Fast random integer generation in an interval", 2019: rejects the few low products
+ * that would favour some results. */
 uint32_t rng_below(struct rng *r, uint32_t n)
 {
 	CHECK(n > 0);

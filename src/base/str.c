@@ -1,5 +1,6 @@
-/* Growable byte strings. Capacity doubles; one byte is always kept for the terminator, so that data can be printed and parsed as C text.
- * Appending a part of the string to itself is legal: the source is found again after the block moved. */
+/* Growable byte strings. Capacity doubles; one byte is always kept for the terminator, so that data
+ * can be printed and parsed as C text. Appending a part of the string to itself is legal: the
+ * source is found again after the block moved. */
 #include "base/base.h"
 #include <stdlib.h>
 

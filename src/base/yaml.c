@@ -1,5 +1,6 @@
-/* A YAML mapping as JSON. libyaml delivers events; this file builds the value with an explicit stack and resolves plain scalars by the core
- * schema of YAML 1.2: `no` and `1_000` are strings here, `1e-6` is a number. Anchors, aliases and tags are refused by name: recipes are plain data,
+/* A YAML mapping as JSON. libyaml delivers events; this file builds the value with an explicit
+ * stack and resolves plain scalars by the core schema of YAML 1.2: `no` and `1_000` are strings
+ * here, `1e-6` is a number. Anchors, aliases and tags are refused by name: recipes are plain data,
  * and an alias can stand for a million copies. */
 #include "base/base.h"
 #include <errno.h>
@@ -10,12 +11,22 @@
 enum { DEPTH_MAX = 64, YAML_BYTES_MAX = 4 << 20 };
 
 /* One open mapping or list; key is the mapping's key that waits for its value. */
-struct level { json_t *node; char *key; };
-struct builder { const char *path; struct level stack[DEPTH_MAX]; int depth; json_t *root; struct err *err; };
+struct level {
+	json_t *node;
+	char *key;
+};
+struct builder {
+	const char *path;
+	struct level stack[DEPTH_MAX];
+	int depth;
+	json_t *root;
+	struct err *err;
+};
 
 static int fail(struct builder *b, int code, const yaml_event_t *e, const char *text)
 {
-	return err_set(b->err, code, "%s: line %zu, column %zu: %s", b->path, e->start_mark.line + 1, e->start_mark.column + 1, text);
+	return err_set(
+		b->err, code, "%s: line %zu, column %zu: %s", b->path, e->start_mark.line + 1, e->start_mark.column + 1, text);
 }
 
 static bool one_of(const char *s, const char *const *names)
@@ -64,9 +75,11 @@ static bool is_real(const char *s)
 
 static int plain_scalar(struct builder *b, const yaml_event_t *e, const char *s, json_t **out)
 {
-	static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL}, *const trues[] = {"true", "True", "TRUE", NULL},
-		*const falses[] = {"false", "False", "FALSE", NULL},
-		*const specials[] = {".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf", "-.INF", ".nan", ".NaN", ".NAN", NULL};
+	static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL},
+							 *const trues[] = {"true", "True", "TRUE", NULL},
+							 *const falses[] = {"false", "False", "FALSE", NULL},
+							 *const specials[] = {".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf",
+								 "-.INF", ".nan", ".NaN", ".NAN", NULL};
 	int base;
 	const char *digits;
 	if (one_of(s, nulls)) *out = json_null();
@@ -102,7 +115,10 @@ static int scalar(struct builder *b, const yaml_event_t *e, json_t **out)
 static int add_value(struct builder *b, const yaml_event_t *e, json_t *value)
 {
 	if (!b->depth) {
-		if (json_is_object(value)) { b->root = value; return 0; }
+		if (json_is_object(value)) {
+			b->root = value;
+			return 0;
+		}
 		json_decref(value);
 		return fail(b, ERR_FORMAT, e, "expected a mapping (name: value) at the top");
 	}
@@ -138,7 +154,8 @@ static int add_key(struct builder *b, const yaml_event_t *e)
 
 static int open_level(struct builder *b, const yaml_event_t *e, json_t *node)
 {
-	int rc = b->depth < DEPTH_MAX ? add_value(b, e, node) : (json_decref(node), fail(b, ERR_LIMIT, e, "nested deeper than 64 levels"));
+	int rc = b->depth < DEPTH_MAX ? add_value(b, e, node)
+								  : (json_decref(node), fail(b, ERR_LIMIT, e, "nested deeper than 64 levels"));
 	if (!rc) b->stack[b->depth++] = (struct level){.node = node};
 	return rc;
 }
@@ -155,19 +172,21 @@ static bool has_tag_or_anchor(const yaml_event_t *e)
 
 static int take_event(struct builder *b, const yaml_event_t *e)
 {
-	if (has_tag_or_anchor(e)) return fail(b, ERR_UNSUPPORTED, e, "anchors, aliases and tags are not supported; write the value out");
-	if (e->type == YAML_DOCUMENT_START_EVENT && b->root) return fail(b, ERR_UNSUPPORTED, e, "expected one document in the file, found a second");
-	bool is_value = e->type == YAML_SCALAR_EVENT || e->type == YAML_SEQUENCE_START_EVENT || e->type == YAML_MAPPING_START_EVENT;
+	if (has_tag_or_anchor(e))
+		return fail(b, ERR_UNSUPPORTED, e, "anchors, aliases and tags are not supported; write the value out");
+	if (e->type == YAML_DOCUMENT_START_EVENT && b->root)
+		return fail(b, ERR_UNSUPPORTED, e, "expected one document in the file, found a second");
+	bool is_value = e->type == YAML_SCALAR_EVENT || e->type == YAML_SEQUENCE_START_EVENT ||
+		e->type == YAML_MAPPING_START_EVENT;
 	if (is_value && expects_key(b)) return add_key(b, e);
 	json_t *value = NULL;
 	int rc;
 	switch (e->type) {
 	case YAML_MAPPING_START_EVENT: return open_level(b, e, json_object());
 	case YAML_SEQUENCE_START_EVENT: return open_level(b, e, json_array());
-	case YAML_MAPPING_END_EVENT: case YAML_SEQUENCE_END_EVENT: b->depth--; return 0;
-	case YAML_SCALAR_EVENT:
-		rc = scalar(b, e, &value);
-		return rc ? rc : add_value(b, e, value);
+	case YAML_MAPPING_END_EVENT:
+	case YAML_SEQUENCE_END_EVENT: b->depth--; return 0;
+	case YAML_SCALAR_EVENT: rc = scalar(b, e, &value); return rc ? rc : add_value(b, e, value);
 	default: return 0;
 	}
 }
@@ -181,8 +200,8 @@ static int build(struct builder *b, const struct str *text)
 	for (bool end = false; !end && !rc;) {
 		yaml_event_t event;
 		if (!yaml_parser_parse(&parser, &event)) {
-			rc = err_set(b->err, ERR_FORMAT, "%s: line %zu, column %zu: %s", b->path, parser.problem_mark.line + 1, parser.problem_mark.column + 1,
-				parser.problem ? parser.problem : "malformed YAML");
+			rc = err_set(b->err, ERR_FORMAT, "%s: line %zu, column %zu: %s", b->path, parser.problem_mark.line + 1,
+				parser.problem_mark.column + 1, parser.problem ? parser.problem : "malformed YAML");
 			break;
 		}
 		rc = take_event(b, &event);
@@ -206,6 +225,6 @@ int yaml_load(const char *path, json_t **out, struct err *err)
 		json_decref(b.root);
 		return rc;
 	}
-	*out = b.root ? b.root : json_object();   /* an empty file or comments alone */
+	*out = b.root ? b.root : json_object(); /* an empty file or comments alone */
 	return 0;
 }

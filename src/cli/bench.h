@@ -1,13 +1,15 @@
-/* bench: what the subjects of `hone bench` share. Each has a peer in Python, which is run in turns with hone and prints one JSON object. */
+/* bench: what the subjects of `hone bench` share. Each has a peer in Python, which is run in turns
+ * with hone and prints one JSON object. */
 #ifndef HONE_CLI_BENCH_H
 #define HONE_CLI_BENCH_H
 #include "cli/cli.h"
 
-int bench_text(int argc, char **argv);   /* bench_text.c */
-/* Runs a program (argv ends with NULL) in the current folder and parses what it prints; the first two of argv, Python and script, may be those that
- * ship with hone. Its stderr is ours. */
+int bench_text(int argc, char **argv); /* bench_text.c */
+/* Runs a program (argv ends with NULL) in the current folder and parses what it prints; the first
+ * two of argv, Python and script, may be those that ship with hone. Its stderr is ours. */
 int bench_peer_run(char *const *argv, json_t **out, struct err *err);
-/* A temporary folder for files that hone and its peer share; whoever makes one takes away those of processes that were killed. The caller removes it. */
+/* A temporary folder for files that hone and its peer share; whoever makes one takes away those of
+ * processes that were killed. The caller removes it. */
 int bench_folder_make(char *path, size_t len, struct err *err);
 /* Of the wall clock, or with cpu_time of this process's processor time. */
 double bench_seconds(bool cpu_time);

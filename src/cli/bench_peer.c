@@ -32,7 +32,8 @@ static int run(char *const *argv, struct str *out, struct err *err)
 	char cwd[4096];
 	if (!getcwd(cwd, sizeof cwd) || pipe(pipes)) return err_set(err, ERR_IO, "starting the peer: %s", strerror(errno));
 	struct child child;
-	struct child_options co = { .argv = argv, .cwd = cwd, .stdout_fd = pipes[1], .stderr_fd = STDERR_FILENO, .die_with_parent = true };
+	struct child_options co = {
+		.argv = argv, .cwd = cwd, .stdout_fd = pipes[1], .stderr_fd = STDERR_FILENO, .die_with_parent = true};
 	int rc = child_spawn(&child, &co, err);
 	close(pipes[1]);
 	if (!rc) {
@@ -53,7 +54,7 @@ int bench_peer_run(char *const *argv, json_t **out, struct err *err)
 	size_t count = 0;
 	while (argv[count]) count++;
 	char **found = memcpy(xcalloc(count + 1, sizeof *found), argv, count * sizeof *found);
-	for (int i = 0; i < 2; i++) found[i] = path_or_installed(argv[i]);   /* the Python and its script */
+	for (int i = 0; i < 2; i++) found[i] = path_or_installed(argv[i]); /* the Python and its script */
 	*out = NULL;
 	int rc = run(found, &text, err);
 	for (int i = 0; i < 2; i++) free(found[i]);

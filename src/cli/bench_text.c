@@ -1,6 +1,7 @@
-/* hone bench text: how fast the tokenizer encodes on one core, beside Hugging Face's on the same documents and tokenizers, in the same minutes.
- * bench/text_peer.py makes both and does the other side. Rounds alternate; each figure is the best of its passes. The ids of both sides are compared before
- * anything is printed: a speed of something else means nothing. */
+/* hone bench text: how fast the tokenizer encodes on one core, beside Hugging Face's on the same
+ * documents and tokenizers, in the same minutes. bench/text_peer.py makes both and does the other
+ * side. Rounds alternate; each figure is the best of its passes. The ids of both sides are compared
+ * before anything is printed: a speed of something else means nothing. */
 #include "cli/bench.h"
 #include "text/text.h"
 
@@ -27,7 +28,11 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
-struct figure { char kind[32]; double hone, peer; size_t tokens; };   /* seconds */
+struct figure {
+	char kind[32];
+	double hone, peer;
+	size_t tokens;
+}; /* seconds */
 struct text_bench {
 	const struct text_options *o;
 	char dir[64];
@@ -43,7 +48,7 @@ static int peer(struct text_bench *b, const char *what, const char *kind, int64_
 {
 	char text[24];
 	snprintf(text, sizeof text, "%lld", (long long)number);
-	char *argv[8] = { (char *)b->o->python, (char *)b->o->peer, (char *)what, b->dir };
+	char *argv[8] = {(char *)b->o->python, (char *)b->o->peer, (char *)what, b->dir};
 	int n = 4;
 	if (kind) argv[n++] = (char *)kind;
 	argv[n++] = text;
@@ -56,7 +61,7 @@ static void split_documents(struct text_bench *b)
 	for (size_t i = 0; i < b->documents.len; i++) b->ndocs += !b->documents.data[i];
 	b->docs = xcalloc(b->ndocs + 1, sizeof *b->docs);
 	for (size_t n = 0, at = 0; n < b->ndocs; n++) {
-		b->docs[n] = (struct slice){ b->documents.data + at, strlen(b->documents.data + at) };
+		b->docs[n] = (struct slice){b->documents.data + at, strlen(b->documents.data + at)};
 		at += b->docs[n].len + 1;
 		b->bytes += b->docs[n].len;
 	}
@@ -72,7 +77,7 @@ static int prepare(struct text_bench *b, struct err *err)
 	b->figures = xcalloc(b->count + 1, sizeof *b->figures);
 	for (size_t i = 0; i < b->count; i++) {
 		const char *kind = json_string_value(json_array_get(kinds, i));
-		b->figures[i] = (struct figure){ .hone = INFINITY, .peer = INFINITY };
+		b->figures[i] = (struct figure){.hone = INFINITY, .peer = INFINITY};
 		snprintf(b->figures[i].kind, sizeof b->figures[i].kind, "%s", kind ? kind : "");
 	}
 	json_decref(made);
@@ -94,7 +99,8 @@ static int encode_hone(struct text_bench *b, struct figure *f, struct sha256_hex
 	for (int64_t pass = 0; pass < b->o->passes && !rc; pass++) {
 		double begin = bench_seconds(b->o->cpu_time);
 		ids.count = 0;
-		for (size_t i = 0; i < b->ndocs && !rc; i++) rc = tokenizer_encode(t, b->docs[i].data, b->docs[i].len, true, &ids, err);
+		for (size_t i = 0; i < b->ndocs && !rc; i++)
+			rc = tokenizer_encode(t, b->docs[i].data, b->docs[i].len, true, &ids, err);
 		f->hone = fmin(f->hone, bench_seconds(b->o->cpu_time) - begin);
 	}
 	f->tokens = ids.count;
@@ -113,7 +119,8 @@ static int encode_peer(struct text_bench *b, struct figure *f, const struct sha2
 	int rc = peer(b, "encode", f->kind, b->o->passes, &answer, err);
 	if (!rc) rc = json_get_str(answer, "the peer's answer", "hash", &theirs, err);
 	if (!rc) rc = json_opt_num(answer, "the peer's answer", "seconds", &seconds, err);
-	if (!rc && strcmp(theirs, hash->text)) rc = err_set(err, ERR_MISMATCH, "%s: the ids of hone and tokenizers differ; that is a bug to report", f->kind);
+	if (!rc && strcmp(theirs, hash->text))
+		rc = err_set(err, ERR_MISMATCH, "%s: the ids of hone and tokenizers differ; that is a bug to report", f->kind);
 	if (!rc) f->peer = fmin(f->peer, seconds);
 	json_decref(answer);
 	return rc;
@@ -121,7 +128,7 @@ static int encode_peer(struct text_bench *b, struct figure *f, const struct sha2
 
 static int train(struct text_bench *b, struct err *err)
 {
-	struct bpe_train_options o = { .vocab_size = (int)b->o->train_vocab_size, .nfc = true };
+	struct bpe_train_options o = {.vocab_size = (int)b->o->train_vocab_size, .nfc = true};
 	char *path = path_join(b->dir, "trained.json");
 	json_t *answer = NULL;
 	double begin = bench_seconds(b->o->cpu_time);
@@ -141,14 +148,16 @@ static void print(const struct text_bench *b)
 	for (size_t i = 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];
 		double mine = (double)f->tokens / f->hone, theirs = (double)f->tokens / f->peer;
-		json_object_set_new(all, f->kind, json_pack("{s:f, s:f, s:f}", "hone", mine, "tokenizers", theirs, "ratio", mine / theirs));
+		json_object_set_new(
+			all, f->kind, json_pack("{s:f, s:f, s:f}", "hone", mine, "tokenizers", theirs, "ratio", mine / theirs));
 		if (b->o->json) continue;
-		printf("%-8s %7.2f M tok/s (%6.1f MB/s)   tokenizers %6.2f M tok/s (%5.1f MB/s)   %6.2fx\n",
-			f->kind, mine * 1e-6, mb / f->hone, theirs * 1e-6, mb / f->peer, mine / theirs);
+		printf("%-8s %7.2f M tok/s (%6.1f MB/s)   tokenizers %6.2f M tok/s (%5.1f MB/s)   %6.2fx\n", f->kind,
+			mine * 1e-6, mb / f->hone, theirs * 1e-6, mb / f->peer, mine / theirs);
 	}
 	if (b->train_peer > 0) {
 		double ratio = b->train_peer / b->train_hone;
-		json_object_set_new(all, "train_seconds", json_pack("{s:f, s:f, s:f}", "hone", b->train_hone, "tokenizers", b->train_peer, "ratio", ratio));
+		json_object_set_new(all, "train_seconds",
+			json_pack("{s:f, s:f, s:f}", "hone", b->train_hone, "tokenizers", b->train_peer, "ratio", ratio));
 		if (!b->o->json)
 			printf("training %lld tokens on %.1f MB: %.2f s   tokenizers %.2f s   %.2fx\n",
 				(long long)b->o->train_vocab_size, mb, b->train_hone, b->train_peer, ratio);
@@ -187,9 +196,13 @@ static int measure(struct text_bench *b, struct err *err)
 
 int bench_text(int argc, char **argv)
 {
-	struct text_options o = { .rounds = 2, .passes = 3, .vocab_size = 30000, .train_vocab_size = 2000,
-		.python = "build/venv/bin/python", .peer = "bench/text_peer.py" };
-	struct text_bench b = { .o = &o };
+	struct text_options o = {.rounds = 2,
+		.passes = 3,
+		.vocab_size = 30000,
+		.train_vocab_size = 2000,
+		.python = "build/venv/bin/python",
+		.peer = "bench/text_peer.py"};
+	struct text_bench b = {.o = &o};
 	struct err err = {0};
 	static const char summary[] = "tokens per second of the tokenizer beside Hugging Face's, on one core";
 	int npos, rc = options_parse("bench text", summary, defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);

@@ -1,6 +1,7 @@
-/* cli: the commands. Each lives in cmd_<name>.c as `int cmd_<name>(int argc, char **argv)` with argv[0] = its name; it parses its options with
- * options_parse, prints results to stdout and everything else to stderr, and returns the exit status: 0 done, 1 failed, 2 wrong usage.
- * To add a command: its file and one row here. */
+/* cli: the commands. Each lives in cmd_<name>.c as `int cmd_<name>(int argc, char **argv)` with
+ * argv[0] = its name; it parses its options with options_parse, prints results to stdout and
+ * everything else to stderr, and returns the exit status: 0 done, 1 failed, 2 wrong usage. To add a
+ * command: its file and one row here. */
 #ifndef HONE_CLI_H
 #define HONE_CLI_H
 #include "base/base.h"
@@ -29,9 +30,11 @@
 COMMAND_TABLE(X)
 #undef X
 
-/* Prints "hone <command>: <text>" to stderr; returns the exit status for the error: 2 for ERR_USAGE, 1 for all others. */
+/* Prints "hone <command>: <text>" to stderr; returns the exit status for the error: 2 for
+ * ERR_USAGE, 1 for all others. */
 int cli_fail(const char *command, const struct err *err);
-/* Whether a command's --out can be written, asked before the long part. A folder is one of its own: not the root of the file system. */
+/* Whether a command's --out can be written, asked before the long part. A folder is one of its own:
+ * not the root of the file system. */
 enum cli_out { CLI_OUT_FILE, CLI_OUT_FOLDER };
 int cli_out_check(const char *out, enum cli_out kind, struct err *err);
 /* Writes DIR/NAME of a model's folder; `value` is released in any case. */

@@ -1,9 +1,11 @@
-/* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and sizes, in the same minutes.
- * `hone bench text` is bench_text.c.
+/* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and
+ * sizes, in the same minutes. `hone bench text` is bench_text.c.
  *
- * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures training (forward, backward, AdamW over packed sequences) and
- * generation, then lets bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts both. Each figure is the best of its
- * repeats. With --model DIR the model is that folder's: opening it is timed, generation measured, training left out. */
+ * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures
+ * training (forward, backward, AdamW over packed sequences) and generation, then lets
+ * bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts
+ * both. Each figure is the best of its repeats. With --model DIR the model is that folder's:
+ * opening it is timed, generation measured, training left out. */
 #include "cli/bench.h"
 #include "text/text.h"
 #include "train/train.h"
@@ -14,7 +16,8 @@
 #include <unistd.h>
 
 struct bench_options {
-	int64_t threads, rounds, sequences, length, train_steps, prompt_length, max_new_tokens, hidden_size, num_hidden_layers, vocab_size;
+	int64_t threads, rounds, sequences, length, train_steps, prompt_length, max_new_tokens, hidden_size,
+		num_hidden_layers, vocab_size;
 	const char *model, *python, *peer;
 	bool batch_invariant, cpu_time, json;
 };
@@ -35,13 +38,19 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, python, "Python that has what the peer's script needs; empty: no peer", NULL),
 	O(OPTION_STR, peer, "the peer's script: bench/cpu_peer.py (transformers) or bench/llama_peer.py (llama.cpp)", NULL),
 	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels", NULL),
-	O(OPTION_BOOL, cpu_time, "count processor seconds instead of wall clock: for --threads 1 on a machine that others use too", NULL),
+	O(OPTION_BOOL, cpu_time,
+		"count processor seconds instead of wall clock: for --threads 1 on a machine that others use too", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
 enum figure { FIGURE_TRAIN, FIGURE_GENERATE_16, FIGURE_GENERATE_1, FIGURE_COUNT };
-static const struct { const char *key, *title; int batch; } figures[FIGURE_COUNT] = {
-	{ "train", "training", 0 }, { "generate_16", "generation, batch 16", 16 }, { "generate_1", "generation, batch 1", 1 },
+static const struct {
+	const char *key, *title;
+	int batch;
+} figures[FIGURE_COUNT] = {
+	{"train", "training", 0},
+	{"generate_16", "generation, batch 16", 16},
+	{"generate_1", "generation, batch 1", 1},
 };
 
 struct bench {
@@ -49,8 +58,8 @@ struct bench {
 	struct ops *ops;
 	struct model *model /* NULL with --model */, *sampler /* the same weights, never trained */;
 	int vocab_size;
-	char dir[64];        /* of the random model */
-	double weights_ms, tokenizer_ms;   /* to open those of --model */
+	char dir[64];                    /* of the random model */
+	double weights_ms, tokenizer_ms; /* to open those of --model */
 	double hone[FIGURE_COUNT], peer[FIGURE_COUNT];
 	char peer_name[32];
 };
@@ -68,7 +77,8 @@ static double bench_train(struct bench *b, struct err *err)
 {
 	const struct bench_options *o = b->o;
 	int S = (int)o->sequences, L = (int)o->length, T = S * L, nrows = S * (L - 1), nparams;
-	int32_t *ids = xcalloc((size_t)T, sizeof *ids), *pos = xcalloc((size_t)T, sizeof *pos), *start = xcalloc((size_t)S + 1, sizeof *start);
+	int32_t *ids = xcalloc((size_t)T, sizeof *ids), *pos = xcalloc((size_t)T, sizeof *pos),
+			*start = xcalloc((size_t)S + 1, sizeof *start);
 	struct head_row *rows = xcalloc((size_t)nrows, sizeof *rows);
 	for (int t = 0; t < T; t++) {
 		ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % (uint32_t)o->vocab_size);
@@ -76,16 +86,20 @@ static double bench_train(struct bench *b, struct err *err)
 	}
 	for (int s = 0, n = 0; s < S; s++) {
 		start[s + 1] = (s + 1) * L;
-		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){ t, ids[t + 1] };
+		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){t, ids[t + 1]};
 	}
-	struct batch batch = { ids, { T, S, start, pos } };
-	struct pass_options po = { .max_tokens = T, .backward = true };
+	struct batch batch = {ids, {T, S, start, pos}};
+	struct pass_options po = {.max_tokens = T, .backward = true};
 	struct pass *pass = NULL;
 	double best = INFINITY;
 	model_enable_grad(b->model, NULL);
 	struct param *params = model_params(b->model, &nparams);
 	struct optimizer_options oo = {
-		.learning_rate = 1e-4, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .weight_decay = 0.01,
+		.learning_rate = 1e-4,
+		.adam_beta1 = 0.9,
+		.adam_beta2 = 0.999,
+		.adam_epsilon = 1e-8,
+		.weight_decay = 0.01,
 		.lr_scheduler_type = "constant",
 	};
 	struct optimizer *optimizer = optimizer_create(b->ops, params, nparams, &oo);
@@ -111,7 +125,7 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 {
 	const struct bench_options *o = b->o;
 	int n = (int)o->prompt_length, active;
-	struct engine_options eo = { .max_sequences = batch, .max_context = n + (int)o->max_new_tokens };
+	struct engine_options eo = {.max_sequences = batch, .max_context = n + (int)o->max_new_tokens};
 	struct engine *e;
 	int rc = engine_create(b->sampler, &eo, &e, err);
 	if (rc) return rc;
@@ -121,10 +135,15 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 		double begin = bench_seconds(o->cpu_time);
 		int64_t before = engine_tokens_generated(e);
 		for (int i = 0; i < batch && !rc; i++) {
-			for (int t = 0; t < n; t++) prompt[t] = (int32_t)(rng_u32(2, (uint64_t)i, (uint64_t)t) % (uint32_t)b->vocab_size);
+			for (int t = 0; t < n; t++)
+				prompt[t] = (int32_t)(rng_u32(2, (uint64_t)i, (uint64_t)t) % (uint32_t)b->vocab_size);
 			struct request r = {
-				.id = i, .prompt = prompt, .nprompt = n, .num_samples = 1,
-				.sampling = { .temperature = 1, .top_p = 1, .seed = (uint64_t)i }, .max_new_tokens = (int)o->max_new_tokens,
+				.id = i,
+				.prompt = prompt,
+				.nprompt = n,
+				.num_samples = 1,
+				.sampling = {.temperature = 1, .top_p = 1, .seed = (uint64_t)i},
+				.max_new_tokens = (int)o->max_new_tokens,
 			};
 			rc = engine_submit(e, &r, err);
 		}
@@ -155,12 +174,12 @@ static int run_peer(struct bench *b, json_t **out, struct err *err)
 {
 	const struct bench_options *o = b->o;
 	char numbers[6][24];
-	const int64_t values[6] = { o->threads > 0 ? o->threads : cpu_count(), o->sequences, o->length, b->model ? o->train_steps : 0,
-		o->prompt_length, o->max_new_tokens };
+	const int64_t values[6] = {o->threads > 0 ? o->threads : cpu_count(), o->sequences, o->length,
+		b->model ? o->train_steps : 0, o->prompt_length, o->max_new_tokens};
 	for (int i = 0; i < 6; i++) snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
-	char *argv[] = { (char *)o->python, (char *)o->peer, o->model ? (char *)o->model : b->dir, "--threads", numbers[0], "--sequences", numbers[1], "--length",
-		numbers[2], "--train_steps", numbers[3], "--prompt", numbers[4], "--new_tokens", numbers[5], "--batches", "16,1",
-		o->cpu_time ? "--cpu_time" : NULL, NULL };
+	char *argv[] = {(char *)o->python, (char *)o->peer, o->model ? (char *)o->model : b->dir, "--threads", numbers[0],
+		"--sequences", numbers[1], "--length", numbers[2], "--train_steps", numbers[3], "--prompt", numbers[4],
+		"--new_tokens", numbers[5], "--batches", "16,1", o->cpu_time ? "--cpu_time" : NULL, NULL};
 	return bench_peer_run(argv, out, err);
 }
 
@@ -186,7 +205,8 @@ static int bench_peer(struct bench *b, struct err *err)
 /* Three times, of which the last two find the files in the page cache. */
 static int open_folder(struct bench *b, struct err *err)
 {
-	int rc = ops_cpu_create(&(struct ops_options){ .threads = (int)b->o->threads, .batch_invariant = b->o->batch_invariant }, &b->ops, err);
+	int rc = ops_cpu_create(
+		&(struct ops_options){.threads = (int)b->o->threads, .batch_invariant = b->o->batch_invariant}, &b->ops, err);
 	b->weights_ms = b->tokenizer_ms = INFINITY;
 	for (int repeat = 0; repeat < 3 && !rc; repeat++) {
 		struct tokenizer *t = NULL;
@@ -202,7 +222,8 @@ static int open_folder(struct bench *b, struct err *err)
 	}
 	if (rc) return rc;
 	b->vocab_size = model_config(b->sampler)->vocab_size;
-	fprintf(stderr, "model: %s, %.2f M parameters; %s\n", b->o->model, (double)model_config_params(model_config(b->sampler)) * 1e-6, ops_gemm_name(b->ops));
+	fprintf(stderr, "model: %s, %.2f M parameters; %s\n", b->o->model,
+		(double)model_config_params(model_config(b->sampler)) * 1e-6, ops_gemm_name(b->ops));
 	return 0;
 }
 
@@ -210,14 +231,26 @@ static int make_folder(struct bench *b, struct err *err)
 {
 	const struct bench_options *o = b->o;
 	struct model_config c = {
-		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers,
-		.num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = (int)o->hidden_size / 4,
-		.intermediate_size = 3 * (int)o->hidden_size, .max_position_embeddings = 2048, .rms_norm_eps = 1e-6, .rope_theta = 1e6,
-		.tie_word_embeddings = true, .qk_norm = true, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
+		.vocab_size = (int)o->vocab_size,
+		.hidden_size = (int)o->hidden_size,
+		.num_hidden_layers = (int)o->num_hidden_layers,
+		.num_attention_heads = 4,
+		.num_key_value_heads = 2,
+		.head_dim = (int)o->hidden_size / 4,
+		.intermediate_size = 3 * (int)o->hidden_size,
+		.max_position_embeddings = 2048,
+		.rms_norm_eps = 1e-6,
+		.rope_theta = 1e6,
+		.tie_word_embeddings = true,
+		.qk_norm = true,
+		.bos_token_id = -1,
+		.eos_token_id = -1,
+		.pad_token_id = -1,
 	};
-	struct ops_options oo = { .threads = (int)o->threads, .batch_invariant = o->batch_invariant };
+	struct ops_options oo = {.threads = (int)o->threads, .batch_invariant = o->batch_invariant};
 	b->vocab_size = c.vocab_size;
-	if (o->hidden_size % 8) return err_set(err, ERR_USAGE, "--hidden_size %lld: expected a multiple of 8", (long long)o->hidden_size);
+	if (o->hidden_size % 8)
+		return err_set(err, ERR_USAGE, "--hidden_size %lld: expected a multiple of 8", (long long)o->hidden_size);
 	int rc = bench_folder_make(b->dir, sizeof b->dir, err);
 	if (!rc) rc = ops_cpu_create(&oo, &b->ops, err);
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->model, err);
@@ -225,7 +258,8 @@ static int make_folder(struct bench *b, struct err *err)
 	if (!rc) rc = model_save(b->model, b->dir, err);
 	if (!rc)
 		fprintf(stderr, "model: %.2f M parameters, hidden %d, %d layers, vocabulary %d; %s\n",
-			(double)model_config_params(&c) * 1e-6, c.hidden_size, c.num_hidden_layers, c.vocab_size, ops_gemm_name(b->ops));
+			(double)model_config_params(&c) * 1e-6, c.hidden_size, c.num_hidden_layers, c.vocab_size,
+			ops_gemm_name(b->ops));
 	return rc;
 }
 
@@ -243,10 +277,14 @@ static void bench_print(const struct bench *b, bool has_peer)
 	if (b->o->model) {
 		double both_ms = b->weights_ms + b->tokenizer_ms;
 		double packed = (double)ops_prepared_bytes(b->ops);
-		json_object_update_new(all, json_pack("{s:f, s:f, s:f}", "open_weights_ms", b->weights_ms, "open_tokenizer_ms", b->tokenizer_ms, "packed_bytes", packed));
+		json_object_update_new(all,
+			json_pack("{s:f, s:f, s:f}", "open_weights_ms", b->weights_ms, "open_tokenizer_ms", b->tokenizer_ms,
+				"packed_bytes", packed));
 		if (!b->o->json) {
-			printf("%-22s %9.1f ms      weights %.1f ms, tokenizer %.1f ms\n", "opening the folder", both_ms, b->weights_ms, b->tokenizer_ms);
-			printf("%-22s %9.0f MB      of %.0f MB as fp32\n", "weights as read", packed * 1e-6, 4e-6 * (double)model_config_params(model_config(b->sampler)));
+			printf("%-22s %9.1f ms      weights %.1f ms, tokenizer %.1f ms\n", "opening the folder", both_ms,
+				b->weights_ms, b->tokenizer_ms);
+			printf("%-22s %9.0f MB      of %.0f MB as fp32\n", "weights as read", packed * 1e-6,
+				4e-6 * (double)model_config_params(model_config(b->sampler)));
 		}
 	}
 	for (int f = 0; f < FIGURE_COUNT; f++) {
@@ -256,7 +294,9 @@ static void bench_print(const struct bench *b, bool has_peer)
 		if (has_peer) json_object_update_new(row, json_pack("{s:f, s:f}", b->peer_name, b->peer[f], "ratio", ratio));
 		json_object_set_new(all, figures[f].key, row);
 		if (b->o->json) continue;
-		if (has_peer) printf("%-22s %9.0f tok/s   %s %9.0f tok/s   %5.2fx\n", figures[f].title, b->hone[f], b->peer_name, b->peer[f], ratio);
+		if (has_peer)
+			printf("%-22s %9.0f tok/s   %s %9.0f tok/s   %5.2fx\n", figures[f].title, b->hone[f], b->peer_name,
+				b->peer[f], ratio);
 		else printf("%-22s %9.0f tok/s\n", figures[f].title, b->hone[f]);
 	}
 	json_object_set_new(all, "gemm_gflops", json_real(ops_gemm_gflops(b->ops)));
@@ -265,14 +305,15 @@ static void bench_print(const struct bench *b, bool has_peer)
 		json_dumpf(all, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
 		putchar('\n');
 	} else {
-		printf("%-22s %9.0f GFLOP/s (%s)\n", "1024^3 product", json_real_value(json_object_get(all, "gemm_gflops")), ops_gemm_name(b->ops));
+		printf("%-22s %9.0f GFLOP/s (%s)\n", "1024^3 product", json_real_value(json_object_get(all, "gemm_gflops")),
+			ops_gemm_name(b->ops));
 	}
 	json_decref(all);
 }
 
 static int bench_cpu(const struct bench_options *o, struct err *err)
 {
-	struct bench b = { .o = o };
+	struct bench b = {.o = o};
 	bool has_peer = *o->python;
 	int rc = o->model ? open_folder(&b, err) : make_folder(&b, err);
 	for (int64_t round = 0; round < o->rounds && !rc; round++) {
@@ -287,16 +328,29 @@ static int bench_cpu(const struct bench_options *o, struct err *err)
 int cmd_bench(int argc, char **argv)
 {
 	struct bench_options o = {
-		.rounds = 2, .sequences = 8, .length = 256, .train_steps = 5, .prompt_length = 64, .max_new_tokens = 128, .hidden_size = 256,
-		.num_hidden_layers = 5, .vocab_size = 4096, .python = "build/venv/bin/python", .peer = "bench/cpu_peer.py",
+		.rounds = 2,
+		.sequences = 8,
+		.length = 256,
+		.train_steps = 5,
+		.prompt_length = 64,
+		.max_new_tokens = 128,
+		.hidden_size = 256,
+		.num_hidden_layers = 5,
+		.vocab_size = 4096,
+		.python = "build/venv/bin/python",
+		.peer = "bench/cpu_peer.py",
 	};
 	struct err err = {0};
 	if (argc > 1 && !strcmp(argv[1], "text")) return bench_text(argc - 1, argv + 1);
-	int npos, rc = options_parse("bench",
-		"cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside transformers; text: the tokenizer "
-		"(hone bench text --help)", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos,
+		rc = options_parse("bench",
+			"cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside "
+			"transformers; text: the tokenizer "
+			"(hone bench text --help)",
+			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
-	if (npos != 1 || strcmp(argv[1], "cpu")) return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu` or `hone bench text`"), &err));
+	if (npos != 1 || strcmp(argv[1], "cpu"))
+		return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu` or `hone bench text`"), &err));
 	rc = bench_cpu(&o, &err);
 	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -1,5 +1,6 @@
-/* hone doctor: what this machine offers, what is missing, and the command that fixes it. One row a subject; each probe fills its rows and no
- * probe starts Python: the versions are in the names of the dist-info folders. */
+/* hone doctor: what this machine offers, what is missing, and the command that fixes it. One row a
+ * subject; each probe fills its rows and no probe starts Python: the versions are in the names of
+ * the dist-info folders. */
 #include "cli/cli.h"
 #include "ops/ops.h"
 #include "verify/sandbox.h"
@@ -8,11 +9,20 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-enum state { STATE_OK, STATE_NOTE, STATE_MISSING };   /* NOTE: hone works, with less */
-struct row { const char *name; enum state state; char value[512]; const char *fix; };
-struct report { struct row rows[32]; size_t count; };
+enum state { STATE_OK, STATE_NOTE, STATE_MISSING }; /* NOTE: hone works, with less */
+struct row {
+	const char *name;
+	enum state state;
+	char value[512];
+	const char *fix;
+};
+struct report {
+	struct row rows[32];
+	size_t count;
+};
 
-static void add(struct report *r, const char *name, enum state state, const char *fix, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+static void add(struct report *r, const char *name, enum state state, const char *fix, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
 static void add(struct report *r, const char *name, enum state state, const char *fix, const char *fmt, ...)
 {
 	CHECK(r->count < ARRAY_LEN(r->rows));
@@ -48,7 +58,8 @@ static void probe_cpu(struct report *r)
 	if (online > usable) add(r, "cores", STATE_OK, NULL, "%d of %ld (affinity mask)", usable, online);
 	else add(r, "cores", STATE_OK, NULL, "%d", usable);
 	struct sysinfo info;
-	if (!sysinfo(&info)) add(r, "memory", STATE_OK, NULL, "%.1f GiB", (double)info.totalram * info.mem_unit / (1 << 30));
+	if (!sysinfo(&info))
+		add(r, "memory", STATE_OK, NULL, "%.1f GiB", (double)info.totalram * info.mem_unit / (1 << 30));
 }
 
 static void probe_gemm(struct report *r)
@@ -74,18 +85,24 @@ static void probe_sandbox(struct report *r)
 		add(r, "sandbox", STATE_MISSING,
 			"use a kernel with Landlock (5.13 or later) and seccomp; hone refuses candidates without it", "%s%s%s",
 			sandbox_level_name(level), between, text);
-	else add(r, "sandbox", level == SANDBOX_FULL ? STATE_OK : STATE_NOTE, NULL, "%s%s%s", sandbox_level_name(level), between, text);
+	else
+		add(r, "sandbox", level == SANDBOX_FULL ? STATE_OK : STATE_NOTE, NULL, "%s%s%s", sandbox_level_name(level),
+			between, text);
 }
 
 /* ---- Python ---- */
 
-struct dist { const char *name; char version[64]; };
+struct dist {
+	const char *name;
+	char version[64];
+};
 
 static int match_dist(const char *entry, void *ctx)
 {
 	struct dist *d = ctx;
 	size_t len = strlen(d->name), tail = strlen(".dist-info"), all = strlen(entry);
-	if (all > len + 1 + tail && !strncmp(entry, d->name, len) && entry[len] == '-' && !strcmp(entry + all - tail, ".dist-info"))
+	if (all > len + 1 + tail && !strncmp(entry, d->name, len) && entry[len] == '-' &&
+		!strcmp(entry + all - tail, ".dist-info"))
 		snprintf(d->version, sizeof(d->version), "%.*s", (int)(all - tail - len - 1), entry + len + 1);
 	return 0;
 }
@@ -112,7 +129,8 @@ static void probe_python(struct report *r)
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		struct dist d = {.name = names[i]};
 		dir_each(site, match_dist, &d, NULL);
-		add(r, names[i], d.version[0] ? STATE_OK : STATE_MISSING, d.version[0] ? NULL : fix, "%s", d.version[0] ? d.version : "not installed");
+		add(r, names[i], d.version[0] ? STATE_OK : STATE_MISSING, d.version[0] ? NULL : fix, "%s",
+			d.version[0] ? d.version : "not installed");
 	}
 	free(site);
 	free(lib);
@@ -121,7 +139,9 @@ static void probe_python(struct report *r)
 /* The parts of hone beside this program. */
 static void probe_parts(struct report *r)
 {
-	static const struct { const char *name, *file; } parts[] = {{"runner", "hone-runner"}, {"sandbox library", "libhone_sandbox.so"}};
+	static const struct {
+		const char *name, *file;
+	} parts[] = {{"runner", "hone-runner"}, {"sandbox library", "libhone_sandbox.so"}};
 	char exe[4096];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	exe[MAX(n, 0)] = 0;
@@ -130,7 +150,8 @@ static void probe_parts(struct report *r)
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
 		char *path = path_join(exe, parts[i].file);
 		bool there = path_exists(path);
-		add(r, parts[i].name, there ? STATE_OK : STATE_MISSING, there ? NULL : "make", "%s%s", there ? "" : "not found: ", path);
+		add(r, parts[i].name, there ? STATE_OK : STATE_MISSING, there ? NULL : "make", "%s%s",
+			there ? "" : "not found: ", path);
 		free(path);
 	}
 }
@@ -144,8 +165,12 @@ struct cuda {
 
 static bool cuda_load(void *lib, struct cuda *c)
 {
-	const struct { const char *name; void *at; } symbols[] = {{"cuInit", &c->init}, {"cuDriverGetVersion", &c->version}, {"cuDeviceGetCount", &c->count},
-		{"cuDeviceGet", &c->device}, {"cuDeviceGetName", &c->name}, {"cuDeviceGetAttribute", &c->attribute}, {"cuDeviceTotalMem_v2", &c->memory}};
+	const struct {
+		const char *name;
+		void *at;
+	} symbols[] = {{"cuInit", &c->init}, {"cuDriverGetVersion", &c->version}, {"cuDeviceGetCount", &c->count},
+		{"cuDeviceGet", &c->device}, {"cuDeviceGetName", &c->name}, {"cuDeviceGetAttribute", &c->attribute},
+		{"cuDeviceTotalMem_v2", &c->memory}};
 	for (size_t i = 0; i < ARRAY_LEN(symbols); i++) {
 		void *p = dlsym(lib, symbols[i].name);
 		if (!p) return false;
@@ -178,8 +203,8 @@ static void probe_gpu(struct report *r)
 		c.attribute(&major, CC_MAJOR, device);
 		c.attribute(&minor, CC_MINOR, device);
 		c.memory(&bytes, device);
-		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name,
-			major, minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
+		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name, major,
+			minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
 	}
 }
 
@@ -200,7 +225,9 @@ static void print_json(const struct report *r, bool ok)
 	json_t *rows = json_array();
 	for (size_t i = 0; i < r->count; i++) {
 		const struct row *row = &r->rows[i];
-		json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s?}", "name", row->name, "state", states[row->state], "value", row->value, "fix", row->fix));
+		json_array_append_new(rows,
+			json_pack("{s:s, s:s, s:s, s:s?}", "name", row->name, "state", states[row->state], "value", row->value,
+				"fix", row->fix));
 	}
 	json_t *o = json_pack("{s:b, s:s, s:o}", "ok", ok, "version", HONE_VERSION, "rows", rows);
 	json_dumpf(o, stdout, JSON_COMPACT);
@@ -208,18 +235,24 @@ static void print_json(const struct report *r, bool ok)
 	json_decref(o);
 }
 
-struct doctor_settings { bool json; };
-static const struct option_def defs[] = {{"json", OPTION_BOOL, offsetof(struct doctor_settings, json), "print one JSON object", NULL}};
+struct doctor_settings {
+	bool json;
+};
+static const struct option_def defs[] = {
+	{"json", OPTION_BOOL, offsetof(struct doctor_settings, json), "print one JSON object", NULL}};
 
 int cmd_doctor(int argc, char **argv)
 {
 	struct doctor_settings o = {0};
 	struct err err = {0};
-	int npos, rc = options_parse("doctor", "what this machine offers, what is missing and how to get it", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos,
+		rc = options_parse("doctor", "what this machine offers, what is missing and how to get it", defs,
+			ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (rc) return cli_fail("doctor", &err);
-	static void (*const probes[])(struct report *) = {probe_cpu, probe_gemm, probe_gpu, probe_sandbox, probe_parts, probe_python};
+	static void (*const probes[])(struct report *) = {
+		probe_cpu, probe_gemm, probe_gpu, probe_sandbox, probe_parts, probe_python};
 	struct report r = {.count = 0};
 	for (size_t i = 0; i < ARRAY_LEN(probes); i++) probes[i](&r);
 	bool ok = true;

@@ -1,5 +1,7 @@
-/* hone eval: how good a model is on a set of tasks (or kernels that are there: eval_runs.c): greedy pass@1 and, with --num_samples above 1, sampled pass@1 and
- * unbiased pass@k. Every answer and verdict can be written to a file; --compare gives a paired bootstrap interval against such a file of another model. */
+/* hone eval: how good a model is on a set of tasks (or kernels that are there: eval_runs.c): greedy
+ * pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and
+ * verdict can be written to a file; --compare gives a paired bootstrap interval against such a file
+ * of another model. */
 #include "cli/cli.h"
 #include "cli/eval.h"
 #include "cli/kernelbench.h"
@@ -18,7 +20,8 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "chat form; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
-	O(OPTION_STR, chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
+	O(OPTION_STR, chat_date,
+		"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, num_samples, "answers per task at --temperature", "1 to 65536"),
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
@@ -32,11 +35,14 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
-	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference", NULL),
+	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference",
+		NULL),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
-	O(OPTION_STR, from_runs, "grade the kernels of this folder (level_L_problem_P_sample_S_kernel.py) instead of asking a model", NULL),
+	O(OPTION_STR, from_runs,
+		"grade the kernels of this folder (level_L_problem_P_sample_S_kernel.py) instead of asking a model", NULL),
 	O(OPTION_INT, level, "keep tasks (or kernels) of this level; 0: all", "0 to 9"),
-	O(OPTION_STR, results, "folder for KernelBench's files (docs/eval.md); with --from_runs that folder is the default", NULL),
+	O(OPTION_STR, results, "folder for KernelBench's files (docs/eval.md); with --from_runs that folder is the default",
+		NULL),
 	O(OPTION_STR, timings, "eval_results.json of a GPU whose runtimes are taken over", NULL),
 	O(OPTION_STR, baseline, "KernelBench's baseline times, for fast_p", NULL),
 	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", "0 to 2147483647"),
@@ -54,20 +60,22 @@ struct eval {
 	struct store *store;
 	struct prompt_set prompts;
 	struct rollout *rollouts;
-	json_t *rates;               /* of --compare: task -> [answers, genuine] */
+	json_t *rates; /* of --compare: task -> [answers, genuine] */
 	int32_t stop_id;
-	int level;                   /* of --results */
+	int level; /* of --results */
 	struct eval_times times;
 };
 
 static int eval_check(const struct eval_options *o, struct err *err)
 {
 	if (o->num_samples > 1 && o->temperature <= 0)
-		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature", (long long)o->num_samples);
+		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
+			(long long)o->num_samples);
 	return o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
 }
 
-/* Counts a row of a file written by --out: task -> [answers, genuine ones]. Dropped answers (infra) do not count, as in the summary. */
+/* Counts a row of a file written by --out: task -> [answers, genuine ones]. Dropped answers (infra)
+ * do not count, as in the summary. */
 static int rate_add(void *ctx, const json_t *row, const char *where, struct err *err)
 {
 	json_t *rates = ctx;
@@ -88,19 +96,26 @@ static int compare_check(const struct eval *e, struct err *err)
 	if (!e->rates) return 0;
 	for (size_t i = 0; i < e->prompts.count; i++)
 		if (!json_object_get(e->rates, e->prompts.rows[i].task.name))
-			return err_set(err, ERR_MISMATCH, "%s: has no answer to task %s; compare runs over the same tasks", e->o->compare, e->prompts.rows[i].task.name);
+			return err_set(err, ERR_MISMATCH, "%s: has no answer to task %s; compare runs over the same tasks",
+				e->o->compare, e->prompts.rows[i].task.name);
 	if (json_object_size(e->rates) != e->prompts.count)
 		return err_set(err, ERR_MISMATCH,
-			"%s: has answers to %zu tasks, this evaluation is over %zu; compare runs over the same tasks (--tasks, --split, --limit, --seed)", e->o->compare,
-			json_object_size(e->rates), e->prompts.count);
+			"%s: has answers to %zu tasks, this evaluation is over %zu; compare runs over the same tasks (--tasks, "
+			"--split, --limit, --seed)",
+			e->o->compare, json_object_size(e->rates), e->prompts.count);
 	return 0;
 }
 
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store)
 {
 	return (struct verify_options){
-		.device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials,
-		.seed = (uint64_t)o->verify_seed, .oracle_timeout_ms = (int)o->oracle_timeout_ms, .store = store,
+		.device = "cpu",
+		.precision = o->precision,
+		.threads = (int)o->verify_threads,
+		.num_correct_trials = (int)o->num_correct_trials,
+		.seed = (uint64_t)o->verify_seed,
+		.oracle_timeout_ms = (int)o->oracle_timeout_ms,
+		.store = store,
 	};
 }
 
@@ -118,12 +133,16 @@ static int results_level(struct eval *e, struct err *err)
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
-	struct ops_options oo = { .threads = (int)o->threads };
+	struct ops_options oo = {.threads = (int)o->threads};
 	if (!o->model || !o->tasks)
-		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model", o->model ? "" : " (or --from_runs: kernels that are there)");
-	if ((o->timings || o->baseline) && !o->results) return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
+		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model",
+			o->model ? "" : " (or --from_runs: kernels that are there)");
+	if ((o->timings || o->baseline) && !o->results)
+		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
-	if (o->compare) rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(), err);   /* before the long part, as all that can fail */
+	if (o->compare)
+		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
+			err); /* before the long part, as all that can fail */
 	if (!rc) rc = ops_cpu_create(&oo, &e->ops, err);
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
@@ -134,16 +153,23 @@ static int eval_open(struct eval *e, struct err *err)
 	if (!rc && chat_end_id(chat, e->tokenizer, &e->stop_id, err)) rc = err_prefix(err, "%s", o->model);
 	if (rc) return rc;
 	struct prompt_options p = {
-		.tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = chat,
+		.tasks = o->tasks,
+		.split = o->split,
+		.stage = o->stage,
+		.prompt_template = o->prompt_template,
+		.chat_template = chat,
 		.chat_date = o->chat_date,
-		.precision = o->precision, .limit = o->limit, .level = (int)o->level, .seed = (uint64_t)o->seed,
+		.precision = o->precision,
+		.limit = o->limit,
+		.level = (int)o->level,
+		.seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
 	};
 	rc = prompt_set_load(&p, e->tokenizer, &e->prompts, err);
 	if (rc) return rc;
 	size_t longest = 0;
 	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
-	struct engine_options eo = { .max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length };
+	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length};
 	rc = engine_create(e->model, &eo, &e->engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
 	struct verify_options v = eval_verify_options(o, e->store);
@@ -159,8 +185,15 @@ static int eval_answers(struct eval *e, struct err *err)
 	for (int i = 0; i < n; i++) index[i] = i;
 	struct rollout_options ro = {
 		.num_samples = (int)o->num_samples,
-		.sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
-		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &e->stop_id, .nstop = 1, .adapter = e->adapter, .progress = "eval",
+		.sampling = {.temperature = (float)o->temperature,
+			.top_k = (int)o->top_k,
+			.top_p = (float)o->top_p,
+			.seed = (uint64_t)o->seed},
+		.max_new_tokens = (int)o->max_completion_length,
+		.stop_ids = &e->stop_id,
+		.nstop = 1,
+		.adapter = e->adapter,
+		.progress = "eval",
 	};
 	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
 	int rc = rollouts_collect(e->engine, e->verifier, e->tokenizer, &e->prompts, index, n, &ro, e->rollouts, err);
@@ -193,7 +226,8 @@ static int by_problem(const void *a, const void *b)
 static int kernel_write(const struct eval *e, const struct rollout *r, const struct task *t, struct err *err)
 {
 	if (!r->answer.well_formed) return 0;
-	char *name = xasprintf("level_%d_problem_%lld_sample_%d_kernel.py", t->level, (long long)t->problem_id, r->sample), *path = path_join(e->o->results, name);
+	char *name = xasprintf("level_%d_problem_%lld_sample_%d_kernel.py", t->level, (long long)t->problem_id, r->sample),
+		 *path = path_join(e->o->results, name);
 	int rc = file_write_atomic(path, r->text + r->answer.code_begin, r->answer.code_end - r->answer.code_begin, err);
 	free(path);
 	free(name);
@@ -206,7 +240,7 @@ static int eval_results(const struct eval *e, json_t *summary, struct err *err)
 	size_t n = e->prompts.count, K = (size_t)e->o->num_samples;
 	if (!e->o->results) return 0;
 	const struct prompt_row **order = xcalloc(n + 1, sizeof *order);
-	struct task_set tasks = { .tasks = xcalloc(n + 1, sizeof *tasks.tasks), .count = n };   /* borrowed */
+	struct task_set tasks = {.tasks = xcalloc(n + 1, sizeof *tasks.tasks), .count = n}; /* borrowed */
 	json_t *results = json_object(), *analysis = NULL;
 	int rc = dir_make(e->o->results, err);
 	for (size_t i = 0; i < n; i++) order[i] = &e->prompts.rows[i];
@@ -247,8 +281,9 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 	}
 	if (n) {
 		bootstrap_paired(a, b, n, (uint64_t)e->o->seed, &low, &mean, &high);
-		json_object_set_new(summary, "compare", json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", e->o->compare, "difference", mean, "low", low,
-			"high", high, "tasks", n));
+		json_object_set_new(summary, "compare",
+			json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", e->o->compare, "difference", mean, "low", low, "high", high,
+				"tasks", n));
 	}
 	free(a);
 	free(b);
@@ -260,22 +295,26 @@ static void print_summary(const json_t *s)
 	const char *key;
 	json_t *value;
 	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")),
-		(long long)json_integer_value(json_object_get(s, "samples")), (long long)json_integer_value(json_object_get(s, "dropped")));
+		(long long)json_integer_value(json_object_get(s, "samples")),
+		(long long)json_integer_value(json_object_get(s, "dropped")));
 	json_object_foreach(json_object_get(s, "pass"), key, value) printf("%-14s %.4f\n", key, json_real_value(value));
-	static const char *const rates[] = { "genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio", "mean_length",
-		"speedup_geomean", "speedup_mean" };
-	for (size_t i = 0; i < ARRAY_LEN(rates); i++) printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
-	json_object_foreach(json_object_get(s, "reasons"), key, value) printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
+	static const char *const rates[] = {"genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio",
+		"mean_length", "speedup_geomean", "speedup_mean"};
+	for (size_t i = 0; i < ARRAY_LEN(rates); i++)
+		printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
+	json_object_foreach(json_object_get(s, "reasons"), key, value)
+		printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	const json_t *c = json_object_get(s, "compare");
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
 		printf("difference to %s: %+.4f, 95 %% interval [%+.4f, %+.4f]\n", json_string_value(json_object_get(c, "to")),
-			json_real_value(json_object_get(c, "difference")), json_real_value(json_object_get(c, "low")), json_real_value(json_object_get(c, "high")));
+			json_real_value(json_object_get(c, "difference")), json_real_value(json_object_get(c, "low")),
+			json_real_value(json_object_get(c, "high")));
 }
 
 static int eval_report(const struct eval *e, struct err *err)
 {
-	static const int ks[] = { 1, 2, 4, 8, 16, 32, 64 };
+	static const int ks[] = {1, 2, 4, 8, 16, 32, 64};
 	int nks = 0;
 	while (nks < (int)ARRAY_LEN(ks) && ks[nks] <= e->o->num_samples) nks++;
 	json_t *s = rollouts_summary(e->rollouts, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples, ks, nks);
@@ -311,13 +350,23 @@ static void eval_release(struct eval *e)
 int cmd_eval(int argc, char **argv)
 {
 	struct eval_options o = {
-		.split = "heldout", .stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto",
-		.precision = "strict", .num_samples = 1, .top_p = 1, .max_completion_length = 8192, .seed = 42, .verify_seed = 4242,
+		.split = "heldout",
+		.stage = "frontend",
+		.prompt_template = "recipes/prompts/frontend.txt",
+		.chat_template = "auto",
+		.precision = "strict",
+		.num_samples = 1,
+		.top_p = 1,
+		.max_completion_length = 8192,
+		.seed = 42,
+		.verify_seed = 4242,
 	};
 	struct err err = {0};
-	int npos, rc = options_parse("eval", "score a model, or kernels that are there, on tasks", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos,
+		rc = options_parse("eval", "score a model, or kernels that are there, on tasks", defs, ARRAY_LEN(defs), &o,
+			argc, argv, &npos, &err);
 	if (rc == 1) return 0;
-	struct eval e = { .o = &o };
+	struct eval e = {.o = &o};
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = eval_check(&o, &err);
 	if (!rc && o.from_runs) {

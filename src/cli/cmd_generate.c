@@ -1,6 +1,8 @@
-/* hone generate: continue a prompt. One sample is written as it grows, byte by byte of its tokens; several are written one after the other when all are done.
- * Without --chat the prompt is what the file says, behind the BOS that the tokenizer may put there; with it, it is the user's turn under the template, and the
- * template's end of turn ends the answer. Control tokens that a user's turn spells are text; those of a prompt without --chat count. */
+/* hone generate: continue a prompt. One sample is written as it grows, byte by byte of its tokens;
+ * several are written one after the other when all are done. Without --chat the prompt is what the
+ * file says, behind the BOS that the tokenizer may put there; with it, it is the user's turn under
+ * the template, and the template's end of turn ends the answer. Control tokens that a user's turn
+ * spells are text; those of a prompt without --chat count. */
 #include "cli/cli.h"
 #include "infer/infer.h"
 #include "text/text.h"
@@ -19,12 +21,15 @@ struct generate_options {
 #define O(type, field, help, choices) { #field, type, offsetof(struct generate_options, field), help, choices }
 static const struct option_def defs[] = {
 	O(OPTION_STR, model, "model folder (with tokenizer.json)", NULL),
-	O(OPTION_LIST, adapter, "PEFT adapter folder; given several times, each continues the prompt, all in one batch and with one seed", NULL),
+	O(OPTION_LIST, adapter,
+		"PEFT adapter folder; given several times, each continues the prompt, all in one batch and with one seed",
+		NULL),
 	O(OPTION_STR, prompt, "the prompt", NULL),
 	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
 	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
 	O(OPTION_STR, chat_template, "form of the chat; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
-	O(OPTION_STR, chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
+	O(OPTION_STR, chat_date,
+		"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
 	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", "1 to 16777216"),
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
@@ -41,13 +46,13 @@ struct generate {
 	struct ops *ops;
 	struct model *model;
 	struct adapter *adapters[OPTION_LIST_MAX];
-	int npolicies;             /* adapters, or 1: the base */
+	int npolicies; /* adapters, or 1: the base */
 	struct tokenizer *tokenizer;
 	struct engine *engine;
 	struct ids prompt;
 	int32_t stop_id;
-	struct completion *done;   /* (npolicies, num_samples) */
-	struct str chunk;          /* bytes of the token being streamed */
+	struct completion *done; /* (npolicies, num_samples) */
+	struct str chunk;        /* bytes of the token being streamed */
 };
 
 static int options_check(const struct generate_options *o, struct err *err)
@@ -55,8 +60,10 @@ static int options_check(const struct generate_options *o, struct err *err)
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing");
 	if (!o->prompt == !o->prompt_file) return err_set(err, ERR_USAGE, "expected one of --prompt and --prompt_file");
 	if (!o->chat && strcmp(o->chat_template, "auto"))
-		return err_set(err, ERR_USAGE, "--chat_template %s without --chat: the prompt is taken as it is; add --chat", o->chat_template);
-	if (!o->chat && o->chat_date) return err_set(err, ERR_USAGE, "--chat_date without --chat: the prompt is taken as it is; add --chat");
+		return err_set(err, ERR_USAGE, "--chat_template %s without --chat: the prompt is taken as it is; add --chat",
+			o->chat_template);
+	if (!o->chat && o->chat_date)
+		return err_set(err, ERR_USAGE, "--chat_date without --chat: the prompt is taken as it is; add --chat");
 	return 0;
 }
 
@@ -69,18 +76,24 @@ static int prompt_text(const struct generate_options *o, struct str *out, struct
 
 static int context_check(const struct generate *g, struct err *err)
 {
-	int64_t positions = model_config(g->model)->max_position_embeddings, wanted = (int64_t)g->prompt.count + g->o->max_new_tokens;
+	int64_t positions = model_config(g->model)->max_position_embeddings,
+			wanted = (int64_t)g->prompt.count + g->o->max_new_tokens;
 	if (wanted <= positions) return 0;
-	return err_set(err, ERR_LIMIT, "%zu tokens of the prompt and --max_new_tokens %lld are more than the model's %lld positions; lower --max_new_tokens%s",
-		g->prompt.count, (long long)g->o->max_new_tokens, (long long)positions, (int64_t)g->prompt.count < positions ? "" : " and shorten the prompt");
+	return err_set(err, ERR_LIMIT,
+		"%zu tokens of the prompt and --max_new_tokens %lld are more than the model's %lld positions; lower "
+		"--max_new_tokens%s",
+		g->prompt.count, (long long)g->o->max_new_tokens, (long long)positions,
+		(int64_t)g->prompt.count < positions ? "" : " and shorten the prompt");
 }
 
 static int chat_prompt(struct generate *g, const struct str *text, struct err *err)
 {
 	const struct chat_template *c;
 	struct chat_text chat = {0};
-	struct chat_message user = { "user", text->data };
-	if (strlen(text->data) < text->len) return err_set(err, ERR_FORMAT, "%s: byte %zu is 0, which no turn of a chat has", g->o->prompt_file, strlen(text->data));
+	struct chat_message user = {"user", text->data};
+	if (strlen(text->data) < text->len)
+		return err_set(
+			err, ERR_FORMAT, "%s: byte %zu is 0, which no turn of a chat has", g->o->prompt_file, strlen(text->data));
 	int rc = chat_template_find(g->o->chat_template, g->o->model, &c, err);
 	if (!rc && chat_end_id(c, g->tokenizer, &g->stop_id, err)) rc = err_prefix(err, "%s", g->o->model);
 	if (!rc) rc = chat_render(c, g->o->chat_date, &user, 1, true, &chat, err);
@@ -103,25 +116,29 @@ static int prompt_encode(struct generate *g, struct err *err)
 	}
 	str_release(&text);
 	if (rc) return rc;
-	if (!g->prompt.count) return err_set(err, ERR_RANGE, "the prompt has no tokens; expected at least one to continue from");
+	if (!g->prompt.count)
+		return err_set(err, ERR_RANGE, "the prompt has no tokens; expected at least one to continue from");
 	return 0;
 }
 
 static int open_all(struct generate *g, struct err *err)
 {
 	const struct generate_options *o = g->o;
-	int rc = ops_cpu_create(&(struct ops_options){ .threads = (int)o->threads, .batch_invariant = o->batch_invariant }, &g->ops, err);
+	int rc = ops_cpu_create(
+		&(struct ops_options){.threads = (int)o->threads, .batch_invariant = o->batch_invariant}, &g->ops, err);
 	if (!rc) rc = model_open(o->model, g->ops, &g->model, err);
-	for (int i = 0; i < o->adapter.count && !rc; i++) rc = adapter_open(g->model, o->adapter.items[i], &g->adapters[i], err);
+	for (int i = 0; i < o->adapter.count && !rc; i++)
+		rc = adapter_open(g->model, o->adapter.items[i], &g->adapters[i], err);
 	if (!rc) rc = tokenizer_open(o->model, &g->tokenizer, err);
 	if (!rc) rc = prompt_encode(g, err);
 	if (!rc) rc = context_check(g, err);
 	if (rc) return rc;
-	struct engine_options eo = { .max_sequences = (int)MIN(o->num_samples * g->npolicies, 32), .max_context = (int)g->prompt.count + (int)o->max_new_tokens };
+	struct engine_options eo = {.max_sequences = (int)MIN(o->num_samples * g->npolicies, 32),
+		.max_context = (int)g->prompt.count + (int)o->max_new_tokens};
 	rc = engine_create(g->model, &eo, &g->engine, err);
 	if (!rc)
-		log_info("%.1f MiB for %d sequences of up to %d tokens", (double)engine_bytes(model_config(g->model), &eo) / (1 << 20),
-			eo.max_sequences, eo.max_context);
+		log_info("%.1f MiB for %d sequences of up to %d tokens",
+			(double)engine_bytes(model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
 	return rc;
 }
 
@@ -142,9 +159,18 @@ static int run(struct generate *g, struct err *err)
 	int64_t count = o->num_samples * g->npolicies;
 	bool streams = count == 1 && !o->json;
 	struct request r = {
-		.prompt = g->prompt.data, .nprompt = (int)g->prompt.count, .num_samples = (int)o->num_samples, .max_new_tokens = (int)o->max_new_tokens,
-		.sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
-		.stop_ids = &g->stop_id, .nstop = g->stop_id >= 0, .should_stop = streams ? stream_token : NULL, .stop_ctx = g,
+		.prompt = g->prompt.data,
+		.nprompt = (int)g->prompt.count,
+		.num_samples = (int)o->num_samples,
+		.max_new_tokens = (int)o->max_new_tokens,
+		.sampling = {.temperature = (float)o->temperature,
+			.top_k = (int)o->top_k,
+			.top_p = (float)o->top_p,
+			.seed = (uint64_t)o->seed},
+		.stop_ids = &g->stop_id,
+		.nstop = g->stop_id >= 0,
+		.should_stop = streams ? stream_token : NULL,
+		.stop_ctx = g,
 	};
 	int rc = 0, active = 1;
 	for (; r.id < g->npolicies && !rc; r.id++) {
@@ -161,8 +187,8 @@ static int run(struct generate *g, struct err *err)
 		if (!rc) rc = completion_check(&c, err);
 	}
 	if (rc) return rc;
-	log_info("%zu prompt tokens, %lld new tokens, %.1f new tokens/s", g->prompt.count, (long long)engine_tokens_generated(g->engine),
-		(double)engine_tokens_generated(g->engine) / seconds);
+	log_info("%zu prompt tokens, %lld new tokens, %.1f new tokens/s", g->prompt.count,
+		(long long)engine_tokens_generated(g->engine), (double)engine_tokens_generated(g->engine) / seconds);
 	return 0;
 }
 
@@ -191,8 +217,8 @@ static json_t *completion_json(const struct generate *g, const struct completion
 		json_array_append_new(tokens, json_integer(c->tokens[i]));
 		json_array_append_new(logprobs, json_real(c->logprobs[i]));
 	}
-	json_t *o = json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish), "text", text_json(text),
-		"tokens", tokens, "logprobs", logprobs);
+	json_t *o = json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish),
+		"text", text_json(text), "tokens", tokens, "logprobs", logprobs);
 	if (g->o->adapter.count) json_object_set_new(o, "adapter", json_string(g->o->adapter.items[c->id]));
 	return o;
 }
@@ -208,8 +234,8 @@ static void print(const struct generate *g)
 		if (g->o->json) json_array_append_new(list, completion_json(g, c, &text));
 		else if (count > 1) {
 			bool is_named = g->npolicies > 1;
-			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->adapter.items[c->id] : "", is_named ? ", " : "",
-				c->sample, c->count, finish_reason_name(c->finish));
+			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->adapter.items[c->id] : "",
+				is_named ? ", " : "", c->sample, c->count, finish_reason_name(c->finish));
 			if (text.len) fwrite(text.data, 1, text.len, stdout);
 			printf("\n");
 		}
@@ -236,8 +262,9 @@ static void close_all(struct generate *g)
 
 int cmd_generate(int argc, char **argv)
 {
-	struct generate_options o = { .chat_template = "auto", .max_new_tokens = 256, .temperature = 1, .top_p = 1, .num_samples = 1 };
-	struct generate g = { .o = &o };
+	struct generate_options o = {
+		.chat_template = "auto", .max_new_tokens = 256, .temperature = 1, .top_p = 1, .num_samples = 1};
+	struct generate g = {.o = &o};
 	struct err err = {0};
 	int npos, rc = options_parse("generate", "continue a prompt", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;

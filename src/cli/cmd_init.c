@@ -1,7 +1,9 @@
-/* hone init: a random Qwen3-style model folder with a tokenizer trained on the given texts. What comes out is a Hugging Face folder like any other
- * (transformers loads it), so small models that are trained from nothing take the same road as downloaded ones.
+/* hone init: a random Qwen3-style model folder with a tokenizer trained on the given texts. What
+ * comes out is a Hugging Face folder like any other (transformers loads it), so small models that
+ * are trained from nothing take the same road as downloaded ones.
  *
- * Texts are files taken whole, or JSONL rows (gzip or not) of which the fields in text_fields count: tasks, pairs and plain corpora need no conversion. */
+ * Texts are files taken whole, or JSONL rows (gzip or not) of which the fields in text_fields
+ * count: tasks, pairs and plain corpora need no conversion. */
 #include "cli/cli.h"
 #include "model/model.h"
 #include "text/text.h"
@@ -14,7 +16,8 @@
 
 struct init_options {
 	const char *out, *text;
-	int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size, max_position_embeddings, vocab_size, seed;
+	int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size,
+		max_position_embeddings, vocab_size, seed;
 	double rope_theta;
 	bool tie_word_embeddings, nfc, json;
 };
@@ -22,7 +25,8 @@ struct init_options {
 #define O(type, field, help, choices) { #field, type, offsetof(struct init_options, field), help, choices }
 static const struct option_def defs[] = {
 	O(OPTION_STR, out, "folder to write", NULL),
-	O(OPTION_STR, text, "file the tokenizer is trained on (text, or .jsonl[.gz] rows); more may follow as further words", NULL),
+	O(OPTION_STR, text,
+		"file the tokenizer is trained on (text, or .jsonl[.gz] rows); more may follow as further words", NULL),
 	O(OPTION_INT, vocab_size, "rows of the embedding; the tokenizer has at most as many tokens", "1 to 1048576"),
 	O(OPTION_INT, hidden_size, "width of the residual stream", "1 to 65536"),
 	O(OPTION_INT, num_hidden_layers, "blocks", "1 to 1024"),
@@ -38,20 +42,25 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
-/* <think> and </think> stay in decoded text, which the answer's extractor reads; the others never do. */
-static const char *const special_tokens[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
-static const char *const plain_tokens[] = { "<think>", "</think>" };
-static const char *const text_fields[] = { "source", "prompt", "plan", "code", "completion", "text" };
+/* <think> and </think> stay in decoded text, which the answer's extractor reads; the others never
+ * do. */
+static const char *const special_tokens[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+static const char *const plain_tokens[] = {"<think>", "</think>"};
+static const char *const text_fields[] = {"source", "prompt", "plan", "code", "completion", "text"};
 
 /* ---- texts ---- */
 
 /* All texts one behind the other; ends[i] is where text i ends. */
-struct texts { struct str bytes; size_t *ends, count, cap; };
+struct texts {
+	struct str bytes;
+	size_t *ends, count, cap;
+};
 
 static int texts_add(struct texts *t, const char *data, size_t len, struct err *err)
 {
 	if (t->bytes.len + len > TEXT_BYTES_MAX)
-		return err_set(err, ERR_LIMIT, "the texts have more than %zu GiB; a part of them is enough to train a tokenizer", TEXT_BYTES_MAX >> 30);
+		return err_set(err, ERR_LIMIT,
+			"the texts have more than %zu GiB; a part of them is enough to train a tokenizer", TEXT_BYTES_MAX >> 30);
 	if (t->count == t->cap) {
 		t->cap = t->cap ? t->cap * 2 : 256;
 		t->ends = xrealloc(t->ends, size_mul(t->cap, sizeof *t->ends));
@@ -75,7 +84,9 @@ static int add_rows(struct texts *t, const char *path, struct err *err)
 {
 	size_t before = t->count;
 	int rc = jsonl_each(path, JSONL_LINE_MAX, add_row, t, err);
-	if (!rc && t->count == before) rc = err_set(err, ERR_FORMAT, "%s: no row has a string named source, prompt, plan, code, completion or text", path);
+	if (!rc && t->count == before)
+		rc = err_set(
+			err, ERR_FORMAT, "%s: no row has a string named source, prompt, plan, code, completion or text", path);
 	return rc;
 }
 
@@ -92,7 +103,8 @@ static int add_file(struct texts *t, const char *path, struct err *err)
 	int rc = file_read(path, TEXT_BYTES_MAX, &text, err);
 	size_t valid = rc ? 0 : utf8_valid_prefix(text.data, text.len);
 	if (!rc && valid < text.len)
-		rc = err_set(err, ERR_FORMAT, "%s: not UTF-8: byte %zu is 0x%02x; convert the file to UTF-8", path, valid, (uint8_t)text.data[valid]);
+		rc = err_set(err, ERR_FORMAT, "%s: not UTF-8: byte %zu is 0x%02x; convert the file to UTF-8", path, valid,
+			(uint8_t)text.data[valid]);
 	if (!rc && !text.len) rc = err_set(err, ERR_FORMAT, "%s: the file is empty; a tokenizer is trained on text", path);
 	if (!rc) rc = texts_add(t, text.data, text.len, err);
 	str_release(&text);
@@ -102,9 +114,14 @@ static int add_file(struct texts *t, const char *path, struct err *err)
 static int train_tokenizer(const struct init_options *o, const struct texts *t, const char *path, struct err *err)
 {
 	struct slice *slices = xcalloc(t->count, sizeof *slices);
-	for (size_t i = 0, at = 0; i < t->count; at = t->ends[i++]) slices[i] = (struct slice){ t->bytes.data + at, t->ends[i] - at };
-	struct bpe_train_options b = { .vocab_size = (int)o->vocab_size, .special_tokens = special_tokens, .nspecial = ARRAY_LEN(special_tokens),
-		.plain_tokens = plain_tokens, .nplain = ARRAY_LEN(plain_tokens), .nfc = o->nfc };
+	for (size_t i = 0, at = 0; i < t->count; at = t->ends[i++])
+		slices[i] = (struct slice){t->bytes.data + at, t->ends[i] - at};
+	struct bpe_train_options b = {.vocab_size = (int)o->vocab_size,
+		.special_tokens = special_tokens,
+		.nspecial = ARRAY_LEN(special_tokens),
+		.plain_tokens = plain_tokens,
+		.nplain = ARRAY_LEN(plain_tokens),
+		.nfc = o->nfc};
 	int rc = tokenizer_train(slices, t->count, &b, path, err);
 	free(slices);
 	return rc;
@@ -115,28 +132,45 @@ static int train_tokenizer(const struct init_options *o, const struct texts *t, 
 /* The chat template is the one that text.h calls "plain". */
 static int save_tokenizer_config(const struct init_options *o, struct err *err)
 {
-	return cli_save_json(o->out, "tokenizer_config.json", json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}",
-		"tokenizer_class", "PreTrainedTokenizerFast", "add_bos_token", 0, "add_prefix_space", 0, "eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>",
-		"model_max_length", (json_int_t)o->max_position_embeddings, "clean_up_tokenization_spaces", 0, "chat_template", chat_plain_jinja), err);
+	return cli_save_json(o->out, "tokenizer_config.json",
+		json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:b, s:s}", "tokenizer_class", "PreTrainedTokenizerFast",
+			"add_bos_token", 0, "add_prefix_space", 0, "eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>",
+			"model_max_length", (json_int_t)o->max_position_embeddings, "clean_up_tokenization_spaces", 0,
+			"chat_template", chat_plain_jinja),
+		err);
 }
 
-/* What generate() of transformers would take from here; hone samples at temperature 1 unless told otherwise. */
+/* What generate() of transformers would take from here; hone samples at temperature 1 unless told
+ * otherwise. */
 static int save_generation_config(const struct init_options *o, const struct model_config *c, struct err *err)
 {
-	return cli_save_json(o->out, "generation_config.json", json_pack("{s:b, s:[i, i], s:i, s:f, s:f, s:i}", "do_sample", 1, "eos_token_id", c->eos_token_id,
-		c->eos_extra[0], "pad_token_id", c->pad_token_id, "temperature", 1.0, "top_p", 1.0, "top_k", 0), err);
+	return cli_save_json(o->out, "generation_config.json",
+		json_pack("{s:b, s:[i, i], s:i, s:f, s:f, s:i}", "do_sample", 1, "eos_token_id", c->eos_token_id,
+			c->eos_extra[0], "pad_token_id", c->pad_token_id, "temperature", 1.0, "top_p", 1.0, "top_k", 0),
+		err);
 }
 
 static struct model_config config_of(const struct init_options *o, const struct tokenizer *t)
 {
 	int end = tokenizer_id(t, "<|endoftext|>");
 	return (struct model_config){
-		.vocab_size = (int)o->vocab_size, .hidden_size = (int)o->hidden_size, .num_hidden_layers = (int)o->num_hidden_layers,
-		.num_attention_heads = (int)o->num_attention_heads, .num_key_value_heads = (int)o->num_key_value_heads,
-		.head_dim = (int)o->head_dim, .intermediate_size = (int)o->intermediate_size,
-		.max_position_embeddings = (int)o->max_position_embeddings, .rms_norm_eps = 1e-6, .rope_theta = o->rope_theta,
-		.tie_word_embeddings = o->tie_word_embeddings, .qk_norm = true, .bos_token_id = -1, .eos_token_id = end, .pad_token_id = end,
-		.eos_extra = { tokenizer_id(t, "<|im_end|>") }, .neos_extra = 1,
+		.vocab_size = (int)o->vocab_size,
+		.hidden_size = (int)o->hidden_size,
+		.num_hidden_layers = (int)o->num_hidden_layers,
+		.num_attention_heads = (int)o->num_attention_heads,
+		.num_key_value_heads = (int)o->num_key_value_heads,
+		.head_dim = (int)o->head_dim,
+		.intermediate_size = (int)o->intermediate_size,
+		.max_position_embeddings = (int)o->max_position_embeddings,
+		.rms_norm_eps = 1e-6,
+		.rope_theta = o->rope_theta,
+		.tie_word_embeddings = o->tie_word_embeddings,
+		.qk_norm = true,
+		.bos_token_id = -1,
+		.eos_token_id = end,
+		.pad_token_id = end,
+		.eos_extra = {tokenizer_id(t, "<|im_end|>")},
+		.neos_extra = 1,
 	};
 }
 
@@ -157,11 +191,12 @@ static void print_result(const struct init_options *o, const struct model_config
 {
 	int64_t params = model_config_params(c);
 	if (!o->json) {
-		printf("%s: %lld parameters, %d tokens (of %d rows), trained on %zu texts\n", o->out, (long long)params, tokens, c->vocab_size, texts);
+		printf("%s: %lld parameters, %d tokens (of %d rows), trained on %zu texts\n", o->out, (long long)params, tokens,
+			c->vocab_size, texts);
 		return;
 	}
-	json_t *result = json_pack("{s:s, s:I, s:i, s:i, s:I}", "out", o->out, "parameters", (json_int_t)params, "tokens", tokens, "vocab_size", c->vocab_size,
-		"texts", (json_int_t)texts);
+	json_t *result = json_pack("{s:s, s:I, s:i, s:i, s:I}", "out", o->out, "parameters", (json_int_t)params, "tokens",
+		tokens, "vocab_size", c->vocab_size, "texts", (json_int_t)texts);
 	char *text = json_dumps(result, JSON_COMPACT);
 	puts(text);
 	free(text);
@@ -190,23 +225,36 @@ static int init_run(const struct init_options *o, const struct texts *texts, str
 
 static int check_options(const struct init_options *o, struct err *err)
 {
-	if (!o->out || !o->text) return err_set(err, ERR_USAGE, "--%s is missing: `hone init --out DIR --text FILE...`", o->out ? "text" : "out");
+	if (!o->out || !o->text)
+		return err_set(
+			err, ERR_USAGE, "--%s is missing: `hone init --out DIR --text FILE...`", o->out ? "text" : "out");
 	if (o->num_attention_heads % o->num_key_value_heads)
 		return err_set(err, ERR_USAGE, "--num_attention_heads %lld is no multiple of --num_key_value_heads %lld",
 			(long long)o->num_attention_heads, (long long)o->num_key_value_heads);
-	if (o->head_dim % 2) return err_set(err, ERR_USAGE, "--head_dim %lld: expected an even number", (long long)o->head_dim);
+	if (o->head_dim % 2)
+		return err_set(err, ERR_USAGE, "--head_dim %lld: expected an even number", (long long)o->head_dim);
 	return 0;
 }
 
 int cmd_init(int argc, char **argv)
 {
 	struct init_options o = {
-		.vocab_size = 4096, .hidden_size = 256, .num_hidden_layers = 5, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 64,
-		.intermediate_size = 768, .max_position_embeddings = 4096, .rope_theta = 1e6, .tie_word_embeddings = true,
+		.vocab_size = 4096,
+		.hidden_size = 256,
+		.num_hidden_layers = 5,
+		.num_attention_heads = 4,
+		.num_key_value_heads = 2,
+		.head_dim = 64,
+		.intermediate_size = 768,
+		.max_position_embeddings = 4096,
+		.rope_theta = 1e6,
+		.tie_word_embeddings = true,
 	};
 	struct err err = {0};
 	struct texts texts = {0};
-	int npos, rc = options_parse("init", "make a random model folder and train its tokenizer on texts", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos,
+		rc = options_parse("init", "make a random model folder and train its tokenizer on texts", defs, ARRAY_LEN(defs),
+			&o, argc, argv, &npos, &err);
 	if (rc > 0) return 0;
 	if (!rc) rc = check_options(&o, &err);
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);

@@ -1,6 +1,7 @@
-/* hone pairs: supervised data. `synth` writes reference answers (plan and code) for composed tasks in several styles and admits those that the verifier calls
- * genuine; `check` grades a random share of such a file again. Rows (JSONL, gzip when the name ends in .gz): the task's fields, prompt, completion, style, and
- * for the midend kernel and profile. */
+/* hone pairs: supervised data. `synth` writes reference answers (plan and code) for composed tasks
+ * in several styles and admits those that the verifier calls genuine; `check` grades a random share
+ * of such a file again. Rows (JSONL, gzip when the name ends in .gz): the task's fields, prompt,
+ * completion, style, and for the midend kernel and profile. */
 #include "cli/cli.h"
 #include "rl/rl.h"
 
@@ -22,9 +23,11 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "synth: chat form of the prompts, that of the model to train", CHAT_TEMPLATE_NAMES),
-	O(OPTION_STR, chat_date, "synth: of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
+	O(OPTION_STR, chat_date,
+		"synth: of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
-	O(OPTION_INT, styles, "synth: answers per task, of different styles; above 1 rows are named TASK-sSTYLE", "1 to 1024"),
+	O(OPTION_INT, styles, "synth: answers per task, of different styles; above 1 rows are named TASK-sSTYLE",
+		"1 to 1024"),
 	O(OPTION_INT, style, "synth: first style of every task; -1: one drawn for each", NULL),
 	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
@@ -32,25 +35,35 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
 };
 
-struct pair { const struct task *task; int style; struct str plan, code, slow; struct verdict verdict, profile; };
+struct pair {
+	const struct task *task;
+	int style;
+	struct str plan, code, slow;
+	struct verdict verdict, profile;
+};
 
 struct pairs {
 	const struct pairs_options *o;
 	const struct chat_template *chat;
 	enum agent_stage stage;
 	struct task_set tasks;
-	struct pair *rows; size_t count, rows_read;
+	struct pair *rows;
+	size_t count, rows_read;
 	struct store *store;
 	struct verifier *verifier;
-	json_t *rejected;             /* reason -> count */
+	json_t *rejected; /* reason -> count */
 };
 
 static int open_verifier(struct pairs *p, struct err *err)
 {
 	int rc = p->o->store ? store_open(p->o->store, &p->store, err) : 0;
 	struct verify_options v = {
-		.device = "cpu", .precision = p->o->precision, .threads = (int)p->o->verify_threads,
-		.num_correct_trials = (int)p->o->num_correct_trials, .seed = (uint64_t)p->o->seed, .store = p->store,
+		.device = "cpu",
+		.precision = p->o->precision,
+		.threads = (int)p->o->verify_threads,
+		.num_correct_trials = (int)p->o->num_correct_trials,
+		.seed = (uint64_t)p->o->seed,
+		.store = p->store,
 	};
 	return rc ? rc : verifier_create(&v, &p->verifier, err);
 }
@@ -71,13 +84,14 @@ static void pairs_release(struct pairs *p)
 
 /* ---- synth ---- */
 
-/* Unless --style says where, styles of a task start at a different one each, so that few styles per task still cover all of them over the set. */
+/* Unless --style says where, styles of a task start at a different one each, so that few styles per
+ * task still cover all of them over the set. */
 static int row_make(struct pairs *p, struct pair *row, const struct task *t, int k, struct err *err)
 {
 	int styles = task_answer_styles();
 	uint32_t first = p->o->style >= 0 ? (uint32_t)p->o->style : rng_u32((uint64_t)p->o->seed, 0x7374796c65, t->seed);
 	struct str ignored = {0};
-	*row = (struct pair){ .task = t, .style = (int)((first + (uint32_t)k) % (uint32_t)styles) };
+	*row = (struct pair){.task = t, .style = (int)((first + (uint32_t)k) % (uint32_t)styles)};
 	int rc = task_answer(t, row->style, &row->plan, &row->code, err);
 	if (!rc && p->stage == AGENT_MIDEND) rc = task_answer_slow(t, row->style, &ignored, &row->slow, err);
 	str_release(&ignored);
@@ -108,11 +122,13 @@ static int rows_grade(struct pairs *p, struct err *err)
 	while (!rc && (next < p->count || waiting)) {
 		for (; !rc && next < p->count && waiting < ahead; next++) {
 			struct pair *row = &p->rows[next];
-			struct verify_request r = { .task = row->task, .source = row->code.data, .source_len = row->code.len, .id = 2 * (int64_t)next };
+			struct verify_request r = {
+				.task = row->task, .source = row->code.data, .source_len = row->code.len, .id = 2 * (int64_t)next};
 			rc = verifier_submit(p->verifier, &r, err);
 			waiting++;
 			if (rc || p->stage != AGENT_MIDEND) continue;
-			r = (struct verify_request){ .task = row->task, .source = row->slow.data, .source_len = row->slow.len, .id = 2 * (int64_t)next + 1 };
+			r = (struct verify_request){
+				.task = row->task, .source = row->slow.data, .source_len = row->slow.len, .id = 2 * (int64_t)next + 1};
 			rc = verifier_submit(p->verifier, &r, err);
 			waiting++;
 		}
@@ -132,15 +148,22 @@ static void reject(struct pairs *p, const char *what, const struct pair *row, co
 {
 	char key[128];
 	snprintf(key, sizeof key, "%s %s/%s", what, verdict_class_name(v->class), v->reason);
-	if (!json_object_get(p->rejected, key)) log_warn("%s style %d: %s: %s", row->task->name, row->style, key, v->detail);
+	if (!json_object_get(p->rejected, key))
+		log_warn("%s style %d: %s: %s", row->task->name, row->style, key, v->detail);
 	json_object_set_new(p->rejected, key, json_integer(json_integer_value(json_object_get(p->rejected, key)) + 1));
 }
 
 static bool is_admitted(struct pairs *p, const struct pair *row)
 {
-	if (row->verdict.class != VERDICT_GENUINE) { reject(p, "answer", row, &row->verdict); return false; }
+	if (row->verdict.class != VERDICT_GENUINE) {
+		reject(p, "answer", row, &row->verdict);
+		return false;
+	}
 	if (p->stage != AGENT_MIDEND) return true;
-	if (row->profile.class != VERDICT_GENUINE) { reject(p, "slow kernel", row, &row->profile); return false; }
+	if (row->profile.class != VERDICT_GENUINE) {
+		reject(p, "slow kernel", row, &row->profile);
+		return false;
+	}
 	if (row->verdict.cost_s < row->profile.cost_s) return true;
 	reject(p, "not cheaper", row, &row->verdict);
 	return false;
@@ -149,17 +172,22 @@ static bool is_admitted(struct pairs *p, const struct pair *row)
 static json_t *row_json(const struct pairs *p, const struct pair *row, const char *template_text, struct err *err)
 {
 	const struct task *t = row->task;
-	struct prompt_input in = { .task = t, .kernel = row->slow.data, .profile = row->slow.data ? &row->profile : NULL, .precision = p->o->precision };
+	struct prompt_input in = {.task = t,
+		.kernel = row->slow.data,
+		.profile = row->slow.data ? &row->profile : NULL,
+		.precision = p->o->precision};
 	struct str body = {0}, completion = {0};
 	struct chat_text prompt = {0};
 	int rc = prompt_render(template_text, p->o->prompt_template, &in, &body, err);
-	struct chat_message m = { "user", body.data };
+	struct chat_message m = {"user", body.data};
 	if (!rc) rc = chat_render(p->chat, p->o->chat_date, &m, 1, true, &prompt, err);
 	/* A file of pairs is a task set too, and names are unique in one. */
 	char *name = p->o->styles > 1 ? xasprintf("%s-s%d", t->name, row->style) : xstrdup(t->name);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
-	json_t *o = rc ? NULL : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", name, "source", t->source, "structure", t->structure,
-		"split", t->split, "level", t->level, "seed", (json_int_t)t->seed, "prompt", prompt.text.data, "completion", completion.data, "style", row->style);
+	json_t *o = rc ? NULL
+				   : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", name, "source", t->source,
+						 "structure", t->structure, "split", t->split, "level", t->level, "seed", (json_int_t)t->seed,
+						 "prompt", prompt.text.data, "completion", completion.data, "style", row->style);
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));
 		json_object_set_new(o, "profile", verdict_json(&row->profile));
@@ -178,7 +206,10 @@ static int rows_text(struct pairs *p, const char *template_text, struct str *tex
 	for (size_t i = 0; !rc && i < p->count; i++) {
 		if (!is_admitted(p, &p->rows[i])) continue;
 		json_t *o = row_json(p, &p->rows[i], template_text, err);
-		if (!o) { rc = err->code; break; }
+		if (!o) {
+			rc = err->code;
+			break;
+		}
 		jsonl_put(text, o);
 		json_decref(o);
 		++*admitted;
@@ -190,7 +221,8 @@ static void print_rejected(const struct pairs *p)
 {
 	const char *key;
 	json_t *value;
-	json_object_foreach(p->rejected, key, value) printf("rejected  %-40s %lld\n", key, (long long)json_integer_value(value));
+	json_object_foreach(p->rejected, key, value)
+		printf("rejected  %-40s %lld\n", key, (long long)json_integer_value(value));
 }
 
 static int pairs_synth(struct pairs *p, struct err *err)
@@ -213,12 +245,15 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	if (rc) return rc;
 	printf("%s: %d of %zu answers admitted\n", p->o->out, admitted, p->count);
 	print_rejected(p);
-	return admitted ? 0 : err_set(err, ERR_MISMATCH, "%s: not written, the verifier admitted none of %zu answers", p->o->out, p->count);
+	return admitted
+		? 0
+		: err_set(err, ERR_MISMATCH, "%s: not written, the verifier admitted none of %zu answers", p->o->out, p->count);
 }
 
 /* ---- check ---- */
 
-/* The code of a drawn row's completion, by the extractor that answers of models go through. Rows and tasks of one file are in step. */
+/* The code of a drawn row's completion, by the extractor that answers of models go through. Rows
+ * and tasks of one file are in step. */
 static int check_row(void *ctx, const json_t *o, const char *where, struct err *err)
 {
 	struct pairs *p = ctx;
@@ -232,7 +267,7 @@ static int check_row(void *ctx, const json_t *o, const char *where, struct err *
 		struct pair *row = &p->rows[p->count];
 		if (!a.well_formed) rc = err_set(err, ERR_FORMAT, "%s: completion: %s", where, a.problem);
 		else {
-			*row = (struct pair){ .task = task };
+			*row = (struct pair){.task = task};
 			str_append(&row->code, completion + a.code_begin, a.code_end - a.code_begin);
 			p->count++;
 		}
@@ -244,7 +279,9 @@ static int check_rows(struct pairs *p, struct err *err)
 {
 	p->rows = xcalloc(p->tasks.count, sizeof *p->rows);
 	int rc = jsonl_each(p->o->pairs, JSONL_LINE_MAX, check_row, p, err);
-	if (!rc && p->count == 0) rc = err_set(err, ERR_RANGE, "%s: --fraction %g drew none of %zu rows; raise it", p->o->pairs, p->o->fraction, p->tasks.count);
+	if (!rc && p->count == 0)
+		rc = err_set(err, ERR_RANGE, "%s: --fraction %g drew none of %zu rows; raise it", p->o->pairs, p->o->fraction,
+			p->tasks.count);
 	return rc;
 }
 
@@ -253,29 +290,43 @@ static int pairs_check(struct pairs *p, struct err *err)
 	if (!p->o->pairs) return err_set(err, ERR_USAGE, "check needs --pairs");
 	int rc = task_set_load(p->o->pairs, &p->tasks, err), genuine = 0;
 	if (!rc) rc = check_rows(p, err);
-	p->stage = AGENT_FRONTEND;   /* one answer a row is graded */
+	p->stage = AGENT_FRONTEND; /* one answer a row is graded */
 	if (!rc) rc = open_verifier(p, err);
 	if (!rc) rc = rows_grade(p, err);
 	if (rc) return rc;
 	for (size_t i = 0; i < p->count; i++) genuine += is_admitted(p, &p->rows[i]);
-	printf("%s: %d of %zu answers checked again are genuine (%zu rows)\n", p->o->pairs, genuine, p->count, p->tasks.count);
+	printf(
+		"%s: %d of %zu answers checked again are genuine (%zu rows)\n", p->o->pairs, genuine, p->count, p->tasks.count);
 	print_rejected(p);
-	return (size_t)genuine == p->count ? 0 : err_set(err, ERR_MISMATCH, "%s: %zu answers are not genuine; write the file anew with `hone pairs synth`",
-		p->o->pairs, p->count - (size_t)genuine);
+	return (size_t)genuine == p->count
+		? 0
+		: err_set(err, ERR_MISMATCH, "%s: %zu answers are not genuine; write the file anew with `hone pairs synth`",
+			  p->o->pairs, p->count - (size_t)genuine);
 }
 
-static const struct { const char *name; int (*run)(struct pairs *, struct err *); } verbs[] = { { "synth", pairs_synth }, { "check", pairs_check } };
+static const struct {
+	const char *name;
+	int (*run)(struct pairs *, struct err *);
+} verbs[] = {{"synth", pairs_synth}, {"check", pairs_check}};
 
 int cmd_pairs(int argc, char **argv)
 {
 	struct pairs_options o = {
-		.stage = "frontend", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "qwen3", .precision = "strict",
-		.styles = 1, .style = -1, .seed = 42, .fraction = 0.05,
+		.stage = "frontend",
+		.prompt_template = "recipes/prompts/frontend.txt",
+		.chat_template = "qwen3",
+		.precision = "strict",
+		.styles = 1,
+		.style = -1,
+		.seed = 42,
+		.fraction = 0.05,
 	};
 	struct err err = {0};
-	int npos, rc = options_parse("pairs synth|check", "write or check supervised pairs", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos,
+		rc = options_parse(
+			"pairs synth|check", "write or check supervised pairs", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
-	struct pairs p = { .o = &o, .rejected = json_object() };
+	struct pairs p = {.o = &o, .rejected = json_object()};
 	if (!rc && npos != 1) rc = err_set(&err, ERR_USAGE, "expected one of synth, check");
 	if (!rc && (o.style < -1 || o.style >= task_answer_styles()))
 		rc = err_set(&err, ERR_USAGE, "--style %lld: expected -1 to %d", (long long)o.style, task_answer_styles() - 1);

@@ -2,7 +2,10 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
-struct report_settings { const char *store, *out, *title, *tables; int64_t samples, steps; };
+struct report_settings {
+	const char *store, *out, *title, *tables;
+	int64_t samples, steps;
+};
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct report_settings, field), help, choices }
 static const struct option_def defs[] = {
@@ -19,29 +22,38 @@ static int tables_check(const json_t *tables, const char *path, struct err *err)
 	bool is_good = json_is_array(tables);
 	size_t i, k;
 	json_t *t, *row;
-	json_array_foreach(tables, i, t) {
+	json_array_foreach(tables, i, t)
+	{
 		is_good &= json_is_array(json_object_get(t, "columns")) && json_is_array(json_object_get(t, "rows"));
 		json_array_foreach(json_object_get(t, "rows"), k, row) is_good &= json_is_array(row);
 	}
-	return is_good ? 0 : err_set(err, ERR_FORMAT, "%s: expected [{\"title\": text, \"columns\": [text, ...], \"rows\": [[cell, ...], ...]}, ...]", path);
+	return is_good
+		? 0
+		: err_set(err, ERR_FORMAT,
+			  "%s: expected [{\"title\": text, \"columns\": [text, ...], \"rows\": [[cell, ...], ...]}, ...]", path);
 }
 
 int cmd_report(int argc, char **argv)
 {
-	struct report_settings o = { .out = "report.html", .title = "hone", .samples = 4, .steps = 6 };
+	struct report_settings o = {.out = "report.html", .title = "hone", .samples = 4, .steps = 6};
 	struct err err = {0};
 	struct store *s = NULL;
 	json_t *tables = NULL;
-	int npos, rc = options_parse("report", "write one HTML file about the runs in a store", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos,
+		rc = options_parse("report", "write one HTML file about the runs in a store", defs, ARRAY_LEN(defs), &o, argc,
+			argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc && !o.store) rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
+	if (!rc && !o.store)
+		rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FILE, &err);
-	if (!rc && !path_exists(o.store)) rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
+	if (!rc && !path_exists(o.store))
+		rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
 	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);
 	if (!rc && o.tables) rc = tables_check(tables, o.tables, &err);
 	if (!rc) rc = store_open(o.store, &s, &err);
-	struct report_options ro = { .title = o.title, .samples_per_step_max = (int)o.samples, .steps_shown_max = (int)o.steps };
+	struct report_options ro = {
+		.title = o.title, .samples_per_step_max = (int)o.samples, .steps_shown_max = (int)o.steps};
 	if (!rc) rc = report_write(s, NULL, 0, tables, &ro, o.out, &err);
 	if (!rc) printf("%s\n", o.out);
 	store_close(s);

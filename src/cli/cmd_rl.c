@@ -9,10 +9,13 @@ static double number(const json_t *m, const char *key) { return json_number_valu
 static int print_metrics(void *ctx, int64_t step, const json_t *m)
 {
 	const struct rl_options *o = ctx;
-	fprintf(stderr, "step %lld/%lld  reward %.3f  genuine %.3f  loss %.4f  entropy %.3f  length %.0f  no-variance %.2f  gap %.1e  %.1fs+%.1fs\n",
-		(long long)step, (long long)o->max_steps, number(m, "reward"), number(m, "genuine"), number(m, "loss"), number(m, "entropy"),
-		number(m, "completions/mean_length"), number(m, "frac_reward_zero_std"), number(m, "sampling/sampling_logp_difference/mean"),
-		number(m, "timing_s/generate_and_verify"), number(m, "timing_s/update"));
+	fprintf(stderr,
+		"step %lld/%lld  reward %.3f  genuine %.3f  loss %.4f  entropy %.3f  length %.0f  no-variance %.2f  gap %.1e  "
+		"%.1fs+%.1fs\n",
+		(long long)step, (long long)o->max_steps, number(m, "reward"), number(m, "genuine"), number(m, "loss"),
+		number(m, "entropy"), number(m, "completions/mean_length"), number(m, "frac_reward_zero_std"),
+		number(m, "sampling/sampling_logp_difference/mean"), number(m, "timing_s/generate_and_verify"),
+		number(m, "timing_s/update"));
 	return 0;
 }
 
@@ -22,7 +25,8 @@ int cmd_rl(int argc, char **argv)
 	struct err err = {0};
 	int npos;
 	rl_options_default(&o);
-	int rc = options_parse("rl", "train by reinforcement learning with verified rewards", rl_option_defs, rl_option_count, &o, argc, argv, &npos, &err);
+	int rc = options_parse("rl", "train by reinforcement learning with verified rewards", rl_option_defs,
+		rl_option_count, &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = o.dry_run ? rl_dry_run(&o, stdout, &err) : rl_run(&o, print_metrics, &o, &err);

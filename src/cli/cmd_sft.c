@@ -1,8 +1,10 @@
-/* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and completion as rendered text, and optionally split: "heldout" rows are
- * evaluated, rows of other splits than "train" are left alone and counted. The end-of-sequence token is appended to each completion. What does not fit
- * max_tokens is refused and counted, never cut.
+/* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and
+ * completion as rendered text, and optionally split: "heldout" rows are evaluated, rows of other
+ * splits than "train" are left alone and counted. The end-of-sequence token is appended to each
+ * completion. What does not fit max_tokens is refused and counted, never cut.
  *
- * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for), metrics.jsonl, hone.db and final/. */
+ * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
+ * metrics.jsonl, hone.db and final/. */
 #include "cli/cli.h"
 #include "store/store.h"
 #include "text/text.h"
@@ -14,9 +16,10 @@
 struct sft_cmd {
 	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type;
 	bool use_peft, stop_at_eval_minimum, dry_run;
-	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps, save_total_limit, logging_steps, patience, seed,
-		threads;
-	double lora_alpha, lora_dropout, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, num_train_epochs, max_seconds;
+	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps,
+		save_total_limit, logging_steps, patience, seed, threads;
+	double lora_alpha, lora_dropout, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
+		num_train_epochs, max_seconds;
 };
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct sft_cmd, field), help, choices }
@@ -59,15 +62,37 @@ static const struct option_def defs[] = {
 };
 
 static const struct sft_cmd defaults = {
-	.use_peft = true, .lora_r = 16, .lora_alpha = 32, .max_tokens = 4096, .gradient_accumulation_steps = 1, .num_train_epochs = 3, .seed = 42,
-	.learning_rate = 2e-4, .lr_scheduler_type = "linear", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1,
-	.save_steps = 500, .save_total_limit = 2, .eval_steps = 100, .patience = 3, .logging_steps = 10,
+	.use_peft = true,
+	.lora_r = 16,
+	.lora_alpha = 32,
+	.max_tokens = 4096,
+	.gradient_accumulation_steps = 1,
+	.num_train_epochs = 3,
+	.seed = 42,
+	.learning_rate = 2e-4,
+	.lr_scheduler_type = "linear",
+	.adam_beta1 = 0.9,
+	.adam_beta2 = 0.999,
+	.adam_epsilon = 1e-8,
+	.max_grad_norm = 1,
+	.save_steps = 500,
+	.save_total_limit = 2,
+	.eval_steps = 100,
+	.patience = 3,
+	.logging_steps = 10,
 };
 
 /* ---- data ---- */
 
-struct examples { struct sft_example *v; size_t count, cap; int64_t tokens, completion_tokens; };
-struct data { struct examples train, heldout; int64_t too_long, other_splits; };
+struct examples {
+	struct sft_example *v;
+	size_t count, cap;
+	int64_t tokens, completion_tokens;
+};
+struct data {
+	struct examples train, heldout;
+	int64_t too_long, other_splits;
+};
 
 static void examples_release(struct examples *e)
 {
@@ -81,7 +106,8 @@ static void examples_push(struct examples *e, struct ids *ids, size_t nprompt)
 		e->cap = MAX(2 * e->cap, 256);
 		e->v = xrealloc(e->v, size_mul(e->cap, sizeof *e->v));
 	}
-	e->v[e->count++] = (struct sft_example){ .ids = ids->data, .count = (int)ids->count, .completion_begin = (int)nprompt };
+	e->v[e->count++] = (struct sft_example){
+		.ids = ids->data, .count = (int)ids->count, .completion_begin = (int)nprompt};
 	e->tokens += (int64_t)ids->count;
 	e->completion_tokens += (int64_t)(ids->count - nprompt);
 	*ids = (struct ids){0};
@@ -94,7 +120,12 @@ static bool is_eos(const struct model_config *c, int32_t id)
 	return found;
 }
 
-struct reader { const struct sft_cmd *o; const struct model_config *config; const struct tokenizer *tokenizer; struct data *data; };
+struct reader {
+	const struct sft_cmd *o;
+	const struct model_config *config;
+	const struct tokenizer *tokenizer;
+	struct data *data;
+};
 
 static int encode(const struct reader *r, const char *text, struct ids *ids, struct err *err)
 {
@@ -121,7 +152,8 @@ static int row_add(void *ctx, const json_t *row, const char *what, struct err *e
 	if (!rc && ids.count == nprompt) rc = err_set(err, ERR_FORMAT, "the completion has no tokens");
 	if (!rc && !is_eos(r->config, ids.data[ids.count - 1])) ids_push(&ids, r->config->eos_token_id);
 	if (rc) err_prefix(err, "%s", what);
-	else if (ids.count > (size_t)r->o->max_tokens || ids.count > (size_t)r->config->max_position_embeddings) r->data->too_long++;
+	else if (ids.count > (size_t)r->o->max_tokens || ids.count > (size_t)r->config->max_position_embeddings)
+		r->data->too_long++;
 	else examples_push(is_heldout ? &r->data->heldout : &r->data->train, &ids, nprompt);
 	ids_release(&ids);
 	return rc;
@@ -137,12 +169,13 @@ struct run {
 	struct tokenizer *tokenizer;
 	struct data data;
 	struct sft_options sft;
-	struct store *store; int64_t store_run;
+	struct store *store;
+	int64_t store_run;
 	char *metrics_path;
 	struct progress progress;
 	bool has_started;
 	int64_t total_steps;
-	struct err err;               /* of the metrics callback */
+	struct err err; /* of the metrics callback */
 };
 
 /* A continued run does steps again that an earlier one had logged: their lines go. */
@@ -150,10 +183,12 @@ static int metrics_truncate(const char *path, int64_t first_step, struct err *er
 {
 	struct str old = {0}, kept = {0};
 	int rc = path_exists(path) ? file_read(path, 1 << 30, &old, err) : 0;
-	for (const char *s = old.data, *end; !rc && s && *s && (end = strchr(s, '\n')); s = end + 1) {   /* a last line without its end was cut by a kill */
+	for (const char *s = old.data, *end; !rc && s && *s && (end = strchr(s, '\n'));
+		s = end + 1) { /* a last line without its end was cut by a kill */
 		json_t *row = NULL;
 		int64_t step = 0;
-		if (!json_parse(s, (size_t)(end - s), path, &row, NULL) && !json_get_int(row, path, "step", 0, INT64_MAX, &step, NULL) && step < first_step)
+		if (!json_parse(s, (size_t)(end - s), path, &row, NULL) &&
+			!json_get_int(row, path, "step", 0, INT64_MAX, &step, NULL) && step < first_step)
 			str_append(&kept, s, (size_t)(end - s) + 1);
 		json_decref(row);
 	}
@@ -169,7 +204,8 @@ static int metrics_append(const char *path, int64_t step, const json_t *metrics,
 	json_object_set_new(row, "step", json_integer(step));
 	char *text = json_dumps(row, JSON_SORT_KEYS | JSON_COMPACT);
 	FILE *f = fopen(path, "a");
-	int rc = f && fprintf(f, "%s\n", text) > 0 ? 0 : err_set(err, ERR_IO, "%s: cannot append: %s", path, strerror(errno));
+	int rc = f && fprintf(f, "%s\n", text) > 0 ? 0
+											   : err_set(err, ERR_IO, "%s: cannot append: %s", path, strerror(errno));
 	if (f && fclose(f) && !rc) rc = err_set(err, ERR_IO, "%s: cannot append: %s", path, strerror(errno));
 	free(text);
 	json_decref(row);
@@ -209,7 +245,8 @@ static int on_metrics(void *ctx, int64_t step, const json_t *m)
 
 static int options_check(const struct sft_cmd *o, struct err *err)
 {
-	if (!o->model || !o->data || (!o->output_dir && !o->dry_run)) return err_set(err, ERR_USAGE, "--model, --data and --output_dir are needed");
+	if (!o->model || !o->data || (!o->output_dir && !o->dry_run))
+		return err_set(err, ERR_USAGE, "--model, --data and --output_dir are needed");
 	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
 	return 0;
 }
@@ -217,16 +254,30 @@ static int options_check(const struct sft_cmd *o, struct err *err)
 static struct sft_options sft_options_of(const struct sft_cmd *o)
 {
 	return (struct sft_options){
-		.optimizer = {
-			.learning_rate = o->learning_rate, .adam_beta1 = o->adam_beta1, .adam_beta2 = o->adam_beta2, .adam_epsilon = o->adam_epsilon,
-			.weight_decay = o->weight_decay, .max_grad_norm = o->max_grad_norm,
-			.lr_scheduler_type = o->lr_scheduler_type, .warmup_steps = o->warmup_steps,
-		},
-		.max_tokens = (int)o->max_tokens, .gradient_accumulation_steps = (int)o->gradient_accumulation_steps,
-		.max_steps = o->max_steps, .num_train_epochs = o->num_train_epochs, .max_seconds = o->max_seconds,
-		.save_steps = o->save_steps, .save_total_limit = (int)o->save_total_limit, .eval_steps = o->eval_steps,
-		.stop_at_eval_minimum = o->stop_at_eval_minimum, .patience = (int)o->patience, .logging_steps = (int)o->logging_steps,
-		.seed = (uint64_t)o->seed, .output_dir = o->output_dir,
+		.optimizer =
+			{
+				.learning_rate = o->learning_rate,
+				.adam_beta1 = o->adam_beta1,
+				.adam_beta2 = o->adam_beta2,
+				.adam_epsilon = o->adam_epsilon,
+				.weight_decay = o->weight_decay,
+				.max_grad_norm = o->max_grad_norm,
+				.lr_scheduler_type = o->lr_scheduler_type,
+				.warmup_steps = o->warmup_steps,
+			},
+		.max_tokens = (int)o->max_tokens,
+		.gradient_accumulation_steps = (int)o->gradient_accumulation_steps,
+		.max_steps = o->max_steps,
+		.num_train_epochs = o->num_train_epochs,
+		.max_seconds = o->max_seconds,
+		.save_steps = o->save_steps,
+		.save_total_limit = (int)o->save_total_limit,
+		.eval_steps = o->eval_steps,
+		.stop_at_eval_minimum = o->stop_at_eval_minimum,
+		.patience = (int)o->patience,
+		.logging_steps = (int)o->logging_steps,
+		.seed = (uint64_t)o->seed,
+		.output_dir = o->output_dir,
 	};
 }
 
@@ -236,7 +287,10 @@ static int adapter_make(struct run *r, struct err *err)
 	if (!o->use_peft) return 0;
 	if (o->adapter) return adapter_open(r->model, o->adapter, &r->adapter, err);
 	struct adapter_options a = {
-		.r = (int)o->lora_r, .lora_alpha = o->lora_alpha, .lora_dropout = o->lora_dropout, .target_modules = o->lora_target_modules,
+		.r = (int)o->lora_r,
+		.lora_alpha = o->lora_alpha,
+		.lora_dropout = o->lora_dropout,
+		.target_modules = o->lora_target_modules,
 		.seed = (uint64_t)o->seed,
 	};
 	return adapter_create(r->model, &a, &r->adapter, err);
@@ -244,7 +298,7 @@ static int adapter_make(struct run *r, struct err *err)
 
 static int open_all(struct run *r, struct err *err)
 {
-	int rc = ops_cpu_create(&(struct ops_options){ .threads = (int)r->o->threads }, &r->ops, err);
+	int rc = ops_cpu_create(&(struct ops_options){.threads = (int)r->o->threads}, &r->ops, err);
 	if (!rc) rc = model_open(r->o->model, r->ops, &r->model, err);
 	if (!rc) rc = tokenizer_open(r->o->model, &r->tokenizer, err);
 	if (rc) return rc;
@@ -252,13 +306,14 @@ static int open_all(struct run *r, struct err *err)
 	if (tokenizer_vocab_size(r->tokenizer) > c->vocab_size)
 		return err_set(err, ERR_MISMATCH, "%s: the tokenizer has %d ids, the model %d; they do not belong together",
 			r->o->model, tokenizer_vocab_size(r->tokenizer), c->vocab_size);
-	if (c->eos_token_id < 0) return err_set(err, ERR_FORMAT, "%s: config.json has no eos_token_id; completions need an end", r->o->model);
+	if (c->eos_token_id < 0)
+		return err_set(err, ERR_FORMAT, "%s: config.json has no eos_token_id; completions need an end", r->o->model);
 	return adapter_make(r, err);
 }
 
 static int data_load(struct run *r, struct err *err)
 {
-	struct reader reader = { r->o, model_config(r->model), r->tokenizer, &r->data };
+	struct reader reader = {r->o, model_config(r->model), r->tokenizer, &r->data};
 	int rc = jsonl_each(r->o->data, JSONL_LINE_MAX, row_add, &reader, err);
 	if (rc) return rc;
 	struct data *d = &r->data;
@@ -266,7 +321,9 @@ static int data_load(struct run *r, struct err *err)
 		log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused",
 			(long long)d->too_long, (long long)r->o->max_tokens);
 	if (d->other_splits) log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
-	if (!d->train.count) return err_set(err, ERR_RANGE, "%s: no example to train on (%lld refused for their length)", r->o->data, (long long)d->too_long);
+	if (!d->train.count)
+		return err_set(err, ERR_RANGE, "%s: no example to train on (%lld refused for their length)", r->o->data,
+			(long long)d->too_long);
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
 	return 0;
 }
@@ -274,21 +331,22 @@ static int data_load(struct run *r, struct err *err)
 static void print_plan(const struct run *r, FILE *to)
 {
 	const struct model_config *c = model_config(r->model);
-	struct pass_options p = { .max_tokens = (int)r->o->max_tokens, .backward = true };
+	struct pass_options p = {.max_tokens = (int)r->o->max_tokens, .backward = true};
 	int n = 0;
 	int64_t trained = 0, weights = model_config_params(c);
 	const struct param *params = r->adapter ? adapter_params(r->adapter, &n) : model_params(r->model, &n);
 	for (int i = 0; i < n; i++) trained += params[i].count;
-	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib, state_mib = (double)trained * (r->adapter ? 16 : 12) * mib,
-		pass_mib = (double)pass_bytes(c, &p) * mib;
-	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n", r->data.train.count,
-		(long long)r->data.train.tokens,
-		(long long)r->data.train.completion_tokens, r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
+	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib,
+		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib, pass_mib = (double)pass_bytes(c, &p) * mib;
+	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
+		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
+		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
 	if (r->total_steps == INT64_MAX) fprintf(to, "steps: until max_seconds %g\n", r->o->max_seconds);
 	else fprintf(to, "steps: %lld\n", (long long)r->total_steps);
-	fprintf(to, "parameters: %lld, trained %lld\nmemory: weights %.0f MiB + gradients and moments %.0f MiB + activations %.0f MiB = %.0f MiB\n",
-		(long long)weights, (long long)trained, weights_mib, state_mib,
-		pass_mib, weights_mib + state_mib + pass_mib);
+	fprintf(to,
+		"parameters: %lld, trained %lld\nmemory: weights %.0f MiB + gradients and moments %.0f MiB + activations %.0f "
+		"MiB = %.0f MiB\n",
+		(long long)weights, (long long)trained, weights_mib, state_mib, pass_mib, weights_mib + state_mib + pass_mib);
 }
 
 static int store_begin_run(struct run *r, struct err *err)
@@ -318,7 +376,8 @@ static int train(struct run *r, struct err *err)
 	if (!rc) {
 		print_plan(r, stderr);
 		progress_begin(&r->progress, "sft", "steps", r->total_steps == INT64_MAX ? 0 : r->total_steps);
-		rc = sft_run(r->model, r->adapter, r->data.train.v, r->data.train.count, r->data.heldout.v, r->data.heldout.count, &r->sft, on_metrics, r, err);
+		rc = sft_run(r->model, r->adapter, r->data.train.v, r->data.train.count, r->data.heldout.v,
+			r->data.heldout.count, &r->sft, on_metrics, r, err);
 		progress_end(&r->progress);
 	}
 	if (!rc && r->err.code) {
@@ -335,10 +394,11 @@ static int train(struct run *r, struct err *err)
 int cmd_sft(int argc, char **argv)
 {
 	struct sft_cmd o = defaults;
-	struct run r = { .o = &o };
+	struct run r = {.o = &o};
 	struct err err = {0};
 	int npos;
-	int rc = options_parse("sft", "train on pairs of prompt and answer", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int rc = options_parse(
+		"sft", "train on pairs of prompt and answer", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = options_check(&o, &err);

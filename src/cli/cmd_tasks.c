@@ -1,6 +1,8 @@
-/* hone tasks: task sets. `list` and `show` read any form (a .py file, a folder, .jsonl[.gz]); `synth` composes a set with training and held-out structures;
- * `import` copies a set into another form, without the tasks whose source it has seen; `audit` asks the verifier what the references alone say: a task
- * that does not run, or that an output computed by no kernel passes, teaches nothing. */
+/* hone tasks: task sets. `list` and `show` read any form (a .py file, a folder, .jsonl[.gz]);
+ * `synth` composes a set with training and held-out structures; `import` copies a set into another
+ * form, without the tasks whose source it has seen; `audit` asks the verifier what the references
+ * alone say: a task that does not run, or that an output computed by no kernel passes, teaches
+ * nothing. */
 #include "cli/cli.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -8,7 +10,8 @@
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials, oracle_timeout_ms, size_max;
+	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials,
+		oracle_timeout_ms, size_max;
 	double heldout_fraction;
 	const char *operators, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
@@ -22,10 +25,14 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, level_min, "synth: lowest level, 1 to 3", "1 to 3"),
 	O(OPTION_INT, level_max, "synth: highest level, 1 to 3", "1 to 3"),
 	O(OPTION_FLOAT, heldout_fraction, "synth: share of structures that are held out, chosen by hash", "0 to 1"),
-	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)", NULL),
+	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)",
+		NULL),
 	O(OPTION_INT, operators_min, "synth: only tasks of at least so many operators", "0 to 2147483647"),
 	O(OPTION_STR, out, "synth, import: folder, .py, .jsonl or .jsonl.gz file to write", NULL),
-	O(OPTION_INT, size_max, "import: halve sizes (integers of the module and of get_inputs) above this until they fit a CPU; 0: as they are", "0 to 2147483647"),
+	O(OPTION_INT, size_max,
+		"import: halve sizes (integers of the module and of get_inputs) above this until they fit a CPU; 0: as they "
+		"are",
+		"0 to 2147483647"),
 	O(OPTION_INT, level, "list, import, audit: only this level (0: all)", "0 to 9"),
 	O(OPTION_STR, split, "list, import, audit: only this split", "train|heldout|hand"),
 	O(OPTION_BOOL, answer, "show: also the reference answer of a composed task", NULL),
@@ -39,7 +46,12 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, json, "one JSON object on stdout", NULL),
 };
 
-struct verb { const char *name; int npos; const char *usage; int (*run)(const struct tasks_options *o, char **pos, struct err *err); };
+struct verb {
+	const char *name;
+	int npos;
+	const char *usage;
+	int (*run)(const struct tasks_options *o, char **pos, struct err *err);
+};
 
 static bool is_chosen(const struct tasks_options *o, const struct task *t)
 {
@@ -49,7 +61,8 @@ static bool is_chosen(const struct tasks_options *o, const struct task *t)
 typedef int task_reader(const char *path, struct task_set *out, struct err *err);
 
 /* Loads and keeps what --level and --split choose. */
-static int load_by(task_reader *read, const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
+static int load_by(
+	task_reader *read, const struct tasks_options *o, const char *path, struct task_set *set, struct err *err)
 {
 	int rc = read(path, set, err);
 	if (rc) return rc;
@@ -73,8 +86,9 @@ static int load(const struct tasks_options *o, const char *path, struct task_set
 
 static json_t *task_json(const struct task *t)
 {
-	return json_pack("{s:s, s:i, s:I, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "problem_id", (json_int_t)t->problem_id, "structure",
-		t->structure, "split", t->split, "seed", (json_int_t)t->seed, "hash", t->hash.text);
+	return json_pack("{s:s, s:i, s:I, s:s, s:s, s:I, s:s}", "name", t->name, "level", t->level, "problem_id",
+		(json_int_t)t->problem_id, "structure", t->structure, "split", t->split, "seed", (json_int_t)t->seed, "hash",
+		t->hash.text);
 }
 
 static void json_print(json_t *o)
@@ -122,7 +136,8 @@ static int show_task(const struct tasks_options *o, const struct task *t, struct
 		if (o->answer) json_object_update_new(row, json_pack("{s:s, s:s}", "plan", plan.data, "code", code.data));
 		json_print(row);
 	} else if (!rc) {
-		fprintf(stderr, "%s: level %d, split %s, structure %s\n", t->name, t->level, or_dash(t->split), or_dash(t->structure));
+		fprintf(stderr, "%s: level %d, split %s, structure %s\n", t->name, t->level, or_dash(t->split),
+			or_dash(t->structure));
 		fputs(t->source, stdout);
 		if (o->answer) printf("\n# %s\n\n%s", plan.data, code.data);
 	}
@@ -139,7 +154,9 @@ static int tasks_show(const struct tasks_options *o, char **pos, struct err *err
 	int rc = task_set_load(pos[0], &set, err);
 	if (rc) return rc;
 	const struct task *t = task_named(&set, pos[1]);
-	rc = t ? show_task(o, t, err) : err_set(err, ERR_NOT_FOUND, "%s has no task named %s; `hone tasks list %s` names them", pos[0], pos[1], pos[0]);
+	rc = t ? show_task(o, t, err)
+		   : err_set(err, ERR_NOT_FOUND, "%s has no task named %s; `hone tasks list %s` names them", pos[0], pos[1],
+				 pos[0]);
 	task_set_release(&set);
 	return rc;
 }
@@ -148,7 +165,8 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 {
 	int levels[10] = {0}, held = 0;
 	struct str text = {0};
-	json_t *row = json_pack("{s:s, s:I, s:I}", "out", o->out, "count", (json_int_t)set->count, "duplicates", (json_int_t)duplicates);
+	json_t *row = json_pack(
+		"{s:s, s:I, s:I}", "out", o->out, "count", (json_int_t)set->count, "duplicates", (json_int_t)duplicates);
 	for (size_t i = 0; i < set->count; i++) {
 		levels[MIN(MAX(set->tasks[i].level, 0), 9)]++;
 		held += !strcmp(set->tasks[i].split, "heldout");
@@ -162,7 +180,9 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 		str_printf(&text, "%s%d: %d", l > 1 ? ", " : "level ", l, levels[l]);
 	}
 	if (o->json) json_print(json_incref(row));
-	else printf("%s: %zu tasks (%d held out; %s), %zu duplicates left out\n", o->out, set->count, held, text.data, duplicates);
+	else
+		printf("%s: %zu tasks (%d held out; %s), %zu duplicates left out\n", o->out, set->count, held, text.data,
+			duplicates);
 	json_decref(row);
 	str_release(&text);
 	return ERR_OK;
@@ -179,9 +199,15 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 	struct task_set set;
 	int rc = out_check(o, err);
 	if (rc) return rc;
-	struct task_synth_options s = {.seed = (uint64_t)o->seed, .count_train = (int)o->count_train, .count_heldout = (int)o->count_heldout,
-		.level_min = (int)o->level_min, .level_max = (int)o->level_max, .heldout_fraction = o->heldout_fraction, .operators = o->operators,
-		.operators_min = (int)o->operators_min, .progress = "synth"};
+	struct task_synth_options s = {.seed = (uint64_t)o->seed,
+		.count_train = (int)o->count_train,
+		.count_heldout = (int)o->count_heldout,
+		.level_min = (int)o->level_min,
+		.level_max = (int)o->level_max,
+		.heldout_fraction = o->heldout_fraction,
+		.operators = o->operators,
+		.operators_min = (int)o->operators_min,
+		.progress = "synth"};
 	rc = task_synth(&s, &set, err);
 	if (rc) {
 		if (rc == ERR_RANGE) err->code = ERR_USAGE;
@@ -200,7 +226,8 @@ static int by_hash(const void *a, const void *b)
 	return c ? c : *x < *y ? -1 : *x > *y;
 }
 
-/* A benchmark's problems keep their numbers even where two have one source: results are counted by number. */
+/* A benchmark's problems keep their numbers even where two have one source: results are counted by
+ * number. */
 static bool is_same_problem(const struct task *a, const struct task *b)
 {
 	return !a->problem_id || !b->problem_id || (a->level == b->level && a->problem_id == b->problem_id);
@@ -216,7 +243,8 @@ static size_t drop_duplicates(struct task_set *set)
 	for (size_t i = 0; i < set->count; i++) order[i] = &set->tasks[i];
 	qsort(order, set->count, sizeof *order, by_hash);
 	for (size_t i = 1; i < set->count; i++)
-		if (!strcmp(order[i - 1]->hash.text, order[i]->hash.text) && is_same_problem(order[i - 1], order[i])) is_double[order[i] - set->tasks] = true;
+		if (!strcmp(order[i - 1]->hash.text, order[i]->hash.text) && is_same_problem(order[i - 1], order[i]))
+			is_double[order[i] - set->tasks] = true;
 	for (size_t i = 0; i < set->count; i++) {
 		if (is_double[i]) {
 			fprintf(stderr, "left out: %s has the source of an earlier task\n", set->tasks[i].name);
@@ -239,7 +267,8 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 	if (rc) return rc;
 	size_t shrunk = 0;
 	for (size_t i = 0; i < set.count && o->size_max; i++) shrunk += task_shrink(&set.tasks[i], o->size_max);
-	if (o->size_max) fprintf(stderr, "%zu tasks have smaller sizes now; `hone tasks audit` says which of them still run\n", shrunk);
+	if (o->size_max)
+		fprintf(stderr, "%zu tasks have smaller sizes now; `hone tasks audit` says which of them still run\n", shrunk);
 	size_t dropped = drop_duplicates(&set);
 	rc = task_set_save(o->out, &set, err);
 	if (!rc) rc = counts_print(o, &set, dropped);
@@ -249,19 +278,30 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 
 /* ---- audit ---- */
 
-struct audit { const struct tasks_options *o; struct verifier *verifier; json_t *list; int bad; };
+struct audit {
+	const struct tasks_options *o;
+	struct verifier *verifier;
+	json_t *list;
+	int bad;
+};
 
 static int audit_one(struct audit *a, const struct task *t, struct err *err)
 {
 	json_t *record = NULL;
 	int rc = verifier_audit(a->verifier, t, &record, err);
 	if (rc) return err_prefix(err, "%s", t->name);
-	bool runs = json_is_true(json_object_get(record, "runs")), tells = json_is_true(json_object_get(record, "discriminates"));
+	bool runs = json_is_true(json_object_get(record, "runs")),
+		 tells = json_is_true(json_object_get(record, "discriminates"));
 	const char *text = "", *null_kernel = "";
 	json_opt_str(record, t->name, "text", &text, NULL);
 	json_opt_str(record, t->name, "null_kernel", &null_kernel, NULL);
 	a->bad += !runs || !tells;
-	if (!a->o->json) printf("%-40s %s%s\n", t->name, !runs ? "does not run: " : tells ? "ok" : "tells nothing, is passed by: ", runs ? null_kernel : text);
+	if (!a->o->json)
+		printf("%-40s %s%s\n", t->name,
+			!runs       ? "does not run: "
+				: tells ? "ok"
+						: "tells nothing, is passed by: ",
+			runs ? null_kernel : text);
 	json_object_set_new(record, "name", json_string(t->name));
 	json_array_append_new(a->list, record);
 	return ERR_OK;
@@ -271,9 +311,13 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 {
 	struct task_set set;
 	struct audit a = {.o = o};
-	struct verify_options v = {.device = "cpu", .precision = o->precision, .sandbox = o->sandbox, .allow_unsandboxed = o->allow_unsandboxed,
+	struct verify_options v = {.device = "cpu",
+		.precision = o->precision,
+		.sandbox = o->sandbox,
+		.allow_unsandboxed = o->allow_unsandboxed,
 		.seed = (uint64_t)o->seed,
-		.num_correct_trials = (int)o->num_correct_trials, .oracle_timeout_ms = (int)o->oracle_timeout_ms};
+		.num_correct_trials = (int)o->num_correct_trials,
+		.oracle_timeout_ms = (int)o->oracle_timeout_ms};
 	int rc = load(o, pos[0], &set, err);
 	if (rc) return rc;
 	a.list = json_array();
@@ -285,8 +329,11 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 		progress_update(&p, (int64_t)i + 1, set.tasks[i].name);
 	}
 	if (a.verifier) progress_end(&p);
-	if (!rc && o->json) json_print(json_pack("{s:I, s:i, s:O}", "count", (json_int_t)set.count, "bad", a.bad, "tasks", a.list));
-	if (!rc && a.bad) rc = err_set(err, ERR_MISMATCH, "%d of %zu tasks do not run or tell nothing about a candidate: leave them out", a.bad, set.count);
+	if (!rc && o->json)
+		json_print(json_pack("{s:I, s:i, s:O}", "count", (json_int_t)set.count, "bad", a.bad, "tasks", a.list));
+	if (!rc && a.bad)
+		rc = err_set(err, ERR_MISMATCH, "%d of %zu tasks do not run or tell nothing about a candidate: leave them out",
+			a.bad, set.count);
 	verifier_free(a.verifier);
 	json_decref(a.list);
 	task_set_release(&set);
@@ -294,23 +341,33 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 }
 
 static const struct verb VERBS[] = {
-	{"list", 1, "list PATH", tasks_list}, {"show", 2, "show PATH NAME", tasks_show}, {"synth", 0, "synth --out PATH", tasks_synth},
-	{"import", 1, "import PATH --out PATH", tasks_import}, {"audit", 1, "audit PATH", tasks_audit},
+	{"list", 1, "list PATH", tasks_list},
+	{"show", 2, "show PATH NAME", tasks_show},
+	{"synth", 0, "synth --out PATH", tasks_synth},
+	{"import", 1, "import PATH --out PATH", tasks_import},
+	{"audit", 1, "audit PATH", tasks_audit},
 };
 
 int cmd_tasks(int argc, char **argv)
 {
-	struct tasks_options o = {.seed = 42, .count_train = 1000, .count_heldout = 100, .level_min = 1, .level_max = 2, .heldout_fraction = 0.1,
+	struct tasks_options o = {.seed = 42,
+		.count_train = 1000,
+		.count_heldout = 100,
+		.level_min = 1,
+		.level_max = 2,
+		.heldout_fraction = 0.1,
 		.precision = "strict"};
 	struct err err = {0};
-	int npos, rc = options_parse("tasks list|show|synth|import|audit", "read, compose, convert and audit task sets", defs, ARRAY_LEN(defs), &o, argc, argv,
-		&npos, &err);
+	int npos,
+		rc = options_parse("tasks list|show|synth|import|audit", "read, compose, convert and audit task sets", defs,
+			ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	size_t i = 0;
 	while (!rc && npos > 0 && i < ARRAY_LEN(VERBS) && strcmp(VERBS[i].name, argv[1])) i++;
 	if (!rc && (npos == 0 || i == ARRAY_LEN(VERBS)))
 		rc = err_set(&err, ERR_USAGE, "%s: expected list, show, synth, import or audit", npos ? argv[1] : "no verb");
-	else if (!rc && npos - 1 != VERBS[i].npos) rc = err_set(&err, ERR_USAGE, "expected `hone tasks %s`, found %d arguments", VERBS[i].usage, npos - 1);
+	else if (!rc && npos - 1 != VERBS[i].npos)
+		rc = err_set(&err, ERR_USAGE, "expected `hone tasks %s`, found %d arguments", VERBS[i].usage, npos - 1);
 	if (!rc) rc = VERBS[i].run(&o, argv + 2, &err);
 	return rc ? cli_fail("tasks", &err) : 0;
 }

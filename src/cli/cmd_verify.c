@@ -1,5 +1,6 @@
-/* hone verify: grades candidates for one task. Exit status: 0 genuine, 1 another verdict, 2 wrong usage, 3 infra. With several candidates (a folder) one JSON
- * object a line, and the status of the worst. */
+/* hone verify: grades candidates for one task. Exit status: 0 genuine, 1 another verdict, 2 wrong
+ * usage, 3 infra. With several candidates (a folder) one JSON object a line, and the status of the
+ * worst. */
 #include "cli/cli.h"
 #include "verify/verify.h"
 #include <math.h>
@@ -10,7 +11,8 @@
 
 struct verify_settings {
 	const char *task, *candidate, *device, *precision, *sandbox, *store, *root;
-	int64_t threads, num_correct_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
+	int64_t threads, num_correct_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
+		oracle_timeout_ms;
 	bool allow_unsandboxed, skip_compile, audit, json;
 };
 
@@ -36,7 +38,11 @@ static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, json, "print JSON", NULL),
 };
 
-struct file_list { char **paths; size_t count; const char *folder; };
+struct file_list {
+	char **paths;
+	size_t count;
+	const char *folder;
+};
 
 static int add_python_file(const char *name, void *ctx)
 {
@@ -52,7 +58,7 @@ static int add_python_file(const char *name, void *ctx)
 static int candidates_find(const char *path, struct file_list *out, struct err *err)
 {
 	struct stat st;
-	*out = (struct file_list){ .folder = path };
+	*out = (struct file_list){.folder = path};
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		int rc = dir_each(path, add_python_file, out, err);
 		return rc ? rc : out->count ? 0 : err_set(err, ERR_USAGE, "--candidate %s: the folder has no .py file", path);
@@ -64,36 +70,34 @@ static int candidates_find(const char *path, struct file_list *out, struct err *
 
 static void candidates_release(struct file_list *l)
 {
-	for (size_t i = 0; i < l->count; i++)
-		free(l->paths[i]);
+	for (size_t i = 0; i < l->count; i++) free(l->paths[i]);
 	free(l->paths);
 }
 
 static void print_line(const struct str *source, int line)
 {
 	const char *p = source->data ? source->data : "";
-	for (int at = 1; at < line && *p; p++)
-		at += *p == '\n';
+	for (int at = 1; at < line && *p; p++) at += *p == '\n';
 	int len = (int)strcspn(p, "\n");
-	if (*p)
-		printf("%6d | %.*s\n", line, MIN(len, 200), p);
+	if (*p) printf("%6d | %.*s\n", line, MIN(len, 200), p);
 }
 
 /* What a person wants to know, in the order they want it. */
 static void print_text(const char *path, const struct str *source, const struct verdict *v)
 {
 	printf("%s: %s", path, verdict_class_name(v->class));
-	if (v->class != VERDICT_GENUINE)
-		printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
+	if (v->class != VERDICT_GENUINE) printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
 	printf("\n  %s\n", v->detail);
-	if (v->line > 0)
-		print_line(source, v->line);
+	if (v->line > 0) print_line(source, v->line);
 	if (isfinite(v->speedup))
 		printf("  cost model: %.3g us, reference %.3g us, speedup %.2f; %d launches, %lld programs, %lld bytes\n",
-			v->cost_s * 1e6, v->reference_cost_s * 1e6, v->speedup, v->launches, (long long)v->programs, (long long)v->bytes);
+			v->cost_s * 1e6, v->reference_cost_s * 1e6, v->speedup, v->launches, (long long)v->programs,
+			(long long)v->bytes);
 	if (v->trials)
-		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max, v->tolerance);
-	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "", v->params_seeded ? "; parameters: seeded" : "");
+		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
+			v->tolerance);
+	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "",
+		v->params_seeded ? "; parameters: seeded" : "");
 }
 
 static int status_of(const struct verdict *v)
@@ -101,27 +105,28 @@ static int status_of(const struct verdict *v)
 	return v->class == VERDICT_GENUINE ? 0 : v->class == VERDICT_INFRA ? 3 : 1;
 }
 
-static int grade_all(struct verifier *v, const struct task *task, const struct file_list *files, bool json, struct err *err)
+static int grade_all(
+	struct verifier *v, const struct task *task, const struct file_list *files, bool json, struct err *err)
 {
 	struct str *sources = xcalloc(files->count, sizeof *sources);
 	int rc = 0, worst = 0;
 	for (size_t i = 0; i < files->count && !rc; i++) {
 		rc = file_read(files->paths[i], SOURCE_BYTES_MAX, &sources[i], err);
-		struct verify_request r = { .task = task, .source = sources[i].data ? sources[i].data : "", .source_len = sources[i].len, .id = (int64_t)i };
-		if (!rc)
-			rc = verifier_submit(v, &r, err);
+		struct verify_request r = {.task = task,
+			.source = sources[i].data ? sources[i].data : "",
+			.source_len = sources[i].len,
+			.id = (int64_t)i};
+		if (!rc) rc = verifier_submit(v, &r, err);
 	}
 	for (size_t i = 0; i < files->count && !rc; i++) {
 		struct verdict d;
 		int64_t id = 0;
 		rc = verifier_collect(v, -1, &id, &d, err);
-		if (rc)
-			break;
+		if (rc) break;
 		worst = MAX(worst, status_of(&d));
 		if (json) {
 			json_t *o = verdict_json(&d);
-			if (files->count > 1)
-				json_object_set_new(o, "candidate", json_string(files->paths[id]));
+			if (files->count > 1) json_object_set_new(o, "candidate", json_string(files->paths[id]));
 			char *text = json_dumps(o, JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
 			puts(text);
 			free(text);
@@ -130,8 +135,7 @@ static int grade_all(struct verifier *v, const struct task *task, const struct f
 			print_text(files->paths[id], &sources[id], &d);
 		}
 	}
-	for (size_t i = 0; i < files->count; i++)
-		str_release(&sources[i]);
+	for (size_t i = 0; i < files->count; i++) str_release(&sources[i]);
 	free(sources);
 	return rc ? rc : worst;
 }
@@ -140,8 +144,7 @@ static int audit(struct verifier *v, const struct task *task, struct err *err)
 {
 	json_t *o = NULL;
 	int rc = verifier_audit(v, task, &o, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	char *text = json_dumps(o, JSON_SORT_KEYS | JSON_REAL_PRECISION(9) | JSON_INDENT(1));
 	puts(text);
 	free(text);
@@ -154,18 +157,18 @@ static int settings_check(const struct verify_settings *s, int npos, char **argv
 {
 	if (npos)
 		return err_set(err, ERR_USAGE, "unexpected argument \"%s\"; candidates are named with --candidate", argv[1]);
-	if (!s->task)
-		return err_set(err, ERR_USAGE, "--task is missing; expected a KernelBench-style Python file");
+	if (!s->task) return err_set(err, ERR_USAGE, "--task is missing; expected a KernelBench-style Python file");
 	if (!s->candidate && !s->audit)
-		return err_set(err, ERR_USAGE, "--candidate is missing; expected a Python file that defines ModelNew (or --audit)");
+		return err_set(
+			err, ERR_USAGE, "--candidate is missing; expected a Python file that defines ModelNew (or --audit)");
 	return 0;
 }
 
 /* Negative: an error; else the exit status. */
 static int run(const struct verify_settings *s, struct err *err)
 {
-	struct task_set tasks = { 0 };
-	struct file_list files = { 0 };
+	struct task_set tasks = {0};
+	struct file_list files = {0};
 	struct store *store = NULL;
 	struct verifier *v = NULL;
 	int rc = task_set_load(s->task, &tasks, err);
@@ -174,14 +177,22 @@ static int run(const struct verify_settings *s, struct err *err)
 	if (!rc && s->candidate) rc = candidates_find(s->candidate, &files, err);
 	if (!rc && s->store) rc = store_open(s->store, &store, err);
 	struct verify_options o = {
-		.root = s->root, .device = s->device, .precision = s->precision, .sandbox = s->sandbox, .allow_unsandboxed = s->allow_unsandboxed,
-		.threads = (int)s->threads, .num_correct_trials = (int)s->num_correct_trials, .seed = (uint64_t)s->seed,
-		.trace_timeout_ms = (int)s->trace_timeout_ms, .compile_timeout_ms = (int)s->compile_timeout_ms,
-		.replay_timeout_ms = (int)s->replay_timeout_ms, .oracle_timeout_ms = (int)s->oracle_timeout_ms, .skip_compile = s->skip_compile,
+		.root = s->root,
+		.device = s->device,
+		.precision = s->precision,
+		.sandbox = s->sandbox,
+		.allow_unsandboxed = s->allow_unsandboxed,
+		.threads = (int)s->threads,
+		.num_correct_trials = (int)s->num_correct_trials,
+		.seed = (uint64_t)s->seed,
+		.trace_timeout_ms = (int)s->trace_timeout_ms,
+		.compile_timeout_ms = (int)s->compile_timeout_ms,
+		.replay_timeout_ms = (int)s->replay_timeout_ms,
+		.oracle_timeout_ms = (int)s->oracle_timeout_ms,
+		.skip_compile = s->skip_compile,
 		.store = store,
 	};
-	if (!o.threads)
-		o.threads = MIN((int)MAX(files.count, 1), cpu_count());
+	if (!o.threads) o.threads = MIN((int)MAX(files.count, 1), cpu_count());
 	if (!rc) rc = verifier_create(&o, &v, err);
 	if (!rc) rc = s->audit ? audit(v, &tasks.tasks[0], err) : grade_all(v, &tasks.tasks[0], &files, s->json, err);
 	verifier_free(v);
@@ -193,15 +204,15 @@ static int run(const struct verify_settings *s, struct err *err)
 
 int cmd_verify(int argc, char **argv)
 {
-	struct verify_settings s = { .device = "cpu", .precision = "strict" };
-	struct err err = { 0 };
-	int npos = 0, rc = options_parse("verify", "grade a candidate kernel against its task", DEFS, ARRAY_LEN(DEFS), &s, argc, argv, &npos, &err);
-	if (rc == 1)
-		return 0;
+	struct verify_settings s = {.device = "cpu", .precision = "strict"};
+	struct err err = {0};
+	int npos = 0,
+		rc = options_parse(
+			"verify", "grade a candidate kernel against its task", DEFS, ARRAY_LEN(DEFS), &s, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
 	if (!rc) rc = settings_check(&s, npos, argv, &err);
 	if (!rc) rc = run(&s, &err);
-	if (rc >= 0)
-		return rc;
+	if (rc >= 0) return rc;
 	cli_fail("verify", &err);
 	return err.code == ERR_USAGE || err.code == ERR_NOT_FOUND || err.code == ERR_IO || err.code == ERR_FORMAT ? 2 : 3;
 }

@@ -1,25 +1,34 @@
-/* hone vm: runs a Python script with its Triton kernels on the vm. This process becomes the Python that runs it (worker/vm_main.py), so exit status,
- * signals and terminal are the script's. No sandbox: it is the user's own script. */
+/* hone vm: runs a Python script with its Triton kernels on the vm. This process becomes the Python
+ * that runs it (worker/vm_main.py), so exit status, signals and terminal are the script's. No
+ * sandbox: it is the user's own script. */
 #include "cli/cli.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct vm_settings { bool check, cost, json, cuda_shim, fma_contract; int64_t threads, configs; };
+struct vm_settings {
+	bool check, cost, json, cuda_shim, fma_contract;
+	int64_t threads, configs;
+};
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct vm_settings, field), help, choices }
 static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, check, "all checks, and device_assert; memory accesses are always checked", NULL),
 	O(OPTION_BOOL, cost, "after the script, what each kernel and line moved and computed, with predicted times", NULL),
 	O(OPTION_BOOL, json, "with --cost: one JSON object, the last line of stdout", NULL),
-	O(OPTION_BOOL, cuda_shim, "for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as an H200 would", NULL),
-	O(OPTION_BOOL, fma_contract, "join a product and the sum that is its only use into one fma, as NVIDIA's compiler does; default: round both", NULL),
+	O(OPTION_BOOL, cuda_shim,
+		"for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as an H200 would", NULL),
+	O(OPTION_BOOL, fma_contract,
+		"join a product and the sum that is its only use into one fma, as NVIDIA's compiler does; default: round both",
+		NULL),
 	O(OPTION_INT, configs, "configurations that an autotuner compares, by predicted time", "1 to 100000"),
 	O(OPTION_INT, threads, "threads that a launch may use; 0: cores", "0 to 4096"),
 };
-static const char SUMMARY[] = "run a Python script with its Triton kernels on the CPU: hone vm [OPTIONS] script.py [ARGS]\n"
-	"The Python is $HONE_PYTHON's, else the active virtual environment's, else hone's own. The script runs unsandboxed, with your rights.\n"
+static const char SUMMARY[] =
+	"run a Python script with its Triton kernels on the CPU: hone vm [OPTIONS] script.py [ARGS]\n"
+	"The Python is $HONE_PYTHON's, else the active virtual environment's, else hone's own. The script runs "
+	"unsandboxed, with your rights.\n"
 	"Exit status: the script's; 1 when a kernel did what it must not";
 
 /* Options end at the script's name; what follows is the script's. */
@@ -59,11 +68,14 @@ static int become_python(const struct vm_settings *s, char **script, int nscript
 	char *python = find_python(), *library = find_library(), *program = path_installed("worker/vm_main.py");
 	if (!python)
 		return err_set(err, ERR_NOT_FOUND,
-			"no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` makes it");
+			"no Python: HONE_PYTHON and VIRTUAL_ENV are not set and hone's own (build/venv) is not there; `make setup` "
+			"makes it");
 	if (!library || !program)
-		return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it", library ? "worker/vm_main.py" : "libhone_vm.so");
-	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost", s->cost, "json", s->json,
-		"cuda_shim", s->cuda_shim, "fma_contract", s->fma_contract, "threads", (json_int_t)s->threads, "configs", (json_int_t)s->configs);
+		return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it",
+			library ? "worker/vm_main.py" : "libhone_vm.so");
+	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost",
+		s->cost, "json", s->json, "cuda_shim", s->cuda_shim, "fma_contract", s->fma_contract, "threads",
+		(json_int_t)s->threads, "configs", (json_int_t)s->configs);
 	char *settings = json_dumps(o, JSON_COMPACT);
 	char **argv = xcalloc((size_t)nscript + 4, sizeof *argv);
 	argv[0] = python;
@@ -87,17 +99,20 @@ static int script_check(const char *path, struct err *err)
 	struct stat st;
 	if (stat(path, &st)) return err_set(err, ERR_USAGE, "%s: no such script", path);
 	char *inside = path_join(path, "__main__.py");
-	int rc = !S_ISDIR(st.st_mode) || path_exists(inside) ? 0 : err_set(err, ERR_USAGE, "%s: expected a Python script, found a folder", path);
+	int rc = !S_ISDIR(st.st_mode) || path_exists(inside)
+		? 0
+		: err_set(err, ERR_USAGE, "%s: expected a Python script, found a folder", path);
 	free(inside);
 	return rc;
 }
 
 int cmd_vm(int argc, char **argv)
 {
-	struct vm_settings s = { .configs = 24 };
+	struct vm_settings s = {.configs = 24};
 	struct err err = {0};
 	int npos, at = script_index(argc, argv);
-	char **own = xcalloc((size_t)at + 1, sizeof *own);   /* options alone: the parser would take the script's for its own */
+	char **own = xcalloc(
+		(size_t)at + 1, sizeof *own); /* options alone: the parser would take the script's for its own */
 	memcpy(own, argv, (size_t)at * sizeof *own);
 	int rc = options_parse("vm", SUMMARY, DEFS, ARRAY_LEN(DEFS), &s, at, own, &npos, &err);
 	free(own);

@@ -14,12 +14,12 @@
 static json_t *entry_json(int64_t sample_id, const struct verdict *v)
 {
 	char trials[64];
-	json_t *metadata = json_pack("{s:s, s:s, s:o}", "hardware", "none: replayed by hone's vm on a CPU", "device", "cpu", MARK, verdict_json(v));
+	json_t *metadata = json_pack(
+		"{s:s, s:s, s:o}", "hardware", "none: replayed by hone's vm on a CPU", "device", "cpu", MARK, verdict_json(v));
 	snprintf(trials, sizeof trials, "(%d / %d)", v->trials - v->trials_failed, v->trials);
 	if (v->trials) json_object_set_new(metadata, "correctness_trials", json_string(trials));
-	return json_pack("{s:I, s:b, s:b, s:o, s:f, s:{}}", "sample_id", (json_int_t)sample_id, "compiled", v->compiled, "correctness",
-		v->class == VERDICT_GENUINE, "metadata", metadata,
-		"runtime", -1.0, "runtime_stats");
+	return json_pack("{s:I, s:b, s:b, s:o, s:f, s:{}}", "sample_id", (json_int_t)sample_id, "compiled", v->compiled,
+		"correctness", v->class == VERDICT_GENUINE, "metadata", metadata, "runtime", -1.0, "runtime_stats");
 }
 
 void kernelbench_add(json_t *results, int64_t problem_id, int64_t sample_id, const struct verdict *v)
@@ -52,10 +52,12 @@ int kernelbench_take_times(json_t *results, const json_t *measured)
 	json_t *list, *entry;
 	size_t i;
 	int taken = 0;
-	json_object_foreach(results, key, list) json_array_foreach(list, i, entry) {
-		const json_t *other = entry_find(json_object_get(measured, key), json_integer_value(json_object_get(entry, "sample_id")));
+	json_object_foreach(results, key, list) json_array_foreach(list, i, entry)
+	{
+		const json_t *other = entry_find(
+			json_object_get(measured, key), json_integer_value(json_object_get(entry, "sample_id")));
 		if (!other || runtime_of(other) < 0) continue;
-		static const char *const fields[] = { "runtime", "runtime_stats" };
+		static const char *const fields[] = {"runtime", "runtime_stats"};
 		for (size_t f = 0; f < ARRAY_LEN(fields); f++)
 			if (json_object_get(other, fields[f])) json_object_set(entry, fields[f], json_object_get(other, fields[f]));
 		taken++;
@@ -85,13 +87,17 @@ int kernelbench_results_load(const char *path, json_t **out, struct err *err)
 	int rc = json_load(path, FILE_BYTES_MAX, out, err);
 	if (rc) return rc;
 	if (!json_is_object(*out)) rc = err_set(err, ERR_FORMAT, "%s: expected an object of problem ids", path);
-	json_object_foreach(*out, key, list) {
+	json_object_foreach(*out, key, list)
+	{
 		char what[600];
 		snprintf(what, sizeof what, "%.500s: problem %.40s", path, key);
 		if (!rc && !json_is_array(list)) rc = err_set(err, ERR_FORMAT, "%s: expected a list", what);
 		json_array_foreach(list, i, entry) if (!rc) rc = entry_check(entry, what, err);
 	}
-	if (rc) { json_decref(*out); *out = NULL; }
+	if (rc) {
+		json_decref(*out);
+		*out = NULL;
+	}
 	return rc;
 }
 
@@ -104,10 +110,14 @@ int kernelbench_baseline_load(const char *path, int level, json_t **out, struct 
 	snprintf(key, sizeof key, "level%d", level);
 	json_t *rows = json_object_get(file, key), *row;
 	const char *name;
-	if (!json_is_object(rows)) rc = err_set(err, ERR_FORMAT, "%s: no object \"%s\"; expected the shape of KernelBench's baseline times", path, key);
-	json_object_foreach(rows, name, row) {
+	if (!json_is_object(rows))
+		rc = err_set(
+			err, ERR_FORMAT, "%s: no object \"%s\"; expected the shape of KernelBench's baseline times", path, key);
+	json_object_foreach(rows, name, row)
+	{
 		double mean = json_number_value(json_object_get(row, "mean"));
-		if (!rc && !(isfinite(mean) && mean > 0)) rc = err_set(err, ERR_FORMAT, "%s: %s: \"mean\" is not a time in milliseconds", path, name);
+		if (!rc && !(isfinite(mean) && mean > 0))
+			rc = err_set(err, ERR_FORMAT, "%s: %s: \"mean\" is not a time in milliseconds", path, name);
 	}
 	*out = rc ? NULL : json_incref(rows);
 	json_decref(file);
@@ -122,9 +132,12 @@ int kernelbench_folder_check(const char *dir, struct err *err)
 	size_t i;
 	bool is_ours = true;
 	int rc = path_exists(path) ? kernelbench_results_load(path, &old, err) : 0;
-	json_object_foreach(old, key, list) json_array_foreach(list, i, entry) is_ours = is_ours && json_object_get(json_object_get(entry, "metadata"), MARK);
+	json_object_foreach(old, key, list) json_array_foreach(list, i, entry)
+		is_ours = is_ours && json_object_get(json_object_get(entry, "metadata"), MARK);
 	if (!rc && !is_ours)
-		rc = err_set(err, ERR_USAGE, "%s holds results that hone did not write; name another folder with --results (and this file with --timings: its times)",
+		rc = err_set(err, ERR_USAGE,
+			"%s holds results that hone did not write; name another folder with --results (and this file with "
+			"--timings: its times)",
 			path);
 	json_decref(old);
 	free(path);
@@ -152,18 +165,25 @@ int kernelbench_level(const struct task *const *tasks, size_t count, int *level,
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!tasks[i]->problem_id || !tasks[i]->level)
-			return err_set(err, ERR_USAGE, "task %s has no problem id or no level; KernelBench's results are kept by number: see `hone tasks import`",
+			return err_set(err, ERR_USAGE,
+				"task %s has no problem id or no level; KernelBench's results are kept by number: see `hone tasks "
+				"import`",
 				tasks[i]->name);
 		if (tasks[i]->level != tasks[0]->level)
-			return err_set(err, ERR_USAGE, "tasks of levels %d and %d; KernelBench keeps one level in a file: choose one with --level", tasks[0]->level,
-				tasks[i]->level);
+			return err_set(err, ERR_USAGE,
+				"tasks of levels %d and %d; KernelBench keeps one level in a file: choose one with --level",
+				tasks[0]->level, tasks[i]->level);
 	}
 	*level = count ? tasks[0]->level : 0;
 	return 0;
 }
 
-struct scores { int total, evaluated, compiled, correct, aligned, aligned_correct, timed; double log_speedup; int faster[6]; };
-static const double THRESHOLDS[] = { 0, 0.5, 0.8, 1, 1.5, 2 };   /* of KernelBench's analysis */
+struct scores {
+	int total, evaluated, compiled, correct, aligned, aligned_correct, timed;
+	double log_speedup;
+	int faster[6];
+};
+static const double THRESHOLDS[] = {0, 0.5, 0.8, 1, 1.5, 2}; /* of KernelBench's analysis */
 
 static void score_task(struct scores *s, const json_t *results, const struct task *t, const json_t *baseline)
 {
@@ -188,7 +208,8 @@ json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks
 {
 	struct scores s = {0};
 	for (size_t i = 0; i < tasks->count; i++)
-		if (tasks->tasks[i].level == level && tasks->tasks[i].problem_id) score_task(&s, results, &tasks->tasks[i], baseline);
+		if (tasks->tasks[i].level == level && tasks->tasks[i].problem_id)
+			score_task(&s, results, &tasks->tasks[i], baseline);
 	bool is_timed = s.timed && s.timed == s.aligned_correct;
 	double total = MAX(s.total, 1);
 	json_t *fast_p = is_timed ? json_object() : json_null();
@@ -198,9 +219,10 @@ json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks
 		json_object_set_new(fast_p, key, json_real((double)s.faster[p] / s.aligned));
 	}
 	json_t *speedup = is_timed ? json_real(exp(s.log_speedup / s.timed)) : json_null();
-	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:o}", "level", level, "total_count", s.total, "total_eval", s.evaluated,
-		"compiled_count", s.compiled, "correct_count", s.correct, "baseline_count", s.aligned, "timed_count", s.timed, "compilation_rate", s.compiled / total,
-		"correctness_rate", s.correct / total, "geo_mean_speedup", speedup, "fast_p", fast_p);
+	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:o, s:o}", "level", level, "total_count", s.total,
+		"total_eval", s.evaluated, "compiled_count", s.compiled, "correct_count", s.correct, "baseline_count",
+		s.aligned, "timed_count", s.timed, "compilation_rate", s.compiled / total, "correctness_rate",
+		s.correct / total, "geo_mean_speedup", speedup, "fast_p", fast_p);
 }
 
 /* ---- pass@k ---- */
@@ -221,19 +243,24 @@ static json_t *pass_at_k_json(json_t *results)
 	json_t *problems = json_object(), *averages = json_object(), *metadata = json_object(), *list;
 	const char *key;
 	int64_t samples = 0, correct = 0, fewest = INT32_MAX;
-	json_object_foreach(results, key, list) {
+	json_object_foreach(results, key, list)
+	{
 		int n = (int)json_array_size(list), c = correct_of(list);
-		samples += n; correct += c; fewest = MIN(fewest, n);
+		samples += n;
+		correct += c;
+		fewest = MIN(fewest, n);
 		json_object_set_new(problems, key, json_pack("{s:i, s:i}", "total_samples", n, "correct_samples", c));
 	}
 	json_int_t count = (json_int_t)json_object_size(results);
-	json_object_update_new(metadata, json_pack("{s:I, s:I, s:I, s:I}", "total_problems", count, "problems_with_samples", count, "total_evaluated_samples",
-		(json_int_t)samples, "total_correct_samples", (json_int_t)correct));
+	json_object_update_new(metadata,
+		json_pack("{s:I, s:I, s:I, s:I}", "total_problems", count, "problems_with_samples", count,
+			"total_evaluated_samples", (json_int_t)samples, "total_correct_samples", (json_int_t)correct));
 	for (int k = 1; count && k <= fewest; k *= 2) {
 		char name[32], average[48];
 		double sum = 0;
 		snprintf(name, sizeof name, "pass@%d", k);
-		json_object_foreach(results, key, list) {
+		json_object_foreach(results, key, list)
+		{
 			double pass = pass_at_k((int)json_array_size(list), correct_of(list), k);
 			json_object_set_new(json_object_get(problems, key), name, json_real(pass));
 			sum += pass;
@@ -267,14 +294,16 @@ static json_t *baseline_rows(const json_t *results, const struct task_set *tasks
 		const struct task *t = &tasks->tasks[i];
 		char *file = xasprintf("%s.py", last_part(t->name));
 		snprintf(key, sizeof key, "%lld", (long long)t->problem_id);
-		if (t->level == level && json_object_get(results, key) && json_object_get(baseline, file)) json_object_set(rows, file, json_object_get(baseline, file));
+		if (t->level == level && json_object_get(results, key) && json_object_get(baseline, file))
+			json_object_set(rows, file, json_object_get(baseline, file));
 		free(file);
 	}
 	snprintf(key, sizeof key, "level%d", level);
 	return json_pack("{s:o}", key, rows);
 }
 
-int kernelbench_save(const char *dir, json_t *results, const struct task_set *tasks, int level, const json_t *baseline, struct err *err)
+int kernelbench_save(
+	const char *dir, json_t *results, const struct task_set *tasks, int level, const json_t *baseline, struct err *err)
 {
 	int rc = dir_make(dir, err);
 	if (!rc) rc = file_put(dir, RESULTS, json_incref(results), err);

@@ -3,15 +3,20 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct command { const char *name, *summary; int (*run)(int argc, char **argv); };
+struct command {
+	const char *name, *summary;
+	int (*run)(int argc, char **argv);
+};
 
 #define X(name, summary) {#name, summary, cmd_##name},
-static const struct command commands[] = { COMMAND_TABLE(X) };
+static const struct command commands[] = {COMMAND_TABLE(X)};
 #undef X
 
 static void print_help(FILE *to)
 {
-	fprintf(to, "hone trains language models to write GPU kernels that are correct, fast and honest.\n\nusage: hone COMMAND [OPTIONS]\n\n");
+	fprintf(to,
+		"hone trains language models to write GPU kernels that are correct, fast and honest.\n\nusage: hone COMMAND "
+		"[OPTIONS]\n\n");
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
 	fprintf(to, "\n`hone COMMAND --help` lists a command's options.\n");
 }
@@ -29,7 +34,10 @@ static int unknown_command(const char *name)
 	int best_distance = 1 + (int)strlen(name) / 2;
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
 		int d = name_distance(name, strlen(name), commands[i].name);
-		if (d < best_distance) { best_distance = d; best = commands[i].name; }
+		if (d < best_distance) {
+			best_distance = d;
+			best = commands[i].name;
+		}
 	}
 	if (best) fprintf(stderr, "hone: unknown command \"%s\"; did you mean \"%s\"?\n", name, best);
 	else fprintf(stderr, "hone: unknown command \"%s\"; `hone --help` lists the commands\n", name);
@@ -46,7 +54,8 @@ int cli_out_check(const char *out, enum cli_out kind, struct err *err)
 {
 	const char *what = kind == CLI_OUT_FOLDER ? "folder" : "file";
 	if (!*out) return err_set(err, ERR_USAGE, "--out is empty: name a %s", what);
-	if (path_is_same(out, "/")) return err_set(err, ERR_USAGE, "--out %s is the root of the file system; name a %s", out, what);
+	if (path_is_same(out, "/"))
+		return err_set(err, ERR_USAGE, "--out %s is the root of the file system; name a %s", out, what);
 	return kind == CLI_OUT_FOLDER ? dir_check_writable(out, err) : file_check_writable(out, err);
 }
 

@@ -1,53 +1,84 @@
-/* infer: generation. An engine holds a model, KV pages and a batch; requests come and go, each step advances every running sequence by a token and prefills
- * waiting prompts (continuous batching). The K samples of one request share the pages of their prompt; the last, partly filled page is copied on first write.
+/* infer: generation. An engine holds a model, KV pages and a batch; requests come and go, each step
+ * advances every running sequence by a token and prefills waiting prompts (continuous batching).
+ * The K samples of one request share the pages of their prompt; the last, partly filled page is
+ * copied on first write.
  *
- * Sampling is a pure function of (logits, seed, sample, position): u = rng_uniform(seed, sample, position of the new token). Results do not depend on batch
- * composition beyond the logits themselves; requests with one seed share their random numbers, so give each prompt a seed of its own. Log-probabilities are
- * recorded for the sampled token under the full vocabulary at the request's temperature (before top-k/top-p), because that is what training needs.
+ * Sampling is a pure function of (logits, seed, sample, position): u = rng_uniform(seed, sample,
+ * position of the new token). Results do not depend on batch composition beyond the logits
+ * themselves; requests with one seed share their random numbers, so give each prompt a seed of its
+ * own. Log-probabilities are recorded for the sampled token under the full vocabulary at the
+ * request's temperature (before top-k/top-p), because that is what training needs.
  *
- * Everything is allocated at create; what does not fit is refused with the sum. One thread drives an engine. */
+ * Everything is allocated at create; what does not fit is refused with the sum. One thread drives
+ * an engine. */
 #ifndef HONE_INFER_H
 #define HONE_INFER_H
 #include "model/model.h"
 
-struct sampling { float temperature; /* 0: greedy */ int top_k; /* 0: off */ float top_p; /* 1: off */ uint64_t seed; };
-/* Draws from logits (V); *logprob (may be NULL) is of the drawn token under softmax(logits / temperature), of softmax(logits) when greedy. u in [0, 1).
- * top_k first, then top_p on what it left, as transformers does. scratch is reset and used; it does not grow once it holds 3 V floats. */
-int32_t sample_token(const float *logits, int V, const struct sampling *s, float u, float *logprob, struct arena *scratch);
+struct sampling {
+	float temperature; /* 0: greedy */
+	int top_k;         /* 0: off */
+	float top_p;       /* 1: off */
+	uint64_t seed;
+};
+/* Draws from logits (V); *logprob (may be NULL) is of the drawn token under softmax(logits /
+ * temperature), of softmax(logits) when greedy. u in [0, 1). top_k first, then top_p on what it
+ * left, as transformers does. scratch is reset and used; it does not grow once it holds 3 V floats.
+ */
+int32_t sample_token(
+	const float *logits, int V, const struct sampling *s, float u, float *logprob, struct arena *scratch);
 
 struct engine;
 struct engine_options {
-	int max_sequences;          /* rows decoded at once */
-	int max_context;            /* prompt + completion tokens of one sequence */
-	int kv_pages;               /* 0: enough for max_sequences full contexts without sharing */
-	int prefill_rows;           /* prompt tokens per step; 0: default */
+	int max_sequences; /* rows decoded at once */
+	int max_context;   /* prompt + completion tokens of one sequence */
+	int kv_pages;      /* 0: enough for max_sequences full contexts without sharing */
+	int prefill_rows;  /* prompt tokens per step; 0: default */
 };
 int engine_create(struct model *m, const struct engine_options *o, struct engine **out, struct err *err);
 void engine_free(struct engine *e);
 size_t engine_bytes(const struct model_config *c, const struct engine_options *o);
 
-enum finish_reason { FINISH_EOS, FINISH_STOP, FINISH_LENGTH, FINISH_NAN /* the model's values are no numbers: there is nothing to draw from */ };
-const char *finish_reason_name(enum finish_reason r);   /* "eos", "stop", "length", "nan" */
+enum finish_reason {
+	FINISH_EOS,
+	FINISH_STOP,
+	FINISH_LENGTH,
+	FINISH_NAN /* the model's values are no numbers: there is nothing to draw from */
+};
+const char *finish_reason_name(enum finish_reason r); /* "eos", "stop", "length", "nan" */
 struct request {
 	int64_t id;
-	const int32_t *prompt; int nprompt;   /* copied */
-	int num_samples;                      /* K */
-	int first_sample;                     /* sample index of the first one: enters the seed */
+	const int32_t *prompt;
+	int nprompt;      /* copied */
+	int num_samples;  /* K */
+	int first_sample; /* sample index of the first one: enters the seed */
 	struct sampling sampling;
 	int max_new_tokens;
-	const int32_t *stop_ids; int nstop;   /* besides the model's eos ids; the stop token is kept as the last token */
-	/* Optional: called after each token; true ends the sequence (stop strings live in the caller, which has the tokenizer). */
-	bool (*should_stop)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count); void *stop_ctx;
-	struct adapter *adapter;              /* NULL: base */
+	const int32_t *stop_ids;
+	int nstop; /* besides the model's eos ids; the stop token is kept as the last token */
+	/* Optional: called after each token; true ends the sequence (stop strings live in the caller,
+	 * which has the tokenizer). */
+	bool (*should_stop)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
+	void *stop_ctx;
+	struct adapter *adapter; /* NULL: base */
 };
-struct completion { int64_t id; int sample; int32_t *tokens; float *logprobs; int count; enum finish_reason finish; };
-/* ERR_LIMIT when prompt + max_new_tokens exceeds max_context (nothing is ever truncated). Queues otherwise. */
+struct completion {
+	int64_t id;
+	int sample;
+	int32_t *tokens;
+	float *logprobs;
+	int count;
+	enum finish_reason finish;
+};
+/* ERR_LIMIT when prompt + max_new_tokens exceeds max_context (nothing is ever truncated). Queues
+ * otherwise. */
 int engine_submit(struct engine *e, const struct request *r, struct err *err);
 /* One step: *active is the number of sequences still running or waiting. */
 void engine_step(struct engine *e, int *active);
-/* Takes a finished completion; false when none. Caller releases. Completion order does not matter to any result. */
+/* Takes a finished completion; false when none. Caller releases. Completion order does not matter
+ * to any result. */
 bool engine_take(struct engine *e, struct completion *out);
-int completion_check(const struct completion *c, struct err *err);   /* an error for FINISH_NAN */
+int completion_check(const struct completion *c, struct err *err); /* an error for FINISH_NAN */
 void completion_release(struct completion *c);
 int64_t engine_tokens_generated(const struct engine *e);
 #endif

@@ -12,15 +12,19 @@ static struct engine_options with_defaults(const struct engine_options *o)
 {
 	struct engine_options d = *o;
 	if (d.prefill_rows == 0) d.prefill_rows = PREFILL_ROWS_DEFAULT;
-	/* One page over: while the head of the queue still starts samples, its partly filled page is kept beside the copies. */
-	if (d.kv_pages == 0 && d.max_sequences > 0 && d.max_context > 0) d.kv_pages = (int)MIN((int64_t)d.max_sequences * pages_for(d.max_context) + 1, INT32_MAX);
+	/* One page over: while the head of the queue still starts samples, its partly filled page is
+	 * kept beside the copies. */
+	if (d.kv_pages == 0 && d.max_sequences > 0 && d.max_context > 0)
+		d.kv_pages = (int)MIN((int64_t)d.max_sequences * pages_for(d.max_context) + 1, INT32_MAX);
 	return d;
 }
 
 static size_t activations_bytes(const struct model_config *c, const struct engine_options *o)
 {
-	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows, heads = (size_t)c->num_attention_heads, kv_heads = (size_t)c->num_key_value_heads;
-	size_t per_row = 4 * (size_t)c->hidden_size + 2 * (heads + kv_heads) * (size_t)c->head_dim + 3 * (size_t)c->intermediate_size;
+	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows, heads = (size_t)c->num_attention_heads,
+		   kv_heads = (size_t)c->num_key_value_heads;
+	size_t per_row = 4 * (size_t)c->hidden_size + 2 * (heads + kv_heads) * (size_t)c->head_dim +
+		3 * (size_t)c->intermediate_size;
 	return sizeof(float) * (rows * per_row + ((size_t)o->max_sequences + 5) * (size_t)c->vocab_size);
 }
 
@@ -49,11 +53,15 @@ static int check_options(const struct model_config *c, const struct engine_optio
 	if (o->prefill_rows < 1 || o->prefill_rows > CONTEXT_MAX)
 		return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
 	if (o->kv_pages < 1) return err_set(err, ERR_RANGE, "engine: kv_pages is %d, expected at least 1", o->kv_pages);
-	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(c, o->kv_pages) / mib, rest = (double)(activations_bytes(c, o) + bookkeeping_bytes(o)) / mib;
+	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(c, o->kv_pages) / mib,
+		   rest = (double)(activations_bytes(c, o) + bookkeeping_bytes(o)) / mib;
 	double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / mib;
 	if (kv + rest > memory)
-		return err_set(err, ERR_LIMIT, "engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower max_sequences, "
-			"max_context or kv_pages", kv, rest, kv + rest, memory);
+		return err_set(err, ERR_LIMIT,
+			"engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower "
+			"max_sequences, "
+			"max_context or kv_pages",
+			kv, rest, kv + rest, memory);
 	return 0;
 }
 
@@ -64,21 +72,31 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	int rc = check_options(config, &o, err);
 	if (rc) return rc;
 	struct engine *e = xcalloc(1, sizeof *e);
-	*e = (struct engine){.m = m, .ops = model_ops(m), .o = o, .config = config, .pages_per_sequence = pages_for(o.max_context), .queue_end = &e->queue};
+	*e = (struct engine){.m = m,
+		.ops = model_ops(m),
+		.o = o,
+		.config = config,
+		.pages_per_sequence = pages_for(o.max_context),
+		.queue_end = &e->queue};
 	size_t sequences = (size_t)o.max_sequences, rows = sequences + (size_t)o.prefill_rows;
 	model_prepare(m);
 	e->kv = kv_create(m, o.kv_pages);
 	e->step = step_create(m, (int)rows, o.max_sequences);
 	e->page_refs = xcalloc((size_t)o.kv_pages, sizeof *e->page_refs);
 	e->free_pages = xcalloc((size_t)o.kv_pages, sizeof *e->free_pages);
-	for (int p = o.kv_pages; p-- > 0;) e->free_pages[e->nfree++] = p;   /* page 0 on top */
+	for (int p = o.kv_pages; p-- > 0;) e->free_pages[e->nfree++] = p; /* page 0 on top */
 	e->slots = xcalloc(sequences, sizeof *e->slots);
 	e->slot_done = xcalloc(sequences, sizeof *e->slot_done);
 	e->page_lists = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof *e->page_lists);
-	for (int s = 0; s < o.max_sequences; s++) e->slots[s].pages = e->page_lists + (size_t)s * (size_t)e->pages_per_sequence;
+	for (int s = 0; s < o.max_sequences; s++)
+		e->slots[s].pages = e->page_lists + (size_t)s * (size_t)e->pages_per_sequence;
 	e->rows = (struct rows){
-		.ids = xcalloc(rows, 4), .pos = xcalloc(rows, 4), .slot = xcalloc(rows, 4), .at = xcalloc(rows, 4),
-		.table = xcalloc(rows, sizeof(int32_t *)), .owner = xcalloc(sequences, sizeof(int)),
+		.ids = xcalloc(rows, 4),
+		.pos = xcalloc(rows, 4),
+		.slot = xcalloc(rows, 4),
+		.at = xcalloc(rows, 4),
+		.table = xcalloc(rows, sizeof(int32_t *)),
+		.owner = xcalloc(sequences, sizeof(int)),
 	};
 	e->logits = xcalloc((size_t)config->vocab_size, sizeof *e->logits);
 	e->drawn = xcalloc(sequences, sizeof *e->drawn);
@@ -87,7 +105,8 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	e->target_logprobs = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->target_logprobs);
 	e->lse = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->lse);
 	/* what the sampler may need: it does not grow later */
-	arena_alloc(&e->scratch, size_mul((size_t)config->vocab_size, 3 * sizeof(float)) + (size_t)config->vocab_size + 65536);
+	arena_alloc(
+		&e->scratch, size_mul((size_t)config->vocab_size, 3 * sizeof(float)) + (size_t)config->vocab_size + 65536);
 	*out = e;
 	return 0;
 }
@@ -96,7 +115,8 @@ int completion_check(const struct completion *c, struct err *err)
 {
 	if (c->finish != FINISH_NAN) return 0;
 	return err_set(err, ERR_RANGE,
-		"token %d: the model's values are not finite; its weights, or the adapter's, hold infinite values or NaN, or training diverged: "
+		"token %d: the model's values are not finite; its weights, or the adapter's, hold infinite values or NaN, or "
+		"training diverged: "
 		"take an earlier checkpoint",
 		c->count - 1);
 }
@@ -162,25 +182,39 @@ void engine_free(struct engine *e)
 
 static int check_request(const struct engine *e, const struct request *r, struct err *err)
 {
-	if (r->nprompt < 1) return err_set(err, ERR_RANGE, "request %lld: the prompt is empty; expected at least one token", (long long)r->id);
-	if (r->num_samples < 1) return err_set(err, ERR_RANGE, "request %lld: num_samples is %d, expected at least 1", (long long)r->id, r->num_samples);
-	if (r->max_new_tokens < 1) return err_set(err, ERR_RANGE, "request %lld: max_new_tokens is %d, expected at least 1", (long long)r->id, r->max_new_tokens);
+	if (r->nprompt < 1)
+		return err_set(
+			err, ERR_RANGE, "request %lld: the prompt is empty; expected at least one token", (long long)r->id);
+	if (r->num_samples < 1)
+		return err_set(
+			err, ERR_RANGE, "request %lld: num_samples is %d, expected at least 1", (long long)r->id, r->num_samples);
+	if (r->max_new_tokens < 1)
+		return err_set(err, ERR_RANGE, "request %lld: max_new_tokens is %d, expected at least 1", (long long)r->id,
+			r->max_new_tokens);
 	if (r->nstop < 0 || r->nstop > STOP_IDS_MAX)
-		return err_set(err, ERR_LIMIT, "request %lld: %d stop ids, at most %d", (long long)r->id, r->nstop, STOP_IDS_MAX);
+		return err_set(
+			err, ERR_LIMIT, "request %lld: %d stop ids, at most %d", (long long)r->id, r->nstop, STOP_IDS_MAX);
 	if ((int64_t)r->nprompt + r->max_new_tokens > e->o.max_context)
-		return err_set(err, ERR_LIMIT, "request %lld: %d prompt tokens + %d new tokens = %lld, but max_context is %d; shorten the prompt, lower max_new_tokens "
-			"or raise max_context", (long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens, e->o.max_context);
+		return err_set(err, ERR_LIMIT,
+			"request %lld: %d prompt tokens + %d new tokens = %lld, but max_context is %d; shorten the prompt, lower "
+			"max_new_tokens "
+			"or raise max_context",
+			(long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens,
+			e->o.max_context);
 	const struct sampling *s = &r->sampling;
 	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1))
-		return err_set(err, ERR_RANGE, "request %lld: temperature %g, top_k %d, top_p %g; expected temperature >= 0, top_k >= 0, 0 < top_p <= 1",
+		return err_set(err, ERR_RANGE,
+			"request %lld: temperature %g, top_k %d, top_p %g; expected temperature >= 0, top_k >= 0, 0 < top_p <= 1",
 			(long long)r->id, s->temperature, s->top_k, s->top_p);
 	for (int i = 0; i < r->nprompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
 			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d",
 				(long long)r->id, i, r->prompt[i], e->config->vocab_size);
-	int needed = pages_for(r->nprompt + r->max_new_tokens - 1) + (r->num_samples > 1 && (r->nprompt - 1) % OPS_KV_BLOCK != 0);
+	int needed = pages_for(r->nprompt + r->max_new_tokens - 1) +
+		(r->num_samples > 1 && (r->nprompt - 1) % OPS_KV_BLOCK != 0);
 	if (needed > e->o.kv_pages)
-		return err_set(err, ERR_LIMIT, "request %lld needs %d KV pages, the engine has %d; raise kv_pages", (long long)r->id, needed, e->o.kv_pages);
+		return err_set(err, ERR_LIMIT, "request %lld needs %d KV pages, the engine has %d; raise kv_pages",
+			(long long)r->id, needed, e->o.kv_pages);
 	return 0;
 }
 
@@ -202,7 +236,8 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 	if (rc) return rc;
 	struct group *g = xcalloc(1, sizeof *g);
 	g->r = *r;
-	g->r.prompt = memcpy(xmalloc(size_mul((size_t)r->nprompt, sizeof(int32_t))), r->prompt, (size_t)r->nprompt * sizeof(int32_t));
+	g->r.prompt = memcpy(
+		xmalloc(size_mul((size_t)r->nprompt, sizeof(int32_t))), r->prompt, (size_t)r->nprompt * sizeof(int32_t));
 	if (r->nstop) memcpy(g->stop, r->stop_ids, (size_t)r->nstop * sizeof(int32_t));
 	g->r.stop_ids = NULL;
 	g->nprompt_pages = pages_for(r->nprompt - 1);
@@ -211,7 +246,9 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 	g->live = r->num_samples;
 	g->results = xcalloc((size_t)r->num_samples, sizeof *g->results);
 	for (int i = 0; i < r->num_samples; i++)
-		g->results[i] = (struct completion){.id = r->id, .sample = r->first_sample + i, .tokens = xcalloc((size_t)r->max_new_tokens, sizeof(int32_t)),
+		g->results[i] = (struct completion){.id = r->id,
+			.sample = r->first_sample + i,
+			.tokens = xcalloc((size_t)r->max_new_tokens, sizeof(int32_t)),
 			.logprobs = xcalloc((size_t)r->max_new_tokens, sizeof(float))};
 	if (!e->ready) e->ready = xcalloc(e->ready_cap = 64, sizeof *e->ready);
 	ready_reserve(e, r->num_samples);
@@ -232,6 +269,7 @@ int64_t engine_tokens_generated(const struct engine *e) { return e->generated; }
 
 const char *finish_reason_name(enum finish_reason r)
 {
-	static const char *const names[] = {[FINISH_EOS] = "eos", [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_NAN] = "nan"};
+	static const char *const names[] = {
+		[FINISH_EOS] = "eos", [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_NAN] = "nan"};
 	return names[r];
 }

@@ -1,12 +1,15 @@
-/* infer_internal: the engine's state, shared by infer_engine.c (lifetime, queue) and infer_step.c (one step).
+/* infer_internal: the engine's state, shared by infer_engine.c (lifetime, queue) and infer_step.c
+ * (one step).
  *
- * A group is one submitted request; a slot is one running sequence. The group's first sample fills the prompt's pages (all of the prompt but its last token),
- * the others take them over: whole pages are shared, the partly filled one is copied. Every sequence then begins by running the prompt's last token, so that a
- * first token is sampled like every other and samples may start late.
+ * A group is one submitted request; a slot is one running sequence. The group's first sample fills
+ * the prompt's pages (all of the prompt but its last token), the others take them over: whole pages
+ * are shared, the partly filled one is copied. Every sequence then begins by running the prompt's
+ * last token, so that a first token is sampled like every other and samples may start late.
  *
- * Pages: a sequence that starts is promised all pages it can ever need, so that nothing has to be evicted later;
- * nfree >= promised always holds. Only the head of the queue may have samples without a slot, and what it holds
- * is its prompt's pages alone, so when all slots are empty it can go on: there is no deadlock. */
+ * Pages: a sequence that starts is promised all pages it can ever need, so that nothing has to be
+ * evicted later; nfree >= promised always holds. Only the head of the queue may have samples
+ * without a slot, and what it holds is its prompt's pages alone, so when all slots are empty it can
+ * go on: there is no deadlock. */
 #ifndef HONE_INFER_INTERNAL_H
 #define HONE_INFER_INTERNAL_H
 #include "infer.h"
@@ -15,11 +18,11 @@
 
 struct group {
 	struct group *next;
-	struct request r;                 /* r.prompt is our copy */
+	struct request r; /* r.prompt is our copy */
 	int32_t stop[STOP_IDS_MAX];
-	struct completion *results;       /* (num_samples) with their buffers */
-	int started, forked, live;        /* samples that got a slot; that have their prompt's pages; that are not finished */
-	int32_t *prompt_pages;            /* pages of positions 0..nprompt - 2; the group holds a reference until all have forked */
+	struct completion *results; /* (num_samples) with their buffers */
+	int started, forked, live;  /* samples that got a slot; that have their prompt's pages; that are not finished */
+	int32_t *prompt_pages; /* pages of positions 0..nprompt - 2; the group holds a reference until all have forked */
 	int nprompt_pages;
 	bool prefilled;
 };
@@ -29,15 +32,16 @@ struct slot {
 	enum slot_state state;
 	struct group *group;
 	struct completion *c;
-	int32_t *pages; int npages;       /* (pages_per_sequence) */
-	int promised;                     /* pages this sequence may still take */
-	int cached;                       /* positions whose keys and values are stored or are in the batch being built */
+	int32_t *pages;
+	int npages;   /* (pages_per_sequence) */
+	int promised; /* pages this sequence may still take */
+	int cached;   /* positions whose keys and values are stored or are in the batch being built */
 };
 
-struct rows {                         /* one call of step_run: (max_sequences + prefill_rows) each */
+struct rows { /* one call of step_run: (max_sequences + prefill_rows) each */
 	int32_t *ids, *pos, *slot, *at;
 	const int32_t **table;
-	int *owner;                       /* (max_sequences) slot index of each row of logits */
+	int *owner; /* (max_sequences) slot index of each row of logits */
 	int T, n;
 };
 
@@ -49,8 +53,9 @@ struct engine {
 	struct engine_options o;
 	const struct model_config *config;
 	int pages_per_sequence;
-	int32_t *page_refs;               /* (kv_pages) */
-	int32_t *free_pages; int nfree;   /* stack */
+	int32_t *page_refs; /* (kv_pages) */
+	int32_t *free_pages;
+	int nfree;                        /* stack */
 	int promised;                     /* sum over the slots */
 	struct slot *slots;               /* (max_sequences) */
 	int32_t *page_lists;              /* (max_sequences, pages_per_sequence) */
@@ -58,12 +63,15 @@ struct engine {
 	int live;                         /* sequences not finished, queued ones included */
 	int64_t generated;
 	struct rows rows;
-	bool *slot_done;                  /* (max_sequences) handled in this step */
-	float *logits;                    /* (V) on the host */
-	int32_t *drawn; float *logprobs;  /* (max_sequences) on the host: this step's tokens */
-	int32_t *targets; float *target_logprobs, *lse;   /* (max_sequences) in the backend's memory */
-	struct arena scratch;             /* the sampler's */
-	struct completion *ready; int ready_begin, ready_end, ready_cap;   /* finished, not taken; room for every live sequence */
+	bool *slot_done; /* (max_sequences) handled in this step */
+	float *logits;   /* (V) on the host */
+	int32_t *drawn;
+	float *logprobs; /* (max_sequences) on the host: this step's tokens */
+	int32_t *targets;
+	float *target_logprobs, *lse; /* (max_sequences) in the backend's memory */
+	struct arena scratch;         /* the sampler's */
+	struct completion *ready;
+	int ready_begin, ready_end, ready_cap; /* finished, not taken; room for every live sequence */
 };
 
 static inline int pages_for(int positions) { return (positions + OPS_KV_BLOCK - 1) / OPS_KV_BLOCK; }

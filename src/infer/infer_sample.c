@@ -1,22 +1,30 @@
 /* infer_sample: one token from one row of logits; a pure function of its arguments.
  *
- * Weights are e[i] = exp((x[i] - max) / T). Without truncation the draw is inverse transform sampling over token ids in order. With top_k or top_p the
- * survivors are taken in falling order of weight (ties: lower id first), by popping a heap, which costs as much as there are survivors, and allocates nothing
- * as qsort might. top_p keeps the smallest set whose share of what top_k left reaches p. NaN logits weigh nothing; without any finite logit the token is 0 and
- * its log-probability NaN. */
+ * Weights are e[i] = exp((x[i] - max) / T). Without truncation the draw is inverse transform
+ * sampling over token ids in order. With top_k or top_p the survivors are taken in falling order of
+ * weight (ties: lower id first), by popping a heap, which costs as much as there are survivors, and
+ * allocates nothing as qsort might. top_p keeps the smallest set whose share of what top_k left
+ * reaches p. NaN logits weigh nothing; without any finite logit the token is 0 and its
+ * log-probability NaN. */
 #include <math.h>
 #include "infer.h"
 
 #define SPAN 1024   /* weights added in fp32 lanes before the partial sum goes to fp64 */
 #define LANES 16
 
-struct weighted { const float *e; int32_t *ids; int count; };
+struct weighted {
+	const float *e;
+	int32_t *ids;
+	int count;
+};
 
-/* exp for x <= 0, relative error below 3e-7; 0 below -87. Branch-free, so that the compiler vectorises the loop over it. */
+/* exp for x <= 0, relative error below 3e-7; 0 below -87. Branch-free, so that the compiler
+ * vectorises the loop over it. */
 static inline float exp_negative(float x)
 {
 	float clamped = x > -87.0f ? x : -87.0f;
-	float t = clamped * 1.44269504088896341f + 12582912.0f, n = t - 12582912.0f;   /* adding 1.5 * 2^23 rounds to a whole number, which sits in t's low bits */
+	float t = clamped * 1.44269504088896341f + 12582912.0f,
+		  n = t - 12582912.0f; /* adding 1.5 * 2^23 rounds to a whole number, which sits in t's low bits */
 	float r = (clamped - n * 0.693145751953125f) - n * 1.42860682030941723212e-6f;
 	float p = 1.9875691500e-4f;
 	p = p * r + 1.3981999507e-3f;
@@ -58,7 +66,8 @@ static double span_weights(float *e, const float *x, float top, float inv_temper
 	return sum;
 }
 
-/* The first id at which the running sum exceeds u * total; rounding may carry the target past the end, then the last id that weighs anything. */
+/* The first id at which the running sum exceeds u * total; rounding may carry the target past the
+ * end, then the last id that weighs anything. */
 static int32_t draw_in_order(const float *e, const double *spans, int V, double target)
 {
 	int base = 0;
@@ -102,17 +111,19 @@ static int32_t heap_pop(struct weighted *h)
 }
 
 /* Fills ids with survivors, heaviest first; returns how many and their weight. */
-static int survivors(const float *e, int V, double sum, const struct sampling *s, int32_t *ids, int32_t *heap, double *kept_weight)
+static int survivors(
+	const float *e, int V, double sum, const struct sampling *s, int32_t *ids, int32_t *heap, double *kept_weight)
 {
 	int k = s->top_k > 0 ? MIN(s->top_k, V) : V;
-	/* Lighter tokens than this cannot belong to the nucleus: all of them together weigh less than 1 - top_p. Only valid while top_k cuts nothing. */
+	/* Lighter tokens than this cannot belong to the nucleus: all of them together weigh less than 1
+	 * - top_p. Only valid while top_k cuts nothing. */
 	double floor_weight = k == V && s->top_p < 1 ? (1 - (double)s->top_p) * sum / V : 0;
 	struct weighted h = {e, heap, 0};
 	for (int32_t i = 0; i < V; i++)
 		if (e[i] > 0 && e[i] >= floor_weight) heap[h.count++] = i;
 	for (int at = h.count / 2; at-- > 0;) sift_down(&h, at);
 	int kept = 0;
-	if (k < V && s->top_p < 1) {   /* the share is of what top_k leaves */
+	if (k < V && s->top_p < 1) { /* the share is of what top_k leaves */
 		double weight = 0;
 		k = MIN(k, h.count);
 		while (kept < k) weight += e[ids[kept++] = heap_pop(&h)];
@@ -122,11 +133,13 @@ static int survivors(const float *e, int V, double sum, const struct sampling *s
 		return nucleus;
 	}
 	*kept_weight = 0;
-	while (h.count && kept < k && (s->top_p >= 1 || *kept_weight < s->top_p * sum)) *kept_weight += e[ids[kept++] = heap_pop(&h)];
+	while (h.count && kept < k && (s->top_p >= 1 || *kept_weight < s->top_p * sum))
+		*kept_weight += e[ids[kept++] = heap_pop(&h)];
 	return kept;
 }
 
-int32_t sample_token(const float *logits, int V, const struct sampling *s, float u, float *logprob, struct arena *scratch)
+int32_t sample_token(
+	const float *logits, int V, const struct sampling *s, float u, float *logprob, struct arena *scratch)
 {
 	CHECK(V > 0 && s->temperature >= 0);
 	float top, inv = s->temperature > 0 ? 1.0f / s->temperature : 1.0f;
@@ -135,12 +148,14 @@ int32_t sample_token(const float *logits, int V, const struct sampling *s, float
 	arena_reset(scratch);
 	float *e = arena_alloc(scratch, size_mul((size_t)V, sizeof *e));
 	double *spans = arena_alloc(scratch, size_mul((size_t)nspans, sizeof *spans)), sum = 0;
-	for (int b = 0; b < nspans; b++) sum += spans[b] = span_weights(e + b * SPAN, logits + b * SPAN, top, inv, MIN(SPAN, V - b * SPAN));
+	for (int b = 0; b < nspans; b++)
+		sum += spans[b] = span_weights(e + b * SPAN, logits + b * SPAN, top, inv, MIN(SPAN, V - b * SPAN));
 	if (s->temperature > 0 && sum > 0) {
 		if ((s->top_k <= 0 || s->top_k >= V) && s->top_p >= 1) {
 			token = draw_in_order(e, spans, V, u * sum);
 		} else {
-			int32_t *ids = arena_alloc(scratch, size_mul((size_t)V, sizeof *ids)), *heap = arena_alloc(scratch, size_mul((size_t)V, sizeof *heap));
+			int32_t *ids = arena_alloc(scratch, size_mul((size_t)V, sizeof *ids)),
+					*heap = arena_alloc(scratch, size_mul((size_t)V, sizeof *heap));
 			double weight;
 			int count = survivors(e, V, sum, s, ids, heap, &weight), i = 0;
 			double target = u * weight;

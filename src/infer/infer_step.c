@@ -1,5 +1,7 @@
-/* infer_step: one step of the engine: start what fits, gather rows, run the model, sample, finish. Nothing here allocates (finished groups are freed).
- * Sequences are visited in slot order and adapters in the order of their first slot, so a step is a function of the requests submitted before it. */
+/* infer_step: one step of the engine: start what fits, gather rows, run the model, sample, finish.
+ * Nothing here allocates (finished groups are freed). Sequences are visited in slot order and
+ * adapters in the order of their first slot, so a step is a function of the requests submitted
+ * before it. */
 #include "infer_internal.h"
 #include <math.h>
 
@@ -28,7 +30,7 @@ static void first_sample_starts(struct engine *e, struct slot *s, struct group *
 	s->state = g->prefilled ? SLOT_RUN : SLOT_PREFILL;
 	for (int i = 0; i < g->nprompt_pages; i++) {
 		s->pages[s->npages++] = g->prompt_pages[i] = page_take(e, s);
-		e->page_refs[g->prompt_pages[i]]++;   /* the group's own reference */
+		e->page_refs[g->prompt_pages[i]]++; /* the group's own reference */
 	}
 }
 
@@ -39,8 +41,9 @@ static void group_forked_one(struct engine *e, struct group *g)
 	g->nprompt_pages = 0;
 }
 
-/* A later sample takes the prompt's pages: whole ones shared, the partly filled one copied. The first sample goes on writing into its own behind position
- * nprompt - 2, which the copy brings along and overwrites before it reads it. */
+/* A later sample takes the prompt's pages: whole ones shared, the partly filled one copied. The
+ * first sample goes on writing into its own behind position nprompt - 2, which the copy brings
+ * along and overwrites before it reads it. */
 static void fork_prompt(struct engine *e, struct slot *s)
 {
 	struct group *g = s->group;
@@ -64,7 +67,8 @@ static bool start_sample(struct engine *e, struct slot *s, struct group *g)
 	bool first = g->started == 0;
 	int pages = pages_for(group_positions(g)) - (first ? 0 : (g->r.nprompt - 1) / OPS_KV_BLOCK);
 	if (e->nfree - e->promised < pages) return false;
-	*s = (struct slot){.state = SLOT_WAIT, .group = g, .c = &g->results[g->started++], .pages = s->pages, .promised = pages};
+	*s = (struct slot){
+		.state = SLOT_WAIT, .group = g, .c = &g->results[g->started++], .pages = s->pages, .promised = pages};
 	e->promised += pages;
 	if (first) {
 		first_sample_starts(e, s, g);
@@ -109,7 +113,8 @@ static void gather_rows(struct engine *e, const struct adapter *a, int *prefill_
 		e->slot_done[i] = true;
 		const struct request *q = &s->group->r;
 		if (s->state == SLOT_PREFILL) {
-			for (; *prefill_left > 0 && s->cached < q->nprompt - 1; --*prefill_left) row_push(e, s, q->prompt[s->cached]);
+			for (; *prefill_left > 0 && s->cached < q->nprompt - 1; --*prefill_left)
+				row_push(e, s, q->prompt[s->cached]);
 			if (s->cached < q->nprompt - 1) continue;
 			s->state = SLOT_RUN;
 			s->group->prefilled = true;
@@ -139,7 +144,8 @@ static bool is_finished(const struct engine *e, const struct slot *s, enum finis
 	for (int i = 0; i < g->r.nstop; i++) stop = stop || id == g->stop[i];
 	if (isnan(c->logprobs[c->count - 1])) *reason = FINISH_NAN;
 	else if (is_eos(e->config, id)) *reason = FINISH_EOS;
-	else if (stop || (g->r.should_stop && g->r.should_stop(g->r.stop_ctx, g->r.id, c->sample, c->tokens, c->count))) *reason = FINISH_STOP;
+	else if (stop || (g->r.should_stop && g->r.should_stop(g->r.stop_ctx, g->r.id, c->sample, c->tokens, c->count)))
+		*reason = FINISH_STOP;
 	else if (c->count == g->r.max_new_tokens) *reason = FINISH_LENGTH;
 	else return false;
 	return true;
@@ -159,8 +165,14 @@ static void finish(struct engine *e, struct slot *s, enum finish_reason reason)
 	if (--g->live == 0) group_free(g);
 }
 
-static const struct sampling *sampling_of(const struct engine *e, int row) { return &e->slots[e->rows.owner[row]].group->r.sampling; }
-static float temperature_of(const struct engine *e, int row) { return sampling_of(e, row)->temperature > 0 ? sampling_of(e, row)->temperature : 1; }
+static const struct sampling *sampling_of(const struct engine *e, int row)
+{
+	return &e->slots[e->rows.owner[row]].group->r.sampling;
+}
+static float temperature_of(const struct engine *e, int row)
+{
+	return sampling_of(e, row)->temperature > 0 ? sampling_of(e, row)->temperature : 1;
+}
 
 /* Log-probabilities of the drawn tokens by the operation that the trainer uses: equal
  * logits give it equal bits. One call for each run of rows at one temperature. */
@@ -172,8 +184,8 @@ static void record_logprobs(struct engine *e, const float *logits)
 	ops->upload(ops->ctx, e->targets, e->drawn, (size_t)n * sizeof *e->drawn);
 	for (int begin = 0, end; begin < n; begin = end) {
 		for (end = begin + 1; end < n && temperature_of(e, end) == temperature_of(e, begin);) end++;
-		ops->logprob(ops->ctx, e->target_logprobs + begin, NULL, e->lse + begin, logits + (int64_t)begin * V, e->targets + begin,
-			temperature_of(e, begin), end - begin, V);
+		ops->logprob(ops->ctx, e->target_logprobs + begin, NULL, e->lse + begin, logits + (int64_t)begin * V,
+			e->targets + begin, temperature_of(e, begin), end - begin, V);
 	}
 	ops->download(ops->ctx, e->logprobs, e->target_logprobs, (size_t)n * sizeof *e->logprobs);
 }
@@ -183,7 +195,8 @@ static void sample_rows(struct engine *e, const float *logits)
 	int V = e->config->vocab_size;
 	for (int i = 0; i < e->rows.n; i++) {
 		const struct slot *s = &e->slots[e->rows.owner[i]];
-		float u = rng_uniform(sampling_of(e, i)->seed, (uint64_t)s->c->sample, (uint64_t)(s->group->r.nprompt + s->c->count));
+		float u = rng_uniform(
+			sampling_of(e, i)->seed, (uint64_t)s->c->sample, (uint64_t)(s->group->r.nprompt + s->c->count));
 		e->ops->download(e->ops->ctx, e->logits, logits + (int64_t)i * V, (size_t)V * sizeof(float));
 		e->drawn[i] = sample_token(e->logits, V, sampling_of(e, i), u, NULL, &e->scratch);
 	}

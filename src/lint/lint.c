@@ -1,6 +1,8 @@
-/* The rules. Two walks over one tree: the first collects what names mean (aliases of jit, jitted functions, modules built in __init__) and finds syntax
- * errors; the second counts uses and writes notes. Rules that reject ask for less than certainty of honesty: `jit` counts wherever it stands outside an
- * import (decorator with or without arguments, alias, call), a jitted function counts as used wherever its name stands again, also as an attribute. */
+/* The rules. Two walks over one tree: the first collects what names mean (aliases of jit, jitted
+ * functions, modules built in __init__) and finds syntax errors; the second counts uses and writes
+ * notes. Rules that reject ask for less than certainty of honesty: `jit` counts wherever it stands
+ * outside an import (decorator with or without arguments, alias, call), a jitted function counts as
+ * used wherever its name stands again, also as an attribute. */
 #include "lint/lint_internal.h"
 
 #define PARSE_TIMEOUT_US 5000000
@@ -10,13 +12,13 @@ const TSLanguage *tree_sitter_python(void);
 struct lint {
 	struct walk w;
 	struct lint_report *out;
-	struct name_set jit_aliases;   /* names that mean triton.jit */
-	struct name_set jitted;        /* functions (or variables) made by it; uses counts other places where the name stands */
-	struct name_set modules;       /* attributes of self that hold nn.Modules */
+	struct name_set jit_aliases; /* names that mean triton.jit */
+	struct name_set jitted;  /* functions (or variables) made by it; uses counts other places where the name stands */
+	struct name_set modules; /* attributes of self that hold nn.Modules */
 	bool has_model_new, uses_jit;
-	bool is_broken;                /* the tree has errors, so what it lacks means nothing */
-	bool is_dynamic;               /* names may be looked up by strings: a function that no name refers to may still be used */
-	uint32_t ignored_byte;         /* `jit` of torch.jit starts here */
+	bool is_broken;        /* the tree has errors, so what it lacks means nothing */
+	bool is_dynamic;       /* names may be looked up by strings: a function that no name refers to may still be used */
+	uint32_t ignored_byte; /* `jit` of torch.jit starts here */
 };
 
 const char *lint_code_name(enum lint_code c)
@@ -35,8 +37,10 @@ static bool stands_before(const struct lint_finding *a, enum lint_code code, int
 	return lint_is_error(a->code) != lint_is_error(code) ? lint_is_error(a->code) : a->line <= line;
 }
 
-/* text is "%s: `snippet`"; what of the snippet is not printable ASCII becomes '?'. A full report drops its last note for an error. */
-static void finding_add(struct lint_report *r, enum lint_code code, int line, int column, const char *what, struct slice snippet)
+/* text is "%s: `snippet`"; what of the snippet is not printable ASCII becomes '?'. A full report
+ * drops its last note for an error. */
+static void finding_add(
+	struct lint_report *r, enum lint_code code, int line, int column, const char *what, struct slice snippet)
 {
 	*(lint_is_error(code) ? &r->errors : &r->notes) += 1;
 	int at = r->count;
@@ -67,7 +71,8 @@ static void node_finding(struct lint *l, enum lint_code code, TSNode n, const ch
 
 static bool is_jit_name(const struct lint *l, TSNode n)
 {
-	return !ts_node_is_null(n) && (slice_equal(node_text(&l->w, n), "jit") || name_set_find(&l->jit_aliases, node_text(&l->w, n)) >= 0);
+	return !ts_node_is_null(n) &&
+		(slice_equal(node_text(&l->w, n), "jit") || name_set_find(&l->jit_aliases, node_text(&l->w, n)) >= 0);
 }
 
 /* `from triton import jit as j`. */
@@ -85,13 +90,16 @@ static void collect_assignment(struct lint *l, TSNode n)
 	if (ts_node_is_null(right)) return;
 	if (slice_equal(node_text(&l->w, left), "ModelNew")) l->has_model_new = true;
 	if (is_jit_name(l, node_terminal(right)))
-		name_set_add(node_is(right, "call") ? &l->jitted : &l->jit_aliases, node_text(&l->w, node_terminal(left)), node_line(left));
+		name_set_add(node_is(right, "call") ? &l->jitted : &l->jit_aliases, node_text(&l->w, node_terminal(left)),
+			node_line(left));
 	bool in_init = l->w.nscopes > 0 && l->w.scopes[l->w.nscopes - 1].is_init;
 	if (!in_init || !node_is(right, "call") || !node_is(left, "attribute")) return;
 	struct slice callee = node_text(&l->w, node_field(right, "function"));
-	bool is_module = (callee.len > 3 && !memcmp(callee.data, "nn.", 3)) || (callee.len > 9 && !memcmp(callee.data, "torch.nn.", 9));
+	bool is_module = (callee.len > 3 && !memcmp(callee.data, "nn.", 3)) ||
+		(callee.len > 9 && !memcmp(callee.data, "torch.nn.", 9));
 	bool is_parameter = slice_equal(callee, "nn.Parameter") || slice_equal(callee, "torch.nn.Parameter");
-	if (is_module && !is_parameter) name_set_add(&l->modules, node_text(&l->w, node_field(left, "attribute")), node_line(left));
+	if (is_module && !is_parameter)
+		name_set_add(&l->modules, node_text(&l->w, node_field(left, "attribute")), node_line(left));
 }
 
 static void collect_decorated(struct lint *l, TSNode n)
@@ -100,7 +108,8 @@ static void collect_decorated(struct lint *l, TSNode n)
 	uint32_t children = MIN(ts_node_named_child_count(n), 32u);
 	for (uint32_t i = 0; i < children; i++) {
 		TSNode d = ts_node_named_child(n, i);
-		if (node_is(d, "decorator") && is_jit_name(l, node_terminal(ts_node_named_child(d, 0))) && node_is(definition, "function_definition"))
+		if (node_is(d, "decorator") && is_jit_name(l, node_terminal(ts_node_named_child(d, 0))) &&
+			node_is(definition, "function_definition"))
 			name_set_add(&l->jitted, node_text(&l->w, node_field(definition, "name")), node_line(definition));
 	}
 }
@@ -112,20 +121,25 @@ static void collect(struct lint *l, TSNode n)
 	else if (node_is(n, "decorated_definition")) collect_decorated(l, n);
 	else if (node_is(n, "class_definition") || node_is(n, "function_definition"))
 		l->has_model_new |= slice_equal(node_text(&l->w, node_field(n, "name")), "ModelNew");
-	else if (l->w.import_depth && node_is(n, "dotted_name")) l->has_model_new |= slice_equal(node_text(&l->w, n), "ModelNew");
+	else if (l->w.import_depth && node_is(n, "dotted_name"))
+		l->has_model_new |= slice_equal(node_text(&l->w, n), "ModelNew");
 }
 
-/* The grammar has a gap: a starred display or literal in a tuple without parentheses, `return *[a], b`. A star that no operand stands before and that
- * a bracket or quote follows, on the lines of the error, makes the error a doubt. */
+/* The grammar has a gap: a starred display or literal in a tuple without parentheses, `return *[a],
+ * b`. A star that no operand stands before and that a bracket or quote follows, on the lines of the
+ * error, makes the error a doubt. */
 static bool may_be_legal(const struct lint *l, TSNode n)
 {
-	const char *src = l->w.src, *end = src + l->w.len, *p = src + ts_node_start_byte(n), *stop = src + ts_node_end_byte(n);
+	const char *src = l->w.src, *end = src + l->w.len, *p = src + ts_node_start_byte(n),
+			   *stop = src + ts_node_end_byte(n);
 	while (p > src && p[-1] != '\n') p--;
 	while (stop < end && *stop != '\n') stop++;
-	bool operand = false;   /* the last token can stand before a binary star */
+	bool operand = false; /* the last token can stand before a binary star */
 	for (; p < stop; p++) {
 		const char *word = p;
-		while (p < stop && ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_')) p++;
+		while (
+			p < stop && ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_'))
+			p++;
 		if (p > word) {
 			struct slice w = {word, (size_t)(p-- - word)};
 			operand = !slice_equal(w, "return") && !slice_equal(w, "yield") && !slice_equal(w, "in");
@@ -137,7 +151,7 @@ static bool may_be_legal(const struct lint *l, TSNode n)
 
 static void syntax_finding(struct lint *l, TSNode n)
 {
-	if (l->is_broken) return;   /* what follows the first is mostly its echo */
+	if (l->is_broken) return; /* what follows the first is mostly its echo */
 	l->is_broken = true;
 	enum lint_code code = may_be_legal(l, n) ? LINT_SYNTAX_DOUBT : LINT_SYNTAX;
 	if (ts_node_is_missing(n)) {
@@ -149,25 +163,29 @@ static void syntax_finding(struct lint *l, TSNode n)
 
 /* ---- second walk: uses and notes ---- */
 
-static const char *const SUSPICIOUS[] = {
-	"ctypes", "cffi", "inspect", "gc", "sys", "os", "subprocess", "threading", "multiprocessing", "concurrent", "asyncio", "socket", "signal",
-	"importlib", "builtins", "atexit", "mmap", "pickle", "marshal", "tempfile", "shutil", "pathlib", "faulthandler", "resource", "cupy", "numba", "pycuda"};
-static const char *const DYNAMIC[] = {"exec", "eval", "compile", "__import__", "globals", "locals", "vars", "setattr", "delattr"};
-/* Functions of torch and methods of tensors that compute. Allocation, views and casts are not among them. */
-static const char *const COMPUTE[] = {
-	"abs", "add", "addmm", "amax", "amin", "argmax", "argmin", "avg_pool1d", "avg_pool2d", "baddbmm", "batch_norm", "bmm", "celu", "clamp", "clip",
-	"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "cos", "cosine_similarity", "cross_entropy", "cumprod", "cumsum", "div", "dot",
-	"einsum", "elu", "embedding", "erf", "exp", "gelu", "group_norm", "hardsigmoid", "hardswish", "hardtanh", "instance_norm", "interpolate",
-	"layer_norm", "leaky_relu", "linear", "log", "log1p", "log_softmax", "logsigmoid", "logsumexp", "masked_fill", "matmul", "max_pool1d", "max_pool2d",
-	"maximum", "mean", "minimum", "mish", "mm", "mse_loss", "mul", "mv", "normalize", "outer", "pow", "prelu", "prod", "relu", "relu6", "rms_norm",
-	"rsqrt", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "sin", "softmax", "softplus", "softsign", "sort", "sqrt", "square", "std", "sub",
-	"sum", "tanh", "tensordot", "topk", "tril", "triu", "var", "where"};
+static const char *const SUSPICIOUS[] = {"ctypes", "cffi", "inspect", "gc", "sys", "os", "subprocess", "threading",
+	"multiprocessing", "concurrent", "asyncio", "socket", "signal", "importlib", "builtins", "atexit", "mmap", "pickle",
+	"marshal", "tempfile", "shutil", "pathlib", "faulthandler", "resource", "cupy", "numba", "pycuda"};
+static const char *const DYNAMIC[] = {
+	"exec", "eval", "compile", "__import__", "globals", "locals", "vars", "setattr", "delattr"};
+/* Functions of torch and methods of tensors that compute. Allocation, views and casts are not among
+ * them. */
+static const char *const COMPUTE[] = {"abs", "add", "addmm", "amax", "amin", "argmax", "argmin", "avg_pool1d",
+	"avg_pool2d", "baddbmm", "batch_norm", "bmm", "celu", "clamp", "clip", "conv1d", "conv2d", "conv3d",
+	"conv_transpose1d", "conv_transpose2d", "cos", "cosine_similarity", "cross_entropy", "cumprod", "cumsum", "div",
+	"dot", "einsum", "elu", "embedding", "erf", "exp", "gelu", "group_norm", "hardsigmoid", "hardswish", "hardtanh",
+	"instance_norm", "interpolate", "layer_norm", "leaky_relu", "linear", "log", "log1p", "log_softmax", "logsigmoid",
+	"logsumexp", "masked_fill", "matmul", "max_pool1d", "max_pool2d", "maximum", "mean", "minimum", "mish", "mm",
+	"mse_loss", "mul", "mv", "normalize", "outer", "pow", "prelu", "prod", "relu", "relu6", "rms_norm", "rsqrt",
+	"scaled_dot_product_attention", "selu", "sigmoid", "silu", "sin", "softmax", "softplus", "softsign", "sort", "sqrt",
+	"square", "std", "sub", "sum", "tanh", "tensordot", "topk", "tril", "triu", "var", "where"};
 
 static void note_call(struct lint *l, TSNode n)
 {
 	TSNode function = node_field(n, "function"), terminal = node_terminal(function);
 	struct slice name = node_text(&l->w, terminal);
-	if (node_is(function, "identifier") && slice_in(name, DYNAMIC, ARRAY_LEN(DYNAMIC))) node_finding(l, LINT_DYNAMIC, n, "dynamic code");
+	if (node_is(function, "identifier") && slice_in(name, DYNAMIC, ARRAY_LEN(DYNAMIC)))
+		node_finding(l, LINT_DYNAMIC, n, "dynamic code");
 	if (!walk_in_host_code(&l->w) || !node_is(function, "attribute")) return;
 	TSNode object = node_field(function, "object");
 	struct slice owner = node_text(&l->w, object);
@@ -176,8 +194,10 @@ static void note_call(struct lint *l, TSNode n)
 		return;
 	}
 	/* `math.sqrt(..)` and `triton.cdiv(..)` compute with numbers */
-	bool is_library = slice_equal(owner, "math") || slice_equal(owner, "triton") || slice_equal(owner, "tl") || slice_equal(owner, "np");
-	if (!is_library && slice_in(name, COMPUTE, ARRAY_LEN(COMPUTE))) node_finding(l, LINT_TORCH_COMPUTE, n, "torch computes here");
+	bool is_library = slice_equal(owner, "math") || slice_equal(owner, "triton") || slice_equal(owner, "tl") ||
+		slice_equal(owner, "np");
+	if (!is_library && slice_in(name, COMPUTE, ARRAY_LEN(COMPUTE)))
+		node_finding(l, LINT_TORCH_COMPUTE, n, "torch computes here");
 }
 
 static void note_import(struct lint *l, TSNode n)
@@ -185,7 +205,8 @@ static void note_import(struct lint *l, TSNode n)
 	struct slice name = node_text(&l->w, n);
 	const char *dot = memchr(name.data, '.', name.len);
 	if (dot) name.len = (size_t)(dot - name.data);
-	if (slice_in(name, SUSPICIOUS, ARRAY_LEN(SUSPICIOUS))) node_finding(l, LINT_IMPORT, n, "imports a module that kernels have no use for");
+	if (slice_in(name, SUSPICIOUS, ARRAY_LEN(SUSPICIOUS)))
+		node_finding(l, LINT_IMPORT, n, "imports a module that kernels have no use for");
 }
 
 static void note_class(struct lint *l, TSNode n)
@@ -193,7 +214,8 @@ static void note_class(struct lint *l, TSNode n)
 	TSNode bases = node_field(n, "superclasses");
 	uint32_t count = ts_node_is_null(bases) ? 0 : MIN(ts_node_named_child_count(bases), 16u);
 	for (uint32_t i = 0; i < count && slice_equal(node_text(&l->w, node_field(n, "name")), "ModelNew"); i++)
-		if (slice_equal(node_text(&l->w, ts_node_named_child(bases, i)), "Model")) node_finding(l, LINT_INHERITS_MODEL, n, "derives from the reference");
+		if (slice_equal(node_text(&l->w, ts_node_named_child(bases, i)), "Model"))
+			node_finding(l, LINT_INHERITS_MODEL, n, "derives from the reference");
 }
 
 static void count_use(struct lint *l, TSNode n)
@@ -202,7 +224,8 @@ static void count_use(struct lint *l, TSNode n)
 	int i = name_set_find(&l->jitted, node_text(&l->w, n));
 	if (i >= 0) l->jitted.uses[i]++;
 	if (!l->w.import_depth && is_jit_name(l, n)) l->uses_jit = true;
-	if (slice_equal(node_text(&l->w, n), "getattr") || slice_in(node_text(&l->w, n), DYNAMIC, ARRAY_LEN(DYNAMIC))) l->is_dynamic = true;
+	if (slice_equal(node_text(&l->w, n), "getattr") || slice_in(node_text(&l->w, n), DYNAMIC, ARRAY_LEN(DYNAMIC)))
+		l->is_dynamic = true;
 }
 
 static void examine(struct lint *l, TSNode n)
@@ -212,9 +235,11 @@ static void examine(struct lint *l, TSNode n)
 	if (node_is(n, "function_definition") && w->nscopes > 0 && w->scopes[w->nscopes - 1].depth == w->depth)
 		w->scopes[w->nscopes - 1].is_jit = name_set_find(&l->jitted, node_text(w, node_field(n, "name"))) >= 0;
 	if (node_is(n, "identifier")) count_use(l, n);
-	else if (node_is(n, "attribute") && slice_equal(node_text(w, n), "torch.jit")) l->ignored_byte = ts_node_start_byte(node_field(n, "attribute"));
+	else if (node_is(n, "attribute") && slice_equal(node_text(w, n), "torch.jit"))
+		l->ignored_byte = ts_node_start_byte(node_field(n, "attribute"));
 	else if (node_is(n, "try_statement"))
-		finding_add(l->out, LINT_TRY, node_line(n), (int)ts_node_start_point(n).column + 1, "try statement", (struct slice){"", 0});
+		finding_add(l->out, LINT_TRY, node_line(n), (int)ts_node_start_point(n).column + 1, "try statement",
+			(struct slice){"", 0});
 	else if (node_is(n, "call")) note_call(l, n);
 	else if (node_is(n, "binary_operator") && node_is(node_field(n, "operator"), "@") && walk_in_host_code(w))
 		node_finding(l, LINT_MATMUL_SIGN, n, "matrix product by operator");
@@ -238,7 +263,8 @@ static void count_findings(struct lint *l)
 	for (int i = 0; i < l->jitted.count; i++) used += l->jitted.uses[i] > 1;
 	enum lint_code code = used || l->is_dynamic ? LINT_JIT_IDLE : LINT_JIT_UNUSED;
 	for (int i = 0; i < l->jitted.count; i++)
-		if (l->jitted.uses[i] <= 1) finding_add(r, code, l->jitted.lines[i], 1, "jitted but never referred to", l->jitted.names[i]);
+		if (l->jitted.uses[i] <= 1)
+			finding_add(r, code, l->jitted.lines[i], 1, "jitted but never referred to", l->jitted.names[i]);
 }
 
 static void lint_tree(struct lint *l, TSTree *tree, const char *src, size_t len)
@@ -252,7 +278,8 @@ static void lint_tree(struct lint *l, TSTree *tree, const char *src, size_t len)
 	walk_end(&l->w);
 	walk_begin(&l->w, tree, src, len);
 	l->ignored_byte = UINT32_MAX;
-	do examine(l, ts_tree_cursor_current_node(&l->w.cursor)); while (walk_next(&l->w));
+	do examine(l, ts_tree_cursor_current_node(&l->w.cursor));
+	while (walk_next(&l->w));
 	walk_end(&l->w);
 	count_findings(l);
 }
@@ -284,8 +311,9 @@ json_t *lint_json(const struct lint_report *r)
 	json_t *findings = json_array();
 	for (int i = 0; i < r->count; i++) {
 		const struct lint_finding *f = &r->findings[i];
-		json_array_append_new(findings, json_pack("{s:s, s:i, s:i, s:s}", "code", lint_code_name(f->code), "line", f->line,
-			"column", f->column, "text", f->text));
+		json_array_append_new(findings,
+			json_pack("{s:s, s:i, s:i, s:s}", "code", lint_code_name(f->code), "line", f->line, "column", f->column,
+				"text", f->text));
 	}
 	return json_pack("{s:i, s:i, s:o}", "errors", r->errors, "notes", r->notes, "findings", findings);
 }

@@ -1,10 +1,12 @@
-/* lint: what a candidate's syntax tree tells before anything runs. Errors make a candidate hopeless whatever it does at run time, so it can be rejected
- * in a millisecond; notes go into records and feedback. It is not the guard: it stops no cheat (that is the tape's work), and in doubt it keeps quiet,
- * because a rejected honest kernel costs more than a hopeless one that is traced. Nothing is executed; any bytes are legal input.
+/* lint: what a candidate's syntax tree tells before anything runs. Errors make a candidate hopeless
+ * whatever it does at run time, so it can be rejected in a millisecond; notes go into records and
+ * feedback. It is not the guard: it stops no cheat (that is the tape's work), and in doubt it keeps
+ * quiet, because a rejected honest kernel costs more than a hopeless one that is traced. Nothing is
+ * executed; any bytes are legal input.
  *
  *   struct lint_report r;
  *   if (lint_source(src, len, &r) == 0 && r.errors == 0) ... worth tracing ...
- */
+ * / */
 #ifndef HONE_LINT_H
 #define HONE_LINT_H
 #include "base/base.h"
@@ -36,14 +38,19 @@ enum lint_code { LINT_CODE_TABLE(X) LINT_CODE_COUNT };
 const char *lint_code_name(enum lint_code c);
 static inline bool lint_is_error(enum lint_code c) { return c < LINT_NOTES_FROM; }
 
-struct lint_finding { enum lint_code code; int line, column; char text[160]; };   /* from 1; text names what was found, printable ASCII */
+struct lint_finding {
+	enum lint_code code;
+	int line, column;
+	char text[160];
+}; /* from 1; text names what was found, printable ASCII */
 struct lint_report {
-	int errors, notes;                               /* all of them, also those that found no room below */
-	int count; struct lint_finding findings[LINT_FINDINGS_MAX];   /* errors first, then by line */
+	int errors, notes; /* all of them, also those that found no room below */
+	int count;
+	struct lint_finding findings[LINT_FINDINGS_MAX]; /* errors first, then by line */
 };
 
-/* ERR_OK whenever the report is filled, errors or not; ERR_INFRA when the parser could not be set up or ran past its time (then the report is empty and
- * nothing is known about the source). */
+/* ERR_OK whenever the report is filled, errors or not; ERR_INFRA when the parser could not be set
+ * up or ran past its time (then the report is empty and nothing is known about the source). */
 int lint_source(const char *src, size_t len, struct lint_report *out);
 /* {"errors": n, "notes": n, "findings": [{"code", "line", "column", "text"}]}; new reference. */
 json_t *lint_json(const struct lint_report *r);

@@ -1,4 +1,5 @@
-/* Reading tree-sitter's trees: a pre-order walk that knows the classes and functions around a node, and small questions about nodes. */
+/* Reading tree-sitter's trees: a pre-order walk that knows the classes and functions around a node,
+ * and small questions about nodes. */
 #include "lint/lint_internal.h"
 
 int name_set_find(const struct name_set *s, struct slice name)
@@ -25,7 +26,10 @@ struct slice node_text(const struct walk *w, TSNode n)
 }
 
 bool node_is(TSNode n, const char *type) { return !ts_node_is_null(n) && !strcmp(ts_node_type(n), type); }
-TSNode node_field(TSNode n, const char *field) { return ts_node_child_by_field_name(n, field, (uint32_t)strlen(field)); }
+TSNode node_field(TSNode n, const char *field)
+{
+	return ts_node_child_by_field_name(n, field, (uint32_t)strlen(field));
+}
 int node_line(TSNode n) { return (int)ts_node_start_point(n).row + 1; }
 bool slice_equal(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
 
@@ -69,17 +73,20 @@ static void enter(struct walk *w)
 	}
 	if ((!is_function && !is_class) || w->nscopes == LINT_SCOPES_MAX) return;
 	struct slice name = node_text(w, node_field(n, "name"));
-	w->scopes[w->nscopes++] = (struct scope){.kind = is_class ? SCOPE_CLASS : SCOPE_FUNCTION, .depth = w->depth,
-		.is_model_new = is_class && slice_equal(name, "ModelNew"), .is_init = is_function && slice_equal(name, "__init__")};
+	w->scopes[w->nscopes++] = (struct scope){.kind = is_class ? SCOPE_CLASS : SCOPE_FUNCTION,
+		.depth = w->depth,
+		.is_model_new = is_class && slice_equal(name, "ModelNew"),
+		.is_init = is_function && slice_equal(name, "__init__")};
 }
 
 bool walk_next(struct walk *w)
 {
 	if (ts_tree_cursor_goto_first_child(&w->cursor)) w->depth++;
-	else while (!ts_tree_cursor_goto_next_sibling(&w->cursor)) {
-		if (!ts_tree_cursor_goto_parent(&w->cursor)) return false;
-		w->depth--;
-	}
+	else
+		while (!ts_tree_cursor_goto_next_sibling(&w->cursor)) {
+			if (!ts_tree_cursor_goto_parent(&w->cursor)) return false;
+			w->depth--;
+		}
 	leave(w);
 	enter(w);
 	return true;

@@ -1,69 +1,101 @@
-/* model: one decoder block with switches {qkv bias, q/k norm, tied head, head_dim, rope scaling}; Qwen3 first. Config, weights and LoRA adapters in
- * Hugging Face's and PEFT's formats; forward and backward written once over ops.h.
+/* model: one decoder block with switches {qkv bias, q/k norm, tied head, head_dim, rope scaling};
+ * Qwen3 first. Config, weights and LoRA adapters in Hugging Face's and PEFT's formats; forward and
+ * backward written once over ops.h.
  *
- * Ownership: struct model owns the weights (one copy; mapped when a file has fp32, else converted). An adapter is never merged: every projection is y
- * = x W^T + s (x A^T) B^T. struct pass owns activations, allocated at create for a maximal number of packed tokens; forward and backward allocate
- * nothing. Sampler (infer) and trainer call the same walk; they differ in the attention entry alone. */
+ * Ownership: struct model owns the weights (one copy; mapped when a file has fp32, else converted).
+ * An adapter is never merged: every projection is y = x W^T + s (x A^T) B^T. struct pass owns
+ * activations, allocated at create for a maximal number of packed tokens; forward and backward
+ * allocate nothing. Sampler (infer) and trainer call the same walk; they differ in the attention
+ * entry alone. */
 #ifndef HONE_MODEL_H
 #define HONE_MODEL_H
 #include "ops/ops.h"
 #include "tensor/tensor.h"
 
 struct model_config {
-	int vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size, max_position_embeddings;
+	int vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
+		intermediate_size, max_position_embeddings;
 	double rms_norm_eps, rope_theta;
 	bool tie_word_embeddings, attention_bias, qk_norm;
-	int bos_token_id, eos_token_id, pad_token_id;   /* -1: none */
-	int eos_extra[7], neos_extra;                   /* further ids that end a sequence (lists in config.json, generation_config.json) */
+	int bos_token_id, eos_token_id, pad_token_id; /* -1: none */
+	int eos_extra[7], neos_extra; /* further ids that end a sequence (lists in config.json, generation_config.json) */
 	/* Llama 3's stretched frequencies; factor 0: none. */
 	double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
 	int rope_original_positions;
 };
-int model_config_load(const char *dir, struct model_config *out, struct err *err);   /* old and new spellings; unknown architectures refused by name */
-int model_config_save(const char *dir, const struct model_config *c, struct err *err);   /* for weights in fp32 */
+int model_config_load(const char *dir, struct model_config *out,
+	struct err *err); /* old and new spellings; unknown architectures refused by name */
+int model_config_save(const char *dir, const struct model_config *c, struct err *err); /* for weights in fp32 */
 int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err);
 int64_t model_config_params(const struct model_config *c);
-/* Makes the folder, or takes its config.json away: until the last thing written, a new config.json, it is no model to anyone. */
+/* Makes the folder, or takes its config.json away: until the last thing written, a new config.json,
+ * it is no model to anyone. */
 int model_folder_begin(const char *dir, struct err *err);
 
-/* One named parameter. The table of all of them drives load, save, gradients, optimiser, comparison and printing. */
-struct param { char name[128]; int ndim; int64_t shape[2]; int64_t count; float *data; float *grad; /* NULL: frozen */ };
-/* One safetensors file that holds exactly these tensors under these names, in this order. Loading (from the file, or a folder with its shards)
- * demands the same names and shapes and refuses extra ones. */
+/* One named parameter. The table of all of them drives load, save, gradients, optimiser, comparison
+ * and printing. */
+struct param {
+	char name[128];
+	int ndim;
+	int64_t shape[2];
+	int64_t count;
+	float *data;
+	float *grad; /* NULL: frozen */
+};
+/* One safetensors file that holds exactly these tensors under these names, in this order. Loading
+ * (from the file, or a folder with its shards) demands the same names and shapes and refuses extra
+ * ones. */
 int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err);
 int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err);
 
 struct model;
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
-/* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure function of seed. */
+/* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure
+ * function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
-int model_save(const struct model *m, const char *dir, struct err *err);   /* model_export of the weights as they are */
-/* Copies the files beside the weights that make a folder usable: tokenizer, chat template, generation defaults. Absent ones are skipped. */
+int model_save(const struct model *m, const char *dir, struct err *err); /* model_export of the weights as they are */
+/* Copies the files beside the weights that make a folder usable: tokenizer, chat template,
+ * generation defaults. Absent ones are skipped. */
 int model_copy_tokenizer(const char *from, const char *to, struct err *err);
-/* A GGUF file's model (llama, qwen2, qwen3): its configuration, with what the block has no switch for refused by name; and its weights under Hugging
- * Face's names, q and k in Hugging Face's row order, as model.safetensors of F32 (exact) or BF16 (rounded to nearest even), one tensor at a time,
- * with config.json behind them. */
+/* A GGUF file's model (llama, qwen2, qwen3): its configuration, with what the block has no switch
+ * for refused by name; and its weights under Hugging Face's names, q and k in Hugging Face's row
+ * order, as model.safetensors of F32 (exact) or BF16 (rounded to nearest even), one tensor at a
+ * time, with config.json behind them. */
 int model_config_from_gguf(const struct gguf *g, struct model_config *out, struct err *err);
-int model_save_from_gguf(const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err);
+int model_save_from_gguf(
+	const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err);
 void model_free(struct model *m);
 const struct model_config *model_config(const struct model *m);
 struct ops *model_ops(const struct model *m);
 struct param *model_params(struct model *m, int *count);
 
-/* LoRA on q,k,v,o,gate,up,down projections (or a subset). A: uniform +-1/sqrt(in), B: zeros. scaling = alpha / r. */
-struct adapter_options { int r; double lora_alpha, lora_dropout; const char *target_modules; /* comma list; NULL: all seven */ uint64_t seed; };
+/* LoRA on q,k,v,o,gate,up,down projections (or a subset). A: uniform +-1/sqrt(in), B: zeros.
+ * scaling = alpha / r. */
+struct adapter_options {
+	int r;
+	double lora_alpha, lora_dropout;
+	const char *target_modules; /* comma list; NULL: all seven */
+	uint64_t seed;
+};
 struct adapter;
 int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err);
-int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err);   /* PEFT folder; what is not supported is refused by name */
+int adapter_open(struct model *m, const char *dir, struct adapter **out,
+	struct err *err); /* PEFT folder; what is not supported is refused by name */
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);
-/* Writes config.json and the weights as Hugging Face's programs load them. With an adapter scaling * B A is added into a copy first, in fp32: for
- * others only, hone never runs merged weights. NULL options: fp32, files of at most MODEL_SHARD_BYTES. */
+/* Writes config.json and the weights as Hugging Face's programs load them. With an adapter scaling
+ * * B A is added into a copy first, in fp32: for others only, hone never runs merged weights. NULL
+ * options: fp32, files of at most MODEL_SHARD_BYTES. */
 #define MODEL_SHARD_BYTES ((int64_t)5000 * 1000 * 1000)
-struct export_options { enum dtype dtype; /* F32, or rounded once to BF16 or F16 */ int64_t shard_bytes; /* a file's tensors; 0: one file */ };
-int model_export(const struct model *m, const struct adapter *a, const char *dir, const struct export_options *o, struct err *err);
-/* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters. params_zero_grad clears. */
+struct export_options {
+	enum dtype dtype;    /* F32, or rounded once to BF16 or F16 */
+	int64_t shard_bytes; /* a file's tensors; 0: one file */
+};
+int model_export(
+	const struct model *m, const struct adapter *a, const char *dir, const struct export_options *o, struct err *err);
+/* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters.
+ * params_zero_grad clears. */
 void model_enable_grad(struct model *m, struct adapter *a);
 /* Lets the backend keep the frozen projections and the head in its own order too:
  * faster generation for twice their memory. Until the model is freed, or trained. */
@@ -73,22 +105,36 @@ void params_zero_grad(struct ops *ops, struct param *params, int count);
 /* ---- training pass over packed sequences ---- */
 
 struct pass;
-struct pass_options { int max_tokens; int head_rows; /* rows of logits held at once; 0: about 64 MiB of them */ bool backward; };
+struct pass_options {
+	int max_tokens;
+	int head_rows; /* rows of logits held at once; 0: about 64 MiB of them */
+	bool backward;
+};
 int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err);
 void pass_free(struct pass *p);
-size_t pass_bytes(const struct model_config *c, const struct pass_options *o);   /* for the memory plan */
-struct batch { const int32_t *ids; /* (T) */ struct ops_packed packed; };
-/* Runs the blocks; the final norm's output (T, C) stays in the pass. a may be NULL (the reference policy). dropout_seed 0: no dropout. */
+size_t pass_bytes(const struct model_config *c, const struct pass_options *o); /* for the memory plan */
+struct batch {
+	const int32_t *ids; /* (T) */
+	struct ops_packed packed;
+};
+/* Runs the blocks; the final norm's output (T, C) stays in the pass. a may be NULL (the reference
+ * policy). dropout_seed 0: no dropout. */
 void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint64_t dropout_seed);
-/* A row asks for the log-probability of `target` given the tokens up to and including row `at` of the batch. */
-struct head_row { int32_t at, target; };
+/* A row asks for the log-probability of `target` given the tokens up to and including row `at` of
+ * the batch. */
+struct head_row {
+	int32_t at, target;
+};
 /* Fills logprob (n) and entropy (n, may be NULL) of softmax(logits / temperature). */
-void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy);
-/* Fused head and loss: for each chunk of rows, logits, log-probabilities and entropies are computed, loss() fills g[i] = d loss / d logprob of row
- * begin + i, and the chunk's gradient flows back; then the blocks. Gradients are added to the enabled params. Needs options.backward. */
+void pass_logprobs(
+	struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy);
+/* Fused head and loss: for each chunk of rows, logits, log-probabilities and entropies are
+ * computed, loss() fills g[i] = d loss / d logprob of row begin + i, and the chunk's gradient flows
+ * back; then the blocks. Gradients are added to the enabled params. Needs options.backward. */
 typedef void loss_fn(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g);
 void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx);
-/* The next pass_logprobs or pass_backward also stores, per row, whether no other logit is larger than the target's (greedy accuracy). */
+/* The next pass_logprobs or pass_backward also stores, per row, whether no other logit is larger
+ * than the target's (greedy accuracy). */
 void pass_want_hits(struct pass *p, uint8_t *hits /* (n) */);
 /* Hidden states (T, C) after the final norm: for tests and full logits (T, V) on demand. */
 const float *pass_hidden(const struct pass *p);
@@ -96,18 +142,22 @@ void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, 
 
 /* ---- generation step over KV pages ---- */
 
-struct kv;   /* pages of all layers: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD), a page's inside arranged by the backend */
+struct kv; /* pages of all layers: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD), a page's inside arranged by the backend
+			*/
 struct kv *kv_create(struct model *m, int pages);
 void kv_free(struct kv *kv);
 int kv_pages(const struct kv *kv);
-void kv_copy_page(struct kv *kv, int dst, int src);   /* all layers, keys and values: copy on first write of a shared page */
+void kv_copy_page(
+	struct kv *kv, int dst, int src); /* all layers, keys and values: copy on first write of a shared page */
 size_t kv_bytes(const struct model_config *c, int pages);
-struct step;   /* activations of one generation step */
+struct step; /* activations of one generation step */
 struct step *step_create(struct model *m, int max_rows, int max_logit_rows);
-size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows);   /* for the memory plan */
+size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows); /* for the memory plan */
 void step_free(struct step *s);
-/* rows: ids (T), pages and positions in b; logits (n, V) for the rows listed in at. Rows of one call share one adapter (NULL: none). Keys of earlier
- * rows of the same sequence in the same call are visible: a prompt may be prefilled in one call. Returns the logits' memory (owned by s, backend
- * memory). */
-const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n);
+/* rows: ids (T), pages and positions in b; logits (n, V) for the rows listed in at. Rows of one
+ * call share one adapter (NULL: none). Keys of earlier rows of the same sequence in the same call
+ * are visible: a prompt may be prefilled in one call. Returns the logits' memory (owned by s,
+ * backend memory). */
+const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b,
+	const int32_t *at, int n);
 #endif

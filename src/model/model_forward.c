@@ -1,4 +1,5 @@
-/* The decoder block, forward. Training over packed sequences and generation over pages run this same function; the caller's attend() is their only difference.
+/* The decoder block, forward. Training over packed sequences and generation over pages run this
+ * same function; the caller's attend() is their only difference.
  *
  *   n1 = norm(x)                      q, k, v = n1 Wq, n1 Wk, n1 Wv (+ bias)
  *   q, k = rope(norm_head(q)), ...    x += att(q, k, v) Wo

@@ -1,23 +1,33 @@
 /* A GGUF file's model as one of ours.
  *
- * Metadata keys carry the architecture's name in front ("llama.block_count"). A key of that kind which is not in the tables below could change what the model
- * computes, so it is refused by name, as is a tensor that the block has no place for. llama.cpp rotates llama's heads in interleaved pairs and its converter
- * reorders the rows of q and k to match; Hugging Face rotates halves, so the order is undone here. */
+ * Metadata keys carry the architecture's name in front ("llama.block_count"). A key of that kind
+ * which is not in the tables below could change what the model computes, so it is refused by name,
+ * as is a tensor that the block has no place for. llama.cpp rotates llama's heads in interleaved
+ * pairs and its converter reorders the rows of q and k to match; Hugging Face rotates halves, so
+ * the order is undone here. */
 #include "model/model_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-struct gguf_arch { const char *name; bool attention_bias, qk_norm, is_interleaved; };
+struct gguf_arch {
+	const char *name;
+	bool attention_bias, qk_norm, is_interleaved;
+};
 static const struct gguf_arch archs[] = {
-	{ "llama", false, false, true },
-	{ "qwen2", true, false, false },
-	{ "qwen3", false, true, false },
+	{"llama", false, false, true},
+	{"qwen2", true, false, false},
+	{"qwen3", false, true, false},
 };
 
 /* ---- configuration ---- */
 
-struct reader { const struct gguf *g; const char *arch; struct err *err; char key[96]; };
+struct reader {
+	const struct gguf *g;
+	const char *arch;
+	struct err *err;
+	char key[96];
+};
 
 static const char *key(struct reader *r, const char *rest)
 {
@@ -35,15 +45,23 @@ static int arch_get(const struct gguf *g, const struct gguf_arch **out, struct e
 			*out = &archs[i];
 			return 0;
 		}
-	return err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.60s\" is not supported; supported are llama, qwen2 and qwen3", gguf_path(g), name);
+	return err_set(err, ERR_UNSUPPORTED,
+		"%s: architecture \"%.60s\" is not supported; supported are llama, qwen2 and qwen3", gguf_path(g), name);
 }
 
-struct size_key { const char *key; size_t offset; int max; bool must; };
+struct size_key {
+	const char *key;
+	size_t offset;
+	int max;
+	bool must;
+};
 #define SIZE(key, field, max, must) { key, offsetof(struct model_config, field), max, must }
 static const struct size_key size_keys[] = {
-	SIZE("embedding_length", hidden_size, 1 << 17, true), SIZE("block_count", num_hidden_layers, 1024, true),
+	SIZE("embedding_length", hidden_size, 1 << 17, true),
+	SIZE("block_count", num_hidden_layers, 1024, true),
 	SIZE("attention.head_count", num_attention_heads, 4096, true),
-	SIZE("attention.head_count_kv", num_key_value_heads, 4096, false), SIZE("attention.key_length", head_dim, 4096, false),
+	SIZE("attention.head_count_kv", num_key_value_heads, 4096, false),
+	SIZE("attention.key_length", head_dim, 4096, false),
 	SIZE("feed_forward_length", intermediate_size, 1 << 20, true),
 	SIZE("context_length", max_position_embeddings, 1 << 24, true),
 };
@@ -62,23 +80,28 @@ static int sizes_read(struct reader *r, struct model_config *c)
 	return 0;
 }
 
-/* Keys that say what the sizes say already; another value asks for something that the block cannot do. */
+/* Keys that say what the sizes say already; another value asks for something that the block cannot
+ * do. */
 static int sizes_agree(struct reader *r, const struct model_config *c)
 {
-	const struct { const char *key; int64_t expected; } same[] = { { "attention.value_length", c->head_dim }, { "rope.dimension_count", c->head_dim },
-		{ "expert_count", 0 }, { "expert_used_count", 0 }, { "attention.sliding_window", 0 } };
+	const struct {
+		const char *key;
+		int64_t expected;
+	} same[] = {{"attention.value_length", c->head_dim}, {"rope.dimension_count", c->head_dim}, {"expert_count", 0},
+		{"expert_used_count", 0}, {"attention.sliding_window", 0}};
 	for (size_t i = 0; i < ARRAY_LEN(same); i++) {
 		int64_t n = same[i].expected;
 		int rc = gguf_opt_int(r->g, key(r, same[i].key), 0, INT64_MAX, &n, r->err);
 		if (rc) return rc;
 		if (n != same[i].expected)
-			return err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%s' is %lld, which is not supported; expected %lld", gguf_path(r->g), r->key,
-				(long long)n, (long long)same[i].expected);
+			return err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%s' is %lld, which is not supported; expected %lld",
+				gguf_path(r->g), r->key, (long long)n, (long long)same[i].expected);
 	}
 	return 0;
 }
 
-/* The file has fp32 where config.json had a decimal: the shortest decimal that is this fp32 (0.00001 rather than 0.00000999999975). */
+/* The file has fp32 where config.json had a decimal: the shortest decimal that is this fp32
+ * (0.00001 rather than 0.00000999999975). */
 static double shortest(double x)
 {
 	char text[32];
@@ -102,27 +125,29 @@ static int numbers_read(struct reader *r, struct model_config *c)
 	c->rope_theta = shortest(c->rope_theta);
 	if (!rc) rc = gguf_opt_str(r->g, key(r, "rope.scaling.type"), &type, r->err);
 	if (!rc && strcmp(type, "none"))
-		rc = err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%s' is \"%.40s\", which is not supported; only \"none\" is", gguf_path(r->g), r->key,
-			type);
+		rc = err_set(r->err, ERR_UNSUPPORTED,
+			"%s: metadata '%s' is \"%.40s\", which is not supported; only \"none\" is", gguf_path(r->g), r->key, type);
 	return rc;
 }
 
 /* Each key of the architecture is read above, or says nothing about the computation. */
 static int keys_known(struct reader *r)
 {
-	static const char *const others[] = { "attention.value_length", "rope.dimension_count", "expert_count", "expert_used_count",
-		"attention.sliding_window", "attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.type", "vocab_size", "tensor_data_layout",
-		"rope.scaling.original_context_length", "rope.scaling.finetuned" };
+	static const char *const others[] = {"attention.value_length", "rope.dimension_count", "expert_count",
+		"expert_used_count", "attention.sliding_window", "attention.layer_norm_rms_epsilon", "rope.freq_base",
+		"rope.scaling.type", "vocab_size", "tensor_data_layout", "rope.scaling.original_context_length",
+		"rope.scaling.finetuned"};
 	size_t prefix = strlen(r->arch);
 	for (size_t i = 0; i < gguf_value_count(r->g); i++) {
 		const char *name = gguf_value_at(r->g, i)->key;
 		if (strncmp(name, r->arch, prefix) || name[prefix] != '.') continue;
 		bool known = false;
-		for (size_t k = 0; k < ARRAY_LEN(size_keys) && !known; k++) known = !strcmp(size_keys[k].key, name + prefix + 1);
+		for (size_t k = 0; k < ARRAY_LEN(size_keys) && !known; k++)
+			known = !strcmp(size_keys[k].key, name + prefix + 1);
 		for (size_t k = 0; k < ARRAY_LEN(others) && !known; k++) known = !strcmp(others[k], name + prefix + 1);
 		if (!known)
-			return err_set(r->err, ERR_UNSUPPORTED, "%s: metadata '%.120s' is not known and could change what the model computes",
-				gguf_path(r->g), name);
+			return err_set(r->err, ERR_UNSUPPORTED,
+				"%s: metadata '%.120s' is not known and could change what the model computes", gguf_path(r->g), name);
 	}
 	return 0;
 }
@@ -130,10 +155,12 @@ static int keys_known(struct reader *r)
 static int vocabulary_read(struct reader *r, struct model_config *c)
 {
 	const struct gguf_tensor *embed = gguf_tensor_find(r->g, "token_embd.weight");
-	if (!embed || embed->ndim != 2) return err_set(r->err, ERR_NOT_FOUND, "%s: tensor 'token_embd.weight' of two dimensions is missing", gguf_path(r->g));
+	if (!embed || embed->ndim != 2)
+		return err_set(
+			r->err, ERR_NOT_FOUND, "%s: tensor 'token_embd.weight' of two dimensions is missing", gguf_path(r->g));
 	if (embed->shape[0] > 1 << 24)
-		return err_set(r->err, ERR_LIMIT, "%s: tensor 'token_embd.weight' has %lld rows; at most %d are supported", gguf_path(r->g),
-			(long long)embed->shape[0], 1 << 24);
+		return err_set(r->err, ERR_LIMIT, "%s: tensor 'token_embd.weight' has %lld rows; at most %d are supported",
+			gguf_path(r->g), (long long)embed->shape[0], 1 << 24);
 	c->vocab_size = (int)embed->shape[0];
 	c->tie_word_embeddings = !gguf_tensor_find(r->g, "output.weight");
 	return 0;
@@ -145,8 +172,8 @@ static int token_read(struct reader *r, const struct model_config *c, const char
 	int64_t id = -1;
 	int rc = gguf_opt_int(r->g, name, -1, UINT32_MAX, &id, r->err);
 	if (!rc && id >= c->vocab_size && id != UINT32_MAX)
-		rc = err_set(r->err, ERR_RANGE, "%s: metadata '%s' is %lld, but the embedding has %d rows", gguf_path(r->g), name, (long long)id,
-			c->vocab_size);
+		rc = err_set(r->err, ERR_RANGE, "%s: metadata '%s' is %lld, but the embedding has %d rows", gguf_path(r->g),
+			name, (long long)id, c->vocab_size);
 	*out = id == UINT32_MAX ? -1 : (int)id;
 	return rc;
 }
@@ -154,7 +181,7 @@ static int token_read(struct reader *r, const struct model_config *c, const char
 /* End of turn and of message end a sequence too. */
 static int tokens_read(struct reader *r, struct model_config *c)
 {
-	static const char *const ends[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
+	static const char *const ends[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
 	int rc = token_read(r, c, "tokenizer.ggml.bos_token_id", &c->bos_token_id);
 	if (!rc) rc = token_read(r, c, "tokenizer.ggml.padding_token_id", &c->pad_token_id);
 	if (!rc) rc = token_read(r, c, "tokenizer.ggml.eos_token_id", &c->eos_token_id);
@@ -170,8 +197,8 @@ static int tokens_read(struct reader *r, struct model_config *c)
 
 /* ---- rope factors ---- */
 
-/* Llama 3.1 and later: by how much each frequency is divided stands in a tensor; the constants that config.json names them by stand nowhere. All of that
- * family have these three. */
+/* Llama 3.1 and later: by how much each frequency is divided stands in a tensor; the constants that
+ * config.json names them by stand nowhere. All of that family have these three. */
 #define LLAMA3_LOW 1.0
 #define LLAMA3_HIGH 4.0
 #define LLAMA3_POSITIONS 8192
@@ -185,8 +212,8 @@ static double llama3_divisor(const struct model_config *c, double factor, int i)
 	return 1 / ((1 - smooth) / factor + smooth);
 }
 
-/* The converter computes in fp32: the frequency is off by up to |ln(theta)| 2^-24 = 8e-7, smooth by 4/3 of that, the divisor by this times its factor (at
- * most 64): below 1e-4. */
+/* The converter computes in fp32: the frequency is off by up to |ln(theta)| 2^-24 = 8e-7, smooth by
+ * 4/3 of that, the divisor by this times its factor (at most 64): below 1e-4. */
 static bool is_llama3(const struct model_config *c, const float *divisors, int count)
 {
 	double factor = (double)divisors[count - 1];
@@ -204,7 +231,8 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 	if (!t) return 0;
 	int count = c->head_dim / 2;
 	if (t->ndim != 1 || t->count != count)
-		return err_set(r->err, ERR_MISMATCH, "%s: tensor 'rope_freqs.weight': expected %d values", gguf_path(r->g), count);
+		return err_set(
+			r->err, ERR_MISMATCH, "%s: tensor 'rope_freqs.weight': expected %d values", gguf_path(r->g), count);
 	float *divisors = xcalloc((size_t)count, sizeof *divisors);
 	bool is_plain = true;
 	gguf_to_f32(t, divisors);
@@ -219,8 +247,9 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 	free(divisors);
 	if (known) return 0;
 	return err_set(r->err, ERR_UNSUPPORTED,
-		"%s: tensor 'rope_freqs.weight' is not that of Llama 3 (factors %g and %g, %d positions), the only stretching supported", gguf_path(r->g),
-		LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_POSITIONS);
+		"%s: tensor 'rope_freqs.weight' is not that of Llama 3 (factors %g and %g, %d positions), the only stretching "
+		"supported",
+		gguf_path(r->g), LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_POSITIONS);
 }
 
 static int parts_refuse(const struct gguf *g, struct err *err)
@@ -228,25 +257,37 @@ static int parts_refuse(const struct gguf *g, struct err *err)
 	int64_t parts = 1;
 	int rc = gguf_opt_int(g, "split.count", 0, UINT16_MAX, &parts, err);
 	if (rc || parts <= 1) return rc;
-	return err_set(err, ERR_UNSUPPORTED, "%s: one of %lld parts; join them with llama.cpp's llama-gguf-split --merge", gguf_path(g), (long long)parts);
+	return err_set(err, ERR_UNSUPPORTED, "%s: one of %lld parts; join them with llama.cpp's llama-gguf-split --merge",
+		gguf_path(g), (long long)parts);
 }
 
 /* ---- weights ---- */
 
 /* "model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q.weight". */
-static const struct { const char *ours, *theirs; } names[] = {
-	{ "input_layernorm", "attn_norm" }, { "post_attention_layernorm", "ffn_norm" },
-	{ "self_attn.q_proj", "attn_q" }, { "self_attn.k_proj", "attn_k" }, { "self_attn.v_proj", "attn_v" }, { "self_attn.o_proj", "attn_output" },
-	{ "self_attn.q_norm", "attn_q_norm" }, { "self_attn.k_norm", "attn_k_norm" },
-	{ "mlp.gate_proj", "ffn_gate" }, { "mlp.up_proj", "ffn_up" }, { "mlp.down_proj", "ffn_down" },
-	{ "model.embed_tokens", "token_embd" }, { "model.norm", "output_norm" }, { "lm_head", "output" },
+static const struct {
+	const char *ours, *theirs;
+} names[] = {
+	{"input_layernorm", "attn_norm"},
+	{"post_attention_layernorm", "ffn_norm"},
+	{"self_attn.q_proj", "attn_q"},
+	{"self_attn.k_proj", "attn_k"},
+	{"self_attn.v_proj", "attn_v"},
+	{"self_attn.o_proj", "attn_output"},
+	{"self_attn.q_norm", "attn_q_norm"},
+	{"self_attn.k_norm", "attn_k_norm"},
+	{"mlp.gate_proj", "ffn_gate"},
+	{"mlp.up_proj", "ffn_up"},
+	{"mlp.down_proj", "ffn_down"},
+	{"model.embed_tokens", "token_embd"},
+	{"model.norm", "output_norm"},
+	{"lm_head", "output"},
 };
 
 static void their_name(const char *ours, char *out, size_t len)
 {
 	int layer = -1, skipped = 0;
 	if (sscanf(ours, "model.layers.%d.%n", &layer, &skipped) == 1) ours += skipped;
-	const char *kind = strrchr(ours, '.');   /* ".weight" or ".bias" */
+	const char *kind = strrchr(ours, '.'); /* ".weight" or ".bias" */
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		size_t n = strlen(names[i].ours);
 		if (n != (size_t)(kind - ours) || strncmp(ours, names[i].ours, n)) continue;
@@ -257,8 +298,16 @@ static void their_name(const char *ours, char *out, size_t len)
 	CHECKF(false, "parameter %s has no name in GGUF", ours);
 }
 
-struct source { const struct gguf_tensor *tensor; int heads; /* whose rows are interleaved; 0: none */ };
-struct import { struct model *table; struct source *sources; enum dtype dtype; float *values, *rows; };
+struct source {
+	const struct gguf_tensor *tensor;
+	int heads; /* whose rows are interleaved; 0: none */
+};
+struct import {
+	struct model *table;
+	struct source *sources;
+	enum dtype dtype;
+	float *values, *rows;
+};
 
 static int rotated_heads(const struct model_config *c, const char *name)
 {
@@ -279,28 +328,33 @@ static int sources_find(struct import *im, const struct gguf *g, bool is_interle
 		if (!t) return err_set(err, ERR_NOT_FOUND, "%s: tensor '%s' is missing", gguf_path(g), name);
 		if (t->ndim != p->ndim || memcmp(t->shape, p->shape, (size_t)p->ndim * sizeof *p->shape))
 			return err_set(err, ERR_MISMATCH,
-				"%s: tensor '%s': %d dimensions, %lld values, the first dimension %lld; the metadata ask for %d, %lld and %lld", gguf_path(g),
-				name, t->ndim, (long long)t->count, (long long)t->shape[0], p->ndim, (long long)p->count, (long long)p->shape[0]);
-		im->sources[i] = (struct source){ t, is_interleaved ? rotated_heads(&m->config, p->name) : 0 };
+				"%s: tensor '%s': %d dimensions, %lld values, the first dimension %lld; the metadata ask for %d, %lld "
+				"and %lld",
+				gguf_path(g), name, t->ndim, (long long)t->count, (long long)t->shape[0], p->ndim, (long long)p->count,
+				(long long)p->shape[0]);
+		im->sources[i] = (struct source){t, is_interleaved ? rotated_heads(&m->config, p->name) : 0};
 	}
 	if (gguf_count(g) == used + (size_t)m->nparams) return 0;
 	for (size_t i = 0; i < gguf_count(g); i++) {
 		const struct gguf_tensor *t = gguf_at(g, i);
 		bool known = !strcmp(t->name, "rope_freqs.weight");
 		for (int k = 0; k < m->nparams && !known; k++) known = im->sources[k].tensor == t;
-		if (!known) return err_set(err, ERR_UNSUPPORTED, "%s: tensor '%s' is not part of this architecture", gguf_path(g), t->name);
+		if (!known)
+			return err_set(
+				err, ERR_UNSUPPORTED, "%s: tensor '%s' is not part of this architecture", gguf_path(g), t->name);
 	}
 	return 0;
 }
 
-/* A head's rows come as 0, n, 1, n + 1, ... of its n pairs; they go as 0 .. n - 1, then n .. 2n - 1. */
+/* A head's rows come as 0, n, 1, n + 1, ... of its n pairs; they go as 0 .. n - 1, then n .. 2n -
+ * 1. */
 static void undo_interleaving(const struct gguf_tensor *t, int heads, const float *from, float *to)
 {
 	int64_t columns = t->shape[1], pairs = t->shape[0] / heads / 2;
 	for (int64_t head = 0; head < heads; head++)
 		for (int64_t row = 0; row < 2 * pairs; row++)
-			memcpy(to + (head * 2 * pairs + row % 2 * pairs + row / 2) * columns, from + (head * 2 * pairs + row) * columns,
-				(size_t)columns * sizeof *to);
+			memcpy(to + (head * 2 * pairs + row % 2 * pairs + row / 2) * columns,
+				from + (head * 2 * pairs + row) * columns, (size_t)columns * sizeof *to);
 }
 
 static void fill(void *ctx, size_t i, void *out)
@@ -325,8 +379,11 @@ static int weights_write(struct import *im, const char *dir, struct err *err)
 	int64_t largest = 0;
 	for (int i = 0; i < n; i++) {
 		const struct param *p = &im->table->params[i];
-		tensors[i] = (struct tensor_info){ .name = p->name, .dtype = im->dtype, .ndim = p->ndim, .shape = { p->shape[0], p->shape[1] },
-			.bytes = size_mul((size_t)p->count, dtype_bytes(im->dtype)) };
+		tensors[i] = (struct tensor_info){.name = p->name,
+			.dtype = im->dtype,
+			.ndim = p->ndim,
+			.shape = {p->shape[0], p->shape[1]},
+			.bytes = size_mul((size_t)p->count, dtype_bytes(im->dtype))};
 		largest = MAX(largest, p->count);
 	}
 	im->values = xmalloc(size_mul((size_t)largest, sizeof(float)));
@@ -363,8 +420,8 @@ int model_config_from_gguf(const struct gguf *g, struct model_config *out, struc
 	int rc = arch_get(g, &arch, err);
 	if (!rc) rc = parts_refuse(g, err);
 	if (rc) return rc;
-	struct reader r = { .g = g, .arch = arch->name, .err = err };
-	*out = (struct model_config){ .attention_bias = arch->attention_bias, .qk_norm = arch->qk_norm };
+	struct reader r = {.g = g, .arch = arch->name, .err = err};
+	*out = (struct model_config){.attention_bias = arch->attention_bias, .qk_norm = arch->qk_norm};
 	rc = sizes_read(&r, out);
 	if (!rc) rc = sizes_agree(&r, out);
 	if (!rc) rc = numbers_read(&r, out);
@@ -380,9 +437,10 @@ int model_config_from_gguf(const struct gguf *g, struct model_config *out, struc
 	return rc;
 }
 
-int model_save_from_gguf(const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err)
+int model_save_from_gguf(
+	const struct gguf *g, const struct model_config *c, enum dtype dtype, const char *dir, struct err *err)
 {
-	struct import im = { .dtype = dtype };
+	struct import im = {.dtype = dtype};
 	CHECK(dtype == DTYPE_F32 || dtype == DTYPE_BF16);
 	int rc = import_begin(&im, g, c, err);
 	if (!rc) rc = model_folder_begin(dir, err);

@@ -1,14 +1,17 @@
-/* The head: last norm's output to logits to log-probabilities, and the loss's way back. A chunk of rows at a time, because all logits of a batch would be the
- * largest array by far (vocabulary x 4 bytes a token); only rows that somebody asks for are computed.
+/* The head: last norm's output to logits to log-probabilities, and the loss's way back. A chunk of
+ * rows at a time, because all logits of a batch would be the largest array by far (vocabulary x 4
+ * bytes a token); only rows that somebody asks for are computed.
  *
- * pass_logprobs and pass_backward cut the same rows into the same chunks: equal inputs give equal bits, so the first update's ratio is exactly 1. */
+ * pass_logprobs and pass_backward cut the same rows into the same chunks: equal inputs give equal
+ * bits, so the first update's ratio is exactly 1. */
 #include "model/model_internal.h"
 
 #include <math.h>
 
 void head_logits(const struct model *m, float *logits, const float *x, int n)
 {
-	m->ops->matmul(m->ops->ctx, logits, x, m->head->data, n, m->config.vocab_size, m->config.hidden_size, false, true, 1, OPS_SET);
+	m->ops->matmul(
+		m->ops->ctx, logits, x, m->head->data, n, m->config.vocab_size, m->config.hidden_size, false, true, 1, OPS_SET);
 }
 
 void pass_want_hits(struct pass *p, uint8_t *hits) { p->head.hits = hits; }
@@ -34,7 +37,8 @@ static void hits_store(struct pass *p, int begin, int n)
 	}
 }
 
-/* Logits and per-row figures of rows [begin, begin + n); host copies of the figures lie in h->host. */
+/* Logits and per-row figures of rows [begin, begin + n); host copies of the figures lie in h->host.
+ */
 static void chunk_forward(struct pass *p, const struct head_row *rows, int begin, int n, float temperature)
 {
 	const struct model_config *c = &p->model->config;
@@ -47,7 +51,7 @@ static void chunk_forward(struct pass *p, const struct head_row *rows, int begin
 		h->at[i] = at;
 		h->target[i] = target;
 	}
-	ops->embed(ops->ctx, h->x, p->hidden, h->at, n, c->hidden_size);   /* a gather of rows */
+	ops->embed(ops->ctx, h->x, p->hidden, h->at, n, c->hidden_size); /* a gather of rows */
 	head_logits(p->model, h->logits, h->x, n);
 	ops->logprob(ops->ctx, h->logprob, h->entropy, h->lse, h->logits, h->target, temperature, n, c->vocab_size);
 	ops->download(ops->ctx, h->host, h->logprob, (size_t)n * sizeof(float));
@@ -55,7 +59,8 @@ static void chunk_forward(struct pass *p, const struct head_row *rows, int begin
 	if (h->hits) hits_store(p, begin, n);
 }
 
-void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy)
+void pass_logprobs(
+	struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy)
 {
 	struct head *h = &p->head;
 	for (int begin = 0; begin < n; begin += h->rows_max) {
@@ -67,7 +72,8 @@ void pass_logprobs(struct pass *p, const struct head_row *rows, int n, float tem
 	h->hits = NULL;
 }
 
-/* d logits in place of the logits, then to the head's weights and to the hidden rows they came from. */
+/* d logits in place of the logits, then to the head's weights and to the hidden rows they came
+ * from. */
 static void chunk_backward(struct pass *p, int n, float temperature)
 {
 	const struct model *m = p->model;
@@ -78,7 +84,7 @@ static void chunk_backward(struct pass *p, int n, float temperature)
 	ops->logprob_backward(ops->ctx, h->logits, h->lse, h->target, h->g, temperature, n, V);
 	if (m->head->grad) ops->matmul(ops->ctx, m->head->grad, h->logits, h->x, V, C, n, true, false, 1, OPS_ADD);
 	ops->matmul(ops->ctx, h->dx, h->logits, m->head->data, n, C, V, false, false, 1, OPS_SET);
-	ops->embed_backward(ops->ctx, p->dhidden, h->dx, h->at, n, C, p->packed.T);   /* a scatter */
+	ops->embed_backward(ops->ctx, p->dhidden, h->dx, h->at, n, C, p->packed.T); /* a scatter */
 }
 
 void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx)
@@ -97,8 +103,10 @@ void pass_backward(struct pass *p, const struct head_row *rows, int n, float tem
 	}
 	h->hits = NULL;
 
-	ops->rmsnorm_backward(ops->ctx, p->grads.dx, m->norm->grad, p->dhidden, p->x_last, m->norm->data, p->rstd_last, T, C, OPS_SET);
-	for (int l = m->config.num_hidden_layers - 1; l >= 0; l--) walk_block_backward(&p->walk, l, &p->layers[l], &p->packed, &p->grads);
+	ops->rmsnorm_backward(
+		ops->ctx, p->grads.dx, m->norm->grad, p->dhidden, p->x_last, m->norm->data, p->rstd_last, T, C, OPS_SET);
+	for (int l = m->config.num_hidden_layers - 1; l >= 0; l--)
+		walk_block_backward(&p->walk, l, &p->layers[l], &p->packed, &p->grads);
 	if (m->embed->grad) ops->embed_backward(ops->ctx, m->embed->grad, p->grads.dx, p->ids, T, C, m->config.vocab_size);
 }
 
@@ -110,7 +118,8 @@ void pass_logits(struct pass *p, const int32_t *at, int n, float *logits)
 	for (int begin = 0; begin < n; begin += h->rows_max) {
 		int m = MIN(h->rows_max, n - begin);
 		for (int i = 0; i < m; i++)
-			CHECKF(at[begin + i] >= 0 && at[begin + i] < p->packed.T, "row %d is at %d of %d tokens", begin + i, at[begin + i], p->packed.T);
+			CHECKF(at[begin + i] >= 0 && at[begin + i] < p->packed.T, "row %d is at %d of %d tokens", begin + i,
+				at[begin + i], p->packed.T);
 		ops->embed(ops->ctx, h->x, p->hidden, at + begin, m, C);
 		head_logits(p->model, h->logits, h->x, m);
 		ops->download(ops->ctx, logits + (int64_t)begin * V, h->logits, (size_t)m * (size_t)V * sizeof(float));

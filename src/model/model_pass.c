@@ -1,6 +1,7 @@
-/* A training pass: its memory, and the walk over all blocks. One block of memory holds every activation; tables say which exist and how wide they are, so that
- * the plan printed before a run and the pointers used in it come from the same rows. With backward each layer keeps its own; without, all layers share one set
- * and the residual stream stays in place. */
+/* A training pass: its memory, and the walk over all blocks. One block of memory holds every
+ * activation; tables say which exist and how wide they are, so that the plan printed before a run
+ * and the pointers used in it come from the same rows. With backward each layer keeps its own;
+ * without, all layers share one set and the residual stream stays in place. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -8,23 +9,35 @@
 
 #define ACT(field, w) { offsetof(struct acts, field), w }
 const struct act_def act_defs[] = {
-	ACT(x_in, WIDTH_C), ACT(n1, WIDTH_C), ACT(rstd1, WIDTH_1), ACT(q, WIDTH_Q), ACT(k, WIDTH_KV), ACT(v, WIDTH_KV), ACT(att, WIDTH_Q), ACT(lse, WIDTH_NH),
-		ACT(x_mid, WIDTH_C),
-	ACT(n2, WIDTH_C), ACT(rstd2, WIDTH_1), ACT(gate, WIDTH_I), ACT(up, WIDTH_I), ACT(act, WIDTH_I),
-	ACT(q_raw, WIDTH_Q), ACT(k_raw, WIDTH_KV), ACT(rstd_q, WIDTH_NH), ACT(rstd_k, WIDTH_NKV),   /* last: left out without qk_norm */
+	ACT(x_in, WIDTH_C), ACT(n1, WIDTH_C), ACT(rstd1, WIDTH_1), ACT(q, WIDTH_Q), ACT(k, WIDTH_KV), ACT(v, WIDTH_KV),
+	ACT(att, WIDTH_Q), ACT(lse, WIDTH_NH), ACT(x_mid, WIDTH_C), ACT(n2, WIDTH_C), ACT(rstd2, WIDTH_1),
+	ACT(gate, WIDTH_I), ACT(up, WIDTH_I), ACT(act, WIDTH_I), ACT(q_raw, WIDTH_Q), ACT(k_raw, WIDTH_KV),
+	ACT(rstd_q, WIDTH_NH), ACT(rstd_k, WIDTH_NKV), /* last: left out without qk_norm */
 };
 const int act_def_count = ARRAY_LEN(act_defs);
 #define QK_NORM_ACTS 4
 
 #define PASS(field, w) { offsetof(struct pass, field), w }
 static const struct act_def pass_defs[] = {
-	PASS(x_last, WIDTH_C), PASS(rstd_last, WIDTH_1), PASS(hidden, WIDTH_C), PASS(walk.lora_x, WIDTH_IN_MAX), PASS(walk.lora_h, WIDTH_R),
-		PASS(walk.lora_dh, WIDTH_R),
+	PASS(x_last, WIDTH_C),
+	PASS(rstd_last, WIDTH_1),
+	PASS(hidden, WIDTH_C),
+	PASS(walk.lora_x, WIDTH_IN_MAX),
+	PASS(walk.lora_h, WIDTH_R),
+	PASS(walk.lora_dh, WIDTH_R),
 };
 static const struct act_def grad_defs[] = {
-	PASS(dhidden, WIDTH_C), PASS(grads.dx, WIDTH_C), PASS(grads.dn, WIDTH_C), PASS(grads.dq, WIDTH_Q), PASS(grads.dk, WIDTH_KV), PASS(grads.dv, WIDTH_KV),
-		PASS(grads.datt, WIDTH_Q),
-	PASS(grads.dk_raw, WIDTH_KV), PASS(grads.dgate, WIDTH_I), PASS(grads.dup, WIDTH_I), PASS(grads.dact, WIDTH_I),
+	PASS(dhidden, WIDTH_C),
+	PASS(grads.dx, WIDTH_C),
+	PASS(grads.dn, WIDTH_C),
+	PASS(grads.dq, WIDTH_Q),
+	PASS(grads.dk, WIDTH_KV),
+	PASS(grads.dv, WIDTH_KV),
+	PASS(grads.datt, WIDTH_Q),
+	PASS(grads.dk_raw, WIDTH_KV),
+	PASS(grads.dgate, WIDTH_I),
+	PASS(grads.dup, WIDTH_I),
+	PASS(grads.dact, WIDTH_I),
 };
 
 void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT])
@@ -68,9 +81,12 @@ static size_t carve(const struct model_config *c, const struct pass_options *o, 
 	int layers = o->backward ? c->num_hidden_layers : 1;
 	size_t used = 0;
 	widths_fill(c, width);
-	for (int l = 0; l < layers; l++) used += acts_carve(act_defs, layer_acts(c), width, o->max_tokens, p ? &p->layers[l] : NULL, base ? base + used : NULL);
+	for (int l = 0; l < layers; l++)
+		used += acts_carve(
+			act_defs, layer_acts(c), width, o->max_tokens, p ? &p->layers[l] : NULL, base ? base + used : NULL);
 	used += acts_carve(pass_defs, ARRAY_LEN(pass_defs), width, o->max_tokens, p, base ? base + used : NULL);
-	if (o->backward) used += acts_carve(grad_defs, ARRAY_LEN(grad_defs), width, o->max_tokens, p, base ? base + used : NULL);
+	if (o->backward)
+		used += acts_carve(grad_defs, ARRAY_LEN(grad_defs), width, o->max_tokens, p, base ? base + used : NULL);
 	return used;
 }
 
@@ -85,7 +101,10 @@ static size_t head_bytes(const struct model_config *c, const struct pass_options
 	return size_mul((size_t)head_rows(c, o), (size_t)(2 * c->hidden_size + c->vocab_size) * sizeof(float));
 }
 
-size_t pass_bytes(const struct model_config *c, const struct pass_options *o) { return carve(c, o, NULL, NULL) + head_bytes(c, o); }
+size_t pass_bytes(const struct model_config *c, const struct pass_options *o)
+{
+	return carve(c, o, NULL, NULL) + head_bytes(c, o);
+}
 
 static void head_init(struct head *h, const struct model *m, int rows)
 {
@@ -107,7 +126,7 @@ static void head_init(struct head *h, const struct model *m, int rows)
 
 static void head_release(struct head *h, struct ops *ops)
 {
-	float *memory[] = { h->x, h->dx, h->logits, h->logprob, h->entropy, h->lse, h->g };
+	float *memory[] = {h->x, h->dx, h->logits, h->logprob, h->entropy, h->lse, h->g};
 	for (size_t i = 0; i < ARRAY_LEN(memory); i++)
 		if (memory[i]) ops->release(ops->ctx, memory[i]);
 	free(h->at);
@@ -121,16 +140,20 @@ static void attend_packed(struct walk *w, int layer, const struct acts *a)
 	const struct model_config *c = &w->model->config;
 	const struct pass *p = w->ctx;
 	struct ops *ops = w->model->ops;
-	ops->attention(ops->ctx, a->att, a->lse, a->q, a->k, a->v, &p->packed, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
+	ops->attention(ops->ctx, a->att, a->lse, a->q, a->k, a->v, &p->packed, c->num_attention_heads,
+		c->num_key_value_heads, c->head_dim);
 }
 
 static int options_check(const struct model_config *c, const struct pass_options *o, struct err *err)
 {
-	if (o->max_tokens < 1 || o->max_tokens > 1 << 22) return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
-	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(c, o) * mib, memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) * mib;
+	if (o->max_tokens < 1 || o->max_tokens > 1 << 22)
+		return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
+	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(c, o) * mib,
+		   memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) * mib;
 	if (needed > memory)
-		return err_set(err, ERR_LIMIT, "activations of %d tokens need %.0f MiB%s, this machine has %.0f MiB; lower max_tokens", o->max_tokens, needed,
-			o->backward ? " with backward" : "", memory);
+		return err_set(err, ERR_LIMIT,
+			"activations of %d tokens need %.0f MiB%s, this machine has %.0f MiB; lower max_tokens", o->max_tokens,
+			needed, o->backward ? " with backward" : "", memory);
 	return 0;
 }
 
@@ -185,12 +208,13 @@ static void batch_take(struct pass *p, const struct batch *b)
 	for (int t = 0; t < T; t++) {
 		int id = b->ids[t], pos = b->packed.pos[t];
 		CHECKF(id >= 0 && id < p->model->config.vocab_size, "token %d is %d of %d", t, id, p->model->config.vocab_size);
-		CHECKF(pos >= 0 && pos < p->model->rope_positions, "token %d has position %d of %d", t, pos, p->model->rope_positions);
+		CHECKF(pos >= 0 && pos < p->model->rope_positions, "token %d has position %d of %d", t, pos,
+			p->model->rope_positions);
 	}
 	memcpy(p->ids, b->ids, (size_t)T * sizeof *p->ids);
 	memcpy(p->pos, b->packed.pos, (size_t)T * sizeof *p->pos);
 	memcpy(p->start, b->packed.start, (size_t)(S + 1) * sizeof *p->start);
-	p->packed = (struct ops_packed){ .T = T, .S = S, .start = p->start, .pos = p->pos };
+	p->packed = (struct ops_packed){.T = T, .S = S, .start = p->start, .pos = p->pos};
 }
 
 void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint64_t dropout_seed)
@@ -211,5 +235,6 @@ void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint
 		float *x_out = l == L - 1 ? p->x_last : p->options.backward ? p->layers[l + 1].x_in : acts->x_in;
 		walk_block(&p->walk, l, acts, x_out);
 	}
-	ops->rmsnorm(ops->ctx, p->hidden, p->rstd_last, p->x_last, m->norm->data, (float)m->config.rms_norm_eps, p->packed.T, C);
+	ops->rmsnorm(
+		ops->ctx, p->hidden, p->rstd_last, p->x_last, m->norm->data, (float)m->config.rms_norm_eps, p->packed.T, C);
 }

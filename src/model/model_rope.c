@@ -1,5 +1,6 @@
-/* The table of rotary angles, (positions, 2, HD/2): cosines then sines of each position. Angles are fp32 products of fp32 factors, as Hugging Face computes
- * them: a more exact table would be a different model far out in the context. */
+/* The table of rotary angles, (positions, 2, HD/2): cosines then sines of each position. Angles are
+ * fp32 products of fp32 factors, as Hugging Face computes them: a more exact table would be a
+ * different model far out in the context. */
 #include "model/model_internal.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 static float llama3_stretch(const struct model_config *c, float freq)
 {
 	float factor = (float)c->rope_factor, low = (float)c->rope_low_freq_factor, high = (float)c->rope_high_freq_factor,
-		positions = (float)c->rope_original_positions;
+		  positions = (float)c->rope_original_positions;
 	float wavelength = 2 * (float)M_PI / freq;
 	if (wavelength < positions / high) return freq;
 	if (wavelength > positions / low) return freq / factor;

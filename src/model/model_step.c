@@ -1,14 +1,23 @@
-/* A generation step: rows of many sequences, each one token further (or a whole prompt at once), over keys and values kept in pages. The blocks are
- * walk_block's; attention writes this step's keys and values into their slots and then reads pages. */
+/* A generation step: rows of many sequences, each one token further (or a whole prompt at once),
+ * over keys and values kept in pages. The blocks are walk_block's; attention writes this step's
+ * keys and values into their slots and then reads pages. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>
 
-/* ---- pages: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD); how a page is arranged inside is the backend's business ---- */
+/* ---- pages: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD); how a page is arranged inside is the
+ * backend's business ---- */
 
-struct kv { struct model *model; int pages; float *block; };
+struct kv {
+	struct model *model;
+	int pages;
+	float *block;
+};
 
-static size_t page_count(const struct model_config *c) { return size_mul(OPS_KV_BLOCK, (size_t)c->num_key_value_heads * (size_t)c->head_dim); }
+static size_t page_count(const struct model_config *c)
+{
+	return size_mul(OPS_KV_BLOCK, (size_t)c->num_key_value_heads * (size_t)c->head_dim);
+}
 
 size_t kv_bytes(const struct model_config *c, int pages)
 {
@@ -19,7 +28,7 @@ struct kv *kv_create(struct model *m, int pages)
 {
 	CHECK(pages > 0 && pages <= INT32_MAX / OPS_KV_BLOCK);
 	struct kv *kv = xcalloc(1, sizeof *kv);
-	*kv = (struct kv){ .model = m, .pages = pages, .block = m->ops->alloc(m->ops->ctx, kv_bytes(&m->config, pages)) };
+	*kv = (struct kv){.model = m, .pages = pages, .block = m->ops->alloc(m->ops->ctx, kv_bytes(&m->config, pages))};
 	model_ensure_rope(m, MIN(pages * OPS_KV_BLOCK, m->config.max_position_embeddings));
 	return kv;
 }
@@ -57,17 +66,17 @@ struct step {
 	struct model *model;
 	int max_rows, max_logit_rows;
 	char *block;
-	struct acts acts;          /* shared by all layers; the residual stream stays in x_in */
+	struct acts acts; /* shared by all layers; the residual stream stays in x_in */
 	struct walk walk;
-	float *x_last, *hidden;    /* (max_logit_rows, C): the asked rows before and after the final norm */
-	float *logits;             /* (max_logit_rows, V) */
+	float *x_last, *hidden; /* (max_logit_rows, C): the asked rows before and after the final norm */
+	float *logits;          /* (max_logit_rows, V) */
 	const struct kv *kv;
 	const struct ops_paged *paged;
 };
 
 #define STEP(field, w) { offsetof(struct step, field), w }
-static const struct act_def step_defs[] = { STEP(walk.lora_x, WIDTH_IN_MAX), STEP(walk.lora_h, WIDTH_R) };
-static const struct act_def logit_defs[] = { STEP(x_last, WIDTH_C), STEP(hidden, WIDTH_C) };
+static const struct act_def step_defs[] = {STEP(walk.lora_x, WIDTH_IN_MAX), STEP(walk.lora_h, WIDTH_R)};
+static const struct act_def logit_defs[] = {STEP(x_last, WIDTH_C), STEP(hidden, WIDTH_C)};
 
 static size_t carve(const struct model_config *c, int rows, int logit_rows, struct step *s, char *base)
 {
@@ -95,7 +104,8 @@ static void attend_paged(struct walk *w, int layer, const struct acts *a)
 	struct ops *ops = w->model->ops;
 	float *k = kv_layer(s->kv, layer, 0), *v = kv_layer(s->kv, layer, 1);
 	ops->kv_write(ops->ctx, k, v, a->k, a->v, s->paged, c->num_key_value_heads, c->head_dim);
-	ops->attention_paged(ops->ctx, a->att, a->q, k, v, s->paged, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
+	ops->attention_paged(
+		ops->ctx, a->att, a->q, k, v, s->paged, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
 }
 
 struct step *step_create(struct model *m, int max_rows, int max_logit_rows)
@@ -125,20 +135,26 @@ void step_free(struct step *s)
 	free(s);
 }
 
-static void rows_check(const struct step *s, const struct kv *kv, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n)
+static void rows_check(
+	const struct step *s, const struct kv *kv, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n)
 {
 	const struct model *m = s->model;
-	CHECKF(b->T > 0 && b->T <= s->max_rows && n >= 0 && n <= s->max_logit_rows, "%d rows of %d, %d logit rows of %d", b->T, s->max_rows, n, s->max_logit_rows);
+	CHECKF(b->T > 0 && b->T <= s->max_rows && n >= 0 && n <= s->max_logit_rows, "%d rows of %d, %d logit rows of %d",
+		b->T, s->max_rows, n, s->max_logit_rows);
 	CHECK(kv->model == m);
 	for (int t = 0; t < b->T; t++) {
-		CHECKF(ids[t] >= 0 && ids[t] < m->config.vocab_size, "row %d is token %d of %d", t, ids[t], m->config.vocab_size);
-		CHECKF(b->pos[t] >= 0 && b->pos[t] < m->rope_positions, "row %d has position %d of %d", t, b->pos[t], m->rope_positions);
-		CHECKF(b->slot[t] >= 0 && b->slot[t] < kv->pages * OPS_KV_BLOCK, "row %d has slot %d of %d", t, b->slot[t], kv->pages * OPS_KV_BLOCK);
+		CHECKF(
+			ids[t] >= 0 && ids[t] < m->config.vocab_size, "row %d is token %d of %d", t, ids[t], m->config.vocab_size);
+		CHECKF(b->pos[t] >= 0 && b->pos[t] < m->rope_positions, "row %d has position %d of %d", t, b->pos[t],
+			m->rope_positions);
+		CHECKF(b->slot[t] >= 0 && b->slot[t] < kv->pages * OPS_KV_BLOCK, "row %d has slot %d of %d", t, b->slot[t],
+			kv->pages * OPS_KV_BLOCK);
 	}
 	for (int i = 0; i < n; i++) CHECKF(at[i] >= 0 && at[i] < b->T, "logits of row %d of %d", at[i], b->T);
 }
 
-const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n)
+const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b,
+	const int32_t *at, int n)
 {
 	struct model *m = s->model;
 	struct ops *ops = m->ops;
@@ -152,7 +168,7 @@ const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const in
 	ops->embed(ops->ctx, s->acts.x_in, m->embed->data, ids, b->T, C);
 	for (int l = 0; l < m->config.num_hidden_layers; l++) walk_block(&s->walk, l, &s->acts, s->acts.x_in);
 	if (!n) return s->logits;
-	ops->embed(ops->ctx, s->x_last, s->acts.x_in, at, n, C);   /* a gather of rows */
+	ops->embed(ops->ctx, s->x_last, s->acts.x_in, at, n, C); /* a gather of rows */
 	ops->rmsnorm(ops->ctx, s->hidden, NULL, s->x_last, m->norm->data, (float)m->config.rms_norm_eps, n, C);
 	head_logits(m, s->logits, s->hidden, n);
 	return s->logits;

@@ -1,31 +1,41 @@
-/* The parameter table: one row per tensor, with Hugging Face's names. It drives load, save, gradients, the optimiser, comparison and printing.
+/* The parameter table: one row per tensor, with Hugging Face's names. It drives load, save,
+ * gradients, the optimiser, comparison and printing.
  *
- * Files of fp32 are mapped and used in place, whatever the order of their tensors and in however many shards: each parameter points into the file. Anything
- * else (bf16, fp16) is converted into one block in table order without gaps. Training all weights copies mapped ones into such a block first. */
+ * Files of fp32 are mapped and used in place, whatever the order of their tensors and in however
+ * many shards: each parameter points into the file. Anything else (bf16, fp16) is converted into
+ * one block in table order without gaps. Training all weights copies mapped ones into such a block
+ * first. */
 #include "model/model_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 const struct proj_def proj_defs[PROJ_COUNT] = {
-	[PROJ_Q] = { "q_proj", "self_attn" }, [PROJ_K] = { "k_proj", "self_attn" }, [PROJ_V] = { "v_proj", "self_attn" }, [PROJ_O] = { "o_proj", "self_attn" },
-	[PROJ_GATE] = { "gate_proj", "mlp" }, [PROJ_UP] = { "up_proj", "mlp" }, [PROJ_DOWN] = { "down_proj", "mlp" },
+	[PROJ_Q] = {"q_proj", "self_attn"},
+	[PROJ_K] = {"k_proj", "self_attn"},
+	[PROJ_V] = {"v_proj", "self_attn"},
+	[PROJ_O] = {"o_proj", "self_attn"},
+	[PROJ_GATE] = {"gate_proj", "mlp"},
+	[PROJ_UP] = {"up_proj", "mlp"},
+	[PROJ_DOWN] = {"down_proj", "mlp"},
 };
 
 struct proj_shape proj_shape(const struct model_config *c, enum proj p)
 {
-	int C = c->hidden_size, Q = c->num_attention_heads * c->head_dim, KV = c->num_key_value_heads * c->head_dim, I = c->intermediate_size;
-	const struct proj_shape shapes[PROJ_COUNT] = { { Q, C }, { KV, C }, { KV, C }, { C, Q }, { I, C }, { I, C }, { C, I } };
+	int C = c->hidden_size, Q = c->num_attention_heads * c->head_dim, KV = c->num_key_value_heads * c->head_dim,
+		I = c->intermediate_size;
+	const struct proj_shape shapes[PROJ_COUNT] = {{Q, C}, {KV, C}, {KV, C}, {C, Q}, {I, C}, {I, C}, {C, I}};
 	return shapes[p];
 }
 
 /* ---- the table ---- */
 
-static const struct param *add(struct model *m, int rows, int cols /* 0: a vector */, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static const struct param *add(struct model *m, int rows, int cols /* 0: a vector */, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 static const struct param *add(struct model *m, int rows, int cols, const char *fmt, ...)
 {
 	struct param *p = &m->params[m->nparams++];
-	*p = (struct param){ .ndim = cols ? 2 : 1, .shape = { rows, cols }, .count = (int64_t)rows * (cols ? cols : 1) };
+	*p = (struct param){.ndim = cols ? 2 : 1, .shape = {rows, cols}, .count = (int64_t)rows * (cols ? cols : 1)};
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(p->name, sizeof p->name, fmt, ap);
@@ -43,7 +53,8 @@ static void layer_table(struct model *m, int l)
 		struct proj_shape s = proj_shape(c, p);
 		if (p == PROJ_GATE) y->norm2 = add(m, c->hidden_size, 0, "model.layers.%d.post_attention_layernorm.weight", l);
 		y->weight[p] = add(m, s.out, s.in, "model.layers.%d.%s.%s.weight", l, proj_defs[p].parent, proj_defs[p].name);
-		if (c->attention_bias && p <= PROJ_V) y->bias[p] = add(m, s.out, 0, "model.layers.%d.%s.%s.bias", l, proj_defs[p].parent, proj_defs[p].name);
+		if (c->attention_bias && p <= PROJ_V)
+			y->bias[p] = add(m, s.out, 0, "model.layers.%d.%s.%s.bias", l, proj_defs[p].parent, proj_defs[p].name);
 		if (p != PROJ_V || !c->qk_norm) continue;
 		y->q_norm = add(m, c->head_dim, 0, "model.layers.%d.self_attn.q_norm.weight", l);
 		y->k_norm = add(m, c->head_dim, 0, "model.layers.%d.self_attn.k_norm.weight", l);
@@ -97,13 +108,16 @@ int64_t model_config_params(const struct model_config *c)
 static bool is_ignored(const struct model *m, const char *name)
 {
 	size_t len = strlen(name);
-	static const char inv_freq[] = ".rotary_emb.inv_freq";   /* a constant that old Llama files carry */
+	static const char inv_freq[] = ".rotary_emb.inv_freq"; /* a constant that old Llama files carry */
 	if (len >= sizeof inv_freq && !strcmp(name + len - (sizeof inv_freq - 1), inv_freq)) return true;
-	return m->config.tie_word_embeddings && !strcmp(name, "lm_head.weight");   /* some tied models are stored with a copy */
+	return m->config.tie_word_embeddings &&
+		!strcmp(name, "lm_head.weight"); /* some tied models are stored with a copy */
 }
 
-/* Every tensor of the table is there with its shape and a float type, and nothing else that would change the result. */
-static int tensors_check(const struct model *m, const struct safetensors *s, const struct tensor_info **found, struct err *err)
+/* Every tensor of the table is there with its shape and a float type, and nothing else that would
+ * change the result. */
+static int tensors_check(
+	const struct model *m, const struct safetensors *s, const struct tensor_info **found, struct err *err)
 {
 	size_t used = 0;
 	for (int i = 0; i < m->nparams; i++) {
@@ -111,7 +125,8 @@ static int tensors_check(const struct model *m, const struct safetensors *s, con
 		int rc = safetensors_get(s, p->name, p->ndim, p->shape, &found[i], err);
 		if (rc) return rc;
 		if (!dtype_is_float(found[i]->dtype))
-			return err_set(err, ERR_UNSUPPORTED, "%s: type %s; expected a floating point type", p->name, dtype_name(found[i]->dtype));
+			return err_set(err, ERR_UNSUPPORTED, "%s: type %s; expected a floating point type", p->name,
+				dtype_name(found[i]->dtype));
 	}
 	for (size_t i = 0; i < safetensors_count(s); i++) used += !is_ignored(m, safetensors_at(s, i)->name);
 	if (used == (size_t)m->nparams) return 0;
@@ -121,8 +136,11 @@ static int tensors_check(const struct model *m, const struct safetensors *s, con
 		for (int k = 0; k < m->nparams && !known; k++) known = !strcmp(m->params[k].name, name);
 		if (known) continue;
 		if (strstr(name, "_scale") || strstr(name, ".scales") || strstr(name, "qzeros"))
-			return err_set(err, ERR_UNSUPPORTED, "tensor %s scales quantised weights, which is not supported; export the model in bfloat16 or float32", name);
-		return err_set(err, ERR_UNSUPPORTED, "tensor %s is not part of this architecture; the config and the weights do not belong together", name);
+			return err_set(err, ERR_UNSUPPORTED,
+				"tensor %s scales quantised weights, which is not supported; export the model in bfloat16 or float32",
+				name);
+		return err_set(err, ERR_UNSUPPORTED,
+			"tensor %s is not part of this architecture; the config and the weights do not belong together", name);
 	}
 	return 0;
 }
@@ -183,11 +201,13 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 
 /* ---- create ---- */
 
-/* Residual branches end in o_proj and down_proj: their scale keeps the stream's variance independent of depth (GPT-2). */
+/* Residual branches end in o_proj and down_proj: their scale keeps the stream's variance
+ * independent of depth (GPT-2). */
 static float init_std(const struct model *m, const struct param *p)
 {
 	for (int l = 0; l < m->config.num_hidden_layers; l++)
-		if (p == m->layers[l].weight[PROJ_O] || p == m->layers[l].weight[PROJ_DOWN]) return 0.02f / sqrtf(2.0f * (float)m->config.num_hidden_layers);
+		if (p == m->layers[l].weight[PROJ_O] || p == m->layers[l].weight[PROJ_DOWN])
+			return 0.02f / sqrtf(2.0f * (float)m->config.num_hidden_layers);
 	return 0.02f;
 }
 
@@ -195,9 +215,13 @@ static bool is_norm(const struct param *p) { return strstr(p->name, "norm.weight
 
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
 {
-	if (c->attention_bias && c->qk_norm) return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
-	if (c->num_key_value_heads < 1 || c->num_attention_heads % c->num_key_value_heads || c->head_dim < 2 || c->head_dim % 2)
-		return err_set(err, ERR_RANGE, "model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third even",
+	if (c->attention_bias && c->qk_norm)
+		return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
+	if (c->num_key_value_heads < 1 || c->num_attention_heads % c->num_key_value_heads || c->head_dim < 2 ||
+		c->head_dim % 2)
+		return err_set(err, ERR_RANGE,
+			"model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third "
+			"even",
 			c->num_attention_heads, c->num_key_value_heads, c->head_dim);
 	struct model *m = model_alloc(c, ops);
 	m->block = ops->alloc(ops->ctx, size_mul((size_t)m->count, sizeof(float)));
@@ -207,7 +231,8 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 		const struct param *p = &m->params[i];
 		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
 		float std = init_std(m, p);
-		for (int64_t k = 0; k < p->count; k++) host[k] = is_norm(p) ? 1.0f : p->ndim == 1 ? 0.0f : std * rng_normal(seed, (uint64_t)i, (uint64_t)k);
+		for (int64_t k = 0; k < p->count; k++)
+			host[k] = is_norm(p) ? 1.0f : p->ndim == 1 ? 0.0f : std * rng_normal(seed, (uint64_t)i, (uint64_t)k);
 		ops->upload(ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
 	}
 	free(host);
@@ -236,7 +261,7 @@ void model_prepare(struct model *m) { each_matrix(m, prepare_frozen); }
 void model_free(struct model *m)
 {
 	if (!m) return;
-	if (m->ops) each_matrix(m, forget);   /* none: only its shapes were asked for */
+	if (m->ops) each_matrix(m, forget); /* none: only its shapes were asked for */
 	safetensors_close(m->mapped);
 	if (m->block) m->ops->release(m->ops->ctx, m->block);
 	if (m->grads) m->ops->release(m->ops->ctx, m->grads);
@@ -260,7 +285,8 @@ struct param *model_params(struct model *m, int *count)
 float *model_copy(const struct model *m, struct param *params)
 {
 	float *block = m->ops->alloc(m->ops->ctx, size_mul((size_t)m->count, sizeof(float))), *at = block;
-	for (int i = 0; i < m->nparams; at += params[i++].count) m->ops->copy(m->ops->ctx, at, m->params[i].data, (size_t)params[i].count * sizeof(float));
+	for (int i = 0; i < m->nparams; at += params[i++].count)
+		m->ops->copy(m->ops->ctx, at, m->params[i].data, (size_t)params[i].count * sizeof(float));
 	params_carve(params, m->nparams, block);
 	return block;
 }

@@ -1,4 +1,5 @@
-/* Tables of parameters to and from safetensors files: model weights, adapters and optimiser moments all go through here. */
+/* Tables of parameters to and from safetensors files: model weights, adapters and optimiser moments
+ * all go through here. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@ int params_save(struct ops *ops, const struct param *params, int count, const ch
 	for (int i = 0; i < count; i++) {
 		const struct param *p = &params[i];
 		size_t bytes = size_mul((size_t)p->count, sizeof(float));
-		t[i] = (struct tensor_info){ .name = p->name, .dtype = DTYPE_F32, .ndim = p->ndim, .data = p->data, .bytes = bytes };
+		t[i] = (struct tensor_info){
+			.name = p->name, .dtype = DTYPE_F32, .ndim = p->ndim, .data = p->data, .bytes = bytes};
 		for (int d = 0; d < p->ndim; d++) t[i].shape[d] = p->shape[d];
 		if (is_host) continue;
 		void *copy = arena_alloc(&host, bytes);
@@ -24,7 +26,8 @@ int params_save(struct ops *ops, const struct param *params, int count, const ch
 	return rc;
 }
 
-static int extra_check(const struct param *params, int count, const struct safetensors *s, const char *path, struct err *err)
+static int extra_check(
+	const struct param *params, int count, const struct safetensors *s, const char *path, struct err *err)
 {
 	if (safetensors_count(s) == (size_t)count) return 0;
 	for (size_t i = 0; i < safetensors_count(s); i++) {
@@ -32,21 +35,24 @@ static int extra_check(const struct param *params, int count, const struct safet
 		int k = 0;
 		while (k < count && strcmp(params[k].name, name)) k++;
 		if (k == count)
-			return err_set(err, ERR_MISMATCH, "%s: tensor %s does not belong here (%d tensors expected, %zu found)", path, name, count, safetensors_count(s));
+			return err_set(err, ERR_MISMATCH, "%s: tensor %s does not belong here (%d tensors expected, %zu found)",
+				path, name, count, safetensors_count(s));
 	}
-	return 0;   /* some are missing: named by who asks for them */
+	return 0; /* some are missing: named by who asks for them */
 }
 
-int params_read(struct ops *ops, struct param *params, int count, const struct safetensors *s, const char *path, struct err *err)
+int params_read(
+	struct ops *ops, struct param *params, int count, const struct safetensors *s, const char *path, struct err *err)
 {
 	const struct tensor_info *t;
 	float *host = NULL;
 	int rc = extra_check(params, count, s, path, err);
-	for (int i = 0; i < count && !rc; i++) {   /* all are checked before the first is written */
+	for (int i = 0; i < count && !rc; i++) { /* all are checked before the first is written */
 		rc = safetensors_get(s, params[i].name, params[i].ndim, params[i].shape, &t, err);
 		if (rc) err_prefix(err, "%s", path);
 		else if (!dtype_is_float(t->dtype))
-			rc = err_set(err, ERR_UNSUPPORTED, "%s: %s has type %s; expected a floating point type", path, t->name, dtype_name(t->dtype));
+			rc = err_set(err, ERR_UNSUPPORTED, "%s: %s has type %s; expected a floating point type", path, t->name,
+				dtype_name(t->dtype));
 	}
 	for (int i = 0; i < count && !rc; i++) {
 		struct param *p = &params[i];
@@ -70,8 +76,8 @@ int params_load(struct ops *ops, struct param *params, int count, const char *pa
 
 int model_copy_tokenizer(const char *from, const char *to, struct err *err)
 {
-	static const char *const files[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-		"chat_template.jinja", "generation_config.json" };
+	static const char *const files[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+		"added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"};
 	int rc = dir_make(to, err);
 	for (size_t i = 0; i < ARRAY_LEN(files) && !rc; i++) {
 		char *source = path_join(from, files[i]), *target = path_join(to, files[i]);

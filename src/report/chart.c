@@ -1,10 +1,11 @@
-/* Charts as inline SVG: no script, no network, prints well. Ticks are the range's ends and middle: the value of interest is read from the legend. */
+/* Charts as inline SVG: no script, no network, prints well. Ticks are the range's ends and middle:
+ * the value of interest is read from the legend. */
 #include "report/chart.h"
 
 #include <math.h>
 
 enum { WIDTH = 420, HEIGHT = 200, LEFT = 58, RIGHT = 10, TOP = 10, BOTTOM = 24 };
-static const char *const colours[] = { "#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#57606a" };
+static const char *const colours[] = {"#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#57606a"};
 
 void html_escape(struct str *out, const char *text, size_t len)
 {
@@ -19,33 +20,50 @@ void html_escape(struct str *out, const char *text, size_t len)
 	}
 }
 
-struct range { double x0, x1, y0, y1; };
+struct range {
+	double x0, x1, y0, y1;
+};
 
 static struct range range_of(const struct chart_series *s, size_t count)
 {
-	struct range r = { INFINITY, -INFINITY, INFINITY, -INFINITY };
+	struct range r = {INFINITY, -INFINITY, INFINITY, -INFINITY};
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < s[i].count; k++) {
 			struct chart_point p = s[i].points[k];
 			if (!isfinite(p.y)) continue;
-			r = (struct range){ fmin(r.x0, p.x), fmax(r.x1, p.x), fmin(r.y0, p.y), fmax(r.y1, p.y) };
+			r = (struct range){fmin(r.x0, p.x), fmax(r.x1, p.x), fmin(r.y0, p.y), fmax(r.y1, p.y)};
 		}
-	if (!isfinite(r.x0)) return (struct range){ 0, 1, 0, 1 };
+	if (!isfinite(r.x0)) return (struct range){0, 1, 0, 1};
 	if (r.x1 == r.x0) r.x1 = r.x0 + 1;
-	if (r.y1 == r.y0) { r.y0 -= 0.5; r.y1 += 0.5; }
+	if (r.y1 == r.y0) {
+		r.y0 -= 0.5;
+		r.y1 += 0.5;
+	}
 	return r;
 }
 
-static double at_x(const struct range *r, double x) { return LEFT + (x - r->x0) / (r->x1 - r->x0) * (WIDTH - LEFT - RIGHT); }
-static double at_y(const struct range *r, double y) { return HEIGHT - BOTTOM - (y - r->y0) / (r->y1 - r->y0) * (HEIGHT - TOP - BOTTOM); }
+static double at_x(const struct range *r, double x)
+{
+	return LEFT + (x - r->x0) / (r->x1 - r->x0) * (WIDTH - LEFT - RIGHT);
+}
+static double at_y(const struct range *r, double y)
+{
+	return HEIGHT - BOTTOM - (y - r->y0) / (r->y1 - r->y0) * (HEIGHT - TOP - BOTTOM);
+}
 
 static void put_axes(struct str *out, const struct range *r)
 {
 	for (int i = 0; i <= 2; i++) {
 		double y = r->y0 + (r->y1 - r->y0) * i / 2, x = r->x0 + (r->x1 - r->x0) * i / 2;
-		str_printf(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"grid\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>",
+		str_printf(out,
+			"<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"grid\"/><text x=\"%d\" y=\"%.1f\" "
+			"text-anchor=\"end\">%.3g</text>",
 			LEFT, WIDTH - RIGHT, at_y(r, y), at_y(r, y), LEFT - 5, at_y(r, y) + 3, y);
-		str_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%.6g</text>", at_x(r, x), HEIGHT - 8, i == 0 ? "start" : i == 1 ? "middle" : "end", x);
+		str_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%.6g</text>", at_x(r, x), HEIGHT - 8,
+			i == 0       ? "start"
+				: i == 1 ? "middle"
+						 : "end",
+			x);
 	}
 }
 
@@ -56,14 +74,18 @@ static void put_line(struct str *out, const struct range *r, const struct chart_
 	str_printf(out, "%s\" d=\"", colour);
 	for (size_t i = 0; i < s->count; i++) {
 		struct chart_point p = s->points[i];
-		if (!isfinite(p.y)) { is_down = false; continue; }
+		if (!isfinite(p.y)) {
+			is_down = false;
+			continue;
+		}
 		str_printf(out, "%c%.1f %.1f", is_down ? 'L' : 'M', at_x(r, p.x), at_y(r, p.y));
 		is_down = true;
 	}
 	str_puts(out, "\"/>");
-	for (size_t i = 0; s->count <= 60 && i < s->count; i++)   /* few points: show them, a lone one draws no line */
+	for (size_t i = 0; s->count <= 60 && i < s->count; i++) /* few points: show them, a lone one draws no line */
 		if (isfinite(s->points[i].y))
-			str_printf(out, "<circle r=\"1.6\" fill=\"%s\" cx=\"%.1f\" cy=\"%.1f\"/>", colour, at_x(r, s->points[i].x), at_y(r, s->points[i].y));
+			str_printf(out, "<circle r=\"1.6\" fill=\"%s\" cx=\"%.1f\" cy=\"%.1f\"/>", colour, at_x(r, s->points[i].x),
+				at_y(r, s->points[i].y));
 }
 
 void chart_svg(struct str *out, const char *title, const struct chart_series *series, size_t count)
@@ -71,7 +93,8 @@ void chart_svg(struct str *out, const char *title, const struct chart_series *se
 	struct range r = range_of(series, count);
 	str_puts(out, "<figure><figcaption>");
 	html_escape(out, title, strlen(title));
-	str_printf(out, "</figcaption><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">", WIDTH, HEIGHT, WIDTH, HEIGHT);
+	str_printf(out, "</figcaption><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">", WIDTH, HEIGHT,
+		WIDTH, HEIGHT);
 	put_axes(out, &r);
 	for (size_t i = 0; i < count; i++) put_line(out, &r, &series[i], colours[i % ARRAY_LEN(colours)]);
 	str_puts(out, "</svg><p class=\"legend\">");

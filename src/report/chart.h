@@ -3,9 +3,16 @@
 #define HONE_CHART_H
 #include "base/base.h"
 
-struct chart_point { double x, y; };
-struct chart_series { const char *name; const struct chart_point *points; size_t count; };
-/* Appends one <figure>: title, axes with the range, a line per series (non-finite points break the line), final values in the legend. */
+struct chart_point {
+	double x, y;
+};
+struct chart_series {
+	const char *name;
+	const struct chart_point *points;
+	size_t count;
+};
+/* Appends one <figure>: title, axes with the range, a line per series (non-finite points break the
+ * line), final values in the legend. */
 void chart_svg(struct str *out, const char *title, const struct chart_series *series, size_t count);
 void html_escape(struct str *out, const char *text, size_t len);
 #endif

@@ -6,29 +6,32 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const struct { const char *metric, *title; } charts[] = {
-	{ "reward", "reward (mean)" },
-	{ "genuine", "pass rate: share of genuine answers" },
-	{ "reward_std", "reward (standard deviation)" },
-	{ "speedup", "model speedup of genuine answers" },
-	{ "completions/mean_length", "answer length, tokens (mean)" },
-	{ "completions/clipped_ratio", "share of answers cut by length" },
-	{ "entropy", "entropy, nats per token" },
-	{ "kl", "KL to the reference policy" },
-	{ "sampling/sampling_logp_difference/mean", "sampler-trainer gap of log-probabilities (mean)" },
-	{ "sampling/sampling_logp_difference/max", "sampler-trainer gap of log-probabilities (max)" },
-	{ "frac_reward_zero_std", "share of groups without variance" },
-	{ "loss", "loss" },
-	{ "eval_loss", "held-out loss" },
-	{ "grad_norm", "gradient norm" },
-	{ "learning_rate", "learning rate" },
-	{ "step_time", "seconds per step" },
+static const struct {
+	const char *metric, *title;
+} charts[] = {
+	{"reward", "reward (mean)"},
+	{"genuine", "pass rate: share of genuine answers"},
+	{"reward_std", "reward (standard deviation)"},
+	{"speedup", "model speedup of genuine answers"},
+	{"completions/mean_length", "answer length, tokens (mean)"},
+	{"completions/clipped_ratio", "share of answers cut by length"},
+	{"entropy", "entropy, nats per token"},
+	{"kl", "KL to the reference policy"},
+	{"sampling/sampling_logp_difference/mean", "sampler-trainer gap of log-probabilities (mean)"},
+	{"sampling/sampling_logp_difference/max", "sampler-trainer gap of log-probabilities (max)"},
+	{"frac_reward_zero_std", "share of groups without variance"},
+	{"loss", "loss"},
+	{"eval_loss", "held-out loss"},
+	{"grad_norm", "gradient norm"},
+	{"learning_rate", "learning rate"},
+	{"step_time", "seconds per step"},
 };
 
 static const char style[] =
 	"body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1320px;padding:0 1em;color:#1f2328}"
 	"h1{font-size:1.5em}h2{margin-top:2em;border-bottom:1px solid #d0d7de}"
-	"figure{display:inline-block;margin:.5em;vertical-align:top}figcaption{font-weight:600}.legend{margin:0;font-size:12px}"
+	"figure{display:inline-block;margin:.5em;vertical-align:top}figcaption{font-weight:600}.legend{margin:0;font-size:"
+	"12px}"
 	"svg text{font:10px system-ui;fill:#57606a}.grid{stroke:#d8dee4}"
 	"table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #d0d7de;padding:.2em .6em;text-align:left}"
 	"td.n{text-align:right;font-variant-numeric:tabular-nums}"
@@ -39,9 +42,9 @@ struct run_data {
 	int64_t id;
 	const char *name;
 	const json_t *config;
-	json_t *metrics;     /* array of {step, values} in step order */
-	json_t *samples;     /* array of {step, index, sample} that are shown */
-	json_t *reasons;     /* step -> {reason -> count} */
+	json_t *metrics; /* array of {step, values} in step order */
+	json_t *samples; /* array of {step, index, sample} that are shown */
+	json_t *reasons; /* step -> {reason -> count} */
 	const struct report_options *o;
 	int64_t last_step, shown_every;
 };
@@ -55,13 +58,17 @@ static int add_metrics(int64_t step, int64_t index, const json_t *row, void *ctx
 	return json_array_append_new(d->metrics, json_pack("{s:I, s:O}", "step", (json_int_t)step, "values", row));
 }
 
-static bool is_step_shown(const struct run_data *d, int64_t step) { return step == 1 || step == d->last_step || step % d->shown_every == 0; }
+static bool is_step_shown(const struct run_data *d, int64_t step)
+{
+	return step == 1 || step == d->last_step || step % d->shown_every == 0;
+}
 
 static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
 {
 	struct run_data *d = ctx;
 	const json_t *v = json_object_get(row, "verdict");
-	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason"));
+	const char *class = json_string_value(json_object_get(v, "verdict")),
+			   *reason = json_string_value(json_object_get(v, "reason"));
 	char step_key[32], key[128];
 	snprintf(step_key, sizeof step_key, "%lld", (long long)step);
 	snprintf(key, sizeof key, "%s%s%s", class ? class : "?", reason && *reason ? "/" : "", reason ? reason : "");
@@ -69,7 +76,8 @@ static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
 	if (!of_step) json_object_set_new(d->reasons, step_key, of_step = json_object());
 	json_object_set_new(of_step, key, json_integer(json_integer_value(json_object_get(of_step, key)) + 1));
 	if (is_step_shown(d, step) && index < d->o->samples_per_step_max)
-		json_array_append_new(d->samples, json_pack("{s:I, s:I, s:O}", "step", (json_int_t)step, "index", (json_int_t)index, "sample", row));
+		json_array_append_new(d->samples,
+			json_pack("{s:I, s:I, s:O}", "step", (json_int_t)step, "index", (json_int_t)index, "sample", row));
 	return 0;
 }
 
@@ -91,9 +99,12 @@ static size_t series_of(const struct run_data *d, const char *metric, struct cha
 {
 	size_t n = 0, i;
 	json_t *row;
-	json_array_foreach(d->metrics, i, row) {
+	json_array_foreach(d->metrics, i, row)
+	{
 		json_t *v = json_object_get(json_object_get(row, "values"), metric);
-		if (json_is_number(v)) points[n++] = (struct chart_point){ (double)json_integer_value(json_object_get(row, "step")), json_number_value(v) };
+		if (json_is_number(v))
+			points[n++] = (struct chart_point){
+				(double)json_integer_value(json_object_get(row, "step")), json_number_value(v)};
 	}
 	return n;
 }
@@ -108,7 +119,7 @@ static void put_charts(struct str *out, const struct run_data *runs, size_t coun
 		size_t used = 0;
 		for (size_t r = 0; r < count; r++) {
 			size_t n = series_of(&runs[r], charts[c].metric, points[r]);
-			if (n) series[used++] = (struct chart_series){ runs[r].name, points[r], n };
+			if (n) series[used++] = (struct chart_series){runs[r].name, points[r], n};
 		}
 		if (used) chart_svg(out, charts[c].title, series, used);
 	}
@@ -124,7 +135,8 @@ static void put_config(struct str *out, const struct run_data *d)
 	str_puts(out, "<details><summary>Settings of ");
 	put_text(out, d->name);
 	str_puts(out, "</summary><table>");
-	json_object_foreach((json_t *)d->config, key, value) {
+	json_object_foreach((json_t *)d->config, key, value)
+	{
 		char *text = json_dumps(value, JSON_ENCODE_ANY);
 		str_puts(out, "<tr><td>");
 		put_text(out, key);
@@ -140,18 +152,21 @@ static void put_config(struct str *out, const struct run_data *d)
 enum { BUCKETS = 10 };
 static void put_reasons(struct str *out, const struct run_data *d)
 {
-	json_t *table = json_object(), *counts, *value;   /* reason -> [count per bucket] */
+	json_t *table = json_object(), *counts, *value; /* reason -> [count per bucket] */
 	double totals[BUCKETS] = {0};
 	const char *step_key, *key;
-	json_object_foreach(d->reasons, step_key, counts) {
+	json_object_foreach(d->reasons, step_key, counts)
+	{
 		int b = (int)MIN(BUCKETS - 1, (atoll(step_key) - 1) * BUCKETS / MAX(1, d->last_step));
-		json_object_foreach(counts, key, value) {
+		json_object_foreach(counts, key, value)
+		{
 			json_t *row = json_object_get(table, key);
 			if (!row) {
 				json_object_set_new(table, key, row = json_array());
 				for (int i = 0; i < BUCKETS; i++) json_array_append_new(row, json_integer(0));
 			}
-			json_integer_set(json_array_get(row, (size_t)b), json_integer_value(json_array_get(row, (size_t)b)) + json_integer_value(value));
+			json_integer_set(json_array_get(row, (size_t)b),
+				json_integer_value(json_array_get(row, (size_t)b)) + json_integer_value(value));
 			totals[b] += (double)json_integer_value(value);
 		}
 	}
@@ -161,7 +176,8 @@ static void put_reasons(struct str *out, const struct run_data *d)
 		str_puts(out, "</h3><table><tr><th>verdict/reason</th>");
 		for (int b = 0; b < BUCKETS; b++) str_printf(out, "<th>%d %%</th>", (b + 1) * 100 / BUCKETS);
 		str_puts(out, "</tr>");
-		json_object_foreach(table, key, value) {
+		json_object_foreach(table, key, value)
+		{
 			str_puts(out, "<tr><td>");
 			put_text(out, key);
 			str_puts(out, "</td>");
@@ -179,12 +195,15 @@ static void put_reasons(struct str *out, const struct run_data *d)
 
 static void put_sample(struct str *out, const json_t *row)
 {
-	const json_t *s = json_object_get(row, "sample"), *v = json_object_get(s, "verdict"), *answer = json_object_get(s, "answer");
-	const char *class = json_string_value(json_object_get(v, "verdict")), *reason = json_string_value(json_object_get(v, "reason")),
-		*detail = json_string_value(json_object_get(v, "detail"));
+	const json_t *s = json_object_get(row, "sample"), *v = json_object_get(s, "verdict"),
+				 *answer = json_object_get(s, "answer");
+	const char *class = json_string_value(json_object_get(v, "verdict")),
+			   *reason = json_string_value(json_object_get(v, "reason")),
+			   *detail = json_string_value(json_object_get(v, "detail"));
 	const char *task = json_string_value(json_object_get(s, "task"));
 	bool is_genuine = class && !strcmp(class, "genuine");
-	str_printf(out, "<details><summary>step %lld, answer %lld, ", (long long)json_integer_value(json_object_get(row, "step")),
+	str_printf(out, "<details><summary>step %lld, answer %lld, ",
+		(long long)json_integer_value(json_object_get(row, "step")),
 		(long long)json_integer_value(json_object_get(row, "index")));
 	put_text(out, task ? task : "");
 	str_printf(out, ": <b class=\"%s\">", is_genuine ? "genuine" : "other");
@@ -210,15 +229,18 @@ static void put_table(struct str *out, const json_t *table)
 	str_puts(out, "<h2>");
 	put_text(out, title ? title : "Table");
 	str_puts(out, "</h2><table><tr>");
-	json_array_foreach(json_object_get(table, "columns"), k, cell) {
+	json_array_foreach(json_object_get(table, "columns"), k, cell)
+	{
 		str_puts(out, "<th>");
 		put_text(out, json_is_string(cell) ? json_string_value(cell) : "");
 		str_puts(out, "</th>");
 	}
 	str_puts(out, "</tr>");
-	json_array_foreach(json_object_get(table, "rows"), i, row) {
+	json_array_foreach(json_object_get(table, "rows"), i, row)
+	{
 		str_puts(out, "<tr>");
-		json_array_foreach(row, k, cell) {
+		json_array_foreach(row, k, cell)
+		{
 			if (json_is_number(cell)) str_printf(out, "<td class=\"n\">%.4g</td>", json_number_value(cell));
 			else {
 				str_puts(out, "<td>");
@@ -256,22 +278,25 @@ static bool is_wanted(int64_t id, const int64_t *runs, size_t count)
 	return runs == NULL;
 }
 
-int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const json_t *tables, const struct report_options *o,
-	const char *path, struct err *err)
+int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const json_t *tables,
+	const struct report_options *o, const char *path, struct err *err)
 {
 	json_t *list = NULL, *row;
 	int rc = store_runs(s, &list, err);
 	if (rc) return rc;
 	struct run_data *runs = xcalloc(json_array_size(list) + 1, sizeof *runs);
 	size_t count = 0, i;
-	json_array_foreach(list, i, row) {
+	json_array_foreach(list, i, row)
+	{
 		int64_t id = json_integer_value(json_object_get(row, "id"));
 		const char *name = json_string_value(json_object_get(row, "name"));
 		if (rc || !is_wanted(id, wanted, nwanted)) continue;
-		runs[count] = (struct run_data){ .id = id, .name = name ? name : "run", .config = json_object_get(row, "config"), .o = o };
+		runs[count] = (struct run_data){
+			.id = id, .name = name ? name : "run", .config = json_object_get(row, "config"), .o = o};
 		rc = run_read(s, &runs[count++], err);
 	}
-	if (!rc && count == 0) rc = err_set(err, ERR_NOT_FOUND, "the store holds no run to report on; `hone sft` and `hone rl` write them");
+	if (!rc && count == 0)
+		rc = err_set(err, ERR_NOT_FOUND, "the store holds no run to report on; `hone sft` and `hone rl` write them");
 	if (!rc) {
 		struct str out = {0};
 		str_puts(&out, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>");

@@ -8,17 +8,23 @@
 double pass_at_k(int n, int c, int k)
 {
 	if (n - c < k) return 1.0;
-	double miss = 1.0;   /* C(n - c, k) / C(n, k) as a product that cannot overflow */
+	double miss = 1.0; /* C(n - c, k) / C(n, k) as a product that cannot overflow */
 	for (int i = n - c + 1; i <= n; i++) miss *= 1.0 - (double)k / i;
 	return 1.0 - miss;
 }
 
-struct tally { int answers, well_formed, valid, compiled, correct, genuine, dropped, length; double tokens, log_speedup, speedup; };
+struct tally {
+	int answers, well_formed, valid, compiled, correct, genuine, dropped, length;
+	double tokens, log_speedup, speedup;
+};
 
 static void tally_add(struct tally *t, const struct rollout *r, const struct prompt_set *prompts)
 {
 	const struct verdict *v = &r->verdict;
-	if (r->is_dropped) { t->dropped++; return; }
+	if (r->is_dropped) {
+		t->dropped++;
+		return;
+	}
 	t->answers++;
 	t->well_formed += r->answer.well_formed;
 	t->valid += v->class != VERDICT_INVALID;
@@ -30,20 +36,25 @@ static void tally_add(struct tally *t, const struct rollout *r, const struct pro
 	const struct prompt_row *p = &prompts->rows[r->prompt];
 	double s = p->kernel ? p->profile.cost_s / v->cost_s : v->speedup;
 	t->genuine++;
-	if (isfinite(s) && s > 0) { t->speedup += s; t->log_speedup += log(s); }
+	if (isfinite(s) && s > 0) {
+		t->speedup += s;
+		t->log_speedup += log(s);
+	}
 }
 
 static void reasons_count(json_t *reasons, const struct rollout *r)
 {
 	char key[96];
-	snprintf(key, sizeof key, "%s/%s", verdict_class_name(r->verdict.class), r->verdict.reason[0] ? r->verdict.reason : "-");
+	snprintf(
+		key, sizeof key, "%s/%s", verdict_class_name(r->verdict.class), r->verdict.reason[0] ? r->verdict.reason : "-");
 	json_int_t n = json_integer_value(json_object_get(reasons, key));
 	json_object_set_new(reasons, key, json_integer(n + 1));
 }
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-json_t *rollouts_summary(const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks)
+json_t *rollouts_summary(
+	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks)
 {
 	struct tally t = {0};
 	json_t *reasons = json_object(), *pass = json_object();
@@ -68,11 +79,12 @@ json_t *rollouts_summary(const struct rollout *r, const struct prompt_set *promp
 		json_object_set_new(pass, key, json_real(ratio(sum[i], counted)));
 	}
 	free(sum);
-	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks, "samples", K, "answers", t.answers,
-		"dropped", t.dropped, "pass", pass, "well_formed", ratio(t.well_formed, t.answers), "valid", ratio(t.valid, t.answers),
-		"compiled", ratio(t.compiled, t.answers), "correct", ratio(t.correct, t.answers), "genuine", ratio(t.genuine, t.answers),
-		"speedup_mean", ratio(t.speedup, t.genuine), "speedup_geomean", t.genuine ? exp(t.log_speedup / t.genuine) : 0.0,
-		"mean_length", ratio(t.tokens, t.answers), "clipped_ratio", ratio(t.length, t.answers), "reasons", reasons);
+	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks,
+		"samples", K, "answers", t.answers, "dropped", t.dropped, "pass", pass, "well_formed",
+		ratio(t.well_formed, t.answers), "valid", ratio(t.valid, t.answers), "compiled", ratio(t.compiled, t.answers),
+		"correct", ratio(t.correct, t.answers), "genuine", ratio(t.genuine, t.answers), "speedup_mean",
+		ratio(t.speedup, t.genuine), "speedup_geomean", t.genuine ? exp(t.log_speedup / t.genuine) : 0.0, "mean_length",
+		ratio(t.tokens, t.answers), "clipped_ratio", ratio(t.length, t.answers), "reasons", reasons);
 }
 
 static int compare_double(const void *a, const void *b)
@@ -85,7 +97,7 @@ void bootstrap_paired(const double *a, const double *b, int n, uint64_t seed, do
 {
 	enum { DRAWS = 10000 };
 	double *draws = xmalloc(DRAWS * sizeof *draws), total = 0;
-	struct rng rng = { .seed = seed, .stream = 0x626f6f7473747261 };
+	struct rng rng = {.seed = seed, .stream = 0x626f6f7473747261};
 	for (int i = 0; i < n; i++) total += a[i] - b[i];
 	for (int d = 0; d < DRAWS; d++) {
 		double s = 0;

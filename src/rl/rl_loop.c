@@ -1,5 +1,6 @@
-/* The loop: resume, steps, checkpoints, metrics. A step is pure in (options, weights, step number): what it draws and in which order does not depend on timing,
- * so kill -9 and a second start give the bytes of the uninterrupted run (with max_seconds = 0). */
+/* The loop: resume, steps, checkpoints, metrics. A step is pure in (options, weights, step number):
+ * what it draws and in which order does not depend on timing, so kill -9 and a second start give
+ * the bytes of the uninterrupted run (with max_seconds = 0). */
 #include "rl/rl_internal.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ struct loop {
 	enum loss_type loss;
 	int32_t stop_id;
 	int64_t run, step;
-	double seconds_before;      /* of earlier starts of this run */
+	double seconds_before; /* of earlier starts of this run */
 	uint64_t start_ns;
 	int64_t tokens;
 	FILE *metrics_file;
@@ -40,7 +41,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
 		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)",
 			(long long)o->generation_batch_size, (long long)o->num_generations);
-	if (o->max_steps <= 0 && o->max_seconds <= 0) return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
+	if (o->max_steps <= 0 && o->max_seconds <= 0)
+		return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
 	l->rule = reward_rule_find(o->reward);
 	if (!l->rule) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", o->reward);
 	int rc = advantage_type_from_name(o->advantage, &l->advantage, err);
@@ -50,26 +52,38 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 static int open_model(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	struct ops_options oo = { .threads = (int)o->threads };
+	struct ops_options oo = {.threads = (int)o->threads};
 	int rc = ops_cpu_create(&oo, &l->ops, err);
 	if (!rc) rc = model_open(o->model, l->ops, &l->model, err);
 	if (!rc) rc = tokenizer_open(o->model, &l->tokenizer, err);
 	if (rc || !o->use_peft) return rc;
 	struct adapter_options a = {
-		.r = (int)o->lora_r, .lora_alpha = o->lora_alpha, .lora_dropout = o->lora_dropout, .target_modules = o->lora_target_modules,
+		.r = (int)o->lora_r,
+		.lora_alpha = o->lora_alpha,
+		.lora_dropout = o->lora_dropout,
+		.target_modules = o->lora_target_modules,
 		.seed = (uint64_t)o->seed,
 	};
-	return o->adapter ? adapter_open(l->model, o->adapter, &l->adapter, err) : adapter_create(l->model, &a, &l->adapter, err);
+	return o->adapter ? adapter_open(l->model, o->adapter, &l->adapter, err)
+					  : adapter_create(l->model, &a, &l->adapter, err);
 }
 
 static struct prompt_options prompt_options_of(const struct loop *l)
 {
 	const struct rl_options *o = l->o;
 	return (struct prompt_options){
-		.tasks = o->tasks, .split = o->split, .stage = o->stage, .prompt_template = o->prompt_template, .chat_template = l->chat,
+		.tasks = o->tasks,
+		.split = o->split,
+		.stage = o->stage,
+		.prompt_template = o->prompt_template,
+		.chat_template = l->chat,
 		.chat_date = o->chat_date,
-		.precision = o->precision, .level = (int)o->level, .limit = o->limit, .seed = (uint64_t)o->seed,
-		.max_prompt_length = o->max_prompt_length, .truncate_prompts = o->truncate_prompts,
+		.precision = o->precision,
+		.level = (int)o->level,
+		.limit = o->limit,
+		.seed = (uint64_t)o->seed,
+		.max_prompt_length = o->max_prompt_length,
+		.truncate_prompts = o->truncate_prompts,
 	};
 }
 
@@ -91,11 +105,14 @@ static int open_prompts(struct loop *l, struct err *err)
 	if (rc) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
 	if (l->prompts.count < (size_t)groups)
-		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks, l->prompts.count, (long long)groups);
+		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
+			l->prompts.count, (long long)groups);
 	int longest = longest_prompt(&l->prompts);
 	if (longest + l->o->max_completion_length > l->o->max_tokens)
-		return err_set(err, ERR_LIMIT, "the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower "
-			"--max_completion_length or --max_prompt_length", longest, (long long)l->o->max_completion_length, (long long)l->o->max_tokens);
+		return err_set(err, ERR_LIMIT,
+			"the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower "
+			"--max_completion_length or --max_prompt_length",
+			longest, (long long)l->o->max_completion_length, (long long)l->o->max_tokens);
 	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	return 0;
 }
@@ -107,21 +124,34 @@ static int open_trainer(struct loop *l, struct err *err)
 	int count;
 	struct param *params = l->adapter ? adapter_params(l->adapter, &count) : model_params(l->model, &count);
 	struct optimizer_options oo = {
-		.learning_rate = o->learning_rate, .adam_beta1 = o->adam_beta1, .adam_beta2 = o->adam_beta2, .adam_epsilon = o->adam_epsilon,
-		.weight_decay = o->weight_decay, .max_grad_norm = o->max_grad_norm, .lr_scheduler_type = o->lr_scheduler_type,
-		.warmup_steps = o->warmup_steps, .max_steps = o->max_steps,
+		.learning_rate = o->learning_rate,
+		.adam_beta1 = o->adam_beta1,
+		.adam_beta2 = o->adam_beta2,
+		.adam_epsilon = o->adam_epsilon,
+		.weight_decay = o->weight_decay,
+		.max_grad_norm = o->max_grad_norm,
+		.lr_scheduler_type = o->lr_scheduler_type,
+		.warmup_steps = o->warmup_steps,
+		.max_steps = o->max_steps,
 	};
 	l->optimizer = optimizer_create(l->ops, params, count, &oo);
 	struct updater_options u = {
-		.loss = { .type = l->loss, .epsilon = (float)o->epsilon, .epsilon_high = (float)o->epsilon_high, .beta = (float)o->beta },
-		.num_iterations = (int)o->num_iterations, .max_tokens = (int)o->max_tokens, .max_completion_length = (int)o->max_completion_length,
-		.temperature = (float)o->temperature, .dropout_seed = o->lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
-		.full_reference = o->beta > 0 && !o->use_peft, .reference_model = o->model,
+		.loss = {.type = l->loss,
+			.epsilon = (float)o->epsilon,
+			.epsilon_high = (float)o->epsilon_high,
+			.beta = (float)o->beta},
+		.num_iterations = (int)o->num_iterations,
+		.max_tokens = (int)o->max_tokens,
+		.max_completion_length = (int)o->max_completion_length,
+		.temperature = (float)o->temperature,
+		.dropout_seed = o->lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
+		.full_reference = o->beta > 0 && !o->use_peft,
+		.reference_model = o->model,
 	};
 	int rc = updater_create(l->model, l->adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
-	struct engine_options e = { .max_sequences = (int)MIN(o->generation_batch_size, 64),
-		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length };
+	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
+		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length};
 	return engine_create(l->model, &e, &l->engine, err);
 }
 
@@ -141,8 +171,12 @@ static int open_store(struct loop *l, struct err *err)
 	if (!rc) rc = store_run_open(l->store, o->output_dir, config, &l->run, err);
 	json_decref(config);
 	struct verify_options v = {
-		.device = "cpu", .precision = o->precision, .threads = (int)o->verify_threads, .num_correct_trials = (int)o->num_correct_trials,
-		.seed = (uint64_t)o->seed + 0x766572696679, .store = l->store,
+		.device = "cpu",
+		.precision = o->precision,
+		.threads = (int)o->verify_threads,
+		.num_correct_trials = (int)o->num_correct_trials,
+		.seed = (uint64_t)o->seed + 0x766572696679,
+		.store = l->store,
 	};
 	return rc ? rc : verifier_create(&v, &l->verifier, err);
 }
@@ -163,25 +197,31 @@ static int resume(struct loop *l, struct err *err)
 	return rc ? rc : rl_metrics_open(l->o->output_dir, l->store, l->run, l->step, &l->metrics_file, err);
 }
 
-static double loop_seconds(const struct loop *l) { return l->seconds_before + (double)(clock_ns() - l->start_ns) * 1e-9; }
+static double loop_seconds(const struct loop *l)
+{
+	return l->seconds_before + (double)(clock_ns() - l->start_ns) * 1e-9;
+}
 
 static int save(struct loop *l, struct err *err)
 {
-	struct checkpoint_state s = { .step = l->step, .extra = json_object() };
-	/* Seconds enter a checkpoint only when they decide something: otherwise equal runs must have equal bytes. */
+	struct checkpoint_state s = {.step = l->step, .extra = json_object()};
+	/* Seconds enter a checkpoint only when they decide something: otherwise equal runs must have
+	 * equal bytes. */
 	if (l->o->max_seconds > 0) json_object_set_new(s.extra, EXTRA_SECONDS, json_real(loop_seconds(l)));
 	json_object_set_new(s.extra, "num_tokens", json_integer(l->tokens));
-	int rc = checkpoint_save(l->o->output_dir, l->model, l->adapter, l->optimizer, &s, (int)l->o->save_total_limit, err);
+	int rc = checkpoint_save(
+		l->o->output_dir, l->model, l->adapter, l->optimizer, &s, (int)l->o->save_total_limit, err);
 	json_decref(s.extra);
 	return rc;
 }
 
-/* Prompts of a step: the next ones of the epoch's permutation, whole chunks only, as TRL's sampler. */
+/* Prompts of a step: the next ones of the epoch's permutation, whole chunks only, as TRL's sampler.
+ */
 static void step_prompts(const struct loop *l, int groups, int *index)
 {
 	int64_t per_epoch = (int64_t)l->prompts.count / groups, epoch = l->step / per_epoch, chunk = l->step % per_epoch;
 	int n = (int)l->prompts.count, *order = xmalloc((size_t)n * sizeof *order);
-	struct rng rng = { .seed = (uint64_t)l->o->seed, .stream = 0x65706f6368000000 + (uint64_t)epoch };
+	struct rng rng = {.seed = (uint64_t)l->o->seed, .stream = 0x65706f6368000000 + (uint64_t)epoch};
 	for (int i = 0; i < n; i++) order[i] = i;
 	for (int i = n; i > 1; i--) {
 		int j = (int)rng_below(&rng, (uint32_t)i), tmp = order[i - 1];
@@ -199,13 +239,16 @@ struct rollout_stats {
 
 static struct rollout_stats rollout_stats_of(const struct loop *l, const struct rollout *r, int n)
 {
-	struct rollout_stats s = { .min_length = INT32_MAX };
+	struct rollout_stats s = {.min_length = INT32_MAX};
 	for (int i = 0; i < n; i++) {
-		if (r[i].is_dropped) { s.dropped++; continue; }
+		if (r[i].is_dropped) {
+			s.dropped++;
+			continue;
+		}
 		int len = r[i].completion.count;
 		double reward = l->rule->is_split ? r[i].reward.code + l->rule->alpha * r[i].reward.plan : r[i].reward.code;
-		struct reward_input in = { .verdict = &r[i].verdict,
-			.baseline_cost_s = l->prompts.rows[r[i].prompt].kernel ? l->prompts.rows[r[i].prompt].profile.cost_s : 0 };
+		struct reward_input in = {.verdict = &r[i].verdict,
+			.baseline_cost_s = l->prompts.rows[r[i].prompt].kernel ? l->prompts.rows[r[i].prompt].profile.cost_s : 0};
 		s.n++;
 		s.reward += reward;
 		s.reward_sq += reward * reward;
@@ -216,7 +259,10 @@ static struct rollout_stats rollout_stats_of(const struct loop *l, const struct 
 		s.length += len;
 		s.min_length = MIN(s.min_length, len);
 		s.max_length = MAX(s.max_length, len);
-		if (r[i].completion.finish == FINISH_LENGTH) { s.clipped++; continue; }
+		if (r[i].completion.finish == FINISH_LENGTH) {
+			s.clipped++;
+			continue;
+		}
 		s.terminated++;
 		s.terminated_length += len;
 	}
@@ -226,13 +272,17 @@ static struct rollout_stats rollout_stats_of(const struct loop *l, const struct 
 static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
 
 /* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
-static void put_number(json_t *m, const char *key, double x) { json_object_set_new(m, key, isfinite(x) ? json_real(x) : json_null()); }
+static void put_number(json_t *m, const char *key, double x)
+{
+	json_object_set_new(m, key, isfinite(x) ? json_real(x) : json_null());
+}
 
-static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups, const struct update_stats *u,
-	double generate_s, double update_s)
+static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups,
+	const struct update_stats *u, double generate_s, double update_s)
 {
 	struct rollout_stats s = rollout_stats_of(l, r, n);
-	double mean = per(s.reward, s.n), var = s.n > 1 ? fmax(0, (s.reward_sq - s.n * mean * mean) / (s.n - 1)) : 0, rows = (double)u->loss.rows;
+	double mean = per(s.reward, s.n), var = s.n > 1 ? fmax(0, (s.reward_sq - s.n * mean * mean) / (s.n - 1)) : 0,
+		   rows = (double)u->loss.rows;
 	json_t *m = json_pack("{s:I, s:I, s:i, s:i, s:i}", "step", (json_int_t)l->step, "num_tokens", (json_int_t)l->tokens,
 		"completions/min_length", s.n ? s.min_length : 0, "completions/max_length", s.max_length, "dropped", s.dropped);
 	put_number(m, "loss", u->loss.loss);
@@ -288,9 +338,16 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	int *index = xmalloc((size_t)groups * sizeof *index);
 	struct rollout *r = xcalloc((size_t)n, sizeof *r);
 	struct rollout_options ro = {
-		.num_samples = K, .id_base = (l->step + 1) << 20,
-		.sampling = { .temperature = (float)o->temperature, .top_k = (int)o->top_k, .top_p = (float)o->top_p, .seed = (uint64_t)o->seed },
-		.max_new_tokens = (int)o->max_completion_length, .stop_ids = &l->stop_id, .nstop = 1, .adapter = l->adapter,
+		.num_samples = K,
+		.id_base = (l->step + 1) << 20,
+		.sampling = {.temperature = (float)o->temperature,
+			.top_k = (int)o->top_k,
+			.top_p = (float)o->top_p,
+			.seed = (uint64_t)o->seed},
+		.max_new_tokens = (int)o->max_completion_length,
+		.stop_ids = &l->stop_id,
+		.nstop = 1,
+		.adapter = l->adapter,
 	};
 	struct update_stats u = {0};
 	uint64_t t0 = clock_ns(), t1 = t0;
@@ -305,7 +362,8 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	if (!rc) {
 		l->step++;
 		l->tokens += u.tokens;
-		json_t *m = step_metrics(l, r, n, groups, dropped_groups, &u, (double)(t1 - t0) * 1e-9, (double)(clock_ns() - t1) * 1e-9);
+		json_t *m = step_metrics(
+			l, r, n, groups, dropped_groups, &u, (double)(t1 - t0) * 1e-9, (double)(clock_ns() - t1) * 1e-9);
 		rc = record(l, r, n, m, err);
 		if (!rc && metrics) rc = metrics(ctx, l->step, m);
 		json_decref(m);
@@ -318,7 +376,8 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 
 static bool is_finished(const struct loop *l)
 {
-	return (l->o->max_steps > 0 && l->step >= l->o->max_steps) || (l->o->max_seconds > 0 && loop_seconds(l) >= l->o->max_seconds);
+	return (l->o->max_steps > 0 && l->step >= l->o->max_steps) ||
+		(l->o->max_seconds > 0 && loop_seconds(l) >= l->o->max_seconds);
 }
 
 static int save_final(struct loop *l, struct err *err)
@@ -347,7 +406,7 @@ static void loop_release(struct loop *l)
 
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err)
 {
-	struct loop l = { .o = o, .start_ns = clock_ns() };
+	struct loop l = {.o = o, .start_ns = clock_ns()};
 	int rc = options_check(o, &l, err);
 	if (!rc) rc = open_model(&l, err);
 	if (!rc) rc = open_prompts(&l, err);
@@ -366,7 +425,7 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 {
-	struct loop l = { .o = o };
+	struct loop l = {.o = o};
 	struct model_config c;
 	int rc = options_check(o, &l, err);
 	if (!rc) rc = model_config_load(o->model, &c, err);

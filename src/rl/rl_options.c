@@ -1,4 +1,5 @@
-/* Settings of `hone rl`: one table drives command line, recipes, --help and what a run records. Names are TRL's where TRL has one. */
+/* Settings of `hone rl`: one table drives command line, recipes, --help and what a run records.
+ * Names are TRL's where TRL has one. */
 #include "rl/rl.h"
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }
@@ -18,10 +19,13 @@ const struct option_def rl_option_defs[] = {
 	I(limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
 	S(prompt_template, "template file (recipes/prompts/)", NULL),
 	S(chat_template, "chat form of the prompt; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
-	S(chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
+	S(chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default",
+		NULL),
 	S(precision, "fp32 rule that the verifier applies", "strict|tf32"),
-	S(reward, "row of the reward table (docs/rewards.md)", "frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin"),
-	S(advantage, "advantages inside a group: leave-one-out, mean and std, mean only, the raw reward", "loo|mean_std|mean|raw"),
+	S(reward, "row of the reward table (docs/rewards.md)",
+		"frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin"),
+	S(advantage, "advantages inside a group: leave-one-out, mean and std, mean only, the raw reward",
+		"loo|mean_std|mean|raw"),
 	S(loss_type, "loss normalisation", "grpo|dr_grpo|dapo|bnpo"),
 	B(use_peft, "train a LoRA adapter; --no-use_peft trains all weights"),
 	I(lora_r, "adapter rank", "1 to 256"),
@@ -64,12 +68,35 @@ const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 void rl_options_default(struct rl_options *o)
 {
 	*o = (struct rl_options){
-		.stage = "frontend", .split = "train", .prompt_template = "recipes/prompts/frontend.txt", .chat_template = "auto", .precision = "strict",
-		.reward = "frontend", .advantage = "loo", .loss_type = "dr_grpo", .epsilon = 0.2, .epsilon_high = 0.28,
-		.num_generations = 8, .generation_batch_size = 64, .num_iterations = 1, .max_tokens = 16384,
-		.max_completion_length = 8192, .temperature = 1.0, .top_p = 1.0, .seed = 42,
-		.learning_rate = 1e-5, .lr_scheduler_type = "constant", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .max_grad_norm = 1.0,
-		.use_peft = true, .lora_r = 16, .lora_alpha = 32,
-		.max_steps = 100, .save_steps = 50, .save_total_limit = 2,
+		.stage = "frontend",
+		.split = "train",
+		.prompt_template = "recipes/prompts/frontend.txt",
+		.chat_template = "auto",
+		.precision = "strict",
+		.reward = "frontend",
+		.advantage = "loo",
+		.loss_type = "dr_grpo",
+		.epsilon = 0.2,
+		.epsilon_high = 0.28,
+		.num_generations = 8,
+		.generation_batch_size = 64,
+		.num_iterations = 1,
+		.max_tokens = 16384,
+		.max_completion_length = 8192,
+		.temperature = 1.0,
+		.top_p = 1.0,
+		.seed = 42,
+		.learning_rate = 1e-5,
+		.lr_scheduler_type = "constant",
+		.adam_beta1 = 0.9,
+		.adam_beta2 = 0.999,
+		.adam_epsilon = 1e-8,
+		.max_grad_norm = 1.0,
+		.use_peft = true,
+		.lora_r = 16,
+		.lora_alpha = 32,
+		.max_steps = 100,
+		.save_steps = 50,
+		.save_total_limit = 2,
 	};
 }

@@ -24,7 +24,8 @@ void prompt_set_release(struct prompt_set *s)
 
 static struct prompt_row *set_push(struct prompt_set *s)
 {
-	if ((s->count & (s->count - 1)) == 0) s->rows = xrealloc(s->rows, size_mul(s->count ? 2 * s->count : 1, sizeof *s->rows));
+	if ((s->count & (s->count - 1)) == 0)
+		s->rows = xrealloc(s->rows, size_mul(s->count ? 2 * s->count : 1, sizeof *s->rows));
 	s->rows[s->count] = (struct prompt_row){0};
 	return &s->rows[s->count++];
 }
@@ -38,8 +39,12 @@ static void task_copy(struct task *dst, const struct task *src)
 	dst->split = xstrdup(src->split ? src->split : "");
 }
 
-/* Kernel and profile of a midend row; the other keys were read by task_set_load, whose rows these are in step with. */
-struct kernel_reader { struct prompt_set *set; size_t next; };
+/* Kernel and profile of a midend row; the other keys were read by task_set_load, whose rows these
+ * are in step with. */
+struct kernel_reader {
+	struct prompt_set *set;
+	size_t next;
+};
 
 static int row_read_kernel(void *ctx, const json_t *o, const char *where, struct err *err)
 {
@@ -49,31 +54,37 @@ static int row_read_kernel(void *ctx, const json_t *o, const char *where, struct
 	const char *kernel;
 	const json_t *profile = json_object_get(o, "profile");
 	if (!profile || !json_object_get(o, "kernel"))
-		return err_set(err, ERR_FORMAT, "%s: no field \"%s\": the midend starts from a kernel and its verdict; `hone pairs synth --stage midend` writes such rows",
+		return err_set(err, ERR_FORMAT,
+			"%s: no field \"%s\": the midend starts from a kernel and its verdict; `hone pairs synth --stage midend` "
+			"writes such rows",
 			where, profile ? "kernel" : "profile");
 	if (json_get_str(o, where, "kernel", &kernel, err)) return err->code;
 	if (verdict_from_json(profile, &r->profile, err)) return err_prefix(err, "%s: field profile", where);
 	if (r->profile.class != VERDICT_GENUINE)
-		return err_set(err, ERR_FORMAT, "%s: profile is %s: the midend starts from genuine kernels", where, verdict_class_name(r->profile.class));
+		return err_set(err, ERR_FORMAT, "%s: profile is %s: the midend starts from genuine kernels", where,
+			verdict_class_name(r->profile.class));
 	r->kernel = xstrdup(kernel);
 	return 0;
 }
 
 static int kernels_read(struct prompt_set *s, const char *path, struct err *err)
 {
-	struct kernel_reader k = { .set = s };
+	struct kernel_reader k = {.set = s};
 	int rc = jsonl_each(path, JSONL_LINE_MAX, row_read_kernel, &k, err);
-	if (!rc && k.next < s->count) rc = err_set(err, ERR_FORMAT, "%s: %zu rows with a kernel, expected %zu", path, k.next, s->count);
+	if (!rc && k.next < s->count)
+		rc = err_set(err, ERR_FORMAT, "%s: %zu rows with a kernel, expected %zu", path, k.next, s->count);
 	return rc;
 }
 
-static int row_render(struct prompt_row *r, const struct prompt_options *o, const char *template_text, const struct tokenizer *t, struct err *err)
+static int row_render(struct prompt_row *r, const struct prompt_options *o, const char *template_text,
+	const struct tokenizer *t, struct err *err)
 {
-	struct prompt_input in = { .task = &r->task, .kernel = r->kernel, .profile = r->kernel ? &r->profile : NULL, .precision = o->precision };
+	struct prompt_input in = {
+		.task = &r->task, .kernel = r->kernel, .profile = r->kernel ? &r->profile : NULL, .precision = o->precision};
 	struct str body = {0};
 	struct chat_text chat = {0};
 	int rc = prompt_render(template_text, o->prompt_template, &in, &body, err);
-	struct chat_message m = { "user", body.data ? body.data : "" };
+	struct chat_message m = {"user", body.data ? body.data : ""};
 	if (!rc) rc = chat_render(o->chat_template, o->chat_date, &m, 1, true, &chat, err);
 	if (!rc) rc = chat_encode(t, &chat, &r->ids, err);
 	if (!rc) r->text = xstrdup(chat.text.data);
@@ -86,7 +97,10 @@ static int row_render(struct prompt_row *r, const struct prompt_options *o, cons
 static bool row_fits(struct prompt_set *s, struct prompt_row *r, const struct prompt_options *o)
 {
 	if (o->max_prompt_length <= 0 || r->ids.count <= (size_t)o->max_prompt_length) return true;
-	if (!o->truncate_prompts) { s->refused++; return false; }
+	if (!o->truncate_prompts) {
+		s->refused++;
+		return false;
+	}
 	size_t cut = r->ids.count - (size_t)o->max_prompt_length;
 	memmove(r->ids.data, r->ids.data + cut, (r->ids.count - cut) * sizeof *r->ids.data);
 	r->ids.count -= cut;
@@ -96,7 +110,7 @@ static bool row_fits(struct prompt_set *s, struct prompt_row *r, const struct pr
 
 static void set_shuffle(struct prompt_set *s, uint64_t seed)
 {
-	struct rng rng = { .seed = seed, .stream = 0x70726f6d70747331 };
+	struct rng rng = {.seed = seed, .stream = 0x70726f6d70747331};
 	for (size_t i = s->count; i > 1; i--) {
 		size_t j = rng_below(&rng, (uint32_t)i);
 		struct prompt_row tmp = s->rows[i - 1];
@@ -105,7 +119,8 @@ static void set_shuffle(struct prompt_set *s, uint64_t seed)
 	}
 }
 
-/* Drops rows of other splits and levels, then everything past the limit, before the dear part (tokenising) begins. */
+/* Drops rows of other splits and levels, then everything past the limit, before the dear part
+ * (tokenising) begins. */
 static void set_select(struct prompt_set *s, const struct prompt_options *o)
 {
 	size_t kept = 0;
@@ -153,7 +168,9 @@ int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, s
 	if (!rc) set_select(&s, o);
 	if (!rc) rc = set_render(&s, o, t, err);
 	if (!rc && s.count == 0)
-		rc = err_set(err, ERR_NOT_FOUND, "%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld); check --split and --max_prompt_length",
+		rc = err_set(err, ERR_NOT_FOUND,
+			"%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld); check --split and "
+			"--max_prompt_length",
 			o->tasks, o->split ? o->split : "", s.refused, (long long)o->max_prompt_length);
 	if (rc) prompt_set_release(&s);
 	else *out = s;

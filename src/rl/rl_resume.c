@@ -1,15 +1,18 @@
-/* What a run folder remembers. A second start with other settings would mix two runs in one folder and call the result a continuation, so settings.json is
- * compared before any checkpoint is loaded. Paths are compared as they are written, contents by hashes: the prompts in full, the weights by a few values of
- * every tensor, because reading all of a large model again at every start would be dear and another model differs everywhere. */
+/* What a run folder remembers. A second start with other settings would mix two runs in one folder
+ * and call the result a continuation, so settings.json is compared before any checkpoint is loaded.
+ * Paths are compared as they are written, contents by hashes: the prompts in full, the weights by a
+ * few values of every tensor, because reading all of a large model again at every start would be
+ * dear and another model differs everywhere. */
 #include "rl/rl_internal.h"
 
 #include <stdlib.h>
 
 enum { VALUES_PER_TENSOR = 16 };
 
-/* A run may be continued in another place, for longer, saving more often, on more threads: none of these changes what a step computes. */
-static const char *const free_options[] = { "output_dir", "store", "max_steps", "max_seconds", "save_steps", "save_total_limit", "threads",
-	"verify_threads", "dry_run" };
+/* A run may be continued in another place, for longer, saving more often, on more threads: none of
+ * these changes what a step computes. */
+static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
+	"save_total_limit", "threads", "verify_threads", "dry_run"};
 
 static void put_params(struct str *out, const struct param *p, int count)
 {
@@ -51,11 +54,14 @@ static json_t *prompts_hash(const struct prompt_set *s)
 	return json_string(h.text);
 }
 
-json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a, const struct prompt_set *prompts)
+json_t *rl_settings_json(
+	const struct rl_options *o, struct model *m, struct adapter *a, const struct prompt_set *prompts)
 {
-	json_t *j = options_json(rl_option_defs, rl_option_count, o), *max_steps = json_incref(json_object_get(j, "max_steps"));
+	json_t *j = options_json(rl_option_defs, rl_option_count, o),
+		   *max_steps = json_incref(json_object_get(j, "max_steps"));
 	for (size_t i = 0; i < ARRAY_LEN(free_options); i++) json_object_del(j, free_options[i]);
-	if (strncmp(o->lr_scheduler_type, "constant", 8)) json_object_set(j, "max_steps", max_steps);   /* a schedule that ends depends on its end */
+	if (strncmp(o->lr_scheduler_type, "constant", 8))
+		json_object_set(j, "max_steps", max_steps); /* a schedule that ends depends on its end */
 	json_decref(max_steps);
 	json_object_set_new(j, "prompts", prompts_hash(prompts));
 	json_object_set_new(j, "weights", weights_hash(m, a));
@@ -66,8 +72,11 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 {
 	char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *now = is ? json_dumps(is, JSON_ENCODE_ANY) : NULL;
 	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
-		: !strcmp(key, "weights") ? "weights (hash of the model and adapter at the start)" : key;
-	err_set(err, ERR_MISMATCH, "%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another --output_dir",
+		: !strcmp(key, "weights")              ? "weights (hash of the model and adapter at the start)"
+											   : key;
+	err_set(err, ERR_MISMATCH,
+		"%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another "
+		"--output_dir",
 		dir, what, old ? old : "absent", now ? now : "absent");
 	free(old);
 	free(now);
@@ -76,13 +85,15 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 
 static int settings_compare(const char *dir, const json_t *was, json_t *is, struct err *err)
 {
-	static const char *const hashes[] = { "prompts", "weights" };   /* after the options: a changed path says more than a changed hash */
+	static const char *const hashes[] = {
+		"prompts", "weights"}; /* after the options: a changed path says more than a changed hash */
 	const char *key;
 	json_t *v;
-	json_object_foreach(is, key, v) {
+	json_object_foreach(is, key, v)
+	{
 		bool is_hash = !strcmp(key, hashes[0]) || !strcmp(key, hashes[1]);
 		const json_t *old = json_object_get(was, key);
-		bool is_newer = !old && json_is_null(v);   /* an option that the run did not know, and that is not set */
+		bool is_newer = !old && json_is_null(v); /* an option that the run did not know, and that is not set */
 		if (!is_hash && !is_newer && !json_equal(old, v)) return mismatch(dir, key, old, v, err);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(hashes); i++) {
@@ -100,7 +111,9 @@ int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err
 	int rc = checkpoint_exists(output_dir, &has_checkpoint, err);
 	if (!rc && !has_checkpoint) rc = json_save(path, settings, err);
 	else if (!rc && !path_exists(path))
-		rc = err_set(err, ERR_MISMATCH, "%s has checkpoints but no settings.json: they are not of `hone rl`; choose another --output_dir", output_dir);
+		rc = err_set(err, ERR_MISMATCH,
+			"%s has checkpoints but no settings.json: they are not of `hone rl`; choose another --output_dir",
+			output_dir);
 	else if (!rc) {
 		rc = json_load(path, 1 << 20, &recorded, err);
 		if (!rc) rc = settings_compare(output_dir, recorded, settings, err);
@@ -120,7 +133,10 @@ static void put_row(struct str *out, const json_t *row)
 	free(line);
 }
 
-struct copy { struct str text; int64_t rows; };
+struct copy {
+	struct str text;
+	int64_t rows;
+};
 
 static int copy_row(int64_t step, int64_t index, const json_t *row, void *ctx)
 {
@@ -130,14 +146,18 @@ static int copy_row(int64_t step, int64_t index, const json_t *row, void *ctx)
 	return 0;
 }
 
-int rl_metrics_open(const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err)
+int rl_metrics_open(
+	const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err)
 {
 	char *path = path_join(output_dir, "metrics.jsonl");
 	struct copy c = {0};
 	int rc = store_metrics_each(s, run, copy_row, &c, err);
 	if (!rc && c.rows != last_step)
-		rc = err_set(err, ERR_MISMATCH, "%s: the checkpoint is at step %lld, the store has %lld steps of a run of this name; give the --output_dir and --store "
-			"that the run was started with", output_dir, (long long)last_step, (long long)c.rows);
+		rc = err_set(err, ERR_MISMATCH,
+			"%s: the checkpoint is at step %lld, the store has %lld steps of a run of this name; give the --output_dir "
+			"and --store "
+			"that the run was started with",
+			output_dir, (long long)last_step, (long long)c.rows);
 	if (!rc) rc = file_write_atomic(path, c.text.data ? c.text.data : "", c.text.len, err);
 	if (!rc && !(*out = fopen(path, "a"))) rc = err_set(err, ERR_IO, "%s: cannot be opened for appending", path);
 	str_release(&c.text);
@@ -149,7 +169,7 @@ void rl_metrics_put(FILE *f, const json_t *row)
 {
 	struct str line = {0};
 	put_row(&line, row);
-	fputs(line.data, f);   /* a line that is lost here is in the store, and written at the next start */
+	fputs(line.data, f); /* a line that is lost here is in the store, and written at the next start */
 	fflush(f);
 	str_release(&line);
 }

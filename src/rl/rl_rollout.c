@@ -13,22 +13,23 @@ struct collect {
 	const int *index;
 	const struct rollout_options *o;
 	struct rollout *out;
-	int total, finished, outstanding;   /* rollouts in all, with a verdict, at the verifier */
+	int total, finished, outstanding; /* rollouts in all, with a verdict, at the verifier */
 	struct progress progress;
 };
 
 static void verdict_format_failure(struct verdict *v, const struct answer *a, enum finish_reason finish)
 {
-	*v = (struct verdict){ .class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup = NAN };
+	*v = (struct verdict){.class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup = NAN};
 	snprintf(v->reason, sizeof v->reason, "%s", finish == FINISH_LENGTH ? "length" : a->problem);
-	snprintf(v->detail, sizeof v->detail, "the answer is not a plan followed by one closed ```python block (%s)", a->problem);
+	snprintf(v->detail, sizeof v->detail, "the answer is not a plan followed by one closed ```python block (%s)",
+		a->problem);
 }
 
 static void rollout_decode(struct collect *c, struct rollout *r)
 {
 	struct str text = {0};
 	int n = r->completion.count;
-	if (n && r->completion.finish != FINISH_LENGTH) n--;   /* the end token is no part of the text */
+	if (n && r->completion.finish != FINISH_LENGTH) n--; /* the end token is no part of the text */
 	tokenizer_decode(c->tokenizer, r->completion.tokens, (size_t)n, false, &text);
 	if (!text.data) str_puts(&text, "");
 	r->text = text.data;
@@ -51,8 +52,10 @@ static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
 		return 0;
 	}
 	struct verify_request req = {
-		.task = &c->prompts->rows[r->prompt].task, .source = r->text + r->answer.code_begin,
-		.source_len = r->answer.code_end - r->answer.code_begin, .id = slot,
+		.task = &c->prompts->rows[r->prompt].task,
+		.source = r->text + r->answer.code_begin,
+		.source_len = r->answer.code_end - r->answer.code_begin,
+		.id = slot,
 	};
 	c->outstanding++;
 	return verifier_submit(c->verifier, &req, err);
@@ -65,7 +68,7 @@ static int take_completions(struct collect *c, struct engine *e, struct err *err
 		int64_t slot = (done.id - c->o->id_base) * c->o->num_samples + done.sample;
 		CHECK(slot >= 0 && slot < c->total);
 		struct rollout *r = &c->out[slot];
-		*r = (struct rollout){ .prompt = c->index[done.id - c->o->id_base], .sample = done.sample, .completion = done };
+		*r = (struct rollout){.prompt = c->index[done.id - c->o->id_base], .sample = done.sample, .completion = done};
 		int rc = completion_check(&done, err);
 		if (rc) return err_prefix(err, "task %s", c->prompts->rows[r->prompt].task.name);
 		rollout_decode(c, r);
@@ -104,8 +107,14 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 	for (int i = 0; i < n; i++) {
 		const struct prompt_row *p = &c->prompts->rows[c->index[i]];
 		struct request q = {
-			.id = c->o->id_base + i, .prompt = p->ids.data, .nprompt = (int)p->ids.count, .num_samples = c->o->num_samples,
-			.sampling = c->o->sampling, .max_new_tokens = c->o->max_new_tokens, .stop_ids = c->o->stop_ids, .nstop = c->o->nstop,
+			.id = c->o->id_base + i,
+			.prompt = p->ids.data,
+			.nprompt = (int)p->ids.count,
+			.num_samples = c->o->num_samples,
+			.sampling = c->o->sampling,
+			.max_new_tokens = c->o->max_new_tokens,
+			.stop_ids = c->o->stop_ids,
+			.nstop = c->o->nstop,
 			.adapter = c->o->adapter,
 		};
 		q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
@@ -115,10 +124,16 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 	return 0;
 }
 
-int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts, const int *index, int n,
-	const struct rollout_options *o, struct rollout *out, struct err *err)
+int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
+	const int *index, int n, const struct rollout_options *o, struct rollout *out, struct err *err)
 {
-	struct collect c = { .verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out, .total = n * o->num_samples };
+	struct collect c = {.verifier = v,
+		.tokenizer = t,
+		.prompts = prompts,
+		.index = index,
+		.o = o,
+		.out = out,
+		.total = n * o->num_samples};
 	memset(out, 0, (size_t)c.total * sizeof *out);
 	if (o->progress) progress_begin(&c.progress, o->progress, "answers", c.total);
 	int rc = submit_prompts(&c, e, n, err), active = 1;
@@ -141,7 +156,8 @@ void rollouts_release(struct rollout *r, int n)
 	}
 }
 
-/* How long a verdict took and whether it came from a cache is not about the answer, and would make equal runs unequal. */
+/* How long a verdict took and whether it came from a cache is not about the answer, and would make
+ * equal runs unequal. */
 static json_t *verdict_record(const struct verdict *v)
 {
 	json_t *j = verdict_json(v);
@@ -150,7 +166,8 @@ static json_t *verdict_record(const struct verdict *v)
 	return j;
 }
 
-/* What a model writes may end in the middle of a character, be no UTF-8 at all or hold NUL, which our JSON cannot: each such byte becomes U+FFFD. */
+/* What a model writes may end in the middle of a character, be no UTF-8 at all or hold NUL, which
+ * our JSON cannot: each such byte becomes U+FFFD. */
 static json_t *answer_json(const char *text, size_t len)
 {
 	struct str clean = {0};
@@ -168,9 +185,10 @@ static json_t *answer_json(const char *text, size_t len)
 json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
 {
 	const struct prompt_row *p = &prompts->rows[r->prompt];
-	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name, "level", p->task.level,
-		"structure", p->task.structure, "split", p->task.split, "sample", r->sample, "answer", answer_json(r->text, r->text_len), "tokens", r->completion.count,
-		"finish", finish_reason_name(r->completion.finish), "verdict", verdict_record(&r->verdict), "reward_plan", r->reward.plan,
+	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name,
+		"level", p->task.level, "structure", p->task.structure, "split", p->task.split, "sample", r->sample, "answer",
+		answer_json(r->text, r->text_len), "tokens", r->completion.count, "finish",
+		finish_reason_name(r->completion.finish), "verdict", verdict_record(&r->verdict), "reward_plan", r->reward.plan,
 		"reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code", r->advantage_code);
 	CHECKF(j, "a rollout that is not JSON");
 	return j;
@@ -178,11 +196,12 @@ json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
 
 /* ---- rewards and advantages ---- */
 
-static void group_rewards(struct rollout *g, int K, const struct reward_rule *rule, const struct prompt_set *prompts, double *plan, double *code)
+static void group_rewards(struct rollout *g, int K, const struct reward_rule *rule, const struct prompt_set *prompts,
+	double *plan, double *code)
 {
 	for (int k = 0; k < K; k++) {
 		const struct prompt_row *p = &prompts->rows[g[k].prompt];
-		struct reward_input in = { .verdict = &g[k].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0 };
+		struct reward_input in = {.verdict = &g[k].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0};
 		g[k].is_dropped = !reward_compute(rule, &in, &g[k].reward);
 		plan[k] = g[k].is_dropped ? NAN : g[k].reward.plan;
 		code[k] = g[k].is_dropped ? NAN : g[k].reward.code;
@@ -198,7 +217,8 @@ void rollouts_advantages(struct rollout *r, int groups, int K, const struct rewa
 		struct rollout *group = r + (size_t)g * (size_t)K;
 		group_rewards(group, K, rule, prompts, plan, code);
 		bool has_plan = group_advantages(type, plan, K, a_plan), has_code = group_advantages(type, code, K, a_code);
-		if (!has_plan && !has_code) ++*dropped_groups;   /* without any variance there is nothing to learn from the group */
+		if (!has_plan && !has_code)
+			++*dropped_groups; /* without any variance there is nothing to learn from the group */
 		for (int k = 0; k < K; k++) {
 			group[k].advantage_plan = rule->is_split ? rule->alpha * a_plan[k] : a_code[k];
 			group[k].advantage_code = a_code[k];

@@ -1,37 +1,47 @@
-/* The update: rollouts become rows of (token, old log-probability, weight, normaliser), rows are packed into micro-batches, and the trainer, which knows
- * nothing about kernels, does the rest.
+/* The update: rollouts become rows of (token, old log-probability, weight, normaliser), rows are
+ * packed into micro-batches, and the trainer, which knows nothing about kernels, does the rest.
  *
- * old_logprob is the trainer's own recomputation, not the sampler's: with one iteration (mu = 1) it is the very value of this pass, so the ratio is exactly 1
- * and no extra forward pass is run. The sampler's values are compared with it and the gap is published. */
+ * old_logprob is the trainer's own recomputation, not the sampler's: with one iteration (mu = 1) it
+ * is the very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The
+ * sampler's values are compared with it and the gap is published. */
 #include "rl/rl.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-struct sequence { const struct rollout *r; const struct prompt_row *p; float normaliser; size_t row_begin; };
+struct sequence {
+	const struct rollout *r;
+	const struct prompt_row *p;
+	float normaliser;
+	size_t row_begin;
+};
 
 struct updater {
-	struct model *model, *reference;       /* reference: full training with beta > 0; with an adapter it is the model without it */
+	struct model *model,
+		*reference; /* reference: full training with beta > 0; with an adapter it is the model without it */
 	struct adapter *adapter;
 	struct optimizer *optimizer;
 	struct updater_options o;
 	struct pass *pass, *reference_pass;
-	int32_t *ids, *pos, *start;            /* one micro-batch: (max_tokens), (max_tokens), (max_tokens + 1) */
-	struct head_row *head;                 /* (max_tokens) */
-	float *logprob;                        /* (max_tokens) scratch */
-	struct loss_row *rows; size_t nrows, rows_cap;   /* of the whole batch, in sequence order */
-	float *sampler_logprob; size_t sampler_cap;      /* (nrows) */
+	int32_t *ids, *pos, *start; /* one micro-batch: (max_tokens), (max_tokens), (max_tokens + 1) */
+	struct head_row *head;      /* (max_tokens) */
+	float *logprob;             /* (max_tokens) scratch */
+	struct loss_row *rows;
+	size_t nrows, rows_cap; /* of the whole batch, in sequence order */
+	float *sampler_logprob;
+	size_t sampler_cap; /* (nrows) */
 	/* the micro-batch that the loss callback works on */
 	size_t row_offset;
 	bool is_first_iteration;
 	struct update_stats *stats;
 };
 
-int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o, struct updater **out, struct err *err)
+int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
+	struct updater **out, struct err *err)
 {
 	struct updater *u = xcalloc(1, sizeof *u);
-	*u = (struct updater){ .model = m, .adapter = a, .optimizer = opt, .o = *o };
-	struct pass_options p = { .max_tokens = o->max_tokens, .head_rows = MIN(o->max_tokens, 512), .backward = true };
+	*u = (struct updater){.model = m, .adapter = a, .optimizer = opt, .o = *o};
+	struct pass_options p = {.max_tokens = o->max_tokens, .head_rows = MIN(o->max_tokens, 512), .backward = true};
 	int rc = pass_create(m, &p, &u->pass, err);
 	if (!rc && o->full_reference) {
 		rc = model_open(o->reference_model, model_ops(m), &u->reference, err);
@@ -94,15 +104,17 @@ static void sequence_rows(struct updater *u, struct sequence *s, const struct to
 		bool is_code = !is_split || kinds[i];
 		u->sampler_logprob[u->nrows] = c->logprobs[i];
 		u->rows[u->nrows++] = (struct loss_row){
-			.at = nprompt + i - 1, .target = c->tokens[i], .advantage = (float)(is_code ? s->r->advantage_code : s->r->advantage_plan),
+			.at = nprompt + i - 1,
+			.target = c->tokens[i],
+			.advantage = (float)(is_code ? s->r->advantage_code : s->r->advantage_plan),
 			.normaliser = s->normaliser,
 		};
 	}
 	free(kinds);
 }
 
-static struct sequence *sequences_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t,
-	bool is_split, int *count)
+static struct sequence *sequences_make(struct updater *u, const struct rollout *r, int n,
+	const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, int *count)
 {
 	struct sequence *s = xcalloc((size_t)MAX(n, 1), sizeof *s);
 	int *lengths = xcalloc((size_t)MAX(n, 1), sizeof *lengths), k = 0;
@@ -110,7 +122,7 @@ static struct sequence *sequences_make(struct updater *u, const struct rollout *
 	for (int i = 0; i < n; i++) {
 		if (!rollout_trains(&r[i], &u->o)) continue;
 		lengths[k] = r[i].completion.count;
-		s[k++] = (struct sequence){ .r = &r[i], .p = &prompts->rows[r[i].prompt] };
+		s[k++] = (struct sequence){.r = &r[i], .p = &prompts->rows[r[i].prompt]};
 	}
 	loss_normalisers(u->o.loss.type, lengths, k, u->o.max_completion_length, normalisers);
 	u->nrows = 0;
@@ -128,7 +140,11 @@ static struct sequence *sequences_make(struct updater *u, const struct rollout *
 
 static int sequence_tokens(const struct sequence *s) { return (int)s->p->ids.count + s->r->completion.count; }
 
-struct micro { struct batch batch; int nhead; int next; };   /* next: first sequence that did not fit */
+struct micro {
+	struct batch batch;
+	int nhead;
+	int next;
+}; /* next: first sequence that did not fit */
 
 static struct micro micro_pack(struct updater *u, const struct sequence *s, int begin, int count)
 {
@@ -141,13 +157,13 @@ static struct micro micro_pack(struct updater *u, const struct sequence *s, int 
 		for (int k = 0; k < n; k++) u->pos[T + k] = k;
 		for (int k = 0; k < n - nprompt; k++, nhead++) {
 			const struct loss_row *row = &u->rows[s[i].row_begin + (size_t)k];
-			u->head[nhead] = (struct head_row){ T + row->at, row->target };
+			u->head[nhead] = (struct head_row){T + row->at, row->target};
 		}
 		T += n;
 	}
 	u->start[S] = T;
 	u->row_offset = s[begin].row_begin;
-	return (struct micro){ .batch = { u->ids, { T, S, u->start, u->pos } }, .nhead = nhead, .next = i };
+	return (struct micro){.batch = {u->ids, {T, S, u->start, u->pos}}, .nhead = nhead, .next = i};
 }
 
 static void gap_add(struct loss_stats *st, float trainer, float sampler)
@@ -176,7 +192,8 @@ static void update_loss(void *ctx, int begin, int n, const float *logprob, const
 			if (u->o.num_iterations == 1) r->old_logprob = logprob[i];
 			gap_add(st, logprob[i], u->sampler_logprob[row]);
 			st->entropy += entropy ? entropy[i] : 0;
-			if (u->o.loss.beta > 0) st->kl += exp((double)r->ref_logprob - logprob[i]) - ((double)r->ref_logprob - logprob[i]) - 1;
+			if (u->o.loss.beta > 0)
+				st->kl += exp((double)r->ref_logprob - logprob[i]) - ((double)r->ref_logprob - logprob[i]) - 1;
 			st->rows++;
 		}
 		clip_count(st, &u->o.loss, r, logprob[i]);
@@ -185,7 +202,8 @@ static void update_loss(void *ctx, int begin, int n, const float *logprob, const
 }
 
 /* Log-probabilities of all rows under one policy, before any update. */
-static void rows_logprobs(struct updater *u, struct pass *pass, struct adapter *a, const struct sequence *s, int count, bool is_reference)
+static void rows_logprobs(
+	struct updater *u, struct pass *pass, struct adapter *a, const struct sequence *s, int count, bool is_reference)
 {
 	for (int i = 0; i < count;) {
 		struct micro m = micro_pack(u, s, i, count);
@@ -204,7 +222,9 @@ static int check_fits(const struct updater *u, const struct sequence *s, int cou
 {
 	for (int i = 0; i < count; i++)
 		if (sequence_tokens(&s[i]) > u->o.max_tokens)
-			return err_set(err, ERR_LIMIT, "task %s: %d tokens of prompt and answer, max_tokens is %d; raise --max_tokens or lower --max_completion_length",
+			return err_set(err, ERR_LIMIT,
+				"task %s: %d tokens of prompt and answer, max_tokens is %d; raise --max_tokens or lower "
+				"--max_completion_length",
 				s[i].p->task.name, sequence_tokens(&s[i]), u->o.max_tokens);
 	return 0;
 }
@@ -221,8 +241,8 @@ static void iterate(struct updater *u, const struct sequence *s, int count, uint
 	u->stats->grad_norm = optimizer_step(u->optimizer);
 }
 
-int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts, const struct tokenizer *t, bool is_split,
-	struct update_stats *stats, struct err *err)
+int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
+	const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err)
 {
 	int count;
 	*stats = (struct update_stats){0};

@@ -1,16 +1,21 @@
 /* movement: fill, copy and gather over strided views.
  *
- * One walker serves all three: it turns a pair of views into runs along the innermost dimension and hands each run to a function that knows
- * element types. Dimensions that are dense in both views are merged first, so that a contiguous copy is a single run.
+ * One walker serves all three: it turns a pair of views into runs along the innermost dimension and
+ * hands each run to a function that knows element types. Dimensions that are dense in both views
+ * are merged first, so that a contiguous copy is a single run.
  *
- * Casts follow torch on a GPU: float to float rounds to nearest even, integers wrap, float to integer truncates toward zero and saturates at the
- * ends of int64 before it wraps to narrower types, anything to bool is `!= 0`. */
+ * Casts follow torch on a GPU: float to float rounds to nearest even, integers wrap, float to
+ * integer truncates toward zero and saturates at the ends of int64 before it wraps to narrower
+ * types, anything to bool is `!= 0`. */
 #include "runner/movement.h"
 #include <math.h>
 #include <stdlib.h>
 
 /* A pair of strided walks over the same shape; strides in bytes. */
-struct walk { int ndim; int64_t shape[TAPE_DIMS_MAX], a[TAPE_DIMS_MAX], b[TAPE_DIMS_MAX]; };
+struct walk {
+	int ndim;
+	int64_t shape[TAPE_DIMS_MAX], a[TAPE_DIMS_MAX], b[TAPE_DIMS_MAX];
+};
 typedef void run_fn(void *ctx, int64_t a_bytes, int64_t a_step, int64_t b_bytes, int64_t b_step, int64_t count);
 
 /* Drops dimensions of size 1 and merges neighbours that are dense in both. */
@@ -19,8 +24,7 @@ static void walk_init(struct walk *w, const struct tape_view *a, const int64_t *
 	int64_t a_size = (int64_t)dtype_bytes(a->dtype);
 	w->ndim = 0;
 	for (int i = 0; i < a->ndim; i++) {
-		if (a->shape[i] == 1)
-			continue;
+		if (a->shape[i] == 1) continue;
 		int64_t as = a->stride[i] * a_size, bs = b_stride[i] * (int64_t)b_size;
 		int last = w->ndim - 1;
 		if (last >= 0 && w->a[last] == as * a->shape[i] && w->b[last] == bs * a->shape[i]) {
@@ -38,13 +42,12 @@ static void walk_init(struct walk *w, const struct tape_view *a, const int64_t *
 static void walk_each(const struct walk *w, int64_t a_bytes, int64_t b_bytes, run_fn *fn, void *ctx)
 {
 	for (int i = 0; i < w->ndim; i++)
-		if (w->shape[i] == 0)
-			return;
+		if (w->shape[i] == 0) return;
 	if (w->ndim == 0) {
 		fn(ctx, a_bytes, 0, b_bytes, 0, 1);
 		return;
 	}
-	int64_t index[TAPE_DIMS_MAX] = { 0 };
+	int64_t index[TAPE_DIMS_MAX] = {0};
 	int inner = w->ndim - 1;
 	for (;;) {
 		fn(ctx, a_bytes, w->a[inner], b_bytes, w->b[inner], w->shape[inner]);
@@ -52,28 +55,58 @@ static void walk_each(const struct walk *w, int64_t a_bytes, int64_t b_bytes, ru
 		for (; d >= 0; d--) {
 			a_bytes += w->a[d];
 			b_bytes += w->b[d];
-			if (++index[d] < w->shape[d])
-				break;
+			if (++index[d] < w->shape[d]) break;
 			a_bytes -= w->a[d] * w->shape[d];
 			b_bytes -= w->b[d] * w->shape[d];
 			index[d] = 0;
 		}
-		if (d < 0)
-			return;
+		if (d < 0) return;
 	}
 }
 
 static int64_t load_int(enum dtype t, const void *p)
 {
 	switch (t) {
-	case DTYPE_I8: { int8_t v; memcpy(&v, p, 1); return v; }
-	case DTYPE_I16: { int16_t v; memcpy(&v, p, 2); return v; }
-	case DTYPE_I32: { int32_t v; memcpy(&v, p, 4); return v; }
-	case DTYPE_U8: { uint8_t v; memcpy(&v, p, 1); return v; }
-	case DTYPE_U16: { uint16_t v; memcpy(&v, p, 2); return v; }
-	case DTYPE_U32: { uint32_t v; memcpy(&v, p, 4); return v; }
-	case DTYPE_BOOL: { uint8_t v; memcpy(&v, p, 1); return v != 0; }
-	default: { int64_t v; memcpy(&v, p, 8); return v; }
+	case DTYPE_I8: {
+		int8_t v;
+		memcpy(&v, p, 1);
+		return v;
+	}
+	case DTYPE_I16: {
+		int16_t v;
+		memcpy(&v, p, 2);
+		return v;
+	}
+	case DTYPE_I32: {
+		int32_t v;
+		memcpy(&v, p, 4);
+		return v;
+	}
+	case DTYPE_U8: {
+		uint8_t v;
+		memcpy(&v, p, 1);
+		return v;
+	}
+	case DTYPE_U16: {
+		uint16_t v;
+		memcpy(&v, p, 2);
+		return v;
+	}
+	case DTYPE_U32: {
+		uint32_t v;
+		memcpy(&v, p, 4);
+		return v;
+	}
+	case DTYPE_BOOL: {
+		uint8_t v;
+		memcpy(&v, p, 1);
+		return v != 0;
+	}
+	default: {
+		int64_t v;
+		memcpy(&v, p, 8);
+		return v;
+	}
 	}
 }
 
@@ -86,10 +119,8 @@ static void store_int(enum dtype t, void *p, int64_t v)
 
 static int64_t float_to_int(double v)
 {
-	if (isnan(v))
-		return 0;
-	if (v >= 9223372036854775808.0)
-		return INT64_MAX;
+	if (isnan(v)) return 0;
+	if (v >= 9223372036854775808.0) return INT64_MAX;
 	return v <= -9223372036854775808.0 ? INT64_MIN : (int64_t)v;
 }
 
@@ -97,10 +128,8 @@ static void cast_element(enum dtype to, void *dst, enum dtype from, const void *
 {
 	if (dtype_is_float(from)) {
 		double v = dtype_load(from, src, 0);
-		if (dtype_is_float(to) || to == DTYPE_BOOL)
-			dtype_store(to, dst, 0, v);
-		else
-			store_int(to, dst, float_to_int(v));
+		if (dtype_is_float(to) || to == DTYPE_BOOL) dtype_store(to, dst, 0, v);
+		else store_int(to, dst, float_to_int(v));
 		return;
 	}
 	int64_t v = load_int(from, src);
@@ -117,23 +146,28 @@ static void cast_element(enum dtype to, void *dst, enum dtype from, const void *
 /* The tag of an element whose bytes have different tags: the least trusted one. */
 static uint8_t origin_of_element(const uint8_t *tags, size_t bytes)
 {
-	static const uint8_t TRUST[] = { [TAPE_ORIGIN_NONE] = 0, [TAPE_ORIGIN_LIBRARY] = 1, [TAPE_ORIGIN_GIVEN] = 2, [TAPE_ORIGIN_KERNEL] = 3 };
+	static const uint8_t TRUST[] = {
+		[TAPE_ORIGIN_NONE] = 0, [TAPE_ORIGIN_LIBRARY] = 1, [TAPE_ORIGIN_GIVEN] = 2, [TAPE_ORIGIN_KERNEL] = 3};
 	uint8_t tag = tags[0];
 	for (size_t i = 1; i < bytes; i++)
-		if (TRUST[tags[i]] < TRUST[tag])
-			tag = tags[i];
+		if (TRUST[tags[i]] < TRUST[tag]) tag = tags[i];
 	return tag;
 }
 
-/* A cast is movement as long as it only changes the format. Truncation to an integer and comparison with zero compute: torch has made such a value, not a
- * kernel. So has it where no kernel saw the value before. */
+/* A cast is movement as long as it only changes the format. Truncation to an integer and comparison
+ * with zero compute: torch has made such a value, not a kernel. So has it where no kernel saw the
+ * value before. */
 static uint8_t origin_after_cast(enum dtype to, enum dtype from, uint8_t origin)
 {
 	bool computes = dtype_is_float(from) && !dtype_is_float(to);
 	return origin == TAPE_ORIGIN_GIVEN || (computes && origin == TAPE_ORIGIN_KERNEL) ? TAPE_ORIGIN_LIBRARY : origin;
 }
 
-struct fill_run { struct memory_view to; uint8_t value[8]; size_t size; };
+struct fill_run {
+	struct memory_view to;
+	uint8_t value[8];
+	size_t size;
+};
 
 static void fill_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_step, int64_t count)
 {
@@ -146,17 +180,19 @@ static void fill_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_
 
 void movement_fill(const struct tape_view *dst, struct memory_view to, double value, int64_t value_int)
 {
-	struct fill_run f = { .to = to, .size = dtype_bytes(dst->dtype) };
-	if (dtype_is_float(dst->dtype))
-		dtype_store(dst->dtype, f.value, 0, value);
-	else
-		store_int(dst->dtype, f.value, value_int);
+	struct fill_run f = {.to = to, .size = dtype_bytes(dst->dtype)};
+	if (dtype_is_float(dst->dtype)) dtype_store(dst->dtype, f.value, 0, value);
+	else store_int(dst->dtype, f.value, value_int);
 	struct walk w;
 	walk_init(&w, dst, dst->stride, f.size);
 	walk_each(&w, dst->offset_bytes, dst->offset_bytes, fill_run, &f);
 }
 
-struct copy_run { struct memory_view to, from; enum dtype dst, src; size_t dst_size, src_size; };
+struct copy_run {
+	struct memory_view to, from;
+	enum dtype dst, src;
+	size_t dst_size, src_size;
+};
 
 static void copy_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_step, int64_t count)
 {
@@ -172,14 +208,16 @@ static void copy_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_
 			memcpy(c->to.origin + a, c->from.origin + b, c->dst_size);
 		} else {
 			cast_element(c->dst, c->to.data + a, c->src, c->from.data + b);
-			memset(c->to.origin + a, origin_after_cast(c->dst, c->src, origin_of_element(c->from.origin + b, c->src_size)), c->dst_size);
+			memset(c->to.origin + a,
+				origin_after_cast(c->dst, c->src, origin_of_element(c->from.origin + b, c->src_size)), c->dst_size);
 		}
 	}
 }
 
-static void copy_views(const struct tape_view *dst, struct memory_view to, const struct tape_view *src, struct memory_view from)
+static void copy_views(
+	const struct tape_view *dst, struct memory_view to, const struct tape_view *src, struct memory_view from)
 {
-	struct copy_run c = { to, from, dst->dtype, src->dtype, dtype_bytes(dst->dtype), dtype_bytes(src->dtype) };
+	struct copy_run c = {to, from, dst->dtype, src->dtype, dtype_bytes(dst->dtype), dtype_bytes(src->dtype)};
 	struct walk w;
 	walk_init(&w, dst, src->stride, c.src_size);
 	walk_each(&w, dst->offset_bytes, src->offset_bytes, copy_run, &c);
@@ -198,7 +236,8 @@ static struct tape_view dense_view(const struct tape_view *v)
 	return d;
 }
 
-void movement_copy(const struct tape_view *dst, struct memory_view to, const struct tape_view *src, struct memory_view from)
+void movement_copy(
+	const struct tape_view *dst, struct memory_view to, const struct tape_view *src, struct memory_view from)
 {
 	if (to.data != from.data) {
 		copy_views(dst, to, src, from);
@@ -206,14 +245,18 @@ void movement_copy(const struct tape_view *dst, struct memory_view to, const str
 	}
 	struct tape_view dense = dense_view(src);
 	size_t bytes = size_mul((size_t)tape_view_elements(src), dtype_bytes(src->dtype));
-	struct memory_view held = { xmalloc(bytes ? bytes : 1), xmalloc(bytes ? bytes : 1) };
+	struct memory_view held = {xmalloc(bytes ? bytes : 1), xmalloc(bytes ? bytes : 1)};
 	copy_views(&dense, held, src, from);
 	copy_views(dst, to, &dense, held);
 	free(held.data);
 	free(held.origin);
 }
 
-struct gather_run { const uint8_t *from; uint8_t *out; size_t size; };
+struct gather_run {
+	const uint8_t *from;
+	uint8_t *out;
+	size_t size;
+};
 
 static void gather_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_step, int64_t count)
 {
@@ -222,14 +265,13 @@ static void gather_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t 
 		memcpy(g->out + a, g->from + b, (size_t)count * g->size);
 		return;
 	}
-	for (int64_t i = 0; i < count; i++, a += a_step, b += b_step)
-		memcpy(g->out + a, g->from + b, g->size);
+	for (int64_t i = 0; i < count; i++, a += a_step, b += b_step) memcpy(g->out + a, g->from + b, g->size);
 }
 
 void movement_gather(const struct tape_view *src, const uint8_t *from, uint8_t *out)
 {
 	struct tape_view dense = dense_view(src);
-	struct gather_run g = { from, out, dtype_bytes(src->dtype) };
+	struct gather_run g = {from, out, dtype_bytes(src->dtype)};
 	struct walk w;
 	walk_init(&w, &dense, src->stride, g.size);
 	walk_each(&w, 0, src->offset_bytes, gather_run, &g);

@@ -1,5 +1,6 @@
-/* runner_wire: the messages of runner.h as JSON and back. Both sides use these functions, so the two cannot drift apart; each side bounds
- * what it reads, since the other may have been taken over. */
+/* runner_wire: the messages of runner.h as JSON and back. Both sides use these functions, so the
+ * two cannot drift apart; each side bounds what it reads, since the other may have been taken over.
+ */
 #include "runner/runner.h"
 #include "vm/vm_cost.h"
 #include <stdlib.h>
@@ -15,18 +16,20 @@ static json_t *given_json(const struct runner_given *g, int count)
 {
 	json_t *a = json_array();
 	for (int i = 0; i < count; i++)
-		json_array_append_new(a, json_pack("{s:s, s:I, s:I, s:b, s:b}", "name", g[i].name ? g[i].name : "", "offset", (json_int_t)g[i].offset,
-			"bytes", (json_int_t)g[i].bytes, "may_change", g[i].may_change, "for_const", g[i].for_const));
+		json_array_append_new(a,
+			json_pack("{s:s, s:I, s:I, s:b, s:b}", "name", g[i].name ? g[i].name : "", "offset",
+				(json_int_t)g[i].offset, "bytes", (json_int_t)g[i].bytes, "may_change", g[i].may_change, "for_const",
+				g[i].for_const));
 	return a;
 }
 
 json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
-	for (int i = 0; i < noutputs; i++)
-		json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params", given_json(t->params, t->nparams),
-		"output_offsets", offsets, "want_cost", t->want_cost, "crosswise", t->crosswise, "deadline_ms", t->deadline_ms);
+	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
+	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params",
+		given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
+		t->crosswise, "deadline_ms", t->deadline_ms);
 }
 
 static int given_parse(const json_t *o, const char *field, struct runner_given **out, int *count, struct err *err)
@@ -44,8 +47,7 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 		if (!rc) rc = json_get_int(e, field, "bytes", 0, INT64_MAX / 4, &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, field, "may_change", &g->may_change, err);
 		if (!rc) rc = json_opt_bool(e, field, "for_const", &g->for_const, err);
-		if (rc)
-			return rc;
+		if (rc) return rc;
 	}
 	*count = (int)n;
 	return 0;
@@ -53,7 +55,7 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 
 int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, struct err *err)
 {
-	struct runner_trial t = { 0 };
+	struct runner_trial t = {0};
 	int64_t deadline = 0;
 	int rc = given_parse(o, "inputs", &t.inputs, &t.ninputs, err);
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
@@ -62,14 +64,13 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
 	const json_t *offsets = json_object_get(o, "output_offsets");
 	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))
-		rc = err_set(err, ERR_FORMAT, "trial.output_offsets: expected %d entries, found %zu", noutputs, json_array_size(offsets));
+		rc = err_set(err, ERR_FORMAT, "trial.output_offsets: expected %d entries, found %zu", noutputs,
+			json_array_size(offsets));
 	for (int i = 0; !rc && i < noutputs; i++)
 		t.output_offset[i] = json_integer_value(json_array_get(offsets, (size_t)i));
 	t.deadline_ms = (int)deadline;
-	if (rc)
-		runner_trial_release(&t);
-	else
-		*out = t;
+	if (rc) runner_trial_release(&t);
+	else *out = t;
 	return rc;
 }
 
@@ -77,12 +78,13 @@ void runner_trial_release(struct runner_trial *t)
 {
 	free(t->inputs);
 	free(t->params);
-	*t = (struct runner_trial){ 0 };
+	*t = (struct runner_trial){0};
 }
 
 json_t *runner_fault_json(const struct runner_fault *f)
 {
-	return json_pack("{s:s, s:s%, s:i, s:i}", "code", f->code, "text", f->text, strlen(f->text), "line", f->line, "row", f->row);
+	return json_pack(
+		"{s:s, s:s%, s:i, s:i}", "code", f->code, "text", f->text, strlen(f->text), "line", f->line, "row", f->row);
 }
 
 int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *err)
@@ -93,9 +95,8 @@ int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *er
 	if (!rc) rc = json_get_str(o, "fault", "text", &text, err);
 	if (!rc) rc = json_get_int(o, "fault", "line", -1, INT32_MAX, &line, err);
 	if (!rc) rc = json_get_int(o, "fault", "row", -1, INT32_MAX, &row, err);
-	if (rc)
-		return rc;
-	*out = (struct runner_fault){ .line = (int)line, .row = (int)row };
+	if (rc) return rc;
+	*out = (struct runner_fault){.line = (int)line, .row = (int)row};
 	snprintf(out->code, sizeof out->code, "%s", code);
 	snprintf(out->text, sizeof out->text, "%s", text);
 	return 0;
@@ -120,10 +121,12 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(costs, row);
 	}
 	for (int i = 0; i < r->nlines; i++)
-		json_array_append_new(lines, json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
-			(json_int_t)r->lines[i].flops));
-	return json_pack("{s:o, s:i, s:i, s:o, s:o, s:I}", "fault", r->has_fault ? runner_fault_json(&r->fault) : json_null(), "lineage", (int)r->lineage,
-		"lineage_output", r->lineage_output, "costs", costs, "lines", lines, "run_ns", (json_int_t)r->run_ns);
+		json_array_append_new(lines,
+			json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
+				(json_int_t)r->lines[i].flops));
+	return json_pack("{s:o, s:i, s:i, s:o, s:o, s:I}", "fault",
+		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "lineage", (int)r->lineage, "lineage_output",
+		r->lineage_output, "costs", costs, "lines", lines, "run_ns", (json_int_t)r->run_ns);
 }
 
 static int64_t count_at(const json_t *row, size_t i)
@@ -135,7 +138,8 @@ static int64_t count_at(const json_t *row, size_t i)
 static void costs_parse(const json_t *o, struct runner_result *r)
 {
 	const json_t *costs = json_object_get(o, "costs"), *lines = json_object_get(o, "lines");
-	size_t ncosts = MIN(json_array_size(costs), (size_t)TAPE_ROWS_MAX), nlines = MIN(json_array_size(lines), (size_t)GIVEN_MAX);
+	size_t ncosts = MIN(json_array_size(costs), (size_t)TAPE_ROWS_MAX),
+		   nlines = MIN(json_array_size(lines), (size_t)GIVEN_MAX);
 	r->costs = xcalloc(ncosts + 1, sizeof *r->costs);
 	r->lines = xcalloc(nlines + 1, sizeof *r->lines);
 	for (size_t i = 0; i < ncosts; i++) {
@@ -152,13 +156,14 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 	}
 	for (size_t i = 0; i < nlines; i++) {
 		const json_t *row = json_array_get(lines, i);
-		r->lines[r->nlines++] = (struct runner_line_cost){ (int)MIN(count_at(row, 0), INT32_MAX), count_at(row, 1), count_at(row, 2), count_at(row, 3) };
+		r->lines[r->nlines++] = (struct runner_line_cost){
+			(int)MIN(count_at(row, 0), INT32_MAX), count_at(row, 1), count_at(row, 2), count_at(row, 3)};
 	}
 }
 
 int runner_result_parse(const json_t *o, struct runner_result *out, struct err *err)
 {
-	struct runner_result r = { 0 };
+	struct runner_result r = {0};
 	int64_t lineage = 0, output = 0;
 	const json_t *fault = json_object_get(o, "fault");
 	int rc = json_get_int(o, "result", "lineage", 0, TAPE_LINEAGE_COUNT - 1, &lineage, err);
@@ -168,8 +173,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 		r.has_fault = true;
 		rc = runner_fault_parse(fault, &r.fault, err);
 	}
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	r.lineage = (enum tape_lineage)lineage;
 	r.lineage_output = (int)output;
 	costs_parse(o, &r);
@@ -181,5 +185,5 @@ void runner_result_release(struct runner_result *r)
 {
 	free(r->costs);
 	free(r->lines);
-	*r = (struct runner_result){ 0 };
+	*r = (struct runner_result){0};
 }

@@ -1,10 +1,12 @@
 /* store: opening, schema, transactions and the key-value cache.
  *
- * Why SQLite in WAL mode with synchronous=FULL: a run is killed at any moment and must go on from what a returned call promised; readers (report,
- * dashboard) look at the file while a run writes it; and several processes may share one cache of verdicts and compiled kernels.
+ * Why SQLite in WAL mode with synchronous=FULL: a run is killed at any moment and must go on from
+ * what a returned call promised; readers (report, dashboard) look at the file while a run writes
+ * it; and several processes may share one cache of verdicts and compiled kernels.
  *
- * The schema has a number (PRAGMA user_version). A file with another number is refused by name of both numbers and never converted silently:
- * everything but runs is a cache, so deleting the file is a fair next step. */
+ * The schema has a number (PRAGMA user_version). A file with another number is refused by name of
+ * both numbers and never converted silently: everything but runs is a cache, so deleting the file
+ * is a fair next step. */
 #include "store/store_internal.h"
 #include <stdlib.h>
 
@@ -12,32 +14,29 @@
 #define STORE_APPLICATION_ID 0x686f6e65   /* "hone" */
 #define STORE_BUSY_MS 60000
 
-static const char SCHEMA[] =
-	"CREATE TABLE cache (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;"
-	"CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created TEXT NOT NULL, config TEXT NOT NULL);"
-	"CREATE TABLE metrics (run INTEGER NOT NULL REFERENCES runs(id), step INTEGER NOT NULL, row TEXT NOT NULL, PRIMARY KEY (run, step)) WITHOUT ROWID;"
-	"CREATE TABLE samples (run INTEGER NOT NULL REFERENCES runs(id), step INTEGER NOT NULL, idx INTEGER NOT NULL, row TEXT NOT NULL, "
-	"PRIMARY KEY (run, step, idx)) WITHOUT ROWID;";
+static const char SCHEMA[] = "CREATE TABLE cache (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY "
+							 "KEY (kind, key)) WITHOUT ROWID;"
+							 "CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created TEXT NOT "
+							 "NULL, config TEXT NOT NULL);"
+							 "CREATE TABLE metrics (run INTEGER NOT NULL REFERENCES runs(id), step INTEGER NOT NULL, "
+							 "row TEXT NOT NULL, PRIMARY KEY (run, step)) WITHOUT ROWID;"
+							 "CREATE TABLE samples (run INTEGER NOT NULL REFERENCES runs(id), step INTEGER NOT NULL, "
+							 "idx INTEGER NOT NULL, row TEXT NOT NULL, "
+							 "PRIMARY KEY (run, step, idx)) WITHOUT ROWID;";
 
-void store_lock(struct store *s)
-{
-	CHECK(pthread_mutex_lock(&s->lock) == 0);
-}
+void store_lock(struct store *s) { CHECK(pthread_mutex_lock(&s->lock) == 0); }
 
-void store_unlock(struct store *s)
-{
-	CHECK(pthread_mutex_unlock(&s->lock) == 0);
-}
+void store_unlock(struct store *s) { CHECK(pthread_mutex_unlock(&s->lock) == 0); }
 
 int store_fail(struct store *s, const char *what, struct err *err)
 {
 	return err_set(err, ERR_IO, "store %s: %s: %s", s->path, what, s->db ? sqlite3_errmsg(s->db) : "not open");
 }
 
-static int prepare_list(struct store *s, sqlite3_stmt **st, struct err *err, const char *sql, const char *format, va_list ap)
+static int prepare_list(
+	struct store *s, sqlite3_stmt **st, struct err *err, const char *sql, const char *format, va_list ap)
 {
-	if (sqlite3_prepare_v2(s->db, sql, -1, st, NULL) != SQLITE_OK)
-		return store_fail(s, sql, err);
+	if (sqlite3_prepare_v2(s->db, sql, -1, st, NULL) != SQLITE_OK) return store_fail(s, sql, err);
 	int n = 0, rc = SQLITE_OK;
 	for (const char *f = format; *f && rc == SQLITE_OK; f++) {
 		n++;
@@ -52,8 +51,7 @@ static int prepare_list(struct store *s, sqlite3_stmt **st, struct err *err, con
 			rc = sqlite3_bind_blob64(*st, n, data ? data : "", len, SQLITE_STATIC);
 		}
 	}
-	if (rc == SQLITE_OK)
-		return 0;
+	if (rc == SQLITE_OK) return 0;
 	store_fail(s, sql, err);
 	sqlite3_finalize(*st);
 	*st = NULL;
@@ -76,10 +74,8 @@ int store_exec(struct store *s, struct err *err, const char *sql, const char *fo
 	va_start(ap, format);
 	int rc = prepare_list(s, &st, err, sql, format, ap);
 	va_end(ap);
-	if (rc)
-		return rc;
-	if (sqlite3_step(st) != SQLITE_DONE)
-		rc = store_fail(s, sql, err);
+	if (rc) return rc;
+	if (sqlite3_step(st) != SQLITE_DONE) rc = store_fail(s, sql, err);
 	sqlite3_finalize(st);
 	return rc;
 }
@@ -88,12 +84,9 @@ static int pragma_get(struct store *s, const char *sql, int64_t *out, struct err
 {
 	sqlite3_stmt *st = NULL;
 	int rc = store_prepare(s, &st, err, sql, "");
-	if (rc)
-		return rc;
-	if (sqlite3_step(st) == SQLITE_ROW)
-		*out = sqlite3_column_int64(st, 0);
-	else
-		rc = store_fail(s, sql, err);
+	if (rc) return rc;
+	if (sqlite3_step(st) == SQLITE_ROW) *out = sqlite3_column_int64(st, 0);
+	else rc = store_fail(s, sql, err);
 	sqlite3_finalize(st);
 	return rc;
 }
@@ -103,31 +96,33 @@ static int exec_plain(struct store *s, const char *sql, struct err *err)
 	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_fail(s, sql, err);
 }
 
-/* Creates the tables of an empty file, or checks the version of another. Inside one IMMEDIATE transaction, so that two processes that
- * create the same file at once do not both try. */
+/* Creates the tables of an empty file, or checks the version of another. Inside one IMMEDIATE
+ * transaction, so that two processes that create the same file at once do not both try. */
 static int schema_check(struct store *s, struct err *err)
 {
 	int64_t version = 0, application = 0, tables = 0;
 	int rc = exec_plain(s, "BEGIN IMMEDIATE", err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	if (!rc) rc = pragma_get(s, "PRAGMA user_version", &version, err);
 	if (!rc) rc = pragma_get(s, "PRAGMA application_id", &application, err);
 	if (!rc) rc = pragma_get(s, "SELECT count(*) FROM sqlite_master", &tables, err);
 	if (!rc && version == 0 && tables == 0) {
 		char text[128];
-		snprintf(text, sizeof text, "PRAGMA user_version = %d; PRAGMA application_id = %d", STORE_SCHEMA, STORE_APPLICATION_ID);
+		snprintf(text, sizeof text, "PRAGMA user_version = %d; PRAGMA application_id = %d", STORE_SCHEMA,
+			STORE_APPLICATION_ID);
 		rc = exec_plain(s, SCHEMA, err);
 		if (!rc) rc = exec_plain(s, text, err);
 	} else if (!rc && application != STORE_APPLICATION_ID) {
-		rc = err_set(err, ERR_FORMAT, "store %s: this is another program's SQLite file (application id %lld, expected %d); name a new file", s->path,
-			(long long)application, STORE_APPLICATION_ID);
+		rc = err_set(err, ERR_FORMAT,
+			"store %s: this is another program's SQLite file (application id %lld, expected %d); name a new file",
+			s->path, (long long)application, STORE_APPLICATION_ID);
 	} else if (!rc && version != STORE_SCHEMA) {
-		rc = err_set(err, ERR_FORMAT, "store %s: has schema version %lld, this program reads version %d; use the matching hone, or name a new file",
+		rc = err_set(err, ERR_FORMAT,
+			"store %s: has schema version %lld, this program reads version %d; use the matching hone, or name a new "
+			"file",
 			s->path, (long long)version, STORE_SCHEMA);
 	}
-	if (!rc)
-		return exec_plain(s, "COMMIT", err);
+	if (!rc) return exec_plain(s, "COMMIT", err);
 	sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 	return rc;
 }
@@ -138,20 +133,26 @@ int store_open(const char *path, struct store **out, struct err *err)
 	s->path = xstrdup(path);
 	pthread_mutexattr_t attr;
 	pthread_mutexattr_init(&attr);
-	/* Recursive: store_begin keeps the lock until store_commit, so that no other thread's write slips into the transaction. */
+	/* Recursive: store_begin keeps the lock until store_commit, so that no other thread's write
+	 * slips into the transaction. */
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&s->lock, &attr);
 	pthread_mutexattr_destroy(&attr);
-	int rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK
-		? 0 : store_fail(s, "cannot open", err);
+	int rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) ==
+			SQLITE_OK
+		? 0
+		: store_fail(s, "cannot open", err);
 	if (!rc) {
 		sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
-		rc = exec_plain(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF", err);
+		rc = exec_plain(s,
+			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = "
+			"OFF",
+			err);
 		if (rc && sqlite3_errcode(s->db) == SQLITE_NOTADB)
-			rc = err_set(err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", path);
+			rc = err_set(
+				err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", path);
 	}
-	if (!rc)
-		rc = schema_check(s, err);
+	if (!rc) rc = schema_check(s, err);
 	if (rc) {
 		store_close(s);
 		return rc;
@@ -162,8 +163,7 @@ int store_open(const char *path, struct store **out, struct err *err)
 
 void store_close(struct store *s)
 {
-	if (!s)
-		return;
+	if (!s) return;
 	sqlite3_close(s->db);
 	pthread_mutex_destroy(&s->lock);
 	free(s->path);
@@ -174,16 +174,14 @@ int store_begin(struct store *s, struct err *err)
 {
 	store_lock(s);
 	int rc = exec_plain(s, "BEGIN IMMEDIATE", err);
-	if (rc)
-		store_unlock(s);
+	if (rc) store_unlock(s);
 	return rc;
 }
 
 int store_commit(struct store *s, struct err *err)
 {
 	int rc = exec_plain(s, "COMMIT", err);
-	if (rc)
-		sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+	if (rc) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 	store_unlock(s);
 	return rc;
 }
@@ -200,7 +198,8 @@ int store_get(struct store *s, const char *kind, const char *key, struct str *ou
 			const void *data = sqlite3_column_blob(st, 0);
 			str_append(out, data ? data : "", (size_t)sqlite3_column_bytes(st, 0));
 		} else {
-			rc = step == SQLITE_DONE ? err_set(err, ERR_NOT_FOUND, "store %s: no %s with key %s", s->path, kind, key) : store_fail(s, "reading the cache", err);
+			rc = step == SQLITE_DONE ? err_set(err, ERR_NOT_FOUND, "store %s: no %s with key %s", s->path, kind, key)
+									 : store_fail(s, "reading the cache", err);
 		}
 		sqlite3_finalize(st);
 	}
@@ -211,7 +210,9 @@ int store_get(struct store *s, const char *kind, const char *key, struct str *ou
 int store_put(struct store *s, const char *kind, const char *key, const void *data, size_t len, struct err *err)
 {
 	store_lock(s);
-	int rc = store_exec(s, err, "INSERT INTO cache (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value",
+	int rc = store_exec(s, err,
+		"INSERT INTO cache (kind, key, value) VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = "
+		"excluded.value",
 		"ttb", kind, key, data, len);
 	store_unlock(s);
 	return rc;

@@ -1,23 +1,26 @@
-/* store: SQLite (WAL) file that keeps what must not be lost and what is dear to compute: runs, metrics, samples, verdicts, and a key-value cache.
- * One struct store per thread of use is not needed: calls are serialised by a mutex inside. Every write is durable when the call returns
+/* store: SQLite (WAL) file that keeps what must not be lost and what is dear to compute: runs,
+ * metrics, samples, verdicts, and a key-value cache. One struct store per thread of use is not
+ * needed: calls are serialised by a mutex inside. Every write is durable when the call returns
  * (synchronous=FULL) unless inside store_begin/store_commit. */
 #ifndef HONE_STORE_H
 #define HONE_STORE_H
 #include "base/base.h"
 
 struct store;
-int store_open(const char *path, struct store **out, struct err *err);   /* creates; checks the schema version, names both when they differ */
+int store_open(const char *path, struct store **out,
+	struct err *err); /* creates; checks the schema version, names both when they differ */
 void store_close(struct store *s);
 int store_begin(struct store *s, struct err *err);
 int store_commit(struct store *s, struct err *err);
 
 /* Cache: (kind, key) -> bytes. kinds: "verdict", "compile", "oracle". */
-int store_get(struct store *s, const char *kind, const char *key, struct str *out, struct err *err);   /* ERR_NOT_FOUND */
+int store_get(struct store *s, const char *kind, const char *key, struct str *out, struct err *err); /* ERR_NOT_FOUND */
 int store_put(struct store *s, const char *kind, const char *key, const void *data, size_t len, struct err *err);
 
 /* Runs: config is the recorded settings. Re-opening the same folder's run gives the same id. */
 int store_run_open(struct store *s, const char *name, const json_t *config, int64_t *run, struct err *err);
-/* One row per (run, step): replaced when written again (a resumed run repeats its last step). Values are TRL's metric names. */
+/* One row per (run, step): replaced when written again (a resumed run repeats its last step).
+ * Values are TRL's metric names. */
 int store_metrics_put(struct store *s, int64_t run, int64_t step, const json_t *values, struct err *err);
 /* One row per (run, step, index): prompt name, answer, verdict, rewards. */
 int store_sample_put(struct store *s, int64_t run, int64_t step, int64_t index, const json_t *sample, struct err *err);
@@ -27,5 +30,5 @@ int store_run_truncate(struct store *s, int64_t run, int64_t last_step, struct e
 typedef int store_row_fn(int64_t step, int64_t index, const json_t *row, void *ctx);
 int store_metrics_each(struct store *s, int64_t run, store_row_fn *fn, void *ctx, struct err *err);
 int store_samples_each(struct store *s, int64_t run, store_row_fn *fn, void *ctx, struct err *err);
-int store_runs(struct store *s, json_t **out, struct err *err);   /* array of {id, name, created, config} */
+int store_runs(struct store *s, json_t **out, struct err *err); /* array of {id, name, created, config} */
 #endif

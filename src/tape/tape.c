@@ -15,7 +15,7 @@ int64_t tape_view_elements(const struct tape_view *v)
 	int64_t n = 1;
 	for (int i = 0; i < v->ndim; i++)
 		if (v->shape[i] == 0) return 0;
-	for (int i = 0; i < v->ndim; i++) n *= v->shape[i];   /* tape_parse bounded the product */
+	for (int i = 0; i < v->ndim; i++) n *= v->shape[i]; /* tape_parse bounded the product */
 	return n;
 }
 

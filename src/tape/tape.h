@@ -1,17 +1,23 @@
-/* tape: the record of one forward call of a candidate, made by the tracer (a sandboxed, hostile process) and replayed by the runner.
+/* tape: the record of one forward call of a candidate, made by the tracer (a sandboxed, hostile
+ * process) and replayed by the runner.
  *
  * A tape is data about memory, never code of the candidate's host side:
- *   buffers   what exists: inputs, parameters, constants (with contents), temporaries. Buffer b lives at the synthetic address
- *             (b + 1) << TAPE_ADDRESS_SHIFT; a pointer's buffer can always be told from its high bits, however it was computed.
+ *   buffers   what exists: inputs, parameters, constants (with contents), temporaries. Buffer b
+ *   lives at the synthetic address
+ *             (b + 1) << TAPE_ADDRESS_SHIFT; a pointer's buffer can always be told from its high
+ *             bits, however it was computed.
  *   kernels   Triton IR text (TTIR, with locations) and launch options of each distinct kernel
- *   rows      in order: launch, fill, copy (strided, with cast: contiguous, cat, pad and the like become copies), library (any other
+ *   rows      in order: launch, fill, copy (strided, with cast: contiguous, cat, pad and the like
+ *   become copies), library (any other
  *             torch operator: it is recorded so that lineage can see it)
  *   outputs   views that forward returned, in flattened order
- * The text form is one JSON object (docs/tape-format.md). tape_parse trusts nothing: every index, view bound, size, count and name is
- * checked against the limits below, and the error names the field.
+ * The text form is one JSON object (docs/tape-format.md). tape_parse trusts nothing: every index,
+ * view bound, size, count and name is checked against the limits below, and the error names the
+ * field.
  *
- * Lineage: each byte of a buffer has an origin tag (enum tape_origin), kept by the replayer. tape_data_path says which rows can reach an
- * output at all. Neither looks at the candidate's source. */
+ * Lineage: each byte of a buffer has an origin tag (enum tape_origin), kept by the replayer.
+ * tape_data_path says which rows can reach an output at all. Neither looks at the candidate's
+ * source. */
 #ifndef HONE_TAPE_H
 #define HONE_TAPE_H
 #include "base/dtype.h"
@@ -31,48 +37,72 @@ enum tape_buffer_kind { TAPE_INPUT, TAPE_PARAM, TAPE_CONST, TAPE_TEMP, TAPE_BUFF
 struct tape_buffer {
 	enum tape_buffer_kind kind;
 	int64_t bytes;
-	int input;                 /* TAPE_INPUT: index among forward's flattened tensor arguments */
-	const char *name;          /* TAPE_PARAM: qualified parameter or buffer name, as in state_dict */
-	const uint8_t *data;       /* TAPE_CONST: contents, `bytes` of them */
+	int input;           /* TAPE_INPUT: index among forward's flattened tensor arguments */
+	const char *name;    /* TAPE_PARAM: qualified parameter or buffer name, as in state_dict */
+	const uint8_t *data; /* TAPE_CONST: contents, `bytes` of them */
 };
 
-/* offset_bytes and the strides (in elements, >= 0) keep every element inside the buffer: checked by tape_parse. */
-struct tape_view { int buffer; int64_t offset_bytes; enum dtype dtype; int ndim; int64_t shape[TAPE_DIMS_MAX], stride[TAPE_DIMS_MAX]; };
+/* offset_bytes and the strides (in elements, >= 0) keep every element inside the buffer: checked by
+ * tape_parse. */
+struct tape_view {
+	int buffer;
+	int64_t offset_bytes;
+	enum dtype dtype;
+	int ndim;
+	int64_t shape[TAPE_DIMS_MAX], stride[TAPE_DIMS_MAX];
+};
 
 enum tape_arg_kind { TAPE_ARG_POINTER, TAPE_ARG_INT, TAPE_ARG_FLOAT };
-struct tape_arg { enum tape_arg_kind kind; int buffer; int64_t offset_bytes; int64_t i; double f; };
+struct tape_arg {
+	enum tape_arg_kind kind;
+	int buffer;
+	int64_t offset_bytes;
+	int64_t i;
+	double f;
+};
 
 struct tape_kernel {
 	const char *name;
-	const char *ttir; size_t ttir_len;
+	const char *ttir;
+	size_t ttir_len;
 	int num_warps, num_stages, num_ctas;
-	struct sha256_hex hash;    /* of ttir and options: the key of the compile cache */
+	struct sha256_hex hash; /* of ttir and options: the key of the compile cache */
 };
 
 enum tape_row_kind { TAPE_LAUNCH, TAPE_FILL, TAPE_COPY, TAPE_LIBRARY, TAPE_ROW_KIND_COUNT };
 struct tape_row {
 	enum tape_row_kind kind;
-	int line;                                                    /* candidate's source line, 0 when unknown: for messages only */
-	int kernel; uint32_t grid[3]; int nargs; struct tape_arg *args;   /* launch: arguments of the IR's function, in order */
-	struct tape_view dst, src;                                   /* fill: dst; copy: dst and src, same shape */
-	double fill;                                                 /* fill: value (bits of int64 kept exactly in fill_int for integer types) */
+	int line; /* candidate's source line, 0 when unknown: for messages only */
+	int kernel;
+	uint32_t grid[3];
+	int nargs;
+	struct tape_arg *args;     /* launch: arguments of the IR's function, in order */
+	struct tape_view dst, src; /* fill: dst; copy: dst and src, same shape */
+	double fill;               /* fill: value (bits of int64 kept exactly in fill_int for integer types) */
 	int64_t fill_int;
-	const char *op; int nreads, nwrites; struct tape_view *reads, *writes;   /* library */
-	const json_t *op_args;                                       /* library: the call's arguments; tensors as {"view": index into reads} */
+	const char *op;
+	int nreads, nwrites;
+	struct tape_view *reads, *writes; /* library */
+	const json_t *op_args;            /* library: the call's arguments; tensors as {"view": index into reads} */
 };
 
 struct tape {
 	struct arena arena;
-	json_t *json;                                /* kept alive: strings point into it */
-	int nbuffers; struct tape_buffer *buffers;
-	int nkernels; struct tape_kernel *kernels;
-	int nrows; struct tape_row *rows;
-	int noutputs; struct tape_view *outputs;
+	json_t *json; /* kept alive: strings point into it */
+	int nbuffers;
+	struct tape_buffer *buffers;
+	int nkernels;
+	struct tape_kernel *kernels;
+	int nrows;
+	struct tape_row *rows;
+	int noutputs;
+	struct tape_view *outputs;
 	bool output_is_tuple;
-	struct sha256_hex hash;                      /* of the canonical text: equal tapes have equal hashes */
+	struct sha256_hex hash; /* of the canonical text: equal tapes have equal hashes */
 };
 
-/* Parses and validates. On failure *out is untouched; ERR_FORMAT, ERR_RANGE or ERR_LIMIT, text names the field (rows[3].grid[0]). */
+/* Parses and validates. On failure *out is untouched; ERR_FORMAT, ERR_RANGE or ERR_LIMIT, text
+ * names the field (rows[3].grid[0]). */
 int tape_parse(const char *text, size_t len, struct tape **out, struct err *err);
 void tape_free(struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
@@ -84,17 +114,25 @@ static inline uint64_t tape_buffer_address(int buffer) { return (uint64_t)(buffe
 /* Who wrote the bytes last: nobody; an input, parameter, constant or fill; a launch; torch. */
 enum tape_origin { TAPE_ORIGIN_NONE, TAPE_ORIGIN_GIVEN, TAPE_ORIGIN_KERNEL, TAPE_ORIGIN_LIBRARY };
 
-/* on_path[r] is true where row r can influence an output: walked backwards at buffer level, a launch reads and writes all its pointer
- * arguments' buffers (an over-approximation, so nothing escapes it). */
+/* on_path[r] is true where row r can influence an output: walked backwards at buffer level, a
+ * launch reads and writes all its pointer arguments' buffers (an over-approximation, so nothing
+ * escapes it). */
 void tape_data_path(const struct tape *t, bool *on_path /* (nrows) */);
 
 enum tape_lineage {
-	TAPE_LINEAGE_OK, TAPE_LINEAGE_NO_LAUNCH, TAPE_LINEAGE_LIBRARY, TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL, TAPE_LINEAGE_OUTPUT_UNWRITTEN,
+	TAPE_LINEAGE_OK,
+	TAPE_LINEAGE_NO_LAUNCH,
+	TAPE_LINEAGE_LIBRARY,
+	TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL,
+	TAPE_LINEAGE_OUTPUT_UNWRITTEN,
 	TAPE_LINEAGE_COUNT
 };
-const char *tape_lineage_reason(enum tape_lineage l);   /* reason codes: "no-launch", "library-row", "output-not-from-kernel", "output-unwritten" */
-/* What can be judged before anything runs: no launch at all, library rows on the data path (first one in *row). */
+const char *tape_lineage_reason(
+	enum tape_lineage l); /* reason codes: "no-launch", "library-row", "output-not-from-kernel", "output-unwritten" */
+/* What can be judged before anything runs: no launch at all, library rows on the data path (first
+ * one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);
-/* After a replay: origin[b] is the tag array of buffer b, one byte per byte. Looks at every byte of every output. */
+/* After a replay: origin[b] is the tag array of buffer b, one byte per byte. Looks at every byte of
+ * every output. */
 enum tape_lineage tape_lineage_outputs(const struct tape *t, uint8_t *const *origin, int *output);
 #endif

@@ -1,7 +1,9 @@
 /* Lineage: may the bytes that forward returned be called the kernels' own work?
  *
- * Before a replay only buffers are known, not which bytes a launch touches, so each launch counts as reading and writing every buffer that it was given, also
- * through an integer that has a buffer's address in it. That marks too many rows rather than too few. After a replay each byte has a tag. */
+ * Before a replay only buffers are known, not which bytes a launch touches, so each launch counts
+ * as reading and writing every buffer that it was given, also through an integer that has a
+ * buffer's address in it. That marks too many rows rather than too few. After a replay each byte
+ * has a tag. */
 #include "tape/tape.h"
 
 /* Calls fn for each buffer that a row may touch, with which of reading and writing it may do. */
@@ -18,9 +20,7 @@ static void each_touch(const struct tape *t, const struct tape_row *r, touch_fn 
 			else if (a->kind == TAPE_ARG_INT && high >= 0 && high < t->nbuffers) fn(ctx, (int)high, true, true);
 		}
 		break;
-	case TAPE_FILL:
-		fn(ctx, r->dst.buffer, false, true);
-		break;
+	case TAPE_FILL: fn(ctx, r->dst.buffer, false, true); break;
 	case TAPE_COPY:
 		fn(ctx, r->src.buffer, true, false);
 		fn(ctx, r->dst.buffer, false, true);
@@ -31,7 +31,10 @@ static void each_touch(const struct tape *t, const struct tape_row *r, touch_fn 
 	}
 }
 
-struct walk { bool live[TAPE_BUFFERS_MAX]; bool hit; };
+struct walk {
+	bool live[TAPE_BUFFERS_MAX];
+	bool hit;
+};
 
 static void find_hit(void *ctx, int buffer, bool reads, bool writes)
 {
@@ -59,7 +62,8 @@ void tape_data_path(const struct tape *t, bool *on_path)
 
 const char *tape_lineage_reason(enum tape_lineage l)
 {
-	static const char *const reasons[TAPE_LINEAGE_COUNT] = {"ok", "no-launch", "library-row", "output-not-from-kernel", "output-unwritten"};
+	static const char *const reasons[TAPE_LINEAGE_COUNT] = {
+		"ok", "no-launch", "library-row", "output-not-from-kernel", "output-unwritten"};
 	return reasons[l];
 }
 

@@ -1,7 +1,8 @@
 /* tape_parse: hostile text to a validated struct tape (docs/tape-format.md).
  *
- * One function per object of the format. Each takes `what`, the object's path (rows[3].dst), for messages, and fails at the first thing that is
- * not exactly as documented: unknown keys too, so that a tape means one thing only. Strings are not copied: the tape keeps the JSON alive. */
+ * One function per object of the format. Each takes `what`, the object's path (rows[3].dst), for
+ * messages, and fails at the first thing that is not exactly as documented: unknown keys too, so
+ * that a tape means one thing only. Strings are not copied: the tape keeps the JSON alive. */
 #include "tape/tape_internal.h"
 #include <limits.h>
 #include <math.h>
@@ -12,7 +13,9 @@
 #define TTIR_BYTES_MAX ((size_t)16 << 20)
 #define LIBRARY_VIEWS_MAX 512
 
-struct path { char text[PATH_MAX_BYTES]; };
+struct path {
+	char text[PATH_MAX_BYTES];
+};
 
 static struct path path_at(const char *what, const char *field, int index)
 {
@@ -29,7 +32,8 @@ static int check_object(const json_t *o, const char *what, const char *const *ke
 	if (!json_is_object(o)) return err_set(err, ERR_FORMAT, "tape: %s: expected an object", *what ? what : "text");
 	const char *key;
 	json_t *value;
-	json_object_foreach((json_t *)o, key, value) {
+	json_object_foreach((json_t *)o, key, value)
+	{
 		const char *const *k = keys;
 		while (*k && strcmp(*k, key)) k++;
 		if (!*k) return err_set(err, ERR_FORMAT, "tape: %s: unknown key \"%.40s\"", *what ? what : "text", key);
@@ -37,24 +41,29 @@ static int check_object(const json_t *o, const char *what, const char *const *ke
 	return 0;
 }
 
-static int get_int(const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err)
+static int get_int(
+	const json_t *o, const char *what, const char *field, int64_t min, int64_t max, int64_t *out, struct err *err)
 {
 	struct path p = path_at(what, field, -1);
 	const json_t *v = json_object_get(o, field);
 	if (!json_is_integer(v)) return err_set(err, ERR_FORMAT, "tape: %s: expected an integer", p.text);
 	int64_t n = json_integer_value(v);
-	if (n < min || n > max) return err_set(err, ERR_RANGE, "tape: %s: expected %lld .. %lld, found %lld", p.text, (long long)min, (long long)max, (long long)n);
+	if (n < min || n > max)
+		return err_set(err, ERR_RANGE, "tape: %s: expected %lld .. %lld, found %lld", p.text, (long long)min,
+			(long long)max, (long long)n);
 	*out = n;
 	return 0;
 }
 
-static int get_array(const json_t *o, const char *what, const char *field, size_t min, size_t max, const json_t **out, struct err *err)
+static int get_array(
+	const json_t *o, const char *what, const char *field, size_t min, size_t max, const json_t **out, struct err *err)
 {
 	struct path p = path_at(what, field, -1);
 	const json_t *v = json_object_get(o, field);
 	if (!json_is_array(v)) return err_set(err, ERR_FORMAT, "tape: %s: expected a list", p.text);
 	size_t n = json_array_size(v);
-	if (n < min || n > max) return err_set(err, ERR_LIMIT, "tape: %s: expected %zu .. %zu entries, found %zu", p.text, min, max, n);
+	if (n < min || n > max)
+		return err_set(err, ERR_LIMIT, "tape: %s: expected %zu .. %zu entries, found %zu", p.text, min, max, n);
 	*out = v;
 	return 0;
 }
@@ -67,9 +76,11 @@ static int get_name(const json_t *o, const char *what, const char *field, const 
 	if (!json_is_string(v)) return err_set(err, ERR_FORMAT, "tape: %s: expected a string", p.text);
 	const char *s = json_string_value(v);
 	size_t len = json_string_length(v);
-	if (len == 0 || len > NAME_BYTES_MAX) return err_set(err, ERR_LIMIT, "tape: %s: expected 1 .. %d bytes, found %zu", p.text, NAME_BYTES_MAX, len);
+	if (len == 0 || len > NAME_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "tape: %s: expected 1 .. %d bytes, found %zu", p.text, NAME_BYTES_MAX, len);
 	for (size_t i = 0; i < len; i++)
-		if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f) return err_set(err, ERR_FORMAT, "tape: %s: control character", p.text);
+		if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
+			return err_set(err, ERR_FORMAT, "tape: %s: control character", p.text);
 	*out = s;
 	return 0;
 }
@@ -77,7 +88,10 @@ static int get_name(const json_t *o, const char *what, const char *field, const 
 /* A JSON number, or the three strings for what JSON has no number for. */
 static int read_double(const json_t *v, const char *what, double *out, struct err *err)
 {
-	static const struct { const char *text; double value; } special[] = {{"nan", NAN}, {"inf", INFINITY}, {"-inf", -INFINITY}};
+	static const struct {
+		const char *text;
+		double value;
+	} special[] = {{"nan", NAN}, {"inf", INFINITY}, {"-inf", -INFINITY}};
 	if (json_is_number(v)) {
 		*out = json_number_value(v);
 		return 0;
@@ -103,12 +117,13 @@ static int read_dims(const json_t *o, const char *what, struct tape_view *v, str
 		return err_set(err, ERR_FORMAT, "tape: %s: %d sizes but %zu strides", what, v->ndim, json_array_size(stride));
 	for (int i = 0; i < v->ndim; i++) {
 		const json_t *n = json_array_get(shape, (size_t)i), *s = json_array_get(stride, (size_t)i);
-		if (!json_is_integer(n) || !json_is_integer(s)) return err_set(err, ERR_FORMAT, "tape: %s: shape[%d], stride[%d]: expected integers", what, i, i);
+		if (!json_is_integer(n) || !json_is_integer(s))
+			return err_set(err, ERR_FORMAT, "tape: %s: shape[%d], stride[%d]: expected integers", what, i, i);
 		v->shape[i] = json_integer_value(n);
 		v->stride[i] = json_integer_value(s);
 		if (v->shape[i] < 0 || v->stride[i] < 0)
-			return err_set(err, ERR_RANGE, "tape: %s: shape[%d] is %lld, stride[%d] is %lld: expected 0 or more",
-				what, i, (long long)v->shape[i], i, (long long)v->stride[i]);
+			return err_set(err, ERR_RANGE, "tape: %s: shape[%d] is %lld, stride[%d] is %lld: expected 0 or more", what,
+				i, (long long)v->shape[i], i, (long long)v->stride[i]);
 	}
 	return 0;
 }
@@ -118,21 +133,24 @@ static int check_extent(const struct tape *t, const char *what, const struct tap
 {
 	int64_t size = (int64_t)dtype_bytes(v->dtype), bytes = t->buffers[v->buffer].bytes;
 	if (v->offset_bytes % size)
-		return err_set(err, ERR_RANGE, "tape: %s.offset: %lld is no multiple of %lld", what, (long long)v->offset_bytes, (long long)size);
+		return err_set(err, ERR_RANGE, "tape: %s.offset: %lld is no multiple of %lld", what, (long long)v->offset_bytes,
+			(long long)size);
 	int64_t count = 1, last = 0;
 	bool empty = false, overflow = false;
 	for (int i = 0; i < v->ndim; i++) {
 		int64_t reach;
 		if (v->shape[i] == 0) empty = true;
 		overflow |= __builtin_mul_overflow(count, MAX(v->shape[i], 1), &count);
-		overflow |= __builtin_mul_overflow(MAX(v->shape[i], 1) - 1, v->stride[i], &reach) || __builtin_add_overflow(last, reach, &last);
+		overflow |= __builtin_mul_overflow(MAX(v->shape[i], 1) - 1, v->stride[i], &reach) ||
+			__builtin_add_overflow(last, reach, &last);
 	}
 	if (empty) return 0;
 	if (overflow || count > TAPE_BUFFER_BYTES_MAX / size)
-		return err_set(err, ERR_LIMIT, "tape: %s: more than %lld bytes of elements", what, (long long)TAPE_BUFFER_BYTES_MAX);
+		return err_set(
+			err, ERR_LIMIT, "tape: %s: more than %lld bytes of elements", what, (long long)TAPE_BUFFER_BYTES_MAX);
 	if (last > TAPE_BUFFER_BYTES_MAX || v->offset_bytes + (last + 1) * size > bytes)
-		return err_set(err, ERR_RANGE, "tape: %s: element %lld at offset %lld lies outside buffer %d of %lld bytes", what, (long long)last,
-			(long long)v->offset_bytes, v->buffer, (long long)bytes);
+		return err_set(err, ERR_RANGE, "tape: %s: element %lld at offset %lld lies outside buffer %d of %lld bytes",
+			what, (long long)last, (long long)v->offset_bytes, v->buffer, (long long)bytes);
 	return 0;
 }
 
@@ -148,29 +166,34 @@ static int read_view(const struct tape *t, const json_t *o, const char *what, st
 	if (!rc) rc = get_name(o, what, "dtype", &name, err);
 	if (rc) return rc;
 	v->buffer = (int)buffer;
-	if (dtype_from_name(name, &v->dtype)) return err_set(err, ERR_FORMAT, "tape: %s.dtype: \"%.40s\" is no element type", what, name);
+	if (dtype_from_name(name, &v->dtype))
+		return err_set(err, ERR_FORMAT, "tape: %s.dtype: \"%.40s\" is no element type", what, name);
 	rc = read_dims(o, what, v, err);
 	return rc ? rc : check_extent(t, what, v, err);
 }
 
-/* What is written to: no element twice by a stride of 0, and no more elements than the buffer has, so that the work is bounded by memory. */
+/* What is written to: no element twice by a stride of 0, and no more elements than the buffer has,
+ * so that the work is bounded by memory. */
 static int read_target(const struct tape *t, const json_t *o, const char *what, struct tape_view *v, struct err *err)
 {
 	int rc = read_view(t, o, what, v, err);
 	if (rc) return rc;
 	for (int i = 0; i < v->ndim; i++)
 		if (v->shape[i] > 1 && v->stride[i] == 0)
-			return err_set(err, ERR_RANGE, "tape: %s: stride[%d] is 0: one element would be written %lld times", what, i, (long long)v->shape[i]);
+			return err_set(err, ERR_RANGE, "tape: %s: stride[%d] is 0: one element would be written %lld times", what,
+				i, (long long)v->shape[i]);
 	if (tape_view_elements(v) > t->buffers[v->buffer].bytes / (int64_t)dtype_bytes(v->dtype))
 		return err_set(err, ERR_RANGE, "tape: %s: more elements than buffer %d has", what, v->buffer);
 	return 0;
 }
 
-static int read_views(struct tape *t, const json_t *list, const char *what, const char *field, int *count, struct tape_view **out, struct err *err)
+static int read_views(struct tape *t, const json_t *list, const char *what, const char *field, int *count,
+	struct tape_view **out, struct err *err)
 {
 	int n = (int)json_array_size(list), rc = 0;
 	struct tape_view *views = arena_alloc(&t->arena, size_mul((size_t)n, sizeof(*views)));
-	for (int i = 0; i < n && !rc; i++) rc = read_view(t, json_array_get(list, (size_t)i), path_at(what, field, i).text, &views[i], err);
+	for (int i = 0; i < n && !rc; i++)
+		rc = read_view(t, json_array_get(list, (size_t)i), path_at(what, field, i).text, &views[i], err);
 	*count = n;
 	*out = views;
 	return rc;
@@ -182,7 +205,8 @@ static int read_const(struct tape *t, const json_t *o, const char *what, struct 
 {
 	const json_t *data = json_object_get(o, "data");
 	if (!json_is_string(data)) return err_set(err, ERR_FORMAT, "tape: %s.data: expected a string", what);
-	if ((uint64_t)b->bytes > json_string_length(data)) return err_set(err, ERR_FORMAT, "tape: %s.data: too short for %lld bytes", what, (long long)b->bytes);
+	if ((uint64_t)b->bytes > json_string_length(data))
+		return err_set(err, ERR_FORMAT, "tape: %s.data: too short for %lld bytes", what, (long long)b->bytes);
 	uint8_t *bytes = arena_alloc(&t->arena, (size_t)b->bytes);
 	if (!tape_base64_decode(json_string_value(data), json_string_length(data), bytes, (size_t)b->bytes))
 		return err_set(err, ERR_FORMAT, "tape: %s.data: expected base64 of %lld bytes", what, (long long)b->bytes);
@@ -193,15 +217,16 @@ static int read_const(struct tape *t, const json_t *o, const char *what, struct 
 static int read_buffer(struct tape *t, const json_t *o, const char *what, struct tape_buffer *b, struct err *err)
 {
 	static const char *const kinds[TAPE_BUFFER_KIND_COUNT] = {"input", "param", "const", "temp"};
-	static const char *const keys[TAPE_BUFFER_KIND_COUNT][5] = {
-		{"kind", "bytes", "input", NULL}, {"kind", "bytes", "name", NULL}, {"kind", "bytes", "data", "name", NULL}, {"kind", "bytes", NULL}};
+	static const char *const keys[TAPE_BUFFER_KIND_COUNT][5] = {{"kind", "bytes", "input", NULL},
+		{"kind", "bytes", "name", NULL}, {"kind", "bytes", "data", "name", NULL}, {"kind", "bytes", NULL}};
 	if (!json_is_object(o)) return err_set(err, ERR_FORMAT, "tape: %s: expected an object", what);
 	const char *kind;
 	int64_t input;
 	int rc = get_name(o, what, "kind", &kind, err), k = 0;
 	if (rc) return rc;
 	while (k < TAPE_BUFFER_KIND_COUNT && strcmp(kind, kinds[k])) k++;
-	if (k == TAPE_BUFFER_KIND_COUNT) return err_set(err, ERR_FORMAT, "tape: %s.kind: \"%.40s\" is no kind of buffer", what, kind);
+	if (k == TAPE_BUFFER_KIND_COUNT)
+		return err_set(err, ERR_FORMAT, "tape: %s.kind: \"%.40s\" is no kind of buffer", what, kind);
 	b->kind = (enum tape_buffer_kind)k;
 	rc = check_object(o, what, keys[k], err);
 	if (!rc) rc = get_int(o, what, "bytes", 0, TAPE_BUFFER_BYTES_MAX, &b->bytes, err);
@@ -233,14 +258,17 @@ static int check_buffers(struct tape *t, struct err *err)
 		const struct tape_buffer *b = &t->buffers[i];
 		total += b->bytes;
 		if (total > TAPE_TOTAL_BYTES_MAX)
-			return err_set(err, ERR_LIMIT, "tape: buffers[%d]: all buffers together exceed %lld bytes", i, (long long)TAPE_TOTAL_BYTES_MAX);
-		if (b->kind == TAPE_INPUT && seen[b->input]) return err_set(err, ERR_FORMAT, "tape: buffers[%d].input: %d appears twice", i, b->input);
+			return err_set(err, ERR_LIMIT, "tape: buffers[%d]: all buffers together exceed %lld bytes", i,
+				(long long)TAPE_TOTAL_BYTES_MAX);
+		if (b->kind == TAPE_INPUT && seen[b->input])
+			return err_set(err, ERR_FORMAT, "tape: buffers[%d].input: %d appears twice", i, b->input);
 		if (b->kind == TAPE_INPUT) seen[b->input] = true;
 		if (b->kind == TAPE_PARAM) names[nnames++] = b->name;
 	}
 	qsort(names, nnames, sizeof(*names), compare_names);
 	for (size_t i = 1; i < nnames; i++)
-		if (!strcmp(names[i - 1], names[i])) return err_set(err, ERR_FORMAT, "tape: buffers: parameter \"%.100s\" appears twice", names[i]);
+		if (!strcmp(names[i - 1], names[i]))
+			return err_set(err, ERR_FORMAT, "tape: buffers: parameter \"%.100s\" appears twice", names[i]);
 	return 0;
 }
 
@@ -257,13 +285,16 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 	if (!rc) rc = get_int(o, what, "num_ctas", 1, 16, &ctas, err);
 	if (!rc && json_object_get(o, "configs")) rc = get_int(o, what, "configs", 1, 1 << 20, &configs, err);
 	if (rc) return rc;
-	if (warps & (warps - 1)) return err_set(err, ERR_RANGE, "tape: %s.num_warps: expected a power of two, found %lld", what, (long long)warps);
+	if (warps & (warps - 1))
+		return err_set(
+			err, ERR_RANGE, "tape: %s.num_warps: expected a power of two, found %lld", what, (long long)warps);
 	const json_t *ttir = json_object_get(o, "ttir");
 	if (!json_is_string(ttir)) return err_set(err, ERR_FORMAT, "tape: %s.ttir: expected a string", what);
 	k->ttir = json_string_value(ttir);
 	k->ttir_len = json_string_length(ttir);
 	if (k->ttir_len == 0 || k->ttir_len > TTIR_BYTES_MAX)
-		return err_set(err, ERR_LIMIT, "tape: %s.ttir: expected 1 .. %zu bytes, found %zu", what, TTIR_BYTES_MAX, k->ttir_len);
+		return err_set(
+			err, ERR_LIMIT, "tape: %s.ttir: expected 1 .. %zu bytes, found %zu", what, TTIR_BYTES_MAX, k->ttir_len);
 	k->num_warps = (int)warps;
 	k->num_stages = (int)stages;
 	k->num_ctas = (int)ctas;
@@ -320,27 +351,34 @@ static int read_launch(struct tape *t, const json_t *o, const char *what, struct
 		if (!json_is_integer(g)) return err_set(err, ERR_FORMAT, "tape: %s.grid[%d]: expected an integer", what, i);
 		int64_t n = json_integer_value(g);
 		if (n < 1 || n > grid_max[i])
-			return err_set(err, ERR_RANGE, "tape: %s.grid[%d]: expected 1 .. %lld, found %lld", what, i, (long long)grid_max[i], (long long)n);
+			return err_set(err, ERR_RANGE, "tape: %s.grid[%d]: expected 1 .. %lld, found %lld", what, i,
+				(long long)grid_max[i], (long long)n);
 		r->grid[i] = (uint32_t)n;
 	}
 	r->nargs = (int)json_array_size(args);
 	r->args = arena_alloc(&t->arena, (size_t)r->nargs * sizeof(*r->args));
-	for (int i = 0; i < r->nargs && !rc; i++) rc = read_arg(t, json_array_get(args, (size_t)i), path_at(what, "args", i).text, &r->args[i], err);
+	for (int i = 0; i < r->nargs && !rc; i++)
+		rc = read_arg(t, json_array_get(args, (size_t)i), path_at(what, "args", i).text, &r->args[i], err);
 	return rc;
 }
 
 /* The value must be one of the type's: a fill of 300 into int8 has no meaning. */
 static int read_fill_int(const json_t *v, const char *what, struct tape_row *r, struct err *err)
 {
-	static const struct { enum dtype type; int64_t min, max; } ranges[] = {
-		{DTYPE_I8, INT8_MIN, INT8_MAX}, {DTYPE_I16, INT16_MIN, INT16_MAX}, {DTYPE_I32, INT32_MIN, INT32_MAX}, {DTYPE_I64, INT64_MIN, INT64_MAX},
-		{DTYPE_U8, 0, UINT8_MAX}, {DTYPE_U16, 0, UINT16_MAX}, {DTYPE_U32, 0, UINT32_MAX}, {DTYPE_U64, INT64_MIN, INT64_MAX}, {DTYPE_BOOL, 0, 1}};
-	if (!json_is_integer(v)) return err_set(err, ERR_FORMAT, "tape: %s.value: expected an integer for %s", what, dtype_name(r->dst.dtype));
+	static const struct {
+		enum dtype type;
+		int64_t min, max;
+	} ranges[] = {{DTYPE_I8, INT8_MIN, INT8_MAX}, {DTYPE_I16, INT16_MIN, INT16_MAX}, {DTYPE_I32, INT32_MIN, INT32_MAX},
+		{DTYPE_I64, INT64_MIN, INT64_MAX}, {DTYPE_U8, 0, UINT8_MAX}, {DTYPE_U16, 0, UINT16_MAX},
+		{DTYPE_U32, 0, UINT32_MAX}, {DTYPE_U64, INT64_MIN, INT64_MAX}, {DTYPE_BOOL, 0, 1}};
+	if (!json_is_integer(v))
+		return err_set(err, ERR_FORMAT, "tape: %s.value: expected an integer for %s", what, dtype_name(r->dst.dtype));
 	r->fill_int = json_integer_value(v);
 	r->fill = (double)r->fill_int;
 	for (size_t i = 0; i < ARRAY_LEN(ranges); i++)
 		if (ranges[i].type == r->dst.dtype && (r->fill_int < ranges[i].min || r->fill_int > ranges[i].max))
-			return err_set(err, ERR_RANGE, "tape: %s.value: %lld does not fit %s", what, (long long)r->fill_int, dtype_name(r->dst.dtype));
+			return err_set(err, ERR_RANGE, "tape: %s.value: %lld does not fit %s", what, (long long)r->fill_int,
+				dtype_name(r->dst.dtype));
 	return 0;
 }
 
@@ -375,14 +413,13 @@ static int check_view_references(const json_t *v, const char *what, int nreads, 
 	const char *key;
 	json_t *item;
 	if (json_is_array(v)) {
-		json_array_foreach((json_t *)v, i, item)
-			if ((rc = check_view_references(item, what, nreads, err))) return rc;
+		json_array_foreach((json_t *)v, i, item) if ((rc = check_view_references(item, what, nreads, err))) return rc;
 	} else if (json_is_object(v)) {
 		const json_t *view = json_object_get(v, "view");
 		if (view && (!json_is_integer(view) || json_integer_value(view) < 0 || json_integer_value(view) >= nreads))
 			return err_set(err, ERR_RANGE, "tape: %s.args: \"view\" must be 0 .. %d", what, nreads - 1);
-		json_object_foreach((json_t *)v, key, item)
-			if ((rc = check_view_references(item, what, nreads, err))) return rc;
+		json_object_foreach(
+			(json_t *)v, key, item) if ((rc = check_view_references(item, what, nreads, err))) return rc;
 	}
 	return 0;
 }
@@ -405,8 +442,8 @@ static int read_library(struct tape *t, const json_t *o, const char *what, struc
 
 static int read_row(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
 {
-	static int (*const readers[TAPE_ROW_KIND_COUNT])(struct tape *, const json_t *, const char *, struct tape_row *, struct err *) = {
-		read_launch, read_fill, read_copy, read_library};
+	static int (*const readers[TAPE_ROW_KIND_COUNT])(struct tape *, const json_t *, const char *, struct tape_row *,
+		struct err *) = {read_launch, read_fill, read_copy, read_library};
 	static const char *const ops[TAPE_ROW_KIND_COUNT] = {"launch", "fill", "copy", "library"};
 	if (!json_is_object(o)) return err_set(err, ERR_FORMAT, "tape: %s: expected an object", what);
 	const char *op;
@@ -415,7 +452,8 @@ static int read_row(struct tape *t, const json_t *o, const char *what, struct ta
 	if (!rc) rc = get_int(o, what, "line", 0, INT_MAX, &line, err);
 	if (rc) return rc;
 	while (kind < TAPE_ROW_KIND_COUNT && strcmp(op, ops[kind])) kind++;
-	if (kind == TAPE_ROW_KIND_COUNT) return err_set(err, ERR_FORMAT, "tape: %s.op: \"%.40s\" is no kind of row", what, op);
+	if (kind == TAPE_ROW_KIND_COUNT)
+		return err_set(err, ERR_FORMAT, "tape: %s.op: \"%.40s\" is no kind of row", what, op);
 	r->kind = (enum tape_row_kind)kind;
 	r->line = (int)line;
 	return readers[kind](t, o, what, r, err);
@@ -443,10 +481,13 @@ static int read_tape(struct tape *t, struct err *err)
 	t->buffers = arena_alloc(&t->arena, (size_t)t->nbuffers * sizeof(*t->buffers));
 	t->kernels = arena_alloc(&t->arena, (size_t)t->nkernels * sizeof(*t->kernels));
 	t->rows = arena_alloc(&t->arena, (size_t)t->nrows * sizeof(*t->rows));
-	for (int i = 0; i < t->nbuffers && !rc; i++) rc = read_buffer(t, json_array_get(buffers, (size_t)i), path_at("", "buffers", i).text, &t->buffers[i], err);
+	for (int i = 0; i < t->nbuffers && !rc; i++)
+		rc = read_buffer(t, json_array_get(buffers, (size_t)i), path_at("", "buffers", i).text, &t->buffers[i], err);
 	if (!rc) rc = check_buffers(t, err);
-	for (int i = 0; i < t->nkernels && !rc; i++) rc = read_kernel(t, json_array_get(kernels, (size_t)i), path_at("", "kernels", i).text, &t->kernels[i], err);
-	for (int i = 0; i < t->nrows && !rc; i++) rc = read_row(t, json_array_get(rows, (size_t)i), path_at("", "rows", i).text, &t->rows[i], err);
+	for (int i = 0; i < t->nkernels && !rc; i++)
+		rc = read_kernel(t, json_array_get(kernels, (size_t)i), path_at("", "kernels", i).text, &t->kernels[i], err);
+	for (int i = 0; i < t->nrows && !rc; i++)
+		rc = read_row(t, json_array_get(rows, (size_t)i), path_at("", "rows", i).text, &t->rows[i], err);
 	return rc ? rc : read_views(t, outputs, "", "outputs", &t->noutputs, &t->outputs, err);
 }
 
@@ -461,7 +502,8 @@ static int hash_canonical(struct tape *t, struct err *err)
 
 int tape_parse(const char *text, size_t len, struct tape **out, struct err *err)
 {
-	if (len > TAPE_BYTES_MAX) return err_set(err, ERR_LIMIT, "tape: %zu bytes of text, the limit is %zu", len, TAPE_BYTES_MAX);
+	if (len > TAPE_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "tape: %zu bytes of text, the limit is %zu", len, TAPE_BYTES_MAX);
 	int rc = tape_text_check(text, len, err);
 	if (rc) return rc;
 	struct tape *t = xcalloc(1, sizeof(*t));

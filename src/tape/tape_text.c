@@ -1,5 +1,6 @@
-/* The first look at a tape's text, before a JSON library sees it. jansson takes some 100 bytes for a value that costs two bytes of text ("[]"), so
- * 64 MiB of hostile text would become gigabytes; and it descends recursively. Counting brackets and commas outside of strings bounds both. */
+/* The first look at a tape's text, before a JSON library sees it. jansson takes some 100 bytes for
+ * a value that costs two bytes of text ("[]"), so 64 MiB of hostile text would become gigabytes;
+ * and it descends recursively. Counting brackets and commas outside of strings bounds both. */
 #include "tape/tape_internal.h"
 
 #define TAPE_VALUES_MAX (1 << 20)
@@ -11,20 +12,19 @@ int tape_text_check(const char *text, size_t len, struct err *err)
 	int depth = 0;
 	for (size_t i = 0; i < len; i++) {
 		switch (text[i]) {
-		case '"':   /* to the closing quote; the JSON parser complains about what is wrong inside */
+		case '"': /* to the closing quote; the JSON parser complains about what is wrong inside */
 			for (i++; i < len && text[i] != '"'; i++)
 				if (text[i] == '\\') i++;
 			break;
-		case '[': case '{':
+		case '[':
+		case '{':
 			values++;
 			if (++depth > TAPE_DEPTH_MAX) return err_set(err, ERR_LIMIT, "tape: nested deeper than %d", TAPE_DEPTH_MAX);
 			break;
-		case ']': case '}':
-			depth--;
-			break;
-		case ',': case ':':
-			values++;
-			break;
+		case ']':
+		case '}': depth--; break;
+		case ',':
+		case ':': values++; break;
 		}
 		if (values > TAPE_VALUES_MAX) return err_set(err, ERR_LIMIT, "tape: more than %d values", TAPE_VALUES_MAX);
 	}
@@ -53,7 +53,7 @@ bool tape_base64_decode(const char *text, size_t len, uint8_t *out, size_t bytes
 		}
 		uint8_t triple[3] = {(uint8_t)(word >> 16), (uint8_t)(word >> 8), (uint8_t)word};
 		for (size_t j = take; j < 3; j++)
-			if (triple[j]) return false;   /* stray bits: two texts for the same bytes */
+			if (triple[j]) return false; /* stray bits: two texts for the same bytes */
 		memcpy(out + at, triple, take);
 		at += take;
 	}

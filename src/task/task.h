@@ -1,9 +1,12 @@
-/* task: what a kernel is asked to do. A task is the source text of a PyTorch module in KernelBench's file format (class Model,
- * get_inputs(), get_init_inputs()); this room reads sets of them, composes new ones (synth), and writes reference answers for composed
- * ones (a plan and a Triton candidate built from parts). It never runs a task's Python: whether a task or an answer is any good is for the verifier to say.
+/* task: what a kernel is asked to do. A task is the source text of a PyTorch module in
+ * KernelBench's file format (class Model, get_inputs(), get_init_inputs()); this room reads sets of
+ * them, composes new ones (synth), and writes reference answers for composed ones (a plan and a
+ * Triton candidate built from parts). It never runs a task's Python: whether a task or an answer is
+ * any good is for the verifier to say.
  *
- * A composed task is first a small expression graph (struct task_graph, private); PyTorch source, structure string and reference answers are all
- * printed from that graph, so they cannot drift apart. */
+ * A composed task is first a small expression graph (struct task_graph, private); PyTorch source,
+ * structure string and reference answers are all printed from that graph, so they cannot drift
+ * apart. */
 #ifndef HONE_TASK_H
 #define HONE_TASK_H
 #include "base/base.h"
@@ -11,28 +14,36 @@
 #define TASK_SOURCE_BYTES_MAX ((size_t)1 << 20)
 
 struct task {
-	char *name;               /* unique in its set: "synth-1-000017", "level1/19_ReLU" */
-	char *source;             /* Python text */
-	char *structure;          /* composed tasks: operator combination without constants and sizes, "chain:relu,mul_c,tanh"; else "" */
-	char *split;              /* "train", "heldout", "hand" or "" */
-	int level;                /* 1 single operator or short chain, 2 fused sequence, 3 small network; 0 unknown */
-	int64_t problem_id;       /* the number that a benchmark gives the task inside its level (the file name's prefix, "19_ReLU"); 0: none */
-	uint64_t seed;            /* composed tasks: regenerates the graph; else 0 */
-	struct sha256_hex hash;   /* of the source without comments and white-space differences */
+	char *name;      /* unique in its set: "synth-1-000017", "level1/19_ReLU" */
+	char *source;    /* Python text */
+	char *structure; /* composed tasks: operator combination without constants and sizes, "chain:relu,mul_c,tanh"; else
+						"" */
+	char *split;     /* "train", "heldout", "hand" or "" */
+	int level;       /* 1 single operator or short chain, 2 fused sequence, 3 small network; 0 unknown */
+	int64_t problem_id;     /* the number that a benchmark gives the task inside its level (the file name's prefix,
+							   "19_ReLU"); 0: none */
+	uint64_t seed;          /* composed tasks: regenerates the graph; else 0 */
+	struct sha256_hex hash; /* of the source without comments and white-space differences */
 };
-struct task_set { struct task *tasks; size_t count; };
+struct task_set {
+	struct task *tasks;
+	size_t count;
+};
 
-/* path: one .py file, a folder (searched for *.py, in name order; "levelN" in the path gives the level), or a .jsonl file (gzip when it
- * ends in .gz) with keys name, source, structure, split, level, seed, problem_id, or rows of KernelBench's dataset (code, level, name, problem_id), which
+/* path: one .py file, a folder (searched for *.py, in name order; "levelN" in the path gives the
+ * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure, split,
+ * level, seed, problem_id, or rows of KernelBench's dataset (code, level, name, problem_id), which
  * are named as the files of its checkout are. A bad row is an error that names file and line. */
 int task_set_load(const char *path, struct task_set *out, struct err *err);
-/* As task_set_load, and also: the root of a KernelBench checkout (its KernelBench/ is read), a Parquet file of dataset rows, and TritonBench-T's file of rows
- * (with the folder of its operators beside it). The last two are read by a sandboxed Python program; what it leaves out is said on stderr. */
+/* As task_set_load, and also: the root of a KernelBench checkout (its KernelBench/ is read), a
+ * Parquet file of dataset rows, and TritonBench-T's file of rows (with the folder of its operators
+ * beside it). The last two are read by a sandboxed Python program; what it leaves out is said on
+ * stderr. */
 int task_set_import(const char *path, struct task_set *out, struct err *err);
-bool task_set_is_file(const char *path);   /* by its suffix; anything else is saved as a folder */
+bool task_set_is_file(const char *path); /* by its suffix; anything else is saved as a folder */
 int task_set_save(const char *path, const struct task_set *set, struct err *err);
-/* Halves integer literals above size_max (at least 1) where sizes stand, until they fit; a comment at the top of the source says so. Returns whether there
- * were any. */
+/* Halves integer literals above size_max (at least 1) where sizes stand, until they fit; a comment
+ * at the top of the source says so. Returns whether there were any. */
 bool task_shrink(struct task *t, int64_t size_max);
 void task_set_release(struct task_set *s);
 /* Cheap checks without Python: size, UTF-8, the three names exist. */
@@ -41,21 +52,27 @@ int task_check(const struct task *t, struct err *err);
 struct task_synth_options {
 	uint64_t seed;
 	int count_train, count_heldout;
-	int level_min, level_max;      /* 1..3 */
-	double heldout_fraction;       /* of structures, chosen by hash: a held-out structure never appears in train */
-	const char *operators;         /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
-	int operators_min;             /* only tasks of at least so many */
-	const char *progress;          /* label of a progress line; NULL: none */
+	int level_min, level_max; /* 1..3 */
+	double heldout_fraction;  /* of structures, chosen by hash: a held-out structure never appears in train */
+	const char
+		*operators; /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
+	int operators_min;    /* only tasks of at least so many */
+	const char *progress; /* label of a progress line; NULL: none */
 };
-/* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options, same bytes. ERR_LIMIT when no more are to be found. */
+/* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options,
+ * same bytes. ERR_LIMIT when no more are to be found. */
 int task_synth(const struct task_synth_options *o, struct task_set *out, struct err *err);
 
-/* A reference answer for a composed task: plan (1-3 short sentences that name the operators, block shape and fusion) and code (a candidate file).
- * style 0..task_answer_styles()-1 varies block size, naming, masking, grid form, one or several kernels. ERR_NOT_FOUND when the task was not composed. */
+/* A reference answer for a composed task: plan (1-3 short sentences that name the operators, block
+ * shape and fusion) and code (a candidate file). style 0..task_answer_styles()-1 varies block size,
+ * naming, masking, grid form, one or several kernels. ERR_NOT_FOUND when the task was not composed.
+ */
 int task_answer_styles(void);
 int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
-/* The same task solved correctly but slowly (one launch per operator, small blocks): the mid-end's starting point. */
+/* The same task solved correctly but slowly (one launch per operator, small blocks): the mid-end's
+ * starting point. */
 int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
 
-/* Problem audit, static part: reasons a task cannot discriminate that the text alone shows. The rest is `hone tasks audit` (oracle). */
+/* Problem audit, static part: reasons a task cannot discriminate that the text alone shows. The
+ * rest is `hone tasks audit` (oracle). */
 #endif

@@ -1,15 +1,20 @@
-/* Reference answers: a plan and a candidate file, printed from the task's graph. The graph is composed again from (level, seed) and must print the very
- * source that the task holds, so a row whose seed lies gets no answer. Styles differ in block size, names, masks and grid form; the slow form has one
- * launch per operator and small blocks. All of them are meant to be right for any sizes: nothing but block sizes is a number. */
+/* Reference answers: a plan and a candidate file, printed from the task's graph. The graph is
+ * composed again from (level, seed) and must print the very source that the task holds, so a row
+ * whose seed lies gets no answer. Styles differ in block size, names, masks and grid form; the slow
+ * form has one launch per operator and small blocks. All of them are meant to be right for any
+ * sizes: nothing but block sizes is a number. */
 #include "task/task_graph.h"
 
 static const struct answer_style STYLES[] = {
 	{"fused_kernel", "offs", "mask", "BLOCK", "out", "%s_ptr", "", GRID_TUPLE, 1024, 0, 32, 32, 32, false, false},
-	{"kernel", "idx", "mask", "BLOCK_SIZE", "out", "%s_ptr", ", other=0.0", GRID_LAMBDA, 512, 0, 16, 32, 32, false, false},
-	{"model_kernel", "offsets", "valid", "BLOCK", "result", "%s_ptr", "", GRID_INLINE, 2048, 0, 32, 64, 32, true, false},
+	{"kernel", "idx", "mask", "BLOCK_SIZE", "out", "%s_ptr", ", other=0.0", GRID_LAMBDA, 512, 0, 16, 32, 32, false,
+		false},
+	{"model_kernel", "offsets", "valid", "BLOCK", "result", "%s_ptr", "", GRID_INLINE, 2048, 0, 32, 64, 32, true,
+		false},
 	{"forward_kernel", "i", "mask", "SIZE", "out", "p_%s", ", other=0.0", GRID_TUPLE, 256, 0, 16, 16, 32, false, false},
 	{"fused_kernel", "idx", "keep", "BLOCK", "result", "%s_ptr", "", GRID_LAMBDA, 4096, 8, 64, 64, 32, false, false},
-	{"task_kernel", "offs", "mask", "BLOCK_SIZE", "out", "%s_ptr", ", other=0.0", GRID_INLINE, 1024, 4, 64, 32, 64, true, false},
+	{"task_kernel", "offs", "mask", "BLOCK_SIZE", "out", "%s_ptr", ", other=0.0", GRID_INLINE, 1024, 4, 64, 32, 64,
+		true, false},
 };
 
 int task_answer_styles(void) { return (int)ARRAY_LEN(STYLES); }
@@ -21,16 +26,22 @@ struct answer {
 	struct answer_style style;
 	struct segment segments[GRAPH_NODES_MAX];
 	int count;
-	char names[GRAPH_NODES_MAX][2 * GRAPH_NAME_BYTES];   /* of the kernel that a segment launches */
-	bool shares[GRAPH_NODES_MAX];                        /* the same kernel text as an earlier segment */
+	char names[GRAPH_NODES_MAX][2 * GRAPH_NAME_BYTES]; /* of the kernel that a segment launches */
+	bool shares[GRAPH_NODES_MAX];                      /* the same kernel text as an earlier segment */
 };
 
 static void host_name(const struct answer *a, int node, char *out, size_t size)
 {
 	const struct node *n = &a->g->nodes[node];
 	int s = 0;
-	if (n->role == NODE_PARAM) { snprintf(out, size, "%s", n->host); return; }
-	if (n->role == NODE_INPUT) { snprintf(out, size, "%s", n->name); return; }
+	if (n->role == NODE_PARAM) {
+		snprintf(out, size, "%s", n->host);
+		return;
+	}
+	if (n->role == NODE_INPUT) {
+		snprintf(out, size, "%s", n->name);
+		return;
+	}
 	while (a->segments[s].last != node) s++;
 	if (s == a->count - 1) snprintf(out, size, "%s", a->style.out);
 	else snprintf(out, size, "t%d", s + 1);
@@ -39,13 +50,15 @@ static void host_name(const struct answer *a, int node, char *out, size_t size)
 static void base_name(const struct answer *a, int s, char *out, size_t size)
 {
 	const struct segment *seg = &a->segments[s];
-	static const char *const BY_KIND[] = {[SEGMENT_FLAT] = "elementwise", [SEGMENT_ROW] = "row", [SEGMENT_MATMUL] = "matmul"};
+	static const char *const BY_KIND[] = {
+		[SEGMENT_FLAT] = "elementwise", [SEGMENT_ROW] = "row", [SEGMENT_MATMUL] = "matmul"};
 	if (a->count == 1) snprintf(out, size, "%s", a->style.kernel);
 	else if (a->style.is_slow) snprintf(out, size, "%.36s_kernel", a->g->nodes[seg->first].op->name);
 	else snprintf(out, size, "%s_kernel", BY_KIND[seg->kind]);
 }
 
-/* Two launches share a kernel when its text is the same but for the name; otherwise a number keeps the names apart. */
+/* Two launches share a kernel when its text is the same but for the name; otherwise a number keeps
+ * the names apart. */
 static void answer_names(struct answer *a)
 {
 	struct str texts[GRAPH_NODES_MAX] = {{0}};
@@ -78,7 +91,8 @@ static int full_read(const struct answer *a, const struct segment *s)
 	return -1;
 }
 
-static void call_print(const struct answer *a, int s, const char *grid, const char *sizes, const char *block, struct str *out)
+static void call_print(
+	const struct answer *a, int s, const char *grid, const char *sizes, const char *block, struct str *out)
 {
 	const struct segment *seg = &a->segments[s];
 	char name[3 * GRAPH_NAME_BYTES];
@@ -103,7 +117,8 @@ static void flat_launch(const struct answer *a, int s, struct str *out)
 	str_printf(out, "        %s = torch.empty_like(%s)\n        n = %s.numel()\n", res, ref, ref);
 	snprintf(sizes, sizeof sizes, seg->reads_cols ? "n, %.40s.shape[-1]" : "n", ref);
 	snprintf(block, sizeof block, "%s=%d", y->block, y->block_size);
-	if (y->grid == GRID_LAMBDA) str_printf(out, "        grid = lambda meta: (triton.cdiv(n, meta[\"%s\"]),)\n", y->block);
+	if (y->grid == GRID_LAMBDA)
+		str_printf(out, "        grid = lambda meta: (triton.cdiv(n, meta[\"%s\"]),)\n", y->block);
 	if (y->grid == GRID_TUPLE) str_printf(out, "        grid = (triton.cdiv(n, %d),)\n", y->block_size);
 	snprintf(grid, sizeof grid, y->grid == GRID_INLINE ? "(triton.cdiv(n, %d),)" : "grid", y->block_size);
 	call_print(a, s, grid, sizes, block, out);
@@ -118,7 +133,9 @@ static void row_launch(const struct answer *a, int s, struct str *out)
 	host_name(a, seg->last, res, sizeof res);
 	str_printf(out, "        cols = %s.shape[-1]\n        rows = %s.numel() // cols\n", ref, ref);
 	if (shape_equal(&last->shape, &seg->space)) str_printf(out, "        %s = torch.empty_like(%s)\n", res, ref);
-	else str_printf(out, "        %s = %s.new_empty(%s.shape[:-1]%s)\n", res, ref, ref, last->shape.ndim == seg->space.ndim ? " + (1,)" : "");
+	else
+		str_printf(out, "        %s = %s.new_empty(%s.shape[:-1]%s)\n", res, ref, ref,
+			last->shape.ndim == seg->space.ndim ? " + (1,)" : "");
 	snprintf(block, sizeof block, "%s=triton.next_power_of_2(cols)", a->style.block);
 	call_print(a, s, "(rows,)", "cols", block, out);
 }
@@ -132,11 +149,13 @@ static void matmul_launch(const struct answer *a, int s, struct str *out)
 	host_name(a, n->args[0], lhs, sizeof lhs);
 	host_name(a, n->args[1], rhs, sizeof rhs);
 	host_name(a, seg->last, res, sizeof res);
-	str_printf(out, "        M, K = %s.shape\n        N = %s.shape[%d]\n        %s = %s.new_empty((M, N))\n", lhs, rhs, !n->transposed, res, lhs);
+	str_printf(out, "        M, K = %s.shape\n        N = %s.shape[%d]\n        %s = %s.new_empty((M, N))\n", lhs, rhs,
+		!n->transposed, res, lhs);
 	snprintf(block, sizeof block, "BM=%d, BN=%d, BK=%d", y->tile_m, y->tile_n, y->tile_k);
 	snprintf(grid, sizeof grid, "(triton.cdiv(M, %d), triton.cdiv(N, %d))", y->tile_m, y->tile_n);
 	if (y->grid != GRID_INLINE) {
-		if (y->grid == GRID_LAMBDA) str_puts(out, "        grid = lambda meta: (triton.cdiv(M, meta[\"BM\"]), triton.cdiv(N, meta[\"BN\"]))\n");
+		if (y->grid == GRID_LAMBDA)
+			str_puts(out, "        grid = lambda meta: (triton.cdiv(M, meta[\"BM\"]), triton.cdiv(N, meta[\"BN\"]))\n");
 		else str_printf(out, "        grid = %s\n", grid);
 		snprintf(grid, sizeof grid, "grid");
 	}
@@ -146,14 +165,16 @@ static void matmul_launch(const struct answer *a, int s, struct str *out)
 static void model_print(const struct answer *a, struct str *out)
 {
 	typedef void launch_fn(const struct answer *a, int s, struct str *out);
-	static launch_fn *const LAUNCH[] = {[SEGMENT_FLAT] = flat_launch, [SEGMENT_ROW] = row_launch, [SEGMENT_MATMUL] = matmul_launch};
+	static launch_fn *const LAUNCH[] = {
+		[SEGMENT_FLAT] = flat_launch, [SEGMENT_ROW] = row_launch, [SEGMENT_MATMUL] = matmul_launch};
 	str_puts(out, "class ModelNew(nn.Module):\n");
 	graph_init_method(a->g, out);
 	str_puts(out, "    def forward(self, ");
 	graph_forward_args(a->g, out);
 	str_puts(out, "):\n");
 	for (int i = 0; i < a->g->count && a->style.contiguous; i++)
-		if (a->g->nodes[i].role == NODE_INPUT) str_printf(out, "        %s = %s.contiguous()\n", a->g->nodes[i].name, a->g->nodes[i].name);
+		if (a->g->nodes[i].role == NODE_INPUT)
+			str_printf(out, "        %s = %s.contiguous()\n", a->g->nodes[i].name, a->g->nodes[i].name);
 	for (int s = 0; s < a->count; s++) LAUNCH[a->segments[s].kind](a, s, out);
 	str_printf(out, "        return %s\n", a->style.out);
 }
@@ -189,18 +210,20 @@ static void words_print(const struct task_graph *g, int first, int last, const c
 	}
 }
 
-struct plan_forms { const char *flat, *row, *matmul; };
+struct plan_forms {
+	const char *flat, *row, *matmul;
+};
 /* %s: operators, %d: block or tiles. Three wordings, taken in turn by style. */
 static const struct plan_forms FUSED_FORMS[] = {
 	{"Fuse %s into one element-wise kernel. Each program takes %d flat elements and masks the tail.",
-	 "One program per row: load the row into a block of next_power_of_2(cols), compute %s in registers, store once.",
-	 "Tile the product %d x %d with a K loop of %d in fp32; the epilogue does %s before the only store."},
+		"One program per row: load the row into a block of next_power_of_2(cols), compute %s in registers, store once.",
+		"Tile the product %d x %d with a K loop of %d in fp32; the epilogue does %s before the only store."},
 	{"Element-wise work: %s. One load, one store, blocks of %d elements with a mask.",
-	 "Row-wise work: %s. Each program holds a whole row, padded to a power of two and masked.",
-	 "Matrix product in tiles of %d x %d, K steps of %d, fp32 accumulator; then %s on the tile."},
+		"Row-wise work: %s. Each program holds a whole row, padded to a power of two and masked.",
+		"Matrix product in tiles of %d x %d, K steps of %d, fp32 accumulator; then %s on the tile."},
 	{"Compute %s in registers, %d elements per program, tail masked, so memory is read and written once.",
-	 "Compute %s on one row per program, reductions masked to the valid columns, one pass over memory.",
-	 "Block the product by %d x %d and K by %d, keep fp32 precision, and fuse %s into the store."},
+		"Compute %s on one row per program, reductions masked to the valid columns, one pass over memory.",
+		"Block the product by %d x %d and K by %d, keep fp32 precision, and fuse %s into the store."},
 };
 
 static void plan_segment(const struct answer *a, const struct plan_forms *forms, int s, struct str *out)
@@ -209,7 +232,8 @@ static void plan_segment(const struct answer *a, const struct plan_forms *forms,
 	const struct answer_style *y = &a->style;
 	struct str words = {0};
 	bool is_product = seg->kind == SEGMENT_MATMUL;
-	words_print(a->g, seg->first + is_product, seg->last, is_product && a->g->nodes[seg->first].nargs > 2 ? "the bias" : NULL, &words);
+	words_print(a->g, seg->first + is_product, seg->last,
+		is_product && a->g->nodes[seg->first].nargs > 2 ? "the bias" : NULL, &words);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	/* forms are the constants above */
@@ -244,15 +268,18 @@ static int answer(const struct task *t, int style, bool is_slow, struct str *pla
 	if (style < 0 || style >= task_answer_styles())
 		return err_set(err, ERR_RANGE, "answer style %d: expected 0 to %d", style, task_answer_styles() - 1);
 	if (!t->seed || !t->structure || !*t->structure || t->level < 1 || t->level > 3)
-		return err_set(err, ERR_NOT_FOUND, "task %s was not composed by hone: no reference answer exists for it", t->name);
+		return err_set(
+			err, ERR_NOT_FOUND, "task %s was not composed by hone: no reference answer exists for it", t->name);
 	struct task_graph *g = xmalloc(sizeof *g);
 	struct answer *a = xcalloc(1, sizeof *a);
 	struct str source = {0};
 	graph_compose(g, t->level, t->seed);
 	graph_source(g, &source);
-	if (strcmp(task_source_hash(source.data, source.len).text, task_source_hash(t->source, strlen(t->source)).text) != 0) {
-		rc = err_set(err, ERR_NOT_FOUND, "task %s: level %d and seed %llu compose another source than the task's; its reference answer is unknown", t->name,
-			t->level, (unsigned long long)t->seed);
+	if (strcmp(task_source_hash(source.data, source.len).text, task_source_hash(t->source, strlen(t->source)).text) !=
+		0) {
+		rc = err_set(err, ERR_NOT_FOUND,
+			"task %s: level %d and seed %llu compose another source than the task's; its reference answer is unknown",
+			t->name, t->level, (unsigned long long)t->seed);
 	} else {
 		a->g = g;
 		a->style = STYLES[style];
@@ -273,5 +300,11 @@ static int answer(const struct task *t, int style, bool is_slow, struct str *pla
 	return rc;
 }
 
-int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err) { return answer(t, style, false, plan, code, err); }
-int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err) { return answer(t, style, true, plan, code, err); }
+int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err)
+{
+	return answer(t, style, false, plan, code, err);
+}
+int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err)
+{
+	return answer(t, style, true, plan, code, err);
+}

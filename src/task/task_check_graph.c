@@ -1,9 +1,13 @@
-/* Is a composed task worth asking? The graph is evaluated in double precision on a few rows of normal inputs, and refused when it
+/* Is a composed task worth asking? The graph is evaluated in double precision on a few rows of
+ * normal inputs, and refused when it
  *   - overflows or grows beyond what fp32 carries well, also with inputs three times as large,
- *   - amplifies a relative change of 1e-6 in its inputs (a right kernel could then fail on rounding alone),
- *   - gives a constant, or keeps its result when an operator is left out or an input replaced (a wrong kernel could then pass).
- * Judging by evaluation needs no rule per operator: abs after square, clamp outside the range and scaling before a norm all show up as "makes no
- * difference". The verdict is a pure function of the graph and the seed. */
+ *   - amplifies a relative change of 1e-6 in its inputs (a right kernel could then fail on rounding
+ *   alone),
+ *   - gives a constant, or keeps its result when an operator is left out or an input replaced (a
+ *   wrong kernel could then pass).
+ * Judging by evaluation needs no rule per operator: abs after square, clamp outside the range and
+ * scaling before a norm all show up as "makes no difference". The verdict is a pure function of the
+ * graph and the seed. */
 #include "task/task_graph.h"
 #include <math.h>
 
@@ -12,14 +16,14 @@
 
 struct sim {
 	const struct task_graph *g;
-	double *value[GRAPH_NODES_MAX];   /* (rows, cols) */
-	double *normal[GRAPH_NODES_MAX];  /* leaves: the normal numbers that value is scaled from */
+	double *value[GRAPH_NODES_MAX];  /* (rows, cols) */
+	double *normal[GRAPH_NODES_MAX]; /* leaves: the normal numbers that value is scaled from */
 	int rows[GRAPH_NODES_MAX], cols[GRAPH_NODES_MAX];
 	struct arena arena;
 	double scale, perturbation;
 	uint64_t seed;
-	int bypass;                       /* operator replaced by its first operand, or -1 */
-	int redraw;                       /* input drawn anew, or -1 */
+	int bypass; /* operator replaced by its first operand, or -1 */
+	int redraw; /* input drawn anew, or -1 */
 };
 
 static int dim_sim(const struct task_graph *g, int dim) { return dim == DIM_ONE ? 1 : g->dims[dim].sim; }
@@ -37,8 +41,8 @@ static void sim_shape(struct sim *s, int node)
 	s->cols[node] = reduced ? 1 : cols;
 }
 
-/* Linear layers start at uniform +-1/sqrt(K), weight and bias alike: small enough that what follows may see hardly anything. The bias's node stands behind
- * its weight's. */
+/* Linear layers start at uniform +-1/sqrt(K), weight and bias alike: small enough that what follows
+ * may see hardly anything. The bias's node stands behind its weight's. */
 static double leaf_gain(const struct sim *s, int i)
 {
 	const struct node *n = &s->g->nodes[i];
@@ -61,7 +65,8 @@ static void sim_leaf(struct sim *s, int i)
 static void sim_matmul(struct sim *s, int i)
 {
 	const struct node *n = &s->g->nodes[i];
-	const double *a = s->value[n->args[0]], *b = s->value[n->args[1]], *bias = n->nargs > 2 ? s->value[n->args[2]] : NULL;
+	const double *a = s->value[n->args[0]], *b = s->value[n->args[1]],
+				 *bias = n->nargs > 2 ? s->value[n->args[2]] : NULL;
 	int k = s->cols[n->args[0]], cols = s->cols[i];
 	for (int r = 0; r < s->rows[i]; r++)
 		for (int c = 0; c < cols; c++) {
@@ -96,7 +101,8 @@ static void sim_rows(struct sim *s, int i)
 		double *out = s->value[i] + r * s->cols[i];
 		if (s->bypass == i && n->op->kind == OP_ROW) memcpy(out, row, (size_t)cols * sizeof *out);
 		else n->op->eval_row(row, cols, out);
-		for (int c = 0; n->nargs > 1 && c < cols; c++) out[c] = out[c] * s->value[n->args[1]][c] + s->value[n->args[2]][c];
+		for (int c = 0; n->nargs > 1 && c < cols; c++)
+			out[c] = out[c] * s->value[n->args[1]][c] + s->value[n->args[2]][c];
 	}
 }
 
@@ -119,7 +125,8 @@ static bool within(const struct sim *s, int node, double bound)
 	return true;
 }
 
-/* Evaluates the nodes from `first` on. False when a value is not finite or too large, or an operand exceeds its operator's arg_max. */
+/* Evaluates the nodes from `first` on. False when a value is not finite or too large, or an operand
+ * exceeds its operator's arg_max. */
 static bool sim_run(struct sim *s, int first)
 {
 	for (int i = first; i < s->g->count; i++) {
@@ -134,7 +141,11 @@ static bool sim_run(struct sim *s, int first)
 	return true;
 }
 
-struct result { double *v; int count; double mean, std; };
+struct result {
+	double *v;
+	int count;
+	double mean, std;
+};
 
 static void result_take(struct sim *s, struct result *r)
 {
@@ -148,7 +159,8 @@ static void result_take(struct sim *s, struct result *r)
 	r->std = sqrt(r->std);
 }
 
-/* Share of elements that differ from the base result by more than bound, in units of its standard deviation. */
+/* Share of elements that differ from the base result by more than bound, in units of its standard
+ * deviation. */
 static double changed(const struct sim *s, const struct result *base, double bound)
 {
 	const double *v = s->value[s->g->count - 1];
@@ -157,13 +169,14 @@ static double changed(const struct sim *s, const struct result *base, double bou
 	return (double)n / base->count;
 }
 
-/* Every operator that can be left out and every input must show in the result. From the last node to the first: what stands before a changed node
- * still holds its proper value. */
+/* Every operator that can be left out and every input must show in the result. From the last node
+ * to the first: what stands before a changed node still holds its proper value. */
 static bool all_matter(struct sim *s, const struct result *base)
 {
 	for (int i = s->g->count - 1; i >= 0; i--) {
 		const struct node *n = &s->g->nodes[i];
-		bool skippable = n->role == NODE_OP && n->op->kind != OP_REDUCE && n->op->kind != OP_MATMUL && shape_equal(&n->shape, &s->g->nodes[n->args[0]].shape);
+		bool skippable = n->role == NODE_OP && n->op->kind != OP_REDUCE && n->op->kind != OP_MATMUL &&
+			shape_equal(&n->shape, &s->g->nodes[n->args[0]].shape);
 		if (!skippable && n->role == NODE_OP) continue;
 		s->bypass = skippable ? i : -1;
 		s->redraw = n->role == NODE_OP ? -1 : i;

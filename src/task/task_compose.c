@@ -1,10 +1,13 @@
-/* Composing graphs by level. Each level draws one of a few families; within a family, operators, operands, constants and sizes are drawn until
- * graph_is_sound accepts. All draws come from one counter-based stream, so (level, seed) names a graph for good.
+/* Composing graphs by level. Each level draws one of a few families; within a family, operators,
+ * operands, constants and sizes are drawn until graph_is_sound accepts. All draws come from one
+ * counter-based stream, so (level, seed) names a graph for good.
  *
  *   1  chain: one to three element-wise operators on one tensor
- *   2  ew: three to six element-wise operators on two or three tensors, broadcast parameters; row: reductions, softmax and norms over the last
+ *   2  ew: three to six element-wise operators on two or three tensors, broadcast parameters; row:
+ *   reductions, softmax and norms over the last
  *      dimension between element-wise operators
- *   3  mm: linear layers and matrix products with epilogues, perceptrons, norm before linear, row operators after it, attention */
+ *   3  mm: linear layers and matrix products with epilogues, perceptrons, norm before linear, row
+ *   operators after it, attention */
 #include "task/task_graph.h"
 #include <math.h>
 
@@ -13,16 +16,20 @@
 struct composer {
 	struct task_graph *g;
 	struct rng r;
-	int current;        /* node that the chain continues from */
-	int saved;          /* earlier result that a binary operator may come back to, or -1 */
-	int spare[2], nspare;   /* inputs not used yet */
-	int scales, biases;     /* parameters made so far */
+	int current;          /* node that the chain continues from */
+	int saved;            /* earlier result that a binary operator may come back to, or -1 */
+	int spare[2], nspare; /* inputs not used yet */
+	int scales, biases;   /* parameters made so far */
 };
 
 static bool draw(struct composer *c, int percent) { return rng_below(&c->r, 100) < (uint32_t)percent; }
-static int draw_range(struct composer *c, int lo, int hi) { return lo + (int)rng_below(&c->r, (uint32_t)(hi - lo + 1)); }
+static int draw_range(struct composer *c, int lo, int hi)
+{
+	return lo + (int)rng_below(&c->r, (uint32_t)(hi - lo + 1));
+}
 
-/* Sizes spread evenly over magnitudes; a third are multiples of 16, the rest whatever comes, mostly odd. */
+/* Sizes spread evenly over magnitudes; a third are multiples of 16, the rest whatever comes, mostly
+ * odd. */
 static int draw_size(struct composer *c, int lo, int hi)
 {
 	double x = lo * pow((double)hi / lo, (double)rng_next_uniform(&c->r));
@@ -34,10 +41,20 @@ static int draw_size(struct composer *c, int lo, int hi)
 
 /* ---- constants ---- */
 
-struct const_range { int lo, hi; double unit; int lo2, hi2; };
+struct const_range {
+	int lo, hi;
+	double unit;
+	int lo2, hi2;
+};
 static const struct const_range CONST_RANGES[CONST_COUNT] = {
-	[CONST_ADD] = {1, 20, 0.1, 0, 0}, [CONST_MUL] = {2, 30, 0.1, 0, 0}, [CONST_SLOPE] = {1, 6, 0.05, 0, 0}, [CONST_EPS] = {1, 10, 0.1, 0, 0},
-	[CONST_BOUND] = {-10, 10, 0.1, 0, 0}, [CONST_RANGE] = {-20, -1, 0.1, 1, 20}, [CONST_ALPHA] = {5, 20, 0.1, 0, 0}, [CONST_MIX] = {1, 9, 0.1, 0, 0},
+	[CONST_ADD] = {1, 20, 0.1, 0, 0},
+	[CONST_MUL] = {2, 30, 0.1, 0, 0},
+	[CONST_SLOPE] = {1, 6, 0.05, 0, 0},
+	[CONST_EPS] = {1, 10, 0.1, 0, 0},
+	[CONST_BOUND] = {-10, 10, 0.1, 0, 0},
+	[CONST_RANGE] = {-20, -1, 0.1, 1, 20},
+	[CONST_ALPHA] = {5, 20, 0.1, 0, 0},
+	[CONST_MIX] = {1, 9, 0.1, 0, 0},
 	[CONST_SHRINK] = {1, 8, 0.1, 0, 0},
 };
 
@@ -70,8 +87,12 @@ static const struct op_def *draw_op(struct composer *c, enum op_kind kind)
 	return &ops[rng_below(&c->r, (uint32_t)count)];
 }
 
-/* The affine constants (add_c to div_c) undo or repeat each other, so two of a kind never stand side by side. */
-static bool is_shift(const char *name) { return !strcmp(name, "add_c") || !strcmp(name, "sub_c") || !strcmp(name, "rsub_c"); }
+/* The affine constants (add_c to div_c) undo or repeat each other, so two of a kind never stand
+ * side by side. */
+static bool is_shift(const char *name)
+{
+	return !strcmp(name, "add_c") || !strcmp(name, "sub_c") || !strcmp(name, "rsub_c");
+}
 static bool is_scale(const char *name) { return !strcmp(name, "mul_c") || !strcmp(name, "div_c"); }
 static bool repeats(const struct node *previous, const struct op_def *op)
 {
@@ -83,7 +104,8 @@ static bool repeats(const struct node *previous, const struct op_def *op)
 static void add_unary(struct composer *c)
 {
 	const struct op_def *op;
-	do op = draw_op(c, OP_UNARY); while (repeats(&c->g->nodes[c->current], op));
+	do op = draw_op(c, OP_UNARY);
+	while (repeats(&c->g->nodes[c->current], op));
 	c->current = op_add(c, op, c->current, -1, -1);
 }
 
@@ -164,7 +186,8 @@ static void start(struct composer *c, struct shape shape, int inputs)
 	static const char *const NAMES[] = {"x", "y", "z"};
 	c->current = graph_input(c->g, NAMES[0], shape);
 	c->nspare = inputs - 1;
-	for (int i = 1; i < inputs; i++) c->spare[c->nspare - i] = graph_input(c->g, NAMES[i], shape);   /* y is taken first */
+	for (int i = 1; i < inputs; i++)
+		c->spare[c->nspare - i] = graph_input(c->g, NAMES[i], shape); /* y is taken first */
 }
 
 static void family_chain(struct composer *c)
@@ -187,7 +210,8 @@ static void family_elementwise(struct composer *c)
 	while (c->nspare > 0) add_binary_input(c);
 }
 
-/* A row operator; a reduction either ends the row (its result then has one value a row) or comes back into it by broadcasting. */
+/* A row operator; a reduction either ends the row (its result then has one value a row) or comes
+ * back into it by broadcasting. */
 static void add_row_op(struct composer *c, bool may_reduce)
 {
 	int before = c->current;
@@ -249,7 +273,8 @@ static int add_linear(struct composer *c, int out_dim, const char *module)
 {
 	const struct shape *s = &c->g->nodes[c->current].shape;
 	int wd[2] = {out_dim, s->dim[s->ndim - 1]};
-	int w = graph_param(c->g, "weight", module, shape_of(2, wd)), b = graph_param(c->g, "bias", module, shape_of(1, wd));
+	int w = graph_param(c->g, "weight", module, shape_of(2, wd)),
+		b = graph_param(c->g, "bias", module, shape_of(1, wd));
 	int i = op_add(c, op_get("linear"), c->current, w, b);
 	snprintf(c->g->nodes[i].module, sizeof c->g->nodes[i].module, "%s", module);
 	c->current = i;
@@ -331,7 +356,8 @@ static void family_attention(struct composer *c)
 	struct task_graph *g = c->g;
 	int m = graph_dim(g, "M", draw_size(c, 9, 96), 4), n = size_dim(c, "N", 17, 96), d = size_dim(c, "D", 16, 64);
 	c->current = graph_input(g, "x", shape_of(2, (int[]){m, d}));
-	int y = graph_input(g, "y", shape_of(2, (int[]){n, d})), z = draw(c, 60) ? graph_input(g, "z", shape_of(2, (int[]){n, d})) : -1;
+	int y = graph_input(g, "y", shape_of(2, (int[]){n, d})),
+		z = draw(c, 60) ? graph_input(g, "z", shape_of(2, (int[]){n, d})) : -1;
 	c->current = op_add(c, op_get("matmul_t"), c->current, y, -1);
 	c->current = op_add(c, op_get("mul_c"), c->current, -1, -1);
 	g->nodes[c->current].k[0] = draw_range(c, 1, 6) / 20.0;
@@ -342,11 +368,19 @@ static void family_attention(struct composer *c)
 }
 
 typedef void family_fn(struct composer *c);
-struct family { int level, percent; family_fn *fn; };
+struct family {
+	int level, percent;
+	family_fn *fn;
+};
 static const struct family FAMILIES[] = {
 	{1, 100, family_chain},
-	{2, 35, family_elementwise}, {2, 65, family_row},
-	{3, 35, family_linear}, {3, 25, family_matmul}, {3, 15, family_perceptron}, {3, 12, family_norm_linear}, {3, 13, family_attention},
+	{2, 35, family_elementwise},
+	{2, 65, family_row},
+	{3, 35, family_linear},
+	{3, 25, family_matmul},
+	{3, 15, family_perceptron},
+	{3, 12, family_norm_linear},
+	{3, 13, family_attention},
 };
 
 static void compose_once(struct task_graph *g, int level, struct rng r)
@@ -357,7 +391,10 @@ static void compose_once(struct task_graph *g, int level, struct rng r)
 	int pick = draw_range(&c, 0, 99);
 	for (size_t i = 0; i < ARRAY_LEN(FAMILIES); i++) {
 		if (FAMILIES[i].level != level) continue;
-		if (pick < FAMILIES[i].percent) { FAMILIES[i].fn(&c); break; }
+		if (pick < FAMILIES[i].percent) {
+			FAMILIES[i].fn(&c);
+			break;
+		}
 		pick -= FAMILIES[i].percent;
 	}
 	graph_name_values(g);

@@ -1,4 +1,5 @@
-/* Building expression graphs: sizes, leaves, operators with the shape that follows from their operands, names of values, structure strings. */
+/* Building expression graphs: sizes, leaves, operators with the shape that follows from their
+ * operands, names of values, structure strings. */
 #include "task/task_graph.h"
 
 int graph_dim(struct task_graph *g, const char *name, int value, int sim)
@@ -55,9 +56,11 @@ int graph_param(struct task_graph *g, const char *name, const char *module, stru
 		snprintf(n->host, sizeof n->host, "self.%s", name);
 		return g->count - 1;
 	}
-	/* self.linear2.weight is loaded as weight2, self.norm.weight as norm_weight: short, and unique in the answer */
+	/* self.linear2.weight is loaded as weight2, self.norm.weight as norm_weight: short, and unique
+	 * in the answer */
 	bool is_linear = !strncmp(module, "linear", 6);
-	snprintf(n->name, sizeof n->name, "%s%.12s%.8s", is_linear ? "" : "norm_", name, module + strcspn(module, "0123456789"));
+	snprintf(
+		n->name, sizeof n->name, "%s%.12s%.8s", is_linear ? "" : "norm_", name, module + strcspn(module, "0123456789"));
 	snprintf(n->module, sizeof n->module, "%s", module);
 	snprintf(n->host, sizeof n->host, "self.%.18s.%.18s", module, name);
 	return g->count - 1;
@@ -89,15 +92,19 @@ int graph_op(struct task_graph *g, const struct op_def *op, int a, int b, int c)
 {
 	struct node *n = node_add(g, NODE_OP);
 	n->op = op;
-	n->args[0] = a; n->args[1] = b; n->args[2] = c;
+	n->args[0] = a;
+	n->args[1] = b;
+	n->args[2] = c;
 	n->nargs = c >= 0 ? 3 : b >= 0 ? 2 : 1;
 	n->transposed = op->kind == OP_MATMUL && strcmp(op->name, "matmul") != 0;
 	n->shape = g->nodes[a].shape;
 	switch (op->kind) {
-	case OP_UNARY: case OP_ROW: break;
-	case OP_REDUCE: n->shape.ndim--; break;   /* graph_keep makes it 1 instead */
+	case OP_UNARY:
+	case OP_ROW: break;
+	case OP_REDUCE: n->shape.ndim--; break; /* graph_keep makes it 1 instead */
 	case OP_MATMUL: n->shape = matmul_shape(g, n); break;
-	case OP_BINARY: case OP_WHERE:
+	case OP_BINARY:
+	case OP_WHERE:
 		for (int i = 1; i < n->nargs; i++) n->shape = shape_broadcast(&n->shape, &g->nodes[n->args[i]].shape);
 		break;
 	}
@@ -113,8 +120,9 @@ int graph_last_use(const struct task_graph *g, int node)
 	return last;
 }
 
-/* An operator's result takes over the variable of its first operand that dies here (never a parameter's: it is not a local variable), else a fresh
- * name: chains then read x = f(x). A condition is the last choice: x = torch.where(y > 0, x, z). */
+/* An operator's result takes over the variable of its first operand that dies here (never a
+ * parameter's: it is not a local variable), else a fresh name: chains then read x = f(x). A
+ * condition is the last choice: x = torch.where(y > 0, x, z). */
 void graph_name_values(struct task_graph *g)
 {
 	static const char *const FRESH[] = {"h", "g", "u", "v", "s", "r", "p", "e", "d", "c"};
@@ -132,8 +140,8 @@ void graph_name_values(struct task_graph *g)
 	}
 }
 
-/* "row:mul_c,mean_k,sub(#1)": operators in order; an operand that is not the previous result is spelt out (in, p for a parameter, #n for the n-th
- * operator). Constants and sizes are left out. */
+/* "row:mul_c,mean_k,sub(#1)": operators in order; an operand that is not the previous result is
+ * spelt out (in, p for a parameter, #n for the n-th operator). Constants and sizes are left out. */
 void graph_structure(const struct task_graph *g, struct str *out)
 {
 	int ordinal[GRAPH_NODES_MAX], ops = 0, previous = -1;

@@ -1,5 +1,7 @@
-/* Other people's task sets: the root of a KernelBench checkout, Parquet files of its dataset's rows, TritonBench-T's rows. What is not Python or JSON
- * lines is turned into rows by worker/rows.py, a sandboxed program that executes no task; its rows come through a pipe and are parsed like any stranger's. */
+/* Other people's task sets: the root of a KernelBench checkout, Parquet files of its dataset's
+ * rows, TritonBench-T's rows. What is not Python or JSON lines is turned into rows by
+ * worker/rows.py, a sandboxed program that executes no task; its rows come through a pipe and are
+ * parsed like any stranger's. */
 #include "task/task_set.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +33,11 @@ static int first_byte(const char *path)
 
 /* ---- the reader's process ---- */
 
-struct reader { struct child child; struct pollfd pipes[2]; struct str said[2]; };   /* 0: rows, 1: words for people */
+struct reader {
+	struct child child;
+	struct pollfd pipes[2];
+	struct str said[2];
+}; /* 0: rows, 1: words for people */
 
 /* Reads what one pipe has; closes it at its end. */
 static int pipe_read(struct reader *r, int i, struct err *err)
@@ -41,8 +47,12 @@ static int pipe_read(struct reader *r, int i, struct err *err)
 	ssize_t n = read(r->pipes[i].fd, bytes, sizeof bytes);
 	if (n < 0 && errno == EINTR) return ERR_OK;
 	if (n > 0) str_append(&r->said[i], bytes, (size_t)n);
-	if (n <= 0) { close(r->pipes[i].fd); r->pipes[i].fd = -1; }
-	return r->said[i].len <= LIMITS[i] ? ERR_OK : err_set(err, ERR_LIMIT, "the reader wrote more than %zu MiB", LIMITS[i] >> 20);
+	if (n <= 0) {
+		close(r->pipes[i].fd);
+		r->pipes[i].fd = -1;
+	}
+	return r->said[i].len <= LIMITS[i] ? ERR_OK
+									   : err_set(err, ERR_LIMIT, "the reader wrote more than %zu MiB", LIMITS[i] >> 20);
 }
 
 static int reader_wait(struct reader *r, struct err *err)
@@ -63,7 +73,9 @@ static int reader_wait(struct reader *r, struct err *err)
 static int reader_start(struct reader *r, char *const *argv, struct err *err)
 {
 	int out[2] = {-1, -1}, words[2] = {-1, -1};
-	int rc = pipe2(out, O_CLOEXEC) || pipe2(words, O_CLOEXEC) ? err_set(err, ERR_INFRA, "cannot make a pipe: %s", strerror(errno)) : ERR_OK;
+	int rc = pipe2(out, O_CLOEXEC) || pipe2(words, O_CLOEXEC)
+		? err_set(err, ERR_INFRA, "cannot make a pipe: %s", strerror(errno))
+		: ERR_OK;
 	struct child_options o = {.argv = argv, .stdout_fd = out[1], .stderr_fd = words[1], .die_with_parent = true};
 	if (!rc) rc = child_spawn(&r->child, &o, err);
 	if (out[1] >= 0) close(out[1]);
@@ -96,7 +108,8 @@ static int reader_verdict(struct reader *r, const char *path, struct err *err)
 	if (r->child.status == 0) return ERR_OK;
 	child_status_text(r->child.status, status, sizeof status);
 	bool is_refused = WIFEXITED(r->child.status) && WEXITSTATUS(r->child.status) == STATUS_REFUSED;
-	return is_refused ? err_set(err, ERR_FORMAT, "%s: %.700s", path, last_line(&r->said[1]))
+	return is_refused
+		? err_set(err, ERR_FORMAT, "%s: %.700s", path, last_line(&r->said[1]))
 		: err_set(err, ERR_CHILD, "%s: worker/rows.py ended with %s: %.500s", path, status, last_line(&r->said[1]));
 }
 
@@ -112,7 +125,9 @@ static int rows_add(const struct str *rows, const char *path, struct task_set *o
 		json_t *row = NULL;
 		snprintf(where, sizeof where, "%.900s: row %d", path, number);
 		rc = json_parse(p, len, where, &row, err);
-		if (!rc) rc = json_is_object(row) ? task_row_add(out, row, where, err) : err_set(err, ERR_FORMAT, "%s: expected an object", where);
+		if (!rc)
+			rc = json_is_object(row) ? task_row_add(out, row, where, err)
+									 : err_set(err, ERR_FORMAT, "%s: expected an object", where);
 		json_decref(row);
 		p += len + 1;
 	}
@@ -122,13 +137,18 @@ static int rows_add(const struct str *rows, const char *path, struct task_set *o
 static int reader_run(const char *kind, const char *path, struct task_set *out, struct err *err)
 {
 	struct reader r = {.child = {.pid = -1, .reaped = true}, .pipes = {{.fd = -1}, {.fd = -1}}};
-	char *python = path_installed("build/venv/bin/python"), *script = path_installed("worker/rows.py"), *library = path_installed("libhone_sandbox.so");
+	char *python = path_installed("build/venv/bin/python"), *script = path_installed("worker/rows.py"),
+		 *library = path_installed("libhone_sandbox.so");
 	char *whole = realpath(path, NULL);
 	int rc = whole ? ERR_OK : err_set(err, ERR_NOT_FOUND, "%s: cannot open: %s", path, strerror(errno));
 	if (!rc && !(python && script && library))
-		rc = err_set(err, ERR_NOT_FOUND, "%s: reading it needs %s, which is not there; run `make`, or tools/setup.sh", path,
-			!python ? "build/venv/bin/python" : !script ? "worker/rows.py" : "libhone_sandbox.so");
-	if (!rc) rc = reader_start(&r, (char *[]){python, "-I", script, (char *)(uintptr_t)kind, whole, library, NULL}, err);
+		rc = err_set(err, ERR_NOT_FOUND, "%s: reading it needs %s, which is not there; run `make`, or tools/setup.sh",
+			path,
+			!python       ? "build/venv/bin/python"
+				: !script ? "worker/rows.py"
+						  : "libhone_sandbox.so");
+	if (!rc)
+		rc = reader_start(&r, (char *[]){python, "-I", script, (char *)(uintptr_t)kind, whole, library, NULL}, err);
 	if (!rc) rc = reader_wait(&r, err);
 	if (!rc) rc = reader_verdict(&r, path, err);
 	if (!rc && r.said[1].len) fwrite(r.said[1].data, 1, r.said[1].len, stderr);
@@ -137,7 +157,10 @@ static int reader_run(const char *kind, const char *path, struct task_set *out, 
 	if (!rc) rc = task_names_check(out, path, err);
 	if (rc) task_set_release(out);
 	reader_release(&r);
-	free(python); free(script); free(library); free(whole);
+	free(python);
+	free(script);
+	free(library);
+	free(whole);
 	return rc;
 }
 
@@ -149,7 +172,8 @@ int task_set_import(const char *path, struct task_set *out, struct err *err)
 	int rc;
 	if (is_checkout) rc = task_set_load(inner, out, err);
 	else if (task_has_suffix(path, ".parquet")) rc = reader_run("parquet", path, out, err);
-	else if (!is_folder(path) && !task_has_suffix(path, ".py") && first_byte(path) == '[') rc = reader_run("tritonbench", path, out, err);
+	else if (!is_folder(path) && !task_has_suffix(path, ".py") && first_byte(path) == '[')
+		rc = reader_run("tritonbench", path, out, err);
 	else rc = task_set_load(path, out, err);
 	free(inner);
 	free(level);

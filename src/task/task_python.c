@@ -1,6 +1,7 @@
-/* Just enough of Python's lexical rules to hash a source without its comments and layout, and to see which names it defines at the top. Strings (with
- * prefixes, triple quotes, escapes) are one token, so a # inside one is text. The scanner never fails: an unterminated string ends at the end of its
- * line (or file, when triple), which any caller may treat as it likes (PY_BAD). */
+/* Just enough of Python's lexical rules to hash a source without its comments and layout, and to
+ * see which names it defines at the top. Strings (with prefixes, triple quotes, escapes) are one
+ * token, so a # inside one is text. The scanner never fails: an unterminated string ends at the end
+ * of its line (or file, when triple), which any caller may treat as it likes (PY_BAD). */
 #include "task/task_graph.h"
 #include <ctype.h>
 
@@ -9,10 +10,14 @@ void py_scanner_init(struct py_scanner *s, const char *src, size_t len)
 	*s = (struct py_scanner){.src = src, .len = len, .line = 1, .at_line_start = true};
 }
 
-static int peek(const struct py_scanner *s, size_t ahead) { return s->pos + ahead < s->len ? (unsigned char)s->src[s->pos + ahead] : -1; }
+static int peek(const struct py_scanner *s, size_t ahead)
+{
+	return s->pos + ahead < s->len ? (unsigned char)s->src[s->pos + ahead] : -1;
+}
 static bool is_name_byte(int c) { return c >= 0 && (isalnum(c) || c == '_' || c >= 0x80); }
 
-/* Moves over blanks, comments, joined lines and blank lines. Returns true when a logical line ended on the way. */
+/* Moves over blanks, comments, joined lines and blank lines. Returns true when a logical line ended
+ * on the way. */
 static bool skip_blank(struct py_scanner *s)
 {
 	bool ended = false;
@@ -20,13 +25,23 @@ static bool skip_blank(struct py_scanner *s)
 	int width = s->at_line_start && s->pos > 0 && s->src[s->pos - 1] != '\n' ? s->indent : 0;
 	for (;;) {
 		int c = peek(s, 0);
-		if (c == ' ') { width++; s->pos++; }
-		else if (c == '\t') { width = (width / 8 + 1) * 8; s->pos++; }
-		else if (c == '\f' || c == '\r') { s->pos++; }
-		else if (c == '#') while (peek(s, 0) >= 0 && peek(s, 0) != '\n') s->pos++;
-		else if (c == '\\' && (peek(s, 1) == '\n' || (peek(s, 1) == '\r' && peek(s, 2) == '\n'))) { s->pos += peek(s, 1) == '\n' ? 2 : 3; s->line++; }
-		else if (c == '\n') {
-			s->pos++; s->line++; width = 0;
+		if (c == ' ') {
+			width++;
+			s->pos++;
+		} else if (c == '\t') {
+			width = (width / 8 + 1) * 8;
+			s->pos++;
+		} else if (c == '\f' || c == '\r') {
+			s->pos++;
+		} else if (c == '#')
+			while (peek(s, 0) >= 0 && peek(s, 0) != '\n') s->pos++;
+		else if (c == '\\' && (peek(s, 1) == '\n' || (peek(s, 1) == '\r' && peek(s, 2) == '\n'))) {
+			s->pos += peek(s, 1) == '\n' ? 2 : 3;
+			s->line++;
+		} else if (c == '\n') {
+			s->pos++;
+			s->line++;
+			width = 0;
 			if (s->brackets > 0) continue;
 			ended |= !s->at_line_start;
 			s->at_line_start = true;
@@ -73,17 +88,22 @@ static enum py_token scan_word(struct py_scanner *s, size_t start)
 	int last = 0;
 	for (;; s->pos++) {
 		int c = peek(s, 0);
-		bool sign = is_number && (c == '+' || c == '-') && (last == 'e' || last == 'E') && !(s->src[start] == '0' && strchr("xX", s->src[start + 1]));
+		bool sign = is_number && (c == '+' || c == '-') && (last == 'e' || last == 'E') &&
+			!(s->src[start] == '0' && strchr("xX", s->src[start + 1]));
 		if (!is_name_byte(c) && !(is_number && c == '.') && !sign) break;
 		last = c;
 	}
-	if (!is_number && (peek(s, 0) == '"' || peek(s, 0) == '\'') && is_string_prefix(s->src + start, s->pos - start)) return scan_string(s);
+	if (!is_number && (peek(s, 0) == '"' || peek(s, 0) == '\'') && is_string_prefix(s->src + start, s->pos - start))
+		return scan_string(s);
 	return is_number ? PY_NUMBER : PY_NAME;
 }
 
 enum py_token py_scanner_next(struct py_scanner *s, struct slice *text)
 {
-	if (skip_blank(s)) { *text = (struct slice){"\n", 1}; return PY_NEWLINE; }
+	if (skip_blank(s)) {
+		*text = (struct slice){"\n", 1};
+		return PY_NEWLINE;
+	}
 	size_t start = s->pos;
 	int c = peek(s, 0);
 	enum py_token kind = PY_OP;
@@ -100,8 +120,9 @@ enum py_token py_scanner_next(struct py_scanner *s, struct slice *text)
 	return kind;
 }
 
-/* Tokens separated by a byte that no source holds between tokens; each logical line starts with its depth of indentation, not with its width, so that
- * re-indenting does not change the hash but moving a line into another block does. */
+/* Tokens separated by a byte that no source holds between tokens; each logical line starts with its
+ * depth of indentation, not with its width, so that re-indenting does not change the hash but
+ * moving a line into another block does. */
 struct sha256_hex task_source_hash(const char *src, size_t len)
 {
 	struct py_scanner s;
@@ -113,7 +134,10 @@ struct sha256_hex task_source_hash(const char *src, size_t len)
 	for (;;) {
 		enum py_token t = py_scanner_next(&s, &text);
 		if (t == PY_END) break;
-		if (t == PY_NEWLINE) { fresh = true; continue; }
+		if (t == PY_NEWLINE) {
+			fresh = true;
+			continue;
+		}
 		if (fresh) {
 			while (depth > 0 && s.indent < widths[depth]) depth--;
 			if (s.indent > widths[depth] && depth + 1 < (int)ARRAY_LEN(widths)) widths[++depth] = s.indent;

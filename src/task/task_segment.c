@@ -1,6 +1,7 @@
-/* Cuts a graph into launches. The fused form grows a launch as far as its index space allows: element-wise operators join whatever runs, a reduction
- * turns a flat launch into one program a row, a matrix product starts a launch and takes what follows as its epilogue until a row operator needs whole
- * rows again. The slow form gives every operator a launch of its own. */
+/* Cuts a graph into launches. The fused form grows a launch as far as its index space allows:
+ * element-wise operators join whatever runs, a reduction turns a flat launch into one program a
+ * row, a matrix product starts a launch and takes what follows as its epilogue until a row operator
+ * needs whole rows again. The slow form gives every operator a launch of its own. */
 #include "task/task_graph.h"
 
 enum access access_of(const struct task_graph *g, const struct shape *space, int node)
@@ -23,7 +24,8 @@ static bool joins(enum segment_kind running, enum segment_kind needed)
 	return needed == SEGMENT_ROW && running != SEGMENT_MATMUL;
 }
 
-/* Values made elsewhere (leaves, results of earlier launches), in the order of first use; the space that the launch covers. */
+/* Values made elsewhere (leaves, results of earlier launches), in the order of first use; the space
+ * that the launch covers. */
 static void segment_finish(const struct task_graph *g, struct segment *s)
 {
 	bool seen[GRAPH_NODES_MAX] = {false};

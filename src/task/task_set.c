@@ -1,5 +1,7 @@
-/* Task sets on disk. Three forms: one .py file, a folder of .py files, a .jsonl file (gzip when it ends in .gz) with one object a line. In .py files the
- * facts that are not Python (seed, split, structure) stand in one comment line at the top, which belongs to the file, not to the task's source. */
+/* Task sets on disk. Three forms: one .py file, a folder of .py files, a .jsonl file (gzip when it
+ * ends in .gz) with one object a line. In .py files the facts that are not Python (seed, split,
+ * structure) stand in one comment line at the top, which belongs to the file, not to the task's
+ * source. */
 #include "task/task_graph.h"
 #include "task/task_set.h"
 #include <stdlib.h>
@@ -14,7 +16,10 @@
 
 static void task_release(struct task *t)
 {
-	free(t->name); free(t->source); free(t->structure); free(t->split);
+	free(t->name);
+	free(t->source);
+	free(t->structure);
+	free(t->split);
 }
 
 void task_set_release(struct task_set *s)
@@ -26,11 +31,15 @@ void task_set_release(struct task_set *s)
 
 static void set_add(struct task_set *s, struct task t)
 {
-	if ((s->count & (s->count - 1)) == 0) s->tasks = xrealloc(s->tasks, size_mul(s->count ? 2 * s->count : 1, sizeof *s->tasks));
+	if ((s->count & (s->count - 1)) == 0)
+		s->tasks = xrealloc(s->tasks, size_mul(s->count ? 2 * s->count : 1, sizeof *s->tasks));
 	s->tasks[s->count++] = t;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp((*(const struct task *const *)a)->name, (*(const struct task *const *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(const struct task *const *)a)->name, (*(const struct task *const *)b)->name);
+}
 
 int task_names_check(const struct task_set *s, const char *path, struct err *err)
 {
@@ -39,8 +48,8 @@ int task_names_check(const struct task_set *s, const char *path, struct err *err
 	for (size_t i = 0; i < s->count; i++) order[i] = &s->tasks[i];
 	qsort(order, s->count, sizeof *order, by_name);
 	for (size_t i = 1; i < s->count && !rc; i++)
-		if (!strcmp(order[i - 1]->name, order[i]->name)) rc = err_set(err, ERR_FORMAT, "%s: two tasks are named %s: names must be unique", path,
-			order[i]->name);
+		if (!strcmp(order[i - 1]->name, order[i]->name))
+			rc = err_set(err, ERR_FORMAT, "%s: two tasks are named %s: names must be unique", path, order[i]->name);
 	free(order);
 	return rc;
 }
@@ -51,11 +60,17 @@ static bool is_utf8(const unsigned char *p, size_t len)
 {
 	for (size_t i = 0; i < len;) {
 		unsigned char c = p[i];
-		size_t more = c < 0x80 ? 0 : c >= 0xc2 && c < 0xe0 ? 1 : c >= 0xe0 && c < 0xf0 ? 2 : c >= 0xf0 && c < 0xf5 ? 3 : 9;
+		size_t more = c < 0x80      ? 0
+			: c >= 0xc2 && c < 0xe0 ? 1
+			: c >= 0xe0 && c < 0xf0 ? 2
+			: c >= 0xf0 && c < 0xf5 ? 3
+									: 9;
 		if (more > len - i - 1) return false;
 		for (size_t j = 1; j <= more; j++)
 			if ((p[i + j] & 0xc0) != 0x80) return false;
-		if (more >= 2 && ((c == 0xe0 && p[i + 1] < 0xa0) || (c == 0xed && p[i + 1] > 0x9f) || (c == 0xf0 && p[i + 1] < 0x90) || (c == 0xf4 && p[i + 1] > 0x8f)))
+		if (more >= 2 &&
+			((c == 0xe0 && p[i + 1] < 0xa0) || (c == 0xed && p[i + 1] > 0x9f) || (c == 0xf0 && p[i + 1] < 0x90) ||
+				(c == 0xf4 && p[i + 1] > 0x8f)))
 			return false;
 		i += more + 1;
 	}
@@ -72,21 +87,28 @@ static bool slice_is(struct slice s, const char *text) { return s.len == strlen(
 
 int task_check(const struct task *t, struct err *err)
 {
-	static const struct { const char *keyword, *name; } NEEDED[] = {{"class", "Model"}, {"def", "get_inputs"}, {"def", "get_init_inputs"}};
+	static const struct {
+		const char *keyword, *name;
+	} NEEDED[] = {{"class", "Model"}, {"def", "get_inputs"}, {"def", "get_init_inputs"}};
 	bool found[ARRAY_LEN(NEEDED)] = {false};
 	size_t len = strlen(t->source);
-	if (len > TASK_SOURCE_BYTES_MAX) return err_set(err, ERR_LIMIT, "task %s: %zu bytes of source, at most %zu are read", t->name, len, TASK_SOURCE_BYTES_MAX);
-	if (!is_utf8((const unsigned char *)t->source, len)) return err_set(err, ERR_FORMAT, "task %s: the source is not UTF-8", t->name);
+	if (len > TASK_SOURCE_BYTES_MAX)
+		return err_set(
+			err, ERR_LIMIT, "task %s: %zu bytes of source, at most %zu are read", t->name, len, TASK_SOURCE_BYTES_MAX);
+	if (!is_utf8((const unsigned char *)t->source, len))
+		return err_set(err, ERR_FORMAT, "task %s: the source is not UTF-8", t->name);
 	struct py_scanner s;
 	struct slice word = {0}, previous = {0};
 	py_scanner_init(&s, t->source, len);
 	for (enum py_token k = py_scanner_next(&s, &word); k != PY_END; previous = word, k = py_scanner_next(&s, &word))
 		for (size_t i = 0; i < ARRAY_LEN(NEEDED) && k == PY_NAME && s.indent == 0; i++)
-			if (previous.data && slice_is(previous, NEEDED[i].keyword) && slice_is(word, NEEDED[i].name)) found[i] = true;
+			if (previous.data && slice_is(previous, NEEDED[i].keyword) && slice_is(word, NEEDED[i].name))
+				found[i] = true;
 	for (size_t i = 0; i < ARRAY_LEN(NEEDED); i++)
 		if (!found[i])
-			return err_set(err, ERR_FORMAT, "task %s: no top-level `%s %s`; a task defines class Model, get_inputs() and get_init_inputs()", t->name,
-				NEEDED[i].keyword, NEEDED[i].name);
+			return err_set(err, ERR_FORMAT,
+				"task %s: no top-level `%s %s`; a task defines class Model, get_inputs() and get_init_inputs()",
+				t->name, NEEDED[i].keyword, NEEDED[i].name);
 	return ERR_OK;
 }
 
@@ -114,11 +136,17 @@ static char *safe_name(const char *file)
 	return name;
 }
 
-static int is_known_split(const char *s) { return !*s || !strcmp(s, "train") || !strcmp(s, "heldout") || !strcmp(s, "hand"); }
+static int is_known_split(const char *s)
+{
+	return !*s || !strcmp(s, "train") || !strcmp(s, "heldout") || !strcmp(s, "hand");
+}
 
 /* ---- JSON rows: the same object in .jsonl files and in the header comment of .py files ---- */
 
-struct row { const char *name, *source, *structure, *split; int64_t level, seed, problem_id; };
+struct row {
+	const char *name, *source, *structure, *split;
+	int64_t level, seed, problem_id;
+};
 
 /* The number before the first _ of the last part of a name, as KernelBench numbers its files. */
 static int64_t problem_id_of_name(const char *name)
@@ -140,18 +168,32 @@ static int row_fields(const json_t *o, const char *what, struct row *r, struct e
 static int row_finish(struct row *r, const char *what, struct task *t, struct err *err)
 {
 	if (!is_safe_name(r->name))
-		return err_set(err, ERR_FORMAT, "%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most %d bytes",
+		return err_set(err, ERR_FORMAT,
+			"%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most "
+			"%d bytes",
 			what, r->name, NAME_BYTES_MAX);
-	if (!is_known_split(r->split)) return err_set(err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, r->split);
+	if (!is_known_split(r->split))
+		return err_set(
+			err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, r->split);
 	int64_t problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name);
-	*t = (struct task){.name = xstrdup(r->name), .source = xstrdup(r->source), .structure = xstrdup(r->structure), .split = xstrdup(r->split),
-		.level = (int)r->level, .seed = (uint64_t)r->seed, .problem_id = problem_id, .hash = task_source_hash(r->source, strlen(r->source))};
+	*t = (struct task){.name = xstrdup(r->name),
+		.source = xstrdup(r->source),
+		.structure = xstrdup(r->structure),
+		.split = xstrdup(r->split),
+		.level = (int)r->level,
+		.seed = (uint64_t)r->seed,
+		.problem_id = problem_id,
+		.hash = task_source_hash(r->source, strlen(r->source))};
 	int rc = task_check(t, err);
-	if (rc) { err_prefix(err, "%s", what); task_release(t); }
+	if (rc) {
+		err_prefix(err, "%s", what);
+		task_release(t);
+	}
 	return rc;
 }
 
-/* A row of KernelBench's dataset, where names are unique inside a level: it gets the name that its file has in a checkout, "level1/19_ReLU". */
+/* A row of KernelBench's dataset, where names are unique inside a level: it gets the name that its
+ * file has in a checkout, "level1/19_ReLU". */
 static int dataset_row(const json_t *o, const char *what, struct row *r, struct task *t, struct err *err)
 {
 	int rc = json_get_str(o, what, "code", &r->source, err);
@@ -196,7 +238,12 @@ static json_t *row_json(const struct task *t, bool with_source)
 
 /* ---- .py files and folders ---- */
 
-struct folder_walk { struct task_set *set; const char *root, *prefix; int depth; struct err *err; };
+struct folder_walk {
+	struct task_set *set;
+	const char *root, *prefix;
+	int depth;
+	struct err *err;
+};
 
 static int level_of_path(const char *path)
 {
@@ -216,14 +263,16 @@ static int file_load(const char *path, const char *name, struct task_set *set, s
 	char *safe = safe_name(name);
 	int rc = file_read(path, TASK_SOURCE_BYTES_MAX, &text, err);
 	const char *source = text.data ? text.data : "";
-	if (!rc && strlen(source) != text.len) rc = err_set(err, ERR_FORMAT, "%s: a zero byte after %zu bytes: expected Python text", path, strlen(source));
+	if (!rc && strlen(source) != text.len)
+		rc = err_set(err, ERR_FORMAT, "%s: a zero byte after %zu bytes: expected Python text", path, strlen(source));
 	if (!rc && !strncmp(source, HEADER, strlen(HEADER))) {
 		const char *line = source + strlen(HEADER);
 		size_t len = strcspn(line, "\n");
 		rc = json_parse(line, len, path, &header, err);
 		source = line + len + (line[len] == '\n');
 	} else if (!rc) header = json_object();
-	if (!rc && !json_is_object(header)) rc = err_set(err, ERR_FORMAT, "%s:1: expected an object after \"%s\"", path, HEADER);
+	if (!rc && !json_is_object(header))
+		rc = err_set(err, ERR_FORMAT, "%s:1: expected an object after \"%s\"", path, HEADER);
 	struct row r = {.name = safe, .source = source, .structure = "", .split = ""};
 	if (!rc) rc = row_fields(header, path, &r, err);
 	if (!rc && !r.level) r.level = level_of_path(path);
@@ -244,11 +293,13 @@ static int folder_entry(const char *entry, void *ctx)
 	int rc = ERR_OK;
 	if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		struct folder_walk below = {.set = w->set, .root = path, .prefix = name, .depth = w->depth + 1, .err = w->err};
-		if (below.depth > FOLDER_DEPTH_MAX) rc = err_set(w->err, ERR_LIMIT, "%s: more than %d folders deep", path, FOLDER_DEPTH_MAX);
+		if (below.depth > FOLDER_DEPTH_MAX)
+			rc = err_set(w->err, ERR_LIMIT, "%s: more than %d folders deep", path, FOLDER_DEPTH_MAX);
 		else rc = dir_each(path, folder_entry, &below, w->err);
 	} else if (task_has_suffix(entry, ".py")) {
 		name[strlen(name) - 3] = 0;
-		if (w->set->count >= SET_TASKS_MAX) rc = err_set(w->err, ERR_LIMIT, "%s: more than %zu tasks", w->root, SET_TASKS_MAX);
+		if (w->set->count >= SET_TASKS_MAX)
+			rc = err_set(w->err, ERR_LIMIT, "%s: more than %zu tasks", w->root, SET_TASKS_MAX);
 		else rc = file_load(path, name, w->set, w->err);
 	}
 	free(path);
@@ -268,7 +319,8 @@ int task_set_load(const char *path, struct task_set *out, struct err *err)
 	struct stat st;
 	*out = (struct task_set){0};
 	if (stat(path, &st) != 0)
-		return err_set(err, ERR_NOT_FOUND, "%s: no such file or folder; a task set is a .py file, a folder of them or a .jsonl[.gz] file", path);
+		return err_set(err, ERR_NOT_FOUND,
+			"%s: no such file or folder; a task set is a .py file, a folder of them or a .jsonl[.gz] file", path);
 	int rc;
 	if (S_ISDIR(st.st_mode)) {
 		struct folder_walk w = {.set = out, .root = path, .prefix = "", .err = err};
@@ -322,9 +374,13 @@ static int folder_save(const char *path, const struct task_set *set, struct err 
 	int rc = dir_make(path, err);
 	for (size_t i = 0; i < set->count && !rc; i++) {
 		const struct task *t = &set->tasks[i];
-		char *stem = path_join(path, t->name), *file = xasprintf("%s.py", stem), *slash = strchr(t->name, '/') ? strrchr(stem, '/') : NULL;
+		char *stem = path_join(path, t->name), *file = xasprintf("%s.py", stem),
+			 *slash = strchr(t->name, '/') ? strrchr(stem, '/') : NULL;
 		if (!is_safe_name(t->name)) rc = err_set(err, ERR_FORMAT, "task name \"%.64s\" cannot be a file name", t->name);
-		if (!rc && slash) { *slash = 0; rc = dir_make(stem, err); }
+		if (!rc && slash) {
+			*slash = 0;
+			rc = dir_make(stem, err);
+		}
 		if (!rc) rc = file_save(file, t, err);
 		free(stem);
 		free(file);
@@ -345,6 +401,8 @@ int task_set_save(const char *path, const struct task_set *set, struct err *err)
 	}
 	if (!task_set_is_file(path)) return folder_save(path, set, err);
 	if (!task_has_suffix(path, ".py")) return jsonl_save(path, set, err);
-	if (set->count != 1) return err_set(err, ERR_USAGE, "%s: a .py file holds one task, the set has %zu; give a folder or a .jsonl file", path, set->count);
+	if (set->count != 1)
+		return err_set(err, ERR_USAGE, "%s: a .py file holds one task, the set has %zu; give a folder or a .jsonl file",
+			path, set->count);
 	return file_save(path, &set->tasks[0], err);
 }

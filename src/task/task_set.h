@@ -1,4 +1,5 @@
-/* What the two readers of task sets share: task_set.c (hone's own forms) and task_import.c (other people's). Private to the room. */
+/* What the two readers of task sets share: task_set.c (hone's own forms) and task_import.c (other
+ * people's). Private to the room. */
 #ifndef HONE_TASK_SET_H
 #define HONE_TASK_SET_H
 #include "task/task.h"

@@ -1,6 +1,7 @@
-/* Smaller sizes for tasks that were made for a GPU's memory: integer literals where sizes stand (assignments at the top of the module, and the bodies of
- * get_inputs and get_init_inputs) are halved until they are small enough. Halving keeps equal sizes equal and most divisors divisors. Whether the smaller
- * task still runs is for the verifier's audit to say. */
+/* Smaller sizes for tasks that were made for a GPU's memory: integer literals where sizes stand
+ * (assignments at the top of the module, and the bodies of get_inputs and get_init_inputs) are
+ * halved until they are small enough. Halving keeps equal sizes equal and most divisors divisors.
+ * Whether the smaller task still runs is for the verifier's audit to say. */
 #include "task/task_graph.h"
 #include "task/task_set.h"
 #include <stdlib.h>
@@ -23,15 +24,21 @@ static int64_t integer_of(struct slice s)
 }
 
 /* Where the scanner stands in a top-level statement. */
-struct place { struct slice first; int tokens; bool is_target, in_sizes; };
+struct place {
+	struct slice first;
+	int tokens;
+	bool is_target, in_sizes;
+};
 
-/* Sizes begin behind the = of an assignment to names ("N", "height, width"), and behind the name of one of the two functions. */
+/* Sizes begin behind the = of an assignment to names ("N", "height, width"), and behind the name of
+ * one of the two functions. */
 static void place_move(struct place *p, bool is_line_start, enum py_token k, struct slice text)
 {
 	if (is_line_start) *p = (struct place){.first = text, .is_target = true};
 	if (p->is_target && is_word(text, "=")) p->in_sizes = true;
 	p->is_target = p->is_target && (k == PY_NAME || is_word(text, ",") || is_word(text, ":"));
-	if (p->tokens++ == 1 && is_word(p->first, "def")) p->in_sizes = is_word(text, "get_inputs") || is_word(text, "get_init_inputs");
+	if (p->tokens++ == 1 && is_word(p->first, "def"))
+		p->in_sizes = is_word(text, "get_inputs") || is_word(text, "get_init_inputs");
 }
 
 bool task_shrink(struct task *t, int64_t size_max)
@@ -44,7 +51,10 @@ bool task_shrink(struct task *t, int64_t size_max)
 	bool at_start = true, changed = false;
 	py_scanner_init(&s, t->source, strlen(t->source));
 	for (enum py_token k = py_scanner_next(&s, &text); k != PY_END; k = py_scanner_next(&s, &text)) {
-		if (k == PY_NEWLINE) { at_start = true; continue; }
+		if (k == PY_NEWLINE) {
+			at_start = true;
+			continue;
+		}
 		if (s.indent == 0) place_move(&place, at_start, k, text);
 		at_start = false;
 		int64_t v = k == PY_NUMBER && place.in_sizes ? integer_of(text) : -1;
@@ -57,7 +67,10 @@ bool task_shrink(struct task *t, int64_t size_max)
 		changed = true;
 	}
 	str_puts(&out, t->source + copied);
-	if (!changed) { str_release(&out); return false; }
+	if (!changed) {
+		str_release(&out);
+		return false;
+	}
 	free(t->source);
 	t->source = xasprintf("# Sizes over %lld were halved until they fit.\n%s", (long long)size_max, out.data);
 	t->hash = task_source_hash(t->source, strlen(t->source));

@@ -1,4 +1,5 @@
-/* Prints a graph as a PyTorch module in KernelBench's file format. Short and regular on purpose: small language models learn from these texts. */
+/* Prints a graph as a PyTorch module in KernelBench's file format. Short and regular on purpose:
+ * small language models learn from these texts. */
 #include "task/task_graph.h"
 
 void number_print(struct str *out, double v)
@@ -13,7 +14,10 @@ void template_expand(struct str *out, const char *template, const struct task_gr
 {
 	const struct node *n = &g->nodes[node];
 	for (const char *t = template; *t; t++) {
-		if (*t != '$') { str_putc(out, *t); continue; }
+		if (*t != '$') {
+			str_putc(out, *t);
+			continue;
+		}
 		char c = *++t;
 		if (c >= 'a' && c <= 'c') {
 			CHECK(c - 'a' < n->nargs);
@@ -24,7 +28,10 @@ void template_expand(struct str *out, const char *template, const struct task_gr
 		else if (c == 'K') str_puts(out, n->keep ? ", keepdim=True" : "");
 		else if (c == 'M') str_puts(out, n->module);
 		else if (c == 'm') str_puts(out, mask);
-		else { CHECK(c == 'o'); str_puts(out, n->name); }
+		else {
+			CHECK(c == 'o');
+			str_puts(out, n->name);
+		}
 	}
 }
 
@@ -45,14 +52,16 @@ static void parameter_print(const struct task_graph *g, int i, struct str *out)
 		for (int d = 0; d < n->shape.ndim; d++) str_printf(out, "%s%s", d ? ", " : "", g->dims[n->shape.dim[d]].arg);
 		str_puts(out, "))\n");
 	} else if (is_declared(g, i)) return;
-	else if (n->shape.ndim == 2) str_printf(out, "        self.%s = nn.Linear(%s, %s)\n", n->module, last, g->dims[n->shape.dim[0]].arg);
+	else if (n->shape.ndim == 2)
+		str_printf(out, "        self.%s = nn.Linear(%s, %s)\n", n->module, last, g->dims[n->shape.dim[0]].arg);
 	else str_printf(out, "        self.%s = nn.LayerNorm(%s)\n", n->module, last);
 }
 
 static void init_args_print(const struct task_graph *g, bool is_call, struct str *out)
 {
 	for (int i = 0, n = 0; i < g->ndims; i++)
-		if (g->dims[i].is_init_arg) str_printf(out, "%s%s", n++ ? ", " : "", is_call ? g->dims[i].name : g->dims[i].arg);
+		if (g->dims[i].is_init_arg)
+			str_printf(out, "%s%s", n++ ? ", " : "", is_call ? g->dims[i].name : g->dims[i].arg);
 }
 
 void graph_init_method(const struct task_graph *g, struct str *out)

@@ -1,19 +1,21 @@
-/* Composing sets: seeds are drawn from the options' seed, graphs composed, and each task goes to the split that its structure's hash names. The hash knows
- * no seed, so two sets composed with different seeds agree about what is held out. */
+/* Composing sets: seeds are drawn from the options' seed, graphs composed, and each task goes to
+ * the split that its structure's hash names. The hash knows no seed, so two sets composed with
+ * different seeds agree about what is held out. */
 #include "task/task_graph.h"
 
 #define SYNTH_TASKS_MAX 1000000
 #define SYNTH_ATTEMPTS_PER_TASK 200
-/* So many draws in a row without a new task end a level. What still comes once in 1,000 draws is missed with probability e^-20, so nothing that one could wait
- * for is given up; what is impossible, or drawn to the end, costs seconds. */
+/* So many draws in a row without a new task end a level. What still comes once in 1,000 draws is
+ * missed with probability e^-20, so nothing that one could wait for is given up; what is
+ * impossible, or drawn to the end, costs seconds. */
 #define SYNTH_DRY_DRAWS_MAX 20000
 #define SEED_BITS 52   /* whole in a JSON number read as a double */
 
 struct synth {
 	const struct task_synth_options *o;
 	struct task_set *set;
-	int done[4][2], want[4][2];   /* [level][held out] */
-	const char **seen;            /* open-addressed set of source hashes, pointing into the tasks */
+	int done[4][2], want[4][2]; /* [level][held out] */
+	const char **seen;          /* open-addressed set of source hashes, pointing into the tasks */
 	size_t seen_size;
 };
 
@@ -79,8 +81,13 @@ static bool try_seed(struct synth *s, int level, uint64_t seed)
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
 		if (!*seen_slot(s, hash.text)) {
 			struct task *t = &s->set->tasks[s->set->count];
-			*t = (struct task){.name = xasprintf("synth-%d-%06d", level, (int)s->set->count), .source = xstrdup(source.data),
-				.structure = xstrdup(structure.data), .split = xstrdup(held ? "heldout" : "train"), .level = level, .seed = seed, .hash = hash};
+			*t = (struct task){.name = xasprintf("synth-%d-%06d", level, (int)s->set->count),
+				.source = xstrdup(source.data),
+				.structure = xstrdup(structure.data),
+				.split = xstrdup(held ? "heldout" : "train"),
+				.level = level,
+				.seed = seed,
+				.hash = hash};
 			*seen_slot(s, hash.text) = t->hash.text;
 			s->set->count++;
 			s->done[level][held]++;
@@ -96,17 +103,22 @@ static bool try_seed(struct synth *s, int level, uint64_t seed)
 static int options_check(const struct task_synth_options *o, struct err *err)
 {
 	if (o->level_min < 1 || o->level_max > 3 || o->level_min > o->level_max)
-		return err_set(err, ERR_RANGE, "levels %d to %d: expected 1 <= level_min <= level_max <= 3", o->level_min, o->level_max);
+		return err_set(
+			err, ERR_RANGE, "levels %d to %d: expected 1 <= level_min <= level_max <= 3", o->level_min, o->level_max);
 	if (o->count_train < 0 || o->count_heldout < 0 || (int64_t)o->count_train + o->count_heldout > SYNTH_TASKS_MAX)
-		return err_set(err, ERR_RANGE, "%d + %d tasks: expected 0 to %d in all", o->count_train, o->count_heldout, SYNTH_TASKS_MAX);
+		return err_set(err, ERR_RANGE, "%d + %d tasks: expected 0 to %d in all", o->count_train, o->count_heldout,
+			SYNTH_TASKS_MAX);
 	if (!(o->heldout_fraction >= 0.0 && o->heldout_fraction <= 1.0))
 		return err_set(err, ERR_RANGE, "heldout_fraction %g: expected 0 to 1", o->heldout_fraction);
 	if ((o->count_heldout > 0 && o->heldout_fraction == 0.0) || (o->count_train > 0 && o->heldout_fraction == 1.0))
-		return err_set(err, ERR_RANGE, "heldout_fraction %g leaves one of the splits empty: expected a value between 0 and 1", o->heldout_fraction);
+		return err_set(err, ERR_RANGE,
+			"heldout_fraction %g leaves one of the splits empty: expected a value between 0 and 1",
+			o->heldout_fraction);
 	const char *operators = o->operators;
 	for (struct slice name; next_name(&operators, &name);)
 		if (!op_find(name))
-			return err_set(err, ERR_RANGE, "operators: \"%.*s\" is not in the table; docs/tasks.md names the operators", (int)name.len, name.data);
+			return err_set(err, ERR_RANGE, "operators: \"%.*s\" is not in the table; docs/tasks.md names the operators",
+				(int)name.len, name.data);
 	return ERR_OK;
 }
 
@@ -129,17 +141,22 @@ static int level_fail(const struct synth *s, int level, int64_t draws, int64_t d
 {
 	struct str why = {0};
 	const int *done = s->done[level], *want = s->want[level];
-	if (dry >= SYNTH_DRY_DRAWS_MAX) str_printf(&why, "the last %d of %lld draws gave no new one", SYNTH_DRY_DRAWS_MAX, (long long)draws);
+	if (dry >= SYNTH_DRY_DRAWS_MAX)
+		str_printf(&why, "the last %d of %lld draws gave no new one", SYNTH_DRY_DRAWS_MAX, (long long)draws);
 	else str_printf(&why, "%lld draws did not give more", (long long)draws);
-	int rc = err_set(err, ERR_LIMIT, "level %d: found %d of %d training and %d of %d held-out tasks, and %s; ask for fewer, allow more operators or fewer of "
-		"them, or move heldout_fraction", level, done[0], want[0], done[1], want[1], why.data);
+	int rc = err_set(err, ERR_LIMIT,
+		"level %d: found %d of %d training and %d of %d held-out tasks, and %s; ask for fewer, allow more operators or "
+		"fewer of "
+		"them, or move heldout_fraction",
+		level, done[0], want[0], done[1], want[1], why.data);
 	str_release(&why);
 	return rc;
 }
 
 static int level_compose(struct synth *s, int level, struct progress *p, struct err *err)
 {
-	int64_t wanted = s->want[level][0] + s->want[level][1], draws_max = 1000 + wanted * SYNTH_ATTEMPTS_PER_TASK, draws = 0, dry = 0;
+	int64_t wanted = s->want[level][0] + s->want[level][1], draws_max = 1000 + wanted * SYNTH_ATTEMPTS_PER_TASK,
+			draws = 0, dry = 0;
 	for (; !is_level_done(s, level) && draws < draws_max && dry < SYNTH_DRY_DRAWS_MAX; draws++) {
 		struct rng_block b = rng_philox(s->o->seed, (uint64_t)level, (uint64_t)draws);
 		uint64_t seed = ((uint64_t)b.v[0] << 32 | b.v[1]) >> (64 - SEED_BITS);

@@ -1,12 +1,15 @@
 /* gguf: reading llama.cpp's file format by mapping. All numbers are little-endian and unaligned:
  *
  *     "GGUF" | u32 version | u64 tensors | u64 metadata entries
- *     entries: key string | u32 type | value          string: u64 length, bytes          list: u32 element type | u64 count | elements
- *     tensors: name string | u32 dimensions | u64 each, fastest first | u32 packing | u64 offset into the data
+ *     entries: key string | u32 type | value          string: u64 length, bytes          list: u32
+ *     element type | u64 count | elements
+ *     tensors: name string | u32 dimensions | u64 each, fastest first | u32 packing | u64 offset
+ *     into the data
  *     zeros up to general.alignment (32) | data, each tensor padded to the alignment
  *
- * One cursor walks it and every step asks whether the file is long enough; counts are compared with the bytes that are left before anything is allocated for
- * them. The data must be laid out as llama.cpp demands: tensors follow each other in the file's order, without overlap, gap or tail. */
+ * One cursor walks it and every step asks whether the file is long enough; counts are compared with
+ * the bytes that are left before anything is allocated for them. The data must be laid out as
+ * llama.cpp demands: tensors follow each other in the file's order, without overlap, gap or tail. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,27 +22,43 @@
 #define LISTS_NESTED_MAX 4
 
 struct gguf {
-	struct arena arena;             /* keys, names, slices of string lists */
+	struct arena arena; /* keys, names, slices of string lists */
 	struct file_map map;
 	char *path;
-	struct gguf_value *values;      /* sorted by key */
+	struct gguf_value *values; /* sorted by key */
 	size_t nvalues;
-	struct gguf_tensor *tensors;    /* sorted by name */
+	struct gguf_tensor *tensors; /* sorted by name */
 	size_t count;
 };
 
-static const struct { const char *name; int bytes; /* 0: not of fixed size */ } types[GGUF_TYPE_COUNT] = {
-	[GGUF_U8] = { "uint8", 1 }, [GGUF_I8] = { "int8", 1 }, [GGUF_U16] = { "uint16", 2 }, [GGUF_I16] = { "int16", 2 }, [GGUF_U32] = { "uint32", 4 },
-	[GGUF_I32] = { "int32", 4 },
-	[GGUF_F32] = { "float32", 4 }, [GGUF_BOOL] = { "bool", 1 }, [GGUF_STRING] = { "string", 0 }, [GGUF_ARRAY] = { "list", 0 },
-	[GGUF_U64] = { "uint64", 8 }, [GGUF_I64] = { "int64", 8 },
-	[GGUF_F64] = { "float64", 8 },
+static const struct {
+	const char *name;
+	int bytes; /* 0: not of fixed size */
+} types[GGUF_TYPE_COUNT] = {
+	[GGUF_U8] = {"uint8", 1},
+	[GGUF_I8] = {"int8", 1},
+	[GGUF_U16] = {"uint16", 2},
+	[GGUF_I16] = {"int16", 2},
+	[GGUF_U32] = {"uint32", 4},
+	[GGUF_I32] = {"int32", 4},
+	[GGUF_F32] = {"float32", 4},
+	[GGUF_BOOL] = {"bool", 1},
+	[GGUF_STRING] = {"string", 0},
+	[GGUF_ARRAY] = {"list", 0},
+	[GGUF_U64] = {"uint64", 8},
+	[GGUF_I64] = {"int64", 8},
+	[GGUF_F64] = {"float64", 8},
 };
 
 /* ---- the cursor ---- */
 
 /* field says what is being read, for messages. */
-struct cursor { struct gguf *g; const uint8_t *at, *end; char field[160]; struct err *err; };
+struct cursor {
+	struct gguf *g;
+	const uint8_t *at, *end;
+	char field[160];
+	struct err *err;
+};
 
 static uint64_t left(const struct cursor *c) { return (uint64_t)(c->end - c->at); }
 
@@ -48,8 +67,8 @@ static uint64_t left(const struct cursor *c) { return (uint64_t)(c->end - c->at)
 static int take(struct cursor *c, uint64_t bytes, const uint8_t **out)
 {
 	if (bytes > left(c))
-		return FAIL(c, ERR_FORMAT, "%llu bytes are needed, the file ends after %llu; is it cut off?", (unsigned long long)bytes,
-			(unsigned long long)left(c));
+		return FAIL(c, ERR_FORMAT, "%llu bytes are needed, the file ends after %llu; is it cut off?",
+			(unsigned long long)bytes, (unsigned long long)left(c));
 	*out = c->at;
 	c->at += bytes;
 	return 0;
@@ -84,20 +103,23 @@ static int take_string(struct cursor *c, struct slice *out)
 	const uint8_t *p = NULL;
 	int rc = take_u64(c, &len);
 	if (!rc) rc = take(c, len, &p);
-	if (!rc) *out = (struct slice){ (const char *)p, (size_t)len };
+	if (!rc) *out = (struct slice){(const char *)p, (size_t)len};
 	return rc;
 }
 
-/* Keys and names are ASCII without spaces (the format's words), so that they can be shown and compared as they stand. */
+/* Keys and names are ASCII without spaces (the format's words), so that they can be shown and
+ * compared as they stand. */
 static int take_name(struct cursor *c, size_t bytes_max, const char **out)
 {
 	struct slice s = {0};
 	int rc = take_string(c, &s);
 	if (rc) return rc;
-	if (!s.len || s.len > bytes_max) return FAIL(c, ERR_LIMIT, "a name of %zu bytes; expected 1 to %zu", s.len, bytes_max);
+	if (!s.len || s.len > bytes_max)
+		return FAIL(c, ERR_LIMIT, "a name of %zu bytes; expected 1 to %zu", s.len, bytes_max);
 	for (size_t i = 0; i < s.len; i++)
 		if (s.data[i] <= ' ' || s.data[i] > '~')
-			return FAIL(c, ERR_FORMAT, "byte %zu of its name is 0x%02x; expected printable ASCII", i, (uint8_t)s.data[i]);
+			return FAIL(
+				c, ERR_FORMAT, "byte %zu of its name is 0x%02x; expected printable ASCII", i, (uint8_t)s.data[i]);
 	*out = arena_strndup(&c->g->arena, s.data, s.len);
 	return 0;
 }
@@ -108,7 +130,8 @@ static int take_type(struct cursor *c, enum gguf_type *out)
 {
 	uint32_t type = 0;
 	int rc = take_u32(c, &type);
-	if (!rc && type >= GGUF_TYPE_COUNT) rc = FAIL(c, ERR_FORMAT, "value type %u is not known; expected 0 to %d", type, GGUF_TYPE_COUNT - 1);
+	if (!rc && type >= GGUF_TYPE_COUNT)
+		rc = FAIL(c, ERR_FORMAT, "value type %u is not known; expected 0 to %d", type, GGUF_TYPE_COUNT - 1);
 	*out = (enum gguf_type)type;
 	return rc;
 }
@@ -118,19 +141,21 @@ static int take_numbers(struct cursor *c, enum gguf_type type, uint64_t count, c
 {
 	uint64_t size = (uint64_t)types[type].bytes;
 	if (count > left(c) / size)
-		return FAIL(c, ERR_FORMAT, "%llu values of %s do not fit into the %llu bytes that are left; is the file cut off?", (unsigned long long)count,
-			types[type].name, (unsigned long long)left(c));
+		return FAIL(c, ERR_FORMAT,
+			"%llu values of %s do not fit into the %llu bytes that are left; is the file cut off?",
+			(unsigned long long)count, types[type].name, (unsigned long long)left(c));
 	int rc = take(c, count * size, out);
 	for (uint64_t i = 0; type == GGUF_BOOL && i < count && !rc; i++)
-		if ((*out)[i] > 1) rc = FAIL(c, ERR_FORMAT, "bool %llu is %d; expected 0 or 1", (unsigned long long)i, (*out)[i]);
+		if ((*out)[i] > 1)
+			rc = FAIL(c, ERR_FORMAT, "bool %llu is %d; expected 0 or 1", (unsigned long long)i, (*out)[i]);
 	return rc;
 }
 
 static int take_strings(struct cursor *c, uint64_t count, const struct slice **out)
 {
 	if (count > left(c) / 8)
-		return FAIL(c, ERR_FORMAT, "%llu strings do not fit into the %llu bytes that are left; is the file cut off?", (unsigned long long)count,
-			(unsigned long long)left(c));
+		return FAIL(c, ERR_FORMAT, "%llu strings do not fit into the %llu bytes that are left; is the file cut off?",
+			(unsigned long long)count, (unsigned long long)left(c));
 	struct slice *strings = arena_alloc(&c->g->arena, size_mul((size_t)count, sizeof *strings));
 	*out = strings;
 	int rc = 0;
@@ -182,7 +207,10 @@ static int take_value(struct cursor *c, struct gguf_value *v)
 	return rc;
 }
 
-static int by_key(const void *a, const void *b) { return strcmp(((const struct gguf_value *)a)->key, ((const struct gguf_value *)b)->key); }
+static int by_key(const void *a, const void *b)
+{
+	return strcmp(((const struct gguf_value *)a)->key, ((const struct gguf_value *)b)->key);
+}
 
 static int take_metadata(struct cursor *c, uint64_t count)
 {
@@ -211,14 +239,16 @@ static int take_shape(struct cursor *c, struct gguf_tensor *t)
 	uint32_t ndim = 0;
 	int rc = take_u32(c, &ndim);
 	if (rc) return rc;
-	if (ndim < 1 || ndim > ARRAY_LEN(t->shape)) return FAIL(c, ERR_LIMIT, "%u dimensions; expected 1 to %zu", ndim, ARRAY_LEN(t->shape));
+	if (ndim < 1 || ndim > ARRAY_LEN(t->shape))
+		return FAIL(c, ERR_LIMIT, "%u dimensions; expected 1 to %zu", ndim, ARRAY_LEN(t->shape));
 	t->ndim = (int)ndim;
 	t->count = 1;
 	for (int i = t->ndim - 1; i >= 0; i--) {
 		uint64_t side = 0;
 		if ((rc = take_u64(c, &side))) return rc;
 		if (side < 1 || side > INT64_MAX || __builtin_mul_overflow(t->count, (int64_t)side, &t->count))
-			return FAIL(c, ERR_RANGE, "a dimension of %llu; expected at least 1 and a product below 2^63", (unsigned long long)side);
+			return FAIL(c, ERR_RANGE, "a dimension of %llu; expected at least 1 and a product below 2^63",
+				(unsigned long long)side);
 		t->shape[i] = (int64_t)side;
 	}
 	return 0;
@@ -234,11 +264,14 @@ static int take_packing(struct cursor *c, struct gguf_tensor *t)
 	if (!t->quant) return FAIL(c, ERR_UNSUPPORTED, "type %u is not known", type);
 	if (!t->quant->unpack)
 		return FAIL(c, ERR_UNSUPPORTED,
-			"type %s is not supported; take a file of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, "
-			"or convert with llama.cpp's llama-quantize", t->quant->name);
+			"type %s is not supported; take a file of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or "
+			"Q6_K, "
+			"or convert with llama.cpp's llama-quantize",
+			t->quant->name);
 	int64_t columns = t->shape[t->ndim - 1];
 	if (columns % t->quant->values)
-		return FAIL(c, ERR_FORMAT, "rows of %lld values; type %s needs a multiple of %d", (long long)columns, t->quant->name, t->quant->values);
+		return FAIL(c, ERR_FORMAT, "rows of %lld values; type %s needs a multiple of %d", (long long)columns,
+			t->quant->name, t->quant->values);
 	if (__builtin_mul_overflow(t->count / t->quant->values, (int64_t)t->quant->bytes, &bytes))
 		return FAIL(c, ERR_RANGE, "%lld values are too many", (long long)t->count);
 	t->bytes = (size_t)bytes;
@@ -266,14 +299,16 @@ static int take_tensors(struct cursor *c, uint64_t count, uint64_t *offsets)
 
 static uint64_t padding(uint64_t at, uint64_t alignment) { return -at & (alignment - 1); }
 
-/* Gives each tensor its bytes: one after the other, as long as packing and shape say, each padded but for the last, whose padding may be missing. */
+/* Gives each tensor its bytes: one after the other, as long as packing and shape say, each padded
+ * but for the last, whose padding may be missing. */
 static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t alignment)
 {
 	struct gguf *g = c->g;
 	uint64_t next = 0, pad = padding((uint64_t)(c->at - g->map.data), alignment);
 	if (!g->count)
-		return left(c) <= pad ? 0 : err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the header belong to no tensor", g->path,
-			(unsigned long long)left(c));
+		return left(c) <= pad ? 0
+							  : err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the header belong to no tensor",
+									g->path, (unsigned long long)left(c));
 	snprintf(c->field, sizeof c->field, "padding before the data");
 	const uint8_t *skipped;
 	int rc = take(c, pad, &skipped);
@@ -281,7 +316,8 @@ static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t ali
 		struct gguf_tensor *t = &g->tensors[i];
 		snprintf(c->field, sizeof c->field, "tensor '%s'", t->name);
 		if (offsets[i] != next)
-			return FAIL(c, ERR_FORMAT, "begins at byte %llu of the data, expected %llu: tensors must follow each other without gap or overlap",
+			return FAIL(c, ERR_FORMAT,
+				"begins at byte %llu of the data, expected %llu: tensors must follow each other without gap or overlap",
 				(unsigned long long)offsets[i], (unsigned long long)next);
 		rc = take(c, t->bytes, &t->data);
 		if (rc) return rc;
@@ -290,11 +326,15 @@ static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t ali
 		if (i + 1 < g->count) rc = take(c, pad, &skipped);
 	}
 	if (!rc && left(c) > pad)
-		rc = err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the last tensor belong to none", g->path, (unsigned long long)(left(c) - pad));
+		rc = err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the last tensor belong to none", g->path,
+			(unsigned long long)(left(c) - pad));
 	return rc;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const struct gguf_tensor *)a)->name, ((const struct gguf_tensor *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct gguf_tensor *)a)->name, ((const struct gguf_tensor *)b)->name);
+}
 
 /* ---- the file ---- */
 
@@ -305,22 +345,26 @@ static int take_counts(struct cursor *c, uint64_t *tensors, uint64_t *entries)
 	snprintf(c->field, sizeof c->field, "header");
 	int rc = take(c, 4, &magic);
 	if (!rc && memcmp(magic, "GGUF", 4))
-		rc = FAIL(c, ERR_FORMAT, "the file begins with %02x %02x %02x %02x; expected \"GGUF\"", magic[0], magic[1], magic[2], magic[3]);
+		rc = FAIL(c, ERR_FORMAT, "the file begins with %02x %02x %02x %02x; expected \"GGUF\"", magic[0], magic[1],
+			magic[2], magic[3]);
 	if (!rc) rc = take_u32(c, &version);
 	if (!rc && version && !(version & 0xffff))
-		rc = FAIL(c, ERR_UNSUPPORTED, "version %u in big-endian order; only little-endian files are read", __builtin_bswap32(version));
+		rc = FAIL(c, ERR_UNSUPPORTED, "version %u in big-endian order; only little-endian files are read",
+			__builtin_bswap32(version));
 	if (!rc && version != 2 && version != 3)
-		rc = FAIL(c, ERR_UNSUPPORTED, "version %u is not supported, only 2 and 3; write the file again with a current llama.cpp", version);
+		rc = FAIL(c, ERR_UNSUPPORTED,
+			"version %u is not supported, only 2 and 3; write the file again with a current llama.cpp", version);
 	if (!rc) rc = take_u64(c, tensors);
 	if (!rc) rc = take_u64(c, entries);
 	if (rc) return rc;
-	/* The shortest entry is a key of one letter with a value of one byte; the shortest tensor has a name of one letter and one dimension. */
+	/* The shortest entry is a key of one letter with a value of one byte; the shortest tensor has a
+	 * name of one letter and one dimension. */
 	if (*entries > ENTRIES_MAX || *entries > left(c) / 14)
-		return FAIL(c, ERR_LIMIT, "%llu metadata entries; at most %u and what fits into %llu bytes are expected", (unsigned long long)*entries,
-			ENTRIES_MAX, (unsigned long long)left(c));
+		return FAIL(c, ERR_LIMIT, "%llu metadata entries; at most %u and what fits into %llu bytes are expected",
+			(unsigned long long)*entries, ENTRIES_MAX, (unsigned long long)left(c));
 	if (*tensors > ENTRIES_MAX || *tensors > left(c) / 33)
-		return FAIL(c, ERR_LIMIT, "%llu tensors; at most %u and what fits into %llu bytes are expected", (unsigned long long)*tensors, ENTRIES_MAX,
-			(unsigned long long)left(c));
+		return FAIL(c, ERR_LIMIT, "%llu tensors; at most %u and what fits into %llu bytes are expected",
+			(unsigned long long)*tensors, ENTRIES_MAX, (unsigned long long)left(c));
 	return 0;
 }
 
@@ -333,7 +377,8 @@ static int take_file(struct cursor *c)
 	if (!rc) rc = take_metadata(c, nentries);
 	if (!rc) rc = gguf_opt_int(g, "general.alignment", 1, 1 << 30, &alignment, c->err);
 	if (!rc && alignment & (alignment - 1))
-		rc = err_set(c->err, ERR_RANGE, "%s: metadata 'general.alignment': expected a power of two, found %lld", g->path, (long long)alignment);
+		rc = err_set(c->err, ERR_RANGE, "%s: metadata 'general.alignment': expected a power of two, found %lld",
+			g->path, (long long)alignment);
 	if (rc) return rc;
 	g->tensors = xcalloc(MAX((size_t)ntensors, 1), sizeof *g->tensors);
 	offsets = xcalloc(MAX((size_t)ntensors, 1), sizeof *offsets);
@@ -355,7 +400,7 @@ int gguf_open(const char *path, struct gguf **out, struct err *err)
 	g->path = xstrdup(path);
 	*out = NULL;
 	int rc = file_map_open(path, &g->map, &own);
-	if (!rc) rc = take_file(&(struct cursor){ .g = g, .at = g->map.data, .end = g->map.data + g->map.len, .err = &own });
+	if (!rc) rc = take_file(&(struct cursor){.g = g, .at = g->map.data, .end = g->map.data + g->map.len, .err = &own});
 	if (rc) {
 		gguf_close(g);
 		return err_set(err, rc, "%s", own.text);
@@ -379,19 +424,27 @@ void gguf_close(struct gguf *g)
 
 const char *gguf_path(const struct gguf *g) { return g->path; }
 size_t gguf_value_count(const struct gguf *g) { return g->nvalues; }
-const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i) { CHECK(i < g->nvalues); return &g->values[i]; }
+const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i)
+{
+	CHECK(i < g->nvalues);
+	return &g->values[i];
+}
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
-	struct gguf_value wanted = { .key = key };
+	struct gguf_value wanted = {.key = key};
 	return g->nvalues ? bsearch(&wanted, g->values, g->nvalues, sizeof wanted, by_key) : NULL;
 }
 
 size_t gguf_count(const struct gguf *g) { return g->count; }
-const struct gguf_tensor *gguf_at(const struct gguf *g, size_t i) { CHECK(i < g->count); return &g->tensors[i]; }
+const struct gguf_tensor *gguf_at(const struct gguf *g, size_t i)
+{
+	CHECK(i < g->count);
+	return &g->tensors[i];
+}
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name)
 {
-	struct gguf_tensor wanted = { .name = name };
+	struct gguf_tensor wanted = {.name = name};
 	return g->count ? bsearch(&wanted, g->tensors, g->count, sizeof wanted, by_name) : NULL;
 }
 
@@ -399,16 +452,20 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
 
 static int wrong_kind(const struct gguf *g, const struct gguf_value *v, const char *expected, struct err *err)
 {
-	return err_set(err, ERR_FORMAT, "%s: metadata '%.120s': expected %s, found %s%s", g->path, v->key, expected, types[v->type].name,
-		v->type == GGUF_ARRAY ? "" : " value");
+	return err_set(err, ERR_FORMAT, "%s: metadata '%.120s': expected %s, found %s%s", g->path, v->key, expected,
+		types[v->type].name, v->type == GGUF_ARRAY ? "" : " value");
 }
 
-static int absent(const struct gguf *g, const char *key, struct err *err) { return err_set(err, ERR_NOT_FOUND, "%s: metadata '%s' is missing", g->path, key); }
+static int absent(const struct gguf *g, const char *key, struct err *err)
+{
+	return err_set(err, ERR_NOT_FOUND, "%s: metadata '%s' is missing", g->path, key);
+}
 
 static bool is_integer(enum gguf_type t) { return types[t].bytes && t != GGUF_F32 && t != GGUF_F64 && t != GGUF_BOOL; }
 static bool is_signed(enum gguf_type t) { return t == GGUF_I8 || t == GGUF_I16 || t == GGUF_I32 || t == GGUF_I64; }
 
-/* An unsigned number beyond int64 becomes INT64_MAX, which is outside every range that is asked for. */
+/* An unsigned number beyond int64 becomes INT64_MAX, which is outside every range that is asked
+ * for. */
 static int64_t integer_at(enum gguf_type t, const uint8_t *p)
 {
 	int bits = 8 * types[t].bytes;
@@ -419,7 +476,8 @@ static int64_t integer_at(enum gguf_type t, const uint8_t *p)
 
 int64_t gguf_int_at(const struct gguf_value *v, uint64_t i)
 {
-	CHECKF(v->data && is_integer(v->element) && i < v->count, "metadata '%s', element %llu", v->key, (unsigned long long)i);
+	CHECKF(v->data && is_integer(v->element) && i < v->count, "metadata '%s', element %llu", v->key,
+		(unsigned long long)i);
 	return integer_at(v->element, v->data + i * (uint64_t)types[v->element].bytes);
 }
 
@@ -430,8 +488,8 @@ int gguf_opt_int(const struct gguf *g, const char *key, int64_t min, int64_t max
 	if (!is_integer(v->type)) return wrong_kind(g, v, "an integer", err);
 	int64_t n = integer_at(v->type, v->data);
 	if (n < min || n > max)
-		return err_set(err, ERR_RANGE, "%s: metadata '%s': expected %lld to %lld, found %lld", g->path, key, (long long)min, (long long)max,
-			(long long)n);
+		return err_set(err, ERR_RANGE, "%s: metadata '%s': expected %lld to %lld, found %lld", g->path, key,
+			(long long)min, (long long)max, (long long)n);
 	*out = n;
 	return 0;
 }
@@ -457,7 +515,8 @@ int gguf_opt_num(const struct gguf *g, const char *key, double *out, struct err 
 	} else {
 		return wrong_kind(g, v, "a number", err);
 	}
-	if (!isfinite(d)) return err_set(err, ERR_RANGE, "%s: metadata '%s': expected a finite number, found %g", g->path, key, d);
+	if (!isfinite(d))
+		return err_set(err, ERR_RANGE, "%s: metadata '%s': expected a finite number, found %g", g->path, key, d);
 	*out = d;
 	return 0;
 }
@@ -476,7 +535,8 @@ int gguf_opt_str(const struct gguf *g, const char *key, const char **out, struct
 	const struct gguf_value *v = gguf_find(g, key);
 	if (!v) return 0;
 	if (v->type != GGUF_STRING) return wrong_kind(g, v, "a string", err);
-	if (memchr(v->strings->data, 0, v->strings->len)) return err_set(err, ERR_FORMAT, "%s: metadata '%s': the string has a NUL byte", g->path, key);
+	if (memchr(v->strings->data, 0, v->strings->len))
+		return err_set(err, ERR_FORMAT, "%s: metadata '%s': the string has a NUL byte", g->path, key);
 	*out = v->strings->data;
 	return 0;
 }

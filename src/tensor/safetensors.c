@@ -1,10 +1,12 @@
 /* safetensors: the file format of Hugging Face's weights, read by mapping. A file is
  *
- *     u64 little-endian n | n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end)}, ..., "__metadata__": {string: string}} | data
+ *     u64 little-endian n | n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin,
+ *     end)}, ..., "__metadata__": {string: string}} | data
  *
- * with offsets relative to the data. Everything is validated before a pointer is handed out, so that readers need
- * no checks: byte ranges tile the data exactly (no overlap, no gap, no tail), each is as long as dtype and shape
- * say, and starts at a multiple of its element size. Shards named by an index are one namespace. */
+ * with offsets relative to the data. Everything is validated before a pointer is handed out, so
+ * that readers need no checks: byte ranges tile the data exactly (no overlap, no gap, no tail),
+ * each is as long as dtype and shape say, and starts at a multiple of its element size. Shards
+ * named by an index are one namespace. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -15,18 +17,23 @@
 #define INDEX_BYTES_MAX (64u * 1024 * 1024)
 
 struct safetensors {
-	struct arena arena;             /* names */
-	struct file_map *shards; size_t nshards;
-	struct tensor_info *tensors;    /* sorted by name */
+	struct arena arena; /* names */
+	struct file_map *shards;
+	size_t nshards;
+	struct tensor_info *tensors; /* sorted by name */
 	size_t count, cap;
 };
 
-static int by_name(const void *a, const void *b) { return strcmp(((const struct tensor_info *)a)->name, ((const struct tensor_info *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct tensor_info *)a)->name, ((const struct tensor_info *)b)->name);
+}
 static int by_data(const void *a, const void *b)
 {
 	const struct tensor_info *x = *(const struct tensor_info *const *)a, *y = *(const struct tensor_info *const *)b;
 	if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
-	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;   /* empty tensors before the one that starts at the same byte */
+	return x->bytes < y->bytes ? -1
+							   : x->bytes > y->bytes; /* empty tensors before the one that starts at the same byte */
 }
 
 /* ---- one tensor's entry ---- */
@@ -40,15 +47,18 @@ static int read_offset(const json_t *v, uint64_t *out)
 
 static int read_shape(struct tensor_info *t, const json_t *shape, const char *path, uint64_t *bytes, struct err *err)
 {
-	if (!json_is_array(shape)) return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected a list \"shape\"", path, t->name);
+	if (!json_is_array(shape))
+		return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected a list \"shape\"", path, t->name);
 	if (json_array_size(shape) > TENSOR_DIMS_MAX)
-		return err_set(err, ERR_LIMIT, "%s: tensor '%s' has %zu dimensions; at most %d are supported", path, t->name, json_array_size(shape), TENSOR_DIMS_MAX);
+		return err_set(err, ERR_LIMIT, "%s: tensor '%s' has %zu dimensions; at most %d are supported", path, t->name,
+			json_array_size(shape), TENSOR_DIMS_MAX);
 	t->ndim = (int)json_array_size(shape);
 	*bytes = dtype_bytes(t->dtype);
 	for (int i = 0; i < t->ndim; i++) {
 		uint64_t side;
 		if (read_offset(json_array_get(shape, (size_t)i), &side))
-			return err_set(err, ERR_FORMAT, "%s: tensor '%s': dimension %d is not a non-negative integer", path, t->name, i);
+			return err_set(
+				err, ERR_FORMAT, "%s: tensor '%s': dimension %d is not a non-negative integer", path, t->name, i);
 		t->shape[i] = (int64_t)side;
 		if (__builtin_mul_overflow(*bytes, side, bytes) || *bytes > INT64_MAX)
 			return err_set(err, ERR_RANGE, "%s: tensor '%s': the product of its shape overflows", path, t->name);
@@ -56,12 +66,15 @@ static int read_shape(struct tensor_info *t, const json_t *shape, const char *pa
 	return 0;
 }
 
-static int read_entry(struct tensor_info *t, const json_t *entry, const char *path, const uint8_t *data, uint64_t data_bytes, struct err *err)
+static int read_entry(struct tensor_info *t, const json_t *entry, const char *path, const uint8_t *data,
+	uint64_t data_bytes, struct err *err)
 {
 	const json_t *dtype = json_object_get(entry, "dtype"), *offsets = json_object_get(entry, "data_offsets");
-	if (!json_is_string(dtype)) return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected a string \"dtype\"", path, t->name);
+	if (!json_is_string(dtype))
+		return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected a string \"dtype\"", path, t->name);
 	if (dtype_from_safetensors(json_string_value(dtype), &t->dtype))
-		return err_set(err, ERR_UNSUPPORTED, "%s: tensor '%s' has dtype '%.32s', which is not supported", path, t->name, json_string_value(dtype));
+		return err_set(err, ERR_UNSUPPORTED, "%s: tensor '%s' has dtype '%.32s', which is not supported", path, t->name,
+			json_string_value(dtype));
 	uint64_t bytes = 0, begin = 0, end = 0;
 	int rc = read_shape(t, json_object_get(entry, "shape"), path, &bytes, err);
 	if (rc) return rc;
@@ -69,21 +82,25 @@ static int read_entry(struct tensor_info *t, const json_t *entry, const char *pa
 		read_offset(json_array_get(offsets, 1), &end))
 		return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected \"data_offsets\": [begin, end]", path, t->name);
 	if (begin > end || end > data_bytes)
-		return err_set(err, ERR_RANGE, "%s: tensor '%s': bytes %llu..%llu lie outside the %llu bytes of data; is the file cut off?",
-			path, t->name, (unsigned long long)begin, (unsigned long long)end, (unsigned long long)data_bytes);
+		return err_set(err, ERR_RANGE,
+			"%s: tensor '%s': bytes %llu..%llu lie outside the %llu bytes of data; is the file cut off?", path, t->name,
+			(unsigned long long)begin, (unsigned long long)end, (unsigned long long)data_bytes);
 	if (end - begin != bytes)
 		return err_set(err, ERR_MISMATCH, "%s: tensor '%s': dtype and shape need %llu bytes, data_offsets give %llu",
 			path, t->name, (unsigned long long)bytes, (unsigned long long)(end - begin));
 	t->data = data + begin;
 	t->bytes = (size_t)bytes;
 	if ((uintptr_t)t->data % dtype_bytes(t->dtype))
-		return err_set(err, ERR_FORMAT, "%s: tensor '%s' is not aligned to its element size; save the file again with a current safetensors", path, t->name);
+		return err_set(err, ERR_FORMAT,
+			"%s: tensor '%s' is not aligned to its element size; save the file again with a current safetensors", path,
+			t->name);
 	return 0;
 }
 
 /* ---- one file ---- */
 
-static int check_tiling(const struct tensor_info *tensors, size_t count, const char *path, const uint8_t *data, uint64_t data_bytes, struct err *err)
+static int check_tiling(const struct tensor_info *tensors, size_t count, const char *path, const uint8_t *data,
+	uint64_t data_bytes, struct err *err)
 {
 	const struct tensor_info **order = xmalloc(size_mul(MAX(count, 1), sizeof *order));
 	for (size_t i = 0; i < count; i++) order[i] = &tensors[i];
@@ -93,12 +110,14 @@ static int check_tiling(const struct tensor_info *tensors, size_t count, const c
 	for (size_t i = 0; i < count && !rc; i++) {
 		if ((const uint8_t *)order[i]->data != next)
 			rc = err_set(err, ERR_FORMAT,
-				"%s: tensor '%s' begins at byte %lld of the data, expected %lld: ranges must follow each other without gap or overlap", path, order[i]->name,
-				(long long)((const uint8_t *)order[i]->data - data), (long long)(next - data));
+				"%s: tensor '%s' begins at byte %lld of the data, expected %lld: ranges must follow each other without "
+				"gap or overlap",
+				path, order[i]->name, (long long)((const uint8_t *)order[i]->data - data), (long long)(next - data));
 		next = (const uint8_t *)order[i]->data + order[i]->bytes;
 	}
 	if (!rc && next != data + data_bytes)
-		rc = err_set(err, ERR_FORMAT, "%s: %lld bytes of data belong to no tensor", path, (long long)(data + data_bytes - next));
+		rc = err_set(
+			err, ERR_FORMAT, "%s: %lld bytes of data belong to no tensor", path, (long long)(data + data_bytes - next));
 	free(order);
 	return rc;
 }
@@ -108,12 +127,13 @@ static int check_metadata(const json_t *metadata, const char *path, struct err *
 	const char *key;
 	json_t *value;
 	if (!json_is_object(metadata)) return err_set(err, ERR_FORMAT, "%s: __metadata__ is not an object", path);
-	json_object_foreach((json_t *)metadata, key, value)
-		if (!json_is_string(value)) return err_set(err, ERR_FORMAT, "%s: __metadata__ '%.64s' is not a string", path, key);
+	json_object_foreach((json_t *)metadata, key, value) if (!json_is_string(value)) return err_set(
+		err, ERR_FORMAT, "%s: __metadata__ '%.64s' is not a string", path, key);
 	return 0;
 }
 
-static int read_header(struct safetensors *s, const json_t *header, const char *path, const uint8_t *data, uint64_t data_bytes, struct err *err)
+static int read_header(struct safetensors *s, const json_t *header, const char *path, const uint8_t *data,
+	uint64_t data_bytes, struct err *err)
 {
 	size_t first = s->count, room = json_object_size(header);
 	if (room > TENSORS_MAX - s->count) return err_set(err, ERR_LIMIT, "%s: more than %u tensors", path, TENSORS_MAX);
@@ -121,7 +141,8 @@ static int read_header(struct safetensors *s, const json_t *header, const char *
 	s->tensors = xrealloc(s->tensors, size_mul(MAX(s->cap, 1), sizeof *s->tensors));
 	const char *name;
 	json_t *entry;
-	json_object_foreach((json_t *)header, name, entry) {
+	json_object_foreach((json_t *)header, name, entry)
+	{
 		int rc;
 		if (strcmp(name, "__metadata__") == 0) {
 			if ((rc = check_metadata(entry, path, err))) return rc;
@@ -142,7 +163,8 @@ static int add_file(struct safetensors *s, const char *path, struct err *err)
 	int rc = file_map_open(path, map, err);
 	if (rc) return rc;
 	s->nshards++;
-	if (map->len < 8) return err_set(err, ERR_FORMAT, "%s: %zu bytes are too few for a safetensors file", path, map->len);
+	if (map->len < 8)
+		return err_set(err, ERR_FORMAT, "%s: %zu bytes are too few for a safetensors file", path, map->len);
 	uint64_t n = 0;
 	for (int i = 7; i >= 0; i--) n = n << 8 | map->data[i];
 	if (n > HEADER_BYTES_MAX)
@@ -152,10 +174,12 @@ static int add_file(struct safetensors *s, const char *path, struct err *err)
 		return err_set(err, ERR_FORMAT, "%s: header of %llu bytes, but the file ends after %zu; is the file cut off?",
 			path, (unsigned long long)n, map->len - 8);
 	json_error_t e;
-	json_t *header = n && map->data[8] == '{' ? json_loadb((const char *)map->data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &e) : NULL;
+	json_t *header = n && map->data[8] == '{'
+		? json_loadb((const char *)map->data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &e)
+		: NULL;
 	if (!header)
-		return err_set(err, ERR_FORMAT, "%s: header is not a JSON object%s%s", path, n && map->data[8] == '{' ? ": " : "",
-			n && map->data[8] == '{' ? e.text : "");
+		return err_set(err, ERR_FORMAT, "%s: header is not a JSON object%s%s", path,
+			n && map->data[8] == '{' ? ": " : "", n && map->data[8] == '{' ? e.text : "");
 	rc = read_header(s, header, path, map->data + 8 + n, map->len - 8 - n, err);
 	json_decref(header);
 	return rc;
@@ -178,7 +202,8 @@ static int add_shard(struct safetensors *s, const char *folder, const char *name
 	if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 		return err_set(err, ERR_FORMAT, "index names the file '%.128s'; expected a plain file name", name);
 	if (json_object_get(seen, name)) return 0;
-	if (s->nshards == SAFETENSORS_SHARDS_MAX) return err_set(err, ERR_LIMIT, "index names more than %d files", SAFETENSORS_SHARDS_MAX);
+	if (s->nshards == SAFETENSORS_SHARDS_MAX)
+		return err_set(err, ERR_LIMIT, "index names more than %d files", SAFETENSORS_SHARDS_MAX);
 	json_object_set_new(seen, name, json_integer((json_int_t)s->nshards));
 	char *path = path_join(folder, name);
 	int rc = add_file(s, path, err);
@@ -189,22 +214,31 @@ static int add_shard(struct safetensors *s, const char *folder, const char *name
 static size_t shard_of(const struct safetensors *s, const struct tensor_info *t)
 {
 	for (size_t i = 0; i < s->nshards; i++)
-		if ((const uint8_t *)t->data >= s->shards[i].data && (const uint8_t *)t->data < s->shards[i].data + s->shards[i].len) return i;
+		if ((const uint8_t *)t->data >= s->shards[i].data &&
+			(const uint8_t *)t->data < s->shards[i].data + s->shards[i].len)
+			return i;
 	return s->nshards;
 }
 
-static int check_weight_map(const struct safetensors *s, const json_t *weight_map, const json_t *seen, const char *path, struct err *err)
+static int check_weight_map(
+	const struct safetensors *s, const json_t *weight_map, const json_t *seen, const char *path, struct err *err)
 {
 	const char *name;
 	json_t *file;
-	json_object_foreach((json_t *)weight_map, name, file) {
+	json_object_foreach((json_t *)weight_map, name, file)
+	{
 		const struct tensor_info *t = safetensors_find(s, name);
-		if (!t) return err_set(err, ERR_NOT_FOUND, "%s: tensor '%.128s' is in the index but not in %.128s", path, name, json_string_value(file));
-		if (t->bytes && (json_int_t)shard_of(s, t) != json_integer_value(json_object_get(seen, json_string_value(file))))
-			return err_set(err, ERR_MISMATCH, "%s: tensor '%.128s' is not in %.128s, where the index puts it", path, name, json_string_value(file));
+		if (!t)
+			return err_set(err, ERR_NOT_FOUND, "%s: tensor '%.128s' is in the index but not in %.128s", path, name,
+				json_string_value(file));
+		if (t->bytes &&
+			(json_int_t)shard_of(s, t) != json_integer_value(json_object_get(seen, json_string_value(file))))
+			return err_set(err, ERR_MISMATCH, "%s: tensor '%.128s' is not in %.128s, where the index puts it", path,
+				name, json_string_value(file));
 	}
 	if (json_object_size(weight_map) != s->count)
-		return err_set(err, ERR_MISMATCH, "%s: the files hold %zu tensors, the index lists %zu", path, s->count, json_object_size(weight_map));
+		return err_set(err, ERR_MISMATCH, "%s: the files hold %zu tensors, the index lists %zu", path, s->count,
+			json_object_size(weight_map));
 	return 0;
 }
 
@@ -222,7 +256,8 @@ static int add_index(struct safetensors *s, const char *path, struct err *err)
 		goto cleanup;
 	}
 	s->shards = xrealloc(s->shards, SAFETENSORS_SHARDS_MAX * sizeof *s->shards);
-	json_object_foreach((json_t *)weight_map, name, file) {
+	json_object_foreach((json_t *)weight_map, name, file)
+	{
 		if (!json_is_string(file)) rc = err_set(err, ERR_FORMAT, "%s: weight_map '%.128s' is not a string", path, name);
 		else if ((rc = add_shard(s, folder, json_string_value(file), seen, err))) err_prefix(err, "%s", path);
 		if (rc) goto cleanup;
@@ -238,11 +273,16 @@ cleanup:
 
 /* ---- finding the file ---- */
 
-static bool has_suffix(const char *s, const char *suffix) { size_t a = strlen(s), b = strlen(suffix); return a >= b && strcmp(s + a - b, suffix) == 0; }
+static bool has_suffix(const char *s, const char *suffix)
+{
+	size_t a = strlen(s), b = strlen(suffix);
+	return a >= b && strcmp(s + a - b, suffix) == 0;
+}
 
 static int resolve(const char *path, char **out, struct err *err)
 {
-	static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"};
+	static const char *const names[] = {
+		"model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"};
 	struct stat st;
 	if (stat(path, &st)) return err_set(err, ERR_IO, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode)) {
@@ -291,7 +331,11 @@ void safetensors_close(struct safetensors *s)
 /* ---- lookup ---- */
 
 size_t safetensors_count(const struct safetensors *s) { return s->count; }
-const struct tensor_info *safetensors_at(const struct safetensors *s, size_t i) { CHECK(i < s->count); return &s->tensors[i]; }
+const struct tensor_info *safetensors_at(const struct safetensors *s, size_t i)
+{
+	CHECK(i < s->count);
+	return &s->tensors[i];
+}
 const struct tensor_info *safetensors_find(const struct safetensors *s, const char *name)
 {
 	struct tensor_info key = {.name = name};
@@ -301,19 +345,21 @@ const struct tensor_info *safetensors_find(const struct safetensors *s, const ch
 static const char *shape_text(char *text, size_t len, int ndim, const int64_t *shape)
 {
 	size_t at = (size_t)snprintf(text, len, "(");
-	for (int i = 0; i < ndim && at < len; i++) at += (size_t)snprintf(text + at, len - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
+	for (int i = 0; i < ndim && at < len; i++)
+		at += (size_t)snprintf(text + at, len - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
 	if (at < len) snprintf(text + at, len - at, ")");
 	return text;
 }
 
-int safetensors_get(const struct safetensors *s, const char *name, int ndim, const int64_t *shape, const struct tensor_info **out, struct err *err)
+int safetensors_get(const struct safetensors *s, const char *name, int ndim, const int64_t *shape,
+	const struct tensor_info **out, struct err *err)
 {
 	const struct tensor_info *t = safetensors_find(s, name);
 	if (!t) return err_set(err, ERR_NOT_FOUND, "tensor '%s' is missing (the file holds %zu tensors)", name, s->count);
 	if (t->ndim != ndim || (ndim && memcmp(t->shape, shape, (size_t)ndim * sizeof *shape))) {
 		char expected[256], found[256];
-		return err_set(err, ERR_MISMATCH, "tensor '%s': expected shape %s, found %s",
-			name, shape_text(expected, sizeof expected, ndim, shape), shape_text(found, sizeof found, t->ndim, t->shape));
+		return err_set(err, ERR_MISMATCH, "tensor '%s': expected shape %s, found %s", name,
+			shape_text(expected, sizeof expected, ndim, shape), shape_text(found, sizeof found, t->ndim, t->shape));
 	}
 	*out = t;
 	return 0;

@@ -1,6 +1,8 @@
-/* safetensors_write: writing one file or a folder of shards; a file is written beside and then renamed, tensor by tensor from the caller's memory (a model
- * is not copied to be saved) or from a function that makes each in its turn (a model that is converted need not fit into memory).
- * Data lies in order of falling element size, so that every tensor is aligned whatever the order given; the header lists tensors as given. */
+/* safetensors_write: writing one file or a folder of shards; a file is written beside and then
+ * renamed, tensor by tensor from the caller's memory (a model is not copied to be saved) or from a
+ * function that makes each in its turn (a model that is converted need not fit into memory). Data
+ * lies in order of falling element size, so that every tensor is aligned whatever the order given;
+ * the header lists tensors as given. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -32,7 +34,8 @@ static uint64_t place(const struct tensor_info *tensors, size_t count, uint64_t 
 	return at;
 }
 
-static json_t *header_json(const struct tensor_info *tensors, size_t count, const uint64_t *begin, const json_t *metadata)
+static json_t *header_json(
+	const struct tensor_info *tensors, size_t count, const uint64_t *begin, const json_t *metadata)
 {
 	json_t *header = json_object(), *meta = json_pack("{s:s}", "format", "pt");
 	if (metadata) json_object_update(meta, (json_t *)metadata);
@@ -45,18 +48,23 @@ static json_t *header_json(const struct tensor_info *tensors, size_t count, cons
 			json_array_append_new(shape, json_integer(t->shape[d]));
 			bytes *= t->shape[d];
 		}
-		CHECKF((size_t)bytes == t->bytes, "tensor '%s': %zu bytes, its shape needs %lld", t->name, t->bytes, (long long)bytes);
+		CHECKF((size_t)bytes == t->bytes, "tensor '%s': %zu bytes, its shape needs %lld", t->name, t->bytes,
+			(long long)bytes);
 		CHECKF(!json_object_get(header, t->name), "tensor '%s' is given twice", t->name);
-		json_object_set_new(header, t->name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_safetensors_name(t->dtype), "shape", shape, "data_offsets",
-			(json_int_t)begin[i], (json_int_t)(begin[i] + t->bytes)));
+		json_object_set_new(header, t->name,
+			json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_safetensors_name(t->dtype), "shape", shape, "data_offsets",
+				(json_int_t)begin[i], (json_int_t)(begin[i] + t->bytes)));
 	}
 	return header;
 }
 
 struct source {
-	const struct tensor_info *tensors; size_t count;
+	const struct tensor_info *tensors;
+	size_t count;
 	const json_t *metadata;
-	tensor_fill_fn *fill; void *ctx; void *room;   /* room for the largest tensor; NULL: the tensors have their data */
+	tensor_fill_fn *fill;
+	void *ctx;
+	void *room; /* room for the largest tensor; NULL: the tensors have their data */
 };
 
 static int write_tensor(int fd, const struct source *s, size_t i)
@@ -132,17 +140,23 @@ static int write_atomic(const char *path, const struct source *s, struct err *er
 	return rc;
 }
 
-int safetensors_write(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err)
+int safetensors_write(
+	const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err)
 {
-	return write_atomic(path, &(struct source){ .tensors = tensors, .count = count, .metadata = metadata }, err);
+	return write_atomic(path, &(struct source){.tensors = tensors, .count = count, .metadata = metadata}, err);
 }
 
-int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, tensor_fill_fn *fill, void *ctx,
-	struct err *err)
+int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata,
+	tensor_fill_fn *fill, void *ctx, struct err *err)
 {
 	size_t largest = 0;
 	for (size_t i = 0; i < count; i++) largest = MAX(largest, tensors[i].bytes);
-	struct source s = { .tensors = tensors, .count = count, .metadata = metadata, .fill = fill, .ctx = ctx, .room = xmalloc(MAX(largest, 1)) };
+	struct source s = {.tensors = tensors,
+		.count = count,
+		.metadata = metadata,
+		.fill = fill,
+		.ctx = ctx,
+		.room = xmalloc(MAX(largest, 1))};
 	int rc = write_atomic(path, &s, err);
 	free(s.room);
 	return rc;
@@ -150,7 +164,8 @@ int safetensors_write_filled(const char *path, const struct tensor_info *tensors
 
 /* ---- a folder ---- */
 
-/* Fills the shard of each tensor, in the order given; a tensor larger than a shard has one of its own. Returns how many there are. */
+/* Fills the shard of each tensor, in the order given; a tensor larger than a shard has one of its
+ * own. Returns how many there are. */
 static int shards_plan(const struct tensor_info *tensors, size_t count, int64_t shard_bytes, int *shard)
 {
 	int n = 1;
@@ -168,7 +183,10 @@ static int shards_plan(const struct tensor_info *tensors, size_t count, int64_t 
 
 static char *shard_name(int index, int n) { return xasprintf("model-%05d-of-%05d.safetensors", index + 1, n); }
 
-struct stale { const char *dir; int n; /* shards that belong */ };
+struct stale {
+	const char *dir;
+	int n; /* shards that belong */
+};
 
 static int stale_remove(const char *name, void *ctx)
 {
@@ -182,13 +200,15 @@ static int stale_remove(const char *name, void *ctx)
 	return 0;
 }
 
-static int shards_write(const char *dir, const struct tensor_info *tensors, size_t count, const int *shard, int n, const json_t *metadata, struct err *err)
+static int shards_write(const char *dir, const struct tensor_info *tensors, size_t count, const int *shard, int n,
+	const json_t *metadata, struct err *err)
 {
 	json_t *map = json_object();
 	char *index_path = path_join(dir, "model.safetensors.index.json");
 	json_int_t total = 0;
 	int rc = 0;
-	unlink(index_path);   /* shards of two models are never read as one: until the new index stands there, the folder has none */
+	unlink(index_path); /* shards of two models are never read as one: until the new index stands there, the folder has
+						   none */
 	for (size_t begin = 0, end; begin < count && !rc; begin = end) {
 		char *name = shard_name(shard[begin], n), *path = path_join(dir, name);
 		for (end = begin; end < count && shard[end] == shard[begin]; end++) {
@@ -207,16 +227,19 @@ static int shards_write(const char *dir, const struct tensor_info *tensors, size
 }
 
 /* The file that readers look for first goes last. */
-int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata, int64_t shard_bytes, struct err *err)
+int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata,
+	int64_t shard_bytes, struct err *err)
 {
 	int *shard = xcalloc(MAX(count, 1), sizeof *shard), n = shards_plan(tensors, count, shard_bytes, shard);
 	char *whole = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
 	int rc;
 	if (n == 1) rc = safetensors_write(whole, tensors, count, metadata, err);
 	else if (n <= SAFETENSORS_SHARDS_MAX) rc = shards_write(dir, tensors, count, shard, n, metadata, err);
-	else rc = err_set(err, ERR_LIMIT, "%s: %d shards of %lld bytes; at most %d, choose larger ones", dir, n, (long long)shard_bytes, SAFETENSORS_SHARDS_MAX);
+	else
+		rc = err_set(err, ERR_LIMIT, "%s: %d shards of %lld bytes; at most %d, choose larger ones", dir, n,
+			(long long)shard_bytes, SAFETENSORS_SHARDS_MAX);
 	if (!rc) unlink(n == 1 ? index : whole);
-	if (!rc) rc = dir_each(dir, stale_remove, &(struct stale){ dir, n }, err);
+	if (!rc) rc = dir_each(dir, stale_remove, &(struct stale){dir, n}, err);
 	free(shard);
 	free(whole);
 	free(index);

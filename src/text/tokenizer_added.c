@@ -1,13 +1,13 @@
-/* Added tokens: strings that are tokens wherever they stand in the text. A byte trie finds the leftmost longest; its edges live in one hash table, so
- * thousands of tokens with a common start cost no more than one. */
+/* Added tokens: strings that are tokens wherever they stand in the text. A byte trie finds the
+ * leftmost longest; its edges live in one hash table, so thousands of tokens with a common start
+ * cost no more than one. */
 #include "text/tokenizer_internal.h"
 #include <stdlib.h>
 
 static uint32_t edge_slot(const struct added_set *s, uint32_t key)
 {
 	uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & s->mask;
-	while (s->edges[i].child && s->edges[i].key != key)
-		i = (i + 1) & s->mask;
+	while (s->edges[i].child && s->edges[i].key != key) i = (i + 1) & s->mask;
 	return i;
 }
 
@@ -18,8 +18,7 @@ static void grow_edges(struct added_set *s)
 	s->edges = xcalloc(size, sizeof(*s->edges));
 	s->mask = size - 1;
 	for (uint32_t i = 0; i < old_size; i++)
-		if (old[i].child)
-			s->edges[edge_slot(s, old[i].key)] = old[i];
+		if (old[i].child) s->edges[edge_slot(s, old[i].key)] = old[i];
 	free(old);
 }
 
@@ -36,15 +35,13 @@ static uint32_t new_node(struct added_set *s)
 void added_insert(struct added_set *s, const struct added *item, const char *content, size_t len)
 {
 	CHECK(len > 0);
-	if (!s->nnodes)
-		new_node(s);
+	if (!s->nnodes) new_node(s);
 	s->items = xrealloc(s->items, size_mul((size_t)s->count + 1, sizeof(*s->items)));
 	s->items[s->count] = *item;
 	s->first[(uint8_t)content[0]] = true;
 	uint32_t node = 0;
 	for (size_t i = 0; i < len; i++) {
-		if (!s->edges || s->nedges * 2 > s->mask)
-			grow_edges(s);
+		if (!s->edges || s->nedges * 2 > s->mask) grow_edges(s);
 		uint32_t key = node << 8 | (uint8_t)content[i], slot = edge_slot(s, key);
 		if (!s->edges[slot].child) {
 			s->edges[slot] = (struct added_edge){key, new_node(s)};
@@ -57,17 +54,14 @@ void added_insert(struct added_set *s, const struct added *item, const char *con
 
 int added_find(const struct added_set *s, const char *text, size_t len, size_t from, size_t *begin, size_t *end)
 {
-	if (!s->count)
-		return -1;
+	if (!s->count) return -1;
 	for (size_t i = from; i < len; i++) {
-		if (!s->first[(uint8_t)text[i]])
-			continue;
+		if (!s->first[(uint8_t)text[i]]) continue;
 		uint32_t node = 0;
 		int best = -1;
 		for (size_t j = i; j < len; j++) {
 			node = s->edges[edge_slot(s, node << 8 | (uint8_t)text[j])].child;
-			if (!node)
-				break;
+			if (!node) break;
 			if (s->node_item[node] >= 0) {
 				best = s->node_item[node];
 				*end = j + 1;

@@ -1,31 +1,45 @@
-/* Training byte-level BPE: count the words of the texts once, then merge the most frequent adjacent pair again and again.
+/* Training byte-level BPE: count the words of the texts once, then merge the most frequent adjacent
+ * pair again and again.
  *
- * Counts of pairs are kept up to date by the words that a merge changes, so a merge costs what it touches. The queue is lazy: a pair whose count fell
- * since it was queued is queued again with its present count when it comes up. Of equally frequent pairs the lower pair of ids goes first, which with
- * bytes numbered in the order of their alphabet characters is also what Hugging Face's trainer does: the two give the same merges. */
+ * Counts of pairs are kept up to date by the words that a merge changes, so a merge costs what it
+ * touches. The queue is lazy: a pair whose count fell since it was queued is queued again with its
+ * present count when it comes up. Of equally frequent pairs the lower pair of ids goes first, which
+ * with bytes numbered in the order of their alphabet characters is also what Hugging Face's trainer
+ * does: the two give the same merges. */
 #include "text/tokenizer_internal.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 
-struct train_word { uint32_t start, len; int64_t count; };   /* symbols in trainer.symbols */
-struct train_pair { int32_t left, right; int64_t count; uint32_t *words, nwords, words_cap; bool rose, merged; };
-struct train_entry { int64_t count; uint32_t pair; };        /* of the queue */
+struct train_word {
+	uint32_t start, len;
+	int64_t count;
+}; /* symbols in trainer.symbols */
+struct train_pair {
+	int32_t left, right;
+	int64_t count;
+	uint32_t *words, nwords, words_cap;
+	bool rose, merged;
+};
+struct train_entry {
+	int64_t count;
+	uint32_t pair;
+}; /* of the queue */
 
 struct trainer {
-	struct str bytes;                  /* of the distinct words, then of the tokens */
-	struct word_map index;             /* word bytes -> number */
+	struct str bytes;      /* of the distinct words, then of the tokens */
+	struct word_map index; /* word bytes -> number */
 	struct train_word *words;
 	size_t nwords, words_cap;
 	int32_t *symbols;
 	struct train_pair *pairs;
 	uint32_t npairs, pairs_cap;
-	uint32_t *pair_slots, pair_mask;   /* hash table of pair numbers + 1 */
+	uint32_t *pair_slots, pair_mask; /* hash table of pair numbers + 1 */
 	struct train_entry *queue;
 	size_t nqueue, queue_cap;
-	uint32_t *changed;                 /* pairs whose count rose during one merge */
+	uint32_t *changed; /* pairs whose count rose during one merge */
 	size_t nchanged, changed_cap;
-	struct slice *tokens;              /* (ntokens): bytes of each id, owned */
-	struct word_map token_index;       /* over token_bytes */
+	struct slice *tokens;        /* (ntokens): bytes of each id, owned */
+	struct word_map token_index; /* over token_bytes */
 	struct str token_bytes;
 	int32_t (*merges)[2];
 	int ntokens, nmerges, merges_cap;
@@ -66,7 +80,8 @@ static int count_words(struct trainer *r, const struct slice *texts, size_t coun
 		struct slice t = texts[i];
 		size_t valid = utf8_valid_prefix(t.data, t.len);
 		if (valid < t.len) {
-			rc = err_set(err, ERR_FORMAT, "text %zu of %zu is not UTF-8: byte %zu is 0x%02x; convert it to UTF-8", i, count, valid, (uint8_t)t.data[valid]);
+			rc = err_set(err, ERR_FORMAT, "text %zu of %zu is not UTF-8: byte %zu is 0x%02x; convert it to UTF-8", i,
+				count, valid, (uint8_t)t.data[valid]);
 			break;
 		}
 		if (nfc && !nfc_is_plain(t.data, t.len)) {
@@ -74,8 +89,7 @@ static int count_words(struct trainer *r, const struct slice *texts, size_t coun
 			nfc_append(&normal, t.data, t.len);
 			t = (struct slice){normal.data, normal.len};
 		}
-		if (t.len)
-			stages_run(&stage, 1, t.data, t.len, count_word, r);
+		if (t.len) stages_run(&stage, 1, t.data, t.len, count_word, r);
 	}
 	str_release(&normal);
 	return rc;
@@ -87,7 +101,8 @@ static uint32_t pair_slot(const struct trainer *r, int32_t left, int32_t right)
 {
 	uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 	uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & r->pair_mask;
-	while (r->pair_slots[i] && (r->pairs[r->pair_slots[i] - 1].left != left || r->pairs[r->pair_slots[i] - 1].right != right))
+	while (r->pair_slots[i] &&
+		(r->pairs[r->pair_slots[i] - 1].left != left || r->pairs[r->pair_slots[i] - 1].right != right))
 		i = (i + 1) & r->pair_mask;
 	return i;
 }
@@ -116,8 +131,7 @@ static void pair_add(struct trainer *r, int32_t left, int32_t right, uint32_t w,
 	uint32_t i = pair_of(r, left, right);
 	struct train_pair *p = &r->pairs[i];
 	p->count += delta;
-	if (delta <= 0)
-		return;
+	if (delta <= 0) return;
 	if (!p->nwords || p->words[p->nwords - 1] != w) {
 		GROW(p->words, p->nwords, p->words_cap);
 		p->words[p->nwords++] = w;
@@ -134,8 +148,7 @@ static void pair_add(struct trainer *r, int32_t left, int32_t right, uint32_t w,
 static bool goes_first(const struct trainer *r, struct train_entry a, struct train_entry b)
 {
 	const struct train_pair *p = &r->pairs[a.pair], *q = &r->pairs[b.pair];
-	if (a.count != b.count)
-		return a.count > b.count;
+	if (a.count != b.count) return a.count > b.count;
 	return p->left != q->left ? p->left < q->left : p->right < q->right;
 }
 
@@ -143,8 +156,7 @@ static void queue_push(struct trainer *r, struct train_entry e)
 {
 	GROW(r->queue, r->nqueue, r->queue_cap);
 	size_t i = r->nqueue++;
-	for (; i > 0 && goes_first(r, e, r->queue[(i - 1) / 2]); i = (i - 1) / 2)
-		r->queue[i] = r->queue[(i - 1) / 2];
+	for (; i > 0 && goes_first(r, e, r->queue[(i - 1) / 2]); i = (i - 1) / 2) r->queue[i] = r->queue[(i - 1) / 2];
 	r->queue[i] = e;
 }
 
@@ -153,10 +165,8 @@ static struct train_entry queue_pop(struct trainer *r)
 	struct train_entry top = r->queue[0], last = r->queue[--r->nqueue];
 	size_t i = 0;
 	for (size_t child; (child = 2 * i + 1) < r->nqueue; i = child) {
-		if (child + 1 < r->nqueue && goes_first(r, r->queue[child + 1], r->queue[child]))
-			child++;
-		if (!goes_first(r, r->queue[child], last))
-			break;
+		if (child + 1 < r->nqueue && goes_first(r, r->queue[child + 1], r->queue[child])) child++;
+		if (!goes_first(r, r->queue[child], last)) break;
 		r->queue[i] = r->queue[child];
 	}
 	r->queue[i] = last;
@@ -168,20 +178,19 @@ static void queue_changed(struct trainer *r)
 	for (size_t i = 0; i < r->nchanged; i++) {
 		struct train_pair *p = &r->pairs[r->changed[i]];
 		p->rose = false;
-		if (p->count > 0)
-			queue_push(r, (struct train_entry){p->count, r->changed[i]});
+		if (p->count > 0) queue_push(r, (struct train_entry){p->count, r->changed[i]});
 	}
 	r->nchanged = 0;
 }
 
 /* ---- merging ---- */
 
-/* The id of the token of these bytes; made when there is none (two ways of merging may end in the same bytes). */
+/* The id of the token of these bytes; made when there is none (two ways of merging may end in the
+ * same bytes). */
 static int32_t token_of(struct trainer *r, const char *bytes, size_t len)
 {
 	const struct word_slot *s = word_map_find(&r->token_index, r->token_bytes.data, bytes, len);
-	if (s)
-		return s->id;
+	if (s) return s->id;
 	uint32_t at = (uint32_t)r->token_bytes.len;
 	str_append(&r->token_bytes, bytes, len);
 	word_map_insert(&r->token_index, r->token_bytes.data, at, (uint32_t)len, r->ntokens);
@@ -220,15 +229,12 @@ static void start_symbols(struct trainer *r)
 	int32_t id_of_byte[256];
 	for (uint32_t c = 0; c < ALPHABET_END; c++)
 		for (int b = 0; b < 256; b++)
-			if (alphabet_char((uint8_t)b) == c)
-				id_of_byte[b] = token_of(r, (const char[]){(char)b}, 1);
+			if (alphabet_char((uint8_t)b) == c) id_of_byte[b] = token_of(r, (const char[]){(char)b}, 1);
 	r->symbols = xmalloc(size_mul(r->bytes.len, sizeof(*r->symbols)));
-	for (size_t i = 0; i < r->bytes.len; i++)
-		r->symbols[i] = id_of_byte[(uint8_t)r->bytes.data[i]];
+	for (size_t i = 0; i < r->bytes.len; i++) r->symbols[i] = id_of_byte[(uint8_t)r->bytes.data[i]];
 	for (uint32_t w = 0; w < r->nwords; w++) {
 		const int32_t *s = r->symbols + r->words[w].start;
-		for (uint32_t i = 0; i + 1 < r->words[w].len; i++)
-			pair_add(r, s[i], s[i + 1], w, r->words[w].count);
+		for (uint32_t i = 0; i + 1 < r->words[w].len; i++) pair_add(r, s[i], s[i + 1], w, r->words[w].count);
 	}
 	queue_changed(r);
 }
@@ -239,8 +245,7 @@ static void merge_all(struct trainer *r, int ntokens_max)
 	while (r->ntokens < ntokens_max && r->nqueue) {
 		struct train_entry top = queue_pop(r);
 		struct train_pair *p = &r->pairs[top.pair];
-		if (p->merged || p->count <= 0)
-			continue;
+		if (p->merged || p->count <= 0) continue;
 		if (p->count != top.count) {
 			queue_push(r, (struct train_entry){p->count, top.pair});
 			continue;
@@ -258,7 +263,7 @@ static void merge_all(struct trainer *r, int ntokens_max)
 		p->nwords = p->words_cap = 0;
 		p->merged = true;
 		for (uint32_t i = 0; i < nwords; i++)
-			merge_in_word(r, words[i], left, right, id);   /* moves r->pairs: p is stale from here on */
+			merge_in_word(r, words[i], left, right, id); /* moves r->pairs: p is stale from here on */
 		free(words);
 		queue_changed(r);
 	}
@@ -285,14 +290,17 @@ static json_t *model_json(const struct trainer *r)
 		json_decref(key);
 	}
 	for (int i = 0; i < r->nmerges; i++)
-		json_array_append_new(merges, json_pack("[o, o]", spelled(&r->tokens[r->merges[i][0]]), spelled(&r->tokens[r->merges[i][1]])));
-	return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix",
-		"end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab, "merges", merges);
+		json_array_append_new(
+			merges, json_pack("[o, o]", spelled(&r->tokens[r->merges[i][0]]), spelled(&r->tokens[r->merges[i][1]])));
+	return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
+		"continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0,
+		"vocab", vocab, "merges", merges);
 }
 
 static json_t *byte_level_json(void)
 {
-	return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 0);
+	return json_pack(
+		"{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 0);
 }
 
 static const char *added_content(const struct bpe_train_options *o, int i)
@@ -308,8 +316,11 @@ static int check_added(const struct trainer *r, const struct bpe_train_options *
 	for (int i = 0; i < o->nspecial + o->nplain && !rc; i++) {
 		const char *content = added_content(o, i);
 		str_clear(&bytes);
-		if (alphabet_decode(content, strlen(content), &bytes) && word_map_find(&r->token_index, r->token_bytes.data, bytes.data, bytes.len))
-			rc = err_set(err, ERR_USAGE, "added token %d: \"%.60s\" is a word of the texts and became a token by training; choose one that no text has",
+		if (alphabet_decode(content, strlen(content), &bytes) &&
+			word_map_find(&r->token_index, r->token_bytes.data, bytes.data, bytes.len))
+			rc = err_set(err, ERR_USAGE,
+				"added token %d: \"%.60s\" is a word of the texts and became a token by training; choose one that no "
+				"text has",
 				i, content);
 	}
 	str_release(&bytes);
@@ -321,18 +332,20 @@ static int write_file(const struct trainer *r, const struct bpe_train_options *o
 	json_t *added = json_array();
 	for (int i = 0; i < o->nspecial + o->nplain; i++) {
 		const char *content = added_content(o, i);
-		json_array_append_new(added, json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", r->ntokens + i, "content", content, "single_word", 0, "lstrip", 0,
-			"rstrip", 0, "normalized", 0, "special", i < o->nspecial));
+		json_array_append_new(added,
+			json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", r->ntokens + i, "content", content, "single_word", 0,
+				"lstrip", 0, "rstrip", 0, "normalized", 0, "special", i < o->nspecial));
 	}
-	json_t *split = json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", split_rules_qwen()->pattern,
-		"behavior", "Isolated", "invert", 0);
-	json_t *root = json_pack("{s:s, s:n, s:n, s:o, s:o, s:{s:s, s:[o, o]}, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding", "added_tokens", added,
-		"normalizer", o->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer", "type", "Sequence", "pretokenizers", split, byte_level_json(),
-		"post_processor", byte_level_json(), "decoder", byte_level_json(), "model", model_json(r));
+	json_t *split = json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
+		split_rules_qwen()->pattern, "behavior", "Isolated", "invert", 0);
+	json_t *root = json_pack("{s:s, s:n, s:n, s:o, s:o, s:{s:s, s:[o, o]}, s:o, s:o, s:o}", "version", "1.0",
+		"truncation", "padding", "added_tokens", added, "normalizer",
+		o->nfc ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer", "type", "Sequence", "pretokenizers",
+		split, byte_level_json(), "post_processor", byte_level_json(), "decoder", byte_level_json(), "model",
+		model_json(r));
 	char *text = json_dumps(root, JSON_INDENT(1));
 	json_decref(root);
-	if (!text)
-		return err_set(err, ERR_FORMAT, "%s: a special token cannot be written as JSON", path);
+	if (!text) return err_set(err, ERR_FORMAT, "%s: a special token cannot be written as JSON", path);
 	int rc = file_write_atomic(path, text, strlen(text), err);
 	free(text);
 	return rc;
@@ -347,7 +360,8 @@ static int check_options(const struct bpe_train_options *o, struct err *err)
 	for (int i = 0; i < nadded; i++) {
 		const char *a = added_content(o, i);
 		if (strlen(a) < 2 || utf8_valid_prefix(a, strlen(a)) < strlen(a))
-			return err_set(err, ERR_USAGE, "added token %d: expected at least two characters of UTF-8, found \"%.60s\"", i, a);
+			return err_set(
+				err, ERR_USAGE, "added token %d: expected at least two characters of UTF-8, found \"%.60s\"", i, a);
 		for (int k = 0; k < i; k++)
 			if (!strcmp(a, added_content(o, k)))
 				return err_set(err, ERR_USAGE, "added token %d: \"%.60s\" is there already; name each once", i, a);
@@ -357,10 +371,8 @@ static int check_options(const struct bpe_train_options *o, struct err *err)
 
 static void trainer_release(struct trainer *r)
 {
-	for (uint32_t i = 0; i < r->npairs; i++)
-		free(r->pairs[i].words);
-	for (int i = 0; i < r->ntokens; i++)
-		free((char *)r->tokens[i].data);
+	for (uint32_t i = 0; i < r->npairs; i++) free(r->pairs[i].words);
+	for (int i = 0; i < r->ntokens; i++) free((char *)r->tokens[i].data);
 	free(r->pairs);
 	free(r->pair_slots);
 	free(r->queue);
@@ -375,20 +387,19 @@ static void trainer_release(struct trainer *r)
 	str_release(&r->token_bytes);
 }
 
-int tokenizer_train(const struct slice *texts, size_t count, const struct bpe_train_options *o, const char *path, struct err *err)
+int tokenizer_train(
+	const struct slice *texts, size_t count, const struct bpe_train_options *o, const char *path, struct err *err)
 {
 	struct trainer r = {0};
 	int rc = check_options(o, err);
-	if (!rc)
-		rc = count_words(&r, texts, count, o->nfc, err);
+	if (!rc) rc = count_words(&r, texts, count, o->nfc, err);
 	if (!rc) {
 		int ntokens_max = o->vocab_size - o->nspecial - o->nplain;
 		r.tokens = xcalloc((size_t)ntokens_max, sizeof(*r.tokens));
 		start_symbols(&r);
 		merge_all(&r, ntokens_max);
 		rc = check_added(&r, o, err);
-		if (!rc)
-			rc = write_file(&r, o, path, err);
+		if (!rc) rc = write_file(&r, o, path, err);
 	}
 	trainer_release(&r);
 	return rc;

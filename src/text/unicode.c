@@ -1,15 +1,15 @@
-/* UTF-8 checks and the generated class tables. Validation stands apart from decoding, so that everything behind it can decode without looking at
- * bounds: text is checked once, at the door. */
+/* UTF-8 checks and the generated class tables. Validation stands apart from decoding, so that
+ * everything behind it can decode without looking at bounds: text is checked once, at the door. */
 #include "text/unicode.h"
 #include "unicode_tables.h"
 
-/* Bytes of the character that p (with `left` bytes) starts, 0 when it is malformed. The ranges are Unicode's table 3-7. */
+/* Bytes of the character that p (with `left` bytes) starts, 0 when it is malformed. The ranges are
+ * Unicode's table 3-7. */
 static size_t char_len(const uint8_t *p, size_t left)
 {
 	uint8_t low = 0x80, high = 0xbf;
 	size_t len;
-	if (p[0] < 0x80)
-		return 1;
+	if (p[0] < 0x80) return 1;
 	if (p[0] >= 0xc2 && p[0] <= 0xdf) {
 		len = 2;
 	} else if (p[0] >= 0xe0 && p[0] <= 0xef) {
@@ -23,11 +23,9 @@ static size_t char_len(const uint8_t *p, size_t left)
 	} else {
 		return 0;
 	}
-	if (left < len || p[1] < low || p[1] > high)
-		return 0;
+	if (left < len || p[1] < low || p[1] > high) return 0;
 	for (size_t i = 2; i < len; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
+		if ((p[i] & 0xc0) != 0x80) return 0;
 	return len;
 }
 
@@ -42,8 +40,7 @@ size_t utf8_valid_prefix(const char *text, size_t len)
 			continue;
 		}
 		size_t n = char_len(p + i, len - i);
-		if (!n)
-			break;
+		if (!n) break;
 		i += n;
 	}
 	return i;
@@ -52,8 +49,7 @@ size_t utf8_valid_prefix(const char *text, size_t len)
 size_t utf8_last(const char *text, size_t end)
 {
 	size_t i = end - 1;
-	while (i > 0 && ((uint8_t)text[i] & 0xc0) == 0x80)
-		i--;
+	while (i > 0 && ((uint8_t)text[i] & 0xc0) == 0x80) i--;
 	return i;
 }
 

@@ -1,23 +1,27 @@
-/* unicode: UTF-8 and character classes, as far as tokenizers need them. The tables are generated (tools/unicode_tables.py). */
+/* unicode: UTF-8 and character classes, as far as tokenizers need them. The tables are generated
+ * (tools/unicode_tables.py). */
 #ifndef HONE_TEXT_UNICODE_H
 #define HONE_TEXT_UNICODE_H
 #include "base/base.h"
 
 /* Classes of a character; the same bits as in tools/unicode_tables.py. */
 enum {
-	UNICODE_LETTER = 1,      /* \p{L} */
-	UNICODE_NUMBER = 2,      /* \p{N} */
-	UNICODE_SPACE = 4,       /* \s */
-	UNICODE_MARK = 8,        /* \p{M} */
-	UNICODE_WORD = 16,       /* \w */
-	UNICODE_NFC_CHECK = 32,  /* text with such a character may not be NFC */
-	UNICODE_NFC_BREAK = 64,  /* a plain starter to tokenizers' NFC although it is none today */
+	UNICODE_LETTER = 1,     /* \p{L} */
+	UNICODE_NUMBER = 2,     /* \p{N} */
+	UNICODE_SPACE = 4,      /* \s */
+	UNICODE_MARK = 8,       /* \p{M} */
+	UNICODE_WORD = 16,      /* \w */
+	UNICODE_NFC_CHECK = 32, /* text with such a character may not be NFC */
+	UNICODE_NFC_BREAK = 64, /* a plain starter to tokenizers' NFC although it is none today */
 };
 #define UNICODE_BLOCK 128
 extern const uint16_t unicode_block[0x110000 / UNICODE_BLOCK];
 extern const uint8_t unicode_flags[][UNICODE_BLOCK];
 
-static inline unsigned unicode_class(uint32_t c) { return unicode_flags[unicode_block[c / UNICODE_BLOCK]][c % UNICODE_BLOCK]; }
+static inline unsigned unicode_class(uint32_t c)
+{
+	return unicode_flags[unicode_block[c / UNICODE_BLOCK]][c % UNICODE_BLOCK];
+}
 
 /* Decodes the character at p of text that is known to be valid; returns its bytes. */
 static inline size_t utf8_next(const uint8_t *p, uint32_t *c)
@@ -38,7 +42,8 @@ static inline size_t utf8_next(const uint8_t *p, uint32_t *c)
 	return 4;
 }
 
-/* Offset of the first byte that does not belong to valid UTF-8 (no surrogates, no overlong forms); len when all is valid. */
+/* Offset of the first byte that does not belong to valid UTF-8 (no surrogates, no overlong forms);
+ * len when all is valid. */
 size_t utf8_valid_prefix(const char *text, size_t len);
 /* Offset of the character that ends at `end` (> 0) of valid text. */
 size_t utf8_last(const char *text, size_t end);

@@ -1,15 +1,21 @@
-/* Rewards of one group to advantages. NaN marks a sample that was dropped (its verdict never came): it gets 0 and counts nowhere.
+/* Rewards of one group to advantages. NaN marks a sample that was dropped (its verdict never came):
+ * it gets 0 and counts nowhere.
  *
- *   leave-one-out   r - mean of the others = n / (n - 1) (r - mean): unbiased, the sample's own reward is not in its baseline (RLOO, TRLOO)
- *   mean_std        (r - mean) / (s + 1e-4), s with n - 1: TRL's default. Small spreads are blown up to the size of large ones
+ *   leave-one-out   r - mean of the others = n / (n - 1) (r - mean): unbiased, the sample's own
+ *   reward is not in its baseline (RLOO, TRLOO)
+ *   mean_std        (r - mean) / (s + 1e-4), s with n - 1: TRL's default. Small spreads are blown
+ *   up to the size of large ones
  *   mean            r - mean (Dr. GRPO)
- *   raw             r: no baseline, for rejection sampling (0 / 1 rewards); it needs no second sample and no variance, only a reward that is not 0 */
+ *   raw             r: no baseline, for rejection sampling (0 / 1 rewards); it needs no second
+ *   sample and no variance, only a reward that is not 0 */
 #include "train/train.h"
 
 #include <math.h>
 
-static const char *const names[ADVANTAGE_TYPE_COUNT] = { [ADVANTAGE_LEAVE_ONE_OUT] = "loo", [ADVANTAGE_MEAN_STD] = "mean_std", [ADVANTAGE_MEAN] = "mean",
-	[ADVANTAGE_RAW] = "raw" };
+static const char *const names[ADVANTAGE_TYPE_COUNT] = {[ADVANTAGE_LEAVE_ONE_OUT] = "loo",
+	[ADVANTAGE_MEAN_STD] = "mean_std",
+	[ADVANTAGE_MEAN] = "mean",
+	[ADVANTAGE_RAW] = "raw"};
 
 int advantage_type_from_name(const char *name, enum advantage_type *out, struct err *err)
 {
@@ -44,12 +50,14 @@ bool group_advantages(enum advantage_type type, const double *rewards, int K, do
 		high = fmax(high, rewards[i]);
 		n++;
 	}
-	if (n < 2 || !(low < high)) return false;   /* compared, not subtracted: the mean of equal values need not be equal to them */
+	if (n < 2 || !(low < high))
+		return false; /* compared, not subtracted: the mean of equal values need not be equal to them */
 	double mean = sum / n;
 	for (int i = 0; i < K; i++)
 		if (!isnan(rewards[i])) squares += (rewards[i] - mean) * (rewards[i] - mean);
-	const double factor[ADVANTAGE_TYPE_COUNT] = { [ADVANTAGE_LEAVE_ONE_OUT] = (double)n / (n - 1), [ADVANTAGE_MEAN_STD] = 1 / (sqrt(squares / (n - 1)) + 1e-4),
-		[ADVANTAGE_MEAN] = 1 };
+	const double factor[ADVANTAGE_TYPE_COUNT] = {[ADVANTAGE_LEAVE_ONE_OUT] = (double)n / (n - 1),
+		[ADVANTAGE_MEAN_STD] = 1 / (sqrt(squares / (n - 1)) + 1e-4),
+		[ADVANTAGE_MEAN] = 1};
 	for (int i = 0; i < K; i++)
 		if (!isnan(rewards[i])) advantages[i] = factor[type] * (rewards[i] - mean);
 	return true;

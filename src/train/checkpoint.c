@@ -1,6 +1,7 @@
-/* Checkpoints: a folder checkpoint-<step> with weights (model or adapter, in Hugging Face's and PEFT's formats), optimizer.safetensors and trainer_state.json.
- * It is written under another name, every file and the folder are synced, and then it is renamed: after kill -9 there is the whole folder or none. Nothing in
- * it depends on time or place, so equal runs have equal bytes. */
+/* Checkpoints: a folder checkpoint-<step> with weights (model or adapter, in Hugging Face's and
+ * PEFT's formats), optimizer.safetensors and trainer_state.json. It is written under another name,
+ * every file and the folder are synced, and then it is renamed: after kill -9 there is the whole
+ * folder or none. Nothing in it depends on time or place, so equal runs have equal bytes. */
 #include "train/train_internal.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ int folder_publish(const char *tmp, const char *final, struct err *err)
 	if (!rc && renameat2(AT_FDCWD, tmp, AT_FDCWD, final, replaces ? RENAME_EXCHANGE : 0))
 		rc = err_set(err, ERR_IO, "%s: cannot rename to %s: %s", tmp, final, strerror(errno));
 	if (!rc) rc = parent_sync(final, err);
-	if (!rc && replaces) rc = dir_remove(tmp, err);   /* now the old one */
+	if (!rc && replaces) rc = dir_remove(tmp, err); /* now the old one */
 	return rc;
 }
 
@@ -55,14 +56,18 @@ int run_folder_clean(const char *run_dir, struct err *err)
 
 /* ---- which there are ---- */
 
-struct steps { int64_t *v; size_t n; };
+struct steps {
+	int64_t *v;
+	size_t n;
+};
 
 /* checkpoint-<digits> exactly: leftovers under other names are not checkpoints. */
 static int steps_add(const char *name, void *ctx)
 {
 	struct steps *s = ctx;
 	size_t digits = strspn(name + MIN(strlen(name), sizeof prefix - 1), "0123456789");
-	if (strncmp(name, prefix, sizeof prefix - 1) || !digits || digits > 15 || name[sizeof prefix - 1 + digits]) return 0;
+	if (strncmp(name, prefix, sizeof prefix - 1) || !digits || digits > 15 || name[sizeof prefix - 1 + digits])
+		return 0;
 	s->v = xrealloc(s->v, (s->n + 1) * sizeof *s->v);
 	s->v[s->n++] = strtoll(name + sizeof prefix - 1, NULL, 10);
 	return 0;
@@ -114,19 +119,19 @@ static int prune(const char *run_dir, int keep, struct err *err)
 static int state_save(const char *dir, const struct optimizer *o, const struct checkpoint_state *s, struct err *err)
 {
 	char *path = path_join(dir, "trainer_state.json");
-	json_t *j = json_pack("{s:I, s:I, s:I, s:O}", "global_step", (json_int_t)s->step, "optimizer_steps", (json_int_t)o->steps, "optimizer_updates",
-		(json_int_t)o->updates, "extra",
-		s->extra ? s->extra : json_null());
+	json_t *j = json_pack("{s:I, s:I, s:I, s:O}", "global_step", (json_int_t)s->step, "optimizer_steps",
+		(json_int_t)o->steps, "optimizer_updates", (json_int_t)o->updates, "extra", s->extra ? s->extra : json_null());
 	int rc = json_save(path, j, err);
 	json_decref(j);
 	free(path);
 	return rc;
 }
 
-int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep,
-	struct err *err)
+int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o,
+	const struct checkpoint_state *s, int keep, struct err *err)
 {
-	char *final = step_path(run_dir, s->step, NULL), *tmp = xasprintf("%s.tmp", final), *moments = path_join(tmp, "optimizer.safetensors");
+	char *final = step_path(run_dir, s->step, NULL), *tmp = xasprintf("%s.tmp", final),
+		 *moments = path_join(tmp, "optimizer.safetensors");
 	int rc = path_exists(tmp) ? dir_remove(tmp, err) : 0;
 	if (!rc) rc = dir_make(tmp, err);
 	if (!rc) rc = a ? adapter_save(a, tmp, NULL, err) : model_save(m, tmp, err);
@@ -155,12 +160,14 @@ static int state_load(const char *path, struct optimizer *o, struct checkpoint_s
 	return rc;
 }
 
-static int step_load(const char *run_dir, int64_t step, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err)
+static int step_load(const char *run_dir, int64_t step, struct model *m, struct adapter *a, struct optimizer *o,
+	struct checkpoint_state *s, struct err *err)
 {
 	int n;
 	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
 	char *weights = step_path(run_dir, step, NULL);
-	char *moments = step_path(run_dir, step, "optimizer.safetensors"), *state = step_path(run_dir, step, "trainer_state.json");
+	char *moments = step_path(run_dir, step, "optimizer.safetensors"),
+		 *state = step_path(run_dir, step, "trainer_state.json");
 	int rc = params_load(o->ops, params, n, weights, err);
 	if (!rc) rc = params_load(o->ops, o->moments, 2 * o->count, moments, err);
 	if (!rc) rc = state_load(state, o, s, err);
@@ -170,7 +177,8 @@ static int step_load(const char *run_dir, int64_t step, struct model *m, struct 
 	return rc;
 }
 
-int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err)
+int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o,
+	struct checkpoint_state *s, struct err *err)
 {
 	struct steps found;
 	int rc = steps_list(run_dir, &found, err);

@@ -1,10 +1,14 @@
-/* Losses over rows. A row is one token: its log-probability now, when it was sampled and under the reference policy, its advantage, and the number its loss is
- * multiplied by. Aggregation (mean over sequences, over tokens, over a constant) is that number alone, so a loss type is a row of a table: its name, its value,
- * its normaliser.
+/* Losses over rows. A row is one token: its log-probability now, when it was sampled and under the
+ * reference policy, its advantage, and the number its loss is multiplied by. Aggregation (mean over
+ * sequences, over tokens, over a constant) is that number alone, so a loss type is a row of a
+ * table: its name, its value, its normaliser.
  *
- *   rho = exp(lp - old)       policy  l = -min(rho A, clip(rho, 1 - eps, 1 + eps_high) A)      dl/dlp = -rho A, or 0 where the clipped branch is taken
- *   d = ref - lp              KL k3   k = exp(d) - d - 1                                       dk/dlp = 1 - exp(d)
- * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, k3 from Schulman 2020. All scalar work is in double. */
+ *   rho = exp(lp - old)       policy  l = -min(rho A, clip(rho, 1 - eps, 1 + eps_high) A)
+ *   dl/dlp = -rho A, or 0 where the clipped branch is taken
+ *   d = ref - lp              KL k3   k = exp(d) - d - 1
+ *   dk/dlp = 1 - exp(d)
+ * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, k3 from
+ * Schulman 2020. All scalar work is in double. */
 #include "train/train.h"
 
 #include <math.h>
@@ -34,17 +38,28 @@ static double value_clipped(const struct loss_options *o, const struct loss_row 
 	return value;
 }
 
-static double per_sequence(int length, int S, int64_t tokens, int max_completion_length) { return 1.0 / ((double)S * length); }
+static double per_sequence(int length, int S, int64_t tokens, int max_completion_length)
+{
+	return 1.0 / ((double)S * length);
+}
 static double per_token(int length, int S, int64_t tokens, int max_completion_length) { return 1.0 / (double)tokens; }
-static double per_constant(int length, int S, int64_t tokens, int max_completion_length) { return 1.0 / ((double)S * max_completion_length); }
+static double per_constant(int length, int S, int64_t tokens, int max_completion_length)
+{
+	return 1.0 / ((double)S * max_completion_length);
+}
 
-static const struct { const char *name; value_fn *value; normaliser_fn *normaliser; } loss_types[LOSS_TYPE_COUNT] = {
-	[LOSS_SFT] = { "sft", value_sft, per_token },
-	[LOSS_GRPO] = { "grpo", value_clipped, per_sequence },
-	[LOSS_DR_GRPO] = { "dr_grpo", value_clipped, per_constant },
-	[LOSS_DAPO] = { "dapo", value_clipped, per_token },
-	[LOSS_BNPO] = { "bnpo", value_clipped, per_token },
-};   /* bnpo differs from dapo only where a batch is split: dapo counts all of its tokens, bnpo those of a micro-batch; ours is never split */
+static const struct {
+	const char *name;
+	value_fn *value;
+	normaliser_fn *normaliser;
+} loss_types[LOSS_TYPE_COUNT] = {
+	[LOSS_SFT] = {"sft", value_sft, per_token},
+	[LOSS_GRPO] = {"grpo", value_clipped, per_sequence},
+	[LOSS_DR_GRPO] = {"dr_grpo", value_clipped, per_constant},
+	[LOSS_DAPO] = {"dapo", value_clipped, per_token},
+	[LOSS_BNPO] = {"bnpo", value_clipped, per_token},
+}; /* bnpo differs from dapo only where a batch is split: dapo counts all of its tokens, bnpo those of a micro-batch;
+	  ours is never split */
 
 const char *loss_type_name(enum loss_type t)
 {
@@ -69,9 +84,13 @@ float loss_row_value(const struct loss_options *o, const struct loss_row *r, flo
 	return (float)(value * r->normaliser);
 }
 
-void loss_normalisers(enum loss_type type, const int *lengths, int S, int max_completion_length, float *per_sequence_out)
+void loss_normalisers(
+	enum loss_type type, const int *lengths, int S, int max_completion_length, float *per_sequence_out)
 {
 	int64_t tokens = 0;
 	for (int s = 0; s < S; s++) tokens += lengths[s];
-	for (int s = 0; s < S; s++) per_sequence_out[s] = lengths[s] > 0 ? (float)loss_types[type].normaliser(lengths[s], S, tokens, max_completion_length) : 0;
+	for (int s = 0; s < S; s++)
+		per_sequence_out[s] = lengths[s] > 0
+			? (float)loss_types[type].normaliser(lengths[s], S, tokens, max_completion_length)
+			: 0;
 }

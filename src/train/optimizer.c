@@ -1,7 +1,8 @@
-/* AdamW with global-norm clipping and the learning-rate schedules of transformers (get_scheduler), stepped together: step k uses the rate of 0-based step k.
+/* AdamW with global-norm clipping and the learning-rate schedules of transformers (get_scheduler),
+ * stepped together: step k uses the rate of 0-based step k.
  *
- * Moments live in one block in the parameters' order. Runs of parameters that lie next to each other and are treated alike are updated by one call: an adapter
- * is one run. */
+ * Moments live in one block in the parameters' order. Runs of parameters that lie next to each
+ * other and are treated alike are updated by one call: an adapter is one run. */
 #include "train/train_internal.h"
 
 #include <math.h>
@@ -13,7 +14,10 @@ typedef double schedule_fn(int64_t step, int64_t warmup, int64_t total);
 
 static double ramp(int64_t step, int64_t warmup) { return (double)step / (double)MAX(1, warmup); }
 static double schedule_constant(int64_t step, int64_t warmup, int64_t total) { return 1; }
-static double schedule_constant_warmup(int64_t step, int64_t warmup, int64_t total) { return step < warmup ? ramp(step, warmup) : 1; }
+static double schedule_constant_warmup(int64_t step, int64_t warmup, int64_t total)
+{
+	return step < warmup ? ramp(step, warmup) : 1;
+}
 static double schedule_linear(int64_t step, int64_t warmup, int64_t total)
 {
 	return step < warmup ? ramp(step, warmup) : fmax(0, (double)(total - step) / (double)MAX(1, total - warmup));
@@ -25,8 +29,14 @@ static double schedule_cosine(int64_t step, int64_t warmup, int64_t total)
 	return fmax(0, 0.5 * (1 + cos(M_PI * progress)));
 }
 
-static const struct { const char *name; schedule_fn *fn; } schedules[] = {
-	{ "constant", schedule_constant }, { "constant_with_warmup", schedule_constant_warmup }, { "linear", schedule_linear }, { "cosine", schedule_cosine },
+static const struct {
+	const char *name;
+	schedule_fn *fn;
+} schedules[] = {
+	{"constant", schedule_constant},
+	{"constant_with_warmup", schedule_constant_warmup},
+	{"linear", schedule_linear},
+	{"cosine", schedule_cosine},
 };
 
 static schedule_fn *schedule_get(const char *name)
@@ -39,7 +49,8 @@ static schedule_fn *schedule_get(const char *name)
 
 double optimizer_lr(const struct optimizer *o, int64_t step)
 {
-	return o->options.learning_rate * schedule_get(o->options.lr_scheduler_type)(step, o->options.warmup_steps, o->options.max_steps);
+	return o->options.learning_rate *
+		schedule_get(o->options.lr_scheduler_type)(step, o->options.warmup_steps, o->options.max_steps);
 }
 
 void optimizer_pace(struct optimizer *o, double spent)
@@ -55,12 +66,13 @@ static bool decays(const struct param *p) { return p->ndim > 1; }
 static void moments_make(struct optimizer *o, int64_t values)
 {
 	float *at = o->block;
-	static const char *const suffix[2] = { "exp_avg", "exp_avg_sq" };
+	static const char *const suffix[2] = {"exp_avg", "exp_avg_sq"};
 	for (int which = 0; which < 2; which++)
 		for (int i = 0; i < o->count; i++) {
 			struct param *p = &o->moments[which * o->count + i];
 			*p = o->params[i];
-			int len = snprintf(p->name, sizeof p->name, "%.*s.%s", (int)(sizeof p->name - 12), o->params[i].name, suffix[which]);
+			int len = snprintf(
+				p->name, sizeof p->name, "%.*s.%s", (int)(sizeof p->name - 12), o->params[i].name, suffix[which]);
 			CHECK(len < (int)sizeof p->name && strlen(o->params[i].name) <= sizeof p->name - 12);
 			p->data = at;
 			p->grad = NULL;
@@ -76,16 +88,20 @@ static void spans_make(struct optimizer *o)
 		const struct param *p = &o->params[i];
 		struct span *last = o->nspans ? &o->spans[o->nspans - 1] : NULL;
 		CHECKF(p->grad, "%s has no gradient: model_enable_grad comes before optimizer_create", p->name);
-		if (last && last->decays == decays(p) && last->data + last->n == p->data && last->grad + last->n == p->grad) last->n += p->count;
-		else o->spans[o->nspans++] = (struct span){ p->data, p->grad, o->moments[i].data, o->moments[o->count + i].data, p->count, decays(p) };
+		if (last && last->decays == decays(p) && last->data + last->n == p->data && last->grad + last->n == p->grad)
+			last->n += p->count;
+		else
+			o->spans[o->nspans++] = (struct span){
+				p->data, p->grad, o->moments[i].data, o->moments[o->count + i].data, p->count, decays(p)};
 	}
 }
 
-struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *options)
+struct optimizer *optimizer_create(
+	struct ops *ops, struct param *params, int count, const struct optimizer_options *options)
 {
 	struct optimizer *o = xcalloc(1, sizeof *o);
 	int64_t values = 0;
-	*o = (struct optimizer){ .ops = ops, .params = params, .count = count, .options = *options };
+	*o = (struct optimizer){.ops = ops, .params = params, .count = count, .options = *options};
 	schedule_get(options->lr_scheduler_type);
 	for (int i = 0; i < count; i++) values += params[i].count;
 	o->block = ops->alloc(ops->ctx, size_mul((size_t)MAX(values, 1), 2 * sizeof(float)));
@@ -125,7 +141,10 @@ double optimizer_step(struct optimizer *o)
 	if (isfinite(norm)) {
 		const struct optimizer_options *p = &o->options;
 		struct ops_adamw a = {
-			.lr = (float)lr, .beta1 = (float)p->adam_beta1, .beta2 = (float)p->adam_beta2, .eps = (float)p->adam_epsilon,
+			.lr = (float)lr,
+			.beta1 = (float)p->adam_beta1,
+			.beta2 = (float)p->adam_beta2,
+			.eps = (float)p->adam_epsilon,
 			.step = ++o->updates,
 		};
 		clip(o, norm);

@@ -1,8 +1,10 @@
-/* Supervised fine-tuning: cross-entropy on completions, averaged over the completion tokens of an optimiser step.
+/* Supervised fine-tuning: cross-entropy on completions, averaged over the completion tokens of an
+ * optimiser step.
  *
- * Everything is a function of (options, examples, step): order and packing (sft_plan.c), dropout masks, schedule. A run that was killed loads its newest
- * checkpoint and goes on with the next step; what it writes from there has the bytes of a run that was never stopped. A checkpoint remembers the settings it
- * was made with and refuses others. */
+ * Everything is a function of (options, examples, step): order and packing (sft_plan.c), dropout
+ * masks, schedule. A run that was killed loads its newest checkpoint and goes on with the next
+ * step; what it writes from there has the bytes of a run that was never stopped. A checkpoint
+ * remembers the settings it was made with and refuses others. */
 #include "train/train_internal.h"
 
 #include <math.h>
@@ -14,21 +16,24 @@ struct sft {
 	const struct sft_example *train, *heldout;
 	size_t ntrain, nheldout;
 	const struct sft_options *o;
-	metrics_fn *metrics; void *metrics_ctx;
+	metrics_fn *metrics;
+	void *metrics_ctx;
 	struct optimizer *optimizer;
 	struct pass *pass;
 	struct sft_batch batch;
-	uint8_t *hits;                 /* (max_tokens) */
-	struct epoch_plan plan; int64_t plan_epoch, plan_step;   /* its number and its first step */
+	uint8_t *hits; /* (max_tokens) */
+	struct epoch_plan plan;
+	int64_t plan_epoch, plan_step; /* its number and its first step */
 	int64_t total_steps;
 	uint64_t begin_ns;
-	double loss_scale;             /* 1 / completion tokens of this step */
-	double step_loss; int64_t step_rows, step_hits;
+	double loss_scale; /* 1 / completion tokens of this step */
+	double step_loss;
+	int64_t step_rows, step_hits;
 	/* what a checkpoint keeps */
 	int64_t step, num_tokens, best_step, bad_evals;
 	double best_loss, seconds_before;
-	bool stopped_early;            /* at the held-out minimum */
-	bool ends;                     /* after this step: the last one, out of time, or the caller said so */
+	bool stopped_early; /* at the held-out minimum */
+	bool ends;          /* after this step: the last one, out of time, or the caller said so */
 };
 
 /* ---- the plan of a whole run ---- */
@@ -61,13 +66,14 @@ static int64_t count_steps(struct sft *s)
 
 int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o)
 {
-	struct sft s = { .train = train, .ntrain = ntrain, .o = o };
+	struct sft s = {.train = train, .ntrain = ntrain, .o = o};
 	int64_t total = count_steps(&s);
 	epoch_plan_release(&s.plan);
 	return total;
 }
 
-/* Makes the plan of the epoch that holds the current step; returns the step's number inside it. Steps only go forward. */
+/* Makes the plan of the epoch that holds the current step; returns the step's number inside it.
+ * Steps only go forward. */
 static int64_t locate(struct sft *s)
 {
 	while (s->step >= s->plan_step + steps_of(s)) {
@@ -82,8 +88,8 @@ static int64_t locate(struct sft *s)
 static void step_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
 {
 	struct sft *s = ctx;
-	const struct loss_options o = { .type = LOSS_SFT };
-	const struct loss_row row = { .normaliser = (float)s->loss_scale };
+	const struct loss_options o = {.type = LOSS_SFT};
+	const struct loss_row row = {.normaliser = (float)s->loss_scale};
 	for (int i = 0; i < n; i++) {
 		loss_row_value(&o, &row, logprob[i], &g[i]);
 		s->step_loss -= logprob[i] * s->loss_scale;
@@ -93,7 +99,7 @@ static void step_loss(void *ctx, int begin, int n, const float *logprob, const f
 static uint64_t dropout_seed(const struct sft *s, size_t micro)
 {
 	struct rng_block b = rng_philox(s->o->seed, (uint64_t)s->step, (1ull << 32) | micro);
-	return ((uint64_t)b.v[0] << 32 | b.v[1]) | 1;   /* never 0, which means none */
+	return ((uint64_t)b.v[0] << 32 | b.v[1]) | 1; /* never 0, which means none */
 }
 
 static void micro_run(struct sft *s, size_t i, bool wants_hits)
@@ -101,7 +107,7 @@ static void micro_run(struct sft *s, size_t i, bool wants_hits)
 	const struct epoch_plan *p = &s->plan;
 	struct sft_batch *b = &s->batch;
 	sft_batch_pack(b, s->train, p->order + p->micro[i], p->micro[i + 1] - p->micro[i]);
-	struct batch batch = { b->ids, { b->T, b->S, b->start, b->pos } };
+	struct batch batch = {b->ids, {b->T, b->S, b->start, b->pos}};
 	pass_forward(s->pass, s->adapter, &batch, s->adapter ? dropout_seed(s, i) : 0);
 	if (wants_hits) pass_want_hits(s->pass, s->hits);
 	pass_backward(s->pass, b->rows, b->n, 1, step_loss, s);
@@ -112,10 +118,12 @@ static void micro_run(struct sft *s, size_t i, bool wants_hits)
 static double train_step(struct sft *s, double *epoch, bool wants_hits)
 {
 	int64_t within = locate(s);
-	size_t accumulation = (size_t)s->o->gradient_accumulation_steps, begin = (size_t)within * accumulation, end = MIN(begin + accumulation, s->plan.nmicro);
+	size_t accumulation = (size_t)s->o->gradient_accumulation_steps, begin = (size_t)within * accumulation,
+		   end = MIN(begin + accumulation, s->plan.nmicro);
 	s->step_rows = s->step_hits = 0;
 	s->step_loss = 0;
-	for (size_t k = s->plan.micro[begin]; k < s->plan.micro[end]; k++) s->step_rows += sft_example_rows(&s->train[s->plan.order[k]]);
+	for (size_t k = s->plan.micro[begin]; k < s->plan.micro[end]; k++)
+		s->step_rows += sft_example_rows(&s->train[s->plan.order[k]]);
 	s->loss_scale = 1.0 / (double)s->step_rows;
 	for (size_t i = begin; i < end; i++) micro_run(s, i, wants_hits);
 	*epoch = (double)s->plan_epoch + (double)(within + 1) / (double)steps_of(s);
@@ -124,7 +132,8 @@ static double train_step(struct sft *s, double *epoch, bool wants_hits)
 
 /* ---- evaluation ---- */
 
-void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy)
+void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+	double *loss, double *accuracy)
 {
 	struct epoch_plan plan = {0};
 	struct sft_batch b;
@@ -136,7 +145,7 @@ void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_examp
 	epoch_plan_make(&plan, examples, n, max_tokens, false, 0, 0);
 	for (size_t i = 0; i < plan.nmicro; i++) {
 		sft_batch_pack(&b, examples, plan.order + plan.micro[i], plan.micro[i + 1] - plan.micro[i]);
-		pass_forward(p, a, &(struct batch){ b.ids, { b.T, b.S, b.start, b.pos } }, 0);
+		pass_forward(p, a, &(struct batch){b.ids, {b.T, b.S, b.start, b.pos}}, 0);
 		pass_want_hits(p, hits);
 		pass_logprobs(p, b.rows, b.n, 1, logprob, NULL);
 		for (int k = 0; k < b.n; k++, rows++) {
@@ -152,11 +161,12 @@ void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_examp
 	free(hits);
 }
 
-void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy)
+void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+	double *loss, double *accuracy)
 {
 	struct err err = {0};
 	struct pass *p;
-	int rc = pass_create(m, &(struct pass_options){ .max_tokens = max_tokens }, &p, &err);
+	int rc = pass_create(m, &(struct pass_options){.max_tokens = max_tokens}, &p, &err);
 	CHECKF(rc == 0, "%s", err.text);
 	sft_evaluate_with(p, a, examples, n, max_tokens, loss, accuracy);
 	pass_free(p);
@@ -208,7 +218,10 @@ static int evaluate(struct sft *s, json_t *metrics, struct err *err)
 /* Nothing but the clock ends the run. */
 static bool is_paced(const struct sft *s) { return s->total_steps == INT64_MAX; }
 
-static double seconds_spent(const struct sft *s) { return s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9; }
+static double seconds_spent(const struct sft *s)
+{
+	return s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9;
+}
 
 /* What must not change between the parts of a run. */
 static json_t *settings_json(const struct sft *s)
@@ -223,11 +236,11 @@ static json_t *settings_json(const struct sft *s)
 	}
 	struct sha256_hex hash = hash_bytes(lengths.data ? lengths.data : "", lengths.len);
 	str_release(&lengths);
-	json_t *j = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:I, s:i, s:i, s:I, s:s}", "learning_rate", p->learning_rate, "adam_beta1", p->adam_beta1,
-		"adam_beta2", p->adam_beta2,
-		"adam_epsilon", p->adam_epsilon, "weight_decay", p->weight_decay, "max_grad_norm", p->max_grad_norm, "lr_scheduler_type", p->lr_scheduler_type,
-			"warmup_steps", (json_int_t)p->warmup_steps,
-		"max_tokens", o->max_tokens, "gradient_accumulation_steps", o->gradient_accumulation_steps, "seed", (json_int_t)o->seed, "examples", hash.text);
+	json_t *j = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:I, s:i, s:i, s:I, s:s}", "learning_rate",
+		p->learning_rate, "adam_beta1", p->adam_beta1, "adam_beta2", p->adam_beta2, "adam_epsilon", p->adam_epsilon,
+		"weight_decay", p->weight_decay, "max_grad_norm", p->max_grad_norm, "lr_scheduler_type", p->lr_scheduler_type,
+		"warmup_steps", (json_int_t)p->warmup_steps, "max_tokens", o->max_tokens, "gradient_accumulation_steps",
+		o->gradient_accumulation_steps, "seed", (json_int_t)o->seed, "examples", hash.text);
 	json_object_set_new(j, "schedule_steps", json_integer(is_constant || is_paced(s) ? 0 : s->total_steps));
 	return j;
 }
@@ -236,12 +249,15 @@ static int settings_check(const json_t *old, json_t *now, struct err *err)
 {
 	const char *key;
 	json_t *v;
-	json_object_foreach(now, key, v) {
+	json_object_foreach(now, key, v)
+	{
 		const json_t *w = json_object_get(old, key);
 		if (json_equal(w, v)) continue;
 		char *was = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY);
-		err_set(err, ERR_MISMATCH, "the checkpoint was made with %s %s, now it is %s; continue with the same settings or choose another output_dir", key,
-			was ? was : "absent", is);
+		err_set(err, ERR_MISMATCH,
+			"the checkpoint was made with %s %s, now it is %s; continue with the same settings or choose another "
+			"output_dir",
+			key, was ? was : "absent", is);
 		free(was);
 		free(is);
 		return ERR_MISMATCH;
@@ -251,9 +267,10 @@ static int settings_check(const json_t *old, json_t *now, struct err *err)
 
 static int save(struct sft *s, struct err *err)
 {
-	struct checkpoint_state state = { .step = s->step,
-		.extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step", (json_int_t)s->best_step,
-		"bad_evals", (json_int_t)s->bad_evals, "best_loss", s->best_loss, "stopped_early", s->stopped_early, "settings", settings_json(s)) };
+	struct checkpoint_state state = {.step = s->step,
+		.extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step",
+			(json_int_t)s->best_step, "bad_evals", (json_int_t)s->bad_evals, "best_loss", s->best_loss, "stopped_early",
+			s->stopped_early, "settings", settings_json(s))};
 	/* Seconds enter only when they decide something: otherwise equal runs must have equal bytes. */
 	if (s->o->max_seconds > 0) json_object_set_new(state.extra, "seconds", json_real(seconds_spent(s)));
 	int rc = checkpoint_save(s->o->output_dir, s->model, s->adapter, s->optimizer, &state, s->o->save_total_limit, err);
@@ -298,9 +315,9 @@ static bool is_out_of_time(const struct sft *s)
 
 static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool has_hits)
 {
-	json_t *j = json_pack("{s:o, s:o, s:f, s:I, s:f}", "loss", number(s->step_loss), "grad_norm", number(norm), "learning_rate",
-		optimizer_lr(s->optimizer, s->step - 1), "num_tokens",
-		(json_int_t)s->num_tokens, "epoch", epoch);
+	json_t *j = json_pack("{s:o, s:o, s:f, s:I, s:f}", "loss", number(s->step_loss), "grad_norm", number(norm),
+		"learning_rate", optimizer_lr(s->optimizer, s->step - 1), "num_tokens", (json_int_t)s->num_tokens, "epoch",
+		epoch);
 	if (has_hits) json_object_set_new(j, "mean_token_accuracy", json_real((double)s->step_hits / (double)s->step_rows));
 	return j;
 }
@@ -311,14 +328,16 @@ static int one_step(struct sft *s, struct err *err)
 	bool logs = is_due(MAX(1, s->o->logging_steps), s->step + 1) || s->step + 1 >= s->total_steps;
 	if (is_paced(s)) optimizer_pace(s->optimizer, seconds_spent(s) / s->o->max_seconds);
 	double norm = train_step(s, &epoch, logs);
-	if (!isfinite(norm)) log_warn("step %lld: the gradient is not finite; the update was skipped", (long long)s->step + 1);
+	if (!isfinite(norm))
+		log_warn("step %lld: the gradient is not finite; the update was skipped", (long long)s->step + 1);
 	s->step++;
 	s->ends = s->step >= s->total_steps || is_out_of_time(s);
 	bool evaluates = s->nheldout && (is_due(s->o->eval_steps, s->step) || s->ends);
 	json_t *metrics = step_metrics(s, epoch, norm, logs);
 	int rc = evaluates ? evaluate(s, metrics, err) : 0;
 	s->ends |= s->stopped_early;
-	if (!rc && s->metrics && (logs || evaluates || s->ends)) s->ends |= s->metrics(s->metrics_ctx, s->step, metrics) != 0;
+	if (!rc && s->metrics && (logs || evaluates || s->ends))
+		s->ends |= s->metrics(s->metrics_ctx, s->step, metrics) != 0;
 	json_decref(metrics);
 	if (!rc && (is_due(s->o->save_steps, s->step) || s->ends)) rc = save(s, err);
 	return rc;
@@ -332,13 +351,17 @@ static int options_check(const struct sft *s, struct err *err)
 		return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1",
 			o->max_tokens, o->gradient_accumulation_steps);
 	if (o->max_steps <= 0 && o->num_train_epochs <= 0 && o->max_seconds <= 0)
-		return err_set(err, ERR_USAGE, "none of num_train_epochs, max_steps and max_seconds is set: the run would never end");
-	if (o->stop_at_eval_minimum && !s->nheldout) return err_set(err, ERR_USAGE, "stop_at_eval_minimum needs held-out examples");
+		return err_set(
+			err, ERR_USAGE, "none of num_train_epochs, max_steps and max_seconds is set: the run would never end");
+	if (o->stop_at_eval_minimum && !s->nheldout)
+		return err_set(err, ERR_USAGE, "stop_at_eval_minimum needs held-out examples");
 	for (int which = 0; which < 2; which++) {
 		const struct sft_example *e = which ? s->heldout : s->train;
 		for (size_t i = 0; i < (which ? s->nheldout : s->ntrain); i++)
 			if (e[i].count > o->max_tokens || sft_example_rows(&e[i]) < 1)
-				return err_set(err, ERR_LIMIT, "%s example %zu has %d tokens, completion from %d; expected at most max_tokens %d and one token to learn",
+				return err_set(err, ERR_LIMIT,
+					"%s example %zu has %d tokens, completion from %d; expected at most max_tokens %d and one token to "
+					"learn",
 					which ? "held-out" : "training", i, e[i].count, e[i].completion_begin, o->max_tokens);
 	}
 	return 0;
@@ -346,7 +369,7 @@ static int options_check(const struct sft *s, struct err *err)
 
 static int sft_init(struct sft *s, struct err *err)
 {
-	struct pass_options po = { .max_tokens = s->o->max_tokens, .backward = true };
+	struct pass_options po = {.max_tokens = s->o->max_tokens, .backward = true};
 	int rc = pass_create(s->model, &po, &s->pass, err), n;
 	if (rc) return rc;
 	model_enable_grad(s->model, s->adapter);
@@ -362,12 +385,20 @@ static int sft_init(struct sft *s, struct err *err)
 	return rc ? rc : resume(s, err);
 }
 
-int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,
-	const struct sft_options *o,
-	metrics_fn *metrics, void *ctx, struct err *err)
+int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain,
+	const struct sft_example *heldout, size_t nheldout, const struct sft_options *o, metrics_fn *metrics, void *ctx,
+	struct err *err)
 {
-	struct sft s = { .model = m, .adapter = a, .train = train, .ntrain = ntrain, .heldout = heldout, .nheldout = nheldout, .o = o, .metrics = metrics,
-		.metrics_ctx = ctx, .begin_ns = clock_ns() };
+	struct sft s = {.model = m,
+		.adapter = a,
+		.train = train,
+		.ntrain = ntrain,
+		.heldout = heldout,
+		.nheldout = nheldout,
+		.o = o,
+		.metrics = metrics,
+		.metrics_ctx = ctx,
+		.begin_ns = clock_ns()};
 	int rc = options_check(&s, err);
 	if (!rc) rc = sft_init(&s, err);
 	s.ends = s.stopped_early || s.step >= s.total_steps || is_out_of_time(&s);

@@ -1,14 +1,17 @@
-/* Which example goes where: the order of an epoch and its packing into micro-batches, functions of (seed, epoch) and the examples' lengths alone, so that a
- * resumed run finds its place from the step number.
+/* Which example goes where: the order of an epoch and its packing into micro-batches, functions of
+ * (seed, epoch) and the examples' lengths alone, so that a resumed run finds its place from the
+ * step number.
  *
- * Packing is greedy in shuffled order: an example that does not fit opens the next micro-batch. No padding is computed and no sequence sees another. */
+ * Packing is greedy in shuffled order: an example that does not fit opens the next micro-batch. No
+ * padding is computed and no sequence sees another. */
 #include "train/train_internal.h"
 
 #include <stdlib.h>
 
-void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, size_t n, int max_tokens, bool shuffle, uint64_t seed, int64_t epoch)
+void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, size_t n, int max_tokens, bool shuffle,
+	uint64_t seed, int64_t epoch)
 {
-	struct rng rng = { .seed = seed, .stream = (uint64_t)epoch };
+	struct rng rng = {.seed = seed, .stream = (uint64_t)epoch};
 	int used = 0;
 	CHECK(n <= UINT32_MAX);
 	p->order = xrealloc(p->order, MAX(n, 1) * sizeof *p->order);
@@ -16,7 +19,7 @@ void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, s
 	p->n = n;
 	p->nmicro = 0;
 	for (size_t i = 0; i < n; i++) p->order[i] = (uint32_t)i;
-	for (size_t i = n; shuffle && i > 1; i--) {   /* Fisher and Yates */
+	for (size_t i = n; shuffle && i > 1; i--) { /* Fisher and Yates */
 		uint32_t k = rng_below(&rng, (uint32_t)i), t = p->order[i - 1];
 		p->order[i - 1] = p->order[k];
 		p->order[k] = t;
@@ -71,7 +74,8 @@ void sft_batch_pack(struct sft_batch *b, const struct sft_example *examples, con
 		b->start[b->S++] = b->T;
 		memcpy(b->ids + b->T, e->ids, (size_t)e->count * sizeof *e->ids);
 		for (int k = 0; k < e->count; k++) b->pos[b->T + k] = k;
-		for (int k = first_row(e); k < e->count; k++) b->rows[b->n++] = (struct head_row){ .at = b->T + k - 1, .target = e->ids[k] };
+		for (int k = first_row(e); k < e->count; k++)
+			b->rows[b->n++] = (struct head_row){.at = b->T + k - 1, .target = e->ids[k]};
 		b->T += e->count;
 	}
 	b->start[b->S] = b->T;

@@ -1,7 +1,9 @@
-/* train: losses over rows, advantages, AdamW, schedules, checkpoints, and the supervised loop. Knows nothing about kernels, prompts or verdicts:
- * its input is rows of (token, old log-probability, weight, normaliser).
+/* train: losses over rows, advantages, AdamW, schedules, checkpoints, and the supervised loop.
+ * Knows nothing about kernels, prompts or verdicts: its input is rows of (token, old
+ * log-probability, weight, normaliser).
  *
- * Formulas: docs/training.md (GRPO arXiv 2402.03300, Dr. GRPO 2503.20783, DAPO 2503.14476). Names as TRL's. */
+ * Formulas: docs/training.md (GRPO arXiv 2402.03300, Dr. GRPO 2503.20783, DAPO 2503.14476). Names
+ * as TRL's. */
 #ifndef HONE_TRAIN_H
 #define HONE_TRAIN_H
 #include "infer/infer.h"
@@ -9,87 +11,122 @@
 /* ---- losses ---- */
 
 struct loss_row {
-	int32_t at, target;         /* as struct head_row, into the packed batch */
-	float old_logprob;          /* of the policy that sampled it (trainer's recomputation); ignored by sft */
-	float ref_logprob;          /* of the reference policy; used when beta > 0 */
-	float advantage;            /* already weighted (alpha of plan or code) */
-	float normaliser;           /* this row's loss is multiplied by it: 1/(sequences * length), 1/(sequences * max length), 1/tokens ... */
+	int32_t at, target; /* as struct head_row, into the packed batch */
+	float old_logprob;  /* of the policy that sampled it (trainer's recomputation); ignored by sft */
+	float ref_logprob;  /* of the reference policy; used when beta > 0 */
+	float advantage;    /* already weighted (alpha of plan or code) */
+	float normaliser;   /* this row's loss is multiplied by it: 1/(sequences * length), 1/(sequences * max length),
+						   1/tokens ... */
 };
 enum loss_type { LOSS_SFT, LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO, LOSS_TYPE_COUNT };
 const char *loss_type_name(enum loss_type t);
 int loss_type_from_name(const char *name, enum loss_type *out, struct err *err);
-struct loss_options { enum loss_type type; float epsilon, epsilon_high, beta; };
-struct loss_stats { double loss, kl, entropy, clip_low, clip_high, ratio_max_dev, logprob_diff_max, logprob_diff_sum; int64_t rows; };
-/* Value and derivative of one row: *g = d loss / d logprob. Clip: -min(rho A, clip(rho, 1-eps, 1+eps_high) A); KL k3 times beta. */
+struct loss_options {
+	enum loss_type type;
+	float epsilon, epsilon_high, beta;
+};
+struct loss_stats {
+	double loss, kl, entropy, clip_low, clip_high, ratio_max_dev, logprob_diff_max, logprob_diff_sum;
+	int64_t rows;
+};
+/* Value and derivative of one row: *g = d loss / d logprob. Clip: -min(rho A, clip(rho, 1-eps,
+ * 1+eps_high) A); KL k3 times beta. */
 float loss_row_value(const struct loss_options *o, const struct loss_row *r, float logprob, float *g);
-/* Sets normalisers from sequence lengths: grpo per-sequence mean then mean over sequences; dr_grpo sequences * max_completion_length; dapo and bnpo all
- * tokens. */
-void loss_normalisers(enum loss_type type, const int *lengths /* (S) */, int S, int max_completion_length, float *per_sequence /* (S) */);
+/* Sets normalisers from sequence lengths: grpo per-sequence mean then mean over sequences; dr_grpo
+ * sequences * max_completion_length; dapo and bnpo all tokens. */
+void loss_normalisers(
+	enum loss_type type, const int *lengths /* (S) */, int S, int max_completion_length, float *per_sequence /* (S) */);
 
 /* ---- advantages: rewards (K) of one group to advantages (K) ---- */
 
 /* RAW: the reward itself, no baseline (rejection sampling) */
-enum advantage_type { ADVANTAGE_LEAVE_ONE_OUT, ADVANTAGE_MEAN_STD, ADVANTAGE_MEAN, ADVANTAGE_RAW, ADVANTAGE_TYPE_COUNT };
-int advantage_type_from_name(const char *name /* "loo" | "mean_std" | "mean" | "raw" */, enum advantage_type *out, struct err *err);
-/* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group teaches nothing (no variance; raw: all 0): all advantages are 0 then.
- * Bessel-corrected std + 1e-4, as TRL. */
+enum advantage_type {
+	ADVANTAGE_LEAVE_ONE_OUT,
+	ADVANTAGE_MEAN_STD,
+	ADVANTAGE_MEAN,
+	ADVANTAGE_RAW,
+	ADVANTAGE_TYPE_COUNT
+};
+int advantage_type_from_name(
+	const char *name /* "loo" | "mean_std" | "mean" | "raw" */, enum advantage_type *out, struct err *err);
+/* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group teaches
+ * nothing (no variance; raw: all 0): all advantages are 0 then. Bessel-corrected std + 1e-4, as
+ * TRL. */
 bool group_advantages(enum advantage_type type, const double *rewards, int K, double *advantages);
 
 /* ---- optimiser ---- */
 
 struct optimizer_options {
 	double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm;
-	const char *lr_scheduler_type;   /* constant | constant_with_warmup | linear | cosine, as transformers */
+	const char *lr_scheduler_type; /* constant | constant_with_warmup | linear | cosine, as transformers */
 	int64_t warmup_steps, max_steps;
 };
 struct optimizer;
 struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *o);
 void optimizer_free(struct optimizer *o);
-double optimizer_lr(const struct optimizer *o, int64_t step);   /* at 0-based step */
-/* A run that ends by the clock, not by a count of steps: called before each step with the share of the time that is spent, it places the schedule's end where
- * the steps so far say it will be. */
+double optimizer_lr(const struct optimizer *o, int64_t step); /* at 0-based step */
+/* A run that ends by the clock, not by a count of steps: called before each step with the share of
+ * the time that is spent, it places the schedule's end where the steps so far say it will be. */
 void optimizer_pace(struct optimizer *o, double spent);
-/* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances. Returns the norm before clipping; a non-finite norm skips the
- * update and is returned. */
+/* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances.
+ * Returns the norm before clipping; a non-finite norm skips the update and is returned. */
 double optimizer_step(struct optimizer *o);
 int64_t optimizer_steps(const struct optimizer *o);
 
-/* ---- checkpoints: folder checkpoint-<step>/ written beside, fsynced, renamed; never half there ---- */
+/* ---- checkpoints: folder checkpoint-<step>/ written beside, fsynced, renamed; never half there
+ * ---- */
 
-/* For a start in a folder that a killed run may have left: removes what is half-written in it and in its final/. */
+/* For a start in a folder that a killed run may have left: removes what is half-written in it and
+ * in its final/. */
 int run_folder_clean(const char *run_dir, struct err *err);
-struct checkpoint_state { int64_t step; json_t *extra; /* loop's own state: cursors, counters, metrics so far */ };
-/* Saves model weights (full training) or the adapter, optimiser moments and state; prunes all but the newest keep. */
-int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o, const struct checkpoint_state *s, int keep,
-	struct err *err);
+struct checkpoint_state {
+	int64_t step;
+	json_t *extra; /* loop's own state: cursors, counters, metrics so far */
+};
+/* Saves model weights (full training) or the adapter, optimiser moments and state; prunes all but
+ * the newest keep. */
+int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o,
+	const struct checkpoint_state *s, int keep, struct err *err);
 /* Whether the folder holds a complete one. */
 int checkpoint_exists(const char *run_dir, bool *exists, struct err *err);
 /* Loads the newest complete one into the given objects; ERR_NOT_FOUND when there is none. */
-int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct checkpoint_state *s, struct err *err);
+int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o,
+	struct checkpoint_state *s, struct err *err);
 
 /* ---- supervised fine-tuning ---- */
 
-struct sft_example { const int32_t *ids; int count; int completion_begin; };   /* loss on ids[completion_begin..] */
+struct sft_example {
+	const int32_t *ids;
+	int count;
+	int completion_begin;
+}; /* loss on ids[completion_begin..] */
 struct sft_options {
 	struct optimizer_options optimizer;
-	int max_tokens;                 /* packed tokens per micro-batch: padding is not computed */
+	int max_tokens; /* packed tokens per micro-batch: padding is not computed */
 	int gradient_accumulation_steps;
-	int64_t max_steps; double num_train_epochs;   /* whichever ends first; 0: off */
-	double max_seconds;             /* wall clock; 0: off (then runs are not reproducible bit by bit; recorded) */
-	int64_t save_steps, eval_steps; int save_total_limit, logging_steps;
+	int64_t max_steps;
+	double num_train_epochs; /* whichever ends first; 0: off */
+	double max_seconds;      /* wall clock; 0: off (then runs are not reproducible bit by bit; recorded) */
+	int64_t save_steps, eval_steps;
+	int save_total_limit, logging_steps;
 	uint64_t seed;
 	const char *output_dir;
-	bool stop_at_eval_minimum; int patience;      /* stop when held-out loss has not improved for `patience` evaluations; best weights kept */
+	bool stop_at_eval_minimum;
+	int patience; /* stop when held-out loss has not improved for `patience` evaluations; best weights kept */
 };
-/* Called every logging_steps optimiser steps and after evaluations, with that step's values under TRL's metric names (loss, grad_norm, learning_rate,
- * num_tokens, epoch, mean_token_accuracy, eval_loss, eval_mean_token_accuracy); values that are not finite are null. Non-zero stops after a checkpoint; a later
- * run goes on. */
+/* Called every logging_steps optimiser steps and after evaluations, with that step's values under
+ * TRL's metric names (loss, grad_norm, learning_rate, num_tokens, epoch, mean_token_accuracy,
+ * eval_loss, eval_mean_token_accuracy); values that are not finite are null. Non-zero stops after a
+ * checkpoint; a later run goes on. */
 typedef int metrics_fn(void *ctx, int64_t step, const json_t *metrics);
-/* Trains on examples in an order that is a function of (seed, epoch); resumes from output_dir's newest checkpoint: same bytes as uninterrupted. */
-int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,
-	const struct sft_options *o, metrics_fn *metrics, void *ctx, struct err *err);
+/* Trains on examples in an order that is a function of (seed, epoch); resumes from output_dir's
+ * newest checkpoint: same bytes as uninterrupted. */
+int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain,
+	const struct sft_example *heldout, size_t nheldout, const struct sft_options *o, metrics_fn *metrics, void *ctx,
+	struct err *err);
 /* Optimiser steps that such a run has; INT64_MAX when only time ends it. */
 int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o);
 /* Mean completion log-loss and token accuracy. */
-void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy);
+void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+	double *loss, double *accuracy);
 #endif

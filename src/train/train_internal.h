@@ -3,33 +3,50 @@
 #define HONE_TRAIN_INTERNAL_H
 #include "train/train.h"
 
-struct span { float *data, *grad, *m, *v; int64_t n; bool decays; };   /* neighbours in memory with the same treatment: one call each */
+struct span {
+	float *data, *grad, *m, *v;
+	int64_t n;
+	bool decays;
+}; /* neighbours in memory with the same treatment: one call each */
 struct optimizer {
 	struct ops *ops;
-	struct param *params; int count;
+	struct param *params;
+	int count;
 	struct optimizer_options options;
-	struct param *moments;         /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
-	float *block;                  /* (2, values) */
-	struct span *spans; int nspans;
-	int64_t steps;                 /* calls: drives the schedule */
-	int64_t updates;               /* calls that changed weights: drives bias correction */
+	struct param *moments; /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
+	float *block;          /* (2, values) */
+	struct span *spans;
+	int nspans;
+	int64_t steps;   /* calls: drives the schedule */
+	int64_t updates; /* calls that changed weights: drives bias correction */
 };
 
 /* Moves folder tmp to final in one atomic step, replacing final when it exists. */
 int folder_publish(const char *tmp, const char *final, struct err *err);
 
 /* One epoch: examples in shuffled order, cut into micro-batches of at most max_tokens. */
-struct epoch_plan { uint32_t *order; /* (n) */ size_t n; size_t *micro; /* (nmicro + 1) into order */ size_t nmicro; };
+struct epoch_plan {
+	uint32_t *order; /* (n) */
+	size_t n;
+	size_t *micro; /* (nmicro + 1) into order */
+	size_t nmicro;
+};
 /* A function of (seed, epoch, lengths, max_tokens). shuffle false: the given order. */
-void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, size_t n, int max_tokens, bool shuffle, uint64_t seed, int64_t epoch);
+void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, size_t n, int max_tokens, bool shuffle,
+	uint64_t seed, int64_t epoch);
 void epoch_plan_release(struct epoch_plan *p);
 
 /* Buffers of one packed micro-batch. */
-struct sft_batch { int32_t *ids, *pos, *start; struct head_row *rows; int T, S, n; };
+struct sft_batch {
+	int32_t *ids, *pos, *start;
+	struct head_row *rows;
+	int T, S, n;
+};
 void sft_batch_init(struct sft_batch *b, int max_tokens);
 void sft_batch_release(struct sft_batch *b);
 void sft_batch_pack(struct sft_batch *b, const struct sft_example *examples, const uint32_t *order, size_t count);
-int sft_example_rows(const struct sft_example *e);   /* tokens with loss */
+int sft_example_rows(const struct sft_example *e); /* tokens with loss */
 /* Over examples in the given order with an existing pass. */
-void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens, double *loss, double *accuracy);
+void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+	double *loss, double *accuracy);
 #endif

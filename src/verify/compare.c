@@ -1,10 +1,13 @@
 /* compare: scaled errors, calibrated bounds and the sentence that says what is wrong.
  *
- * Why |r| + mean|r| as the scale: relative error alone is unbounded where r crosses zero, absolute error alone accepts zeros for a softmax over many
- * columns (values near 4e-6). The mean is what an average element weighs, so zeros have a scaled error near 1/2 at any output magnitude.
+ * Why |r| + mean|r| as the scale: relative error alone is unbounded where r crosses zero, absolute
+ * error alone accepts zeros for a softmax over many columns (values near 4e-6). The mean is what an
+ * average element weighs, so zeros have a scaled error near 1/2 at any output magnitude.
  *
- * Why the floors: fp32 5e-5 lies between honest fp32 arithmetic (another summation order, approximate exp and division: up to about 1e-5) and the rounding
- * of fp16 or tf32 (2^-11 = 4.9e-4 of an element, about half of that in scaled error). Half formats: four units of their own last place. */
+ * Why the floors: fp32 5e-5 lies between honest fp32 arithmetic (another summation order,
+ * approximate exp and division: up to about 1e-5) and the rounding of fp16 or tf32 (2^-11 = 4.9e-4
+ * of an element, about half of that in scaled error). Half formats: four units of their own last
+ * place. */
 #include "verify/compare.h"
 #include <math.h>
 
@@ -12,25 +15,30 @@
 #define TF32_FLOOR 5e-3    /* two operands rounded to 11 bits: 2^-10 of a typical product, a few times that in the worst of many elements */
 #define NO_FP64_FACTOR 4.0 /* without an fp64 value the plain one stands in, and its own error is not known */
 
-static const struct { enum dtype dtype; double floor, usable, kernelbench; } PRECISION[] = {
+static const struct {
+	enum dtype dtype;
+	double floor, usable, kernelbench;
+} PRECISION[] = {
 	/* usable: the largest reference error with which a hidden trial still tells right from wrong */
-	{ DTYPE_F64, 1e-10, 1e-9, 1e-4 }, { DTYPE_F32, 5e-5, 2e-4, 1e-4 }, { DTYPE_F16, 2e-3, 1e-2, 1e-2 },
-	{ DTYPE_BF16, 1.6e-2, 5e-2, 1e-2 }, { DTYPE_F8E4M3, 0.13, 0.2, 1e-2 }, { DTYPE_F8E5M2, 0.26, 0.4, 1e-2 },
+	{DTYPE_F64, 1e-10, 1e-9, 1e-4},
+	{DTYPE_F32, 5e-5, 2e-4, 1e-4},
+	{DTYPE_F16, 2e-3, 1e-2, 1e-2},
+	{DTYPE_BF16, 1.6e-2, 5e-2, 1e-2},
+	{DTYPE_F8E4M3, 0.13, 0.2, 1e-2},
+	{DTYPE_F8E5M2, 0.26, 0.4, 1e-2},
 };
 
 static size_t precision_of(enum dtype t)
 {
 	for (size_t i = 0; i < ARRAY_LEN(PRECISION); i++)
-		if (PRECISION[i].dtype == t)
-			return i;
-	return 1;   /* integers never ask */
+		if (PRECISION[i].dtype == t) return i;
+	return 1; /* integers never ask */
 }
 
 int64_t compare_elements(const struct compare_output *o)
 {
 	int64_t n = 1;
-	for (int i = 0; i < o->ndim; i++)
-		n *= o->shape[i];
+	for (int i = 0; i < o->ndim; i++) n *= o->shape[i];
 	return n;
 }
 
@@ -47,14 +55,14 @@ static inline double value_at(enum dtype t, const uint8_t *base, int64_t i)
 static double scaled(double y, double r, double scale)
 {
 	double distance = fabs(y - r), size = fabs(r) + scale;
-	return distance == 0 ? 0 : distance / size;   /* size 0: r and all others are 0, so any other value is infinitely wrong */
+	return distance == 0 ? 0
+						 : distance / size; /* size 0: r and all others are 0, so any other value is infinitely wrong */
 }
 
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out)
 {
-	*out = (struct compare_bound){ .is_usable = true };
-	if (!dtype_is_float(o->dtype))
-		return;
+	*out = (struct compare_bound){.is_usable = true};
+	if (!dtype_is_float(o->dtype)) return;
 	int64_t n = compare_elements(o), finite = 0;
 	double sum = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -69,32 +77,24 @@ void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, 
 	out->scale = finite ? sum / (double)finite : 0;
 	for (int64_t i = 0; i < n && o->exact; i++) {
 		double f = value_at(o->dtype, o->plain, i), r = o->exact[i];
-		if (isfinite(f) && isfinite(r))
-			out->reference_error = fmax(out->reference_error, scaled(f, r, out->scale));
+		if (isfinite(f) && isfinite(r)) out->reference_error = fmax(out->reference_error, scaled(f, r, out->scale));
 	}
 	size_t p = precision_of(o->dtype);
 	double floor = PRECISION[p].floor * (o->exact ? 1 : NO_FP64_FACTOR);
-	if (o->dtype == DTYPE_F32 && tf32 && has_dot)
-		floor = fmax(floor, TF32_FLOOR);
+	if (o->dtype == DTYPE_F32 && tf32 && has_dot) floor = fmax(floor, TF32_FLOOR);
 	/* An ill-conditioned reference may not buy an unlimited bound. */
 	out->tolerance = fmax(floor, REFERENCE_FACTOR * fmin(out->reference_error, PRECISION[p].usable));
 	out->is_usable = out->nonfinite == 0 && isfinite(out->scale) && out->reference_error <= PRECISION[p].usable;
 }
 
-static int class_of(double v)
-{
-	return isnan(v) ? 3 : isinf(v) ? (v > 0 ? 1 : 2) : 0;
-}
+static int class_of(double v) { return isnan(v) ? 3 : isinf(v) ? (v > 0 ? 1 : 2) : 0; }
 
 /* The scaled error of y, infinity where finiteness differs from what both references allow. */
 static double element_error(double y, double r, double f, double scale)
 {
-	if (isfinite(r) && isfinite(f))
-		return isfinite(y) ? scaled(y, r, scale) : INFINITY;
-	if (class_of(y) == class_of(f) && !isfinite(f))
-		return 0;
-	if (class_of(y) == class_of(r) && !isfinite(r) && isfinite(f))
-		return 0;
+	if (isfinite(r) && isfinite(f)) return isfinite(y) ? scaled(y, r, scale) : INFINITY;
+	if (class_of(y) == class_of(f) && !isfinite(f)) return 0;
+	if (class_of(y) == class_of(r) && !isfinite(r) && isfinite(f)) return 0;
 	double finite = isfinite(r) ? r : f;
 	return isfinite(y) && isfinite(finite) ? scaled(y, finite, scale) : INFINITY;
 }
@@ -109,8 +109,7 @@ static void index_text(const struct compare_output *o, int64_t at, char *text, s
 	size_t used = (size_t)snprintf(text, len, "[");
 	for (int i = 0; i < o->ndim && used < len; i++)
 		used += (size_t)snprintf(text + used, len - used, "%s%lld", i ? ", " : "", (long long)index[i]);
-	if (used < len)
-		snprintf(text + used, len - used, "]");
+	if (used < len) snprintf(text + used, len - used, "]");
 }
 
 static int64_t int_at(enum dtype t, const uint8_t *base, int64_t i)
@@ -118,14 +117,14 @@ static int64_t int_at(enum dtype t, const uint8_t *base, int64_t i)
 	int64_t v = 0;
 	size_t size = dtype_bytes(t);
 	memcpy(&v, base + (size_t)i * size, size);
-	if (t == DTYPE_BOOL)
-		return (v & 0xff) != 0;
+	if (t == DTYPE_BOOL) return (v & 0xff) != 0;
 	int shift = 64 - 8 * (int)size;
 	bool is_signed = t == DTYPE_I8 || t == DTYPE_I16 || t == DTYPE_I32;
 	return is_signed ? (int64_t)((uint64_t)v << shift) >> shift : v;
 }
 
-static void sentence(const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out)
+static void sentence(
+	const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out)
 {
 	char at[160], expected[48], got[48];
 	int64_t n = compare_elements(o), bad = out->first_bad;
@@ -137,16 +136,19 @@ static void sentence(const struct compare_output *o, const struct compare_bound 
 		snprintf(expected, sizeof expected, "%lld", (long long)int_at(o->dtype, o->plain, bad));
 		snprintf(got, sizeof got, "%lld", (long long)int_at(o->dtype, found, bad));
 	}
-	int used = snprintf(out->text, sizeof out->text, "%lld of %lld elements differ (%.3g %%); first at %s: expected %s, found %s; largest absolute error %.3g, "
-		"relative %.3g, scaled %.3g (bound %.3g)", (long long)out->mismatches, (long long)n, 100.0 * (double)out->mismatches / (double)n, at, expected, got,
+	int used = snprintf(out->text, sizeof out->text,
+		"%lld of %lld elements differ (%.3g %%); first at %s: expected %s, found %s; largest absolute error %.3g, "
+		"relative %.3g, scaled %.3g (bound %.3g)",
+		(long long)out->mismatches, (long long)n, 100.0 * (double)out->mismatches / (double)n, at, expected, got,
 		out->abs_max, out->rel_max, out->error_max, b->tolerance);
 	if (out->found_nan)
-		used += snprintf(out->text + used, sizeof out->text - (size_t)used, "; %lld found values are NaN", (long long)out->found_nan);
-	if (out->found_zero == n)
-		snprintf(out->text + used, sizeof out->text - (size_t)used, "; every found value is 0");
+		used += snprintf(out->text + used, sizeof out->text - (size_t)used, "; %lld found values are NaN",
+			(long long)out->found_nan);
+	if (out->found_zero == n) snprintf(out->text + used, sizeof out->text - (size_t)used, "; every found value is 0");
 }
 
-static void compare_floats(const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out)
+static void compare_floats(
+	const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out)
 {
 	int64_t n = compare_elements(o);
 	double close = PRECISION[precision_of(o->dtype)].kernelbench;
@@ -158,12 +160,10 @@ static void compare_floats(const struct compare_output *o, const struct compare_
 		out->kernelbench &= y == f || fabs(y - f) <= close + close * fabs(f);
 		if (isfinite(y) && isfinite(r)) {
 			out->abs_max = fmax(out->abs_max, fabs(y - r));
-			if (r != 0)
-				out->rel_max = fmax(out->rel_max, fabs(y - r) / fabs(r));
+			if (r != 0) out->rel_max = fmax(out->rel_max, fabs(y - r) / fabs(r));
 		}
 		out->error_max = fmax(out->error_max, error);
-		if (!(error <= b->tolerance) && out->mismatches++ == 0)
-			out->first_bad = i;
+		if (!(error <= b->tolerance) && out->mismatches++ == 0) out->first_bad = i;
 	}
 }
 
@@ -173,26 +173,22 @@ static void compare_integers(const struct compare_output *o, const uint8_t *foun
 	for (int64_t i = 0; i < n; i++) {
 		int64_t y = int_at(o->dtype, found, i), f = int_at(o->dtype, o->plain, i);
 		out->found_zero += y == 0;
-		if (y == f)
-			continue;
+		if (y == f) continue;
 		double distance = fabs((double)y - (double)f);
 		out->abs_max = fmax(out->abs_max, distance);
 		out->rel_max = fmax(out->rel_max, f ? distance / fabs((double)f) : INFINITY);
 		out->error_max = INFINITY;
 		out->kernelbench = false;
-		if (out->mismatches++ == 0)
-			out->first_bad = i;
+		if (out->mismatches++ == 0) out->first_bad = i;
 	}
 }
 
-void compare_run(const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out)
+void compare_run(
+	const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out)
 {
-	*out = (struct compare_result){ .first_bad = -1, .kernelbench = true };
-	if (dtype_is_float(o->dtype))
-		compare_floats(o, b, found, out);
-	else
-		compare_integers(o, found, out);
+	*out = (struct compare_result){.first_bad = -1, .kernelbench = true};
+	if (dtype_is_float(o->dtype)) compare_floats(o, b, found, out);
+	else compare_integers(o, found, out);
 	out->is_equal = out->mismatches == 0;
-	if (!out->is_equal)
-		sentence(o, b, found, out);
+	if (!out->is_equal) sentence(o, b, found, out);
 }

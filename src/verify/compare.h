@@ -1,35 +1,42 @@
-/* compare: whether found outputs agree with what the oracle computed. docs/verifier.md gives the reasons behind the numbers.
+/* compare: whether found outputs agree with what the oracle computed. docs/verifier.md gives the
+ * reasons behind the numbers.
  *
- * Per element with exact value r (fp64 reference), plain value f (the reference in its own precision) and found value y, the scaled error is
- * |y - r| / (|r| + m) where m is the mean of |r| over the output. The bound is max(floor of the dtype, 8 x the largest scaled error of f). Integers and
- * bools must be equal. NaN never passes as a wildcard: where the reference is finite the found value must be. */
+ * Per element with exact value r (fp64 reference), plain value f (the reference in its own
+ * precision) and found value y, the scaled error is
+ * |y - r| / (|r| + m) where m is the mean of |r| over the output. The bound is max(floor of the
+ * dtype, 8 x the largest scaled error of f). Integers and
+ * bools must be equal. NaN never passes as a wildcard: where the reference is finite the found
+ * value must be. */
 #ifndef HONE_COMPARE_H
 #define HONE_COMPARE_H
 #include "tape/tape.h"
 
 struct compare_output {
-	enum dtype dtype; int ndim; int64_t shape[TAPE_DIMS_MAX];
-	const double *exact;      /* (elements) fp64 reference; NULL for integers and where fp64 was impossible */
-	const uint8_t *plain;     /* (elements) of dtype: the reference's own output */
+	enum dtype dtype;
+	int ndim;
+	int64_t shape[TAPE_DIMS_MAX];
+	const double *exact;  /* (elements) fp64 reference; NULL for integers and where fp64 was impossible */
+	const uint8_t *plain; /* (elements) of dtype: the reference's own output */
 };
 int64_t compare_elements(const struct compare_output *o);
 
 struct compare_bound {
-	double scale;             /* m */
-	double reference_error;   /* largest scaled error of f */
+	double scale;           /* m */
+	double reference_error; /* largest scaled error of f */
 	double tolerance;
-	int64_t nonfinite;        /* elements where r or f is not finite */
-	bool is_usable;           /* all finite and f agrees with r well enough: a hidden trial counts only then */
+	int64_t nonfinite; /* elements where r or f is not finite */
+	bool is_usable;    /* all finite and f agrees with r well enough: a hidden trial counts only then */
 };
 /* has_dot and tf32: in tf32 mode an fp32 task with matrix products is allowed tf32's rounding. */
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out);
 
 struct compare_result {
 	bool is_equal;
-	bool kernelbench;         /* torch.allclose(plain, found) with KernelBench's 1e-4 (fp32) or 1e-2 (half) */
+	bool kernelbench; /* torch.allclose(plain, found) with KernelBench's 1e-4 (fp32) or 1e-2 (half) */
 	double error_max, abs_max, rel_max;
 	int64_t mismatches, first_bad, found_nan, found_zero;
-	char text[512];           /* one sentence for people; "" when equal */
+	char text[512]; /* one sentence for people; "" when equal */
 };
-void compare_run(const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out);
+void compare_run(
+	const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out);
 #endif

@@ -1,5 +1,6 @@
-/* compile_step: every launched kernel is really compiled for the target. The result of a kernel (resources or error text) depends on its IR, its options and
- * the compiler's version alone, so it is kept by hash: in memory for this process, in the store for all. */
+/* compile_step: every launched kernel is really compiled for the target. The result of a kernel
+ * (resources or error text) depends on its IR, its options and the compiler's version alone, so it
+ * is kept by hash: in memory for this process, in the store for all. */
 #include "verify/verify_internal.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,8 +9,16 @@
 #define ENTRIES 4096      /* power of two */
 #define CPU_S 300
 
-struct entry { struct sha256_hex key; json_t *result; bool is_running; };
-struct compile_cache { struct entry entries[ENTRIES]; pthread_mutex_t lock; pthread_cond_t changed; };
+struct entry {
+	struct sha256_hex key;
+	json_t *result;
+	bool is_running;
+};
+struct compile_cache {
+	struct entry entries[ENTRIES];
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+};
 
 struct compile_cache *compile_cache_create(void)
 {
@@ -21,10 +30,8 @@ struct compile_cache *compile_cache_create(void)
 
 void compile_cache_free(struct compile_cache *c)
 {
-	if (!c)
-		return;
-	for (int i = 0; i < ENTRIES; i++)
-		json_decref(c->entries[i].result);
+	if (!c) return;
+	for (int i = 0; i < ENTRIES; i++) json_decref(c->entries[i].result);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -34,7 +41,8 @@ static struct sha256_hex key_of(const struct grading *g, const struct tape_kerne
 {
 	char arch[16];
 	snprintf(arch, sizeof arch, "%d", VERIFY_ARCH);
-	struct slice parts[] = { { k->hash.text, strlen(k->hash.text) }, { g->s->versions, strlen(g->s->versions) }, { arch, strlen(arch) } };
+	struct slice parts[] = {
+		{k->hash.text, strlen(k->hash.text)}, {g->s->versions, strlen(g->s->versions)}, {arch, strlen(arch)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
 }
 
@@ -49,7 +57,7 @@ static struct entry *slot(struct compile_cache *c, const struct sha256_hex *key)
 
 static json_t *store_find(struct grading *g, const struct sha256_hex *key)
 {
-	struct str text = { 0 };
+	struct str text = {0};
 	json_t *o = NULL;
 	if (g->s->store && store_get(g->s->store, "compile", key->text, &text, NULL) == 0)
 		json_parse(text.data, text.len, "stored compile result", &o, NULL);
@@ -59,9 +67,8 @@ static json_t *store_find(struct grading *g, const struct sha256_hex *key)
 
 static void store_keep(struct grading *g, const struct sha256_hex *key, const json_t *result)
 {
-	if (!g->s->store)
-		return;
-	struct err err = { 0 };
+	if (!g->s->store) return;
+	struct err err = {0};
 	char *text = json_dumps(result, JSON_COMPACT | JSON_SORT_KEYS);
 	if (text && store_put(g->s->store, "compile", key->text, text, strlen(text), &err))
 		log_warn("verify: %s", err.text);
@@ -70,8 +77,8 @@ static void store_keep(struct grading *g, const struct sha256_hex *key, const js
 
 static json_t *job_json(const struct tape_kernel *k)
 {
-	return json_pack("{s:s%, s:i, s:i, s:i, s:i}", "ttir", k->ttir, k->ttir_len, "num_warps", k->num_warps, "num_stages", k->num_stages,
-		"num_ctas", k->num_ctas, "arch", VERIFY_ARCH);
+	return json_pack("{s:s%, s:i, s:i, s:i, s:i}", "ttir", k->ttir, k->ttir_len, "num_warps", k->num_warps,
+		"num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", VERIFY_ARCH);
 }
 
 static json_t *fault_json(const char *code, const char *text)
@@ -79,15 +86,14 @@ static json_t *fault_json(const char *code, const char *text)
 	return json_pack("{s:{s:s, s:s}}", "fault", "code", code, "text", text);
 }
 
-/* Triton's compiler dies on some IR (assertions, stack overflow): the kernel's fault, not ours, unless the process never got as far. */
+/* Triton's compiler dies on some IR (assertions, stack overflow): the kernel's fault, not ours,
+ * unless the process never got as far. */
 static int compiler_died(struct job *job, json_t **result, struct err *err)
 {
 	char status[64] = "closed its socket", sentence[160];
 	job_wait(job, 1000);
-	if (job_check_entered(job, err))
-		return ERR_INFRA;
-	if (job->ended)
-		child_status_text(job->status, status, sizeof status);
+	if (job_check_entered(job, err)) return ERR_INFRA;
+	if (job->ended) child_status_text(job->status, status, sizeof status);
 	snprintf(sentence, sizeof sentence, "the compiler ended on this kernel: %s", status);
 	*result = fault_json("compiler-crash", sentence);
 	return 0;
@@ -96,13 +102,13 @@ static int compiler_died(struct job *job, json_t **result, struct err *err)
 /* Asks the compile worker. 0 with *result; a fault of the compiler on this input is a result too. */
 static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, struct err *err)
 {
-	struct job_limits limits = { g->s->level, g->s->limits.compile_memory_bytes, CPU_S };
+	struct job_limits limits = {g->s->level, g->s->limits.compile_memory_bytes, CPU_S};
 	struct job job;
-	struct str text = { 0 };
+	struct str text = {0};
 	int rc = job_start(g->s->compiler, &limits, job_json(k), &job, err);
-	if (rc)
-		return rc;
-	rc = job_next(&job, MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + (uint64_t)g->s->limits.compile_timeout_ms * 1000000u, err);
+	if (rc) return rc;
+	rc = job_next(&job, MESSAGE_BYTES_MAX, &text, NULL, NULL,
+		clock_ns() + (uint64_t)g->s->limits.compile_timeout_ms * 1000000u, err);
 	if (rc == ERR_TIMEOUT) {
 		*result = fault_json("timeout-compile", "the compiler did not finish in time");
 		rc = 0;
@@ -122,33 +128,32 @@ static bool is_lasting(const json_t *result)
 	return !code || (strcmp(code, "timeout-compile") && strcmp(code, "compiler-crash"));
 }
 
-/* A new reference in *result: from memory, from the store, or compiled now (once, however many threads ask). */
+/* A new reference in *result: from memory, from the store, or compiled now (once, however many
+ * threads ask). */
 static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **result, struct err *err)
 {
 	struct compile_cache *c = g->s->compiles;
 	struct sha256_hex key = key_of(g, k);
 	struct entry *e = slot(c, &key);
 	pthread_mutex_lock(&c->lock);
-	while (e->is_running)
-		pthread_cond_wait(&c->changed, &c->lock);
+	while (e->is_running) pthread_cond_wait(&c->changed, &c->lock);
 	if (e->result && !strcmp(e->key.text, key.text)) {
 		*result = json_incref(e->result);
 		pthread_mutex_unlock(&c->lock);
 		return 0;
 	}
 	json_decref(e->result);
-	*e = (struct entry){ .key = key, .is_running = true };
+	*e = (struct entry){.key = key, .is_running = true};
 	pthread_mutex_unlock(&c->lock);
 
 	json_t *found = store_find(g, &key);
 	int rc = 0;
 	if (!found) {
 		rc = ask(g, k, &found, err);
-		if (!rc && is_lasting(found))
-			store_keep(g, &key, found);
+		if (!rc && is_lasting(found)) store_keep(g, &key, found);
 	}
 	pthread_mutex_lock(&c->lock);
-	*e = (struct entry){ .key = key, .result = rc ? NULL : json_incref(found) };
+	*e = (struct entry){.key = key, .result = rc ? NULL : json_incref(found)};
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 	*result = found;
@@ -158,8 +163,7 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
 static int line_of_kernel(const struct tape *t, int kernel)
 {
 	for (int i = 0; i < t->nrows; i++)
-		if (t->rows[i].kind == TAPE_LAUNCH && t->rows[i].kernel == kernel)
-			return t->rows[i].line;
+		if (t->rows[i].kind == TAPE_LAUNCH && t->rows[i].kernel == kernel) return t->rows[i].line;
 	return 0;
 }
 
@@ -172,19 +176,18 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 	for (int k = 0; k < t->nkernels; k++) {
 		json_t *result = NULL;
 		int rc = compile_one(g, &t->kernels[k], &result, err);
-		if (rc)
-			return err_set(err, ERR_INFRA, "compiling: %.800s", err->text);
+		if (rc) return err_set(err, ERR_INFRA, "compiling: %.800s", err->text);
 		const json_t *fault = json_object_get(result, "fault");
 		if (fault) {
-			const char *code = json_string_value(json_object_get(fault, "code")), *text = json_string_value(json_object_get(fault, "text"));
+			const char *code = json_string_value(json_object_get(fault, "code")),
+					   *text = json_string_value(json_object_get(fault, "text"));
 			int line = line_of_kernel(t, k);
-			rc = grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line, "kernel %.100s (launched at candidate.py:%d): %.700s",
-				t->kernels[k].name, line, text ? text : "");
+			rc = grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line,
+				"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
 		}
 		g->binaries[k] = cost_binary(result);
 		json_decref(result);
-		if (rc)
-			return rc;
+		if (rc) return rc;
 	}
 	g->v->compiled = true;
 	return GRADE_ON;

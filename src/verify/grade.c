@@ -1,7 +1,9 @@
-/* grade: the sequence of one verdict. Each step either passes or settles the verdict with a reason code; docs/verifier.md lists them.
+/* grade: the sequence of one verdict. Each step either passes or settles the verdict with a reason
+ * code; docs/verifier.md lists them.
  *
- * The order inside is chosen so that the cheap things come first and nothing hostile is done twice: size and syntax, trace, what the tape alone shows (no
- * launch, library rows), compile, replay on stock inputs, replay on hidden ones, a second trace for other sizes, cost. */
+ * The order inside is chosen so that the cheap things come first and nothing hostile is done twice:
+ * size and syntax, trace, what the tape alone shows (no launch, library rows), compile, replay on
+ * stock inputs, replay on hidden ones, a second trace for other sizes, cost. */
 #include "lint/lint.h"
 #include "verify/verify_internal.h"
 #include <math.h>
@@ -9,7 +11,8 @@
 
 #define ATTEMPTS 2
 
-int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line, const char *fmt, ...)
+int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
+	const char *fmt, ...)
 {
 	struct verdict *v = g->v;
 	v->class = class;
@@ -27,19 +30,18 @@ void trace_release(struct trace *t)
 {
 	str_release(&t->text);
 	tape_free(t->tape);
-	*t = (struct trace){ 0 };
+	*t = (struct trace){0};
 }
 
 static int format_step(struct grading *g)
 {
 	if (g->source_len > VERIFY_SOURCE_BYTES_MAX)
-		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "too-large", 0, "the source has %zu bytes, at most %zu are read",
-			g->source_len, VERIFY_SOURCE_BYTES_MAX);
+		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "too-large", 0,
+			"the source has %zu bytes, at most %zu are read", g->source_len, VERIFY_SOURCE_BYTES_MAX);
 	if (memchr(g->source, 0, g->source_len))
 		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "not-text", 0, "the source holds a NUL byte");
 	json_t *s = json_stringn(g->source, g->source_len);
-	if (!s)
-		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "not-text", 0, "the source is not valid UTF-8");
+	if (!s) return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "not-text", 0, "the source is not valid UTF-8");
 	json_decref(s);
 	return GRADE_ON;
 }
@@ -48,22 +50,24 @@ int lineage_step(struct grading *g, const struct tape *t)
 {
 	int row = -1, launches = 0;
 	enum tape_lineage l = tape_lineage_static(t, &row);
-	if (l == TAPE_LINEAGE_OK)
-		return GRADE_ON;
-	for (int i = 0; i < t->nrows; i++)
-		launches += t->rows[i].kind == TAPE_LAUNCH;
+	if (l == TAPE_LINEAGE_OK) return GRADE_ON;
+	for (int i = 0; i < t->nrows; i++) launches += t->rows[i].kind == TAPE_LAUNCH;
 	if (l == TAPE_LINEAGE_LIBRARY) {
 		int line = t->rows[row].line;
 		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, tape_lineage_reason(l), line,
-			"candidate.py:%d: torch's %.100s stands between the inputs and what forward returns; its result was not compared", line, t->rows[row].op);
+			"candidate.py:%d: torch's %.100s stands between the inputs and what forward returns; its result was not "
+			"compared",
+			line, t->rows[row].op);
 	}
 	if (!launches)
-		return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_NO_LAUNCH), 0, "forward launches no Triton kernel");
+		return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_NO_LAUNCH), 0,
+			"forward launches no Triton kernel");
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL), 0,
 		"forward launches %d kernels, but none of them has a part in what it returns", launches);
 }
 
-/* Only what makes a candidate hopeless whatever it does at run time; lint's notes are not for verdicts. */
+/* Only what makes a candidate hopeless whatever it does at run time; lint's notes are not for
+ * verdicts. */
 static int static_step(struct grading *g)
 {
 	struct lint_report *r = xcalloc(1, sizeof *r);
@@ -71,7 +75,8 @@ static int static_step(struct grading *g)
 	if (lint_source(g->source, g->source_len, r) == 0 && r->errors && r->count) {
 		const struct lint_finding *f = &r->findings[0];
 		bool is_cheat = f->code == LINT_NO_JIT || f->code == LINT_JIT_UNUSED;
-		rc = grade_end(g, is_cheat ? VERDICT_CHEAT : VERDICT_INVALID, STAGE_STATIC, lint_code_name(f->code), f->line, "candidate.py:%d: %s", f->line, f->text);
+		rc = grade_end(g, is_cheat ? VERDICT_CHEAT : VERDICT_INVALID, STAGE_STATIC, lint_code_name(f->code), f->line,
+			"candidate.py:%d: %s", f->line, f->text);
 	}
 	free(r);
 	return rc;
@@ -79,13 +84,14 @@ static int static_step(struct grading *g)
 
 static int oracle_step(struct grading *g, struct err *err)
 {
-	struct oracle_fault fault = { 0 };
+	struct oracle_fault fault = {0};
 	int rc = oracle_cache_get(g->s->oracles, g->task, &g->oracle, &fault, err);
 	if (rc == ERR_MISMATCH)
-		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, fault.code, 0, "the task itself cannot be judged: task.py:%d: %.800s", fault.line, fault.text);
+		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, fault.code, 0,
+			"the task itself cannot be judged: task.py:%d: %.800s", fault.line, fault.text);
 	if (!rc && g->oracle->null_kernel)
-		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, "task-not-discriminating", 0, "%s would pass for right: nothing can be concluded from this task",
-			g->oracle->null_kernel);
+		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, "task-not-discriminating", 0,
+			"%s would pass for right: nothing can be concluded from this task", g->oracle->null_kernel);
 	return rc;
 }
 
@@ -97,9 +103,11 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	if (!rc) rc = replay_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
-		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0, "all else passed, but the kernels were not compiled");
+		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
+			"all else passed, but the kernels were not compiled");
 	if (!rc)
-		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0, "%d trials agree; %.2fx of the reference by the cost model", g->v->trials, g->v->speedup);
+		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0,
+			"%d trials agree; %.2fx of the reference by the cost model", g->v->trials, g->v->speedup);
 	return rc;
 }
 
@@ -109,10 +117,8 @@ static void grading_release(struct grading *g, struct trace *stock)
 	free(g->binaries);
 	g->binaries = NULL;
 	g->nbinaries = 0;
-	if (g->has_tracer)
-		job_end(&g->tracer);
-	if (g->has_runner)
-		runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
+	if (g->has_tracer) job_end(&g->tracer);
+	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
 	g->has_runner = g->has_tracer = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
@@ -120,18 +126,18 @@ static void grading_release(struct grading *g, struct trace *stock)
 
 static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 {
-	*out = (struct verdict){ .speedup = NAN, .cost_s = NAN, .reference_cost_s = NAN, .error_max = NAN, .tolerance = NAN, .kernelbench = -1 };
+	*out = (struct verdict){
+		.speedup = NAN, .cost_s = NAN, .reference_cost_s = NAN, .error_max = NAN, .tolerance = NAN, .kernelbench = -1};
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
 }
 
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out)
 {
 	uint64_t start = clock_ns();
-	struct grading g = { .s = s, .source = source, .source_len = source_len, .v = out };
+	struct grading g = {.s = s, .source = source, .source_len = source_len, .v = out};
 	verdict_clear(s, out);
 	int rc = format_step(&g);
-	if (!rc)
-		rc = static_step(&g);
+	if (!rc) rc = static_step(&g);
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
 	return rc == GRADE_END;
 }
@@ -139,12 +145,13 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
 void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out)
 {
 	uint64_t start = clock_ns();
-	struct err err = { 0 };
+	struct err err = {0};
 	int rc = -1;
 	for (int attempt = 0; attempt < ATTEMPTS && rc < 0; attempt++) {
-		struct trace stock = { 0 };
+		struct trace stock = {0};
 		verdict_clear(s, out);
-		struct grading g = { .s = s, .task = task, .source = source, .source_len = source_len, .attempt = attempt, .v = out };
+		struct grading g = {
+			.s = s, .task = task, .source = source, .source_len = source_len, .attempt = attempt, .v = out};
 		rc = steps(&g, &stock, &err);
 		if (rc < 0) {
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);

@@ -1,11 +1,13 @@
-/* null_kernel: the audit of a task. Outputs that no kernel computed are compared as a candidate's would be; a task under which one of them passes every counted
- * trial tells nothing about candidates and is said so. (Softmax over many columns with a loose absolute tolerance passed zeros elsewhere; ELU and hardtanh on
- * positive inputs passed the identity.) */
+/* null_kernel: the audit of a task. Outputs that no kernel computed are compared as a candidate's
+ * would be; a task under which one of them passes every counted trial tells nothing about
+ * candidates and is said so. (Softmax over many columns with a loose absolute tolerance passed
+ * zeros elsewhere; ELU and hardtanh on positive inputs passed the identity.) */
 #include "verify/oracle.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* Fills output `index` of a trial with what the cheat would leave there. `known` is the trial that the cheat was made from. */
+/* Fills output `index` of a trial with what the cheat would leave there. `known` is the trial that
+ * the cheat was made from. */
 typedef void make_fn(const struct oracle_trial *t, const struct oracle_trial *known, int index, uint8_t *out);
 
 static void make_zeros(const struct oracle_trial *t, const struct oracle_trial *known, int index, uint8_t *out)
@@ -18,13 +20,13 @@ static void make_zeros(const struct oracle_trial *t, const struct oracle_trial *
 static void make_first_input(const struct oracle_trial *t, const struct oracle_trial *known, int index, uint8_t *out)
 {
 	const struct compare_output *o = &t->outputs[index];
-	size_t bytes = (size_t)compare_elements(o) * dtype_bytes(o->dtype), have = t->ninputs ? (size_t)t->inputs[0].bytes : 0;
+	size_t bytes = (size_t)compare_elements(o) * dtype_bytes(o->dtype),
+		   have = t->ninputs ? (size_t)t->inputs[0].bytes : 0;
 	if (!have) {
 		memset(out, 0, bytes);
 		return;
 	}
-	for (size_t at = 0; at < bytes; at += have)
-		memcpy(out + at, t->given + t->inputs[0].offset, MIN(have, bytes - at));
+	for (size_t at = 0; at < bytes; at += have) memcpy(out + at, t->given + t->inputs[0].offset, MIN(have, bytes - at));
 }
 
 /* A constant that was right on average once. */
@@ -33,10 +35,8 @@ static void make_mean(const struct oracle_trial *t, const struct oracle_trial *k
 	const struct compare_output *o = &t->outputs[index], *seen = &known->outputs[index];
 	int64_t n = compare_elements(o), have = compare_elements(seen);
 	double sum = 0;
-	for (int64_t i = 0; i < have; i++)
-		sum += dtype_load(seen->dtype, seen->plain, i);
-	for (int64_t i = 0; i < n; i++)
-		dtype_store(o->dtype, out, i, have ? sum / (double)have : 0);
+	for (int64_t i = 0; i < have; i++) sum += dtype_load(seen->dtype, seen->plain, i);
+	for (int64_t i = 0; i < n; i++) dtype_store(o->dtype, out, i, have ? sum / (double)have : 0);
 }
 
 /* All right up to the last sixteenth, which nobody wrote. */
@@ -48,8 +48,14 @@ static void make_partial(const struct oracle_trial *t, const struct oracle_trial
 	memset(out + bytes - left, 0xff, left);
 }
 
-static const struct { const char *name; make_fn *make; } NULL_KERNELS[] = {
-	{ "zeros", make_zeros }, { "the first input", make_first_input }, { "a constant", make_mean }, { "an unfinished output", make_partial },
+static const struct {
+	const char *name;
+	make_fn *make;
+} NULL_KERNELS[] = {
+	{"zeros", make_zeros},
+	{"the first input", make_first_input},
+	{"a constant", make_mean},
+	{"an unfinished output", make_partial},
 };
 
 static bool passes(const struct oracle_trial *t, const struct oracle_trial *known, make_fn *make)
@@ -61,8 +67,7 @@ static bool passes(const struct oracle_trial *t, const struct oracle_trial *know
 		make(t, known, i, fake);
 		compare_run(&t->outputs[i], &t->bounds[i], fake, &r);
 		free(fake);
-		if (!r.is_equal)
-			return false;
+		if (!r.is_equal) return false;
 	}
 	return true;
 }
@@ -73,12 +78,10 @@ const char *oracle_null_kernel(const struct oracle_data *d)
 		bool all = true;
 		for (int i = 0; i < d->ntrials && all; i++) {
 			const struct oracle_trial *t = &d->trials[i];
-			if (!t->counts)
-				continue;
+			if (!t->counts) continue;
 			all = t->noutputs == d->trials[0].noutputs && passes(t, &d->trials[0], NULL_KERNELS[k].make);
 		}
-		if (all)
-			return NULL_KERNELS[k].name;
+		if (all) return NULL_KERNELS[k].name;
 	}
 	return NULL;
 }

@@ -1,7 +1,8 @@
 /* oracle: the conversation with the oracle worker and the checks on what it says.
  *
- * The order of trials matters: the first failing one names the verdict. Stock inputs with the seed's own parameters come first (KernelBench's check), then
- * the same inputs with other parameters, then other distributions, then other sizes. */
+ * The order of trials matters: the first failing one names the verdict. Stock inputs with the
+ * seed's own parameters come first (KernelBench's check), then the same inputs with other
+ * parameters, then other distributions, then other sizes. */
 #include "verify/oracle.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +15,27 @@
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
 
-static const struct { const char *distribution; bool other_sizes, random_params; } TRIALS[] = {
-	{ "stock", false, false }, { "stock", false, true }, { "sign-mixed", false, true }, { "sign-mixed", true, true }, { "heavy-tail", false, true },
-	{ "scaled-down", false, true }, { "shifted", false, true }, { "stock", true, true }, { "scaled-up", false, true },
+static const struct {
+	const char *distribution;
+	bool other_sizes, random_params;
+} TRIALS[] = {
+	{"stock", false, false},
+	{"stock", false, true},
+	{"sign-mixed", false, true},
+	{"sign-mixed", true, true},
+	{"heavy-tail", false, true},
+	{"scaled-down", false, true},
+	{"shifted", false, true},
+	{"stock", true, true},
+	{"scaled-up", false, true},
 };
 
-/* Trial seeds come from the verifier's secret and the task, so that nobody who lacks the secret can know an input. */
+/* Trial seeds come from the verifier's secret and the task, so that nobody who lacks the secret can
+ * know an input. */
 static uint64_t trial_seed(uint64_t secret, const struct task *task, int index)
 {
 	uint64_t at = 0;
-	for (int i = 0; i < 16; i++)
-		at = at * 31 + (uint64_t)task->hash.text[i];
+	for (int i = 0; i < 16; i++) at = at * 31 + (uint64_t)task->hash.text[i];
 	struct rng_block b = rng_philox(secret, at, (uint64_t)index);
 	return ((uint64_t)b.v[0] << 20 ^ b.v[1]) & 0x7fffffffffffu;
 }
@@ -34,18 +45,22 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 	json_t *trials = json_array();
 	for (int i = 0; i < o->num_trials; i++) {
 		size_t at = (size_t)i < ARRAY_LEN(TRIALS) ? (size_t)i : 1 + (size_t)i % (ARRAY_LEN(TRIALS) - 1);
-		json_array_append_new(trials, json_pack("{s:I, s:s, s:i, s:s}", "seed", (json_int_t)trial_seed(o->seed, task, i),
-			"distribution", TRIALS[at].distribution, "shape_variant", (int)TRIALS[at].other_sizes,
-			"parameters", TRIALS[at].random_params ? "random" : "initial"));
+		json_array_append_new(trials,
+			json_pack("{s:I, s:s, s:i, s:s}", "seed", (json_int_t)trial_seed(o->seed, task, i), "distribution",
+				TRIALS[at].distribution, "shape_variant", (int)TRIALS[at].other_sizes, "parameters",
+				TRIALS[at].random_params ? "random" : "initial"));
 	}
-	return json_pack("{s:s, s:i, s:o, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials", trials, "precision", o->tf32 ? "tf32" : "strict");
+	return json_pack("{s:s, s:i, s:o, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials", trials,
+		"precision", o->tf32 ? "tf32" : "strict");
 }
 
-static int given_read(const json_t *list, int64_t bytes, bool is_named, struct runner_given **out, int *count, struct err *err)
+static int given_read(
+	const json_t *list, int64_t bytes, bool is_named, struct runner_given **out, int *count, struct err *err)
 {
 	size_t n = json_array_size(list);
 	if (!json_is_array(list) || n > NAMES_MAX)
-		return err_set(err, ERR_FORMAT, "oracle's trial: expected an array of at most %d inputs or parameters", NAMES_MAX);
+		return err_set(
+			err, ERR_FORMAT, "oracle's trial: expected an array of at most %d inputs or parameters", NAMES_MAX);
 	*out = xcalloc(n + 1, sizeof **out);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *e = json_array_get(list, i);
@@ -54,8 +69,7 @@ static int given_read(const json_t *list, int64_t bytes, bool is_named, struct r
 		if (!rc) rc = json_get_int(e, "given", "offset", 0, bytes, &g->offset, err);
 		if (!rc) rc = json_get_int(e, "given", "bytes", 0, bytes - (rc ? 0 : g->offset), &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, "given", "changes", &g->may_change, err);
-		if (rc)
-			return rc;
+		if (rc) return rc;
 	}
 	*count = (int)n;
 	return 0;
@@ -70,9 +84,9 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 	if (!rc && dtype_from_name(name, &out->dtype))
 		rc = err_set(err, ERR_UNSUPPORTED, "the reference returns %.60s, which cannot be compared", name);
 	if (!rc && json_array_size(shape) > TAPE_DIMS_MAX)
-		rc = err_set(err, ERR_LIMIT, "the reference returns a tensor of %zu dimensions, at most %d are supported", json_array_size(shape), TAPE_DIMS_MAX);
-	if (rc)
-		return rc;
+		rc = err_set(err, ERR_LIMIT, "the reference returns a tensor of %zu dimensions, at most %d are supported",
+			json_array_size(shape), TAPE_DIMS_MAX);
+	if (rc) return rc;
 	for (out->ndim = 0; out->ndim < (int)json_array_size(shape); out->ndim++) {
 		int64_t size = json_integer_value(json_array_get(shape, (size_t)out->ndim));
 		if (size < 0 || (size && elements > t->expected_bytes / size))
@@ -81,11 +95,11 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 	}
 	rc = json_get_int(e, "output", "plain", 0, t->expected_bytes, &plain, err);
 	if (!rc) rc = json_get_int(e, "output", "exact", -1, t->expected_bytes, &exact, err);
-	if (!rc && (elements * (int64_t)dtype_bytes(out->dtype) > t->expected_bytes - plain || (exact >= 0 && elements * 8 > t->expected_bytes - exact)
-		|| plain % 8 || (exact >= 0 && exact % 8)))
+	if (!rc &&
+		(elements * (int64_t)dtype_bytes(out->dtype) > t->expected_bytes - plain ||
+			(exact >= 0 && elements * 8 > t->expected_bytes - exact) || plain % 8 || (exact >= 0 && exact % 8)))
 		rc = err_set(err, ERR_FORMAT, "oracle's outputs do not lie in their memory");
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	out->plain = t->expected + plain;
 	out->exact = exact >= 0 ? (const double *)(const void *)(t->expected + exact) : NULL;
 	return 0;
@@ -104,30 +118,31 @@ static int fd_check(int fd, int64_t *bytes, struct err *err)
 
 static int map_fd(int fd, int64_t bytes, uint8_t **out, struct err *err)
 {
-	if (bytes == 0)
-		return 0;
+	if (bytes == 0) return 0;
 	void *p = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (p == MAP_FAILED)
-		return err_set(err, ERR_INFRA, "mapping %lld bytes of the oracle's data: %s", (long long)bytes, strerror(errno));
+		return err_set(
+			err, ERR_INFRA, "mapping %lld bytes of the oracle's data: %s", (long long)bytes, strerror(errno));
 	*out = p;
 	return 0;
 }
 
-static int trial_read(const json_t *o, const struct oracle_options *opt, int given_fd, int expected_fd, struct oracle_data *d,
-	struct oracle_trial *t, struct err *err)
+static int trial_read(const json_t *o, const struct oracle_options *opt, int given_fd, int expected_fd,
+	struct oracle_data *d, struct oracle_trial *t, struct err *err)
 {
 	const json_t *outputs = json_object_get(o, "outputs");
 	t->given_fd = fcntl(given_fd, F_DUPFD_CLOEXEC, 3);
-	int rc = t->given_fd < 0 ? err_set(err, ERR_INFRA, "no descriptor for a trial's data: %s", strerror(errno)) : fd_check(t->given_fd, &t->given_bytes, err);
+	int rc = t->given_fd < 0 ? err_set(err, ERR_INFRA, "no descriptor for a trial's data: %s", strerror(errno))
+							 : fd_check(t->given_fd, &t->given_bytes, err);
 	if (!rc) rc = fd_check(expected_fd, &t->expected_bytes, err);
 	if (!rc) rc = map_fd(t->given_fd, t->given_bytes, &t->given, err);
 	if (!rc) rc = map_fd(expected_fd, t->expected_bytes, &t->expected, err);
 	if (!rc) rc = given_read(json_object_get(o, "inputs"), t->given_bytes, false, &t->inputs, &t->ninputs, err);
 	if (!rc) rc = given_read(json_object_get(o, "params"), t->given_bytes, true, &t->params, &t->nparams, err);
 	if (!rc && (!json_is_array(outputs) || json_array_size(outputs) > TAPE_OUTPUTS_MAX))
-		rc = err_set(err, ERR_FORMAT, "the reference returns %zu tensors, at most %d are supported", json_array_size(outputs), TAPE_OUTPUTS_MAX);
-	if (rc)
-		return rc;
+		rc = err_set(err, ERR_FORMAT, "the reference returns %zu tensors, at most %d are supported",
+			json_array_size(outputs), TAPE_OUTPUTS_MAX);
+	if (rc) return rc;
 	t->outputs = xcalloc(json_array_size(outputs) + 1, sizeof *t->outputs);
 	t->bounds = xcalloc(json_array_size(outputs) + 1, sizeof *t->bounds);
 	for (; !rc && t->noutputs < (int)json_array_size(outputs); t->noutputs++)
@@ -136,7 +151,8 @@ static int trial_read(const json_t *o, const struct oracle_options *opt, int giv
 	return rc;
 }
 
-/* Bounds are set when the cost is known, since they depend on whether the task has matrix products. */
+/* Bounds are set when the cost is known, since they depend on whether the task has matrix products.
+ */
 static void trials_calibrate(struct oracle_data *d, bool tf32)
 {
 	for (int i = 0; i < d->ntrials; i++) {
@@ -145,13 +161,15 @@ static void trials_calibrate(struct oracle_data *d, bool tf32)
 			compare_calibrate(&t->outputs[j], d->has_dot, tf32, &t->bounds[j]);
 			if (t->counts && !t->is_stock && !t->bounds[j].is_usable) {
 				t->counts = false;
-				snprintf(t->why, sizeof t->why, "the reference's own error there is %.2g", t->bounds[j].reference_error);
+				snprintf(
+					t->why, sizeof t->why, "the reference's own error there is %.2g", t->bounds[j].reference_error);
 			}
 		}
 	}
 }
 
-static int trial_take(const json_t *o, const struct oracle_options *opt, const int *fds, int nfds, struct oracle_data *d, struct err *err)
+static int trial_take(
+	const json_t *o, const struct oracle_options *opt, const int *fds, int nfds, struct oracle_data *d, struct err *err)
 {
 	int64_t index = 0;
 	const char *distribution = "", *skipped = NULL;
@@ -160,19 +178,21 @@ static int trial_take(const json_t *o, const struct oracle_options *opt, const i
 	if (!rc) rc = json_opt_str(o, "trial", "skipped", &skipped, err);
 	if (!rc && index != d->ntrials)
 		rc = err_set(err, ERR_FORMAT, "oracle's trial %lld comes as number %d", (long long)index, d->ntrials);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	struct oracle_trial *t = &d->trials[d->ntrials++];
 	size_t at = (size_t)index < ARRAY_LEN(TRIALS) ? (size_t)index : 1 + (size_t)index % (ARRAY_LEN(TRIALS) - 1);
-	*t = (struct oracle_trial){ .given_fd = -1, .variant = TRIALS[at].other_sizes, .is_random_params = TRIALS[at].random_params,
-		.is_stock = !TRIALS[at].other_sizes && !strcmp(TRIALS[at].distribution, "stock") };
+	*t = (struct oracle_trial){.given_fd = -1,
+		.variant = TRIALS[at].other_sizes,
+		.is_random_params = TRIALS[at].random_params,
+		.is_stock = !TRIALS[at].other_sizes && !strcmp(TRIALS[at].distribution, "stock")};
 	snprintf(t->distribution, sizeof t->distribution, "%s", distribution);
 	if (skipped) {
 		snprintf(t->why, sizeof t->why, "%s", skipped);
 		return t->is_stock ? err_set(err, ERR_FORMAT, "a stock trial was skipped: %s", skipped) : 0;
 	}
 	t->counts = true;
-	return nfds == 2 ? trial_read(o, opt, fds[0], fds[1], d, t, err) : err_set(err, ERR_FORMAT, "oracle's trial came with %d descriptors", nfds);
+	return nfds == 2 ? trial_read(o, opt, fds[0], fds[1], d, t, err)
+					 : err_set(err, ERR_FORMAT, "oracle's trial came with %d descriptors", nfds);
 }
 
 static int task_take(json_t *o, struct oracle_data *d, struct err *err)
@@ -185,15 +205,17 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = json_array_get(variants, i), *changed = json_object_get(v, "changed"), *value;
 		struct oracle_variant *to = &d->variants[d->nvariants++];
-		*to = (struct oracle_variant){ json_object_get(v, "init_args"), json_object_get(v, "state"), json_object_get(v, "inputs"),
-			json_is_true(json_object_get(v, "training")), "" };
+		*to = (struct oracle_variant){json_object_get(v, "init_args"), json_object_get(v, "state"),
+			json_object_get(v, "inputs"), json_is_true(json_object_get(v, "training")), ""};
 		if (!json_is_array(to->init_args) || !json_is_object(to->state) || !json_is_array(to->inputs))
 			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);
 		const char *name;
-		json_object_foreach((json_t *)(uintptr_t)changed, name, value) {
+		json_object_foreach((json_t *)(uintptr_t)changed, name, value)
+		{
 			size_t used = strlen(to->changed);
 			snprintf(to->changed + used, sizeof to->changed - used, "%s%.40s %lld -> %lld", used ? ", " : "", name,
-				(long long)json_integer_value(json_array_get(value, 0)), (long long)json_integer_value(json_array_get(value, 1)));
+				(long long)json_integer_value(json_array_get(value, 0)),
+				(long long)json_integer_value(json_array_get(value, 1)));
 		}
 	}
 	return 0;
@@ -215,8 +237,7 @@ static int fault_take(const json_t *o, struct oracle_fault *fault, struct err *e
 	int rc = json_get_str(o, "fault", "code", &code, err);
 	if (!rc) rc = json_get_str(o, "fault", "text", &text, err);
 	if (!rc) rc = json_opt_int(o, "fault", "line", 0, INT32_MAX, &line, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	snprintf(fault->code, sizeof fault->code, "%s", strncmp(code, "task-", 5) ? "task-broken" : code);
 	snprintf(fault->text, sizeof fault->text, "%s", text);
 	fault->line = (int)line;
@@ -227,31 +248,24 @@ static enum dtype task_dtype(const struct oracle_data *d)
 {
 	for (int i = 0; i < d->ntrials; i++)
 		for (int j = 0; j < d->trials[i].noutputs; j++)
-			if (dtype_is_float(d->trials[i].outputs[j].dtype))
-				return d->trials[i].outputs[j].dtype;
+			if (dtype_is_float(d->trials[i].outputs[j].dtype)) return d->trials[i].outputs[j].dtype;
 	return DTYPE_F32;
 }
 
 /* One message: 1 when it was the last. */
-static int message_take(const struct str *text, const int *fds, int nfds, const struct oracle_options *o, struct oracle_data *d,
-	struct oracle_fault *fault, struct err *err)
+static int message_take(const struct str *text, const int *fds, int nfds, const struct oracle_options *o,
+	struct oracle_data *d, struct oracle_fault *fault, struct err *err)
 {
 	json_t *m = NULL;
 	int rc = json_parse(text->data, text->len, "oracle's message", &m, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	json_array_append_new(d->messages, m);
 	json_t *task = json_object_get(m, "task"), *trial = json_object_get(m, "trial"), *cost = json_object_get(m, "cost");
-	if (json_object_get(m, "fault"))
-		return fault_take(json_object_get(m, "fault"), fault, err);
-	if (task)
-		return task_take(task, d, err);
-	if (trial)
-		return trial_take(trial, o, fds, nfds, d, err);
-	if (cost)
-		cost_take(cost, d);
-	if (!json_is_true(json_object_get(m, "done")))
-		return 0;
+	if (json_object_get(m, "fault")) return fault_take(json_object_get(m, "fault"), fault, err);
+	if (task) return task_take(task, d, err);
+	if (trial) return trial_take(trial, o, fds, nfds, d, err);
+	if (cost) cost_take(cost, d);
+	if (!json_is_true(json_object_get(m, "done"))) return 0;
 	return d->task && d->cost && d->ntrials == o->num_trials ? 1 : err_set(err, ERR_FORMAT, "the oracle ended early");
 }
 
@@ -260,25 +274,23 @@ static int broken(struct job *j, const char *what, struct oracle_fault *fault, s
 {
 	char status[64] = "closed its socket";
 	job_wait(j, 1000);
-	if (job_check_entered(j, err))
-		return ERR_INFRA;
-	if (j->ended)
-		child_status_text(j->status, status, sizeof status);
+	if (job_check_entered(j, err)) return ERR_INFRA;
+	if (j->ended) child_status_text(j->status, status, sizeof status);
 	snprintf(fault->code, sizeof fault->code, "%s", "task-broken");
 	snprintf(fault->text, sizeof fault->text, "the task's reference gave no result: %s (%.300s)", status, what);
 	return ERR_MISMATCH;
 }
 
-int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out, struct oracle_fault *fault, struct err *err)
+int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,
+	struct oracle_fault *fault, struct err *err)
 {
 	CHECKF(o->num_trials >= 1 && o->num_trials <= ORACLE_TRIALS_MAX, "%d trials", o->num_trials);
 	struct job job;
 	int rc = job_start(z, &o->limits, job_json(task, o), &job, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	struct oracle_data *d = xcalloc(1, sizeof *d);
 	d->messages = json_array();
-	struct str text = { 0 };
+	struct str text = {0};
 	uint64_t deadline = clock_ns() + (uint64_t)o->timeout_ms * 1000000u;
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
@@ -288,15 +300,15 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 			break;
 		} else if (rc == ERR_TIMEOUT) {
 			snprintf(fault->code, sizeof fault->code, "task-timeout");
-			snprintf(fault->text, sizeof fault->text, "the task's reference took longer than %d ms for all trials", o->timeout_ms);
+			snprintf(fault->text, sizeof fault->text, "the task's reference took longer than %d ms for all trials",
+				o->timeout_ms);
 			rc = ERR_MISMATCH;
 			break;
 		} else if (rc) {
 			break;
 		}
 		rc = message_take(&text, fds, nfds, o, d, fault, err);
-		for (int i = 0; i < nfds; i++)
-			close(fds[i]);
+		for (int i = 0; i < nfds; i++) close(fds[i]);
 		if (rc < 0 && rc != ERR_MISMATCH && rc != ERR_INFRA) {
 			snprintf(fault->code, sizeof fault->code, "task-unsupported");
 			snprintf(fault->text, sizeof fault->text, "%s", err ? err->text : "");
@@ -318,16 +330,12 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 
 void oracle_data_free(struct oracle_data *d)
 {
-	if (!d)
-		return;
+	if (!d) return;
 	for (int i = 0; i < d->ntrials; i++) {
 		struct oracle_trial *t = &d->trials[i];
-		if (t->given_fd >= 0)
-			close(t->given_fd);
-		if (t->given)
-			munmap(t->given, (size_t)t->given_bytes);
-		if (t->expected)
-			munmap(t->expected, (size_t)t->expected_bytes);
+		if (t->given_fd >= 0) close(t->given_fd);
+		if (t->given) munmap(t->given, (size_t)t->given_bytes);
+		if (t->expected) munmap(t->expected, (size_t)t->expected_bytes);
 		free(t->inputs);
 		free(t->params);
 		free(t->outputs);

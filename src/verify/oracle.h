@@ -1,5 +1,6 @@
-/* oracle: what is known about a task from its reference alone: argument descriptions, trials with inputs and expected outputs, costs. Asked of the oracle
- * worker once for each task and seed, then kept in memory for the candidates of a group. The worker runs a stranger's source, so every
+/* oracle: what is known about a task from its reference alone: argument descriptions, trials with
+ * inputs and expected outputs, costs. Asked of the oracle worker once for each task and seed, then
+ * kept in memory for the candidates of a group. The worker runs a stranger's source, so every
  * number that it sends is checked here. */
 #ifndef HONE_ORACLE_H
 #define HONE_ORACLE_H
@@ -13,46 +14,71 @@
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
 struct oracle_variant {
-	const json_t *init_args, *state, *inputs;   /* as the tracer wants them */
+	const json_t *init_args, *state, *inputs; /* as the tracer wants them */
 	bool training;
-	char changed[256];                          /* "dim 1024 -> 769", "" for the stock sizes */
+	char changed[256]; /* "dim 1024 -> 769", "" for the stock sizes */
 };
 struct oracle_trial {
-	bool counts;                                /* false: skipped or not usable; why says it */
+	bool counts; /* false: skipped or not usable; why says it */
 	char why[320], distribution[48];
-	int variant; bool is_stock;                 /* stock inputs and sizes (parameters may be random) */
+	int variant;
+	bool is_stock; /* stock inputs and sizes (parameters may be random) */
 	bool is_random_params;
-	int given_fd; int64_t given_bytes; uint8_t *given;   /* descriptor for the runner, mapping for the audit */
-	int ninputs; struct runner_given *inputs;
-	int nparams; struct runner_given *params;
-	int noutputs; struct compare_output *outputs; struct compare_bound *bounds;
-	uint8_t *expected; int64_t expected_bytes;  /* mapping; outputs point into it */
+	int given_fd;
+	int64_t given_bytes;
+	uint8_t *given; /* descriptor for the runner, mapping for the audit */
+	int ninputs;
+	struct runner_given *inputs;
+	int nparams;
+	struct runner_given *params;
+	int noutputs;
+	struct compare_output *outputs;
+	struct compare_bound *bounds;
+	uint8_t *expected;
+	int64_t expected_bytes; /* mapping; outputs point into it */
 };
 struct oracle_data {
 	json_t *task, *cost;
-	json_t *messages;                           /* keeps strings alive */
-	int nvariants; struct oracle_variant variants[ORACLE_VARIANTS_MAX];
-	int ntrials; struct oracle_trial trials[ORACLE_TRIALS_MAX];
+	json_t *messages; /* keeps strings alive */
+	int nvariants;
+	struct oracle_variant variants[ORACLE_VARIANTS_MAX];
+	int ntrials;
+	struct oracle_trial trials[ORACLE_TRIALS_MAX];
 	bool has_dot;
-	const char *null_kernel;                    /* an output made without computing that passes every counted trial ("zeros"); NULL: none, as it should be */
-	enum dtype dtype;                           /* of the first floating output: the task's precision */
-	int64_t bytes;                              /* memory held, for the cache's bound */
+	const char *null_kernel; /* an output made without computing that passes every counted trial ("zeros"); NULL: none,
+								as it should be */
+	enum dtype dtype;        /* of the first floating output: the task's precision */
+	int64_t bytes;           /* memory held, for the cache's bound */
 };
 
-struct oracle_options { struct job_limits limits; int timeout_ms; uint64_t seed; int num_trials; bool tf32; };
-struct oracle_fault { char code[48], text[1024]; int line; };
-/* Runs the oracle for a task. 0, ERR_MISMATCH with *fault set when the task itself is at fault, ERR_INFRA otherwise. */
+struct oracle_options {
+	struct job_limits limits;
+	int timeout_ms;
+	uint64_t seed;
+	int num_trials;
+	bool tf32;
+};
+struct oracle_fault {
+	char code[48], text[1024];
+	int line;
+};
+/* Runs the oracle for a task. 0, ERR_MISMATCH with *fault set when the task itself is at fault,
+ * ERR_INFRA otherwise. */
 int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,
 	struct oracle_fault *fault, struct err *err);
 void oracle_data_free(struct oracle_data *d);
-/* Tries outputs that no kernel computed (null_kernel.c); the name of the first that passes all counted trials, or NULL. */
+/* Tries outputs that no kernel computed (null_kernel.c); the name of the first that passes all
+ * counted trials, or NULL. */
 const char *oracle_null_kernel(const struct oracle_data *d);
 
-/* Cache over oracle_run: one run at a time for each task, bounded memory, least recently used goes first. Thread-safe. */
+/* Cache over oracle_run: one run at a time for each task, bounded memory, least recently used goes
+ * first. Thread-safe. */
 struct oracle_cache;
-struct oracle_cache *oracle_cache_create(struct zygote *z, const struct oracle_options *o, int64_t bytes_max, int entries_max);
+struct oracle_cache *oracle_cache_create(
+	struct zygote *z, const struct oracle_options *o, int64_t bytes_max, int entries_max);
 void oracle_cache_free(struct oracle_cache *c);
 /* The data stays valid until oracle_cache_put. */
-int oracle_cache_get(struct oracle_cache *c, const struct task *task, const struct oracle_data **out, struct oracle_fault *fault, struct err *err);
+int oracle_cache_get(struct oracle_cache *c, const struct task *task, const struct oracle_data **out,
+	struct oracle_fault *fault, struct err *err);
 void oracle_cache_put(struct oracle_cache *c, const struct oracle_data *d);
 #endif

@@ -1,5 +1,6 @@
-/* oracle_cache: the oracle's results of the tasks in use. A group's candidates share one task, so most lookups hit; the first one runs the
- * oracle while the others wait for it. Faults of a task are remembered too, infrastructure faults are not. */
+/* oracle_cache: the oracle's results of the tasks in use. A group's candidates share one task, so
+ * most lookups hit; the first one runs the oracle while the others wait for it. Faults of a task
+ * are remembered too, infrastructure faults are not. */
 #include "verify/oracle.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,16 +18,18 @@ struct oracle_cache {
 	struct zygote *z;
 	struct oracle_options options;
 	int64_t bytes_max;
-	int entries_max; struct entry *entries;   /* (entries_max) */
+	int entries_max;
+	struct entry *entries; /* (entries_max) */
 	uint64_t clock;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 };
 
-struct oracle_cache *oracle_cache_create(struct zygote *z, const struct oracle_options *o, int64_t bytes_max, int entries_max)
+struct oracle_cache *oracle_cache_create(
+	struct zygote *z, const struct oracle_options *o, int64_t bytes_max, int entries_max)
 {
 	struct oracle_cache *c = xcalloc(1, sizeof *c);
-	*c = (struct oracle_cache){ .z = z, .options = *o, .bytes_max = bytes_max, .entries_max = entries_max };
+	*c = (struct oracle_cache){.z = z, .options = *o, .bytes_max = bytes_max, .entries_max = entries_max};
 	c->entries = xcalloc((size_t)entries_max, sizeof *c->entries);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
@@ -35,8 +38,7 @@ struct oracle_cache *oracle_cache_create(struct zygote *z, const struct oracle_o
 
 void oracle_cache_free(struct oracle_cache *c)
 {
-	if (!c)
-		return;
+	if (!c) return;
 	for (int i = 0; i < c->entries_max; i++) {
 		CHECKF(c->entries[i].users == 0, "oracle data of task %s is still in use", c->entries[i].hash.text);
 		oracle_data_free(c->entries[i].data);
@@ -48,23 +50,19 @@ void oracle_cache_free(struct oracle_cache *c)
 }
 
 /* What names a task here: its exact text, since line numbers in messages come from it. */
-static struct sha256_hex task_key(const struct task *t)
-{
-	return hash_bytes(t->source, strlen(t->source));
-}
+static struct sha256_hex task_key(const struct task *t) { return hash_bytes(t->source, strlen(t->source)); }
 
 static struct entry *find(struct oracle_cache *c, const struct sha256_hex *hash)
 {
 	for (int i = 0; i < c->entries_max; i++)
-		if (c->entries[i].state != ENTRY_EMPTY && !strcmp(c->entries[i].hash.text, hash->text))
-			return &c->entries[i];
+		if (c->entries[i].state != ENTRY_EMPTY && !strcmp(c->entries[i].hash.text, hash->text)) return &c->entries[i];
 	return NULL;
 }
 
 static void clear(struct entry *e)
 {
 	oracle_data_free(e->data);
-	*e = (struct entry){ 0 };
+	*e = (struct entry){0};
 }
 
 /* An unused entry, the oldest first; NULL when all are in use. */
@@ -73,10 +71,8 @@ static struct entry *oldest(struct oracle_cache *c)
 	struct entry *best = NULL;
 	for (int i = 0; i < c->entries_max; i++) {
 		struct entry *e = &c->entries[i];
-		if (e->state == ENTRY_RUNNING || e->users)
-			continue;
-		if (!best || e->last_used < best->last_used)
-			best = e;
+		if (e->state == ENTRY_RUNNING || e->users) continue;
+		if (!best || e->last_used < best->last_used) best = e;
 	}
 	return best;
 }
@@ -85,25 +81,23 @@ static void shrink(struct oracle_cache *c)
 {
 	for (;;) {
 		int64_t bytes = 0;
-		for (int i = 0; i < c->entries_max; i++)
-			bytes += c->entries[i].data ? c->entries[i].data->bytes : 0;
+		for (int i = 0; i < c->entries_max; i++) bytes += c->entries[i].data ? c->entries[i].data->bytes : 0;
 		struct entry *victim = NULL;
 		for (int i = 0; i < c->entries_max; i++) {
 			struct entry *e = &c->entries[i];
-			if (e->state == ENTRY_READY && !e->users && (!victim || e->last_used < victim->last_used))
-				victim = e;
+			if (e->state == ENTRY_READY && !e->users && (!victim || e->last_used < victim->last_used)) victim = e;
 		}
-		if (bytes <= c->bytes_max || !victim)
-			return;
+		if (bytes <= c->bytes_max || !victim) return;
 		clear(victim);
 	}
 }
 
 /* Runs the oracle without the lock; the entry is RUNNING meanwhile, so nobody else touches it. */
-static int fill(struct oracle_cache *c, struct entry *e, const struct sha256_hex *hash, const struct task *task, struct err *err)
+static int fill(
+	struct oracle_cache *c, struct entry *e, const struct sha256_hex *hash, const struct task *task, struct err *err)
 {
 	struct oracle_data *data = NULL;
-	struct oracle_fault fault = { 0 };
+	struct oracle_fault fault = {0};
 	clear(e);
 	e->hash = *hash;
 	e->state = ENTRY_RUNNING;
@@ -117,7 +111,8 @@ static int fill(struct oracle_cache *c, struct entry *e, const struct sha256_hex
 	return rc == ERR_MISMATCH ? 0 : rc;
 }
 
-int oracle_cache_get(struct oracle_cache *c, const struct task *task, const struct oracle_data **out, struct oracle_fault *fault, struct err *err)
+int oracle_cache_get(struct oracle_cache *c, const struct task *task, const struct oracle_data **out,
+	struct oracle_fault *fault, struct err *err)
 {
 	struct sha256_hex hash = task_key(task);
 	int rc = 0;
@@ -125,12 +120,9 @@ int oracle_cache_get(struct oracle_cache *c, const struct task *task, const stru
 	struct entry *e = NULL;
 	while (!rc) {
 		e = find(c, &hash);
-		if (e && e->state != ENTRY_RUNNING)
-			break;
-		if (!e && (e = oldest(c)))
-			rc = fill(c, e, &hash, task, err);
-		else
-			pthread_cond_wait(&c->changed, &c->lock);
+		if (e && e->state != ENTRY_RUNNING) break;
+		if (!e && (e = oldest(c))) rc = fill(c, e, &hash, task, err);
+		else pthread_cond_wait(&c->changed, &c->lock);
 	}
 	if (!rc) {
 		e->last_used = ++c->clock;
@@ -151,8 +143,7 @@ void oracle_cache_put(struct oracle_cache *c, const struct oracle_data *d)
 {
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < c->entries_max; i++)
-		if (c->entries[i].data == d && d)
-			c->entries[i].users--;
+		if (c->entries[i].data == d && d) c->entries[i].users--;
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 }

@@ -1,11 +1,14 @@
-/* replay_step: correctness. A runner replays the tape for each trial; what it wrote is compared here with what the oracle computed.
+/* replay_step: correctness. A runner replays the tape for each trial; what it wrote is compared
+ * here with what the oracle computed.
  *
- * Stock sizes come first. Only a candidate that passes those is traced a second time for the other sizes, so that wrong candidates stay cheap.
- * The first failing trial settles the verdict, and which one it was gives the reason: the task's own inputs (mismatch), other parameters with the same
- * inputs (stale-params), anything hidden (fragile).
+ * Stock sizes come first. Only a candidate that passes those is traced a second time for the other
+ * sizes, so that wrong candidates stay cheap. The first failing trial settles the verdict, and
+ * which one it was gives the reason: the task's own inputs (mismatch), other parameters with the
+ * same inputs (stale-params), anything hidden (fragile).
  *
- * A kernel that does something whose order Triton leaves open (a reduction by a function that is no known operation, tl.cat, ...) runs each trial
- * twice, the second time in another order (docs/vm.md): what is right in one order alone is right by luck, for a GPU has its own. */
+ * A kernel that does something whose order Triton leaves open (a reduction by a function that is no
+ * known operation, tl.cat, ...) runs each trial twice, the second time in another order
+ * (docs/vm.md): what is right in one order alone is right by luck, for a GPU has its own. */
 #include "verify/verify_internal.h"
 #include <errno.h>
 #include <math.h>
@@ -18,51 +21,62 @@
 #define GRACE_MS 3000   /* from the vm's own deadline to ours */
 
 /* Fault codes of the runner, and what they mean for a verdict. */
-static const struct { const char *code, *reason; enum verdict_class class; enum verdict_stage stage; } FAULTS[] = {
-	{ "out-of-bounds", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "misaligned", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
-	{ "uninitialised", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "division-by-zero", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
-	{ "assert", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "input-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS },
-	{ "param-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "timeout", "timeout-kernel", VERDICT_WRONG, STAGE_CORRECTNESS },
-	{ "race", NULL, VERDICT_WRONG, STAGE_CORRECTNESS }, { "needs-co-residency", NULL, VERDICT_INVALID, STAGE_CORRECTNESS },
-	{ "memory", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "unsupported", "unsupported-op", VERDICT_INVALID, STAGE_CORRECTNESS },
-	{ "unsupported-op", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "argument", "bad-argument", VERDICT_INVALID, STAGE_CORRECTNESS },
-	{ "bad-ir", NULL, VERDICT_INVALID, STAGE_CORRECTNESS }, { "bad-tape", NULL, VERDICT_INVALID, STAGE_TRACE },
-	{ "library-row", NULL, VERDICT_PARTIAL, STAGE_LINEAGE },
+static const struct {
+	const char *code, *reason;
+	enum verdict_class class;
+	enum verdict_stage stage;
+} FAULTS[] = {
+	{"out-of-bounds", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"misaligned", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"uninitialised", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"division-by-zero", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"assert", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"input-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"param-modified", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"timeout", "timeout-kernel", VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"race", NULL, VERDICT_WRONG, STAGE_CORRECTNESS},
+	{"needs-co-residency", NULL, VERDICT_INVALID, STAGE_CORRECTNESS},
+	{"memory", NULL, VERDICT_INVALID, STAGE_CORRECTNESS},
+	{"unsupported", "unsupported-op", VERDICT_INVALID, STAGE_CORRECTNESS},
+	{"unsupported-op", NULL, VERDICT_INVALID, STAGE_CORRECTNESS},
+	{"argument", "bad-argument", VERDICT_INVALID, STAGE_CORRECTNESS},
+	{"bad-ir", NULL, VERDICT_INVALID, STAGE_CORRECTNESS},
+	{"bad-tape", NULL, VERDICT_INVALID, STAGE_TRACE},
+	{"library-row", NULL, VERDICT_PARTIAL, STAGE_LINEAGE},
 };
 
 /* What a failing trial tells, given that all before it passed. */
 static const char *failing_reason(const struct oracle_trial *t, const char *plain)
 {
-	if (!t->is_stock)
-		return "fragile";
+	if (!t->is_stock) return "fragile";
 	return t->is_random_params && t->nparams ? "stale-params" : plain;
 }
 
 static void trial_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
 {
 	const char *changed = g->oracle->variants[t->variant].changed;
-	snprintf(text, len, "%s inputs%s%s%s", t->distribution, t->is_random_params && t->nparams ? " with other parameter values" : "",
-		changed[0] ? " at sizes " : "", changed);
+	snprintf(text, len, "%s inputs%s%s%s", t->distribution,
+		t->is_random_params && t->nparams ? " with other parameter values" : "", changed[0] ? " at sizes " : "",
+		changed);
 }
 
 static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
 {
 	char trial[400] = "";
 	bool hidden = t && !t->is_stock;
-	if (hidden)
-		trial_text(g, t, trial, sizeof trial);
+	if (hidden) trial_text(g, t, trial, sizeof trial);
 	for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++) {
-		if (strcmp(FAULTS[i].code, f->code))
-			continue;
+		if (strcmp(FAULTS[i].code, f->code)) continue;
 		const char *reason = FAULTS[i].reason ? FAULTS[i].reason : FAULTS[i].code;
 		bool fragile = hidden && FAULTS[i].class == VERDICT_WRONG;
-		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s", fragile ? "only for hidden trials: " : "",
-			trial, hidden ? ": " : "", f->text);
+		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s",
+			fragile ? "only for hidden trials: " : "", trial, hidden ? ": " : "", f->text);
 	}
 	return err_set(err, ERR_INFRA, "the runner reports %s: %.600s", f->code, f->text);
 }
 
-/* Our own process died or fell silent on this tape. Once may be chance; twice is the tape's doing, and no reason for a second chance. */
+/* Our own process died or fell silent on this tape. Once may be chance; twice is the tape's doing,
+ * and no reason for a second chance. */
 static int runner_lost(struct grading *g, int rc, struct err *err)
 {
 	char status[64] = "";
@@ -72,10 +86,11 @@ static int runner_lost(struct grading *g, int rc, struct err *err)
 	runner_end(g->s->runners, &g->runner, status, sizeof status, &wait_status);
 	g->has_runner = false;
 	if (rc == ERR_TIMEOUT)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "timeout-kernel", 0, "the kernels did not finish in %d ms", g->s->limits.replay_timeout_ms);
-	if (g->attempt == 0)
-		return err_set(err, ERR_INFRA, "the runner was lost: %s (%s)", status, said);
-	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "replay-crash", 0, "the replay of this tape ends the runner: %s (%s)", status, said);
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "timeout-kernel", 0,
+			"the kernels did not finish in %d ms", g->s->limits.replay_timeout_ms);
+	if (g->attempt == 0) return err_set(err, ERR_INFRA, "the runner was lost: %s (%s)", status, said);
+	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "replay-crash", 0,
+		"the replay of this tape ends the runner: %s (%s)", status, said);
 }
 
 static void shape_text(int ndim, const int64_t *shape, char *text, size_t len)
@@ -83,8 +98,7 @@ static void shape_text(int ndim, const int64_t *shape, char *text, size_t len)
 	size_t used = (size_t)snprintf(text, len, "[");
 	for (int i = 0; i < ndim && used < len; i++)
 		used += (size_t)snprintf(text + used, len - used, "%s%lld", i ? ", " : "", (long long)shape[i]);
-	if (used < len)
-		snprintf(text + used, len - used, "]");
+	if (used < len) snprintf(text + used, len - used, "]");
 }
 
 /* Number, dtypes and shapes of what forward returned. */
@@ -101,30 +115,30 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 		shape_text(found->ndim, found->shape, a, sizeof a);
 		shape_text(want->ndim, want->shape, b, sizeof b);
 		if (strcmp(a, b))
-			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-shape"), 0, "output %d has shape %s%s, the reference's has %s",
-				i, a, hidden, b);
+			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-shape"), 0,
+				"output %d has shape %s%s, the reference's has %s", i, a, hidden, b);
 		if (found->dtype != want->dtype)
-			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-dtype"), 0, "output %d is %s%s, the reference's is %s", i,
-				dtype_name(found->dtype), hidden, dtype_name(want->dtype));
+			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-dtype"), 0,
+				"output %d is %s%s, the reference's is %s", i, dtype_name(found->dtype), hidden,
+				dtype_name(want->dtype));
 	}
 	return GRADE_ON;
 }
 
 static int load(struct grading *g, const struct trace *t, int *order_line, struct err *err)
 {
-	struct runner_fault fault = { 0 };
-	struct runner_loaded loaded = { -1, -1 };
+	struct runner_fault fault = {0};
+	struct runner_loaded loaded = {-1, -1};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	int rc = runner_load(&g->runner, t->text.data, t->text.len, deadline, &loaded, &fault, err);
-	if (rc == ERR_MISMATCH)
-		return fault_end(g, &fault, NULL, err);
-	if (rc)
-		return runner_lost(g, rc, err);
+	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL, err);
+	if (rc) return runner_lost(g, rc, err);
 	*order_line = loaded.order_line;
 	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", loaded.tf32_line,
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
-			"pass input_precision=\"ieee\", or verify with --precision tf32", loaded.tf32_line);
+			"pass input_precision=\"ieee\", or verify with --precision tf32",
+			loaded.tf32_line);
 	return GRADE_ON;
 }
 
@@ -143,23 +157,26 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 		v->sectors += r->costs[i].sectors;
 		v->flops += r->costs[i].flops + r->costs[i].dot_flops;
 	}
-	/* The dearest lines by bytes, then in line order as they came. Lines that move and compute nothing (indices, masks) say nothing. */
+	/* The dearest lines by bytes, then in line order as they came. Lines that move and compute
+	 * nothing (indices, masks) say nothing. */
 	for (int i = 0; i < r->nlines; i++) {
-		if (!r->lines[i].bytes && !r->lines[i].sectors && !r->lines[i].flops)
-			continue;
-		struct verdict_line line = { r->lines[i].line, r->lines[i].bytes, r->lines[i].sectors, r->lines[i].flops };
+		if (!r->lines[i].bytes && !r->lines[i].sectors && !r->lines[i].flops) continue;
+		struct verdict_line line = {r->lines[i].line, r->lines[i].bytes, r->lines[i].sectors, r->lines[i].flops};
 		int at = v->nlines;
 		if (at == VERDICT_LINES_MAX)
-			for (at = 0; at < VERDICT_LINES_MAX && v->lines[at].bytes >= line.bytes; at++)
-				continue;
-		if (at < VERDICT_LINES_MAX)
-			v->lines[at] = line;
+			for (at = 0; at < VERDICT_LINES_MAX && v->lines[at].bytes >= line.bytes; at++) continue;
+		if (at < VERDICT_LINES_MAX) v->lines[at] = line;
 		v->nlines = MAX(v->nlines, MIN(at + 1, VERDICT_LINES_MAX));
 	}
 }
 
 /* One replay. is_crosswise: the second, after the first was right; order_line is what it is for. */
-struct attempt { const struct trace *trace; const struct oracle_trial *trial; bool want_cost, is_crosswise; int order_line; };
+struct attempt {
+	const struct trace *trace;
+	const struct oracle_trial *trial;
+	bool want_cost, is_crosswise;
+	int order_line;
+};
 
 /* Compares all outputs of one trial; settles the verdict at the first that differs. */
 static int outputs_compare(struct grading *g, const struct attempt *a, const uint8_t *outputs, const int64_t *offset)
@@ -176,45 +193,51 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 			v->error_max = r.error_max;
 			v->tolerance = t->bounds[i].tolerance;
 		}
-		if (r.is_equal || rc)
-			continue;
+		if (r.is_equal || rc) continue;
 		char trial[400];
 		trial_text(g, t, trial, sizeof trial);
 		if (a->is_crosswise)
-			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line, "candidate.py:%d: the result depends on an order that a GPU "
-				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a reshape with can_reorder or packed inline "
-				"assembly put where is open. Output %d for %s: %s", a->order_line, i, trial, r.text);
+			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line,
+				"candidate.py:%d: the result depends on an order that a GPU "
+				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a "
+				"reshape with can_reorder or packed inline "
+				"assembly put where is open. Output %d for %s: %s",
+				a->order_line, i, trial, r.text);
 		else
-			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0, "output %d for %s: %s", i, trial, r.text);
+			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0,
+				"output %d for %s: %s", i, trial, r.text);
 	}
 	if (!a->is_crosswise && t->is_stock && !(t->is_random_params && t->nparams))
 		v->kernelbench = v->kernelbench != 0 && kernelbench;
 	return rc;
 }
 
-static int result_judge(struct grading *g, const struct attempt *a, const struct runner_result *r, const uint8_t *outputs, const int64_t *offset,
-	struct err *err)
+static int result_judge(struct grading *g, const struct attempt *a, const struct runner_result *r,
+	const uint8_t *outputs, const int64_t *offset, struct err *err)
 {
 	const struct oracle_trial *t = a->trial;
-	if (r->has_fault)
-		return fault_end(g, &r->fault, t, err);
+	if (r->has_fault) return fault_end(g, &r->fault, t, err);
 	const char *reason = tape_lineage_reason(r->lineage);
 	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0, "parts of output %d were never written%s", r->lineage_output,
-			t->is_stock ? "" : " at other sizes");
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0,
+			"parts of output %d were never written%s", r->lineage_output, t->is_stock ? "" : " at other sizes");
 	int rc = outputs_compare(g, a, outputs, offset);
-	if (rc || r->lineage == TAPE_LINEAGE_OK)
-		return rc;
+	if (rc || r->lineage == TAPE_LINEAGE_OK) return rc;
 	if (r->lineage == TAPE_LINEAGE_LIBRARY)
 		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, 0,
-			"output %d holds values that a cast of torch made (float to integer or bool, or straight from what was given), not a kernel", r->lineage_output);
-	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0, "output %d: its bytes come from inputs, constants or fills, not from a launched kernel",
-		r->lineage_output);
+			"output %d holds values that a cast of torch made (float to integer or bool, or straight from what was "
+			"given), not a kernel",
+			r->lineage_output);
+	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0,
+		"output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
 }
 
-/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its contents are those of a reference's parameter that the tape does
- * not have by name, it is that parameter, and gets its values. Equal contents (all ones) are paired in order. Returns how many names were added to `params`. */
-static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial, struct runner_given *params)
+/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
+ * contents are those of a reference's parameter that the tape does not have by name, it is that
+ * parameter, and gets its values. Equal contents (all ones) are paired in order. Returns how many
+ * names were added to `params`. */
+static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial,
+	struct runner_given *params)
 {
 	bool *is_taken = xcalloc((size_t)trial->nparams + 1, sizeof *is_taken);
 	int added = 0;
@@ -223,13 +246,12 @@ static int params_pair(const struct tape *t, const struct oracle_data *d, int va
 			is_taken[p] |= !strcmp(t->buffers[b].name, trial->params[p].name);
 	for (int b = 0; b < t->nbuffers; b++) {
 		const struct tape_buffer *tb = &t->buffers[b];
-		if (tb->kind != TAPE_CONST || !tb->name || !tb->name[0])
-			continue;
+		if (tb->kind != TAPE_CONST || !tb->name || !tb->name[0]) continue;
 		struct sha256_hex hash = hash_bytes(tb->data, (size_t)tb->bytes);
 		for (int p = 0; p < trial->nparams; p++) {
-			const char *want = json_string_value(json_object_get(json_object_get(d->variants[variant].state, trial->params[p].name), "sha256"));
-			if (is_taken[p] || trial->params[p].bytes != tb->bytes || !want || strcmp(want, hash.text))
-				continue;
+			const char *want = json_string_value(
+				json_object_get(json_object_get(d->variants[variant].state, trial->params[p].name), "sha256"));
+			if (is_taken[p] || trial->params[p].bytes != tb->bytes || !want || strcmp(want, hash.text)) continue;
 			is_taken[p] = true;
 			params[added] = trial->params[p];
 			params[added].name = tb->name;
@@ -241,25 +263,28 @@ static int params_pair(const struct tape *t, const struct oracle_data *d, int va
 	return added;
 }
 
-/* Runs one trial. The outputs' memory is made here, sealed in size, and read only after the runner answered. */
+/* Runs one trial. The outputs' memory is made here, sealed in size, and read only after the runner
+ * answered. */
 static int trial_run(struct grading *g, const struct attempt *a, struct err *err)
 {
 	const struct trace *tr = a->trace;
 	const struct oracle_trial *t = a->trial;
-	struct runner_trial rt = { .ninputs = t->ninputs, .inputs = t->inputs, .want_cost = a->want_cost, .crosswise = a->is_crosswise,
-		.deadline_ms = g->s->limits.replay_timeout_ms };
+	struct runner_trial rt = {.ninputs = t->ninputs,
+		.inputs = t->inputs,
+		.want_cost = a->want_cost,
+		.crosswise = a->is_crosswise,
+		.deadline_ms = g->s->limits.replay_timeout_ms};
 	int64_t bytes = 64;
 	for (int i = 0; i < tr->tape->noutputs; i++) {
 		rt.output_offset[i] = bytes;
 		bytes += runner_output_bytes(&tr->tape->outputs[i]);
 	}
 	int fd = memfd_make("outputs", (size_t)bytes, err);
-	if (fd < 0)
-		return fd;
+	if (fd < 0) return fd;
 	rt.params = xcalloc((size_t)(t->nparams + tr->tape->nbuffers) + 1, sizeof *rt.params);
 	memcpy(rt.params, t->params, (size_t)t->nparams * sizeof *rt.params);
 	rt.nparams = t->nparams + params_pair(tr->tape, g->oracle, t->variant, t, rt.params + t->nparams);
-	struct runner_result r = { 0 };
+	struct runner_result r = {0};
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
 	int rc = runner_try(&g->runner, &rt, tr->tape->noutputs, t->given_fd, fd, deadline, &r, err);
 	free(rt.params);
@@ -277,8 +302,7 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 		g->v->trials_failed += rc == GRADE_END;
 		munmap(outputs, (size_t)bytes);
 	}
-	if (!rc && a->want_cost)
-		cost_keep(g, tr->tape, &r);
+	if (!rc && a->want_cost) cost_keep(g, tr->tape, &r);
 	runner_result_release(&r);
 	return rc;
 }
@@ -290,12 +314,11 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 	int order_line = -1;
 	for (int i = 0; i < g->oracle->ntrials && !rc; i++) {
 		const struct oracle_trial *t = &g->oracle->trials[i];
-		if (!t->counts || t->variant != variant)
-			continue;
+		if (!t->counts || t->variant != variant) continue;
 		if (first) rc = outputs_check(g, tr->tape, t);
 		if (first && !rc) rc = load(g, tr, &order_line, err);
-		struct attempt in_order = { .trace = tr, .trial = t, .want_cost = first && variant == 0 };
-		struct attempt crosswise = { .trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line };
+		struct attempt in_order = {.trace = tr, .trial = t, .want_cost = first && variant == 0};
+		struct attempt crosswise = {.trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line};
 		if (!rc) rc = trial_run(g, &in_order, err);
 		if (!rc && order_line >= 0) rc = trial_run(g, &crosswise, err);
 		first = false;
@@ -316,25 +339,25 @@ static bool params_are_seeded(const struct tape *t, const struct oracle_data *d)
 	return paired < named;
 }
 
-/* The second trace: the same source, other sizes. A candidate that cannot even be traced there works for one size alone. */
+/* The second trace: the same source, other sizes. A candidate that cannot even be traced there
+ * works for one size alone. */
 static int other_sizes(struct grading *g, struct err *err)
 {
-	struct trace tr = { 0 };
+	struct trace tr = {0};
 	const struct oracle_variant *variant = &g->oracle->variants[1];
 	int rc = trace_other_step(g, &tr, err);
 	if (rc == GRADE_END) {
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
 		snprintf(detail, sizeof detail, "%s", g->v->detail);
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
-		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line, "right for the task's own sizes only; with %s: %s: %.700s",
-			variant->changed, reason, detail);
+		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line,
+			"right for the task's own sizes only; with %s: %s: %.700s", variant->changed, reason, detail);
 	}
 	if (!rc && (rc = lineage_step(g, tr.tape)) == GRADE_END) {
 		size_t used = strlen(g->v->detail);
 		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other sizes: %s)", variant->changed);
 	}
-	if (!rc)
-		rc = variant_run(g, &tr, 1, err);
+	if (!rc) rc = variant_run(g, &tr, 1, err);
 	trace_release(&tr);
 	return rc;
 }
@@ -344,16 +367,13 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 	g->v->stage = STAGE_CORRECTNESS;
 	g->v->params_seeded = params_are_seeded(stock->tape, g->oracle);
 	int rc = runner_pool_take(g->s->runners, &g->runner, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	g->has_runner = true;
 	rc = variant_run(g, stock, 0, err);
 	bool has_other = false;
 	for (int i = 0; i < g->oracle->ntrials; i++)
 		has_other |= g->oracle->trials[i].counts && g->oracle->trials[i].variant == 1;
-	if (!rc && has_other)
-		rc = other_sizes(g, err);
-	if (!rc)
-		g->v->correct = true;
+	if (!rc && has_other) rc = other_sizes(g, err);
+	if (!rc) g->v->correct = true;
 	return rc;
 }

@@ -1,5 +1,5 @@
-/* runner_pool: starting a runner costs a few milliseconds (exec, namespaces, seccomp), so a few wait ready; the refill happens between two
- * candidates' work. All waiting is on sockets. */
+/* runner_pool: starting a runner costs a few milliseconds (exec, namespaces, seccomp), so a few
+ * wait ready; the refill happens between two candidates' work. All waiting is on sockets. */
 #include "verify/runner_pool.h"
 #include "verify/sandbox.h"
 #include <errno.h>
@@ -18,20 +18,21 @@ struct runner_pool {
 	char *path, memory[24];
 	int level, spare, count;
 	struct runner waiting[SPARE_MAX];
-	int ntaken; pid_t taken[TAKEN_MAX];   /* not reaped while listed here, so the numbers are ours */
+	int ntaken;
+	pid_t taken[TAKEN_MAX]; /* not reaped while listed here, so the numbers are ours */
 	bool is_stopped;
 	pthread_mutex_t lock;
 };
 
 static int start(const struct runner_pool *p, struct runner *out, struct err *err)
 {
-	if (p->is_stopped)
-		return err_set(err, ERR_INFRA, "the verifier is being closed");
+	if (p->is_stopped) return err_set(err, ERR_INFRA, "the verifier is being closed");
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
-	char *argv[] = { p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, NULL };
-	struct child_options o = { .argv = argv, .fds = { pair[1] }, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true };
+	char *argv[] = {p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, NULL};
+	struct child_options o = {
+		.argv = argv, .fds = {pair[1]}, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
 	int rc = child_spawn(&out->child, &o, err);
 	close(pair[1]);
 	if (rc) {
@@ -45,11 +46,11 @@ static int start(const struct runner_pool *p, struct runner *out, struct err *er
 /* Waits for {"ready"}: from then on the process is in its sandbox. */
 static int settle(struct runner_pool *p, struct runner *r, struct err *err)
 {
-	struct str text = { 0 };
+	struct str text = {0};
 	json_t *o = NULL;
-	int rc = msg_recv(r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + READY_MS * UINT64_C(1000000), err);
-	if (!rc)
-		rc = json_parse(text.data, text.len, "runner's hello", &o, err);
+	int rc = msg_recv(
+		r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + READY_MS * UINT64_C(1000000), err);
+	if (!rc) rc = json_parse(text.data, text.len, "runner's hello", &o, err);
 	if (!rc && !json_is_true(json_object_get(o, "ready")))
 		rc = err_set(err, ERR_INFRA, "the runner could not enter its sandbox: %.400s", text.data);
 	if (rc) {
@@ -62,32 +63,30 @@ static int settle(struct runner_pool *p, struct runner *r, struct err *err)
 	return rc;
 }
 
-int runner_pool_create(const char *path, int level, int64_t memory_bytes, int spare, struct runner_pool **out, struct err *err)
+int runner_pool_create(
+	const char *path, int level, int64_t memory_bytes, int spare, struct runner_pool **out, struct err *err)
 {
 	struct runner_pool *p = xcalloc(1, sizeof *p);
-	*p = (struct runner_pool){ .path = xstrdup(path), .level = level, .spare = MIN(spare, SPARE_MAX) };
+	*p = (struct runner_pool){.path = xstrdup(path), .level = level, .spare = MIN(spare, SPARE_MAX)};
 	snprintf(p->memory, sizeof p->memory, "%lld", (long long)memory_bytes);
 	pthread_mutex_init(&p->lock, NULL);
-	/* The first is started and waited for here, so that a sandbox that does not work is known at once. */
+	/* The first is started and waited for here, so that a sandbox that does not work is known at
+	 * once. */
 	int rc = start(p, &p->waiting[0], err);
 	if (!rc) {
 		rc = settle(p, &p->waiting[0], err);
 		p->waiting[0].is_settled = true;
 		p->count = rc == 0;
 	}
-	if (rc)
-		runner_pool_free(p);
-	else
-		*out = p;
+	if (rc) runner_pool_free(p);
+	else *out = p;
 	return rc;
 }
 
 void runner_pool_free(struct runner_pool *p)
 {
-	if (!p)
-		return;
-	for (int i = 0; i < p->count; i++)
-		runner_end(p, &p->waiting[i], NULL, 0, NULL);
+	if (!p) return;
+	for (int i = 0; i < p->count; i++) runner_end(p, &p->waiting[i], NULL, 0, NULL);
 	pthread_mutex_destroy(&p->lock);
 	free(p->path);
 	free(p);
@@ -114,12 +113,9 @@ static int take_one(struct runner_pool *p, struct runner *out, bool *was_waiting
 	pthread_mutex_lock(&p->lock);
 	int rc = 0;
 	*was_waiting = p->count > 0;
-	if (*was_waiting)
-		*out = p->waiting[--p->count];
-	else
-		rc = start(p, out, err);
-	if (!rc)
-		taken_add(p, out->child.pid);
+	if (*was_waiting) *out = p->waiting[--p->count];
+	else rc = start(p, out, err);
+	if (!rc) taken_add(p, out->child.pid);
 	pthread_mutex_unlock(&p->lock);
 	return rc;
 }
@@ -135,10 +131,8 @@ int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
 			continue;
 		}
 		/* A spare's hello is read when it is taken: refill does not wait. */
-		if (!rc && !out->is_settled)
-			rc = settle(p, out, err);
-		if (rc && was_waiting)
-			continue;
+		if (!rc && !out->is_settled) rc = settle(p, out, err);
+		if (rc && was_waiting) continue;
 		out->is_settled = true;
 		return rc;
 	}
@@ -148,9 +142,8 @@ void runner_pool_refill(struct runner_pool *p)
 {
 	pthread_mutex_lock(&p->lock);
 	while (p->count < p->spare) {
-		struct runner r = { 0 };
-		if (start(p, &r, NULL))
-			break;
+		struct runner r = {0};
+		if (start(p, &r, NULL)) break;
 		p->waiting[p->count++] = r;
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -160,8 +153,7 @@ void runner_pool_stop(struct runner_pool *p)
 {
 	pthread_mutex_lock(&p->lock);
 	p->is_stopped = true;
-	for (int i = 0; i < p->ntaken; i++)
-		kill(-p->taken[i], SIGKILL);
+	for (int i = 0; i < p->ntaken; i++) kill(-p->taken[i], SIGKILL);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -172,13 +164,11 @@ void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size
 	pthread_mutex_lock(&p->lock);
 	taken_remove(p, r->child.pid);
 	pthread_mutex_unlock(&p->lock);
-	/* A runner that died shows its own status within milliseconds; one that lives ends at the end of its stream or is killed. */
-	if (child_wait(&r->child, 200, NULL))
-		child_kill(&r->child);
-	if (status_text)
-		child_status_text(r->child.status, status_text, len);
-	if (status)
-		*status = r->child.status;
+	/* A runner that died shows its own status within milliseconds; one that lives ends at the end
+	 * of its stream or is killed. */
+	if (child_wait(&r->child, 200, NULL)) child_kill(&r->child);
+	if (status_text) child_status_text(r->child.status, status_text, len);
+	if (status) *status = r->child.status;
 }
 
 static int send_json(struct runner *r, json_t *o, const int *fds, int nfds, uint64_t deadline_ns, struct err *err)
@@ -193,10 +183,9 @@ static int send_json(struct runner *r, json_t *o, const int *fds, int nfds, uint
 
 static int recv_json(struct runner *r, uint64_t deadline_ns, json_t **out, struct err *err)
 {
-	struct str text = { 0 };
+	struct str text = {0};
 	int rc = msg_recv(r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, deadline_ns, err);
-	if (!rc)
-		rc = json_parse(text.data, text.len, "runner's answer", out, err);
+	if (!rc) rc = json_parse(text.data, text.len, "runner's answer", out, err);
 	str_release(&text);
 	return rc;
 }
@@ -215,42 +204,38 @@ static int tape_fd(const char *tape, size_t len, struct err *err)
 	return fd;
 }
 
-int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, struct runner_loaded *out, struct runner_fault *fault, struct err *err)
+int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, struct runner_loaded *out,
+	struct runner_fault *fault, struct err *err)
 {
 	int fd = tape_fd(tape, len, err);
-	if (fd < 0)
-		return fd;
+	if (fd < 0) return fd;
 	json_t *answer = NULL;
 	int rc = send_json(r, json_pack("{s:{s:I}}", "load", "bytes", (json_int_t)len), &fd, 1, deadline_ns, err);
 	close(fd);
-	if (!rc)
-		rc = recv_json(r, deadline_ns, &answer, err);
+	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 	const json_t *loaded = json_object_get(answer, "loaded"), *said = json_object_get(answer, "fault");
 	int64_t tf32 = -1, order = -1;
 	if (!rc && json_is_object(loaded)) {
 		rc = json_get_int(loaded, "loaded", "tf32_line", -1, INT32_MAX, &tf32, err);
-		if (!rc)
-			rc = json_get_int(loaded, "loaded", "order_line", -1, INT32_MAX, &order, err);
-		*out = (struct runner_loaded){ (int)tf32, (int)order };
+		if (!rc) rc = json_get_int(loaded, "loaded", "order_line", -1, INT32_MAX, &order, err);
+		*out = (struct runner_loaded){(int)tf32, (int)order};
 	} else if (!rc) {
-		rc = json_is_object(said) ? runner_fault_parse(said, fault, err) : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");
-		if (!rc)
-			rc = ERR_MISMATCH;
+		rc = json_is_object(said) ? runner_fault_parse(said, fault, err)
+								  : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");
+		if (!rc) rc = ERR_MISMATCH;
 	}
 	json_decref(answer);
 	return rc;
 }
 
-int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd, uint64_t deadline_ns,
-	struct runner_result *result, struct err *err)
+int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd,
+	uint64_t deadline_ns, struct runner_result *result, struct err *err)
 {
-	int fds[2] = { given_fd, outputs_fd };
+	int fds[2] = {given_fd, outputs_fd};
 	json_t *answer = NULL;
 	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, 2, deadline_ns, err);
-	if (!rc)
-		rc = recv_json(r, deadline_ns, &answer, err);
-	if (!rc)
-		rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
+	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
+	if (!rc) rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
 	json_decref(answer);
 	return rc;
 }

@@ -1,6 +1,8 @@
-/* sandbox: the order of the steps, resource limits, namespaces, and which level works here (sandbox.h).
+/* sandbox: the order of the steps, resource limits, namespaces, and which level works here
+ * (sandbox.h).
  *
- * Each fence stands alone: Landlock closes the files, seccomp the system calls, namespaces hide the rest of the machine, limits bound what is left. */
+ * Each fence stands alone: Landlock closes the files, seccomp the system calls, namespaces hide the
+ * rest of the machine, limits bound what is left. */
 #include "verify/sandbox_internal.h"
 #include <dirent.h>
 #include <errno.h>
@@ -67,13 +69,14 @@ static int write_file(const char *path, const char *content)
 	return rc;
 }
 
-/* Inside a new user namespace: maps this user, and no other, to itself; and cuts mounts off from the parent's. */
+/* Inside a new user namespace: maps this user, and no other, to itself; and cuts mounts off from
+ * the parent's. */
 static int settle_namespaces(unsigned uid, unsigned gid, char *text, size_t len)
 {
 	char uid_map[64], gid_map[64];
 	snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", uid, uid);
 	snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", gid, gid);
-	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);   /* a process that dropped root may not write its own maps otherwise */
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* a process that dropped root may not write its own maps otherwise */
 	int rc = write_file("/proc/self/setgroups", "deny");
 	if (!rc) rc = write_file("/proc/self/uid_map", uid_map);
 	if (!rc) rc = write_file("/proc/self/gid_map", gid_map);
@@ -92,15 +95,17 @@ int sandbox_unshare(const struct sandbox_options *o, char *text, size_t len)
 	return settle_namespaces(uid, gid, text, len);
 }
 
-/* The C library keeps the thread's id in a place that only its own fork() updates; the kernel knows where. */
+/* The C library keeps the thread's id in a place that only its own fork() updates; the kernel knows
+ * where. */
 static void refresh_thread_id(void)
 {
 	int *place = NULL;
 	if (prctl(PR_GET_TID_ADDRESS_OPTION, &place, 0, 0, 0) == 0 && place) *place = (int)syscall(SYS_gettid);
 }
 
-/* A pipe that nobody writes to: its reading end hangs up when the parent, the only holder of the writing end, is dead. PR_SET_PDEATHSIG alone misses a parent
- * that died before the call, and inside a pid namespace the parent's pid does not show. */
+/* A pipe that nobody writes to: its reading end hangs up when the parent, the only holder of the
+ * writing end, is dead. PR_SET_PDEATHSIG alone misses a parent that died before the call, and
+ * inside a pid namespace the parent's pid does not show. */
 static int life[2] = {-1, -1};
 
 static void die_with_parent(void)
@@ -135,7 +140,7 @@ static int limit_set(int resource, rlim_t value)
 {
 	struct rlimit now, want = {value, value};
 	if (getrlimit(resource, &now)) return -errno;
-	if (now.rlim_max < value) want.rlim_cur = want.rlim_max = now.rlim_max;   /* never up */
+	if (now.rlim_max < value) want.rlim_cur = want.rlim_max = now.rlim_max; /* never up */
 	return setrlimit(resource, &want) ? -errno : 0;
 }
 
@@ -164,18 +169,20 @@ static int set_limits(const struct sandbox_options *o)
 	if (o->memory_bytes > 0) {
 		rc = memory_now(&space, &data);
 		if (!rc) rc = limit_set(RLIMIT_DATA, data + bytes);
-		if (!rc) rc = limit_set(RLIMIT_AS, space + bytes);   /* shared mappings count here only */
+		if (!rc) rc = limit_set(RLIMIT_AS, space + bytes); /* shared mappings count here only */
 	}
 	if (!rc && o->cpu_s > 0) rc = limit_set(RLIMIT_CPU, (rlim_t)o->cpu_s);
 	if (!rc) rc = limit_set(RLIMIT_CORE, 0);
 	if (!rc) rc = limit_set(RLIMIT_NOFILE, OPEN_FILES_MAX);
-	if (!rc && !o->scratch) rc = limit_set(RLIMIT_FSIZE, o->allow_memfd ? o->memory_bytes > 0 ? bytes : RLIM_INFINITY : 0);
+	if (!rc && !o->scratch)
+		rc = limit_set(RLIMIT_FSIZE, o->allow_memfd ? o->memory_bytes > 0 ? bytes : RLIM_INFINITY : 0);
 	if (!rc && !o->allow_threads && !o->allow_fork) rc = limit_set(RLIMIT_NPROC, 0);
 	if (!rc) rc = limit_set(RLIMIT_MSGQUEUE, 0);
 	return rc;
 }
 
-/* Landlock and seccomp bind the thread that asks, and its children: another thread would stay free. */
+/* Landlock and seccomp bind the thread that asks, and its children: another thread would stay free.
+ */
 static int count_threads(void)
 {
 	DIR *d = opendir("/proc/self/task");
@@ -190,7 +197,8 @@ int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 {
 	int threads = count_threads();
 	if (threads != 1 && o->level != SANDBOX_NONE)
-		return sandbox_fail(text, len, threads < 0 ? -threads : EBUSY, "sandbox_enter in a process with several threads");
+		return sandbox_fail(
+			text, len, threads < 0 ? -threads : EBUSY, "sandbox_enter in a process with several threads");
 	int rc = set_limits(o);
 	if (rc) return sandbox_fail(text, len, -rc, "resource limits");
 	if (o->level == SANDBOX_NONE) return 0;
@@ -206,7 +214,8 @@ int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 
 /* ---- probe ---- */
 
-/* Whether a process can reach `level`: tried in a child of a child, whose text comes back through a pipe. */
+/* Whether a process can reach `level`: tried in a child of a child, whose text comes back through a
+ * pipe. */
 static int try_level(int level, char *text, size_t len)
 {
 	static const char *const none[] = {NULL};
@@ -247,7 +256,8 @@ int sandbox_level_probe(char *text, size_t len)
 		char why[200] = "";
 		if (try_level(level, why, sizeof(why)) == 0) return level;
 		size_t used = strlen(text);
-		snprintf(text + used, len - used, "%s%s: %s", used ? "; " : "", sandbox_level_name(level), *why ? why : "the process ended");
+		snprintf(text + used, len - used, "%s%s: %s", used ? "; " : "", sandbox_level_name(level),
+			*why ? why : "the process ended");
 	}
 	return SANDBOX_NONE;
 }

@@ -1,5 +1,7 @@
-/* Landlock: which files exist for a job. Everything is closed but what the options name; an inherited descriptor keeps working. By system call: the C library
- * has no wrappers, and Debian's header is older than the kernels this runs on, so the later constants are here with the ABI version that brought them. */
+/* Landlock: which files exist for a job. Everything is closed but what the options name; an
+ * inherited descriptor keeps working. By system call: the C library has no wrappers, and Debian's
+ * header is older than the kernels this runs on, so the later constants are here with the ABI
+ * version that brought them. */
 #include "verify/sandbox_internal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +16,9 @@
 #define ACCESS_NET_ALL      3ull           /* ABI 4: bind and connect of TCP */
 #define SCOPE_ALL           3ull           /* ABI 6: abstract sockets, signals */
 
-struct ruleset_attr { uint64_t fs, net, scoped; };
+struct ruleset_attr {
+	uint64_t fs, net, scoped;
+};
 
 #define READ  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define EXEC  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
@@ -37,7 +41,8 @@ static uint64_t handled_fs(int abi)
 	return fs;
 }
 
-/* A path that does not exist, or that this user cannot reach, opens nothing; so there is nothing to allow either. */
+/* A path that does not exist, or that this user cannot reach, opens nothing; so there is nothing to
+ * allow either. */
 static int allow(int ruleset, const char *path, uint64_t access)
 {
 	int fd = open(path, O_PATH | O_CLOEXEC);
@@ -61,7 +66,8 @@ int sandbox_landlock(const struct sandbox_options *o, char *text, size_t len)
 {
 	int abi = sandbox_landlock_abi();
 	if (abi == 0) return sandbox_fail(text, len, ENOSYS, "Landlock");
-	struct ruleset_attr attr = {.fs = handled_fs(abi), .net = abi >= 4 ? ACCESS_NET_ALL : 0, .scoped = abi >= 6 ? SCOPE_ALL : 0};
+	struct ruleset_attr attr = {
+		.fs = handled_fs(abi), .net = abi >= 4 ? ACCESS_NET_ALL : 0, .scoped = abi >= 6 ? SCOPE_ALL : 0};
 	size_t size = abi >= 6 ? sizeof(attr) : abi >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
 	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
 	if (ruleset < 0) return sandbox_fail(text, len, errno, "landlock_create_ruleset");

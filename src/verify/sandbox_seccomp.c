@@ -1,6 +1,7 @@
-/* seccomp: which system calls exist for a job. An allow list: what a process needs that computes with memory and descriptors it already has. Everything
- * else answers EPERM (clone3 ENOSYS, so that the C library falls back to clone, whose flags a filter can see). Nothing here opens a socket, starts a program,
- * touches another process, another user's rights or the kernel's settings. */
+/* seccomp: which system calls exist for a job. An allow list: what a process needs that computes
+ * with memory and descriptors it already has. Everything else answers EPERM (clone3 ENOSYS, so that
+ * the C library falls back to clone, whose flags a filter can see). Nothing here opens a socket,
+ * starts a program, touches another process, another user's rights or the kernel's settings. */
 #include "verify/sandbox_internal.h"
 #include <errno.h>
 #include <sched.h>
@@ -16,41 +17,160 @@
 
 static const int ALWAYS[] = {
 	/* descriptors that are open, and files as far as Landlock lets open() */
-	SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(pread64), SCMP_SYS(pwrite64), SCMP_SYS(preadv), SCMP_SYS(pwritev),
-	SCMP_SYS(lseek), SCMP_SYS(close), SCMP_SYS(close_range), SCMP_SYS(fstat), SCMP_SYS(newfstatat), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(statx),
-	SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getcwd), SCMP_SYS(open),
-	SCMP_SYS(openat), SCMP_SYS(getdents64), SCMP_SYS(fcntl), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3), SCMP_SYS(fadvise64), SCMP_SYS(statfs),
-	SCMP_SYS(fstatfs), SCMP_SYS(flock), SCMP_SYS(fsync), SCMP_SYS(fdatasync), SCMP_SYS(umask),
-	SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(eventfd2), SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(select), SCMP_SYS(pselect6), SCMP_SYS(epoll_create1),
-	SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait),
-	SCMP_SYS(sendmsg), SCMP_SYS(recvmsg), SCMP_SYS(sendto), SCMP_SYS(recvfrom), SCMP_SYS(shutdown), SCMP_SYS(getsockopt),
-	SCMP_SYS(getsockname), SCMP_SYS(getpeername),
+	SCMP_SYS(read),
+	SCMP_SYS(write),
+	SCMP_SYS(readv),
+	SCMP_SYS(writev),
+	SCMP_SYS(pread64),
+	SCMP_SYS(pwrite64),
+	SCMP_SYS(preadv),
+	SCMP_SYS(pwritev),
+	SCMP_SYS(lseek),
+	SCMP_SYS(close),
+	SCMP_SYS(close_range),
+	SCMP_SYS(fstat),
+	SCMP_SYS(newfstatat),
+	SCMP_SYS(stat),
+	SCMP_SYS(lstat),
+	SCMP_SYS(statx),
+	SCMP_SYS(access),
+	SCMP_SYS(faccessat),
+	SCMP_SYS(faccessat2),
+	SCMP_SYS(readlink),
+	SCMP_SYS(readlinkat),
+	SCMP_SYS(getcwd),
+	SCMP_SYS(open),
+	SCMP_SYS(openat),
+	SCMP_SYS(getdents64),
+	SCMP_SYS(fcntl),
+	SCMP_SYS(dup),
+	SCMP_SYS(dup2),
+	SCMP_SYS(dup3),
+	SCMP_SYS(fadvise64),
+	SCMP_SYS(statfs),
+	SCMP_SYS(fstatfs),
+	SCMP_SYS(flock),
+	SCMP_SYS(fsync),
+	SCMP_SYS(fdatasync),
+	SCMP_SYS(umask),
+	SCMP_SYS(pipe),
+	SCMP_SYS(pipe2),
+	SCMP_SYS(eventfd2),
+	SCMP_SYS(poll),
+	SCMP_SYS(ppoll),
+	SCMP_SYS(select),
+	SCMP_SYS(pselect6),
+	SCMP_SYS(epoll_create1),
+	SCMP_SYS(epoll_ctl),
+	SCMP_SYS(epoll_wait),
+	SCMP_SYS(epoll_pwait),
+	SCMP_SYS(sendmsg),
+	SCMP_SYS(recvmsg),
+	SCMP_SYS(sendto),
+	SCMP_SYS(recvfrom),
+	SCMP_SYS(shutdown),
+	SCMP_SYS(getsockopt),
+	SCMP_SYS(getsockname),
+	SCMP_SYS(getpeername),
 	/* memory */
-	SCMP_SYS(mmap), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(mprotect), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(mlock), SCMP_SYS(munlock),
-	SCMP_SYS(msync), SCMP_SYS(mincore), SCMP_SYS(membarrier), SCMP_SYS(get_mempolicy),
+	SCMP_SYS(mmap),
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(mprotect),
+	SCMP_SYS(madvise),
+	SCMP_SYS(brk),
+	SCMP_SYS(mlock),
+	SCMP_SYS(munlock),
+	SCMP_SYS(msync),
+	SCMP_SYS(mincore),
+	SCMP_SYS(membarrier),
+	SCMP_SYS(get_mempolicy),
 	/* threads, signals within the process, time */
-	SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(get_robust_list), SCMP_SYS(rseq), SCMP_SYS(set_tid_address), SCMP_SYS(sched_yield),
-	SCMP_SYS(sched_getaffinity), SCMP_SYS(sched_setaffinity), SCMP_SYS(sched_getparam), SCMP_SYS(sched_getscheduler), SCMP_SYS(sched_get_priority_max),
-	SCMP_SYS(sched_get_priority_min), SCMP_SYS(getcpu), SCMP_SYS(arch_prctl), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
-	SCMP_SYS(rt_sigpending), SCMP_SYS(rt_sigtimedwait), SCMP_SYS(rt_sigsuspend), SCMP_SYS(sigaltstack), SCMP_SYS(pause), SCMP_SYS(restart_syscall),
-	SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(clock_nanosleep), SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(times),
-	SCMP_SYS(setitimer), SCMP_SYS(getitimer), SCMP_SYS(alarm),
+	SCMP_SYS(futex),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(get_robust_list),
+	SCMP_SYS(rseq),
+	SCMP_SYS(set_tid_address),
+	SCMP_SYS(sched_yield),
+	SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(sched_setaffinity),
+	SCMP_SYS(sched_getparam),
+	SCMP_SYS(sched_getscheduler),
+	SCMP_SYS(sched_get_priority_max),
+	SCMP_SYS(sched_get_priority_min),
+	SCMP_SYS(getcpu),
+	SCMP_SYS(arch_prctl),
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(rt_sigpending),
+	SCMP_SYS(rt_sigtimedwait),
+	SCMP_SYS(rt_sigsuspend),
+	SCMP_SYS(sigaltstack),
+	SCMP_SYS(pause),
+	SCMP_SYS(restart_syscall),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(clock_getres),
+	SCMP_SYS(clock_nanosleep),
+	SCMP_SYS(nanosleep),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(time),
+	SCMP_SYS(times),
+	SCMP_SYS(setitimer),
+	SCMP_SYS(getitimer),
+	SCMP_SYS(alarm),
 	/* who am I */
-	SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(getppid), SCMP_SYS(getuid), SCMP_SYS(geteuid), SCMP_SYS(getgid), SCMP_SYS(getegid), SCMP_SYS(getgroups),
-	SCMP_SYS(getresuid), SCMP_SYS(getresgid), SCMP_SYS(getpgrp), SCMP_SYS(getpgid), SCMP_SYS(getsid), SCMP_SYS(getpriority), SCMP_SYS(uname), SCMP_SYS(sysinfo),
-	SCMP_SYS(getrlimit), SCMP_SYS(setrlimit), SCMP_SYS(getrusage), SCMP_SYS(getrandom), SCMP_SYS(capget),
-	SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(wait4), SCMP_SYS(waitid),
+	SCMP_SYS(getpid),
+	SCMP_SYS(gettid),
+	SCMP_SYS(getppid),
+	SCMP_SYS(getuid),
+	SCMP_SYS(geteuid),
+	SCMP_SYS(getgid),
+	SCMP_SYS(getegid),
+	SCMP_SYS(getgroups),
+	SCMP_SYS(getresuid),
+	SCMP_SYS(getresgid),
+	SCMP_SYS(getpgrp),
+	SCMP_SYS(getpgid),
+	SCMP_SYS(getsid),
+	SCMP_SYS(getpriority),
+	SCMP_SYS(uname),
+	SCMP_SYS(sysinfo),
+	SCMP_SYS(getrlimit),
+	SCMP_SYS(setrlimit),
+	SCMP_SYS(getrusage),
+	SCMP_SYS(getrandom),
+	SCMP_SYS(capget),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+	SCMP_SYS(wait4),
+	SCMP_SYS(waitid),
 };
 static const int WITH_SCRATCH[] = {
-	SCMP_SYS(unlink), SCMP_SYS(unlinkat), SCMP_SYS(mkdir), SCMP_SYS(mkdirat), SCMP_SYS(rmdir), SCMP_SYS(rename), SCMP_SYS(renameat), SCMP_SYS(renameat2),
-	SCMP_SYS(ftruncate), SCMP_SYS(fallocate), SCMP_SYS(fchmod), SCMP_SYS(chmod), SCMP_SYS(fchmodat), SCMP_SYS(utimensat), SCMP_SYS(chdir), SCMP_SYS(fchdir),
+	SCMP_SYS(unlink),
+	SCMP_SYS(unlinkat),
+	SCMP_SYS(mkdir),
+	SCMP_SYS(mkdirat),
+	SCMP_SYS(rmdir),
+	SCMP_SYS(rename),
+	SCMP_SYS(renameat),
+	SCMP_SYS(renameat2),
+	SCMP_SYS(ftruncate),
+	SCMP_SYS(fallocate),
+	SCMP_SYS(fchmod),
+	SCMP_SYS(chmod),
+	SCMP_SYS(fchmodat),
+	SCMP_SYS(utimensat),
+	SCMP_SYS(chdir),
+	SCMP_SYS(fchdir),
 };
 static const int WITH_MEMFD[] = {SCMP_SYS(memfd_create), SCMP_SYS(ftruncate), SCMP_SYS(fallocate)};
 static const int WITH_FORK[] = {SCMP_SYS(vfork), SCMP_SYS(setsid), SCMP_SYS(setpgid)};
 static const int WITH_EXEC[] = {SCMP_SYS(execve)};
-/* The options of prctl that only change what the caller sees of itself. Not among them: PDEATHSIG and DUMPABLE. */
-static const int PRCTL_OPTIONS[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA_OPTION, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE, PR_GET_DUMPABLE, PR_SET_NO_NEW_PRIVS,
-	PR_GET_NO_NEW_PRIVS, PR_CAPBSET_READ, PR_GET_TIMERSLACK};
+/* The options of prctl that only change what the caller sees of itself. Not among them: PDEATHSIG
+ * and DUMPABLE. */
+static const int PRCTL_OPTIONS[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA_OPTION, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE,
+	PR_GET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAPBSET_READ, PR_GET_TIMERSLACK};
 /* Pushing input into a terminal, and taking one. */
 static const unsigned long IOCTLS_DENIED[] = {TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD, TIOCCONS};
 
@@ -75,9 +195,11 @@ static int add_clone_rules(scmp_filter_ctx c, const struct sandbox_options *o)
 {
 	int rc = seccomp_rule_add(c, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 	if (!rc && o->allow_threads)
-		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_NEW_ANYTHING, CLONE_THREAD));
+		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+			SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_NEW_ANYTHING, CLONE_THREAD));
 	if (!rc && o->allow_fork)
-		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_NEW_ANYTHING, 0));
+		rc = seccomp_rule_add(
+			c, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_NEW_ANYTHING, 0));
 	return rc;
 }
 
@@ -85,7 +207,8 @@ static int add_argument_rules(scmp_filter_ctx c)
 {
 	int rc = 0;
 	for (size_t i = 0; i < COUNT(PRCTL_OPTIONS) && !rc; i++)
-		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)PRCTL_OPTIONS[i]));
+		rc = seccomp_rule_add(
+			c, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)PRCTL_OPTIONS[i]));
 	if (!rc) rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_EQ, 0));
 	/* The kernel looks at the low 32 bits of an ioctl's command alone, so the filter must too. */
 	struct scmp_arg_cmp denied[COUNT(IOCTLS_DENIED)];

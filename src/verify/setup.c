@@ -1,4 +1,5 @@
-/* setup: from a caller's options to what is in force: where the workers lie, which sandbox level, deadlines, bounds. */
+/* setup: from a caller's options to what is in force: where the workers lie, which sandbox level,
+ * deadlines, bounds. */
 #include "verify/verify_internal.h"
 #include <errno.h>
 #include <limits.h>
@@ -26,10 +27,10 @@ static char *find_above(const char *name, struct err *err)
 		char *candidate = path_join(path, name);
 		bool found = path_exists(candidate);
 		free(candidate);
-		if (found)
-			return xstrdup(path);
+		if (found) return xstrdup(path);
 	}
-	err_set(err, ERR_NOT_FOUND, "%s was not found in the folder of this program or above it; run `make`, or name the root", name);
+	err_set(err, ERR_NOT_FOUND,
+		"%s was not found in the folder of this program or above it; run `make`, or name the root", name);
 	return NULL;
 }
 
@@ -37,8 +38,7 @@ int setup_places(const struct verify_options *o, struct verify_places *out, stru
 {
 	out->root = o->root ? xstrdup(o->root) : find_above("worker/zygote.py", err);
 	char *built = out->root ? find_above("hone-runner", err) : NULL;
-	if (!built)
-		return ERR_NOT_FOUND;
+	if (!built) return ERR_NOT_FOUND;
 	out->runner = path_join(built, "hone-runner");
 	out->library = path_join(built, "libhone_sandbox.so");
 	free(built);
@@ -81,14 +81,12 @@ static int options_check(const struct verify_options *o, struct err *err)
 	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
 		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
 	if (o->num_correct_trials < 0 || o->num_correct_trials > ORACLE_TRIALS_MAX)
-		return err_set(err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
+		return err_set(
+			err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
 	return 0;
 }
 
-static int or_default(int value, int standard)
-{
-	return value > 0 ? value : standard;
-}
+static int or_default(int value, int standard) { return value > 0 ? value : standard; }
 
 /* A task's data needs two descriptors a trial, and each job a few. */
 static void descriptors_raise(void)
@@ -104,12 +102,16 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 {
 	int rc = options_check(o, err);
 	if (!rc) rc = level_choose(o, &s->level, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	s->limits = (struct verify_limits){
-		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000), .compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
-		.replay_timeout_ms = or_default(o->replay_timeout_ms, 20000), .oracle_timeout_ms = or_default(o->oracle_timeout_ms, 120000),
-		.trace_memory_bytes = 2 * GIB, .replay_memory_bytes = 4 * GIB, .compile_memory_bytes = 8 * GIB, .oracle_memory_bytes = 8 * GIB,
+		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000),
+		.compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
+		.replay_timeout_ms = or_default(o->replay_timeout_ms, 20000),
+		.oracle_timeout_ms = or_default(o->oracle_timeout_ms, 120000),
+		.trace_memory_bytes = 2 * GIB,
+		.replay_memory_bytes = 4 * GIB,
+		.compile_memory_bytes = 8 * GIB,
+		.oracle_memory_bytes = 8 * GIB,
 	};
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;

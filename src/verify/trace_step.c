@@ -1,8 +1,10 @@
-/* trace_step: one candidate in one tracer process; out comes a tape or a settled verdict. The process stays, and traces the candidate for other sizes when
- * the first tape turned out right: that saves a fork, and a wrong candidate never gets there.
+/* trace_step: one candidate in one tracer process; out comes a tape or a settled verdict. The
+ * process stays, and traces the candidate for other sizes when the first tape turned out right:
+ * that saves a fork, and a wrong candidate never gets there.
  *
- * Everything that arrives here was written by a process in which the candidate's code ran. It is used for two things: a tape, which tape_parse
- * validates and the replay judges, and a fault, whose code is looked up in a table (an unknown one is just "error") and whose text goes to people. The
+ * Everything that arrives here was written by a process in which the candidate's code ran. It is
+ * used for two things: a tape, which tape_parse validates and the replay judges, and a fault, whose
+ * code is looked up in a table (an unknown one is just "error") and whose text goes to people. The
  * announced phase only picks a deadline and a word. How the process ended comes from the zygote. */
 #include "verify/verify_internal.h"
 #include <pthread.h>
@@ -19,11 +21,23 @@
 #define LARGE_TAPE_BYTES ((size_t)4 << 20)
 #define CPU_S 120
 
-static const char *const PHASES[] = { "import", "init", "forward" };
+static const char *const PHASES[] = {"import", "init", "forward"};
 /* Reason codes that a tracer may give (docs/worker-protocol.md). */
 static const char *const FAULT_CODES[] = {
-	"import-error", "init-error", "forward-error", "triton-compile-error", "no-class", "no-output", "output-not-tensor", "data-dependent", "nondeterministic",
-	"random", "unsupported", "too-large", "memory", "forbidden",
+	"import-error",
+	"init-error",
+	"forward-error",
+	"triton-compile-error",
+	"no-class",
+	"no-output",
+	"output-not-tensor",
+	"data-dependent",
+	"nondeterministic",
+	"random",
+	"unsupported",
+	"too-large",
+	"memory",
+	"forbidden",
 };
 
 /* Parsing a huge tape takes many times its size in memory: one at a time. */
@@ -35,46 +49,49 @@ static json_t *job_json(const struct grading *g)
 	const struct oracle_variant *v = &d->variants[0];
 	json_t *others = json_array();
 	for (int i = 1; i < d->nvariants; i++)
-		json_array_append_new(others, json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state,
-			"inputs", d->variants[i].inputs));
-	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o}", "source", g->source, g->source_len, "class", "ModelNew", "init_args", v->init_args,
-		"init_seed", ORACLE_INIT_SEED, "state", v->state, "inputs", v->inputs, "training", v->training, "others", others);
+		json_array_append_new(others,
+			json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state, "inputs",
+				d->variants[i].inputs));
+	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o}", "source", g->source, g->source_len, "class",
+		"ModelNew", "init_args", v->init_args, "init_seed", ORACLE_INIT_SEED, "state", v->state, "inputs", v->inputs,
+		"training", v->training, "others", others);
 }
 
 static int phase_of(const json_t *message)
 {
 	const char *name = json_string_value(json_object_get(message, "phase"));
 	for (int i = 0; name && i < (int)ARRAY_LEN(PHASES); i++)
-		if (!strcmp(PHASES[i], name))
-			return i;
+		if (!strcmp(PHASES[i], name)) return i;
 	return -1;
 }
 
 static int fault_end(struct grading *g, const json_t *fault)
 {
-	const char *code = json_string_value(json_object_get(fault, "code")), *type = json_string_value(json_object_get(fault, "type"));
+	const char *code = json_string_value(json_object_get(fault, "code")),
+			   *type = json_string_value(json_object_get(fault, "type"));
 	const char *text = json_string_value(json_object_get(fault, "text")), *reason = "error";
 	json_int_t line = json_integer_value(json_object_get(fault, "line"));
 	for (size_t i = 0; code && i < ARRAY_LEN(FAULT_CODES); i++)
-		if (!strcmp(FAULT_CODES[i], code))
-			reason = FAULT_CODES[i];
-	if (type && !strcmp(type, "MemoryError"))
-		reason = "memory";
-	if (line < 0 || line > INT32_MAX)
-		line = 0;
-	bool is_own = type && !strcmp(type, "Fault");   /* the tracer's own words, no exception's */
+		if (!strcmp(FAULT_CODES[i], code)) reason = FAULT_CODES[i];
+	if (type && !strcmp(type, "MemoryError")) reason = "memory";
+	if (line < 0 || line > INT32_MAX) line = 0;
+	bool is_own = type && !strcmp(type, "Fault"); /* the tracer's own words, no exception's */
 	if (line)
-		return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, (int)line, "candidate.py:%d: %.60s%s%.800s", (int)line, is_own || !type ? "" : type,
-			is_own || !type ? "" : ": ", text ? text : "");
-	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "%.60s%s%.800s", is_own || !type ? "" : type, is_own || !type ? "" : ": ", text ? text : "");
+		return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, (int)line, "candidate.py:%d: %.60s%s%.800s",
+			(int)line, is_own || !type ? "" : type, is_own || !type ? "" : ": ", text ? text : "");
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "%.60s%s%.800s", is_own || !type ? "" : type,
+		is_own || !type ? "" : ": ", text ? text : "");
 }
 
 static int timeout_end(struct grading *g, int phase, int timeout_ms)
 {
 	char reason[32];
 	snprintf(reason, sizeof reason, "timeout-%s", PHASES[phase]);
-	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "%s took longer than %d ms", phase == 0 ? "importing the source" : phase == 1
-		? "the constructor of ModelNew" : "tracing forward three times", timeout_ms);
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "%s took longer than %d ms",
+		phase == 0       ? "importing the source"
+			: phase == 1 ? "the constructor of ModelNew"
+						 : "tracing forward three times",
+		timeout_ms);
 }
 
 /* The process ended, or stopped making sense, before it gave a result. */
@@ -82,46 +99,44 @@ static int death_end(struct grading *g, struct job *j, int phase, const char *wh
 {
 	char status[64] = "it closed its socket and went on";
 	job_wait(j, 1000);
-	if (job_check_entered(j, err))
-		return ERR_INFRA;
+	if (job_check_entered(j, err)) return ERR_INFRA;
 	bool ended = j->ended;
-	if (ended)
-		child_status_text(j->status, status, sizeof status);
+	if (ended) child_status_text(j->status, status, sizeof status);
 	int sig = ended && WIFSIGNALED(j->status) ? WTERMSIG(j->status) : 0;
-	const char *reason = !ended ? "no-result" : sig == SIGSYS ? "forbidden" : sig == SIGXCPU ? "timeout-cpu" : sig ? "crash" : "exit";
-	if (sig == SIGKILL && j->max_rss_bytes > g->s->limits.trace_memory_bytes / 2)
-		reason = "memory";
-	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "the process that ran the candidate ended without a result during %s: %s%s%s",
-		PHASES[phase], status, sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : what);
+	const char *reason = !ended ? "no-result"
+		: sig == SIGSYS         ? "forbidden"
+		: sig == SIGXCPU        ? "timeout-cpu"
+		: sig                   ? "crash"
+								: "exit";
+	if (sig == SIGKILL && j->max_rss_bytes > g->s->limits.trace_memory_bytes / 2) reason = "memory";
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0,
+		"the process that ran the candidate ended without a result during %s: %s%s%s", PHASES[phase], status,
+		sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : what);
 }
 
 static int tape_take(struct grading *g, const json_t *value, struct trace *out)
 {
 	const char *text = json_string_value(value);
 	size_t len = json_string_length(value);
-	struct err err = { 0 };
-	if (!text)
-		return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "the tracer's result is not a tape");
+	struct err err = {0};
+	if (!text) return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "the tracer's result is not a tape");
 	int rc = tape_parse(text, len, &out->tape, &err);
-	if (rc)
-		return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
+	if (rc) return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
 	str_append(&out->text, text, len);
 	return GRADE_ON;
 }
 
-/* A message of megabytes of tiny values would cost many times its size to parse: what our tracer says is a handful of values. */
+/* A message of megabytes of tiny values would cost many times its size to parse: what our tracer
+ * says is a handful of values. */
 static bool has_few_values(const struct str *text)
 {
 	int marks = 0;
 	bool in_string = false;
 	for (size_t i = 0; i < text->len && marks <= VALUES_MAX; i++) {
 		char c = text->data[i];
-		if (in_string && c == '\\')
-			i++;
-		else if (c == '"')
-			in_string = !in_string;
-		else if (!in_string)
-			marks += c == ',' || c == ':' || c == '[' || c == '{';
+		if (in_string && c == '\\') i++;
+		else if (c == '"') in_string = !in_string;
+		else if (!in_string) marks += c == ',' || c == ':' || c == '[' || c == '{';
 	}
 	return marks <= VALUES_MAX;
 }
@@ -130,12 +145,11 @@ static bool has_few_values(const struct str *text)
 static int message_take(struct grading *g, const struct str *text, int *phase, bool *done, struct trace *out)
 {
 	json_t *m = NULL;
-	struct err err = { 0 };
+	struct err err = {0};
 	bool is_large = text->len > LARGE_TAPE_BYTES;
-	if (is_large)
-		pthread_mutex_lock(&large_tape_lock);
+	if (is_large) pthread_mutex_lock(&large_tape_lock);
 	int rc = has_few_values(text) ? json_parse(text->data, text->len, "tracer's message", &m, &err)
-		: err_set(&err, ERR_LIMIT, "a message of more than %d values", VALUES_MAX);
+								  : err_set(&err, ERR_LIMIT, "a message of more than %d values", VALUES_MAX);
 	*done = true;
 	if (rc) {
 		rc = grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
@@ -148,8 +162,7 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 		rc = fault_end(g, json_object_get(m, "fault"));
 	}
 	json_decref(m);
-	if (is_large)
-		pthread_mutex_unlock(&large_tape_lock);
+	if (is_large) pthread_mutex_unlock(&large_tape_lock);
 	return rc;
 }
 
@@ -157,24 +170,19 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 static int listen(struct grading *g, struct trace *out, struct err *err)
 {
 	int timeout_ms = g->s->limits.trace_timeout_ms, phase = 0, messages = 0, before = -1, rc = GRADE_ON;
-	struct str text = { 0 };
-	struct err local = { 0 };
+	struct str text = {0};
+	struct err local = {0};
 	bool done = false;
 	uint64_t deadline = 0;
 	g->v->stage = STAGE_TRACE;
 	while (!done && rc == GRADE_ON) {
-		if (phase != before)
-			deadline = clock_ns() + (uint64_t)timeout_ms * 1000000u;
+		if (phase != before) deadline = clock_ns() + (uint64_t)timeout_ms * 1000000u;
 		before = phase;
 		rc = job_next(&g->tracer, TAPE_BYTES_MAX, &text, NULL, NULL, deadline, &local);
-		if (rc == ERR_TIMEOUT)
-			rc = timeout_end(g, phase, timeout_ms);
-		else if (rc == ERR_INFRA)
-			*err = local;
-		else if (rc || ++messages > MESSAGES_MAX)
-			rc = death_end(g, &g->tracer, phase, local.text, err);
-		else
-			rc = message_take(g, &text, &phase, &done, out);
+		if (rc == ERR_TIMEOUT) rc = timeout_end(g, phase, timeout_ms);
+		else if (rc == ERR_INFRA) *err = local;
+		else if (rc || ++messages > MESSAGES_MAX) rc = death_end(g, &g->tracer, phase, local.text, err);
+		else rc = message_take(g, &text, &phase, &done, out);
 	}
 	str_release(&text);
 	return rc;
@@ -182,7 +190,7 @@ static int listen(struct grading *g, struct trace *out, struct err *err)
 
 int trace_step(struct grading *g, struct trace *out, struct err *err)
 {
-	struct job_limits limits = { g->s->level, g->s->limits.trace_memory_bytes, CPU_S };
+	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes, CPU_S};
 	int rc = job_start(g->s->tracer, &limits, job_json(g), &g->tracer, err);
 	g->has_tracer = rc == 0;
 	return rc ? rc : listen(g, out, err);
@@ -191,8 +199,9 @@ int trace_step(struct grading *g, struct trace *out, struct err *err)
 int trace_other_step(struct grading *g, struct trace *out, struct err *err)
 {
 	static const char ask[] = "{\"next\": true}";
-	struct err local = { 0 };
-	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0, clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
+	struct err local = {0};
+	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0,
+			clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
 		return death_end(g, &g->tracer, 0, local.text, err);
 	return listen(g, out, err);
 }

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #define X(e, t) [e] = t,
-static const char *const CLASS_NAMES[] = { VERDICT_CLASS_TABLE(X) };
-static const char *const STAGE_NAMES[] = { VERDICT_STAGE_TABLE(X) };
+static const char *const CLASS_NAMES[] = {VERDICT_CLASS_TABLE(X)};
+static const char *const STAGE_NAMES[] = {VERDICT_STAGE_TABLE(X)};
 #undef X
 
 const char *verdict_class_name(enum verdict_class c)
@@ -23,20 +23,15 @@ const char *verdict_stage_name(enum verdict_stage s)
 static json_t *text_json(const char *text)
 {
 	json_t *s = json_string(text);
-	if (s)
-		return s;
-	struct str clean = { 0 };
-	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-		str_putc(&clean, *p < 0x80 ? (char)*p : '?');
+	if (s) return s;
+	struct str clean = {0};
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++) str_putc(&clean, *p < 0x80 ? (char)*p : '?');
 	s = json_stringn(clean.data ? clean.data : "", clean.len);
 	str_release(&clean);
 	return s;
 }
 
-static json_t *number_json(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
+static json_t *number_json(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
 json_t *verdict_json(const struct verdict *v)
 {
@@ -58,15 +53,17 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "sectors", json_integer(v->sectors));
 	json_object_set_new(o, "flops", json_integer(v->flops));
 	for (int i = 0; i < v->nlines; i++)
-		json_array_append_new(lines, json_pack("{s:i, s:I, s:I, s:I}", "line", v->lines[i].line, "bytes", (json_int_t)v->lines[i].bytes,
-			"sectors", (json_int_t)v->lines[i].sectors, "flops", (json_int_t)v->lines[i].flops));
+		json_array_append_new(lines,
+			json_pack("{s:i, s:I, s:I, s:I}", "line", v->lines[i].line, "bytes", (json_int_t)v->lines[i].bytes,
+				"sectors", (json_int_t)v->lines[i].sectors, "flops", (json_int_t)v->lines[i].flops));
 	json_object_set_new(o, "lines", lines);
 	json_object_set_new(o, "trials", json_integer(v->trials));
 	json_object_set_new(o, "trials_failed", json_integer(v->trials_failed));
 	json_object_set_new(o, "error_max", number_json(v->error_max));
 	json_object_set_new(o, "tolerance", number_json(v->tolerance));
-	json_object_set_new(o, "kernelbench", json_pack("{s:b, s:o}", "compiled", v->compiled, "correctness",
-		v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench)));
+	json_object_set_new(o, "kernelbench",
+		json_pack("{s:b, s:o}", "compiled", v->compiled, "correctness",
+			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench)));
 	json_object_set_new(o, "sandbox", json_string(v->sandbox));
 	json_object_set_new(o, "seconds", number_json(v->seconds));
 	json_object_set_new(o, "cached", json_boolean(v->cached));
@@ -84,10 +81,7 @@ static int name_find(const char *const *names, int count, const char *name, cons
 	return err_set(err, ERR_FORMAT, "verdict.%s: \"%.60s\" is not a known name", what, name);
 }
 
-static void text_copy(char *to, size_t len, const char *from)
-{
-	snprintf(to, len, "%s", from);
-}
+static void text_copy(char *to, size_t len, const char *from) { snprintf(to, len, "%s", from); }
 
 static int strings_from_json(const json_t *o, struct verdict *v, struct err *err)
 {
@@ -113,17 +107,39 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 
 static int numbers_from_json(const json_t *o, struct verdict *v, struct err *err)
 {
-	const struct { const char *field; int *to; } ints[] = {
-		{ "line", &v->line }, { "launches", &v->launches }, { "trials", &v->trials }, { "trials_failed", &v->trials_failed },
+	const struct {
+		const char *field;
+		int *to;
+	} ints[] = {
+		{"line", &v->line},
+		{"launches", &v->launches},
+		{"trials", &v->trials},
+		{"trials_failed", &v->trials_failed},
 	};
-	const struct { const char *field; int64_t *to; } longs[] = {
-		{ "programs", &v->programs }, { "bytes", &v->bytes }, { "sectors", &v->sectors }, { "flops", &v->flops },
+	const struct {
+		const char *field;
+		int64_t *to;
+	} longs[] = {
+		{"programs", &v->programs},
+		{"bytes", &v->bytes},
+		{"sectors", &v->sectors},
+		{"flops", &v->flops},
 	};
-	const struct { const char *field; double *to; } reals[] = {
-		{ "speedup", &v->speedup }, { "cost_s", &v->cost_s }, { "reference_cost_s", &v->reference_cost_s },
-		{ "error_max", &v->error_max }, { "tolerance", &v->tolerance }, { "seconds", &v->seconds },
+	const struct {
+		const char *field;
+		double *to;
+	} reals[] = {
+		{"speedup", &v->speedup},
+		{"cost_s", &v->cost_s},
+		{"reference_cost_s", &v->reference_cost_s},
+		{"error_max", &v->error_max},
+		{"tolerance", &v->tolerance},
+		{"seconds", &v->seconds},
 	};
-	const struct { const char *field; bool *to; } bools[] = { { "compiled", &v->compiled }, { "correct", &v->correct }, { "cached", &v->cached } };
+	const struct {
+		const char *field;
+		bool *to;
+	} bools[] = {{"compiled", &v->compiled}, {"correct", &v->correct}, {"cached", &v->cached}};
 	int rc = 0;
 	for (size_t i = 0; i < ARRAY_LEN(ints) && !rc; i++) {
 		int64_t value = 0;
@@ -147,20 +163,19 @@ static void lines_from_json(const json_t *o, struct verdict *v)
 	const json_t *lines = json_object_get(o, "lines");
 	for (size_t i = 0; i < json_array_size(lines) && v->nlines < VERDICT_LINES_MAX; i++) {
 		const json_t *l = json_array_get(lines, i);
-		v->lines[v->nlines++] = (struct verdict_line){ (int)json_integer_value(json_object_get(l, "line")), json_integer_value(json_object_get(l, "bytes")),
-			json_integer_value(json_object_get(l, "sectors")), json_integer_value(json_object_get(l, "flops")) };
+		v->lines[v->nlines++] = (struct verdict_line){(int)json_integer_value(json_object_get(l, "line")),
+			json_integer_value(json_object_get(l, "bytes")), json_integer_value(json_object_get(l, "sectors")),
+			json_integer_value(json_object_get(l, "flops"))};
 	}
 }
 
 int verdict_from_json(const json_t *o, struct verdict *out, struct err *err)
 {
-	struct verdict v = { 0 };
-	if (!json_is_object(o))
-		return err_set(err, ERR_FORMAT, "verdict: expected a JSON object");
+	struct verdict v = {0};
+	if (!json_is_object(o)) return err_set(err, ERR_FORMAT, "verdict: expected a JSON object");
 	int rc = strings_from_json(o, &v, err);
 	if (!rc) rc = numbers_from_json(o, &v, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	lines_from_json(o, &v);
 	const json_t *kernelbench = json_object_get(json_object_get(o, "kernelbench"), "correctness");
 	v.kernelbench = json_is_boolean(kernelbench) ? json_is_true(kernelbench) : -1;

@@ -1,10 +1,12 @@
-/* verdict: the verifier's record about one candidate. Plain data; the only header of the verify room that the agent room may see. */
+/* verdict: the verifier's record about one candidate. Plain data; the only header of the verify
+ * room that the agent room may see. */
 #ifndef HONE_VERDICT_H
 #define HONE_VERDICT_H
 #include "base/base.h"
 
-/* genuine alone earns reward. partial: right, but torch operators stand on the data path. cheat: does not compute what it returns. wrong: ran, results
- * differ or memory was misused. invalid: never got to run. infra: not the candidate's fault; retried, then dropped, never a reward. */
+/* genuine alone earns reward. partial: right, but torch operators stand on the data path. cheat:
+ * does not compute what it returns. wrong: ran, results differ or memory was misused. invalid:
+ * never got to run. infra: not the candidate's fault; retried, then dropped, never a reward. */
 #define VERDICT_CLASS_TABLE(X) X(VERDICT_GENUINE, "genuine") X(VERDICT_PARTIAL, "partial") X(VERDICT_CHEAT, "cheat") X(VERDICT_WRONG, "wrong") \
 	X(VERDICT_INVALID, "invalid") X(VERDICT_INFRA, "infra")
 #define VERDICT_STAGE_TABLE(X) X(STAGE_FORMAT, "format") X(STAGE_STATIC, "static") X(STAGE_TRACE, "trace") X(STAGE_COMPILE, "compile") \
@@ -17,25 +19,32 @@ const char *verdict_class_name(enum verdict_class c);
 const char *verdict_stage_name(enum verdict_stage s);
 
 #define VERDICT_LINES_MAX 64
-struct verdict_line { int line; int64_t bytes, sectors, flops; };   /* cost of one source line of the candidate */
+struct verdict_line {
+	int line;
+	int64_t bytes, sectors, flops;
+}; /* cost of one source line of the candidate */
 struct verdict {
 	enum verdict_class class;
-	enum verdict_stage stage;          /* where it ended; done for genuine */
-	char reason[48];                   /* reason code: docs/verifier.md lists them all */
-	char detail[1024];                 /* for people and for feedback: what, where (candidate.py:line), expected, found */
-	int line;                          /* candidate's line that detail speaks of, or 0 */
-	bool compiled, correct;            /* every launched kernel compiled for the target; all counted trials agreed */
-	bool params_seeded;                /* some parameters kept the candidate's own values */
-	double speedup;                    /* reference / candidate, by the cost model on a CPU (docs/cost-model.md); NaN when there is none */
-	double cost_s, reference_cost_s;   /* the model's times */
-	int launches; int64_t programs, bytes, sectors, flops;
-	int nlines; struct verdict_line lines[VERDICT_LINES_MAX];
-	int trials, trials_failed; double error_max, tolerance;   /* worst scaled error over trials and its bound */
-	int kernelbench;                   /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 was not reached */
+	enum verdict_stage stage; /* where it ended; done for genuine */
+	char reason[48];          /* reason code: docs/verifier.md lists them all */
+	char detail[1024];        /* for people and for feedback: what, where (candidate.py:line), expected, found */
+	int line;                 /* candidate's line that detail speaks of, or 0 */
+	bool compiled, correct;   /* every launched kernel compiled for the target; all counted trials agreed */
+	bool params_seeded;       /* some parameters kept the candidate's own values */
+	double speedup; /* reference / candidate, by the cost model on a CPU (docs/cost-model.md); NaN when there is none */
+	double cost_s, reference_cost_s; /* the model's times */
+	int launches;
+	int64_t programs, bytes, sectors, flops;
+	int nlines;
+	struct verdict_line lines[VERDICT_LINES_MAX];
+	int trials, trials_failed;
+	double error_max, tolerance; /* worst scaled error over trials and its bound */
+	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 was not reached */
 	char sandbox[8];
-	double seconds; bool cached;       /* wall time of this verdict */
-	struct sha256_hex key;             /* cache key: tape, source, task, options, versions */
+	double seconds;
+	bool cached;           /* wall time of this verdict */
+	struct sha256_hex key; /* cache key: tape, source, task, options, versions */
 };
-json_t *verdict_json(const struct verdict *v);             /* the object that `hone verify --json` prints; new reference */
+json_t *verdict_json(const struct verdict *v); /* the object that `hone verify --json` prints; new reference */
 int verdict_from_json(const json_t *o, struct verdict *out, struct err *err);
 #endif

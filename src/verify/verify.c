@@ -1,10 +1,12 @@
 /* verify: the verifier's queue and threads.
  *
- * A request becomes a work item; requests with the same key join one item, so a group's duplicates are graded once. Worker threads take items, look
- * them up in the store, grade what is not there, and put the verdict behind every id that waits for it.
+ * A request becomes a work item; requests with the same key join one item, so a group's duplicates
+ * are graded once. Worker threads take items, look them up in the store, grade what is not there,
+ * and put the verdict behind every id that waits for it.
  *
- * Closing: workers may be waiting for a child. verifier_free stops the zygotes and kills the runners in use, which wakes every wait; what was
- * being graded ends as an infrastructure fault that nobody collects. */
+ * Closing: workers may be waiting for a child. verifier_free stops the zygotes and kills the
+ * runners in use, which wakes every wait; what was being graded ends as an infrastructure fault
+ * that nobody collects. */
 #include "verify/verify_internal.h"
 #include <errno.h>
 #include <pthread.h>
@@ -18,28 +20,41 @@
 #define ORACLE_TASKS_MAX 48
 #define ORACLE_BYTES_MAX ((int64_t)2 << 30)
 
-struct waiter { int64_t id; bool is_duplicate; struct waiter *next; };
+struct waiter {
+	int64_t id;
+	bool is_duplicate;
+	struct waiter *next;
+};
 struct work {
 	struct sha256_hex key;
-	struct task task; char *source; size_t source_len;
+	struct task task;
+	char *source;
+	size_t source_len;
 	struct waiter *waiters;
 	struct work *next;
 };
-struct finished { int64_t id; struct verdict verdict; struct finished *next; };
+struct finished {
+	int64_t id;
+	struct verdict verdict;
+	struct finished *next;
+};
 
 struct verifier {
 	struct verify_shared s;
 	struct verify_places places;
 	char *options_text;
-	int nthreads; pthread_t *threads;
+	int nthreads;
+	pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work, has_finished;
 	struct work *queue, *queue_last, *running;
 	struct finished *finished, *finished_last;
-	int outstanding;                 /* ids submitted and not collected */
+	int outstanding; /* ids submitted and not collected */
 	bool is_closing;
-	bool is_ready; pthread_mutex_t ready_lock;
-	struct verdict **known; struct sha256_hex *known_keys;   /* (KNOWN_MAX), direct-mapped by key */
+	bool is_ready;
+	pthread_mutex_t ready_lock;
+	struct verdict **known;
+	struct sha256_hex *known_keys; /* (KNOWN_MAX), direct-mapped by key */
 };
 
 /* ---- readiness: the zygotes import while the first request is on its way ---- */
@@ -50,8 +65,7 @@ static int versions_set(struct verifier *v, struct err *err)
 	int rc = zygote_ready(v->s.tracer, READY_TIMEOUT_MS, &versions, err);
 	if (!rc) rc = zygote_ready(v->s.oracle, READY_TIMEOUT_MS, NULL, err);
 	if (!rc && v->s.compiler) rc = zygote_ready(v->s.compiler, READY_TIMEOUT_MS, NULL, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	char *text = versions ? json_dumps(versions, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 	free(v->s.versions);
 	v->s.versions = xasprintf("verifier %s %s", VERIFIER_VERSION, text ? text : "{}");
@@ -78,7 +92,8 @@ static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *
 	return &v->known[at % KNOWN_MAX];
 }
 
-/* Time limits depend on how busy the machine is; infra is nobody's verdict. Neither outlives this process. */
+/* Time limits depend on how busy the machine is; infra is nobody's verdict. Neither outlives this
+ * process. */
 static bool is_lasting(const struct verdict *d)
 {
 	return d->class != VERDICT_INFRA && strncmp(d->reason, "timeout", 7);
@@ -86,16 +101,16 @@ static bool is_lasting(const struct verdict *d)
 
 static struct sha256_hex final_key(struct verifier *v, const struct sha256_hex *key)
 {
-	struct slice parts[] = { { key->text, strlen(key->text) }, { v->s.versions, strlen(v->s.versions) } };
+	struct slice parts[] = {{key->text, strlen(key->text)}, {v->s.versions, strlen(v->s.versions)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
 }
 
 static bool store_find(struct verifier *v, const struct sha256_hex *key, struct verdict *out)
 {
-	struct str text = { 0 };
+	struct str text = {0};
 	json_t *o = NULL;
-	bool found = v->s.store && store_get(v->s.store, "verdict", key->text, &text, NULL) == 0 && json_parse(text.data, text.len, "stored verdict", &o, NULL) == 0
-		&& verdict_from_json(o, out, NULL) == 0;
+	bool found = v->s.store && store_get(v->s.store, "verdict", key->text, &text, NULL) == 0 &&
+		json_parse(text.data, text.len, "stored verdict", &o, NULL) == 0 && verdict_from_json(o, out, NULL) == 0;
 	json_decref(o);
 	str_release(&text);
 	return found;
@@ -103,9 +118,8 @@ static bool store_find(struct verifier *v, const struct sha256_hex *key, struct 
 
 static void store_keep(struct verifier *v, const struct verdict *d)
 {
-	if (!v->s.store || !is_lasting(d))
-		return;
-	struct err err = { 0 };
+	if (!v->s.store || !is_lasting(d)) return;
+	struct err err = {0};
 	json_t *o = verdict_json(d);
 	char *text = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
 	json_decref(o);
@@ -118,14 +132,14 @@ static void store_keep(struct verifier *v, const struct verdict *d)
 
 static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 {
-	struct err err = { 0 };
+	struct err err = {0};
 	uint64_t start = clock_ns();
 	if (grade_text(&v->s, w->source, w->source_len, out)) {
 		out->key = w->key;
 		return;
 	}
 	if (ready(v, &err)) {
-		*out = (struct verdict){ .class = VERDICT_INFRA, .stage = STAGE_FORMAT, .kernelbench = -1 };
+		*out = (struct verdict){.class = VERDICT_INFRA, .stage = STAGE_FORMAT, .kernelbench = -1};
 		snprintf(out->reason, sizeof out->reason, "infra");
 		snprintf(out->detail, sizeof out->detail, "%.1000s", err.text);
 		return;
@@ -164,15 +178,14 @@ static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 		}
 	for (struct waiter *x = w->waiters; x; x = x->next) {
 		struct finished *f = xcalloc(1, sizeof *f);
-		*f = (struct finished){ .id = x->id, .verdict = *d };
+		*f = (struct finished){.id = x->id, .verdict = *d};
 		f->verdict.cached |= x->is_duplicate;
 		*(v->finished_last ? &v->finished_last->next : &v->finished) = f;
 		v->finished_last = f;
 	}
 	if (d->class != VERDICT_INFRA) {
 		struct verdict **slot = known_slot(v, &w->key);
-		if (!*slot)
-			*slot = xmalloc(sizeof **slot);
+		if (!*slot) *slot = xmalloc(sizeof **slot);
 		**slot = *d;
 		memcpy(v->known_keys[slot - v->known].text, w->key.text, sizeof w->key.text);
 	}
@@ -184,18 +197,15 @@ static void *worker_main(void *arg)
 	struct verifier *v = arg;
 	pthread_mutex_lock(&v->lock);
 	for (;;) {
-		while (!v->queue && !v->is_closing)
-			pthread_cond_wait(&v->has_work, &v->lock);
-		if (v->is_closing)
-			break;
+		while (!v->queue && !v->is_closing) pthread_cond_wait(&v->has_work, &v->lock);
+		if (v->is_closing) break;
 		struct work *w = v->queue;
 		v->queue = w->next;
-		if (!v->queue)
-			v->queue_last = NULL;
+		if (!v->queue) v->queue_last = NULL;
 		w->next = v->running;
 		v->running = w;
 		pthread_mutex_unlock(&v->lock);
-		struct verdict d = { 0 };
+		struct verdict d = {0};
 		judge(v, w, &d);
 		pthread_mutex_lock(&v->lock);
 		publish(v, w, &d);
@@ -212,9 +222,10 @@ static void *worker_main(void *arg)
 
 static void options_text_set(struct verifier *v, const struct verify_options *o)
 {
-	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("cpu %s %s %d %d %llu", v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials, v->s.skip_compile,
-		(unsigned long long)o->seed);
+	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
+	 * of the key, so that tests are repeatable. */
+	v->options_text = xasprintf("cpu %s %s %d %d %llu", v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level),
+		v->s.num_trials, v->s.skip_compile, (unsigned long long)o->seed);
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
@@ -222,24 +233,27 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
 	if (!rc && !o->skip_compile) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
-	if (!rc) rc = runner_pool_create(v->places.runner, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);
-	if (rc)
-		return rc;
+	if (!rc)
+		rc = runner_pool_create(
+			v->places.runner, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);
+	if (rc) return rc;
 	uint64_t seed = o->seed;
 	if (!seed && getrandom(&seed, sizeof seed, 0) != sizeof seed)
 		return err_set(err, ERR_INFRA, "no random seed from the system: %s", strerror(errno));
-	struct oracle_options oracle = { .limits = { v->s.level, v->s.limits.oracle_memory_bytes, 0 }, .timeout_ms = v->s.limits.oracle_timeout_ms, .seed = seed,
-		.num_trials = v->s.num_trials, .tf32 = v->s.tf32 };
+	struct oracle_options oracle = {.limits = {v->s.level, v->s.limits.oracle_memory_bytes, 0},
+		.timeout_ms = v->s.limits.oracle_timeout_ms,
+		.seed = seed,
+		.num_trials = v->s.num_trials,
+		.tf32 = v->s.tf32};
 	v->s.oracles = oracle_cache_create(v->s.oracle, &oracle, ORACLE_BYTES_MAX, ORACLE_TASKS_MAX);
 	return 0;
 }
 
 int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err)
 {
-	struct verify_shared shared = { 0 };
+	struct verify_shared shared = {0};
 	int rc = setup_shared(o, &shared, err);
-	if (rc)
-		return rc;
+	if (rc) return rc;
 	struct verifier *v = xcalloc(1, sizeof *v);
 	v->s = shared;
 	v->s.compiles = compile_cache_create();
@@ -257,18 +271,14 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	int threads = o->threads > 0 ? o->threads : cpu_count();
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
 	rc = setup_places(o, &v->places, err);
-	if (!rc)
-		rc = children_start(v, o, threads, err);
+	if (!rc) rc = children_start(v, o, threads, err);
 	while (!rc && v->nthreads < threads) {
 		if (pthread_create(&v->threads[v->nthreads], NULL, worker_main, v))
 			rc = err_set(err, ERR_INFRA, "cannot start worker thread %d: %s", v->nthreads, strerror(errno));
-		else
-			v->nthreads++;
+		else v->nthreads++;
 	}
-	if (rc)
-		verifier_free(v);
-	else
-		*out = v;
+	if (rc) verifier_free(v);
+	else *out = v;
 	return rc;
 }
 
@@ -284,33 +294,27 @@ static void lists_free(struct verifier *v)
 		free(v->finished);
 		v->finished = next;
 	}
-	for (int i = 0; i < KNOWN_MAX; i++)
-		free(v->known[i]);
+	for (int i = 0; i < KNOWN_MAX; i++) free(v->known[i]);
 	free(v->known);
 	free(v->known_keys);
 }
 
 void verifier_free(struct verifier *v)
 {
-	if (!v)
-		return;
+	if (!v) return;
 	pthread_mutex_lock(&v->lock);
 	v->is_closing = true;
 	pthread_cond_broadcast(&v->has_work);
 	pthread_mutex_unlock(&v->lock);
-	struct zygote *zygotes[] = { v->s.tracer, v->s.oracle, v->s.compiler };
+	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler};
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
-		if (zygotes[i])
-			zygote_stop(zygotes[i]);
-	if (v->s.runners)
-		runner_pool_stop(v->s.runners);
-	for (int i = 0; i < v->nthreads; i++)
-		pthread_join(v->threads[i], NULL);
+		if (zygotes[i]) zygote_stop(zygotes[i]);
+	if (v->s.runners) runner_pool_stop(v->s.runners);
+	for (int i = 0; i < v->nthreads; i++) pthread_join(v->threads[i], NULL);
 	runner_pool_free(v->s.runners);
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
-	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
-		zygote_free(zygotes[i]);
+	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
@@ -328,17 +332,15 @@ void verifier_free(struct verifier *v)
 static struct work *list_find(struct work *list, const struct sha256_hex *key)
 {
 	for (; list; list = list->next)
-		if (!strcmp(list->key.text, key->text))
-			return list;
+		if (!strcmp(list->key.text, key->text)) return list;
 	return NULL;
 }
 
 static void waiter_add(struct work *w, int64_t id, bool is_duplicate)
 {
 	struct waiter *x = xcalloc(1, sizeof *x), **p = &w->waiters;
-	*x = (struct waiter){ .id = id, .is_duplicate = is_duplicate };
-	while (*p)
-		p = &(*p)->next;
+	*x = (struct waiter){.id = id, .is_duplicate = is_duplicate};
+	while (*p) p = &(*p)->next;
 	*p = x;
 }
 
@@ -346,7 +348,8 @@ static struct work *work_create(const struct verify_request *r, const struct sha
 {
 	struct work *w = xcalloc(1, sizeof *w);
 	w->key = *key;
-	w->task = (struct task){ .name = xstrdup(r->task->name ? r->task->name : ""), .source = xstrdup(r->task->source), .hash = r->task->hash };
+	w->task = (struct task){
+		.name = xstrdup(r->task->name ? r->task->name : ""), .source = xstrdup(r->task->source), .hash = r->task->hash};
 	w->source = xstrndup(r->source, r->source_len);
 	w->source_len = r->source_len;
 	return w;
@@ -360,17 +363,17 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	size_t len = MIN(r->source_len, VERIFY_SOURCE_BYTES_MAX + 1);
 	struct verify_request cut = *r;
 	cut.source_len = len;
-	struct slice parts[] = { { r->source, len }, { r->task->source, strlen(r->task->source) }, { v->options_text, strlen(v->options_text) } };
+	struct slice parts[] = {
+		{r->source, len}, {r->task->source, strlen(r->task->source)}, {v->options_text, strlen(v->options_text)}};
 	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
 	pthread_mutex_lock(&v->lock);
 	v->outstanding++;
 	struct verdict **known = known_slot(v, &key);
 	struct work *same = list_find(v->queue, &key);
-	if (!same)
-		same = list_find(v->running, &key);
+	if (!same) same = list_find(v->running, &key);
 	if (*known && !strcmp(v->known_keys[known - v->known].text, key.text)) {
 		struct finished *f = xcalloc(1, sizeof *f);
-		*f = (struct finished){ .id = r->id, .verdict = **known };
+		*f = (struct finished){.id = r->id, .verdict = **known};
 		f->verdict.cached = true;
 		f->verdict.seconds = 0;
 		*(v->finished_last ? &v->finished_last->next : &v->finished) = f;
@@ -392,24 +395,19 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err)
 {
 	uint64_t end = clock_ns() + (uint64_t)MAX(timeout_ms, 0) * 1000000u;
-	struct timespec at = { .tv_sec = (time_t)(end / 1000000000u), .tv_nsec = (long)(end % 1000000000u) };
+	struct timespec at = {.tv_sec = (time_t)(end / 1000000000u), .tv_nsec = (long)(end % 1000000000u)};
 	int rc = 0;
 	pthread_mutex_lock(&v->lock);
-	if (!v->outstanding)
-		rc = err_set(err, ERR_NOT_FOUND, "no verdict is outstanding");
+	if (!v->outstanding) rc = err_set(err, ERR_NOT_FOUND, "no verdict is outstanding");
 	while (!rc && !v->finished) {
-		if (timeout_ms < 0)
-			pthread_cond_wait(&v->has_finished, &v->lock);
-		else if (clock_ns() >= end)
-			rc = err_set(err, ERR_TIMEOUT, "no verdict within %d ms", timeout_ms);
-		else
-			pthread_cond_timedwait(&v->has_finished, &v->lock, &at);
+		if (timeout_ms < 0) pthread_cond_wait(&v->has_finished, &v->lock);
+		else if (clock_ns() >= end) rc = err_set(err, ERR_TIMEOUT, "no verdict within %d ms", timeout_ms);
+		else pthread_cond_timedwait(&v->has_finished, &v->lock, &at);
 	}
 	if (!rc) {
 		struct finished *f = v->finished;
 		v->finished = f->next;
-		if (!v->finished)
-			v->finished_last = NULL;
+		if (!v->finished) v->finished_last = NULL;
 		v->outstanding--;
 		*id = f->id;
 		*out = f->verdict;
@@ -419,9 +417,10 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 	return rc;
 }
 
-int verifier_run(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err)
+int verifier_run(
+	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err)
 {
-	struct verify_request r = { .task = task, .source = source, .source_len = len, .id = 0 };
+	struct verify_request r = {.task = task, .source = source, .source_len = len, .id = 0};
 	int64_t id = 0;
 	int rc = verifier_submit(v, &r, err);
 	return rc ? rc : verifier_collect(v, -1, &id, out, err);

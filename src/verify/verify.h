@@ -1,14 +1,19 @@
-/* verify: the verifier that cannot be fooled. Record hostile, replay clean (docs/verifier.md, design section 6):
+/* verify: the verifier that cannot be fooled. Record hostile, replay clean (docs/verifier.md,
+ * design section 6):
  *
  *   static       lint of the source: rejects the hopeless early, writes notes
  *   trace        the candidate runs in a sandboxed tracer without data; out comes a tape
  *   compile      every launched kernel is really compiled for the target
- *   correctness  hone-runner (C, sandboxed) replays the tape on fresh inputs; outputs are compared here with what the oracle's process computed in fp64
- *   lineage      from the tape and the origin tags: the outputs were computed by the candidate's kernels
+ *   correctness  hone-runner (C, sandboxed) replays the tape on fresh inputs; outputs are compared
+ *   here with what the oracle's process computed in fp64
+ *   lineage      from the tape and the origin tags: the outputs were computed by the candidate's
+ *   kernels
  *   timing       cost model on a CPU
  *
- * struct verifier owns zygotes, runners, an oracle cache and worker threads. submit never blocks on work; results come in completion order with the
- * caller's id. Duplicates (same source, task, options) within a verifier are graded once. One thread may submit and collect; the inside is threaded. */
+ * struct verifier owns zygotes, runners, an oracle cache and worker threads. submit never blocks on
+ * work; results come in completion order with the caller's id. Duplicates (same source, task,
+ * options) within a verifier are graded once. One thread may submit and collect; the inside is
+ * threaded. */
 #ifndef HONE_VERIFY_H
 #define HONE_VERIFY_H
 #include "store/store.h"
@@ -16,29 +21,37 @@
 #include "verify/verdict.h"
 
 struct verify_options {
-	const char *root;              /* folder with worker/ and build/venv; NULL: found from the executable's place */
-	const char *device;            /* "cpu" */
-	const char *precision;         /* "strict" or "tf32" */
-	const char *sandbox;           /* NULL: the strongest that works; "full", "lsm", "none" (needs allow_unsandboxed) */
+	const char *root;      /* folder with worker/ and build/venv; NULL: found from the executable's place */
+	const char *device;    /* "cpu" */
+	const char *precision; /* "strict" or "tf32" */
+	const char *sandbox;   /* NULL: the strongest that works; "full", "lsm", "none" (needs allow_unsandboxed) */
 	bool allow_unsandboxed;
-	int threads;                   /* candidates graded at once; 0: cores */
-	int num_correct_trials;        /* 0: default (docs/verifier.md) */
-	uint64_t seed;                 /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;   /* 0: defaults */
-	bool skip_compile;             /* for tests of later stages only: recorded, and never genuine */
-	struct store *store;           /* caches; may be NULL */
+	int threads;            /* candidates graded at once; 0: cores */
+	int num_correct_trials; /* 0: default (docs/verifier.md) */
+	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
+	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms; /* 0: defaults */
+	bool skip_compile;   /* for tests of later stages only: recorded, and never genuine */
+	struct store *store; /* caches; may be NULL */
 };
 struct verifier;
 int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err);
-void verifier_free(struct verifier *v);   /* stops work, kills every child, leaves no process and no file */
+void verifier_free(struct verifier *v); /* stops work, kills every child, leaves no process and no file */
 
-struct verify_request { const struct task *task; const char *source; size_t source_len; int64_t id; };   /* strings and task are copied */
+struct verify_request {
+	const struct task *task;
+	const char *source;
+	size_t source_len;
+	int64_t id;
+}; /* strings and task are copied */
 int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err);
-/* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when nothing is outstanding. */
+/* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when
+ * nothing is outstanding. */
 int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err);
 /* submit + collect of one. */
-int verifier_run(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err);
+int verifier_run(
+	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err);
 
-/* What the reference alone says about a task: runs, discriminates (zeros, constants and inputs do not pass), its cost. */
+/* What the reference alone says about a task: runs, discriminates (zeros, constants and inputs do
+ * not pass), its cost. */
 int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err);
 #endif

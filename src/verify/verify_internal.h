@@ -1,4 +1,5 @@
-/* verify_internal: what the steps of a verdict share. One struct grading lives on a worker thread's stack from request to verdict. */
+/* verify_internal: what the steps of a verdict share. One struct grading lives on a worker thread's
+ * stack from request to verdict. */
 #ifndef HONE_VERIFY_INTERNAL_H
 #define HONE_VERIFY_INTERNAL_H
 #include "verify/cost_model.h"
@@ -22,34 +23,42 @@ struct verify_shared {
 	struct oracle_cache *oracles;
 	struct compile_cache *compiles;
 	struct runner_pool *runners;
-	struct store *store;              /* may be NULL */
+	struct store *store; /* may be NULL */
 	struct verify_limits limits;
-	int level;                        /* of the sandbox */
+	int level; /* of the sandbox */
 	bool tf32, skip_compile;
 	int num_trials;
-	char *versions;                   /* text for cache keys */
+	char *versions; /* text for cache keys */
 };
 
-struct trace { struct str text; struct tape *tape; };
+struct trace {
+	struct str text;
+	struct tape *tape;
+};
 void trace_release(struct trace *t);
 
 struct grading {
 	struct verify_shared *s;
 	const struct task *task;
-	const char *source; size_t source_len;
+	const char *source;
+	size_t source_len;
 	const struct oracle_data *oracle;
-	struct job tracer; bool has_tracer;
-	struct runner runner; bool has_runner;
+	struct job tracer;
+	bool has_tracer;
+	struct runner runner;
+	bool has_runner;
 	int attempt;
 	struct verdict *v;
-	int nbinaries; struct vm_binary *binaries;   // (the stock tape's kernels), by compile_step
+	int nbinaries;
+	struct vm_binary *binaries;   // (the stock tape's kernels), by compile_step
 };
 
-/* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an infrastructure fault, to be tried again. */
+/* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
+ * infrastructure fault, to be tried again. */
 enum { GRADE_ON = 0, GRADE_END = 1 };
 /* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
-int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line, const char *fmt, ...)
-	__attribute__((format(printf, 6, 7)));
+int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
+	const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
@@ -59,11 +68,16 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
-/* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what cannot be judged is VERDICT_INFRA. */
-void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
+ * cannot be judged is VERDICT_INFRA. */
+void grade(
+	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
 
-/* setup.c: where things lie; options checked and filled in. places are released by the caller, also on failure. */
-struct verify_places { char *root, *runner, *library; };
+/* setup.c: where things lie; options checked and filled in. places are released by the caller, also
+ * on failure. */
+struct verify_places {
+	char *root, *runner, *library;
+};
 int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err);
 void setup_places_release(struct verify_places *p);
 int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err);

@@ -1,10 +1,12 @@
 /* worker: starts zygotes, hands them jobs, listens to the jobs.
  *
- * A zygote is started early and waited for late, since importing torch takes seconds. It is only ever written to (requests); what it says
- * about a job comes on that job's own status socket. When a send fails the zygote is dead: it is started again once, and the send repeated;
- * a second failure is an infrastructure fault.
+ * A zygote is started early and waited for late, since importing torch takes seconds. It is only
+ * ever written to (requests); what it says about a job comes on that job's own status socket. When
+ * a send fails the zygote is dead: it is started again once, and the send repeated; a second
+ * failure is an infrastructure fault.
  *
- * A job's process is known by a pidfd, so that a kill can never hit another process that got its number. */
+ * A job's process is known by a pidfd, so that a kill can never hit another process that got its
+ * number. */
 #include "verify/worker.h"
 #include <errno.h>
 #include <poll.h>
@@ -33,10 +35,7 @@ struct zygote {
 	int64_t next_id;
 };
 
-static uint64_t deadline_after(int ms)
-{
-	return clock_ns() + (uint64_t)ms * 1000000u;
-}
+static uint64_t deadline_after(int ms) { return clock_ns() + (uint64_t)ms * 1000000u; }
 
 static int spawn(struct zygote *z, struct err *err)
 {
@@ -44,8 +43,14 @@ static int spawn(struct zygote *z, struct err *err)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "%s zygote: no socket pair: %s", z->kind, strerror(errno));
 	char *python = path_join(z->root, "build/venv/bin/python"), *script = path_join(z->root, "worker/zygote.py");
-	char *argv[] = { python, (char *)(uintptr_t)"-I", script, z->kind, z->library, NULL };
-	struct child_options o = { .argv = argv, .cwd = "/", .fds = { pair[1] }, .nfds = 1, .stdout_fd = -1, .stderr_fd = STDERR_FILENO, .die_with_parent = true };
+	char *argv[] = {python, (char *)(uintptr_t)"-I", script, z->kind, z->library, NULL};
+	struct child_options o = {.argv = argv,
+		.cwd = "/",
+		.fds = {pair[1]},
+		.nfds = 1,
+		.stdout_fd = -1,
+		.stderr_fd = STDERR_FILENO,
+		.die_with_parent = true};
 	int rc = child_spawn(&z->child, &o, err);
 	close(pair[1]);
 	free(python);
@@ -61,8 +66,7 @@ static int spawn(struct zygote *z, struct err *err)
 
 static void stop(struct zygote *z)
 {
-	if (z->control >= 0)
-		close(z->control);
+	if (z->control >= 0) close(z->control);
 	z->control = -1;
 	child_kill(&z->child);
 }
@@ -82,20 +86,17 @@ int zygote_create(const char *root, const char *library, const char *kind, struc
 	z->library = xstrdup(library);
 	z->kind = xstrdup(kind);
 	z->control = -1;
-	z->child = (struct child){ .pid = -1, .reaped = true };
+	z->child = (struct child){.pid = -1, .reaped = true};
 	pthread_mutex_init(&z->lock, NULL);
 	int rc = spawn(z, err);
-	if (rc)
-		zygote_free(z);
-	else
-		*out = z;
+	if (rc) zygote_free(z);
+	else *out = z;
 	return rc;
 }
 
 void zygote_free(struct zygote *z)
 {
-	if (!z)
-		return;
+	if (!z) return;
 	stop(z);
 	pthread_mutex_destroy(&z->lock);
 	json_decref(z->hello);
@@ -107,29 +108,25 @@ void zygote_free(struct zygote *z)
 
 static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 {
-	if (z->is_ready)
-		return 0;
-	struct str text = { 0 };
+	if (z->is_ready) return 0;
+	struct str text = {0};
 	json_t *hello = NULL;
 	int rc = 0;
-	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX)
-		rc = spawn(z, err);
+	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX) rc = spawn(z, err);
 	if (!rc)
 		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running")
-			: msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
-	if (!rc)
-		rc = json_parse(text.data, text.len, "ready message", &hello, err);
+							: msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
+	if (!rc) rc = json_parse(text.data, text.len, "ready message", &hello, err);
 	if (!rc && !json_is_true(json_object_get(hello, "ready")))
 		rc = err_set(err, ERR_INFRA, "it answered %.300s", text.data);
 	if (rc) {
 		char status[64] = "still running";
-		if (child_wait(&z->child, 1000, NULL) == 0)
-			child_status_text(z->child.status, status, sizeof status);
+		if (child_wait(&z->child, 1000, NULL) == 0) child_status_text(z->child.status, status, sizeof status);
 		json_decref(hello);
 		stop(z);
 		z->failed_starts++;
-		rc = err_set(err, ERR_INFRA, "%s zygote (%s/worker/zygote.py) did not become ready: %.400s; process: %s", z->kind, z->root, err ? err->text : "",
-			status);
+		rc = err_set(err, ERR_INFRA, "%s zygote (%s/worker/zygote.py) did not become ready: %.400s; process: %s",
+			z->kind, z->root, err ? err->text : "", status);
 	} else {
 		json_decref(z->hello);
 		z->hello = hello;
@@ -144,16 +141,16 @@ int zygote_ready(struct zygote *z, int timeout_ms, const json_t **versions, stru
 {
 	pthread_mutex_lock(&z->lock);
 	int rc = ready_locked(z, timeout_ms, err);
-	if (!rc && versions)
-		*versions = json_object_get(z->hello, "versions");
+	if (!rc && versions) *versions = json_object_get(z->hello, "versions");
 	pthread_mutex_unlock(&z->lock);
 	return rc;
 }
 
 static json_t *request(struct zygote *z, const struct job_limits *l, json_t *task)
 {
-	return json_pack("{s:I, s:s, s:{s:I, s:i, s:i}, s:o}", "id", (json_int_t)z->next_id++, "sandbox", sandbox_level_name(l->level),
-		"limits", "memory_bytes", (json_int_t)l->memory_bytes, "cpu_s", l->cpu_s, "processes", 1, "job", task);
+	return json_pack("{s:I, s:s, s:{s:I, s:i, s:i}, s:o}", "id", (json_int_t)z->next_id++, "sandbox",
+		sandbox_level_name(l->level), "limits", "memory_bytes", (json_int_t)l->memory_bytes, "cpu_s", l->cpu_s,
+		"processes", 1, "job", task);
 }
 
 /* One attempt over a living zygote; the descriptors are the zygote's ends. */
@@ -165,9 +162,10 @@ static int send_request(struct zygote *z, const char *text, const int fds[2], st
 
 int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct job *out, struct err *err)
 {
-	int data[2] = { -1, -1 }, status[2] = { -1, -1 };
-	*out = (struct job){ .data_fd = -1, .status_fd = -1, .pid_fd = -1 };
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, status)) {
+	int data[2] = {-1, -1}, status[2] = {-1, -1};
+	*out = (struct job){.data_fd = -1, .status_fd = -1, .pid_fd = -1};
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data) ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, status)) {
 		json_decref(task);
 		if (data[0] >= 0) {
 			close(data[0]);
@@ -180,14 +178,13 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 	char *text = json_dumps(o, JSON_COMPACT);
 	CHECKF(text, "a request that is not JSON");
 	json_decref(o);
-	int fds[2] = { data[1], status[1] };
+	int fds[2] = {data[1], status[1]};
 	int rc = z->is_stopped ? err_set(err, ERR_INFRA, "the verifier is being closed") : send_request(z, text, fds, err);
 	if (rc && !z->is_stopped) {
 		log_warn("%s zygote died (%s); starting it again", z->kind, err ? err->text : "");
 		stop(z);
 		rc = spawn(z, err);
-		if (!rc)
-			rc = send_request(z, text, fds, err);
+		if (!rc) rc = send_request(z, text, fds, err);
 	}
 	pthread_mutex_unlock(&z->lock);
 	free(text);
@@ -205,15 +202,13 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 /* One message of the zygote about the job: {"pid"} or {"status"}. */
 static int status_take(struct job *j, uint64_t deadline_ns, struct err *err)
 {
-	struct str text = { 0 };
+	struct str text = {0};
 	json_t *o = NULL;
 	int rc = msg_recv(j->status_fd, STATUS_BYTES_MAX, &text, NULL, NULL, deadline_ns, err);
-	if (!rc)
-		rc = json_parse(text.data, text.len, "status message", &o, err);
+	if (!rc) rc = json_parse(text.data, text.len, "status message", &o, err);
 	if (!rc && json_object_get(o, "pid")) {
 		j->pid = (pid_t)json_integer_value(json_object_get(o, "pid"));
-		if (j->pid > 1 && j->pid_fd < 0)
-			j->pid_fd = (int)syscall(SYS_pidfd_open, j->pid, 0);
+		if (j->pid > 1 && j->pid_fd < 0) j->pid_fd = (int)syscall(SYS_pidfd_open, j->pid, 0);
 	} else if (!rc && json_object_get(o, "status")) {
 		j->ended = true;
 		j->status = (int)json_integer_value(json_object_get(o, "status"));
@@ -225,33 +220,28 @@ static int status_take(struct job *j, uint64_t deadline_ns, struct err *err)
 	}
 	json_decref(o);
 	str_release(&text);
-	if (rc) {   /* the zygote is gone: nothing more will be learnt */
+	if (rc) { /* the zygote is gone: nothing more will be learnt */
 		close(j->status_fd);
 		j->status_fd = -1;
 	}
 	return rc;
 }
 
-int job_next(struct job *j, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err)
+int job_next(
+	struct job *j, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err)
 {
 	int room = nfds ? *nfds : 0;
 	for (;;) {
-		struct pollfd p[2] = { { .fd = j->data_fd, .events = POLLIN }, { .fd = j->status_fd, .events = POLLIN } };
+		struct pollfd p[2] = {{.fd = j->data_fd, .events = POLLIN}, {.fd = j->status_fd, .events = POLLIN}};
 		uint64_t now = clock_ns();
-		if (deadline_ns && now >= deadline_ns)
-			return err_set(err, ERR_TIMEOUT, "the job's time is spent");
+		if (deadline_ns && now >= deadline_ns) return err_set(err, ERR_TIMEOUT, "the job's time is spent");
 		int ms = deadline_ns ? (int)MIN((deadline_ns - now) / 1000000u + 1, 60000u) : -1;
 		int n = poll(p, 2, ms);
-		if (n < 0 && errno != EINTR)
-			return err_set(err, ERR_INFRA, "waiting for a job: %s", strerror(errno));
-		if (n <= 0)
-			continue;
-		if (p[1].revents)
-			status_take(j, deadline_after(STATUS_TIMEOUT_MS), NULL);
-		if (!p[0].revents)
-			continue;
-		if (nfds)
-			*nfds = room;
+		if (n < 0 && errno != EINTR) return err_set(err, ERR_INFRA, "waiting for a job: %s", strerror(errno));
+		if (n <= 0) continue;
+		if (p[1].revents) status_take(j, deadline_after(STATUS_TIMEOUT_MS), NULL);
+		if (!p[0].revents) continue;
+		if (nfds) *nfds = room;
 		return msg_recv(j->data_fd, bytes_max, out, fds, nfds, deadline_ns, err);
 	}
 }
@@ -260,41 +250,33 @@ void job_wait(struct job *j, int timeout_ms)
 {
 	uint64_t deadline = deadline_after(timeout_ms);
 	while (j->status_fd >= 0 && !j->ended) {
-		struct pollfd p = { .fd = j->status_fd, .events = POLLIN };
+		struct pollfd p = {.fd = j->status_fd, .events = POLLIN};
 		uint64_t now = clock_ns();
-		if (now >= deadline)
-			return;
-		if (poll(&p, 1, (int)((deadline - now) / 1000000u + 1)) > 0)
-			status_take(j, deadline, NULL);
+		if (now >= deadline) return;
+		if (poll(&p, 1, (int)((deadline - now) / 1000000u + 1)) > 0) status_take(j, deadline, NULL);
 	}
 }
 
 int job_check_entered(const struct job *j, struct err *err)
 {
-	if (!j->ended && j->status_fd < 0)
-		return err_set(err, ERR_INFRA, "a job's zygote ended");
-	return !j->ended || j->entered ? 0 : err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
+	if (!j->ended && j->status_fd < 0) return err_set(err, ERR_INFRA, "a job's zygote ended");
+	return !j->ended || j->entered
+		? 0
+		: err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
 }
 
 void job_end(struct job *j)
 {
-	if (j->data_fd >= 0)
-		close(j->data_fd);
+	if (j->data_fd >= 0) close(j->data_fd);
 	j->data_fd = -1;
 	uint64_t deadline = deadline_after(STATUS_TIMEOUT_MS);
 	if (j->status_fd >= 0 && !j->ended) {
-		if (j->pid_fd < 0)
-			status_take(j, deadline, NULL);
-		if (j->pid_fd >= 0 && !j->ended)
-			syscall(SYS_pidfd_send_signal, j->pid_fd, SIGKILL, NULL, 0);
-		if (j->status_fd >= 0)
-			shutdown(j->status_fd, SHUT_WR);
-		while (j->status_fd >= 0 && !j->ended && status_take(j, deadline, NULL) == 0)
-			continue;
+		if (j->pid_fd < 0) status_take(j, deadline, NULL);
+		if (j->pid_fd >= 0 && !j->ended) syscall(SYS_pidfd_send_signal, j->pid_fd, SIGKILL, NULL, 0);
+		if (j->status_fd >= 0) shutdown(j->status_fd, SHUT_WR);
+		while (j->status_fd >= 0 && !j->ended && status_take(j, deadline, NULL) == 0) continue;
 	}
-	if (j->status_fd >= 0)
-		close(j->status_fd);
-	if (j->pid_fd >= 0)
-		close(j->pid_fd);
+	if (j->status_fd >= 0) close(j->status_fd);
+	if (j->pid_fd >= 0) close(j->pid_fd);
 	j->status_fd = j->pid_fd = -1;
 }

@@ -1,4 +1,5 @@
-/* Notes: what is no error, but worth a look. Counted for each memory instruction over the whole launch. */
+/* Notes: what is no error, but worth a look. Counted for each memory instruction over the whole
+ * launch. */
 #include "vm/vm_check.h"
 
 #define SECTOR_BYTES 32
@@ -23,7 +24,8 @@ static int64_t count_active(struct vm_ctx *c, const struct vm_instr *in, int mas
 	return active;
 }
 
-/* Triton lays a block out along the dimension in which its addresses are contiguous. Uncoalesced is what has none. */
+/* Triton lays a block out along the dimension in which its addresses are contiguous. Uncoalesced is
+ * what has none. */
 static bool affine_is_scattered(const struct vm_value_info *info, const struct affine *a, size_t size, int64_t *stride)
 {
 	*stride = 0;
@@ -54,7 +56,8 @@ static bool elements_are_scattered(const int64_t *address, int64_t n, size_t siz
 	return sectors >= WASTE_MIN * least;
 }
 
-static void look_at_addresses(struct vm_ctx *c, const struct vm_instr *in, struct check_use *use, int64_t n, size_t size)
+static void look_at_addresses(
+	struct vm_ctx *c, const struct vm_instr *in, struct check_use *use, int64_t n, size_t size)
 {
 	struct affine a;
 	int pointer = vm_src(c, in, 0);
@@ -93,15 +96,19 @@ void vm_notes_finish(struct vm_ctx *c)
 		const struct check_use *use = &k->uses[i];
 		const char *what = in->exec == exec_load ? "load" : in->exec == exec_store ? "store" : "atomic access";
 		if (use->is_masked && use->active == use->lanes)
-			vm_check_note(c, in, VM_NOTE_MASK_ALWAYS, -1, "the mask of this %s held for all %lld elements", what, (long long)use->lanes);
+			vm_check_note(c, in, VM_NOTE_MASK_ALWAYS, -1, "the mask of this %s held for all %lld elements", what,
+				(long long)use->lanes);
 		if (use->is_masked && !use->active)
-			vm_check_note(c, in, VM_NOTE_MASK_NEVER, -1, "the mask of this %s held for none of %lld elements", what, (long long)use->lanes);
+			vm_check_note(c, in, VM_NOTE_MASK_NEVER, -1, "the mask of this %s held for none of %lld elements", what,
+				(long long)use->lanes);
 		if (use->is_uncoalesced && use->stride)
-			vm_check_note(c, in, VM_NOTE_UNCOALESCED, -1, "neighbours of this %s are %lld bytes apart: each takes a 32-byte sector of its own", what,
+			vm_check_note(c, in, VM_NOTE_UNCOALESCED, -1,
+				"neighbours of this %s are %lld bytes apart: each takes a 32-byte sector of its own", what,
 				(long long)use->stride);
 		else if (use->is_uncoalesced)
 			vm_check_note(c, in, VM_NOTE_UNCOALESCED, -1,
-				"neighbours of this %s are scattered: it touches at least %d times the sectors that its elements fill", what, WASTE_MIN);
+				"neighbours of this %s are scattered: it touches at least %d times the sectors that its elements fill",
+				what, WASTE_MIN);
 	}
 	if (k->idle_programs)
 		vm_check_note(c, c->program->instrs, VM_NOTE_IDLE_PROGRAMS, -1, "%lld of %lld programs touch no memory",

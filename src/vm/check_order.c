@@ -1,13 +1,16 @@
 /* Which accesses of other programs a program may rely on.
  *
- * An access happened before the running program's when its program released (an atomic with release after the access) and the running program acquired that
- * release, directly or through others. Vector clocks would need a number for each pair of programs; here the atomics themselves are a graph, searched only
- * when two accesses meet in one cell. A node knows, in its program's view, all that its program did so far and, if it acquires, what the place's view of the
- * node before it at the same address knows; the place's view of a node is that of the node before it and, if it releases, its program's view. (An atomic that
- * only reads or only adds continues the sequence that a release began, as in PTX's memory model.)
+ * An access happened before the running program's when its program released (an atomic with release
+ * after the access) and the running program acquired that release, directly or through others.
+ * Vector clocks would need a number for each pair of programs; here the atomics themselves are a
+ * graph, searched only when two accesses meet in one cell. A node knows, in its program's view, all
+ * that its program did so far and, if it acquires, what the place's view of the node before it at
+ * the same address knows; the place's view of a node is that of the node before it and, if it
+ * releases, its program's view. (An atomic that only reads or only adds continues the sequence that
+ * a release began, as in PTX's memory model.)
  *
- * Nodes are numbered as they happen, so knowledge always points downwards: a scan from the running program's last node to the access's stamp visits each
- * node at most once for each program. */
+ * Nodes are numbered as they happen, so knowledge always points downwards: a scan from the running
+ * program's last node to the access's stamp visits each node at most once for each program. */
 #include "vm/vm_check.h"
 #include <stdlib.h>
 
@@ -49,7 +52,7 @@ void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool r
 	struct check_order *o = &k->order;
 	if (!o->is_on) return;
 	struct check_place *place = place_of(o, address);
-	if (!is_write && !place->node) return;   /* nothing was released here */
+	if (!is_write && !place->node) return; /* nothing was released here */
 	if (o->nnodes + 1 >= CHECK_NODES_MAX) {
 		o->is_on = false;
 		k->is_incomplete = true;
@@ -66,7 +69,7 @@ void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool r
 	o->mark[id] = 0;
 	o->nodes[id] = (struct check_node){(uint32_t)k->program, place->node, o->own, acquires, releases};
 	if (is_write && !place->node) o->nplaces++;
-	if (is_write) place->node = id;   /* a read leaves the sequence as it is */
+	if (is_write) place->node = id; /* a read leaves the sequence as it is */
 	o->own = id;
 }
 
@@ -96,12 +99,12 @@ static void visit(struct vm_check *k, uint32_t id)
 bool vm_order_knows(struct vm_check *k, const struct check_record *r)
 {
 	struct check_order *o = &k->order;
-	if (!o->is_on) return k->is_incomplete;   /* what cannot be known is not reported */
+	if (!o->is_on) return k->is_incomplete; /* what cannot be known is not reported */
 	if (!o->own) return false;
-	mark(o, o->own, VIEW_PROGRAM);   /* raises the cursor again when there are new atomics */
+	mark(o, o->own, VIEW_PROGRAM); /* raises the cursor again when there are new atomics */
 	const struct check_known *known = &o->known[r->program];
 	while (o->cursor > r->stamp && !(known->asker == o->asker && known->node > r->stamp)) {
-		uint32_t id = o->cursor--;   /* before the visit: marks only go down */
+		uint32_t id = o->cursor--; /* before the visit: marks only go down */
 		visit(k, id);
 	}
 	return known->asker == o->asker && known->node > r->stamp;

@@ -1,15 +1,21 @@
 /* What checks have to watch in a lowered program, found once when the kernel is made.
  *
- * Memory: which arguments a stored-through pointer can come from. A buffer that no store can reach has no races, so reads of it cost nothing; most inputs
- * are such. A pointer that was itself read from memory can be any.
+ * Memory: which arguments a stored-through pointer can come from. A buffer that no store can reach
+ * has no races, so reads of it cost nothing; most inputs are such. A pointer that was itself read
+ * from memory can be any.
  *
- * Overflow: the arithmetic whose result is part of an offset, found backwards from the offsets of addptr through additions, multiplications, shifts,
- * conversions and changes of shape. It ends at remainders, masks (and), right shifts, divisions and loads: hashes and random numbers wrap on purpose and
- * are cut to size by one of these. Integers have no sign in the IR; a value that is zero-extended on its way is unsigned, any other is signed. */
+ * Overflow: the arithmetic whose result is part of an offset, found backwards from the offsets of
+ * addptr through additions, multiplications, shifts, conversions and changes of shape. It ends at
+ * remainders, masks (and), right shifts, divisions and loads: hashes and random numbers wrap on
+ * purpose and are cut to size by one of these. Integers have no sign in the IR; a value that is
+ * zero-extended on its way is unsigned, any other is signed. */
 #include "vm/vm_check.h"
 #include <stdlib.h>
 
-struct roots { uint64_t args[2]; bool from_memory; };   /* arguments a value can come from; from_memory: or a value that was read */
+struct roots {
+	uint64_t args[2];
+	bool from_memory;
+}; /* arguments a value can come from; from_memory: or a value that was read */
 
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
@@ -31,10 +37,18 @@ static bool roots_step(const struct vm_program *p, const struct vm_instr *in, st
 	bool changed = false;
 	for (int d = 0; d < in->ndst; d++) {
 		struct roots *to = &roots[dst_id(p, in, d)];
-		if (in->exec == exec_load || in->exec == exec_atomic_rmw || in->exec == exec_atomic_cas) { changed |= roots_add(to, &memory); continue; }
-		if (in->exec == exec_move) { changed |= roots_add(to, &roots[src_id(p, in, d)]); continue; }
-		bool is_first_only = in->exec == exec_addptr || in->exec == exec_block_ptr || in->exec == exec_advance || in->exec == exec_block_address;
-		for (int s = 0; s < (is_first_only ? MIN(in->nsrc, 1) : in->nsrc); s++) changed |= roots_add(to, &roots[src_id(p, in, s)]);
+		if (in->exec == exec_load || in->exec == exec_atomic_rmw || in->exec == exec_atomic_cas) {
+			changed |= roots_add(to, &memory);
+			continue;
+		}
+		if (in->exec == exec_move) {
+			changed |= roots_add(to, &roots[src_id(p, in, d)]);
+			continue;
+		}
+		bool is_first_only = in->exec == exec_addptr || in->exec == exec_block_ptr || in->exec == exec_advance ||
+			in->exec == exec_block_address;
+		for (int s = 0; s < (is_first_only ? MIN(in->nsrc, 1) : in->nsrc); s++)
+			changed |= roots_add(to, &roots[src_id(p, in, s)]);
 	}
 	return changed;
 }
@@ -43,7 +57,7 @@ static void find_written(const struct vm_kernel *k, struct vm_program *p)
 {
 	struct roots *roots = xcalloc((size_t)p->nvalues + 1, sizeof *roots);
 	for (int i = 0; i < MIN(k->nargs, TAPE_ARGS_MAX); i++) roots[k->arg_values[i]].args[i / 64] |= 1ull << (i % 64);
-	for (bool changed = true; changed; ) {
+	for (bool changed = true; changed;) {
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= roots_step(p, &p->instrs[i], roots);
 	}
@@ -69,7 +83,8 @@ static void find_acquires(struct vm_program *p)
 		struct vm_instr *in = &p->instrs[i];
 		bool is_atomic = in->exec == exec_atomic_rmw || in->exec == exec_atomic_cas;
 		if (!is_atomic && !(in->exec == exec_load && in->imm[3])) continue;
-		/* What nobody looks at orders nothing: the compiler makes it a reduction, which has no acquire. */
+		/* What nobody looks at orders nothing: the compiler makes it a reduction, which has no
+		 * acquire. */
 		if (!is_used[dst_id(p, in, 0)]) in->imm[3] &= ~ORDER_ACQUIRE;
 		p->plan.has_acquire |= (in->imm[3] & ORDER_ACQUIRE) && !(in->imm[3] & ORDER_LOCAL);
 	}
@@ -78,14 +93,17 @@ static void find_acquires(struct vm_program *p)
 
 /* ---- what becomes an address ---- */
 
-static bool is_cast(const struct vm_instr *in) { return in->exec == exec_map && in->map_op < 0 && in->nsrc == 1 && in->result_elem != ELEM_I1; }
+static bool is_cast(const struct vm_instr *in)
+{
+	return in->exec == exec_map && in->map_op < 0 && in->nsrc == 1 && in->result_elem != ELEM_I1;
+}
 
 /* Bits that source s needs when the result needs `bits`. */
 static uint8_t need_of_source(const struct vm_instr *in, int s, uint8_t bits)
 {
 	if (in->exec == exec_select) return s > 0 ? bits : 0;
-	if (in->exec == exec_splat || in->exec == exec_unsplat || in->exec == exec_broadcast || in->exec == exec_reshape || in->exec == exec_trans
-		|| in->exec == exec_join || in->exec == exec_split || in->exec == exec_cat)
+	if (in->exec == exec_splat || in->exec == exec_unsplat || in->exec == exec_broadcast || in->exec == exec_reshape ||
+		in->exec == exec_trans || in->exec == exec_join || in->exec == exec_split || in->exec == exec_cat)
 		return bits;
 	if (is_cast(in)) {
 		if (!elem_is_int((enum elem)in->elem) || in->elem == ELEM_I1) return 0;
@@ -93,8 +111,15 @@ static uint8_t need_of_source(const struct vm_instr *in, int s, uint8_t bits)
 	}
 	if (in->exec != exec_map) return 0;
 	switch (in->map_op) {
-	case MAP_ADDI: case MAP_SUBI: case MAP_MULI: case MAP_SHLI: case MAP_MAXSI: case MAP_MAXUI: case MAP_MINSI: case MAP_MINUI: return bits;
-	default: return in->kernel == map_kernel(MAP_ADDI, (enum elem)in->elem) ? bits : 0;   /* the step of scf.for */
+	case MAP_ADDI:
+	case MAP_SUBI:
+	case MAP_MULI:
+	case MAP_SHLI:
+	case MAP_MAXSI:
+	case MAP_MAXUI:
+	case MAP_MINSI:
+	case MAP_MINUI: return bits;
+	default: return in->kernel == map_kernel(MAP_ADDI, (enum elem)in->elem) ? bits : 0; /* the step of scf.for */
 	}
 }
 
@@ -105,7 +130,8 @@ static bool need_step(const struct vm_program *p, const struct vm_instr *in, uin
 		uint8_t bits = 0, *to = &need[src_id(p, in, s)];
 		if (in->exec == exec_addptr) bits = s == 1 ? WATCH_SIGNED : 0;
 		else if (in->exec == exec_move) bits = need[dst_id(p, in, s)];
-		else for (int d = 0; d < in->ndst; d++) bits |= need_of_source(in, s, need[dst_id(p, in, d)]);
+		else
+			for (int d = 0; d < in->ndst; d++) bits |= need_of_source(in, s, need[dst_id(p, in, d)]);
 		changed |= (bits & ~*to) != 0;
 		*to |= bits;
 	}
@@ -114,15 +140,18 @@ static bool need_step(const struct vm_program *p, const struct vm_instr *in, uin
 
 static bool can_wrap(const struct vm_instr *in)
 {
-	if (is_cast(in)) return elem_is_int((enum elem)in->elem) && elem_bytes((enum elem)in->result_elem) < elem_bytes((enum elem)in->elem);
-	return in->exec == exec_map && (in->map_op == MAP_ADDI || in->map_op == MAP_SUBI || in->map_op == MAP_MULI || in->map_op == MAP_SHLI);
+	if (is_cast(in))
+		return elem_is_int((enum elem)in->elem) &&
+			elem_bytes((enum elem)in->result_elem) < elem_bytes((enum elem)in->elem);
+	return in->exec == exec_map &&
+		(in->map_op == MAP_ADDI || in->map_op == MAP_SUBI || in->map_op == MAP_MULI || in->map_op == MAP_SHLI);
 }
 
 static void find_watched(struct vm_program *p)
 {
 	uint8_t *need = xcalloc((size_t)p->nvalues + 1, 1);
 	p->plan.watch = xcalloc((size_t)p->ninstrs + 1, 1);
-	for (bool changed = true; changed; ) {
+	for (bool changed = true; changed;) {
 		changed = false;
 		for (int i = p->ninstrs - 1; i >= 0; i--) changed |= need_step(p, &p->instrs[i], need);
 	}
@@ -141,7 +170,4 @@ void vm_plan_make(const struct vm_kernel *k, struct vm_program *p)
 	find_watched(p);
 }
 
-void vm_plan_release(struct vm_program *p)
-{
-	free(p->plan.watch);
-}
+void vm_plan_release(struct vm_program *p) { free(p->plan.watch); }

@@ -1,15 +1,18 @@
-/* Shadow memory: for each cell of a buffer that the kernel writes, the last write and a read since. Two accesses of different programs to one cell, one of them
- * a write, not both atomic, and neither ordered before the other by atomics (check_order.c), are a race: the GPU may run them in any order.
+/* Shadow memory: for each cell of a buffer that the kernel writes, the last write and a read since.
+ * Two accesses of different programs to one cell, one of them a write, not both atomic, and neither
+ * ordered before the other by atomics (check_order.c), are a race: the GPU may run them in any
+ * order.
  *
- * Programs run one after another, so whoever touched a cell before the running program is in the cell. The first reader is kept; others leave
- * a flag. A cell is as large as the smallest element that was used in its buffer, so that neighbours of 2 bytes never look like one place. */
+ * Programs run one after another, so whoever touched a cell before the running program is in the
+ * cell. The first reader is kept; others leave a flag. A cell is as large as the smallest element
+ * that was used in its buffer, so that neighbours of 2 bytes never look like one place. */
 #include "vm/vm_check.h"
 #include <stdlib.h>
 
 /* ---- life ---- */
 
-void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p, const struct vm_launch_options *o,
-	const struct vm_memory *m)
+void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p,
+	const struct vm_launch_options *o, const struct vm_memory *m)
 {
 	k->is_tracked = xcalloc((size_t)m->index_max + 1, sizeof *k->is_tracked);
 	k->shadows = xcalloc((size_t)m->index_max + 1, sizeof *k->shadows);
@@ -18,11 +21,11 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	for (int i = 0; i < MIN(kernel->nargs, TAPE_ARGS_MAX); i++) {
 		uint64_t index = (uint64_t)o->args[i].i >> TAPE_ADDRESS_SHIFT;
 		if (!(p->plan.written[i / 64] >> (i % 64) & 1)) continue;
-		if (!vm_kernel_arg_is_pointer(kernel, i)) writes_anywhere = true;   /* an address that came as a number */
+		if (!vm_kernel_arg_is_pointer(kernel, i)) writes_anywhere = true; /* an address that came as a number */
 		else if (index <= m->index_max) k->is_tracked[index] = true;
 	}
 	for (uint64_t b = 0; b <= m->index_max && writes_anywhere; b++) k->is_tracked[b] = true;
-	k->first = k->nrecords = 1;   /* record 0: nobody */
+	k->first = k->nrecords = 1; /* record 0: nobody */
 	bool has_room = k->programs <= CHECK_ORDER_PROGRAMS_MAX;
 	k->order.is_on = p->plan.has_acquire && has_room;
 	if (k->order.is_on) k->order.known = xcalloc((size_t)k->programs + 1, sizeof *k->order.known);
@@ -70,7 +73,9 @@ static bool take_bytes(struct vm_check *k, size_t bytes)
 static struct check_group *groups_new(struct vm_check *k, int64_t bytes, int shift)
 {
 	int64_t groups = (bytes >> shift) / CHECK_GROUP + 1;
-	return take_bytes(k, (size_t)groups * sizeof(struct check_group)) ? calloc((size_t)groups, sizeof(struct check_group)) : NULL;
+	return take_bytes(k, (size_t)groups * sizeof(struct check_group))
+		? calloc((size_t)groups, sizeof(struct check_group))
+		: NULL;
 }
 
 static struct check_cells *cells_new(struct vm_check *k)
@@ -163,7 +168,8 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		k->records = xrealloc(k->records, (size_t)k->records_cap * sizeof *k->records);
 	}
 	bool is_atomic = (kind == CHECK_ATOMIC || (in->imm[3] & ORDER_VOLATILE)) && !(in->imm[3] & ORDER_LOCAL);
-	k->records[k->nrecords] = (struct check_record){(uint32_t)k->program, (uint32_t)instr, k->order.nnodes, 0, is_atomic, kind != CHECK_READ};
+	k->records[k->nrecords] = (struct check_record){
+		(uint32_t)k->program, (uint32_t)instr, k->order.nnodes, 0, is_atomic, kind != CHECK_READ};
 	return k->record_of[instr] = k->nrecords++;
 }
 
@@ -184,29 +190,35 @@ static const char *verb(enum check_kind kind, bool is_write)
 	return kind == CHECK_ATOMIC ? "atomic access" : is_write ? "store" : "load";
 }
 
-static int race(struct vm_ctx *c, const struct vm_instr *in, uint32_t other, enum check_kind kind, int64_t element, uint64_t index, int64_t offset)
+static int race(struct vm_ctx *c, const struct vm_instr *in, uint32_t other, enum check_kind kind, int64_t element,
+	uint64_t index, int64_t offset)
 {
 	const struct check_record *r = &c->check->records[other];
 	const struct vm_source *at = &c->program->locs[c->program->instrs[r->instr].loc];
 	uint32_t id[3];
 	char name[96];
 	vm_check_program_id(c, r->program, id);
-	vm_fault(c, in, VM_FAULT_RACE, element, "%s of element %lld at offset %lld of %s: program (%u,%u,%u) %s it at line %d, and nothing orders the two programs",
-		verb(kind, kind != CHECK_READ), (long long)element, (long long)offset, vm_check_buffer_name(c, index, name), id[0], id[1], id[2],
-		r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line);
+	vm_fault(c, in, VM_FAULT_RACE, element,
+		"%s of element %lld at offset %lld of %s: program (%u,%u,%u) %s it at line %d, and nothing orders the two "
+		"programs",
+		verb(kind, kind != CHECK_READ), (long long)element, (long long)offset, vm_check_buffer_name(c, index, name),
+		id[0], id[1], id[2], r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line);
 	vm_check_where(c, index, offset);
 	describe_other(c, r);
 	return !c->check->goes_on;
 }
 
-static void same_value(struct vm_ctx *c, const struct vm_instr *in, uint32_t other, int64_t element, uint64_t index, int64_t offset)
+static void same_value(
+	struct vm_ctx *c, const struct vm_instr *in, uint32_t other, int64_t element, uint64_t index, int64_t offset)
 {
 	char name[96];
 	const struct check_record *r = &c->check->records[other];
 	uint32_t id[3];
 	vm_check_program_id(c, r->program, id);
-	if (!vm_check_note(c, in, VM_NOTE_SAME_VALUE, element, "program (%u,%u,%u) also stores this value to offset %lld of %s", id[0], id[1], id[2],
-		(long long)offset, vm_check_buffer_name(c, index, name))) return;
+	if (!vm_check_note(c, in, VM_NOTE_SAME_VALUE, element,
+			"program (%u,%u,%u) also stores this value to offset %lld of %s", id[0], id[1], id[2], (long long)offset,
+			vm_check_buffer_name(c, index, name)))
+		return;
 	vm_check_where(c, index, offset);
 	describe_other(c, r);
 }
@@ -215,14 +227,26 @@ static void dead_store(struct vm_ctx *c, uint32_t record, int64_t element, uint6
 {
 	char name[96];
 	const struct vm_instr *earlier = &c->program->instrs[c->check->records[record].instr];
-	if (vm_check_note(c, earlier, VM_NOTE_DEAD_STORE, element, "what is stored to offset %lld of %s is stored over before anything reads it", (long long)offset,
-		vm_check_buffer_name(c, index, name))) vm_check_where(c, index, offset);
+	if (vm_check_note(c, earlier, VM_NOTE_DEAD_STORE, element,
+			"what is stored to offset %lld of %s is stored over before anything reads it", (long long)offset,
+			vm_check_buffer_name(c, index, name)))
+		vm_check_where(c, index, offset);
 }
 
 /* ---- one cell ---- */
 
-struct visit { struct vm_ctx *c; const struct vm_instr *in; struct check_shadow *s; uint32_t record; enum check_kind kind; uint64_t index; };
-struct cell { uint32_t *writer, *reader; int64_t offset; };   /* offset in the buffer */
+struct visit {
+	struct vm_ctx *c;
+	const struct vm_instr *in;
+	struct check_shadow *s;
+	uint32_t record;
+	enum check_kind kind;
+	uint64_t index;
+};
+struct cell {
+	uint32_t *writer, *reader;
+	int64_t offset;
+}; /* offset in the buffer */
 
 static bool is_other(const struct vm_check *k, uint32_t record) { return record && record < k->first; }
 
@@ -235,7 +259,8 @@ static bool conflicts(const struct visit *v, uint32_t other)
 	return !(r->is_atomic && k->records[v->record].is_atomic) && !vm_order_knows(k, r);
 }
 
-/* The write in a cell that an access has to be ordered with: the last, or what an atomic of the running program came on top of. */
+/* The write in a cell that an access has to be ordered with: the last, or what an atomic of the
+ * running program came on top of. */
 static uint32_t writer_of(const struct visit *v, uint32_t w)
 {
 	const struct vm_check *k = v->c->check;
@@ -244,7 +269,8 @@ static uint32_t writer_of(const struct visit *v, uint32_t w)
 	return is_other(k, w) ? w : k->records[w].covers;
 }
 
-/* Of two reads by the running program, the one that fewer accesses of others are ordered with: the later, unless it alone is atomic. */
+/* Of two reads by the running program, the one that fewer accesses of others are ordered with: the
+ * later, unless it alone is atomic. */
 static uint32_t later_reader(const struct visit *v, uint32_t r)
 {
 	const struct check_record *records = v->c->check->records;
@@ -262,8 +288,9 @@ static int visit_read(const struct visit *v, const struct cell *cell, int64_t el
 	return rc;
 }
 
-/* What the cell holds after the running program's write. An atomic leaves a plain store of its own program in the cell, which is the stricter of the two,
- * and remembers that it came on top of another's. */
+/* What the cell holds after the running program's write. An atomic leaves a plain store of its own
+ * program in the cell, which is the stricter of the two, and remembers that it came on top of
+ * another's. */
 static uint32_t new_writer(const struct visit *v, uint32_t w)
 {
 	struct vm_check *k = v->c->check;
@@ -292,7 +319,8 @@ static int visit_write(const struct visit *v, const struct cell *cell, int64_t e
 		dead_store(v->c, w, element, v->index, cell->offset);
 	}
 	*cell->writer = new_writer(v, *cell->writer);
-	/* A plain read before an atomic of one's own still minds the atomics of others, which the atomic does not. */
+	/* A plain read before an atomic of one's own still minds the atomics of others, which the
+	 * atomic does not. */
 	bool stays = v->kind == CHECK_ATOMIC && r && !is_other(k, r) && !k->records[r].is_atomic;
 	if (!stays) *cell->reader = 0;
 	return rc;
@@ -300,7 +328,8 @@ static int visit_write(const struct visit *v, const struct cell *cell, int64_t e
 
 /* ---- rows ---- */
 
-/* Records that the running program may replace without a look at each: nobody else's (or nobody's at all: only_empty), and none with a flag. */
+/* Records that the running program may replace without a look at each: nobody else's (or nobody's
+ * at all: only_empty), and none with a flag. */
 static bool is_plain(const struct vm_check *k, const uint32_t *x, int n, bool only_empty)
 {
 	uint32_t others = only_empty ? UINT32_MAX - 1 : k->first - 1, found = 0;
@@ -315,12 +344,14 @@ static bool is_plain(const struct vm_check *k, const uint32_t *x, int n, bool on
 	return !found;
 }
 
-/* An atomic access does not simply take the place of a plain one, and a store that might make an earlier one dead is noted: cell by cell. */
+/* An atomic access does not simply take the place of a plain one, and a store that might make an
+ * earlier one dead is noted: cell by cell. */
 static bool are_plain(const struct visit *v, const uint32_t *writer, const uint32_t *reader, int n)
 {
 	const struct vm_check *k = v->c->check;
 	if (v->kind == CHECK_ATOMIC || k->records[v->record].is_atomic) return false;
-	return is_plain(k, writer, n, v->kind != CHECK_READ && (k->checks & VM_CHECK_NOTES)) && is_plain(k, reader, n, false);
+	return is_plain(k, writer, n, v->kind != CHECK_READ && (k->checks & VM_CHECK_NOTES)) &&
+		is_plain(k, reader, n, false);
 }
 
 /* n cells of one group, from cell `at` on. False: to be looked at one by one. */
@@ -355,7 +386,8 @@ static int visit_element(const struct visit *v, int64_t offset, size_t size, int
 }
 
 /* Elements [from, to) of a row, one by one. */
-static int visit_elements(const struct visit *v, const struct check_row *row, const struct vm_buffer *b, size_t size, int64_t from, int64_t to)
+static int visit_elements(const struct visit *v, const struct check_row *row, const struct vm_buffer *b, size_t size,
+	int64_t from, int64_t to)
 {
 	int64_t start = row->address - (int64_t)(v->index << TAPE_ADDRESS_SHIFT);
 	for (int64_t i = from; i < to; i++) {
@@ -367,7 +399,8 @@ static int visit_elements(const struct visit *v, const struct check_row *row, co
 	return 0;
 }
 
-int vm_race_row(struct vm_ctx *c, const struct vm_instr *in, const struct check_row *row, size_t size, enum check_kind kind)
+int vm_race_row(
+	struct vm_ctx *c, const struct vm_instr *in, const struct check_row *row, size_t size, enum check_kind kind)
 {
 	struct vm_check *k = c->check;
 	uint64_t index = (uint64_t)row->address >> TAPE_ADDRESS_SHIFT;
@@ -381,7 +414,8 @@ int vm_race_row(struct vm_ctx *c, const struct vm_instr *in, const struct check_
 	if (!v.record) return 0;
 	if (row->step != (int64_t)size) return visit_elements(&v, row, b, size, 0, row->n);
 	/* Contiguous: group by group. An aligned element never straddles two. */
-	int64_t per = (int64_t)size >> v.s->shift, first = (row->address - (int64_t)(index << TAPE_ADDRESS_SHIFT)) >> v.s->shift, end = first + row->n * per;
+	int64_t per = (int64_t)size >> v.s->shift,
+			first = (row->address - (int64_t)(index << TAPE_ADDRESS_SHIFT)) >> v.s->shift, end = first + row->n * per;
 	for (int64_t cell = first, n; cell < end && !k->is_incomplete; cell += n) {
 		int64_t at = cell % CHECK_GROUP;
 		n = MIN(CHECK_GROUP - at, end - cell);

@@ -1,13 +1,17 @@
 /* Reductions that give another value in another order.
  *
- * Triton asks of a reduction's function that it commutes and associates, and a GPU relies on it. Nobody can read that off a region; but a region that is
- * evaluated in two orders (exec_region.c) shows it. Integers must be equal bit for bit.
+ * Triton asks of a reduction's function that it commutes and associates, and a GPU relies on it.
+ * Nobody can read that off a region; but a region that is evaluated in two orders (exec_region.c)
+ * shows it. Integers must be equal bit for bit.
  *
- * Floats are rounded on the way, and how far that carries depends on the function: a sum of both signs loses more digits than it has left. What is
- * compared with is therefore the size of everything that went in, the root of the sum of squares over the axis and over all float operands (a variance is
- * off by what its means are off), and a difference counts only when it reaches the upper half of the digits: 2^-12 of that size for f32. Rounding errors are
- * 2^-24 each and grow with the root of their number; a function that prefers one side, forgets one or weighs by place is off by far more. What overflowed on
- * the way, and an axis with a NaN (all comparisons with it are false), say nothing. */
+ * Floats are rounded on the way, and how far that carries depends on the function: a sum of both
+ * signs loses more digits than it has left. What is compared with is therefore the size of
+ * everything that went in, the root of the sum of squares over the axis and over all float operands
+ * (a variance is off by what its means are off), and a difference counts only when it reaches the
+ * upper half of the digits: 2^-12 of that size for f32. Rounding errors are 2^-24 each and grow
+ * with the root of their number; a function that prefers one side, forgets one or weighs by place
+ * is off by far more. What overflowed on the way, and an axis with a NaN (all comparisons with it
+ * are false), say nothing. */
 #include "vm/vm_check.h"
 #include <math.h>
 
@@ -44,7 +48,8 @@ static double tolerance_of(const struct vm_ctx *c, const struct vm_instr *in)
 	return exp2(-0.5 * digits);
 }
 
-/* All float operands over the axis of one lane: the root of the sum of squares; NaN where one is NaN, infinite where one is. */
+/* All float operands over the axis of one lane: the root of the sum of squares; NaN where one is
+ * NaN, infinite where one is. */
 static double size_of_axis(struct vm_ctx *c, const struct vm_instr *in, int64_t lane)
 {
 	const struct region_shape *s = in->extra;
@@ -52,7 +57,7 @@ static double size_of_axis(struct vm_ctx *c, const struct vm_instr *in, int64_t 
 	bool has_nan = false;
 	for (int i = 0; i < in->nsrc; i++) {
 		enum elem e = c->program->values[vm_src(c, in, i)].elem;
-		const uint8_t *data = c->values[vm_src(c, in, i)].buf->data;   /* dense: both orders were made from it */
+		const uint8_t *data = c->values[vm_src(c, in, i)].buf->data; /* dense: both orders were made from it */
 		for (int64_t j = 0; elem_is_float(e) && j < s->len; j++) {
 			double x = number_at(e, data, (lane / s->inner * s->len + j) * s->inner + lane % s->inner);
 			has_nan |= isnan(x);
@@ -83,7 +88,8 @@ void vm_reduce_compare(struct vm_ctx *c, const struct vm_instr *in, struct vm_bu
 		for (int64_t lane = 0; lane < lanes; lane++) {
 			const uint8_t *x = a[i]->data, *y = b[i]->data;
 			if (!memcmp(x + (size_t)lane * size, y + (size_t)lane * size, size)) continue;
-			if (differs(e, x, y, lane, size_of_axis(c, in, lane), tolerance)) vm_taint_mark(c, in, i, lane, lanes, TAINT_ORDER);
+			if (differs(e, x, y, lane, size_of_axis(c, in, lane), tolerance))
+				vm_taint_mark(c, in, i, lane, lanes, TAINT_ORDER);
 		}
 	}
 }

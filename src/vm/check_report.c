@@ -7,13 +7,21 @@
 const char *vm_note_name(enum vm_note n)
 {
 	static const char *const names[VM_NOTE_COUNT] = {
-		"none", "mask-always-true", "mask-never-true", "dead-store", "idle-programs", "uncoalesced", "same-value", "unchecked",
+		"none",
+		"mask-always-true",
+		"mask-never-true",
+		"dead-store",
+		"idle-programs",
+		"uncoalesced",
+		"same-value",
+		"unchecked",
 	};
 	CHECKF((unsigned)n < VM_NOTE_COUNT, "note %d", (int)n);
 	return names[n];
 }
 
-struct vm_check *vm_check_create(const struct vm_kernel *kernel, const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *m)
+struct vm_check *vm_check_create(const struct vm_kernel *kernel, const struct vm_program *p,
+	const struct vm_launch_options *o, const struct vm_memory *m)
 {
 	struct vm_check *k = xcalloc(1, sizeof *k);
 	k->checks = o->checks;
@@ -23,7 +31,8 @@ struct vm_check *vm_check_create(const struct vm_kernel *kernel, const struct vm
 	k->keys = xcalloc((size_t)k->findings_max + 1, sizeof *k->keys);
 	k->programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
 	if (o->checks & VM_CHECK_RACE) vm_race_create(k, kernel, p, o, m);
-	if (o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION | VM_CHECK_ORDER)) k->taints = xcalloc((size_t)p->nvalues + 1, sizeof *k->taints);
+	if (o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION | VM_CHECK_ORDER))
+		k->taints = xcalloc((size_t)p->nvalues + 1, sizeof *k->taints);
 	if (o->checks & VM_CHECK_NOTES) k->uses = xcalloc((size_t)p->ninstrs + 1, sizeof *k->uses);
 	return k;
 }
@@ -60,7 +69,8 @@ void vm_check_program_id(const struct vm_ctx *c, int64_t number, uint32_t id[3])
 
 /* ---- findings ---- */
 
-static struct vm_finding *finding_new(struct vm_ctx *c, const struct vm_instr *in, const struct finding_key *key, int64_t element, const char *text)
+static struct vm_finding *finding_new(
+	struct vm_ctx *c, const struct vm_instr *in, const struct finding_key *key, int64_t element, const char *text)
 {
 	struct vm_check *k = c->check;
 	const struct vm_source *at = &c->program->locs[in->loc];
@@ -70,8 +80,17 @@ static struct vm_finding *finding_new(struct vm_ctx *c, const struct vm_instr *i
 	}
 	k->keys[k->nfindings] = *key;
 	struct vm_finding *f = &k->findings[k->nfindings++];
-	*f = (struct vm_finding){.fault = (enum vm_fault)key->fault, .note = (enum vm_note)key->note, .line = at->line, .column = at->column, .element = element,
-		.buffer = -1, .argument = -1, .offset = -1, .bytes = -1, .other_line = -1, .other_column = -1};
+	*f = (struct vm_finding){.fault = (enum vm_fault)key->fault,
+		.note = (enum vm_note)key->note,
+		.line = at->line,
+		.column = at->column,
+		.element = element,
+		.buffer = -1,
+		.argument = -1,
+		.offset = -1,
+		.bytes = -1,
+		.other_line = -1,
+		.other_column = -1};
 	snprintf(f->file, sizeof f->file, "%.127s", at->file);
 	snprintf(f->expression, sizeof f->expression, "%.63s", at->name);
 	snprintf(f->text, sizeof f->text, "%.319s", text);
@@ -79,7 +98,8 @@ static struct vm_finding *finding_new(struct vm_ctx *c, const struct vm_instr *i
 	return f;
 }
 
-static struct vm_finding *finding_add(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, enum vm_note note, int64_t element, const char *text)
+static struct vm_finding *finding_add(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault,
+	enum vm_note note, int64_t element, const char *text)
 {
 	struct vm_check *k = c->check;
 	struct finding_key key = {in->loc, (uint8_t)fault, (uint8_t)note, -1};
@@ -105,7 +125,7 @@ int vm_fault(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, i
 	vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
 	if (c->check) finding_add(c, in, fault, VM_NOTE_NONE, element, what);
-	if (r->fault != VM_FAULT_NONE) return 1;   /* passed over before: the first one stays */
+	if (r->fault != VM_FAULT_NONE) return 1; /* passed over before: the first one stays */
 	r->fault = fault;
 	r->file = at->file;
 	r->access = NULL;
@@ -114,12 +134,13 @@ int vm_fault(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, i
 	memcpy(r->program, c->id, sizeof r->program);
 	r->element = element;
 	const char *base = strrchr(at->file, '/');
-	snprintf(r->text, sizeof r->text, "%s: %.120s:%d:%d in %.80s, program (%u,%u,%u): %.256s", vm_fault_name(fault), base ? base + 1 : at->file, at->line,
-		at->column, c->kernel->name, c->id[0], c->id[1], c->id[2], what);
+	snprintf(r->text, sizeof r->text, "%s: %.120s:%d:%d in %.80s, program (%u,%u,%u): %.256s", vm_fault_name(fault),
+		base ? base + 1 : at->file, at->line, at->column, c->kernel->name, c->id[0], c->id[1], c->id[2], what);
 	return 1;
 }
 
-struct vm_finding *vm_check_note(struct vm_ctx *c, const struct vm_instr *in, enum vm_note note, int64_t element, const char *fmt, ...)
+struct vm_finding *vm_check_note(
+	struct vm_ctx *c, const struct vm_instr *in, enum vm_note note, int64_t element, const char *fmt, ...)
 {
 	char what[320];
 	va_list ap;
@@ -166,9 +187,11 @@ void vm_check_finish(struct vm_ctx *c, struct vm_report *r, bool was_stopped)
 	struct vm_check *k = c->check;
 	if (k->uses && !was_stopped) vm_notes_finish(c);
 	if (k->is_incomplete && !k->goes_on && !was_stopped)
-		vm_fault(c, c->program->instrs, VM_FAULT_UNSUPPORTED, -1, "races cannot be looked for to the end: %s", k->incomplete_why);
+		vm_fault(c, c->program->instrs, VM_FAULT_UNSUPPORTED, -1, "races cannot be looked for to the end: %s",
+			k->incomplete_why);
 	else if (k->is_incomplete)
-		vm_check_note(c, c->program->instrs, VM_NOTE_UNCHECKED, -1, "races were not looked for to the end: %s", k->incomplete_why);
+		vm_check_note(c, c->program->instrs, VM_NOTE_UNCHECKED, -1, "races were not looked for to the end: %s",
+			k->incomplete_why);
 	r->nfindings = k->nfindings;
 	r->findings = k->findings;
 	r->findings_dropped = k->dropped;

@@ -1,7 +1,9 @@
-/* Loops that wait for another program. Programs of a kernel with atomics run one after another, each to its end, so nobody changes memory while one
- * loops. A loop that read memory through an atomic (or a volatile load), changed nothing in it, and stands at its start with the same values as one turn
- * before, does the same for ever: it waits for a program that comes later in the grid. On a GPU that ends only if both run at the same time, which nothing
- * but the size of the grid and of the GPU decides. Bounded waits change a counter and never stand still. */
+/* Loops that wait for another program. Programs of a kernel with atomics run one after another,
+ * each to its end, so nobody changes memory while one loops. A loop that read memory through an
+ * atomic (or a volatile load), changed nothing in it, and stands at its start with the same values
+ * as one turn before, does the same for ever: it waits for a program that comes later in the grid.
+ * On a GPU that ends only if both run at the same time, which nothing but the size of the grid and
+ * of the GPU decides. Bounded waits change a counter and never stand still. */
 #include "vm/vm_internal.h"
 
 #define TURNS_MIN 256   /* before the first look; then at every power of two */
@@ -13,7 +15,8 @@ static uint64_t mix(uint64_t h, const void *data, size_t len)
 	return h ^ h >> 29;
 }
 
-/* Block pointers are told apart by their buffers alone: they may differ where they are the same, never the other way round. */
+/* Block pointers are told apart by their buffers alone: they may differ where they are the same,
+ * never the other way round. */
 static uint64_t hash_values(const struct vm_ctx *c)
 {
 	uint64_t h = 0xcbf29ce484222325u;
@@ -25,7 +28,8 @@ static uint64_t hash_values(const struct vm_ctx *c)
 		if (v->form == FORM_SPLAT) h = mix(h, v->splat, elem_bytes(info->elem));
 		else if (v->form == FORM_AFFINE) h = mix(h, &v->affine, sizeof v->affine);
 		else if (v->form == FORM_BOX) h = mix(h, &v->box, sizeof v->box);
-		else if (v->buf && (kind == TYPE_SCALAR || kind == TYPE_TENSOR)) h = mix(h, v->buf->data, (size_t)info->count * elem_bytes(info->elem));
+		else if (v->buf && (kind == TYPE_SCALAR || kind == TYPE_TENSOR))
+			h = mix(h, v->buf->data, (size_t)info->count * elem_bytes(info->elem));
 		else if (v->buf) h = mix(h, &v->buf, sizeof v->buf);
 	}
 	return h;
@@ -43,6 +47,7 @@ int vm_spin_check(struct vm_ctx *c, const struct vm_instr *jump)
 	if ((turns & (turns - 1)) == 0) s->hash = hash_values(c);
 	bool is_next = ((turns - 1) & (turns - 2)) == 0;
 	if (!is_next || s->hash != hash_values(c)) return 0;
-	return vm_fault(c, c->polled, VM_FAULT_CO_RESIDENCY, -1, "the loop waits for a value that only a later program of the grid can write: it ends only if both "
+	return vm_fault(c, c->polled, VM_FAULT_CO_RESIDENCY, -1,
+		"the loop waits for a value that only a later program of the grid can write: it ends only if both "
 		"run at the same time");
 }

@@ -1,12 +1,15 @@
 /* Lanes that went wrong, followed to where they matter.
  *
- * An addition, multiplication, shift or narrowing on the way to an address that does not fit its type, and an integer lane divided by zero, are no errors by
- * themselves: the lane may be masked off, or a select may take another value. So such lanes are marked, and the marks go along with the values: through
- * element-wise operations, selects (the side that was taken), changes of shape, reductions along their axis, and the values that loops carry. An
- * error is a marked lane in the address of an access that happens, or (division) in a value that is stored. Comparisons, scans, dot and whatever else is not
- * listed here drop the marks: what they make is not called wrong.
+ * An addition, multiplication, shift or narrowing on the way to an address that does not fit its
+ * type, and an integer lane divided by zero, are no errors by themselves: the lane may be masked
+ * off, or a select may take another value. So such lanes are marked, and the marks go along with
+ * the values: through element-wise operations, selects (the side that was taken), changes of shape,
+ * reductions along their axis, and the values that loops carry. An error is a marked lane in the
+ * address of an access that happens, or (division) in a value that is stored. Comparisons, scans,
+ * dot and whatever else is not listed here drop the marks: what they make is not called wrong.
  *
- * Marks are rare: nothing is followed until a watched instruction (check_plan.c) makes the first, and a new program starts without any. */
+ * Marks are rare: nothing is followed until a watched instruction (check_plan.c) makes the first,
+ * and a new program starts without any. */
 #include "vm/vm_check.h"
 #include <stdlib.h>
 
@@ -54,7 +57,10 @@ static void taint_join(struct check_taint *to, const struct check_taint *from, i
 {
 	if (is_clean(from)) return;
 	take_origin(to, from);
-	if (!from->lanes && !to->lanes) { to->all |= from->all; return; }
+	if (!from->lanes && !to->lanes) {
+		to->all |= from->all;
+		return;
+	}
 	uint8_t *lanes = lanes_of(to, n);
 	for (int64_t i = 0; i < n; i++) lanes[i] |= lane(from, i);
 }
@@ -64,7 +70,10 @@ static void taint_select(struct vm_ctx *c, const struct vm_instr *in, struct che
 	const struct vm_value *mask = &c->values[vm_src(c, in, 0)];
 	const struct check_taint *yes = taint_of(c, vm_src(c, in, 1)), *no = taint_of(c, vm_src(c, in, 2));
 	if (is_clean(yes) && is_clean(no)) return;
-	if (mask->form == FORM_SPLAT) { taint_join(to, mask->splat[0] ? yes : no, in->n); return; }
+	if (mask->form == FORM_SPLAT) {
+		taint_join(to, mask->splat[0] ? yes : no, in->n);
+		return;
+	}
 	const uint8_t *m = vm_dense(c, in, vm_src(c, in, 0), in->n);
 	if (!m) return;
 	take_origin(to, yes);
@@ -73,11 +82,16 @@ static void taint_select(struct vm_ctx *c, const struct vm_instr *in, struct che
 	for (int64_t i = 0; i < in->n; i++) lanes[i] = lane(m[i] ? yes : no, i);
 }
 
-/* The source's dimensions of size 1 repeat (broadcast), or its dimensions change places (trans: result dimension d is source dimension imm... of it). */
-static void taint_strided(struct vm_ctx *c, const struct vm_instr *in, struct check_taint *to, const struct check_taint *from, const int32_t *order)
+/* The source's dimensions of size 1 repeat (broadcast), or its dimensions change places (trans:
+ * result dimension d is source dimension imm... of it). */
+static void taint_strided(struct vm_ctx *c, const struct vm_instr *in, struct check_taint *to,
+	const struct check_taint *from, const int32_t *order)
 {
 	const struct vm_value_info *s = &c->program->values[vm_src(c, in, 0)], *d = &c->program->values[vm_dst(c, in, 0)];
-	if (!from->lanes) { taint_join(to, from, in->n); return; }
+	if (!from->lanes) {
+		taint_join(to, from, in->n);
+		return;
+	}
 	int64_t stride[TTIR_DIMS_MAX], own[TTIR_DIMS_MAX], step = 1;
 	for (int k = s->ndim - 1; k >= 0; k--) {
 		own[k] = s->shape[k] == 1 ? 0 : step;
@@ -94,17 +108,22 @@ static void taint_reduce(struct vm_ctx *c, const struct vm_instr *in, int i, str
 	const struct region_shape *s = in->extra;
 	if (is_clean(from)) return;
 	take_origin(to, from);
-	if (!from->lanes) { to->all |= from->all; return; }
+	if (!from->lanes) {
+		to->all |= from->all;
+		return;
+	}
 	uint8_t *lanes = lanes_of(to, s->outer * s->inner);
 	for (int64_t o = 0; o < s->outer; o++)
 		for (int64_t j = 0; j < s->len; j++)
-			for (int64_t k = 0; k < s->inner; k++) lanes[o * s->inner + k] |= from->lanes[(o * s->len + j) * s->inner + k];
+			for (int64_t k = 0; k < s->inner; k++)
+				lanes[o * s->inner + k] |= from->lanes[(o * s->len + j) * s->inner + k];
 }
 
 static void taint_moves(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct check_taint *moved = xcalloc((size_t)in->nsrc + 1, sizeof *moved);
-	for (int i = 0; i < in->nsrc; i++) taint_join(&moved[i], taint_of(c, vm_src(c, in, i)), c->program->values[vm_src(c, in, i)].count);
+	for (int i = 0; i < in->nsrc; i++)
+		taint_join(&moved[i], taint_of(c, vm_src(c, in, i)), c->program->values[vm_src(c, in, i)].count);
 	for (int i = 0; i < in->ndst; i++) {
 		struct check_taint *to = taint_of(c, vm_dst(c, in, i));
 		taint_drop(to);
@@ -115,23 +134,32 @@ static void taint_moves(struct vm_ctx *c, const struct vm_instr *in)
 
 static bool keeps_lanes(const struct vm_instr *in)
 {
-	return in->exec == exec_divide || in->exec == exec_addptr || in->exec == exec_bitcast || (in->exec == exec_map && in->result_elem != ELEM_I1);
+	return in->exec == exec_divide || in->exec == exec_addptr || in->exec == exec_bitcast ||
+		(in->exec == exec_map && in->result_elem != ELEM_I1);
 }
 
 static void propagate(struct vm_ctx *c, const struct vm_instr *in)
 {
-	if (in->exec == exec_move) { taint_moves(c, in); return; }
+	if (in->exec == exec_move) {
+		taint_moves(c, in);
+		return;
+	}
 	for (int d = 0; d < in->ndst; d++) {
 		struct check_taint new = {.lanes = NULL}, *to = taint_of(c, vm_dst(c, in, d));
 		const struct check_taint *from = in->nsrc ? taint_of(c, vm_src(c, in, 0)) : NULL;
 		bool has_region = in->exec == exec_reduce;
-		if (!in->nsrc || (!in->n && !has_region)) {}   /* constants; inside a region */
-		else if (has_region) taint_reduce(c, in, d, &new);
+		if (!in->nsrc || (!in->n && !has_region)) {
+		} /* constants; inside a region */
+		else if (has_region)
+			taint_reduce(c, in, d, &new);
 		else if (in->exec == exec_select) taint_select(c, in, &new);
-		else if (keeps_lanes(in)) for (int s = 0; s < in->nsrc; s++) taint_join(&new, taint_of(c, vm_src(c, in, s)), in->n);
+		else if (keeps_lanes(in))
+			for (int s = 0; s < in->nsrc; s++) taint_join(&new, taint_of(c, vm_src(c, in, s)), in->n);
 		else if (in->exec == exec_reshape) taint_join(&new, from, in->n);
-		else if (in->exec == exec_splat || in->exec == exec_unsplat) { take_origin(&new, from); new.all = lane(from, 0); }
-		else if (in->exec == exec_broadcast) taint_strided(c, in, &new, from, NULL);
+		else if (in->exec == exec_splat || in->exec == exec_unsplat) {
+			take_origin(&new, from);
+			new.all = lane(from, 0);
+		} else if (in->exec == exec_broadcast) taint_strided(c, in, &new, from, NULL);
 		else if (in->exec == exec_trans) taint_strided(c, in, &new, from, in->extra);
 		taint_drop(to);
 		*to = new;
@@ -140,7 +168,10 @@ static void propagate(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- where marks come from ---- */
 
-struct pair { const void *p[2]; int64_t step[2]; };   /* operands; step 0: one element for all */
+struct pair {
+	const void *p[2];
+	int64_t step[2];
+}; /* operands; step 0: one element for all */
 
 static bool pair_get(struct vm_ctx *c, const struct vm_instr *in, struct pair *x)
 {
@@ -153,8 +184,8 @@ static bool pair_get(struct vm_ctx *c, const struct vm_instr *in, struct pair *x
 	return true;
 }
 
-/* W holds sums, differences, products and shifts of two T exactly (a shift by the width or more loses all bits).
- * bad: lanes to mark, or NULL to ask whether there are any. */
+/* W holds sums, differences, products and shifts of two T exactly (a shift by the width or more
+ * loses all bits). bad: lanes to mark, or NULL to ask whether there are any. */
 #define WRAPS(name, T, W) \
 	static bool name(enum map_op op, const struct pair *x, int64_t n, uint8_t *bad) \
 	{ \
@@ -182,12 +213,14 @@ WRAPS(wraps_u16, uint16_t, uint64_t)
 WRAPS(wraps_u32, uint32_t, uint64_t)
 WRAPS(wraps_u64, uint64_t, unsigned __int128)
 typedef bool wraps_fn(enum map_op op, const struct pair *x, int64_t n, uint8_t *bad);
-static wraps_fn *const wraps[2][4] = {{wraps_i8, wraps_i16, wraps_i32, wraps_i64}, {wraps_u8, wraps_u16, wraps_u32, wraps_u64}};
+static wraps_fn *const wraps[2][4] = {
+	{wraps_i8, wraps_i16, wraps_i32, wraps_i64}, {wraps_u8, wraps_u16, wraps_u32, wraps_u64}};
 
 static int64_t int_at(enum elem e, const void *p, int64_t i)
 {
 	switch (e) {
-	case ELEM_I1: case ELEM_I8: return ((const int8_t *)p)[i];
+	case ELEM_I1:
+	case ELEM_I8: return ((const int8_t *)p)[i];
 	case ELEM_I16: return ((const int16_t *)p)[i];
 	case ELEM_I32: return ((const int32_t *)p)[i];
 	default: return ((const int64_t *)p)[i];
@@ -200,7 +233,7 @@ static bool narrows(const struct vm_instr *in, const struct pair *x, int64_t n, 
 	bool any = false;
 	for (int64_t i = 0; i < n; i++) {
 		int64_t v = int_at((enum elem)in->elem, x->p[0], i * x->step[0]);
-		bool is_bad = v < -((int64_t)1 << (bits - 1)) || v >= (int64_t)1 << bits;   /* as either signed or unsigned */
+		bool is_bad = v < -((int64_t)1 << (bits - 1)) || v >= (int64_t)1 << bits; /* as either signed or unsigned */
 		if (bad && is_bad) bad[i] |= TAINT_OVERFLOW;
 		any |= is_bad;
 	}
@@ -231,15 +264,22 @@ static bool affine_fits(struct vm_ctx *c, const struct vm_instr *in, uint8_t wat
 {
 	struct affine a, b, r = {.base = 0};
 	int64_t min, max;
-	if (!(watch & WATCH_SIGNED) || in->nsrc != 2 || !vm_affine_of(c, vm_src(c, in, 0), &a) || !vm_affine_of(c, vm_src(c, in, 1), &b)) return false;
+	if (!(watch & WATCH_SIGNED) || in->nsrc != 2 || !vm_affine_of(c, vm_src(c, in, 0), &a) ||
+		!vm_affine_of(c, vm_src(c, in, 1), &b))
+		return false;
 	bool overflow = false, a_flat = true, b_flat = true;
-	for (int d = 0; d < VM_LAZY_DIMS; d++) { a_flat &= !a.stride[d]; b_flat &= !b.stride[d]; }
+	for (int d = 0; d < VM_LAZY_DIMS; d++) {
+		a_flat &= !a.stride[d];
+		b_flat &= !b.stride[d];
+	}
 	if (in->map_op == MAP_ADDI) {
 		overflow |= __builtin_add_overflow(a.base, b.base, &r.base);
-		for (int d = 0; d < VM_LAZY_DIMS; d++) overflow |= __builtin_add_overflow(a.stride[d], b.stride[d], &r.stride[d]);
+		for (int d = 0; d < VM_LAZY_DIMS; d++)
+			overflow |= __builtin_add_overflow(a.stride[d], b.stride[d], &r.stride[d]);
 	} else if (in->map_op == MAP_SUBI) {
 		overflow |= __builtin_sub_overflow(a.base, b.base, &r.base);
-		for (int d = 0; d < VM_LAZY_DIMS; d++) overflow |= __builtin_sub_overflow(a.stride[d], b.stride[d], &r.stride[d]);
+		for (int d = 0; d < VM_LAZY_DIMS; d++)
+			overflow |= __builtin_sub_overflow(a.stride[d], b.stride[d], &r.stride[d]);
 	} else if (in->map_op == MAP_MULI && (a_flat || b_flat)) {
 		const struct affine *s = a_flat ? &b : &a;
 		int64_t by = a_flat ? a.base : b.base;
@@ -263,7 +303,7 @@ static void start_marks(struct vm_ctx *c, const struct vm_instr *in, uint8_t wat
 	bool is_flat = true;
 	for (int i = 0; i < in->nsrc; i++) is_flat &= c->values[vm_src(c, in, i)].form == FORM_SPLAT;
 	int64_t n = is_flat ? 1 : in->n;
-	if ((watch & WATCH_DIVISION) && c->values[vm_src(c, in, 1)].form == FORM_SPLAT) return;   /* a fault of its own */
+	if ((watch & WATCH_DIVISION) && c->values[vm_src(c, in, 1)].form == FORM_SPLAT) return; /* a fault of its own */
 	if (!pair_get(c, in, &x) || !goes_wrong(in, watch, &x, n, NULL)) return;
 	struct check_taint *t = taint_of(c, vm_dst(c, in, 0));
 	int kind = watch & WATCH_DIVISION ? 1 : 0;
@@ -289,22 +329,25 @@ void vm_taint_step(struct vm_ctx *c, const struct vm_instr *in, uint8_t watch)
 
 /* ---- where they matter ---- */
 
-static int report(struct vm_ctx *c, const struct vm_instr *in, const struct check_taint *t, int kind, int64_t element, bool is_address)
+static int report(struct vm_ctx *c, const struct vm_instr *in, const struct check_taint *t, int kind, int64_t element,
+	bool is_address)
 {
 	const struct vm_instr *at = &c->program->instrs[t->origin[kind]];
 	int line = c->program->locs[in->loc].line;
 	const char *what = in->exec == exec_load ? "load" : in->exec == exec_store ? "store" : "atomic access";
 	if (kind == 0)
 		vm_fault(c, at, VM_FAULT_INDEX_OVERFLOW, element,
-			"the result does not fit %s, and is part of the address of element %lld of the %s at line %d: use int64", elem_name((enum elem)at->result_elem),
-			(long long)element, what, line);
+			"the result does not fit %s, and is part of the address of element %lld of the %s at line %d: use int64",
+			elem_name((enum elem)at->result_elem), (long long)element, what, line);
 	else if (kind == 2)
-		vm_fault(c, at, VM_FAULT_ORDER, element, "another order of combining gives another result, and element %lld of the %s at line %d %s it: a GPU has "
-			"an order of its own, so the function must be commutative and associative", (long long)element, what, line,
-			is_address ? "takes its address from" : "stores");
-	else
-		vm_fault(c, at, VM_FAULT_DIVISION_BY_ZERO, element, "an element is divided by 0, and element %lld of the %s at line %d %s it",
+		vm_fault(c, at, VM_FAULT_ORDER, element,
+			"another order of combining gives another result, and element %lld of the %s at line %d %s it: a GPU has "
+			"an order of its own, so the function must be commutative and associative",
 			(long long)element, what, line, is_address ? "takes its address from" : "stores");
+	else
+		vm_fault(c, at, VM_FAULT_DIVISION_BY_ZERO, element,
+			"an element is divided by 0, and element %lld of the %s at line %d %s it", (long long)element, what, line,
+			is_address ? "takes its address from" : "stores");
 	return !c->check->goes_on;
 }
 

@@ -1,6 +1,7 @@
-/* What a cubin's ELF says about its kernel: registers and stack of the first function. Sections .nv.info.<kernel> and .nv.info hold attributes of four bytes:
- * format, id and a size or value; format 4 is followed by `size` bytes. Ids as NVIDIA's cuobjdump names them. Every offset is checked: the file comes from a
- * compiler that ran on a stranger's IR. */
+/* What a cubin's ELF says about its kernel: registers and stack of the first function. Sections
+ * .nv.info.<kernel> and .nv.info hold attributes of four bytes: format, id and a size or value;
+ * format 4 is followed by `size` bytes. Ids as NVIDIA's cuobjdump names them. Every offset is
+ * checked: the file comes from a compiler that ran on a stranger's IR. */
 #include "vm/vm_cost.h"
 
 #define CUBIN_BYTES_MAX ((size_t)256 << 20)
@@ -8,8 +9,16 @@
 #define FORMAT_SIZED 4
 enum { ATTR_FRAME_SIZE = 0x11, ATTR_MIN_STACK_SIZE = 0x12, ATTR_REGCOUNT = 0x2f };
 
-struct elf { const uint8_t *data; size_t len; uint64_t sections, names; unsigned nsections, section_size; };
-struct section { uint64_t name, offset, size; uint32_t type, info; };
+struct elf {
+	const uint8_t *data;
+	size_t len;
+	uint64_t sections, names;
+	unsigned nsections, section_size;
+};
+struct section {
+	uint64_t name, offset, size;
+	uint32_t type, info;
+};
 #define SECTION_NOBITS 8
 
 static bool get(const struct elf *e, uint64_t at, size_t bytes, uint64_t *out)
@@ -23,7 +32,8 @@ static bool get(const struct elf *e, uint64_t at, size_t bytes, uint64_t *out)
 static bool section_at(const struct elf *e, unsigned i, struct section *s)
 {
 	uint64_t at = e->sections + (uint64_t)i * e->section_size, type, info, name;
-	if (!get(e, at, 4, &name) || !get(e, at + 4, 4, &type) || !get(e, at + 24, 8, &s->offset) || !get(e, at + 32, 8, &s->size) || !get(e, at + 44, 4, &info))
+	if (!get(e, at, 4, &name) || !get(e, at + 4, 4, &type) || !get(e, at + 24, 8, &s->offset) ||
+		!get(e, at + 32, 8, &s->size) || !get(e, at + 44, 4, &info))
 		return false;
 	s->name = name;
 	s->type = (uint32_t)type;
@@ -42,15 +52,19 @@ static int elf_open(const void *cubin, size_t len, struct elf *e, struct err *er
 {
 	uint64_t word, table, size, count, names;
 	*e = (struct elf){.data = cubin, .len = len};
-	if (len > CUBIN_BYTES_MAX) return err_set(err, ERR_LIMIT, "the cubin has %zu bytes, at most %zu are read", len, CUBIN_BYTES_MAX);
-	if (!get(e, 0, 8, &word) || memcmp(e->data, "\177ELF\2\1", 6)) return err_set(err, ERR_FORMAT, "the cubin is no 64-bit little-endian ELF file");
-	if (!get(e, 40, 8, &table) || !get(e, 58, 2, &size) || !get(e, 60, 2, &count) || !get(e, 62, 2, &names) || size < 64 || names >= count)
+	if (len > CUBIN_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "the cubin has %zu bytes, at most %zu are read", len, CUBIN_BYTES_MAX);
+	if (!get(e, 0, 8, &word) || memcmp(e->data, "\177ELF\2\1", 6))
+		return err_set(err, ERR_FORMAT, "the cubin is no 64-bit little-endian ELF file");
+	if (!get(e, 40, 8, &table) || !get(e, 58, 2, &size) || !get(e, 60, 2, &count) || !get(e, 62, 2, &names) ||
+		size < 64 || names >= count)
 		return err_set(err, ERR_FORMAT, "the cubin's ELF header is cut short or names no sections");
 	e->sections = table;
 	e->section_size = (unsigned)size;
 	e->nsections = (unsigned)MIN(count, SECTIONS_MAX);
 	struct section s;
-	if (table > len || !section_at(e, (unsigned)names, &s)) return err_set(err, ERR_FORMAT, "the cubin's section table lies outside the file");
+	if (table > len || !section_at(e, (unsigned)names, &s))
+		return err_set(err, ERR_FORMAT, "the cubin's section table lies outside the file");
 	e->names = s.offset;
 	return 0;
 }
@@ -75,7 +89,8 @@ static void read_info(const struct elf *e, const struct section *s, struct vm_bi
 	}
 }
 
-/* Instructions are 16 bytes: the low 12 bits are the opcode, bits 73 to 75 the width of a memory access. Those of local memory are what spilling costs. */
+/* Instructions are 16 bytes: the low 12 bits are the opcode, bits 73 to 75 the width of a memory
+ * access. Those of local memory are what spilling costs. */
 #define INSTR_BYTES 16
 #define OP_LOAD_LOCAL 0x983
 #define OP_STORE_LOCAL 0x387
@@ -91,7 +106,10 @@ static int64_t local_bytes(const struct elf *e, const struct section *s)
 	return bytes;
 }
 
-struct vm_binary vm_binary_default(int warps) { return (struct vm_binary){.warps = MAX(MIN(warps, 32), 1), .registers = 32}; }
+struct vm_binary vm_binary_default(int warps)
+{
+	return (struct vm_binary){.warps = MAX(MIN(warps, 32), 1), .registers = 32};
+}
 
 int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct err *err)
 {
@@ -107,7 +125,8 @@ int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct 
 			if (s.type != SECTION_NOBITS) found.local_bytes = MAX(found.local_bytes, local_bytes(&e, &s));
 		}
 		if (name_starts(&e, &s, ".nv.info") && s.type != SECTION_NOBITS) read_info(&e, &s, &found);
-		if (name_starts(&e, &s, ".nv.shared.")) found.shared_bytes = MAX(found.shared_bytes, (int64_t)MIN(s.size, (uint64_t)1 << 30));
+		if (name_starts(&e, &s, ".nv.shared."))
+			found.shared_bytes = MAX(found.shared_bytes, (int64_t)MIN(s.size, (uint64_t)1 << 30));
 	}
 	if (rc) return rc;
 	if (!has_text) return err_set(err, ERR_FORMAT, "the cubin has no .text section: no kernel");

@@ -1,17 +1,24 @@
-/* The GPUs and the predicted time of a launch. The formula is in docs/cost-model.md; keep both the same. */
+/* The GPUs and the predicted time of a launch. The formula is in docs/cost-model.md; keep both the
+ * same. */
 #include "vm/vm_cost.h"
 #include <math.h>
 #include <strings.h>
 
-/* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM (CUDA programming
- * guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2 bandwidth is in none of them: the
- * H200's is what bench/cost_h200.py measured, the others' are scaled from it by SMs and clock. */
+/* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM
+ * (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2
+ * bandwidth is in none of them: the H200's is what bench/cost_h200.py measured, the others' are
+ * scaled from it by SMs and clock. */
 const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
-	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
-	{"H100", 132, 1.98e9, 3.35e12, 7.8e12, 50 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64, {0, 494e12, 989e12, 1979e12}},
-	{"A100", 108, 1.41e9, 2.039e12, 4.5e12, 40 << 20, 192 << 10, 163 << 10, 65536, 2048, 32, 64, 64, 16, 32, {0, 156e12, 312e12, 624e12}},
-	{"L40S", 142, 2.52e9, 0.864e12, 5.0e12, 96 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2, {0, 183e12, 362e12, 733e12}},
-	{"RTX 4090", 128, 2.52e9, 1.008e12, 5.0e12, 72 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2, {0, 82.6e12, 165.2e12, 330.3e12}},
+	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64,
+		{0, 494e12, 989e12, 1979e12}},
+	{"H100", 132, 1.98e9, 3.35e12, 7.8e12, 50 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64,
+		{0, 494e12, 989e12, 1979e12}},
+	{"A100", 108, 1.41e9, 2.039e12, 4.5e12, 40 << 20, 192 << 10, 163 << 10, 65536, 2048, 32, 64, 64, 16, 32,
+		{0, 156e12, 312e12, 624e12}},
+	{"L40S", 142, 2.52e9, 0.864e12, 5.0e12, 96 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2,
+		{0, 183e12, 362e12, 733e12}},
+	{"RTX 4090", 128, 2.52e9, 1.008e12, 5.0e12, 72 << 20, 128 << 10, 99 << 10, 65536, 1536, 24, 128, 64, 16, 2,
+		{0, 82.6e12, 165.2e12, 330.3e12}},
 };
 
 #define LAUNCH_S 1.7e-6            /* one more kernel in a graph */
@@ -39,22 +46,30 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 const struct vm_gpu *vm_gpu_find(const char *name)
 {
 	for (int i = 0; i < VM_GPU_COUNT; i++)
-		if (!strcasecmp(name, vm_gpus[i].name) || (!strcasecmp(name, "4090") && !strcmp(vm_gpus[i].name, "RTX 4090"))) return &vm_gpus[i];
+		if (!strcasecmp(name, vm_gpus[i].name) || (!strcasecmp(name, "4090") && !strcmp(vm_gpus[i].name, "RTX 4090")))
+			return &vm_gpus[i];
 	return NULL;
 }
 
 const char *vm_limit_name(enum vm_limit l)
 {
-	static const char *const names[VM_LIMIT_COUNT] = {
-		[VM_LIMIT_LAUNCH] = "launch", [VM_LIMIT_DRAM] = "dram", [VM_LIMIT_L2] = "l2", [VM_LIMIT_L1] = "l1", [VM_LIMIT_ISSUE] = "issue",
-		[VM_LIMIT_SPECIAL] = "special", [VM_LIMIT_TENSOR] = "tensor", [VM_LIMIT_SHARED] = "shared", [VM_LIMIT_ATOMIC] = "atomic",
+	static const char *const names[VM_LIMIT_COUNT] = {[VM_LIMIT_LAUNCH] = "launch",
+		[VM_LIMIT_DRAM] = "dram",
+		[VM_LIMIT_L2] = "l2",
+		[VM_LIMIT_L1] = "l1",
+		[VM_LIMIT_ISSUE] = "issue",
+		[VM_LIMIT_SPECIAL] = "special",
+		[VM_LIMIT_TENSOR] = "tensor",
+		[VM_LIMIT_SHARED] = "shared",
+		[VM_LIMIT_ATOMIC] = "atomic",
 		[VM_LIMIT_LATENCY] = "latency"};
 	return l >= 0 && l < VM_LIMIT_COUNT ? names[l] : "?";
 }
 
 static int blocks_per_sm(const struct vm_binary *b, const struct vm_gpu *gpu)
 {
-	int threads = 32 * MAX(b->warps, 1), registers = (MAX(b->registers, 16) + REGISTERS_STEP - 1) / REGISTERS_STEP * REGISTERS_STEP;
+	int threads = 32 * MAX(b->warps, 1),
+		registers = (MAX(b->registers, 16) + REGISTERS_STEP - 1) / REGISTERS_STEP * REGISTERS_STEP;
 	int64_t fit = MIN(gpu->blocks, gpu->threads / threads);
 	fit = MIN(fit, gpu->registers / ((int64_t)registers * threads));
 	if (b->shared_bytes > 0) fit = MIN(fit, gpu->shared_bytes / (b->shared_bytes + SHARED_RESERVED));
@@ -68,23 +83,32 @@ int64_t vm_cost_l1_bytes(const struct vm_binary *b, const struct vm_gpu *gpu)
 }
 
 /* Work of the busiest SM over the average: programs come in whole numbers. */
-static double imbalance(double programs, double sms) { return programs > 0 ? ceil(programs / sms) / (programs / sms) : 1; }
+static double imbalance(double programs, double sms)
+{
+	return programs > 0 ? ceil(programs / sms) / (programs / sms) : 1;
+}
 
 /* Of something used all over, the part that does not fit. */
 static double share_outside(double bytes, double room) { return bytes > room ? 1 - fmax(room, 0) / bytes : 0; }
 
 static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spill, struct vm_estimate *e)
 {
-	double cycles = imbalance((double)c->programs, g->sms) / (g->sms * g->clock_hz), warp = 32;   /* seconds of one cycle of work, spread over the SMs */
-	double fma = (double)c->fma_instrs, alu = (double)c->alu_instrs, special = (double)c->special_instrs, other = (double)c->other_instrs;
-	e->part_s[VM_LIMIT_ISSUE] = cycles * fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32);
+	double cycles = imbalance((double)c->programs, g->sms) / (g->sms * g->clock_hz),
+		   warp = 32; /* seconds of one cycle of work, spread over the SMs */
+	double fma = (double)c->fma_instrs, alu = (double)c->alu_instrs, special = (double)c->special_instrs,
+		   other = (double)c->other_instrs;
+	e->part_s[VM_LIMIT_ISSUE] = cycles *
+		fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32);
 	e->part_s[VM_LIMIT_SPECIAL] = cycles * special * warp / g->special;
-	double lines = (double)c->load_lines + MISSED_LINE_CYCLES * (double)c->missed_lines + STORE_LINE_CYCLES * (double)c->store_lines + spill / 128;
+	double lines = (double)c->load_lines + MISSED_LINE_CYCLES * (double)c->missed_lines +
+		STORE_LINE_CYCLES * (double)c->store_lines + spill / 128;
 	e->part_s[VM_LIMIT_L1] = cycles * fmax(lines, ((double)c->l2_sectors * 32) / L2_TO_L1_BYTES_CYCLE);
 	e->part_s[VM_LIMIT_SHARED] = cycles * (double)c->shared_bytes / SHARED_BYTES_CYCLE;
 	double hopper = HOPPER_TENSOR_CYCLE * g->sms * g->clock_hz;
-	e->part_s[VM_LIMIT_TENSOR] = cycles * (double)c->tensor_cycles * hopper / (g->tensor_flops[VM_DOT_HALF] * TENSOR_REACHED);
-	e->part_s[VM_LIMIT_ATOMIC] = fmax(cycles * (double)c->atomics / ATOMICS_CYCLE_SM, (double)c->atomic_hot * ATOMIC_HOT_S);
+	e->part_s[VM_LIMIT_TENSOR] = cycles * (double)c->tensor_cycles * hopper /
+		(g->tensor_flops[VM_DOT_HALF] * TENSOR_REACHED);
+	e->part_s[VM_LIMIT_ATOMIC] = fmax(
+		cycles * (double)c->atomics / ATOMICS_CYCLE_SM, (double)c->atomic_hot * ATOMIC_HOT_S);
 }
 
 struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *b, const struct vm_gpu *g)
@@ -100,7 +124,7 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	double turns = c->steps_once > 0 ? fmax((double)c->steps / (double)c->steps_once, 1) : 1;
 	double spill = fmin((double)b->local_bytes * turns * threads * programs, 9e17);
 	double l1_room = (double)(g->l1_bytes - b->shared_bytes * e.blocks_per_sm) * g->sms;
-	double spill_l2 = spill * (0.5 + 0.5 * share_outside(stacks, l1_room));   /* L1 keeps reads alone */
+	double spill_l2 = spill * (0.5 + 0.5 * share_outside(stacks, l1_room)); /* L1 keeps reads alone */
 	double spill_dram = spill * share_outside(stacks, (double)g->l2_bytes);
 	e.spill_bytes = (int64_t)spill;
 	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
@@ -112,7 +136,8 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.part_s[VM_LIMIT_L2] = ((double)e.l2_bytes + (SPILL_FACTOR - 1) * spill_l2) / g->l2_bytes_s;
 	double from_dram = c->l2_sectors > 0 ? fmin((double)c->footprint_bytes / (32.0 * (double)c->l2_sectors), 1) : 0;
 	double spill_cycles = (double)b->local_bytes * turns / 4 * SPILL_CYCLES;
-	double path_cycles = (double)c->path_cycles + (double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES;   /* of all programs */
+	double path_cycles = (double)c->path_cycles +
+		(double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES; /* of all programs */
 	double path_s = programs > 0 ? (PROGRAM_CYCLES + spill_cycles + path_cycles / programs) / g->clock_hz : 0;
 	e.part_s[VM_LIMIT_LATENCY] = fmax(path_s * ceil(e.waves), (double)c->path_cycles_max / g->clock_hz);
 	e.part_s[VM_LIMIT_LAUNCH] = programs * fmax(PROGRAM_S, WARP_START_CYCLES * b->warps / (g->sms * g->clock_hz));

@@ -1,5 +1,6 @@
-/* Layouts from a TTGIR text. The text is read line by line, as MLIR prints it: aliases of layouts and locations, and the operations that touch memory. What
- * does not look like one of those is skipped: a layout that is missing costs precision, never correctness. */
+/* Layouts from a TTGIR text. The text is read line by line, as MLIR prints it: aliases of layouts
+ * and locations, and the operations that touch memory. What does not look like one of those is
+ * skipped: a layout that is missing costs precision, never correctness. */
 #include "vm/cost_layout.h"
 #include <stdlib.h>
 
@@ -14,7 +15,10 @@
 
 static struct slice after(struct slice s, size_t n) { return (struct slice){s.data + n, s.len - n}; }
 
-static const char *find(struct slice s, const char *what) { return s.len ? memmem(s.data, s.len, what, strlen(what)) : NULL; }
+static const char *find(struct slice s, const char *what)
+{
+	return s.len ? memmem(s.data, s.len, what, strlen(what)) : NULL;
+}
 
 static bool skip_to(struct slice *s, const char *what)
 {
@@ -53,7 +57,10 @@ static int read_list(struct slice s, const char *key, int64_t *out, int max)
 	return s.len && *s.data == ']' ? n : -1;
 }
 
-static bool is_word_end(char c) { return !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.'); }
+static bool is_word_end(char c)
+{
+	return !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.');
+}
 
 static size_t word_len(struct slice s)
 {
@@ -62,7 +69,10 @@ static size_t word_len(struct slice s)
 	return n;
 }
 
-static bool starts(struct slice s, const char *what) { return s.len >= strlen(what) && !memcmp(s.data, what, strlen(what)); }
+static bool starts(struct slice s, const char *what)
+{
+	return s.len >= strlen(what) && !memcmp(s.data, what, strlen(what));
+}
 
 /* ---- layouts ---- */
 
@@ -80,7 +90,8 @@ static bool add_base(struct cost_bases *b, int dim, int32_t step)
 	return true;
 }
 
-/* sizePerThread, threadsPerWarp, warpsPerCTA: each takes the next bits of its dimensions, the fastest of `order` first. */
+/* sizePerThread, threadsPerWarp, warpsPerCTA: each takes the next bits of its dimensions, the
+ * fastest of `order` first. */
 static int parse_blocked(struct slice s, struct cost_layout *out)
 {
 	static const char *const keys[] = {"sizePerThread", "threadsPerWarp", "warpsPerCTA"};
@@ -131,7 +142,8 @@ static int parse_linear(struct slice s, struct cost_layout *out)
 	return out->lane.n == LAYOUT_LANE_BITS && out->ndim ? 0 : -1;
 }
 
-/* Accumulators of mma (16 x 8) and wgmma (16 x n of each warp): a thread has two neighbours in a row, eight rows of four threads, then the lower eight rows. */
+/* Accumulators of mma (16 x 8) and wgmma (16 x n of each warp): a thread has two neighbours in a
+ * row, eight rows of four threads, then the lower eight rows. */
 static int parse_mma(struct slice s, struct cost_layout *out)
 {
 	int64_t major, instr[3], warps[LAYOUT_DIMS];
@@ -144,8 +156,8 @@ static int parse_mma(struct slice s, struct cost_layout *out)
 	out->mma_version = (int)major;
 	bool ok = add_base(&out->reg, 1, 1) && add_base(&out->reg, 0, 8);
 	for (int32_t c = 8; c < columns && ok; c *= 2) ok = add_base(&out->reg, 1, c);
-	ok = ok && add_base(&out->lane, 1, 2) && add_base(&out->lane, 1, 4) && add_base(&out->lane, 0, 1) && add_base(&out->lane, 0, 2) &&
-		add_base(&out->lane, 0, 4);
+	ok = ok && add_base(&out->lane, 1, 2) && add_base(&out->lane, 1, 4) && add_base(&out->lane, 0, 1) &&
+		add_base(&out->lane, 0, 2) && add_base(&out->lane, 0, 4);
 	int rows = log2_exact(warps[0]), cols = log2_exact(warps[1]);
 	if (!ok || rows < 0 || cols < 0 || rows > 6 || cols > 6 || log2_exact(columns) < 3) return -1;
 	for (int b = 0; b < rows && ok; b++) ok = add_base(&out->warp, 0, 16 << b);
@@ -163,8 +175,10 @@ static void drop_dim(struct cost_bases *b, int dim, int ndim)
 
 static int parse_simple(struct slice s, struct cost_layout *out)
 {
-	static const struct { const char *name; int (*parse)(struct slice s, struct cost_layout *out); } kinds[] = {
-		{"#ttg.blocked<", parse_blocked}, {"#ttg.linear<", parse_linear}, {"#ttg.nvidia_mma<", parse_mma}};
+	static const struct {
+		const char *name;
+		int (*parse)(struct slice s, struct cost_layout *out);
+	} kinds[] = {{"#ttg.blocked<", parse_blocked}, {"#ttg.linear<", parse_linear}, {"#ttg.nvidia_mma<", parse_mma}};
 	*out = (struct cost_layout){.ndim = 0};
 	for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
 		if (starts(s, kinds[k].name)) return kinds[k].parse(s, out);
@@ -175,9 +189,16 @@ int cost_layout_parse(struct slice text, struct cost_layout *out) { return parse
 
 /* ---- the text ---- */
 
-struct alias { struct slice name; struct cost_layout layout; };
+struct alias {
+	struct slice name;
+	struct cost_layout layout;
+};
 enum loc_kind { LOC_TEXT_NONE, LOC_TEXT_FILE, LOC_TEXT_CALL, LOC_TEXT_NAME };
-struct loc_text { enum loc_kind kind; struct slice file; int line, column, a, b; };   /* a, b: other locations */
+struct loc_text {
+	enum loc_kind kind;
+	struct slice file;
+	int line, column, a, b;
+}; /* a, b: other locations */
 struct scan {
 	struct vm_layouts *out;
 	int ntransposed, naliases, nlocs;
@@ -201,7 +222,9 @@ static int layout_of_text(const struct scan *sc, struct slice s, struct cost_lay
 	if (starts(s, "#ttg.slice<")) {
 		int64_t dim;
 		struct slice d = s;
-		if (!skip_to(&d, "dim = ") || !read_int(&d, &dim) || !skip_to(&d, "parent = ") || layout_of_text(sc, d, out, depth + 1) || dim >= out->ndim) return -1;
+		if (!skip_to(&d, "dim = ") || !read_int(&d, &dim) || !skip_to(&d, "parent = ") ||
+			layout_of_text(sc, d, out, depth + 1) || dim >= out->ndim)
+			return -1;
 		struct cost_bases *const part[] = {&out->reg, &out->lane, &out->warp};
 		for (size_t k = 0; k < ARRAY_LEN(part); k++) drop_dim(part[k], (int)dim, out->ndim);
 		out->ndim--;
@@ -220,7 +243,8 @@ static int layout_keep(struct vm_layouts *l, const struct cost_layout *layout)
 	for (int i = 0; i < l->nlayouts; i++)
 		if (!memcmp(&l->layouts[i], layout, sizeof *layout)) return i;
 	if (l->nlayouts >= ALIASES_MAX) return -1;
-	if ((l->nlayouts & (l->nlayouts - 1)) == 0) l->layouts = xrealloc(l->layouts, size_mul((size_t)MAX(l->nlayouts * 2, 8), sizeof *l->layouts));
+	if ((l->nlayouts & (l->nlayouts - 1)) == 0)
+		l->layouts = xrealloc(l->layouts, size_mul((size_t)MAX(l->nlayouts * 2, 8), sizeof *l->layouts));
 	l->layouts[l->nlayouts] = *layout;
 	return l->nlayouts++;
 }
@@ -276,11 +300,13 @@ static const struct loc_text *loc_resolve(const struct scan *sc, const struct lo
 {
 	while (l && --*steps > 0) {
 		if (l->kind == LOC_TEXT_FILE) {
-			bool is_own = l->file.len == sc->kernel_file.len && !memcmp(l->file.data, sc->kernel_file.data, l->file.len);
+			bool is_own = l->file.len == sc->kernel_file.len &&
+				!memcmp(l->file.data, sc->kernel_file.data, l->file.len);
 			return is_own || !own_only ? l : NULL;
 		}
 		if (l->kind == LOC_TEXT_NONE) return NULL;
-		const struct loc_text *a = l->a >= 0 && l->a < sc->nlocs ? &sc->locs[l->a] : NULL, *b = l->b >= 0 && l->b < sc->nlocs ? &sc->locs[l->b] : NULL;
+		const struct loc_text *a = l->a >= 0 && l->a < sc->nlocs ? &sc->locs[l->a] : NULL,
+							  *b = l->b >= 0 && l->b < sc->nlocs ? &sc->locs[l->b] : NULL;
 		if (l->kind == LOC_TEXT_CALL) {
 			const struct loc_text *inner = own_only ? loc_resolve(sc, a, true, steps) : NULL;
 			if (inner) return inner;
@@ -312,19 +338,24 @@ static void scan_alias(struct scan *sc, struct slice line)
 		return;
 	}
 	struct cost_layout layout;
-	if (find(value, "transposed = true") && find(value, "elementBitWidth = 32") && sc->ntransposed < NEST_MAX) sc->transposed[sc->ntransposed++] = name;
+	if (find(value, "transposed = true") && find(value, "elementBitWidth = 32") && sc->ntransposed < NEST_MAX)
+		sc->transposed[sc->ntransposed++] = name;
 	if (sc->naliases >= ALIASES_MAX || cost_layout_parse(value, &layout)) return;
 	sc->aliases[sc->naliases++] = (struct alias){name, layout};
 }
 
 /* "tensor<256x1x!tt.ptr<f32>, #blocked>": shape, element bits and layout; false when it is none. */
-static bool tensor_read(const struct scan *sc, struct slice s, struct cost_site *site, struct cost_layout *layout, bool *has_layout)
+static bool tensor_read(
+	const struct scan *sc, struct slice s, struct cost_site *site, struct cost_layout *layout, bool *has_layout)
 {
 	if (!skip_to(&s, "tensor<")) return false;
 	site->ndim = 0;
 	for (int64_t v; site->ndim < LAYOUT_DIMS; s = after(s, 1)) {
 		struct slice before = s;
-		if (!read_int(&s, &v) || !s.len || *s.data != 'x') { s = before; break; }
+		if (!read_int(&s, &v) || !s.len || *s.data != 'x') {
+			s = before;
+			break;
+		}
 		site->shape[site->ndim++] = (int32_t)v;
 	}
 	struct slice e = s;
@@ -347,12 +378,22 @@ static bool tensor_read(const struct scan *sc, struct slice s, struct cost_site 
 	return site->ndim > 0;
 }
 
-struct op_row { const char *name; enum cost_site_kind kind; bool is_async, is_result; };
+struct op_row {
+	const char *name;
+	enum cost_site_kind kind;
+	bool is_async, is_result;
+};
 static const struct op_row op_rows[] = {
-	{"tt.load", COST_SITE_LOAD, false, false}, {"tt.store", COST_SITE_STORE, false, false}, {"tt.atomic_rmw", COST_SITE_ATOMIC, false, false},
-	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false}, {"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false},
-	{"ttg.convert_layout", COST_SITE_CONVERT, false, false}, {"ttg.local_store", COST_SITE_CONVERT, false, false},
-	{"ttg.local_alloc", COST_SITE_CONVERT, false, false}, {"tt.dot", COST_SITE_DOT, false, true}, {"ttng.warp_group_dot", COST_SITE_DOT, false, true},
+	{"tt.load", COST_SITE_LOAD, false, false},
+	{"tt.store", COST_SITE_STORE, false, false},
+	{"tt.atomic_rmw", COST_SITE_ATOMIC, false, false},
+	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false},
+	{"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false},
+	{"ttg.convert_layout", COST_SITE_CONVERT, false, false},
+	{"ttg.local_store", COST_SITE_CONVERT, false, false},
+	{"ttg.local_alloc", COST_SITE_CONVERT, false, false},
+	{"tt.dot", COST_SITE_DOT, false, true},
+	{"ttng.warp_group_dot", COST_SITE_DOT, false, true},
 };
 
 /* The types and the place of a reduction stand behind its region. */
@@ -389,7 +430,8 @@ static struct slice last_loc(struct slice line)
 static void scan_stages(struct scan *sc, struct slice line)
 {
 	int64_t n;
-	if (skip_to(&line, " = ttg.local_alloc : () -> !ttg.memdesc<") && read_int(&line, &n) && n <= 16) sc->out->stages = MAX(sc->out->stages, (int)n);
+	if (skip_to(&line, " = ttg.local_alloc : () -> !ttg.memdesc<") && read_int(&line, &n) && n <= 16)
+		sc->out->stages = MAX(sc->out->stages, (int)n);
 }
 
 static bool is_scattered(const struct scan *sc, struct slice line)
@@ -416,7 +458,9 @@ static void scan_op(struct scan *sc, struct slice line)
 	int steps = LOC_STEPS, again = LOC_STEPS;
 	const struct loc_text *at = loc_resolve(sc, &inl, true, &steps);
 	if (!at) at = loc_resolve(sc, &inl, false, &again);
-	if (!at || !skip_to(&types, row->is_result ? " -> " : " : ") || !tensor_read(sc, types, &site, &layout, &has_layout)) return;
+	if (!at || !skip_to(&types, row->is_result ? " -> " : " : ") ||
+		!tensor_read(sc, types, &site, &layout, &has_layout))
+		return;
 	if (has_layout && layout.ndim == site.ndim) site.layout = layout_keep(sc->out, &layout);
 	site.is_scattered = is_scattered(sc, line);
 	site.line = at->line;
@@ -445,11 +489,12 @@ static void each_line(struct scan *sc, const char *text, size_t len, bool ops)
 int vm_layouts_create(const char *ttgir, size_t len, struct vm_layouts **out, struct err *err)
 {
 	*out = NULL;
-	if (len > TTGIR_BYTES_MAX) return err_set(err, ERR_LIMIT, "the TTGIR has %zu bytes, at most %zu are read", len, TTGIR_BYTES_MAX);
+	if (len > TTGIR_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "the TTGIR has %zu bytes, at most %zu are read", len, TTGIR_BYTES_MAX);
 	struct vm_layouts *l = xcalloc(1, sizeof *l);
 	struct scan sc = {.out = l, .aliases = xcalloc(ALIASES_MAX, sizeof *sc.aliases)};
 	each_line(&sc, ttgir, len, false);
-	if (sc.nlocs) sc.kernel_file = sc.locs[0].file;   /* "#loc" is the function's own place */
+	if (sc.nlocs) sc.kernel_file = sc.locs[0].file; /* "#loc" is the function's own place */
 	each_line(&sc, ttgir, len, true);
 	free(sc.aliases);
 	free(sc.locs);
@@ -465,7 +510,8 @@ void vm_layouts_free(struct vm_layouts *l)
 	free(l);
 }
 
-const struct cost_site *cost_site_find(const struct vm_layouts *l, enum cost_site_kind kind, int line, int column, int ndim, const int32_t *shape)
+const struct cost_site *cost_site_find(
+	const struct vm_layouts *l, enum cost_site_kind kind, int line, int column, int ndim, const int32_t *shape)
 {
 	const struct cost_site *first = NULL;
 	for (int i = 0; l && i < l->nsites; i++) {
@@ -486,8 +532,11 @@ static void default_layout(int ndim, const int32_t *shape, int elem_bytes, int w
 	for (int d = 0; d < ndim; d++) count *= shape[d];
 	int64_t each = MAX(MIN(16 / MAX(elem_bytes, 1), count / (32 * MAX(warps, 1))), 1);
 	int32_t used[LAYOUT_DIMS] = {1, 1, 1, 1, 1};
-	struct { struct cost_bases *part; int bits; } take[] = {
-		{&out->reg, 63 - __builtin_clzll((uint64_t)each)}, {&out->lane, LAYOUT_LANE_BITS}, {&out->warp, 31 - __builtin_clz((unsigned)MAX(warps, 1))}};
+	struct {
+		struct cost_bases *part;
+		int bits;
+	} take[] = {{&out->reg, 63 - __builtin_clzll((uint64_t)each)}, {&out->lane, LAYOUT_LANE_BITS},
+		{&out->warp, 31 - __builtin_clz((unsigned)MAX(warps, 1))}};
 	*out = (struct cost_layout){.ndim = ndim};
 	for (size_t k = 0; k < ARRAY_LEN(take); k++)
 		for (int b = 0; b < take[k].bits; b++) {
@@ -502,13 +551,14 @@ static int32_t flat(const int32_t *base, int ndim, const int32_t *shape)
 {
 	int32_t at = 0;
 	for (int d = 0; d < ndim; d++) {
-		if (base[d] >= shape[d]) return 0;   /* beyond the block: repeats */
+		if (base[d] >= shape[d]) return 0; /* beyond the block: repeats */
 		at = at * shape[d] + base[d];
 	}
 	return at;
 }
 
-/* Whether f is no XOR of the bases before it; it is one of them then. pivot: (bit), the base whose highest bit that is, less the others', or 0. */
+/* Whether f is no XOR of the bases before it; it is one of them then. pivot: (bit), the base whose
+ * highest bit that is, less the others', or 0. */
 static bool is_new(int32_t pivot[LAYOUT_BITS], int32_t f)
 {
 	for (int b = LAYOUT_BITS - 1; b >= 0; b--) {
@@ -522,7 +572,8 @@ static bool is_new(int32_t pivot[LAYOUT_BITS], int32_t f)
 	return false;
 }
 
-bool cost_lanes_of(const struct cost_layout *layout, int ndim, const int32_t *shape, int elem_bytes, int warps, struct cost_lanes *out)
+bool cost_lanes_of(
+	const struct cost_layout *layout, int ndim, const int32_t *shape, int elem_bytes, int warps, struct cost_lanes *out)
 {
 	struct cost_layout own;
 	int64_t count = 1;
@@ -544,14 +595,15 @@ bool cost_lanes_of(const struct cost_layout *layout, int ndim, const int32_t *sh
 	}
 	for (int b = 0; b < layout->warp.n; b++) {
 		int32_t f = flat(layout->warp.at[b], ndim, shape);
-		if (is_new(pivot, f)) out->warp[out->nwarp++] = f;   /* so registers and warps together are never more bits than the block has */
+		if (is_new(pivot, f))
+			out->warp[out->nwarp++] = f; /* so registers and warps together are never more bits than the block has */
 		else out->warp_copies *= 2;
 	}
 	for (int b = 0; b < layout->reg.n; b++) {
 		int32_t f = flat(layout->reg.at[b], ndim, shape);
 		if (is_new(pivot, f)) out->reg[out->nreg++] = f;
 	}
-	for (int64_t f = 1; f < count; f *= 2)   /* what the layout does not reach is repeated in further registers */
+	for (int64_t f = 1; f < count; f *= 2) /* what the layout does not reach is repeated in further registers */
 		if (is_new(pivot, (int32_t)f)) out->reg[out->nreg++] = (int32_t)f;
 	for (int l = 0; l < 32; l++)
 		for (int b = 0; b < LAYOUT_LANE_BITS; b++) out->lane[l] ^= l >> b & 1 ? lane[b] : 0;

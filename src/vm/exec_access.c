@@ -1,4 +1,5 @@
-/* One element's access: checked against the buffer that the pointer's high bits name, and reported where it may not be. */
+/* One element's access: checked against the buffer that the pointer's high bits name, and reported
+ * where it may not be. */
 #include "vm/vm_check.h"
 
 #define BELOW_MAX ((int64_t)1 << 36)   /* an address this little below a buffer is a negative offset of it */
@@ -8,15 +9,21 @@ static const char *access_name(const struct vm_instr *in)
 	return in->exec == exec_store ? "store" : in->exec == exec_load ? "load" : "access";
 }
 
-/* What an address means: the buffer that its high bits name or, a little below one, a negative offset of that. buffer NULL: none. */
-struct place { const struct vm_buffer *buffer; uint64_t index; int64_t offset; };
+/* What an address means: the buffer that its high bits name or, a little below one, a negative
+ * offset of that. buffer NULL: none. */
+struct place {
+	const struct vm_buffer *buffer;
+	uint64_t index;
+	int64_t offset;
+};
 
 static struct place place_of(const struct vm_ctx *c, int64_t address)
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
-	int64_t below = (int64_t)((uint64_t)address - ((index + 1) << TAPE_ADDRESS_SHIFT));   /* hostile addresses wrap */
+	int64_t below = (int64_t)((uint64_t)address - ((index + 1) << TAPE_ADDRESS_SHIFT)); /* hostile addresses wrap */
 	if (!vm_buffer_at(c->memory, index) && below > -BELOW_MAX && vm_buffer_at(c->memory, index + 1)) index++;
-	return (struct place){vm_buffer_at(c->memory, index), index, (int64_t)((uint64_t)address - (index << TAPE_ADDRESS_SHIFT))};
+	return (struct place){
+		vm_buffer_at(c->memory, index), index, (int64_t)((uint64_t)address - (index << TAPE_ADDRESS_SHIFT))};
 }
 
 /* Says where an address is, for messages. */
@@ -29,7 +36,8 @@ static void describe(const struct vm_ctx *c, int64_t address, char *text, size_t
 		return;
 	}
 	int n = snprintf(text, len, "offset %lld of %s", (long long)p.offset, vm_check_buffer_name(c, p.index, name));
-	if (p.offset >= 0 && n >= 0 && (size_t)n < len) snprintf(text + n, len - (size_t)n, ", which has %lld bytes", (long long)p.buffer->bytes);
+	if (p.offset >= 0 && n >= 0 && (size_t)n < len)
+		snprintf(text + n, len - (size_t)n, ", which has %lld bytes", (long long)p.buffer->bytes);
 }
 
 int64_t vm_address(const struct vm_ctx *c, int64_t address)
@@ -59,22 +67,28 @@ static void report_access(const struct vm_ctx *c, const struct vm_instr *in, int
 }
 
 /* A load in the rest of the buffer's last granule: noted, not stopped. */
-static bool pass_over(struct vm_ctx *c, const struct vm_instr *in, const struct vm_buffer *b, int64_t address, size_t size, int64_t element)
+static bool pass_over(struct vm_ctx *c, const struct vm_instr *in, const struct vm_buffer *b, int64_t address,
+	size_t size, int64_t element)
 {
-	int64_t offset = (int64_t)((uint64_t)address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1)), granule = c->load_granule;
+	int64_t offset = (int64_t)((uint64_t)address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1)),
+			granule = c->load_granule;
 	char where[160];
-	if (!b || !granule || c->check || offset + (int64_t)size > (b->bytes + granule - 1) / granule * granule || (uint64_t)address % size) return false;
+	if (!b || !granule || c->check || offset + (int64_t)size > (b->bytes + granule - 1) / granule * granule ||
+		(uint64_t)address % size)
+		return false;
 	if (c->passed_over->fault != VM_FAULT_NONE) return true;
 	struct vm_report *report = c->report;
 	c->report = c->passed_over;
 	describe(c, address, where, sizeof where);
-	vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size, where);
+	vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, element, "%s of element %lld (%zu bytes) at %s", access_name(in),
+		(long long)element, size, where);
 	report_access(c, in, address, size);
 	c->report = report;
 	return true;
 }
 
-uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_read, bool is_write)
+uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element,
+	bool is_read, bool is_write)
 {
 	address = vm_address(c, address);
 	const struct vm_buffer *b = vm_buffer_at(c->memory, (uint64_t)address >> TAPE_ADDRESS_SHIFT);
@@ -90,10 +104,12 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 		return b->data + offset;
 	}
 	static const uint64_t nothing = 0;
-	if (fault == VM_FAULT_OUT_OF_BOUNDS && !is_write && pass_over(c, in, b, address, size, element)) return (uint8_t *)(uintptr_t)&nothing;
+	if (fault == VM_FAULT_OUT_OF_BOUNDS && !is_write && pass_over(c, in, b, address, size, element))
+		return (uint8_t *)(uintptr_t)&nothing;
 	bool is_first = c->report->fault == VM_FAULT_NONE;
 	describe(c, address, where, sizeof where);
-	vm_fault(c, in, fault, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size, where);
+	vm_fault(c, in, fault, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size,
+		where);
 	if (is_first) report_access(c, in, address, size);
 	if (!c->check) return NULL;
 	struct place meant = place_of(c, address);

@@ -1,8 +1,9 @@
-/* Rules that keep integers, pointers and masks lazy. Each either makes the result affine or a box and returns true, or returns false and the
- * instruction runs over elements.
+/* Rules that keep integers, pointers and masks lazy. Each either makes the result affine or a box
+ * and returns true, or returns false and the instruction runs over elements.
  *
- * The invariant that makes this exact: an affine value's elements, computed without wrapping, all lie in the signed range of its type. Where a
- * result would not (a genuine overflow), the rule declines and the element kernel wraps as the hardware does. */
+ * The invariant that makes this exact: an affine value's elements, computed without wrapping, all
+ * lie in the signed range of its type. Where a result would not (a genuine overflow), the rule
+ * declines and the element kernel wraps as the hardware does. */
 #include "vm/vm_internal.h"
 
 static void int_range(enum elem e, int64_t *min, int64_t *max)
@@ -28,7 +29,10 @@ bool vm_affine_of(const struct vm_ctx *c, int value, struct affine *a)
 {
 	const struct vm_value *v = &c->values[value];
 	const struct vm_value_info *info = &c->program->values[value];
-	if (v->form == FORM_AFFINE) { *a = v->affine; return true; }
+	if (v->form == FORM_AFFINE) {
+		*a = v->affine;
+		return true;
+	}
 	if (v->form != FORM_SPLAT || info->ndim > VM_LAZY_DIMS || elem_is_float(info->elem)) return false;
 	int shift = 64 - 8 * (int)elem_bytes(info->elem);
 	*a = (struct affine){.base = (int64_t)((uint64_t)v->splat_int << shift) >> shift};
@@ -41,14 +45,18 @@ bool vm_result_affine(struct vm_ctx *c, const struct vm_instr *in, const struct 
 	const struct vm_value_info *info = &c->program->values[id];
 	int64_t min, max, type_min, type_max;
 	int_range(info->elem, &type_min, &type_max);
-	if (info->ndim > VM_LAZY_DIMS || !vm_affine_range(info, given, &min, &max) || min < type_min || max > type_max) return false;
+	if (info->ndim > VM_LAZY_DIMS || !vm_affine_range(info, given, &min, &max) || min < type_min || max > type_max)
+		return false;
 	struct affine a = {.base = given->base};
 	bool is_flat = true;
 	for (int d = 0; d < info->ndim; d++) {
 		a.stride[d] = info->shape[d] > 1 ? given->stride[d] : 0;
 		is_flat &= a.stride[d] == 0;
 	}
-	if (is_flat) { vm_result_splat(c, in, 0, &a.base); return true; }
+	if (is_flat) {
+		vm_result_splat(c, in, 0, &a.base);
+		return true;
+	}
 	struct vm_value *v = &c->values[id];
 	vm_value_clear(c, v);
 	v->form = FORM_AFFINE;
@@ -78,7 +86,8 @@ static bool scale(struct affine *a, int64_t by)
 static bool add(struct affine *a, const struct affine *b)
 {
 	bool overflow = __builtin_add_overflow(a->base, b->base, &a->base);
-	for (int d = 0; d < VM_LAZY_DIMS; d++) overflow |= __builtin_add_overflow(a->stride[d], b->stride[d], &a->stride[d]);
+	for (int d = 0; d < VM_LAZY_DIMS; d++)
+		overflow |= __builtin_add_overflow(a->stride[d], b->stride[d], &a->stride[d]);
 	return !overflow;
 }
 
@@ -108,7 +117,8 @@ bool rule_cast(struct vm_ctx *c, const struct vm_instr *in)
 	struct affine a;
 	int64_t min, max;
 	if (!in->n || !vm_affine_of(c, vm_src(c, in, 0), &a)) return false;
-	if (in->imm[1] && (!vm_affine_range(&c->program->values[vm_src(c, in, 0)], &a, &min, &max) || min < 0)) return false;
+	if (in->imm[1] && (!vm_affine_range(&c->program->values[vm_src(c, in, 0)], &a, &min, &max) || min < 0))
+		return false;
 	return vm_result_affine(c, in, &a);
 }
 
@@ -117,7 +127,9 @@ bool rule_rem(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct affine a, b;
 	int64_t min, max;
-	if (!operands(c, in, &a, &b) || !is_constant(&b) || !vm_affine_range(&c->program->values[vm_src(c, in, 0)], &a, &min, &max)) return false;
+	if (!operands(c, in, &a, &b) || !is_constant(&b) ||
+		!vm_affine_range(&c->program->values[vm_src(c, in, 0)], &a, &min, &max))
+		return false;
 	return min >= 0 && max < b.base && vm_result_affine(c, in, &a);
 }
 
@@ -125,7 +137,9 @@ bool rule_div(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct affine a, b;
 	int64_t min, max;
-	if (!operands(c, in, &a, &b) || !is_constant(&b) || !vm_affine_range(&c->program->values[vm_src(c, in, 0)], &a, &min, &max)) return false;
+	if (!operands(c, in, &a, &b) || !is_constant(&b) ||
+		!vm_affine_range(&c->program->values[vm_src(c, in, 0)], &a, &min, &max))
+		return false;
 	if (b.base == 1) return vm_result_affine(c, in, &a);
 	return min >= 0 && max < b.base && vm_result_affine(c, in, &(struct affine){.base = 0});
 }
@@ -143,7 +157,10 @@ static bool box_of(const struct vm_ctx *c, int value, struct box *b)
 {
 	const struct vm_value *v = &c->values[value];
 	const struct vm_value_info *info = &c->program->values[value];
-	if (v->form == FORM_BOX) { *b = v->box; return true; }
+	if (v->form == FORM_BOX) {
+		*b = v->box;
+		return true;
+	}
 	if (v->form != FORM_SPLAT || info->ndim > VM_LAZY_DIMS) return false;
 	*b = (struct box){.lo = {0}};
 	for (int d = 0; d < info->ndim; d++) b->hi[d] = v->splat[0] ? info->shape[d] : 0;
@@ -173,7 +190,8 @@ static void result_box(struct vm_ctx *c, const struct vm_instr *in, const struct
 bool rule_and(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct box a, b;
-	if (!in->n || in->result_elem != ELEM_I1 || !box_of(c, vm_src(c, in, 0), &a) || !box_of(c, vm_src(c, in, 1), &b)) return false;
+	if (!in->n || in->result_elem != ELEM_I1 || !box_of(c, vm_src(c, in, 0), &a) || !box_of(c, vm_src(c, in, 1), &b))
+		return false;
 	for (int d = 0; d < VM_LAZY_DIMS; d++) {
 		a.lo[d] = MAX(a.lo[d], b.lo[d]);
 		a.hi[d] = MIN(a.hi[d], b.hi[d]);
@@ -185,7 +203,7 @@ bool rule_and(struct vm_ctx *c, const struct vm_instr *in)
 /* How many leading indices j have base + j * step <= limit (step > 0), clamped to [0, n]. */
 static int32_t count_below(int64_t base, int64_t step, int64_t limit, int32_t n)
 {
-	int32_t lo = 0, hi = n;   /* the values fit int64 by the invariant */
+	int32_t lo = 0, hi = n; /* the values fit int64 by the invariant */
 	while (lo < hi) {
 		int32_t mid = lo + (hi - lo) / 2;
 		if (base + mid * step <= limit) lo = mid + 1;
@@ -194,7 +212,8 @@ static int32_t count_below(int64_t base, int64_t step, int64_t limit, int32_t n)
 	return lo;
 }
 
-/* imm[1]: 0 lt, 1 le, 2 gt, 3 ge; imm[2]: unsigned. The affine side varies along one dimension only; the other side is a constant. */
+/* imm[1]: 0 lt, 1 le, 2 gt, 3 ge; imm[2]: unsigned. The affine side varies along one dimension
+ * only; the other side is a constant. */
 bool rule_cmp(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct affine a, b;
@@ -218,7 +237,8 @@ bool rule_cmp(struct vm_ctx *c, const struct vm_instr *in)
 	int64_t min, max;
 	if (dim < 0 || !vm_affine_range(info, &a, &min, &max)) return false;
 	if (in->imm[2] && (min < 0 || b.base < 0)) return false;
-	/* x < L is x <= L - 1; x > L is not (x <= L). A falling sequence is a rising one read backwards. */
+	/* x < L is x <= L - 1; x > L is not (x <= L). A falling sequence is a rising one read
+	 * backwards. */
 	bool is_strict = op == 0 || op == 3;
 	if (is_strict && b.base == INT64_MIN) return false;
 	int32_t n = info->shape[dim];

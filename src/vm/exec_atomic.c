@@ -1,5 +1,6 @@
-/* Atomics. A launch of a kernel that has any runs its programs one after another, in order (vm_launch.c), so that results do not depend on
- * timing; plain reads and writes are enough. Each element is checked as a read and as a write. */
+/* Atomics. A launch of a kernel that has any runs its programs one after another, in order
+ * (vm_launch.c), so that results do not depend on timing; plain reads and writes are enough. Each
+ * element is checked as a read and as a write. */
 #include "vm/vm_check.h"
 
 #define INT_OP(name, U, S) \
@@ -48,7 +49,10 @@ static void add_float(uint8_t *p, const uint8_t *value, uint8_t *old, enum elem 
 
 static void apply(uint8_t *p, const uint8_t *value, uint8_t *old, int kind, enum elem e)
 {
-	if (kind == 4) { add_float(p, value, old, e); return; }
+	if (kind == 4) {
+		add_float(p, value, old, e);
+		return;
+	}
 	switch (elem_bytes(e)) {
 	case 1: int_op_1(p, value, old, kind); return;
 	case 2: int_op_2(p, value, old, kind); return;
@@ -73,7 +77,8 @@ static uint8_t *result_room(struct vm_ctx *c, const struct vm_instr *in, uint8_t
 	return d;
 }
 
-static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d, const uint8_t scalar[8], const int64_t *address, const uint8_t *mask)
+static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d, const uint8_t scalar[8],
+	const int64_t *address, const uint8_t *mask)
 {
 	if (c->want_cost && c->report->fault == VM_FAULT_NONE) {
 		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), false);
@@ -86,7 +91,8 @@ static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d,
 }
 
 /* What checks look at before the elements change. */
-static int check_all(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, size_t size)
+static int check_all(
+	struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, size_t size)
 {
 	struct vm_check *k = c->check;
 	int mask_id = mask ? vm_src(c, in, 2) : -1;
@@ -98,7 +104,8 @@ static int check_all(struct vm_ctx *c, const struct vm_instr *in, const int64_t 
 		int64_t at = vm_address(c, address[i]);
 		uint64_t index = (uint64_t)at >> TAPE_ADDRESS_SHIFT;
 		const struct vm_buffer *b = vm_buffer_at(c->memory, index);
-		if ((mask && !mask[i]) || !b || (uint64_t)at % size || at - (int64_t)b->address + (int64_t)size > b->bytes) continue;
+		if ((mask && !mask[i]) || !b || (uint64_t)at % size || at - (int64_t)b->address + (int64_t)size > b->bytes)
+			continue;
 		bool is_local = in->imm[3] & ORDER_LOCAL;
 		if (!is_local) vm_order_atomic(k, (uint64_t)at, in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true);
 		struct check_row row = {at, (int64_t)size, 1, NULL, 0, i, 1};
@@ -112,7 +119,8 @@ int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
 {
 	uint8_t scalar[8];
 	size_t size = elem_bytes((enum elem)in->result_elem);
-	const uint8_t *address = operand(c, in, 0), *value = operand(c, in, 1), *mask = in->nsrc > 2 ? operand(c, in, 2) : NULL;
+	const uint8_t *address = operand(c, in, 0), *value = operand(c, in, 1),
+				  *mask = in->nsrc > 2 ? operand(c, in, 2) : NULL;
 	if (!address || !value || (in->nsrc > 2 && !mask)) return 1;
 	uint8_t *d = result_room(c, in, scalar);
 	if (!d || (c->check && check_all(c, in, (const int64_t *)address, mask, size))) return 1;

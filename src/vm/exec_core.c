@@ -1,7 +1,8 @@
 /* The machine's core: buffers, forms of values and the instruction loop.
  *
- * Buffers come from lists by power-of-two size, last in first out, so that a chain of operations keeps working in the same cache lines. An
- * AddressSanitizer build allocates each at its exact size instead, so that a write past a block is seen. */
+ * Buffers come from lists by power-of-two size, last in first out, so that a chain of operations
+ * keeps working in the same cache lines. An AddressSanitizer build allocates each at its exact size
+ * instead, so that a write past a block is seen. */
 #include "vm/vm_check.h"
 #include <stdlib.h>
 
@@ -31,7 +32,8 @@ struct vm_buf *vm_buf_get(struct vm_ctx *c, const struct vm_instr *in, size_t by
 	}
 	size_t size = EXACT_BUFFERS ? MAX(bytes, 1) : (size_t)64 << k;
 	if (c->arena_bytes + ((size_t)64 << k) > VM_ARENA_BYTES_MAX) {
-		vm_fault(c, in, VM_FAULT_UNSUPPORTED, -1, "blocks alive at once need more than %zu MiB", VM_ARENA_BYTES_MAX >> 20);
+		vm_fault(
+			c, in, VM_FAULT_UNSUPPORTED, -1, "blocks alive at once need more than %zu MiB", VM_ARENA_BYTES_MAX >> 20);
 		return NULL;
 	}
 	b = aligned_alloc(64, (sizeof *b + size + 63) / 64 * 64);
@@ -138,7 +140,7 @@ const void *vm_dense(struct vm_ctx *c, const struct vm_instr *in, int value, int
 	struct vm_buf *b = vm_buf_get(c, in, (size_t)n * elem_bytes(info->elem));
 	if (!b) return NULL;
 	if (v->form == FORM_SPLAT) {
-		CHECK(n == info->count);   /* never over lanes, whose number changes */
+		CHECK(n == info->count); /* never over lanes, whose number changes */
 		vm_fill(b->data, v->splat, elem_bytes(info->elem), n);
 	} else if (v->form == FORM_AFFINE) {
 		expand_affine(info, &v->affine, b->data);
@@ -176,7 +178,8 @@ void vm_result_splat(struct vm_ctx *c, const struct vm_instr *in, int i, const v
 static int check_clock(struct vm_ctx *c, const struct vm_instr *in)
 {
 	c->fuel = VM_FUEL;
-	if (c->deadline_ns && clock_ns() > c->deadline_ns) return vm_fault(c, in, VM_FAULT_TIMEOUT, -1, "the deadline passed");
+	if (c->deadline_ns && clock_ns() > c->deadline_ns)
+		return vm_fault(c, in, VM_FAULT_TIMEOUT, -1, "the deadline passed");
 	return 0;
 }
 
@@ -187,7 +190,8 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 		c->next = in + 1;
 		c->fuel -= in->weight;
 		if (c->fuel < 0 && check_clock(c, in)) return 1;
-		if (c->watch && (c->is_tainted || c->watch[in - c->program->instrs])) vm_taint_step(c, in, c->watch[in - c->program->instrs]);
+		if (c->watch && (c->is_tainted || c->watch[in - c->program->instrs]))
+			vm_taint_step(c, in, c->watch[in - c->program->instrs]);
 		if (in->exec(c, in)) return 1;
 		if (c->want_cost) vm_cost_step(c, in);
 	}
@@ -199,7 +203,8 @@ int exec_nothing(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
 
 /* ---- control ---- */
 
-/* All moves at once. A source that dies here gives its reference away; otherwise the buffer is shared. */
+/* All moves at once. A source that dies here gives its reference away; otherwise the buffer is
+ * shared. */
 int exec_move(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_value some[16], *tmp = in->nsrc > (int)ARRAY_LEN(some) ? xmalloc((size_t)in->nsrc * sizeof *tmp) : some;
@@ -276,7 +281,9 @@ int exec_assert(struct vm_ctx *c, const struct vm_instr *in)
 	const uint8_t *ok = n == 1 ? c->values[id].splat : vm_dense(c, in, id, n);
 	if (!ok) return 1;
 	for (int64_t i = 0; i < n; i++)
-		if (!ok[i]) return vm_fault(c, in, VM_FAULT_ASSERT, i, "element %lld: \"%.160s\"", (long long)i, (const char *)in->extra);
+		if (!ok[i])
+			return vm_fault(
+				c, in, VM_FAULT_ASSERT, i, "element %lld: \"%.160s\"", (long long)i, (const char *)in->extra);
 	vm_kill(c, in);
 	return 0;
 }
@@ -306,6 +313,9 @@ void vm_ctx_release(struct vm_ctx *c)
 {
 	for (int i = 0; i < c->program->nvalues; i++) vm_value_clear(c, &c->values[i]);
 	for (size_t k = 0; k < ARRAY_LEN(c->free_bufs); k++)
-		for (struct vm_buf *b = c->free_bufs[k], *next; b; b = next) { next = b->next; free(b); }
+		for (struct vm_buf *b = c->free_bufs[k], *next; b; b = next) {
+			next = b->next;
+			free(b);
+		}
 	free(c->values);
 }

@@ -1,15 +1,18 @@
 /* tt.dot: d = a b + c.
  *
- * Floats are widened to f32 (products of f16, bf16, tf32 and f8 operands are exact there) and accumulated with fma in f32, in rising k, starting from
- * c: one fixed order. f32 operands are used whole (ieee), truncated to tf32's 10 bits (tf32), or split into a sum of tf32 or bf16 parts whose
- * products are added smallest first (tf32x3, bf16x3, bf16x6), as the hardware sequences do. f64 and i8 have plain loops. */
+ * Floats are widened to f32 (products of f16, bf16, tf32 and f8 operands are exact there) and
+ * accumulated with fma in f32, in rising k, starting from c: one fixed order. f32 operands are used
+ * whole (ieee), truncated to tf32's 10 bits (tf32), or split into a sum of tf32 or bf16 parts whose
+ * products are added smallest first (tf32x3, bf16x3, bf16x6), as the hardware sequences do. f64 and
+ * i8 have plain loops. */
 #include "vm/vm_internal.h"
 #include "base/dtype.h"
 #include <immintrin.h>
 #include <math.h>
 
-/* d (m, n) += a (m, k) b (k, n) in tiles of ROWS by 2 vectors, whose sums stay in registers. m is a multiple of ROWS, n of 2 vectors. The order of
- * additions of one element does not depend on the width. */
+/* d (m, n) += a (m, k) b (k, n) in tiles of ROWS by 2 vectors, whose sums stay in registers. m is a
+ * multiple of ROWS, n of 2 vectors. The order of additions of one element does not depend on the
+ * width. */
 #define GEMM_TILE(name, attributes, V, WIDTH, ROWS, FMA, SPLAT) \
 	typedef float V __attribute__((vector_size(4 * WIDTH), aligned(4))); \
 	attributes static void name(float *d, const float *a, const float *b, int m, int n, int k) \
@@ -36,12 +39,19 @@ GEMM_TILE(gemm_tile_avx512, __attribute__((target("arch=x86-64-v4"))), v16, 16, 
 
 static void gemm_f32(float *d, const float *a, const float *b, int m, int n, int k)
 {
-	if (m % 8 == 0 && n % 32 == 0 && __builtin_cpu_supports("avx512f")) { gemm_tile_avx512(d, a, b, m, n, k); return; }
-	if (m % 4 == 0 && n % 16 == 0) { gemm_tile_avx2(d, a, b, m, n, k); return; }
+	if (m % 8 == 0 && n % 32 == 0 && __builtin_cpu_supports("avx512f")) {
+		gemm_tile_avx512(d, a, b, m, n, k);
+		return;
+	}
+	if (m % 4 == 0 && n % 16 == 0) {
+		gemm_tile_avx2(d, a, b, m, n, k);
+		return;
+	}
 	for (int i = 0; i < m; i++)
 		for (int p = 0; p < k; p++) {
 			float x = a[(size_t)i * k + p];
-			for (int j = 0; j < n; j++) d[(size_t)i * n + j] = __builtin_fmaf(x, b[(size_t)p * n + j], d[(size_t)i * n + j]);
+			for (int j = 0; j < n; j++)
+				d[(size_t)i * n + j] = __builtin_fmaf(x, b[(size_t)p * n + j], d[(size_t)i * n + j]);
 		}
 }
 
@@ -77,7 +87,11 @@ static void take_part(float *d, const float *x, int64_t n, bool is_bf16, int whi
 	}
 }
 
-struct scheme { bool is_bf16; int nproducts; uint8_t product[6][2]; };   /* parts of a and b, smallest product first */
+struct scheme {
+	bool is_bf16;
+	int nproducts;
+	uint8_t product[6][2];
+}; /* parts of a and b, smallest product first */
 static const struct scheme schemes[] = {
 	[1] = {false, 1, {{0, 0}}},
 	[2] = {false, 3, {{1, 0}, {0, 1}, {0, 0}}},
@@ -85,7 +99,8 @@ static const struct scheme schemes[] = {
 	[4] = {true, 6, {{1, 1}, {2, 0}, {0, 2}, {1, 0}, {0, 1}, {0, 0}}},
 };
 
-static void gemm_split(float *d, const float *a, const float *b, int m, int n, int k, float *ta, float *tb, const struct scheme *s)
+static void gemm_split(
+	float *d, const float *a, const float *b, int m, int n, int k, float *ta, float *tb, const struct scheme *s)
 {
 	for (int p = 0; p < s->nproducts; p++) {
 		take_part(ta, a, (int64_t)m * k, s->is_bf16, s->product[p][0]);
@@ -101,7 +116,8 @@ static void gemm_f64(double *d, const double *a, const double *b, int m, int n, 
 	for (int i = 0; i < m; i++)
 		for (int p = 0; p < k; p++) {
 			double x = a[(size_t)i * k + p];
-			for (int j = 0; j < n; j++) d[(size_t)i * n + j] = __builtin_fma(x, b[(size_t)p * n + j], d[(size_t)i * n + j]);
+			for (int j = 0; j < n; j++)
+				d[(size_t)i * n + j] = __builtin_fma(x, b[(size_t)p * n + j], d[(size_t)i * n + j]);
 		}
 }
 
@@ -110,7 +126,8 @@ static void gemm_i8(int32_t *d, const int8_t *a, const int8_t *b, int m, int n, 
 	for (int i = 0; i < m; i++)
 		for (int p = 0; p < k; p++) {
 			int32_t x = a[(size_t)i * k + p];
-			for (int j = 0; j < n; j++) d[(size_t)i * n + j] = (int32_t)((uint32_t)d[(size_t)i * n + j] + (uint32_t)(x * b[(size_t)p * n + j]));
+			for (int j = 0; j < n; j++)
+				d[(size_t)i * n + j] = (int32_t)((uint32_t)d[(size_t)i * n + j] + (uint32_t)(x * b[(size_t)p * n + j]));
 		}
 }
 
@@ -147,7 +164,10 @@ static struct vm_buf *accumulator(struct vm_ctx *c, const struct vm_instr *in, i
 		vm_fill(b->data, v->splat, size, n);
 	} else {
 		const void *s = vm_dense(c, in, vm_src(c, in, 2), n);
-		if (!s) { vm_buf_put(c, b); return NULL; }
+		if (!s) {
+			vm_buf_put(c, b);
+			return NULL;
+		}
 		memcpy(b->data, s, (size_t)n * size);
 	}
 	return b;
@@ -158,7 +178,8 @@ static int dot_f32(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *d
 	struct vm_buf *temp[TEMP_COUNT] = {NULL};
 	enum elem e = (enum elem)in->result_elem;
 	int64_t total = (int64_t)batch * m * n;
-	const float *a = as_f32(c, in, 0, (int64_t)batch * m * k, &temp[TEMP_A]), *b = a ? as_f32(c, in, 1, (int64_t)batch * k * n, &temp[TEMP_B]) : NULL;
+	const float *a = as_f32(c, in, 0, (int64_t)batch * m * k, &temp[TEMP_A]),
+				*b = a ? as_f32(c, in, 1, (int64_t)batch * k * n, &temp[TEMP_B]) : NULL;
 	float *sum = (float *)d->data;
 	int rc = !b;
 	if (!rc && e != ELEM_F32) {
@@ -173,8 +194,9 @@ static int dot_f32(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *d
 	}
 	for (int i = 0; i < batch && !rc; i++) {
 		const float *pa = a + (size_t)i * m * k, *pb = b + (size_t)i * k * n;
-		if (in->special) gemm_split(sum + (size_t)i * m * n, pa, pb, m, n, k, (float *)temp[TEMP_PART_A]->data, (float *)temp[TEMP_PART_B]->data,
-			&schemes[in->special]);
+		if (in->special)
+			gemm_split(sum + (size_t)i * m * n, pa, pb, m, n, k, (float *)temp[TEMP_PART_A]->data,
+				(float *)temp[TEMP_PART_B]->data, &schemes[in->special]);
 		else gemm_f32(sum + (size_t)i * m * n, pa, pb, m, n, k);
 	}
 	if (!rc && e != ELEM_F32) map_narrow(e, d->data, sum, total);
@@ -190,17 +212,22 @@ int exec_dot(struct vm_ctx *c, const struct vm_instr *in)
 	if (!d) return 1;
 	int rc = 0;
 	if (in->result_elem == ELEM_F64 || in->result_elem == ELEM_I32) {
-		const void *a = vm_dense(c, in, vm_src(c, in, 0), (int64_t)batch * m * k), *b = a ? vm_dense(c, in, vm_src(c, in, 1), (int64_t)batch * k * n) : NULL;
+		const void *a = vm_dense(c, in, vm_src(c, in, 0), (int64_t)batch * m * k),
+				   *b = a ? vm_dense(c, in, vm_src(c, in, 1), (int64_t)batch * k * n) : NULL;
 		rc = !b;
 		for (int i = 0; i < batch && !rc; i++) {
 			size_t od = (size_t)i * m * n, oa = (size_t)i * m * k, ob = (size_t)i * k * n;
-			if (in->result_elem == ELEM_F64) gemm_f64((double *)d->data + od, (const double *)a + oa, (const double *)b + ob, m, n, k);
+			if (in->result_elem == ELEM_F64)
+				gemm_f64((double *)d->data + od, (const double *)a + oa, (const double *)b + ob, m, n, k);
 			else gemm_i8((int32_t *)d->data + od, (const int8_t *)a + oa, (const int8_t *)b + ob, m, n, k);
 		}
 	} else {
 		rc = dot_f32(c, in, d, batch, m, n, k);
 	}
-	if (rc) { vm_buf_put(c, d); return 1; }
+	if (rc) {
+		vm_buf_put(c, d);
+		return 1;
+	}
 	struct vm_value *r = &c->values[vm_dst(c, in, 0)];
 	vm_value_clear(c, r);
 	r->form = FORM_DENSE;
@@ -223,7 +250,8 @@ static float scale_value(enum elem e, uint8_t bits)
 	return e == ELEM_F8E4M3 ? f8e4m3_to_f32(bits) : bits == 255 ? NAN : ldexpf(1.0f, bits - 127);
 }
 
-/* imm[0]: the right operand, whose k is its first dimension; its scale has one row a column. imm[1]: two numbers a byte. */
+/* imm[0]: the right operand, whose k is its first dimension; its scale has one row a column.
+ * imm[1]: two numbers a byte. */
 int exec_scale(struct vm_ctx *c, const struct vm_instr *in)
 {
 	const struct vm_value_info *wide = &c->program->values[vm_dst(c, in, 0)];
@@ -239,7 +267,9 @@ int exec_scale(struct vm_ctx *c, const struct vm_instr *in)
 			int64_t k = in->imm[0] ? i : j, line = in->imm[0] ? j : i, at = i * columns + j;
 			uint8_t pair = !in->imm[1] ? 0 : in->imm[0] ? data[i / 2 * columns + j] : data[at / 2];
 			if (in->imm[1]) d[at] = e2m1_value(k & 1 ? pair >> 4 : pair & 15);
-			if (scale) d[at] *= scale_value(info->elem, scale[line * info->shape[1] + k / ((in->imm[0] ? rows : columns) / info->shape[1])]);
+			if (scale)
+				d[at] *= scale_value(
+					info->elem, scale[line * info->shape[1] + k / ((in->imm[0] ? rows : columns) / info->shape[1])]);
 		}
 	}
 	vm_kill(c, in);

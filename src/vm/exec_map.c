@@ -1,9 +1,14 @@
-/* Element-wise instructions over values of any form: lazily where a rule applies, on one element when all operands are splats, else over
- * buffers. 16- and 8-bit floats run the f32 kernel on strips that are converted on the way in and out: one rounding per operation, as the
- * hardware does (f32 has more than twice their precision, so rounding twice gives the same: Figueroa 1995). */
+/* Element-wise instructions over values of any form: lazily where a rule applies, on one element
+ * when all operands are splats, else over buffers. 16- and 8-bit floats run the f32 kernel on
+ * strips that are converted on the way in and out: one rounding per operation, as the hardware does
+ * (f32 has more than twice their precision, so rounding twice gives the same: Figueroa 1995). */
 #include "vm/vm_internal.h"
 
-struct operands { const void *p[3]; unsigned splat; struct vm_buf *temp[3]; };
+struct operands {
+	const void *p[3];
+	unsigned splat;
+	struct vm_buf *temp[3];
+};
 
 /* A kernel takes at most two operands with splats; of three, splats are expanded into a temporary. */
 static int operand_get(struct vm_ctx *c, const struct vm_instr *in, int i, int64_t n, struct operands *o)
@@ -33,7 +38,9 @@ static struct vm_buf *steal(struct vm_ctx *c, const struct vm_instr *in)
 	size_t size = elem_bytes((enum elem)in->result_elem);
 	for (int i = 0; i < in->nsrc; i++) {
 		struct vm_value *v = &c->values[vm_src(c, in, i)];
-		if (!(in->kill >> i & 1) || v->form != FORM_DENSE || v->buf->refs != 1 || elem_bytes(c->program->values[vm_src(c, in, i)].elem) != size) continue;
+		if (!(in->kill >> i & 1) || v->form != FORM_DENSE || v->buf->refs != 1 ||
+			elem_bytes(c->program->values[vm_src(c, in, i)].elem) != size)
+			continue;
 		struct vm_buf *b = v->buf;
 		v->buf = NULL;
 		v->form = FORM_SPLAT;
@@ -120,8 +127,9 @@ int exec_map(struct vm_ctx *c, const struct vm_instr *in)
 	return run_dense(c, in, n, narrow);
 }
 
-/* Integer division: a scalar divisor of zero is a fault. In a block the lane may be masked off later, as it is on the GPU, where the
- * instruction does not trap: the kernels give what the hardware gives. */
+/* Integer division: a scalar divisor of zero is a fault. In a block the lane may be masked off
+ * later, as it is on the GPU, where the instruction does not trap: the kernels give what the
+ * hardware gives. */
 int exec_divide(struct vm_ctx *c, const struct vm_instr *in)
 {
 	const struct vm_value *v = &c->values[vm_src(c, in, 1)];
@@ -152,7 +160,11 @@ int exec_select(struct vm_ctx *c, const struct vm_instr *in)
 	if (!o.p[0]) return 1;
 	for (int i = 1; i < 3; i++) {
 		struct vm_value *v = &c->values[vm_src(c, in, i)];
-		if (v->form == FORM_SPLAT) { o.p[i] = v->splat; o.splat |= 1u << i; continue; }
+		if (v->form == FORM_SPLAT) {
+			o.p[i] = v->splat;
+			o.splat |= 1u << i;
+			continue;
+		}
 		o.p[i] = vm_dense(c, in, vm_src(c, in, i), n);
 		if (!o.p[i]) return 1;
 	}

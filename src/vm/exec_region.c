@@ -1,12 +1,17 @@
-/* Reductions and scans along one axis of a block seen as (outer, length, inner), and maps with a region.
+/* Reductions and scans along one axis of a block seen as (outer, length, inner), and maps with a
+ * region.
  *
- * A known operation reduces by halves: the upper half of the axis is combined into the lower until one element is left, contiguous memory all the
- * way, and the rounding error of a sum grows with log2(length). A general region combines neighbours, which keeps their order. Scans double the
- * distance (Hillis and Steele 1986), in order too. A region with control flow runs element by element.
+ * A known operation reduces by halves: the upper half of the axis is combined into the lower until
+ * one element is left, contiguous memory all the way, and the rounding error of a sum grows with
+ * log2(length). A general region combines neighbours, which keeps their order. Scans double the
+ * distance (Hillis and Steele 1986), in order too. A region with control flow runs element by
+ * element.
  *
- * A GPU does not keep the order of a reduction: each thread folds the elements it holds, then threads combine theirs with those of threads far away, each
- * on its own side of the function. So there is a second order, crosswise, in which quarters of the axis are folded, neither forwards nor backwards, and then
- * halves meet, the upper one on the left. A function that commutes and associates gives the same up to rounding. */
+ * A GPU does not keep the order of a reduction: each thread folds the elements it holds, then
+ * threads combine theirs with those of threads far away, each on its own side of the function. So
+ * there is a second order, crosswise, in which quarters of the axis are folded, neither forwards
+ * nor backwards, and then halves meet, the upper one on the left. A function that commutes and
+ * associates gives the same up to rounding. */
 #include "vm/vm_check.h"
 
 int exec_region_begin(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
@@ -15,9 +20,9 @@ int exec_region_end(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
 #define OPERANDS_MAX 64
 struct combine {
 	struct vm_ctx *c;
-	const struct vm_instr *in, *begin, *end;   /* the region */
+	const struct vm_instr *in, *begin, *end; /* the region */
 	struct region_shape shape;
-	int n;                                     /* operands */
+	int n; /* operands */
 	size_t size[OPERANDS_MAX];
 };
 
@@ -25,7 +30,8 @@ static int combine_init(struct combine *k, struct vm_ctx *c, const struct vm_ins
 {
 	*k = (struct combine){.c = c, .in = in, .n = in->nsrc};
 	if (in->exec != exec_map_region) k->shape = *(const struct region_shape *)in->extra;
-	if (in->nsrc > OPERANDS_MAX || in->ndst > OPERANDS_MAX) return vm_fault(c, in, VM_FAULT_UNSUPPORTED, -1, "a region of more than %d operands", OPERANDS_MAX);
+	if (in->nsrc > OPERANDS_MAX || in->ndst > OPERANDS_MAX)
+		return vm_fault(c, in, VM_FAULT_UNSUPPORTED, -1, "a region of more than %d operands", OPERANDS_MAX);
 	for (int i = 0; i < k->n; i++) k->size[i] = elem_bytes(c->program->values[vm_src(c, in, i)].elem);
 	if (in->target >= 0) {
 		k->begin = in + 1;
@@ -108,13 +114,20 @@ static int reduce_known(struct combine *k)
 	int64_t len = k->shape.len, inner = k->shape.inner, row = len * inner;
 	size_t size = k->size[0];
 	const uint8_t *s = vm_dense(c, in, vm_src(c, in, 0), k->shape.outer * row);
-	struct vm_buf *d = s ? vm_buf_get(c, in, (size_t)(k->shape.outer * inner) * size) : NULL, *t = d ? vm_buf_get(c, in, (size_t)MAX(row / 2, 1) * size) : NULL;
-	if (!t) { vm_buf_put(c, d); return 1; }
+	struct vm_buf *d = s ? vm_buf_get(c, in, (size_t)(k->shape.outer * inner) * size) : NULL,
+				  *t = d ? vm_buf_get(c, in, (size_t)MAX(row / 2, 1) * size) : NULL;
+	if (!t) {
+		vm_buf_put(c, d);
+		return 1;
+	}
 	for (int64_t o = 0; o < k->shape.outer; o++) {
 		const uint8_t *from = s + (size_t)(o * row) * size;
 		uint8_t *to = d->data + (size_t)(o * inner) * size;
-		if (len == 1) { memcpy(to, from, (size_t)inner * size); continue; }
-		for (int64_t half = row / 2; ; half /= 2, from = t->data) {
+		if (len == 1) {
+			memcpy(to, from, (size_t)inner * size);
+			continue;
+		}
+		for (int64_t half = row / 2;; half /= 2, from = t->data) {
 			bool is_last = half == inner;
 			apply(in, is_last ? to : t->data, from, from + (size_t)half * size, half);
 			if (is_last) break;
@@ -141,25 +154,38 @@ static void flip(uint8_t *d, const uint8_t *s, const struct region_shape *shape,
 {
 	size_t chunk = (size_t)shape->inner * size;
 	for (int64_t o = 0; o < shape->outer; o++)
-		for (int64_t i = 0; i < shape->len; i++) memcpy(d + (size_t)(o * shape->len + i) * chunk, s + (size_t)(o * shape->len + shape->len - 1 - i) * chunk, chunk);
+		for (int64_t i = 0; i < shape->len; i++)
+			memcpy(d + (size_t)(o * shape->len + i) * chunk, s + (size_t)(o * shape->len + shape->len - 1 - i) * chunk,
+				chunk);
 }
 
 /* Elements [from, from + count * step) of every row's axis at a step, made contiguous. */
-static void pick(uint8_t *d, const uint8_t *s, int64_t outer, int64_t len, int64_t chunk, int64_t from, int64_t step, int64_t count)
+static void pick(
+	uint8_t *d, const uint8_t *s, int64_t outer, int64_t len, int64_t chunk, int64_t from, int64_t step, int64_t count)
 {
 	for (int64_t o = 0; o < outer; o++, d += count * chunk) {
 		const uint8_t *row = s + (o * len + from) * chunk;
-		if (step == 1) { memcpy(d, row, (size_t)(count * chunk)); continue; }
+		if (step == 1) {
+			memcpy(d, row, (size_t)(count * chunk));
+			continue;
+		}
 		switch (chunk) {
-		case 4: for (int64_t i = 0; i < count; i++) memcpy(d + i * 4, row + i * step * 4, 4); break;
-		case 8: for (int64_t i = 0; i < count; i++) memcpy(d + i * 8, row + i * step * 8, 8); break;
-		default: for (int64_t i = 0; i < count; i++) memcpy(d + i * chunk, row + i * step * chunk, (size_t)chunk); break;
+		case 4:
+			for (int64_t i = 0; i < count; i++) memcpy(d + i * 4, row + i * step * 4, 4);
+			break;
+		case 8:
+			for (int64_t i = 0; i < count; i++) memcpy(d + i * 8, row + i * step * 8, 8);
+			break;
+		default:
+			for (int64_t i = 0; i < count; i++) memcpy(d + i * chunk, row + i * step * chunk, (size_t)chunk);
+			break;
 		}
 	}
 }
 
 /* Sets the region's two argument lists from rows of cur: first from index a, second from index b. */
-static int set_pairs(struct combine *k, struct vm_buf **cur, int64_t len, int64_t a, int64_t b, int64_t step, int64_t count)
+static int set_pairs(
+	struct combine *k, struct vm_buf **cur, int64_t len, int64_t a, int64_t b, int64_t step, int64_t count)
 {
 	struct vm_ctx *c = k->c;
 	for (int i = 0; i < 2 * k->n; i++) {
@@ -185,7 +211,10 @@ static int copy_operands(struct combine *k, struct vm_buf **cur, bool reverse)
 	for (int i = 0; i < k->n; i++) {
 		const uint8_t *s = vm_dense(c, k->in, vm_src(c, k->in, i), count);
 		cur[i] = s ? vm_buf_get(c, k->in, (size_t)count * k->size[i]) : NULL;
-		if (!cur[i]) { put_all(c, cur, i); return 1; }
+		if (!cur[i]) {
+			put_all(c, cur, i);
+			return 1;
+		}
 		if (reverse) flip(cur[i]->data, s, &k->shape, k->size[i]);
 		else memcpy(cur[i]->data, s, (size_t)count * k->size[i]);
 	}
@@ -224,7 +253,8 @@ static int reduce_neighbours(struct combine *k, struct vm_buf **cur)
 	return 0;
 }
 
-/* Not in order, nor the other way round, which a function that treats both ends alike (the longest run, say) would not notice. */
+/* Not in order, nor the other way round, which a function that treats both ends alike (the longest
+ * run, say) would not notice. */
 static const int64_t quarters[4] = {1, 3, 0, 2};
 
 static int reduce_crosswise(struct combine *k, struct vm_buf **cur)
@@ -263,7 +293,8 @@ static int step_pair(struct combine *k, uint8_t *const *acc, uint8_t *const *x)
 	return run_region(k, 1);
 }
 
-/* Running combination along the axis, in place: element l becomes (element l - 1) combined with (element l). */
+/* Running combination along the axis, in place: element l becomes (element l - 1) combined with
+ * (element l). */
 static int fold_axis(struct combine *k, struct vm_buf **cur)
 {
 	uint8_t *acc[OPERANDS_MAX], *x[OPERANDS_MAX];
@@ -308,7 +339,8 @@ static int reduce_one_by_one(struct combine *k, struct vm_buf **cur, bool is_cro
 	/* The last element of each row; rows only move down. */
 	for (int i = 0; i < k->n; i++) {
 		size_t chunk = (size_t)k->shape.inner * k->size[i];
-		for (int64_t o = 0; o < k->shape.outer; o++) memmove(cur[i]->data + (size_t)o * chunk, cur[i]->data + (size_t)(o * len + len - 1) * chunk, chunk);
+		for (int64_t o = 0; o < k->shape.outer; o++)
+			memmove(cur[i]->data + (size_t)o * chunk, cur[i]->data + (size_t)(o * len + len - 1) * chunk, chunk);
 	}
 	return 0;
 }
@@ -316,7 +348,9 @@ static int reduce_one_by_one(struct combine *k, struct vm_buf **cur, bool is_cro
 static int reduce_by(struct combine *k, struct vm_buf **cur, bool is_crosswise)
 {
 	if (copy_operands(k, cur, false)) return 1;
-	int rc = k->in->imm[2] ? reduce_one_by_one(k, cur, is_crosswise) : is_crosswise ? reduce_crosswise(k, cur) : reduce_neighbours(k, cur);
+	int rc = k->in->imm[2] ? reduce_one_by_one(k, cur, is_crosswise)
+		: is_crosswise     ? reduce_crosswise(k, cur)
+						   : reduce_neighbours(k, cur);
 	if (rc) put_all(k->c, cur, k->n);
 	return rc;
 }
@@ -332,7 +366,10 @@ static int reduce_region(struct combine *k)
 		vm_reduce_compare(c, k->in, result, other);
 		put_all(c, other, k->n);
 	}
-	if (rc) { put_all(c, result, k->n); return 1; }
+	if (rc) {
+		put_all(c, result, k->n);
+		return 1;
+	}
 	for (int i = 0; i < k->n; i++) finish_result(c, k->in, i, result[i]);
 	return 0;
 }
@@ -360,19 +397,26 @@ int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 	if (in->kernel) {
 		struct vm_buf *t = vm_buf_get(c, in, (size_t)row * k.size[0]);
 		if (!t) rc = 1;
-		for (int64_t o = 0; o < k.shape.outer && !rc; o++) rc = scan_known_row(&k, cur[0]->data + (size_t)(o * row) * k.size[0], t->data, row);
+		for (int64_t o = 0; o < k.shape.outer && !rc; o++)
+			rc = scan_known_row(&k, cur[0]->data + (size_t)(o * row) * k.size[0], t->data, row);
 		vm_buf_put(c, t);
 	} else {
 		rc = in->imm[2] ? fold_axis(&k, cur) : scan_lanes(&k, cur);
 	}
 	for (int i = 0; i < k.n && !rc && in->imm[3]; i++) {
 		struct vm_buf *t = vm_buf_get(c, in, (size_t)(k.shape.outer * row) * k.size[i]);
-		if (!t) { rc = 1; break; }
+		if (!t) {
+			rc = 1;
+			break;
+		}
 		flip(t->data, cur[i]->data, &k.shape, k.size[i]);
 		vm_buf_put(c, cur[i]);
 		cur[i] = t;
 	}
-	if (rc) { put_all(c, cur, k.n); return 1; }
+	if (rc) {
+		put_all(c, cur, k.n);
+		return 1;
+	}
 	for (int i = 0; i < k.n; i++) finish_result(c, in, i, cur[i]);
 	vm_kill(c, in);
 	if (in->target >= 0) c->next = c->program->instrs + in->target;
@@ -381,7 +425,8 @@ int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- tt.map_elementwise ----
  *
- * imm[0]: how many neighbours of the row-major block the region gets at a time. Its arguments are those of the first operand, then those of the second, ... */
+ * imm[0]: how many neighbours of the row-major block the region gets at a time. Its arguments are
+ * those of the first operand, then those of the second, ... */
 
 static void gather(uint8_t *d, const uint8_t *s, int per, int64_t n, size_t size)
 {
@@ -393,7 +438,10 @@ static void scatter(uint8_t *d, const uint8_t *s, int per, int64_t n, size_t siz
 	for (int64_t e = 0; e < n; e++) memcpy(d + (size_t)(e * per) * size, s + (size_t)e * size, size);
 }
 
-static size_t result_size(const struct combine *k, int i) { return elem_bytes(k->c->program->values[vm_dst(k->c, k->in, i)].elem); }
+static size_t result_size(const struct combine *k, int i)
+{
+	return elem_bytes(k->c->program->values[vm_dst(k->c, k->in, i)].elem);
+}
 
 static int map_lanes(struct combine *k, struct vm_buf **out, int64_t n)
 {
@@ -402,7 +450,9 @@ static int map_lanes(struct combine *k, struct vm_buf **out, int64_t n)
 	int64_t lanes = n / per;
 	for (int i = 0; i < k->n * per; i++) {
 		const uint8_t *s = vm_dense(c, k->in, vm_src(c, k->in, i / per), n);
-		struct vm_buf *b = !s ? NULL : per == 1 ? c->values[vm_src(c, k->in, i)].buf : vm_buf_get(c, k->in, (size_t)lanes * k->size[i / per]);
+		struct vm_buf *b = !s ? NULL
+			: per == 1        ? c->values[vm_src(c, k->in, i)].buf
+							  : vm_buf_get(c, k->in, (size_t)lanes * k->size[i / per]);
 		if (!b) return 1;
 		if (per == 1) b->refs++;
 		else gather(b->data, s + (size_t)(i % per) * k->size[i / per], per, lanes, k->size[i / per]);
@@ -436,7 +486,8 @@ static int map_one_by_one(struct combine *k, struct vm_buf **out, int64_t n)
 		}
 		if (run_region(k, 1)) return 1;
 		for (int i = 0; i < k->in->ndst * per; i++)
-			take_result(k, i, out[i / per]->data + (size_t)(e + i % per) * result_size(k, i / per), 1, result_size(k, i / per));
+			take_result(
+				k, i, out[i / per]->data + (size_t)(e + i % per) * result_size(k, i / per), 1, result_size(k, i / per));
 	}
 	return 0;
 }
@@ -449,9 +500,15 @@ int exec_map_region(struct vm_ctx *c, const struct vm_instr *in)
 	count_pairs(c, in, in->n / in->imm[0]);
 	for (int i = 0; i < in->ndst; i++) {
 		out[i] = vm_buf_get(c, in, (size_t)in->n * result_size(&k, i));
-		if (!out[i]) { put_all(c, out, i); return 1; }
+		if (!out[i]) {
+			put_all(c, out, i);
+			return 1;
+		}
 	}
-	if (in->imm[2] ? map_one_by_one(&k, out, in->n) : map_lanes(&k, out, in->n)) { put_all(c, out, in->ndst); return 1; }
+	if (in->imm[2] ? map_one_by_one(&k, out, in->n) : map_lanes(&k, out, in->n)) {
+		put_all(c, out, in->ndst);
+		return 1;
+	}
 	for (int i = 0; i < in->ndst; i++) set_dense(c, vm_dst(c, in, i), out[i]);
 	vm_kill(c, in);
 	c->next = c->program->instrs + in->target;

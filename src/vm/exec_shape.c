@@ -1,10 +1,16 @@
-/* Blocks made, moved and reinterpreted. Splats stay splats, affine and box values keep their form where the shapes allow it, and a reshape of a
- * dense block shares its buffer. */
+/* Blocks made, moved and reinterpreted. Splats stay splats, affine and box values keep their form
+ * where the shapes allow it, and a reshape of a dense block shares its buffer. */
 #include "vm/vm_internal.h"
 #include "base/dtype.h"
 
-static const struct vm_value_info *info_src(const struct vm_ctx *c, const struct vm_instr *in, int i) { return &c->program->values[vm_src(c, in, i)]; }
-static const struct vm_value_info *info_dst(const struct vm_ctx *c, const struct vm_instr *in, int i) { return &c->program->values[vm_dst(c, in, i)]; }
+static const struct vm_value_info *info_src(const struct vm_ctx *c, const struct vm_instr *in, int i)
+{
+	return &c->program->values[vm_src(c, in, i)];
+}
+static const struct vm_value_info *info_dst(const struct vm_ctx *c, const struct vm_instr *in, int i)
+{
+	return &c->program->values[vm_dst(c, in, i)];
+}
 
 static void share(struct vm_ctx *c, const struct vm_instr *in)
 {
@@ -31,7 +37,8 @@ int exec_range(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-/* Numbers under another type of the same size; what is lazy about integers means nothing to floats. */
+/* Numbers under another type of the same size; what is lazy about integers means nothing to floats.
+ */
 int exec_bitcast(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_value *v = &c->values[vm_src(c, in, 0)];
@@ -46,7 +53,8 @@ int exec_bitcast(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-/* Dimensions of the result that are not 1, in order, must be those of the source: then strides and bounds can be carried over. */
+/* Dimensions of the result that are not 1, in order, must be those of the source: then strides and
+ * bounds can be carried over. */
 static bool same_but_ones(const struct vm_value_info *from, const struct vm_value_info *to, int of[VM_LAZY_DIMS])
 {
 	int s = 0;
@@ -79,7 +87,10 @@ int exec_reshape(struct vm_ctx *c, const struct vm_instr *in)
 	if (c->crosswise && in->imm[0] && in->n > 1) return reshape_swapped(c, in);
 	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
 	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
-	if (v->form == FORM_SPLAT || v->form == FORM_DENSE) { share(c, in); return 0; }
+	if (v->form == FORM_SPLAT || v->form == FORM_DENSE) {
+		share(c, in);
+		return 0;
+	}
 	int of[VM_LAZY_DIMS];
 	if (!same_but_ones(from, to, of)) {
 		if (!vm_dense(c, in, vm_src(c, in, 0), in->n)) return 1;
@@ -105,8 +116,14 @@ int exec_reshape(struct vm_ctx *c, const struct vm_instr *in)
 #define STRIDED(T) do { T *to = (T *)d; const T *from = (const T *)s; for (int64_t i = 0; i < n; i++) to[i] = from[i * step]; } while (0)
 static void copy_row(uint8_t *d, const uint8_t *s, int64_t step, int64_t n, size_t size)
 {
-	if (step == 1) { memcpy(d, s, (size_t)n * size); return; }
-	if (step == 0) { vm_fill(d, s, size, n); return; }
+	if (step == 1) {
+		memcpy(d, s, (size_t)n * size);
+		return;
+	}
+	if (step == 0) {
+		vm_fill(d, s, size, n);
+		return;
+	}
 	switch (size) {
 	case 1: STRIDED(uint8_t); return;
 	case 2: STRIDED(uint16_t); return;
@@ -115,7 +132,8 @@ static void copy_row(uint8_t *d, const uint8_t *s, int64_t step, int64_t n, size
 	}
 }
 
-void vm_copy_strided(uint8_t *d, const int32_t *shape, int ndim, const uint8_t *s, const int64_t *stride, size_t elem_size)
+void vm_copy_strided(
+	uint8_t *d, const int32_t *shape, int ndim, const uint8_t *s, const int64_t *stride, size_t elem_size)
 {
 	int32_t index[TTIR_DIMS_MAX] = {0};
 	int last = ndim - 1;
@@ -160,8 +178,11 @@ int exec_broadcast(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
 	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
-	if (from->count == to->count) { share(c, in); return 0; }
-	if (v->form == FORM_SPLAT) {   /* a buffer that it was written out to has the smaller block's size */
+	if (from->count == to->count) {
+		share(c, in);
+		return 0;
+	}
+	if (v->form == FORM_SPLAT) { /* a buffer that it was written out to has the smaller block's size */
 		vm_result_splat(c, in, 0, v->splat);
 		vm_kill(c, in);
 		return 0;
@@ -192,7 +213,10 @@ int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
 	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
 	const struct vm_value_info *from = info_src(c, in, 0);
 	const int32_t *perm = in->extra;
-	if (v->form == FORM_SPLAT) { share(c, in); return 0; }
+	if (v->form == FORM_SPLAT) {
+		share(c, in);
+		return 0;
+	}
 	if (v->form != FORM_DENSE) {
 		struct vm_value lazy = {.form = v->form};
 		if (v->form == FORM_AFFINE) lazy.affine.base = v->affine.base;
@@ -213,7 +237,10 @@ int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- joining and splitting ---- */
 
-static const uint8_t *source(struct vm_ctx *c, const struct vm_instr *in, int i) { return vm_dense(c, in, vm_src(c, in, i), info_src(c, in, i)->count); }
+static const uint8_t *source(struct vm_ctx *c, const struct vm_instr *in, int i)
+{
+	return vm_dense(c, in, vm_src(c, in, i), info_src(c, in, i)->count);
+}
 
 /* Which element of the result is which is open; crosswise, the second operand comes first. */
 int exec_cat(struct vm_ctx *c, const struct vm_instr *in)
@@ -282,7 +309,8 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 	for (int64_t i = 0; i < index->count; i++) {
 		int64_t k = load_int(x, i, index->elem), offset = 0;
 		if (k < 0 || k >= from->shape[axis])
-			return vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, i, "gather of index %lld along an axis of %d", (long long)k, from->shape[axis]);
+			return vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, i, "gather of index %lld along an axis of %d", (long long)k,
+				from->shape[axis]);
 		for (int n = 0; n < index->ndim; n++) offset += (n == axis ? k : at[n]) * stride[n];
 		memcpy(d + (size_t)i * size, s + (size_t)offset * size, size);
 		for (int n = index->ndim - 1; n >= 0 && ++at[n] == index->shape[n]; n--) at[n] = 0;
@@ -311,7 +339,11 @@ int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
 
 static double load_float(const uint8_t *bits, enum elem e)
 {
-	union { uint16_t half; float f; double d; } v = {.d = 0};
+	union {
+		uint16_t half;
+		float f;
+		double d;
+	} v = {.d = 0};
 	memcpy(&v, bits, elem_bytes(e));
 	switch (e) {
 	case ELEM_F8E4M3: return f8e4m3_to_f32(bits[0]);

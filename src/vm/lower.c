@@ -1,5 +1,6 @@
-/* Lowering: the tree of one kernel to a flat program. This file has what every operation needs: names and scopes, values, instructions, source
- * lines, and the walk over blocks. Functions are inlined where they are called, so the program has one frame. */
+/* Lowering: the tree of one kernel to a flat program. This file has what every operation needs:
+ * names and scopes, values, instructions, source lines, and the walk over blocks. Functions are
+ * inlined where they are called, so the program has one frame. */
 #include "vm/vm_internal.h"
 #include <stdlib.h>
 
@@ -18,7 +19,8 @@ int lower_fail(struct lowerer *lo, int code, const char *fmt, ...)
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	char where[256] = "";
-	const struct vm_source *at = lo->op && lo->loc_of && code == ERR_UNSUPPORTED ? &lo->p->locs[loc_of(lo, lo->op->loc)] : NULL;
+	const struct vm_source *at = lo->op && lo->loc_of && code == ERR_UNSUPPORTED ? &lo->p->locs[loc_of(lo, lo->op->loc)]
+																				 : NULL;
 	if (at) snprintf(where, sizeof where, " (%s:%d)", at->file, at->line);
 	lo->code = err_set(lo->err, code, "kernel %s: ttir:%d:%d: %s%s", lo->k->name ? lo->k->name : "?",
 		lo->op ? lo->op->line : 0, lo->op ? lo->op->column : 0, text, where);
@@ -87,7 +89,8 @@ int lower_use(struct lowerer *lo, const struct ttir_use *u)
 		const struct lower_name *n = &lo->names[i - 1];
 		if (n->func != lo->func || !slice_same(n->name, u->name)) continue;
 		if (u->index >= n->count)
-			return lower_fail(lo, ERR_FORMAT, "'%%%.*s' has %d values, number %d is used", (int)MIN(u->name.len, 60), u->name.data, n->count, u->index);
+			return lower_fail(lo, ERR_FORMAT, "'%%%.*s' has %d values, number %d is used", (int)MIN(u->name.len, 60),
+				u->name.data, n->count, u->index);
 		return n->value + u->index;
 	}
 	return lower_fail(lo, ERR_FORMAT, "'%%%.*s' is used before it is defined", (int)MIN(u->name.len, 60), u->name.data);
@@ -102,7 +105,8 @@ int lower_uses(struct lowerer *lo, const struct ttir_op *op, int first, int coun
 	return 0;
 }
 
-/* Result i counted over all result names: %a, %b:2 = ... has three. Values of one name are consecutive. */
+/* Result i counted over all result names: %a, %b:2 = ... has three. Values of one name are
+ * consecutive. */
 int lower_result(struct lowerer *lo, const struct ttir_op *op, int i, int type)
 {
 	int value = lower_value_new(lo, type);
@@ -125,8 +129,9 @@ static int add_ids(struct vm_program *p, const int *ids, int n)
 	return first;
 }
 
-/* The source line of a location: the innermost frame of a call chain that is in the kernel's own file (a library's tl.sum is charged to
- * the line that called it), else the outermost. Aliases can be tied into anything, so the walk has a budget of steps. */
+/* The source line of a location: the innermost frame of a call chain that is in the kernel's own
+ * file (a library's tl.sum is charged to the line that called it), else the outermost. Aliases can
+ * be tied into anything, so the walk has a budget of steps. */
 static int loc_resolve(const struct lowerer *lo, int loc, int *steps, bool kernel_file_only)
 {
 	while (loc >= 0 && --*steps > 0) {
@@ -155,7 +160,8 @@ static int loc_find(const struct lowerer *lo, int loc, bool kernel_file_only)
 	return loc_resolve(lo, loc, &steps, kernel_file_only);
 }
 
-/* The variable that a location names, as Triton does for assignments; none behind a call, where it would be the callee's. */
+/* The variable that a location names, as Triton does for assignments; none behind a call, where it
+ * would be the callee's. */
 static struct slice loc_name(const struct lowerer *lo, int loc)
 {
 	for (int steps = LOC_STEPS; loc >= 0 && steps > 0; steps--) {
@@ -185,13 +191,15 @@ static int32_t loc_of(struct lowerer *lo, int loc)
 	} else if (found >= 0) {
 		const struct ttir_loc *l = &lo->m->locs[found];
 		id = lo->p->nlocs++;
-		lo->p->locs[id] = (struct vm_source){arena_strndup(&lo->k->arena, l->file.data, MIN(l->file.len, 200)), l->line, l->column, ""};
+		lo->p->locs[id] = (struct vm_source){
+			arena_strndup(&lo->k->arena, l->file.data, MIN(l->file.len, 200)), l->line, l->column, ""};
 	}
 	lo->loc_of[loc] = id;
 	return id;
 }
 
-/* Costs are kept for each line; what comes after LINES_MAX different ones shares the row of line 0. */
+/* Costs are kept for each line; what comes after LINES_MAX different ones shares the row of line 0.
+ */
 static int32_t line_row(struct lowerer *lo, int line)
 {
 	struct vm_program *p = lo->p;
@@ -199,7 +207,8 @@ static int32_t line_row(struct lowerer *lo, int line)
 		if (p->lines[i] == line) return i;
 	if (p->nlines >= LINES_MAX) line = 0;
 	if (p->nlines > LINES_MAX) return p->nlines - 1;
-	if ((p->nlines & (p->nlines - 1)) == 0) p->lines = xrealloc(p->lines, size_mul((size_t)MAX(p->nlines * 2, 8), sizeof *p->lines));
+	if ((p->nlines & (p->nlines - 1)) == 0)
+		p->lines = xrealloc(p->lines, size_mul((size_t)MAX(p->nlines * 2, 8), sizeof *p->lines));
 	p->lines[p->nlines] = line;
 	return p->nlines++;
 }
@@ -208,7 +217,10 @@ struct vm_instr *lower_emit(struct lowerer *lo, vm_exec *exec, const int *dst, i
 {
 	struct vm_program *p = lo->p;
 	if (lo->code) return NULL;
-	if (p->ninstrs >= VM_INSTRS_MAX) { lower_fail(lo, ERR_LIMIT, "more than %d instructions", VM_INSTRS_MAX); return NULL; }
+	if (p->ninstrs >= VM_INSTRS_MAX) {
+		lower_fail(lo, ERR_LIMIT, "more than %d instructions", VM_INSTRS_MAX);
+		return NULL;
+	}
 	if (p->ninstrs == p->instrs_cap) {
 		p->instrs_cap = MAX(p->instrs_cap * 2, 256);
 		p->instrs = xrealloc(p->instrs, size_mul((size_t)p->instrs_cap, sizeof *p->instrs));
@@ -243,7 +255,8 @@ void lower_note_order(struct lowerer *lo)
 int lower_const(struct lowerer *lo, int value, const void *bits)
 {
 	struct vm_program *p = lo->p;
-	if ((p->nconsts & (p->nconsts - 1)) == 0) p->consts = xrealloc(p->consts, size_mul((size_t)MAX(p->nconsts * 2, 16), sizeof *p->consts));
+	if ((p->nconsts & (p->nconsts - 1)) == 0)
+		p->consts = xrealloc(p->consts, size_mul((size_t)MAX(p->nconsts * 2, 16), sizeof *p->consts));
 	p->consts[p->nconsts] = (struct vm_const){.value = value};
 	memcpy(p->consts[p->nconsts++].bits, bits, elem_bytes(p->values[value].elem));
 	return 0;
@@ -258,14 +271,15 @@ const struct ttir_attr *lower_attr(const struct ttir_op *op, const char *key)
 	return NULL;
 }
 
-int lower_attr_int(struct lowerer *lo, const struct ttir_op *op, const char *key, int64_t min, int64_t max, int64_t *out)
+int lower_attr_int(
+	struct lowerer *lo, const struct ttir_op *op, const char *key, int64_t min, int64_t max, int64_t *out)
 {
 	const struct ttir_attr *a = lower_attr(op, key);
 	if (!a || (a->kind != ATTR_NUMBER && a->kind != ATTR_BOOL))
 		return lower_fail(lo, ERR_FORMAT, "%.*s needs the attribute %s", (int)op->name.len, op->name.data, key);
 	if (a->i < min || a->i > max)
-		return lower_fail(lo, ERR_RANGE, "%.*s: %s is %lld, allowed %lld to %lld", (int)op->name.len, op->name.data, key, (long long)a->i, (long long)min,
-			(long long)max);
+		return lower_fail(lo, ERR_RANGE, "%.*s: %s is %lld, allowed %lld to %lld", (int)op->name.len, op->name.data,
+			key, (long long)a->i, (long long)min, (long long)max);
 	*out = a->i;
 	return 0;
 }
@@ -277,8 +291,8 @@ int lower_written(struct lowerer *lo, const struct ttir_op *op, int i, int expec
 	struct str want = {0}, have = {0};
 	ttir_type_text(lo->m, expected, &want);
 	if (i < op->ntypes) ttir_type_text(lo->m, op->types[i], &have);
-	lower_fail(lo, ERR_FORMAT, "%.*s: type %d is written %s, expected %s", (int)op->name.len, op->name.data, i, have.data ? have.data : "not at all",
-		want.data);
+	lower_fail(lo, ERR_FORMAT, "%.*s: type %d is written %s, expected %s", (int)op->name.len, op->name.data, i,
+		have.data ? have.data : "not at all", want.data);
 	str_release(&want);
 	str_release(&have);
 	return lo->code;
@@ -291,13 +305,15 @@ static bool word_in(struct slice word, const char *list)
 	return false;
 }
 
-/* Attributes with a dot belong to some pass (tt.num_stages, tt.divisibility) and may be dropped by definition; any other must be known. */
+/* Attributes with a dot belong to some pass (tt.num_stages, tt.divisibility) and may be dropped by
+ * definition; any other must be known. */
 static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int len = (int)op->name.len;
 	const char *name = op->name.data;
 	if (op->nuses < row->min_uses || op->nuses > row->max_uses)
-		return lower_fail(lo, ERR_FORMAT, "%.*s has %d operands, expected %d to %d", len, name, op->nuses, row->min_uses, row->max_uses);
+		return lower_fail(lo, ERR_FORMAT, "%.*s has %d operands, expected %d to %d", len, name, op->nuses,
+			row->min_uses, row->max_uses);
 	int nresults = 0;
 	for (int i = 0; i < op->nresults; i++) nresults += op->results[i].index;
 	if (row->nresults >= 0 && nresults != row->nresults)
@@ -305,12 +321,14 @@ static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct 
 	for (int i = 0; i < op->nattrs; i++) {
 		struct slice key = op->attrs[i].key;
 		if (!memchr(key.data, '.', key.len) && !word_in(key, row->attrs))
-			return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with attribute '%.*s'", len, name, (int)MIN(key.len, 60), key.data);
+			return lower_fail(
+				lo, ERR_UNSUPPORTED, "%.*s with attribute '%.*s'", len, name, (int)MIN(key.len, 60), key.data);
 	}
 	bool takes_words = word_in((struct slice){"*", 1}, row->attrs);
 	for (int i = 0; i < op->nwords && !takes_words; i++)
 		if (!word_in(op->words[i], row->attrs))
-			return lower_fail(lo, ERR_UNSUPPORTED, "%.*s with '%.*s'", len, name, (int)MIN(op->words[i].len, 60), op->words[i].data);
+			return lower_fail(
+				lo, ERR_UNSUPPORTED, "%.*s with '%.*s'", len, name, (int)MIN(op->words[i].len, 60), op->words[i].data);
 	return 0;
 }
 
@@ -320,7 +338,9 @@ int lower_block_ops(struct lowerer *lo, const struct ttir_block *b, const struct
 		const struct ttir_op *outer = lo->op;
 		lo->op = op;
 		const struct lower_row *row = lower_row_find(op->name);
-		if (!row) lower_fail(lo, ERR_UNSUPPORTED, "operation '%.*s' is not supported", (int)MIN(op->name.len, 60), op->name.data);
+		if (!row)
+			lower_fail(
+				lo, ERR_UNSUPPORTED, "operation '%.*s' is not supported", (int)MIN(op->name.len, 60), op->name.data);
 		else if (!check_row(lo, op, row)) row->lower(lo, op, row);
 		if (!lo->code) lo->op = outer;
 	}
@@ -333,38 +353,47 @@ int lower_block_ops(struct lowerer *lo, const struct ttir_block *b, const struct
 int lower_region_args(struct lowerer *lo, const struct ttir_block *b, const int *args, int nargs)
 {
 	if (b->nargs != nargs)
-		return lower_fail(lo, ERR_FORMAT, "a region of %.*s has %d arguments, expected %d", (int)lo->op->name.len, lo->op->name.data, b->nargs, nargs);
+		return lower_fail(lo, ERR_FORMAT, "a region of %.*s has %d arguments, expected %d", (int)lo->op->name.len,
+			lo->op->name.data, b->nargs, nargs);
 	for (int i = 0; i < nargs; i++) {
 		if (b->args[i].type != lower_info(lo, args[i])->type)
-			return lower_fail(lo, ERR_FORMAT, "argument %d of a region of %.*s has another type than its value", i, (int)lo->op->name.len, lo->op->name.data);
+			return lower_fail(lo, ERR_FORMAT, "argument %d of a region of %.*s has another type than its value", i,
+				(int)lo->op->name.len, lo->op->name.data);
 		lower_bind(lo, b->args[i].name, args[i], 1);
 	}
 	return 0;
 }
 
-int lower_region_begin(struct lowerer *lo, const struct ttir_region *r, const int *args, int nargs, const char *terminator, struct lower_scope *scope)
+int lower_region_begin(struct lowerer *lo, const struct ttir_region *r, const int *args, int nargs,
+	const char *terminator, struct lower_scope *scope)
 {
 	const struct ttir_block *b = r->first;
 	*scope = (struct lower_scope){.nnames = lo->nnames};
-	if (!b || b->next) return lower_fail(lo, ERR_UNSUPPORTED, "a region with several blocks inside %.*s", (int)lo->op->name.len, lo->op->name.data);
+	if (!b || b->next)
+		return lower_fail(
+			lo, ERR_UNSUPPORTED, "a region with several blocks inside %.*s", (int)lo->op->name.len, lo->op->name.data);
 	if (++lo->depth > TTIR_DEPTH_MAX) return lower_fail(lo, ERR_LIMIT, "nested more than %d deep", TTIR_DEPTH_MAX);
 	if (lower_region_args(lo, b, args, nargs)) return lo->code;
 	bool has_end = b->last && slice_is(b->last->name, terminator);
 	if (!has_end && strcmp(terminator, "scf.yield"))
-		return lower_fail(lo, ERR_FORMAT, "a region of %.*s does not end in %s", (int)lo->op->name.len, lo->op->name.data, terminator);
-	scope->end = has_end ? b->last : NULL;   /* an empty scf.yield may be left out */
+		return lower_fail(lo, ERR_FORMAT, "a region of %.*s does not end in %s", (int)lo->op->name.len,
+			lo->op->name.data, terminator);
+	scope->end = has_end ? b->last : NULL; /* an empty scf.yield may be left out */
 	return lower_block_ops(lo, b, scope->end);
 }
 
-int lower_region_values(struct lowerer *lo, const struct lower_scope *scope, int first, int count, const int *types_of, int *out)
+int lower_region_values(
+	struct lowerer *lo, const struct lower_scope *scope, int first, int count, const int *types_of, int *out)
 {
 	int have = scope->end ? scope->end->nuses - first : 0;
 	if (have != count)
-		return lower_fail(lo, ERR_FORMAT, "a region of %.*s ends with %d values, expected %d", (int)lo->op->name.len, lo->op->name.data, have, count);
+		return lower_fail(lo, ERR_FORMAT, "a region of %.*s ends with %d values, expected %d", (int)lo->op->name.len,
+			lo->op->name.data, have, count);
 	if (count && lower_uses(lo, scope->end, first, count, out)) return lo->code;
 	for (int i = 0; i < count; i++)
 		if (lower_info(lo, out[i])->type != lower_info(lo, types_of[i])->type)
-			return lower_fail(lo, ERR_FORMAT, "value %d at the end of a region of %.*s has the wrong type", i, (int)lo->op->name.len, lo->op->name.data);
+			return lower_fail(lo, ERR_FORMAT, "value %d at the end of a region of %.*s has the wrong type", i,
+				(int)lo->op->name.len, lo->op->name.data);
 	return 0;
 }
 
@@ -387,11 +416,13 @@ static int find_kernel(struct lowerer *lo, struct ttir_func **out)
 	return *out ? 0 : lower_fail(lo, ERR_FORMAT, "no public tt.func with a body: there is no kernel");
 }
 
-/* A descriptor made on the host arrives as its base; its shape and strides are the arguments behind it. */
+/* A descriptor made on the host arrives as its base; its shape and strides are the arguments behind
+ * it. */
 static int arg_type(struct ttir_module *m, int type)
 {
 	if (m->types[type].kind != TYPE_DESC) return type;
-	struct ttir_type pointer = {.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = m->types[m->types[type].inner].inner, .count = 1};
+	struct ttir_type pointer = {
+		.kind = TYPE_SCALAR, .elem = ELEM_PTR, .inner = m->types[m->types[type].inner].inner, .count = 1};
 	return ttir_type_intern(m, &pointer);
 }
 
@@ -418,12 +449,14 @@ static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 	return 0;
 }
 
-/* base, then n shapes (i32), then n strides (i64) are made one descriptor, as tt.make_tensor_descriptor does. */
+/* base, then n shapes (i32), then n strides (i64) are made one descriptor, as
+ * tt.make_tensor_descriptor does. */
 static int lower_descriptor_arg(struct lowerer *lo, const struct ttir_func *f, int i)
 {
 	int n = lower_type(lo, lower_type(lo, f->args[i].type)->inner)->ndim, src[1 + 2 * VM_LAZY_DIMS];
 	if (n > VM_LAZY_DIMS || i + 2 * n >= f->nargs)
-		return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel, a descriptor of %d dimensions without its shape", i, n);
+		return lower_fail(
+			lo, ERR_UNSUPPORTED, "argument %d of the kernel, a descriptor of %d dimensions without its shape", i, n);
 	for (int d = 0; d <= 2 * n; d++) {
 		src[d] = lo->k->arg_values[i + d];
 		if (d && lower_info(lo, src[d])->elem != (d <= n ? ELEM_I32 : ELEM_I64))
@@ -442,7 +475,8 @@ static int lower_function_body(struct lowerer *lo, struct ttir_func *f)
 	for (int i = 0; i < f->nargs; i++) {
 		int type = lo->k->arg_types[i];
 		if (lower_type(lo, type)->kind != TYPE_SCALAR)
-			return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel is %s, expected a pointer or a number", i, lo->k->arg_type_text[i]);
+			return lower_fail(lo, ERR_UNSUPPORTED, "argument %d of the kernel is %s, expected a pointer or a number", i,
+				lo->k->arg_type_text[i]);
 		int value = lower_value_new(lo, type);
 		if (value < 0) return value;
 		lo->k->arg_values[i] = value;

@@ -1,7 +1,9 @@
 /* tt.elementwise_inline_asm: PTX over the elements of blocks.
  *
- * `packed_element` neighbours are handed to the text at once: elements of less than 32 bits share a register as far as they fit, wider ones have one each.
- * Which elements are handed over together is open; crosswise they are far apart. Results come first among the operands $0, $1, ..., as the constraints say. */
+ * `packed_element` neighbours are handed to the text at once: elements of less than 32 bits share a
+ * register as far as they fit, wider ones have one each. Which elements are handed over together is
+ * open; crosswise they are far apart. Results come first among the operands $0, $1, ..., as the
+ * constraints say. */
 #include "vm/vm_internal.h"
 #include "vm/vm_ptx.h"
 #include <ctype.h>
@@ -10,19 +12,35 @@
 #define SLOTS_MAX 128
 #define PACK_MAX 32
 
-/* A register of the text and the elements in it: `count` from number `first` of each pack, of one result or operand. */
-struct asm_slot { bool is_result; int operand, reg, first, count; };
-struct asm_block { struct ptx_program code; int pack, nslots; struct asm_slot slots[SLOTS_MAX]; };
+/* A register of the text and the elements in it: `count` from number `first` of each pack, of one
+ * result or operand. */
+struct asm_slot {
+	bool is_result;
+	int operand, reg, first, count;
+};
+struct asm_block {
+	struct ptx_program code;
+	int pack, nslots;
+	struct asm_slot slots[SLOTS_MAX];
+};
 
 /* The text without MLIR's escapes: \0A, \22, \\. */
 static char *unescape(struct arena *arena, struct slice s)
 {
 	char *out = arena_alloc(arena, s.len + 1), *to = out;
 	for (size_t i = 0; i < s.len; i++) {
-		if (s.data[i] != '\\' || i + 1 >= s.len) { *to++ = s.data[i]; continue; }
+		if (s.data[i] != '\\' || i + 1 >= s.len) {
+			*to++ = s.data[i];
+			continue;
+		}
 		char digits[3] = {s.data[i + 1], i + 2 < s.len ? s.data[i + 2] : 0, 0};
-		if (isxdigit((unsigned char)digits[0]) && isxdigit((unsigned char)digits[1])) { *to++ = (char)strtol(digits, NULL, 16); i += 2; }
-		else { *to++ = digits[0]; i++; }
+		if (isxdigit((unsigned char)digits[0]) && isxdigit((unsigned char)digits[1])) {
+			*to++ = (char)strtol(digits, NULL, 16);
+			i += 2;
+		} else {
+			*to++ = digits[0];
+			i++;
+		}
 	}
 	*to = 0;
 	return out;
@@ -33,14 +51,16 @@ static int add_slots(struct lowerer *lo, struct asm_block *b, bool is_result, in
 	if (e == ELEM_I1) return lower_fail(lo, ERR_UNSUPPORTED, "inline assembly on i1");
 	int per = MIN(elem_bytes(e) < 4 ? 4 / (int)elem_bytes(e) : 1, b->pack);
 	for (int first = 0; first < b->pack; first += per) {
-		if (b->nslots == SLOTS_MAX) return lower_fail(lo, ERR_LIMIT, "inline assembly with more than %d registers", SLOTS_MAX);
+		if (b->nslots == SLOTS_MAX)
+			return lower_fail(lo, ERR_LIMIT, "inline assembly with more than %d registers", SLOTS_MAX);
 		b->slots[b->nslots] = (struct asm_slot){is_result, operand, b->nslots, first, MIN(per, b->pack - first)};
 		b->nslots++;
 	}
 	return 0;
 }
 
-/* "=r,=&f,r,0,n": one for each slot, results first; a number ties an input to a result's register. Clobbers are of no interest. */
+/* "=r,=&f,r,0,n": one for each slot, results first; a number ties an input to a result's register.
+ * Clobbers are of no interest. */
 static int constraints(struct lowerer *lo, struct asm_block *b, struct slice s)
 {
 	int n = 0;
@@ -56,9 +76,13 @@ static int constraints(struct lowerer *lo, struct asm_block *b, struct slice s)
 			n++;
 		}
 		at = end;
-		if (at >= s.len) return n == b->nslots ? 0 : lower_fail(lo, ERR_FORMAT, "inline assembly has %d registers, its constraints name %d", b->nslots, n);
+		if (at >= s.len)
+			return n == b->nslots
+				? 0
+				: lower_fail(lo, ERR_FORMAT, "inline assembly has %d registers, its constraints name %d", b->nslots, n);
 	}
-	return lower_fail(lo, ERR_FORMAT, "inline assembly's constraints '%.*s' do not fit its %d registers", (int)MIN(s.len, 60), s.data, b->nslots);
+	return lower_fail(lo, ERR_FORMAT, "inline assembly's constraints '%.*s' do not fit its %d registers",
+		(int)MIN(s.len, 60), s.data, b->nslots);
 }
 
 static int find_slots(struct lowerer *lo, const struct ttir_op *op, struct asm_block *b, const int *src, int *dst)
@@ -73,7 +97,8 @@ static int find_slots(struct lowerer *lo, const struct ttir_op *op, struct asm_b
 	for (int i = 0; i < op->nuses; i++) {
 		const struct vm_value_info info = *lower_info(lo, src[i]);
 		if (lower_written(lo, op, i, info.type)) return lo->code;
-		if (info.count != lower_info(lo, src[0])->count) return lower_fail(lo, ERR_FORMAT, "operands of inline assembly have different shapes");
+		if (info.count != lower_info(lo, src[0])->count)
+			return lower_fail(lo, ERR_FORMAT, "operands of inline assembly have different shapes");
 		if (add_slots(lo, b, false, i, info.elem)) return lo->code;
 	}
 	return 0;
@@ -85,15 +110,18 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 	int64_t pack;
 	int src[64], dst[64];
 	char why[160] = "";
-	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING || !names || names->kind != ATTR_STRING || op->nuses > 64 || op->nresult_types > 64
-		|| op->ntypes != op->nuses + op->nresult_types || !op->nresult_types)
+	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING || !names || names->kind != ATTR_STRING ||
+		op->nuses > 64 || op->nresult_types > 64 || op->ntypes != op->nuses + op->nresult_types || !op->nresult_types)
 		return lower_fail(lo, ERR_FORMAT, "%s needs a text, constraints, operands and results with types", row->name);
-	if (lower_uses(lo, op, 0, op->nuses, src) || lower_attr_int(lo, op, "packed_element", 1, PACK_MAX, &pack)) return lo->code;
-	if (lo->in_region && pack > 1) return lower_fail(lo, ERR_UNSUPPORTED, "inline assembly on packed elements in a combine region");
+	if (lower_uses(lo, op, 0, op->nuses, src) || lower_attr_int(lo, op, "packed_element", 1, PACK_MAX, &pack))
+		return lo->code;
+	if (lo->in_region && pack > 1)
+		return lower_fail(lo, ERR_UNSUPPORTED, "inline assembly on packed elements in a combine region");
 	struct asm_block *b = arena_alloc(&lo->k->arena, sizeof *b);
 	*b = (struct asm_block){.pack = (int)pack};
 	if (find_slots(lo, op, b, src, dst) || constraints(lo, b, names->text)) return lo->code;
-	int code = ptx_parse(unescape(&lo->k->arena, op->literals[0].text), b->nslots, &lo->k->arena, &b->code, why, sizeof why);
+	int code = ptx_parse(
+		unescape(&lo->k->arena, op->literals[0].text), b->nslots, &lo->k->arena, &b->code, why, sizeof why);
 	if (code) return lower_fail(lo, code, "%s: %s", row->name, why);
 	struct vm_instr *in = lower_emit(lo, exec_inline_asm, dst, op->nresult_types, src, op->nuses);
 	if (!in) return lo->code;
@@ -107,18 +135,27 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 
 /* ---- running ---- */
 
-struct asm_array { uint8_t *data; size_t size; bool is_splat; };
+struct asm_array {
+	uint8_t *data;
+	size_t size;
+	bool is_splat;
+};
 
-struct pack { int64_t step, next, n; };   /* of n elements: from one pack to the next, and from one element of a pack to its next */
+struct pack {
+	int64_t step, next, n;
+}; /* of n elements: from one pack to the next, and from one element of a pack to its next */
 
-/* What a register holds that nothing wrote yet: anything, and something else in each lane. A GPU promises no value, so none may do. */
+/* What a register holds that nothing wrote yet: anything, and something else in each lane. A GPU
+ * promises no value, so none may do. */
 static void scramble(uint64_t *regs, int n)
 {
 	for (int i = 0; i < n; i++) regs[i] = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;
 }
 
-/* Elements of packs [at, at + lanes) into a slot's register, or back. What is beyond the last element is 0. */
-static void move_slot(const struct asm_slot *s, const struct asm_array *a, uint64_t *reg, const struct pack *packs, int64_t at, int lanes)
+/* Elements of packs [at, at + lanes) into a slot's register, or back. What is beyond the last
+ * element is 0. */
+static void move_slot(
+	const struct asm_slot *s, const struct asm_array *a, uint64_t *reg, const struct pack *packs, int64_t at, int lanes)
 {
 	for (int lane = 0; lane < lanes; lane++) {
 		uint64_t bits = s->is_result ? reg[lane] : 0;
@@ -139,7 +176,8 @@ static void move_slot(const struct asm_slot *s, const struct asm_array *a, uint6
 	}
 }
 
-static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *regs, const struct asm_array *results, const struct asm_array *operands, int64_t n)
+static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *regs, const struct asm_array *results,
+	const struct asm_array *operands, int64_t n)
 {
 	int64_t count = (n + b->pack - 1) / b->pack;
 	struct pack packs = {c->crosswise ? 1 : b->pack, c->crosswise ? count : 1, n};
@@ -148,10 +186,14 @@ static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *reg
 		scramble(regs, b->code.nregs * PTX_LANES);
 		ptx_preset(&b->code, regs, c->id, c->grid);
 		for (int i = 0; i < b->nslots; i++)
-			if (!b->slots[i].is_result) move_slot(&b->slots[i], &operands[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at, lanes);
+			if (!b->slots[i].is_result)
+				move_slot(&b->slots[i], &operands[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at,
+					lanes);
 		ptx_run(&b->code, regs, lanes);
 		for (int i = 0; i < b->nslots; i++)
-			if (b->slots[i].is_result) move_slot(&b->slots[i], &results[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at, lanes);
+			if (b->slots[i].is_result)
+				move_slot(
+					&b->slots[i], &results[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at, lanes);
 	}
 }
 
@@ -166,14 +208,16 @@ int exec_inline_asm(struct vm_ctx *c, const struct vm_instr *in)
 		int id = vm_src(c, in, i);
 		struct vm_value *v = &c->values[id];
 		bool is_splat = v->form == FORM_SPLAT;
-		operands[i] = (struct asm_array){is_splat ? v->splat : (uint8_t *)vm_dense(c, in, id, n), elem_bytes(c->program->values[id].elem), is_splat};
+		operands[i] = (struct asm_array){
+			is_splat ? v->splat : (uint8_t *)vm_dense(c, in, id, n), elem_bytes(c->program->values[id].elem), is_splat};
 		if (!operands[i].data) return 1;
 	}
 	struct vm_buf *regs = vm_buf_get(c, in, (size_t)b->code.nregs * PTX_LANES * sizeof(uint64_t));
 	bool is_scalar = n == 1 && !c->program->values[vm_dst(c, in, 0)].ndim, failed = !regs;
 	for (int i = 0; i < in->ndst && !failed; i++) {
 		scalars[i] = 0;
-		results[i] = (struct asm_array){is_scalar ? (uint8_t *)&scalars[i] : vm_result(c, in, i, n), elem_bytes(c->program->values[vm_dst(c, in, i)].elem), false};
+		results[i] = (struct asm_array){is_scalar ? (uint8_t *)&scalars[i] : vm_result(c, in, i, n),
+			elem_bytes(c->program->values[vm_dst(c, in, i)].elem), false};
 		failed = !results[i].data;
 	}
 	if (!failed) run_packs(c, b, (uint64_t *)regs->data, results, operands, n);

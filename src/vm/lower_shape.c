@@ -1,4 +1,5 @@
-/* Lowering of operations that make, move and reinterpret blocks, and of the few that ask the launch. */
+/* Lowering of operations that make, move and reinterpret blocks, and of the few that ask the
+ * launch. */
 #include "vm/vm_internal.h"
 
 static int64_t shape_count(const struct ttir_type *t) { return t->count; }
@@ -23,9 +24,13 @@ static struct vm_instr *emit_reshaped(struct lowerer *lo, const struct ttir_op *
 	return dst < 0 ? NULL : lower_emit(lo, exec, &dst, 1, src, nsrc);
 }
 
-static int bad_shape(struct lowerer *lo) { return lower_fail(lo, ERR_FORMAT, "%.*s: the shapes do not fit", (int)lo->op->name.len, lo->op->name.data); }
+static int bad_shape(struct lowerer *lo)
+{
+	return lower_fail(lo, ERR_FORMAT, "%.*s: the shapes do not fit", (int)lo->op->name.len, lo->op->name.data);
+}
 
-static void types_of(struct lowerer *lo, const struct vm_instr *in, const struct ttir_type **from, const struct ttir_type **to)
+static void types_of(
+	struct lowerer *lo, const struct vm_instr *in, const struct ttir_type **from, const struct ttir_type **to)
 {
 	*from = lower_type(lo, lower_info(lo, lo->p->ids[in->src])->type);
 	*to = lower_type(lo, lower_info(lo, lo->p->ids[in->dst])->type);
@@ -53,7 +58,9 @@ int lower_unsplat(struct lowerer *lo, const struct ttir_op *op, const struct low
 int lower_range(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int64_t start, end;
-	if (lower_attr_int(lo, op, "start", INT32_MIN, INT32_MAX, &start) || lower_attr_int(lo, op, "end", INT32_MIN, INT32_MAX, &end)) return lo->code;
+	if (lower_attr_int(lo, op, "start", INT32_MIN, INT32_MAX, &start) ||
+		lower_attr_int(lo, op, "end", INT32_MIN, INT32_MAX, &end))
+		return lo->code;
 	if (op->ntypes != 1) return lower_fail(lo, ERR_FORMAT, "tt.make_range needs one type");
 	const struct ttir_type *t = lower_type(lo, op->types[0]);
 	if (t->kind != TYPE_TENSOR || t->ndim != 1 || t->elem != ELEM_I32 || end - start != t->count) return bad_shape(lo);
@@ -137,7 +144,8 @@ int lower_cat(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	lower_note_order(lo);
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
-	if (to->ndim != from->ndim || to->shape[0] != 2 * from->shape[0] || to->count != 2 * from->count) return bad_shape(lo);
+	if (to->ndim != from->ndim || to->shape[0] != 2 * from->shape[0] || to->count != 2 * from->count)
+		return bad_shape(lo);
 	return 0;
 }
 
@@ -148,7 +156,9 @@ int lower_join(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	if (!in) return lo->code;
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
-	if (to->ndim != from->ndim + 1 || to->shape[from->ndim] != 2 || memcmp(to->shape, from->shape, (size_t)from->ndim * sizeof to->shape[0])) return bad_shape(lo);
+	if (to->ndim != from->ndim + 1 || to->shape[from->ndim] != 2 ||
+		memcmp(to->shape, from->shape, (size_t)from->ndim * sizeof to->shape[0]))
+		return bad_shape(lo);
 	return 0;
 }
 
@@ -159,8 +169,9 @@ int lower_split(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	const struct ttir_type *from = lower_type(lo, lower_info(lo, src)->type);
 	if (op->ntypes != 2 || from->ndim < 2 || from->shape[from->ndim - 1] != 2) return bad_shape(lo);
 	const struct ttir_type *to = lower_type(lo, op->types[1]);
-	if (to->kind != TYPE_TENSOR || to->inner != from->inner || to->ndim != from->ndim - 1
-		|| memcmp(to->shape, from->shape, (size_t)to->ndim * sizeof to->shape[0])) return bad_shape(lo);
+	if (to->kind != TYPE_TENSOR || to->inner != from->inner || to->ndim != from->ndim - 1 ||
+		memcmp(to->shape, from->shape, (size_t)to->ndim * sizeof to->shape[0]))
+		return bad_shape(lo);
 	for (int i = 0; i < 2; i++) {
 		dst[i] = lower_result(lo, op, i, op->types[1]);
 		if (dst[i] < 0) return lo->code;
@@ -174,13 +185,17 @@ int lower_gather(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	int src[2];
 	int64_t axis;
 	if (lower_uses(lo, op, 0, 2, src) || lower_attr_int(lo, op, "axis", 0, TTIR_DIMS_MAX - 1, &axis)) return lo->code;
-	const struct ttir_type *s = lower_type(lo, lower_info(lo, src[0])->type), *index = lower_type(lo, lower_info(lo, src[1])->type);
-	if (op->ntypes != 3 || s->kind != TYPE_TENSOR || index->kind != TYPE_TENSOR || !elem_is_int(index->elem) || index->elem == ELEM_I1 || s->ndim != index->ndim
-		|| axis >= s->ndim) return bad_shape(lo);
+	const struct ttir_type *s = lower_type(lo, lower_info(lo, src[0])->type),
+						   *index = lower_type(lo, lower_info(lo, src[1])->type);
+	if (op->ntypes != 3 || s->kind != TYPE_TENSOR || index->kind != TYPE_TENSOR || !elem_is_int(index->elem) ||
+		index->elem == ELEM_I1 || s->ndim != index->ndim || axis >= s->ndim)
+		return bad_shape(lo);
 	for (int d = 0; d < s->ndim; d++)
 		if (d != axis && index->shape[d] > s->shape[d]) return bad_shape(lo);
 	const struct ttir_type *to = lower_type(lo, op->types[2]);
-	if (to->inner != s->inner || to->ndim != index->ndim || memcmp(to->shape, index->shape, (size_t)to->ndim * sizeof to->shape[0])) return bad_shape(lo);
+	if (to->inner != s->inner || to->ndim != index->ndim ||
+		memcmp(to->shape, index->shape, (size_t)to->ndim * sizeof to->shape[0]))
+		return bad_shape(lo);
 	int dst = lower_result(lo, op, 0, op->types[2]);
 	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_gather, &dst, 1, src, 2);
 	if (in) in->imm[0] = (int32_t)axis;
@@ -192,11 +207,13 @@ int lower_histogram(struct lowerer *lo, const struct ttir_op *op, const struct l
 	int src[2];
 	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
 	const struct ttir_type *s = lower_type(lo, lower_info(lo, src[0])->type);
-	if (op->nresult_types != 1 || s->kind != TYPE_TENSOR || s->ndim != 1 || !elem_is_int(s->elem) || s->elem == ELEM_I1) return bad_shape(lo);
+	if (op->nresult_types != 1 || s->kind != TYPE_TENSOR || s->ndim != 1 || !elem_is_int(s->elem) || s->elem == ELEM_I1)
+		return bad_shape(lo);
 	int type = op->types[op->ntypes - 1];
 	const struct ttir_type *to = lower_type(lo, type);
 	if (to->kind != TYPE_TENSOR || to->ndim != 1 || to->elem != ELEM_I32) return bad_shape(lo);
-	if (op->nuses == 2 && lower_info(lo, src[1])->type != lower_same_shape(lo, lower_info(lo, src[0])->type, ELEM_I1)) return bad_shape(lo);
+	if (op->nuses == 2 && lower_info(lo, src[1])->type != lower_same_shape(lo, lower_info(lo, src[0])->type, ELEM_I1))
+		return bad_shape(lo);
 	int dst = lower_result(lo, op, 0, type);
 	return dst < 0 || !lower_emit(lo, exec_histogram, &dst, 1, src, op->nuses) ? lo->code : 0;
 }
@@ -213,7 +230,8 @@ int lower_program_id(struct lowerer *lo, const struct ttir_op *op, const struct 
 	int type = ttir_type_scalar(lo->m, ELEM_I32);
 	if (lower_written(lo, op, 0, type)) return lo->code;
 	int dst = lower_result(lo, op, 0, type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, row->arg ? exec_num_programs : exec_program_id, &dst, 1, NULL, 0);
+	struct vm_instr *in = dst < 0 ? NULL
+								  : lower_emit(lo, row->arg ? exec_num_programs : exec_program_id, &dst, 1, NULL, 0);
 	if (in) in->imm[0] = axis;
 	return lo->code;
 }
@@ -221,16 +239,19 @@ int lower_program_id(struct lowerer *lo, const struct ttir_op *op, const struct 
 int lower_assert(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src;
-	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING) return lower_fail(lo, ERR_FORMAT, "%.*s needs a message", (int)op->name.len, op->name.data);
+	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING)
+		return lower_fail(lo, ERR_FORMAT, "%.*s needs a message", (int)op->name.len, op->name.data);
 	if (lower_uses(lo, op, 0, 1, &src)) return lo->code;
-	if (op->ntypes && lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code;   /* cf.assert writes none */
-	if (lower_info(lo, src)->elem != ELEM_I1) return lower_fail(lo, ERR_FORMAT, "the condition of %.*s is not i1", (int)op->name.len, op->name.data);
+	if (op->ntypes && lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code; /* cf.assert writes none */
+	if (lower_info(lo, src)->elem != ELEM_I1)
+		return lower_fail(lo, ERR_FORMAT, "the condition of %.*s is not i1", (int)op->name.len, op->name.data);
 	struct vm_instr *in = lower_emit(lo, exec_assert, NULL, 0, &src, 1);
 	if (in) in->extra = arena_strndup(&lo->k->arena, op->literals[0].text.data, MIN(op->literals[0].text.len, 200));
 	return lo->code;
 }
 
-/* Operations without an effect on memory or values: print, assume, barriers (a program is one thread here). */
+/* Operations without an effect on memory or values: print, assume, barriers (a program is one
+ * thread here). */
 int lower_ignore(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	for (int i = 0; i < op->nuses; i++)
@@ -242,16 +263,20 @@ int lower_ignore(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 int lower_print(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	const struct ttir_attr *hex = lower_attr(op, "hex"), *is_signed = lower_attr(op, "isSigned");
-	const struct slice text = op->nliterals && op->literals[0].kind == ATTR_STRING ? op->literals[0].text : (struct slice){"", 0};
+	const struct slice text = op->nliterals && op->literals[0].kind == ATTR_STRING ? op->literals[0].text
+																				   : (struct slice){"", 0};
 	const char *prefix = arena_strndup(&lo->k->arena, text.data, MIN(text.len, 200));
-	if (lo->in_region) return lower_ignore(lo, op, row);   /* in a combine region: the lanes' order is nobody's business */
+	if (lo->in_region)
+		return lower_ignore(lo, op, row); /* in a combine region: the lanes' order is nobody's business */
 	for (int i = 0; i < op->nuses; i++) {
 		int src = lower_use(lo, &op->uses[i]);
 		if (src < 0) return lo->code;
 		enum type_kind kind = lower_type(lo, lower_info(lo, src)->type)->kind;
-		if (kind != TYPE_SCALAR && kind != TYPE_TENSOR) return lower_fail(lo, ERR_UNSUPPORTED, "tt.print of a block pointer or descriptor");
+		if (kind != TYPE_SCALAR && kind != TYPE_TENSOR)
+			return lower_fail(lo, ERR_UNSUPPORTED, "tt.print of a block pointer or descriptor");
 		struct print_shape *p = arena_alloc(&lo->k->arena, sizeof *p);
-		*p = (struct print_shape){prefix, i, op->nuses, hex && hex->i, !is_signed || is_signed->kind != ATTR_INTS || i >= is_signed->nitems || is_signed->ints[i]};
+		*p = (struct print_shape){prefix, i, op->nuses, hex && hex->i,
+			!is_signed || is_signed->kind != ATTR_INTS || i >= is_signed->nitems || is_signed->ints[i]};
 		struct vm_instr *in = lower_emit(lo, exec_print, NULL, 0, &src, 1);
 		if (!in) return lo->code;
 		in->extra = p;

@@ -1,7 +1,9 @@
-/* The operations of the IR that the machine knows: one row each. A name that has no row is refused with ERR_UNSUPPORTED.
+/* The operations of the IR that the machine knows: one row each. A name that has no row is refused
+ * with ERR_UNSUPPORTED.
  *
- * Columns: name, lowering function, attributes and keywords it may have ("*": it reads its keywords itself), least and most operands, results
- * (-1: checked by the function), argument of the function. */
+ * Columns: name, lowering function, attributes and keywords it may have ("*": it reads its keywords
+ * itself), least and most operands, results (-1: checked by the function), argument of the
+ * function. */
 #include "vm/vm_internal.h"
 
 #define ANY TTIR_LIST_MAX
@@ -95,13 +97,14 @@ static const struct lower_row rows[] = {
 	{"tt.return", lower_return, "", 0, ANY, 0, 0},
 };
 
-/* Element-wise operations come from vm_map.h; what has no dot in its name there exists only under a libdevice symbol. */
+/* Element-wise operations come from vm_map.h; what has no dot in its name there exists only under a
+ * libdevice symbol. */
 const struct lower_row *lower_row_find(struct slice name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (slice_is(name, rows[i].name)) return &rows[i];
 #define X(id, text, nsrc, class, flops, special) {text, lower_map, "", nsrc, nsrc, 1, id},
-	static const struct lower_row maps[] = { MAP_TABLE(X) };
+	static const struct lower_row maps[] = {MAP_TABLE(X)};
 #undef X
 	for (size_t i = 0; i < ARRAY_LEN(maps); i++)
 		if (strchr(maps[i].name, '.') && slice_is(name, maps[i].name)) return &maps[i];

@@ -1,7 +1,9 @@
-/* Conversions between element types, and the conversion of strips for the kernels that compute in f32.
+/* Conversions between element types, and the conversion of strips for the kernels that compute in
+ * f32.
  *
- * Integer to float and f64 to a narrow float are rounded once: the value goes through a double or float that is rounded to odd, so that the
- * second rounding cannot be wrong. Float to integer truncates and saturates, NaN gives 0: what PTX's cvt.rzi does. */
+ * Integer to float and f64 to a narrow float are rounded once: the value goes through a double or
+ * float that is rounded to odd, so that the second rounding cannot be wrong. Float to integer
+ * truncates and saturates, NaN gives 0: what PTX's cvt.rzi does. */
 #include "vm/vm_map.h"
 #include "base/dtype.h"
 #include <immintrin.h>
@@ -27,19 +29,20 @@ CAST(sext_1_64, int64_t, uint8_t, 0 - (int64_t)x)
 
 /* [from][to]: i1, i8, i16, i32, i64 */
 #define INT_ROW(p, aa, b1) {b1, p##_##aa##_8, p##_##aa##_16, p##_##aa##_32, p##_##aa##_64}
-static map_fn *const sext[5][5] = {INT_ROW(sext, 1, bit_8), INT_ROW(sext, 8, bit_8), INT_ROW(sext, 16, bit_16), INT_ROW(sext, 32, bit_32),
-	INT_ROW(sext, 64, bit_64)};
-static map_fn *const zext[5][5] = {INT_ROW(zext, 8, bit_8), INT_ROW(zext, 8, bit_8), INT_ROW(zext, 16, bit_16), INT_ROW(zext, 32, bit_32),
-	INT_ROW(zext, 64, bit_64)};
+static map_fn *const sext[5][5] = {INT_ROW(sext, 1, bit_8), INT_ROW(sext, 8, bit_8), INT_ROW(sext, 16, bit_16),
+	INT_ROW(sext, 32, bit_32), INT_ROW(sext, 64, bit_64)};
+static map_fn *const zext[5][5] = {INT_ROW(zext, 8, bit_8), INT_ROW(zext, 8, bit_8), INT_ROW(zext, 16, bit_16),
+	INT_ROW(zext, 32, bit_32), INT_ROW(zext, 64, bit_64)};
 
 /* ---- integer to float ---- */
 
-/* A double that rounds to any narrower format as the integer itself would: bits below the 53rd become one sticky bit. */
+/* A double that rounds to any narrower format as the integer itself would: bits below the 53rd
+ * become one sticky bit. */
 static double odd_double(int64_t x)
 {
 	uint64_t lost = (uint64_t)x & 0x7ff;
 	if (x < (1ll << 53) && x > -(1ll << 53)) return (double)x;
-	return (double)(((x >> 11) | (lost != 0)) * 2048);   /* no shift: x may be negative */
+	return (double)(((x >> 11) | (lost != 0)) * 2048); /* no shift: x may be negative */
 }
 
 static double odd_double_unsigned(uint64_t x)
@@ -64,12 +67,15 @@ FROM_INT(uint64_t, ui64, odd_double_unsigned)
 CAST(si1_f32, float, uint8_t, -(float)x)
 CAST(si1_f64, double, uint8_t, -(double)x)
 #define FROM_INT_ROW(s) {s##_f16, s##_bf16, s##_f32, s##_f64}
-static map_fn *const from_signed[5][4] = {{NULL, NULL, si1_f32, si1_f64}, FROM_INT_ROW(si8), FROM_INT_ROW(si16), FROM_INT_ROW(si32), FROM_INT_ROW(si64)};
-static map_fn *const from_unsigned[5][4] = {FROM_INT_ROW(ui8), FROM_INT_ROW(ui8), FROM_INT_ROW(ui16), FROM_INT_ROW(ui32), FROM_INT_ROW(ui64)};
+static map_fn *const from_signed[5][4] = {
+	{NULL, NULL, si1_f32, si1_f64}, FROM_INT_ROW(si8), FROM_INT_ROW(si16), FROM_INT_ROW(si32), FROM_INT_ROW(si64)};
+static map_fn *const from_unsigned[5][4] = {
+	FROM_INT_ROW(ui8), FROM_INT_ROW(ui8), FROM_INT_ROW(ui16), FROM_INT_ROW(ui32), FROM_INT_ROW(ui64)};
 
 /* ---- float to integer ---- */
 
-/* Clamped before the conversion (lo and hi are the outermost values that convert without overflow), so the loop has no undefined case. */
+/* Clamped before the conversion (lo and hi are the outermost values that convert without overflow),
+ * so the loop has no undefined case. */
 #define TO_INT(name, D, A, I, lo, hi, below, above) \
 	static void name(ARGS) \
 	{ \
@@ -110,7 +116,7 @@ static uint16_t bf16_bits(float x)
 static uint8_t f8_bits(enum elem e, float x)
 {
 	float max = e == ELEM_F8E4M3 ? 448.0f : 57344.0f;
-	if (fabsf(x) > max) x = copysignf(max, x);   /* NaN compares false and stays */
+	if (fabsf(x) > max) x = copysignf(max, x); /* NaN compares false and stays */
 	return e == ELEM_F8E4M3 ? f32_to_f8e4m3(x) : f32_to_f8e5m2(x);
 }
 
@@ -139,7 +145,8 @@ void map_narrow(enum elem e, void *d, const float *a, int64_t n)
 	int64_t i = 0;
 	if (e == ELEM_F16) {
 		uint16_t *to = d;
-		for (; i + 8 <= n; i += 8) _mm_storeu_si128((__m128i *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(a + i), _MM_FROUND_TO_NEAREST_INT));
+		for (; i + 8 <= n; i += 8)
+			_mm_storeu_si128((__m128i *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(a + i), _MM_FROUND_TO_NEAREST_INT));
 		for (; i < n; i++) to[i] = (uint16_t)_cvtss_sh(a[i], _MM_FROUND_TO_NEAREST_INT);
 	} else if (e == ELEM_BF16) {
 		uint16_t *to = d;
@@ -153,7 +160,8 @@ void map_narrow(enum elem e, void *d, const float *a, int64_t n)
 
 static void narrow_double(enum elem e, void *d, int64_t i, double x)
 {
-	/* To float, rounded to odd: the neighbour whose last bit is set unless the conversion is exact. */
+	/* To float, rounded to odd: the neighbour whose last bit is set unless the conversion is exact.
+	 */
 	float f = (float)x;
 	uint32_t u;
 	memcpy(&u, &f, 4);
@@ -179,32 +187,57 @@ FROM_F64(e4m3, ELEM_F8E4M3)
 FROM_F64(e5m2, ELEM_F8E5M2)
 
 /* Toward zero: f32 (strips) to f16, bf16; f8E5M2 is the upper byte of the truncated f16. */
-static void rtz_f16(ARGS) { const float *a = va; for (int64_t i = 0; i < n; i++) ((uint16_t *)vd)[i] = (uint16_t)_cvtss_sh(a[i], _MM_FROUND_TO_ZERO); }
+static void rtz_f16(ARGS)
+{
+	const float *a = va;
+	for (int64_t i = 0; i < n; i++) ((uint16_t *)vd)[i] = (uint16_t)_cvtss_sh(a[i], _MM_FROUND_TO_ZERO);
+}
 CAST(rtz_bf16, uint16_t, uint32_t, x >> 16 | ((x & 0x7fffffff) > 0x7f800000 ? 0x40 : 0))
-static void rtz_e5m2_f32(ARGS) { const float *a = va; for (int64_t i = 0; i < n; i++) ((float *)vd)[i] = _cvtsh_ss(_cvtss_sh(a[i],
-	_MM_FROUND_TO_ZERO) & 0xff00); }
-static void rtz_e5m2(ARGS) { const float *a = va; for (int64_t i = 0; i < n; i++) ((uint8_t *)vd)[i] = (uint8_t)(_cvtss_sh(a[i], _MM_FROUND_TO_ZERO) >> 8); }
+static void rtz_e5m2_f32(ARGS)
+{
+	const float *a = va;
+	for (int64_t i = 0; i < n; i++) ((float *)vd)[i] = _cvtsh_ss(_cvtss_sh(a[i], _MM_FROUND_TO_ZERO) & 0xff00);
+}
+static void rtz_e5m2(ARGS)
+{
+	const float *a = va;
+	for (int64_t i = 0; i < n; i++) ((uint8_t *)vd)[i] = (uint8_t)(_cvtss_sh(a[i], _MM_FROUND_TO_ZERO) >> 8);
+}
 
-static const struct { enum elem from, to; map_fn *fn; } float_casts[] = {
-	{ELEM_F16, ELEM_F32, f16_f32}, {ELEM_BF16, ELEM_F32, bf16_f32}, {ELEM_F32, ELEM_F16, f32_f16}, {ELEM_F32, ELEM_BF16, f32_bf16},
-	{ELEM_F32, ELEM_F64, f32_f64}, {ELEM_F64, ELEM_F32, f64_f32}, {ELEM_F64, ELEM_F16, f64_f16}, {ELEM_F64, ELEM_BF16, f64_bf16},
-	{ELEM_F64, ELEM_F8E4M3, f64_e4m3}, {ELEM_F64, ELEM_F8E5M2, f64_e5m2},
+static const struct {
+	enum elem from, to;
+	map_fn *fn;
+} float_casts[] = {
+	{ELEM_F16, ELEM_F32, f16_f32},
+	{ELEM_BF16, ELEM_F32, bf16_f32},
+	{ELEM_F32, ELEM_F16, f32_f16},
+	{ELEM_F32, ELEM_BF16, f32_bf16},
+	{ELEM_F32, ELEM_F64, f32_f64},
+	{ELEM_F64, ELEM_F32, f64_f32},
+	{ELEM_F64, ELEM_F16, f64_f16},
+	{ELEM_F64, ELEM_BF16, f64_bf16},
+	{ELEM_F64, ELEM_F8E4M3, f64_e4m3},
+	{ELEM_F64, ELEM_F8E5M2, f64_e5m2},
 };
 
 static map_fn *float_cast(enum elem from, enum elem to, bool *strips)
 {
 	for (size_t i = 0; i < ARRAY_LEN(float_casts); i++)
 		if (float_casts[i].from == from && float_casts[i].to == to) return float_casts[i].fn;
-	*strips = true;   /* the operand arrives as f32; a narrow result leaves as f32 */
+	*strips = true; /* the operand arrives as f32; a narrow result leaves as f32 */
 	return to == ELEM_F64 ? f32_f64 : copy_f32;
 }
 
-static int float_column(enum elem e) { return e == ELEM_F16 ? 0 : e == ELEM_BF16 ? 1 : e == ELEM_F32 ? 2 : e == ELEM_F64 ? 3 : -1; }
+static int float_column(enum elem e)
+{
+	return e == ELEM_F16 ? 0 : e == ELEM_BF16 ? 1 : e == ELEM_F32 ? 2 : e == ELEM_F64 ? 3 : -1;
+}
 
 map_fn *map_cast_kernel(const char *kind, enum elem from, enum elem to, bool *strips)
 {
 	*strips = false;
-	if (elem_is_int(from) && elem_is_int(to)) return !strcmp(kind, "extui") || !strcmp(kind, "index_castui") ? zext[from][to] : sext[from][to];
+	if (elem_is_int(from) && elem_is_int(to))
+		return !strcmp(kind, "extui") || !strcmp(kind, "index_castui") ? zext[from][to] : sext[from][to];
 	if (elem_is_int(from) && elem_is_float(to)) {
 		int column = float_column(to);
 		if (column < 0) return NULL;

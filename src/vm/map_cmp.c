@@ -32,25 +32,60 @@ INT_COMPARES(64)
 FLOAT_COMPARES(float, f32)
 FLOAT_COMPARES(double, f64)
 
-static void always(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) { memset(vd, 1, (size_t)n); }
-static void never(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) { memset(vd, 0, (size_t)n); }
+static void always(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat)
+{
+	memset(vd, 1, (size_t)n);
+}
+static void never(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat)
+{
+	memset(vd, 0, (size_t)n);
+}
 
 /* For i1 the signed orders are the unsigned ones turned round: true is -1. */
 #define INT_ROW(p, i1) {#p, {i1, p##_8, p##_16, p##_32, p##_64}}
-static const struct { const char *name; map_fn *fn[5]; } int_rows[] = {
-	INT_ROW(eq, eq_8), INT_ROW(ne, ne_8), INT_ROW(slt, ugt_8), INT_ROW(sle, uge_8), INT_ROW(sgt, ult_8), INT_ROW(sge, ule_8),
-	INT_ROW(ult, ult_8), INT_ROW(ule, ule_8), INT_ROW(ugt, ugt_8), INT_ROW(uge, uge_8),
+static const struct {
+	const char *name;
+	map_fn *fn[5];
+} int_rows[] = {
+	INT_ROW(eq, eq_8),
+	INT_ROW(ne, ne_8),
+	INT_ROW(slt, ugt_8),
+	INT_ROW(sle, uge_8),
+	INT_ROW(sgt, ult_8),
+	INT_ROW(sge, ule_8),
+	INT_ROW(ult, ult_8),
+	INT_ROW(ule, ule_8),
+	INT_ROW(ugt, ugt_8),
+	INT_ROW(uge, uge_8),
 };
 #define FLOAT_ROW(p) {#p, {p##_f32, p##_f64}}
-static const struct { const char *name; map_fn *fn[2]; } float_rows[] = {
-	FLOAT_ROW(oeq), FLOAT_ROW(ogt), FLOAT_ROW(oge), FLOAT_ROW(olt), FLOAT_ROW(ole), FLOAT_ROW(one), FLOAT_ROW(ord), FLOAT_ROW(ueq),
-	FLOAT_ROW(ugt), FLOAT_ROW(uge), FLOAT_ROW(ult), FLOAT_ROW(ule), FLOAT_ROW(une), FLOAT_ROW(uno), {"true", {always, always}}, {"false", {never, never}},
+static const struct {
+	const char *name;
+	map_fn *fn[2];
+} float_rows[] = {
+	FLOAT_ROW(oeq),
+	FLOAT_ROW(ogt),
+	FLOAT_ROW(oge),
+	FLOAT_ROW(olt),
+	FLOAT_ROW(ole),
+	FLOAT_ROW(one),
+	FLOAT_ROW(ord),
+	FLOAT_ROW(ueq),
+	FLOAT_ROW(ugt),
+	FLOAT_ROW(uge),
+	FLOAT_ROW(ult),
+	FLOAT_ROW(ule),
+	FLOAT_ROW(une),
+	FLOAT_ROW(uno),
+	{"true", {always, always}},
+	{"false", {never, never}},
 };
 
 map_fn *map_cmpi_kernel(struct slice predicate, enum elem e)
 {
 	for (size_t i = 0; i < ARRAY_LEN(int_rows); i++)
-		if (slice_is(predicate, int_rows[i].name)) return e <= ELEM_I64 ? int_rows[i].fn[e] : e == ELEM_PTR ? int_rows[i].fn[ELEM_I64] : NULL;
+		if (slice_is(predicate, int_rows[i].name))
+			return e <= ELEM_I64 ? int_rows[i].fn[e] : e == ELEM_PTR ? int_rows[i].fn[ELEM_I64] : NULL;
 	return NULL;
 }
 
@@ -75,8 +110,15 @@ CLASSES(double, f64, int32_t, i32)
 map_fn *map_class_kernel(const char *predicate, enum elem e, enum elem result)
 {
 #define CLASS_ROW(name, fn) {name, {{fn##_f32_i1, fn##_f32_i32}, {fn##_f64_i1, fn##_f64_i32}}}
-	static const struct { const char *name; map_fn *fn[2][2]; } rows[] = {
-		CLASS_ROW("isnan", isnan), CLASS_ROW("isinf", isinf), CLASS_ROW("isfinite", finite), CLASS_ROW("isnormal", normal), CLASS_ROW("signbit", signbit),
+	static const struct {
+		const char *name;
+		map_fn *fn[2][2];
+	} rows[] = {
+		CLASS_ROW("isnan", isnan),
+		CLASS_ROW("isinf", isinf),
+		CLASS_ROW("isfinite", finite),
+		CLASS_ROW("isnormal", normal),
+		CLASS_ROW("signbit", signbit),
 	};
 	if ((result != ELEM_I1 && result != ELEM_I32) || !elem_is_float(e)) return NULL;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)

@@ -1,4 +1,5 @@
-/* Kernels of floating-point operations that IEEE 754 defines exactly: each is one correctly rounded operation. */
+/* Kernels of floating-point operations that IEEE 754 defines exactly: each is one correctly rounded
+ * operation. */
 #include "vm/vm_map.h"
 #include <math.h>
 
@@ -25,7 +26,8 @@
 		LOOP { const T x = a[i], y = b[i], z = c[i]; d[i] = (expr); } \
 	}
 
-/* maxnum ignores a NaN, maximum passes it on. Both order -0 below +0: of two equal operands the sign bits decide. */
+/* maxnum ignores a NaN, maximum passes it on. Both order -0 below +0: of two equal operands the
+ * sign bits decide. */
 #define EQUAL_AND(x, y) FROM_BITS(TO_BITS(x) & TO_BITS(y))
 #define EQUAL_OR(x, y) FROM_BITS(TO_BITS(x) | TO_BITS(y))
 #define MAXNUM(x, y) ((x) != (x) ? (y) : (y) != (y) ? (x) : (x) > (y) ? (x) : (x) < (y) ? (y) : EQUAL_AND(x, y))
@@ -42,10 +44,30 @@
 	TERNARY(fmaf_, M(fma)(x, y, z)) TERNARY(fmsf_, M(fma)(x, y, -z)) TERNARY(fnmaf_, M(fma)(-x, y, z)) \
 	TERNARY(clampf_, MINNUM(MAXNUM(x, y), z)) TERNARY(clampnanf_, MINIMUM(MAXIMUM(x, y), z))
 
-static inline uint32_t bits32(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-static inline float from32(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
-static inline uint64_t bits64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
-static inline double from64(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
+static inline uint32_t bits32(float x)
+{
+	uint32_t u;
+	memcpy(&u, &x, 4);
+	return u;
+}
+static inline float from32(uint32_t u)
+{
+	float x;
+	memcpy(&x, &u, 4);
+	return x;
+}
+static inline uint64_t bits64(double x)
+{
+	uint64_t u;
+	memcpy(&u, &x, 8);
+	return u;
+}
+static inline double from64(uint64_t u)
+{
+	double x;
+	memcpy(&x, &u, 8);
+	return x;
+}
 
 #define T float
 #define FN(name) name##_f32
@@ -70,11 +92,33 @@ UNARY(rsqrt_, 1.0 / sqrt(x))
 
 #define ROW(id, fn) [id] = {fn##_f32, fn##_f64}
 static map_fn *const kernels[MAP_COUNT][2] = {
-	ROW(MAP_ADDF, addf), ROW(MAP_SUBF, subf), ROW(MAP_MULF, mulf), ROW(MAP_DIVF, divf), ROW(MAP_PRECISE_DIVF, divf), ROW(MAP_REMF, remf),
-	ROW(MAP_MAXIMUMF, maximumf), ROW(MAP_MINIMUMF, minimumf), ROW(MAP_MAXNUMF, maxnumf), ROW(MAP_MINNUMF, minnumf), ROW(MAP_COPYSIGN, copysignf_),
-	ROW(MAP_NEGF, negf), ROW(MAP_ABSF, absf), ROW(MAP_CEIL, ceilf_), ROW(MAP_FLOOR, floorf_), ROW(MAP_ROUND, roundf_), ROW(MAP_ROUNDEVEN, roundevenf_),
-	ROW(MAP_TRUNC, truncf_), ROW(MAP_SQRT, sqrtf_), ROW(MAP_PRECISE_SQRT, sqrtf_), ROW(MAP_RSQRT, rsqrt_), ROW(MAP_SATURATE, saturatef_),
-	ROW(MAP_FMA, fmaf_), ROW(MAP_FMS, fmsf_), ROW(MAP_FNMA, fnmaf_), ROW(MAP_CLAMPF, clampf_), ROW(MAP_CLAMPF_NAN, clampnanf_),
+	ROW(MAP_ADDF, addf),
+	ROW(MAP_SUBF, subf),
+	ROW(MAP_MULF, mulf),
+	ROW(MAP_DIVF, divf),
+	ROW(MAP_PRECISE_DIVF, divf),
+	ROW(MAP_REMF, remf),
+	ROW(MAP_MAXIMUMF, maximumf),
+	ROW(MAP_MINIMUMF, minimumf),
+	ROW(MAP_MAXNUMF, maxnumf),
+	ROW(MAP_MINNUMF, minnumf),
+	ROW(MAP_COPYSIGN, copysignf_),
+	ROW(MAP_NEGF, negf),
+	ROW(MAP_ABSF, absf),
+	ROW(MAP_CEIL, ceilf_),
+	ROW(MAP_FLOOR, floorf_),
+	ROW(MAP_ROUND, roundf_),
+	ROW(MAP_ROUNDEVEN, roundevenf_),
+	ROW(MAP_TRUNC, truncf_),
+	ROW(MAP_SQRT, sqrtf_),
+	ROW(MAP_PRECISE_SQRT, sqrtf_),
+	ROW(MAP_RSQRT, rsqrt_),
+	ROW(MAP_SATURATE, saturatef_),
+	ROW(MAP_FMA, fmaf_),
+	ROW(MAP_FMS, fmsf_),
+	ROW(MAP_FNMA, fnmaf_),
+	ROW(MAP_CLAMPF, clampf_),
+	ROW(MAP_CLAMPF_NAN, clampnanf_),
 };
 
 map_fn *map_float_kernel(enum map_op op, enum elem e)

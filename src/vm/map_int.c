@@ -1,8 +1,10 @@
-/* Kernels of the integer operations. Arithmetic wraps; shifts by the width or more give what PTX gives (0, or the sign); INT_MIN / -1 wraps;
- * a block lane divided by zero gives quotient -1 and remainder the dividend, as the hardware's division routine does. */
+/* Kernels of the integer operations. Arithmetic wraps; shifts by the width or more give what PTX
+ * gives (0, or the sign); INT_MIN / -1 wraps; a block lane divided by zero gives quotient -1 and
+ * remainder the dividend, as the hardware's division routine does. */
 #include "vm/vm_map.h"
 
-/* Each body exists for both signednesses of one width: S and U are the types, x and y the operands as U. */
+/* Each body exists for both signednesses of one width: S and U are the types, x and y the operands
+ * as U. */
 #define BINARY_INT(X) \
 	X(addi, x + y) X(subi, x - y) X(muli, (U)((uint64_t)x * y)) \
 	X(divsi, (U)(y == 0 ? (S)-1 : (S)y == -1 ? (S)(0 - x) : (S)((S)x / (S)y))) X(divui, (U)(y == 0 ? (U)-1 : (U)(x / y))) \
@@ -105,18 +107,53 @@ UNARY_INT(UNARY)
 
 #define ROW(id, fn) [id] = {fn##_8, fn##_16, fn##_32, fn##_64}
 static map_fn *const kernels[MAP_COUNT][4] = {
-	ROW(MAP_ADDI, addi), ROW(MAP_SUBI, subi), ROW(MAP_MULI, muli), ROW(MAP_DIVSI, divsi), ROW(MAP_DIVUI, divui), ROW(MAP_REMSI, remsi), ROW(MAP_REMUI, remui),
-	ROW(MAP_CEILDIVSI, ceildivsi), ROW(MAP_CEILDIVUI, ceildivui), ROW(MAP_FLOORDIVSI, floordivsi), ROW(MAP_ANDI, andi), ROW(MAP_ORI, ori), ROW(MAP_XORI, xori),
-	ROW(MAP_SHLI, shli), ROW(MAP_SHRSI, shrsi), ROW(MAP_SHRUI, shrui),
-	ROW(MAP_MAXSI, maxsi), ROW(MAP_MAXUI, maxui), ROW(MAP_MINSI, minsi), ROW(MAP_MINUI, minui),
-	ROW(MAP_MULHIUI, mulhiui), ROW(MAP_MULHISI, mulhisi), ROW(MAP_IPOWI, ipowi),
-	ROW(MAP_ABSI, absi), ROW(MAP_CTPOP, ctpop), ROW(MAP_CTLZ, ctlz), ROW(MAP_CTTZ, cttz), ROW(MAP_BREV, brev), ROW(MAP_FFS, ffs),
+	ROW(MAP_ADDI, addi),
+	ROW(MAP_SUBI, subi),
+	ROW(MAP_MULI, muli),
+	ROW(MAP_DIVSI, divsi),
+	ROW(MAP_DIVUI, divui),
+	ROW(MAP_REMSI, remsi),
+	ROW(MAP_REMUI, remui),
+	ROW(MAP_CEILDIVSI, ceildivsi),
+	ROW(MAP_CEILDIVUI, ceildivui),
+	ROW(MAP_FLOORDIVSI, floordivsi),
+	ROW(MAP_ANDI, andi),
+	ROW(MAP_ORI, ori),
+	ROW(MAP_XORI, xori),
+	ROW(MAP_SHLI, shli),
+	ROW(MAP_SHRSI, shrsi),
+	ROW(MAP_SHRUI, shrui),
+	ROW(MAP_MAXSI, maxsi),
+	ROW(MAP_MAXUI, maxui),
+	ROW(MAP_MINSI, minsi),
+	ROW(MAP_MINUI, minui),
+	ROW(MAP_MULHIUI, mulhiui),
+	ROW(MAP_MULHISI, mulhisi),
+	ROW(MAP_IPOWI, ipowi),
+	ROW(MAP_ABSI, absi),
+	ROW(MAP_CTPOP, ctpop),
+	ROW(MAP_CTLZ, ctlz),
+	ROW(MAP_CTTZ, cttz),
+	ROW(MAP_BREV, brev),
+	ROW(MAP_FFS, ffs),
 };
 
-/* i1 is a byte of 0 or 1; these operations keep it so. Signed order of i1 is -1 < 0, so the signed maximum of two is their conjunction. */
-static const struct { enum map_op op; map_fn *fn; } kernels_i1[] = {
-	{MAP_ADDI, xori_8}, {MAP_SUBI, xori_8}, {MAP_MULI, andi_8}, {MAP_ANDI, andi_8}, {MAP_ORI, ori_8}, {MAP_XORI, xori_8},
-	{MAP_MAXUI, ori_8}, {MAP_MINUI, andi_8}, {MAP_MAXSI, andi_8}, {MAP_MINSI, ori_8},
+/* i1 is a byte of 0 or 1; these operations keep it so. Signed order of i1 is -1 < 0, so the signed
+ * maximum of two is their conjunction. */
+static const struct {
+	enum map_op op;
+	map_fn *fn;
+} kernels_i1[] = {
+	{MAP_ADDI, xori_8},
+	{MAP_SUBI, xori_8},
+	{MAP_MULI, andi_8},
+	{MAP_ANDI, andi_8},
+	{MAP_ORI, ori_8},
+	{MAP_XORI, xori_8},
+	{MAP_MAXUI, ori_8},
+	{MAP_MINUI, andi_8},
+	{MAP_MAXSI, andi_8},
+	{MAP_MINSI, ori_8},
 };
 
 map_fn *map_int_kernel(enum map_op op, enum elem e)

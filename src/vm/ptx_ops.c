@@ -1,13 +1,31 @@
-/* PTX instructions: what each one does to the registers of one lane. Floats are computed in double and rounded to the type once; fma on f32 is fmaf. */
+/* PTX instructions: what each one does to the registers of one lane. Floats are computed in double
+ * and rounded to the type once; fma on f32 is fmaf. */
 #include "vm/vm_ptx.h"
 #include <math.h>
 
 static const struct ptx_type types[] = {
-	{"b8", 'b', 8, 1, 0}, {"b16", 'b', 16, 1, 0}, {"b32", 'b', 32, 1, 0}, {"b64", 'b', 64, 1, 0}, {"u8", 'u', 8, 1, 0}, {"u16", 'u', 16, 1, 0},
-	{"u32", 'u', 32, 1, 0}, {"u64", 'u', 64, 1, 0}, {"s8", 's', 8, 1, 0}, {"s16", 's', 16, 1, 0}, {"s32", 's', 32, 1, 0}, {"s64", 's', 64, 1, 0},
-	{"f16", 'f', 16, 1, ELEM_F16}, {"f16x2", 'f', 16, 2, ELEM_F16}, {"bf16", 'f', 16, 1, ELEM_BF16}, {"bf16x2", 'f', 16, 2, ELEM_BF16},
-	{"f32", 'f', 32, 1, ELEM_F32}, {"tf32", 'f', 32, 1, ELEM_F32}, {"f64", 'f', 64, 1, ELEM_F64}, {"e4m3x2", 'f', 8, 2, ELEM_F8E4M3},
-	{"e5m2x2", 'f', 8, 2, ELEM_F8E5M2}, {"pred", 'p', 1, 1, 0},
+	{"b8", 'b', 8, 1, 0},
+	{"b16", 'b', 16, 1, 0},
+	{"b32", 'b', 32, 1, 0},
+	{"b64", 'b', 64, 1, 0},
+	{"u8", 'u', 8, 1, 0},
+	{"u16", 'u', 16, 1, 0},
+	{"u32", 'u', 32, 1, 0},
+	{"u64", 'u', 64, 1, 0},
+	{"s8", 's', 8, 1, 0},
+	{"s16", 's', 16, 1, 0},
+	{"s32", 's', 32, 1, 0},
+	{"s64", 's', 64, 1, 0},
+	{"f16", 'f', 16, 1, ELEM_F16},
+	{"f16x2", 'f', 16, 2, ELEM_F16},
+	{"bf16", 'f', 16, 1, ELEM_BF16},
+	{"bf16x2", 'f', 16, 2, ELEM_BF16},
+	{"f32", 'f', 32, 1, ELEM_F32},
+	{"tf32", 'f', 32, 1, ELEM_F32},
+	{"f64", 'f', 64, 1, ELEM_F64},
+	{"e4m3x2", 'f', 8, 2, ELEM_F8E4M3},
+	{"e5m2x2", 'f', 8, 2, ELEM_F8E5M2},
+	{"pred", 'p', 1, 1, 0},
 };
 
 const struct ptx_type *ptx_type_find(const char *name)
@@ -19,10 +37,32 @@ const struct ptx_type *ptx_type_find(const char *name)
 
 unsigned ptx_modifier_find(const char *name)
 {
-	static const struct { const char *name; unsigned bit; } rows[] = {
-		{"rn", PTX_RN}, {"rni", PTX_RNI}, {"rzi", PTX_RZI}, {"rmi", PTX_RMI}, {"rpi", PTX_RPI}, {"rz", PTX_RZ}, {"rna", PTX_RNA}, {"ftz", PTX_FTZ}, {"sat", PTX_SAT},
-		{"satfinite", PTX_SATFINITE}, {"approx", PTX_APPROX}, {"full", PTX_APPROX}, {"lo", PTX_LO}, {"hi", PTX_HI}, {"wide", PTX_WIDE}, {"NaN", PTX_NAN},
-		{"xorsign", PTX_XORSIGN_ABS}, {"abs", PTX_XORSIGN_ABS}, {"l", PTX_LEFT}, {"r", PTX_RIGHT}, {"wrap", PTX_WRAP}, {"clamp", PTX_CLAMP},
+	static const struct {
+		const char *name;
+		unsigned bit;
+	} rows[] = {
+		{"rn", PTX_RN},
+		{"rni", PTX_RNI},
+		{"rzi", PTX_RZI},
+		{"rmi", PTX_RMI},
+		{"rpi", PTX_RPI},
+		{"rz", PTX_RZ},
+		{"rna", PTX_RNA},
+		{"ftz", PTX_FTZ},
+		{"sat", PTX_SAT},
+		{"satfinite", PTX_SATFINITE},
+		{"approx", PTX_APPROX},
+		{"full", PTX_APPROX},
+		{"lo", PTX_LO},
+		{"hi", PTX_HI},
+		{"wide", PTX_WIDE},
+		{"NaN", PTX_NAN},
+		{"xorsign", PTX_XORSIGN_ABS},
+		{"abs", PTX_XORSIGN_ABS},
+		{"l", PTX_LEFT},
+		{"r", PTX_RIGHT},
+		{"wrap", PTX_WRAP},
+		{"clamp", PTX_CLAMP},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (!strcmp(rows[i].name, name)) return rows[i].bit;
@@ -33,8 +73,14 @@ unsigned ptx_modifier_find(const char *name)
 
 static uint64_t low_bits(uint64_t v, int bits) { return bits < 64 ? v & (((uint64_t)1 << bits) - 1) : v; }
 static int64_t extend(uint64_t v, int bits) { return (int64_t)(v << (64 - bits)) >> (64 - bits); }
-static uint64_t element(const struct ptx_type *t, uint64_t reg, int lane) { return low_bits(reg >> (lane * t->bits), t->bits); }
-static uint64_t integer(const struct ptx_type *t, uint64_t reg) { return t->kind == 's' ? (uint64_t)extend(reg, t->bits) : low_bits(reg, t->bits); }
+static uint64_t element(const struct ptx_type *t, uint64_t reg, int lane)
+{
+	return low_bits(reg >> (lane * t->bits), t->bits);
+}
+static uint64_t integer(const struct ptx_type *t, uint64_t reg)
+{
+	return t->kind == 's' ? (uint64_t)extend(reg, t->bits) : low_bits(reg, t->bits);
+}
 
 static double flush(const struct ptx_instr *in, const struct ptx_type *t, double x)
 {
@@ -60,8 +106,10 @@ static uint64_t encode(const struct ptx_instr *in, const struct ptx_type *t, dou
 	if (in->modifiers & PTX_SAT) x = x > 0 ? fmin(x, 1) : 0;
 	float f = (float)x;
 	if (t->elem == ELEM_F64) memcpy(&bits, &x, sizeof x);
-	else if (t->elem == ELEM_F32) { f = (float)flush(in, t, f); memcpy(&bits, &f, sizeof f); }
-	else if (in->narrow) in->narrow(&bits, &x, NULL, NULL, 1, 0);
+	else if (t->elem == ELEM_F32) {
+		f = (float)flush(in, t, f);
+		memcpy(&bits, &f, sizeof f);
+	} else if (in->narrow) in->narrow(&bits, &x, NULL, NULL, 1, 0);
 	else map_narrow(t->elem, &bits, &f, 1);
 	return bits;
 }
@@ -74,7 +122,8 @@ static void eval_row(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 	r[0] = 0;
 	if (t->kind != 'f') {
 		uint64_t v[3];
-		for (int i = 0; i < 3; i++) v[i] = i >= in->nsources ? 0 : i == 2 && (in->modifiers & PTX_WIDE) ? x[i] : integer(t, x[i]);
+		for (int i = 0; i < 3; i++)
+			v[i] = i >= in->nsources ? 0 : i == 2 && (in->modifiers & PTX_WIDE) ? x[i] : integer(t, x[i]);
 		r[0] = low_bits(in->row->ints(in, v[0], v[1], v[2]), in->modifiers & PTX_WIDE ? 2 * t->bits : t->bits);
 		return;
 	}
@@ -94,7 +143,7 @@ static void eval_row(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 	}
 INT_OP(int_add, a + b)
 INT_OP(int_sub, a - b)
-INT_OP(int_and, a & b)
+INT_OP(int_and, a &b)
 INT_OP(int_or, a | b)
 INT_OP(int_xor, a ^ b)
 INT_OP(int_not, ~a)
@@ -107,7 +156,10 @@ INT_OP(int_popc, __builtin_popcountll(a))
 INT_OP(int_clz, a ? __builtin_clzll(a) - (64 - t->bits) : t->bits)
 INT_OP(int_cnot, a == 0)
 INT_OP(int_sad, c + (t->kind == 's' ? ((int64_t)a < (int64_t)b ? b - a : a - b) : MAX(a, b) - MIN(a, b)))
-INT_OP(int_div, b == 0 ? UINT64_MAX : t->kind == 's' ? ((int64_t)b == -1 ? 0 - a : (uint64_t)((int64_t)a / (int64_t)b)) : a / b)
+INT_OP(int_div,
+	b == 0               ? UINT64_MAX
+		: t->kind == 's' ? ((int64_t)b == -1 ? 0 - a : (uint64_t)((int64_t)a / (int64_t)b))
+						 : a / b)
 INT_OP(int_rem, b == 0 ? a : t->kind == 's' ? ((int64_t)b == -1 ? 0 : (uint64_t)((int64_t)a % (int64_t)b)) : a % b)
 
 static uint64_t int_shr(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
@@ -126,12 +178,16 @@ static uint64_t int_mul(const struct ptx_instr *in, uint64_t a, uint64_t b, uint
 	return (uint64_t)((unsigned __int128)a * b >> in->type->bits);
 }
 
-static uint64_t int_mad(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c) { return int_mul(in, a, b, 0) + c; }
+static uint64_t int_mad(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
+{
+	return int_mul(in, a, b, 0) + c;
+}
 
 static uint64_t int_brev(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
 {
 	uint64_t r = 0;
-	(void)b; (void)c;
+	(void)b;
+	(void)c;
 	for (int i = 0; i < in->type->bits; i++) r |= (a >> i & 1) << (in->type->bits - 1 - i);
 	return r;
 }
@@ -139,12 +195,14 @@ static uint64_t int_brev(const struct ptx_instr *in, uint64_t a, uint64_t b, uin
 /* Position of the highest bit that is not the sign's. */
 static uint64_t int_bfind(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
 {
-	(void)b; (void)c;
+	(void)b;
+	(void)c;
 	a = in->type->kind == 's' && (int64_t)a < 0 ? ~a : a;
 	return a ? (uint64_t)(63 - __builtin_clzll(a)) : UINT64_MAX;
 }
 
-/* Position of the c-th set bit of a, counted from bit b on: upwards, or downwards where c is negative; with 0, b itself if it is set. */
+/* Position of the c-th set bit of a, counted from bit b on: upwards, or downwards where c is
+ * negative; with 0, b itself if it is set. */
 static uint64_t int_fns(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
 {
 	int64_t at = extend(b, 32), nth = extend(c, 32), step = nth < 0 ? -1 : 1, left = nth ? nth * step : 1;
@@ -163,7 +221,10 @@ static uint64_t int_mul24(const struct ptx_instr *in, uint64_t a, uint64_t b, ui
 	return in->modifiers & PTX_HI ? product >> 16 : product;
 }
 
-static uint64_t int_mad24(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c) { return int_mul24(in, a, b, 0) + c; }
+static uint64_t int_mad24(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
+{
+	return int_mul24(in, a, b, 0) + c;
+}
 
 /* Field of c bits from bit b on. */
 static uint64_t int_bfe(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c)
@@ -183,7 +244,7 @@ static uint64_t int_bfe(const struct ptx_instr *in, uint64_t a, uint64_t b, uint
 	}
 FLOAT_OP(float_add, a + b)
 FLOAT_OP(float_sub, a - b)
-FLOAT_OP(float_mul, a * b)
+FLOAT_OP(float_mul, a *b)
 FLOAT_OP(float_div, a / b)
 FLOAT_OP(float_fma, in->type->elem == ELEM_F32 ? (double)fmaf((float)a, (float)b, (float)c) : fma(a, b, c))
 FLOAT_OP(float_neg, -a)
@@ -212,11 +273,29 @@ FLOAT_OP(float_max, float_choose(in, a, b, true))
 /* ---- comparison and choice ---- */
 
 enum { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
-static const struct { const char *name; int holds; const char *kinds; } compares[] = {
-	{"eq", EQUAL, "busf"}, {"ne", LESS | GREATER, "busf"}, {"lt", LESS, "usf"}, {"le", LESS | EQUAL, "usf"}, {"gt", GREATER, "usf"}, {"ge", GREATER | EQUAL, "usf"},
-	{"lo", LESS, "u"}, {"ls", LESS | EQUAL, "u"}, {"hi", GREATER, "u"}, {"hs", GREATER | EQUAL, "u"}, {"equ", EQUAL | UNORDERED, "f"},
-	{"neu", LESS | GREATER | UNORDERED, "f"}, {"ltu", LESS | UNORDERED, "f"}, {"leu", LESS | EQUAL | UNORDERED, "f"}, {"gtu", GREATER | UNORDERED, "f"},
-	{"geu", GREATER | EQUAL | UNORDERED, "f"}, {"num", LESS | EQUAL | GREATER, "f"}, {"nan", UNORDERED, "f"},
+static const struct {
+	const char *name;
+	int holds;
+	const char *kinds;
+} compares[] = {
+	{"eq", EQUAL, "busf"},
+	{"ne", LESS | GREATER, "busf"},
+	{"lt", LESS, "usf"},
+	{"le", LESS | EQUAL, "usf"},
+	{"gt", GREATER, "usf"},
+	{"ge", GREATER | EQUAL, "usf"},
+	{"lo", LESS, "u"},
+	{"ls", LESS | EQUAL, "u"},
+	{"hi", GREATER, "u"},
+	{"hs", GREATER | EQUAL, "u"},
+	{"equ", EQUAL | UNORDERED, "f"},
+	{"neu", LESS | GREATER | UNORDERED, "f"},
+	{"ltu", LESS | UNORDERED, "f"},
+	{"leu", LESS | EQUAL | UNORDERED, "f"},
+	{"gtu", GREATER | UNORDERED, "f"},
+	{"geu", GREATER | EQUAL | UNORDERED, "f"},
+	{"num", LESS | EQUAL | GREATER, "f"},
+	{"nan", UNORDERED, "f"},
 };
 
 int ptx_compare_find(const char *name)
@@ -226,7 +305,10 @@ int ptx_compare_find(const char *name)
 	return -1;
 }
 
-bool ptx_compare_fits(int compare, const struct ptx_type *t) { return strchr(compares[compare].kinds, t->kind) != NULL; }
+bool ptx_compare_fits(int compare, const struct ptx_type *t)
+{
+	return strchr(compares[compare].kinds, t->kind) != NULL;
+}
 
 static int order(const struct ptx_instr *in, uint64_t a, uint64_t b)
 {
@@ -243,15 +325,20 @@ static int order(const struct ptx_instr *in, uint64_t a, uint64_t b)
 static void eval_setp(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 {
 	for (int lane = 0; lane < in->type->lanes; lane++)
-		r[lane] = (compares[in->compare].holds & order(in, element(in->type, x[0], lane), element(in->type, x[1], lane))) != 0;
+		r[lane] = (compares[in->compare].holds &
+					  order(in, element(in->type, x[0], lane), element(in->type, x[1], lane))) != 0;
 	if (in->type->lanes == 1) r[1] = !r[0];
 }
 
-static void eval_selp(const struct ptx_instr *in, const uint64_t *x, uint64_t *r) { r[0] = low_bits(x[2] & 1 ? x[0] : x[1], in->type->bits * in->type->lanes); }
+static void eval_selp(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
+{
+	r[0] = low_bits(x[2] & 1 ? x[0] : x[1], in->type->bits * in->type->lanes);
+}
 
 /* ---- moves and permutations ---- */
 
-/* A vector on one side: its elements share the register of the other side, the first in the lowest bits. */
+/* A vector on one side: its elements share the register of the other side, the first in the lowest
+ * bits. */
 static void eval_mov(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 {
 	int bits = in->type->bits * in->type->lanes;
@@ -288,7 +375,8 @@ static void eval_lop3(const struct ptx_instr *in, const uint64_t *x, uint64_t *r
 
 static void eval_shf(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 {
-	uint64_t both = low_bits(x[0], 32) | x[1] << 32, by = in->modifiers & PTX_CLAMP ? MIN(low_bits(x[2], 32), 32) : x[2] & 31;
+	uint64_t both = low_bits(x[0], 32) | x[1] << 32,
+			 by = in->modifiers & PTX_CLAMP ? MIN(low_bits(x[2], 32), 32) : x[2] & 31;
 	r[0] = low_bits(in->modifiers & PTX_LEFT ? both << by >> 32 : both >> by, 32);
 }
 
@@ -303,7 +391,11 @@ static void eval_bfi(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 
 static double rounded(unsigned modifiers, double x)
 {
-	return modifiers & PTX_RNI ? nearbyint(x) : modifiers & PTX_RZI ? trunc(x) : modifiers & PTX_RMI ? floor(x) : modifiers & PTX_RPI ? ceil(x) : x;
+	return modifiers & PTX_RNI ? nearbyint(x)
+		: modifiers & PTX_RZI  ? trunc(x)
+		: modifiers & PTX_RMI  ? floor(x)
+		: modifiers & PTX_RPI  ? ceil(x)
+							   : x;
 }
 
 static uint64_t saturate(const struct ptx_type *t, double x)
@@ -350,13 +442,15 @@ static uint64_t convert_float(const struct ptx_instr *in, uint64_t bits)
 	return encode(in, t, rounded(in->modifiers, x));
 }
 
-/* Two elements come from one register of two, or from two registers of one: the first is the upper half. */
+/* Two elements come from one register of two, or from two registers of one: the first is the upper
+ * half. */
 static void eval_cvt(const struct ptx_instr *in, const uint64_t *x, uint64_t *r)
 {
 	r[0] = 0;
 	for (int lane = 0; lane < in->type->lanes; lane++) {
 		uint64_t v = in->from->lanes == 2 ? element(in->from, x[0], lane) : x[in->nsources == 2 && lane == 0 ? 1 : 0];
-		uint64_t one = in->from->kind == 'f' ? convert_float(in, low_bits(v, in->from->bits)) : convert_int(in, integer(in->from, v));
+		uint64_t one = in->from->kind == 'f' ? convert_float(in, low_bits(v, in->from->bits))
+											 : convert_int(in, integer(in->from, v));
 		r[0] |= one << (lane * in->type->bits);
 	}
 }

@@ -1,7 +1,8 @@
 /* PTX text to instructions, and running them.
  *
- * Names live in scopes { }; a declaration `.reg .b32 a<4>` makes a0 to a3. Constants and what the program is (%ctaid, %smid) become registers that are set
- * before the first instruction. Predicates guard instructions: @p, @!p. */
+ * Names live in scopes { }; a declaration `.reg .b32 a<4>` makes a0 to a3. Constants and what the
+ * program is (%ctaid, %smid) become registers that are set before the first instruction. Predicates
+ * guard instructions: @p, @!p. */
 #include "vm/vm_ptx.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -10,17 +11,25 @@
 #define DEPTH_MAX 16
 #define WORD_MAX 64
 
-struct ptx_name { char text[WORD_MAX]; int first, count; };   /* count 0: the name itself, else with a number behind it */
-struct operands { int n; int16_t reg[PTX_SOURCES_MAX + PTX_RESULTS_MAX]; };
+struct ptx_name {
+	char text[WORD_MAX];
+	int first, count;
+}; /* count 0: the name itself, else with a number behind it */
+struct operands {
+	int n;
+	int16_t reg[PTX_SOURCES_MAX + PTX_RESULTS_MAX];
+};
 struct ptx_parser {
 	const char *at;
 	int nargs, code;
 	struct ptx_program *out;
-	int nnames; struct ptx_name names[NAMES_MAX];
+	int nnames;
+	struct ptx_name names[NAMES_MAX];
 	int depth, scope[DEPTH_MAX];
 	struct ptx_instr instrs[PTX_INSTRS_MAX];
 	struct ptx_preset presets[PTX_REGISTERS_MAX];
-	char *why; size_t why_len;
+	char *why;
+	size_t why_len;
 };
 
 static int fail(struct ptx_parser *p, int code, const char *what, const char *word)
@@ -80,7 +89,10 @@ static int word(struct ptx_parser *p, char out[WORD_MAX])
 
 static int new_register(struct ptx_parser *p, int count)
 {
-	if (p->out->nregs + count > PTX_REGISTERS_MAX) { fail(p, ERR_LIMIT, "too many registers at", p->at); return 0; }
+	if (p->out->nregs + count > PTX_REGISTERS_MAX) {
+		fail(p, ERR_LIMIT, "too many registers at", p->at);
+		return 0;
+	}
 	p->out->nregs += count;
 	return p->out->nregs - count;
 }
@@ -108,23 +120,31 @@ static int find_name(const struct ptx_parser *p, const char *text)
 
 static int special_register(const char *text)
 {
-	static const struct { const char *name; int special; } rows[] = {{"%ctaid.x", PTX_CTAID}, {"%ctaid.y", PTX_CTAID + 1}, {"%ctaid.z", PTX_CTAID + 2},
-		{"%nctaid.x", PTX_NCTAID}, {"%nctaid.y", PTX_NCTAID + 1}, {"%nctaid.z", PTX_NCTAID + 2}, {"%smid", PTX_SMID}, {"%nsmid", PTX_NSMID}};
+	static const struct {
+		const char *name;
+		int special;
+	} rows[] = {{"%ctaid.x", PTX_CTAID}, {"%ctaid.y", PTX_CTAID + 1}, {"%ctaid.z", PTX_CTAID + 2},
+		{"%nctaid.x", PTX_NCTAID}, {"%nctaid.y", PTX_NCTAID + 1}, {"%nctaid.z", PTX_NCTAID + 2}, {"%smid", PTX_SMID},
+		{"%nsmid", PTX_NSMID}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (!strcmp(rows[i].name, text)) return rows[i].special;
 	return -1;
 }
 
-/* 12, -3, 0x1f, 0b101, 20., 0f3f800000 (bits of f32), 0d... (of f64). A decimal with a point has the type of the instruction. As ptxas has it, floats of
- * 32 and 64 bits take the last three kinds alone, those of 16 bits none, and integers the others. */
+/* 12, -3, 0x1f, 0b101, 20., 0f3f800000 (bits of f32), 0d... (of f64). A decimal with a point has
+ * the type of the instruction. As ptxas has it, floats of 32 and 64 bits take the last three kinds
+ * alone, those of 16 bits none, and integers the others. */
 static int constant(struct ptx_parser *p, const char *text, const struct ptx_type *type)
 {
 	const char *digits = text[0] == '-' ? text + 1 : text;
 	char *end;
 	uint64_t v;
-	bool is_binary = !strncmp(digits, "0b", 2) || !strncmp(digits, "0B", 2), is_hex = !strncmp(digits, "0x", 2) || !strncmp(digits, "0X", 2);
-	bool is_bits = !is_hex && digits[0] == '0' && strchr("fFdD", digits[1]) && digits[1], is_float = is_bits || strchr(digits, '.');
-	if (is_float != (type->kind == 'f') || (is_float && type->bits < 32)) return fail(p, ERR_FORMAT, "a constant that the instruction does not take:", text);
+	bool is_binary = !strncmp(digits, "0b", 2) || !strncmp(digits, "0B", 2),
+		 is_hex = !strncmp(digits, "0x", 2) || !strncmp(digits, "0X", 2);
+	bool is_bits = !is_hex && digits[0] == '0' && strchr("fFdD", digits[1]) && digits[1],
+		 is_float = is_bits || strchr(digits, '.');
+	if (is_float != (type->kind == 'f') || (is_float && type->bits < 32))
+		return fail(p, ERR_FORMAT, "a constant that the instruction does not take:", text);
 	if (is_bits) {
 		v = strtoull(digits + 2, &end, 16);
 	} else if (strchr(digits, '.')) {
@@ -195,7 +215,8 @@ static int mnemonic(struct ptx_parser *p, const char *text, struct ptx_instr *in
 	in->compare = -1;
 	bool is_known = in->row;
 	if (is_known && in->row->nsources == -2) return p->code;
-	bool is_conversion = is_known && !strcmp(in->row->name, "cvt"), is_comparison = is_known && !strcmp(in->row->name, "setp");
+	bool is_conversion = is_known && !strcmp(in->row->name, "cvt"),
+		 is_comparison = is_known && !strcmp(in->row->name, "setp");
 	while (is_known && (part = strsep(&rest, "."))) {
 		unsigned bit = ptx_modifier_find(part);
 		const struct ptx_type *t = ptx_type_find(part);
@@ -205,13 +226,17 @@ static int mnemonic(struct ptx_parser *p, const char *text, struct ptx_instr *in
 		else if (bit & in->row->modifiers) in->modifiers |= bit;
 		else is_known = false;
 	}
-	if (!is_known || ntypes != 1 + is_conversion || is_comparison != (in->compare >= 0)) return fail(p, ERR_UNSUPPORTED, "instruction", text);
+	if (!is_known || ntypes != 1 + is_conversion || is_comparison != (in->compare >= 0))
+		return fail(p, ERR_UNSUPPORTED, "instruction", text);
 	in->type = found[0];
-	if (is_comparison && !ptx_compare_fits(in->compare, in->type)) return fail(p, ERR_FORMAT, "a comparison that its type does not have:", text);
+	if (is_comparison && !ptx_compare_fits(in->compare, in->type))
+		return fail(p, ERR_FORMAT, "a comparison that its type does not have:", text);
 	in->from = found[ntypes - 1];
 	bool strips;
-	if (in->type->kind == 'f' && in->type->bits == 16) in->narrow = map_cast_kernel("truncf", ELEM_F64, in->type->elem, &strips);
-	return !*in->row->kinds || (strchr(in->row->kinds, in->type->kind) && strchr(in->row->kinds, in->from->kind)) ? p->code
+	if (in->type->kind == 'f' && in->type->bits == 16)
+		in->narrow = map_cast_kernel("truncf", ELEM_F64, in->type->elem, &strips);
+	return !*in->row->kinds || (strchr(in->row->kinds, in->type->kind) && strchr(in->row->kinds, in->from->kind))
+		? p->code
 		: fail(p, ERR_UNSUPPORTED, "instruction", text);
 }
 
@@ -232,9 +257,11 @@ static bool fits(const struct ptx_instr *in)
 {
 	int bits = in->type->bits * in->type->lanes;
 	if (!strcmp(in->row->name, "cvt"))
-		return in->nresults == 1 && in->nsources == (in->type->lanes > in->from->lanes ? 2 : 1) && in->type->lanes >= in->from->lanes;
+		return in->nresults == 1 && in->nsources == (in->type->lanes > in->from->lanes ? 2 : 1) &&
+			in->type->lanes >= in->from->lanes;
 	if (in->row->nsources < 0)
-		return (in->nresults == 1 || in->nsources == 1) && in->nsources > 0 && bits % in->nresults == 0 && bits % in->nsources == 0;
+		return (in->nresults == 1 || in->nsources == 1) && in->nsources > 0 && bits % in->nresults == 0 &&
+			bits % in->nsources == 0;
 	return in->nsources == in->row->nsources && in->nresults <= (in->compare >= 0 ? 2 : 1);
 }
 
@@ -254,7 +281,8 @@ static int instruction(struct ptx_parser *p, const char *text, int guard, bool g
 	while (accept(p, ','))
 		if (operand(p, &o, in->from)) return p->code;
 	in->nsources = o.n - in->nresults;
-	if (in->nresults > PTX_RESULTS_MAX || in->nsources > PTX_SOURCES_MAX || !fits(in)) return fail(p, ERR_UNSUPPORTED, "operands of", text);
+	if (in->nresults > PTX_RESULTS_MAX || in->nsources > PTX_SOURCES_MAX || !fits(in))
+		return fail(p, ERR_UNSUPPORTED, "operands of", text);
 	memcpy(in->results, o.reg, (size_t)in->nresults * sizeof o.reg[0]);
 	memcpy(in->sources, o.reg + in->nresults, (size_t)in->nsources * sizeof o.reg[0]);
 	if (in->type->kind == 'f') {
@@ -290,7 +318,10 @@ static int statement(struct ptx_parser *p)
 	return p->code || word(p, text) ? p->code : instruction(p, text, guard, is_not);
 }
 
-static void *kept(struct arena *arena, const void *p, size_t bytes) { return memcpy(arena_alloc(arena, MAX(bytes, 1)), p, bytes); }
+static void *kept(struct arena *arena, const void *p, size_t bytes)
+{
+	return memcpy(arena_alloc(arena, MAX(bytes, 1)), p, bytes);
+}
 
 int ptx_parse(const char *text, int nargs, struct arena *arena, struct ptx_program *out, char *why, size_t why_len)
 {
@@ -315,7 +346,8 @@ int ptx_parse(const char *text, int nargs, struct arena *arena, struct ptx_progr
 
 #define SMS 132   /* %nsmid: of an H200, as elsewhere in hone */
 
-/* Nobody knows which SM a program runs on, and several share one: what is taken for a program's number is not found here either. */
+/* Nobody knows which SM a program runs on, and several share one: what is taken for a program's
+ * number is not found here either. */
 static uint64_t sm_of(uint64_t number)
 {
 	uint64_t h = (number + 1) * 0x9e3779b97f4a7c15u;
@@ -342,7 +374,8 @@ void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes)
 	for (const struct ptx_instr *in = p->instrs; in < p->instrs + p->ninstrs; in++) {
 		for (int lane = 0; lane < lanes; lane++) {
 			uint64_t x[PTX_SOURCES_MAX], r[PTX_RESULTS_MAX];
-			if (in->guard >= 0 && (regs[(size_t)in->guard * PTX_LANES + (size_t)lane] & 1) == in->guard_is_not) continue;
+			if (in->guard >= 0 && (regs[(size_t)in->guard * PTX_LANES + (size_t)lane] & 1) == in->guard_is_not)
+				continue;
 			for (int i = 0; i < in->nsources; i++) x[i] = regs[(size_t)in->sources[i] * PTX_LANES + (size_t)lane];
 			in->row->eval(in, x, r);
 			for (int i = 0; i < in->nresults; i++) regs[(size_t)in->results[i] * PTX_LANES + (size_t)lane] = r[i];

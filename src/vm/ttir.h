@@ -1,9 +1,10 @@
 /* ttir: Triton IR text as a tree. Private to the room.
  *
- * The parser knows MLIR's syntax, not Triton's operations: an operation becomes its name, operands in bracket groups, keywords, attributes, types,
- * successors and regions, whatever order its pretty form puts them in. What an operation means, and which of these it may have, is
- * decided by the table in lower_table.c. Only what opens a region has syntax of its own (func, for, while, if, and the generic form
- * that Triton prints for reduce and scan).
+ * The parser knows MLIR's syntax, not Triton's operations: an operation becomes its name, operands
+ * in bracket groups, keywords, attributes, types, successors and regions, whatever order its pretty
+ * form puts them in. What an operation means, and which of these it may have, is decided by the
+ * table in lower_table.c. Only what opens a region has syntax of its own (func, for, while, if, and
+ * the generic form that Triton prints for reduce and scan).
  *
  * Everything lives in one arena; slices point into the text, which must outlive the tree. */
 #ifndef HONE_TTIR_H
@@ -33,80 +34,119 @@ enum elem { ELEM_TABLE(X) ELEM_COUNT };
 size_t elem_bytes(enum elem e);
 bool elem_is_int(enum elem e);
 bool elem_is_float(enum elem e);
-bool elem_is_narrow(enum elem e);   /* a float of less than 32 bits: computed in f32 */
+bool elem_is_narrow(enum elem e); /* a float of less than 32 bits: computed in f32 */
 const char *elem_name(enum elem e);
 
 /* Types are interned: two types are equal when their ids are. */
 enum type_kind { TYPE_SCALAR, TYPE_TENSOR, TYPE_BLOCK_PTR, TYPE_DESC };
 struct ttir_type {
 	enum type_kind kind;
-	enum elem elem;            /* scalar, tensor; of a pointer: ELEM_PTR */
-	int inner;                 /* scalar pointer: what it points to; tensor: its scalar type; block pointer and descriptor: the tensor type */
-	int ndim;                  /* tensor */
+	enum elem elem; /* scalar, tensor; of a pointer: ELEM_PTR */
+	int inner; /* scalar pointer: what it points to; tensor: its scalar type; block pointer and descriptor: the tensor
+				  type */
+	int ndim;  /* tensor */
 	int32_t shape[TTIR_DIMS_MAX];
-	int64_t count;             /* elements; 1 for a scalar */
-	int next;                  /* hash chain */
+	int64_t count; /* elements; 1 for a scalar */
+	int next;      /* hash chain */
 };
 
 enum loc_kind { LOC_UNKNOWN, LOC_FILE, LOC_NAMED, LOC_CALLSITE, LOC_ALIAS };
 struct ttir_loc {
 	enum loc_kind kind;
-	struct slice file; int line, column;   /* file; an alias has its name in `file` */
-	int a, b;                              /* named: child a; callsite: callee a, caller b; alias: a once resolved; -1: none */
+	struct slice file;
+	int line, column; /* file; an alias has its name in `file` */
+	int a, b;         /* named: child a; callsite: callee a, caller b; alias: a once resolved; -1: none */
 };
 
 enum attr_kind { ATTR_UNIT, ATTR_BOOL, ATTR_NUMBER, ATTR_STRING, ATTR_KEYWORD, ATTR_INTS, ATTR_DENSE, ATTR_OTHER };
 struct ttir_attr {
 	struct slice key;
 	enum attr_kind kind;
-	struct slice text;               /* number, string (without quotes), keyword; dense of a hex string: its digits */
-	int64_t i;                       /* bool; number when it is an integer */
-	int nitems; struct slice *items; /* dense: element tokens, one for a splat */
-	int64_t *ints;                   /* array<i32: ...> */
-	int type;                        /* of a typed number or dense, else -1 */
+	struct slice text; /* number, string (without quotes), keyword; dense of a hex string: its digits */
+	int64_t i;         /* bool; number when it is an integer */
+	int nitems;
+	struct slice *items; /* dense: element tokens, one for a splat */
+	int64_t *ints;       /* array<i32: ...> */
+	int type;            /* of a typed number or dense, else -1 */
 };
 
-struct ttir_use { struct slice name; int index; int group; };   /* %name#index; group counts the brackets before it */
-struct ttir_arg { struct slice name; int type; };
+struct ttir_use {
+	struct slice name;
+	int index;
+	int group;
+}; /* %name#index; group counts the brackets before it */
+struct ttir_arg {
+	struct slice name;
+	int type;
+};
 struct ttir_region;
-struct ttir_target { struct slice label; int nuses; struct ttir_use *uses; };
+struct ttir_target {
+	struct slice label;
+	int nuses;
+	struct ttir_use *uses;
+};
 
 struct ttir_op {
 	struct slice name;
-	int line, column;                             /* in the text */
+	int line, column; /* in the text */
 	int loc;
-	int nresults; struct ttir_use *results;       /* index: how many values the name stands for */
-	int nuses; struct ttir_use *uses;
-	int nattrs; struct ttir_attr *attrs;          /* of {...}, <{...}> and key = value */
-	int nwords; struct slice *words;              /* bare keywords in order: slt, fadd, acq_rel */
-	int nliterals; struct ttir_attr *literals;    /* numbers, strings, dense<...> among the operands */
-	struct slice symbol;                          /* @callee */
-	int ntypes; int *types; int nresult_types;    /* all written types; the last nresult_types stand after -> or to */
-	int ntargets; struct ttir_target *targets;
-	int nregions; struct ttir_region *regions;
+	int nresults;
+	struct ttir_use *results; /* index: how many values the name stands for */
+	int nuses;
+	struct ttir_use *uses;
+	int nattrs;
+	struct ttir_attr *attrs; /* of {...}, <{...}> and key = value */
+	int nwords;
+	struct slice *words; /* bare keywords in order: slt, fadd, acq_rel */
+	int nliterals;
+	struct ttir_attr *literals; /* numbers, strings, dense<...> among the operands */
+	struct slice symbol;        /* @callee */
+	int ntypes;
+	int *types;
+	int nresult_types; /* all written types; the last nresult_types stand after -> or to */
+	int ntargets;
+	struct ttir_target *targets;
+	int nregions;
+	struct ttir_region *regions;
 	bool is_generic;
 	struct ttir_op *next;
 };
-struct ttir_block { struct slice label; int nargs; struct ttir_arg *args; struct ttir_op *first, *last; struct ttir_block *next; };
-struct ttir_region { struct ttir_block *first; };
+struct ttir_block {
+	struct slice label;
+	int nargs;
+	struct ttir_arg *args;
+	struct ttir_op *first, *last;
+	struct ttir_block *next;
+};
+struct ttir_region {
+	struct ttir_block *first;
+};
 struct ttir_func {
-	struct slice name; bool is_public, has_body;
+	struct slice name;
+	bool is_public, has_body;
 	int loc;
-	int nargs; struct ttir_arg *args;
-	int nresults; int *results;
+	int nargs;
+	struct ttir_arg *args;
+	int nresults;
+	int *results;
 	struct ttir_region body;
 	struct ttir_func *next;
 };
 struct ttir_module {
 	struct arena arena;
 	struct ttir_func *funcs;
-	int ntypes; struct ttir_type *types; int type_buckets[256];
-	int nlocs, locs_cap; struct ttir_loc *locs;
+	int ntypes;
+	struct ttir_type *types;
+	int type_buckets[256];
+	int nlocs, locs_cap;
+	struct ttir_loc *locs;
 	int nops;
-	uint32_t seed;                   /* of name hashes: depends on the whole text, so that no text can be written to make its own names collide */
+	uint32_t seed; /* of name hashes: depends on the whole text, so that no text can be written to make its own names
+					  collide */
 };
 
-/* ERR_FORMAT with line and column, ERR_UNSUPPORTED for types and syntax that this machine does not have, ERR_LIMIT. */
+/* ERR_FORMAT with line and column, ERR_UNSUPPORTED for types and syntax that this machine does not
+ * have, ERR_LIMIT. */
 int ttir_parse(const char *text, size_t len, struct ttir_module *m, struct err *err);
 void ttir_release(struct ttir_module *m);
 
@@ -121,41 +161,58 @@ uint32_t slice_hash(struct slice s, uint32_t seed);
 /* ---- shared by the parser's files ---- */
 
 enum token {
-	TOKEN_END, TOKEN_VALUE, TOKEN_LABEL, TOKEN_SYMBOL, TOKEN_HASH, TOKEN_BANG, TOKEN_WORD, TOKEN_NUMBER, TOKEN_STRING, TOKEN_ARROW, TOKEN_PUNCT, TOKEN_BAD
+	TOKEN_END,
+	TOKEN_VALUE,
+	TOKEN_LABEL,
+	TOKEN_SYMBOL,
+	TOKEN_HASH,
+	TOKEN_BANG,
+	TOKEN_WORD,
+	TOKEN_NUMBER,
+	TOKEN_STRING,
+	TOKEN_ARROW,
+	TOKEN_PUNCT,
+	TOKEN_BAD
 };
 struct lexer {
-	const char *text, *end, *at;     /* at: after the current token */
-	enum token kind; struct slice tok;   /* without sigil or quotes */
+	const char *text, *end, *at; /* at: after the current token */
+	enum token kind;
+	struct slice tok; /* without sigil or quotes */
 	const char *tok_start;
-	int value_index;                 /* %x#2: 2; -1 without */
+	int value_index; /* %x#2: 2; -1 without */
 	char punct;
-	const char *counted_to, *line_start; int line;   /* lexer_position's memory */
+	const char *counted_to, *line_start;
+	int line; /* lexer_position's memory */
 };
 void lexer_next(struct lexer *lx);
 void lexer_position(struct lexer *lx, const char *p, int *line, int *column);
-bool lexer_starts_line(const struct lexer *lx);   /* nothing but blanks before the token */
+bool lexer_starts_line(const struct lexer *lx); /* nothing but blanks before the token */
 
 struct parser {
 	struct lexer lx;
 	struct ttir_module *m;
 	struct err *err;
-	int code;                        /* first error; everything unwinds on it */
+	int code; /* first error; everything unwinds on it */
 	int depth;
-	int nalias; struct slice *alias; int *alias_loc; int alias_cap;
+	int nalias;
+	struct slice *alias;
+	int *alias_loc;
+	int alias_cap;
 };
 int parse_fail(struct parser *p, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool parse_is(const struct parser *p, char punct);
 bool parse_is_word(const struct parser *p, const char *word);
 bool parse_accept(struct parser *p, char punct);
 int parse_expect(struct parser *p, char punct);
-int parse_count(struct parser *p, int *out);   /* a number of at most nine digits */
-int parse_enter(struct parser *p);   /* depth check; pair with p->depth-- */
-int parse_type(struct parser *p);    /* id, or a negative code */
-int parse_loc(struct parser *p);     /* after the word loc: ( ... ); id, or a negative code */
-int parse_loc_optional(struct parser *p);   /* id, -1 when there is none, or an error code below -1 with p->code set */
+int parse_count(struct parser *p, int *out); /* a number of at most nine digits */
+int parse_enter(struct parser *p);           /* depth check; pair with p->depth-- */
+int parse_type(struct parser *p);            /* id, or a negative code */
+int parse_loc(struct parser *p);             /* after the word loc: ( ... ); id, or a negative code */
+int parse_loc_optional(struct parser *p);    /* id, -1 when there is none, or an error code below -1 with p->code set */
 int parse_loc_alias(struct parser *p, struct slice name, int loc);
 int parse_loc_resolve(struct parser *p);
 int parse_attr_value(struct parser *p, struct ttir_attr *a);
-int parse_attr_dict(struct parser *p, struct ttir_op *op);   /* { ... }; op NULL: discarded */
-void *parse_grow(struct parser *p, void *list, int count, size_t item_bytes);   /* room for one more; NULL with code set when too many */
+int parse_attr_dict(struct parser *p, struct ttir_op *op); /* { ... }; op NULL: discarded */
+void *parse_grow(struct parser *p, void *list, int count,
+	size_t item_bytes); /* room for one more; NULL with code set when too many */
 #endif

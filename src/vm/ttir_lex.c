@@ -1,4 +1,5 @@
-/* Tokens of MLIR text. The lexer never reads past `end` and always makes progress, so any bytes at all lex to a finite token list. */
+/* Tokens of MLIR text. The lexer never reads past `end` and always makes progress, so any bytes at
+ * all lex to a finite token list. */
 #include "vm/ttir.h"
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -59,18 +60,25 @@ static void finish(struct lexer *lx, enum token kind, const char *from, const ch
 	lx->at = at;
 }
 
-/* %name, ^name, @name, @"name", #name, !name. A value may carry #index, which names one of several results. */
+/* %name, ^name, @name, @"name", #name, !name. A value may carry #index, which names one of several
+ * results. */
 static void lex_sigil(struct lexer *lx, const char *p, enum token kind)
 {
 	if (kind == TOKEN_SYMBOL && p < lx->end && *p == '"') {
 		const char *q = scan_string(p + 1, lx->end);
-		if (!q) { finish(lx, TOKEN_BAD, p, p, lx->end); return; }
+		if (!q) {
+			finish(lx, TOKEN_BAD, p, p, lx->end);
+			return;
+		}
 		finish(lx, kind, p + 1, q, q + 1);
 		return;
 	}
 	const char *q = p;
 	while (q < lx->end && is_name(*q) && !(*q == '-' && q + 1 < lx->end && q[1] == '>')) q++;
-	if (q == p) { finish(lx, TOKEN_BAD, p, p, p); return; }
+	if (q == p) {
+		finish(lx, TOKEN_BAD, p, p, p);
+		return;
+	}
 	finish(lx, kind, p, q, q);
 	if (kind != TOKEN_VALUE || lx->end - q < 2 || *q != '#' || !is_digit(q[1])) return;
 	int index = 0;
@@ -85,12 +93,25 @@ void lexer_next(struct lexer *lx)
 	lx->tok_start = p;
 	lx->value_index = -1;
 	lx->punct = 0;
-	if (p >= lx->end) { finish(lx, TOKEN_END, p, p, p); return; }
-	static const struct { char c; enum token kind; } sigils[] = {
-		{'%', TOKEN_VALUE}, {'^', TOKEN_LABEL}, {'@', TOKEN_SYMBOL}, {'#', TOKEN_HASH}, {'!', TOKEN_BANG},
+	if (p >= lx->end) {
+		finish(lx, TOKEN_END, p, p, p);
+		return;
+	}
+	static const struct {
+		char c;
+		enum token kind;
+	} sigils[] = {
+		{'%', TOKEN_VALUE},
+		{'^', TOKEN_LABEL},
+		{'@', TOKEN_SYMBOL},
+		{'#', TOKEN_HASH},
+		{'!', TOKEN_BANG},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(sigils); i++)
-		if (*p == sigils[i].c) { lex_sigil(lx, p + 1, sigils[i].kind); return; }
+		if (*p == sigils[i].c) {
+			lex_sigil(lx, p + 1, sigils[i].kind);
+			return;
+		}
 	if (is_letter(*p)) {
 		const char *q = p;
 		while (q < lx->end && is_word(*q)) q++;
@@ -120,7 +141,10 @@ void lexer_position(struct lexer *lx, const char *p, int *line, int *column)
 		lx->line = 1;
 	}
 	for (; lx->counted_to < p; lx->counted_to++)
-		if (*lx->counted_to == '\n') { lx->line++; lx->line_start = lx->counted_to + 1; }
+		if (*lx->counted_to == '\n') {
+			lx->line++;
+			lx->line_start = lx->counted_to + 1;
+		}
 	*line = lx->line;
 	*column = (int)MIN(p - lx->line_start, 1 << 24) + 1;
 }

@@ -1,5 +1,6 @@
-/* Source locations: loc("file":12:5), loc("name"(child)), loc(callsite(a at b)), loc(fused[...]), loc(unknown), and aliases (#loc3), which may be
- * used before they are defined. Chains are walked with a step limit, so that aliases that name each other are harmless. */
+/* Source locations: loc("file":12:5), loc("name"(child)), loc(callsite(a at b)), loc(fused[...]),
+ * loc(unknown), and aliases (#loc3), which may be used before they are defined. Chains are walked
+ * with a step limit, so that aliases that name each other are harmless. */
 #include "vm/ttir.h"
 #include <stdlib.h>
 
@@ -87,7 +88,8 @@ static int parse_loc_body(struct parser *p)
 	} else if (parse_is_word(p, "fused")) {
 		id = parse_loc_fused(p);
 	} else {
-		id = parse_fail(p, ERR_FORMAT, "expected a location, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
+		id = parse_fail(
+			p, ERR_FORMAT, "expected a location, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
 	}
 	p->depth--;
 	return id;
@@ -136,7 +138,10 @@ int parse_loc_resolve(struct parser *p)
 		struct ttir_loc *loc = &p->m->locs[i];
 		if (loc->kind != LOC_ALIAS) continue;
 		for (size_t at = slice_hash(loc->file, p->m->seed) & (cap - 1); table[at]; at = (at + 1) & (cap - 1)) {
-			if (slice_same(p->alias[table[at] - 1], loc->file)) { loc->a = p->alias_loc[table[at] - 1]; break; }
+			if (slice_same(p->alias[table[at] - 1], loc->file)) {
+				loc->a = p->alias_loc[table[at] - 1];
+				break;
+			}
 		}
 	}
 	free(table);

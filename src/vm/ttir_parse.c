@@ -1,8 +1,10 @@
 /* MLIR text to the tree of ttir.h.
  *
- * One routine reads the body of any operation: operands, keywords, attributes and literals up to the colon, then types. That is enough for every
- * pretty form of arith, math, cf, ub and tt, because their variety is in what is written, not in how it nests. An operation ends where something
- * follows that cannot continue it: a result list, a word with a dot in it (the next operation), a label or a closing brace. */
+ * One routine reads the body of any operation: operands, keywords, attributes and literals up to
+ * the colon, then types. That is enough for every pretty form of arith, math, cf, ub and tt,
+ * because their variety is in what is written, not in how it nests. An operation ends where
+ * something follows that cannot continue it: a result list, a word with a dot in it (the next
+ * operation), a label or a closing brace. */
 #include "vm/ttir.h"
 #include <stdlib.h>
 
@@ -86,7 +88,8 @@ static int add_literal(struct parser *p, struct ttir_op *op)
 	return parse_attr_value(p, a);
 }
 
-/* A keyword, key = value, or word<...> (fastmath<contract>, overflow<nsw>), which promises something that is not relied upon. */
+/* A keyword, key = value, or word<...> (fastmath<contract>, overflow<nsw>), which promises
+ * something that is not relied upon. */
 static int parse_keyword(struct parser *p, struct ttir_op *op)
 {
 	struct slice word = p->lx.tok;
@@ -120,7 +123,7 @@ static int parse_body(struct parser *p, struct ttir_op *op)
 	int group = 0;
 	while (!p->code) {
 		if (p->lx.kind == TOKEN_VALUE) {
-			if (lexer_starts_line(&p->lx)) return p->code;   /* results of the next operation */
+			if (lexer_starts_line(&p->lx)) return p->code; /* results of the next operation */
 			add_use(p, op, group);
 		} else if (p->lx.kind == TOKEN_LABEL) {
 			if (op->ntargets >= targets_of(op)) return p->code;
@@ -128,8 +131,8 @@ static int parse_body(struct parser *p, struct ttir_op *op)
 		} else if (p->lx.kind == TOKEN_SYMBOL) {
 			op->symbol = p->lx.tok;
 			lexer_next(&p->lx);
-		} else if (p->lx.kind == TOKEN_STRING || p->lx.kind == TOKEN_NUMBER || parse_is_word(p, "dense") || parse_is_word(p, "true") ||
-			parse_is_word(p, "false")) {
+		} else if (p->lx.kind == TOKEN_STRING || p->lx.kind == TOKEN_NUMBER || parse_is_word(p, "dense") ||
+			parse_is_word(p, "true") || parse_is_word(p, "false")) {
 			add_literal(p, op);
 		} else if (parse_is(p, '[')) {
 			group++;
@@ -169,7 +172,8 @@ static int parse_types_after_arrow(struct parser *p, struct ttir_op *op)
 	return 0;
 }
 
-/* (%a = %x, %b = %y): names of block arguments with the values they start from, appended to args and op->uses. */
+/* (%a = %x, %b = %y): names of block arguments with the values they start from, appended to args
+ * and op->uses. */
 static int parse_carried(struct parser *p, struct ttir_op *op, struct ttir_arg **args, int *nargs)
 {
 	if (parse_expect(p, '(')) return p->code;
@@ -179,7 +183,8 @@ static int parse_carried(struct parser *p, struct ttir_op *op, struct ttir_arg *
 		(*args)[(*nargs)++] = (struct ttir_arg){p->lx.tok, -1};
 		lexer_next(&p->lx);
 		if (parse_expect(p, '=')) return p->code;
-		if (p->lx.kind != TOKEN_VALUE) return parse_fail(p, ERR_FORMAT, "expected the value a loop variable starts from");
+		if (p->lx.kind != TOKEN_VALUE)
+			return parse_fail(p, ERR_FORMAT, "expected the value a loop variable starts from");
 		if (add_use(p, op, 1)) return p->code;
 		if (!parse_accept(p, ',')) break;
 	}
@@ -188,13 +193,16 @@ static int parse_carried(struct parser *p, struct ttir_op *op, struct ttir_arg *
 
 static int parse_operand(struct parser *p, struct ttir_op *op)
 {
-	if (p->lx.kind != TOKEN_VALUE) return parse_fail(p, ERR_FORMAT, "expected an operand of %.*s", (int)op->name.len, op->name.data);
+	if (p->lx.kind != TOKEN_VALUE)
+		return parse_fail(p, ERR_FORMAT, "expected an operand of %.*s", (int)op->name.len, op->name.data);
 	return add_use(p, op, 0);
 }
 
 static int parse_word_expected(struct parser *p, const char *word)
 {
-	if (!parse_is_word(p, word)) return parse_fail(p, ERR_FORMAT, "expected '%s', found '%.*s'", word, (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
+	if (!parse_is_word(p, word))
+		return parse_fail(
+			p, ERR_FORMAT, "expected '%s', found '%.*s'", word, (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
 	lexer_next(&p->lx);
 	return 0;
 }
@@ -206,7 +214,8 @@ static void set_entry_args(struct ttir_region *r, struct ttir_arg *args, int nar
 	r->first->nargs = nargs;
 }
 
-/* scf.for %i = %lb to %ub step %st iter_args(%a = %x) -> (type) : i32 { ... }. Carried arguments take the written result types. */
+/* scf.for %i = %lb to %ub step %st iter_args(%a = %x) -> (type) : i32 { ... }. Carried arguments
+ * take the written result types. */
 static int parse_for(struct parser *p, struct ttir_op *op)
 {
 	if (parse_is_word(p, "unsigned")) return parse_fail(p, ERR_UNSUPPORTED, "scf.for with unsigned comparison");
@@ -215,13 +224,15 @@ static int parse_for(struct parser *p, struct ttir_op *op)
 	args[0] = (struct ttir_arg){p->lx.tok, -1};
 	int nargs = 1;
 	lexer_next(&p->lx);
-	if (parse_expect(p, '=') || parse_operand(p, op) || parse_word_expected(p, "to") || parse_operand(p, op)
-		|| parse_word_expected(p, "step") || parse_operand(p, op)) return p->code;
+	if (parse_expect(p, '=') || parse_operand(p, op) || parse_word_expected(p, "to") || parse_operand(p, op) ||
+		parse_word_expected(p, "step") || parse_operand(p, op))
+		return p->code;
 	if (parse_is_word(p, "iter_args")) {
 		lexer_next(&p->lx);
 		if (parse_carried(p, op, &args, &nargs) || parse_types_after_arrow(p, op)) return p->code;
 	}
-	if (op->nresult_types != nargs - 1) return parse_fail(p, ERR_FORMAT, "scf.for has %d carried values and %d types", nargs - 1, op->nresult_types);
+	if (op->nresult_types != nargs - 1)
+		return parse_fail(p, ERR_FORMAT, "scf.for has %d carried values and %d types", nargs - 1, op->nresult_types);
 	for (int i = 1; i < nargs; i++) args[i].type = op->types[i - 1];
 	args[0].type = ttir_type_scalar(p->m, ELEM_I64);
 	if (parse_accept(p, ':')) args[0].type = parse_type(p);
@@ -245,7 +256,8 @@ static int parse_if(struct parser *p, struct ttir_op *op)
 	return p->code;
 }
 
-/* scf.while (%a = %x) : (types) -> (types) { ... scf.condition } do { ^bb0(...): ... scf.yield } attributes {...} */
+/* scf.while (%a = %x) : (types) -> (types) { ... scf.condition } do { ^bb0(...): ... scf.yield }
+ * attributes {...} */
 static int parse_while(struct parser *p, struct ttir_op *op)
 {
 	struct ttir_arg *args = NULL;
@@ -253,9 +265,11 @@ static int parse_while(struct parser *p, struct ttir_op *op)
 	if (parse_is(p, '(') && parse_carried(p, op, &args, &nargs)) return p->code;
 	if (parse_expect(p, ':') || parse_types(p, op)) return p->code;
 	if (op->ntypes - op->nresult_types != nargs)
-		return parse_fail(p, ERR_FORMAT, "scf.while has %d carried values and %d types", nargs, op->ntypes - op->nresult_types);
+		return parse_fail(
+			p, ERR_FORMAT, "scf.while has %d carried values and %d types", nargs, op->ntypes - op->nresult_types);
 	for (int i = 0; i < nargs; i++) args[i].type = op->types[i];
-	if (parse_region(p, &op->regions[0]) || parse_word_expected(p, "do") || parse_region(p, &op->regions[1])) return p->code;
+	if (parse_region(p, &op->regions[0]) || parse_word_expected(p, "do") || parse_region(p, &op->regions[1]))
+		return p->code;
 	op->nregions = 2;
 	set_entry_args(&op->regions[0], args, nargs);
 	if (parse_is_word(p, "attributes")) {
@@ -277,7 +291,8 @@ static int parse_execute_region(struct parser *p, struct ttir_op *op)
 /* cf.switch %x : i32, [ default: ^bb1(%a : i32), 42: ^bb2 ] */
 static int parse_switch(struct parser *p, struct ttir_op *op)
 {
-	if (parse_operand(p, op) || parse_expect(p, ':') || add_type(p, op) || parse_expect(p, ',') || parse_expect(p, '[') || parse_word_expected(p, "default"))
+	if (parse_operand(p, op) || parse_expect(p, ':') || add_type(p, op) || parse_expect(p, ',') ||
+		parse_expect(p, '[') || parse_word_expected(p, "default"))
 		return p->code;
 	while (!p->code) {
 		if (parse_expect(p, ':')) return p->code;
@@ -299,7 +314,9 @@ static int parse_generic(struct parser *p, struct ttir_op *op)
 		if (!parse_accept(p, ',')) break;
 	}
 	if (parse_expect(p, ')')) return p->code;
-	if (parse_is(p, '[')) return parse_fail(p, ERR_UNSUPPORTED, "generic form with successors of '%.*s'", (int)op->name.len, op->name.data);
+	if (parse_is(p, '['))
+		return parse_fail(
+			p, ERR_UNSUPPORTED, "generic form with successors of '%.*s'", (int)op->name.len, op->name.data);
 	if (parse_accept(p, '<') && (parse_attr_dict(p, op) || parse_expect(p, '>'))) return p->code;
 	if (parse_accept(p, '(')) {
 		do {
@@ -326,7 +343,8 @@ static int parse_results(struct parser *p, struct ttir_op *op)
 		lexer_next(&p->lx);
 		if (parse_accept(p, ':')) {
 			if (parse_count(p, &r->index)) return p->code;
-			if (r->index < 1 || r->index > TTIR_LIST_MAX) return parse_fail(p, ERR_LIMIT, "an operation of %d results", r->index);
+			if (r->index < 1 || r->index > TTIR_LIST_MAX)
+				return parse_fail(p, ERR_LIMIT, "an operation of %d results", r->index);
 		}
 		if (!parse_accept(p, ',')) break;
 	}
@@ -335,8 +353,15 @@ static int parse_results(struct parser *p, struct ttir_op *op)
 
 static int parse_op(struct parser *p, struct ttir_block *b)
 {
-	static const struct { const char *name; int (*parse)(struct parser *, struct ttir_op *); } forms[] = {
-		{"scf.for", parse_for}, {"scf.if", parse_if}, {"scf.while", parse_while}, {"scf.execute_region", parse_execute_region}, {"cf.switch", parse_switch},
+	static const struct {
+		const char *name;
+		int (*parse)(struct parser *, struct ttir_op *);
+	} forms[] = {
+		{"scf.for", parse_for},
+		{"scf.if", parse_if},
+		{"scf.while", parse_while},
+		{"scf.execute_region", parse_execute_region},
+		{"cf.switch", parse_switch},
 	};
 	if (++p->m->nops > TTIR_OPS_MAX) return parse_fail(p, ERR_LIMIT, "more than %d operations", TTIR_OPS_MAX);
 	struct ttir_op *op = arena_alloc(&p->m->arena, sizeof *op);
@@ -352,11 +377,13 @@ static int parse_op(struct parser *p, struct ttir_block *b)
 		int (*parse)(struct parser *, struct ttir_op *) = parse_body;
 		for (size_t i = 0; i < ARRAY_LEN(forms); i++)
 			if (slice_is(op->name, forms[i].name)) parse = forms[i].parse;
-		if (parse != parse_body && parse != parse_switch) op->regions = arena_alloc(&p->m->arena, 2 * sizeof *op->regions);
+		if (parse != parse_body && parse != parse_switch)
+			op->regions = arena_alloc(&p->m->arena, 2 * sizeof *op->regions);
 		lexer_next(&p->lx);
 		if (parse(p, op)) return p->code;
 	} else {
-		return parse_fail(p, ERR_FORMAT, "expected an operation, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
+		return parse_fail(
+			p, ERR_FORMAT, "expected an operation, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
 	}
 	op->loc = parse_loc_optional(p);
 	if (b->last) b->last->next = op;
@@ -400,7 +427,8 @@ static int parse_region(struct parser *p, struct ttir_region *r)
 	struct ttir_block **tail = &r->first;
 	int count = 0;
 	do {
-		if (++count > TTIR_BLOCKS_MAX) return parse_fail(p, ERR_LIMIT, "more than %d blocks in one region", TTIR_BLOCKS_MAX);
+		if (++count > TTIR_BLOCKS_MAX)
+			return parse_fail(p, ERR_LIMIT, "more than %d blocks in one region", TTIR_BLOCKS_MAX);
 		struct ttir_block *b = *tail = arena_alloc(&p->m->arena, sizeof *b);
 		tail = &b->next;
 		if (p->lx.kind == TOKEN_LABEL) {
@@ -449,7 +477,8 @@ static int parse_alias(struct parser *p)
 	lexer_next(&p->lx);
 	if (parse_expect(p, '=')) return p->code;
 	if (!parse_is_word(p, "loc"))
-		return parse_fail(p, ERR_UNSUPPORTED, "attribute alias '#%.*s' (a layout? expected TTIR, not TTGIR)", (int)MIN(name.len, 40), name.data);
+		return parse_fail(p, ERR_UNSUPPORTED, "attribute alias '#%.*s' (a layout? expected TTIR, not TTGIR)",
+			(int)MIN(name.len, 40), name.data);
 	lexer_next(&p->lx);
 	int loc = parse_loc(p);
 	return p->code ? p->code : parse_loc_alias(p, name, loc);
@@ -489,13 +518,15 @@ static int parse_module(struct parser *p)
 	}
 	while (!p->code && p->lx.kind == TOKEN_HASH) parse_alias(p);
 	if (!p->code && p->lx.kind != TOKEN_END)
-		parse_fail(p, ERR_FORMAT, "expected the end of the text, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
+		parse_fail(
+			p, ERR_FORMAT, "expected the end of the text, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
 	return p->code;
 }
 
 int ttir_parse(const char *text, size_t len, struct ttir_module *m, struct err *err)
 {
-	if (len > TTIR_TEXT_BYTES_MAX) return err_set(err, ERR_LIMIT, "ttir text has %zu bytes, at most %zu are read", len, TTIR_TEXT_BYTES_MAX);
+	if (len > TTIR_TEXT_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "ttir text has %zu bytes, at most %zu are read", len, TTIR_TEXT_BYTES_MAX);
 	*m = (struct ttir_module){.ntypes = 0};
 	struct sha256_hex hash = hash_bytes(text, len);
 	memcpy(&m->seed, hash.text, sizeof m->seed);

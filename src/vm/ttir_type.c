@@ -1,9 +1,13 @@
 /* Types and attributes of the IR text, and the small steps that every parsing function is made of. */
 #include "vm/ttir.h"
 
-struct elem_row { const char *text; uint8_t bytes; bool is_int, is_float; };
+struct elem_row {
+	const char *text;
+	uint8_t bytes;
+	bool is_int, is_float;
+};
 #define X(e, text, bytes, i, f) [e] = {text, bytes, i, f},
-static const struct elem_row elems[ELEM_COUNT] = { ELEM_TABLE(X) };
+static const struct elem_row elems[ELEM_COUNT] = {ELEM_TABLE(X)};
 #undef X
 
 size_t elem_bytes(enum elem e) { return elems[e].bytes; }
@@ -29,7 +33,10 @@ int parse_fail(struct parser *p, int code, const char *fmt, ...)
 }
 
 bool parse_is(const struct parser *p, char punct) { return p->lx.kind == TOKEN_PUNCT && p->lx.punct == punct; }
-bool parse_is_word(const struct parser *p, const char *word) { return p->lx.kind == TOKEN_WORD && slice_is(p->lx.tok, word); }
+bool parse_is_word(const struct parser *p, const char *word)
+{
+	return p->lx.kind == TOKEN_WORD && slice_is(p->lx.tok, word);
+}
 
 bool parse_accept(struct parser *p, char punct)
 {
@@ -53,10 +60,12 @@ int parse_enter(struct parser *p)
 
 int parse_count(struct parser *p, int *out)
 {
-	if (p->lx.kind != TOKEN_NUMBER || p->lx.tok.len > 9 || p->lx.tok.data[0] == '-') return parse_fail(p, ERR_FORMAT, "expected a small number");
+	if (p->lx.kind != TOKEN_NUMBER || p->lx.tok.len > 9 || p->lx.tok.data[0] == '-')
+		return parse_fail(p, ERR_FORMAT, "expected a small number");
 	*out = 0;
 	for (size_t i = 0; i < p->lx.tok.len; i++) {
-		if (p->lx.tok.data[i] < '0' || p->lx.tok.data[i] > '9') return parse_fail(p, ERR_FORMAT, "expected a small number");
+		if (p->lx.tok.data[i] < '0' || p->lx.tok.data[i] > '9')
+			return parse_fail(p, ERR_FORMAT, "expected a small number");
 		*out = *out * 10 + (p->lx.tok.data[i] - '0');
 	}
 	lexer_next(&p->lx);
@@ -65,7 +74,10 @@ int parse_count(struct parser *p, int *out)
 
 void *parse_grow(struct parser *p, void *list, int count, size_t item_bytes)
 {
-	if (count >= TTIR_LIST_MAX) { parse_fail(p, ERR_LIMIT, "more than %d items in one list", TTIR_LIST_MAX); return NULL; }
+	if (count >= TTIR_LIST_MAX) {
+		parse_fail(p, ERR_LIMIT, "more than %d items in one list", TTIR_LIST_MAX);
+		return NULL;
+	}
 	bool is_full = count == 0 || (count >= 4 && (count & (count - 1)) == 0);
 	if (!is_full) return list;
 	void *bigger = arena_alloc(&p->m->arena, (size_t)MAX(count * 2, 4) * item_bytes);
@@ -77,8 +89,8 @@ void *parse_grow(struct parser *p, void *list, int count, size_t item_bytes)
 
 static bool type_equal(const struct ttir_type *a, const struct ttir_type *b)
 {
-	return a->kind == b->kind && a->elem == b->elem && a->inner == b->inner && a->ndim == b->ndim
-		&& !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof a->shape[0]);
+	return a->kind == b->kind && a->elem == b->elem && a->inner == b->inner && a->ndim == b->ndim &&
+		!memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof a->shape[0]);
 }
 
 int ttir_type_intern(struct ttir_module *m, const struct ttir_type *t)
@@ -88,7 +100,7 @@ int ttir_type_intern(struct ttir_module *m, const struct ttir_type *t)
 	int *bucket = &m->type_buckets[(h ^ h >> 8) & 255];
 	for (int i = *bucket; i; i = m->types[i].next)
 		if (type_equal(&m->types[i], t)) return i;
-	if (m->ntypes == 0) m->ntypes = 1;   /* id 0 ends a chain */
+	if (m->ntypes == 0) m->ntypes = 1; /* id 0 ends a chain */
 	if (m->ntypes >= TTIR_TYPES_MAX) return ERR_LIMIT;
 	m->types[m->ntypes] = *t;
 	m->types[m->ntypes].next = *bucket;
@@ -125,8 +137,8 @@ static int intern_or_fail(struct parser *p, const struct ttir_type *t)
 	return id < 0 ? parse_fail(p, ERR_LIMIT, "more than %d different types", TTIR_TYPES_MAX) : id;
 }
 
-/* Dimensions are scanned from the text: "128x!tt.ptr" is one word and a half to the lexer. Dimensions are powers of two, as Triton's own
- * verifier demands; reductions rely on it. */
+/* Dimensions are scanned from the text: "128x!tt.ptr" is one word and a half to the lexer.
+ * Dimensions are powers of two, as Triton's own verifier demands; reductions rely on it. */
 static int parse_dims(struct parser *p, struct ttir_type *t)
 {
 	const char *s = p->lx.tok_start;
@@ -134,10 +146,14 @@ static int parse_dims(struct parser *p, struct ttir_type *t)
 	while (s < p->lx.end && *s >= '0' && *s <= '9') {
 		int64_t dim = 0;
 		for (; s < p->lx.end && *s >= '0' && *s <= '9'; s++) dim = MIN(dim * 10 + (*s - '0'), TTIR_ELEMENTS_MAX + 1);
-		if (t->ndim == TTIR_DIMS_MAX) return parse_fail(p, ERR_LIMIT, "tensor of more than %d dimensions", TTIR_DIMS_MAX);
-		if (dim > TTIR_ELEMENTS_MAX) return parse_fail(p, ERR_LIMIT, "tensor of more than %lld elements", (long long)TTIR_ELEMENTS_MAX);
-		if (dim == 0 || (dim & (dim - 1))) return parse_fail(p, ERR_RANGE, "tensor dimension is not a power of two, as Triton demands");
-		if (dim * t->count > TTIR_ELEMENTS_MAX) return parse_fail(p, ERR_LIMIT, "tensor of more than %lld elements", (long long)TTIR_ELEMENTS_MAX);
+		if (t->ndim == TTIR_DIMS_MAX)
+			return parse_fail(p, ERR_LIMIT, "tensor of more than %d dimensions", TTIR_DIMS_MAX);
+		if (dim > TTIR_ELEMENTS_MAX)
+			return parse_fail(p, ERR_LIMIT, "tensor of more than %lld elements", (long long)TTIR_ELEMENTS_MAX);
+		if (dim == 0 || (dim & (dim - 1)))
+			return parse_fail(p, ERR_RANGE, "tensor dimension is not a power of two, as Triton demands");
+		if (dim * t->count > TTIR_ELEMENTS_MAX)
+			return parse_fail(p, ERR_LIMIT, "tensor of more than %lld elements", (long long)TTIR_ELEMENTS_MAX);
 		t->shape[t->ndim++] = (int32_t)dim;
 		t->count *= dim;
 		if (s >= p->lx.end || *s != 'x') return parse_fail(p, ERR_FORMAT, "expected 'x' after a tensor dimension");
@@ -157,7 +173,8 @@ static int parse_tensor(struct parser *p)
 	if (parse_dims(p, &t)) return p->code;
 	t.inner = parse_type(p);
 	if (p->code) return p->code;
-	if (p->m->types[t.inner].kind != TYPE_SCALAR) return parse_fail(p, ERR_FORMAT, "tensor of something that is not a scalar");
+	if (p->m->types[t.inner].kind != TYPE_SCALAR)
+		return parse_fail(p, ERR_FORMAT, "tensor of something that is not a scalar");
 	t.elem = p->m->types[t.inner].elem;
 	if (parse_is(p, ',')) return parse_fail(p, ERR_UNSUPPORTED, "tensor layout: this is TTGIR, expected TTIR");
 	if (parse_expect(p, '>')) return p->code;
@@ -172,12 +189,14 @@ static int parse_pointer(struct parser *p, bool is_desc)
 	t.inner = parse_type(p);
 	if (p->code) return p->code;
 	if (!is_desc && parse_accept(p, ',')) {
-		if (p->lx.kind != TOKEN_NUMBER || !slice_is(p->lx.tok, "1")) return parse_fail(p, ERR_UNSUPPORTED, "pointer in an address space other than 1");
+		if (p->lx.kind != TOKEN_NUMBER || !slice_is(p->lx.tok, "1"))
+			return parse_fail(p, ERR_UNSUPPORTED, "pointer in an address space other than 1");
 		lexer_next(&p->lx);
 	}
 	if (parse_expect(p, '>')) return p->code;
 	bool is_tensor = p->m->types[t.inner].kind == TYPE_TENSOR;
-	if (is_desc != is_tensor && is_desc) return parse_fail(p, ERR_FORMAT, "tensor descriptor of something that is not a tensor");
+	if (is_desc != is_tensor && is_desc)
+		return parse_fail(p, ERR_FORMAT, "tensor descriptor of something that is not a tensor");
 	if (p->m->types[t.inner].kind == TYPE_BLOCK_PTR || p->m->types[t.inner].kind == TYPE_DESC)
 		return parse_fail(p, ERR_UNSUPPORTED, "pointer to a block pointer");
 	t.kind = is_desc ? TYPE_DESC : is_tensor ? TYPE_BLOCK_PTR : TYPE_SCALAR;
@@ -187,7 +206,10 @@ static int parse_pointer(struct parser *p, bool is_desc)
 static int parse_named_type(struct parser *p)
 {
 	struct slice name = p->lx.tok;
-	if (slice_is(name, "tensor")) { lexer_next(&p->lx); return parse_tensor(p); }
+	if (slice_is(name, "tensor")) {
+		lexer_next(&p->lx);
+		return parse_tensor(p);
+	}
 	struct ttir_type t = {.kind = TYPE_SCALAR, .count = 1};
 	for (int e = 0; e < ELEM_PTR; e++)
 		if (slice_is(name, elems[e].text)) {
@@ -195,7 +217,7 @@ static int parse_named_type(struct parser *p)
 			lexer_next(&p->lx);
 			return intern_or_fail(p, &t);
 		}
-	if (slice_is(name, "index")) {   /* 64 bits on every target */
+	if (slice_is(name, "index")) { /* 64 bits on every target */
 		t.elem = ELEM_I64;
 		lexer_next(&p->lx);
 		return intern_or_fail(p, &t);
@@ -230,7 +252,8 @@ static int64_t number_as_int(struct slice s)
 {
 	uint64_t v = 0;
 	bool is_negative = s.len && s.data[0] == '-';
-	for (size_t i = is_negative; i < s.len && s.data[i] >= '0' && s.data[i] <= '9'; i++) v = v * 10 + (uint64_t)(s.data[i] - '0');
+	for (size_t i = is_negative; i < s.len && s.data[i] >= '0' && s.data[i] <= '9'; i++)
+		v = v * 10 + (uint64_t)(s.data[i] - '0');
 	return (int64_t)(is_negative ? 0 - v : v);
 }
 
@@ -282,7 +305,8 @@ static int parse_array(struct parser *p, struct ttir_attr *a)
 	if (parse_type(p) < 0) return p->code;
 	if (!parse_accept(p, ':')) return parse_expect(p, '>');
 	while (!p->code && !parse_is(p, '>')) {
-		if (p->lx.kind != TOKEN_NUMBER && p->lx.kind != TOKEN_WORD) return parse_fail(p, ERR_FORMAT, "expected a number in an array");
+		if (p->lx.kind != TOKEN_NUMBER && p->lx.kind != TOKEN_WORD)
+			return parse_fail(p, ERR_FORMAT, "expected a number in an array");
 		a->ints = parse_grow(p, a->ints, a->nitems, sizeof *a->ints);
 		if (p->code) return p->code;
 		a->ints[a->nitems++] = parse_is_word(p, "true") ? 1 : number_as_int(p->lx.tok);
@@ -298,7 +322,8 @@ static int skip_balanced(struct parser *p, struct ttir_attr *a)
 	a->kind = ATTR_OTHER;
 	int level = 0;
 	do {
-		if (p->lx.kind == TOKEN_END || p->lx.kind == TOKEN_BAD) return parse_fail(p, ERR_FORMAT, "attribute has no end");
+		if (p->lx.kind == TOKEN_END || p->lx.kind == TOKEN_BAD)
+			return parse_fail(p, ERR_FORMAT, "attribute has no end");
 		if (p->lx.kind == TOKEN_PUNCT && strchr("([{<", p->lx.punct)) level++;
 		if (p->lx.kind == TOKEN_PUNCT && strchr(")]}>", p->lx.punct)) level--;
 		if (level < 0) return parse_fail(p, ERR_FORMAT, "unbalanced brackets in an attribute");
@@ -340,11 +365,12 @@ int parse_attr_value(struct parser *p, struct ttir_attr *a)
 
 static int parse_attr_entry(struct parser *p, struct ttir_attr *a)
 {
-	if (p->lx.kind != TOKEN_WORD && p->lx.kind != TOKEN_STRING) return parse_fail(p, ERR_FORMAT, "expected the name of an attribute");
+	if (p->lx.kind != TOKEN_WORD && p->lx.kind != TOKEN_STRING)
+		return parse_fail(p, ERR_FORMAT, "expected the name of an attribute");
 	a->key = p->lx.tok;
 	a->type = -1;
 	lexer_next(&p->lx);
-	if (!parse_accept(p, '=')) return 0;   /* unit attribute */
+	if (!parse_accept(p, '=')) return 0; /* unit attribute */
 	if (parse_attr_value(p, a)) return p->code;
 	if (parse_accept(p, ':')) a->type = parse_type(p);
 	return p->code;

@@ -1,24 +1,31 @@
 /* vm: executes Triton's own IR (TTIR text, Triton 3.6) on the CPU; checks memory; counts cost.
  *
- * vm_kernel_create parses the text (hostile: anything malformed is an error with line and column, an operation that is not known is
- * ERR_UNSUPPORTED with its name, source line and kernel; nothing is guessed) and lowers it once to a compact typed instruction list over
- * block values. vm_launch runs a grid over buffers. Semantics are those of the GPU: integer arithmetic wraps, fp operations are IEEE single
- * operations (no contraction unless asked), tf32 dot truncates operands, bf16 and fp16 round to nearest even, masked-off loads without `other` are
- * undefined in Triton: here they are filled with NaN or a pattern.
+ * vm_kernel_create parses the text (hostile: anything malformed is an error with line and column,
+ * an operation that is not known is ERR_UNSUPPORTED with its name, source line and kernel; nothing
+ * is guessed) and lowers it once to a compact typed instruction list over block values. vm_launch
+ * runs a grid over buffers. Semantics are those of the GPU: integer arithmetic wraps, fp operations
+ * are IEEE single operations (no contraction unless asked), tf32 dot truncates operands, bf16 and
+ * fp16 round to nearest even, masked-off loads without `other` are undefined in Triton: here they
+ * are filled with NaN or a pattern.
  *
- * Every access is bounds-checked against the buffer that the pointer's high bits name (tape.h); the first fault stops the launch with
- * source location, program id, operand index and what was allowed.
+ * Every access is bounds-checked against the buffer that the pointer's high bits name (tape.h); the
+ * first fault stops the launch with source location, program id, operand index and what was
+ * allowed.
  *
- * Checks beyond that (races between programs, overflow that reaches an address, notes) are asked for by vm_launch_options.checks:
+ * Checks beyond that (races between programs, overflow that reaches an address, notes) are asked
+ * for by vm_launch_options.checks:
  *
  *     struct vm_launch_options o = {..., .checks = VM_CHECK_ALL, .findings_max = 64};
  *     struct vm_report r;
- *     vm_launch(k, &o, &r, &err);                                  ERR_MISMATCH when r.nfindings has an error, 0 when it has notes alone
- *     for (int i = 0; i < r.nfindings; i++) print(r.findings[i]);   in the order in which they were met; one for each kind and place
+ *     vm_launch(k, &o, &r, &err);                                  ERR_MISMATCH when r.nfindings
+ *     has an error, 0 when it has notes alone
+ *     for (int i = 0; i < r.nfindings; i++) print(r.findings[i]);   in the order in which they were
+ *     met; one for each kind and place
  *     vm_report_release(&r);
  *
- * Threading: a kernel is immutable after create and may be launched from several threads; a launch uses the pool it is given. A launch with
- * checks runs its programs one after another on the calling thread, so that what it finds never depends on threads. */
+ * Threading: a kernel is immutable after create and may be launched from several threads; a launch
+ * uses the pool it is given. A launch with checks runs its programs one after another on the
+ * calling thread, so that what it finds never depends on threads. */
 #ifndef HONE_VM_H
 #define HONE_VM_H
 #include "tape/tape.h"
@@ -31,129 +38,200 @@ const char *vm_kernel_name(const struct vm_kernel *k);
 int vm_kernel_nargs(const struct vm_kernel *k);
 /* Textual type of argument i as in the IR ("!tt.ptr<f32>", "i32"); whether it is a pointer. */
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
-const char *vm_kernel_arg_name(const struct vm_kernel *k, int i);   /* as in the source: "x_ptr" */
-bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);       /* a descriptor made on the host too: its base */
+const char *vm_kernel_arg_name(const struct vm_kernel *k, int i); /* as in the source: "x_ptr" */
+bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);  /* a descriptor made on the host too: its base */
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
-/* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision rule needs it); *line is its source line. */
+/* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision
+ * rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
 
-/* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that is no single known operation, inline assembly on several
- * elements at once, tt.cat, a reshape that may reorder. *line is the first's source line. */
+/* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that
+ * is no single known operation, inline assembly on several elements at once, tt.cat, a reshape that
+ * may reorder. *line is the first's source line. */
 bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
 
-/* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin (may be NULL) has one tag per byte
- * (enum tape_origin): a load of a byte tagged NONE is VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault. */
-struct vm_buffer { uint64_t address; int64_t bytes; uint8_t *data; uint8_t *origin; bool is_read_only; };
+/* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin
+ * (may be NULL) has one tag per byte (enum tape_origin): a load of a byte tagged NONE is
+ * VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault. */
+struct vm_buffer {
+	uint64_t address;
+	int64_t bytes;
+	uint8_t *data;
+	uint8_t *origin;
+	bool is_read_only;
+};
 
 enum vm_fault {
-	VM_FAULT_NONE, VM_FAULT_OUT_OF_BOUNDS, VM_FAULT_MISALIGNED, VM_FAULT_UNINITIALISED, VM_FAULT_READ_ONLY, VM_FAULT_DIVISION_BY_ZERO, VM_FAULT_ASSERT,
-	VM_FAULT_TIMEOUT, VM_FAULT_ARGUMENT, VM_FAULT_UNSUPPORTED, VM_FAULT_RACE, VM_FAULT_INDEX_OVERFLOW, VM_FAULT_CO_RESIDENCY, VM_FAULT_ORDER, VM_FAULT_COUNT
+	VM_FAULT_NONE,
+	VM_FAULT_OUT_OF_BOUNDS,
+	VM_FAULT_MISALIGNED,
+	VM_FAULT_UNINITIALISED,
+	VM_FAULT_READ_ONLY,
+	VM_FAULT_DIVISION_BY_ZERO,
+	VM_FAULT_ASSERT,
+	VM_FAULT_TIMEOUT,
+	VM_FAULT_ARGUMENT,
+	VM_FAULT_UNSUPPORTED,
+	VM_FAULT_RACE,
+	VM_FAULT_INDEX_OVERFLOW,
+	VM_FAULT_CO_RESIDENCY,
+	VM_FAULT_ORDER,
+	VM_FAULT_COUNT
 };
-const char *vm_fault_name(enum vm_fault f);   /* "out-of-bounds", ... : reason codes */
+const char *vm_fault_name(enum vm_fault f); /* "out-of-bounds", ... : reason codes */
 
 /* ---- checks ---- */
 
-/* Shadow memory of a launch: 4 bytes, or 8, for each element of a buffer that the kernel writes. Where that is not enough, or there are more programs or
- * atomics than can be told apart, races are not looked for to the end: a note says so, or, where the launch stops at its first error, it is
+/* Shadow memory of a launch: 4 bytes, or 8, for each element of a buffer that the kernel writes.
+ * Where that is not enough, or there are more programs or atomics than can be told apart, races are
+ * not looked for to the end: a note says so, or, where the launch stops at its first error, it is
  * VM_FAULT_UNSUPPORTED. */
 #define VM_SHADOW_BYTES_MAX ((size_t)2 << 30)
 
 enum vm_check_bits {
-	VM_CHECK_RACE = 1,        /* write-write and read-write conflicts between programs; notes: the same value written by several, dead stores */
-	VM_CHECK_OVERFLOW = 2,    /* integer arithmetic that wraps and whose result is part of an address that is used */
-	VM_CHECK_DIVISION = 4,    /* lanes divided by zero that reach a store or an address */
-	VM_CHECK_NOTES = 8,       /* masks, idle programs, uncoalesced access */
-	VM_CHECK_ORDER = 16,      /* reductions whose function does not commute or associate, and whose result reaches a store or an address */
+	VM_CHECK_RACE = 1,     /* write-write and read-write conflicts between programs; notes: the same value written by
+							  several, dead stores */
+	VM_CHECK_OVERFLOW = 2, /* integer arithmetic that wraps and whose result is part of an address that is used */
+	VM_CHECK_DIVISION = 4, /* lanes divided by zero that reach a store or an address */
+	VM_CHECK_NOTES = 8,    /* masks, idle programs, uncoalesced access */
+	VM_CHECK_ORDER = 16, /* reductions whose function does not commute or associate, and whose result reaches a store or
+							an address */
 	VM_CHECK_ALL = 31
 };
 enum vm_note {
-	VM_NOTE_NONE, VM_NOTE_MASK_ALWAYS, VM_NOTE_MASK_NEVER, VM_NOTE_DEAD_STORE, VM_NOTE_IDLE_PROGRAMS, VM_NOTE_UNCOALESCED, VM_NOTE_SAME_VALUE,
-	VM_NOTE_UNCHECKED, VM_NOTE_COUNT
+	VM_NOTE_NONE,
+	VM_NOTE_MASK_ALWAYS,
+	VM_NOTE_MASK_NEVER,
+	VM_NOTE_DEAD_STORE,
+	VM_NOTE_IDLE_PROGRAMS,
+	VM_NOTE_UNCOALESCED,
+	VM_NOTE_SAME_VALUE,
+	VM_NOTE_UNCHECKED,
+	VM_NOTE_COUNT
 };
-const char *vm_note_name(enum vm_note n);     /* "mask-always-true", ... */
+const char *vm_note_name(enum vm_note n); /* "mask-always-true", ... */
 
-/* One thing found at one place of the source. Numbers that do not apply are -1, texts that are not known "". All texts are copies. */
+/* One thing found at one place of the source. Numbers that do not apply are -1, texts that are not
+ * known "". All texts are copies. */
 struct vm_finding {
-	enum vm_fault fault; enum vm_note note;   /* an error has a fault, a note has a note; the other is NONE */
-	char file[128]; int line, column;
-	char expression[64];                      /* the variable that the source assigns here, as the IR names it */
-	uint32_t program[3]; int64_t element;     /* where it was met first: program, and index in its block */
-	int64_t times, programs;                  /* how many elements or accesses, and in how many programs, over the whole launch */
-	int buffer, argument; char name[64];      /* memory: number of the buffer, the kernel's argument that holds its address, that one's name */
-	int64_t offset, bytes;                    /* in bytes: of the access, from the buffer's start; the buffer has `bytes`: [0, bytes) is allowed */
-	int other_line, other_column; uint32_t other_program[3];   /* a race: the earlier access; other_line is -1 where there is none */
-	char text[320];                           /* one line without place: "load of element 17 (4 bytes) at offset 4096 of x_ptr, which has 4096 bytes" */
+	enum vm_fault fault;
+	enum vm_note note; /* an error has a fault, a note has a note; the other is NONE */
+	char file[128];
+	int line, column;
+	char expression[64]; /* the variable that the source assigns here, as the IR names it */
+	uint32_t program[3];
+	int64_t element;         /* where it was met first: program, and index in its block */
+	int64_t times, programs; /* how many elements or accesses, and in how many programs, over the whole launch */
+	int buffer, argument;
+	char name[64]; /* memory: number of the buffer, the kernel's argument that holds its address, that one's name */
+	int64_t offset,
+		bytes; /* in bytes: of the access, from the buffer's start; the buffer has `bytes`: [0, bytes) is allowed */
+	int other_line, other_column;
+	uint32_t other_program[3]; /* a race: the earlier access; other_line is -1 where there is none */
+	char text[320]; /* one line without place: "load of element 17 (4 bytes) at offset 4096 of x_ptr, which has 4096
+					   bytes" */
 };
 
-/* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each instruction of a warp, the distinct sectors that its active
- * lanes touch: which elements those are is the block's layout (layouts below), by default a row-major one with up to 16 bytes a lane. */
-enum vm_dot { VM_DOT_FMA, VM_DOT_TF32, VM_DOT_HALF, VM_DOT_BYTE, VM_DOT_COUNT };   /* fp32 or fp64 pipes; tensor cores: tf32, 16-bit, 8-bit types */
+/* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each
+ * instruction of a warp, the distinct sectors that its active lanes touch: which elements those are
+ * is the block's layout (layouts below), by default a row-major one with up to 16 bytes a lane. */
+enum vm_dot {
+	VM_DOT_FMA,
+	VM_DOT_TF32,
+	VM_DOT_HALF,
+	VM_DOT_BYTE,
+	VM_DOT_COUNT
+}; /* fp32 or fp64 pipes; tensor cores: tf32, 16-bit, 8-bit types */
 struct vm_cost {
 	int64_t programs, load_bytes, store_bytes, load_sectors, store_sectors, atomics;
-	int64_t flops;            /* element-wise and reduction floating-point operations; fma 2; transcendental 1, also counted in `special` */
-	int64_t special;          /* exp, log, sin, sqrt, division ... */
-	int64_t dot_flops;        /* 2 M N K of tt.dot */
-	int64_t footprint_bytes;  /* distinct bytes read plus distinct bytes written in this launch (32-byte granules); 0 unless want_cost */
+	int64_t flops;     /* element-wise and reduction floating-point operations; fma 2; transcendental 1, also counted in
+						  `special` */
+	int64_t special;   /* exp, log, sin, sqrt, division ... */
+	int64_t dot_flops; /* 2 M N K of tt.dot */
+	int64_t footprint_bytes; /* distinct bytes read plus distinct bytes written in this launch (32-byte granules); 0
+								unless want_cost */
 	/* What the GPU's units do, for vm_cost.h's estimate. Instructions are a warp's; a block
 	 * that is smaller than the program's threads costs as much as one that is not. */
-	/* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic that the compiler folds is free) */
+	/* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic
+	 * that the compiler folds is free) */
 	int64_t flops_half, flops_double, int_ops;
-	int64_t dot_by[VM_DOT_COUNT];                /* dot_flops by the unit that runs them */
+	int64_t dot_by[VM_DOT_COUNT]; /* dot_flops by the unit that runs them */
 	int64_t fma_instrs, alu_instrs, special_instrs, other_instrs;
-	int64_t footprint_read;                      /* of footprint_bytes: read */
-	int64_t requests, load_lines, store_lines;   /* loads, stores and atomics of a warp; 128-byte lines that they touch */
-	int64_t missed_lines;                        /* of load_lines: those that L1 does not hold whole */
-	int64_t l2_sectors;                          /* of the sectors, those that an SM's L1 does not hold */
-	int64_t shared_bytes;                        /* through shared memory: changes of layout, operands of tl.dot, reductions */
-	int64_t tensor_cycles;                       /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
-	int64_t atomic_hot;                          /* warps' atomics on the 32 bytes that have most of them */
-	int64_t steps, steps_once;                   /* vm instructions that ran; how many would have if every program ran each of its kernel's once: loops */
-	/* of all programs and the longest: dependent instructions one after another, and loads from L2 or beyond among them */
+	int64_t footprint_read;                    /* of footprint_bytes: read */
+	int64_t requests, load_lines, store_lines; /* loads, stores and atomics of a warp; 128-byte lines that they touch */
+	int64_t missed_lines;                      /* of load_lines: those that L1 does not hold whole */
+	int64_t l2_sectors;                        /* of the sectors, those that an SM's L1 does not hold */
+	int64_t shared_bytes;      /* through shared memory: changes of layout, operands of tl.dot, reductions */
+	int64_t tensor_cycles;     /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
+	int64_t atomic_hot;        /* warps' atomics on the 32 bytes that have most of them */
+	int64_t steps, steps_once; /* vm instructions that ran; how many would have if every program ran each of its
+								  kernel's once: loops */
+	/* of all programs and the longest: dependent instructions one after another, and loads from L2
+	 * or beyond among them */
 	int64_t path_cycles, path_trips, path_cycles_max;
 };
 
-struct vm_line_cost { int line; struct vm_cost cost; };   /* source line in the kernel's file */
+struct vm_line_cost {
+	int line;
+	struct vm_cost cost;
+}; /* source line in the kernel's file */
 
-/* Pointer, or base of a descriptor: address in i; integers in i; floats in f. nan_padding: of a descriptor, what lies outside is NaN, not 0. */
-struct vm_arg { int64_t i; double f; bool nan_padding; };
+/* Pointer, or base of a descriptor: address in i; integers in i; floats in f. nan_padding: of a
+ * descriptor, what lies outside is NaN, not 0. */
+struct vm_arg {
+	int64_t i;
+	double f;
+	bool nan_padding;
+};
 struct vm_launch_options {
 	uint32_t grid[3];
-	const struct vm_arg *args; int nargs;
-	struct vm_buffer *buffers; int nbuffers;   /* sorted by address */
-	struct pool *pool;                         /* NULL: the calling thread alone */
-	uint64_t deadline_ns;                      /* absolute; 0: none. Checked inside loops too. */
+	const struct vm_arg *args;
+	int nargs;
+	struct vm_buffer *buffers;
+	int nbuffers;         /* sorted by address */
+	struct pool *pool;    /* NULL: the calling thread alone */
+	uint64_t deadline_ns; /* absolute; 0: none. Checked inside loops too. */
 	bool want_cost;
-	const struct vm_layouts *layouts;          /* want_cost: layouts of the same compile (vm_cost.h), or NULL */
-	int num_warps;                             /* want_cost: of a program; 0: 4 */
-	int64_t l1_bytes;                          /* want_cost: L1 that a program has (vm_cost_l1_bytes); 0: 32 KiB */
-	FILE *print;                               /* where tt.print writes, programs in order then; NULL: nowhere */
-	bool undefined_is_zero;                    /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no pattern */
-	bool has_host_pointers;                    /* addresses that name no buffer are looked up among the buffers' data, which rise with their addresses then:
-	                                              for kernels that read pointers from memory */
-	int64_t load_granule;                      /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and within that gives
-	                                              0 and the launch goes on (report.is_passed_over). 0, or with checks: a fault like any other */
-	bool crosswise;                            /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a GPU has an
-	                                              order of its own, so what is right must not depend on it (docs/vm.md) */
-	bool fma_contract;                         /* contract mulf+addf with one use as ptxas does; default false */
-	unsigned checks;                           /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
-	int findings_max;                          /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed over where
-	                                              that is possible (a lane is left out), so that one run lists many */
+	const struct vm_layouts *layouts; /* want_cost: layouts of the same compile (vm_cost.h), or NULL */
+	int num_warps;                    /* want_cost: of a program; 0: 4 */
+	int64_t l1_bytes;                 /* want_cost: L1 that a program has (vm_cost_l1_bytes); 0: 32 KiB */
+	FILE *print;                      /* where tt.print writes, programs in order then; NULL: nowhere */
+	bool undefined_is_zero; /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no
+							   pattern */
+	bool has_host_pointers; /* addresses that name no buffer are looked up among the buffers' data, which rise with
+							   their addresses then: for kernels that read pointers from memory */
+	int64_t load_granule;   /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and
+							   within that gives   0 and the launch goes on (report.is_passed_over). 0, or with checks: a
+							   fault like any other */
+	bool crosswise;    /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a
+						  GPU has an    order of its own, so what is right must not depend on it (docs/vm.md) */
+	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
+	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
+	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
+						  over where  that is possible (a lane is left out), so that one run lists many */
 };
 struct vm_report {
 	enum vm_fault fault;
-	char text[512];                            /* "out-of-bounds store: kernel.py:12:5 ... program (3,0,0), element 17, offset 4096 of buffer 2 (4096 bytes)" */
-	int line, column; uint32_t program[3]; int64_t element;
-	const char *file;                          /* of line and column; lives as long as the kernel */
-	const char *access;                        /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
-	int buffer;                                /* index into the launch's buffers; -1: the address is in none */
-	bool is_passed_over;                       /* the fault stopped nothing (load_granule): vm_launch returns 0 */
-	int64_t offset, access_bytes, address;     /* offset of the access in the buffer, may be negative or beyond the end */
+	char text[512]; /* "out-of-bounds store: kernel.py:12:5 ... program (3,0,0), element 17, offset 4096 of buffer 2
+					   (4096 bytes)" */
+	int line, column;
+	uint32_t program[3];
+	int64_t element;
+	const char *file;    /* of line and column; lives as long as the kernel */
+	const char *access;  /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
+	int buffer;          /* index into the launch's buffers; -1: the address is in none */
+	bool is_passed_over; /* the fault stopped nothing (load_granule): vm_launch returns 0 */
+	int64_t offset, access_bytes, address; /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
-	int nlines; struct vm_line_cost *lines;    /* want_cost: heap, freed by vm_report_release */
-	int nfindings; struct vm_finding *findings; int64_t findings_dropped;   /* checks: heap, freed by vm_report_release;
-	                                              dropped: errors and notes at places beyond findings_max */
+	int nlines;
+	struct vm_line_cost *lines; /* want_cost: heap, freed by vm_report_release */
+	int nfindings;
+	struct vm_finding *findings;
+	int64_t findings_dropped; /* checks: heap, freed by vm_report_release;
+	dropped: errors and notes at places beyond findings_max */
 };
-/* 0 when it ran without fault; ERR_MISMATCH when a fault was found (report says which); ERR_RANGE for arguments that do not fit. */
+/* 0 when it ran without fault; ERR_MISMATCH when a fault was found (report says which); ERR_RANGE
+ * for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);
 void vm_report_release(struct vm_report *r);
 #endif

@@ -1,4 +1,5 @@
-/* Counting memory traffic for the cost model: only called when a launch asks for it. cost_meter.c counts instructions and the path of dependent ones. */
+/* Counting memory traffic for the cost model: only called when a launch asks for it. cost_meter.c
+ * counts instructions and the path of dependent ones. */
 #include "vm/cost_meter.h"
 #include <stdlib.h>
 
@@ -33,7 +34,10 @@ static bool l1_holds(struct vm_meter *m, int64_t sector)
 
 /* ---- one instruction of one warp ---- */
 
-struct touched { int64_t sector[LANES]; int count, lines; };
+struct touched {
+	int64_t sector[LANES];
+	int count, lines;
+};
 
 static void touch(struct touched *t, int64_t sector)
 {
@@ -46,9 +50,17 @@ static void touch(struct touched *t, int64_t sector)
 	t->lines += is_new_line;
 }
 
-struct access { const int64_t *address; const uint8_t *mask; int64_t n; size_t size; bool is_store, is_cached; struct vm_cost *cost; };
+struct access {
+	const int64_t *address;
+	const uint8_t *mask;
+	int64_t n;
+	size_t size;
+	bool is_store, is_cached;
+	struct vm_cost *cost;
+};
 
-/* Copies: warps that issue the same instruction on the same elements. Returns whether something was not in L1. */
+/* Copies: warps that issue the same instruction on the same elements. Returns whether something was
+ * not in L1. */
 static bool count_touched(struct vm_meter *m, const struct access *a, const struct touched *t, int copies)
 {
 	bool missed = false;
@@ -74,13 +86,15 @@ static bool count_touched(struct vm_meter *m, const struct access *a, const stru
 	return missed;
 }
 
-/* How many low register bits one instruction of a lane covers: neighbours in memory, aligned, at most 16 bytes. Looks at the first instruction's lanes. */
+/* How many low register bits one instruction of a lane covers: neighbours in memory, aligned, at
+ * most 16 bytes. Looks at the first instruction's lanes. */
 static int vector_bits(const struct cost_lanes *l, const struct access *a)
 {
 	int bits = 0;
 	for (; bits < l->nreg && a->size << (bits + 1) <= VECTOR_BYTES_MAX; bits++)
 		for (int i = 0; i < LANES; i++) {
-			uint64_t first = (uint64_t)a->address[l->lane[i]], next = (uint64_t)a->address[l->lane[i] ^ l->reg[bits]];   /* of lanes that are off: anything */
+			uint64_t first = (uint64_t)a->address[l->lane[i]],
+					 next = (uint64_t)a->address[l->lane[i] ^ l->reg[bits]]; /* of lanes that are off: anything */
 			if (next - first != a->size << bits || first % (a->size << (bits + 1))) return bits;
 		}
 	return bits;
@@ -108,7 +122,8 @@ static bool count_block(struct vm_meter *m, const struct cost_lanes *l, const st
 			for (int b = 0; b < l->nwarp; b++) base ^= w >> b & 1 ? l->warp[b] : 0;
 			for (int b = vector; b < l->nreg; b++) base ^= r >> (b - vector) & 1 ? l->reg[b] : 0;
 			for (int i = 0; i < LANES; i++)
-				if (any_active(l, a->mask, base ^ l->lane[i], vector)) touch(&t, a->address[base ^ l->lane[i]] / SECTOR_BYTES);
+				if (any_active(l, a->mask, base ^ l->lane[i], vector))
+					touch(&t, a->address[base ^ l->lane[i]] / SECTOR_BYTES);
 			missed |= count_touched(m, a, &t, a->is_store ? 1 : l->warp_copies);
 		}
 	return missed;
@@ -127,7 +142,8 @@ static bool count_rows(struct vm_meter *m, const struct access *a)
 	return missed;
 }
 
-/* The buffer an address lies in; NULL for a host pointer, and for an element out of bounds that was passed over. Both are counted, but in no footprint. */
+/* The buffer an address lies in; NULL for a host pointer, and for an element out of bounds that was
+ * passed over. Both are counted, but in no footprint. */
 static const struct vm_buffer *buffer_of(const struct vm_memory *memory, int64_t address)
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
@@ -135,11 +151,13 @@ static const struct vm_buffer *buffer_of(const struct vm_memory *memory, int64_t
 	return b && (int64_t)((uint64_t)address & ADDRESS_MASK) < b->bytes ? b : NULL;
 }
 
-void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n, size_t size, bool is_store)
+void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
+	size_t size, bool is_store)
 {
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct vm_meter *m = c->meter;
-	struct access a = {address, mask, n, size, is_store, !plan->is_async && plan->kind != PLAN_ATOMIC, vm_cost_row(c, in)};
+	struct access a = {
+		address, mask, n, size, is_store, !plan->is_async && plan->kind != PLAN_ATOMIC, vm_cost_row(c, in)};
 	int64_t before = a.cost->requests, active = 0;
 	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
 	m->requests += a.cost->requests - before;
@@ -148,8 +166,9 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 		if (mask && !mask[i]) continue;
 		active++;
 		if (!buffer_of(c->memory, address[i])) continue;
-		uint8_t *granule = &map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES];
-		__atomic_store_n(granule, 1, __ATOMIC_RELAXED);   /* other threads' programs touch it too */
+		uint8_t *granule =
+			&map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES];
+		__atomic_store_n(granule, 1, __ATOMIC_RELAXED); /* other threads' programs touch it too */
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
 }
@@ -162,13 +181,16 @@ void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 	for (int64_t i = 0; i < n; i++) {
 		if (i % LANES == 0) warp.count = 0;
 		if (mask && !mask[i]) continue;
-		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT, granule = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
+		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT,
+				 granule = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
 		int before = warp.count;
 		vm_cost_row(c, in)->atomics++;
 		touch(&warp, address[i] / SECTOR_BYTES);
-		if (warp.count == before) continue;   /* one operation of the L2 for a warp's neighbours */
+		if (warp.count == before) continue; /* one operation of the L2 for a warp's neighbours */
 		if (!buffer_of(c->memory, address[i])) continue;
-		if (!plans->atomics[index]) plans->atomics[index] = xcalloc((size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
+		if (!plans->atomics[index])
+			plans->atomics[index] = xcalloc(
+				(size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
 		uint32_t *count = &plans->atomics[index][granule];
 		if (*count < UINT32_MAX) ++*count;
 		plans->atomic_hot = MAX(plans->atomic_hot, (int64_t)*count);

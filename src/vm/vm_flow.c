@@ -1,29 +1,39 @@
-/* Flow over the flat program: which values may be used before they are defined (refused), which operand dies at which instruction, and the
- * joining of multiplications and additions into fma.
+/* Flow over the flat program: which values may be used before they are defined (refused), which
+ * operand dies at which instruction, and the joining of multiplications and additions into fma.
  *
- * Liveness is the textbook backward data flow over basic blocks, on bit sets of those values only that cross a block boundary. A combine region
- * follows its instruction and is a loop from the outside: reduce -> region or after; end of region -> region or after. */
+ * Liveness is the textbook backward data flow over basic blocks, on bit sets of those values only
+ * that cross a block boundary. A combine region follows its instruction and is a loop from the
+ * outside: reduce -> region or after; end of region -> region or after. */
 #include "vm/vm_internal.h"
 #include <stdlib.h>
 
 #define FLOW_BITS_MAX ((size_t)1 << 26)
 #define FLOW_SWEEPS_MAX 1000   /* a structured program needs its loop depth + 2 */
 
-struct flow_block { int first, end; int next[2]; };
+struct flow_block {
+	int first, end;
+	int next[2];
+};
 struct flow {
 	struct vm_program *p;
-	int nblocks; struct flow_block *blocks;
-	int *block_of;                 /* instruction -> block */
-	int *global;                   /* value -> index among values that cross blocks, or -1 */
-	int nglobals; int *value_of; size_t words;   /* value_of: the inverse of global */
-	uint64_t *in, *out, *use, *def; // (nblocks, words)
+	int nblocks;
+	struct flow_block *blocks;
+	int *block_of; /* instruction -> block */
+	int *global;   /* value -> index among values that cross blocks, or -1 */
+	int nglobals;
+	int *value_of;
+	size_t words;                     /* value_of: the inverse of global */
+	uint64_t *in, *out, *use, *def;   // (nblocks, words)
 };
 
-static bool is_region(const struct vm_instr *in) { return in->exec == exec_reduce || in->exec == exec_scan || in->exec == exec_map_region; }
+static bool is_region(const struct vm_instr *in)
+{
+	return in->exec == exec_reduce || in->exec == exec_scan || in->exec == exec_map_region;
+}
 static bool ends_block(const struct vm_instr *in)
 {
-	return in->exec == exec_jump || in->exec == exec_jump_unless || in->exec == exec_loop_test || in->exec == exec_return || in->exec == exec_region_end
-		|| is_region(in);
+	return in->exec == exec_jump || in->exec == exec_jump_unless || in->exec == exec_loop_test ||
+		in->exec == exec_return || in->exec == exec_region_end || is_region(in);
 }
 
 static void find_blocks(struct flow *f)
@@ -62,7 +72,10 @@ static void find_globals(struct flow *f, const bool *pinned)
 	struct vm_program *p = f->p;
 	int *defined_in = xcalloc((size_t)p->nvalues + 1, sizeof *defined_in);
 	f->global = xcalloc((size_t)p->nvalues + 1, sizeof *f->global);
-	for (int v = 0; v < p->nvalues; v++) { f->global[v] = -1; defined_in[v] = -1; }
+	for (int v = 0; v < p->nvalues; v++) {
+		f->global[v] = -1;
+		defined_in[v] = -1;
+	}
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		for (int s = 0; s < in->nsrc; s++) {
@@ -116,10 +129,12 @@ static void set_live_out(struct flow *f, int b, bool *live, bool on)
 {
 	const uint64_t *out = f->out + (size_t)b * f->words;
 	for (size_t w = 0; w < f->words; w++)
-		for (uint64_t bits = out[w]; bits; bits &= bits - 1) live[f->value_of[w * 64 + (size_t)__builtin_ctzll(bits)]] = on;
+		for (uint64_t bits = out[w]; bits; bits &= bits - 1)
+			live[f->value_of[w * 64 + (size_t)__builtin_ctzll(bits)]] = on;
 }
 
-/* Bits of operands that are not live after their instruction. The end of a region keeps its operands: the reduction reads them. */
+/* Bits of operands that are not live after their instruction. The end of a region keeps its
+ * operands: the reduction reads them. */
 static void mark_kills(struct flow *f, int b, bool *live)
 {
 	struct vm_program *p = f->p;
@@ -143,7 +158,8 @@ static int liveness(struct flow *f, const bool *pinned, struct err *err, const c
 	struct vm_program *p = f->p;
 	find_globals(f, pinned);
 	if (f->words * 64 * (size_t)f->nblocks > FLOW_BITS_MAX)
-		return err_set(err, ERR_LIMIT, "kernel %s: %d values cross %d blocks: too much control flow", name, f->nglobals, f->nblocks);
+		return err_set(err, ERR_LIMIT, "kernel %s: %d values cross %d blocks: too much control flow", name, f->nglobals,
+			f->nblocks);
 	size_t bytes = MAX(f->words * (size_t)f->nblocks, 1) * sizeof(uint64_t);
 	f->in = xcalloc(1, bytes);
 	f->out = xcalloc(1, bytes);
@@ -199,7 +215,8 @@ static bool contract_side(struct flow *f, int i, int side, const int *uses, cons
 static void contract_all(struct flow *f)
 {
 	struct vm_program *p = f->p;
-	int *uses = xcalloc((size_t)p->nvalues + 1, sizeof *uses), *def_at = xcalloc((size_t)p->nvalues + 1, sizeof *def_at);
+	int *uses = xcalloc((size_t)p->nvalues + 1, sizeof *uses),
+		*def_at = xcalloc((size_t)p->nvalues + 1, sizeof *def_at);
 	for (int v = 0; v < p->nvalues; v++) def_at[v] = -1;
 	for (int i = 0; i < p->ninstrs; i++) {
 		for (int s = 0; s < p->instrs[i].nsrc; s++) uses[p->ids[p->instrs[i].src + s]]++;

@@ -25,7 +25,8 @@ void vm_kernel_free(struct vm_kernel *k)
 
 int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struct err *err)
 {
-	if (len > TTIR_TEXT_BYTES_MAX) return err_set(err, ERR_LIMIT, "ttir text has %zu bytes, at most %zu are read", len, TTIR_TEXT_BYTES_MAX);
+	if (len > TTIR_TEXT_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "ttir text has %zu bytes, at most %zu are read", len, TTIR_TEXT_BYTES_MAX);
 	struct vm_kernel *k = xcalloc(1, sizeof *k);
 	k->text = xmalloc(len + 1);
 	memcpy(k->text, ttir, len);
@@ -85,8 +86,20 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line)
 const char *vm_fault_name(enum vm_fault f)
 {
 	static const char *const names[VM_FAULT_COUNT] = {
-		"none", "out-of-bounds", "misaligned", "uninitialised", "read-only", "division-by-zero", "assert", "timeout", "argument", "unsupported",
-		"race", "index-overflow", "needs-co-residency", "order-dependent",
+		"none",
+		"out-of-bounds",
+		"misaligned",
+		"uninitialised",
+		"read-only",
+		"division-by-zero",
+		"assert",
+		"timeout",
+		"argument",
+		"unsupported",
+		"race",
+		"index-overflow",
+		"needs-co-residency",
+		"order-dependent",
 	};
 	CHECKF((unsigned)f < VM_FAULT_COUNT, "fault %d", (int)f);
 	return names[f];

@@ -1,7 +1,9 @@
-/* A launch: arguments checked and set, programs of the grid run over the pool, faults and counts gathered.
+/* A launch: arguments checked and set, programs of the grid run over the pool, faults and counts
+ * gathered.
  *
- * What a launch reports does not depend on the number of threads: the fault of the lowest program number wins (programs above it are skipped,
- * those below still run), counts are sums, and kernels with atomics and launches with checks run on one thread in order. */
+ * What a launch reports does not depend on the number of threads: the fault of the lowest program
+ * number wins (programs above it are skipped, those below still run), counts are sums, and kernels
+ * with atomics and launches with checks run on one thread in order. */
 #include "vm/vm_check.h"
 #include "base/dtype.h"
 #include <stdatomic.h>
@@ -15,15 +17,15 @@ struct launch {
 	const struct vm_program *p;
 	const struct vm_launch_options *o;
 	struct vm_memory memory;
-	_Atomic int64_t faulted;            /* lowest program number with a fault; INT64_MAX: none */
+	_Atomic int64_t faulted; /* lowest program number with a fault; INT64_MAX: none */
 	int threads;
-	struct vm_ctx **ctx;                // (threads), made when a thread runs its first program
-	struct vm_report *reports, *passed_over;          // (threads)
-	struct vm_cost **costs;             // (threads, lines)
-	uint8_t **read_map, **write_map;    // (buffer index)
-	struct vm_check *check;             /* NULL unless checks are asked for */
-	struct vm_cost_plans *plans;        /* want_cost */
-	struct vm_meter **meters;           // (threads)
+	struct vm_ctx **ctx;                       // (threads), made when a thread runs its first program
+	struct vm_report *reports, *passed_over;   // (threads)
+	struct vm_cost **costs;                    // (threads, lines)
+	uint8_t **read_map, **write_map;           // (buffer index)
+	struct vm_check *check;                    /* NULL unless checks are asked for */
+	struct vm_cost_plans *plans;               /* want_cost */
+	struct vm_meter **meters;                  // (threads)
 };
 
 static int set_memory(struct launch *l, struct err *err)
@@ -35,13 +37,16 @@ static int set_memory(struct launch *l, struct err *err)
 		uint64_t index = b->address >> TAPE_ADDRESS_SHIFT;
 		if (b->address != index << TAPE_ADDRESS_SHIFT || index <= last || index > TAPE_BUFFERS_MAX || b->bytes < 0 ||
 			b->bytes > (int64_t)1 << TAPE_ADDRESS_SHIFT)
-			return err_set(err, ERR_RANGE, "launch of %s: buffer %d (address 0x%llx, %lld bytes) is not a tape buffer, or out of order", l->k->name, i,
-				(unsigned long long)b->address, (long long)b->bytes);
+			return err_set(err, ERR_RANGE,
+				"launch of %s: buffer %d (address 0x%llx, %lld bytes) is not a tape buffer, or out of order",
+				l->k->name, i, (unsigned long long)b->address, (long long)b->bytes);
 		max = last = index;
 	}
-	l->memory = (struct vm_memory){.index_max = max, .buffers = o->buffers, .nbuffers = o->nbuffers, .has_host_pointers = o->has_host_pointers};
+	l->memory = (struct vm_memory){
+		.index_max = max, .buffers = o->buffers, .nbuffers = o->nbuffers, .has_host_pointers = o->has_host_pointers};
 	l->memory.by_index = xcalloc((size_t)max + 1, sizeof *l->memory.by_index);
-	for (int i = 0; i < o->nbuffers; i++) l->memory.by_index[o->buffers[i].address >> TAPE_ADDRESS_SHIFT] = &o->buffers[i];
+	for (int i = 0; i < o->nbuffers; i++)
+		l->memory.by_index[o->buffers[i].address >> TAPE_ADDRESS_SHIFT] = &o->buffers[i];
 	return 0;
 }
 
@@ -57,7 +62,8 @@ static int arg_bits(const struct vm_kernel *k, int i, const struct vm_arg *a, ui
 	}
 	int width = e == ELEM_I1 ? 1 : 8 * (int)elem_bytes(e);
 	if (width < 64 && (a->i < -((int64_t)1 << (width - 1)) || a->i >= (int64_t)1 << width))
-		return err_set(err, ERR_RANGE, "launch of %s: argument %d is %lld, which does not fit %s", k->name, i, (long long)a->i, k->arg_type_text[i]);
+		return err_set(err, ERR_RANGE, "launch of %s: argument %d is %lld, which does not fit %s", k->name, i,
+			(long long)a->i, k->arg_type_text[i]);
 	int64_t v = e == ELEM_I1 ? a->i & 1 : a->i;
 	memcpy(bits, &v, elem_bytes(e));
 	return 0;
@@ -66,10 +72,12 @@ static int arg_bits(const struct vm_kernel *k, int i, const struct vm_arg *a, ui
 static int check_launch(const struct launch *l, struct err *err)
 {
 	const struct vm_launch_options *o = l->o;
-	if (o->nargs != l->k->nargs) return err_set(err, ERR_RANGE, "launch of %s: %d arguments given, the kernel takes %d", l->k->name, o->nargs, l->k->nargs);
+	if (o->nargs != l->k->nargs)
+		return err_set(
+			err, ERR_RANGE, "launch of %s: %d arguments given, the kernel takes %d", l->k->name, o->nargs, l->k->nargs);
 	if (o->grid[0] > GRID_X_MAX || o->grid[1] > GRID_YZ_MAX || o->grid[2] > GRID_YZ_MAX)
-		return err_set(err, ERR_RANGE, "launch of %s: grid (%u,%u,%u), allowed (%u,%u,%u)",
-			l->k->name, o->grid[0], o->grid[1], o->grid[2], GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX);
+		return err_set(err, ERR_RANGE, "launch of %s: grid (%u,%u,%u), allowed (%u,%u,%u)", l->k->name, o->grid[0],
+			o->grid[1], o->grid[2], GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX);
 	for (int i = 0; i < o->nargs; i++) {
 		uint8_t bits[8];
 		int rc = arg_bits(l->k, i, &o->args[i], bits, err);
@@ -219,7 +227,9 @@ static void take_passed_over(const struct launch *l, struct vm_report *report)
 {
 	for (int t = 0; t < l->threads; t++) {
 		const struct vm_report *r = &l->passed_over[t];
-		if (r->fault == VM_FAULT_NONE || (report->fault != VM_FAULT_NONE && program_number(l->o, r) > program_number(l->o, report))) continue;
+		if (r->fault == VM_FAULT_NONE ||
+			(report->fault != VM_FAULT_NONE && program_number(l->o, r) > program_number(l->o, report)))
+			continue;
 		*report = *r;
 		report->is_passed_over = true;
 	}

@@ -1,7 +1,8 @@
 /* vm_map: the element-wise operations, one row each. Private to the room.
  *
- * A row says what the IR calls the operation, how many operands it has, which element types it takes (I: integers, F: floats) and what it
- * costs. The kernels are in map_int.c, map_float.c and map_math.c; casts and comparisons have tables of their own in map_cast.c. */
+ * A row says what the IR calls the operation, how many operands it has, which element types it
+ * takes (I: integers, F: floats) and what it costs. The kernels are in map_int.c, map_float.c and
+ * map_math.c; casts and comparisons have tables of their own in map_cast.c. */
 #ifndef HONE_VM_MAP_H
 #define HONE_VM_MAP_H
 #include "vm/ttir.h"
@@ -70,14 +71,21 @@
 #define X(id, ...) id,
 enum map_op { MAP_TABLE(X) MAP_COUNT };
 #undef X
-struct map_row { const char *name; uint8_t nsrc; char class; uint8_t flops, special; };
+struct map_row {
+	const char *name;
+	uint8_t nsrc;
+	char class;
+	uint8_t flops, special;
+};
 extern const struct map_row map_rows[MAP_COUNT];
 
-/* d and the sources are arrays of n elements; bit i of splat says that source i is one element that stands for all. d may be the same
- * array as a source, never one that overlaps it otherwise. Not every source is a splat. */
+/* d and the sources are arrays of n elements; bit i of splat says that source i is one element that
+ * stands for all. d may be the same array as a source, never one that overlaps it otherwise. Not
+ * every source is a splat. */
 typedef void map_fn(void *d, const void *a, const void *b, const void *c, int64_t n, unsigned splat);
 
-/* Kernel for operands of type e; NULL when there is none. 16- and 8-bit floats are computed by the f32 kernel on converted strips. */
+/* Kernel for operands of type e; NULL when there is none. 16- and 8-bit floats are computed by the
+ * f32 kernel on converted strips. */
 map_fn *map_kernel(enum map_op op, enum elem e);
 map_fn *map_int_kernel(enum map_op op, enum elem e);
 map_fn *map_float_kernel(enum map_op op, enum elem e);
@@ -91,10 +99,12 @@ map_fn *map_class_kernel(const char *predicate, enum elem e, enum elem result);
 /* select(mask, x, y) of an element of `bytes` bytes. */
 map_fn *map_select_kernel(size_t bytes);
 
-/* d[i] = convert(a[i]); kind is the IR's operation without dialect: extsi, extui, trunci, sitofp, uitofp, fptosi, fptoui, extf, truncf,
- * or rtz (truncf toward zero). NULL when there is none. strips: the kernel expects f32 in place of a narrow float. */
+/* d[i] = convert(a[i]); kind is the IR's operation without dialect: extsi, extui, trunci, sitofp,
+ * uitofp, fptosi, fptoui, extf, truncf, or rtz (truncf toward zero). NULL when there is none.
+ * strips: the kernel expects f32 in place of a narrow float. */
 map_fn *map_cast_kernel(const char *kind, enum elem from, enum elem to, bool *strips);
-/* Strips of 16- and 8-bit floats to f32 and back (round to nearest even; 8-bit formats saturate as the hardware's conversion does). */
+/* Strips of 16- and 8-bit floats to f32 and back (round to nearest even; 8-bit formats saturate as
+ * the hardware's conversion does). */
 void map_widen(enum elem e, float *d, const void *a, int64_t n);
 void map_narrow(enum elem e, void *d, const float *a, int64_t n);
 #endif

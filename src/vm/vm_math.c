@@ -1,13 +1,14 @@
 /* See vm_math.h.
  *
- * Every function is an expression without branches in double, so that the loops vectorise; NaN and out-of-range arguments are put right by
- * selects at the end. fma is written out (the build forbids contraction), so results are the same at every vector width. */
+ * Every function is an expression without branches in double, so that the loops vectorise; NaN and
+ * out-of-range arguments are put right by selects at the end. fma is written out (the build forbids
+ * contraction), so results are the same at every vector width. */
 #include "vm/vm_math.h"
 #include <math.h>
 #include <string.h>
 
-/* One version for AVX-512 beside the x86-64-v3 one, picked at load time. clang does not know the level, and sanitizers run before their runtime is ready
- * in such resolvers. */
+/* One version for AVX-512 beside the x86-64-v3 one, picked at load time. clang does not know the
+ * level, and sanitizers run before their runtime is ready in such resolvers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
 #define WIDE
 #else
@@ -24,8 +25,18 @@
 #define ROUND_MAGIC 0x1.8p52                      /* adding it leaves the nearest integer in the low mantissa bits */
 #define TRIG_MAX 0x1p20f
 
-INLINE double from_bits(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
-INLINE uint64_t to_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
+INLINE double from_bits(uint64_t u)
+{
+	double x;
+	memcpy(&x, &u, 8);
+	return x;
+}
+INLINE uint64_t to_bits(double x)
+{
+	uint64_t u;
+	memcpy(&u, &x, 8);
+	return u;
+}
 INLINE double fma_(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 /* exp(r) - 1 for |r| <= ln2/2: Taylor to r^10, whose next term is below 2.5e-13 of the sum. */
@@ -64,10 +75,11 @@ INLINE double expm1_double(double x)
 INLINE double clamp(double x, double lo, double hi)
 {
 	x = x < lo ? lo : x;
-	return x > hi ? hi : x;   /* NaN stays NaN */
+	return x > hi ? hi : x; /* NaN stays NaN */
 }
 
-/* Clamped where the float result has long been 0, inf or -1. The integer part of a NaN is nonsense, its polynomial is NaN. */
+/* Clamped where the float result has long been 0, inf or -1. The integer part of a NaN is nonsense,
+ * its polynomial is NaN. */
 INLINE double f_exp(double x) { return exp_double(clamp(x, -120, 100)); }
 INLINE double f_expm1(double x) { return expm1_double(clamp(x, -120, 100)); }
 INLINE double f_exp2(double x)
@@ -83,7 +95,8 @@ INLINE double f_tanh(double x)
 	return e / (e + 2);
 }
 
-/* ln of a positive normal double as k ln2 + log(m), m in [sqrt(1/2), sqrt(2)): 2 atanh((m - 1) / (m + 1)), series to s^17. */
+/* ln of a positive normal double as k ln2 + log(m), m in [sqrt(1/2), sqrt(2)): 2 atanh((m - 1) / (m
+ * + 1)), series to s^17. */
 INLINE double log_parts(double x, double *k)
 {
 	uint64_t u = to_bits(x) + (0x3ff0000000000000 - 0x3fe6a09e00000000), e = u >> 52;
@@ -135,7 +148,8 @@ INLINE double f_log1p(double x)
 	return x == 0 ? x : r;
 }
 
-/* |x| <= 0.84: Taylor to x^27. Beyond: 1 - exp(p(|x|)), p interpolating log(erfc) at Chebyshev nodes of [0.84, 4] (error 1.4e-11); at 4
+/* |x| <= 0.84: Taylor to x^27. Beyond: 1 - exp(p(|x|)), p interpolating log(erfc) at Chebyshev
+ * nodes of [0.84, 4] (error 1.4e-11); at 4
  * the float result is 1. */
 INLINE double f_erf(double x)
 {
@@ -238,7 +252,8 @@ WIDE static void sin_small(float *d, const float *a, int64_t n, uint64_t quarter
 TRIG(sin, 0)
 TRIG(cos, 1)
 
-/* x^y = exp(y log x) in double is good to 1e-13 where the result is a float at all. Strips of positive finite x and finite y only. */
+/* x^y = exp(y log x) in double is good to 1e-13 where the result is a float at all. Strips of
+ * positive finite x and finite y only. */
 static int all_plain(const float *x, const float *y, int64_t n)
 {
 	int64_t odd = 0;
@@ -256,6 +271,7 @@ void vm_math_pow(float *d, const float *x, const float *y, int64_t n)
 	for (int64_t at = 0; at < n; at += STRIP) {
 		int64_t m = n - at < STRIP ? n - at : STRIP;
 		if (all_plain(x + at, y + at, m)) pow_plain(d + at, x + at, y + at, m);
-		else for (int64_t i = at; i < at + m; i++) d[i] = (float)pow((double)x[i], (double)y[i]);
+		else
+			for (int64_t i = at; i < at + m; i++) d[i] = (float)pow((double)x[i], (double)y[i]);
 	}
 }

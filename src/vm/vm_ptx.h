@@ -1,9 +1,11 @@
 /* vm_ptx: PTX that kernels write as inline assembly. Private to the room.
  *
- * A text becomes a list of instructions over registers of 64 bits, which is run for many lanes at a time, one instruction after another. What works on
- * registers alone is there (the table is in ptx_ops.c): moves, integer and floating-point arithmetic, comparisons with predicates, conversions,
- * permutations. Memory, jumps, and what depends on which thread asks are refused by name. Instructions that only order or announce (griddepcontrol, bar,
- * fence) do nothing, as barriers do elsewhere in the vm. Approximate instructions give the correctly rounded value. */
+ * A text becomes a list of instructions over registers of 64 bits, which is run for many lanes at a
+ * time, one instruction after another. What works on registers alone is there (the table is in
+ * ptx_ops.c): moves, integer and floating-point arithmetic, comparisons with predicates,
+ * conversions, permutations. Memory, jumps, and what depends on which thread asks are refused by
+ * name. Instructions that only order or announce (griddepcontrol, bar, fence) do nothing, as
+ * barriers do elsewhere in the vm. Approximate instructions give the correctly rounded value. */
 #ifndef HONE_VM_PTX_H
 #define HONE_VM_PTX_H
 #include "vm/vm_map.h"
@@ -15,24 +17,47 @@
 #define PTX_RESULTS_MAX 4
 
 enum ptx_modifier {
-	PTX_RN = 1, PTX_RNI = 1 << 1, PTX_RZI = 1 << 2, PTX_RMI = 1 << 3, PTX_RPI = 1 << 4, PTX_RZ = 1 << 5, PTX_RNA = 1 << 6, PTX_FTZ = 1 << 7, PTX_SAT = 1 << 8,
-	PTX_SATFINITE = 1 << 9, PTX_APPROX = 1 << 10, PTX_LO = 1 << 11, PTX_HI = 1 << 12, PTX_WIDE = 1 << 13, PTX_NAN = 1 << 14, PTX_XORSIGN_ABS = 1 << 15,
-	PTX_LEFT = 1 << 16, PTX_RIGHT = 1 << 17, PTX_WRAP = 1 << 18, PTX_CLAMP = 1 << 19
+	PTX_RN = 1,
+	PTX_RNI = 1 << 1,
+	PTX_RZI = 1 << 2,
+	PTX_RMI = 1 << 3,
+	PTX_RPI = 1 << 4,
+	PTX_RZ = 1 << 5,
+	PTX_RNA = 1 << 6,
+	PTX_FTZ = 1 << 7,
+	PTX_SAT = 1 << 8,
+	PTX_SATFINITE = 1 << 9,
+	PTX_APPROX = 1 << 10,
+	PTX_LO = 1 << 11,
+	PTX_HI = 1 << 12,
+	PTX_WIDE = 1 << 13,
+	PTX_NAN = 1 << 14,
+	PTX_XORSIGN_ABS = 1 << 15,
+	PTX_LEFT = 1 << 16,
+	PTX_RIGHT = 1 << 17,
+	PTX_WRAP = 1 << 18,
+	PTX_CLAMP = 1 << 19
 };
 
-/* kind: b(its), u(nsigned), s(igned), f(loat), p(redicate). A register holds `lanes` elements of `bits` bits; elem: of floats. */
-struct ptx_type { const char *name; char kind; uint8_t bits, lanes; enum elem elem; };
+/* kind: b(its), u(nsigned), s(igned), f(loat), p(redicate). A register holds `lanes` elements of
+ * `bits` bits; elem: of floats. */
+struct ptx_type {
+	const char *name;
+	char kind;
+	uint8_t bits, lanes;
+	enum elem elem;
+};
 
 struct ptx_instr;
 typedef void ptx_eval(const struct ptx_instr *in, const uint64_t *x, uint64_t *r);
 struct ptx_row;
 struct ptx_instr {
 	const struct ptx_row *row;
-	const struct ptx_type *type, *from;       /* from: source of a conversion, else the same */
+	const struct ptx_type *type, *from; /* from: source of a conversion, else the same */
 	unsigned modifiers;
-	int compare;                              /* setp: index into ptx_compares */
-	map_fn *narrow;                           /* f64 to the type, where it is a float of 16 bits */
-	int nresults, nsources, guard;            /* guard: register of a predicate, -1 without */
+	int compare;                   /* setp: index into ptx_compares */
+	map_fn *narrow;                /* f64 to the type, where it is a float of 16 bits */
+	int nresults, nsources, guard; /* guard: register of a predicate, -1 without */
 	bool guard_is_not;
 	int16_t results[PTX_RESULTS_MAX], sources[PTX_SOURCES_MAX];
 };
@@ -50,12 +75,15 @@ struct ptx_row {
 };
 const struct ptx_row *ptx_row_find(const char *name);
 const struct ptx_type *ptx_type_find(const char *name);
-int ptx_compare_find(const char *name);       /* -1: none */
+int ptx_compare_find(const char *name); /* -1: none */
 bool ptx_compare_fits(int compare, const struct ptx_type *t);
 unsigned ptx_modifier_find(const char *name); /* 0: none */
 
 enum ptx_special { PTX_CONSTANT, PTX_CTAID, PTX_NCTAID = PTX_CTAID + 3, PTX_SMID = PTX_NCTAID + 3, PTX_NSMID };
-struct ptx_preset { int reg, special; uint64_t value; };   /* a register that holds a constant, or what the program is */
+struct ptx_preset {
+	int reg, special;
+	uint64_t value;
+}; /* a register that holds a constant, or what the program is */
 struct ptx_program {
 	int nregs, ninstrs, npresets;
 	struct ptx_instr *instrs;

@@ -1,4 +1,5 @@
-/* Prompts: holes are filled, unknown and unclosed ones are refused by name; the shipped templates render. Feedback shows the line it speaks of. */
+/* Prompts: holes are filled, unknown and unclosed ones are refused by name; the shipped templates
+ * render. Feedback shows the line it speaks of. */
 #include "agent/agent.h"
 
 #include <setjmp.h>
@@ -7,10 +8,18 @@
 
 #include <cmocka.h>
 
-static struct task task = { .name = "t", .source = "class Model:\n    pass\n\n\n", .structure = "", .split = "" };
+static struct task task = {.name = "t", .source = "class Model:\n    pass\n\n\n", .structure = "", .split = ""};
 static const struct verdict profile = {
-	.class = VERDICT_GENUINE, .stage = STAGE_DONE, .launches = 3, .programs = 12, .bytes = 4096, .sectors = 128, .flops = 7,
-	.cost_s = 2.5e-6, .nlines = 1, .lines = { { 9, 4096, 128, 7 } },
+	.class = VERDICT_GENUINE,
+	.stage = STAGE_DONE,
+	.launches = 3,
+	.programs = 12,
+	.bytes = 4096,
+	.sectors = 128,
+	.flops = 7,
+	.cost_s = 2.5e-6,
+	.nlines = 1,
+	.lines = {{9, 4096, 128, 7}},
 };
 
 static void expect_render(const char *template_text, const struct prompt_input *in, const char *expected)
@@ -27,13 +36,14 @@ static void expect_refusal(const char *template_text, const struct prompt_input 
 	struct str out = {0};
 	struct err err = {0};
 	assert_true(prompt_render(template_text, "x.txt", in, &out, &err) < 0);
-	if (!strstr(err.text, part) || !strstr(err.text, "x.txt")) fail_msg("message \"%s\" lacks \"%s\" or the file", err.text, part);
+	if (!strstr(err.text, part) || !strstr(err.text, "x.txt"))
+		fail_msg("message \"%s\" lacks \"%s\" or the file", err.text, part);
 	str_release(&out);
 }
 
 static void test_holes(void **state)
 {
-	struct prompt_input in = { .task = &task, .precision = "strict" };
+	struct prompt_input in = {.task = &task, .precision = "strict"};
 	expect_render("<{{task}}>", &in, "<class Model:\n    pass>");
 	expect_render("no hole", &in, "no hole");
 	in.precision = "tf32";
@@ -42,14 +52,15 @@ static void test_holes(void **state)
 
 static void test_midend_holes(void **state)
 {
-	struct prompt_input in = { .task = &task, .kernel = "k = 1\n", .profile = &profile };
+	struct prompt_input in = {.task = &task, .kernel = "k = 1\n", .profile = &profile};
 	expect_render("{{kernel}}|{{cost}}", &in,
-		"k = 1|line 9: 4096 bytes, 128 sectors, 7 flops\ntotal: 3 launches, 12 programs, 4096 bytes, 128 sectors, 2.50 us\n");
+		"k = 1|line 9: 4096 bytes, 128 sectors, 7 flops\ntotal: 3 launches, 12 programs, 4096 bytes, 128 sectors, 2.50 "
+		"us\n");
 }
 
 static void test_refusals(void **state)
 {
-	struct prompt_input in = { .task = &task };
+	struct prompt_input in = {.task = &task};
 	expect_refusal("{{tusk}}", &in, "{{tusk}}");
 	expect_refusal("a {{task", &in, "byte 2");
 	expect_refusal("{{kernel}}", &in, "midend");
@@ -58,9 +69,9 @@ static void test_refusals(void **state)
 
 static void test_shipped_templates(void **state)
 {
-	static const char *const files[] = { "recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt", "recipes/prompts/midend.txt",
-		"recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt" };
-	struct prompt_input in = { .task = &task, .kernel = "KERNEL", .profile = &profile, .precision = "strict" };
+	static const char *const files[] = {"recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt",
+		"recipes/prompts/midend.txt", "recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt"};
+	struct prompt_input in = {.task = &task, .kernel = "KERNEL", .profile = &profile, .precision = "strict"};
 	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
 		struct str text = {0}, out = {0};
 		struct err err = {0};
@@ -76,13 +87,18 @@ static void test_shipped_templates(void **state)
 
 static void test_feedback(void **state)
 {
-	struct verdict v = { .class = VERDICT_WRONG, .stage = STAGE_CORRECTNESS, .reason = "out-of-bounds", .detail = "store past the end", .line = 2 };
+	struct verdict v = {.class = VERDICT_WRONG,
+		.stage = STAGE_CORRECTNESS,
+		.reason = "out-of-bounds",
+		.detail = "store past the end",
+		.line = 2};
 	const char *source = "first\nsecond\nthird\n";
 	struct str out = {0};
 	feedback_render(&v, source, strlen(source), &out);
-	assert_string_equal(out.data, "Verdict: wrong (stage correctness, out-of-bounds).\nstore past the end\n  2 | second\n");
+	assert_string_equal(
+		out.data, "Verdict: wrong (stage correctness, out-of-bounds).\nstore past the end\n  2 | second\n");
 	str_clear(&out);
-	v.line = 99;   /* a line that is not there shows nothing */
+	v.line = 99; /* a line that is not there shows nothing */
 	feedback_render(&v, source, strlen(source), &out);
 	assert_null(strstr(out.data, "99 |"));
 	str_release(&out);

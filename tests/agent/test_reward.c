@@ -1,4 +1,5 @@
-/* Rewards are checked against values worked out by hand from docs/rewards.md, row by row: a changed constant or a swapped plan/code column fails. */
+/* Rewards are checked against values worked out by hand from docs/rewards.md, row by row: a changed
+ * constant or a swapped plan/code column fails. */
 #include "agent/agent.h"
 
 #include <math.h>
@@ -10,18 +11,19 @@
 
 static struct verdict verdict_of(enum verdict_class class, double speedup, double cost_s)
 {
-	return (struct verdict){ .class = class, .stage = STAGE_DONE, .speedup = speedup, .cost_s = cost_s };
+	return (struct verdict){.class = class, .stage = STAGE_DONE, .speedup = speedup, .cost_s = cost_s};
 }
 
 static void expect(const char *rule, enum verdict_class class, double speedup, double plan, double code)
 {
 	struct verdict v = verdict_of(class, speedup, 1e-5);
-	struct reward_input in = { .verdict = &v };
-	struct reward r = { NAN, NAN };
+	struct reward_input in = {.verdict = &v};
+	struct reward r = {NAN, NAN};
 	const struct reward_rule *row = reward_rule_find(rule);
 	assert_non_null(row);
 	assert_true(reward_compute(row, &in, &r));
-	if (fabs(r.plan - plan) > 1e-12 || fabs(r.code - code) > 1e-12) fail_msg("%s: plan %g code %g, expected %g %g", rule, r.plan, r.code, plan, code);
+	if (fabs(r.plan - plan) > 1e-12 || fabs(r.code - code) > 1e-12)
+		fail_msg("%s: plan %g code %g, expected %g %g", rule, r.plan, r.code, plan, code);
 }
 
 static void test_table(void **state)
@@ -64,26 +66,26 @@ static void test_noise_band(void **state)
 static void test_baseline_replaces_the_reference(void **state)
 {
 	struct verdict v = verdict_of(VERDICT_GENUINE, 0.5, 1e-5);
-	struct reward_input in = { .verdict = &v, .baseline_cost_s = 2.5e-5 };
+	struct reward_input in = {.verdict = &v, .baseline_cost_s = 2.5e-5};
 	assert_true(fabs(reward_speedup(reward_rule_find("uniform"), &in) - 2.5) < 1e-12);
 	/* but not in the paper's ratio, which has no noise band either */
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 0.5);
 	v.speedup = 1.01;
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 1.01);
-	assert_true(reward_speedup(reward_rule_find("uniform"), &(struct reward_input){ .verdict = &v }) == 1);
+	assert_true(reward_speedup(reward_rule_find("uniform"), &(struct reward_input){.verdict = &v}) == 1);
 }
 
 static void test_infra_is_no_reward(void **state)
 {
 	struct verdict v = verdict_of(VERDICT_INFRA, 1, 1e-5);
-	struct reward_input in = { .verdict = &v };
+	struct reward_input in = {.verdict = &v};
 	struct reward r;
 	for (int i = 0; reward_rule_at(i); i++) assert_false(reward_compute(reward_rule_at(i), &in, &r));
 }
 
 static void test_no_candidate_is_failure(void **state)
 {
-	struct reward_input in = { .verdict = NULL };
+	struct reward_input in = {.verdict = NULL};
 	struct reward r;
 	assert_true(reward_compute(reward_rule_find("paper-frontend"), &in, &r));
 	assert_true(r.code == -10);
@@ -91,10 +93,10 @@ static void test_no_candidate_is_failure(void **state)
 
 static void test_non_finite_speedup_never_pays(void **state)
 {
-	double bad[] = { NAN, INFINITY, -INFINITY, -1 };
+	double bad[] = {NAN, INFINITY, -INFINITY, -1};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct verdict v = verdict_of(VERDICT_GENUINE, bad[i], 1e-5);
-		struct reward_input in = { .verdict = &v };
+		struct reward_input in = {.verdict = &v};
 		assert_true(reward_speedup(reward_rule_find("kevin"), &in) == 0);
 	}
 }

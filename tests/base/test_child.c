@@ -48,7 +48,7 @@ static void status_is_reported(void **state)
 	assert_string_equal(text, "signal 11 (SIGSEGV)");
 	child_status_text(run_shell("kill -KILL $$", NULL, &out), text, sizeof(text));
 	assert_string_equal(text, "signal 9 (SIGKILL)");
-	child_status_text(34 + 3, text, sizeof(text));   /* a real-time signal has no name */
+	child_status_text(34 + 3, text, sizeof(text)); /* a real-time signal has no name */
 	assert_string_equal(text, "signal 37");
 	child_status_text(0x0300, tiny, sizeof(tiny));
 	assert_string_equal(tiny, "exi");
@@ -67,7 +67,8 @@ static void environment_and_folder_are_minimal(void **state)
 	str_release(&out);
 }
 
-/* The child sees 0, 1, 2 and what it was given, in order, whatever the numbers were here; fd 63 below is a leak that must not pass. */
+/* The child sees 0, 1, 2 and what it was given, in order, whatever the numbers were here; fd 63
+ * below is a leak that must not pass. */
 static void descriptors_are_exactly_those_given(void **state)
 {
 	struct str out = {0};
@@ -85,7 +86,9 @@ static void descriptors_are_exactly_those_given(void **state)
 	}
 	assert_int_equal(dup2(0, 63), 63);
 	run_shell("cat <&3; cat <&4; cat <&9; cat /proc/self/fd/10;"
-		"for f in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 63; do [ -e /proc/$$/fd/$f ] && echo -n $f,; done; read x || echo eof", &o, &out);
+			  "for f in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 63; do [ -e /proc/$$/fd/$f ] && echo -n $f,; done; read x "
+			  "|| echo eof",
+		&o, &out);
 	assert_string_equal(out.data, "f7\nf6\nf1\nf0\n0,1,2,3,4,5,6,7,8,9,10,eof\n");
 	for (int i = 0; i < CHILD_FDS_MAX; i++) assert_int_equal(close(o.fds[i]), 0);
 	close(63);
@@ -110,18 +113,21 @@ static void signals_are_reset(void **state)
 
 static void failures_before_exec_are_told(void **state)
 {
-	char *missing[] = {(char *)(uintptr_t)"/nonexistent/program", NULL}, *folder[] = {(char *)(uintptr_t)"/tmp", NULL}, *argv[4];
+	char *missing[] = {(char *)(uintptr_t)"/nonexistent/program", NULL}, *folder[] = {(char *)(uintptr_t)"/tmp", NULL},
+		 *argv[4];
 	struct child c;
 	struct err err = {0};
 	int before = open_descriptors();
-	assert_int_equal(child_spawn(&c, &(struct child_options){.argv = missing, .stdout_fd = -1, .stderr_fd = -1}, &err), ERR_NOT_FOUND);
+	assert_int_equal(child_spawn(&c, &(struct child_options){.argv = missing, .stdout_fd = -1, .stderr_fd = -1}, &err),
+		ERR_NOT_FOUND);
 	assert_string_equal(err.text, "/nonexistent/program: exec: No such file or directory");
-	assert_int_equal(child_spawn(&c, &(struct child_options){.argv = folder, .stdout_fd = -1, .stderr_fd = -1}, &err), ERR_CHILD);
+	assert_int_equal(
+		child_spawn(&c, &(struct child_options){.argv = folder, .stdout_fd = -1, .stderr_fd = -1}, &err), ERR_CHILD);
 	struct child_options o = shell(argv, "exit 0");
 	o.cwd = "/nonexistent";
 	assert_int_equal(child_spawn(&c, &o, &err), ERR_NOT_FOUND);
 	assert_non_null(strstr(err.text, "chdir"));
-	child_kill(&c);   /* legal after a failed spawn */
+	child_kill(&c); /* legal after a failed spawn */
 	assert_int_equal(child_wait(&c, 0, &err), ERR_CHILD);
 	assert_int_equal(open_descriptors(), before);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
@@ -145,7 +151,8 @@ static void a_hanging_child_times_out_and_is_killed(void **state)
 	assert_int_equal(child_wait(&c, 0, &err), 0);
 }
 
-/* The read end of a pipe gives end of file once nobody holds the other: the grandchildren are gone. */
+/* The read end of a pipe gives end of file once nobody holds the other: the grandchildren are gone.
+ */
 static void no_grandchild_survives(const char *script, bool kill_it)
 {
 	char *argv[4], chunk[64];
@@ -157,7 +164,7 @@ static void no_grandchild_survives(const char *script, bool kill_it)
 	o.stdout_fd = p[1];
 	assert_int_equal(child_spawn(&c, &o, &err), 0);
 	close(p[1]);
-	assert_int_equal(read(p[0], chunk, 1), 1);   /* the grandchild runs */
+	assert_int_equal(read(p[0], chunk, 1), 1); /* the grandchild runs */
 	if (kill_it) child_kill(&c);
 	else assert_int_equal(child_wait(&c, 20000, &err), 0);
 	alarm(20);
@@ -166,10 +173,17 @@ static void no_grandchild_survives(const char *script, bool kill_it)
 	close(p[0]);
 }
 
-static void grandchildren_die_with_a_killed_child(void **state) { no_grandchild_survives("(echo x; exec sleep 600) & (exec sleep 600) & wait", true); }
-static void grandchildren_die_with_an_ended_child(void **state) { no_grandchild_survives("(echo x; exec sleep 600) & sleep 0.05; exit 0", false); }
+static void grandchildren_die_with_a_killed_child(void **state)
+{
+	no_grandchild_survives("(echo x; exec sleep 600) & (exec sleep 600) & wait", true);
+}
+static void grandchildren_die_with_an_ended_child(void **state)
+{
+	no_grandchild_survives("(echo x; exec sleep 600) & sleep 0.05; exit 0", false);
+}
 
-/* A middle process spawns a child with die_with_parent and is killed; the grandchild's end of the pipe must close. */
+/* A middle process spawns a child with die_with_parent and is killed; the grandchild's end of the
+ * pipe must close. */
 static void a_child_dies_with_its_parent(void **state)
 {
 	int p[2];
@@ -209,7 +223,7 @@ static void a_session_of_its_own(void **state)
 static void zeroed_child_is_harmless(void **state)
 {
 	struct child c = {0};
-	child_kill(&c);   /* pid 0 would be our own group */
+	child_kill(&c); /* pid 0 would be our own group */
 }
 
 static const struct CMUnitTest tests[] = {

@@ -1,4 +1,5 @@
-/* Files and folders: limits, atomic replacement and what is left after a failure, removal of hostile trees. */
+/* Files and folders: limits, atomic replacement and what is left after a failure, removal of
+ * hostile trees. */
 #include "base_test.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ static int entries(const char *path)
 
 static void leftovers_go(void **state)
 {
-	char *dir = scratch_make(), *file = path_join(dir, "a.1.2.tmp"), *folder = path_join(dir, "b.tmp"), *kept = path_join(dir, "c.tmp.json");
+	char *dir = scratch_make(), *file = path_join(dir, "a.1.2.tmp"), *folder = path_join(dir, "b.tmp"),
+		 *kept = path_join(dir, "c.tmp.json");
 	struct err err = {0};
 	write_text(file, "half");
 	write_text(kept, "whole");
@@ -52,7 +54,7 @@ static void read_limits_and_missing_files(void **state)
 	struct str empty = {0};
 	assert_int_equal(file_read(path, 0, &empty, &err), 0);
 	assert_string_equal(empty.data, "");
-	assert_int_equal(file_read("/proc/self/status", 1 << 20, &s, &err), 0);   /* its size says 0 */
+	assert_int_equal(file_read("/proc/self/status", 1 << 20, &s, &err), 0); /* its size says 0 */
 	assert_true(s.len > 100);
 	str_release(&empty);
 	str_release(&s);
@@ -76,18 +78,18 @@ static void atomic_write_replaces_and_leaves_nothing_beside(void **state)
 
 static void atomic_write_fails_without_a_trace(void **state)
 {
-	char *dir = scratch_make(), *path = path_join(dir, "f"), *folder = path_join(dir, "folder"), *slash = path_join(dir, "x/"),
-		*missing = path_join(dir, "no/f");
+	char *dir = scratch_make(), *path = path_join(dir, "f"), *folder = path_join(dir, "folder"),
+		 *slash = path_join(dir, "x/"), *missing = path_join(dir, "no/f");
 	struct err err = {0};
 	int before = open_descriptors();
 	write_text(path, "old");
 	assert_int_equal(dir_make(folder, &err), 0);
 	char *inside = path_join(folder, "keep");
 	write_text(inside, "x");
-	assert_int_equal(file_write_atomic(folder, "x", 1, &err), ERR_IO);   /* a folder stands there */
+	assert_int_equal(file_write_atomic(folder, "x", 1, &err), ERR_IO); /* a folder stands there */
 	assert_int_equal(file_write_atomic(slash, "x", 1, &err), ERR_USAGE);
 	assert_int_equal(file_write_atomic(missing, "x", 1, &err), ERR_NOT_FOUND);
-	assert_int_equal(file_write_atomic("/proc/version", "x", 1, &err) != 0, 1);   /* read-only */
+	assert_int_equal(file_write_atomic("/proc/version", "x", 1, &err) != 0, 1); /* read-only */
 	assert_int_equal(entries(dir), 2);
 
 	/* A full disk: the file size limit cuts the write. */
@@ -138,7 +140,8 @@ static void map(void **state)
 
 static void make_with_parents(void **state)
 {
-	char *dir = scratch_make(), *deep = path_join(dir, "a//b/c/"), *file = path_join(dir, "file"), *under = path_join(dir, "file/x");
+	char *dir = scratch_make(), *deep = path_join(dir, "a//b/c/"), *file = path_join(dir, "file"),
+		 *under = path_join(dir, "file/x");
 	struct err err = {0};
 	assert_int_equal(dir_make(deep, &err), 0);
 	assert_int_equal(dir_make(deep, &err), 0);
@@ -182,7 +185,8 @@ static void each_sorts_and_stops(void **state)
 	scratch_remove(dir);
 }
 
-/* 2,000 levels (longer than PATH_MAX), folders without permissions, and a link to a folder that must survive. */
+/* 2,000 levels (longer than PATH_MAX), folders without permissions, and a link to a folder that
+ * must survive. */
 static void remove_hostile_tree(void **state)
 {
 	char *dir = scratch_make(), *victim = scratch_make(), *kept = path_join(victim, "kept");
@@ -210,7 +214,7 @@ static void remove_hostile_tree(void **state)
 	assert_true(path_exists(kept));
 	assert_int_equal(dir_remove("/nonexistent/folder", NULL), 0);
 	struct err err = {0};
-	assert_int_equal(dir_remove(kept, &err), ERR_IO);   /* a file is not a folder */
+	assert_int_equal(dir_remove(kept, &err), ERR_IO); /* a file is not a folder */
 	free(real_victim);
 	free(kept);
 	scratch_remove(victim);
@@ -218,7 +222,8 @@ static void remove_hostile_tree(void **state)
 
 static void joining(void **state)
 {
-	static const char *const rows[][3] = {{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"", "b", "b"}, {"a", "/b", "/b"}, {"/", "b", "/b"}};
+	static const char *const rows[][3] = {
+		{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"", "b", "b"}, {"a", "/b", "/b"}, {"/", "b", "/b"}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		char *p = path_join(rows[i][0], rows[i][1]);
 		assert_string_equal(p, rows[i][2]);
@@ -255,11 +260,12 @@ static void installed_files_are_found_above_the_program(void **state)
 
 static void one_thing_under_two_names(void **state)
 {
-	char *dir = scratch_make(), *odd = xasprintf("%s/./", dir), *file = path_join(dir, "f"), *other = path_join(dir, "g");
+	char *dir = scratch_make(), *odd = xasprintf("%s/./", dir), *file = path_join(dir, "f"),
+		 *other = path_join(dir, "g");
 	write_text(file, "x");
 	assert_true(path_is_same(dir, odd));
 	assert_false(path_is_same(dir, file));
-	assert_false(path_is_same(file, other));   /* there is no g */
+	assert_false(path_is_same(file, other)); /* there is no g */
 	assert_false(path_is_same(other, other));
 	free(odd);
 	free(file);
@@ -269,7 +275,8 @@ static void one_thing_under_two_names(void **state)
 
 static void places_to_write_to(void **state)
 {
-	char *dir = scratch_make(), *file = path_join(dir, "f"), *under = path_join(file, "g"), *nowhere = path_join(dir, "no/g");
+	char *dir = scratch_make(), *file = path_join(dir, "f"), *under = path_join(file, "g"),
+		 *nowhere = path_join(dir, "no/g");
 	struct err err = {0};
 	assert_int_equal(file_check_writable(file, &err), 0);
 	assert_int_equal(file_check_writable("beside", &err), 0);
@@ -287,7 +294,8 @@ static void places_to_write_to(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(leftovers_go), cmocka_unit_test(read_limits_and_missing_files),
+	cmocka_unit_test(leftovers_go),
+	cmocka_unit_test(read_limits_and_missing_files),
 	cmocka_unit_test(atomic_write_replaces_and_leaves_nothing_beside),
 	cmocka_unit_test(atomic_write_fails_without_a_trace),
 	cmocka_unit_test(map),
@@ -295,6 +303,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(each_sorts_and_stops),
 	cmocka_unit_test(remove_hostile_tree),
 	cmocka_unit_test(joining),
-	cmocka_unit_test(installed_files_are_found_above_the_program), cmocka_unit_test(one_thing_under_two_names), cmocka_unit_test(places_to_write_to),
+	cmocka_unit_test(installed_files_are_found_above_the_program),
+	cmocka_unit_test(one_thing_under_two_names),
+	cmocka_unit_test(places_to_write_to),
 };
 TAP_MAIN(tests)

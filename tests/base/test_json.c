@@ -7,7 +7,7 @@ static void truncated_json_is_refused_at_every_byte(void **state)
 	json_t *v = NULL;
 	struct err err = {0};
 	for (size_t n = 0; n < sizeof(text) - 1; n++) {
-		char *copy = xmalloc(n);   /* exact size: the address sanitizer sees a read past the end */
+		char *copy = xmalloc(n); /* exact size: the address sanitizer sees a read past the end */
 		memcpy(copy, text, n);
 		assert_int_equal(json_parse(copy, n, "test", &v, &err), ERR_FORMAT);
 		assert_null(v);
@@ -19,11 +19,12 @@ static void truncated_json_is_refused_at_every_byte(void **state)
 
 static void json_refuses(void **state)
 {
-	static const char *const bad[] = {"{\"a\": 1, \"a\": 2}", "[1] x", "\"\\u0000\"", "\"\xff\"", "[01]", "[1,]", "nan", "{\"a\" 1}",
-		"[99999999999999999999]", "'a'"};
+	static const char *const bad[] = {"{\"a\": 1, \"a\": 2}", "[1] x", "\"\\u0000\"", "\"\xff\"", "[01]", "[1,]", "nan",
+		"{\"a\" 1}", "[99999999999999999999]", "'a'"};
 	json_t *v = NULL;
 	struct err err = {0};
-	for (size_t i = 0; i < ARRAY_LEN(bad); i++) assert_int_equal(json_parse(bad[i], strlen(bad[i]), "f.json", &v, &err), ERR_FORMAT);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_int_equal(json_parse(bad[i], strlen(bad[i]), "f.json", &v, &err), ERR_FORMAT);
 	assert_int_equal(json_parse("{\n  \"a\": ?", 10, "f.json", &v, &err), ERR_FORMAT);
 	assert_memory_equal(err.text, "f.json: line 2, column ", 23);
 	struct str deep = {0};
@@ -139,12 +140,16 @@ static void yaml_scalars(void **state)
 {
 	yaml_is("a: 1\nb: -2\nc: 0x1F\nd: 0o17\ne: +3\nf: 007\n", "{\"a\":1,\"b\":-2,\"c\":31,\"d\":15,\"e\":3,\"f\":7}");
 	yaml_is("a: 1.5\nb: 1e-6\nc: .5\nd: -2.\ne: 1E+3\n", "{\"a\":1.5,\"b\":1e-6,\"c\":0.5,\"d\":-2.0,\"e\":1000.0}");
-	yaml_is("a: true\nb: FALSE\nc: null\nd: ~\ne:\nf: Null\n", "{\"a\":true,\"b\":false,\"c\":null,\"d\":null,\"e\":null,\"f\":null}");
+	yaml_is("a: true\nb: FALSE\nc: null\nd: ~\ne:\nf: Null\n",
+		"{\"a\":true,\"b\":false,\"c\":null,\"d\":null,\"e\":null,\"f\":null}");
 	/* What YAML 1.1 would have taken for booleans and numbers. */
 	yaml_is("a: no\nb: on\nc: 1_000\nd: 12:30\ne: 1e\nf: 0x\ng: '1'\nh: \"true\"\ni: 1.2.3\nj:\n-\n",
-		"{\"a\":\"no\",\"b\":\"on\",\"c\":\"1_000\",\"d\":\"12:30\",\"e\":\"1e\",\"f\":\"0x\",\"g\":\"1\",\"h\":\"true\",\"i\":\"1.2.3\",\"j\":[null]}");
-	yaml_is("a: ''\nb: |\n  line\n  two\nc: >\n  one\n  word\n", "{\"a\":\"\",\"b\":\"line\\ntwo\\n\",\"c\":\"one word\\n\"}");
-	yaml_is("a: 9223372036854775807\nb: -9223372036854775808\n", "{\"a\":9223372036854775807,\"b\":-9223372036854775808}");
+		"{\"a\":\"no\",\"b\":\"on\",\"c\":\"1_000\",\"d\":\"12:30\",\"e\":\"1e\",\"f\":\"0x\",\"g\":\"1\",\"h\":"
+		"\"true\",\"i\":\"1.2.3\",\"j\":[null]}");
+	yaml_is("a: ''\nb: |\n  line\n  two\nc: >\n  one\n  word\n",
+		"{\"a\":\"\",\"b\":\"line\\ntwo\\n\",\"c\":\"one word\\n\"}");
+	yaml_is(
+		"a: 9223372036854775807\nb: -9223372036854775808\n", "{\"a\":9223372036854775807,\"b\":-9223372036854775808}");
 }
 
 static void yaml_structures(void **state)
@@ -188,7 +193,8 @@ static void yaml_refuses(void **state)
 /* Any prefix either parses or fails; nothing leaks or reads outside (under the address sanitizer). */
 static void yaml_every_prefix(void **state)
 {
-	static const char text[] = "a: {b: [1, {c: 'd'}], e: []}\nf: |\n  text\n\"g\\u00e9\": >-\n  x\n  y\nh:\n- -1\n- ~\n";
+	static const char text[] =
+		"a: {b: [1, {c: 'd'}], e: []}\nf: |\n  text\n\"g\\u00e9\": >-\n  x\n  y\nh:\n- -1\n- ~\n";
 	for (size_t n = 0; n < sizeof(text); n++) {
 		struct err err = {0};
 		json_t *v = NULL;

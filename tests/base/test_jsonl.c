@@ -1,8 +1,12 @@
-/* JSONL: rows of plain and gzip files, what is refused and where, and files that equal rows make equal. */
+/* JSONL: rows of plain and gzip files, what is refused and where, and files that equal rows make
+ * equal. */
 #include "base_test.h"
 #include <zlib.h>
 
-struct seen { int rows, stop_at; char last[64]; };
+struct seen {
+	int rows, stop_at;
+	char last[64];
+};
 
 static int see(void *ctx, const json_t *row, const char *where, struct err *err)
 {
@@ -26,7 +30,8 @@ static void rows_and_lines_are_counted(void **state)
 	char *dir = scratch_make(), *path = path_join(dir, "f.jsonl");
 	struct seen s = {0};
 	struct err err = {0};
-	assert_int_equal(READ("{\"n\":1}\n\n  \t\r\n{\"n\":2}\r\n{\"n\":3}"), 0);   /* blank lines count as lines; the last needs no line feed */
+	assert_int_equal(READ("{\"n\":1}\n\n  \t\r\n{\"n\":2}\r\n{\"n\":3}"),
+		0); /* blank lines count as lines; the last needs no line feed */
 	assert_int_equal(s.rows, 3);
 	assert_string_equal(s.last, "5 3");
 	assert_int_equal(READ(""), 0);
@@ -47,7 +52,7 @@ static void bad_rows_are_named(void **state)
 	assert_non_null(strstr(err.text, "f.jsonl:2: expected an object"));
 	assert_int_equal(READ("{\"n\":1}\n{\"n\":\n"), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "f.jsonl:2"));
-	assert_int_equal(READ("{\"n\":1}\0{}\n"), ERR_FORMAT);   /* a NUL byte does not end the row */
+	assert_int_equal(READ("{\"n\":1}\0{}\n"), ERR_FORMAT); /* a NUL byte does not end the row */
 	assert_int_equal(s.rows, 0);
 	assert_int_equal(jsonl_each("/nonexistent/f.jsonl", 1 << 20, see, &s, &err), ERR_IO);
 	assert_non_null(strstr(err.text, "/nonexistent/f.jsonl"));
@@ -62,10 +67,12 @@ static void bad_rows_are_named(void **state)
 	scratch_remove(dir);
 }
 
-/* A gzip file that was cut at any byte, or has a byte changed, is an error or gives the same rows: never other ones. */
+/* A gzip file that was cut at any byte, or has a byte changed, is an error or gives the same rows:
+ * never other ones. */
 static void packed_files_are_checked(void **state)
 {
-	char *dir = scratch_make(), *path = path_join(dir, "f.jsonl.gz"), *again = path_join(dir, "g.jsonl.gz"), *cut = path_join(dir, "cut.jsonl.gz");
+	char *dir = scratch_make(), *path = path_join(dir, "f.jsonl.gz"), *again = path_join(dir, "g.jsonl.gz"),
+		 *cut = path_join(dir, "cut.jsonl.gz");
 	struct str text = {0}, bytes = {0}, other = {0};
 	struct seen s = {0};
 	struct err err = {0};
@@ -89,10 +96,12 @@ static void packed_files_are_checked(void **state)
 		/* what is left of the header alone reads as a plain file */
 		if (n > 10) assert_non_null(strstr(err.text, "the file is damaged or cut short"));
 	}
-	for (size_t i = 10; i < bytes.len; i++) {   /* behind the header, whose time and system bytes mean nothing */
+	for (size_t i = 10; i < bytes.len; i++) { /* behind the header, whose time and system bytes mean nothing */
 		bytes.data[i] ^= 0x10;
-		bool is_read = read_text(cut, bytes.data, bytes.len, &s, &err) == 0;   /* the last byte of the packed data may have bits to spare */
-		if (is_read && (s.rows != 40 || strcmp(s.last, "40 39"))) fail_msg("byte %zu of %zu: %d rows, last %s", i, bytes.len, s.rows, s.last);
+		bool is_read = read_text(cut, bytes.data, bytes.len, &s, &err) ==
+			0; /* the last byte of the packed data may have bits to spare */
+		if (is_read && (s.rows != 40 || strcmp(s.last, "40 39")))
+			fail_msg("byte %zu of %zu: %d rows, last %s", i, bytes.len, s.rows, s.last);
 		bytes.data[i] ^= 0x10;
 	}
 	str_release(&text);
@@ -107,7 +116,9 @@ static void packed_files_are_checked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rows_and_lines_are_counted), cmocka_unit_test(bad_rows_are_named), cmocka_unit_test(packed_files_are_checked),
+		cmocka_unit_test(rows_and_lines_are_counted),
+		cmocka_unit_test(bad_rows_are_named),
+		cmocka_unit_test(packed_files_are_checked),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

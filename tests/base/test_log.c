@@ -42,7 +42,13 @@ static void levels(void **state)
 	str_release(&s);
 }
 
-static void say_controls(void) { log_info("a\033[2Jb\rc\bd\x7f" "e\tf\xc2\x9b" "g\xc3\xa9\xc2\xa9 %s", "\a"); }
+static void say_controls(void)
+{
+	log_info("a\033[2Jb\rc\bd\x7f"
+			 "e\tf\xc2\x9b"
+			 "g\xc3\xa9\xc2\xa9 %s",
+		"\a");
+}
 
 static void control_bytes_are_shown(void **state)
 {
@@ -85,7 +91,7 @@ static void show_progress(void)
 {
 	struct progress p;
 	progress_begin(&p, "tasks", "task", 40);
-	progress_update(&p, 10, "early");   /* not a terminal and not 10 s later: no line */
+	progress_update(&p, 10, "early"); /* not a terminal and not 10 s later: no line */
 	p.last_ns = 0;
 	p.start_ns -= 2000000000u;
 	progress_update(&p, 20, "note\033");

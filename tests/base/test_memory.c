@@ -16,7 +16,7 @@ static void err_prefix_keeps_the_code_and_text(void **state)
 	err_set(&e, ERR_FORMAT, "bad byte");
 	assert_int_equal(err_prefix(&e, "line %d", 7), ERR_FORMAT);
 	assert_string_equal(e.text, "line 7: bad byte");
-	err_set(&e, e.code, "outer: %s", e.text);   /* its own text as argument */
+	err_set(&e, e.code, "outer: %s", e.text); /* its own text as argument */
 	assert_string_equal(e.text, "outer: line 7: bad byte");
 }
 
@@ -43,7 +43,8 @@ static void do_check_fails(void) { CHECKF(1 == 2, "values %d %d", 1, 2); }
 static void do_mul_overflow(void) { size_mul(SIZE_MAX / 2, 3); }
 static void do_calloc_overflow(void) { free(xcalloc(SIZE_MAX / 4, 8)); }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   /* they end the process on such sizes before we see them */
+#if !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__) /* they end the process on such sizes before we see them */
 #define CAN_RUN_OUT_OF_MEMORY
 static void do_too_big(void) { free(xmalloc(PTRDIFF_MAX - 4096)); }
 #endif
@@ -149,7 +150,7 @@ static void str_appends_binary_empty_and_itself(void **state)
 	str_append(&s, "a\0b", 3);
 	assert_int_equal(s.len, 3);
 	assert_memory_equal(s.data, "a\0b", 4);
-	for (int i = 0; i < 8; i++) str_append(&s, s.data, s.len);   /* moves the block several times */
+	for (int i = 0; i < 8; i++) str_append(&s, s.data, s.len); /* moves the block several times */
 	assert_int_equal(s.len, 3 * 256);
 	for (size_t i = 0; i < s.len; i += 3) assert_memory_equal(s.data + i, "a\0b", 3);
 	str_release(&s);

@@ -1,10 +1,13 @@
-/* Messages over a socket pair: whole, truncated at every byte, too long, late, with descriptors that were and were not asked for. */
+/* Messages over a socket pair: whole, truncated at every byte, too long, late, with descriptors
+ * that were and were not asked for. */
 #include "base_test.h"
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-struct pair { int a, b; };
+struct pair {
+	int a, b;
+};
 
 static struct pair pair_make(void)
 {
@@ -19,8 +22,8 @@ static void pair_close(struct pair p)
 	if (p.b >= 0) close(p.b);
 }
 
-static uint64_t soon(void) { return clock_ns() + 50000000u; }      /* for waits that must run out */
-static uint64_t later(void) { return clock_ns() + 20000000000u; }  /* for waits that must not */
+static uint64_t soon(void) { return clock_ns() + 50000000u; }     /* for waits that must run out */
+static uint64_t later(void) { return clock_ns() + 20000000000u; } /* for waits that must not */
 
 static void round_trip(void **state)
 {
@@ -42,7 +45,10 @@ static void round_trip(void **state)
 }
 
 enum { BIG = 5 * 1000 * 1000 + 3 };
-struct sender { int fd, rc; char *data; };
+struct sender {
+	int fd, rc;
+	char *data;
+};
 
 static void *send_big(void *arg)
 {
@@ -121,7 +127,7 @@ static void sending_to_a_full_or_closed_peer(void **state)
 	pair_close(p);
 	p = pair_make();
 	close(p.b);
-	assert_int_equal(msg_send(p.a, "x", 1, NULL, 0, later(), &err), ERR_CHILD);   /* and no SIGPIPE */
+	assert_int_equal(msg_send(p.a, "x", 1, NULL, 0, later(), &err), ERR_CHILD); /* and no SIGPIPE */
 	close(p.a);
 	assert_int_equal(msg_send(-1, "x", 1, NULL, 0, later(), &err), ERR_IO);
 #if SIZE_MAX > UINT32_MAX
@@ -165,9 +171,15 @@ static void descriptors_pass_and_are_close_on_exec(void **state)
 /* Sends raw bytes with descriptors attached to them. */
 static void send_raw(int fd, const void *data, size_t len, const int *fds, int nfds)
 {
-	union { char bytes[CMSG_SPACE(32 * sizeof(int))]; struct cmsghdr align; } control = {0};
+	union {
+		char bytes[CMSG_SPACE(32 * sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
 	struct iovec part = {(void *)(uintptr_t)data, len};
-	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int))};
+	struct msghdr m = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int))};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
@@ -196,7 +208,8 @@ static void unwanted_descriptors_do_not_leak(void **state)
 	str_release(&s);
 }
 
-/* Descriptors slipped in with the payload's bytes are dropped; those of a message that then fails are closed. */
+/* Descriptors slipped in with the payload's bytes are dropped; those of a message that then fails
+ * are closed. */
 static void late_and_orphaned_descriptors_do_not_leak(void **state)
 {
 	struct str s = {0};

@@ -1,7 +1,13 @@
 /* Options: every way to write them, recipes under the command line, and what a wrong one says. */
 #include "base_test.h"
 
-struct settings { bool flag, json; int64_t steps, threads; double rate, share; const char *loss, *path; struct option_list adapters; };
+struct settings {
+	bool flag, json;
+	int64_t steps, threads;
+	double rate, share;
+	const char *loss, *path;
+	struct option_list adapters;
+};
 static const struct option_def defs[] = {
 	{"flag", OPTION_BOOL, offsetof(struct settings, flag), "a switch", NULL},
 	{"json", OPTION_BOOL, offsetof(struct settings, json), "one JSON object", NULL},
@@ -55,13 +61,17 @@ static void ways_to_write_values(void **state)
 
 static void switches(void **state)
 {
-	static const struct { const char *line; bool flag; } rows[] = {{"--flag", true}, {"--flag true", true}, {"--flag=true", true}, {"--flag=false", false},
-		{"--flag false", false}, {"--no-flag", false}, {"--flag --no_flag", false}, {"--no-flag --flag", true}, {"--flag truth", true}};
+	static const struct {
+		const char *line;
+		bool flag;
+	} rows[] = {{"--flag", true}, {"--flag true", true}, {"--flag=true", true}, {"--flag=false", false},
+		{"--flag false", false}, {"--no-flag", false}, {"--flag --no_flag", false}, {"--no-flag --flag", true},
+		{"--flag truth", true}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		assert_int_equal(parse(rows[i].line), 0);
 		assert_int_equal(s.flag, rows[i].flag);
 	}
-	assert_int_equal(npos, 1);   /* "truth" is a positional word */
+	assert_int_equal(npos, 1); /* "truth" is a positional word */
 	assert_string_equal(argv_left[1], "truth");
 }
 
@@ -128,7 +138,8 @@ static void ranges_hold(void **state)
 
 static void lists_grow(void **state)
 {
-	char *dir = scratch_make(), *path = path_join(dir, "r.yaml"), *line = xasprintf("--recipe %s --adapter x --adapter=y", path), *recipe = xasprintf("--recipe %s", path);
+	char *dir = scratch_make(), *path = path_join(dir, "r.yaml"),
+		 *line = xasprintf("--recipe %s --adapter x --adapter=y", path), *recipe = xasprintf("--recipe %s", path);
 	assert_int_equal(parse("--adapter a --max_steps 1 --adapter b"), 0);
 	assert_int_equal(s.adapters.count, 2);
 	assert_string_equal(s.adapters.items[1], "b");
@@ -136,7 +147,7 @@ static void lists_grow(void **state)
 	assert_int_equal(parse(recipe), 0);
 	assert_int_equal(s.adapters.count, 3);
 	assert_string_equal(s.adapters.items[2], "c");
-	assert_int_equal(parse(line), 0);   /* not a, b, c, x, y */
+	assert_int_equal(parse(line), 0); /* not a, b, c, x, y */
 	assert_int_equal(s.adapters.count, 2);
 	assert_string_equal(s.adapters.items[0], "x");
 	write_text(path, "adapter: one\n");
@@ -175,11 +186,22 @@ static void recipe_is_under_the_command_line(void **state)
 	assert_int_equal(parse(line), 0);
 	assert_int_equal(s.steps, 1000);
 
-	static const struct { const char *yaml, *words; } bad[] = {
-		{"max_step: 5\n", "max_step: unknown option; did you mean max_steps?"}, {"max_steps: 1.5\n", "max_steps: expected an integer, found 1.5"},
-		{"max_steps: '5'\n", "expected an integer"}, {"flag: yes\n", "flag: expected true or false, found \"yes\""}, {"loss_type: x\n", "expected one of"},
-		{"output_dir: [a]\n", "expected text, found [\"a\"]"}, {"output_dir: 5\n", "expected text"}, {"threads: 5000\n", "threads: expected an integer, 0 to 4096, found 5000"},
-		{"threads: 5e3\n", "0 to 4096"}, {"top_p: 2\n", "1e-6 to 1"}, {"beta: -0.5\n", "0 or more"}, {"- a\n", "mapping"}, {"a: [\n", "line"},
+	static const struct {
+		const char *yaml, *words;
+	} bad[] = {
+		{"max_step: 5\n", "max_step: unknown option; did you mean max_steps?"},
+		{"max_steps: 1.5\n", "max_steps: expected an integer, found 1.5"},
+		{"max_steps: '5'\n", "expected an integer"},
+		{"flag: yes\n", "flag: expected true or false, found \"yes\""},
+		{"loss_type: x\n", "expected one of"},
+		{"output_dir: [a]\n", "expected text, found [\"a\"]"},
+		{"output_dir: 5\n", "expected text"},
+		{"threads: 5000\n", "threads: expected an integer, 0 to 4096, found 5000"},
+		{"threads: 5e3\n", "0 to 4096"},
+		{"top_p: 2\n", "1e-6 to 1"},
+		{"beta: -0.5\n", "0 or more"},
+		{"- a\n", "mapping"},
+		{"a: [\n", "line"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		write_text(path, bad[i].yaml);
@@ -219,7 +241,8 @@ static void json_of_settings(void **state)
 {
 	assert_int_equal(parse("--flag"), 0);
 	json_t *o = options_json(defs, ARRAY_LEN(defs), &s), *expected = NULL;
-	static const char text[] = "{\"flag\":true,\"json\":false,\"max_steps\":10,\"learning_rate\":1e-6,\"threads\":0,\"top_p\":0.0,\"beta\":1e-6,\"loss_type\":\"grpo\",\"output_dir\":null,\"adapter\":[]}";
+	static const char text[] = "{\"flag\":true,\"json\":false,\"max_steps\":10,\"learning_rate\":1e-6,\"threads\":0,"
+							   "\"top_p\":0.0,\"beta\":1e-6,\"loss_type\":\"grpo\",\"output_dir\":null,\"adapter\":[]}";
 	assert_int_equal(json_parse(text, strlen(text), "expected", &expected, &err), 0);
 	assert_true(json_equal(o, expected));
 	json_decref(o);
@@ -243,7 +266,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(positional_words_move_to_the_front),
 	cmocka_unit_test(wrong_options_say_what_was_expected),
 	cmocka_unit_test(wrong_values_say_what_was_expected),
-	cmocka_unit_test(ranges_hold), cmocka_unit_test(lists_grow), cmocka_unit_test(recipe_is_under_the_command_line),
+	cmocka_unit_test(ranges_hold),
+	cmocka_unit_test(lists_grow),
+	cmocka_unit_test(recipe_is_under_the_command_line),
 	cmocka_unit_test(help_lists_all_options),
 	cmocka_unit_test(json_of_settings),
 	cmocka_unit_test(distances),

@@ -1,9 +1,15 @@
-/* The thread pool: every index once, chunk boundaries that depend on count and grain alone, tens of thousands of tiny sections, two pools at once. */
+/* The thread pool: every index once, chunk boundaries that depend on count and grain alone, tens of
+ * thousands of tiny sections, two pools at once. */
 #include "base_test.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct chunks { _Atomic int64_t end[512]; _Atomic int seen[512]; int64_t grain; _Atomic int threads_seen; };
+struct chunks {
+	_Atomic int64_t end[512];
+	_Atomic int seen[512];
+	int64_t grain;
+	_Atomic int threads_seen;
+};
 
 static void record(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -39,7 +45,8 @@ static void boundaries_depend_on_count_and_grain_alone(void **state)
 	}
 }
 
-/* Plain, not atomic: pool_run must order the writes of one section before the reads of the next (the thread sanitizer watches). */
+/* Plain, not atomic: pool_run must order the writes of one section before the reads of the next
+ * (the thread sanitizer watches). */
 static void add_neighbour(void *ctx, int64_t begin, int64_t end, int thread)
 {
 	int64_t **rows = ctx;
@@ -55,14 +62,16 @@ static void many_tiny_sections(void **state)
 			rows[0] = i % 2 ? b : a;
 			rows[1] = i % 2 ? a : b;
 			pool_run(p, 16, 1 + i % 5, add_neighbour, rows);
-			if (i % 1000 == 999) sleep_ms(1);   /* lets the workers fall asleep */
+			if (i % 1000 == 999) sleep_ms(1); /* lets the workers fall asleep */
 		}
 		for (int i = 0; i < 16; i++) assert_int_equal(a[i], 10000);
 		pool_free(p);
 	}
 }
 
-struct meeting { _Atomic int here, met; };
+struct meeting {
+	_Atomic int here, met;
+};
 
 static void rendezvous(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -72,7 +81,8 @@ static void rendezvous(void *ctx, int64_t begin, int64_t end, int thread)
 	if (atomic_load(&m->here) == 2) atomic_fetch_add(&m->met, 1);
 }
 
-/* Two chunks that wait for each other: both see the other only if two threads run them, also when the worker had gone to sleep. */
+/* Two chunks that wait for each other: both see the other only if two threads run them, also when
+ * the worker had gone to sleep. */
 static void sections_run_in_parallel(void **state)
 {
 	struct pool *p = pool_create(2);
@@ -85,7 +95,10 @@ static void sections_run_in_parallel(void **state)
 	pool_free(p);
 }
 
-static void add_range(void *ctx, int64_t begin, int64_t end, int thread) { atomic_fetch_add((_Atomic int64_t *)ctx, end - begin); }
+static void add_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+	atomic_fetch_add((_Atomic int64_t *)ctx, end - begin);
+}
 
 static void *drive(void *arg)
 {
@@ -112,11 +125,11 @@ static void edges(void **state)
 	_Atomic int64_t sum = 0;
 	pool_run(p, 0, 5, add_range, &sum);
 	assert_int_equal(sum, 0);
-	pool_run(p, INT64_MAX, INT64_MAX / 3, add_range, &sum);   /* no overflow in the last chunk's end */
+	pool_run(p, INT64_MAX, INT64_MAX / 3, add_range, &sum); /* no overflow in the last chunk's end */
 	assert_true(sum == INT64_MAX);
 	pool_free(p);
 	pool_free(NULL);
-	for (int i = 0; i < 50; i++) pool_free(pool_create(4));   /* freed while workers start */
+	for (int i = 0; i < 50; i++) pool_free(pool_create(4)); /* freed while workers start */
 }
 
 static void do_bad_grain(void)

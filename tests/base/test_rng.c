@@ -2,10 +2,14 @@
 #include "base_test.h"
 #include <math.h>
 
-/* The known answers of Salmon et al.'s Random123 for philox4x32-10: counter words 0-1 are our index, 2-3 the stream, the key is the seed. */
+/* The known answers of Salmon et al.'s Random123 for philox4x32-10: counter words 0-1 are our
+ * index, 2-3 the stream, the key is the seed. */
 static void philox_known_answers(void **state)
 {
-	static const struct { uint64_t seed, stream, index; uint32_t v[4]; } rows[] = {
+	static const struct {
+		uint64_t seed, stream, index;
+		uint32_t v[4];
+	} rows[] = {
 		{0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
 		{UINT64_MAX, UINT64_MAX, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
 		{0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
@@ -25,8 +29,9 @@ static void sequence_equals_the_function(void **state)
 	assert_true(rng_next_uniform(&u) == rng_uniform(5, 9, 0));
 }
 
-/* Mean of n uniforms has standard deviation 1 / sqrt(12 n), of n normals 1 / sqrt(n), of n squared normals sqrt(2 / n). Seeds are fixed, so the
- * test cannot flicker; six standard deviations is what a wrong formula misses by far. */
+/* Mean of n uniforms has standard deviation 1 / sqrt(12 n), of n normals 1 / sqrt(n), of n squared
+ * normals sqrt(2 / n). Seeds are fixed, so the test cannot flicker; six standard deviations is what
+ * a wrong formula misses by far. */
 static void moments(void **state)
 {
 	enum { N = 200000 };
@@ -55,8 +60,9 @@ static void below_is_in_range_and_even(void **state)
 	for (int i = 0; i < N; i++) seen[rng_below(&r, CELLS)]++;
 	/* Binomial(N, 1/7): standard deviation sqrt(N 6/49) = 93; six of them. */
 	for (int c = 0; c < CELLS; c++) assert_true(abs(seen[c] - N / CELLS) < 6 * 93);
-	/* For n = 2^31 + 1 the plain high product would give every result but one with probability 2^-31, low half and high half alike; a missing
-	 * rejection shows only in which draws are taken: nearly half of them are rejected, so about 2 N words are used. */
+	/* For n = 2^31 + 1 the plain high product would give every result but one with probability
+	 * 2^-31, low half and high half alike; a missing rejection shows only in which draws are taken:
+	 * nearly half of them are rejected, so about 2 N words are used. */
 	struct rng big = {.seed = 4};
 	for (int i = 0; i < 10000; i++) rng_below(&big, 0x80000001u);
 	assert_true(big.index > 19000 && big.index < 21000);
@@ -76,18 +82,21 @@ static void sha256_known_answers(void **state)
 	assert_string_equal(hash_bytes("", 0).text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 	assert_string_equal(hash_bytes(NULL, 0).text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 	assert_string_equal(hash_bytes("abc", 3).text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-	assert_string_equal(
-		hash_bytes("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56).text, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+	assert_string_equal(hash_bytes("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56).text,
+		"248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 	char *million = xmalloc(1000000);
 	memset(million, 'a', 1000000);
-	assert_string_equal(hash_bytes(million, 1000000).text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+	assert_string_equal(
+		hash_bytes(million, 1000000).text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 	free(million);
 }
 
 static void parts_are_not_a_concatenation(void **state)
 {
-	struct slice a[] = {{"ab", 2}, {"c", 1}}, b[] = {{"a", 1}, {"bc", 2}}, c[] = {{"abc", 3}}, d[] = {{"abc", 3}, {NULL, 0}};
-	struct sha256_hex h[] = {hash_parts(a, 2), hash_parts(b, 2), hash_parts(c, 1), hash_parts(d, 2), hash_parts(NULL, 0)};
+	struct slice a[] = {{"ab", 2}, {"c", 1}}, b[] = {{"a", 1}, {"bc", 2}}, c[] = {{"abc", 3}},
+				 d[] = {{"abc", 3}, {NULL, 0}};
+	struct sha256_hex h[] = {
+		hash_parts(a, 2), hash_parts(b, 2), hash_parts(c, 1), hash_parts(d, 2), hash_parts(NULL, 0)};
 	for (size_t i = 0; i < ARRAY_LEN(h); i++)
 		for (size_t j = i + 1; j < ARRAY_LEN(h); j++) assert_string_not_equal(h[i].text, h[j].text);
 	/* The length is 8 little-endian bytes. */

@@ -1,12 +1,14 @@
-/* libFuzzer entry of a model folder's configs. The first byte says which file the rest is, the others are good: 0 config.json, 1 generation_config.json,
- * 2 adapter_config.json. What is accepted as a model is written out and read back equal. */
+/* libFuzzer entry of a model folder's configs. The first byte says which file the rest is, the
+ * others are good: 0 config.json, 1 generation_config.json, 2 adapter_config.json. What is accepted
+ * as a model is written out and read back equal. */
 #include "fuzz.h"
 #include "model/model.h"
 
 #include <sys/stat.h>
 
-static const char *const names[] = { "config.json", "generation_config.json", "adapter_config.json" };
-static const char good_config[] = "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 5, \"hidden_size\": 4, \"num_hidden_layers\": 1,"
+static const char *const names[] = {"config.json", "generation_config.json", "adapter_config.json"};
+static const char good_config[] =
+	"{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 5, \"hidden_size\": 4, \"num_hidden_layers\": 1,"
 	" \"num_attention_heads\": 2, \"intermediate_size\": 4}";
 
 /* folder/NAME is a link to the descriptor number of NAME, which every input replaces. */
@@ -39,7 +41,8 @@ static void folder_make(void)
 		free(path);
 	}
 	CHECKF(!model_config_load(folder, &c, &err), "%s", err.text);
-	CHECKF(!ops_cpu_create(&(struct ops_options){ .threads = 1 }, &ops, &err) && !model_create(&c, 1, ops, &model, &err), "%s", err.text);
+	CHECKF(!ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, &err) && !model_create(&c, 1, ops, &model, &err),
+		"%s", err.text);
 	atexit(folder_remove);
 }
 

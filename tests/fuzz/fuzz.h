@@ -1,4 +1,5 @@
-/* What the fuzz programs share. Each defines LLVMFuzzerTestOneInput; a broken promise ends it by CHECK. */
+/* What the fuzz programs share. Each defines LLVMFuzzerTestOneInput; a broken promise ends it by
+ * CHECK. */
 #ifndef HONE_FUZZ_H
 #define HONE_FUZZ_H
 #include "base/base.h"
@@ -7,7 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-/* The input as a file, without a disk: readers take paths. Returns the descriptor that keeps it alive. */
+/* The input as a file, without a disk: readers take paths. Returns the descriptor that keeps it
+ * alive. */
 static inline int input_file(const void *data, size_t len, char path[64])
 {
 	struct err err = {0};

@@ -1,8 +1,9 @@
-/* libFuzzer entry of the GGUF reader: what it accepts can be read to the last byte, unpacked and found by name; what it refuses is refused with a text. */
+/* libFuzzer entry of the GGUF reader: what it accepts can be read to the last byte, unpacked and
+ * found by name; what it refuses is refused with a text. */
 #include "fuzz.h"
 #include "tensor/tensor.h"
 
-static volatile unsigned total;   /* keeps the reads from being left out */
+static volatile unsigned total; /* keeps the reads from being left out */
 
 static void read_value(const struct gguf *g, const struct gguf_value *v)
 {
@@ -29,7 +30,8 @@ static void read_everything(const struct gguf *g)
 	for (size_t i = 0; i < gguf_count(g); i++) {
 		const struct gguf_tensor *t = gguf_at(g, i);
 		CHECK(gguf_tensor_find(g, t->name) == t && *gguf_tensor_type(t));
-		float *out = malloc((size_t)t->count * sizeof *out);   /* bounded by the file: a value takes at least four bits of it */
+		float *out = malloc(
+			(size_t)t->count * sizeof *out); /* bounded by the file: a value takes at least four bits of it */
 		CHECK(out);
 		gguf_to_f32(t, out);
 		total += out[t->count - 1] > 0;

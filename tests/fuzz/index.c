@@ -1,5 +1,5 @@
-/* libFuzzer entry of a folder of shards: the input is model.safetensors.index.json beside two good files of two tensors each. What is accepted are the
- * tensors of one of them or of both. */
+/* libFuzzer entry of a folder of shards: the input is model.safetensors.index.json beside two good
+ * files of two tensors each. What is accepted are the tensors of one of them or of both. */
 #include "fuzz.h"
 #include "tensor/tensor.h"
 
@@ -14,12 +14,13 @@ static void folder_remove(void)
 
 static void folder_make(void)
 {
-	static const float values[4] = { 1, 2, 3, 4 };
+	static const float values[4] = {1, 2, 3, 4};
 	CHECK(mkdtemp(folder));
 	atexit(folder_remove);
 	for (int i = 0; i < 2; i++) {
 		struct err err = {0};
-		const struct tensor_info pair[] = { { i ? "c" : "a", DTYPE_F32, 1, { 4 }, values, 16 }, { i ? "d" : "b", DTYPE_F32, 1, { 0 }, NULL, 0 } };
+		const struct tensor_info pair[] = {
+			{i ? "c" : "a", DTYPE_F32, 1, {4}, values, 16}, {i ? "d" : "b", DTYPE_F32, 1, {0}, NULL, 0}};
 		char *path = xasprintf("%s/%d", folder, i);
 		CHECKF(!safetensors_write(path, pair, 2, NULL, &err), "%s", err.text);
 		free(path);
@@ -43,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		refusal_check(rc, &err);
 		return 0;
 	}
-	CHECK(safetensors_count(s) == 2 || safetensors_count(s) == 4);   /* an index need not name both files, but all that a file holds */
+	CHECK(safetensors_count(s) == 2 ||
+		safetensors_count(s) == 4); /* an index need not name both files, but all that a file holds */
 	for (size_t i = 0; i < safetensors_count(s); i++) {
 		const struct tensor_info *t = safetensors_at(s, i);
 		CHECK(safetensors_find(s, t->name) == t && t->name[0] >= 'a' && t->name[0] <= 'd' && !t->name[1]);

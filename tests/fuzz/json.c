@@ -1,5 +1,6 @@
-/* libFuzzer entry of JSON and JSON Lines. First byte even: the rest is one JSON text; what is accepted is written out and read back equal, and its fields
- * can be asked for. Odd: the rest is a JSON Lines file, plain or gzip. */
+/* libFuzzer entry of JSON and JSON Lines. First byte even: the rest is one JSON text; what is
+ * accepted is written out and read back equal, and its fields can be asked for. Odd: the rest is a
+ * JSON Lines file, plain or gzip. */
 #include "fuzz.h"
 
 static void fields_read(const json_t *o)
@@ -12,8 +13,9 @@ static void fields_read(const json_t *o)
 	if (!json_is_object(o)) return;
 	for (void *at = json_object_iter((json_t *)o); at; at = json_object_iter_next((json_t *)o, at)) {
 		const char *key = json_object_iter_key(at);
-		int rc[] = { json_get_int(o, "fuzz", key, -5, 5, &i, &err), json_opt_int(o, "fuzz", key, -5, 5, &i, &err), json_opt_num(o, "fuzz", key, &x, &err),
-			json_opt_bool(o, "fuzz", key, &b, &err), json_get_str(o, "fuzz", key, &s, &err), json_opt_str(o, "fuzz", key, &s, &err) };
+		int rc[] = {json_get_int(o, "fuzz", key, -5, 5, &i, &err), json_opt_int(o, "fuzz", key, -5, 5, &i, &err),
+			json_opt_num(o, "fuzz", key, &x, &err), json_opt_bool(o, "fuzz", key, &b, &err),
+			json_get_str(o, "fuzz", key, &s, &err), json_opt_str(o, "fuzz", key, &s, &err)};
 		for (size_t k = 0; k < ARRAY_LEN(rc); k++) CHECK(rc[k] <= 0);
 	}
 }

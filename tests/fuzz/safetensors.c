@@ -1,6 +1,7 @@
-/* libFuzzer entry of the safetensors reader: what it accepts can be read to the last byte, converted and found by name. An input is a whole file when it
- * begins with a zero byte; else its first byte is the number of data bytes behind a header made of the rest, so that the corpus is text and mutations do
- * not break on the length. */
+/* libFuzzer entry of the safetensors reader: what it accepts can be read to the last byte,
+ * converted and found by name. An input is a whole file when it begins with a zero byte; else its
+ * first byte is the number of data bytes behind a header made of the rest, so that the corpus is
+ * text and mutations do not break on the length. */
 #include "fuzz.h"
 #include "tensor/tensor.h"
 
@@ -10,7 +11,8 @@ static void read_everything(const struct safetensors *s)
 	for (size_t i = 0; i < safetensors_count(s); i++) {
 		const struct tensor_info *t = safetensors_at(s, i), *got;
 		struct err err;
-		CHECK(safetensors_find(s, t->name) == t && !safetensors_get(s, t->name, t->ndim, t->shape, &got, &err) && got == t);
+		CHECK(safetensors_find(s, t->name) == t && !safetensors_get(s, t->name, t->ndim, t->shape, &got, &err) &&
+			got == t);
 		for (size_t b = 0; b < t->bytes; b++) total += ((const uint8_t *)t->data)[b];
 		if (!dtype_is_float(t->dtype)) continue;
 		float *out = malloc(t->bytes / dtype_bytes(t->dtype) * sizeof *out + 1);

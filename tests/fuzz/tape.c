@@ -1,5 +1,5 @@
-/* libFuzzer entry of the tape's parser: any bytes, and every accepted tape keeps its promises. tests/tape/test_tape_corrupt.c runs the same checks without
- * libFuzzer. */
+/* libFuzzer entry of the tape's parser: any bytes, and every accepted tape keeps its promises.
+ * tests/tape/test_tape_corrupt.c runs the same checks without libFuzzer. */
 #include "../tape/tape_invariants.h"
 #include "fuzz.h"
 

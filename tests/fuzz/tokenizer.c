@@ -1,5 +1,5 @@
-/* libFuzzer entry of the tokenizer. First byte even: the rest is a tokenizer.json. Odd: the rest is text for a tokenizer trained here; encoding must
- * refuse it or give the bytes back. */
+/* libFuzzer entry of the tokenizer. First byte even: the rest is a tokenizer.json. Odd: the rest is
+ * text for a tokenizer trained here; encoding must refuse it or give the bytes back. */
 #include "fuzz.h"
 #include "text/text.h"
 
@@ -23,8 +23,7 @@ static void fuzz_file(const char *data, size_t len)
 	int fd = input_file(data, len, path);
 	int rc = tokenizer_open(path, &t, &err);
 	CHECK(rc == 0 || (rc < 0 && !t && strstr(err.text, path)));
-	if (!rc)
-		encode_anything(t);
+	if (!rc) encode_anything(t);
 	tokenizer_free(t);
 	close(fd);
 }
@@ -36,8 +35,7 @@ static struct tokenizer *trained(void)
 	struct bpe_train_options o = {.vocab_size = 290};
 	struct err err = {0};
 	char path[] = "/tmp/fuzz_tokenizer_XXXXXX";
-	if (t)
-		return t;
+	if (t) return t;
 	int fd = mkstemp(path);
 	CHECK(fd >= 0);
 	close(fd);
@@ -61,11 +59,8 @@ static void fuzz_text(const char *data, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	if (!len)
-		return 0;
-	if (data[0] % 2)
-		fuzz_text((const char *)data + 1, len - 1);
-	else
-		fuzz_file((const char *)data + 1, len - 1);
+	if (!len) return 0;
+	if (data[0] % 2) fuzz_text((const char *)data + 1, len - 1);
+	else fuzz_file((const char *)data + 1, len - 1);
 	return 0;
 }

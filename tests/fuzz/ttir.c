@@ -1,5 +1,5 @@
-/* libFuzzer entry of the vm: any bytes as Triton IR; what is accepted runs over small buffers. tests/vm/test_vm_hostile.c makes the same checks without
- * libFuzzer. */
+/* libFuzzer entry of the vm: any bytes as Triton IR; what is accepted runs over small buffers.
+ * tests/vm/test_vm_hostile.c makes the same checks without libFuzzer. */
 #include "../vm/hostile_kernel.h"
 #include "fuzz.h"
 

@@ -1,6 +1,7 @@
-/* The scheduler over a model that is a hash: logits are a function of all tokens of the sequence, read back through the page
- * lists the engine built, so a wrong page, position or copy changes the answer. Every sequence is compared with one generated
- * alone. This file defines the model's functions itself; the real ones stay out of the link. */
+/* The scheduler over a model that is a hash: logits are a function of all tokens of the sequence,
+ * read back through the page lists the engine built, so a wrong page, position or copy changes the
+ * answer. Every sequence is compared with one generated alone. This file defines the model's
+ * functions itself; the real ones stay out of the link. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,16 +13,27 @@ enum { V = 97 };
 
 /* ---- the model ---- */
 
-struct model { struct model_config c; struct ops ops; };
-struct kv { int32_t *tokens; int pages; };
-struct step { float logits[64 * V]; int max_rows, max_logit_rows; };
-struct adapter { uint64_t salt; };
+struct model {
+	struct model_config c;
+	struct ops ops;
+};
+struct kv {
+	int32_t *tokens;
+	int pages;
+};
+struct step {
+	float logits[64 * V];
+	int max_rows, max_logit_rows;
+};
+struct adapter {
+	uint64_t salt;
+};
 
 static void copy(struct ops_context *c, void *dst, const void *src, size_t bytes) { memcpy(dst, src, bytes); }
 static void *alloc(struct ops_context *c, size_t bytes) { return xcalloc(1, bytes); }
 static void release(struct ops_context *c, void *p) { free(p); }
-static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits, const int32_t *targets,
-	float temperature, int N, int vocabulary)
+static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits,
+	const int32_t *targets, float temperature, int N, int vocabulary)
 {
 	for (int i = 0; i < N; i++) {
 		double sum = 0;
@@ -31,10 +43,19 @@ static void logprob(struct ops_context *c, float *out, float *entropy, float *ls
 	}
 }
 static struct model the_model = {
-	.c = {
-		.vocab_size = V, .hidden_size = 8, .num_attention_heads = 1, .num_key_value_heads = 1, .head_dim = 8, .intermediate_size = 8,
-		.max_position_embeddings = 1000, .eos_token_id = 5, .neos_extra = 1, .eos_extra = {7},
-	},
+	.c =
+		{
+			.vocab_size = V,
+			.hidden_size = 8,
+			.num_attention_heads = 1,
+			.num_key_value_heads = 1,
+			.head_dim = 8,
+			.intermediate_size = 8,
+			.max_position_embeddings = 1000,
+			.eos_token_id = 5,
+			.neos_extra = 1,
+			.eos_extra = {7},
+		},
 	.ops = {.alloc = alloc, .release = release, .upload = copy, .download = copy, .logprob = logprob},
 };
 static int steps_run, rows_run, copies_made;
@@ -50,7 +71,11 @@ struct kv *kv_create(struct model *m, int pages)
 	kv->pages = pages;
 	return kv;
 }
-void kv_free(struct kv *kv) { if (kv) free(kv->tokens); free(kv); }
+void kv_free(struct kv *kv)
+{
+	if (kv) free(kv->tokens);
+	free(kv);
+}
 void kv_copy_page(struct kv *kv, int dst, int src)
 {
 	assert_true(dst != src && dst >= 0 && dst < kv->pages && src >= 0 && src < kv->pages);
@@ -66,13 +91,18 @@ struct step *step_create(struct model *m, int max_rows, int max_logit_rows)
 }
 void step_free(struct step *s) { free(s); }
 
-static uint64_t mix(uint64_t h, uint64_t x) { h = (h ^ x) * 0x9E3779B97F4A7C15u; return h ^ h >> 29; }
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+	h = (h ^ x) * 0x9E3779B97F4A7C15u;
+	return h ^ h >> 29;
+}
 static void hash_logits(uint64_t h, float *logits)
 {
 	for (int i = 0; i < V; i++) logits[i] = 3 * rng_normal(h, 0, (uint64_t)i);
 }
 
-const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n)
+const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b,
+	const int32_t *at, int n)
 {
 	assert_true(b->T >= 1 && b->T <= s->max_rows && n <= s->max_logit_rows);
 	for (int t = 0; t < b->T; t++) {
@@ -81,7 +111,8 @@ const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const in
 	}
 	for (int i = 0; i < n; i++) {
 		uint64_t h = a ? a->salt : 0;
-		for (int p = 0; p <= b->pos[at[i]]; p++) h = mix(h, (uint64_t)kv->tokens[b->table[at[i]][p / OPS_KV_BLOCK] * OPS_KV_BLOCK + p % OPS_KV_BLOCK]);
+		for (int p = 0; p <= b->pos[at[i]]; p++)
+			h = mix(h, (uint64_t)kv->tokens[b->table[at[i]][p / OPS_KV_BLOCK] * OPS_KV_BLOCK + p % OPS_KV_BLOCK]);
 		hash_logits(h, s->logits + i * V);
 	}
 	steps_run++;
@@ -119,8 +150,14 @@ static void check_alone(const struct request *r, const struct completion *c)
 		h = mix(h, (uint64_t)id);
 		bool stop = false;
 		for (int i = 0; i < r->nstop; i++) stop = stop || id == r->stop_ids[i];
-		if (id == 5 || id == 7) { finish = FINISH_EOS; break; }
-		if (stop || (r->should_stop && r->should_stop(NULL, 0, 0, tokens, count))) { finish = FINISH_STOP; break; }
+		if (id == 5 || id == 7) {
+			finish = FINISH_EOS;
+			break;
+		}
+		if (stop || (r->should_stop && r->should_stop(NULL, 0, 0, tokens, count))) {
+			finish = FINISH_STOP;
+			break;
+		}
 	}
 	assert_int_equal(c->count, count);
 	assert_int_equal(c->finish, finish);
@@ -137,12 +174,18 @@ static struct request make_request(uint64_t seed, int i, int max_context)
 	static const int lengths[] = {1, 2, 31, 32, 33, 34, 64, 65, 90};
 	int nprompt = lengths[rng_below(&g, ARRAY_LEN(lengths))], wanted = 1 + (int)rng_below(&g, 70);
 	struct request r = {
-		.id = i, .prompt = prompt_tokens + rng_below(&g, 200), .nprompt = nprompt, .num_samples = 1 + (int)rng_below(&g, 6),
+		.id = i,
+		.prompt = prompt_tokens + rng_below(&g, 200),
+		.nprompt = nprompt,
+		.num_samples = 1 + (int)rng_below(&g, 6),
 		.first_sample = (int)rng_below(&g, 3),
-		.sampling = {
-			.temperature = rng_below(&g, 4) ? 1.0f : 0.0f, .top_k = rng_below(&g, 3) ? 0 : 10, .top_p = rng_below(&g, 3) ? 1 : 0.9f,
-			.seed = rng_next(&g),
-		},
+		.sampling =
+			{
+				.temperature = rng_below(&g, 4) ? 1.0f : 0.0f,
+				.top_k = rng_below(&g, 3) ? 0 : 10,
+				.top_p = rng_below(&g, 3) ? 1 : 0.9f,
+				.seed = rng_next(&g),
+			},
 		.max_new_tokens = MIN(wanted, max_context - nprompt),
 	};
 	if (rng_below(&g, 3) == 0) r.stop_ids = stop_ids, r.nstop = 2;
@@ -161,7 +204,7 @@ static void run_mix(struct engine_options o, uint64_t seed, int count)
 	int expected = 0, taken = 0, active = 1, next = 0;
 	bool seen[64][16] = {{false}};
 	while (active || next < count) {
-		for (int burst = 0; burst < 3 && next < count; burst++, next++) {   /* they keep coming while others run */
+		for (int burst = 0; burst < 3 && next < count; burst++, next++) { /* they keep coming while others run */
 			requests[next] = make_request(seed, next, o.max_context);
 			if (engine_submit(e, &requests[next], &err)) fail_msg("%s", err.text);
 			expected += requests[next].num_samples;
@@ -169,7 +212,8 @@ static void run_mix(struct engine_options o, uint64_t seed, int count)
 		engine_step(e, &active);
 		for (struct completion c; engine_take(e, &c);) {
 			const struct request *r = &requests[c.id];
-			assert_true(c.sample >= r->first_sample && c.sample < r->first_sample + r->num_samples && !seen[c.id][c.sample]);
+			assert_true(
+				c.sample >= r->first_sample && c.sample < r->first_sample + r->num_samples && !seen[c.id][c.sample]);
 			seen[c.id][c.sample] = true;
 			check_alone(r, &c);
 			completion_release(&c);
@@ -189,7 +233,8 @@ static void test_mix(void **state)
 	assert_true(copies_made > 20);
 }
 
-/* Five pages hold one long sequence and its prompt's partial page: almost everything has to wait its turn. */
+/* Five pages hold one long sequence and its prompt's partial page: almost everything has to wait
+ * its turn. */
 static void test_few_pages(void **state)
 {
 	run_mix((struct engine_options){.max_sequences = 6, .max_context = 128, .kv_pages = 5, .prefill_rows = 40}, 4, 30);
@@ -201,13 +246,17 @@ static void test_sharing_saves_prefill(void **state)
 	struct err err = {0};
 	struct engine_options o = {.max_sequences = 8, .max_context = 400};
 	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
-	struct request r = {.prompt = prompt_tokens, .nprompt = 300, .num_samples = 8, .sampling = {.temperature = 1, .top_p = 1, .seed = 3}, .max_new_tokens = 1};
+	struct request r = {.prompt = prompt_tokens,
+		.nprompt = 300,
+		.num_samples = 8,
+		.sampling = {.temperature = 1, .top_p = 1, .seed = 3},
+		.max_new_tokens = 1};
 	rows_run = 0;
 	assert_int_equal(engine_submit(e, &r, &err), 0);
 	int active = 1;
 	while (active) engine_step(e, &active);
 	assert_int_equal(rows_run, 299 + 8);
-	engine_free(e);   /* with completions that nobody took */
+	engine_free(e); /* with completions that nobody took */
 }
 
 static void refuse(struct engine *e, struct request r, int code, const char *text)
@@ -223,9 +272,15 @@ static void test_refusals(void **state)
 	struct err err = {0};
 	struct engine_options o = {.max_sequences = 2, .max_context = 64, .kv_pages = 2};
 	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
-	struct request good = {
-		.prompt = prompt_tokens, .nprompt = 40, .num_samples = 1, .sampling = {.temperature = 1, .top_p = 1}, .max_new_tokens = 24,
-	}, r = good;
+	struct request good =
+					   {
+						   .prompt = prompt_tokens,
+						   .nprompt = 40,
+						   .num_samples = 1,
+						   .sampling = {.temperature = 1, .top_p = 1},
+						   .max_new_tokens = 24,
+					   },
+				   r = good;
 	r.max_new_tokens = 25;
 	refuse(e, r, ERR_LIMIT, "40 prompt tokens + 25 new tokens = 65, but max_context is 64");
 	r = good, r.max_new_tokens = INT32_MAX;
@@ -244,7 +299,7 @@ static void test_refusals(void **state)
 	r = good, r.prompt = bad, r.nprompt = 2;
 	refuse(e, r, ERR_RANGE, "prompt token 1 is 97");
 	assert_int_equal(engine_submit(e, &good, &err), 0);
-	engine_free(e);   /* with a request that never ran */
+	engine_free(e); /* with a request that never ran */
 	o = (struct engine_options){.max_sequences = 1, .max_context = 1001};
 	assert_int_equal(engine_create(&the_model, &o, &e, &err), ERR_LIMIT);
 	o = (struct engine_options){.max_sequences = 60000, .max_context = 1000, .kv_pages = INT32_MAX};
@@ -258,13 +313,20 @@ static int setup(void **state)
 	for (int i = 0; i < 400; i++) prompt_tokens[i] = (int32_t)(rng_u32(8, 0, (uint64_t)i) % V);
 	return 0;
 }
-static int teardown(void **state) { arena_release(&scratch); return 0; }
+static int teardown(void **state)
+{
+	arena_release(&scratch);
+	return 0;
+}
 
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mix), cmocka_unit_test(test_few_pages), cmocka_unit_test(test_sharing_saves_prefill), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_mix),
+		cmocka_unit_test(test_few_pages),
+		cmocka_unit_test(test_sharing_saves_prefill),
+		cmocka_unit_test(test_refusals),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

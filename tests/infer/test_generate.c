@@ -1,5 +1,7 @@
-/* The engine over the real model: greedy continuations are transformers' own (tests/ref/infer_oracle.py); samples that share a prompt are what they would be
- * alone, to the bit; an adapter belongs to its request, many of them in one batch; a running engine allocates nothing. */
+/* The engine over the real model: greedy continuations are transformers' own
+ * (tests/ref/infer_oracle.py); samples that share a prompt are what they would be alone, to the
+ * bit; an adapter belongs to its request, many of them in one batch; a running engine allocates
+ * nothing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +10,8 @@
 #include <cmocka.h>
 #include "infer/infer.h"
 
-/* ---- counting allocations (the sanitizers bring their own allocator; there the count stays 0) ---- */
+/* ---- counting allocations (the sanitizers bring their own allocator; there the count stays 0)
+ * ---- */
 
 static _Atomic int64_t allocations;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -17,21 +20,42 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
-void *malloc(size_t n) { atomic_fetch_add(&allocations, 1); return __libc_malloc(n); }
-void *calloc(size_t n, size_t size) { atomic_fetch_add(&allocations, 1); return __libc_calloc(n, size); }
-void *realloc(void *p, size_t n) { atomic_fetch_add(&allocations, 1); return __libc_realloc(p, n); }
-void *aligned_alloc(size_t align, size_t n) { atomic_fetch_add(&allocations, 1); return __libc_memalign(align, n); }
+void *malloc(size_t n)
+{
+	atomic_fetch_add(&allocations, 1);
+	return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size)
+{
+	atomic_fetch_add(&allocations, 1);
+	return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n)
+{
+	atomic_fetch_add(&allocations, 1);
+	return __libc_realloc(p, n);
+}
+void *aligned_alloc(size_t align, size_t n)
+{
+	atomic_fetch_add(&allocations, 1);
+	return __libc_memalign(align, n);
+}
 #endif
 
-static char *folder;   /* $BUILD/ref/infer */
+static char *folder; /* $BUILD/ref/infer */
 
-struct setting { struct ops *ops; struct model *m; struct engine *e; };
+struct setting {
+	struct ops *ops;
+	struct model *m;
+	struct engine *e;
+};
 
 static void setting_open(struct setting *s, bool batch_invariant, const struct engine_options *o)
 {
 	struct err err = {0};
 	char *path = path_join(folder, "model");
-	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 2, .batch_invariant = batch_invariant}, &s->ops, &err), 0);
+	assert_int_equal(
+		ops_cpu_create(&(struct ops_options){.threads = 2, .batch_invariant = batch_invariant}, &s->ops, &err), 0);
 	if (model_open(path, s->ops, &s->m, &err)) fail_msg("%s", err.text);
 	if (engine_create(s->m, o, &s->e, &err)) fail_msg("%s", err.text);
 	free(path);
@@ -81,7 +105,13 @@ static void test_greedy_as_transformers(void **state)
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		int n;
 		int32_t *prompt = ints(json_object_get(json_array_get(rows, i), "prompt"), &n);
-		submit(s.e, &(struct request){.id = (int64_t)i, .prompt = prompt, .nprompt = n, .num_samples = 1, .sampling = {.top_p = 1}, .max_new_tokens = 64});
+		submit(s.e,
+			&(struct request){.id = (int64_t)i,
+				.prompt = prompt,
+				.nprompt = n,
+				.num_samples = 1,
+				.sampling = {.top_p = 1},
+				.max_new_tokens = 64});
 		free(prompt);
 	}
 	run(s.e, done, 1);
@@ -108,22 +138,39 @@ static const int nprompts[3] = {45, 96, 1};
 
 static struct request prompt_request(int i, int first, int count, struct adapter *a)
 {
-	return (struct request){.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = count, .first_sample = first,
-		.sampling = {.temperature = 0.9f, .top_k = i == 1 ? 20 : 0, .top_p = i == 2 ? 0.9f : 1, .seed = 77 + (uint64_t)i}, .max_new_tokens = 40, .adapter = a};
+	return (struct request){.id = i,
+		.prompt = prompts[i],
+		.nprompt = nprompts[i],
+		.num_samples = count,
+		.first_sample = first,
+		.sampling = {.temperature = 0.9f,
+			.top_k = i == 1 ? 20 : 0,
+			.top_p = i == 2 ? 0.9f : 1,
+			.seed = 77 + (uint64_t)i},
+		.max_new_tokens = 40,
+		.adapter = a};
 }
 
-/* K samples that share pages, in mixed batches, against K requests of one sample each that run alone. */
+/* K samples that share pages, in mixed batches, against K requests of one sample each that run
+ * alone. */
 static void test_sharing_changes_nothing(void **state)
 {
 	enum { K = 5 };
 	for (int invariant = 0; invariant < 2; invariant++) {
 		struct setting s;
 		struct completion shared[3 * K] = {{0}}, alone[3 * K] = {{0}};
-		setting_open(&s, invariant, &(struct engine_options){.max_sequences = 6, .max_context = 160, .prefill_rows = 50});
-		for (int i = 0; i < 3; i++) submit(s.e, &(struct request){
-			.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = K, .sampling = prompt_request(i, 0, K, NULL).sampling,
-			.max_new_tokens = 40,
-		});
+		setting_open(
+			&s, invariant, &(struct engine_options){.max_sequences = 6, .max_context = 160, .prefill_rows = 50});
+		for (int i = 0; i < 3; i++)
+			submit(s.e,
+				&(struct request){
+					.id = i,
+					.prompt = prompts[i],
+					.nprompt = nprompts[i],
+					.num_samples = K,
+					.sampling = prompt_request(i, 0, K, NULL).sampling,
+					.max_new_tokens = 40,
+				});
 		run(s.e, shared, K);
 		for (int i = 0; i < 3; i++)
 			for (int k = 0; k < K; k++) {
@@ -136,9 +183,10 @@ static void test_sharing_changes_nothing(void **state)
 			assert_int_equal(shared[c].count, alone[c].count);
 			assert_memory_equal(shared[c].tokens, alone[c].tokens, (size_t)shared[c].count * 4);
 			assert_memory_equal(shared[c].logprobs, alone[c].logprobs, (size_t)shared[c].count * 4);
-			any_differ = any_differ || shared[c].count != shared[0].count || memcmp(shared[c].tokens, shared[0].tokens, (size_t)shared[c].count * 4);
+			any_differ = any_differ || shared[c].count != shared[0].count ||
+				memcmp(shared[c].tokens, shared[0].tokens, (size_t)shared[c].count * 4);
 		}
-		assert_true(any_differ);   /* samples are not copies of each other */
+		assert_true(any_differ); /* samples are not copies of each other */
 		for (int c = 0; c < 3 * K; c++) {
 			completion_release(&shared[c]);
 			completion_release(&alone[c]);
@@ -163,10 +211,16 @@ static struct adapter *adapter_from_bf16(struct model *m, struct adapter *a)
 	for (int i = 0; i < n; i++) {
 		uint16_t *bits = arena_alloc(&memory, (size_t)params[i].count * 2);
 		for (int64_t k = 0; k < params[i].count; k++) bits[k] = f32_to_bf16(params[i].data[k]);
-		t[i] = (struct tensor_info){.name = params[i].name, .dtype = DTYPE_BF16, .ndim = 2, .shape = {params[i].shape[0], params[i].shape[1]}, .data = bits,
+		t[i] = (struct tensor_info){.name = params[i].name,
+			.dtype = DTYPE_BF16,
+			.ndim = 2,
+			.shape = {params[i].shape[0], params[i].shape[1]},
+			.data = bits,
 			.bytes = (size_t)params[i].count * 2};
 	}
-	if (adapter_save(a, dir, NULL, &err) || safetensors_write(path, t, (size_t)n, NULL, &err) || adapter_open(m, dir, &read, &err)) fail_msg("%s", err.text);
+	if (adapter_save(a, dir, NULL, &err) || safetensors_write(path, t, (size_t)n, NULL, &err) ||
+		adapter_open(m, dir, &read, &err))
+		fail_msg("%s", err.text);
 	adapter_free(a);
 	arena_release(&memory);
 	free(dir);
@@ -177,7 +231,8 @@ static struct adapter *adapter_from_bf16(struct model *m, struct adapter *a)
 static void adapters_make(struct model *m, struct adapter *adapters[ADAPTERS])
 {
 	static const struct adapter_options options[ADAPTERS] = {
-		{.r = 4, .lora_alpha = 8, .seed = 3}, {.r = 1, .lora_alpha = 3, .target_modules = "v_proj,up_proj"},
+		{.r = 4, .lora_alpha = 8, .seed = 3},
+		{.r = 1, .lora_alpha = 3, .target_modules = "v_proj,up_proj"},
 		{.r = 9, .lora_alpha = 2, .target_modules = "down_proj,o_proj,q_proj"},
 		{.r = 2, .lora_alpha = 4, .target_modules = "gate_proj,k_proj"},
 	};
@@ -187,7 +242,8 @@ static void adapters_make(struct model *m, struct adapter *adapters[ADAPTERS])
 		assert_int_equal(adapter_create(m, &options[i], &adapters[i], &err), 0);
 		struct param *params = adapter_params(adapters[i], &n);
 		for (int p = 0; p < n; p++)
-			for (int64_t k = 0; k < params[p].count; k++) params[p].data[k] += 0.3f * rng_normal(4 + (uint64_t)i, (uint64_t)p, (uint64_t)k);
+			for (int64_t k = 0; k < params[p].count; k++)
+				params[p].data[k] += 0.3f * rng_normal(4 + (uint64_t)i, (uint64_t)p, (uint64_t)k);
 	}
 	adapters[ADAPTERS - 1] = adapter_from_bf16(m, adapters[ADAPTERS - 1]);
 }
@@ -202,17 +258,20 @@ static void submit_adapted(struct engine *e, struct adapter *const adapters[ADAP
 
 static bool same_completion(const struct completion *a, const struct completion *b)
 {
-	return a->count == b->count && !memcmp(a->tokens, b->tokens, (size_t)a->count * 4) && !memcmp(a->logprobs, b->logprobs, (size_t)a->count * 4);
+	return a->count == b->count && !memcmp(a->tokens, b->tokens, (size_t)a->count * 4) &&
+		!memcmp(a->logprobs, b->logprobs, (size_t)a->count * 4);
 }
 
-/* Sequences of the base and of four adapters side by side, more than run at once, against each request alone: equal to the bit. */
+/* Sequences of the base and of four adapters side by side, more than run at once, against each
+ * request alone: equal to the bit. */
 static void test_adapter_of_each_request(void **state)
 {
 	for (int invariant = 0; invariant < 2; invariant++) {
 		struct setting s;
 		struct adapter *adapters[ADAPTERS];
 		struct completion mixed[REQUESTS * SAMPLES] = {{0}}, alone[REQUESTS * SAMPLES] = {{0}};
-		setting_open(&s, invariant, &(struct engine_options){.max_sequences = 11, .max_context = 160, .prefill_rows = 60});
+		setting_open(
+			&s, invariant, &(struct engine_options){.max_sequences = 11, .max_context = 160, .prefill_rows = 60});
 		adapters_make(s.m, adapters);
 		for (int i = 0; i < REQUESTS; i++) submit_adapted(s.e, adapters, i);
 		run(s.e, mixed, SAMPLES);
@@ -221,7 +280,7 @@ static void test_adapter_of_each_request(void **state)
 			run(s.e, alone, SAMPLES);
 		}
 		for (int i = 0; i < REQUESTS * SAMPLES; i++) assert_true(same_completion(&mixed[i], &alone[i]));
-		for (int i = 0; i < REQUESTS; i++)   /* every policy is another one */
+		for (int i = 0; i < REQUESTS; i++) /* every policy is another one */
 			for (int k = i % 3; k < i; k += 3) assert_false(same_completion(&mixed[i * SAMPLES], &mixed[k * SAMPLES]));
 		for (int i = 0; i < REQUESTS * SAMPLES; i++) {
 			completion_release(&mixed[i]);
@@ -237,10 +296,16 @@ static void test_steps_allocate_nothing(void **state)
 	struct setting s;
 	struct completion done[15] = {{0}};
 	setting_open(&s, false, &(struct engine_options){.max_sequences = 4, .max_context = 160, .prefill_rows = 32});
-	for (int i = 0; i < 3; i++) submit(s.e, &(struct request){
-		.id = i, .prompt = prompts[i], .nprompt = nprompts[i], .num_samples = 5, .sampling = prompt_request(i, 0, 5, NULL).sampling,
-		.max_new_tokens = 40,
-	});
+	for (int i = 0; i < 3; i++)
+		submit(s.e,
+			&(struct request){
+				.id = i,
+				.prompt = prompts[i],
+				.nprompt = nprompts[i],
+				.num_samples = 5,
+				.sampling = prompt_request(i, 0, 5, NULL).sampling,
+				.max_new_tokens = 40,
+			});
 	int active = 1, steps = 0;
 	int64_t before = allocations;
 	while (active) {
@@ -268,10 +333,15 @@ static int setup(void **state)
 	for (int i = 0; i < 3; i++)
 		for (int k = 0; k < 120; k++) prompts[i][k] = 6 + (int32_t)(rng_u32(8, (uint64_t)i, (uint64_t)k) % 300);
 	char command[1024];
-	snprintf(command, sizeof command, "test -s %s/greedy.json || env LD_PRELOAD= build/venv/bin/python tests/ref/infer_oracle.py %s", folder, folder);
+	snprintf(command, sizeof command,
+		"test -s %s/greedy.json || env LD_PRELOAD= build/venv/bin/python tests/ref/infer_oracle.py %s", folder, folder);
 	return system(command);
 }
-static int teardown(void **state) { free(folder); return 0; }
+static int teardown(void **state)
+{
+	free(folder);
+	return 0;
+}
 
 int main(void)
 {

@@ -15,7 +15,10 @@ static void random_logits(float *x, int V, uint64_t seed, float spread)
 
 /* ---- the plain reference: sort everything, in double ---- */
 
-struct entry { double p; int id; };
+struct entry {
+	double p;
+	int id;
+};
 static int heavier_first(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
@@ -46,17 +49,21 @@ static void test_survivors(void **state)
 	enum { V = 700, DRAWS = 400 };
 	float x[V];
 	struct entry kept[V];
-	static const struct { int k; float p; } cut[] = {
+	static const struct {
+		int k;
+		float p;
+	} cut[] = {
 		{1, 1}, {5, 1}, {699, 1}, {5000, 1}, {0, 0.1f}, {0, 0.9f}, {0, 0.999f}, {40, 0.5f}, {3, 0.99f}, {0, 1e-6f}};
 	for (size_t c = 0; c < ARRAY_LEN(cut); c++) {
 		struct sampling s = {.temperature = 0.8f, .top_k = cut[c].k, .top_p = cut[c].p};
 		random_logits(x, V, c, 2);
 		int count = reference_kept(x, V, &s, kept);
 		for (int d = 0; d < DRAWS; d++) {
-			/* The reference's own inverse transform; a draw within 1e-5 of a boundary may fall either way. */
+			/* The reference's own inverse transform; a draw within 1e-5 of a boundary may fall
+			 * either way. */
 			float u = rng_uniform(5, c, (uint64_t)d);
 			int32_t got = sample_token(x, V, &s, u, NULL, &scratch);
-			if (cut[c].k >= V && cut[c].p >= 1) continue;   /* nothing is cut: ids in order, see test_untruncated */
+			if (cut[c].k >= V && cut[c].p >= 1) continue; /* nothing is cut: ids in order, see test_untruncated */
 			double below = 0;
 			int i = 0;
 			while (i < count && kept[i].id != got) below += kept[i++].p;
@@ -88,7 +95,8 @@ static void test_untruncated(void **state)
 	}
 }
 
-/* The recorded log-probability is of the whole vocabulary at the temperature, whatever was cut off; greedy: temperature 1. */
+/* The recorded log-probability is of the whole vocabulary at the temperature, whatever was cut off;
+ * greedy: temperature 1. */
 static void test_logprob(void **state)
 {
 	const float x[4] = {1, 3, 2, -1};
@@ -104,9 +112,13 @@ static void test_logprob(void **state)
 
 static void test_edges(void **state)
 {
-	struct sampling greedy = {
-		.temperature = 0, .top_p = 1,
-	}, plain = {.temperature = 1, .top_p = 1}, nucleus = {.temperature = 1, .top_p = 0.5f}, two = {.temperature = 1, .top_k = 2, .top_p = 1};
+	struct sampling greedy =
+						{
+							.temperature = 0,
+							.top_p = 1,
+						},
+					plain = {.temperature = 1, .top_p = 1}, nucleus = {.temperature = 1, .top_p = 0.5f},
+					two = {.temperature = 1, .top_k = 2, .top_p = 1};
 	float logprob;
 	const float ties[5] = {1, 2, 2, 2, 0};
 	assert_int_equal(sample_token(ties, 5, &greedy, 0.5f, NULL, &scratch), 1);
@@ -132,8 +144,9 @@ static void test_edges(void **state)
 	assert_int_equal(sample_token(far, 3, &plain, 0.999999f, NULL, &scratch), 1);
 }
 
-/* Pearson's statistic over 12 tokens and 60000 draws: chi-square with 11 degrees of freedom exceeds 31.3 once in a thousand; the seed is fixed, so this passes
- * always or never. It must fail for a wrong temperature, which is checked too. */
+/* Pearson's statistic over 12 tokens and 60000 draws: chi-square with 11 degrees of freedom exceeds
+ * 31.3 once in a thousand; the seed is fixed, so this passes always or never. It must fail for a
+ * wrong temperature, which is checked too. */
 static void test_distribution(void **state)
 {
 	enum { V = 12, DRAWS = 60000 };
@@ -153,7 +166,11 @@ static void test_distribution(void **state)
 	}
 }
 
-static int release(void **state) { arena_release(&scratch); return 0; }
+static int release(void **state)
+{
+	arena_release(&scratch);
+	return 0;
+}
 
 int main(void)
 {

@@ -1,5 +1,6 @@
-/* The linter's rules on small sources; every prefix and random damage of a source (no crash, no endless work); deep nesting. `test_lint --files` reads
- * paths from stdin and prints one line of JSON a file, for test_lint_corpus.py. */
+/* The linter's rules on small sources; every prefix and random damage of a source (no crash, no
+ * endless work); deep nesting. `test_lint --files` reads paths from stdin and prints one line of
+ * JSON a file, for test_lint_corpus.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,35 +30,51 @@ static bool has(const struct lint_report *r, enum lint_code code)
 static void expect_clean(const char *src)
 {
 	struct lint_report r = lint_text(src);
-	if (r.errors) fail_msg("%s: %s line %d in\n%s", lint_code_name(r.findings[0].code), r.findings[0].text, r.findings[0].line, src);
+	if (r.errors)
+		fail_msg(
+			"%s: %s line %d in\n%s", lint_code_name(r.findings[0].code), r.findings[0].text, r.findings[0].line, src);
 }
 
 static void legal_forms_pass(void **state)
 {
 	static const char *const FORMS[] = {
 		HEAD KERNEL MODEL,
-		HEAD "@triton.autotune(configs=[triton.Config({'BLOCK': 64})], key=['n'])\n@triton.heuristics({'E': lambda a: True})\n" KERNEL MODEL,
-		"import triton as t\nimport triton.language as tl\n@t.jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k[lambda m: (1,)](x)\n",
-		"from triton import jit\n@jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k.run(x, grid=(1,), warmup=False)\n",
-		"from triton import jit as compile_it\n@compile_it\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k[1,](x)\n",
-		"import triton\njit = triton.jit\n@jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k[(1,)](x)\n",
-		"import triton\nj = triton.jit\n@j\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k[(1,)](x)\n",
-		"import triton\n@triton.jit(do_not_specialize=['n'])\ndef k(p, n): pass\nclass ModelNew:\n    def forward(self, x):\n        g = k\n"
+		HEAD "@triton.autotune(configs=[triton.Config({'BLOCK': 64})], key=['n'])\n@triton.heuristics({'E': lambda a: "
+			 "True})\n" KERNEL MODEL,
+		"import triton as t\nimport triton.language as tl\n@t.jit\ndef k(p): pass\nclass ModelNew:\n    def "
+		"forward(self, x):\n        k[lambda m: (1,)](x)\n",
+		"from triton import jit\n@jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        k.run(x, "
+		"grid=(1,), warmup=False)\n",
+		"from triton import jit as compile_it\n@compile_it\ndef k(p): pass\nclass ModelNew:\n    def forward(self, "
+		"x):\n        k[1,](x)\n",
+		"import triton\njit = triton.jit\n@jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        "
+		"k[(1,)](x)\n",
+		"import triton\nj = triton.jit\n@j\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x):\n        "
+		"k[(1,)](x)\n",
+		"import triton\n@triton.jit(do_not_specialize=['n'])\ndef k(p, n): pass\nclass ModelNew:\n    def "
+		"forward(self, x):\n        g = k\n"
 		"        g[(1,)](x, 1)\n",
-		"import triton\ndef body(p): pass\nk = triton.jit(body)\nclass ModelNew:\n    def forward(self, x):\n        k[(1,)](x)\n",
-		"import triton\nclass ModelNew:\n    @staticmethod\n    @triton.jit\n    def k(p): pass\n    def forward(self, x):\n        self.k[(1,)](x)\n",
-		"import triton\ndef make():\n    @triton.jit\n    def k(p): pass\n    return k\nclass ModelNew:\n    def __init__(self):\n        self.k = make()\n"
+		"import triton\ndef body(p): pass\nk = triton.jit(body)\nclass ModelNew:\n    def forward(self, x):\n        "
+		"k[(1,)](x)\n",
+		"import triton\nclass ModelNew:\n    @staticmethod\n    @triton.jit\n    def k(p): pass\n    def forward(self, "
+		"x):\n        self.k[(1,)](x)\n",
+		"import triton\ndef make():\n    @triton.jit\n    def k(p): pass\n    return k\nclass ModelNew:\n    def "
+		"__init__(self):\n        self.k = make()\n"
 		"    def forward(self, x):\n        self.k[(1,)](x)\n",
-		"import triton\n@triton.jit\ndef k(p): pass\nclass Impl:\n    def forward(self, x): k[(1,)](x)\nModelNew = Impl\n",
-		"import triton\n@triton.jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x): globals()['k'][(1,)](x)\n",
-		"import triton\nif True:\n    @triton.jit\n    def k(p): pass\n    class ModelNew:\n        def forward(self, x): k[(1,)](x)\n",
+		"import triton\n@triton.jit\ndef k(p): pass\nclass Impl:\n    def forward(self, x): k[(1,)](x)\nModelNew = "
+		"Impl\n",
+		"import triton\n@triton.jit\ndef k(p): pass\nclass ModelNew:\n    def forward(self, x): "
+		"globals()['k'][(1,)](x)\n",
+		"import triton\nif True:\n    @triton.jit\n    def k(p): pass\n    class ModelNew:\n        def forward(self, "
+		"x): k[(1,)](x)\n",
 		HEAD "@triton.jit\ndef f(x):\n    return x @ x\n" KERNEL "@triton.jit\ndef g(x):\n    return f(x)\n" MODEL,
 	};
 	for (size_t i = 0; i < ARRAY_LEN(FORMS); i++) expect_clean(FORMS[i]);
 	struct lint_report r = lint_text(FORMS[0]);
 	assert_int_equal(r.notes, 0);
 	/* legal Python that the grammar does not know */
-	static const char *const GAPS[] = {"def f(a):\n    return *[a], a\n", "a = b, *(1,)\n", "a = *[], b\n", "for i in a, *{1}: pass\n", "x[a, *[1]]\n"};
+	static const char *const GAPS[] = {"def f(a):\n    return *[a], a\n", "a = b, *(1,)\n", "a = *[], b\n",
+		"for i in a, *{1}: pass\n", "x[a, *[1]]\n"};
 	for (size_t i = 0; i < ARRAY_LEN(GAPS); i++) {
 		r = lint_text(GAPS[i]);
 		if (r.errors || !has(&r, LINT_SYNTAX_DOUBT)) fail_msg("%s: %d errors", GAPS[i], r.errors);
@@ -66,22 +83,31 @@ static void legal_forms_pass(void **state)
 
 static void hopeless_ones_are_named(void **state)
 {
-	struct { const char *src; enum lint_code code; int line; } BAD[] = {
+	struct {
+		const char *src;
+		enum lint_code code;
+		int line;
+	} BAD[] = {
 		{HEAD KERNEL "class ModelNew(nn.Module):\n    def forward(self, x:\n        return x\n", LINT_SYNTAX, 9},
 		{HEAD KERNEL MODEL "x = = 3\n", LINT_SYNTAX, 12},
 		{HEAD KERNEL MODEL "x = 3 *(4\n", LINT_SYNTAX, 12},
-		{HEAD KERNEL "class Model(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n", LINT_NO_MODEL_NEW, 1},
+		{HEAD KERNEL "class Model(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n",
+			LINT_NO_MODEL_NEW, 1},
 		{HEAD "# class ModelNew\ns = 'class ModelNew'\n" KERNEL "k[(1,)]()\n", LINT_NO_MODEL_NEW, 1},
 		{HEAD "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n", LINT_NO_JIT, 1},
-		{HEAD "# @triton.jit\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.jit.script(f)(x)\n", LINT_NO_JIT, 1},
+		{HEAD "# @triton.jit\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return "
+			  "torch.jit.script(f)(x)\n",
+			LINT_NO_JIT, 1},
 		{"from triton import jit\nclass ModelNew:\n    pass\n", LINT_NO_JIT, 1},
-		{HEAD KERNEL "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n", LINT_JIT_UNUSED, 6},
+		{HEAD KERNEL "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n",
+			LINT_JIT_UNUSED, 6},
 		{"", LINT_NO_MODEL_NEW, 1},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
 		struct lint_report r = lint_text(BAD[i].src);
 		if (!r.errors || r.findings[0].code != BAD[i].code || r.findings[0].line != BAD[i].line)
-			fail_msg("source %zu: expected %s in line %d, found %d errors, %s in line %d: %s", i, lint_code_name(BAD[i].code), BAD[i].line, r.errors,
+			fail_msg("source %zu: expected %s in line %d, found %d errors, %s in line %d: %s", i,
+				lint_code_name(BAD[i].code), BAD[i].line, r.errors,
 				r.count ? lint_code_name(r.findings[0].code) : "nothing", r.findings[0].line, r.findings[0].text);
 	}
 	char *big = xmalloc(LINT_SOURCE_BYTES_MAX + 1);
@@ -94,15 +120,29 @@ static void hopeless_ones_are_named(void **state)
 
 static void notes_name_lines(void **state)
 {
-	struct { const char *src; enum lint_code code; int line; } NOTED[] = {
-		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        try:\n            return k[(1,)](x, 3, 16)\n        except Exception:\n"
-			"            return x\n", LINT_TRY, 10},
-		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n        return torch.relu(x)\n", LINT_TORCH_COMPUTE, 11},
-		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n        return x.softmax(-1)\n", LINT_TORCH_COMPUTE, 11},
-		{"def launch(x):\n    k[(1,)](x)\n    return F.linear(x, x)\nclass ModelNew:\n    pass\n", LINT_TORCH_COMPUTE, 10},
-		{"class ModelNew(nn.Module):\n    def __init__(self):\n        self.fc = nn.Linear(3, 3)\n    def forward(self, x):\n        k[(1,)](x)\n"
-			"        return self.fc(x)\n", LINT_MODULE_CALL, 13},
-		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x @ x\n", LINT_MATMUL_SIGN, 11},
+	struct {
+		const char *src;
+		enum lint_code code;
+		int line;
+	} NOTED[] = {
+		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        try:\n            return k[(1,)](x, 3, 16)\n  "
+		 "      except Exception:\n"
+		 "            return x\n",
+			LINT_TRY, 10},
+		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n        return "
+		 "torch.relu(x)\n",
+			LINT_TORCH_COMPUTE, 11},
+		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n        return "
+		 "x.softmax(-1)\n",
+			LINT_TORCH_COMPUTE, 11},
+		{"def launch(x):\n    k[(1,)](x)\n    return F.linear(x, x)\nclass ModelNew:\n    pass\n", LINT_TORCH_COMPUTE,
+			10},
+		{"class ModelNew(nn.Module):\n    def __init__(self):\n        self.fc = nn.Linear(3, 3)\n    def "
+		 "forward(self, x):\n        k[(1,)](x)\n"
+		 "        return self.fc(x)\n",
+			LINT_MODULE_CALL, 13},
+		{"class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x @ x\n",
+			LINT_MATMUL_SIGN, 11},
 		{"import os.path\nk\nclass ModelNew: pass\n", LINT_IMPORT, 8},
 		{"from ctypes import c_int\nk\nclass ModelNew: pass\n", LINT_IMPORT, 8},
 		{"k\nclass ModelNew:\n    def forward(self):\n        exec('x')\n", LINT_DYNAMIC, 11},
@@ -113,17 +153,22 @@ static void notes_name_lines(void **state)
 		char *src = xasprintf("%s%s%s", HEAD, KERNEL, NOTED[i].src);
 		struct lint_report r = lint_text(src);
 		bool found = false;
-		for (int j = 0; j < r.count; j++) found |= r.findings[j].code == NOTED[i].code && r.findings[j].line == NOTED[i].line;
-		if (!found || r.errors) fail_msg("source %zu: expected the note %s in line %d and no error; %s: %s", i, lint_code_name(NOTED[i].code), NOTED[i].line,
-			r.count ? lint_code_name(r.findings[0].code) : "-", r.findings[0].text);
+		for (int j = 0; j < r.count; j++)
+			found |= r.findings[j].code == NOTED[i].code && r.findings[j].line == NOTED[i].line;
+		if (!found || r.errors)
+			fail_msg("source %zu: expected the note %s in line %d and no error; %s: %s", i,
+				lint_code_name(NOTED[i].code), NOTED[i].line, r.count ? lint_code_name(r.findings[0].code) : "-",
+				r.findings[0].text);
 		free(src);
 	}
 	/* what is honest is not noted */
 	struct lint_report r = lint_text(HEAD "import math\nfrom triton.language.extra import libdevice\n" KERNEL
-		"class ModelNew(nn.Module):\n    def __init__(self):\n"
-		"        super().__init__()\n        self.fc = nn.Linear(3, 3)\n        self.scale = torch.exp(torch.zeros(3))\n    def forward(self, x):\n"
-		"        y = torch.empty_like(x)\n        s = math.sqrt(x.shape[-1])\n        k[(triton.cdiv(x.numel(), 16),)](x, y, self.fc.weight, s)\n"
-		"        return y.view(-1)\n");
+										  "class ModelNew(nn.Module):\n    def __init__(self):\n"
+										  "        super().__init__()\n        self.fc = nn.Linear(3, 3)\n        "
+										  "self.scale = torch.exp(torch.zeros(3))\n    def forward(self, x):\n"
+										  "        y = torch.empty_like(x)\n        s = math.sqrt(x.shape[-1])\n       "
+										  " k[(triton.cdiv(x.numel(), 16),)](x, y, self.fc.weight, s)\n"
+										  "        return y.view(-1)\n");
 	assert_int_equal(r.errors + r.notes, 0);
 }
 
@@ -146,7 +191,8 @@ static void findings_are_bounded_and_ordered(void **state)
 
 static void any_bytes_are_legal(void **state)
 {
-	const char *all = HEAD KERNEL MODEL "s = f'{x!r:>{w}}' rb'\\x00' '''a\nb'''\n\ttry:\n  match x:\n   case [a, *b]: lambda: (yield)\n@a.b(c)\n"
+	const char *all = HEAD KERNEL MODEL
+		"s = f'{x!r:>{w}}' rb'\\x00' '''a\nb'''\n\ttry:\n  match x:\n   case [a, *b]: lambda: (yield)\n@a.b(c)\n"
 		"async def f(*, a=1, **k) -> int: await x\n";
 	size_t len = strlen(all);
 	struct lint_report r;
@@ -169,8 +215,8 @@ static void any_bytes_are_legal(void **state)
 /* Nesting costs heap, never stack. */
 static void deep_nesting_is_survived(void **state)
 {
-	static const char *const UNITS[] = {"(", "[", "f(", "not ", "-", "lambda: ", "x if y else ", "{1:", "f'{", "if x:\n ", "@a\n", "x.",
-		"class A:\n def f(self):\n  "};
+	static const char *const UNITS[] = {"(", "[", "f(", "not ", "-", "lambda: ", "x if y else ", "{1:", "f'{",
+		"if x:\n ", "@a\n", "x.", "class A:\n def f(self):\n  "};
 	struct lint_report r;
 	for (size_t u = 0; u < ARRAY_LEN(UNITS); u++) {
 		struct str src = {0};
@@ -196,7 +242,10 @@ static int lint_files(void)
 		struct str text = {0};
 		struct err err = {0};
 		struct lint_report r;
-		if (file_read(path, (size_t)1 << 26, &text, &err)) { fprintf(stderr, "%s\n", err.text); return 1; }
+		if (file_read(path, (size_t)1 << 26, &text, &err)) {
+			fprintf(stderr, "%s\n", err.text);
+			return 1;
+		}
 		int rc = lint_source(text.data ? text.data : "", text.len, &r);
 		json_t *o = lint_json(&r);
 		json_object_set_new(o, "path", json_string(path));
@@ -213,8 +262,12 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "--files")) return lint_files();
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(legal_forms_pass), cmocka_unit_test(hopeless_ones_are_named), cmocka_unit_test(notes_name_lines),
-		cmocka_unit_test(findings_are_bounded_and_ordered), cmocka_unit_test(any_bytes_are_legal), cmocka_unit_test(deep_nesting_is_survived),
+		cmocka_unit_test(legal_forms_pass),
+		cmocka_unit_test(hopeless_ones_are_named),
+		cmocka_unit_test(notes_name_lines),
+		cmocka_unit_test(findings_are_bounded_and_ordered),
+		cmocka_unit_test(any_bytes_are_legal),
+		cmocka_unit_test(deep_nesting_is_survived),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

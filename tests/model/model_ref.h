@@ -1,4 +1,5 @@
-/* Fixtures of tests/ref/model_oracle.py for tests of model and train: made on first use, read back here. */
+/* Fixtures of tests/ref/model_oracle.py for tests of model and train: made on first use, read back
+ * here. */
 #ifndef HONE_TESTS_MODEL_REF_H
 #define HONE_TESTS_MODEL_REF_H
 #include "model/model.h"
@@ -8,16 +9,16 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-static const char *const ref_cases[] = { "tied", "untied", "qwen2", "llama", "qwen2_untied", "llama_tied" };
+static const char *const ref_cases[] = {"tied", "untied", "qwen2", "llama", "qwen2_untied", "llama_tied"};
 
 struct ref {
-	char dir[256];              /* .../ref/model/<case> */
+	char dir[256]; /* .../ref/model/<case> */
 	json_t *meta;
 	struct safetensors *expected;
 	int32_t *ids, *pos, *start;
-	int T, S, n;                /* n rows of the head */
+	int T, S, n; /* n rows of the head */
 	struct head_row *rows;
-	float *weights;             /* (n): the loss is -sum(weight * logprob) */
+	float *weights; /* (n): the loss is -sum(weight * logprob) */
 	float temperature;
 	struct batch batch;
 };
@@ -27,15 +28,18 @@ static inline const char *ref_build(void) { return getenv("BUILD") ? getenv("BUI
 /* 0, or skips the test when there is no oracle here. */
 static inline void ref_make(void)
 {
-	static int state;   /* 0 unknown, 1 made, 2 cannot be made */
+	static int state; /* 0 unknown, 1 made, 2 cannot be made */
 	char command[512];
 	if (!state) {
-		snprintf(command, sizeof command, "build/venv/bin/python -c 'import transformers, peft' 2>/dev/null && mkdir -p %s/ref &&"
-			" build/venv/bin/python tests/ref/model_oracle.py %s/ref/model 2>%s/ref/model.log", ref_build(), ref_build(), ref_build());
+		snprintf(command, sizeof command,
+			"build/venv/bin/python -c 'import transformers, peft' 2>/dev/null && mkdir -p %s/ref &&"
+			" build/venv/bin/python tests/ref/model_oracle.py %s/ref/model 2>%s/ref/model.log",
+			ref_build(), ref_build(), ref_build());
 		char stamp[300];
 		snprintf(stamp, sizeof stamp, "%s/ref/model/stamp", ref_build());
 		int rc = system(command);
-		if (rc && path_exists("build/venv/bin/python") && !system("build/venv/bin/python -c 'import transformers, peft' 2>/dev/null"))
+		if (rc && path_exists("build/venv/bin/python") &&
+			!system("build/venv/bin/python -c 'import transformers, peft' 2>/dev/null"))
 			fail_msg("tests/ref/model_oracle.py failed: %s/ref/model.log", ref_build());
 		state = rc ? 2 : 1;
 	}
@@ -76,11 +80,12 @@ static inline void ref_open(struct ref *r, const char *name)
 	r->weights = xcalloc((size_t)r->n, sizeof *r->weights);
 	for (int i = 0; i < r->n; i++) {
 		const json_t *row = json_array_get(rows, (size_t)i);
-		r->rows[i] = (struct head_row){ (int32_t)json_integer_value(json_array_get(row, 0)), (int32_t)json_integer_value(json_array_get(row, 1)) };
+		r->rows[i] = (struct head_row){
+			(int32_t)json_integer_value(json_array_get(row, 0)), (int32_t)json_integer_value(json_array_get(row, 1))};
 		r->weights[i] = (float)json_number_value(json_array_get(weights, (size_t)i));
 	}
 	r->temperature = (float)json_number_value(json_object_get(r->meta, "temperature"));
-	r->batch = (struct batch){ r->ids, { r->T, r->S, r->start, r->pos } };
+	r->batch = (struct batch){r->ids, {r->T, r->S, r->start, r->pos}};
 }
 
 static inline void ref_close(struct ref *r)
@@ -98,7 +103,8 @@ static inline struct ops *ref_ops(bool batch_invariant)
 {
 	struct err err = {0};
 	struct ops *ops;
-	if (ops_cpu_create(&(struct ops_options){ .threads = 2, .batch_invariant = batch_invariant }, &ops, &err)) fail_msg("%s", err.text);
+	if (ops_cpu_create(&(struct ops_options){.threads = 2, .batch_invariant = batch_invariant}, &ops, &err))
+		fail_msg("%s", err.text);
 	return ops;
 }
 
@@ -126,12 +132,14 @@ static inline struct pass *ref_pass(struct model *m, int max_tokens, int head_ro
 {
 	struct err err = {0};
 	struct pass *p;
-	if (pass_create(m, &(struct pass_options){ max_tokens, head_rows, backward }, &p, &err)) fail_msg("%s", err.text);
+	if (pass_create(m, &(struct pass_options){max_tokens, head_rows, backward}, &p, &err)) fail_msg("%s", err.text);
 	return p;
 }
 
-/* Relative error bound of fp32 sums along the longest path: each of `depth` products rounds sums of up to K terms, whose errors add like a random walk: eps
- * sqrt(K); the paths' errors add at worst linearly. Both sides (we and torch) make such errors, hence 2. Relative to the tensor's largest magnitude. */
+/* Relative error bound of fp32 sums along the longest path: each of `depth` products rounds sums of
+ * up to K terms, whose errors add like a random walk: eps sqrt(K); the paths' errors add at worst
+ * linearly. Both sides (we and torch) make such errors, hence 2. Relative to the tensor's largest
+ * magnitude. */
 static inline double ref_tolerance(const struct model_config *c, int T, bool backward)
 {
 	double K = MAX(MAX(c->intermediate_size, c->vocab_size), MAX(T, c->num_attention_heads * c->head_dim));
@@ -174,7 +182,10 @@ static inline bool ref_equal(const struct ref *r, const char *name, const float 
 }
 
 /* loss_fn of the plain weighted loss. */
-struct ref_loss { const struct ref *r; double loss; };
+struct ref_loss {
+	const struct ref *r;
+	double loss;
+};
 static inline void ref_loss_fn(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
 {
 	struct ref_loss *l = ctx;
@@ -185,7 +196,8 @@ static inline void ref_loss_fn(void *ctx, int begin, int n, const float *logprob
 }
 
 /* Every parameter that has a gradient against prefix + name; returns how many differ. */
-static inline int ref_grads_differ(const struct ref *r, const struct param *params, int n, const char *prefix, double tolerance)
+static inline int ref_grads_differ(
+	const struct ref *r, const struct param *params, int n, const char *prefix, double tolerance)
 {
 	int bad = 0;
 	char name[256];

@@ -1,10 +1,12 @@
-/* Gradients against differences of the forward pass, without any oracle: all weights, an adapter, and an adapter with dropout, whose mask must be the same in
- * both passes.
+/* Gradients against differences of the forward pass, without any oracle: all weights, an adapter,
+ * and an adapter with dropout, whose mask must be the same in both passes.
  *
- * For each tensor one random direction d of unit length: D(h) = (L(w + h d) - L(w - h d)) / 2h, twice, and Richardson's (4 D(h) - D(2h)) / 3 against <grad, d>.
- * What is left is a term in h^4 (1e-8 L^(5) for h = 1e-2) and rounding: L is of order 5, its fp32 terms carry relative errors of about eps sqrt(K) depth ~ 1e-6
- * and are summed in double, so D(h) is off by up to 5e-6 / h = 5e-4 and the combination by twice that. The bound is 1e-3 of max(1, |<grad, d>|). A wrong
- * gradient is off by its own size, and the test insists that most are above 0.02. */
+ * For each tensor one random direction d of unit length: D(h) = (L(w + h d) - L(w - h d)) / 2h,
+ * twice, and Richardson's (4 D(h) - D(2h)) / 3 against <grad, d>. What is left is a term in h^4
+ * (1e-8 L^(5) for h = 1e-2) and rounding: L is of order 5, its fp32 terms carry relative errors of
+ * about eps sqrt(K) depth ~ 1e-6 and are summed in double, so D(h) is off by up to 5e-6 / h = 5e-4
+ * and the combination by twice that. The bound is 1e-3 of max(1, |<grad, d>|). A wrong gradient is
+ * off by its own size, and the test insists that most are above 0.02. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +16,7 @@
 #include "model/model.h"
 
 enum { T = 21, S = 3, ROWS = 15 };
-static const int32_t starts[S + 1] = { 0, 1, 9, T };
+static const int32_t starts[S + 1] = {0, 1, 9, T};
 
 struct fd {
 	struct ops *ops;
@@ -42,31 +44,50 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout)
 {
 	struct err err = {0};
 	struct model_config c = {
-		.vocab_size = 37, .hidden_size = 12, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
-		.intermediate_size = 20, .max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = is_qwen2,
-		.attention_bias = is_qwen2, .qk_norm = !is_qwen2, .bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
+		.vocab_size = 37,
+		.hidden_size = 12,
+		.num_hidden_layers = 2,
+		.num_attention_heads = 4,
+		.num_key_value_heads = 2,
+		.head_dim = 6,
+		.intermediate_size = 20,
+		.max_position_embeddings = 64,
+		.rms_norm_eps = 1e-6,
+		.rope_theta = 100,
+		.tie_word_embeddings = is_qwen2,
+		.attention_bias = is_qwen2,
+		.qk_norm = !is_qwen2,
+		.bos_token_id = -1,
+		.eos_token_id = -1,
+		.pad_token_id = -1,
 	};
 	*f = (struct fd){0};
-	assert_int_equal(ops_cpu_create(&(struct ops_options){ .threads = 2 }, &f->ops, &err), 0);
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 2}, &f->ops, &err), 0);
 	assert_int_equal(model_create(&c, 5, f->ops, &f->m, &err), 0);
 	int n;
 	struct param *params = model_params(f->m, &n);
-	for (int i = 0; i < n; i++)   /* a fresh model is too small to be sensitive */
+	for (int i = 0; i < n; i++) /* a fresh model is too small to be sensitive */
 		for (int64_t k = 0; k < params[i].count; k++)
-			params[i].data[k] = params[i].ndim == 1 ? params[i].data[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k) : params[i].data[k] * 12;
+			params[i].data[k] = params[i].ndim == 1 ? params[i].data[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k)
+													: params[i].data[k] * 12;
 	if (dropout >= 0) {
-		assert_int_equal(adapter_create(f->m, &(struct adapter_options){ .r = 3, .lora_alpha = 5, .lora_dropout = dropout, .seed = 3 }, &f->a, &err), 0);
+		assert_int_equal(
+			adapter_create(f->m, &(struct adapter_options){.r = 3, .lora_alpha = 5, .lora_dropout = dropout, .seed = 3},
+				&f->a, &err),
+			0);
 		params = adapter_params(f->a, &n);
 		for (int i = 0; i < n; i++)
-			for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] += 0.2f * rng_normal(11, (uint64_t)i, (uint64_t)k);
+			for (int64_t k = 0; k < params[i].count; k++)
+				params[i].data[k] += 0.2f * rng_normal(11, (uint64_t)i, (uint64_t)k);
 		f->dropout_seed = 77;
 	}
-	assert_int_equal(pass_create(f->m, &(struct pass_options){ T, 4, true }, &f->p, &err), 0);
+	assert_int_equal(pass_create(f->m, &(struct pass_options){T, 4, true}, &f->p, &err), 0);
 	for (int s = 0; s < S; s++)
 		for (int t = starts[s]; t < starts[s + 1]; t++) f->pos[t] = t - starts[s];
 	for (int t = 0; t < T; t++) f->ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % 37);
-	for (int i = 0; i < ROWS; i++) f->rows[i] = (struct head_row){ (i * 7) % T, (int32_t)(rng_u32(1, 1, (uint64_t)i) % 37) };
-	f->batch = (struct batch){ f->ids, { T, S, starts, f->pos } };
+	for (int i = 0; i < ROWS; i++)
+		f->rows[i] = (struct head_row){(i * 7) % T, (int32_t)(rng_u32(1, 1, (uint64_t)i) % 37)};
+	f->batch = (struct batch){f->ids, {T, S, starts, f->pos}};
 	model_enable_grad(f->m, f->a);
 }
 
@@ -119,7 +140,8 @@ static double param_check(struct fd *f, const struct param *p, uint64_t stream)
 		slope += (double)d[k] * p->grad[k];
 	}
 	double measured = (4 * difference(f, p, from, d, 1e-2f) - difference(f, p, from, d, 2e-2f)) / 3;
-	if (fabs(measured - slope) > 1e-3 * fmax(1, fabs(slope))) fail_msg("%s: gradient %.6g, differences %.6g", p->name, slope, measured);
+	if (fabs(measured - slope) > 1e-3 * fmax(1, fabs(slope)))
+		fail_msg("%s: gradient %.6g, differences %.6g", p->name, slope, measured);
 	free(d);
 	free(from);
 	return slope;
@@ -148,12 +170,13 @@ static void test_weights_qwen2(void **state) { run(true, -1); }
 static void test_adapter(void **state) { run(false, 0); }
 static void test_adapter_dropout(void **state) { run(false, 0.4); }
 
-/* Dropout changes the gradient pass, and only with a seed; equal seeds give equal bits, others do not. */
+/* Dropout changes the gradient pass, and only with a seed; equal seeds give equal bits, others do
+ * not. */
 static void test_dropout_is_a_function_of_its_seed(void **state)
 {
 	struct fd f;
 	double loss[4];
-	const uint64_t seeds[4] = { 0, 7, 7, 8 };
+	const uint64_t seeds[4] = {0, 7, 7, 8};
 	fd_init(&f, false, 0.4);
 	for (int i = 0; i < 4; i++) {
 		f.dropout_seed = seeds[i];
@@ -166,8 +189,11 @@ static void test_dropout_is_a_function_of_its_seed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_weights_qwen3), cmocka_unit_test(test_weights_qwen2), cmocka_unit_test(test_adapter), cmocka_unit_test(test_adapter_dropout),
-			cmocka_unit_test(test_dropout_is_a_function_of_its_seed),
+		cmocka_unit_test(test_weights_qwen3),
+		cmocka_unit_test(test_weights_qwen2),
+		cmocka_unit_test(test_adapter),
+		cmocka_unit_test(test_adapter_dropout),
+		cmocka_unit_test(test_dropout_is_a_function_of_its_seed),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* The whole model against transformers and peft: logits, log-probabilities, entropies, loss and every gradient by name; for Qwen3, Qwen2 and
- * Llama, each tied and not, with old and new spellings of the config. Tolerances: ref_tolerance() in model_ref.h. */
+/* The whole model against transformers and peft: logits, log-probabilities, entropies, loss and
+ * every gradient by name; for Qwen3, Qwen2 and Llama, each tied and not, with old and new spellings
+ * of the config. Tolerances: ref_tolerance() in model_ref.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include "model_ref.h"
@@ -31,7 +32,7 @@ static void forward_case(struct ref *r, struct ops *ops)
 {
 	struct model *m = ref_model(r, ops, "hf");
 	const struct model_config *c = model_config(m);
-	struct pass *p = ref_pass(m, r->T, 17, false);   /* 17: the last chunk of rows is ragged */
+	struct pass *p = ref_pass(m, r->T, 17, false); /* 17: the last chunk of rows is ragged */
 	float *logprob = xcalloc((size_t)r->n, sizeof *logprob), *entropy = xcalloc((size_t)r->n, sizeof *entropy);
 	pass_forward(p, NULL, &r->batch, 0);
 	logits_check(r, p, c, "logits");
@@ -49,7 +50,7 @@ static void gradient_case(struct ref *r, struct ops *ops)
 {
 	struct model *m = ref_model(r, ops, "hf");
 	struct pass *p = ref_pass(m, r->T + 5, 13, true);
-	struct ref_loss loss = { .r = r };
+	struct ref_loss loss = {.r = r};
 	int n;
 	model_enable_grad(m, NULL);
 	struct param *params = model_params(m, &n);
@@ -76,7 +77,7 @@ static void lora_case(struct ref *r, struct ops *ops)
 	struct model *m = ref_model(r, ops, "hf");
 	struct adapter *a = ref_adapter(r, m);
 	struct pass *p = ref_pass(m, r->T, 0, true);
-	struct ref_loss loss = { .r = r };
+	struct ref_loss loss = {.r = r};
 	int n, nbase;
 	model_enable_grad(m, a);
 	struct param *params = adapter_params(a, &n), *base = model_params(m, &nbase);
@@ -97,7 +98,8 @@ static void lora_case(struct ref *r, struct ops *ops)
 }
 static void test_lora(void **state) { each_case(lora_case); }
 
-/* r->dir/old is the same model as transformers 4 spelled it; the oracle made sure that transformers reads it so. */
+/* r->dir/old is the same model as transformers 4 spelled it; the oracle made sure that transformers
+ * reads it so. */
 static void spelling_case(struct ref *r, struct ops *ops)
 {
 	struct err err = {0};
@@ -116,13 +118,15 @@ static void test_spellings(void **state) { each_case(spelling_case); }
 static void test_sizes(void **state)
 {
 	struct err err = {0};
-	char *path = xasprintf("%s/ref/model/sizes.json", ref_build()), *dir = xasprintf("%s/ref/model/size", ref_build()), *config = path_join(dir, "config.json");
+	char *path = xasprintf("%s/ref/model/sizes.json", ref_build()), *dir = xasprintf("%s/ref/model/size", ref_build()),
+		 *config = path_join(dir, "config.json");
 	const char *name;
 	json_t *sizes, *row;
 	ref_make();
 	if (json_load(path, 1 << 20, &sizes, &err) || dir_make(dir, &err)) fail_msg("%s", err.text);
 	assert_int_equal(json_object_size(sizes), 14);
-	json_object_foreach(sizes, name, row) {
+	json_object_foreach(sizes, name, row)
+	{
 		struct model_config c;
 		assert_int_equal(json_save(config, json_object_get(row, "config"), &err), 0);
 		if (model_config_load(dir, &c, &err)) fail_msg("%s: %s", name, err.text);
@@ -139,7 +143,11 @@ static void test_sizes(void **state)
 /* ---- generation over pages ---- */
 
 enum { PAGES_MAX = 4, SEQUENCES_MAX = 8 };
-struct paged { int32_t lists[SEQUENCES_MAX][PAGES_MAX], ids[512], pos[512], slot[512], at[512], row[512]; const int32_t *table[512]; int T, n; };
+struct paged {
+	int32_t lists[SEQUENCES_MAX][PAGES_MAX], ids[512], pos[512], slot[512], at[512], row[512];
+	const int32_t *table[512];
+	int T, n;
+};
 
 static void paged_push(struct paged *g, const struct ref *r, int s, int t)
 {
@@ -152,7 +160,8 @@ static void paged_push(struct paged *g, const struct ref *r, int s, int t)
 	g->row[g->n++] = t;
 }
 
-/* All sequences at once: the first call prefills a third of each, every further call takes each one token further. Stores the logits of every position. */
+/* All sequences at once: the first call prefills a third of each, every further call takes each one
+ * token further. Stores the logits of every position. */
 static void generate_all(const struct ref *r, struct model *m, struct adapter *a, float *logits)
 {
 	int V = model_config(m)->vocab_size;
@@ -161,23 +170,27 @@ static void generate_all(const struct ref *r, struct model *m, struct adapter *a
 	struct paged g = {0};
 	assert_true(r->S <= SEQUENCES_MAX && r->T <= 512);
 	for (int s = 0; s < r->S; s++)
-		for (int p = 0; p < PAGES_MAX; p++) g.lists[s][p] = p * SEQUENCES_MAX + (s * 3) % SEQUENCES_MAX;   /* pages of a sequence lie apart */
+		for (int p = 0; p < PAGES_MAX; p++)
+			g.lists[s][p] = p * SEQUENCES_MAX + (s * 3) % SEQUENCES_MAX; /* pages of a sequence lie apart */
 	for (int round = 0; round == 0 || g.T; round++) {
 		g.T = g.n = 0;
 		for (int s = 0; s < r->S; s++) {
-			int third = (r->start[s + 1] - r->start[s]) / 3, begin = r->start[s] + (round ? third + round - 1 : 0), end = round ? begin + 1 : begin + third;
+			int third = (r->start[s + 1] - r->start[s]) / 3, begin = r->start[s] + (round ? third + round - 1 : 0),
+				end = round ? begin + 1 : begin + third;
 			for (int t = begin; t < MIN(end, r->start[s + 1]); t++) paged_push(&g, r, s, t);
 		}
 		if (!g.T) continue;
-		struct ops_paged b = { g.T, g.pos, g.slot, g.table };
+		struct ops_paged b = {g.T, g.pos, g.slot, g.table};
 		const float *out = step_run(step, kv, a, g.ids, &b, g.at, g.n);
-		for (int i = 0; i < g.n; i++) memcpy(logits + (size_t)g.row[i] * (size_t)V, out + (size_t)i * (size_t)V, (size_t)V * sizeof *logits);
+		for (int i = 0; i < g.n; i++)
+			memcpy(logits + (size_t)g.row[i] * (size_t)V, out + (size_t)i * (size_t)V, (size_t)V * sizeof *logits);
 	}
 	step_free(step);
 	kv_free(kv);
 }
 
-/* Keys and values from pages, a token at a time, against transformers' full forward, and with batch_invariant against our own full forward to the bit. */
+/* Keys and values from pages, a token at a time, against transformers' full forward, and with
+ * batch_invariant against our own full forward to the bit. */
 static void generation_case(struct ref *r, struct ops *unused)
 {
 	struct ops *ops = ref_ops(true);
@@ -193,7 +206,8 @@ static void generation_case(struct ref *r, struct ops *unused)
 		pass_forward(p, with ? a : NULL, &r->batch, 0);
 		pass_logits(p, at, r->T, full);
 		generate_all(r, m, with ? a : NULL, paged);
-		assert_true(ref_equal(r, with ? "lora.logits" : "logits", paged, (int64_t)count, ref_tolerance(c, r->T, false)));
+		assert_true(
+			ref_equal(r, with ? "lora.logits" : "logits", paged, (int64_t)count, ref_tolerance(c, r->T, false)));
 		assert_memory_equal(paged, full, count * sizeof *full);
 	}
 	free(full);
@@ -206,7 +220,8 @@ static void generation_case(struct ref *r, struct ops *unused)
 }
 static void test_generation(void **state) { each_case(generation_case); }
 
-/* peft's merge_and_unload wrote r->dir/merged; ours must be equal up to one rounding of W + s B A, whose terms are fp32 sums of r products. */
+/* peft's merge_and_unload wrote r->dir/merged; ours must be equal up to one rounding of W + s B A,
+ * whose terms are fp32 sums of r products. */
 static void merge_case(struct ref *r, struct ops *ops)
 {
 	struct err err = {0};
@@ -224,7 +239,8 @@ static void merge_case(struct ref *r, struct ops *ops)
 		if (e > 4 * ldexp(1, -23)) fail_msg("%s: relative error %g", got[i].name, e);
 		changed += memcmp(got[i].data, base[i].data, (size_t)got[i].count * sizeof(float)) != 0;
 	}
-	assert_int_equal(changed, (int)json_array_size(json_object_get(r->meta, "targets")) * model_config(m)->num_hidden_layers);
+	assert_int_equal(
+		changed, (int)json_array_size(json_object_get(r->meta, "targets")) * model_config(m)->num_hidden_layers);
 	adapter_free(a);
 	model_free(m);
 	model_free(theirs);
@@ -236,10 +252,11 @@ static void test_merge(void **state) { each_case(merge_case); }
 
 static char *adapter_path(const struct ref *r, const char *name) { return xasprintf("%s/adapters/%s", r->dir, name); }
 
-/* Spellings of target_modules, rslora, bf16: the logits are peft's; saved by us and opened again, the tensors are the same to the bit. */
+/* Spellings of target_modules, rslora, bf16: the logits are peft's; saved by us and opened again,
+ * the tensors are the same to the bit. */
 static void test_adapter_spellings(void **state)
 {
-	static const char *const names[] = { "names_rslora", "paths", "pattern", "all_linear", "bf16" };
+	static const char *const names[] = {"names_rslora", "paths", "pattern", "all_linear", "bf16"};
 	struct ref r;
 	struct ops *ops = ref_ops(false);
 	ref_open(&r, "tied");
@@ -254,7 +271,8 @@ static void test_adapter_spellings(void **state)
 		pass_forward(p, a, &r.batch, 0);
 		snprintf(logits, sizeof logits, "adapter.%s.logits", names[i]);
 		logits_check(&r, p, model_config(m), logits);
-		if (adapter_save(a, back, NULL, &err) || adapter_open(m, back, &again, &err)) fail_msg("%s: %s", names[i], err.text);
+		if (adapter_save(a, back, NULL, &err) || adapter_open(m, back, &again, &err))
+			fail_msg("%s: %s", names[i], err.text);
 		struct param *x = adapter_params(a, &n), *y = adapter_params(again, &n2);
 		assert_int_equal(n, n2);
 		for (int k = 0; k < n; k++) assert_memory_equal(x[k].data, y[k].data, (size_t)x[k].count * sizeof(float));
@@ -271,10 +289,19 @@ static void test_adapter_spellings(void **state)
 
 static void test_adapters_refused(void **state)
 {
-	static const struct { const char *name, *says; } cases[] = {
-		{ "dora", "use_dora" }, { "modules_to_save", "modules_to_save" }, { "rank_pattern", "rank_pattern" }, { "alpha_pattern", "alpha_pattern" },
-		{ "layers_to_transform", "layers_to_transform" }, { "bias", "lora_only" }, { "lora_bias", "lora_bias" }, { "pissa", "pissa" },
-		{ "one_layer", "layers.1.self_attn.q_proj.lora_A" }, { "head", "lm_head" },
+	static const struct {
+		const char *name, *says;
+	} cases[] = {
+		{"dora", "use_dora"},
+		{"modules_to_save", "modules_to_save"},
+		{"rank_pattern", "rank_pattern"},
+		{"alpha_pattern", "alpha_pattern"},
+		{"layers_to_transform", "layers_to_transform"},
+		{"bias", "lora_only"},
+		{"lora_bias", "lora_bias"},
+		{"pissa", "pissa"},
+		{"one_layer", "layers.1.self_attn.q_proj.lora_A"},
+		{"head", "lm_head"},
 	};
 	struct ref r;
 	struct ops *ops = ref_ops(false);
@@ -309,7 +336,7 @@ static void reload_case(struct ref *r, struct ops *ops)
 	assert_int_equal(n, n2);
 	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
 	assert_memory_equal(model_config(m), model_config(again), sizeof *model_config(m));
-	model_enable_grad(again, NULL);   /* mapped weights become our own, with the same values */
+	model_enable_grad(again, NULL); /* mapped weights become our own, with the same values */
 	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
 	y[0].data[0] += 1;
 
@@ -330,9 +357,16 @@ static void test_reload(void **state) { each_case(reload_case); }
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forward), cmocka_unit_test(test_gradients), cmocka_unit_test(test_lora),
-		cmocka_unit_test(test_spellings), cmocka_unit_test(test_sizes), cmocka_unit_test(test_generation),
-		cmocka_unit_test(test_merge), cmocka_unit_test(test_adapter_spellings), cmocka_unit_test(test_adapters_refused), cmocka_unit_test(test_reload),
+		cmocka_unit_test(test_forward),
+		cmocka_unit_test(test_gradients),
+		cmocka_unit_test(test_lora),
+		cmocka_unit_test(test_spellings),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_generation),
+		cmocka_unit_test(test_merge),
+		cmocka_unit_test(test_adapter_spellings),
+		cmocka_unit_test(test_adapters_refused),
+		cmocka_unit_test(test_reload),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

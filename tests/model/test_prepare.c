@@ -1,4 +1,5 @@
-/* Weights in the backend's own order: no bit of a result changes, and a model that is trained afterwards is read as it is now, not as it was. */
+/* Weights in the backend's own order: no bit of a result changes, and a model that is trained
+ * afterwards is read as it is now, not as it was. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,10 +10,21 @@
 enum { T = 40, V = 37 };
 
 static const struct model_config config = {
-	.vocab_size = V, .hidden_size = 24, .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 6,
-	.intermediate_size = 300,   /* more than one pass of the products' k */
-	.max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 100, .tie_word_embeddings = true, .qk_norm = true,
-	.bos_token_id = -1, .eos_token_id = -1, .pad_token_id = -1,
+	.vocab_size = V,
+	.hidden_size = 24,
+	.num_hidden_layers = 2,
+	.num_attention_heads = 4,
+	.num_key_value_heads = 2,
+	.head_dim = 6,
+	.intermediate_size = 300, /* more than one pass of the products' k */
+	.max_position_embeddings = 64,
+	.rms_norm_eps = 1e-6,
+	.rope_theta = 100,
+	.tie_word_embeddings = true,
+	.qk_norm = true,
+	.bos_token_id = -1,
+	.eos_token_id = -1,
+	.pad_token_id = -1,
 };
 
 static struct model *make(struct ops *ops)
@@ -26,13 +38,13 @@ static void logits(struct model *m, float *out)
 {
 	struct pass *p;
 	int32_t ids[T], pos[T], at[T];
-	const int32_t start[2] = { 0, T };
+	const int32_t start[2] = {0, T};
 	for (int t = 0; t < T; t++) {
 		ids[t] = t * 7 % V;
 		pos[t] = at[t] = t;
 	}
-	assert_int_equal(pass_create(m, &(struct pass_options){ .max_tokens = T }, &p, NULL), 0);
-	pass_forward(p, NULL, &(struct batch){ ids, { T, 1, start, pos } }, 0);
+	assert_int_equal(pass_create(m, &(struct pass_options){.max_tokens = T}, &p, NULL), 0);
+	pass_forward(p, NULL, &(struct batch){ids, {T, 1, start, pos}}, 0);
 	pass_logits(p, at, T, out);
 	pass_free(p);
 }
@@ -42,18 +54,19 @@ static void change(struct model *m)
 	int n;
 	struct param *params = model_params(m, &n);
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] += 0.05f * rng_normal(9, (uint64_t)i, (uint64_t)k);
+		for (int64_t k = 0; k < params[i].count; k++)
+			params[i].data[k] += 0.05f * rng_normal(9, (uint64_t)i, (uint64_t)k);
 }
 
 static void test_prepare(void **state)
 {
 	struct ops *ops;
 	float plain[T * V], prepared[T * V], trained[T * V], want[T * V];
-	assert_int_equal(ops_cpu_create(&(struct ops_options){ .threads = 2 }, &ops, NULL), 0);
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 2}, &ops, NULL), 0);
 	struct model *m = make(ops), *never = make(ops);
 	logits(m, plain);
 	model_prepare(m);
-	model_prepare(m);   /* an engine after an engine */
+	model_prepare(m); /* an engine after an engine */
 	logits(m, prepared);
 	assert_memory_equal(prepared, plain, sizeof plain);
 	model_enable_grad(m, NULL);
@@ -63,7 +76,7 @@ static void test_prepare(void **state)
 	logits(never, want);
 	assert_memory_equal(trained, want, sizeof want);
 	assert_memory_not_equal(trained, plain, sizeof plain);
-	model_prepare(m);   /* its weights will change: nothing is kept */
+	model_prepare(m); /* its weights will change: nothing is kept */
 	change(m);
 	change(never);
 	logits(m, trained);
@@ -76,7 +89,7 @@ static void test_prepare(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_prepare) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_prepare)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

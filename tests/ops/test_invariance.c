@@ -1,5 +1,6 @@
-/* A row's bits do not depend on the rows beside it: every forward operation on many rows, then on some of them alone. Sampler and trainer rest on it.
- * Then the two functions that have no PyTorch counterpart: dropout's mask, and exp through the softmax gradient. */
+/* A row's bits do not depend on the rows beside it: every forward operation on many rows, then on
+ * some of them alone. Sampler and trainer rest on it. Then the two functions that have no PyTorch
+ * counterpart: dropout's mask, and exp through the softmax gradient. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +35,9 @@ static void for_each_isa(void (*check)(struct ops *))
 static void same_bits(const char *what, const float *got, const float *want, size_t n, int row, int rows)
 {
 	for (size_t i = 0; i < n; i++)
-		if (memcmp(&got[i], &want[i], 4)) fail_msg("%s: row %d in a batch of %d: element %zu is %.9g, was %.9g among all", what, row, rows, i, got[i], want[i]);
+		if (memcmp(&got[i], &want[i], 4))
+			fail_msg("%s: row %d in a batch of %d: element %zu is %.9g, was %.9g among all", what, row, rows, i, got[i],
+				want[i]);
 }
 
 /* ---- products ---- */
@@ -51,8 +54,8 @@ static float bf16_weight(uint64_t i)
 }
 static float fp16_weight(uint64_t i) { return (float)(_Float16)fp32_weight(i); }
 
-/* Weights of GGUF's kinds, i / 32 the group: a factor with fp16's 11 bits, its sign the kind's, times an integer; both ends of the
- * range occur in each group. */
+/* Weights of GGUF's kinds, i / 32 the group: a factor with fp16's 11 bits, its sign the kind's,
+ * times an integer; both ends of the range occur in each group. */
 static float factor_of(uint64_t i) { return (float)(_Float16)(fp32_weight(i / 32 + 1000000) / 64); }
 static int integer_of(uint64_t i, int low, int high)
 {
@@ -61,9 +64,15 @@ static int integer_of(uint64_t i, int low, int high)
 static float q8_0_weight(uint64_t i) { return fabsf(factor_of(i)) * (float)integer_of(i, -127, 127); }
 static float q5_0_weight(uint64_t i) { return factor_of(i) * (float)integer_of(i, -16, 15); }
 static float q4_0_weight(uint64_t i) { return factor_of(i) * (float)integer_of(i, -8, 7); }
-static float q4_1_weight(uint64_t i) { return fmaf(fabsf(factor_of(i)), (float)integer_of(i, 0, 15), fp16_weight(i / 32)); }
+static float q4_1_weight(uint64_t i)
+{
+	return fmaf(fabsf(factor_of(i)), (float)integer_of(i, 0, 15), fp16_weight(i / 32));
+}
 /* All as Q4_1's but for one weight of the last group, which is a bit off. */
-static float almost_q4_1_weight(uint64_t i) { return i == 64 * 320 - 5 ? nextafterf(q4_1_weight(i), 9) : q4_1_weight(i); }
+static float almost_q4_1_weight(uint64_t i)
+{
+	return i == 64 * 320 - 5 ? nextafterf(q4_1_weight(i), 9) : q4_1_weight(i);
+}
 static float zero_weight(uint64_t i) { return i % 5 ? 0.0f : -0.0f; }
 
 struct weights {
@@ -71,10 +80,11 @@ struct weights {
 	float (*at)(uint64_t i);
 	int N, K;
 	bool bt;
-	double bytes;   /* at most so many for a prepared weight; 0: not prepared */
+	double bytes; /* at most so many for a prepared weight; 0: not prepared */
 };
 
-/* Every product of some rows alone has the bits that it had among all rows, and has them still when B was prepared, whatever form was found for it. */
+/* Every product of some rows alone has the bits that it had among all rows, and has them still when
+ * B was prepared, whatever form was found for it. */
 static void check_weights(struct ops *o, const struct weights *w)
 {
 	enum { M = 1000 };
@@ -88,14 +98,15 @@ static void check_weights(struct ops *o, const struct weights *w)
 		memcpy(all, start, out * 4);
 		o->matmul(o->ctx, all, a, b, M, N, K, false, w->bt, 0.75f, acc ? OPS_ADD : OPS_SET);
 		if (w->bytes > 0) o->prepare(o->ctx, b, N, K);
-		double columns = (N + 31) / 32 * 32;   /* whole panels */
+		double columns = (N + 31) / 32 * 32; /* whole panels */
 		if ((double)ops_prepared_bytes(o) > w->bytes * columns * K)
 			fail_msg("%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(o), w->bytes);
 		for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
 			int rows = batches[i], first = (int)(i * 37) % (M - rows);
 			size_t at = (size_t)first * (size_t)N;
 			memcpy(part, start + at, (size_t)rows * (size_t)N * 4);
-			o->matmul(o->ctx, part, a + (size_t)first * (size_t)K, b, rows, N, K, false, w->bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+			o->matmul(o->ctx, part, a + (size_t)first * (size_t)K, b, rows, N, K, false, w->bt, 0.75f,
+				acc ? OPS_ADD : OPS_SET);
 			same_bits(w->kind, part, all + at, (size_t)rows * (size_t)N, first, rows);
 		}
 		o->forget(o->ctx, b);
@@ -110,13 +121,24 @@ static void check_weights(struct ops *o, const struct weights *w)
 static void check_matmul(struct ops *o)
 {
 	static const struct weights table[] = {
-		{"fp32", fp32_weight, 33, 31, true, 0}, {"fp32", fp32_weight, 130, 257, true, 0}, {"fp32", fp32_weight, 16, 700, true, 0},
-		{"fp32", fp32_weight, 300, 64, false, 0}, {"fp32", fp32_weight, 47, 530, false, 0},
-		{"fp32", fp32_weight, 33, 31, true, 4}, {"fp32", fp32_weight, 130, 257, true, 4}, {"fp32", fp32_weight, 16, 700, true, 4},
-		{"bf16", bf16_weight, 130, 257, true, 2}, {"bf16", bf16_weight, 33, 320, true, 2},
-		{"fp16", fp16_weight, 47, 530, true, 2}, {"fp16", fp16_weight, 64, 32, true, 2},
-		{"Q8_0", q8_0_weight, 70, 544, true, 1.13}, {"Q5_0", q5_0_weight, 33, 320, true, 1.13}, {"Q4_0", q4_0_weight, 33, 320, true, 1.13},
-		{"Q4_1", q4_1_weight, 70, 544, true, 0.76}, {"Q4_1", q4_1_weight, 16, 32, true, 0.76}, {"nearly Q4_1", almost_q4_1_weight, 64, 320, true, 4},
+		{"fp32", fp32_weight, 33, 31, true, 0},
+		{"fp32", fp32_weight, 130, 257, true, 0},
+		{"fp32", fp32_weight, 16, 700, true, 0},
+		{"fp32", fp32_weight, 300, 64, false, 0},
+		{"fp32", fp32_weight, 47, 530, false, 0},
+		{"fp32", fp32_weight, 33, 31, true, 4},
+		{"fp32", fp32_weight, 130, 257, true, 4},
+		{"fp32", fp32_weight, 16, 700, true, 4},
+		{"bf16", bf16_weight, 130, 257, true, 2},
+		{"bf16", bf16_weight, 33, 320, true, 2},
+		{"fp16", fp16_weight, 47, 530, true, 2},
+		{"fp16", fp16_weight, 64, 32, true, 2},
+		{"Q8_0", q8_0_weight, 70, 544, true, 1.13},
+		{"Q5_0", q5_0_weight, 33, 320, true, 1.13},
+		{"Q4_0", q4_0_weight, 33, 320, true, 1.13},
+		{"Q4_1", q4_1_weight, 70, 544, true, 0.76},
+		{"Q4_1", q4_1_weight, 16, 32, true, 0.76},
+		{"nearly Q4_1", almost_q4_1_weight, 64, 320, true, 4},
 		{"zeros of both signs", zero_weight, 40, 64, true, 4},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(table); i++) check_weights(o, &table[i]);
@@ -127,7 +149,8 @@ static void check_matmul(struct ops *o)
 static void check_rows(struct ops *o)
 {
 	enum { M = 50, N = 77 };
-	float *x = normals(4, M * N), *w = normals(5, N), *all = xcalloc(M * N, 4), *one = xcalloc(N, 4), lse[M], logprob[M], entropy[M], lse1, logprob1, entropy1;
+	float *x = normals(4, M * N), *w = normals(5, N), *all = xcalloc(M * N, 4), *one = xcalloc(N, 4), lse[M],
+		  logprob[M], entropy[M], lse1, logprob1, entropy1;
 	int32_t targets[M];
 	for (int i = 0; i < M; i++) targets[i] = (i * 13) % N;
 	o->rmsnorm(o->ctx, all, NULL, x, w, 1e-6f, M, N);
@@ -163,15 +186,17 @@ static void check_attention(struct ops *o)
 	int32_t pos[T];
 	for (int s = 0; s < S; s++)
 		for (int t = start[s]; t < start[s + 1]; t++) pos[t] = t - start[s];
-	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD), *all = xcalloc(T * NH * HD, 4),
-		*one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4), *lse1 = xcalloc(T * NH, 4);
+	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD),
+		  *all = xcalloc(T * NH * HD, 4), *one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4),
+		  *lse1 = xcalloc(T * NH, 4);
 	struct ops_packed b = {T, S, start, pos};
 	o->attention(o->ctx, all, lse, q, k, v, &b, NH, NKV, HD);
 	for (int s = 0; s < S; s++) {
 		int n = start[s + 1] - start[s], first = start[s];
 		int32_t ends[2] = {0, n};
 		struct ops_packed alone = {n, 1, ends, pos + first};
-		o->attention(o->ctx, one, lse1, q + first * NH * HD, k + first * NKV * HD, v + first * NKV * HD, &alone, NH, NKV, HD);
+		o->attention(
+			o->ctx, one, lse1, q + first * NH * HD, k + first * NKV * HD, v + first * NKV * HD, &alone, NH, NKV, HD);
 		same_bits("attention", one, all + first * NH * HD, (size_t)(n * NH * HD), first, 1);
 		same_bits("attention lse", lse1, lse + first * NH, (size_t)(n * NH), first, 1);
 	}
@@ -199,14 +224,15 @@ static void check_dropout(struct ops *o)
 			assert_true(fabsf(once[i] - x[i] / (1 - p)) <= 2e-7f * fabsf(once[i]));
 		}
 	}
-	assert_true(fabs(kept - N * 0.7) < 5 * sqrt(N * 0.3 * 0.7));   /* 5 sigma of the binomial */
+	assert_true(fabs(kept - N * 0.7) < 5 * sqrt(N * 0.3 * 0.7)); /* 5 sigma of the binomial */
 	memcpy(again, x, N * sizeof(float));
-	o->dropout(o->ctx, again, again, p, 5, 6, 777);                /* in place, and a prefix: the mask belongs to the element's index */
+	o->dropout(
+		o->ctx, again, again, p, 5, 6, 777); /* in place, and a prefix: the mask belongs to the element's index */
 	same_bits("dropout", again, once, 777, 0, 1);
 	o->dropout(o->ctx, again, x, p, 5, 7, N);
 	int both = 0;
 	for (int i = 0; i < N; i++) both += (once[i] != 0) == (again[i] != 0);
-	assert_true(fabs(both - N * 0.58) < 5 * sqrt(N * 0.58 * 0.42));   /* another stream: independent, 0.7^2 + 0.3^2 */
+	assert_true(fabs(both - N * 0.58) < 5 * sqrt(N * 0.58 * 0.42)); /* another stream: independent, 0.7^2 + 0.3^2 */
 	o->dropout(o->ctx, again, x, 0, 5, 6, N);
 	same_bits("dropout of nothing", again, x, N, 0, 1);
 	free(x);
@@ -214,7 +240,8 @@ static void check_dropout(struct ops *o)
 	free(again);
 }
 
-/* ---- exp: with lse 0, temperature 1 and g = -1, logprob_backward leaves exp(x) in every place but the target's ---- */
+/* ---- exp: with lse 0, temperature 1 and g = -1, logprob_backward leaves exp(x) in every place but
+ * the target's ---- */
 
 static void check_exp(struct ops *o)
 {
@@ -239,7 +266,8 @@ static void check_exp(struct ops *o)
 	target = 9;
 	y[9] = 0;
 	o->logprob_backward(o->ctx, y, &lse, &target, &g, 1, 1, 10);
-	assert_true(y[0] == 1 && y[1] == 0 && y[2] == INFINITY && y[3] == 0 && y[4] == 0 && y[5] == INFINITY && y[6] == 1 && y[7] > 1.17e-38f && isnan(y[8]));
+	assert_true(y[0] == 1 && y[1] == 0 && y[2] == INFINITY && y[3] == 0 && y[4] == 0 && y[5] == INFINITY && y[6] == 1 &&
+		y[7] > 1.17e-38f && isnan(y[8]));
 	free(x);
 	free(y);
 }

@@ -1,12 +1,16 @@
-/* Every operation of the CPU backend against PyTorch in float64 (tests/ref/ops_oracle.py), with one thread and with two, which must agree to the bit;
- * with AVX-512 where the processor has it and with AVX2.
+/* Every operation of the CPU backend against PyTorch in float64 (tests/ref/ops_oracle.py), with one
+ * thread and with two, which must agree to the bit; with AVX-512 where the processor has it and
+ * with AVX2.
  *
- * Every buffer stands between sentinels, and buffers that an operation sets are filled with NaN before.
+ * Every buffer stands between sentinels, and buffers that an operation sets are filled with NaN
+ * before.
  *
- * Tolerance. A sum of K products of unit-normal numbers has size sqrt(K); each of its K additions rounds a partial sum of at most that size by eps/2
- * relatively, and the errors are independent: the deviation is about eps sqrt(K) |result| / 2. With 4 eps sqrt(K) max|expected| the extreme of a million
- * elements (5 sigma) still fits, and a wrong index or a missing term, which is of order 1, does not. Elementwise operations are chains of a few roundings: K
- * stands for their number squared. */
+ * Tolerance. A sum of K products of unit-normal numbers has size sqrt(K); each of its K additions
+ * rounds a partial sum of at most that size by eps/2 relatively, and the errors are independent:
+ * the deviation is about eps sqrt(K) |result| / 2. With 4 eps sqrt(K) max|expected| the extreme of
+ * a million elements (5 sigma) still fits, and a wrong index or a missing term, which is of order
+ * 1, does not. Elementwise operations are chains of a few roundings: K stands for their number
+ * squared. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,11 +28,17 @@ struct fixture {
 	struct safetensors *file;
 	int index;
 	const double *args;
-	float *buffers[BUFFERS_MAX]; size_t lengths[BUFFERS_MAX]; int nbuffers;
-	uint32_t digest;    /* of all outputs, for the comparison between thread counts */
+	float *buffers[BUFFERS_MAX];
+	size_t lengths[BUFFERS_MAX];
+	int nbuffers;
+	uint32_t digest; /* of all outputs, for the comparison between thread counts */
 };
 
-static const char *build_dir(void) { const char *b = getenv("BUILD"); return b ? b : "build/release"; }
+static const char *build_dir(void)
+{
+	const char *b = getenv("BUILD");
+	return b ? b : "build/release";
+}
 
 static const struct tensor_info *find(struct fixture *f, const char *name)
 {
@@ -80,7 +90,8 @@ static void compare_terms(struct fixture *f, const char *op, const char *name, c
 	double tolerance = 4 * 1.1920929e-7 * sqrt(fmax(K, 1)) * top + 1e-37;
 	for (size_t i = 0; i < n; i++) {
 		if (isinf(want[i]) ? got[i] == want[i] : fabs((double)got[i] - want[i]) <= tolerance) continue;
-		fail_msg("%s case %d: %s[%zu] is %.9g, expected %.9g, tolerance %.3g", op, f->index, name, i, got[i], want[i], tolerance);
+		fail_msg("%s case %d: %s[%zu] is %.9g, expected %.9g, tolerance %.3g", op, f->index, name, i, got[i], want[i],
+			tolerance);
 	}
 	for (size_t i = 0; i < n; i++) {
 		uint32_t bits;
@@ -89,7 +100,10 @@ static void compare_terms(struct fixture *f, const char *op, const char *name, c
 	}
 }
 
-static void compare(struct fixture *f, const char *op, const char *name, const float *got, double K) { compare_terms(f, op, name, got, K, 0); }
+static void compare(struct fixture *f, const char *op, const char *name, const float *got, double K)
+{
+	compare_terms(f, op, name, got, K, 0);
+}
 
 static void end_case(struct fixture *f, const char *op)
 {
@@ -110,7 +124,8 @@ static void walk_matmul(struct fixture *f)
 		int M = (int)f->args[0], N = (int)f->args[1], K = (int)f->args[2];
 		bool acc = f->args[6] != 0;
 		float *a = input(f, "a"), *b = input(f, "b"), *out = acc ? input(f, "out") : buffer(f, (size_t)M * N);
-		f->ops->matmul(f->ops->ctx, out, a, b, M, N, K, f->args[3] != 0, f->args[4] != 0, (float)f->args[5], acc ? OPS_ADD : OPS_SET);
+		f->ops->matmul(f->ops->ctx, out, a, b, M, N, K, f->args[3] != 0, f->args[4] != 0, (float)f->args[5],
+			acc ? OPS_ADD : OPS_SET);
 		compare(f, "matmul", "want", out, K);
 		end_case(f, "matmul");
 	}
@@ -121,7 +136,8 @@ static void walk_norm(struct fixture *f)
 	while (next_case(f)) {
 		int M = (int)f->args[0], N = (int)f->args[1];
 		bool acc = f->args[3] != 0;
-		float *x = input(f, "x"), *w = input(f, "w"), *dy = input(f, "dy"), *y = buffer(f, (size_t)M * N), *rstd = buffer(f, (size_t)M), *dw = input(f, "dw0");
+		float *x = input(f, "x"), *w = input(f, "w"), *dy = input(f, "dy"), *y = buffer(f, (size_t)M * N),
+			  *rstd = buffer(f, (size_t)M), *dw = input(f, "dw0");
 		float *dx = acc ? input(f, "dx0") : buffer(f, (size_t)M * N), *y2 = buffer(f, (size_t)M * N);
 		struct ops *o = f->ops;
 		o->rmsnorm(o->ctx, y, rstd, x, w, (float)f->args[2], M, N);
@@ -144,8 +160,8 @@ static void walk_rows(struct fixture *f)
 {
 	while (next_case(f)) {
 		int M = (int)f->args[0], N = (int)f->args[1], V = (int)f->args[2];
-		float *x = input(f, "x"), *bias = input(f, "bias"), *dbias = input(f, "dbias0"), *table = input(f, "table"), *out = buffer(f, (size_t)M * N),
-			*dtable = input(f, "dtable0");
+		float *x = input(f, "x"), *bias = input(f, "bias"), *dbias = input(f, "dbias0"), *table = input(f, "table"),
+			  *out = buffer(f, (size_t)M * N), *dtable = input(f, "dtable0");
 		struct ops *o = f->ops;
 		o->bias_backward(o->ctx, dbias, x, M, N);
 		o->embed(o->ctx, out, table, ints(f, "ids"), M, N);
@@ -163,15 +179,17 @@ static void walk_rope(struct fixture *f)
 {
 	while (next_case(f)) {
 		float *x = input(f, "x"), *table = input(f, "table");
-		f->ops->rope(f->ops->ctx, x, table, ints(f, "pos"), (int)f->args[0], (int)f->args[1], (int)f->args[2], f->args[3] != 0);
+		f->ops->rope(
+			f->ops->ctx, x, table, ints(f, "pos"), (int)f->args[0], (int)f->args[1], (int)f->args[2], f->args[3] != 0);
 		compare(f, "rope", "want", x, 4);
 		end_case(f, "rope");
 	}
 }
 
-/* The same sequences through pages, page lists shuffled; row by row (decode) or all at once (prefill). */
-static void paged_like_packed(struct fixture *f, const struct ops_packed *b, int NH, int NKV, int HD, const float *q, const float *k, const float *v,
-	float *out, bool by_row)
+/* The same sequences through pages, page lists shuffled; row by row (decode) or all at once
+ * (prefill). */
+static void paged_like_packed(struct fixture *f, const struct ops_packed *b, int NH, int NKV, int HD, const float *q,
+	const float *k, const float *v, float *out, bool by_row)
 {
 	int T = b->T, per_seq = T / OPS_KV_BLOCK + 1, pages = per_seq * b->S;
 	struct ops *o = f->ops;
@@ -180,7 +198,8 @@ static void paged_like_packed(struct fixture *f, const struct ops_packed *b, int
 	int32_t *lists = malloc(sizeof *lists * pages), *slot = malloc(sizeof *slot * T);
 	const int32_t **table = malloc(sizeof *table * T);
 	for (int i = 0; i < pages; i++) lists[i] = (i * 7 + 3) % pages;
-	if (pages % 7 == 0) for (int i = 0; i < pages; i++) lists[i] = pages - 1 - i;
+	if (pages % 7 == 0)
+		for (int i = 0; i < pages; i++) lists[i] = pages - 1 - i;
 	for (int s = 0; s < b->S; s++)
 		for (int t = b->start[s]; t < b->start[s + 1]; t++) {
 			table[t] = lists + s * per_seq;
@@ -203,8 +222,8 @@ static void walk_attention(struct fixture *f)
 		struct ops_packed b = {T, S, ints(f, "start"), ints(f, "pos")};
 		struct ops *o = f->ops;
 		size_t nq = (size_t)T * NH * HD, nk = (size_t)T * NKV * HD;
-		float *q = input(f, "q"), *k = input(f, "k"), *v = input(f, "v"), *dout = input(f, "dout"), *out = buffer(f, nq), *out2 = buffer(f, nq),
-			*lse = buffer(f, (size_t)T * NH);
+		float *q = input(f, "q"), *k = input(f, "k"), *v = input(f, "v"), *dout = input(f, "dout"),
+			  *out = buffer(f, nq), *out2 = buffer(f, nq), *lse = buffer(f, (size_t)T * NH);
 		float *dq = buffer(f, nq), *dk = buffer(f, nk), *dv = buffer(f, nk);
 		o->attention(o->ctx, out, lse, q, k, v, &b, NH, NKV, HD);
 		o->attention(o->ctx, out2, NULL, q, k, v, &b, NH, NKV, HD);
@@ -217,7 +236,8 @@ static void walk_attention(struct fixture *f)
 		compare(f, "attention_backward", "dv", dv, 4 * (HD + T));
 		for (int by_row = 0; by_row < 2; by_row++) {
 			paged_like_packed(f, &b, NH, NKV, HD, q, k, v, out2, by_row);
-			if (memcmp(out, out2, nq * 4)) fail_msg("attention case %d: paged (%s) and packed differ", f->index, by_row ? "decode" : "prefill");
+			if (memcmp(out, out2, nq * 4))
+				fail_msg("attention case %d: paged (%s) and packed differ", f->index, by_row ? "decode" : "prefill");
 		}
 		end_case(f, "attention");
 	}
@@ -227,8 +247,8 @@ static void walk_mlp(struct fixture *f)
 {
 	while (next_case(f)) {
 		int64_t n = (int64_t)f->args[0];
-		float *gate = input(f, "gate"), *up = input(f, "up"), *dout = input(f, "dout"), *y = input(f, "y"), *out = buffer(f, n), *dgate = buffer(f, n),
-			*dup = buffer(f, n), *added = buffer(f, n);
+		float *gate = input(f, "gate"), *up = input(f, "up"), *dout = input(f, "dout"), *y = input(f, "y"),
+			  *out = buffer(f, n), *dgate = buffer(f, n), *dup = buffer(f, n), *added = buffer(f, n);
 		struct ops *o = f->ops;
 		o->silu_mul(o->ctx, out, gate, up, n);
 		o->silu_mul_backward(o->ctx, dgate, dup, dout, gate, up, n);
@@ -257,7 +277,8 @@ static void walk_head(struct fixture *f)
 {
 	while (next_case(f)) {
 		int N = (int)f->args[0], V = (int)f->args[1];
-		float t = (float)f->args[2], *logits = input(f, "logits"), *g = input(f, "g"), *logprob = buffer(f, N), *entropy = buffer(f, N), *lse = buffer(f, N);
+		float t = (float)f->args[2], *logits = input(f, "logits"), *g = input(f, "g"), *logprob = buffer(f, N),
+			  *entropy = buffer(f, N), *lse = buffer(f, N);
 		struct ops *o = f->ops;
 		o->logprob(o->ctx, logprob, entropy, lse, logits, ints(f, "targets"), t, N, V);
 		compare(f, "logprob", "logprob", logprob, 16);
@@ -280,7 +301,8 @@ static void walk_optim(struct fixture *f)
 		memset(m, 0, n * 4);
 		memset(v, 0, n * 4);
 		for (int step = 0; step < (int)f->args[6]; step++) {
-			struct ops_adamw o = {(float)f->args[1], (float)f->args[2], (float)f->args[3], (float)f->args[4], (float)f->args[5], step + 1};
+			struct ops_adamw o = {(float)f->args[1], (float)f->args[2], (float)f->args[3], (float)f->args[4],
+				(float)f->args[5], step + 1};
 			f->ops->adamw(f->ops->ctx, p, grads + step * n, m, v, n, &o);
 		}
 		compare(f, "adamw", "p", p, 16);
@@ -313,12 +335,16 @@ static void run_family(const char *family, void (*walk)(struct fixture *))
 }
 
 #define FAMILY(name) static void test_##name(void **state) { run_family(#name, walk_##name); }
+/* clang-format off */
 FAMILY(matmul) FAMILY(norm) FAMILY(rows) FAMILY(rope) FAMILY(attention) FAMILY(mlp) FAMILY(head) FAMILY(optim)
+	/* clang-format on */
 
-static int make_fixtures(void **state)
+	static int make_fixtures(void **state)
 {
 	char command[1024];
-	snprintf(command, sizeof command, "test -s %s/ref/ops/optim.safetensors || env LD_PRELOAD= build/venv/bin/python tests/ref/ops_oracle.py %s/ref/ops",
+	snprintf(command, sizeof command,
+		"test -s %s/ref/ops/optim.safetensors || env LD_PRELOAD= build/venv/bin/python tests/ref/ops_oracle.py "
+		"%s/ref/ops",
 		build_dir(), build_dir());
 	return system(command);
 }
@@ -327,8 +353,14 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul), cmocka_unit_test(test_norm), cmocka_unit_test(test_rows), cmocka_unit_test(test_rope),
-		cmocka_unit_test(test_attention), cmocka_unit_test(test_mlp), cmocka_unit_test(test_head), cmocka_unit_test(test_optim),
+		cmocka_unit_test(test_matmul),
+		cmocka_unit_test(test_norm),
+		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_mlp),
+		cmocka_unit_test(test_head),
+		cmocka_unit_test(test_optim),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, NULL);
 }

@@ -12,17 +12,34 @@
 
 #define HOSTILE "</pre></td></title><script>alert(\"1\")</script><img src=x onerror='y'>&amp;"
 
-struct fixture { char dir[64]; char *store_path, *html_path; struct store *store; struct str html; };
+struct fixture {
+	char dir[64];
+	char *store_path, *html_path;
+	struct store *store;
+	struct str html;
+};
 
-/* Metrics of TRL's names that the report draws, as `hone rl` and `hone sft` write them, and their headings. */
-static const struct { const char *metric, *heading; } drawn[] = {
-	{ "reward", "reward (mean)" }, { "genuine", "pass rate" }, { "reward_std", "reward (standard deviation)" }, { "speedup", "model speedup" },
-	{ "completions/mean_length", "answer length" },
-	{ "completions/clipped_ratio", "cut by length" }, { "entropy", "entropy" }, { "kl", "KL to the reference" },
-	{ "sampling/sampling_logp_difference/mean", "log-probabilities (mean)" },
-	{ "sampling/sampling_logp_difference/max", "log-probabilities (max)" }, { "frac_reward_zero_std", "without variance" }, { "loss", "loss" },
-	{ "eval_loss", "held-out loss" },
-	{ "grad_norm", "gradient norm" }, { "learning_rate", "learning rate" }, { "step_time", "seconds per step" },
+/* Metrics of TRL's names that the report draws, as `hone rl` and `hone sft` write them, and their
+ * headings. */
+static const struct {
+	const char *metric, *heading;
+} drawn[] = {
+	{"reward", "reward (mean)"},
+	{"genuine", "pass rate"},
+	{"reward_std", "reward (standard deviation)"},
+	{"speedup", "model speedup"},
+	{"completions/mean_length", "answer length"},
+	{"completions/clipped_ratio", "cut by length"},
+	{"entropy", "entropy"},
+	{"kl", "KL to the reference"},
+	{"sampling/sampling_logp_difference/mean", "log-probabilities (mean)"},
+	{"sampling/sampling_logp_difference/max", "log-probabilities (max)"},
+	{"frac_reward_zero_std", "without variance"},
+	{"loss", "loss"},
+	{"eval_loss", "held-out loss"},
+	{"grad_norm", "gradient norm"},
+	{"learning_rate", "learning rate"},
+	{"step_time", "seconds per step"},
 };
 enum { STEPS = 12, SAMPLES = 3 };
 
@@ -30,15 +47,17 @@ static json_t *metrics_of(int step)
 {
 	json_t *m = json_pack("{s:i}", "step", step);
 	/* null: a number that was not finite */
-	for (size_t i = 0; i < ARRAY_LEN(drawn); i++) json_object_set_new(m, drawn[i].metric, step % 5 == 0 ? json_null() : json_real(step * 0.25));
+	for (size_t i = 0; i < ARRAY_LEN(drawn); i++)
+		json_object_set_new(m, drawn[i].metric, step % 5 == 0 ? json_null() : json_real(step * 0.25));
 	return m;
 }
 
 static json_t *sample_of(int step, int i)
 {
-	static const char *const verdicts[] = { "genuine", "wrong", "<b>invalid" };
-	return json_pack("{s:s, s:s, s:{s:s, s:s, s:s}}", "task", HOSTILE, "answer", step == 1 ? HOSTILE : "plan\n```python\nx < 1 & y\n```\n",
-		"verdict", "verdict", verdicts[i % 3], "reason", i ? HOSTILE : "", "detail", HOSTILE);
+	static const char *const verdicts[] = {"genuine", "wrong", "<b>invalid"};
+	return json_pack("{s:s, s:s, s:{s:s, s:s, s:s}}", "task", HOSTILE, "answer",
+		step == 1 ? HOSTILE : "plan\n```python\nx < 1 & y\n```\n", "verdict", "verdict", verdicts[i % 3], "reason",
+		i ? HOSTILE : "", "detail", HOSTILE);
 }
 
 static int setup(void **state)
@@ -84,7 +103,7 @@ static int teardown(void **state)
 static void write_report(struct fixture *f, const json_t *tables, int samples, int steps)
 {
 	struct err err = {0};
-	struct report_options o = { .title = "t " HOSTILE, .samples_per_step_max = samples, .steps_shown_max = steps };
+	struct report_options o = {.title = "t " HOSTILE, .samples_per_step_max = samples, .steps_shown_max = steps};
 	if (report_write(f->store, NULL, 0, tables, &o, f->html_path, &err)) fail_msg("%s", err.text);
 	if (file_read(f->html_path, 1 << 24, &f->html, &err)) fail_msg("%s", err.text);
 }
@@ -99,15 +118,16 @@ static int count_of(const char *text, const char *part)
 static void test_nothing_escapes(void **state)
 {
 	struct fixture *f = *state;
-	json_t *tables = json_pack("[{s:s, s:[s,s], s:[[s,f],[s,i]]}]", "title", HOSTILE, "columns", HOSTILE, "n", "rows", HOSTILE, 0.5, "b", 3);
+	json_t *tables = json_pack(
+		"[{s:s, s:[s,s], s:[[s,f],[s,i]]}]", "title", HOSTILE, "columns", HOSTILE, "n", "rows", HOSTILE, 0.5, "b", 3);
 	write_report(f, tables, 3, 6);
 	json_decref(tables);
 	assert_null(strcasestr(f->html.data, "<script"));
 	assert_null(strcasestr(f->html.data, "<img"));
 	assert_null(strstr(f->html.data, "<b>invalid"));
 	assert_non_null(strstr(f->html.data, "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;"));
-	assert_non_null(strstr(f->html.data, "&amp;amp;"));      /* what was an entity in the text stays those characters */
-	assert_null(strstr(f->html.data, "http"));               /* no network: one file that needs nothing else */
+	assert_non_null(strstr(f->html.data, "&amp;amp;")); /* what was an entity in the text stays those characters */
+	assert_null(strstr(f->html.data, "http"));          /* no network: one file that needs nothing else */
 }
 
 static void test_charts_are_there(void **state)
@@ -128,13 +148,16 @@ static void test_no_empty_chart(void **state)
 {
 	struct fixture *f = *state;
 	struct err err = {0};
-	struct report_options o = { .title = "t" };
+	struct report_options o = {.title = "t"};
 	int64_t run;
 	json_t *config = json_object(), *m = json_pack("{s:i, s:f, s:n}", "step", 1, "loss", 1.5, "reward");
-	if (store_run_open(f->store, "second", config, &run, &err) || store_metrics_put(f->store, run, 1, m, &err)) fail_msg("%s", err.text);
-	if (report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) || file_read(f->html_path, 1 << 24, &f->html, &err)) fail_msg("%s", err.text);
+	if (store_run_open(f->store, "second", config, &run, &err) || store_metrics_put(f->store, run, 1, m, &err))
+		fail_msg("%s", err.text);
+	if (report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
+		file_read(f->html_path, 1 << 24, &f->html, &err))
+		fail_msg("%s", err.text);
 	assert_int_equal(count_of(f->html.data, "<svg"), 1);
-	assert_null(strstr(f->html.data, "&lt;script"));          /* the other run was not asked for */
+	assert_null(strstr(f->html.data, "&lt;script")); /* the other run was not asked for */
 	json_decref(config);
 	json_decref(m);
 }
@@ -144,16 +167,17 @@ static void test_samples_are_bounded(void **state)
 	struct fixture *f = *state;
 	write_report(f, NULL, 2, 3);
 	int shown = count_of(f->html.data, "<pre>");
-	assert_true(shown >= 2 * 2 && shown <= 2 * (3 + 2));      /* first and last step, and every STEPS / 3rd */
+	assert_true(shown >= 2 * 2 && shown <= 2 * (3 + 2)); /* first and last step, and every STEPS / 3rd */
 	write_report(f, NULL, 0, 3);
 	assert_int_equal(count_of(f->html.data, "<pre>"), 0);
 }
 
-/* Every element that is opened is closed by its own end tag, in order; elements without an end tag are left out. */
+/* Every element that is opened is closed by its own end tag, in order; elements without an end tag
+ * are left out. */
 static void test_tags_nest(void **state)
 {
 	struct fixture *f = *state;
-	static const char *const single[] = { "!doctype", "meta", "path", "line", "circle", "rect", "polyline" };
+	static const char *const single[] = {"!doctype", "meta", "path", "line", "circle", "rect", "polyline"};
 	char stack[64][24];
 	int depth = 0;
 	write_report(f, NULL, 3, 6);
@@ -180,7 +204,7 @@ static void test_no_run(void **state)
 {
 	struct fixture *f = *state;
 	struct err err = {0};
-	struct report_options o = { .title = "t" };
+	struct report_options o = {.title = "t"};
 	int64_t none = 99;
 	assert_int_equal(report_write(f->store, &none, 1, NULL, &o, f->html_path, &err), ERR_NOT_FOUND);
 	assert_false(path_exists(f->html_path));
@@ -189,8 +213,8 @@ static void test_no_run(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart), T(test_samples_are_bounded),
-		T(test_tags_nest), T(test_no_run) };
+	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
+		T(test_samples_are_bounded), T(test_tags_nest), T(test_no_run)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

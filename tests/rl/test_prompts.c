@@ -1,4 +1,5 @@
-/* Prompts of tasks that spell control tokens: the ids have the chat template's own and no other, and nothing of the task is lost. */
+/* Prompts of tasks that spell control tokens: the ids have the chat template's own and no other,
+ * and nothing of the task is lost. */
 #include "rl/rl.h"
 #include <setjmp.h>
 #include <stdlib.h>
@@ -18,27 +19,33 @@ static char *make_file(const char *dir, const char *name, const char *text)
 static int count_of(const struct ids *ids, const struct tokenizer *t, const char *token)
 {
 	int n = 0;
-	for (size_t i = 0; i < ids->count; i++)
-		n += ids->data[i] == tokenizer_id(t, token);
+	for (size_t i = 0; i < ids->count; i++) n += ids->data[i] == tokenizer_id(t, token);
 	return n;
 }
 
 static void test_no_injection(void **state)
 {
-	static const char *const special[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, *const plain[] = {"<think>", "</think>"};
-	static const char source[] = "# " SPELLED "\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n";
+	static const char *const special[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"},
+							 *const plain[] = {"<think>", "</think>"};
+	static const char source[] =
+		"# " SPELLED
+		"\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n";
 	const char *build = getenv("BUILD");
-	struct bpe_train_options o = {.vocab_size = 300, .special_tokens = special, .nspecial = 3, .plain_tokens = plain, .nplain = 2};
+	struct bpe_train_options o = {
+		.vocab_size = 300, .special_tokens = special, .nspecial = 3, .plain_tokens = plain, .nplain = 2};
 	struct slice training = {"class Model(torch.nn.Module):", 29};
 	struct err err = {0};
 	struct tokenizer *t;
 	struct prompt_set set;
-	char *dir = path_join(build ? build : "build/release", "ref/rl-prompts"), *tokenizer = path_join(dir, "tokenizer.json");
+	char *dir = path_join(build ? build : "build/release", "ref/rl-prompts"),
+		 *tokenizer = path_join(dir, "tokenizer.json");
 	assert_int_equal(dir_make(dir, &err), 0);
-	json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i}", "name", "t", "source", source, "split", "train", "level", 1, "seed", 1);
+	json_t *row = json_pack(
+		"{s:s, s:s, s:s, s:i, s:i}", "name", "t", "source", source, "split", "train", "level", 1, "seed", 1);
 	struct str rows = {0};
 	jsonl_put(&rows, row);
-	char *tasks = make_file(dir, "tasks.jsonl", rows.data), *template = make_file(dir, "template.txt", "Task:\n{{task}}\n");
+	char *tasks = make_file(dir, "tasks.jsonl", rows.data),
+		 *template = make_file(dir, "template.txt", "Task:\n{{task}}\n");
 	assert_int_equal(tokenizer_train(&training, 1, &o, tokenizer, &err), 0);
 	assert_int_equal(tokenizer_open(tokenizer, &t, &err), 0);
 	struct prompt_options p = {.tasks = tasks, .stage = "frontend", .prompt_template = template, .precision = "strict"};
@@ -46,9 +53,9 @@ static void test_no_injection(void **state)
 	if (prompt_set_load(&p, t, &set, &err)) fail_msg("%s", err.text);
 	assert_int_equal(set.count, 1);
 	const struct ids *ids = &set.rows[0].ids;
-	assert_int_equal(count_of(ids, t, "<|im_start|>"), 2);   /* the user's turn, the assistant's */
+	assert_int_equal(count_of(ids, t, "<|im_start|>"), 2); /* the user's turn, the assistant's */
 	assert_int_equal(count_of(ids, t, "<|im_end|>"), 1);
-	assert_int_equal(count_of(ids, t, "<think>"), 1);        /* the template's empty block */
+	assert_int_equal(count_of(ids, t, "<think>"), 1); /* the template's empty block */
 	assert_int_equal(count_of(ids, t, "</think>"), 1);
 	struct str back = {0};
 	tokenizer_decode(t, ids->data, ids->count, false, &back);

@@ -15,14 +15,16 @@ static double choose(int n, int k)
 	return k > n ? 0 : c;
 }
 
-/* Chen et al. 2021: 1 - C(n - c, k) / C(n, k). Both sides are sums of a few products of doubles: 1e-12 is thousands of ulps. */
+/* Chen et al. 2021: 1 - C(n - c, k) / C(n, k). Both sides are sums of a few products of doubles:
+ * 1e-12 is thousands of ulps. */
 static void test_pass_at_k(void **state)
 {
 	for (int n = 1; n <= 16; n++)
 		for (int c = 0; c <= n; c++)
 			for (int k = 1; k <= n; k++) {
 				double want = 1 - choose(n - c, k) / choose(n, k);
-				if (fabs(pass_at_k(n, c, k) - want) > 1e-12) fail_msg("n %d c %d k %d: %g, expected %g", n, c, k, pass_at_k(n, c, k), want);
+				if (fabs(pass_at_k(n, c, k) - want) > 1e-12)
+					fail_msg("n %d c %d k %d: %g, expected %g", n, c, k, pass_at_k(n, c, k), want);
 			}
 }
 
@@ -47,18 +49,19 @@ static void test_bootstrap(void **state)
 	assert_true(low == 0 && mean == 0 && high == 0);
 }
 
-static struct prompt_row row = { .text = "" };
-static const struct prompt_set prompts = { &row, 1, 0, 0 };
+static struct prompt_row row = {.text = ""};
+static const struct prompt_set prompts = {&row, 1, 0, 0};
 
 static struct rollout graded(enum verdict_class class, double speedup)
 {
-	return (struct rollout){ .verdict = { .class = class, .speedup = speedup, .cost_s = 1 } };
+	return (struct rollout){.verdict = {.class = class, .speedup = speedup, .cost_s = 1}};
 }
 
 /* Leave-one-out over rewards {1, 0, 0, 1}: a pass sees 1 - 1/3, a failure 0 - 2/3. */
 static void test_advantages_uniform(void **state)
 {
-	struct rollout r[4] = { graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_INVALID, 1), graded(VERDICT_GENUINE, 1) };
+	struct rollout r[4] = {
+		graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_INVALID, 1), graded(VERDICT_GENUINE, 1)};
 	int dropped;
 	rollouts_advantages(r, 1, 4, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
 	assert_int_equal(dropped, 0);
@@ -69,21 +72,24 @@ static void test_advantages_uniform(void **state)
 	}
 }
 
-/* hrd: plan and code have groups of their own; plan's is weighted by alpha = 0.1. Speedups 2 and 1 of two genuine answers: plan rewards 2, 1; code 1, 1. */
+/* hrd: plan and code have groups of their own; plan's is weighted by alpha = 0.1. Speedups 2 and 1
+ * of two genuine answers: plan rewards 2, 1; code 1, 1. */
 static void test_advantages_split(void **state)
 {
-	struct rollout r[2] = { graded(VERDICT_GENUINE, 2), graded(VERDICT_GENUINE, 1) };
+	struct rollout r[2] = {graded(VERDICT_GENUINE, 2), graded(VERDICT_GENUINE, 1)};
 	int dropped;
 	rollouts_advantages(r, 1, 2, reward_rule_find("hrd"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
-	assert_int_equal(dropped, 0);   /* code has no variance, plan has */
+	assert_int_equal(dropped, 0); /* code has no variance, plan has */
 	assert_true(fabs(r[0].advantage_plan - 0.1) < 1e-12 && fabs(r[1].advantage_plan + 0.1) < 1e-12);
 	assert_true(r[0].advantage_code == 0 && r[1].advantage_code == 0);
 }
 
-/* A sample whose verdict was an infrastructure fault does not count: the others' advantages are those of a group of three. */
+/* A sample whose verdict was an infrastructure fault does not count: the others' advantages are
+ * those of a group of three. */
 static void test_infra_is_dropped(void **state)
 {
-	struct rollout r[4] = { graded(VERDICT_GENUINE, 1), graded(VERDICT_INFRA, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1) };
+	struct rollout r[4] = {
+		graded(VERDICT_GENUINE, 1), graded(VERDICT_INFRA, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1)};
 	int dropped;
 	rollouts_advantages(r, 1, 4, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
 	assert_true(r[1].is_dropped);
@@ -94,7 +100,8 @@ static void test_infra_is_dropped(void **state)
 
 static void test_no_variance(void **state)
 {
-	struct rollout r[4] = { graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1), graded(VERDICT_GENUINE, 1) };
+	struct rollout r[4] = {
+		graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1), graded(VERDICT_GENUINE, 1)};
 	int dropped;
 	rollouts_advantages(r, 2, 2, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
 	assert_int_equal(dropped, 2);
@@ -104,9 +111,10 @@ static void test_no_variance(void **state)
 /* Two tasks x two samples, one infra: rates are over counted answers, pass@1 over tasks. */
 static void test_summary(void **state)
 {
-	struct rollout r[4] = { graded(VERDICT_GENUINE, 4), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1), graded(VERDICT_INFRA, 1) };
+	struct rollout r[4] = {
+		graded(VERDICT_GENUINE, 4), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1), graded(VERDICT_INFRA, 1)};
 	r[3].is_dropped = true;
-	int ks[] = { 1, 2 };
+	int ks[] = {1, 2};
 	json_t *s = rollouts_summary(r, &prompts, 2, 2, ks, 2), *pass = json_object_get(s, "pass");
 	assert_int_equal(json_integer_value(json_object_get(s, "answers")), 3);
 	assert_int_equal(json_integer_value(json_object_get(s, "dropped")), 1);
@@ -120,7 +128,7 @@ static void test_summary(void **state)
 /* A model may write any bytes; what the store keeps must be read back. */
 static void test_any_bytes_are_recorded(void **state)
 {
-	row.task = (struct task){ .name = "t", .structure = "", .split = "" };
+	row.task = (struct task){.name = "t", .structure = "", .split = ""};
 	char text[] = "a\0b\xff";
 	struct rollout r = graded(VERDICT_WRONG, 1);
 	r.text = text;
@@ -130,7 +138,9 @@ static void test_any_bytes_are_recorded(void **state)
 	char *line = json_dumps(j, JSON_COMPACT);
 	assert_non_null(line);
 	if (json_parse(line, strlen(line), "row", &back, &err)) fail_msg("%s", err.text);
-	assert_string_equal(json_string_value(json_object_get(back, "answer")), "a\xef\xbf\xbd" "b\xef\xbf\xbd");
+	assert_string_equal(json_string_value(json_object_get(back, "answer")),
+		"a\xef\xbf\xbd"
+		"b\xef\xbf\xbd");
 	free(line);
 	json_decref(j);
 	json_decref(back);

@@ -34,23 +34,22 @@ static float input[16], output[16];
 static struct tape *parse(const char *text)
 {
 	struct tape *t = NULL;
-	struct err err = { 0 };
-	if (tape_parse(text, strlen(text), &t, &err))
-		fail_msg("%s", err.text);
+	struct err err = {0};
+	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
 	return t;
 }
 
 static void replay_text(const char *text, struct runner_given given, struct runner_result *out)
 {
 	struct replay *r = NULL;
-	struct runner_fault fault = { 0 };
-	struct runner_trial trial = { .ninputs = 1, .inputs = &given, .want_cost = true, .deadline_ms = 60000 };
-	struct replay_given data = { (const uint8_t *)input, sizeof input };
+	struct runner_fault fault = {0};
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .deadline_ms = 60000};
+	struct replay_given data = {(const uint8_t *)input, sizeof input};
 	for (int i = 0; i < 16; i++) {
 		input[i] = (float)i;
 		output[i] = -1;
 	}
-	*out = (struct runner_result){ 0 };
+	*out = (struct runner_result){0};
 	if (replay_create(parse(text), MIB, &r, &fault)) {
 		out->has_fault = true;
 		out->fault = fault;
@@ -61,7 +60,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 	replay_free(r);
 }
 
-static const struct runner_given X = { .bytes = 64 }, X_MAY_CHANGE = { .bytes = 64, .may_change = true };
+static const struct runner_given X = {.bytes = 64}, X_MAY_CHANGE = {.bytes = 64, .may_change = true};
 
 static void test_rows_do_their_work(void **state)
 {
@@ -69,8 +68,7 @@ static void test_rows_do_their_work(void **state)
 	replay_text(TAPE(LAUNCH(0, 1, 16) ", " COPY(2, 1), 2), X, &r);
 	assert_false(r.has_fault);
 	assert_int_equal(r.lineage, TAPE_LINEAGE_OK);
-	for (int i = 0; i < 16; i++)
-		assert_true(output[i] == (float)i + 1);
+	for (int i = 0; i < 16; i++) assert_true(output[i] == (float)i + 1);
 	assert_int_equal(r.ncosts, 2);
 	assert_int_equal(r.costs[0].bytes, 128);
 	assert_int_equal(r.costs[0].footprint_bytes, 128);
@@ -84,24 +82,24 @@ static void test_rows_do_their_work(void **state)
 static void test_trials_are_independent(void **state)
 {
 	struct replay *r = NULL;
-	struct runner_fault fault = { 0 };
+	struct runner_fault fault = {0};
 	struct runner_given given = X;
-	struct runner_trial trial = { .ninputs = 1, .inputs = &given, .deadline_ms = 60000 };
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 60000};
 	assert_int_equal(replay_create(parse(TAPE(LAUNCH(0, 1, 16), 1)), MIB, &r, &fault), 0);
 	for (int round = 0; round < 3; round++) {
 		struct runner_result out;
-		for (int i = 0; i < 16; i++)
-			input[i] = (float)(100 * round + i);
-		replay_run(r, &trial, &(struct replay_given){ (const uint8_t *)input, sizeof input }, (uint8_t *)output, sizeof output, &out);
+		for (int i = 0; i < 16; i++) input[i] = (float)(100 * round + i);
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, (uint8_t *)output,
+			sizeof output, &out);
 		assert_false(out.has_fault);
-		for (int i = 0; i < 16; i++)
-			assert_true(output[i] == (float)(100 * round + i) + 1);
+		for (int i = 0; i < 16; i++) assert_true(output[i] == (float)(100 * round + i) + 1);
 		runner_result_release(&out);
 	}
 	/* Another tape of the same candidate. */
 	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), &fault), 0);
 	struct runner_result out;
-	replay_run(r, &trial, &(struct replay_given){ (const uint8_t *)input, sizeof input }, (uint8_t *)output, sizeof output, &out);
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, (uint8_t *)output,
+		sizeof output, &out);
 	assert_false(out.has_fault);
 	assert_true(output[3] == input[3] + 2);
 	runner_result_release(&out);
@@ -114,8 +112,7 @@ static void check_fault(const char *tape, struct runner_given given, const char 
 	replay_text(tape, given, &r);
 	if (!r.has_fault || strcmp(r.fault.code, code))
 		fail_msg("expected %s, found %s: %s", code, r.has_fault ? r.fault.code : "no fault", r.fault.text);
-	if (line)
-		assert_int_equal(r.fault.line, line);
+	if (line) assert_int_equal(r.fault.line, line);
 	runner_result_release(&r);
 }
 
@@ -126,10 +123,11 @@ static void test_faults_have_codes(void **state)
 	check_fault(TAPE(LAUNCH(0, 0, 16), 0), X, "input-modified", 0);
 	check_fault(TAPE(LAUNCH(2, 1, 16), 1), X, "uninitialised", 0);
 	check_fault(TAPE(LIBRARY(1, 0) ", " LAUNCH(1, 2, 16), 2), X, "library-row", 10);
-	check_fault(TAPE(LAUNCH(0, 1, 16), 1), (struct runner_given){ .bytes = 60 }, "bad-tape", 0);
-	check_fault("{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 6000000}], " KERNELS ", "
-		"\"rows\": [" LAUNCH(0, 1, 16)
-		"], \"outputs\": [" VIEW(1) "], \"tuple\": false}", X, "memory", 0);
+	check_fault(TAPE(LAUNCH(0, 1, 16), 1), (struct runner_given){.bytes = 60}, "bad-tape", 0);
+	check_fault("{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": "
+				"\"temp\", \"bytes\": 6000000}], " KERNELS ", "
+				"\"rows\": [" LAUNCH(0, 1, 16) "], \"outputs\": [" VIEW(1) "], \"tuple\": false}",
+		X, "memory", 0);
 	/* An input that the reference modifies itself may be modified. */
 	struct runner_result r;
 	replay_text(TAPE(LAUNCH(0, 0, 16), 0), X_MAY_CHANGE, &r);
@@ -168,39 +166,71 @@ static void test_dead_library_rows_are_skipped(void **state)
 
 static void test_wire(void **state)
 {
-	struct runner_given inputs[2] = {
-		{ .offset = 64, .bytes = 10, .may_change = true }, { .offset = 128, .bytes = 20 },
-	}, params[1] = { { .name = "fc.weight", .bytes = 7 } };
-	struct runner_trial t = {
-		.ninputs = 2, .inputs = inputs, .nparams = 1, .params = params, .output_offset = { 64, 4096 }, .want_cost = true, .deadline_ms = 77,
-	}, u;
-	struct err err = { 0 };
+	struct runner_given inputs[2] =
+		{
+			{.offset = 64, .bytes = 10, .may_change = true},
+			{.offset = 128, .bytes = 20},
+		},
+						params[1] = {{.name = "fc.weight", .bytes = 7}};
+	struct runner_trial t =
+							{
+								.ninputs = 2,
+								.inputs = inputs,
+								.nparams = 1,
+								.params = params,
+								.output_offset = {64, 4096},
+								.want_cost = true,
+								.deadline_ms = 77,
+							},
+						u;
+	struct err err = {0};
 	json_t *o = runner_trial_json(&t, 2);
 	assert_int_equal(runner_trial_parse(o, 2, &u, &err), 0);
-	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 && u.output_offset[1] == 4096 &&
-		u.deadline_ms == 77 && u.want_cost);
+	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 &&
+		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost);
 	assert_string_equal(u.params[0].name, "fc.weight");
 	runner_trial_release(&u);
 	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
 	json_decref(o);
 
 	struct runner_row_cost cost = {
-		.row = 3, .kind = TAPE_COPY, .programs = 1, .bytes = 2, .sectors = 3, .flops = 4, .special = 5, .dot_flops = 6,
-		.footprint_bytes = 7, .kernel = 8, .counts = { .programs = 9, .path_cycles_max = 10, .dot_by[VM_DOT_HALF] = 11 },
+		.row = 3,
+		.kind = TAPE_COPY,
+		.programs = 1,
+		.bytes = 2,
+		.sectors = 3,
+		.flops = 4,
+		.special = 5,
+		.dot_flops = 6,
+		.footprint_bytes = 7,
+		.kernel = 8,
+		.counts = {.programs = 9, .path_cycles_max = 10, .dot_by[VM_DOT_HALF] = 11},
 	};
-	struct runner_line_cost line = { 9, 10, 11, 12 };
-	struct runner_result r = {
-		.has_fault = true, .fault = { .code = "timeout", .text = "slow", .line = 5, .row = 6 }, .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN,
-		.lineage_output = 1, .ncosts = 1, .costs = &cost, .nlines = 1, .lines = &line, .run_ns = 123,
-	}, s;
+	struct runner_line_cost line = {9, 10, 11, 12};
+	struct runner_result r =
+							 {
+								 .has_fault = true,
+								 .fault = {.code = "timeout", .text = "slow", .line = 5, .row = 6},
+								 .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN,
+								 .lineage_output = 1,
+								 .ncosts = 1,
+								 .costs = &cost,
+								 .nlines = 1,
+								 .lines = &line,
+								 .run_ns = 123,
+							 },
+						 s;
 	o = runner_result_json(&r);
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
-	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage && s.lineage_output == 1 && s.run_ns == 123);
+	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
+		s.lineage_output == 1 && s.run_ns == 123);
 	const struct runner_row_cost *c = s.costs;
-	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 && c->sectors == 3 && c->flops == 4 &&
-		c->special == 5 && c->dot_flops == 6
-		&& c->footprint_bytes == 7 && c->kernel == 8 && c->counts.programs == 9 && c->counts.path_cycles_max == 10 && c->counts.dot_by[VM_DOT_HALF] == 11);
-	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 && s.lines[0].flops == 12);
+	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
+		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&
+		c->kernel == 8 && c->counts.programs == 9 && c->counts.path_cycles_max == 10 &&
+		c->counts.dot_by[VM_DOT_HALF] == 11);
+	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 &&
+		s.lines[0].flops == 12);
 	runner_result_release(&s);
 	/* What a runner that was taken over might say. */
 	json_object_set_new(o, "lineage", json_integer(99));

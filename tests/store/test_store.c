@@ -1,4 +1,5 @@
-/* The store: what a returned call promised is there after kill -9; versions are checked; processes and threads share one file. */
+/* The store: what a returned call promised is there after kill -9; versions are checked; processes
+ * and threads share one file. */
 #include "store/store.h"
 #include <setjmp.h>
 #include <signal.h>
@@ -16,17 +17,13 @@ static int folder_make(void **state)
 	return mkdtemp(folder) ? 0 : -1;
 }
 
-static int folder_remove(void **state)
-{
-	return dir_remove(folder, NULL);
-}
+static int folder_remove(void **state) { return dir_remove(folder, NULL); }
 
 static struct store *open_or_fail(const char *path)
 {
 	struct store *s = NULL;
-	struct err err = { 0 };
-	if (store_open(path, &s, &err))
-		fail_msg("%s", err.text);
+	struct err err = {0};
+	if (store_open(path, &s, &err)) fail_msg("%s", err.text);
 	return s;
 }
 
@@ -34,10 +31,10 @@ static void test_cache_keeps_bytes(void **state)
 {
 	char *path = path_join(folder, "cache.db");
 	struct store *s = open_or_fail(path);
-	struct err err = { 0 };
-	struct str out = { 0 };
+	struct err err = {0};
+	struct str out = {0};
 	assert_int_equal(store_get(s, "verdict", "k", &out, &err), ERR_NOT_FOUND);
-	const char bytes[] = { 0, 1, 'x', 0, (char)0xff };
+	const char bytes[] = {0, 1, 'x', 0, (char)0xff};
 	assert_int_equal(store_put(s, "verdict", "k", bytes, sizeof bytes, &err), 0);
 	assert_int_equal(store_put(s, "compile", "k", "", 0, &err), 0);
 	assert_int_equal(store_get(s, "verdict", "k", &out, &err), 0);
@@ -55,7 +52,10 @@ static void test_cache_keeps_bytes(void **state)
 	free(path);
 }
 
-struct seen { int count; int64_t step[16], index[16], value[16]; };
+struct seen {
+	int count;
+	int64_t step[16], index[16], value[16];
+};
 
 static int remember(int64_t step, int64_t index, const json_t *row, void *ctx)
 {
@@ -69,11 +69,10 @@ static int remember(int64_t step, int64_t index, const json_t *row, void *ctx)
 
 static void put_row(struct store *s, int64_t run, int64_t step, int64_t index, int value)
 {
-	struct err err = { 0 };
+	struct err err = {0};
 	json_t *row = json_pack("{s:i}", "v", value);
 	int rc = index < 0 ? store_metrics_put(s, run, step, row, &err) : store_sample_put(s, run, step, index, row, &err);
-	if (rc)
-		fail_msg("%s", err.text);
+	if (rc) fail_msg("%s", err.text);
 	json_decref(row);
 }
 
@@ -81,7 +80,7 @@ static void test_runs_metrics_and_samples(void **state)
 {
 	char *path = path_join(folder, "runs.db");
 	struct store *s = open_or_fail(path);
-	struct err err = { 0 };
+	struct err err = {0};
 	int64_t run = 0, again = 0, other = 0;
 	json_t *config = json_pack("{s:i}", "lr", 1);
 	assert_int_equal(store_run_open(s, "a", config, &run, &err), 0);
@@ -96,22 +95,22 @@ static void test_runs_metrics_and_samples(void **state)
 		put_row(s, run, step, 1, step);
 		put_row(s, run, step, 0, step);
 	}
-	put_row(s, run, 2, -1, 99);      /* a resumed run repeats its last step */
+	put_row(s, run, 2, -1, 99); /* a resumed run repeats its last step */
 	put_row(s, other, 3, -1, 5);
-	struct seen seen = { 0 };
+	struct seen seen = {0};
 	assert_int_equal(store_metrics_each(s, run, remember, &seen, &err), 0);
 	assert_int_equal(seen.count, 4);
 	assert_int_equal(seen.step[2], 2);
 	assert_int_equal(seen.value[2], 99);
 
 	assert_int_equal(store_run_truncate(s, run, 1, &err), 0);
-	seen = (struct seen){ 0 };
+	seen = (struct seen){0};
 	assert_int_equal(store_samples_each(s, run, remember, &seen, &err), 0);
 	assert_int_equal(seen.count, 4);
 	assert_int_equal(seen.step[3], 1);
 	assert_int_equal(seen.index[2], 0);
 	assert_int_equal(seen.index[3], 1);
-	seen = (struct seen){ 0 };
+	seen = (struct seen){0};
 	assert_int_equal(store_metrics_each(s, other, remember, &seen, &err), 0);
 	assert_int_equal(seen.count, 1);
 
@@ -138,7 +137,7 @@ static void test_other_versions_and_files_are_refused(void **state)
 	store_close(open_or_fail(path));
 	sql(path, "PRAGMA user_version = 77");
 	struct store *s = NULL;
-	struct err err = { 0 };
+	struct err err = {0};
 	assert_int_equal(store_open(path, &s, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "77"));
 	assert_non_null(strstr(err.text, "version 1"));
@@ -151,8 +150,11 @@ static void test_other_versions_and_files_are_refused(void **state)
 	free(path);
 
 	path = path_join(folder, "text.db");
-	assert_int_equal(file_write_atomic(path,
-		"this is a text file, and longer than a header of SQLite would be ........................................", 100, &err), 0);
+	assert_int_equal(
+		file_write_atomic(path,
+			"this is a text file, and longer than a header of SQLite would be ........................................",
+			100, &err),
+		0);
 	assert_int_not_equal(store_open(path, &s, &err), 0);
 	free(path);
 
@@ -162,7 +164,8 @@ static void test_other_versions_and_files_are_refused(void **state)
 	free(path);
 }
 
-/* A writer reports each finished write over a pipe and is killed at an arbitrary one: everything reported must be there, and the file must open. */
+/* A writer reports each finished write over a pipe and is killed at an arbitrary one: everything
+ * reported must be there, and the file must open. */
 static void test_kill_in_the_middle_of_writes(void **state)
 {
 	char *path = path_join(folder, "kill.db");
@@ -174,9 +177,8 @@ static void test_kill_in_the_middle_of_writes(void **state)
 		pid_t pid = fork();
 		if (pid == 0) {
 			struct store *s = NULL;
-			struct err err = { 0 };
-			if (store_open(path, &s, &err))
-				_exit(3);
+			struct err err = {0};
+			if (store_open(path, &s, &err)) _exit(3);
 			char key[32], value[3000];
 			memset(value, 'x', sizeof value);
 			for (int64_t i = done + 1; i < done + 100000; i++) {
@@ -188,20 +190,18 @@ static void test_kill_in_the_middle_of_writes(void **state)
 		}
 		close(fds[1]);
 		int64_t last = done;
-		for (int i = 0; i < 7 + 13 * round; i++)
-			assert_int_equal(read(fds[0], &last, sizeof last), sizeof last);
+		for (int i = 0; i < 7 + 13 * round; i++) assert_int_equal(read(fds[0], &last, sizeof last), sizeof last);
 		kill(pid, SIGKILL);
 		int status = 0;
 		waitpid(pid, &status, 0);
 		assert_true(WIFSIGNALED(status));
-		while (read(fds[0], &last, sizeof last) == sizeof last)
-			continue;
+		while (read(fds[0], &last, sizeof last) == sizeof last) continue;
 		close(fds[0]);
 		done = last;
 	}
 	struct store *s = open_or_fail(path);
-	struct err err = { 0 };
-	struct str out = { 0 };
+	struct err err = {0};
+	struct str out = {0};
 	for (int64_t i = 0; i <= done; i++) {
 		char key[32];
 		snprintf(key, sizeof key, "%lld", (long long)i);
@@ -222,20 +222,18 @@ static void test_kill_inside_a_transaction(void **state)
 	pid_t pid = fork();
 	if (pid == 0) {
 		struct store *s = NULL;
-		struct err err = { 0 };
-		if (store_open(path, &s, &err) || store_begin(s, &err))
-			_exit(3);
-		for (int i = 0; i < 50; i++)
-			store_put(s, "compile", i % 2 ? "a" : "b", "1", 1, &err);
+		struct err err = {0};
+		if (store_open(path, &s, &err) || store_begin(s, &err)) _exit(3);
+		for (int i = 0; i < 50; i++) store_put(s, "compile", i % 2 ? "a" : "b", "1", 1, &err);
 		kill(getpid(), SIGKILL);
 	}
 	int status = 0;
 	waitpid(pid, &status, 0);
 	assert_true(WIFSIGNALED(status));
 	struct store *s = open_or_fail(path);
-	struct str out = { 0 };
+	struct str out = {0};
 	assert_int_equal(store_get(s, "compile", "a", &out, NULL), ERR_NOT_FOUND);
-	struct err err = { 0 };
+	struct err err = {0};
 	assert_int_equal(store_begin(s, &err), 0);
 	assert_int_equal(store_put(s, "compile", "a", "1", 1, &err), 0);
 	assert_int_equal(store_commit(s, &err), 0);
@@ -254,7 +252,7 @@ static void test_processes_share_a_file(void **state)
 		pids[p] = fork();
 		if (pids[p] == 0) {
 			struct store *s = NULL;
-			struct err err = { 0 };
+			struct err err = {0};
 			if (store_open(path, &s, &err)) {
 				fprintf(stderr, "%s\n", err.text);
 				_exit(3);
@@ -277,7 +275,7 @@ static void test_processes_share_a_file(void **state)
 		assert_int_equal(status, 0);
 	}
 	struct store *s = open_or_fail(path);
-	struct str out = { 0 };
+	struct str out = {0};
 	for (int p = 0; p < 4; p++)
 		for (int i = 0; i < 40; i++) {
 			char key[32];

@@ -7,7 +7,8 @@
 
 static void invariant_view(const struct tape *t, const struct tape_view *v)
 {
-	CHECK(v->buffer >= 0 && v->buffer < t->nbuffers && v->ndim >= 0 && v->ndim <= TAPE_DIMS_MAX && v->dtype < DTYPE_COUNT);
+	CHECK(v->buffer >= 0 && v->buffer < t->nbuffers && v->ndim >= 0 && v->ndim <= TAPE_DIMS_MAX &&
+		v->dtype < DTYPE_COUNT);
 	__int128 size = (__int128)dtype_bytes(v->dtype), last = 0, count = 1;
 	for (int i = 0; i < v->ndim; i++) {
 		CHECK(v->shape[i] >= 0 && v->stride[i] >= 0);
@@ -16,7 +17,8 @@ static void invariant_view(const struct tape *t, const struct tape_view *v)
 		count *= v->shape[i];
 		CHECK(count * size <= TAPE_BUFFER_BYTES_MAX);
 	}
-	CHECK(v->offset_bytes >= 0 && v->offset_bytes % size == 0 && v->offset_bytes + (last + 1) * size <= t->buffers[v->buffer].bytes);
+	CHECK(v->offset_bytes >= 0 && v->offset_bytes % size == 0 &&
+		v->offset_bytes + (last + 1) * size <= t->buffers[v->buffer].bytes);
 	CHECK(tape_view_elements(v) == (int64_t)count);
 }
 
@@ -33,7 +35,8 @@ static void invariant_launch(const struct tape *t, const struct tape_row *r)
 	for (int i = 0; i < r->nargs; i++) {
 		const struct tape_arg *a = &r->args[i];
 		if (a->kind != TAPE_ARG_POINTER) continue;
-		CHECK(a->buffer >= 0 && a->buffer < t->nbuffers && a->offset_bytes >= 0 && a->offset_bytes <= t->buffers[a->buffer].bytes);
+		CHECK(a->buffer >= 0 && a->buffer < t->nbuffers && a->offset_bytes >= 0 &&
+			a->offset_bytes <= t->buffers[a->buffer].bytes);
 	}
 }
 
@@ -41,12 +44,8 @@ static void invariant_row(const struct tape *t, const struct tape_row *r)
 {
 	CHECK(r->line >= 0);
 	switch (r->kind) {
-	case TAPE_LAUNCH:
-		invariant_launch(t, r);
-		break;
-	case TAPE_FILL:
-		invariant_target(t, &r->dst);
-		break;
+	case TAPE_LAUNCH: invariant_launch(t, r); break;
+	case TAPE_FILL: invariant_target(t, &r->dst); break;
 	case TAPE_COPY:
 		invariant_target(t, &r->dst);
 		invariant_view(t, &r->src);
@@ -68,19 +67,23 @@ static void invariant_tape(const struct tape *t)
 	CHECK(t->noutputs >= 1 && t->noutputs <= TAPE_OUTPUTS_MAX);
 	for (int i = 0; i < t->nbuffers; i++) {
 		const struct tape_buffer *b = &t->buffers[i];
-		CHECK(b->bytes >= 0 && (total += b->bytes) <= TAPE_TOTAL_BYTES_MAX && (b->kind != TAPE_PARAM || b->name) && (b->kind != TAPE_CONST || b->data));
+		CHECK(b->bytes >= 0 && (total += b->bytes) <= TAPE_TOTAL_BYTES_MAX && (b->kind != TAPE_PARAM || b->name) &&
+			(b->kind != TAPE_CONST || b->data));
 	}
 	for (int i = 0; i < t->nkernels; i++)
-		CHECK(t->kernels[i].ttir_len > 0 && strlen(t->kernels[i].ttir) == t->kernels[i].ttir_len && t->kernels[i].num_warps >= 1);
+		CHECK(t->kernels[i].ttir_len > 0 && strlen(t->kernels[i].ttir) == t->kernels[i].ttir_len &&
+			t->kernels[i].num_warps >= 1);
 	for (int i = 0; i < t->nrows; i++) invariant_row(t, &t->rows[i]);
 	for (int i = 0; i < t->noutputs; i++) invariant_view(t, &t->outputs[i]);
 	tape_data_path(t, on_path);
 	enum tape_lineage l = tape_lineage_static(t, &row);
-	CHECK(l != TAPE_LINEAGE_LIBRARY || (row >= 0 && row < t->nrows && on_path[row] && t->rows[row].kind == TAPE_LIBRARY));
+	CHECK(
+		l != TAPE_LINEAGE_LIBRARY || (row >= 0 && row < t->nrows && on_path[row] && t->rows[row].kind == TAPE_LIBRARY));
 	free(on_path);
 }
 
-/* Parses anything; what is accepted must keep the promises, what is refused must say why. Returns tape_parse's result. */
+/* Parses anything; what is accepted must keep the promises, what is refused must say why. Returns
+ * tape_parse's result. */
 static inline int invariant_parse(const char *text, size_t len)
 {
 	struct tape *t = NULL;

@@ -1,4 +1,5 @@
-/* The tape's parser, views and lineage. Called with file names it is a checker for scripts instead: one line a file, "ok HASH LINEAGE" or "CODE TEXT". */
+/* The tape's parser, views and lineage. Called with file names it is a checker for scripts instead:
+ * one line a file, "ok HASH LINEAGE" or "CODE TEXT". */
 #include "tape/tape_internal.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,12 +9,16 @@
 #define VIEW(b, off, dt, shape, stride) "{\"buffer\": " #b ", \"offset\": " #off ", \"dtype\": \"" dt "\", \"shape\": " shape ", \"stride\": " stride "}"
 #define V4 VIEW(1, 0, "float32", "[4]", "[1]")
 
-static const char HEAD[] = "{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 16, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 16},"
-	"{\"kind\": \"param\", \"bytes\": 8, \"name\": \"w\"}, {\"kind\": \"const\", \"bytes\": 4, \"data\": \"AQIDBA==\"}],"
-	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1}], \"rows\": [";
+static const char HEAD[] = "{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 16, \"input\": 0}, "
+						   "{\"kind\": \"temp\", \"bytes\": 16},"
+						   "{\"kind\": \"param\", \"bytes\": 8, \"name\": \"w\"}, {\"kind\": \"const\", \"bytes\": 4, "
+						   "\"data\": \"AQIDBA==\"}],"
+						   "\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": "
+						   "3, \"num_ctas\": 1}], \"rows\": [";
 static const char TAIL[] = "], \"outputs\": [" V4 "], \"tuple\": false}";
-static const char LAUNCH[] = "{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, "
-	"\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}";
+static const char LAUNCH[] = "{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": "
+							 "[{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, "
+							 "\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}";
 
 static int parse(const char *rows, struct tape **t, struct err *err)
 {
@@ -50,10 +55,12 @@ static void test_good_tape(void **state)
 static void test_hash(void **state)
 {
 	struct tape *a = parse_good(LAUNCH), *b, *c;
-	b = parse_good("{\"line\":3,  \"op\": \"launch\", \"grid\": [2, 1, 1], \"kernel\": 0, \"args\": [{\"offset\": 0, \"buffer\": 0}, {\"buffer\": 1, "
-		"\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
-	c = parse_good("{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [3, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, "
-		"\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
+	b = parse_good("{\"line\":3,  \"op\": \"launch\", \"grid\": [2, 1, 1], \"kernel\": 0, \"args\": [{\"offset\": 0, "
+				   "\"buffer\": 0}, {\"buffer\": 1, "
+				   "\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
+	c = parse_good("{\"op\": \"launch\", \"line\": 3, \"kernel\": 0, \"grid\": [3, 1, 1], \"args\": [{\"buffer\": 0, "
+				   "\"offset\": 0}, {\"buffer\": 1, "
+				   "\"offset\": 0}, {\"int\": 7}, {\"float\": \"-inf\"}]}");
 	assert_string_equal(a->hash.text, b->hash.text);
 	assert_string_not_equal(a->hash.text, c->hash.text);
 	tape_free(a);
@@ -66,7 +73,11 @@ static void test_hash(void **state)
 #define LAUNCH_ARGS(grid, args) "{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": " grid ", \"args\": [" args "]}"
 #define LIBRARY(args) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::mm\", \"reads\": [" V4 "], \"writes\": [" V4 "], \"args\": " args "}"
 
-static const struct { const char *row; int code; const char *field; } BAD_ROWS[] = {
+static const struct {
+	const char *row;
+	int code;
+	const char *field;
+} BAD_ROWS[] = {
 	{"{\"op\": \"jump\", \"line\": 0}", ERR_FORMAT, "rows[0].op"},
 	{"{\"op\": \"launch\", \"line\": -1}", ERR_RANGE, "rows[0].line"},
 	{"7", ERR_FORMAT, "rows[0]"},
@@ -81,7 +92,8 @@ static const struct { const char *row; int code; const char *field; } BAD_ROWS[]
 	{LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 1.0}"), ERR_FORMAT, "rows[0].args[0].int"},
 	{LAUNCH_ARGS("[1, 1, 1]", "{\"float\": \"infinity\"}"), ERR_FORMAT, "rows[0].args[0].float"},
 	{"{\"op\": \"launch\", \"line\": 0, \"kernel\": 1, \"grid\": [1,1,1], \"args\": []}", ERR_RANGE, "rows[0].kernel"},
-	{"{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": [1,1,1], \"args\": [], \"more\": 1}", ERR_FORMAT, "rows[0]"},
+	{"{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": [1,1,1], \"args\": [], \"more\": 1}", ERR_FORMAT,
+		"rows[0]"},
 	{FILL(VIEW(9, 0, "float32", "[4]", "[1]"), "0"), ERR_RANGE, "rows[0].dst.buffer"},
 	{FILL(VIEW(1, 0, "float33", "[4]", "[1]"), "0"), ERR_FORMAT, "rows[0].dst.dtype"},
 	{FILL(VIEW(1, 0, "float32", "[5]", "[1]"), "0"), ERR_RANGE, "rows[0].dst"},
@@ -95,7 +107,8 @@ static const struct { const char *row; int code; const char *field; } BAD_ROWS[]
 	{FILL(VIEW(1, 0, "float32", "[2, 3]", "[1, 1]"), "0"), ERR_RANGE, "more elements than buffer 1"},
 	{FILL(VIEW(1, 0, "float32", "[4611686018427387904, 4]", "[1, 1]"), "0"), ERR_LIMIT, "rows[0].dst"},
 	{FILL(VIEW(1, 0, "float32", "[3]", "[9223372036854775807]"), "0"), ERR_LIMIT, "rows[0].dst"},
-	{FILL(VIEW(1, 0, "float32", "[1,1,1,1,1,1,1,1,1,1,1,1,1]", "[1,1,1,1,1,1,1,1,1,1,1,1,1]"), "0"), ERR_LIMIT, "rows[0].dst.shape"},
+	{FILL(VIEW(1, 0, "float32", "[1,1,1,1,1,1,1,1,1,1,1,1,1]", "[1,1,1,1,1,1,1,1,1,1,1,1,1]"), "0"), ERR_LIMIT,
+		"rows[0].dst.shape"},
 	{FILL(VIEW(1, 0, "int8", "[4]", "[1]"), "300"), ERR_RANGE, "rows[0].value"},
 	{FILL(VIEW(1, 0, "int32", "[4]", "[1]"), "1.5"), ERR_FORMAT, "rows[0].value"},
 	{FILL(VIEW(1, 0, "bool", "[4]", "[1]"), "2"), ERR_RANGE, "rows[0].value"},
@@ -115,7 +128,8 @@ static void test_bad_rows(void **state)
 		struct err err = {0};
 		int rc = parse(BAD_ROWS[i].row, &t, &err);
 		if (rc != BAD_ROWS[i].code || !strstr(err.text, BAD_ROWS[i].field) || t)
-			fail_msg("case %zu: expected %d and \"%s\", got %d: %s", i, BAD_ROWS[i].code, BAD_ROWS[i].field, rc, err.text);
+			fail_msg(
+				"case %zu: expected %d and \"%s\", got %d: %s", i, BAD_ROWS[i].code, BAD_ROWS[i].field, rc, err.text);
 	}
 }
 
@@ -123,9 +137,17 @@ static void test_bad_rows(void **state)
 #define BUFFERS(list) "{\"version\": 1, \"buffers\": [" list "], \"kernels\": [], \"rows\": [], " OUT
 #define KERNEL(fields) "{\"version\": 1, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 1}], \"kernels\": [{" fields "}], \"rows\": [], " OUT
 
-static const struct { const char *text; int code; const char *field; } BAD_TAPES[] = {
-	{"", ERR_FORMAT, "tape"}, {"[]", ERR_FORMAT, "text"}, {"null", ERR_FORMAT, "text"}, {"{}", ERR_FORMAT, "version"},
-	{"{\"version\": 2}", ERR_RANGE, "version"}, {"{\"version\": 1, \"version\": 1}", ERR_FORMAT, "tape"},
+static const struct {
+	const char *text;
+	int code;
+	const char *field;
+} BAD_TAPES[] = {
+	{"", ERR_FORMAT, "tape"},
+	{"[]", ERR_FORMAT, "text"},
+	{"null", ERR_FORMAT, "text"},
+	{"{}", ERR_FORMAT, "version"},
+	{"{\"version\": 2}", ERR_RANGE, "version"},
+	{"{\"version\": 1, \"version\": 1}", ERR_FORMAT, "tape"},
 	{BUFFERS(""), ERR_RANGE, "outputs[0].buffer"},
 	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 0}"), ERR_RANGE, "outputs[0]"},
 	{BUFFERS("{\"kind\": \"heap\", \"bytes\": 1}"), ERR_FORMAT, "buffers[0].kind"},
@@ -133,20 +155,27 @@ static const struct { const char *text; int code; const char *field; } BAD_TAPES
 	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 1, \"name\": \"x\"}"), ERR_FORMAT, "buffers[0]"},
 	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1}"), ERR_FORMAT, "buffers[0].name"},
 	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\\u0007\"}"), ERR_FORMAT, "buffers[0].name"},
-	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}, {\"kind\": \"temp\", \"bytes\": 1}, {\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}"),
+	{BUFFERS("{\"kind\": \"param\", \"bytes\": 1, \"name\": \"a\"}, {\"kind\": \"temp\", \"bytes\": 1}, {\"kind\": "
+			 "\"param\", \"bytes\": 1, \"name\": \"a\"}"),
 		ERR_FORMAT, "appears twice"},
-	{BUFFERS("{\"kind\": \"input\", \"bytes\": 1, \"input\": 0}, {\"kind\": \"input\", \"bytes\": 1, \"input\": 0}"), ERR_FORMAT, "buffers[1].input"},
+	{BUFFERS("{\"kind\": \"input\", \"bytes\": 1, \"input\": 0}, {\"kind\": \"input\", \"bytes\": 1, \"input\": 0}"),
+		ERR_FORMAT, "buffers[1].input"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 3, \"data\": \"AQI=\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 1, \"data\": \"AR==\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 3, \"data\": \"A=ID\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"const\", \"bytes\": 68719476736, \"data\": \"AQI=\"}"), ERR_FORMAT, "buffers[0].data"},
 	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476737}"), ERR_RANGE, "buffers[0].bytes"},
-	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 1}"), ERR_LIMIT,
-		"buffers[2]"},
-	{KERNEL("\"name\": \"k\", \"ttir\": \"\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT, "kernels[0].ttir"},
-	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 3, \"num_stages\": 3, \"num_ctas\": 1"), ERR_RANGE, "kernels[0].num_warps"},
-	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1, \"configs\": 0"), ERR_RANGE, "kernels[0].configs"},
-	{KERNEL("\"name\": \"\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT, "kernels[0].name"},
+	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": \"temp\", \"bytes\": 68719476736}, {\"kind\": "
+			 "\"temp\", \"bytes\": 1}"),
+		ERR_LIMIT, "buffers[2]"},
+	{KERNEL("\"name\": \"k\", \"ttir\": \"\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT,
+		"kernels[0].ttir"},
+	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 3, \"num_stages\": 3, \"num_ctas\": 1"), ERR_RANGE,
+		"kernels[0].num_warps"},
+	{KERNEL("\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1, \"configs\": 0"),
+		ERR_RANGE, "kernels[0].configs"},
+	{KERNEL("\"name\": \"\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT,
+		"kernels[0].name"},
 };
 
 static void test_bad_tapes(void **state)
@@ -156,7 +185,8 @@ static void test_bad_tapes(void **state)
 		struct err err = {0};
 		int rc = tape_parse(BAD_TAPES[i].text, strlen(BAD_TAPES[i].text), &t, &err);
 		if (rc != BAD_TAPES[i].code || !strstr(err.text, BAD_TAPES[i].field) || t)
-			fail_msg("case %zu: expected %d and \"%s\", got %d: %s", i, BAD_TAPES[i].code, BAD_TAPES[i].field, rc, err.text);
+			fail_msg(
+				"case %zu: expected %d and \"%s\", got %d: %s", i, BAD_TAPES[i].code, BAD_TAPES[i].field, rc, err.text);
 	}
 }
 
@@ -168,9 +198,12 @@ static void repeat(struct str *s, const char *text, int count)
 /* Sizes at which a naive parser takes gigabytes, or its stack. */
 static void test_huge_text(void **state)
 {
-	static const struct { const char *unit; int count; int code; } cases[] = {
-		{"[", 10 << 20, ERR_LIMIT}, {"{\"a\":", 2 << 20, ERR_LIMIT}, {"[],", 3 << 20, ERR_LIMIT}, {"{\"op\":\"fill\"},", 1 << 20, ERR_LIMIT},
-		{"\"", 1 << 20, ERR_FORMAT}, {"0,", 5 << 20, ERR_LIMIT}};
+	static const struct {
+		const char *unit;
+		int count;
+		int code;
+	} cases[] = {{"[", 10 << 20, ERR_LIMIT}, {"{\"a\":", 2 << 20, ERR_LIMIT}, {"[],", 3 << 20, ERR_LIMIT},
+		{"{\"op\":\"fill\"},", 1 << 20, ERR_LIMIT}, {"\"", 1 << 20, ERR_FORMAT}, {"0,", 5 << 20, ERR_LIMIT}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct tape *t = NULL;
 		struct err err = {0};
@@ -236,7 +269,9 @@ static void test_lineage_static(void **state)
 	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ON(2, 1), &row), TAPE_LINEAGE_LIBRARY);
 	assert_int_equal(row, 0);
 	/* ... also when it is given the buffer's address as a number: (2 + 1) << 40. */
-	assert_int_equal(lineage_of(LIB(IN, W) "," LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 3298534883328}, {\"buffer\": 1, \"offset\": 0}"), &row),
+	assert_int_equal(
+		lineage_of(
+			LIB(IN, W) "," LAUNCH_ARGS("[1, 1, 1]", "{\"int\": 3298534883328}, {\"buffer\": 1, \"offset\": 0}"), &row),
 		TAPE_LINEAGE_LIBRARY);
 	/* A launch that has no part in the result does not count. */
 	assert_int_equal(lineage_of(LAUNCH_ON(2, 3) "," COPY(V4, IN), &row), TAPE_LINEAGE_NO_LAUNCH);
@@ -269,7 +304,7 @@ static void test_lineage_outputs(void **state)
 	assert_int_equal(output, 0);
 	tags[15] = TAPE_ORIGIN_LIBRARY;
 	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_LIBRARY);
-	tags[15] = TAPE_ORIGIN_GIVEN;   /* a padded border */
+	tags[15] = TAPE_ORIGIN_GIVEN; /* a padded border */
 	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OK);
 	memset(tags, TAPE_ORIGIN_GIVEN, sizeof(tags));
 	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
@@ -277,7 +312,8 @@ static void test_lineage_outputs(void **state)
 	memset(tags, TAPE_ORIGIN_NONE, sizeof(tags));
 	memset(tags + 4, TAPE_ORIGIN_KERNEL, 4);
 	memset(tags + 12, TAPE_ORIGIN_KERNEL, 4);
-	t->outputs[0] = (struct tape_view){.buffer = 1, .offset_bytes = 4, .dtype = DTYPE_F32, .ndim = 2, .shape = {1, 2}, .stride = {4, 2}};
+	t->outputs[0] = (struct tape_view){
+		.buffer = 1, .offset_bytes = 4, .dtype = DTYPE_F32, .ndim = 2, .shape = {1, 2}, .stride = {4, 2}};
 	assert_int_equal(tape_lineage_outputs(t, origin, &output), TAPE_LINEAGE_OK);
 	tape_free(t);
 }
@@ -304,9 +340,16 @@ int main(int argc, char **argv)
 		return bad;
 	}
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good_tape), cmocka_unit_test(test_hash), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_bad_tapes),
-		cmocka_unit_test(test_huge_text), cmocka_unit_test(test_too_many_rows), cmocka_unit_test(test_view_questions),
-		cmocka_unit_test(test_lineage_static), cmocka_unit_test(test_data_path), cmocka_unit_test(test_lineage_outputs),
+		cmocka_unit_test(test_good_tape),
+		cmocka_unit_test(test_hash),
+		cmocka_unit_test(test_bad_rows),
+		cmocka_unit_test(test_bad_tapes),
+		cmocka_unit_test(test_huge_text),
+		cmocka_unit_test(test_too_many_rows),
+		cmocka_unit_test(test_view_questions),
+		cmocka_unit_test(test_lineage_static),
+		cmocka_unit_test(test_data_path),
+		cmocka_unit_test(test_lineage_outputs),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* Damaged tapes: real ones (tests/fuzz/tape/corpus) cut at every byte, with random bytes changed, and with each of their numbers replaced by hostile ones. The
- * parser either refuses with a reason or gives a tape that keeps every promise (tape_invariants.h); it never crashes. */
+/* Damaged tapes: real ones (tests/fuzz/tape/corpus) cut at every byte, with random bytes changed,
+ * and with each of their numbers replaced by hostile ones. The parser either refuses with a reason
+ * or gives a tape that keeps every promise (tape_invariants.h); it never crashes. */
 #include "tape_invariants.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,8 @@
 
 static void each_tape(void (*fn)(const struct str *text, const char *name))
 {
-	static const char *const names[] = {"pad_then_kernel.json", "renamed_parameter.json", "cast_movement.json", "library.json"};
+	static const char *const names[] = {
+		"pad_then_kernel.json", "renamed_parameter.json", "cast_movement.json", "library.json"};
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		char *path = path_join(CORPUS, names[i]);
 		struct str text = {0};
@@ -26,7 +28,7 @@ static void each_tape(void (*fn)(const struct str *text, const char *name))
 static void truncate_everywhere(const struct str *text, const char *name)
 {
 	for (size_t len = 0; len < text->len; len++) {
-		char *exact = xmalloc(len + 1);   /* its own allocation, so that a read past the end is seen */
+		char *exact = xmalloc(len + 1); /* its own allocation, so that a read past the end is seen */
 		memcpy(exact, text->data, len);
 		if (invariant_parse(exact, len) == 0) fail_msg("%s cut at byte %zu was accepted", name, len);
 		free(exact);
@@ -39,7 +41,8 @@ static void flip_bytes(const struct str *text, const char *name)
 	for (int i = 0; i < FLIPS; i++) {
 		char *copy = xmalloc(text->len);
 		memcpy(copy, text->data, text->len);
-		for (uint32_t n = 1 + rng_below(&r, 4); n > 0; n--) copy[rng_below(&r, (uint32_t)text->len)] = (char)rng_below(&r, 256);
+		for (uint32_t n = 1 + rng_below(&r, 4); n > 0; n--)
+			copy[rng_below(&r, (uint32_t)text->len)] = (char)rng_below(&r, 256);
 		invariant_parse(copy, text->len);
 		free(copy);
 	}
@@ -53,8 +56,8 @@ static bool is_number_at(const char *s, size_t i)
 /* Each integer outside of strings, replaced by each of these. */
 static void forge_numbers(const struct str *text, const char *name)
 {
-	static const char *const forged[] = {"-1", "0", "1", "2147483648", "4294967296", "9223372036854775807", "-9223372036854775808", "1099511627776",
-		"18446744073709551616", "1e308", "3.5", "null", "[]", "{}", "\"x\""};
+	static const char *const forged[] = {"-1", "0", "1", "2147483648", "4294967296", "9223372036854775807",
+		"-9223372036854775808", "1099511627776", "18446744073709551616", "1e308", "3.5", "null", "[]", "{}", "\"x\""};
 	bool in_string = false;
 	for (size_t i = 1; i < text->len; i++) {
 		if (text->data[i] == '"' && text->data[i - 1] != '\\') in_string = !in_string;

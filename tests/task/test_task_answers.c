@@ -1,5 +1,6 @@
-/* Composed tasks and their reference answers, as text. What the answers compute is checked by test_answers.py, which has this program print them
- * (`test_task_answers --dump SEED COUNT LEVEL_MIN LEVEL_MAX`: one JSON object a line with the task and every answer in every style). */
+/* Composed tasks and their reference answers, as text. What the answers compute is checked by
+ * test_answers.py, which has this program print them (`test_task_answers --dump SEED COUNT
+ * LEVEL_MIN LEVEL_MAX`: one JSON object a line with the task and every answer in every style). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,18 +13,30 @@ static int dump(int argc, char **argv)
 {
 	struct err err = {0};
 	struct task_set set;
-	struct task_synth_options o = {.seed = (uint64_t)strtoull(argv[2], NULL, 10), .count_train = atoi(argv[3]), .count_heldout = atoi(argv[3]) / 8,
-		.level_min = atoi(argv[4]), .level_max = atoi(argv[5]), .heldout_fraction = 0.15};
-	if (task_synth(&o, &set, &err)) { fprintf(stderr, "%s\n", err.text); return 1; }
+	struct task_synth_options o = {.seed = (uint64_t)strtoull(argv[2], NULL, 10),
+		.count_train = atoi(argv[3]),
+		.count_heldout = atoi(argv[3]) / 8,
+		.level_min = atoi(argv[4]),
+		.level_max = atoi(argv[5]),
+		.heldout_fraction = 0.15};
+	if (task_synth(&o, &set, &err)) {
+		fprintf(stderr, "%s\n", err.text);
+		return 1;
+	}
 	for (size_t i = 0; i < set.count; i++)
 		for (int k = 0; k < 2 * task_answer_styles(); k++) {
 			const struct task *t = &set.tasks[i];
 			struct str plan = {0}, code = {0};
 			bool is_slow = k >= task_answer_styles();
-			int style = k % task_answer_styles(), rc = (is_slow ? task_answer_slow : task_answer)(t, style, &plan, &code, &err);
-			if (rc) { fprintf(stderr, "%s\n", err.text); return 1; }
-			json_t *row = json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:b, s:s, s:s}", "name", t->name, "level", t->level, "structure", t->structure,
-				"split", t->split, "source", t->source, "style", style, "slow", is_slow, "plan", plan.data, "code", code.data);
+			int style = k % task_answer_styles(),
+				rc = (is_slow ? task_answer_slow : task_answer)(t, style, &plan, &code, &err);
+			if (rc) {
+				fprintf(stderr, "%s\n", err.text);
+				return 1;
+			}
+			json_t *row = json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:b, s:s, s:s}", "name", t->name, "level", t->level,
+				"structure", t->structure, "split", t->split, "source", t->source, "style", style, "slow", is_slow,
+				"plan", plan.data, "code", code.data);
 			json_dumpf(row, stdout, JSON_COMPACT);
 			putchar('\n');
 			json_decref(row);
@@ -38,7 +51,8 @@ static void same_options_same_bytes(void **state)
 {
 	struct err err = {0};
 	struct task_set a, b, c;
-	struct task_synth_options o = {.seed = 11, .count_train = 40, .count_heldout = 10, .level_min = 1, .level_max = 3, .heldout_fraction = 0.15};
+	struct task_synth_options o = {
+		.seed = 11, .count_train = 40, .count_heldout = 10, .level_min = 1, .level_max = 3, .heldout_fraction = 0.15};
 	assert_int_equal(task_synth(&o, &a, &err), 0);
 	assert_int_equal(task_synth(&o, &b, &err), 0);
 	o.seed = 12;
@@ -52,7 +66,9 @@ static void same_options_same_bytes(void **state)
 		same += !strcmp(a.tasks[i].source, c.tasks[i].source);
 	}
 	assert_true(same < 5);
-	task_set_release(&a); task_set_release(&b); task_set_release(&c);
+	task_set_release(&a);
+	task_set_release(&b);
+	task_set_release(&c);
 }
 
 /* Held-out structures appear in no training task, also across seeds; sources are distinct. */
@@ -60,25 +76,31 @@ static void splits_share_nothing(void **state)
 {
 	struct err err = {0};
 	struct task_set s[2];
-	struct task_synth_options o = {.seed = 1, .count_train = 200, .count_heldout = 40, .level_min = 1, .level_max = 2, .heldout_fraction = 0.15};
+	struct task_synth_options o = {
+		.seed = 1, .count_train = 200, .count_heldout = 40, .level_min = 1, .level_max = 2, .heldout_fraction = 0.15};
 	assert_int_equal(task_synth(&o, &s[0], &err), 0);
 	o.seed = 2;
 	assert_int_equal(task_synth(&o, &s[1], &err), 0);
 	int train = 0, held = 0;
 	for (size_t i = 0; i < s[0].count; i++) {
 		const struct task *a = &s[0].tasks[i];
-		if (!strcmp(a->split, "train")) { train++; continue; }
+		if (!strcmp(a->split, "train")) {
+			train++;
+			continue;
+		}
 		assert_string_equal(a->split, "heldout");
 		held++;
 		for (int k = 0; k < 2; k++)
 			for (size_t j = 0; j < s[k].count; j++)
-				if (!strcmp(s[k].tasks[j].split, "train") && !strcmp(s[k].tasks[j].structure, a->structure)) fail_msg("%s is in both splits", a->structure);
+				if (!strcmp(s[k].tasks[j].split, "train") && !strcmp(s[k].tasks[j].structure, a->structure))
+					fail_msg("%s is in both splits", a->structure);
 	}
 	assert_int_equal(train, 200);
 	assert_int_equal(held, 40);
 	for (size_t i = 0; i < s[0].count; i++)
 		for (size_t j = 0; j < i; j++) assert_string_not_equal(s[0].tasks[i].hash.text, s[0].tasks[j].hash.text);
-	task_set_release(&s[0]); task_set_release(&s[1]);
+	task_set_release(&s[0]);
+	task_set_release(&s[1]);
 }
 
 static int lines_of(const char *text)
@@ -93,7 +115,8 @@ static void texts_stay_short(void **state)
 {
 	struct err err = {0};
 	struct task_set set;
-	struct task_synth_options o = {.seed = 5, .count_train = 300, .level_min = 1, .level_max = 1, .heldout_fraction = 0.1};
+	struct task_synth_options o = {
+		.seed = 5, .count_train = 300, .level_min = 1, .level_max = 1, .heldout_fraction = 0.1};
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	for (size_t i = 0; i < set.count; i++) {
 		struct str plan = {0}, code = {0};
@@ -112,7 +135,8 @@ static void strangers_get_no_answer(void **state)
 	struct err err = {0};
 	struct str plan = {0}, code = {0};
 	struct task_set set;
-	struct task_synth_options o = {.seed = 6, .count_train = 2, .level_min = 2, .level_max = 2, .heldout_fraction = 0.1};
+	struct task_synth_options o = {
+		.seed = 6, .count_train = 2, .level_min = 2, .level_max = 2, .heldout_fraction = 0.1};
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	struct task t = set.tasks[0];
 	t.seed = set.tasks[1].seed;
@@ -138,8 +162,14 @@ static void operators_are_kept_to(void **state)
 	struct err err = {0};
 	struct task_set set;
 	struct task_synth_options o = {
-		.seed = 4, .count_train = 30, .count_heldout = 5, .level_min = 1, .level_max = 1, .heldout_fraction = 0.2,
-		.operators = "relu6,tanh,neg,abs,sin", .operators_min = 2,
+		.seed = 4,
+		.count_train = 30,
+		.count_heldout = 5,
+		.level_min = 1,
+		.level_max = 1,
+		.heldout_fraction = 0.2,
+		.operators = "relu6,tanh,neg,abs,sin",
+		.operators_min = 2,
 	};
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	assert_int_equal(set.count, 35);
@@ -147,7 +177,8 @@ static void operators_are_kept_to(void **state)
 		assert_non_null(strchr(set.tasks[i].structure, ','));
 		char *list = xstrdup(set.tasks[i].structure + strlen("chain:")), *rest = list;
 		for (char *name; (name = strsep(&rest, ","));)
-			assert_true(!strcmp(name, "relu6") || !strcmp(name, "tanh") || !strcmp(name, "neg") || !strcmp(name, "abs") || !strcmp(name, "sin"));
+			assert_true(!strcmp(name, "relu6") || !strcmp(name, "tanh") || !strcmp(name, "neg") ||
+				!strcmp(name, "abs") || !strcmp(name, "sin"));
 		free(list);
 	}
 	task_set_release(&set);
@@ -158,10 +189,13 @@ static void bad_options_are_refused(void **state)
 	struct err err = {0};
 	struct task_set set;
 	const struct task_synth_options BAD[] = {
-		{.count_train = 1, .level_min = 0, .level_max = 1}, {.count_train = 1, .level_min = 2, .level_max = 1},
+		{.count_train = 1, .level_min = 0, .level_max = 1},
+		{.count_train = 1, .level_min = 2, .level_max = 1},
 		{.count_train = 1, .level_min = 1, .level_max = 4},
-		{.count_train = -1, .level_min = 1, .level_max = 1}, {.count_train = 2000000, .level_min = 1, .level_max = 1},
-		{.count_heldout = 1, .level_min = 1, .level_max = 1}, {.count_train = 1, .level_min = 1, .level_max = 1, .heldout_fraction = 1.5},
+		{.count_train = -1, .level_min = 1, .level_max = 1},
+		{.count_train = 2000000, .level_min = 1, .level_max = 1},
+		{.count_heldout = 1, .level_min = 1, .level_max = 1},
+		{.count_train = 1, .level_min = 1, .level_max = 1, .heldout_fraction = 1.5},
 		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,rel"},
 		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,,abs"},
 		{.count_train = 1, .level_min = 1, .level_max = 1, .operators_min = 4},
@@ -176,15 +210,20 @@ static void an_empty_space_is_given_up(void **state)
 	struct task_set set;
 	const struct task_synth_options o = {.count_train = 100000, .level_min = 1, .level_max = 1, .operators_min = 4};
 	assert_int_equal(task_synth(&o, &set, &err), ERR_LIMIT);
-	assert_non_null(strstr(err.text, "found 0 of 100000 training and 0 of 0 held-out tasks, and the last 20000 of 20000 draws gave no new one"));
+	assert_non_null(strstr(err.text,
+		"found 0 of 100000 training and 0 of 0 held-out tasks, and the last 20000 of 20000 draws gave no new one"));
 }
 
 int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "--dump")) return dump(argc, argv);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_options_same_bytes), cmocka_unit_test(splits_share_nothing), cmocka_unit_test(texts_stay_short),
-		cmocka_unit_test(strangers_get_no_answer), cmocka_unit_test(operators_are_kept_to), cmocka_unit_test(bad_options_are_refused),
+		cmocka_unit_test(same_options_same_bytes),
+		cmocka_unit_test(splits_share_nothing),
+		cmocka_unit_test(texts_stay_short),
+		cmocka_unit_test(strangers_get_no_answer),
+		cmocka_unit_test(operators_are_kept_to),
+		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(an_empty_space_is_given_up),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -60,16 +60,19 @@ static void hash_ignores_layout_and_comments(void **state)
 	assert_true(same_hash("f(b'x')\n", "f( b'x' )\n"));
 }
 
-/* Any bytes: no crash, and the hash stays a function of the bytes. Every prefix of a source with all kinds of tokens, and random bytes. */
+/* Any bytes: no crash, and the hash stays a function of the bytes. Every prefix of a source with
+ * all kinds of tokens, and random bytes. */
 static void hash_survives_anything(void **state)
 {
-	const char *all = "def f(x, *, y=1.5e-3):\n\t'''doc # not\n '' ''' # yes\n\treturn [x, rb'\\'\"', f\"{x!r:>{y}}\", 0xfe, .5, x if y else \\\n z]\n@d\n"
-		"class A: pass\n";
+	const char *all = "def f(x, *, y=1.5e-3):\n\t'''doc # not\n '' ''' # yes\n\treturn [x, rb'\\'\"', f\"{x!r:>{y}}\", "
+					  "0xfe, .5, x if y else \\\n z]\n@d\n"
+					  "class A: pass\n";
 	for (size_t n = 0; n <= strlen(all); n++) task_source_hash(all, n);
 	char noise[200];
 	for (uint32_t seed = 0; seed < 3000; seed++) {
 		size_t n = rng_u32(seed, 0, 999) % sizeof noise;
-		for (size_t i = 0; i < n; i++) noise[i] = seed % 2 ? (char)rng_u32(seed, 1, i) : all[rng_u32(seed, 1, i) % strlen(all)];
+		for (size_t i = 0; i < n; i++)
+			noise[i] = seed % 2 ? (char)rng_u32(seed, 1, i) : all[rng_u32(seed, 1, i) % strlen(all)];
 		assert_string_equal(task_source_hash(noise, n).text, task_source_hash(noise, n).text);
 	}
 }
@@ -82,7 +85,8 @@ static void check_wants_the_three_names(void **state)
 	t.source = (char *)"class Model:\n    def get_inputs(self): pass\ndef get_init_inputs(): pass\n";
 	assert_int_equal(task_check(&t, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "get_inputs"));
-	t.source = (char *)"class ModelNew: pass\n# class Model\ns = 'class Model'\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n";
+	t.source = (char *)"class ModelNew: pass\n# class Model\ns = 'class Model'\ndef get_inputs(): pass\ndef "
+					   "get_init_inputs(): pass\n";
 	assert_int_equal(task_check(&t, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "class Model"));
 	t.source = (char *)GOOD "s = '\xff'\n";
@@ -115,7 +119,8 @@ static void every_form_round_trips(void **state)
 	static const char *const FORMS[] = {"a.jsonl", "a.jsonl.gz", "tree"};
 	struct err err = {0};
 	struct task_set set, back;
-	struct task_synth_options o = {.seed = 3, .count_train = 20, .count_heldout = 4, .level_min = 1, .level_max = 3, .heldout_fraction = 0.2};
+	struct task_synth_options o = {
+		.seed = 3, .count_train = 20, .count_heldout = 4, .level_min = 1, .level_max = 3, .heldout_fraction = 0.2};
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	for (size_t i = 0; i < ARRAY_LEN(FORMS); i++) {
 		char *path = place(FORMS[i]);
@@ -151,12 +156,18 @@ static void folders_give_names_and_levels(void **state)
 	assert_int_equal(task_set_load(file, &set, &err), 0);
 	assert_string_equal(set.tasks[0].name, "19_ReLU");
 	task_set_release(&set);
-	free(file); free(kb); free(one); free(two); free(hidden);
+	free(file);
+	free(kb);
+	free(one);
+	free(two);
+	free(hidden);
 }
 
 static void bad_rows_name_file_and_line(void **state)
 {
-	struct { const char *row, *says; } BAD[] = {
+	struct {
+		const char *row, *says;
+	} BAD[] = {
 		{"{\"name\": \"a\"", "bad.jsonl:2"},
 		{"[]", "expected an object"},
 		{"{\"source\": \"x\"}", "name"},
@@ -200,14 +211,16 @@ static void cut_gzip_is_an_error(void **state)
 	struct err err = {0};
 	struct str bytes = {0};
 	struct task_set set, back;
-	struct task_synth_options o = {.seed = 9, .count_train = 30, .level_min = 1, .level_max = 1, .heldout_fraction = 0.1};
+	struct task_synth_options o = {
+		.seed = 9, .count_train = 30, .level_min = 1, .level_max = 1, .heldout_fraction = 0.1};
 	char *path = place("cut.jsonl.gz");
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	assert_int_equal(task_set_save(path, &set, &err), 0);
 	assert_int_equal(file_read(path, 1 << 20, &bytes, &err), 0);
 	for (size_t n = 1; n < bytes.len; n += 97) {
 		write_text("cut.jsonl.gz", bytes.data, n);
-		if (task_set_load(path, &back, &err) == 0) fail_msg("%zu of %zu bytes were taken for a whole set", n, bytes.len);
+		if (task_set_load(path, &back, &err) == 0)
+			fail_msg("%zu of %zu bytes were taken for a whole set", n, bytes.len);
 	}
 	str_release(&bytes);
 	task_set_release(&set);
@@ -227,9 +240,14 @@ static void names_that_leave_the_folder_are_not_saved(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(hash_ignores_layout_and_comments), cmocka_unit_test(hash_survives_anything), cmocka_unit_test(check_wants_the_three_names),
-		cmocka_unit_test(every_form_round_trips), cmocka_unit_test(folders_give_names_and_levels), cmocka_unit_test(bad_rows_name_file_and_line),
-		cmocka_unit_test(cut_gzip_is_an_error), cmocka_unit_test(names_that_leave_the_folder_are_not_saved),
+		cmocka_unit_test(hash_ignores_layout_and_comments),
+		cmocka_unit_test(hash_survives_anything),
+		cmocka_unit_test(check_wants_the_three_names),
+		cmocka_unit_test(every_form_round_trips),
+		cmocka_unit_test(folders_give_names_and_levels),
+		cmocka_unit_test(bad_rows_name_file_and_line),
+		cmocka_unit_test(cut_gzip_is_an_error),
+		cmocka_unit_test(names_that_leave_the_folder_are_not_saved),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, setup, teardown);

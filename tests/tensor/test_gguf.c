@@ -1,5 +1,5 @@
-/* GGUF against gguf-py (tests/ref/gguf_oracle.py): every packing to the bit, every kind of metadata; and broken files: each refusal, every truncation,
- * random corruption. */
+/* GGUF against gguf-py (tests/ref/gguf_oracle.py): every packing to the bit, every kind of
+ * metadata; and broken files: each refusal, every truncation, random corruption. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include "tensor/tensor.h"
 
-static char *folder;   /* $BUILD/ref/gguf */
+static char *folder; /* $BUILD/ref/gguf */
 
 static char *in_folder(const char *name) { return path_join(folder, name); }
 
@@ -51,7 +51,8 @@ static void test_packings(void **state)
 		for (int64_t k = 0; k < t->count; k++) {
 			float expected = ((const float *)w->data)[k];
 			finite += isfinite(expected) && expected != 0;
-			if (!is_same(out[k], expected)) fail_msg("%s: value %lld is %a, expected %a", t->name, (long long)k, (double)out[k], (double)expected);
+			if (!is_same(out[k], expected))
+				fail_msg("%s: value %lld is %a, expected %a", t->name, (long long)k, (double)out[k], (double)expected);
 		}
 		assert_true(finite > t->count / 2);
 		assert_true(out[t->count] == 12345);
@@ -64,10 +65,13 @@ static void test_packings(void **state)
 
 static void test_metadata(void **state)
 {
-	static const struct { const char *key; int64_t value; } integers[] = {
-		{ "one.uint8", 200 }, { "one.int8", -100 }, { "one.uint16", 60000 }, { "one.int16", -30000 }, { "one.uint32", 4000000000 },
-		{ "one.int32", -2000000000 }, { "one.int64", -(1ll << 62) },
-		{ "one.uint64", INT64_MAX },   /* 2^63 + 5 saturates */
+	static const struct {
+		const char *key;
+		int64_t value;
+	} integers[] = {
+		{"one.uint8", 200}, {"one.int8", -100}, {"one.uint16", 60000}, {"one.int16", -30000},
+		{"one.uint32", 4000000000}, {"one.int32", -2000000000}, {"one.int64", -(1ll << 62)},
+		{"one.uint64", INT64_MAX}, /* 2^63 + 5 saturates */
 	};
 	struct gguf *g = open_ok("values.gguf");
 	struct err err = {0};
@@ -143,13 +147,17 @@ static void test_wrong_kinds(void **state)
 
 /* ---- files made here ---- */
 
-/* Thousands of files are tried: they live in memory. The path is valid while the descriptor is open. */
-struct made { int fd; char path[32]; };
+/* Thousands of files are tried: they live in memory. The path is valid while the descriptor is
+ * open. */
+struct made {
+	int fd;
+	char path[32];
+};
 
 static struct made make_file(const void *data, size_t len)
 {
 	struct err err = {0};
-	struct made m = { .fd = memfd_make("made", len, &err) };
+	struct made m = {.fd = memfd_make("made", len, &err)};
 	assert_true(m.fd >= 0);
 	if (len) assert_int_equal(write(m.fd, data, len), len);
 	snprintf(m.path, sizeof m.path, "/proc/self/fd/%d", m.fd);
@@ -164,7 +172,8 @@ static void put_string(struct str *s, const char *text)
 	str_puts(s, text);
 }
 
-/* A file from words: GGUF, 1:N 4:N 8:N numbers of so many bytes, s:TEXT a string, p:N zeros up to a multiple of N, z:N N zeros. */
+/* A file from words: GGUF, 1:N 4:N 8:N numbers of so many bytes, s:TEXT a string, p:N zeros up to a
+ * multiple of N, z:N N zeros. */
 static void build(struct str *out, const char *recipe)
 {
 	char *copy = xstrdup(recipe);
@@ -174,8 +183,12 @@ static void build(struct str *out, const char *recipe)
 		switch (word[0]) {
 		case 'G': str_puts(out, word); break;
 		case 's': put_string(out, word + 2); break;
-		case 'p': while (out->len % n) str_putc(out, 0); break;
-		case 'z': while (n--) str_putc(out, 0); break;
+		case 'p':
+			while (out->len % n) str_putc(out, 0);
+			break;
+		case 'z':
+			while (n--) str_putc(out, 0);
+			break;
 		default: put_number(out, n, word[0] - '0');
 		}
 	}
@@ -203,61 +216,77 @@ static int open_recipe(const char *recipe, struct err *err)
 
 static void test_refusals(void **state)
 {
-	static const struct { const char *recipe; int code; const char *text; } cases[] = {
-		{ HEAD(0, 0), 0, "" },
-		{ HEAD(0, 0) "p:32", 0, "" },
-		{ "GGUF 4:2 8:0 8:0", 0, "" },
-		{ HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:16", 0, "" },
-		{ HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:16 p:32", 0, "" },
-		{ "GGUX 4:3 8:0 8:0", ERR_FORMAT, "header: the file begins with 47 47 55 58" },
-		{ "GGUF 4:1 8:0 8:0", ERR_UNSUPPORTED, "header: version 1 is not supported" },
-		{ "GGUF 4:4 8:0 8:0", ERR_UNSUPPORTED, "header: version 4 is not supported" },
-		{ "GGUF 4:0x3000000 8:0 8:0", ERR_UNSUPPORTED, "header: version 3 in big-endian order" },
-		{ HEAD(0, 0xffffffffffffffff) FILL, ERR_LIMIT, "header: 18446744073709551615 metadata entries" },
-		{ HEAD(0, 6) FILL, ERR_LIMIT, "header: 6 metadata entries" },
-		{ HEAD(0x8000000000000000, 0) FILL, ERR_LIMIT, "header: 9223372036854775808 tensors" },
-		{ HEAD(2, 0) FILL, ERR_LIMIT, "header: 2 tensors" },
-		{ HEAD(0, 0) "p:32 z:1", ERR_FORMAT, "bytes after the header belong to no tensor" },
-		{ HEAD(0, 1) "8:0 " FILL, ERR_LIMIT, "metadata entry 0: a name of 0 bytes" },
-		{ HEAD(0, 1) "8:0xffffffffffffffff " FILL, ERR_FORMAT, "metadata entry 0: 18446744073709551615 bytes are needed" },
-		{ HEAD(0, 1) "8:1 1:7 " FILL, ERR_FORMAT, "metadata entry 0: byte 0 of its name is 0x07" },
-		{ HEAD(0, 1) "s:key 4:13 " FILL, ERR_FORMAT, "metadata 'key': value type 13 is not known" },
-		{ HEAD(0, 1) "s:key 4:10 4:1", ERR_FORMAT, "metadata 'key': 1 values of uint64 do not fit into the 4 bytes" },
-		{ HEAD(0, 1) "s:key 4:7 1:2", ERR_FORMAT, "metadata 'key': bool 0 is 2" },
-		{ HEAD(0, 1) "s:key 4:8 8:5 4:0", ERR_FORMAT, "metadata 'key': 5 bytes are needed, the file ends after 4" },
-		{ HEAD(0, 1) "s:key 4:9 4:4 8:0x4000000000000001 4:0", ERR_FORMAT, "metadata 'key': 4611686018427387905 values of uint32 do not fit" },
-		{ HEAD(0, 1) "s:key 4:9 4:8 8:0x2000000000000001 8:0", ERR_FORMAT, "metadata 'key': 2305843009213693953 strings do not fit" },
-		{ HEAD(0, 1) "s:key 4:9 4:99 8:1 8:0", ERR_FORMAT, "metadata 'key': value type 99" },
-		{ HEAD(0, 1) "s:key 4:9 4:9 8:0xffffffffffffffff 4:4 8:0", ERR_FORMAT, "metadata 'key': 4 bytes are needed" },
-		{ HEAD(0, 1) "s:key 4:9 4:9 8:1 4:9 8:1 4:9 8:1 4:9 8:1 4:9 8:1 4:9 8:1", ERR_LIMIT, "metadata 'key': lists nested more than 4 deep" },
-		{ HEAD(0, 2) "s:key 4:0 1:1 s:key 4:0 1:2", ERR_FORMAT, "metadata 'key' occurs twice" },
-		{ HEAD(0, 1) "s:general.alignment 4:4 4:48", ERR_RANGE, "metadata 'general.alignment': expected a power of two, found 48" },
-		{ HEAD(0, 1) "s:general.alignment 4:4 4:0", ERR_RANGE, "metadata 'general.alignment': expected 1 to" },
-		{ HEAD(0, 1) "s:general.alignment 4:8 s:32", ERR_FORMAT, "metadata 'general.alignment': expected an integer" },
-		{ HEAD(1, 0) "8:65 " FILL " z:32", ERR_LIMIT, "tensor 0: a name of 65 bytes" },
-		{ HEAD(1, 0) "s:a 4:0 8:4 4:0 8:0 " FILL, ERR_LIMIT, "tensor 'a': 0 dimensions" },
-		{ HEAD(1, 0) "s:a 4:5 " FILL, ERR_LIMIT, "tensor 'a': 5 dimensions" },
-		{ HEAD(1, 0) ONE("a", 0, 0, 0) FILL, ERR_RANGE, "tensor 'a': a dimension of 0" },
-		{ HEAD(1, 0) "s:a 4:2 8:0x4000000000000000 8:2 4:0 8:0 " FILL, ERR_RANGE, "tensor 'a': a dimension of 2" },
-		{ HEAD(1, 0) ONE("a", 0x7fffffffffffffff, 0, 0) FILL, ERR_RANGE, "tensor 'a': 9223372036854775807 values are too many" },
-		{ HEAD(1, 0) ONE("a", 256, 10, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type Q2_K is not supported" },
-		{ HEAD(1, 0) ONE("a", 256, 39, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type MXFP4 is not supported" },
-		{ HEAD(1, 0) ONE("a", 256, 31, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type 31 is not known" },
-		{ HEAD(1, 0) ONE("a", 256, 0xffffffff, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type 4294967295 is not known" },
-		{ HEAD(1, 0) ONE("a", 33, 8, 0) FILL, ERR_FORMAT, "tensor 'a': rows of 33 values; type Q8_0 needs a multiple of 32" },
-		{ HEAD(1, 0) ONE("a", 4, 0, 32) "p:32 z:64", ERR_FORMAT, "tensor 'a': begins at byte 32 of the data, expected 0" },
-		{ HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:15", ERR_FORMAT, "tensor 'a': 16 bytes are needed, the file ends after 15" },
-		{ HEAD(1, 0) ONE("a", 4, 0, 0), ERR_FORMAT, "padding before the data" },
-		{ HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:33", ERR_FORMAT, "1 bytes after the last tensor belong to none" },
-		{ HEAD(2, 0) ONE("a", 4, 0, 0) ONE("b", 4, 0, 0) "p:32 z:64", ERR_FORMAT, "tensor 'b': begins at byte 0 of the data, expected 32" },
-		{ HEAD(2, 0) ONE("a", 4, 0, 0) ONE("b", 4, 0, 16) "p:32 z:64", ERR_FORMAT, "tensor 'b': begins at byte 16 of the data, expected 32" },
-		{ HEAD(2, 0) ONE("a", 4, 0, 0) ONE("a", 4, 0, 32) "p:32 z:64", ERR_FORMAT, "tensor 'a' occurs twice" },
+	static const struct {
+		const char *recipe;
+		int code;
+		const char *text;
+	} cases[] = {
+		{HEAD(0, 0), 0, ""},
+		{HEAD(0, 0) "p:32", 0, ""},
+		{"GGUF 4:2 8:0 8:0", 0, ""},
+		{HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:16", 0, ""},
+		{HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:16 p:32", 0, ""},
+		{"GGUX 4:3 8:0 8:0", ERR_FORMAT, "header: the file begins with 47 47 55 58"},
+		{"GGUF 4:1 8:0 8:0", ERR_UNSUPPORTED, "header: version 1 is not supported"},
+		{"GGUF 4:4 8:0 8:0", ERR_UNSUPPORTED, "header: version 4 is not supported"},
+		{"GGUF 4:0x3000000 8:0 8:0", ERR_UNSUPPORTED, "header: version 3 in big-endian order"},
+		{HEAD(0, 0xffffffffffffffff) FILL, ERR_LIMIT, "header: 18446744073709551615 metadata entries"},
+		{HEAD(0, 6) FILL, ERR_LIMIT, "header: 6 metadata entries"},
+		{HEAD(0x8000000000000000, 0) FILL, ERR_LIMIT, "header: 9223372036854775808 tensors"},
+		{HEAD(2, 0) FILL, ERR_LIMIT, "header: 2 tensors"},
+		{HEAD(0, 0) "p:32 z:1", ERR_FORMAT, "bytes after the header belong to no tensor"},
+		{HEAD(0, 1) "8:0 " FILL, ERR_LIMIT, "metadata entry 0: a name of 0 bytes"},
+		{HEAD(0, 1) "8:0xffffffffffffffff " FILL, ERR_FORMAT,
+			"metadata entry 0: 18446744073709551615 bytes are needed"},
+		{HEAD(0, 1) "8:1 1:7 " FILL, ERR_FORMAT, "metadata entry 0: byte 0 of its name is 0x07"},
+		{HEAD(0, 1) "s:key 4:13 " FILL, ERR_FORMAT, "metadata 'key': value type 13 is not known"},
+		{HEAD(0, 1) "s:key 4:10 4:1", ERR_FORMAT, "metadata 'key': 1 values of uint64 do not fit into the 4 bytes"},
+		{HEAD(0, 1) "s:key 4:7 1:2", ERR_FORMAT, "metadata 'key': bool 0 is 2"},
+		{HEAD(0, 1) "s:key 4:8 8:5 4:0", ERR_FORMAT, "metadata 'key': 5 bytes are needed, the file ends after 4"},
+		{HEAD(0, 1) "s:key 4:9 4:4 8:0x4000000000000001 4:0", ERR_FORMAT,
+			"metadata 'key': 4611686018427387905 values of uint32 do not fit"},
+		{HEAD(0, 1) "s:key 4:9 4:8 8:0x2000000000000001 8:0", ERR_FORMAT,
+			"metadata 'key': 2305843009213693953 strings do not fit"},
+		{HEAD(0, 1) "s:key 4:9 4:99 8:1 8:0", ERR_FORMAT, "metadata 'key': value type 99"},
+		{HEAD(0, 1) "s:key 4:9 4:9 8:0xffffffffffffffff 4:4 8:0", ERR_FORMAT, "metadata 'key': 4 bytes are needed"},
+		{HEAD(0, 1) "s:key 4:9 4:9 8:1 4:9 8:1 4:9 8:1 4:9 8:1 4:9 8:1 4:9 8:1", ERR_LIMIT,
+			"metadata 'key': lists nested more than 4 deep"},
+		{HEAD(0, 2) "s:key 4:0 1:1 s:key 4:0 1:2", ERR_FORMAT, "metadata 'key' occurs twice"},
+		{HEAD(0, 1) "s:general.alignment 4:4 4:48", ERR_RANGE,
+			"metadata 'general.alignment': expected a power of two, found 48"},
+		{HEAD(0, 1) "s:general.alignment 4:4 4:0", ERR_RANGE, "metadata 'general.alignment': expected 1 to"},
+		{HEAD(0, 1) "s:general.alignment 4:8 s:32", ERR_FORMAT, "metadata 'general.alignment': expected an integer"},
+		{HEAD(1, 0) "8:65 " FILL " z:32", ERR_LIMIT, "tensor 0: a name of 65 bytes"},
+		{HEAD(1, 0) "s:a 4:0 8:4 4:0 8:0 " FILL, ERR_LIMIT, "tensor 'a': 0 dimensions"},
+		{HEAD(1, 0) "s:a 4:5 " FILL, ERR_LIMIT, "tensor 'a': 5 dimensions"},
+		{HEAD(1, 0) ONE("a", 0, 0, 0) FILL, ERR_RANGE, "tensor 'a': a dimension of 0"},
+		{HEAD(1, 0) "s:a 4:2 8:0x4000000000000000 8:2 4:0 8:0 " FILL, ERR_RANGE, "tensor 'a': a dimension of 2"},
+		{HEAD(1, 0) ONE("a", 0x7fffffffffffffff, 0, 0) FILL, ERR_RANGE,
+			"tensor 'a': 9223372036854775807 values are too many"},
+		{HEAD(1, 0) ONE("a", 256, 10, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type Q2_K is not supported"},
+		{HEAD(1, 0) ONE("a", 256, 39, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type MXFP4 is not supported"},
+		{HEAD(1, 0) ONE("a", 256, 31, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type 31 is not known"},
+		{HEAD(1, 0) ONE("a", 256, 0xffffffff, 0) FILL, ERR_UNSUPPORTED, "tensor 'a': type 4294967295 is not known"},
+		{HEAD(1, 0) ONE("a", 33, 8, 0) FILL, ERR_FORMAT,
+			"tensor 'a': rows of 33 values; type Q8_0 needs a multiple of 32"},
+		{HEAD(1, 0) ONE("a", 4, 0, 32) "p:32 z:64", ERR_FORMAT,
+			"tensor 'a': begins at byte 32 of the data, expected 0"},
+		{HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:15", ERR_FORMAT,
+			"tensor 'a': 16 bytes are needed, the file ends after 15"},
+		{HEAD(1, 0) ONE("a", 4, 0, 0), ERR_FORMAT, "padding before the data"},
+		{HEAD(1, 0) ONE("a", 4, 0, 0) "p:32 z:33", ERR_FORMAT, "1 bytes after the last tensor belong to none"},
+		{HEAD(2, 0) ONE("a", 4, 0, 0) ONE("b", 4, 0, 0) "p:32 z:64", ERR_FORMAT,
+			"tensor 'b': begins at byte 0 of the data, expected 32"},
+		{HEAD(2, 0) ONE("a", 4, 0, 0) ONE("b", 4, 0, 16) "p:32 z:64", ERR_FORMAT,
+			"tensor 'b': begins at byte 16 of the data, expected 32"},
+		{HEAD(2, 0) ONE("a", 4, 0, 0) ONE("a", 4, 0, 32) "p:32 z:64", ERR_FORMAT, "tensor 'a' occurs twice"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		int rc = open_recipe(cases[i].recipe, &err);
 		if (rc != cases[i].code || !strstr(err.text, cases[i].text))
-			fail_msg("%s: got %d \"%s\", expected %d with \"%s\"", cases[i].recipe, rc, err.text, cases[i].code, cases[i].text);
+			fail_msg("%s: got %d \"%s\", expected %d with \"%s\"", cases[i].recipe, rc, err.text, cases[i].code,
+				cases[i].text);
 	}
 	struct gguf *g;
 	struct err err = {0};
@@ -270,7 +299,8 @@ static void test_refusals(void **state)
 /* Reads all that an accepted file hands out; a sanitizer sees what lies outside. */
 static void read_everything(const struct gguf *g)
 {
-	static const char *const keys[] = { "n", "words", "numbers", "lists", "yes", "general.architecture", "general.alignment" };
+	static const char *const keys[] = {
+		"n", "words", "numbers", "lists", "yes", "general.architecture", "general.alignment"};
 	volatile unsigned total = 0;
 	for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
 		const struct gguf_value *v = gguf_find(g, keys[k]);
@@ -290,7 +320,8 @@ static void read_everything(const struct gguf *g)
 	}
 	for (size_t i = 0; i < gguf_count(g); i++) {
 		const struct gguf_tensor *t = gguf_at(g, i);
-		float *out = malloc((size_t)t->count * sizeof *out);   /* bounded by the file: each value takes at least 4 bits of it */
+		float *out = malloc(
+			(size_t)t->count * sizeof *out); /* bounded by the file: each value takes at least 4 bits of it */
 		assert_non_null(out);
 		gguf_to_f32(t, out);
 		total += out[t->count - 1] > 0;
@@ -316,7 +347,7 @@ static void test_truncation(void **state)
 		struct err err = {0};
 		struct made m = make_file(whole.data, cut);
 		if (gguf_open(m.path, &g, &err) == 0) {
-			tail++;   /* the padding behind the last tensor may be missing */
+			tail++; /* the padding behind the last tensor may be missing */
 			read_everything(g);
 			gguf_close(g);
 		} else if (strncmp(err.text, m.path, strlen(m.path)) || !strstr(err.text + strlen(m.path) + 2, ": ")) {
@@ -324,7 +355,7 @@ static void test_truncation(void **state)
 		}
 		close(m.fd);
 	}
-	assert_int_equal(tail, 24);   /* 'b' has 2 x 20 bytes; 64 - 40 */
+	assert_int_equal(tail, 24); /* 'b' has 2 x 20 bytes; 64 - 40 */
 	str_release(&whole);
 }
 
@@ -332,7 +363,7 @@ static void test_corruption(void **state)
 {
 	struct str whole = {0};
 	size_t len = read_small(&whole);
-	struct rng r = { 1, 2, 3 };
+	struct rng r = {1, 2, 3};
 	struct gguf *g;
 	int accepted = 0, rounds = 12000;
 	for (int round = 0; round < rounds; round++) {
@@ -341,7 +372,9 @@ static void test_corruption(void **state)
 		for (uint32_t flips = 1 + rng_below(&r, 3); flips; flips--) {
 			size_t at = rng_below(&r, (uint32_t)len);
 			uint32_t way = rng_below(&r, 3);
-			copy[at] = way == 0 ? (char)rng_next(&r) : way == 1 ? (char)(copy[at] ^ 1 << rng_below(&r, 8)) : (char)(0xff * rng_below(&r, 2));
+			copy[at] = way == 0 ? (char)rng_next(&r)
+				: way == 1      ? (char)(copy[at] ^ 1 << rng_below(&r, 8))
+								: (char)(0xff * rng_below(&r, 2));
 		}
 		struct made m = make_file(copy, len);
 		if (gguf_open(m.path, &g, &err) == 0) {
@@ -364,16 +397,25 @@ static int make_fixtures(void **state)
 	folder = path_join(build ? build : "build/release", "ref/gguf");
 	char command[1024];
 	snprintf(command, sizeof command,
-		"test %s/small.gguf -nt tests/ref/gguf_oracle.py || env LD_PRELOAD= build/venv/bin/python tests/ref/gguf_oracle.py %s", folder, folder);
+		"test %s/small.gguf -nt tests/ref/gguf_oracle.py || env LD_PRELOAD= build/venv/bin/python "
+		"tests/ref/gguf_oracle.py %s",
+		folder, folder);
 	return system(command);
 }
-static int release(void **state) { free(folder); return 0; }
+static int release(void **state)
+{
+	free(folder);
+	return 0;
+}
 
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_packings), cmocka_unit_test(test_metadata), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_packings),
+		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_wrong_kinds),
+		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_truncation),
 		cmocka_unit_test(test_corruption),
 	};

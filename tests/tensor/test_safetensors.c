@@ -1,4 +1,5 @@
-/* safetensors against the package's files (tests/ref/tensor_oracle.py), and against broken ones: each refusal, every truncation, random corruption. */
+/* safetensors against the package's files (tests/ref/tensor_oracle.py), and against broken ones:
+ * each refusal, every truncation, random corruption. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +8,7 @@
 #include <cmocka.h>
 #include "tensor/tensor.h"
 
-static char *folder;   /* $BUILD/ref/tensor */
+static char *folder; /* $BUILD/ref/tensor */
 
 static char *in_folder(const char *name) { return path_join(folder, name); }
 
@@ -29,7 +30,8 @@ static void test_all_dtypes(void **state)
 	struct err err = {0};
 	const struct tensor_info *t;
 	assert_int_equal(safetensors_count(s), DTYPE_COUNT + 3);
-	for (size_t i = 1; i < safetensors_count(s); i++) assert_true(strcmp(safetensors_at(s, i - 1)->name, safetensors_at(s, i)->name) < 0);
+	for (size_t i = 1; i < safetensors_count(s); i++)
+		assert_true(strcmp(safetensors_at(s, i - 1)->name, safetensors_at(s, i)->name) < 0);
 	for (int d = 0; d < DTYPE_COUNT; d++) {
 		assert_int_equal(safetensors_get(s, dtype_name(d), 2, (int64_t[]){3, 5}, &t, &err), 0);
 		assert_int_equal(t->dtype, d);
@@ -101,8 +103,14 @@ static int open_header(const char *header, size_t data_bytes, struct err *err)
 
 static void test_refusals(void **state)
 {
-	static const struct { const char *header; size_t data_bytes; int code; const char *text; } cases[] = {
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}  ", 8, 0, ""},   /* 54 bytes and two spaces: aligned, and right */
+	static const struct {
+		const char *header;
+		size_t data_bytes;
+		int code;
+		const char *text;
+	} cases[] = {
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}  ", 8, 0,
+			""}, /* 54 bytes and two spaces: aligned, and right */
 		{"[]", 0, ERR_FORMAT, "not a JSON object"},
 		{" {}", 0, ERR_FORMAT, "not a JSON object"},
 		{"{\"a\":1,}", 0, ERR_FORMAT, "not a JSON object"},
@@ -112,19 +120,24 @@ static void test_refusals(void **state)
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":3,\"data_offsets\":[0,1]}}", 1, ERR_FORMAT, "shape"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", 1, ERR_FORMAT, "dimension 0"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1.0],\"data_offsets\":[0,1]}}", 1, ERR_FORMAT, "dimension 0"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1, ERR_LIMIT, "9 dimensions"},
-		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0, ERR_RANGE, "overflows"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,9223372036854775807,9223372036854775807],\"data_offsets\":[0,0]}}", 0, 0, ""},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1, ERR_LIMIT,
+			"9 dimensions"},
+		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0, ERR_RANGE,
+			"overflows"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,9223372036854775807,9223372036854775807],\"data_offsets\":[0,0]}}", 0,
+			0, ""},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, ERR_FORMAT, "data_offsets"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]}}", 1, ERR_RANGE, "outside"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 1, ERR_RANGE, "cut off"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, ERR_MISMATCH, "need 2 bytes"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, ERR_FORMAT, "gap"},
 		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2, ERR_FORMAT, "belong to no tensor"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3, ERR_FORMAT,
-			"overlap"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, ERR_FORMAT,
-			"duplicate"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_"
+		 "offsets\":[1,3]}}",
+			3, ERR_FORMAT, "overlap"},
+		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_"
+		 "offsets\":[1,2]}}",
+			2, ERR_FORMAT, "duplicate"},
 		{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} ", 4, ERR_FORMAT, "aligned"},
 		{"{\"__metadata__\":{\"a\":1}}", 0, ERR_FORMAT, "not a string"},
 		{"{\"__metadata__\":[]}", 0, ERR_FORMAT, "not an object"},
@@ -133,7 +146,8 @@ static void test_refusals(void **state)
 		struct err err = {0};
 		int rc = open_header(cases[i].header, cases[i].data_bytes, &err);
 		if (rc != cases[i].code || !strstr(err.text, cases[i].text))
-			fail_msg("%s: got %d \"%s\", expected %d with \"%s\"", cases[i].header, rc, err.text, cases[i].code, cases[i].text);
+			fail_msg("%s: got %d \"%s\", expected %d with \"%s\"", cases[i].header, rc, err.text, cases[i].code,
+				cases[i].text);
 	}
 }
 
@@ -159,7 +173,9 @@ static void test_header_length(void **state)
 
 static void test_index_refusals(void **state)
 {
-	static const struct { const char *json, *text; } cases[] = {
+	static const struct {
+		const char *json, *text;
+	} cases[] = {
 		{"{\"weight_map\":{\"a\":\"../all.safetensors\"}}", "plain file name"},
 		{"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "plain file name"},
 		{"{\"weight_map\":{\"a\":\"..\"}}", "plain file name"},
@@ -177,12 +193,14 @@ static void test_index_refusals(void **state)
 		struct safetensors *s;
 		struct err err = {0};
 		int rc = safetensors_open(path, &s, &err);
-		if (rc >= 0 || !strstr(err.text, cases[i].text)) fail_msg("%s: got %d \"%s\", expected \"%s\"", cases[i].json, rc, err.text, cases[i].text);
+		if (rc >= 0 || !strstr(err.text, cases[i].text))
+			fail_msg("%s: got %d \"%s\", expected \"%s\"", cases[i].json, rc, err.text, cases[i].text);
 		free(path);
 	}
 }
 
-/* A cut file is never accepted; a corrupted one is accepted or refused, and what is accepted can be read to the last byte. */
+/* A cut file is never accepted; a corrupted one is accepted or refused, and what is accepted can be
+ * read to the last byte. */
 static void test_truncation_and_corruption(void **state)
 {
 	struct str whole = {0};
@@ -208,7 +226,8 @@ static void test_truncation_and_corruption(void **state)
 		if (safetensors_open(path, &s, &err) == 0) {
 			accepted++;
 			for (size_t i = 0; i < safetensors_count(s); i++)
-				for (size_t b = 0; b < safetensors_at(s, i)->bytes; b++) total += ((const uint8_t *)safetensors_at(s, i)->data)[b];
+				for (size_t b = 0; b < safetensors_at(s, i)->bytes; b++)
+					total += ((const uint8_t *)safetensors_at(s, i)->data)[b];
 			safetensors_close(s);
 		}
 		free(path);
@@ -226,7 +245,9 @@ static void test_write(void **state)
 	static const uint16_t half[1] = {0x3f80};
 	static const double doubles[2] = {0.5, -0.5};
 	const struct tensor_info tensors[] = {
-		{"bytes", DTYPE_U8, 1, {3}, bytes, 3}, {"x.weight", DTYPE_F32, 2, {2, 3}, x, 24}, {"halves", DTYPE_BF16, 1, {1}, half, 2},
+		{"bytes", DTYPE_U8, 1, {3}, bytes, 3},
+		{"x.weight", DTYPE_F32, 2, {2, 3}, x, 24},
+		{"halves", DTYPE_BF16, 1, {1}, half, 2},
 		{"none", DTYPE_F32, 2, {0, 7}, NULL, 0},
 		{"doubles", DTYPE_F64, 1, {2}, doubles, 16},
 	};
@@ -242,7 +263,8 @@ static void test_write(void **state)
 		if (t->bytes) assert_memory_equal(t->data, tensors[i].data, t->bytes);
 	}
 	safetensors_close(s);
-	snprintf(command, sizeof command, "env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py --check %s", path);
+	snprintf(
+		command, sizeof command, "env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py --check %s", path);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(safetensors_write("/nonexistent/x.safetensors", tensors, 1, NULL, &err), ERR_IO);
 	json_decref(metadata);
@@ -253,22 +275,30 @@ static void test_write(void **state)
 
 static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
 
-/* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was given, no file holds more than the limit unless it holds one
- * tensor, and nothing of an earlier folder stays. */
+/* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was
+ * given, no file holds more than the limit unless it holds one tensor, and nothing of an earlier
+ * folder stays. */
 static void test_write_folder(void **state)
 {
 	static float values[43];
 	const struct tensor_info tensors[] = {
-		{"a", DTYPE_F32, 1, {10}, values, 40}, {"b.weight", DTYPE_F32, 2, {2, 3}, values + 10, 24}, {"c", DTYPE_F32, 1, {25}, values + 16, 100},
+		{"a", DTYPE_F32, 1, {10}, values, 40},
+		{"b.weight", DTYPE_F32, 2, {2, 3}, values + 10, 24},
+		{"c", DTYPE_F32, 1, {25}, values + 16, 100},
 		{"d", DTYPE_F32, 1, {2}, values + 41, 8},
 		{"e", DTYPE_F32, 2, {0, 7}, NULL, 0},
 	};
 #define FOUR_FILES " model-00001-of-00004.safetensors model-00002-of-00004.safetensors model-00003-of-00004.safetensors model-00004-of-00004.safetensors" \
 	" model.safetensors.index.json"
-	static const struct { int64_t limit; const char *files; } cases[] = {
+	static const struct {
+		int64_t limit;
+		const char *files;
+	} cases[] = {
 		{0, " model.safetensors"},
 		{1, FOUR_FILES},
-		{64, " model-00001-of-00003.safetensors model-00002-of-00003.safetensors model-00003-of-00003.safetensors model.safetensors.index.json"},
+		{64,
+			" model-00001-of-00003.safetensors model-00002-of-00003.safetensors model-00003-of-00003.safetensors "
+			"model.safetensors.index.json"},
 		{63, FOUR_FILES},
 		{108, " model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"},
 		{171, " model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"},
@@ -281,7 +311,8 @@ static void test_write_folder(void **state)
 	assert_int_equal(dir_make(dir, &err), 0);
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct str files = {0};
-		if (safetensors_write_folder(dir, tensors, ARRAY_LEN(tensors), NULL, cases[i].limit, &err)) fail_msg("%s", err.text);
+		if (safetensors_write_folder(dir, tensors, ARRAY_LEN(tensors), NULL, cases[i].limit, &err))
+			fail_msg("%s", err.text);
 		assert_int_equal(dir_each(dir, files_in, &files, &err), 0);
 		assert_string_equal(files.data, cases[i].files);
 		str_release(&files);
@@ -313,7 +344,8 @@ static void test_f8(void **state)
 		int nans = 0;
 		for (int i = 0; i < 256; i++) {
 			nans += isnan(out[i]) != 0;
-			if (isnan(want[i]) ? !isnan(out[i]) : memcmp(&out[i], &want[i], 4)) fail_msg("%s 0x%02x: %a, expected %a", names[d], i, out[i], want[i]);
+			if (isnan(want[i]) ? !isnan(out[i]) : memcmp(&out[i], &want[i], 4))
+				fail_msg("%s 0x%02x: %a, expected %a", names[d], i, out[i], want[i]);
 		}
 		assert_int_equal(nans, d == 0 ? 2 : 6);
 	}
@@ -325,10 +357,16 @@ static int make_fixtures(void **state)
 	const char *build = getenv("BUILD");
 	folder = path_join(build ? build : "build/release", "ref/tensor");
 	char command[1024];
-	snprintf(command, sizeof command, "test -s %s/f8.safetensors || env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py %s", folder, folder);
+	snprintf(command, sizeof command,
+		"test -s %s/f8.safetensors || env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py %s", folder,
+		folder);
 	return system(command);
 }
-static int release(void **state) { free(folder); return 0; }
+static int release(void **state)
+{
+	free(folder);
+	return 0;
+}
 
 int main(void)
 {

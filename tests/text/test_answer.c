@@ -6,7 +6,11 @@
 #include <cmocka.h>
 
 /* expected: the code, or with `bad` the problem. plan: everything before the fence. */
-struct answer_case { const char *text; bool bad; const char *plan, *expected; };
+struct answer_case {
+	const char *text;
+	bool bad;
+	const char *plan, *expected;
+};
 
 static const struct answer_case cases[] = {
 	{"plan\n```python\nx = 1\n```\n", false, "plan\n", "x = 1\n"},
@@ -28,7 +32,8 @@ static const struct answer_case cases[] = {
 	{"1. so\n    ```python\n    x\n    ```\n", false, "1. so\n", "    x\n"},
 	{"```inline``` code\n```python\nx\n```", false, "```inline``` code\n", "x\n"},
 	/* Reasoning. */
-	{"<think>\n```python\nfake\n```\n</think>\nplan\n```python\nx\n```", false, "<think>\n```python\nfake\n```\n</think>\nplan\n", "x\n"},
+	{"<think>\n```python\nfake\n```\n</think>\nplan\n```python\nx\n```", false,
+		"<think>\n```python\nfake\n```\n</think>\nplan\n", "x\n"},
 	{"fake ```python\nfake\n```\n</think>```\nx\n```", false, "fake ```python\nfake\n```\n</think>", "x\n"},
 	{"<think>a</think>b<think>c</think>\n```\nx\n```", false, "<think>a</think>b<think>c</think>\n", "x\n"},
 	{"<think>a</think>b<think>c\n```\nx\n```", true, NULL, "unclosed-think"},
@@ -52,8 +57,7 @@ static void test_parse(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		const struct answer_case *c = &cases[i];
 		struct answer a = answer_parse(c->text, strlen(c->text));
-		if (a.well_formed == c->bad)
-			print_message("case %zu: %s\n", i, a.well_formed ? "well formed" : a.problem);
+		if (a.well_formed == c->bad) print_message("case %zu: %s\n", i, a.well_formed ? "well formed" : a.problem);
 		assert_int_equal(a.well_formed, !c->bad);
 		if (c->bad) {
 			assert_string_equal(a.problem, c->expected);
@@ -70,7 +74,8 @@ static void test_parse(void **state)
 	}
 }
 
-/* Every prefix of every case, in memory that ends with it: no read behind the end (asan), and bounds that hold. */
+/* Every prefix of every case, in memory that ends with it: no read behind the end (asan), and
+ * bounds that hold. */
 static void test_prefixes(void **state)
 {
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -79,10 +84,8 @@ static void test_prefixes(void **state)
 			memcpy(copy, cases[i].text, len);
 			struct answer a = answer_parse(copy, len);
 			assert_true(a.plan_begin <= a.plan_end && a.plan_end <= len);
-			if (a.well_formed)
-				assert_true(a.plan_end < a.code_begin && a.code_begin < a.code_end && a.code_end < len);
-			else
-				assert_non_null(a.problem);
+			if (a.well_formed) assert_true(a.plan_end < a.code_begin && a.code_begin < a.code_end && a.code_end < len);
+			else assert_non_null(a.problem);
 			free(copy);
 		}
 	}
@@ -95,7 +98,8 @@ static void test_token_kinds(void **state)
 	char *path = path_join(build ? build : "build/release", "ref/text-answer.json");
 	const char text[] = "<think>\nwhy\n</think>\n\nUse tiles.\n```python\nx = 1\n```\nDone.<|im_end|>";
 	struct slice training = {"Use tiles.\n```python\n", 21};
-	struct bpe_train_options o = {.vocab_size = 270, .special_tokens = special, .nspecial = 1, .plain_tokens = plain, .nplain = 2};
+	struct bpe_train_options o = {
+		.vocab_size = 270, .special_tokens = special, .nspecial = 1, .plain_tokens = plain, .nplain = 2};
 	struct err err = {0};
 	struct tokenizer *t;
 	struct ids ids = {0};
@@ -105,7 +109,7 @@ static void test_token_kinds(void **state)
 	assert_int_equal(tokenizer_train(&training, 1, &o, path, &err), 0);
 	assert_int_equal(tokenizer_open(path, &t, &err), 0);
 	assert_int_equal(tokenizer_encode(t, text, sizeof(text) - 1, true, &ids, &err), 0);
-	ids_push(&ids, 100000);   /* a padding row of the head: no bytes, no crash */
+	ids_push(&ids, 100000); /* a padding row of the head: no bytes, no crash */
 	ids_push(&ids, -1);
 	tokenizer_decode(t, ids.data, ids.count, true, &back);
 	struct answer a = answer_parse(back.data, back.len);
@@ -125,8 +129,7 @@ static void test_token_kinds(void **state)
 	assert_true(plan > 2 && plan < ids.count - 4);
 	struct answer bad = answer_parse("no", 2);
 	answer_token_kinds(t, ids.data, ids.count, &bad, kinds);
-	for (size_t i = 0; i < ids.count; i++)
-		assert_int_equal(kinds[i], 0);
+	for (size_t i = 0; i < ids.count; i++) assert_int_equal(kinds[i], 0);
 	free(kinds);
 	ids_release(&ids);
 	str_release(&back);
@@ -137,7 +140,8 @@ static void test_token_kinds(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_token_kinds)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_token_kinds)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The tokenizer's contract: what it refuses and how it says so, hostile text and ids, long words. Equality with Hugging Face's is test_tokenizer_hf. */
+/* The tokenizer's contract: what it refuses and how it says so, hostile text and ids, long words.
+ * Equality with Hugging Face's is test_tokenizer_hf. */
 #include "text_fixture.h"
 #include <setjmp.h>
 
@@ -23,7 +24,10 @@ static int tear_down(void **state)
 
 /* ---- files ---- */
 
-struct refusal { const char *field, *value, *found; int code; };   /* field: dotted path, numbers index lists; found: what the message has to say */
+struct refusal {
+	const char *field, *value, *found;
+	int code;
+}; /* field: dotted path, numbers index lists; found: what the message has to say */
 
 #define SEQ(parts) "{\"type\": \"Sequence\", \"pretokenizers\": [" parts "]}"
 #define BYTES "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
@@ -62,24 +66,31 @@ static const struct refusal refusals[] = {
 	{"added_tokens.1.lstrip", "1", "added_tokens[1]: field \"lstrip\"", ERR_FORMAT},
 	{"added_tokens.1.color", "1", "\"color\"", ERR_UNSUPPORTED},
 	{"normalizer", "{\"type\": \"Lowercase\"}", "normalizer: type \"Lowercase\"", ERR_UNSUPPORTED},
-	{"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"NFKC\"}]}", "normalizer.normalizers[1]: type \"NFKC\"",
-		ERR_UNSUPPORTED},
+	{"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"NFKC\"}]}",
+		"normalizer.normalizers[1]: type \"NFKC\"", ERR_UNSUPPORTED},
 	{"normalizer", "\"NFC\"", "normalizer: expected an object", ERR_FORMAT},
 	{"pre_tokenizer", "null", "pre_tokenizer: expected one that ends in ByteLevel", ERR_UNSUPPORTED},
 	{"pre_tokenizer", "{\"type\": \"Whitespace\"}", "pre_tokenizer: type \"Whitespace\"", ERR_UNSUPPORTED},
 	{"pre_tokenizer", SEQ(BYTES ", {\"type\": \"Digits\"}"), "ByteLevel has to be the last", ERR_UNSUPPORTED},
 	{"pre_tokenizer", SEQ("{\"type\": \"Digits\"}"), "ends in ByteLevel, found Digits", ERR_UNSUPPORTED},
-	{"pre_tokenizer", "{\"type\": \"Sequence\", \"pretokenizers\": 3}", "field \"pretokenizers\": expected a list", ERR_FORMAT},
-	{"pre_tokenizer", SEQ("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a+\"}, \"behavior\": \"Isolated\"}, " BYTES), "not one of the known ones",
-		ERR_UNSUPPORTED},
-	{"pre_tokenizer", SEQ("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Isolated\"}, " BYTES), "field \"pattern\"", ERR_UNSUPPORTED},
+	{"pre_tokenizer", "{\"type\": \"Sequence\", \"pretokenizers\": 3}", "field \"pretokenizers\": expected a list",
+		ERR_FORMAT},
+	{"pre_tokenizer",
+		SEQ("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a+\"}, \"behavior\": \"Isolated\"}, " BYTES),
+		"not one of the known ones", ERR_UNSUPPORTED},
+	{"pre_tokenizer",
+		SEQ("{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Isolated\"}, " BYTES),
+		"field \"pattern\"", ERR_UNSUPPORTED},
 	{"pre_tokenizer.pretokenizers.0.behavior", "\"Removed\"", "found Removed", ERR_UNSUPPORTED},
 	{"pre_tokenizer.pretokenizers.0.invert", "true", "inverted", ERR_UNSUPPORTED},
 	{"pre_tokenizer.pretokenizers.1.use_regex", "0", "pretokenizers[1]: field \"use_regex\"", ERR_FORMAT},
 	{"pre_tokenizer", SEQ(SEQ(SEQ(SEQ(SEQ(SEQ(BYTES)))))), "nested more than", ERR_LIMIT},
-	{"pre_tokenizer", SEQ("{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},"
-		"{\"type\":\"Digits\"},"
-		"{\"type\":\"Digits\"},{\"type\":\"Digits\"}," BYTES), "more than 8", ERR_LIMIT},
+	{"pre_tokenizer",
+		SEQ("{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":\"Digits\"},{\"type\":"
+			"\"Digits\"},{\"type\":\"Digits\"},"
+			"{\"type\":\"Digits\"},"
+			"{\"type\":\"Digits\"},{\"type\":\"Digits\"}," BYTES),
+		"more than 8", ERR_LIMIT},
 	{"post_processor", "{\"type\": \"RobertaProcessing\"}", "RobertaProcessing", ERR_UNSUPPORTED},
 	{"post_processor", TEMPLATE("3", "{}"), "field \"single\": expected a list, found an integer", ERR_FORMAT},
 	{"post_processor", TEMPLATE("[]", "{}"), "expected the Sequence A once, found it 0 times", ERR_UNSUPPORTED},
@@ -87,12 +98,17 @@ static const struct refusal refusals[] = {
 	{"post_processor", TEMPLATE("[{\"Sequence\": {\"id\": \"B\"}}]", "{}"), "\"single\"[0]: expected", ERR_UNSUPPORTED},
 	{"post_processor", TEMPLATE("[3, " TEXT_A "]", "{}"), "\"single\"[0]: expected", ERR_UNSUPPORTED},
 	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{}"), "special_tokens has no ids for \"<s>\"", ERR_FORMAT},
-	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [-1]}}"), "special_tokens[\"<s>\"]: expected ids of 0 to", ERR_FORMAT},
-	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [\"1\"]}}"), "found a string", ERR_FORMAT},
-	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [299, 300]}}"), "adds id 300, which no token has", ERR_FORMAT},
-	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}"), "more than 16 ids", ERR_LIMIT},
-	{"post_processor", "{\"type\": \"Sequence\", \"processors\": [" TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") ", " TEMPLATE("[" BOS ", "
-		TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") "]}",
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [-1]}}"),
+		"special_tokens[\"<s>\"]: expected ids of 0 to", ERR_FORMAT},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [\"1\"]}}"), "found a string",
+		ERR_FORMAT},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [299, 300]}}"),
+		"adds id 300, which no token has", ERR_FORMAT},
+	{"post_processor", TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}"),
+		"more than 16 ids", ERR_LIMIT},
+	{"post_processor",
+		"{\"type\": \"Sequence\", \"processors\": [" TEMPLATE("[" BOS ", " TEXT_A "]",
+			"{\"<s>\": {\"ids\": [1]}}") ", " TEMPLATE("[" BOS ", " TEXT_A "]", "{\"<s>\": {\"ids\": [1]}}") "]}",
 		"a second TemplateProcessing", ERR_UNSUPPORTED},
 	{"decoder", "null", "decoder", ERR_UNSUPPORTED},
 	{"decoder", "{\"type\": \"Metaspace\"}", "Metaspace", ERR_UNSUPPORTED},
@@ -110,7 +126,8 @@ static void set_field(json_t *root, const char *field, const char *value)
 		o = json_is_array(o) ? json_array_get(o, (size_t)atoi(name)) : json_object_get(o, name);
 		assert_non_null(o);
 	}
-	assert_int_equal(json_is_array(o) ? json_array_set_new(o, (size_t)atoi(field), v) : json_object_set_new(o, field, v), 0);
+	assert_int_equal(
+		json_is_array(o) ? json_array_set_new(o, (size_t)atoi(field), v) : json_object_set_new(o, field, v), 0);
 }
 
 static int open_json(const json_t *root, struct tokenizer **t, struct err *err)
@@ -146,9 +163,17 @@ static void test_refusals(void **state)
 static void test_accepted(void **state)
 {
 	static const char *const changes[][2] = {
-		{"truncation", "{\"max_length\": 4}"}, {"padding", "{\"strategy\": \"BatchLongest\"}"}, {"model.unk_token", "\"a\""}, {"model.type", "null"},
-		{"post_processor", "null"}, {"normalizer", "null"}, {"added_tokens", "null"}, {"model.continuing_subword_prefix", "\"\""}, {"model.dropout", "0.0"},
-		{"post_processor", "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", "
+		{"truncation", "{\"max_length\": 4}"},
+		{"padding", "{\"strategy\": \"BatchLongest\"}"},
+		{"model.unk_token", "\"a\""},
+		{"model.type", "null"},
+		{"post_processor", "null"},
+		{"normalizer", "null"},
+		{"added_tokens", "null"},
+		{"model.continuing_subword_prefix", "\"\""},
+		{"model.dropout", "0.0"},
+		{"post_processor",
+			"{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", "
 			"\"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}]}"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
@@ -156,8 +181,7 @@ static void test_accepted(void **state)
 		struct tokenizer *t = NULL;
 		json_t *root = json_deep_copy(small);
 		set_field(root, changes[i][0], changes[i][1]);
-		if (open_json(root, &t, &err))
-			fail_msg("%s = %s: %s", changes[i][0], changes[i][1], err.text);
+		if (open_json(root, &t, &err)) fail_msg("%s = %s: %s", changes[i][0], changes[i][1], err.text);
 		tokenizer_free(t);
 		json_decref(root);
 	}
@@ -181,17 +205,47 @@ static int open_with(const char *list, const char *text, struct tokenizer **t, s
 	return rc;
 }
 
-/* The two lists are not read by jansson, but are as strict: a text that is not JSON is refused, in jansson's words. */
+/* The two lists are not read by jansson, but are as strict: a text that is not JSON is refused, in
+ * jansson's words. */
 static void test_not_json(void **state)
 {
 	static const char vocab[] = "\"vocab\":{", merges[] = "\"merges\":[";
-	static const struct { const char *list, *text; } broken[] = {
-		{vocab, "\"q\\ud800\":900,"}, {vocab, "\"q\\udc00\":900,"}, {vocab, "\"q\\ud800\\u0041\":900,"}, {vocab, "\"q\\u0000\":900,"}, {vocab, "\"q\\u00g0\":900,"},
-		{vocab, "\"q\\x41\":900,"}, {vocab, "\"q\n\":900,"}, {vocab, "\"q\xff\":900,"}, {vocab, "\"q\xed\xa0\x80\":900,"}, {vocab, "\"q\":0900,"},
-		{vocab, "\"q\":+9,"}, {vocab, "\"q\":9x,"}, {vocab, "\"q\":9 9,"}, {vocab, "\"q\":,"}, {vocab, "\"q\" 900,"}, {vocab, "\"q\":900,,"}, {vocab, ","},
-		{vocab, "q:900,"}, {vocab, "900:900,"}, {vocab, "\"q\":900]"}, {vocab, "\"q\":99999999999999999999,"}, {vocab, "\"q\":900,\"q\":901,"},
-		{vocab, "\"q\":nul,"}, {merges, "\"a b,"}, {merges, ","}, {merges, "\"f f\",,"}, {merges, "\"f f\" \"f f\","}, {merges, "[\"a\" \"b\"],"},
-		{merges, "[\"a\",\"b\",],"}, {merges, "[\"a\",\"b\"},"}, {merges, "\"a \\ud800\","}, {merges, "\"f f\"}"}, {merges, "nothing,"},
+	static const struct {
+		const char *list, *text;
+	} broken[] = {
+		{vocab, "\"q\\ud800\":900,"},
+		{vocab, "\"q\\udc00\":900,"},
+		{vocab, "\"q\\ud800\\u0041\":900,"},
+		{vocab, "\"q\\u0000\":900,"},
+		{vocab, "\"q\\u00g0\":900,"},
+		{vocab, "\"q\\x41\":900,"},
+		{vocab, "\"q\n\":900,"},
+		{vocab, "\"q\xff\":900,"},
+		{vocab, "\"q\xed\xa0\x80\":900,"},
+		{vocab, "\"q\":0900,"},
+		{vocab, "\"q\":+9,"},
+		{vocab, "\"q\":9x,"},
+		{vocab, "\"q\":9 9,"},
+		{vocab, "\"q\":,"},
+		{vocab, "\"q\" 900,"},
+		{vocab, "\"q\":900,,"},
+		{vocab, ","},
+		{vocab, "q:900,"},
+		{vocab, "900:900,"},
+		{vocab, "\"q\":900]"},
+		{vocab, "\"q\":99999999999999999999,"},
+		{vocab, "\"q\":900,\"q\":901,"},
+		{vocab, "\"q\":nul,"},
+		{merges, "\"a b,"},
+		{merges, ","},
+		{merges, "\"f f\",,"},
+		{merges, "\"f f\" \"f f\","},
+		{merges, "[\"a\" \"b\"],"},
+		{merges, "[\"a\",\"b\",],"},
+		{merges, "[\"a\",\"b\"},"},
+		{merges, "\"a \\ud800\","},
+		{merges, "\"f f\"}"},
+		{merges, "nothing,"},
 	};
 	struct str file = {0};
 	for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
@@ -228,9 +282,9 @@ static void test_spellings(void **state)
 	char *path = fixture_path("text-changed.json");
 	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
 	assert_int_equal(tokenizer_encode(t, fixture_text, sizeof(fixture_text) - 1, true, &expected, &err), 0);
-	expect_ids(t, &expected);   /* the second time words are known */
+	expect_ids(t, &expected); /* the second time words are known */
 	tokenizer_free(t);
-	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {   /* sorted, the merges come first */
+	for (size_t i = 0; i < ARRAY_LEN(flags); i++) { /* sorted, the merges come first */
 		char *text = json_dumps(small, flags[i]);
 		assert_int_equal(file_write_atomic(path, text, strlen(text), &err), 0);
 		assert_int_equal(tokenizer_open(path, &t, &err), 0);
@@ -238,11 +292,12 @@ static void test_spellings(void **state)
 		tokenizer_free(t);
 		free(text);
 	}
-	assert_int_equal(open_with("\"vocab\":{", "\r\n\t \"q\\/\\\\\\\"\\u0120\\uD83D\\udE80\" \t: \r 900 \n,", &t, &file, &err), 0);
+	assert_int_equal(
+		open_with("\"vocab\":{", "\r\n\t \"q\\/\\\\\\\"\\u0120\\uD83D\\udE80\" \t: \r 900 \n,", &t, &file, &err), 0);
 	assert_int_equal(tokenizer_vocab_size(t), 901);
 	struct str back = {0};
 	tokenizer_decode(t, &(int32_t){900}, 1, false, &back);
-	assert_string_equal(back.data, "q/\\\"\u0120\U0001f680");   /* not of the byte alphabet: kept as it is spelled */
+	assert_string_equal(back.data, "q/\\\"\u0120\U0001f680"); /* not of the byte alphabet: kept as it is spelled */
 	expect_ids(t, &expected);
 	tokenizer_free(t);
 	str_release(&back);
@@ -256,7 +311,8 @@ static void test_many_merges(void **state)
 {
 	static const char text[] = "abcdefghijklmnopqrstuvwx";
 	enum { LETTERS = sizeof(text) - 1 };
-	json_t *root = json_deep_copy(small), *model = json_object_get(root, "model"), *vocab = json_object(), *merges = json_array();
+	json_t *root = json_deep_copy(small), *model = json_object_get(root, "model"), *vocab = json_object(),
+		   *merges = json_array();
 	struct err err = {0};
 	struct tokenizer *t = NULL;
 	struct ids ids = {0};
@@ -274,8 +330,7 @@ static void test_many_merges(void **state)
 	json_object_set_new(model, "vocab", vocab);
 	json_object_set_new(model, "merges", merges);
 	json_object_set_new(root, "added_tokens", json_null());
-	if (open_json(root, &t, &err))
-		fail_msg("%s", err.text);
+	if (open_json(root, &t, &err)) fail_msg("%s", err.text);
 	assert_int_equal(tokenizer_encode(t, text, LETTERS, false, &ids, &err), 0);
 	assert_int_equal(ids.count, 1);
 	assert_int_equal(ids.data[0], tokenizer_vocab_size(t) - 1);
@@ -304,13 +359,25 @@ static void test_affixes(void **state)
 	json_decref(root);
 }
 
-/* Added tokens are found around the ranges, never in them or across their border; words still reach across. */
+/* Added tokens are found around the ranges, never in them or across their border; words still reach
+ * across. */
 static void test_ranges(void **state)
 {
 	static const char text[] = "<|im_end|><|im_end|>xx<|im_end|>";
-	static const struct { struct text_range plain[2]; size_t count; int found; } cases[] = {
-		{{{0, 0}}, 0, 3}, {{{0, 32}}, 1, 0}, {{{10, 20}}, 1, 2}, {{{9, 11}}, 1, 1}, {{{0, 1}, {31, 32}}, 2, 1}, {{{20, 22}}, 1, 3}, {{{5, 6}, {15, 16}}, 2, 1},
-		{{{10, 20}, {20, 22}}, 2, 2}, {{{22, 32}}, 1, 2},
+	static const struct {
+		struct text_range plain[2];
+		size_t count;
+		int found;
+	} cases[] = {
+		{{{0, 0}}, 0, 3},
+		{{{0, 32}}, 1, 0},
+		{{{10, 20}}, 1, 2},
+		{{{9, 11}}, 1, 1},
+		{{{0, 1}, {31, 32}}, 2, 1},
+		{{{20, 22}}, 1, 3},
+		{{{5, 6}, {15, 16}}, 2, 1},
+		{{{10, 20}, {20, 22}}, 2, 2},
+		{{{22, 32}}, 1, 2},
 	};
 	struct err err = {0};
 	struct tokenizer *t;
@@ -319,9 +386,9 @@ static void test_ranges(void **state)
 		struct ids ids = {0};
 		struct str back = {0};
 		int found = 0;
-		assert_int_equal(tokenizer_encode_except(t, text, sizeof(text) - 1, cases[i].plain, cases[i].count, &ids, &err), 0);
-		for (size_t k = 0; k < ids.count; k++)
-			found += ids.data[k] == tokenizer_id(t, "<|im_end|>");
+		assert_int_equal(
+			tokenizer_encode_except(t, text, sizeof(text) - 1, cases[i].plain, cases[i].count, &ids, &err), 0);
+		for (size_t k = 0; k < ids.count; k++) found += ids.data[k] == tokenizer_id(t, "<|im_end|>");
 		assert_int_equal(found, cases[i].found);
 		tokenizer_decode(t, ids.data, ids.count, false, &back);
 		assert_string_equal(back.data, text);
@@ -352,9 +419,21 @@ static void test_no_file(void **state)
 
 static void test_invalid_utf8(void **state)
 {
-	static const struct { const char *text; size_t len, byte; } cases[] = {
-		{"\x80", 1, 0}, {"abc\xff", 4, 3}, {"12345678abcdefgh\xc0\x80", 18, 16}, {"\xc3", 1, 0}, {"a\xe2\x82", 3, 1}, {"\xed\xa0\x80", 3, 0},
-		{"\xe0\x9f\xbf", 3, 0}, {"\xf0\x8f\xbf\xbf", 4, 0}, {"\xf4\x90\x80\x80", 4, 0}, {"\xf5\x80\x80\x80", 4, 0}, {"\xc3\xa9\xe9", 3, 2},
+	static const struct {
+		const char *text;
+		size_t len, byte;
+	} cases[] = {
+		{"\x80", 1, 0},
+		{"abc\xff", 4, 3},
+		{"12345678abcdefgh\xc0\x80", 18, 16},
+		{"\xc3", 1, 0},
+		{"a\xe2\x82", 3, 1},
+		{"\xed\xa0\x80", 3, 0},
+		{"\xe0\x9f\xbf", 3, 0},
+		{"\xf0\x8f\xbf\xbf", 4, 0},
+		{"\xf4\x90\x80\x80", 4, 0},
+		{"\xf5\x80\x80\x80", 4, 0},
+		{"\xc3\xa9\xe9", 3, 2},
 		{"ok\xf0\x9f\x9a ", 6, 2},
 	};
 	struct err err = {0};
@@ -395,8 +474,7 @@ static void test_decode(void **state)
 	/* With parse_special off no text becomes a control token, and everything still comes back. */
 	ids.count = 0;
 	assert_int_equal(tokenizer_encode(t, text, sizeof(text) - 1, false, &ids, &err), 0);
-	for (size_t i = 0; i < ids.count; i++)
-		assert_true(ids.data[i] < tokenizer_id(t, "<|endoftext|>"));
+	for (size_t i = 0; i < ids.count; i++) assert_true(ids.data[i] < tokenizer_id(t, "<|endoftext|>"));
 	tokenizer_decode(t, ids.data, ids.count, true, &out);
 	assert_string_equal(out.data, text);
 	/* Appending: ids that are there stay. */
@@ -425,7 +503,8 @@ static void test_ids(void **state)
 	tokenizer_free(t);
 }
 
-/* A megabyte without a place to split: quadratic work would not end, and the long way must give what the short way gives. */
+/* A megabyte without a place to split: quadratic work would not end, and the long way must give
+ * what the short way gives. */
 static void test_long_words(void **state)
 {
 	const size_t len = 1 << 20;
@@ -434,14 +513,13 @@ static void test_long_words(void **state)
 	struct ids ids = {0}, unit = {0};
 	struct str back = {0};
 	char *text = xmalloc(len);
-	for (size_t i = 0; i < len; i++)
-		text[i] = "offsptr"[i % 7];
+	for (size_t i = 0; i < len; i++) text[i] = "offsptr"[i % 7];
 	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
 	assert_int_equal(tokenizer_encode(t, text, len, true, &ids, &err), 0);
 	tokenizer_decode(t, ids.data, ids.count, false, &back);
 	assert_int_equal(back.len, len);
 	assert_memory_equal(back.data, text, len);
-	assert_int_equal(tokenizer_encode(t, text, 77, true, &unit, &err), 0);   /* short: 11 periods */
+	assert_int_equal(tokenizer_encode(t, text, 77, true, &unit, &err), 0); /* short: 11 periods */
 	assert_true(unit.count >= 11 && unit.count % 11 == 0);
 	assert_memory_equal(ids.data, unit.data, (unit.count - unit.count / 11) * sizeof(int32_t));
 	free(text);

@@ -1,5 +1,6 @@
-/* A damaged tokenizer.json: every prefix of a small file, every value replaced by one of another kind, random bytes changed. Each either opens and
- * works or is refused with a message that names the file; nothing crashes (the sanitizer build is what makes this a strong statement). */
+/* A damaged tokenizer.json: every prefix of a small file, every value replaced by one of another
+ * kind, random bytes changed. Each either opens and works or is refused with a message that names
+ * the file; nothing crashes (the sanitizer build is what makes this a strong statement). */
 #include "text_fixture.h"
 #include <setjmp.h>
 
@@ -43,16 +44,14 @@ static bool try_open(void)
 	int rc = tokenizer_open(changed_path, &t, &err);
 	if (rc) {
 		assert_true(rc < 0 && rc == err.code);
-		if (!strstr(err.text, changed_path))
-			fail_msg("the message does not name the file: %s", err.text);
+		if (!strstr(err.text, changed_path)) fail_msg("the message does not name the file: %s", err.text);
 		assert_null(t);
 		return false;
 	}
 	struct ids ids = {0};
 	struct str back = {0};
 	assert_int_equal(tokenizer_encode(t, text, sizeof(text) - 1, true, &ids, &err), 0);
-	for (size_t i = 0; i < ids.count; i++)
-		assert_true(ids.data[i] >= 0 && ids.data[i] < tokenizer_vocab_size(t));
+	for (size_t i = 0; i < ids.count; i++) assert_true(ids.data[i] >= 0 && ids.data[i] < tokenizer_vocab_size(t));
 	tokenizer_decode(t, ids.data, ids.count, true, &back);
 	ids_release(&ids);
 	str_release(&back);
@@ -96,10 +95,12 @@ static void try_json(const json_t *root)
 	try_open();
 }
 
-/* Replaces each child of o (at most 12 of a long one) in turn by values of every kind, the same child of a sibling included. */
+/* Replaces each child of o (at most 12 of a long one) in turn by values of every kind, the same
+ * child of a sibling included. */
 static void replace_children(json_t *root, json_t *o)
 {
-	static const char *const values[] = {"null", "true", "-1", "7", "2097151", "1e300", "\"\"", "\"a\"", "\"\\u0120\"", "\"<|im_end|>\"", "[]", "{}", "[[]]"};
+	static const char *const values[] = {"null", "true", "-1", "7", "2097151", "1e300", "\"\"", "\"a\"", "\"\\u0120\"",
+		"\"<|im_end|>\"", "[]", "{}", "[[]]"};
 	bool list = json_is_array(o);
 	size_t count = list ? json_array_size(o) : json_object_size(o), i = 0;
 	void *iter = list ? NULL : json_object_iter(o);
@@ -114,11 +115,9 @@ static void replace_children(json_t *root, json_t *o)
 			try_json(root);
 		}
 		list ? json_array_set(o, i, old) : json_object_set(o, key, old);
-		if (json_is_array(old) || json_is_object(old))
-			replace_children(root, old);
+		if (json_is_array(old) || json_is_object(old)) replace_children(root, old);
 		json_decref(old);
-		if (!list)
-			iter = json_object_iter_next(o, iter);
+		if (!list) iter = json_object_iter_next(o, iter);
 	}
 }
 
@@ -135,7 +134,8 @@ static void test_values(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_prefixes), cmocka_unit_test(test_bytes), cmocka_unit_test(test_values)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_prefixes), cmocka_unit_test(test_bytes), cmocka_unit_test(test_values)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

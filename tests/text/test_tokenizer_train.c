@@ -1,5 +1,6 @@
-/* The BPE trainer: refusals, determinism, small cases by hand, and equality with Hugging Face's trainer on this repository's files (the comparison is
- * tests/ref/text_train_check.py, which also checks that tokenizers loads the file and encodes to the same ids). */
+/* The BPE trainer: refusals, determinism, small cases by hand, and equality with Hugging Face's
+ * trainer on this repository's files (the comparison is tests/ref/text_train_check.py, which also
+ * checks that tokenizers loads the file and encodes to the same ids). */
 #include "text_fixture.h"
 #include <setjmp.h>
 
@@ -7,7 +8,12 @@
 
 /* ---- against Hugging Face ---- */
 
-struct corpus { struct str *texts; char **paths; size_t count; const char *dir; };
+struct corpus {
+	struct str *texts;
+	char **paths;
+	size_t count;
+	const char *dir;
+};
 
 static int add_file(const char *name, void *ctx)
 {
@@ -42,7 +48,8 @@ static void compare(int vocab_size, bool nfc)
 		str_printf(&files, "%s\n", c.paths[i]);
 	}
 	char *dir = fixture_path(nfc ? "text-trained-nfc" : "text-trained");
-	char *path = path_join(dir, "tokenizer.json"), *list = path_join(dir, "files.txt"), *bin = path_join(dir, "ids.bin");
+	char *path = path_join(dir, "tokenizer.json"), *list = path_join(dir, "files.txt"),
+		 *bin = path_join(dir, "ids.bin");
 	assert_int_equal(dir_make(dir, &err), 0);
 	assert_int_equal(file_write_atomic(list, files.data, files.len, &err), 0);
 	struct bpe_train_options o = {.vocab_size = vocab_size, .nfc = nfc};
@@ -59,7 +66,8 @@ static void compare(int vocab_size, bool nfc)
 		ids_release(&ids);
 	}
 	assert_int_equal(file_write_atomic(bin, data.data, data.len, &err), 0);
-	char *command = xasprintf("TOKENIZERS_PARALLELISM=false build/venv/bin/python tests/ref/text_train_check.py '%s' %d >&2", dir, nfc);
+	char *command = xasprintf(
+		"TOKENIZERS_PARALLELISM=false build/venv/bin/python tests/ref/text_train_check.py '%s' %d >&2", dir, nfc);
 	assert_int_equal(system(command), 0);
 	for (size_t i = 0; i < c.count; i++) {
 		free(c.paths[i]);
@@ -88,8 +96,7 @@ static int train_text(const char *text, const struct bpe_train_options *o, struc
 	struct slice s = {text, strlen(text)};
 	char *path = fixture_path("text-train.json");
 	int rc = tokenizer_train(&s, 1, o, path, err);
-	if (!rc)
-		rc = tokenizer_open(path, t, err);
+	if (!rc) rc = tokenizer_open(path, t, err);
 	free(path);
 	return rc;
 }
@@ -99,7 +106,8 @@ static void test_small(void **state)
 	struct err err = {0};
 	struct tokenizer *t;
 	struct bpe_train_options o = {.vocab_size = 258};
-	/* ab and bc twice each: the tie goes to the lower pair of ids. Then all pairs that are left come once, and (b, c) is the lowest. */
+	/* ab and bc twice each: the tie goes to the lower pair of ids. Then all pairs that are left
+	 * come once, and (b, c) is the lowest. */
 	assert_int_equal(train_text("abc xab bc", &o, &t, &err), 0);
 	assert_int_equal(tokenizer_id(t, "ab"), 256);
 	assert_int_equal(tokenizer_id(t, "bc"), 257);
@@ -141,9 +149,14 @@ static void test_bytes_with_nul(void **state)
 
 static void test_refusals(void **state)
 {
-	static const char *const twice[] = {"<|a|>", "<|a|>"}, *const one[] = {"x"}, *const word[] = {"abab"}, *const bad[] = {"\xff\xfe"};
+	static const char *const twice[] = {"<|a|>", "<|a|>"}, *const one[] = {"x"}, *const word[] = {"abab"},
+							 *const bad[] = {"\xff\xfe"};
 	struct tokenizer *t;
-	const struct { struct bpe_train_options o; const char *text; int code; } cases[] = {
+	const struct {
+		struct bpe_train_options o;
+		const char *text;
+		int code;
+	} cases[] = {
 		{{.vocab_size = 255}, "ab", ERR_RANGE},
 		{{.vocab_size = 257, .special_tokens = twice, .nspecial = 2}, "ab", ERR_RANGE},
 		{{.vocab_size = 1 << 30}, "ab", ERR_RANGE},
@@ -178,8 +191,12 @@ static void test_deterministic(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_merges), cmocka_unit_test(test_same_merges_nfc), cmocka_unit_test(test_small), cmocka_unit_test(test_bytes_with_nul),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_deterministic),
+		cmocka_unit_test(test_same_merges),
+		cmocka_unit_test(test_same_merges_nfc),
+		cmocka_unit_test(test_small),
+		cmocka_unit_test(test_bytes_with_nul),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_deterministic),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

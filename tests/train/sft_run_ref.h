@@ -1,4 +1,5 @@
-/* A small supervised run for tests: model, examples and options are functions of nothing; and comparison of folders by bytes. */
+/* A small supervised run for tests: model, examples and options are functions of nothing; and
+ * comparison of folders by bytes. */
 #ifndef HONE_TESTS_SFT_RUN_REF_H
 #define HONE_TESTS_SFT_RUN_REF_H
 #include <math.h>
@@ -11,12 +12,27 @@
 
 enum { EXAMPLES = 60, HELDOUT = 9, EXAMPLE_MAX = 40 };
 static const struct model_config sft_config = {
-	.vocab_size = 61, .hidden_size = 32, .num_hidden_layers = 2, .num_attention_heads = 2, .num_key_value_heads = 1, .head_dim = 16,
-	.intermediate_size = 48, .max_position_embeddings = 64, .rms_norm_eps = 1e-6, .rope_theta = 1000, .tie_word_embeddings = true,
-	.qk_norm = true, .bos_token_id = -1, .eos_token_id = 0, .pad_token_id = -1,
+	.vocab_size = 61,
+	.hidden_size = 32,
+	.num_hidden_layers = 2,
+	.num_attention_heads = 2,
+	.num_key_value_heads = 1,
+	.head_dim = 16,
+	.intermediate_size = 48,
+	.max_position_embeddings = 64,
+	.rms_norm_eps = 1e-6,
+	.rope_theta = 1000,
+	.tie_word_embeddings = true,
+	.qk_norm = true,
+	.bos_token_id = -1,
+	.eos_token_id = 0,
+	.pad_token_id = -1,
 };
 
-struct sft_data { int32_t ids[EXAMPLES + HELDOUT][EXAMPLE_MAX]; struct sft_example examples[EXAMPLES + HELDOUT]; };
+struct sft_data {
+	int32_t ids[EXAMPLES + HELDOUT][EXAMPLE_MAX];
+	struct sft_example examples[EXAMPLES + HELDOUT];
+};
 
 /* Learnable: each token is the previous one plus the example's step. */
 static inline void sft_data_make(struct sft_data *d)
@@ -24,32 +40,53 @@ static inline void sft_data_make(struct sft_data *d)
 	for (int i = 0; i < EXAMPLES + HELDOUT; i++) {
 		int n = 5 + (int)(rng_u32(1, 0, (uint64_t)i) % (EXAMPLE_MAX - 4)), step = 1 + i % 3;
 		for (int k = 0; k < n; k++) d->ids[i][k] = (i * 7 + k * step) % 61;
-		d->examples[i] = (struct sft_example){ d->ids[i], n, 2 + i % 2 };
+		d->examples[i] = (struct sft_example){d->ids[i], n, 2 + i % 2};
 	}
 }
 
 static inline struct sft_options sft_options_make(const char *dir)
 {
 	return (struct sft_options){
-		.optimizer = {
-			.learning_rate = 5e-3, .adam_beta1 = 0.9, .adam_beta2 = 0.99, .adam_epsilon = 1e-8, .weight_decay = 0.01, .max_grad_norm = 1,
-			.lr_scheduler_type = "cosine", .warmup_steps = 3,
-		},
-		.max_tokens = 130, .gradient_accumulation_steps = 2, .num_train_epochs = 2.5, .save_steps = 3, .eval_steps = 5,
-		.save_total_limit = 2, .logging_steps = 1, .seed = 11, .output_dir = dir,
+		.optimizer =
+			{
+				.learning_rate = 5e-3,
+				.adam_beta1 = 0.9,
+				.adam_beta2 = 0.99,
+				.adam_epsilon = 1e-8,
+				.weight_decay = 0.01,
+				.max_grad_norm = 1,
+				.lr_scheduler_type = "cosine",
+				.warmup_steps = 3,
+			},
+		.max_tokens = 130,
+		.gradient_accumulation_steps = 2,
+		.num_train_epochs = 2.5,
+		.save_steps = 3,
+		.eval_steps = 5,
+		.save_total_limit = 2,
+		.logging_steps = 1,
+		.seed = 11,
+		.output_dir = dir,
 	};
 }
 
-struct sft_setup { struct ops *ops; struct model *m; struct adapter *a; struct sft_data *d; };
+struct sft_setup {
+	struct ops *ops;
+	struct model *m;
+	struct adapter *a;
+	struct sft_data *d;
+};
 static inline void sft_setup_make(struct sft_setup *s, bool with_adapter)
 {
 	struct err err = {0};
-	*s = (struct sft_setup){ .d = xcalloc(1, sizeof *s->d) };
+	*s = (struct sft_setup){.d = xcalloc(1, sizeof *s->d)};
 	sft_data_make(s->d);
-	CHECKF(!ops_cpu_create(&(struct ops_options){ .threads = 2 }, &s->ops, &err), "%s", err.text);
+	CHECKF(!ops_cpu_create(&(struct ops_options){.threads = 2}, &s->ops, &err), "%s", err.text);
 	CHECKF(!model_create(&sft_config, 2, s->ops, &s->m, &err), "%s", err.text);
 	if (with_adapter)
-		CHECKF(!adapter_create(s->m, &(struct adapter_options){ .r = 4, .lora_alpha = 8, .lora_dropout = 0.1, .seed = 2 }, &s->a, &err), "%s", err.text);
+		CHECKF(!adapter_create(s->m, &(struct adapter_options){.r = 4, .lora_alpha = 8, .lora_dropout = 0.1, .seed = 2},
+				   &s->a, &err),
+			"%s", err.text);
 }
 
 static inline void sft_setup_release(struct sft_setup *s)
@@ -60,7 +97,8 @@ static inline void sft_setup_release(struct sft_setup *s)
 	free(s->d);
 }
 
-static inline int sft_setup_run(struct sft_setup *s, const struct sft_options *o, metrics_fn *fn, void *ctx, struct err *err)
+static inline int sft_setup_run(
+	struct sft_setup *s, const struct sft_options *o, metrics_fn *fn, void *ctx, struct err *err)
 {
 	return sft_run(s->m, s->a, s->d->examples, EXAMPLES, s->d->examples + EXAMPLES, HELDOUT, o, fn, ctx, err);
 }
@@ -75,7 +113,10 @@ static inline char *sft_folder(const char *name)
 
 /* ---- folders ---- */
 
-struct listing { char names[64][64]; int n; };
+struct listing {
+	char names[64][64];
+	int n;
+};
 static inline int listing_add(const char *name, void *ctx)
 {
 	struct listing *l = ctx;
@@ -100,7 +141,9 @@ static inline bool folders_equal(const char *a, const char *b)
 		struct listing unused = {0};
 		equal = !strcmp(x.names[i], y.names[i]);
 		if (equal && !dir_each(p, listing_add, &unused, NULL)) equal = folders_equal(p, q);
-		else if (equal) equal = !file_read(p, 1 << 28, &s, &err) && !file_read(q, 1 << 28, &t, &err) && s.len == t.len && !memcmp(s.data, t.data, s.len);
+		else if (equal)
+			equal = !file_read(p, 1 << 28, &s, &err) && !file_read(q, 1 << 28, &t, &err) && s.len == t.len &&
+				!memcmp(s.data, t.data, s.len);
 		if (!equal) print_error("# %s and %s differ\n", p, q);
 		str_release(&s);
 		str_release(&t);

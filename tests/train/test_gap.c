@@ -1,8 +1,10 @@
-/* The three numbers of docs/design.md, section 8, measured with the engine as sampler and the training pass as trainer, both on the base model and with an
- * adapter:
+/* The three numbers of docs/design.md, section 8, measured with the engine as sampler and the
+ * training pass as trainer, both on the base model and with an adapter:
  *   a  the ratio of the trainer's recomputation on the first update: exactly 1
- *   b  |sampler - trainer| of the recorded log-probabilities, mean and max: printed, and bounded by fp32 rounding
- *   c  the same with batch_invariant: exactly 0, although prompts are shared, the engine decodes in small batches and training is packed; and again with the
+ *   b  |sampler - trainer| of the recorded log-probabilities, mean and max: printed, and bounded by
+ *   fp32 rounding
+ *   c  the same with batch_invariant: exactly 0, although prompts are shared, the engine decodes in
+ *   small batches and training is packed; and again with the
  *      generation step driven by hand in ragged batches */
 #include <math.h>
 #include <setjmp.h>
@@ -19,19 +21,33 @@ struct gap {
 	struct ops *ops;
 	struct model *m;
 	struct adapter *a;
-	int32_t prompts[PROMPTS][80]; int nprompt[PROMPTS];
-	struct completion done[PROMPTS * K]; int ndone;
+	int32_t prompts[PROMPTS][80];
+	int nprompt[PROMPTS];
+	struct completion done[PROMPTS * K];
+	int ndone;
 	int32_t ids[TOKENS], pos[TOKENS], start[PROMPTS * K + 1];
 	struct head_row rows[TOKENS];
 	float sampler[TOKENS], trainer[TOKENS];
 	int T, n;
-	int differs;   /* rows whose second computation has other bits */
+	int differs; /* rows whose second computation has other bits */
 };
 
 static const struct model_config config = {
-	.vocab_size = 211, .hidden_size = 64, .num_hidden_layers = 3, .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 24,
-	.intermediate_size = 112, .max_position_embeddings = 256, .rms_norm_eps = 1e-6, .rope_theta = 10000, .tie_word_embeddings = true,
-	.qk_norm = true, .bos_token_id = -1, .eos_token_id = 7, .pad_token_id = -1,
+	.vocab_size = 211,
+	.hidden_size = 64,
+	.num_hidden_layers = 3,
+	.num_attention_heads = 4,
+	.num_key_value_heads = 2,
+	.head_dim = 24,
+	.intermediate_size = 112,
+	.max_position_embeddings = 256,
+	.rms_norm_eps = 1e-6,
+	.rope_theta = 10000,
+	.tie_word_embeddings = true,
+	.qk_norm = true,
+	.bos_token_id = -1,
+	.eos_token_id = 7,
+	.pad_token_id = -1,
 };
 
 static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
@@ -39,20 +55,26 @@ static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
 	struct err err = {0};
 	int n;
 	*g = (struct gap){0};
-	assert_int_equal(ops_cpu_create(&(struct ops_options){ .threads = 2, .batch_invariant = batch_invariant }, &g->ops, &err), 0);
+	assert_int_equal(
+		ops_cpu_create(&(struct ops_options){.threads = 2, .batch_invariant = batch_invariant}, &g->ops, &err), 0);
 	assert_int_equal(model_create(&config, 8, g->ops, &g->m, &err), 0);
 	struct param *params = model_params(g->m, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] *= params[i].ndim == 2 ? 6 : 1;
 	if (with_adapter) {
-		assert_int_equal(adapter_create(g->m, &(struct adapter_options){ .r = 5, .lora_alpha = 10, .lora_dropout = 0.3, .seed = 1 }, &g->a, &err), 0);
+		assert_int_equal(
+			adapter_create(
+				g->m, &(struct adapter_options){.r = 5, .lora_alpha = 10, .lora_dropout = 0.3, .seed = 1}, &g->a, &err),
+			0);
 		params = adapter_params(g->a, &n);
 		for (int i = 0; i < n; i++)
-			for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] += 0.1f * rng_normal(2, (uint64_t)i, (uint64_t)k);
+			for (int64_t k = 0; k < params[i].count; k++)
+				params[i].data[k] += 0.1f * rng_normal(2, (uint64_t)i, (uint64_t)k);
 	}
 	for (int i = 0; i < PROMPTS; i++) {
-		g->nprompt[i] = (int[]){ 1, 31, 33, 64, 79 }[i];
-		for (int k = 0; k < g->nprompt[i]; k++) g->prompts[i][k] = (int32_t)(rng_u32(3, (uint64_t)i, (uint64_t)k) % 211);
+		g->nprompt[i] = (int[]){1, 31, 33, 64, 79}[i];
+		for (int k = 0; k < g->nprompt[i]; k++)
+			g->prompts[i][k] = (int32_t)(rng_u32(3, (uint64_t)i, (uint64_t)k) % 211);
 	}
 }
 
@@ -69,10 +91,17 @@ static void sample(struct gap *g)
 	struct err err = {0};
 	struct engine *e;
 	int active = 1;
-	if (engine_create(g->m, &(struct engine_options){ .max_sequences = 7, .max_context = 128, .prefill_rows = 40 }, &e, &err)) fail_msg("%s", err.text);
+	if (engine_create(
+			g->m, &(struct engine_options){.max_sequences = 7, .max_context = 128, .prefill_rows = 40}, &e, &err))
+		fail_msg("%s", err.text);
 	for (int i = 0; i < PROMPTS; i++) {
-		struct request r = { .id = i, .prompt = g->prompts[i], .nprompt = g->nprompt[i], .num_samples = K,
-			.sampling = { .temperature = temperature, .top_p = 1, .seed = 4 }, .max_new_tokens = NEW, .adapter = g->a };
+		struct request r = {.id = i,
+			.prompt = g->prompts[i],
+			.nprompt = g->nprompt[i],
+			.num_samples = K,
+			.sampling = {.temperature = temperature, .top_p = 1, .seed = 4},
+			.max_new_tokens = NEW,
+			.adapter = g->a};
 		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
 	}
 	while (active) {
@@ -94,7 +123,7 @@ static void pack(struct gap *g)
 			g->ids[g->T] = k < nprompt ? g->prompts[c->id][k] : c->tokens[k - nprompt];
 			g->pos[g->T] = k;
 			if (k < nprompt) continue;
-			g->rows[g->n] = (struct head_row){ g->T - 1, g->ids[g->T] };
+			g->rows[g->n] = (struct head_row){g->T - 1, g->ids[g->T]};
 			g->sampler[g->n++] = c->logprobs[k - nprompt];
 		}
 	}
@@ -104,20 +133,28 @@ static void pack(struct gap *g)
 static void count_differences(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *out)
 {
 	struct gap *g = ctx;
-	const struct loss_options o = { LOSS_GRPO, 0.2f, 0.28f, 0 };
+	const struct loss_options o = {LOSS_GRPO, 0.2f, 0.28f, 0};
 	for (int i = 0; i < n; i++) {
-		const struct loss_row r = { 0, 0, g->trainer[begin + i], 0, 1, 1 };
+		const struct loss_row r = {0, 0, g->trainer[begin + i], 0, 1, 1};
 		float slope;
 		loss_row_value(&o, &r, logprob[i], &slope);
-		g->differs += memcmp(&logprob[i], &g->trainer[begin + i], sizeof(float)) != 0 || slope != -1;   /* ratio 1: d loss / d logprob = -A exactly */
+		g->differs += memcmp(&logprob[i], &g->trainer[begin + i], sizeof(float)) != 0 ||
+			slope != -1; /* ratio 1: d loss / d logprob = -A exactly */
 		out[i] = slope;
 	}
 }
 
-/* The sampled tokens once more through step_run: prompts in two pieces, then decoding in batches whose size changes from step to step. */
-struct replay { struct kv *kv; struct step *step; int32_t pages[PROMPTS * K][8]; int at[PROMPTS * K]; };
+/* The sampled tokens once more through step_run: prompts in two pieces, then decoding in batches
+ * whose size changes from step to step. */
+struct replay {
+	struct kv *kv;
+	struct step *step;
+	int32_t pages[PROMPTS * K][8];
+	int at[PROMPTS * K];
+};
 
-/* One call: up to `rows` tokens of each of the sequences first, first + stride, ...; returns how many tokens went in. Compares with the trainer's rows. */
+/* One call: up to `rows` tokens of each of the sequences first, first + stride, ...; returns how
+ * many tokens went in. Compares with the trainer's rows. */
 static int replay_step(struct gap *g, struct replay *r, int first, int stride, int rows)
 {
 	int32_t ids[TOKENS], pos[TOKENS], slot[TOKENS], at[TOKENS], target[TOKENS];
@@ -139,7 +176,7 @@ static int replay_step(struct gap *g, struct replay *r, int first, int stride, i
 		row += count - nprompt;
 	}
 	if (!T) return 0;
-	const float *logits = step_run(r->step, r->kv, g->a, ids, &(struct ops_paged){ T, pos, slot, table }, at, T);
+	const float *logits = step_run(r->step, r->kv, g->a, ids, &(struct ops_paged){T, pos, slot, table}, at, T);
 	g->ops->logprob(g->ops->ctx, logprob, NULL, lse, logits, target, temperature, T, config.vocab_size);
 	for (int t = 0; t < T; t++) g->differs += !isnan(want[t]) && memcmp(&logprob[t], &want[t], sizeof(float));
 	return T;
@@ -152,7 +189,8 @@ static void replay(struct gap *g)
 	r->kv = kv_create(g->m, PROMPTS * K * 8);
 	r->step = step_create(g->m, TOKENS, TOKENS);
 	for (int s = 0; s < PROMPTS * K; s++)
-		for (int p = 0; p < 8; p++) r->pages[s][p] = PROMPTS * K * 8 - 1 - (s + p * PROMPTS * K);   /* far apart and in falling order */
+		for (int p = 0; p < 8; p++)
+			r->pages[s][p] = PROMPTS * K * 8 - 1 - (s + p * PROMPTS * K); /* far apart and in falling order */
 	for (int k = 0; k < 2; k++)
 		for (int i = 0; i < 4; i++) total += replay_step(g, r, i, 4, 23);
 	for (int k = 0; (n = replay_step(g, r, k % 3, 3, 1 + k % 2)) || k < 200; k++) total += n;
@@ -172,9 +210,9 @@ static void measure(bool batch_invariant, bool with_adapter, double *mean, doubl
 	sample(g);
 	pack(g);
 	assert_true(g->n > 200);
-	if (pass_create(g->m, &(struct pass_options){ g->T, 100, true }, &p, &err)) fail_msg("%s", err.text);
+	if (pass_create(g->m, &(struct pass_options){g->T, 100, true}, &p, &err)) fail_msg("%s", err.text);
 	model_enable_grad(g->m, g->a);
-	const struct batch b = { g->ids, { g->T, g->ndone, g->start, g->pos } };
+	const struct batch b = {g->ids, {g->T, g->ndone, g->start, g->pos}};
 	pass_forward(p, g->a, &b, 0);
 	pass_logprobs(p, g->rows, g->n, temperature, g->trainer, NULL);
 	pass_forward(p, g->a, &b, 0);
@@ -188,14 +226,15 @@ static void measure(bool batch_invariant, bool with_adapter, double *mean, doubl
 		*mean += d / g->n;
 		*max = fmax(*max, d);
 	}
-	print_message("# batch_invariant %d adapter %d: %d tokens, gap mean %.3g max %.3g\n", batch_invariant, with_adapter, g->n, *mean, *max);
+	print_message("# batch_invariant %d adapter %d: %d tokens, gap mean %.3g max %.3g\n", batch_invariant, with_adapter,
+		g->n, *mean, *max);
 	pass_free(p);
 	gap_release(g);
 	free(g);
 }
 
-/* Both sides sum the same fp32 products in different orders: each of 7 layers + 1 products errs by eps sqrt(K) relative to its result, K <= 112, and logits
- * here are below 30. */
+/* Both sides sum the same fp32 products in different orders: each of 7 layers + 1 products errs by
+ * eps sqrt(K) relative to its result, K <= 112, and logits here are below 30. */
 static void test_gap_is_rounding(void **state)
 {
 	const double bound = 2 * ldexp(1, -24) * sqrt(112) * (7 * 3 + 1) * 30;
@@ -218,7 +257,7 @@ static void test_batch_invariant(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_gap_is_rounding), cmocka_unit_test(test_batch_invariant) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_gap_is_rounding), cmocka_unit_test(test_batch_invariant)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

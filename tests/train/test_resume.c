@@ -1,5 +1,7 @@
-/* kill -9 at any moment, run again: the same bytes. A child process trains; the parent kills it after a random time, starts it again, and so on until it has
- * finished; the last checkpoint and the best weights must be those of a run that nobody touched. The parent never starts a thread, so that forking is safe. */
+/* kill -9 at any moment, run again: the same bytes. A child process trains; the parent kills it
+ * after a random time, starts it again, and so on until it has finished; the last checkpoint and
+ * the best weights must be those of a run that nobody touched. The parent never starts a thread, so
+ * that forking is safe. */
 #include "sft_run_ref.h"
 
 #include <signal.h>
@@ -69,18 +71,20 @@ static void kill_case(bool with_adapter)
 	uint64_t begin = clock_ns();
 	assert_true(ended(start(whole, with_adapter), 60000));
 	int whole_ms = (int)((clock_ns() - begin) / 1000000), kills = 0, moved = 0, last = -1;
-	struct rng rng = { .seed = begin };   /* moments differ from run to run: every one must do */
+	struct rng rng = {.seed = begin}; /* moments differ from run to run: every one must do */
 	for (bool done = false; !done;) {
-		bool is_final = kills >= KILLS_MAX || clock_ns() - begin > 12ull * 1000000000;   /* enough: now let it finish */
-		done = ended(start(parts, with_adapter), is_final ? 60000 : 10 + (int)rng_below(&rng, (uint32_t)MAX(whole_ms / 6, 50)));
+		bool is_final = kills >= KILLS_MAX || clock_ns() - begin > 12ull * 1000000000; /* enough: now let it finish */
+		done = ended(
+			start(parts, with_adapter), is_final ? 60000 : 10 + (int)rng_below(&rng, (uint32_t)MAX(whole_ms / 6, 50)));
 		kills += !done;
 		moved += newest_checkpoint(parts) > last;
 		last = newest_checkpoint(parts);
 	}
-	print_message("# adapter %d: %d kills, %d of the parts made a checkpoint, last is %d\n", with_adapter, kills, moved, last);
+	print_message(
+		"# adapter %d: %d kills, %d of the parts made a checkpoint, last is %d\n", with_adapter, kills, moved, last);
 	assert_true(kills > 0 && last > 0 && last == newest_checkpoint(whole));
-	char *x = xasprintf("%s/checkpoint-%d", whole, last), *y = xasprintf("%s/checkpoint-%d", parts, last), *p = path_join(whole, "best"),
-		*q = path_join(parts, "best");
+	char *x = xasprintf("%s/checkpoint-%d", whole, last), *y = xasprintf("%s/checkpoint-%d", parts, last),
+		 *p = path_join(whole, "best"), *q = path_join(parts, "best");
 	assert_true(folders_equal(x, y));
 	assert_true(folders_equal(p, q));
 	free(x);
@@ -95,7 +99,7 @@ static void test_killed_adapter(void **state) { kill_case(true); }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_killed_weights), cmocka_unit_test(test_killed_adapter) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed_weights), cmocka_unit_test(test_killed_adapter)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Supervised fine-tuning: packing and order, learning, evaluation, stopping at the held-out minimum, checkpoints, and continuing: same bytes as an
- * uninterrupted run. */
+/* Supervised fine-tuning: packing and order, learning, evaluation, stopping at the held-out
+ * minimum, checkpoints, and continuing: same bytes as an uninterrupted run. */
 #include "sft_run_ref.h"
 #include "train/train_internal.h"
 
@@ -11,7 +11,7 @@ static void test_plan(void **state)
 	struct epoch_plan p = {0}, q = {0};
 	sft_data_make(&d);
 	for (int64_t epoch = 0; epoch < 3; epoch++) {
-		bool seen[EXAMPLES] = { false };
+		bool seen[EXAMPLES] = {false};
 		epoch_plan_make(&p, d.examples, EXAMPLES, 100, true, 5, epoch);
 		for (size_t m = 0; m < p.nmicro; m++) {
 			int tokens = 0;
@@ -21,7 +21,9 @@ static void test_plan(void **state)
 				tokens += d.examples[p.order[k]].count;
 			}
 			assert_true(tokens > 0 && tokens <= 100);
-			if (m + 1 < p.nmicro) assert_true(tokens + d.examples[p.order[p.micro[m + 1]]].count > 100);   /* greedy: the next one did not fit */
+			if (m + 1 < p.nmicro)
+				assert_true(
+					tokens + d.examples[p.order[p.micro[m + 1]]].count > 100); /* greedy: the next one did not fit */
 		}
 		for (int i = 0; i < EXAMPLES; i++) assert_true(seen[i]);
 		epoch_plan_make(&q, d.examples, EXAMPLES, 100, true, 5, epoch);
@@ -33,7 +35,8 @@ static void test_plan(void **state)
 	epoch_plan_release(&q);
 }
 
-/* Packing does not change what is computed: evaluation packed wide equals evaluation one by one up to rounding of sums of the same numbers in other orders. */
+/* Packing does not change what is computed: evaluation packed wide equals evaluation one by one up
+ * to rounding of sums of the same numbers in other orders. */
 static void test_packing_changes_nothing(void **state)
 {
 	struct sft_setup s;
@@ -43,7 +46,7 @@ static void test_packing_changes_nothing(void **state)
 	sft_evaluate(s.m, NULL, s.d->examples, EXAMPLES, 500, &loss[1], &accuracy[1]);
 	assert_true(fabs(loss[0] - loss[1]) <= 2 * ldexp(1, -24) * sqrt(61) * 16 * loss[0]);
 	assert_true(accuracy[0] == accuracy[1]);
-	assert_true(fabs(loss[0] - log(61)) < 0.1);   /* a fresh model knows nothing */
+	assert_true(fabs(loss[0] - log(61)) < 0.1); /* a fresh model knows nothing */
 	sft_setup_release(&s);
 }
 
@@ -57,13 +60,13 @@ static void test_evaluate_by_hand(void **state)
 	int rows = 0, correct = 0;
 	sft_setup_make(&s, true);
 	sft_evaluate(s.m, s.a, s.d->examples, 3, 90, &loss, &accuracy);
-	assert_int_equal(pass_create(s.m, &(struct pass_options){ .max_tokens = 64 }, &p, &err), 0);
+	assert_int_equal(pass_create(s.m, &(struct pass_options){.max_tokens = 64}, &p, &err), 0);
 	for (int i = 0; i < 3; i++) {
 		const struct sft_example *e = &s.d->examples[i];
-		int32_t pos[EXAMPLE_MAX], start[2] = { 0, e->count };
+		int32_t pos[EXAMPLE_MAX], start[2] = {0, e->count};
 		static float logits[EXAMPLE_MAX * 61];
 		for (int k = 0; k < e->count; k++) pos[k] = k;
-		pass_forward(p, s.a, &(struct batch){ e->ids, { e->count, 1, start, pos } }, 0);
+		pass_forward(p, s.a, &(struct batch){e->ids, {e->count, 1, start, pos}}, 0);
 		pass_logits(p, pos, e->count, logits);
 		for (int k = e->completion_begin; k < e->count; k++, rows++) {
 			const float *row = logits + (k - 1) * 61;
@@ -85,7 +88,11 @@ static void test_evaluate_by_hand(void **state)
 
 /* ---- runs ---- */
 
-struct record { double loss[200], eval[200]; int64_t steps, stop_at; int evals; };
+struct record {
+	double loss[200], eval[200];
+	int64_t steps, stop_at;
+	int evals;
+};
 static int record_metrics(void *ctx, int64_t step, const json_t *m)
 {
 	struct record *r = ctx;
@@ -104,18 +111,20 @@ static void run_once(const char *dir, bool with_adapter, int64_t stop_at, struct
 	struct err err = {0};
 	struct sft_options o = sft_options_make(dir);
 	sft_setup_make(&s, with_adapter);
-	*r = (struct record){ .stop_at = stop_at };
+	*r = (struct record){.stop_at = stop_at};
 	if (sft_setup_run(&s, &o, record_metrics, r, &err)) fail_msg("%s", err.text);
 	sft_setup_release(&s);
 }
 
-/* Learns the pattern; a run in three parts (stopped off and on a save step) writes the same last checkpoint and the same losses. */
+/* Learns the pattern; a run in three parts (stopped off and on a save step) writes the same last
+ * checkpoint and the same losses. */
 static void continue_case(bool with_adapter)
 {
 	char *whole = sft_folder("whole"), *parts = sft_folder("parts");
 	struct record a, b;
 	run_once(whole, with_adapter, -1, &a);
-	assert_true(a.eval[a.evals - 1] < (with_adapter ? 1 : 0.95) * a.eval[0]);   /* an adapter can do little on a base of noise */
+	assert_true(
+		a.eval[a.evals - 1] < (with_adapter ? 1 : 0.95) * a.eval[0]); /* an adapter can do little on a base of noise */
 	run_once(parts, with_adapter, 4, &b);
 	assert_true(b.steps == 4);
 	run_once(parts, with_adapter, 9, &b);
@@ -123,9 +132,10 @@ static void continue_case(bool with_adapter)
 	run_once(parts, with_adapter, -1, &b);
 	assert_true(b.steps == a.steps);
 	for (int64_t i = 10; i <= a.steps; i++) assert_true(a.loss[i] == b.loss[i]);
-	char *x = xasprintf("%s/checkpoint-%lld", whole, (long long)a.steps), *y = xasprintf("%s/checkpoint-%lld", parts, (long long)a.steps);
+	char *x = xasprintf("%s/checkpoint-%lld", whole, (long long)a.steps),
+		 *y = xasprintf("%s/checkpoint-%lld", parts, (long long)a.steps);
 	assert_true(folders_equal(x, y));
-	run_once(parts, with_adapter, -1, &b);   /* a finished run has nothing left to do */
+	run_once(parts, with_adapter, -1, &b); /* a finished run has nothing left to do */
 	assert_true(b.steps == 0);
 	free(x);
 	free(y);
@@ -143,7 +153,7 @@ static void test_checkpoints_kept(void **state)
 	char *dir = sft_folder("kept");
 	run_once(dir, false, -1, &r);
 	assert_int_equal(dir_each(dir, listing_add, &l, &err), 0);
-	assert_int_equal(l.n, 2);   /* save_total_limit */
+	assert_int_equal(l.n, 2); /* save_total_limit */
 	/* Leftovers of a kill and foreign names are not checkpoints. */
 	char *tmp = path_join(dir, "checkpoint-99999.tmp"), *odd = path_join(dir, "checkpoint-old");
 	assert_int_equal(dir_make(tmp, &err), 0);
@@ -179,12 +189,13 @@ static void test_settings_must_match(void **state)
 	free(dir);
 }
 
-/* A rate far too high makes the held-out loss turn: the run stops, and the weights left are those of the best evaluation. */
+/* A rate far too high makes the held-out loss turn: the run stops, and the weights left are those
+ * of the best evaluation. */
 static void test_stop_at_minimum(void **state)
 {
 	struct sft_setup s;
 	struct err err = {0};
-	struct record r = { .stop_at = -1 };
+	struct record r = {.stop_at = -1};
 	char *dir = sft_folder("minimum");
 	struct sft_options o = sft_options_make(dir);
 	double loss, accuracy, best = INFINITY;
@@ -203,7 +214,7 @@ static void test_stop_at_minimum(void **state)
 			best = r.eval[i];
 			at = i;
 		}
-	assert_int_equal(at, r.evals - 1 - 3);   /* patience evaluations without improvement came after it */
+	assert_int_equal(at, r.evals - 1 - 3); /* patience evaluations without improvement came after it */
 	sft_evaluate(s.m, NULL, s.d->examples + EXAMPLES, HELDOUT, o.max_tokens, &loss, &accuracy);
 	assert_true(loss == best);
 	sft_setup_release(&s);
@@ -217,18 +228,18 @@ static void test_limits(void **state)
 	char *dir = sft_folder("limits");
 	struct sft_options o = sft_options_make(dir);
 	sft_setup_make(&s, false);
-	o.max_tokens = 20;   /* an example does not fit: refused, never cut */
+	o.max_tokens = 20; /* an example does not fit: refused, never cut */
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), ERR_LIMIT);
 	assert_non_null(strstr(err.text, "max_tokens 20"));
 	o = sft_options_make(dir);
 	o.num_train_epochs = 0;
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), ERR_USAGE);
 	o.optimizer.lr_scheduler_type = "constant";
-	o.max_seconds = 1e-9;   /* out of time after... before the first step */
+	o.max_seconds = 1e-9; /* out of time after... before the first step */
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
 	o = sft_options_make(dir);
 	o.max_steps = 2;
-	struct record r = { .stop_at = -1 };
+	struct record r = {.stop_at = -1};
 	assert_int_equal(sft_setup_run(&s, &o, record_metrics, &r, &err), 0);
 	assert_true(r.steps == 2);
 	sft_setup_release(&s);

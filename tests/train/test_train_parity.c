@@ -1,4 +1,5 @@
-/* Losses, advantages, schedules and ten AdamW steps of the whole model against torch, transformers and peft (fixtures: tests/ref/model_oracle.py). */
+/* Losses, advantages, schedules and ten AdamW steps of the whole model against torch, transformers
+ * and peft (fixtures: tests/ref/model_oracle.py). */
 #include <stdarg.h>
 #include <stddef.h>
 #include "../model/model_ref.h"
@@ -9,14 +10,16 @@ static double number(const json_t *o, const char *key) { return json_number_valu
 static struct optimizer_options adamw_options(const struct ref *r, const char *schedule)
 {
 	const json_t *o = json_object_get(r->meta, "adamw");
-	return (struct optimizer_options){ number(o, "learning_rate"), number(o, "adam_beta1"), number(o, "adam_beta2"), number(o, "adam_epsilon"),
-		number(o, "weight_decay"), number(o, "max_grad_norm"),
-		schedule, (int64_t)number(o, "warmup_steps"), (int64_t)number(o, "max_steps") };
+	return (struct optimizer_options){number(o, "learning_rate"), number(o, "adam_beta1"), number(o, "adam_beta2"),
+		number(o, "adam_epsilon"), number(o, "weight_decay"), number(o, "max_grad_norm"), schedule,
+		(int64_t)number(o, "warmup_steps"), (int64_t)number(o, "max_steps")};
 }
 
-/* Ten steps: losses, norms, rates, and every weight after them. Loss tolerance: the forward's. Weights: an update is lr m / (sqrt(v) + eps), whose slope in the
- * gradient is at most lr / eps (torch's eps here is 1e-3 to keep it small); a gradient error of tol max|g| <= tol max_grad_norm therefore moves a weight by at
- * most steps lr tol max_grad_norm / eps, plus one rounding of the weight per step. */
+/* Ten steps: losses, norms, rates, and every weight after them. Loss tolerance: the forward's.
+ * Weights: an update is lr m / (sqrt(v) + eps), whose slope in the gradient is at most lr / eps
+ * (torch's eps here is 1e-3 to keep it small); a gradient error of tol max|g| <= tol max_grad_norm
+ * therefore moves a weight by at most steps lr tol max_grad_norm / eps, plus one rounding of the
+ * weight per step. */
 static void steps_case(const char *name)
 {
 	struct ops *ops = ref_ops(false);
@@ -29,19 +32,23 @@ static void steps_case(const char *name)
 	model_enable_grad(m, NULL);
 	struct param *params = model_params(m, &n);
 	struct optimizer *o = optimizer_create(ops, params, n, &oo);
-	const json_t *losses = json_object_get(r.meta, "step_losses"), *norms = json_object_get(r.meta, "step_norms"), *lrs = json_object_get(r.meta, "step_lrs");
+	const json_t *losses = json_object_get(r.meta, "step_losses"), *norms = json_object_get(r.meta, "step_norms"),
+				 *lrs = json_object_get(r.meta, "step_lrs");
 	double tolerance = ref_tolerance(model_config(m), r.T, true);
 	size_t steps = json_array_size(losses);
 	assert_int_equal(steps, 10);
 	for (size_t i = 0; i < steps; i++) {
-		struct ref_loss loss = { .r = &r };
+		struct ref_loss loss = {.r = &r};
 		double lr = optimizer_lr(o, optimizer_steps(o));
 		pass_forward(p, NULL, &r.batch, 0);
 		pass_backward(p, r.rows, r.n, r.temperature, ref_loss_fn, &loss);
-		double norm = optimizer_step(o), want_loss = json_number_value(json_array_get(losses, i)), want_norm = json_number_value(json_array_get(norms, i)),
-			want_lr = json_number_value(json_array_get(lrs, i));
-		if (fabs(loss.loss - want_loss) > tolerance * want_loss) fail_msg("%s step %zu: loss %.9g, expected %.9g", name, i, loss.loss, want_loss);
-		if (fabs(norm - want_norm) > tolerance * want_norm) fail_msg("%s step %zu: norm %.9g, expected %.9g", name, i, norm, want_norm);
+		double norm = optimizer_step(o), want_loss = json_number_value(json_array_get(losses, i)),
+			   want_norm = json_number_value(json_array_get(norms, i)),
+			   want_lr = json_number_value(json_array_get(lrs, i));
+		if (fabs(loss.loss - want_loss) > tolerance * want_loss)
+			fail_msg("%s step %zu: loss %.9g, expected %.9g", name, i, loss.loss, want_loss);
+		if (fabs(norm - want_norm) > tolerance * want_norm)
+			fail_msg("%s step %zu: norm %.9g, expected %.9g", name, i, norm, want_norm);
 		assert_true(fabs(lr - want_lr) <= 1e-15);
 	}
 	double moved = (double)steps * oo.learning_rate * tolerance * oo.max_grad_norm / oo.adam_epsilon;
@@ -50,7 +57,8 @@ static void steps_case(const char *name)
 		double largest = 0;
 		for (int64_t k = 0; k < params[i].count; k++) largest = fmax(largest, fabs(params[i].data[k]));
 		snprintf(key, sizeof key, "final.%s", params[i].name);
-		assert_true(ref_equal(&r, key, params[i].data, params[i].count, moved / largest + (double)steps * ldexp(1, -24)));
+		assert_true(
+			ref_equal(&r, key, params[i].data, params[i].count, moved / largest + (double)steps * ldexp(1, -24)));
 	}
 	optimizer_free(o);
 	pass_free(p);
@@ -67,7 +75,8 @@ static void test_adamw_steps(void **state)
 static void test_paced_schedule(void **state)
 {
 	struct ops *ops = ref_ops(false);
-	struct optimizer *o = optimizer_create(ops, NULL, 0, &(struct optimizer_options){ .learning_rate = 1, .lr_scheduler_type = "linear" });
+	struct optimizer *o = optimizer_create(
+		ops, NULL, 0, &(struct optimizer_options){.learning_rate = 1, .lr_scheduler_type = "linear"});
 	for (int k = 0; k < 10; k++) {
 		optimizer_pace(o, k / 10.0);
 		assert_true(fabs(optimizer_lr(o, k) - (1 - k / 10.0)) < 1e-12);
@@ -86,9 +95,11 @@ static void test_schedules(void **state)
 	const json_t *all = json_object_get(r.meta, "schedules"), *list;
 	const char *name;
 	struct ops *ops = ref_ops(false);
-	json_object_foreach((json_t *)(uintptr_t)all, name, list) {
-		struct optimizer *o = optimizer_create(ops, NULL, 0, &(struct optimizer_options){ .learning_rate = 1, .lr_scheduler_type = name, .warmup_steps = 4,
-			.max_steps = 17 });
+	json_object_foreach((json_t *)(uintptr_t)all, name, list)
+	{
+		struct optimizer *o = optimizer_create(ops, NULL, 0,
+			&(struct optimizer_options){
+				.learning_rate = 1, .lr_scheduler_type = name, .warmup_steps = 4, .max_steps = 17});
 		for (size_t k = 0; k < json_array_size(list); k++) {
 			/* past the end cosines rise again in transformers; there is no step there */
 			double want = k <= 17 || strcmp(name, "cosine") ? json_number_value(json_array_get(list, k)) : -1;
@@ -104,7 +115,12 @@ static void test_schedules(void **state)
 
 /* ---- reinforcement learning losses ---- */
 
-struct rl { struct loss_options o; struct loss_row *rows; double loss; float *g; };
+struct rl {
+	struct loss_options o;
+	struct loss_row *rows;
+	double loss;
+	float *g;
+};
 
 static void rl_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
 {
@@ -117,7 +133,7 @@ static void rl_loss(void *ctx, int begin, int n, const float *logprob, const flo
 
 static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type)
 {
-	const char *const keys[] = { "rl.old", "rl.ref", "rl.adv" };
+	const char *const keys[] = {"rl.old", "rl.ref", "rl.adv"};
 	float *v[3];
 	int n, lengths[16] = {0}, S = 0, index[16];
 	int32_t *seq = ref_ints(json_object_get(r->meta, "rl_seq"), &n);
@@ -126,7 +142,7 @@ static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type)
 		v[k] = xcalloc((size_t)n, sizeof(float));
 		tensor_to_f32(safetensors_find(r->expected, keys[k]), v[k]);
 	}
-	for (int i = 0; i < n; i++) {   /* rows come sequence by sequence; those without rows do not exist */
+	for (int i = 0; i < n; i++) { /* rows come sequence by sequence; those without rows do not exist */
 		if (i == 0 || seq[i] != seq[i - 1]) index[S++] = seq[i];
 		lengths[S - 1]++;
 	}
@@ -135,7 +151,7 @@ static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type)
 	for (int i = 0; i < n; i++) {
 		int s = 0;
 		while (index[s] != seq[i]) s++;
-		l->rows[i] = (struct loss_row){ r->rows[i].at, r->rows[i].target, v[0][i], v[1][i], v[2][i], per_sequence[s] };
+		l->rows[i] = (struct loss_row){r->rows[i].at, r->rows[i].target, v[0][i], v[1][i], v[2][i], per_sequence[s]};
 	}
 	for (int k = 0; k < 3; k++) free(v[k]);
 	free(seq);
@@ -144,9 +160,11 @@ static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type)
 static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pass *p, enum loss_type type)
 {
 	const json_t *o = json_object_get(r->meta, "grpo");
-	struct rl l = { .o = { type, (float)number(o, "epsilon"), (float)number(o, "epsilon_high"), (float)number(o, "beta") },
-		.rows = xcalloc((size_t)r->n, sizeof *l.rows), .g = xcalloc((size_t)r->n, sizeof *l.g) };
-	double tolerance = ref_tolerance(model_config(m), r->T, true), want = number(json_object_get(r->meta, "rl_loss"), loss_type_name(type));
+	struct rl l = {.o = {type, (float)number(o, "epsilon"), (float)number(o, "epsilon_high"), (float)number(o, "beta")},
+		.rows = xcalloc((size_t)r->n, sizeof *l.rows),
+		.g = xcalloc((size_t)r->n, sizeof *l.g)};
+	double tolerance = ref_tolerance(model_config(m), r->T, true),
+		   want = number(json_object_get(r->meta, "rl_loss"), loss_type_name(type));
 	char key[256];
 	int n, clipped = 0;
 	struct param *params = adapter_params(a, &n);
@@ -154,14 +172,15 @@ static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pa
 	params_zero_grad(model_ops(m), params, n);
 	pass_forward(p, a, &r->batch, 0);
 	pass_backward(p, r->rows, r->n, r->temperature, rl_loss, &l);
-	if (fabs(l.loss - want) > tolerance * fmax(1, fabs(want))) fail_msg("%s: loss %.9g, expected %.9g", loss_type_name(type), l.loss, want);
+	if (fabs(l.loss - want) > tolerance * fmax(1, fabs(want)))
+		fail_msg("%s: loss %.9g, expected %.9g", loss_type_name(type), l.loss, want);
 	snprintf(key, sizeof key, "rl.dlp.%s", loss_type_name(type));
 	assert_true(ref_equal(r, key, l.g, r->n, tolerance));
 	snprintf(key, sizeof key, "rl.grad.%s.", loss_type_name(type));
 	assert_int_equal(ref_grads_differ(r, params, n, key, tolerance), 0);
 	struct loss_options no_kl = l.o;
 	no_kl.beta = 0;
-	for (int i = 0; i < r->n; i++) {   /* the fixture reaches both branches */
+	for (int i = 0; i < r->n; i++) { /* the fixture reaches both branches */
 		float g;
 		loss_row_value(&no_kl, &l.rows[i], l.rows[i].old_logprob + 0.4f, &g);
 		clipped += g == 0;
@@ -172,7 +191,7 @@ static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pa
 }
 static void test_rl_losses(void **state)
 {
-	const enum loss_type types[] = { LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO };
+	const enum loss_type types[] = {LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO};
 	for (size_t c = 0; c < 2; c++) {
 		struct ops *ops = ref_ops(false);
 		struct ref r;
@@ -190,20 +209,23 @@ static void test_rl_losses(void **state)
 	}
 }
 
-/* Value and slope of single rows: both sides of both clips for both signs, against differences. (f(x+h) - f(x-h)) / 2h in fp32 has error eps |f| / h + h^2: h =
- * 1e-2 gives about 1e-4. */
+/* Value and slope of single rows: both sides of both clips for both signs, against differences.
+ * (f(x+h) - f(x-h)) / 2h in fp32 has error eps |f| / h + h^2: h = 1e-2 gives about 1e-4. */
 static void test_loss_row_slope(void **state)
 {
-	const float A[] = { -2, -0.5f, 0, 0.5f, 2 }, shift[] = { -0.7f, -0.1f, 0, 0.1f, 0.7f };
+	const float A[] = {-2, -0.5f, 0, 0.5f, 2}, shift[] = {-0.7f, -0.1f, 0, 0.1f, 0.7f};
 	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++)
 		for (size_t i = 0; i < ARRAY_LEN(A); i++)
 			for (size_t k = 0; k < ARRAY_LEN(shift); k++) {
-				struct loss_options o = { t, 0.2f, 0.28f, 0.3f };
-				struct loss_row r = { 0, 0, -1.5f, -1.2f, A[i], 0.25f };
+				struct loss_options o = {t, 0.2f, 0.28f, 0.3f};
+				struct loss_row r = {0, 0, -1.5f, -1.2f, A[i], 0.25f};
 				float g, unused, lp = -1.5f + shift[k], h = 1e-2f;
 				loss_row_value(&o, &r, lp, &g);
-				double slope = ((double)loss_row_value(&o, &r, lp + h, &unused) - loss_row_value(&o, &r, lp - h, &unused)) / (2 * (double)h);
-				if (fabs(slope - g) > 2e-4) fail_msg("%s A %g shift %g: slope %g, differences %g", loss_type_name(t), A[i], shift[k], g, slope);
+				double slope = ((double)loss_row_value(&o, &r, lp + h, &unused) -
+								   loss_row_value(&o, &r, lp - h, &unused)) /
+					(2 * (double)h);
+				if (fabs(slope - g) > 2e-4)
+					fail_msg("%s A %g shift %g: slope %g, differences %g", loss_type_name(t), A[i], shift[k], g, slope);
 			}
 }
 
@@ -224,17 +246,17 @@ static void test_loss_names(void **state)
 static void test_advantages(void **state)
 {
 	double a[4];
-	const double r[4] = { 1, 0, 0, 3 };   /* mean 1, deviations 0 -1 -1 2, s = sqrt(6 / 3) */
+	const double r[4] = {1, 0, 0, 3}; /* mean 1, deviations 0 -1 -1 2, s = sqrt(6 / 3) */
 	assert_true(group_advantages(ADVANTAGE_MEAN, r, 4, a));
 	assert_true(a[0] == 0 && a[1] == -1 && a[2] == -1 && a[3] == 2);
 	assert_true(group_advantages(ADVANTAGE_LEAVE_ONE_OUT, r, 4, a));
 	for (int i = 0; i < 4; i++) assert_true(fabs(a[i] - (r[i] - (4 - r[i]) / 3)) < 1e-15);
 	assert_true(group_advantages(ADVANTAGE_MEAN_STD, r, 4, a));
 	assert_true(fabs(a[3] - 2 / (sqrt(2) + 1e-4)) < 1e-15);
-	const double dropped[4] = { 1, NAN, 0, NAN };
+	const double dropped[4] = {1, NAN, 0, NAN};
 	assert_true(group_advantages(ADVANTAGE_LEAVE_ONE_OUT, dropped, 4, a));
 	assert_true(a[0] == 1 && a[1] == 0 && a[2] == -1 && a[3] == 0);
-	const double equal[4] = { 0.1, 0.1, NAN, 0.1 }, lone[2] = { 5, NAN };
+	const double equal[4] = {0.1, 0.1, NAN, 0.1}, lone[2] = {5, NAN};
 	for (enum advantage_type t = 0; t < ADVANTAGE_RAW; t++) {
 		assert_false(group_advantages(t, equal, 4, a));
 		assert_true(a[0] == 0 && a[1] == 0 && a[2] == 0 && a[3] == 0);
@@ -242,7 +264,7 @@ static void test_advantages(void **state)
 	}
 	assert_true(group_advantages(ADVANTAGE_RAW, lone, 2, a));
 	assert_true(a[0] == 5 && a[1] == 0);
-	const double zeros[2] = { 0, NAN };
+	const double zeros[2] = {0, NAN};
 	assert_false(group_advantages(ADVANTAGE_RAW, zeros, 2, a));
 	enum advantage_type t;
 	assert_int_equal(advantage_type_from_name("loo", &t, NULL), 0);
@@ -253,15 +275,20 @@ static void test_advantages(void **state)
 static void test_nonfinite_gradient(void **state)
 {
 	struct ops *ops = ref_ops(false);
-	float data[2] = { 1, 2 }, grad[2] = { NAN, 1 };
-	struct param p = { .name = "w", .ndim = 1, .shape = { 2 }, .count = 2, .data = data, .grad = grad };
-	struct optimizer *o = optimizer_create(ops, &p, 1, &(struct optimizer_options){ .learning_rate = 0.1, .adam_beta1 = 0.9, .adam_beta2 = 0.999,
-		.adam_epsilon = 1e-8, .max_grad_norm = 1, .lr_scheduler_type = "constant" });
+	float data[2] = {1, 2}, grad[2] = {NAN, 1};
+	struct param p = {.name = "w", .ndim = 1, .shape = {2}, .count = 2, .data = data, .grad = grad};
+	struct optimizer *o = optimizer_create(ops, &p, 1,
+		&(struct optimizer_options){.learning_rate = 0.1,
+			.adam_beta1 = 0.9,
+			.adam_beta2 = 0.999,
+			.adam_epsilon = 1e-8,
+			.max_grad_norm = 1,
+			.lr_scheduler_type = "constant"});
 	assert_true(isnan(optimizer_step(o)));
 	assert_true(data[0] == 1 && data[1] == 2 && grad[0] == 0 && grad[1] == 0 && optimizer_steps(o) == 1);
 	grad[0] = grad[1] = 0.3f;
 	assert_true(fabs(optimizer_step(o) - 0.3f * sqrt(2)) < 1e-7);
-	assert_true(fabs(data[0] - 0.9) < 1e-6);   /* the first real update moves by lr sign(g) */
+	assert_true(fabs(data[0] - 0.9) < 1e-6); /* the first real update moves by lr sign(g) */
 	optimizer_free(o);
 	ops_free(ops);
 }

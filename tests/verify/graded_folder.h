@@ -1,4 +1,5 @@
-/* graded_folder: grades every candidate under a folder with one verifier, then lets one test case a candidate look at its verdict.
+/* graded_folder: grades every candidate under a folder with one verifier, then lets one test case a
+ * candidate look at its verdict.
  *
  * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py. */
 #ifndef HONE_TESTS_GRADED_FOLDER_H
@@ -12,11 +13,18 @@
 #define GRADED_MAX 1024
 #define GRADED_SOURCE_MAX ((size_t)4 << 20)
 
-struct graded { char *name; struct str expect; struct verdict verdict; };
+struct graded {
+	char *name;
+	struct str expect;
+	struct verdict verdict;
+};
 static struct graded graded[GRADED_MAX];
 static int ngraded;
 
-struct graded_walk { const char *folder; struct verifier *v; };
+struct graded_walk {
+	const char *folder;
+	struct verifier *v;
+};
 
 static int graded_submit(const char *name, void *ctx)
 {
@@ -25,20 +33,19 @@ static int graded_submit(const char *name, void *ctx)
 	snprintf(task_path, sizeof task_path, "%s/%s/task.py", w->folder, name);
 	snprintf(candidate_path, sizeof candidate_path, "%s/%s/candidate.py", w->folder, name);
 	snprintf(expect_path, sizeof expect_path, "%s/%s/expect.txt", w->folder, name);
-	if (!path_exists(candidate_path))
-		return 0;
-	struct task_set tasks = { 0 };
-	struct str source = { 0 };
-	struct err err = { 0 };
+	if (!path_exists(candidate_path)) return 0;
+	struct task_set tasks = {0};
+	struct str source = {0};
+	struct err err = {0};
 	CHECKF(ngraded < GRADED_MAX, "more than %d candidates in %s", GRADED_MAX, w->folder);
 	struct graded *g = &graded[ngraded];
 	int rc = task_set_load(task_path, &tasks, &err);
 	if (!rc) rc = file_read(candidate_path, GRADED_SOURCE_MAX, &source, &err);
 	if (!rc && path_exists(expect_path)) rc = file_read(expect_path, 4096, &g->expect, &err);
-	struct verify_request r = { .task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = ngraded };
+	struct verify_request r = {
+		.task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = ngraded};
 	if (!rc) rc = verifier_submit(w->v, &r, &err);
-	if (rc)
-		fprintf(stderr, "%s: %s\n", name, err.text);
+	if (rc) fprintf(stderr, "%s: %s\n", name, err.text);
 	g->name = xstrdup(name);
 	ngraded++;
 	task_set_release(&tasks);
@@ -49,29 +56,26 @@ static int graded_submit(const char *name, void *ctx)
 /* Grades all. A few seconds for each second of work are allowed before the whole is given up. */
 static int graded_run(const char *folder)
 {
-	struct err err = { 0 };
-	struct verify_options o = { .threads = 2, .seed = 20240917, .trace_timeout_ms = 60000, .replay_timeout_ms = 60000 };
+	struct err err = {0};
+	struct verify_options o = {.threads = 2, .seed = 20240917, .trace_timeout_ms = 60000, .replay_timeout_ms = 60000};
 	struct verifier *v = NULL;
 	int rc = verifier_create(&o, &v, &err);
-	struct graded_walk w = { folder, v };
+	struct graded_walk w = {folder, v};
 	if (!rc) rc = dir_each(folder, graded_submit, &w, &err);
 	for (int i = 0; i < ngraded && !rc; i++) {
 		struct verdict d;
 		int64_t id = 0;
 		rc = verifier_collect(v, 600000, &id, &d, &err);
-		if (!rc)
-			graded[id].verdict = d;
+		if (!rc) graded[id].verdict = d;
 	}
 	verifier_free(v);
-	if (rc)
-		fprintf(stderr, "%s\n", err.text);
+	if (rc) fprintf(stderr, "%s\n", err.text);
 	return rc;
 }
 
 static int graded_cases(CMUnitTestFunction fn, struct CMUnitTest *tests)
 {
-	for (int i = 0; i < ngraded; i++)
-		tests[i] = (struct CMUnitTest){ graded[i].name, fn, NULL, NULL, &graded[i] };
+	for (int i = 0; i < ngraded; i++) tests[i] = (struct CMUnitTest){graded[i].name, fn, NULL, NULL, &graded[i]};
 	return ngraded;
 }
 #endif

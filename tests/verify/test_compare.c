@@ -7,7 +7,13 @@
 
 #define N 1024
 
-struct fixture { float plain[N], found[N]; double exact[N]; struct compare_output o; struct compare_bound b; struct compare_result r; };
+struct fixture {
+	float plain[N], found[N];
+	double exact[N];
+	struct compare_output o;
+	struct compare_bound b;
+	struct compare_result r;
+};
 
 /* Expected values of size `scale` with both signs, and the reference's fp32 rounding of them. */
 static void prepare(struct fixture *f, double scale)
@@ -17,7 +23,8 @@ static void prepare(struct fixture *f, double scale)
 		f->plain[i] = (float)f->exact[i];
 		f->found[i] = f->plain[i];
 	}
-	f->o = (struct compare_output){ .dtype = DTYPE_F32, .ndim = 2, .shape = { 32, 32 }, .exact = f->exact, .plain = (const uint8_t *)f->plain };
+	f->o = (struct compare_output){
+		.dtype = DTYPE_F32, .ndim = 2, .shape = {32, 32}, .exact = f->exact, .plain = (const uint8_t *)f->plain};
 }
 
 static bool run(struct fixture *f)
@@ -30,22 +37,23 @@ static bool run(struct fixture *f)
 static void test_rounding_passes_at_any_scale(void **state)
 {
 	struct fixture f;
-	const double scales[] = { 1e-30, 4e-6, 1, 1e10 };
+	const double scales[] = {1e-30, 4e-6, 1, 1e10};
 	for (size_t s = 0; s < ARRAY_LEN(scales); s++) {
 		prepare(&f, scales[s]);
 		for (int i = 0; i < N; i++)
-			f.found[i] *= 1 + 3e-6f;   /* fifty units in the last place: another order of summation, an approximate exp */
+			f.found[i] *= 1 + 3e-6f; /* fifty units in the last place: another order of summation, an approximate exp */
 		assert_true(run(&f));
 		assert_true(f.b.is_usable);
 		assert_true(f.r.error_max < 5e-6);
 	}
 }
 
-/* The cases that loose absolute tolerances accept: zeros for small outputs, half precision inside an fp32 task. */
+/* The cases that loose absolute tolerances accept: zeros for small outputs, half precision inside
+ * an fp32 task. */
 static void test_zeros_and_half_precision_fail_at_any_scale(void **state)
 {
 	struct fixture f;
-	const double scales[] = { 4e-6, 1, 1e4 };
+	const double scales[] = {4e-6, 1, 1e4};
 	for (size_t s = 0; s < ARRAY_LEN(scales); s++) {
 		prepare(&f, scales[s]);
 		memset(f.found, 0, sizeof f.found);
@@ -54,8 +62,7 @@ static void test_zeros_and_half_precision_fail_at_any_scale(void **state)
 		assert_non_null(strstr(f.r.text, "every found value is 0"));
 	}
 	prepare(&f, 1);
-	for (int i = 0; i < N; i++)
-		f.found[i] = f16_to_f32(f32_to_f16(f.plain[i]));
+	for (int i = 0; i < N; i++) f.found[i] = f16_to_f32(f32_to_f16(f.plain[i]));
 	assert_false(run(&f));
 	assert_true(f.r.kernelbench == false || f.r.error_max > f.b.tolerance);
 }
@@ -95,7 +102,7 @@ static void test_nonfinite_references_need_their_own_kind(void **state)
 	f.plain[2] = f.found[2] = NAN;
 	assert_true(run(&f));
 	assert_int_equal(f.b.nonfinite, 2);
-	assert_false(f.b.is_usable);      /* a hidden trial would not count */
+	assert_false(f.b.is_usable); /* a hidden trial would not count */
 	f.found[1] = -INFINITY;
 	assert_false(run(&f));
 	f.found[1] = INFINITY;
@@ -113,14 +120,12 @@ static void test_bound_follows_the_reference(void **state)
 {
 	struct fixture f;
 	prepare(&f, 1);
-	for (int i = 0; i < N; i++)
-		f.plain[i] *= 1 + 1e-4f;
+	for (int i = 0; i < N; i++) f.plain[i] *= 1 + 1e-4f;
 	run(&f);
 	assert_true(f.b.reference_error > 5e-5 && f.b.reference_error < 1e-4);
 	assert_true(fabs(f.b.tolerance - 8 * f.b.reference_error) < 1e-12);
 	assert_true(f.b.is_usable);
-	for (int i = 0; i < N; i++)
-		f.plain[i] *= 1.5f;
+	for (int i = 0; i < N; i++) f.plain[i] *= 1.5f;
 	run(&f);
 	assert_false(f.b.is_usable);
 	assert_true(f.b.tolerance < 2e-3);
@@ -128,16 +133,16 @@ static void test_bound_follows_the_reference(void **state)
 
 static void test_integers_and_bools_are_exact(void **state)
 {
-	int64_t plain[4] = { 1, INT64_MAX, -5, 0 }, found[4] = { 1, INT64_MAX - 1, -5, 0 };
-	struct compare_output o = { .dtype = DTYPE_I64, .ndim = 1, .shape = { 4 }, .plain = (const uint8_t *)plain };
+	int64_t plain[4] = {1, INT64_MAX, -5, 0}, found[4] = {1, INT64_MAX - 1, -5, 0};
+	struct compare_output o = {.dtype = DTYPE_I64, .ndim = 1, .shape = {4}, .plain = (const uint8_t *)plain};
 	struct compare_bound b;
 	struct compare_result r;
 	compare_calibrate(&o, false, false, &b);
 	compare_run(&o, &b, (const uint8_t *)found, &r);
 	assert_false(r.is_equal);
 	assert_int_equal(r.first_bad, 1);
-	uint8_t truth[4] = { 1, 0, 1, 0 }, other[4] = { 255, 0, 1, 0 };
-	o = (struct compare_output){ .dtype = DTYPE_BOOL, .ndim = 1, .shape = { 4 }, .plain = truth };
+	uint8_t truth[4] = {1, 0, 1, 0}, other[4] = {255, 0, 1, 0};
+	o = (struct compare_output){.dtype = DTYPE_BOOL, .ndim = 1, .shape = {4}, .plain = truth};
 	compare_run(&o, &b, other, &r);
 	assert_true(r.is_equal);
 }
@@ -146,7 +151,7 @@ static void test_empty_and_scalar(void **state)
 {
 	float one = 2, found = 2;
 	double exact = 2;
-	struct compare_output o = { .dtype = DTYPE_F32, .ndim = 0, .plain = (const uint8_t *)&one, .exact = &exact };
+	struct compare_output o = {.dtype = DTYPE_F32, .ndim = 0, .plain = (const uint8_t *)&one, .exact = &exact};
 	struct compare_bound b;
 	struct compare_result r;
 	compare_calibrate(&o, false, false, &b);
@@ -156,7 +161,7 @@ static void test_empty_and_scalar(void **state)
 	compare_run(&o, &b, (const uint8_t *)&found, &r);
 	assert_false(r.is_equal);
 	assert_non_null(strstr(r.text, "first at []"));
-	o = (struct compare_output){ .dtype = DTYPE_F32, .ndim = 2, .shape = { 0, 7 }, .plain = (const uint8_t *)&one };
+	o = (struct compare_output){.dtype = DTYPE_F32, .ndim = 2, .shape = {0, 7}, .plain = (const uint8_t *)&one};
 	compare_calibrate(&o, false, false, &b);
 	compare_run(&o, &b, (const uint8_t *)&found, &r);
 	assert_true(r.is_equal);

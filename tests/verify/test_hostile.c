@@ -1,4 +1,5 @@
-/* timeout: 900. Hostile candidates: each gets its verdict, nothing else is hurt, and no process, descriptor or file stays behind. */
+/* timeout: 900. Hostile candidates: each gets its verdict, nothing else is hurt, and no process,
+ * descriptor or file stays behind. */
 #include "verify/verify.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -9,11 +10,13 @@
 
 #define TRACE_TIMEOUT_MS 6000
 
-static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+static const char TASK[] =
+	"import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
 	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 
-/* An honest candidate around hostile code: TOP runs at import, INIT in the constructor, BODY at the start of forward. */
+/* An honest candidate around hostile code: TOP runs at import, INIT in the constructor, BODY at the
+ * start of forward. */
 #define CANDIDATE(TOP, INIT, BODY) \
 	"import ctypes, json, os, socket, struct, sys, time\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
 	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
@@ -38,76 +41,112 @@ static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 256
 #define COPY_ROW "{'op': 'copy', 'line': 1, 'dst': {'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}, " \
 	"'src': {'buffer': 0, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}}"
 
-static const struct { const char *name, *source, *verdicts; } CASES[] = {
-	{ "honest", IMPORT("pass"), "genuine/ok" },
-	{ "hang in import", IMPORT("while True: pass"), "invalid/timeout-import" },
-	{ "sleep in import", IMPORT("time.sleep(1000)"), "invalid/timeout-import" },
-	{ "hang in init", CANDIDATE("pass", "time.sleep(1000)", "pass"), "invalid/timeout-init" },
-	{ "hang in forward", CANDIDATE("pass", "pass", "time.sleep(1000)"), "invalid/timeout-forward" },
-	{ "a false phase and a hang", CANDIDATE("send(b'{\"phase\": \"forward\"}')\nwhile True: pass", "pass", "pass"), "invalid/timeout-forward" },
-	{ "fork bomb", IMPORT("while True:\n    os.fork()"), "invalid/import-error" },
-	{ "fork in C", IMPORT("libc = ctypes.CDLL(None)\nwhile libc.fork() >= 0: pass\nraise OSError('refused')"), "invalid/import-error" },
-	{ "100 GB of bytes", IMPORT("b = bytearray(100 << 30)"), "invalid/memory" },
-	{ "100 GB of tensor", IMPORT("b = torch.ones(25 << 30)"), "invalid/import-error invalid/memory" },
-	{ "memory in small pieces", IMPORT("b = []\nwhile True: b.append(bytearray(1 << 26))"), "invalid/memory invalid/timeout-import" },
-	{ "null pointer", IMPORT("ctypes.string_at(0)"), "invalid/crash" },
-	{ "stack overflow", IMPORT("sys.setrecursionlimit(1 << 30)\ndef f(x): return [f(x)]\nimport re\nclass A:\n    def __repr__(self): return repr(self)\n"
-		"repr(A())"),
-		"invalid/crash invalid/import-error invalid/memory" },
-	{ "abort", CANDIDATE("pass", "os.abort()", "pass"), "invalid/crash" },
-	{ "exit 0", IMPORT("os._exit(0)"), "invalid/exit" },
-	{ "exit 0 in forward", CANDIDATE("pass", "pass", "os._exit(0)"), "invalid/exit" },
-	{ "closed descriptors", IMPORT("os.closerange(0, 1000)"), "invalid/exit invalid/no-result invalid/import-error" },
-	{ "closed descriptors and a hang", IMPORT("os.closerange(0, 1000)\nwhile True: pass"), "invalid/no-result" },
-	{ "100 MB on stdout", IMPORT("for _ in range(100):\n    os.write(1, b'x' * (1 << 20))\nprint('{\"verdict\": \"genuine\"}')"), "genuine/ok" },
-	{ "signals", ESCAPE("attempt(lambda: os.kill(1 if os.getpid() > 1 else 2, 9))\nattempt(lambda: os.kill(-1, 9))\nattempt(lambda: os.killpg(1, 9))"),
-		"genuine/ok" },
-	{ "files", ESCAPE("attempt(lambda: open('/etc/passwd'))\nattempt(lambda: open('/tmp/hone-hostile', 'w'))\nattempt(lambda: open('hone-hostile', 'w'))\n"
-		"attempt(lambda: os.listdir('/'))\nattempt(lambda: open('/proc/self/mem', 'rb'))\nattempt(lambda: os.mkdir('/tmp/hone-hostile'))\n"
-		"attempt(lambda: open(os.path.expanduser('~/hone-hostile'), 'w'))"), "genuine/ok" },
-	{ "network", ESCAPE("attempt(lambda: socket.socket())\nattempt(lambda: socket.socketpair())\n"
-		"attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1))"), "genuine/ok" },
-	{ "programs", ESCAPE("attempt(lambda: os.execv('/bin/sh', ['sh']))\nattempt(lambda: os.posix_spawn('/bin/sh', ['sh'], {}))"), "genuine/ok" },
-	{ "10 MB of source", NULL, "invalid/too-large" },
-	{ "an endless kernel", CANDIDATE("@triton.jit\ndef spin(x, y, n):\n    i = 0\n    while i < n:\n        i = i - 1\n    tl.store(y, i.to(tl.float32))",
-		"pass",
-		"spin[(1,)](x, torch.empty_like(x), x.numel())"), "wrong/timeout-kernel" },
-	{ "a message of 4 GB", IMPORT("send(b'', 0xffffffff)\ntime.sleep(60)"), "invalid/no-result" },
-	{ "half a message", IMPORT("send(b'{\"ta', 1000)\ntime.sleep(60)"), "invalid/timeout-import" },
-	{ "no JSON", IMPORT("send(b'\\xff\\x00garbage')\ntime.sleep(60)"), "invalid/bad-tape" },
-	{ "deep JSON", IMPORT("send(b'[' * (1 << 20))\ntime.sleep(60)"), "invalid/bad-tape" },
-	{ "phases without end", IMPORT("while True: send(b'{\"phase\": \"init\"}')"), "invalid/no-result" },
-	{ "an unknown fault", IMPORT("send(b'{\"fault\": {\"code\": \"genuine\", \"type\": 7, \"text\": [], \"line\": -99999999999}}')\ntime.sleep(60)"),
-		"invalid/error" },
-	{ "a verdict", IMPORT("send(b'{\"verdict\": \"genuine\", \"stage\": \"done\", \"correct\": true}')\ntime.sleep(60)"), "invalid/error" },
-	{ "a tape of 100,000 rows", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW "] * 100000\n" SEND_TAPE), "invalid/bad-tape" },
-	{ "a tape of a million rows", IMPORT("row = json.dumps(" COPY_ROW ")\nsend(('{\"tape\": \"[' + (row + ',') * 1000000 + ']\"}').encode())\ntime.sleep(60)"),
-		"invalid/no-result" },
-	{ "64 MB of numbers", IMPORT("send(b'{\"tape\": [' + b'0,' * (30 << 20) + b'0]}')\ntime.sleep(60)"), "invalid/bad-tape" },
-	{ "a view outside its buffer", IMPORT(TAPE_HEAD "t['outputs'][0]['offset'] = 1 << 20\n" SEND_TAPE), "invalid/bad-tape" },
-	{ "a negative offset", IMPORT(TAPE_HEAD "t['outputs'][0]['offset'] = -4096\n" SEND_TAPE), "invalid/bad-tape" },
-	{ "a buffer of 2^62 bytes", IMPORT(TAPE_HEAD "t['buffers'][1]['bytes'] = 1 << 62\n" SEND_TAPE), "invalid/bad-tape" },
-	{ "a tape that only copies", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW "]\n" SEND_TAPE), "cheat/no-launch" },
-	{ "an input that does not exist", IMPORT(TAPE_HEAD "t['buffers'][0]['input'] = 3\n"
-		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/bad-tape" },
-	{ "an input of another size", IMPORT(TAPE_HEAD "t['buffers'][0]['bytes'] = 1 << 30\n"
-		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/bad-tape" },
-	{ "more memory than the replay gives", IMPORT(TAPE_HEAD "t['buffers'].append({'kind': 'temp', 'bytes': 1 << 34})\n"
-		"t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/memory" },
-	{ "IR that is no IR", IMPORT(TAPE_HEAD "t['kernels'][0]['ttir'] = 'module { \\x00 %%%'\n"
-		"t['rows'] = [{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/compile-error invalid/bad-tape invalid/compiler-crash" },
-	{ "honest again", IMPORT("import math"), "genuine/ok" },
+static const struct {
+	const char *name, *source, *verdicts;
+} CASES[] = {
+	{"honest", IMPORT("pass"), "genuine/ok"},
+	{"hang in import", IMPORT("while True: pass"), "invalid/timeout-import"},
+	{"sleep in import", IMPORT("time.sleep(1000)"), "invalid/timeout-import"},
+	{"hang in init", CANDIDATE("pass", "time.sleep(1000)", "pass"), "invalid/timeout-init"},
+	{"hang in forward", CANDIDATE("pass", "pass", "time.sleep(1000)"), "invalid/timeout-forward"},
+	{"a false phase and a hang", CANDIDATE("send(b'{\"phase\": \"forward\"}')\nwhile True: pass", "pass", "pass"),
+		"invalid/timeout-forward"},
+	{"fork bomb", IMPORT("while True:\n    os.fork()"), "invalid/import-error"},
+	{"fork in C", IMPORT("libc = ctypes.CDLL(None)\nwhile libc.fork() >= 0: pass\nraise OSError('refused')"),
+		"invalid/import-error"},
+	{"100 GB of bytes", IMPORT("b = bytearray(100 << 30)"), "invalid/memory"},
+	{"100 GB of tensor", IMPORT("b = torch.ones(25 << 30)"), "invalid/import-error invalid/memory"},
+	{"memory in small pieces", IMPORT("b = []\nwhile True: b.append(bytearray(1 << 26))"),
+		"invalid/memory invalid/timeout-import"},
+	{"null pointer", IMPORT("ctypes.string_at(0)"), "invalid/crash"},
+	{"stack overflow",
+		IMPORT("sys.setrecursionlimit(1 << 30)\ndef f(x): return [f(x)]\nimport re\nclass A:\n    def __repr__(self): "
+			   "return repr(self)\n"
+			   "repr(A())"),
+		"invalid/crash invalid/import-error invalid/memory"},
+	{"abort", CANDIDATE("pass", "os.abort()", "pass"), "invalid/crash"},
+	{"exit 0", IMPORT("os._exit(0)"), "invalid/exit"},
+	{"exit 0 in forward", CANDIDATE("pass", "pass", "os._exit(0)"), "invalid/exit"},
+	{"closed descriptors", IMPORT("os.closerange(0, 1000)"), "invalid/exit invalid/no-result invalid/import-error"},
+	{"closed descriptors and a hang", IMPORT("os.closerange(0, 1000)\nwhile True: pass"), "invalid/no-result"},
+	{"100 MB on stdout",
+		IMPORT("for _ in range(100):\n    os.write(1, b'x' * (1 << 20))\nprint('{\"verdict\": \"genuine\"}')"),
+		"genuine/ok"},
+	{"signals",
+		ESCAPE("attempt(lambda: os.kill(1 if os.getpid() > 1 else 2, 9))\nattempt(lambda: os.kill(-1, "
+			   "9))\nattempt(lambda: os.killpg(1, 9))"),
+		"genuine/ok"},
+	{"files",
+		ESCAPE("attempt(lambda: open('/etc/passwd'))\nattempt(lambda: open('/tmp/hone-hostile', 'w'))\nattempt(lambda: "
+			   "open('hone-hostile', 'w'))\n"
+			   "attempt(lambda: os.listdir('/'))\nattempt(lambda: open('/proc/self/mem', 'rb'))\nattempt(lambda: "
+			   "os.mkdir('/tmp/hone-hostile'))\n"
+			   "attempt(lambda: open(os.path.expanduser('~/hone-hostile'), 'w'))"),
+		"genuine/ok"},
+	{"network",
+		ESCAPE("attempt(lambda: socket.socket())\nattempt(lambda: socket.socketpair())\n"
+			   "attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1))"),
+		"genuine/ok"},
+	{"programs",
+		ESCAPE("attempt(lambda: os.execv('/bin/sh', ['sh']))\nattempt(lambda: os.posix_spawn('/bin/sh', ['sh'], {}))"),
+		"genuine/ok"},
+	{"10 MB of source", NULL, "invalid/too-large"},
+	{"an endless kernel",
+		CANDIDATE("@triton.jit\ndef spin(x, y, n):\n    i = 0\n    while i < n:\n        i = i - 1\n    tl.store(y, "
+				  "i.to(tl.float32))",
+			"pass", "spin[(1,)](x, torch.empty_like(x), x.numel())"),
+		"wrong/timeout-kernel"},
+	{"a message of 4 GB", IMPORT("send(b'', 0xffffffff)\ntime.sleep(60)"), "invalid/no-result"},
+	{"half a message", IMPORT("send(b'{\"ta', 1000)\ntime.sleep(60)"), "invalid/timeout-import"},
+	{"no JSON", IMPORT("send(b'\\xff\\x00garbage')\ntime.sleep(60)"), "invalid/bad-tape"},
+	{"deep JSON", IMPORT("send(b'[' * (1 << 20))\ntime.sleep(60)"), "invalid/bad-tape"},
+	{"phases without end", IMPORT("while True: send(b'{\"phase\": \"init\"}')"), "invalid/no-result"},
+	{"an unknown fault",
+		IMPORT("send(b'{\"fault\": {\"code\": \"genuine\", \"type\": 7, \"text\": [], \"line\": "
+			   "-99999999999}}')\ntime.sleep(60)"),
+		"invalid/error"},
+	{"a verdict", IMPORT("send(b'{\"verdict\": \"genuine\", \"stage\": \"done\", \"correct\": true}')\ntime.sleep(60)"),
+		"invalid/error"},
+	{"a tape of 100,000 rows", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW "] * 100000\n" SEND_TAPE), "invalid/bad-tape"},
+	{"a tape of a million rows",
+		IMPORT("row = json.dumps(" COPY_ROW
+			   ")\nsend(('{\"tape\": \"[' + (row + ',') * 1000000 + ']\"}').encode())\ntime.sleep(60)"),
+		"invalid/no-result"},
+	{"64 MB of numbers", IMPORT("send(b'{\"tape\": [' + b'0,' * (30 << 20) + b'0]}')\ntime.sleep(60)"),
+		"invalid/bad-tape"},
+	{"a view outside its buffer", IMPORT(TAPE_HEAD "t['outputs'][0]['offset'] = 1 << 20\n" SEND_TAPE),
+		"invalid/bad-tape"},
+	{"a negative offset", IMPORT(TAPE_HEAD "t['outputs'][0]['offset'] = -4096\n" SEND_TAPE), "invalid/bad-tape"},
+	{"a buffer of 2^62 bytes", IMPORT(TAPE_HEAD "t['buffers'][1]['bytes'] = 1 << 62\n" SEND_TAPE), "invalid/bad-tape"},
+	{"a tape that only copies", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW "]\n" SEND_TAPE), "cheat/no-launch"},
+	{"an input that does not exist",
+		IMPORT(TAPE_HEAD "t['buffers'][0]['input'] = 3\n"
+						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
+						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
+		"invalid/bad-tape"},
+	{"an input of another size",
+		IMPORT(TAPE_HEAD "t['buffers'][0]['bytes'] = 1 << 30\n"
+						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
+						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
+		"invalid/bad-tape"},
+	{"more memory than the replay gives",
+		IMPORT(TAPE_HEAD "t['buffers'].append({'kind': 'temp', 'bytes': 1 << 34})\n"
+						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
+						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
+		"invalid/memory"},
+	{"IR that is no IR",
+		IMPORT(TAPE_HEAD "t['kernels'][0]['ttir'] = 'module { \\x00 %%%'\n"
+						 "t['rows'] = [{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': "
+						 "1, 'offset': 0}]}]\n" SEND_TAPE),
+		"invalid/compile-error invalid/bad-tape invalid/compiler-crash"},
+	{"honest again", IMPORT("import math"), "genuine/ok"},
 };
 
 static struct verdict verdicts[ARRAY_LEN(CASES)];
 
 static char *big_source(size_t *len)
 {
-	struct str s = { 0 };
+	struct str s = {0};
 	str_puts(&s, CASES[0].source);
 	while (s.len < (size_t)10 << 20)
 		str_puts(&s, "x = 'a long line of nothing in particular that goes on and on, as if it had something to say'\n");
@@ -119,33 +158,29 @@ static int count_entries(const char *path)
 {
 	DIR *d = opendir(path);
 	int count = 0;
-	for (struct dirent *e; d && (e = readdir(d));)
-		count++;
-	if (d)
-		closedir(d);
+	for (struct dirent *e; d && (e = readdir(d));) count++;
+	if (d) closedir(d);
 	return count;
 }
 
-/* Processes whose command line names our workers and whose parent is this process or one that it left behind. */
+/* Processes whose command line names our workers and whose parent is this process or one that it
+ * left behind. */
 static int count_children(void)
 {
 	DIR *d = opendir("/proc");
 	int count = 0;
 	for (struct dirent *e; (e = readdir(d));) {
 		char path[300], text[512] = "";
-		if (!isdigit((unsigned char)e->d_name[0]))
-			continue;
+		if (!isdigit((unsigned char)e->d_name[0])) continue;
 		snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
 		FILE *f = fopen(path, "r");
-		if (!f)
-			continue;
+		if (!f) continue;
 		size_t n = fread(text, 1, sizeof text - 1, f);
 		fclose(f);
 		text[n] = 0;
 		char *after = strrchr(text, ')');
 		int parent = 0;
-		if (after && sscanf(after + 2, "%*c %d", &parent) == 1 && parent == getpid())
-			count++;
+		if (after && sscanf(after + 2, "%*c %d", &parent) == 1 && parent == getpid()) count++;
 	}
 	closedir(d);
 	return count;
@@ -155,10 +190,8 @@ static int count_scratch(void)
 {
 	DIR *d = opendir("/tmp");
 	int count = 0;
-	for (struct dirent *e; d && (e = readdir(d));)
-		count += !strncmp(e->d_name, "hone-hostile", 12);
-	if (d)
-		closedir(d);
+	for (struct dirent *e; d && (e = readdir(d));) count += !strncmp(e->d_name, "hone-hostile", 12);
+	if (d) closedir(d);
 	return count;
 }
 
@@ -166,16 +199,21 @@ static int fds_before, fds_after, children_after, scratch_after;
 
 static int grade_all(void **state)
 {
-	struct err err = { 0 };
-	struct verify_options o = { .threads = 2, .seed = 1, .trace_timeout_ms = TRACE_TIMEOUT_MS, .replay_timeout_ms = 6000 };
+	struct err err = {0};
+	struct verify_options o = {
+		.threads = 2, .seed = 1, .trace_timeout_ms = TRACE_TIMEOUT_MS, .replay_timeout_ms = 6000};
 	struct verifier *v = NULL;
-	struct task task = { .name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK)) };
+	struct task task = {
+		.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
 	fds_before = count_entries("/proc/self/fd");
 	int rc = verifier_create(&o, &v, &err);
 	for (size_t i = 0; i < ARRAY_LEN(CASES) && !rc; i++) {
 		size_t len = 0;
 		char *big = CASES[i].source ? NULL : big_source(&len);
-		struct verify_request r = { .task = &task, .source = big ? big : CASES[i].source, .source_len = big ? len : strlen(CASES[i].source), .id = (int64_t)i };
+		struct verify_request r = {.task = &task,
+			.source = big ? big : CASES[i].source,
+			.source_len = big ? len : strlen(CASES[i].source),
+			.id = (int64_t)i};
 		rc = verifier_submit(v, &r, &err);
 		free(big);
 	}
@@ -183,12 +221,10 @@ static int grade_all(void **state)
 		struct verdict d;
 		int64_t id = 0;
 		rc = verifier_collect(v, 300000, &id, &d, &err);
-		if (!rc)
-			verdicts[id] = d;
+		if (!rc) verdicts[id] = d;
 	}
 	verifier_free(v);
-	if (rc)
-		fprintf(stderr, "%s\n", err.text);
+	if (rc) fprintf(stderr, "%s\n", err.text);
 	fds_after = count_entries("/proc/self/fd");
 	children_after = count_children();
 	scratch_after = count_scratch();
@@ -204,8 +240,7 @@ static void check(void **state)
 	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save))
 		listed |= !strcmp(word, found);
 	free(words);
-	if (!listed)
-		fail_msg("%s: %s (%s) is not one of: %s", CASES[i].name, found, verdicts[i].detail, CASES[i].verdicts);
+	if (!listed) fail_msg("%s: %s (%s) is not one of: %s", CASES[i].name, found, verdicts[i].detail, CASES[i].verdicts);
 }
 
 static void check_nothing_stays(void **state)
@@ -218,15 +253,15 @@ static void check_nothing_stays(void **state)
 /* A verifier that is freed with work under way stops at once and leaves nothing either. */
 static void check_free_while_busy(void **state)
 {
-	struct err err = { 0 };
-	struct verify_options o = { .threads = 2, .seed = 1, .skip_compile = true };
-	struct task task = { .name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK)) };
+	struct err err = {0};
+	struct verify_options o = {.threads = 2, .seed = 1, .skip_compile = true};
+	struct task task = {
+		.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
 	struct verifier *v = NULL;
-	if (verifier_create(&o, &v, &err))
-		fail_msg("%s", err.text);
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
 	for (int i = 0; i < 4; i++) {
 		char *source = xasprintf("%s\n# %d\n", CASES[4].source, i);
-		struct verify_request r = { .task = &task, .source = source, .source_len = strlen(source), .id = i };
+		struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .id = i};
 		assert_int_equal(verifier_submit(v, &r, &err), 0);
 		free(source);
 	}
@@ -244,8 +279,9 @@ int main(void)
 	static struct CMUnitTest tests[ARRAY_LEN(CASES) + 2];
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
-		tests[i] = (struct CMUnitTest){ CASES[i].name, check, NULL, NULL, (void *)(uintptr_t)i };
-	tests[ARRAY_LEN(CASES)] = (struct CMUnitTest){ "no process, descriptor or file stays", check_nothing_stays, NULL, NULL, NULL };
-	tests[ARRAY_LEN(CASES) + 1] = (struct CMUnitTest){ "freed while busy", check_free_while_busy, NULL, NULL, NULL };
+		tests[i] = (struct CMUnitTest){CASES[i].name, check, NULL, NULL, (void *)(uintptr_t)i};
+	tests[ARRAY_LEN(CASES)] = (struct CMUnitTest){
+		"no process, descriptor or file stays", check_nothing_stays, NULL, NULL, NULL};
+	tests[ARRAY_LEN(CASES) + 1] = (struct CMUnitTest){"freed while busy", check_free_while_busy, NULL, NULL, NULL};
 	return _cmocka_run_group_tests("hostile", tests, ARRAY_LEN(tests), grade_all, NULL);
 }

@@ -13,18 +13,14 @@ static void check(void **state)
 	assert_true(v->speedup > 0);
 }
 
-static void check_count(void **state)
-{
-	assert_true(ngraded >= 60);
-}
+static void check_count(void **state) { assert_true(ngraded >= 60); }
 
 int main(void)
 {
 	static struct CMUnitTest tests[GRADED_MAX + 1];
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	if (graded_run("tests/known_good"))
-		return 1;
+	if (graded_run("tests/known_good")) return 1;
 	int count = graded_cases(check, tests);
-	tests[count] = (struct CMUnitTest){ "at least sixty candidates", check_count, NULL, NULL, NULL };
+	tests[count] = (struct CMUnitTest){"at least sixty candidates", check_count, NULL, NULL, NULL};
 	return _cmocka_run_group_tests("known_good", tests, (size_t)count + 1, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The oracle: what it makes of references, and what it says about broken ones. Runs the real worker in its sandbox. */
+/* The oracle: what it makes of references, and what it says about broken ones. Runs the real worker
+ * in its sandbox. */
 #include "verify/oracle.h"
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +13,7 @@ static int level;
 
 static char *build_path(const char *name)
 {
-	const char *build = getenv("BUILD");   /* tests get it from their runner */
+	const char *build = getenv("BUILD"); /* tests get it from their runner */
 	char cwd[4096];
 	assert_non_null(getcwd(cwd, sizeof cwd));
 	char *folder = build && build[0] == '/' ? xstrdup(build) : path_join(cwd, build ? build : "build/release");
@@ -24,14 +25,13 @@ static char *build_path(const char *name)
 static int start(void **state)
 {
 	char text[512], cwd[4096];
-	struct err err = { 0 };
+	struct err err = {0};
 	char *library = build_path("libhone_sandbox.so");
 	level = sandbox_level_probe(text, sizeof text);
 	assert_non_null(getcwd(cwd, sizeof cwd));
 	int rc = zygote_create(cwd, library, "oracle", &z, &err);
 	if (!rc) rc = zygote_ready(z, 180000, NULL, &err);
-	if (rc)
-		fprintf(stderr, "%s\n", err.text);
+	if (rc) fprintf(stderr, "%s\n", err.text);
 	free(library);
 	return rc;
 }
@@ -44,12 +44,14 @@ static int end(void **state)
 
 static int run(const char *source, int trials, struct oracle_data **out, struct oracle_fault *fault)
 {
-	struct err err = { 0 };
-	struct task task = { .name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)source, .hash = hash_bytes(source, strlen(source)) };
-	struct oracle_options o = { .limits = { level, (int64_t)4 << 30, 0 }, .timeout_ms = 15000, .seed = 5, .num_trials = trials };
+	struct err err = {0};
+	struct task task = {.name = (char *)(uintptr_t)"t",
+		.source = (char *)(uintptr_t)source,
+		.hash = hash_bytes(source, strlen(source))};
+	struct oracle_options o = {
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .seed = 5, .num_trials = trials};
 	int rc = oracle_run(z, &task, &o, out, fault, &err);
-	if (rc && rc != ERR_MISMATCH)
-		fail_msg("%s", err.text);
+	if (rc && rc != ERR_MISMATCH) fail_msg("%s", err.text);
 	return rc;
 }
 
@@ -60,7 +62,7 @@ static int run(const char *source, int trials, struct oracle_data **out, struct 
 static void test_trials_of_a_plain_task(void **state)
 {
 	struct oracle_data *d = NULL;
-	struct oracle_fault fault = { 0 };
+	struct oracle_fault fault = {0};
 	assert_int_equal(run(MODEL("return torch.relu(x) + 1"), 9, &d, &fault), 0);
 	assert_int_equal(d->ntrials, 9);
 	assert_int_equal(d->nvariants, 2);
@@ -68,10 +70,10 @@ static void test_trials_of_a_plain_task(void **state)
 	assert_null(d->null_kernel);
 	for (int i = 0; i < 9; i++) {
 		const struct oracle_trial *t = &d->trials[i];
-		if (!t->counts)
-			fail_msg("trial %d (%s): %s", i, t->distribution, t->why);
+		if (!t->counts) fail_msg("trial %d (%s): %s", i, t->distribution, t->why);
 		assert_int_equal(t->ninputs, 1);
-		const float *x = (const float *)(const void *)(t->given + t->inputs[0].offset), *y = (const float *)(const void *)t->outputs[0].plain;
+		const float *x = (const float *)(const void *)(t->given + t->inputs[0].offset),
+					*y = (const float *)(const void *)t->outputs[0].plain;
 		int64_t n = compare_elements(&t->outputs[0]);
 		assert_int_equal(n, t->variant ? 3 * 49 : 4 * 64);
 		assert_int_equal(t->inputs[0].bytes, n * 4);
@@ -80,7 +82,8 @@ static void test_trials_of_a_plain_task(void **state)
 			assert_true(y[k] == (x[k] > 0 ? x[k] : 0) + 1);
 			negative += x[k] < 0;
 		}
-		assert_int_equal(!strcmp(t->distribution, "sign-mixed"), negative > n / 4 && strcmp(t->distribution, "heavy-tail"));
+		assert_int_equal(
+			!strcmp(t->distribution, "sign-mixed"), negative > n / 4 && strcmp(t->distribution, "heavy-tail"));
 	}
 	/* Another secret, other inputs. */
 	assert_memory_not_equal(d->trials[0].given, d->trials[1].given, 1024);
@@ -91,22 +94,23 @@ static void test_trials_of_a_plain_task(void **state)
 static void test_positive_domains(void **state)
 {
 	struct oracle_data *d = NULL;
-	struct oracle_fault fault = { 0 };
+	struct oracle_fault fault = {0};
 	assert_int_equal(run(MODEL("return torch.log(x + 1e-6)"), 9, &d, &fault), 0);
 	int hidden = 0;
-	for (int i = 0; i < d->ntrials; i++)
-		hidden += d->trials[i].counts && !d->trials[i].is_stock;
+	for (int i = 0; i < d->ntrials; i++) hidden += d->trials[i].counts && !d->trials[i].is_stock;
 	assert_true(hidden >= 3);
 	oracle_data_free(d);
 }
 
 static void test_parameters_are_randomised(void **state)
 {
-	static const char source[] = HEAD "class Model(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(n)\n"
-		"        self.lin = nn.Linear(n, n)\n"
-		"    def forward(self, x):\n        return self.lin(self.norm(x))\ndef get_inputs(): return [torch.randn(8, 16)]\ndef get_init_inputs(): return [16]\n";
+	static const char source[] = HEAD "class Model(nn.Module):\n    def __init__(self, n):\n        "
+									  "super().__init__()\n        self.norm = nn.BatchNorm1d(n)\n"
+									  "        self.lin = nn.Linear(n, n)\n"
+									  "    def forward(self, x):\n        return self.lin(self.norm(x))\ndef "
+									  "get_inputs(): return [torch.randn(8, 16)]\ndef get_init_inputs(): return [16]\n";
 	struct oracle_data *d = NULL;
-	struct oracle_fault fault = { 0 };
+	struct oracle_fault fault = {0};
 	assert_int_equal(run(source, 3, &d, &fault), 0);
 	assert_true(d->has_dot);
 	int seen = 0;
@@ -116,9 +120,8 @@ static void test_parameters_are_randomised(void **state)
 		assert_int_equal(same, !strcmp(a->name, "norm.num_batches_tracked"));
 		seen++;
 		if (!strcmp(a->name, "norm.running_mean"))
-			assert_true(a->may_change);      /* the reference updates it in training mode */
-		if (!strcmp(a->name, "norm.weight"))
-			assert_false(a->may_change);
+			assert_true(a->may_change); /* the reference updates it in training mode */
+		if (!strcmp(a->name, "norm.weight")) assert_false(a->may_change);
 		if (!strcmp(a->name, "norm.running_var"))
 			for (int k = 0; k < 16; k++)
 				assert_true(((const float *)(const void *)(d->trials[1].given + b->offset))[k] > 0);
@@ -130,26 +133,25 @@ static void test_parameters_are_randomised(void **state)
 /* Integers keep their range, probabilities their sum, masks their values. */
 static void test_domains_are_kept(void **state)
 {
-	static const char source[] = HEAD "class Model(nn.Module):\n    def forward(self, x, i, p, m):\n        return (x[i] * p * m)\n"
-		"def get_inputs(): return [torch.randn(10, 8), torch.randint(0, 10, (5,)), torch.softmax(torch.randn(5, 8), -1), (torch.rand(5, 8) > 0.5).float()]\n"
+	static const char source[] = HEAD
+		"class Model(nn.Module):\n    def forward(self, x, i, p, m):\n        return (x[i] * p * m)\n"
+		"def get_inputs(): return [torch.randn(10, 8), torch.randint(0, 10, (5,)), torch.softmax(torch.randn(5, 8), "
+		"-1), (torch.rand(5, 8) > 0.5).float()]\n"
 		"def get_init_inputs(): return []\n";
 	struct oracle_data *d = NULL;
-	struct oracle_fault fault = { 0 };
+	struct oracle_fault fault = {0};
 	assert_int_equal(run(source, 9, &d, &fault), 0);
 	for (int i = 0; i < d->ntrials; i++) {
 		const struct oracle_trial *t = &d->trials[i];
-		if (!t->counts)
-			continue;
+		if (!t->counts) continue;
 		const int64_t *index = (const int64_t *)(const void *)(t->given + t->inputs[1].offset);
-		const float *p = (const float *)(const void *)(t->given + t->inputs[2].offset), *m = (const float *)(const void *)(t->given + t->inputs[3].offset);
+		const float *p = (const float *)(const void *)(t->given + t->inputs[2].offset),
+					*m = (const float *)(const void *)(t->given + t->inputs[3].offset);
 		float sum = 0;
-		for (int k = 0; k < 8; k++)
-			sum += p[k];
+		for (int k = 0; k < 8; k++) sum += p[k];
 		assert_true(fabsf(sum - 1) < 1e-5f);
-		for (int k = 0; k < 5; k++)
-			assert_true(index[k] >= 0 && index[k] < 10);
-		for (int k = 0; k < 40; k++)
-			assert_true(m[k] == 0 || m[k] == 1);
+		for (int k = 0; k < 5; k++) assert_true(index[k] >= 0 && index[k] < 10);
+		for (int k = 0; k < 40; k++) assert_true(m[k] == 0 || m[k] == 1);
 	}
 	oracle_data_free(d);
 }
@@ -158,7 +160,7 @@ static void test_domains_are_kept(void **state)
 static void test_null_kernels_are_found(void **state)
 {
 	struct oracle_data *d = NULL;
-	struct oracle_fault fault = { 0 };
+	struct oracle_fault fault = {0};
 	assert_int_equal(run(MODEL("return x * 1.0"), 4, &d, &fault), 0);
 	assert_string_equal(d->null_kernel, "the first input");
 	oracle_data_free(d);
@@ -173,24 +175,25 @@ static void test_null_kernels_are_found(void **state)
 
 static void test_broken_tasks_have_codes(void **state)
 {
-	static const struct { const char *source, *code, *text; } cases[] = {
-		{ "x = (", "task-broken", "SyntaxError" },
-		{ HEAD "def get_inputs(): return []\n", "task-broken", "does not define Model" },
-		{ MODEL("return torch.rand_like(x)"), "task-random", "differ" },
-		{ MODEL("import os; os._exit(0)"), "task-broken", "exit 0" },
-		{ MODEL("import ctypes; return ctypes.string_at(0)"), "task-broken", "signal 11" },
-		{ MODEL("return 'text'"), "task-unsupported", "str" },
-		{ MODEL("return open('/etc/passwd').read()"), "task-broken", "Error" },
-		{ MODEL("return torch.ones(1 << 40)"), "task-too-large", "outputs" },        /* known from shapes alone */
-		{ MODEL("return x + torch.ones(1 << 40)[:1]"), "task-broken", "" },          /* not known before: the memory limit holds */
-		{ MODEL("import sys; sys.exit()"), "task-broken", "SystemExit" },
+	static const struct {
+		const char *source, *code, *text;
+	} cases[] = {
+		{"x = (", "task-broken", "SyntaxError"},
+		{HEAD "def get_inputs(): return []\n", "task-broken", "does not define Model"},
+		{MODEL("return torch.rand_like(x)"), "task-random", "differ"},
+		{MODEL("import os; os._exit(0)"), "task-broken", "exit 0"},
+		{MODEL("import ctypes; return ctypes.string_at(0)"), "task-broken", "signal 11"},
+		{MODEL("return 'text'"), "task-unsupported", "str"},
+		{MODEL("return open('/etc/passwd').read()"), "task-broken", "Error"},
+		{MODEL("return torch.ones(1 << 40)"), "task-too-large", "outputs"}, /* known from shapes alone */
+		{MODEL("return x + torch.ones(1 << 40)[:1]"), "task-broken", ""}, /* not known before: the memory limit holds */
+		{MODEL("import sys; sys.exit()"), "task-broken", "SystemExit"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct oracle_data *d = NULL;
-		struct oracle_fault fault = { 0 };
+		struct oracle_fault fault = {0};
 		assert_int_equal(run(cases[i].source, 3, &d, &fault), ERR_MISMATCH);
-		if (strcmp(fault.code, cases[i].code))
-			fail_msg("case %zu: %s: %s", i, fault.code, fault.text);
+		if (strcmp(fault.code, cases[i].code)) fail_msg("case %zu: %s: %s", i, fault.code, fault.text);
 		if (!strstr(fault.text, cases[i].text))
 			fail_msg("case %zu: \"%s\" does not hold \"%s\"", i, fault.text, cases[i].text);
 	}
@@ -200,11 +203,11 @@ static void test_broken_tasks_have_codes(void **state)
 static void test_a_hanging_task_is_killed(void **state)
 {
 	const char *source = MODEL("\n        while True: pass");
-	struct err err = { 0 };
+	struct err err = {0};
 	struct oracle_data *d = NULL;
-	struct oracle_fault fault = { 0 };
-	struct task task = { .source = (char *)(uintptr_t)source, .hash = hash_bytes(source, strlen(source)) };
-	struct oracle_options o = { .limits = { level, (int64_t)4 << 30, 0 }, .timeout_ms = 1000, .seed = 5, .num_trials = 3 };
+	struct oracle_fault fault = {0};
+	struct task task = {.source = (char *)(uintptr_t)source, .hash = hash_bytes(source, strlen(source))};
+	struct oracle_options o = {.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 1000, .seed = 5, .num_trials = 3};
 	assert_int_equal(oracle_run(z, &task, &o, &d, &fault, &err), ERR_MISMATCH);
 	assert_string_equal(fault.code, "task-timeout");
 	assert_int_equal(run(MODEL("return x + 1"), 2, &d, &fault), 0);

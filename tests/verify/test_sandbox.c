@@ -1,5 +1,6 @@
-/* The sandbox's fences, each tried from inside, in forked children, at every level that works here. A probe returns what happened: 0 when the forbidden thing
- * succeeded, or an errno. A fence that is missing shows as "allowed". */
+/* The sandbox's fences, each tried from inside, in forked children, at every level that works here.
+ * A probe returns what happened: 0 when the forbidden thing succeeded, or an errno. A fence that is
+ * missing shows as "allowed". */
 #include "verify/sandbox.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,7 @@
 #define MEMORY_BYTES ((int64_t)256 << 20)
 #define EXIT_NOT_ENTERED 200
 
-static pid_t outside;   /* the test's own pid as the outer namespace knows it */
+static pid_t outside; /* the test's own pid as the outer namespace knows it */
 static char scratch[64], readable[64];
 
 static int result_of(long rc) { return rc < 0 ? errno : ALLOWED; }
@@ -56,7 +57,7 @@ static int try_netlink(void) { return result_of(socket(AF_NETLINK, SOCK_RAW, 0))
 static int try_exec(void)
 {
 	char *argv[] = {(char *)(uintptr_t)"/bin/true", NULL};
-	return result_of(execv(argv[0], argv));   /* success exits 0, which is ALLOWED */
+	return result_of(execv(argv[0], argv)); /* success exits 0, which is ALLOWED */
 }
 static int try_kill_parent(void) { return result_of(kill(getppid() ? getppid() : outside, 0)); }
 static int try_kill_outside(void) { return result_of(kill(outside, 0)); }
@@ -77,7 +78,10 @@ static int try_fork(void)
 	return result_of(pid);
 }
 static int try_clone3(void) { return result_of(syscall(SYS_clone3, NULL, 0)); }
-static int try_thread(void) { return result_of(syscall(SYS_clone, CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_NEWUSER, NULL, NULL, NULL, 0)); }
+static int try_thread(void)
+{
+	return result_of(syscall(SYS_clone, CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_NEWUSER, NULL, NULL, NULL, 0));
+}
 static int try_unshare(void) { return result_of(unshare(CLONE_NEWUSER)); }
 static int try_memory(void)
 {
@@ -121,29 +125,56 @@ static int try_work(void)
 	return poll(&q, 1, 0) == 1 ? ALLOWED : EIO;
 }
 
-/* Where the call's own arguments make no sense, only one errno says that it was the fence which stopped it: nothing here does harm when a fence is missing. */
-struct probe { const char *name; int (*run)(void); int expected; };
+/* Where the call's own arguments make no sense, only one errno says that it was the fence which
+ * stopped it: nothing here does harm when a fence is missing. */
+struct probe {
+	const char *name;
+	int (*run)(void);
+	int expected;
+};
 #define WORKS ALLOWED
 #define FAILS (-1)   /* with any errno */
 static const struct probe PROBES[] = {
-	{"open /etc/passwd", try_passwd, FAILS}, {"create a file", try_write, FAILS}, {"truncate a readable file", try_truncate_readable, FAILS},
+	{"open /etc/passwd", try_passwd, FAILS},
+	{"create a file", try_write, FAILS},
+	{"truncate a readable file", try_truncate_readable, FAILS},
 	{"write to a scratch folder not granted", try_scratch, FAILS},
-	{"read a granted file", try_readable, WORKS}, {"inet socket", try_inet, FAILS}, {"unix socket", try_unix, FAILS}, {"netlink socket", try_netlink, FAILS},
+	{"read a granted file", try_readable, WORKS},
+	{"inet socket", try_inet, FAILS},
+	{"unix socket", try_unix, FAILS},
+	{"netlink socket", try_netlink, FAILS},
 	{"connect", try_connect, EPERM},
-	{"exec", try_exec, FAILS}, {"signal the parent", try_kill_parent, FAILS}, {"signal a process outside", try_kill_outside, FAILS},
+	{"exec", try_exec, FAILS},
+	{"signal the parent", try_kill_parent, FAILS},
+	{"signal a process outside", try_kill_outside, FAILS},
 	{"signal everybody", try_kill_all, FAILS},
-	{"signal itself", try_kill_self, WORKS}, {"ptrace", try_ptrace, FAILS}, {"read the parent's memory", try_parent_memory, FAILS},
+	{"signal itself", try_kill_self, WORKS},
+	{"ptrace", try_ptrace, FAILS},
+	{"read the parent's memory", try_parent_memory, FAILS},
 	{"process_vm_readv", try_vm_read, EPERM},
-	{"fork", try_fork, FAILS}, {"clone3", try_clone3, ENOSYS}, {"clone with a namespace", try_thread, EPERM}, {"unshare", try_unshare, FAILS},
+	{"fork", try_fork, FAILS},
+	{"clone3", try_clone3, ENOSYS},
+	{"clone with a namespace", try_thread, EPERM},
+	{"unshare", try_unshare, FAILS},
 	{"allocate 100 GiB", try_memory, FAILS},
-	{"allocate 100 GiB shared", try_shared_memory, FAILS}, {"memfd", try_memfd, FAILS}, {"become root", try_setuid, FAILS},
-	{"outlive the parent", try_pdeathsig, EPERM}, {"be dumpable", try_dumpable, FAILS},
-	{"bpf", try_bpf, EPERM}, {"io_uring", try_io_uring, EPERM}, {"keyctl", try_keyctl, EPERM}, {"perf_event_open", try_perf, EPERM},
-	{"userfaultfd", try_userfaultfd, EPERM}, {"mount", try_mount, EPERM},
-	{"core file", try_core, FAILS}, {"raise a limit", try_rlimit_up, FAILS}, {"memory, pipes and poll", try_work, WORKS},
+	{"allocate 100 GiB shared", try_shared_memory, FAILS},
+	{"memfd", try_memfd, FAILS},
+	{"become root", try_setuid, FAILS},
+	{"outlive the parent", try_pdeathsig, EPERM},
+	{"be dumpable", try_dumpable, FAILS},
+	{"bpf", try_bpf, EPERM},
+	{"io_uring", try_io_uring, EPERM},
+	{"keyctl", try_keyctl, EPERM},
+	{"perf_event_open", try_perf, EPERM},
+	{"userfaultfd", try_userfaultfd, EPERM},
+	{"mount", try_mount, EPERM},
+	{"core file", try_core, FAILS},
+	{"raise a limit", try_rlimit_up, FAILS},
+	{"memory, pipes and poll", try_work, WORKS},
 };
 
-/* Runs a probe in the sandbox the way hone-runner enters it: unshare, fork, enter. Returns the probe's result. */
+/* Runs a probe in the sandbox the way hone-runner enters it: unshare, fork, enter. Returns the
+ * probe's result. */
 static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *text, size_t len)
 {
 	int fds[2], status = 0, result = -1;
@@ -175,7 +206,8 @@ static struct sandbox_options options_for(int level)
 {
 	static const char *read_paths[2];
 	read_paths[0] = readable;
-	return (struct sandbox_options){.level = level, .read_paths = read_paths, .memory_bytes = MEMORY_BYTES, .cpu_s = 60};
+	return (struct sandbox_options){
+		.level = level, .read_paths = read_paths, .memory_bytes = MEMORY_BYTES, .cpu_s = 60};
 }
 
 static void test_level(int level)
@@ -187,7 +219,9 @@ static void test_level(int level)
 	for (size_t i = 0; i < sizeof(PROBES) / sizeof(PROBES[0]); i++) {
 		int result = run_probe(&o, PROBES[i].run, text, sizeof(text));
 		int ok = PROBES[i].expected == FAILS ? result > 0 && result < EXIT_NOT_ENTERED : result == PROBES[i].expected;
-		if (!ok) print_message("# level %s: %s: %s %s\n", sandbox_level_name(level), PROBES[i].name, result == ALLOWED ? "allowed" : strerror(result), text);
+		if (!ok)
+			print_message("# level %s: %s: %s %s\n", sandbox_level_name(level), PROBES[i].name,
+				result == ALLOWED ? "allowed" : strerror(result), text);
 		bad += !ok;
 	}
 	assert_int_equal(bad, 0);
@@ -226,14 +260,12 @@ static void test_grants(void **state)
 	static const char *const exec_paths[] = {"/bin/sh", NULL};
 	o = options_for(level);
 	o.exec_paths = exec_paths;
-	assert_int_not_equal(run_probe(&o, try_exec, text, sizeof(text)), ALLOWED);   /* another program than the granted one */
+	assert_int_not_equal(
+		run_probe(&o, try_exec, text, sizeof(text)), ALLOWED); /* another program than the granted one */
 }
 
 /* In its namespaces a job is process 1 of nobody, and its user is not root outside. */
-static int probe_full_identity(void)
-{
-	return getpid() == 1 && getppid() == 0 && geteuid() != 0 ? ALLOWED : EPERM;
-}
+static int probe_full_identity(void) { return getpid() == 1 && getppid() == 0 && geteuid() != 0 ? ALLOWED : EPERM; }
 
 static void test_full_identity(void **state)
 {
@@ -288,7 +320,8 @@ static size_t read_soon(int fd, void *data, size_t n)
 	return have;
 }
 
-/* The process between the test and sandbox_fork's child; never returns. The child says on fd whether it is inside. */
+/* The process between the test and sandbox_fork's child; never returns. The child says on fd
+ * whether it is inside. */
 static void keeper_main(int fd)
 {
 	char text[256] = "";
@@ -299,7 +332,7 @@ static void keeper_main(int fd)
 	if (pid == 0) {
 		char inside = !*text && getpid() == 1 && sandbox_enter(&o, text, sizeof(text)) == 0;
 		if (write(fd, &inside, 1) != 1) _exit(1);
-		poll(NULL, 0, 30000);   /* not for ever: a child that outlives its parent is what this test looks for */
+		poll(NULL, 0, 30000); /* not for ever: a child that outlives its parent is what this test looks for */
 		_exit(0);
 	}
 	close(fd);
@@ -320,7 +353,7 @@ static void test_fork(void **state)
 	kill(keeper, SIGKILL);
 	waitpid(keeper, &status, 0);
 	struct pollfd p = {.fd = fds[0], .events = POLLIN};
-	int ended = poll(&p, 1, 10000) == 1 && read(fds[0], &more, 1) == 0;   /* the child, the last writer, is dead */
+	int ended = poll(&p, 1, 10000) == 1 && read(fds[0], &more, 1) == 0; /* the child, the last writer, is dead */
 	close(fds[0]);
 	assert_int_equal(have, 1);
 	assert_true(inside);
@@ -357,8 +390,14 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names), cmocka_unit_test(test_none), cmocka_unit_test(test_lsm), cmocka_unit_test(test_full), cmocka_unit_test(test_grants),
-		cmocka_unit_test(test_full_identity), cmocka_unit_test(test_uid_map), cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_none),
+		cmocka_unit_test(test_lsm),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_grants),
+		cmocka_unit_test(test_full_identity),
+		cmocka_unit_test(test_uid_map),
+		cmocka_unit_test(test_fork),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,4 +1,5 @@
-/* The verifier from outside: duplicates, caches, the audit, wrong options, and workers that die under it. */
+/* The verifier from outside: duplicates, caches, the audit, wrong options, and workers that die
+ * under it. */
 #include "verify/verify.h"
 #include <dirent.h>
 #include <setjmp.h>
@@ -7,7 +8,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static const char TASK[] = "import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+static const char TASK[] =
+	"import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
 	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 #define CANDIDATE(factor) "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
@@ -25,9 +27,9 @@ static char *store_path;
 static int start(void **state)
 {
 	snprintf(folder, sizeof folder, "/tmp/hone-supervisor-XXXXXX");
-	task = (struct task){ .name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK)) };
-	if (!mkdtemp(folder))
-		return -1;
+	task = (struct task){
+		.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
+	if (!mkdtemp(folder)) return -1;
 	store_path = path_join(folder, "store.db");
 	return 0;
 }
@@ -41,19 +43,17 @@ static int end(void **state)
 static struct verifier *open_verifier(struct store *store)
 {
 	struct verifier *v = NULL;
-	struct err err = { 0 };
-	struct verify_options o = { .threads = 2, .store = store };
-	if (verifier_create(&o, &v, &err))
-		fail_msg("%s", err.text);
+	struct err err = {0};
+	struct verify_options o = {.threads = 2, .store = store};
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
 	return v;
 }
 
 static struct verdict run(struct verifier *v, const char *source)
 {
 	struct verdict d;
-	struct err err = { 0 };
-	if (verifier_run(v, &task, source, strlen(source), &d, &err))
-		fail_msg("%s", err.text);
+	struct err err = {0};
+	if (verifier_run(v, &task, source, strlen(source), &d, &err)) fail_msg("%s", err.text);
 	return d;
 }
 
@@ -65,25 +65,20 @@ static int kill_children(const char *word)
 	for (struct dirent *e; (e = readdir(d));) {
 		char path[300], stat[512] = "", line[2048] = "";
 		int parent = 0, pid = atoi(e->d_name);
-		if (pid <= 0)
-			continue;
+		if (pid <= 0) continue;
 		snprintf(path, sizeof path, "/proc/%d/stat", pid);
 		FILE *f = fopen(path, "r");
 		size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
-		if (f)
-			fclose(f);
+		if (f) fclose(f);
 		stat[n] = 0;
 		char *after = strrchr(stat, ')');
-		if (!after || sscanf(after + 2, "%*c %d", &parent) != 1 || parent != getpid())
-			continue;
+		if (!after || sscanf(after + 2, "%*c %d", &parent) != 1 || parent != getpid()) continue;
 		snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
 		f = fopen(path, "r");
 		n = f ? fread(line, 1, sizeof line - 1, f) : 0;
-		if (f)
-			fclose(f);
+		if (f) fclose(f);
 		for (size_t i = 0; i < n; i++)
-			if (!line[i])
-				line[i] = ' ';
+			if (!line[i]) line[i] = ' ';
 		if (strstr(line, word)) {
 			kill(pid, SIGKILL);
 			killed++;
@@ -96,11 +91,12 @@ static int kill_children(const char *word)
 static void test_duplicates_are_graded_once(void **state)
 {
 	struct verifier *v = open_verifier(NULL);
-	struct err err = { 0 };
-	bool seen[8] = { false };
+	struct err err = {0};
+	bool seen[8] = {false};
 	int fresh = 0, genuine = 0;
 	for (int i = 0; i < 8; i++) {
-		struct verify_request r = { .task = &task, .source = i % 2 ? BAD : GOOD, .source_len = strlen(i % 2 ? BAD : GOOD), .id = i };
+		struct verify_request r = {
+			.task = &task, .source = i % 2 ? BAD : GOOD, .source_len = strlen(i % 2 ? BAD : GOOD), .id = i};
 		assert_int_equal(verifier_submit(v, &r, &err), 0);
 	}
 	for (int i = 0; i < 8; i++) {
@@ -126,7 +122,7 @@ static void test_duplicates_are_graded_once(void **state)
 static void test_store_outlives_the_verifier(void **state)
 {
 	struct store *s = NULL;
-	struct err err = { 0 };
+	struct err err = {0};
 	assert_int_equal(store_open(store_path, &s, &err), 0);
 	struct verifier *v = open_verifier(s);
 	struct verdict a = run(v, GOOD), b = run(v, BAD);
@@ -140,7 +136,7 @@ static void test_store_outlives_the_verifier(void **state)
 	assert_string_equal(c.key.text, a.key.text);
 	verifier_free(v);
 	/* Another option, another verdict. */
-	struct verify_options o = { .threads = 1, .store = s, .precision = "tf32" };
+	struct verify_options o = {.threads = 1, .store = s, .precision = "tf32"};
 	assert_int_equal(verifier_create(&o, &v, &err), 0);
 	assert_false(run(v, GOOD).cached);
 	verifier_free(v);
@@ -154,14 +150,14 @@ static void test_dead_workers_are_replaced(void **state)
 	struct verdict d = run(v, GOOD);
 	assert_int_equal(d.class, VERDICT_GENUINE);
 	assert_int_equal(kill_children("zygote.py"), 3);
-	/* The pool is filled again behind a verdict's back: all of its runners, however long that takes. */
+	/* The pool is filled again behind a verdict's back: all of its runners, however long that
+	 * takes. */
 	for (int killed = 0, waits = 0; killed < 2 && waits < 100; waits++) {
 		killed += kill_children("hone-runner");
 		sleep_ms(50);
 	}
 	d = run(v, CANDIDATE("2.0"));
-	if (d.class != VERDICT_GENUINE)
-		fail_msg("%s/%s: %s", verdict_class_name(d.class), d.reason, d.detail);
+	if (d.class != VERDICT_GENUINE) fail_msg("%s/%s: %s", verdict_class_name(d.class), d.reason, d.detail);
 	assert_false(d.cached);
 	verifier_free(v);
 }
@@ -169,21 +165,23 @@ static void test_dead_workers_are_replaced(void **state)
 static void test_audit(void **state)
 {
 	struct verifier *v = open_verifier(NULL);
-	struct err err = { 0 };
+	struct err err = {0};
 	json_t *o = NULL;
 	assert_int_equal(verifier_audit(v, &task, &o, &err), 0);
 	assert_true(json_is_true(json_object_get(o, "runs")) && json_is_true(json_object_get(o, "discriminates")));
 	assert_true(json_number_value(json_object_get(o, "fused_s")) > 0);
 	assert_true(json_array_size(json_object_get(o, "trials")) >= 5);
 	json_decref(o);
-	struct task weak = { .name = (char *)(uintptr_t)"w", .source = (char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
-		"    def forward(self, x):\n        return x + 0\n"
-		"def get_inputs(): return [torch.randn(8, 8)]\ndef get_init_inputs(): return []\n" };
+	struct task weak = {.name = (char *)(uintptr_t)"w",
+		.source =
+			(char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
+							   "    def forward(self, x):\n        return x + 0\n"
+							   "def get_inputs(): return [torch.randn(8, 8)]\ndef get_init_inputs(): return []\n"};
 	assert_int_equal(verifier_audit(v, &weak, &o, &err), 0);
 	assert_false(json_is_true(json_object_get(o, "discriminates")));
 	assert_string_equal(json_string_value(json_object_get(o, "null_kernel")), "the first input");
 	json_decref(o);
-	struct task broken = { .name = (char *)(uintptr_t)"b", .source = (char *)(uintptr_t)"def get_inputs(:" };
+	struct task broken = {.name = (char *)(uintptr_t)"b", .source = (char *)(uintptr_t)"def get_inputs(:"};
 	assert_int_equal(verifier_audit(v, &broken, &o, &err), 0);
 	assert_false(json_is_true(json_object_get(o, "runs")));
 	assert_string_equal(json_string_value(json_object_get(o, "code")), "task-broken");
@@ -201,14 +199,17 @@ static void test_audit(void **state)
 static void test_options_are_checked(void **state)
 {
 	const struct verify_options bad[] = {
-		{ .device = "tpu" }, { .precision = "loose" }, { .sandbox = "none" }, { .sandbox = "strong" }, { .num_correct_trials = 1000 },
-		{ .root = "/nonexistent" },
+		{.device = "tpu"},
+		{.precision = "loose"},
+		{.sandbox = "none"},
+		{.sandbox = "strong"},
+		{.num_correct_trials = 1000},
+		{.root = "/nonexistent"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct verifier *v = NULL;
-		struct err err = { 0 };
-		if (verifier_create(&bad[i], &v, &err) == 0)
-			fail_msg("options %zu were accepted", i);
+		struct err err = {0};
+		if (verifier_create(&bad[i], &v, &err) == 0) fail_msg("options %zu were accepted", i);
 		assert_int_not_equal(err.text[0], 0);
 	}
 }
@@ -217,8 +218,11 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_duplicates_are_graded_once), cmocka_unit_test(test_store_outlives_the_verifier), cmocka_unit_test(test_dead_workers_are_replaced),
-		cmocka_unit_test(test_audit), cmocka_unit_test(test_options_are_checked),
+		cmocka_unit_test(test_duplicates_are_graded_once),
+		cmocka_unit_test(test_store_outlives_the_verifier),
+		cmocka_unit_test(test_dead_workers_are_replaced),
+		cmocka_unit_test(test_audit),
+		cmocka_unit_test(test_options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, start, end);
 }

@@ -9,19 +9,39 @@
 static void test_round_trip(void **state)
 {
 	struct verdict v = {
-		.class = VERDICT_WRONG, .stage = STAGE_CORRECTNESS, .reason = "mismatch", .detail = "line \"one\"\n\ttwo", .line = 17,
-		.compiled = true, .params_seeded = true, .speedup = NAN, .cost_s = 2.5e-6, .reference_cost_s = 5e-6, .launches = 2,
-		.programs = INT64_C(1) << 40, .bytes = 9, .sectors = 8, .flops = 7, .nlines = 2, .lines = { { 3, 10, 11, 12 }, { 4, 20, 21, 22 } },
-		.trials = 7, .trials_failed = 1, .error_max = 0.5, .tolerance = 5e-5, .kernelbench = 0, .sandbox = "full", .seconds = 0.25,
-		.cached = true, .key = hash_bytes("x", 1),
+		.class = VERDICT_WRONG,
+		.stage = STAGE_CORRECTNESS,
+		.reason = "mismatch",
+		.detail = "line \"one\"\n\ttwo",
+		.line = 17,
+		.compiled = true,
+		.params_seeded = true,
+		.speedup = NAN,
+		.cost_s = 2.5e-6,
+		.reference_cost_s = 5e-6,
+		.launches = 2,
+		.programs = INT64_C(1) << 40,
+		.bytes = 9,
+		.sectors = 8,
+		.flops = 7,
+		.nlines = 2,
+		.lines = {{3, 10, 11, 12}, {4, 20, 21, 22}},
+		.trials = 7,
+		.trials_failed = 1,
+		.error_max = 0.5,
+		.tolerance = 5e-5,
+		.kernelbench = 0,
+		.sandbox = "full",
+		.seconds = 0.25,
+		.cached = true,
+		.key = hash_bytes("x", 1),
 	};
 	struct verdict w;
-	struct err err = { 0 };
+	struct err err = {0};
 	json_t *o = verdict_json(&v);
 	assert_true(json_is_null(json_object_get(o, "speedup")));
 	assert_string_equal(json_string_value(json_object_get(o, "params")), "seeded");
-	if (verdict_from_json(o, &w, &err))
-		fail_msg("%s", err.text);
+	if (verdict_from_json(o, &w, &err)) fail_msg("%s", err.text);
 	json_t *again = verdict_json(&w);
 	assert_true(json_equal(o, again));
 	assert_true(isnan(w.speedup) && w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
@@ -33,7 +53,12 @@ static void test_every_name(void **state)
 {
 	for (int c = 0; c < VERDICT_CLASS_COUNT; c++)
 		for (int s = 0; s < VERDICT_STAGE_COUNT; s++) {
-			struct verdict v = { .class = (enum verdict_class)c, .stage = (enum verdict_stage)s, .reason = "r", .detail = "", .kernelbench = -1 }, w;
+			struct verdict v = {.class = (enum verdict_class)c,
+							   .stage = (enum verdict_stage)s,
+							   .reason = "r",
+							   .detail = "",
+							   .kernelbench = -1},
+						   w;
 			json_t *o = verdict_json(&v);
 			assert_int_equal(verdict_from_json(o, &w, NULL), 0);
 			assert_true(w.class == v.class && w.stage == v.stage && w.kernelbench == -1);
@@ -44,7 +69,7 @@ static void test_every_name(void **state)
 /* A candidate's bytes may end up in the detail; the record must stay JSON. */
 static void test_text_that_is_no_utf8(void **state)
 {
-	struct verdict v = { .reason = "r", .detail = "bad \xff\xfe bytes \xc3" };
+	struct verdict v = {.reason = "r", .detail = "bad \xff\xfe bytes \xc3"};
 	json_t *o = verdict_json(&v);
 	char *text = json_dumps(o, 0);
 	assert_non_null(text);
@@ -55,28 +80,31 @@ static void test_text_that_is_no_utf8(void **state)
 
 static void test_bad_records_are_refused(void **state)
 {
-	static const char *const bad[] = { "[]", "{}", "{\"verdict\": \"genius\", \"stage\": \"done\", \"reason\": \"\", \"detail\": \"\"}",
+	static const char *const bad[] = {"[]", "{}",
+		"{\"verdict\": \"genius\", \"stage\": \"done\", \"reason\": \"\", \"detail\": \"\"}",
 		"{\"verdict\": \"genuine\", \"stage\": \"never\", \"reason\": \"\", \"detail\": \"\"}",
 		"{\"verdict\": \"genuine\", \"stage\": \"done\", \"reason\": 3, \"detail\": \"\"}",
-		"{\"verdict\": \"genuine\", \"stage\": \"done\", \"reason\": \"\", \"detail\": \"\", \"line\": 1e99}" };
+		"{\"verdict\": \"genuine\", \"stage\": \"done\", \"reason\": \"\", \"detail\": \"\", \"line\": 1e99}"};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		json_t *o = json_loads(bad[i], 0, NULL);
 		struct verdict v;
-		struct err err = { 0 };
+		struct err err = {0};
 		assert_int_not_equal(verdict_from_json(o, &v, &err), 0);
 		assert_int_not_equal(err.text[0], 0);
 		json_decref(o);
 	}
 }
 
-/* docs/cost-model.md, by hand, in us. 48 MB in 5860 programs: dram 32 / (0.94 * 4.8) + 16 / (0.77 * 4.8) = 11.42; launch 5860 * 0.000605 = 3.55; l2 48 / 7.8 =
- * 6.15; l1 10^6 cycles of lines on 132 SMs, the busiest with 45 programs of 44.4, = 3.88; latency 3 waves of 500 + 400 + 330 cycles = 1.86. Cubic mean 12.24,
- * and 1.7 for a launch and 0.62 of ramp. */
+/* docs/cost-model.md, by hand, in us. 48 MB in 5860 programs: dram 32 / (0.94 * 4.8) + 16 / (0.77 *
+ * 4.8) = 11.42; launch 5860 * 0.000605 = 3.55; l2 48 / 7.8 = 6.15; l1 10^6 cycles of lines on 132
+ * SMs, the busiest with 45 programs of 44.4, = 3.88; latency 3 waves of 500 + 400 + 330 cycles =
+ * 1.86. Cubic mean 12.24, and 1.7 for a launch and 0.62 of ramp. */
 static void test_cost_by_hand(void **state)
 {
-	struct cost_launch l = { .bytes = 48e6 };
+	struct cost_launch l = {.bytes = 48e6};
 	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32) - 14.56e-6) < 0.03e-6);
-	l = (struct cost_launch){ .bytes = 1e6, .dot_flops = 67e12 * 1e-3 };   /* the fp32 pipes' peak for 1 ms, with a quarter more instructions that feed them */
+	l = (struct cost_launch){.bytes = 1e6,
+		.dot_flops = 67e12 * 1e-3}; /* the fp32 pipes' peak for 1 ms, with a quarter more instructions that feed them */
 	assert_true(cost_launch_s(&l, COST_DOT_FP32) > 1.2e-3 && cost_launch_s(&l, COST_DOT_FP32) < 1.3e-3);
 	assert_true(cost_launch_s(&l, COST_DOT_TF32) < 0.2 * cost_launch_s(&l, COST_DOT_FP32));
 	assert_true(cost_launch_s(&l, COST_DOT_HALF) < 0.6 * cost_launch_s(&l, COST_DOT_TF32));
@@ -87,8 +115,8 @@ static void test_cost_by_hand(void **state)
 
 static void test_cost_of_a_reference(void **state)
 {
-	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 48000000, "elements", 1, "bytes", 48000000, "elements", 1,
-		"fused", "bytes", 48000000, "elements", 1);
+	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 48000000, "elements", 1,
+		"bytes", 48000000, "elements", 1, "fused", "bytes", 48000000, "elements", 1);
 	double eager = 0, fused = 0, best = cost_reference_s(o, COST_DOT_FP32, &eager, &fused);
 	assert_true(fabs(eager - 2 * fused) < 1e-12 && fabs(fused - 14.56e-6) < 0.03e-6 && best == fused);
 	json_decref(o);

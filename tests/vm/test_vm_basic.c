@@ -1,4 +1,5 @@
-/* The thinnest path: parse, lower and launch small kernels, and what a caller can ask about a kernel. Their texts are what Triton 3.6 prints. */
+/* The thinnest path: parse, lower and launch small kernels, and what a caller can ask about a
+ * kernel. Their texts are what Triton 3.6 prints. */
 #include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>
@@ -36,22 +37,32 @@
 
 #define N 300
 
-struct fixture { struct vm_kernel *k; float x[N], y[N],
-	o[N + 4]; uint8_t origin[(N + 4) * 4]; struct vm_buffer buffers[3]; struct vm_arg args[4]; struct vm_launch_options options; };
+struct fixture {
+	struct vm_kernel *k;
+	float x[N], y[N], o[N + 4];
+	uint8_t origin[(N + 4) * 4];
+	struct vm_buffer buffers[3];
+	struct vm_arg args[4];
+	struct vm_launch_options options;
+};
 
 static void fixture_open(struct fixture *f)
 {
 	struct err err = {0};
 	memset(f, 0, sizeof *f);
 	if (vm_kernel_create(ADD_TTIR, sizeof ADD_TTIR - 1, &f->k, &err)) fail_msg("%s", err.text);
-	for (int i = 0; i < N; i++) { f->x[i] = (float)i; f->y[i] = 0.5f * (float)i; }
+	for (int i = 0; i < N; i++) {
+		f->x[i] = (float)i;
+		f->y[i] = 0.5f * (float)i;
+	}
 	void *data[3] = {f->x, f->y, f->o};
 	for (int b = 0; b < 3; b++) {
 		f->buffers[b] = (struct vm_buffer){.address = tape_buffer_address(b), .bytes = N * 4, .data = data[b]};
 		f->args[b].i = (int64_t)tape_buffer_address(b);
 	}
 	f->args[3].i = N;
-	f->options = (struct vm_launch_options){.grid = {3, 1, 1}, .args = f->args, .nargs = 4, .buffers = f->buffers, .nbuffers = 3};
+	f->options = (struct vm_launch_options){
+		.grid = {3, 1, 1}, .args = f->args, .nargs = 4, .buffers = f->buffers, .nbuffers = 3};
 }
 
 static void test_add(void **state)
@@ -75,7 +86,7 @@ static void test_out_of_bounds(void **state)
 	struct err err = {0};
 	fixture_open(&f);
 	f.args[3].i = N + 1;
-	f.buffers[0].bytes = f.buffers[1].bytes = N * 4 + 4;   /* the loads are fine; y is followed by o in this struct */
+	f.buffers[0].bytes = f.buffers[1].bytes = N * 4 + 4; /* the loads are fine; y is followed by o in this struct */
 	assert_int_equal(vm_launch(f.k, &f.options, &r, &err), ERR_MISMATCH);
 	assert_int_equal(r.fault, VM_FAULT_OUT_OF_BOUNDS);
 	assert_int_equal(r.line, 4);
@@ -135,8 +146,11 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_add), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_describe), cmocka_unit_test(test_cost),
-			cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_add),
+		cmocka_unit_test(test_out_of_bounds),
+		cmocka_unit_test(test_describe),
+		cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_threads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

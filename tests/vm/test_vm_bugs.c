@@ -1,16 +1,26 @@
-/* Planted bugs (tests/vm/bugs): each is found at its line and is the first error of its run; honest kernels have none. Marked notes are there. The same
- * is found whatever the number of threads, and when the launch stops at its first error. Checks that are switched off find nothing of theirs.
+/* Planted bugs (tests/vm/bugs): each is found at its line and is the first error of its run; honest
+ * kernels have none. Marked notes are there. The same is found whatever the number of threads, and
+ * when the launch stops at its first error. Checks that are switched off find nothing of theirs.
  * timeout: 600 (Triton compiles the kernels first) */
 #include "vm_case.h"
 #include <setjmp.h>
 #include <cmocka.h>
 
 #define FINDINGS 64
-static const char *build_dir(void) { const char *b = getenv("BUILD"); return b ? b : "build/release"; }
+static const char *build_dir(void)
+{
+	const char *b = getenv("BUILD");
+	return b ? b : "build/release";
+}
 static char folder[256];
 static struct pool *pool;
 
-struct planted { struct vm_case c; json_t *json; char kind[32]; int line; };   /* kind: "" for an honest kernel */
+struct planted {
+	struct vm_case c;
+	json_t *json;
+	char kind[32];
+	int line;
+}; /* kind: "" for an honest kernel */
 
 static int planted_load(const char *name, struct planted *p, struct err *err)
 {
@@ -32,7 +42,8 @@ static void planted_release(struct planted *p)
 	json_decref(p->json);
 }
 
-static int planted_run(const struct planted *p, unsigned checks, int findings_max, struct pool *with, struct vm_report *r, struct err *err)
+static int planted_run(
+	const struct planted *p, unsigned checks, int findings_max, struct pool *with, struct vm_report *r, struct err *err)
 {
 	struct vm_kernel *k;
 	struct vm_buffer buffers[CASE_BUFFERS_MAX];
@@ -43,16 +54,29 @@ static int planted_run(const struct planted *p, unsigned checks, int findings_ma
 		size_t bytes = (size_t)p->c.buffers[i].bytes;
 		bool is_empty = json_is_true(json_array_get(json_object_get(p->json, "empty"), (size_t)i));
 		buffers[i] = (struct vm_buffer){
-			.address = tape_buffer_address(i), .bytes = p->c.buffers[i].bytes, .data = xmalloc(bytes + 1), .origin = xmalloc(bytes + 1),
+			.address = tape_buffer_address(i),
+			.bytes = p->c.buffers[i].bytes,
+			.data = xmalloc(bytes + 1),
+			.origin = xmalloc(bytes + 1),
 			.is_read_only = !p->c.buffers[i].is_output,
 		};
 		memcpy(buffers[i].data, p->c.blob.data + p->c.buffers[i].in, bytes);
 		memset(buffers[i].origin, is_empty ? TAPE_ORIGIN_NONE : TAPE_ORIGIN_GIVEN, bytes);
 	}
-	struct vm_launch_options o = {.grid = {p->c.grid[0], p->c.grid[1], p->c.grid[2]}, .args = p->c.args, .nargs = p->c.nargs, .buffers = buffers,
-		.nbuffers = p->c.nbuffers, .pool = with, .deadline_ns = clock_ns() + (uint64_t)20 * 1000000000u, .checks = checks, .findings_max = findings_max};
+	struct vm_launch_options o = {.grid = {p->c.grid[0], p->c.grid[1], p->c.grid[2]},
+		.args = p->c.args,
+		.nargs = p->c.nargs,
+		.buffers = buffers,
+		.nbuffers = p->c.nbuffers,
+		.pool = with,
+		.deadline_ns = clock_ns() + (uint64_t)20 * 1000000000u,
+		.checks = checks,
+		.findings_max = findings_max};
 	rc = vm_launch(k, &o, r, err);
-	for (int i = 0; i < p->c.nbuffers; i++) { free(buffers[i].data); free(buffers[i].origin); }
+	for (int i = 0; i < p->c.nbuffers; i++) {
+		free(buffers[i].data);
+		free(buffers[i].origin);
+	}
 	vm_kernel_free(k);
 	return rc;
 }
@@ -67,7 +91,9 @@ static const struct vm_finding *first_error(const struct vm_report *r)
 static bool has_note(const struct vm_report *r, const char *kind, int line)
 {
 	for (int i = 0; i < r->nfindings; i++)
-		if (r->findings[i].note != VM_NOTE_NONE && r->findings[i].line == line && !strcmp(vm_note_name(r->findings[i].note), kind)) return true;
+		if (r->findings[i].note != VM_NOTE_NONE && r->findings[i].line == line &&
+			!strcmp(vm_note_name(r->findings[i].note), kind))
+			return true;
 	return false;
 }
 
@@ -85,24 +111,29 @@ static int compare(const struct planted *p, int rc, const struct vm_report *r, s
 	if (!p->kind[0]) {
 		if (rc || f) return err_set(err, ERR_MISMATCH, "%s is honest: %s", p->c.name, f ? r->text : err->text);
 	} else {
-		if (rc != ERR_MISMATCH || !f) return err_set(err, ERR_MISMATCH, "%s: nothing found, expected %s at line %d", p->c.name, p->kind, p->line);
-		if (strcmp(vm_fault_name(f->fault), p->kind) || f->line != p->line || r->line != p->line || r->fault != f->fault)
+		if (rc != ERR_MISMATCH || !f)
+			return err_set(err, ERR_MISMATCH, "%s: nothing found, expected %s at line %d", p->c.name, p->kind, p->line);
+		if (strcmp(vm_fault_name(f->fault), p->kind) || f->line != p->line || r->line != p->line ||
+			r->fault != f->fault)
 			return err_set(err, ERR_MISMATCH, "%s: expected %s at line %d: %s", p->c.name, p->kind, p->line, r->text);
 		if (!f->text[0] || !strstr(f->file, ".py") || f->times < 1 || f->programs < 1 || f->programs > f->times)
-			return err_set(err, ERR_MISMATCH, "%s: file '%s', text '%s', %lld times in %lld programs", p->c.name, f->file, f->text, (long long)f->times,
-				(long long)f->programs);
+			return err_set(err, ERR_MISMATCH, "%s: file '%s', text '%s', %lld times in %lld programs", p->c.name,
+				f->file, f->text, (long long)f->times, (long long)f->programs);
 	}
 	size_t i;
 	json_t *note;
-	json_array_foreach(json_object_get(p->json, "notes"), i, note) {
+	json_array_foreach(json_object_get(p->json, "notes"), i, note)
+	{
 		const char *kind = json_string_value(json_object_get(note, "kind"));
 		int line = (int)json_integer_value(json_object_get(note, "line"));
-		if (!has_note(r, kind, line)) return err_set(err, ERR_MISMATCH, "%s: no note %s at line %d", p->c.name, kind, line);
+		if (!has_note(r, kind, line))
+			return err_set(err, ERR_MISMATCH, "%s: no note %s at line %d", p->c.name, kind, line);
 	}
 	return 0;
 }
 
-/* A race is found where nothing else is looked for, too, as the verifier does it: other checks make accesses take another way. */
+/* A race is found where nothing else is looked for, too, as the verifier does it: other checks make
+ * accesses take another way. */
 static int races_alone(const struct planted *p, const struct vm_report *all, struct err *err)
 {
 	struct vm_report r;
@@ -117,11 +148,14 @@ static int check_planted(const struct planted *p, struct err *err)
 {
 	struct vm_report all, threads, first;
 	int rc = planted_run(p, VM_CHECK_ALL, FINDINGS, NULL, &all, err);
-	int rc_threads = planted_run(p, VM_CHECK_ALL, FINDINGS, pool, &threads, err), rc_first = planted_run(p, VM_CHECK_ALL, 0, NULL, &first, err);
+	int rc_threads = planted_run(p, VM_CHECK_ALL, FINDINGS, pool, &threads, err),
+		rc_first = planted_run(p, VM_CHECK_ALL, 0, NULL, &first, err);
 	int bad = compare(p, rc, &all, err);
-	if (!bad && (rc != rc_threads || !same_findings(&all, &threads))) bad = err_set(err, ERR_MISMATCH, "%s: other findings with two threads", p->c.name);
+	if (!bad && (rc != rc_threads || !same_findings(&all, &threads)))
+		bad = err_set(err, ERR_MISMATCH, "%s: other findings with two threads", p->c.name);
 	if (!bad && (rc != rc_first || first.nfindings || strcmp(first.text, all.text)))
-		bad = err_set(err, ERR_MISMATCH, "%s: stopping at the first error finds '%s', not '%s'", p->c.name, first.text, all.text);
+		bad = err_set(
+			err, ERR_MISMATCH, "%s: stopping at the first error finds '%s', not '%s'", p->c.name, first.text, all.text);
 	bad = bad ? bad : races_alone(p, &all, err);
 	vm_report_release(&all);
 	vm_report_release(&threads);
@@ -129,7 +163,9 @@ static int check_planted(const struct planted *p, struct err *err)
 	return bad;
 }
 
-struct tally { int bugs, honest, failed; };
+struct tally {
+	int bugs, honest, failed;
+};
 
 static void each(const char *name, struct tally *t)
 {
@@ -161,10 +197,17 @@ static void test_planted(void **state)
 /* Each kind of bug is found by the check that is named for it, and by no other. */
 static void test_checks_alone(void **state)
 {
-	static const struct { const char *name; unsigned check; enum vm_fault fault; } cases[] = {
-		{"adds_without_atomic", VM_CHECK_RACE, VM_FAULT_RACE}, {"lock_relaxed", VM_CHECK_RACE, VM_FAULT_RACE},
-		{"wraps_into_the_buffer", VM_CHECK_OVERFLOW, VM_FAULT_INDEX_OVERFLOW}, {"quotient_stored", VM_CHECK_DIVISION, VM_FAULT_DIVISION_BY_ZERO},
-		{"takes_means_of_means", VM_CHECK_ORDER, VM_FAULT_ORDER}, {"finds_a_positive_by_branch", VM_CHECK_ORDER, VM_FAULT_ORDER},
+	static const struct {
+		const char *name;
+		unsigned check;
+		enum vm_fault fault;
+	} cases[] = {
+		{"adds_without_atomic", VM_CHECK_RACE, VM_FAULT_RACE},
+		{"lock_relaxed", VM_CHECK_RACE, VM_FAULT_RACE},
+		{"wraps_into_the_buffer", VM_CHECK_OVERFLOW, VM_FAULT_INDEX_OVERFLOW},
+		{"quotient_stored", VM_CHECK_DIVISION, VM_FAULT_DIVISION_BY_ZERO},
+		{"takes_means_of_means", VM_CHECK_ORDER, VM_FAULT_ORDER},
+		{"finds_a_positive_by_branch", VM_CHECK_ORDER, VM_FAULT_ORDER},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct planted p;
@@ -199,7 +242,7 @@ static void test_details(void **state)
 	assert_string_equal(f->expression, "old");
 	assert_int_equal(f->offset, 0);
 	assert_int_equal(f->bytes, 64);
-	assert_int_equal(f->times, 3 * 16);   /* three programs read sixteen elements that another stored */
+	assert_int_equal(f->times, 3 * 16); /* three programs read sixteen elements that another stored */
 	assert_int_equal(f->programs, 3);
 	vm_report_release(&r);
 	planted_release(&p);
@@ -238,8 +281,11 @@ static int make_fixtures(void **state)
 	char command[1024];
 	const char *b = build_dir();
 	snprintf(folder, sizeof folder, "%s/ref/vm_bugs", b);
-	snprintf(command, sizeof command, "test -s %s/cases.txt && test -z \"$(find tests/vm/bugs tests/ref/vm_corpus.py -name '*.py' -newer %s/cases.txt)\" || "
-		"env LD_PRELOAD= build/venv/bin/python tests/vm/bugs/planted.py %s", folder, folder, folder);
+	snprintf(command, sizeof command,
+		"test -s %s/cases.txt && test -z \"$(find tests/vm/bugs tests/ref/vm_corpus.py -name '*.py' -newer "
+		"%s/cases.txt)\" || "
+		"env LD_PRELOAD= build/venv/bin/python tests/vm/bugs/planted.py %s",
+		folder, folder, folder);
 	pool = pool_create(2);
 	return system(command);
 }
@@ -253,7 +299,7 @@ static int release(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted), cmocka_unit_test(test_checks_alone), cmocka_unit_test(test_details),
-		cmocka_unit_test(test_bounded)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted), cmocka_unit_test(test_checks_alone),
+		cmocka_unit_test(test_details), cmocka_unit_test(test_bounded)};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

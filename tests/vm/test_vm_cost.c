@@ -8,15 +8,22 @@
 	POINTERS("a", "a") POINTERS("b", "b") POINTERS("c", "c")
 
 static float data[3][4096];
-static struct pool *pool;   /* of the next launches */
+static struct pool *pool; /* of the next launches */
 
 static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_report *r)
 {
 	struct err err = {0};
 	struct body_kernel b = body_kernel_make(BODY_HEAD("f32"), body, data, sizeof data[0], sizeof data[0], n);
 	struct vm_launch_options o = {
-		.grid = {grid, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3, .want_cost = true, .num_warps = 2,
-		.fma_contract = fma, .pool = pool,
+		.grid = {grid, 1, 1},
+		.args = b.args,
+		.nargs = 4,
+		.buffers = b.buffers,
+		.nbuffers = 3,
+		.want_cost = true,
+		.num_warps = 2,
+		.fma_contract = fma,
+		.pool = pool,
 	};
 	if (vm_launch(b.k, &o, r, &err)) fail_msg("%s", err.text);
 	vm_kernel_free(b.k);
@@ -33,8 +40,9 @@ static const struct vm_cost *line_cost(const struct vm_report *r, int line)
 static void test_contiguous(void **state)
 {
 	struct vm_report r;
-	run(RANGE "%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n%v = tt.load %pa, %m : tensor<64x!tt.ptr<f32>>" AT(5) "%w = math.exp %v : tensor<64xf32>" AT(6)
-		"tt.store %pb, %w, %m : tensor<64x!tt.ptr<f32>>" AT(7), 40, 3, false, &r);
+	run(RANGE "%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n%v = tt.load %pa, %m : tensor<64x!tt.ptr<f32>>" AT(
+			5) "%w = math.exp %v : tensor<64xf32>" AT(6) "tt.store %pb, %w, %m : tensor<64x!tt.ptr<f32>>" AT(7),
+		40, 3, false, &r);
 	/* 40 floats are 5 sectors: 4 in the first 32 elements, 1 in the rest */
 	assert_int_equal(r.cost.programs, 3);
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 3 * 5);
@@ -51,26 +59,29 @@ static void test_contiguous(void **state)
 static void test_strided(void **state)
 {
 	struct vm_report r;
-	const char *body = RANGE "%j = arith.muli %i, %ns : tensor<64xi32>\n%p = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n"
+	const char *body = RANGE
+		"%j = arith.muli %i, %ns : tensor<64xi32>\n%p = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n"
 		"%v = tt.load %p : tensor<64x!tt.ptr<f32>>" AT(5) "tt.store %pb, %v : tensor<64x!tt.ptr<f32>>" AT(6);
-	run(body, 8, 1, false, &r);   /* a sector for each element */
+	run(body, 8, 1, false, &r); /* a sector for each element */
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 64);
 	assert_int_equal(r.cost.footprint_bytes, 64 * 32 + 256);
 	vm_report_release(&r);
-	run(body, 2, 1, false, &r);   /* 256 bytes a warp */
+	run(body, 2, 1, false, &r); /* 256 bytes a warp */
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 16);
 	vm_report_release(&r);
-	run(body, 0, 1, false, &r);   /* one address, asked for by two warps */
+	run(body, 0, 1, false, &r); /* one address, asked for by two warps */
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 2);
 	assert_int_equal(line_cost(&r, 5)->load_bytes, 256);
 	vm_report_release(&r);
 }
 
-/* Programs that read the same bytes on several threads count what they count on one (the thread sanitizer watches their maps). */
+/* Programs that read the same bytes on several threads count what they count on one (the thread
+ * sanitizer watches their maps). */
 static void test_threads(void **state)
 {
 	struct vm_report one, two;
-	const char *body = RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>" AT(5) "%w = tt.load %pb : tensor<64x!tt.ptr<f32>>" AT(6);
+	const char *body = RANGE
+		"%v = tt.load %pa : tensor<64x!tt.ptr<f32>>" AT(5) "%w = tt.load %pb : tensor<64x!tt.ptr<f32>>" AT(6);
 	run(body, 0, 4096, false, &one);
 	pool = pool_create(2);
 	run(body, 0, 4096, false, &two);
@@ -82,15 +93,20 @@ static void test_threads(void **state)
 	vm_report_release(&two);
 }
 
-/* Lanes that are masked off may point anywhere, further from each other than a signed number holds: the distance wraps (the sanitizer watches). */
+/* Lanes that are masked off may point anywhere, further from each other than a signed number holds:
+ * the distance wraps (the sanitizer watches). */
 static void test_far_lanes(void **state)
 {
 	struct vm_report r;
-	run("%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n%j = arith.extsi %i : tensor<256xi32> to tensor<256xi64>\n"
-		"%far = arith.constant dense<2305843009213693951> : tensor<256xi64>\n%k = arith.muli %j, %far : tensor<256xi64>\n"
-		"%s = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n%p = tt.addptr %s, %k : tensor<256x!tt.ptr<f32>>, tensor<256xi64>\n"
+	run("%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n%j = arith.extsi %i : "
+		"tensor<256xi32> to tensor<256xi64>\n"
+		"%far = arith.constant dense<2305843009213693951> : tensor<256xi64>\n%k = arith.muli %j, %far : "
+		"tensor<256xi64>\n"
+		"%s = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n%p = tt.addptr %s, %k : "
+		"tensor<256x!tt.ptr<f32>>, tensor<256xi64>\n"
 		"%ns = tt.splat %n : i32 -> tensor<256xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<256xi32>\n"
-		"%v = tt.load %p, %m : tensor<256x!tt.ptr<f32>>" AT(5), 1, 1, false, &r);
+		"%v = tt.load %p, %m : tensor<256x!tt.ptr<f32>>" AT(5),
+		1, 1, false, &r);
 	assert_int_equal(line_cost(&r, 5)->load_bytes, 4);
 	assert_int_equal(line_cost(&r, 5)->load_sectors, 1);
 	vm_report_release(&r);
@@ -99,15 +115,20 @@ static void test_far_lanes(void **state)
 static void test_reduction_and_dot(void **state)
 {
 	struct vm_report r;
-	run(RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n"
-		"%z = arith.addf %x, %y : f32\ntt.reduce.return %z : f32\n}) : (tensor<64xf32>) -> f32" AT(5)
-		"%q = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.subf %x, %y : f32\n%w = arith.mulf %z, %y : f32\n"
-		"tt.reduce.return %w : f32\n}) : (tensor<64xf32>) -> f32" AT(6)
-		"%d0 = arith.constant dense<0.0> : tensor<16x32xf16>\n%d1 = arith.constant dense<0.0> : tensor<32x16xf16>\n"
-		"%d2 = arith.constant dense<0.0> : tensor<16x16xf32>\n"
-		"%d = tt.dot %d0, %d1, %d2 : tensor<16x32xf16> * tensor<32x16xf16> -> tensor<16x16xf32>" AT(7)
-		"%one = arith.constant dense<1.0> : tensor<64xf32>\n%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n"
-		"%o = tt.atomic_rmw fadd, acq_rel, gpu, %pb, %one, %m : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>, tensor<64xi1>) -> tensor<64xf32>" AT(8),
+	run(RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, "
+			  "%y: f32):\n"
+			  "%z = arith.addf %x, %y : f32\ntt.reduce.return %z : f32\n}) : (tensor<64xf32>) -> f32" AT(
+				  5) "%q = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.subf %x, %y : "
+					 "f32\n%w = arith.mulf %z, %y : f32\n"
+					 "tt.reduce.return %w : f32\n}) : (tensor<64xf32>) -> f32" AT(
+						 6) "%d0 = arith.constant dense<0.0> : tensor<16x32xf16>\n%d1 = arith.constant dense<0.0> : "
+							"tensor<32x16xf16>\n"
+							"%d2 = arith.constant dense<0.0> : tensor<16x16xf32>\n"
+							"%d = tt.dot %d0, %d1, %d2 : tensor<16x32xf16> * tensor<32x16xf16> -> tensor<16x16xf32>" AT(
+								7) "%one = arith.constant dense<1.0> : tensor<64xf32>\n%m = arith.cmpi slt, %i, %ns : "
+								   "tensor<64xi32>\n"
+								   "%o = tt.atomic_rmw fadd, acq_rel, gpu, %pb, %one, %m : (tensor<64x!tt.ptr<f32>>, "
+								   "tensor<64xf32>, tensor<64xi1>) -> tensor<64xf32>" AT(8),
 		10, 1, false, &r);
 	assert_int_equal(line_cost(&r, 5)->flops, 63);
 	assert_int_equal(line_cost(&r, 6)->flops, 2 * 63);
@@ -121,7 +142,9 @@ static void test_library_line(void **state)
 {
 	struct vm_report r;
 	run(RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n"
-		"%w = arith.mulf %v, %v : tensor<64xf32> loc(callsite(\"lib.py\":99:3 at callsite(\"k.py\":12:4 at \"k.py\":30:2)))\n", 0, 1, false, &r);
+			  "%w = arith.mulf %v, %v : tensor<64xf32> loc(callsite(\"lib.py\":99:3 at callsite(\"k.py\":12:4 at "
+			  "\"k.py\":30:2)))\n",
+		0, 1, false, &r);
 	assert_int_equal(line_cost(&r, 12)->flops, 64);
 	assert_int_equal(line_cost(&r, 99)->flops, 0);
 	vm_report_release(&r);
@@ -136,10 +159,15 @@ static void expect_fma(const char *tail, bool fma, float want)
 	struct vm_report r;
 	struct str body = {0};
 	str_printf(&body, "%s%s%s%s", RANGE, MUL, tail, STORE);
-	for (int i = 0; i < 64; i++) { data[0][i] = 1 + 0x1p-12f; data[1][i] = -1; data[2][i] = 7; }
+	for (int i = 0; i < 64; i++) {
+		data[0][i] = 1 + 0x1p-12f;
+		data[1][i] = -1;
+		data[2][i] = 7;
+	}
 	run(body.data, 0, 1, fma, &r);
 	for (int i = 0; i < 64; i++)
-		if (!(data[2][i] == want)) fail_msg("%s contracted %d: %.9g, expected %.9g", tail, fma, (double)data[2][i], (double)want);
+		if (!(data[2][i] == want))
+			fail_msg("%s contracted %d: %.9g, expected %.9g", tail, fma, (double)data[2][i], (double)want);
 	vm_report_release(&r);
 	str_release(&body);
 }
@@ -154,7 +182,9 @@ static void test_contraction(void **state)
 	expect_fma("%s = arith.subf %p, %w : tensor<64xf32>\n", true, fmaf(x, x, 1));
 	expect_fma("%s = arith.subf %w, %p : tensor<64xf32>\n", true, fmaf(-x, x, -1));
 	/* a product with a second use stays a product */
-	expect_fma("%t = arith.addf %p, %w : tensor<64xf32>\n%u = arith.subf %p, %p : tensor<64xf32>\n%s = arith.addf %t, %u : tensor<64xf32>\n", true, twice);
+	expect_fma("%t = arith.addf %p, %w : tensor<64xf32>\n%u = arith.subf %p, %p : tensor<64xf32>\n%s = arith.addf %t, "
+			   "%u : tensor<64xf32>\n",
+		true, twice);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* Layouts from a TTGIR, coalescing by them, resources from a cubin, and the predicted time: against values made by hand. */
+/* Layouts from a TTGIR, coalescing by them, resources from a cubin, and the predicted time: against
+ * values made by hand. */
 #include "vm/cost_layout.h"
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +26,8 @@ static struct cost_lanes lanes_of(const char *text, int rows, int cols, int elem
 
 static void test_blocked(void **state)
 {
-	/* 16 x 64: a lane holds four neighbours, 16 lanes a row, two rows a warp; four warps hold 8 rows, so one more register bit takes the other 8 */
+	/* 16 x 64: a lane holds four neighbours, 16 lanes a row, two rows a warp; four warps hold 8
+	 * rows, so one more register bit takes the other 8 */
 	struct cost_lanes l = lanes_of(BLOCKED_ROWS, 16, 64, 4, 4);
 	assert_int_equal(l.nreg, 3);
 	assert_int_equal(l.reg[0], 1);
@@ -45,7 +47,8 @@ static void test_blocked(void **state)
 	assert_int_equal(l.warp[0], 32 * 8);
 	assert_int_equal(l.warp[1], 1);
 	assert_int_equal(l.nreg, 2);
-	/* a block of 2 rows has no use for three of the four warps' rows beyond the first warp: they repeat */
+	/* a block of 2 rows has no use for three of the four warps' rows beyond the first warp: they
+	 * repeat */
 	l = lanes_of(BLOCKED_ROWS, 2, 64, 4, 4);
 	assert_int_equal(l.nwarp, 0);
 	assert_int_equal(l.warp_copies, 4);
@@ -76,23 +79,30 @@ static void test_bad_layouts(void **state)
 		"#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [16], warpsPerCTA = [4], order = [0]}>",
 		"#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [7]}>",
 		"#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>",
-		"#ttg.blocked<{sizePerThread = [999999999999999999999], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>", "#ttg.linear<{register = [[",
-		"#ttg.nvidia_mma<{versionMajor = 3", ""};
+		"#ttg.blocked<{sizePerThread = [999999999999999999999], threadsPerWarp = [32], warpsPerCTA = [4], order = "
+		"[0]}>",
+		"#ttg.linear<{register = [[", "#ttg.nvidia_mma<{versionMajor = 3", ""};
 	struct cost_layout layout;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
 		if (!cost_layout_parse((struct slice){bad[i], strlen(bad[i])}, &layout)) fail_msg("taken: %s", bad[i]);
 	/* bases that repeat each other cannot make more instructions than the block has elements */
-	struct cost_lanes same = lanes_of("#ttg.linear<{register = [[0, 1], [0, 1], [0, 3]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 0], [1, "
-		"0], [1, 0], [1, 1], [3, 0]]}>", 4, 32, 4, 4);
+	struct cost_lanes same = lanes_of("#ttg.linear<{register = [[0, 1], [0, 1], [0, 3]], lane = [[0, 1], [0, 2], [0, "
+									  "4], [0, 8], [0, 16]], warp = [[1, 0], [1, "
+									  "0], [1, 0], [1, 1], [3, 0]]}>",
+		4, 32, 4, 4);
 	assert_true(same.nreg + same.nwarp <= 2);
 	int32_t odd[1] = {48};
 	struct cost_lanes lanes;
-	/* a register base that is a sum of two bits, one of them a lane's: the other half of the block all the same */
-	struct cost_lanes half = lanes_of("#ttg.linear<{register = [[1, 1]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = []}>", 2, 32, 4, 1);
+	/* a register base that is a sum of two bits, one of them a lane's: the other half of the block
+	 * all the same */
+	struct cost_lanes half = lanes_of(
+		"#ttg.linear<{register = [[1, 1]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = []}>", 2, 32, 4, 1);
 	assert_int_equal(half.nreg, 1);
 	assert_int_equal(half.reg[0], 33);
 	/* swizzled warps: the first is new, the second the sum of it and a lane's bit */
-	half = lanes_of("#ttg.linear<{register = [], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 3], [1, 0]]}>", 4, 32, 4, 4);
+	half = lanes_of(
+		"#ttg.linear<{register = [], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16]], warp = [[1, 3], [1, 0]]}>", 4,
+		32, 4, 4);
 	assert_int_equal(half.nwarp, 1);
 	assert_int_equal(half.warp_copies, 2);
 	assert_int_equal(half.nreg, 1);
@@ -100,7 +110,8 @@ static void test_bad_layouts(void **state)
 	assert_false(cost_lanes_of(NULL, 1, odd, 4, 4, &lanes));
 }
 
-/* Whatever bases a text gives, registers, warps and lanes together reach every element, each as often as any other. */
+/* Whatever bases a text gives, registers, warps and lanes together reach every element, each as
+ * often as any other. */
 static void test_cover(void **state)
 {
 	enum { ROWS = 16, COLS = 32, COUNT = ROWS * COLS };
@@ -112,7 +123,8 @@ static void test_cover(void **state)
 			str_printf(&text, "%s", keys[k]);
 			for (int b = 0; b < (k == 1 ? 5 : k == 0 ? trial % 6 : trial % 4); b++) {
 				uint32_t r = rng_u32(7, (uint64_t)trial, (uint64_t)(8 * k + b));
-				str_printf(&text, "%s[%u, %u]", b ? ", " : "", (r >> 16) % (ROWS + 4), (r & 0xffff) % (COLS + 4));   /* some beyond the block */
+				str_printf(&text, "%s[%u, %u]", b ? ", " : "", (r >> 16) % (ROWS + 4),
+					(r & 0xffff) % (COLS + 4)); /* some beyond the block */
 			}
 		}
 		str_printf(&text, "]}>");
@@ -121,13 +133,15 @@ static void test_cover(void **state)
 		for (int i = 0; i < 1 << (l.nreg + l.nwarp); i++)
 			for (int lane = 0; lane < 32; lane++) {
 				int32_t at = l.lane[lane];
-				for (int b = 0; b < l.nreg + l.nwarp; b++) at ^= i >> b & 1 ? b < l.nreg ? l.reg[b] : l.warp[b - l.nreg] : 0;
+				for (int b = 0; b < l.nreg + l.nwarp; b++)
+					at ^= i >> b & 1 ? b < l.nreg ? l.reg[b] : l.warp[b - l.nreg] : 0;
 				assert_true(at >= 0 && at < COUNT);
 				reached += !times[at]++;
 			}
 		if (reached != COUNT) fail_msg("%s reaches %d of %d", text.data, reached, COUNT);
 		for (int i = 1; i < COUNT; i++)
-			if (times[i] != times[0]) fail_msg("%s: element %d %d times, element 0 %d times", text.data, i, times[i], times[0]);
+			if (times[i] != times[0])
+				fail_msg("%s: element %d %d times, element 0 %d times", text.data, i, times[i], times[0]);
 		str_release(&text);
 	}
 }
@@ -158,9 +172,16 @@ static struct vm_cost cost_of(const char *ttir, const char *ttgir, int warps)
 	struct vm_report r;
 	struct vm_buffer buffer = {.address = tape_buffer_address(0), .bytes = sizeof matrix, .data = matrix};
 	struct vm_arg arg = {.i = (int64_t)buffer.address};
-	if (vm_kernel_create(ttir, strlen(ttir), &k, &err) || vm_layouts_create(ttgir, strlen(ttgir), &layouts, &err)) fail_msg("%s", err.text);
+	if (vm_kernel_create(ttir, strlen(ttir), &k, &err) || vm_layouts_create(ttgir, strlen(ttgir), &layouts, &err))
+		fail_msg("%s", err.text);
 	struct vm_launch_options o = {
-		.grid = {1, 1, 1}, .args = &arg, .nargs = 1, .buffers = &buffer, .nbuffers = 1, .want_cost = true, .layouts = layouts,
+		.grid = {1, 1, 1},
+		.args = &arg,
+		.nargs = 1,
+		.buffers = &buffer,
+		.nbuffers = 1,
+		.want_cost = true,
+		.layouts = layouts,
 		.num_warps = warps,
 	};
 	if (vm_launch(k, &o, &r, &err)) fail_msg("%s", err.text);
@@ -175,8 +196,11 @@ static struct vm_cost cost_with(const char *ttgir, int warps) { return cost_of(T
 
 static void test_coalescing(void **state)
 {
-	/* rows: a lane takes 16 bytes, 8 lanes a row of 128: 4 rows = 16 sectors in 4 lines for each of 8 requests */
-	struct vm_cost c = cost_with(TTGIR("#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>"), 4);
+	/* rows: a lane takes 16 bytes, 8 lanes a row of 128: 4 rows = 16 sectors in 4 lines for each of
+	 * 8 requests */
+	struct vm_cost c = cost_with(
+		TTGIR("#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>"),
+		4);
 	assert_int_equal(c.load_sectors, 32 * 4);
 	assert_int_equal(c.load_lines, 32);
 	assert_int_equal(c.store_lines, 32);
@@ -184,7 +208,9 @@ static void test_coalescing(void **state)
 	assert_int_equal(c.l2_sectors, 128 + 128);
 	/* columns: each of 32 lanes in its own row: 32 sectors and lines a request; a sector
 	 * is asked for by 8 requests, which L1 answers after the first; stores all go on */
-	c = cost_with(TTGIR("#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [1, 4], order = [0, 1]}>"), 4);
+	c = cost_with(
+		TTGIR("#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [1, 4], order = [0, 1]}>"),
+		4);
 	assert_int_equal(c.load_sectors, 32 * 32);
 	assert_int_equal(c.load_lines, 32 * 32);
 	assert_int_equal(c.requests, 32 + 32);
@@ -194,15 +220,19 @@ static void test_coalescing(void **state)
 	assert_int_equal(c.footprint_bytes, 2 * 4096);
 }
 
-/* A change of layout counts twice its bytes, at most a block's; a shape whose bytes are beyond any integer is such a block. */
+/* A change of layout counts twice its bytes, at most a block's; a shape whose bytes are beyond any
+ * integer is such a block. */
 static void test_conversion(void **state)
 {
-	static const struct { const char *type; int64_t bytes; } rows[] = {
-		{"tensor<32x32xf32, #b>", 4096}, {"tensor<65536x65536x65536x8192xf32, #b>", 1 << 20},
+	static const struct {
+		const char *type;
+		int64_t bytes;
+	} rows[] = {{"tensor<32x32xf32, #b>", 4096}, {"tensor<65536x65536x65536x8192xf32, #b>", 1 << 20},
 		{"tensor<2147483647x2147483647x2147483647x2147483647x2147483647xi64, #b>", 1 << 20}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct str text = {0};
-		str_printf(&text, "%s %%z = ttg.convert_layout %%v : %s -> %s loc(#loc2)\n", TTGIR(BLOCKED_ROWS), rows[i].type, rows[i].type);
+		str_printf(&text, "%s %%z = ttg.convert_layout %%v : %s -> %s loc(#loc2)\n", TTGIR(BLOCKED_ROWS), rows[i].type,
+			rows[i].type);
 		struct vm_cost c = cost_with(text.data, 4);
 		if (c.shared_bytes != 2 * rows[i].bytes) fail_msg("%s: %lld bytes", rows[i].type, (long long)c.shared_bytes);
 		str_release(&text);
@@ -224,17 +254,23 @@ static struct cost_reduce reduce_of(const char *text, int rows, int cols, int ax
 
 static void test_reduce(void **state)
 {
-	/* 16 x 256 over rows, a lane holds 8 columns of each of its rows, four warps hold four rows at a time. Lane l writes results 8 l + j of warp w at word
-	 * 4 (8 l + j) + w: all in one bank, 32 turns, and reads them back like that; in between 1024 words in 8 rounds of 128 threads, out and back. In PTX (Triton
-	 * 3.6) these are 8, 8 + 8 and 8 accesses of each warp; an H200 counted 2344 turns of a program that does this and a little more. */
-	struct cost_reduce r = reduce_of("#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]}>", 16, 256, 0, 4);
+	/* 16 x 256 over rows, a lane holds 8 columns of each of its rows, four warps hold four rows at
+	 * a time. Lane l writes results 8 l + j of warp w at word 4 (8 l + j) + w: all in one bank, 32
+	 * turns, and reads them back like that; in between 1024 words in 8 rounds of 128 threads, out
+	 * and back. In PTX (Triton 3.6) these are 8, 8 + 8 and 8 accesses of each warp; an H200 counted
+	 * 2344 turns of a program that does this and a little more. */
+	struct cost_reduce r = reduce_of(
+		"#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]}>", 16,
+		256, 0, 4);
 	assert_int_equal(r.results, 8);
 	assert_int_equal(r.steps, 0);
 	assert_int_equal(r.warps_along, 4);
 	assert_int_equal(r.rounds, 8);
 	assert_int_equal(r.wavefronts, 4 * (2 * 8 * 32 + 2 * 8));
 	/* one column a lane: words 4 apart, 4 turns */
-	r = reduce_of("#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]}>", 16, 256, 0, 4);
+	r = reduce_of(
+		"#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]}>", 16,
+		256, 0, 4);
 	assert_int_equal(r.wavefronts, 4 * (2 * 8 * 4 + 2 * 8));
 	/* over columns: 16 lanes a row combine in four steps, no warp meets another */
 	r = reduce_of(BLOCKED_ROWS, 16, 64, 1, 4);
@@ -244,16 +280,21 @@ static void test_reduce(void **state)
 	assert_int_equal(r.wavefronts, 0);
 }
 
-/* 32 x 32 over rows: all 32 lanes of a warp in a column, two warps a column. 16 results, 5 steps of shuffles, a cycle each, and shared memory. */
+/* 32 x 32 over rows: all 32 lanes of a warp in a column, two warps a column. 16 results, 5 steps of
+ * shuffles, a cycle each, and shared memory. */
 static void test_reduce_cost(void **state)
 {
 	struct str ttir = {0}, ttgir = {0};
 	const char *store = strstr(TTIR, " tt.store");
-	str_printf(&ttir, "%.*s%%s = %s : (tensor<32x32xf32>) -> tensor<32xf32> loc(\"k.py\":7:3)\n%s", (int)(store - TTIR), TTIR, REDUCE, store);
+	str_printf(&ttir, "%.*s%%s = %s : (tensor<32x32xf32>) -> tensor<32xf32> loc(\"k.py\":7:3)\n%s", (int)(store - TTIR),
+		TTIR, REDUCE, store);
 	for (int with = 0; with < 2; with++) {
 		str_clear(&ttgir);
 		str_printf(&ttgir, "%s", TTGIR(BLOCKED_COLS));
-		if (with) str_printf(&ttgir, "%%s = %s : (tensor<32x32xf32, #b>) -> tensor<32xf32, #ttg.slice<{dim = 0, parent = #b}>> loc(#loc4)\n", REDUCE);
+		if (with)
+			str_printf(&ttgir,
+				"%%s = %s : (tensor<32x32xf32, #b>) -> tensor<32xf32, #ttg.slice<{dim = 0, parent = #b}>> loc(#loc4)\n",
+				REDUCE);
 		str_printf(&ttgir, "#loc4 = loc(\"k.py\":7:3)\n");
 		int64_t shared = cost_of(ttir.data, ttgir.data, 4).shared_bytes;
 		struct cost_reduce r = reduce_of(BLOCKED_COLS, 32, 32, 0, 4);
@@ -268,19 +309,22 @@ static void test_reduce_cost(void **state)
 /* A copy into shared memory that is transposed for a 32-bit operand of wgmma, and its buffers. */
 static void test_async_copy(void **state)
 {
-	const char *text = "#b = " BLOCKED_ROWS "\n#s = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = true, elementBitWidth = 32}>\n"
-		"#loc = loc(\"k.py\":1:0)\n"
-		"%x = ttg.local_alloc : () -> !ttg.memdesc<3x32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
-		"%y = ttg.async_copy_global_to_local %p, %x mask %m {contiguity = 4 : i32} : "
-		"tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
-		"%z = ttg.async_copy_global_to_local %p, %x : tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #plain, #smem, mutable> loc(#loc2)\n"
-		"#loc2 = loc(\"k.py\":5:3)\n";
+	const char *text = "#b = " BLOCKED_ROWS
+					   "\n#s = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = true, elementBitWidth = 32}>\n"
+					   "#loc = loc(\"k.py\":1:0)\n"
+					   "%x = ttg.local_alloc : () -> !ttg.memdesc<3x32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
+					   "%y = ttg.async_copy_global_to_local %p, %x mask %m {contiguity = 4 : i32} : "
+					   "tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, #s, #smem, mutable> loc(#loc2)\n"
+					   "%z = ttg.async_copy_global_to_local %p, %x : tensor<32x32x!tt.ptr<f32>, #b> -> <32x32xf32, "
+					   "#plain, #smem, mutable> loc(#loc2)\n"
+					   "#loc2 = loc(\"k.py\":5:3)\n";
 	struct vm_layouts *l;
 	struct err err = {0};
 	assert_int_equal(vm_layouts_create(text, strlen(text), &l, &err), 0);
 	assert_int_equal(l->stages, 3);
 	assert_int_equal(l->nsites, 2);
-	assert_true(l->sites[0].is_async && l->sites[0].is_scattered && l->sites[0].line == 5 && l->sites[0].shape[1] == 32);
+	assert_true(
+		l->sites[0].is_async && l->sites[0].is_scattered && l->sites[0].line == 5 && l->sites[0].shape[1] == 32);
 	assert_true(l->sites[1].is_async && !l->sites[1].is_scattered);
 	vm_layouts_free(l);
 }
@@ -295,7 +339,7 @@ static void make_cubin(uint8_t d[CUBIN_BYTES])
 	static const char names[] = "\0.shstrtab\0.text.k\0.nv.info\0.nv.shared.k";
 	memset(d, 0, CUBIN_BYTES);
 	memcpy(d, "\177ELF\2\1", 6);
-	put(d, 40, 512, 8);     /* section table */
+	put(d, 40, 512, 8); /* section table */
 	put(d, 58, 64, 2);
 	put(d, 60, 5, 2);
 	put(d, 62, 1, 2);
@@ -304,10 +348,13 @@ static void make_cubin(uint8_t d[CUBIN_BYTES])
 	put(d, 136, 5 << 9, 8); /* a load of 8 bytes */
 	put(d, 144, 0x387, 8);
 	put(d, 152, 4 << 9, 8); /* a store of 4 bytes */
-	uint64_t info[] = {0x00082f04, 9, 40, 0x00081204, 9, 96, 0x00000103};   /* registers 40; stack 96; an attribute without a size */
+	uint64_t info[] = {
+		0x00082f04, 9, 40, 0x00081204, 9, 96, 0x00000103}; /* registers 40; stack 96; an attribute without a size */
 	for (size_t i = 0; i < ARRAY_LEN(info); i++) put(d, 192 + 4 * i, info[i], 4);
-	struct { uint32_t name, type; uint64_t at, size; } s[] = {
-		{0, 0, 0, 0}, {1, 3, 64, sizeof names}, {11, 1, 128, 32}, {19, 0x70000000, 192, 28}, {28, 8, 0, 2048}};
+	struct {
+		uint32_t name, type;
+		uint64_t at, size;
+	} s[] = {{0, 0, 0, 0}, {1, 3, 64, sizeof names}, {11, 1, 128, 32}, {19, 0x70000000, 192, 28}, {28, 8, 0, 2048}};
 	for (size_t i = 0; i < ARRAY_LEN(s); i++) {
 		put(d, 512 + 64 * i, s[i].name, 4);
 		put(d, 512 + 64 * i + 4, s[i].type, 4);
@@ -330,7 +377,8 @@ static void test_binary(void **state)
 	assert_int_equal(b.shared_bytes, 2048);
 }
 
-/* Every prefix and every changed byte: an answer or an error, never a read outside (the copy ends at a page of its own under AddressSanitizer). */
+/* Every prefix and every changed byte: an answer or an error, never a read outside (the copy ends
+ * at a page of its own under AddressSanitizer). */
 static void test_hostile_binary(void **state)
 {
 	uint8_t d[CUBIN_BYTES];
@@ -344,7 +392,7 @@ static void test_hostile_binary(void **state)
 		refused += vm_binary_read(cut, n, &b, &err) != 0;
 		free(cut);
 	}
-	assert_true(refused >= 512 + 64 * 4 + 48);   /* nothing without all fields of its section table */
+	assert_true(refused >= 512 + 64 * 4 + 48); /* nothing without all fields of its section table */
 	static const uint8_t values[] = {0, 1, 0x7f, 0x80, 0xff};
 	for (size_t at = 0; at < CUBIN_BYTES; at++)
 		for (size_t v = 0; v < ARRAY_LEN(values); v++) {
@@ -381,7 +429,8 @@ static void test_hostile_text(void **state)
 		free(cut);
 	}
 	/* locations that name each other */
-	const char *loop = "#loc = loc(\"k.py\":1:0)\n#loc1 = loc(callsite(#loc2 at #loc1))\n#loc2 = loc(callsite(#loc1 at #loc2))\n"
+	const char *loop =
+		"#loc = loc(\"k.py\":1:0)\n#loc1 = loc(callsite(#loc2 at #loc1))\n#loc2 = loc(callsite(#loc1 at #loc2))\n"
 		" tt.load %q : tensor<32x!tt.ptr<f32>, #b> loc(#loc1)\n";
 	assert_int_equal(vm_layouts_create(loop, strlen(loop), &l, &err), 0);
 	assert_int_equal(l->nsites, 0);
@@ -391,24 +440,48 @@ static void test_hostile_text(void **state)
 /* ---- the estimate ---- */
 
 static const struct vm_cost base_cost = {
-	.programs = 4096, .footprint_bytes = 64 << 20, .footprint_read = 32 << 20, .l2_sectors = 2 << 20, .load_lines = 1 << 19,
-	.store_lines = 1 << 18, .fma_instrs = 1 << 20, .alu_instrs = 1 << 20, .special_instrs = 1 << 18, .other_instrs = 1 << 20,
-	.tensor_cycles = 1 << 18, .shared_bytes = 1 << 24, .atomics = 1 << 12, .atomic_hot = 4, .path_cycles = 4096ll * 3000,
-	.path_trips = 4096, .path_cycles_max = 3000, .steps = 1 << 20, .steps_once = 1 << 20,
+	.programs = 4096,
+	.footprint_bytes = 64 << 20,
+	.footprint_read = 32 << 20,
+	.l2_sectors = 2 << 20,
+	.load_lines = 1 << 19,
+	.store_lines = 1 << 18,
+	.fma_instrs = 1 << 20,
+	.alu_instrs = 1 << 20,
+	.special_instrs = 1 << 18,
+	.other_instrs = 1 << 20,
+	.tensor_cycles = 1 << 18,
+	.shared_bytes = 1 << 24,
+	.atomics = 1 << 12,
+	.atomic_hot = 4,
+	.path_cycles = 4096ll * 3000,
+	.path_trips = 4096,
+	.path_cycles_max = 3000,
+	.steps = 1 << 20,
+	.steps_once = 1 << 20,
 };
 
-/* More of anything never makes a launch faster, on any GPU; much more of it becomes the limit that it stands
- * for. (Not l2_sectors: for the same footprint they say that more loads find their data in L2.) */
+/* More of anything never makes a launch faster, on any GPU; much more of it becomes the limit that
+ * it stands for. (Not l2_sectors: for the same footprint they say that more loads find their data
+ * in L2.) */
 static void test_monotonic(void **state)
 {
-	static const struct { size_t at; enum vm_limit limit; } rows[] = {
-		{offsetof(struct vm_cost, footprint_bytes), VM_LIMIT_DRAM}, {offsetof(struct vm_cost, load_lines), VM_LIMIT_L1},
-		{offsetof(struct vm_cost, store_lines), VM_LIMIT_L1}, {offsetof(struct vm_cost, fma_instrs), VM_LIMIT_ISSUE},
+	static const struct {
+		size_t at;
+		enum vm_limit limit;
+	} rows[] = {
+		{offsetof(struct vm_cost, footprint_bytes), VM_LIMIT_DRAM},
+		{offsetof(struct vm_cost, load_lines), VM_LIMIT_L1},
+		{offsetof(struct vm_cost, store_lines), VM_LIMIT_L1},
+		{offsetof(struct vm_cost, fma_instrs), VM_LIMIT_ISSUE},
 		{offsetof(struct vm_cost, alu_instrs), VM_LIMIT_ISSUE},
-		{offsetof(struct vm_cost, other_instrs), VM_LIMIT_ISSUE}, {offsetof(struct vm_cost, special_instrs), VM_LIMIT_SPECIAL},
-		{offsetof(struct vm_cost, tensor_cycles), VM_LIMIT_TENSOR}, {offsetof(struct vm_cost, shared_bytes), VM_LIMIT_SHARED},
+		{offsetof(struct vm_cost, other_instrs), VM_LIMIT_ISSUE},
+		{offsetof(struct vm_cost, special_instrs), VM_LIMIT_SPECIAL},
+		{offsetof(struct vm_cost, tensor_cycles), VM_LIMIT_TENSOR},
+		{offsetof(struct vm_cost, shared_bytes), VM_LIMIT_SHARED},
 		{offsetof(struct vm_cost, atomic_hot), VM_LIMIT_ATOMIC},
-		{offsetof(struct vm_cost, path_cycles), VM_LIMIT_LATENCY}, {offsetof(struct vm_cost, path_cycles_max), VM_LIMIT_LATENCY},
+		{offsetof(struct vm_cost, path_cycles), VM_LIMIT_LATENCY},
+		{offsetof(struct vm_cost, path_cycles_max), VM_LIMIT_LATENCY},
 	};
 	struct vm_binary b = vm_binary_default(4);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -419,10 +492,12 @@ static void test_monotonic(void **state)
 			for (int step = 0; step < 24; step++) {
 				*(int64_t *)((char *)&c + rows[i].at) *= 2;
 				e = vm_estimate(&c, &b, &vm_gpus[g]);
-				if (!(e.time_s >= last * 0.999)) fail_msg("count %zu doubled on %s: %g s after %g s", i, vm_gpus[g].name, e.time_s, last);
+				if (!(e.time_s >= last * 0.999))
+					fail_msg("count %zu doubled on %s: %g s after %g s", i, vm_gpus[g].name, e.time_s, last);
 				last = e.time_s;
 			}
-			if (e.limit != rows[i].limit) fail_msg("count %zu on %s: limited by %s", i, vm_gpus[g].name, vm_limit_name(e.limit));
+			if (e.limit != rows[i].limit)
+				fail_msg("count %zu on %s: limited by %s", i, vm_gpus[g].name, vm_limit_name(e.limit));
 		}
 }
 
@@ -432,19 +507,21 @@ static void test_resources(void **state)
 	assert_non_null(h);
 	assert_null(none);
 	struct vm_binary b = {.warps = 4, .registers = 32};
-	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 16);   /* 2048 threads */
+	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 16); /* 2048 threads */
 	assert_true(vm_estimate(&base_cost, &b, h).occupancy == 1);
 	b.registers = 65;
-	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 7);    /* 72 x 128 of 65536 */
+	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 7); /* 72 x 128 of 65536 */
 	b.shared_bytes = 100 << 10;
 	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 2);
 	b = (struct vm_binary){.warps = 1, .registers = 16};
 	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 32);
 	assert_int_equal(vm_estimate(&base_cost, &b, vm_gpu_find("L40S")).blocks_per_sm, 24);
 	/* spilling costs time; twice the DRAM bandwidth does not make anything slower */
-	struct vm_binary spilled = {.warps = 4, .registers = 32, .stack_bytes = 4096, .local_bytes = 16384}, whole = {.warps = 4, .registers = 32};
+	struct vm_binary spilled = {.warps = 4, .registers = 32, .stack_bytes = 4096, .local_bytes = 16384},
+					 whole = {.warps = 4, .registers = 32};
 	assert_true(vm_estimate(&base_cost, &spilled, h).time_s > 2 * vm_estimate(&base_cost, &whole, h).time_s);
-	assert_true(vm_estimate(&base_cost, &whole, vm_gpu_find("H100")).time_s > vm_estimate(&base_cost, &whole, h).time_s);
+	assert_true(
+		vm_estimate(&base_cost, &whole, vm_gpu_find("H100")).time_s > vm_estimate(&base_cost, &whole, h).time_s);
 }
 
 static void test_output(void **state)
@@ -458,13 +535,14 @@ static void test_output(void **state)
 	json_t *o = vm_cost_json("k", &r, &b), *counts = json_object_get(o, "counts");
 	vm_counts_parse(counts, &back);
 	assert_memory_equal(&back, &r.cost, sizeof back);
-	assert_true(json_number_value(json_object_get(json_object_get(json_object_get(o, "predicted"), "A100"), "time_s")) > 0);
+	assert_true(
+		json_number_value(json_object_get(json_object_get(json_object_get(o, "predicted"), "A100"), "time_s")) > 0);
 	vm_counts_parse(NULL, &back);
 	assert_int_equal(back.programs, 0);
 	vm_cost_table(&text, "k", &r, &b, vm_gpu_find("H200"));
 	assert_non_null(strstr(text.data, "limited by"));
 	assert_non_null(strstr(text.data, "5 k flops on tensor cores (tf32)"));
-	assert_non_null(strstr(text.data, "25 %"));   /* 4096 bytes in 512 sectors */
+	assert_non_null(strstr(text.data, "25 %")); /* 4096 bytes in 512 sectors */
 	str_release(&text);
 	json_decref(o);
 }

@@ -1,4 +1,5 @@
-/* What the vm refuses: faults of running kernels, each at its source line; arguments that do not fit; texts that are not accepted. */
+/* What the vm refuses: faults of running kernels, each at its source line; arguments that do not
+ * fit; texts that are not accepted. */
 #include "body_kernel.h"
 
 #define HEAD BODY_HEAD("i32")
@@ -16,7 +17,7 @@ struct setup {
 	unsigned checks;
 	int findings_max;
 	bool has_host_pointers;
-	int races, notes;   /* found by the last run */
+	int races, notes; /* found by the last run */
 };
 
 static int run(const char *body, struct setup *s, struct vm_report *r)
@@ -28,8 +29,16 @@ static int run(const char *body, struct setup *s, struct vm_report *r)
 		b.buffers[i].is_read_only = s->read_only[i];
 	}
 	struct vm_launch_options o = {
-		.grid = {s->grid ? s->grid : 1, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3,
-		.deadline_ns = s->deadline_ns, .pool = s->pool, .want_cost = s->want_cost, .checks = s->checks, .findings_max = s->findings_max,
+		.grid = {s->grid ? s->grid : 1, 1, 1},
+		.args = b.args,
+		.nargs = 4,
+		.buffers = b.buffers,
+		.nbuffers = 3,
+		.deadline_ns = s->deadline_ns,
+		.pool = s->pool,
+		.want_cost = s->want_cost,
+		.checks = s->checks,
+		.findings_max = s->findings_max,
 		.has_host_pointers = s->has_host_pointers,
 	};
 	int rc = vm_launch(b.k, &o, r, &err);
@@ -66,7 +75,8 @@ static void test_in_bounds(void **state)
 	assert_memory_equal(s.data[0], s.data[1], 32);
 }
 
-/* The offset of one block is a run-time number, so that affine, masked and scattered accesses are all seen. */
+/* The offset of one block is a run-time number, so that affine, masked and scattered accesses are
+ * all seen. */
 #define SHIFTED(body) RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%j = arith.addi %i, %ns : tensor<8xi32>\n" \
 	"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%p = tt.addptr %ps, %j : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n" body
 #define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
@@ -78,40 +88,54 @@ static void test_out_of_bounds(void **state)
 	expect(SHIFTED("%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
 	s.n = -2;
 	expect(SHIFTED("%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(8)), &s, VM_FAULT_OUT_OF_BOUNDS, 8, 0);
-	expect(SHIFTED("%z = arith.constant dense<0.0> : tensor<8xf32>\ntt.store %p, %z : tensor<8x!tt.ptr<f32>>" AT(9)), &s, VM_FAULT_OUT_OF_BOUNDS, 9, 0);
+	expect(SHIFTED("%z = arith.constant dense<0.0> : tensor<8xf32>\ntt.store %p, %z : tensor<8x!tt.ptr<f32>>" AT(9)),
+		&s, VM_FAULT_OUT_OF_BOUNDS, 9, 0);
 	s.n = 0;
 	expect(SHIFTED(SCATTERED "%v = tt.load %p2 : tensor<8x!tt.ptr<f32>>" AT(10)), &s, VM_FAULT_OUT_OF_BOUNDS, 10, 3);
 	/* masked off, nothing is touched */
 	s.n = 3;
-	expect(SHIFTED("%e = arith.constant dense<8> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>"
-		AT(7)), &s, VM_FAULT_NONE, 0, 0);
-	expect(SHIFTED("%e = arith.constant dense<9> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = tt.load %p, %m : tensor<8x!tt.ptr<f32>>"
-		AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
+	expect(SHIFTED("%e = arith.constant dense<8> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = "
+				   "tt.load %p, %m : tensor<8x!tt.ptr<f32>>" AT(7)),
+		&s, VM_FAULT_NONE, 0, 0);
+	expect(SHIFTED("%e = arith.constant dense<9> : tensor<8xi32>\n%m = arith.cmpi slt, %j, %e : tensor<8xi32>\n%v = "
+				   "tt.load %p, %m : tensor<8x!tt.ptr<f32>>" AT(7)),
+		&s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
 	/* counting cost does not change what is found */
 	s.want_cost = true;
 	expect(SHIFTED("%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(7)), &s, VM_FAULT_OUT_OF_BOUNDS, 7, 5);
 	/* a scalar */
 	s.n = 8;
-	expect("%p = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%v = tt.load %p : !tt.ptr<f32>" AT(4), &s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
+	expect("%p = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%v = tt.load %p : !tt.ptr<f32>" AT(4), &s,
+		VM_FAULT_OUT_OF_BOUNDS, 4, 0);
 	s.n = 1 << 30;
-	expect("%q = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%q2 = tt.addptr %q, %n : !tt.ptr<f32>, i32\n%f = arith.constant 1.0 : f32\n"
-		"tt.store %q2, %f : !tt.ptr<f32>" AT(4), &s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
+	expect("%q = tt.addptr %a, %n : !tt.ptr<f32>, i32\n%q2 = tt.addptr %q, %n : !tt.ptr<f32>, i32\n%f = arith.constant "
+		   "1.0 : f32\n"
+		   "tt.store %q2, %f : !tt.ptr<f32>" AT(4),
+		&s, VM_FAULT_OUT_OF_BOUNDS, 4, 0);
 }
 
 static void test_addresses(void **state)
 {
 	struct setup s = {.n = 1};
-	expect("%x = tt.ptr_to_int %a : !tt.ptr<f32> -> i64\n%w = arith.extsi %n : i32 to i64\n%y = arith.addi %x, %w : i64\n"
-		"%p = tt.int_to_ptr %y : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(12), &s, VM_FAULT_MISALIGNED, 12, 0);
-	expect("%w = arith.constant 64 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s,
-		VM_FAULT_OUT_OF_BOUNDS, 13, 0);
-	expect("%w = arith.constant -8 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(13), &s,
-		VM_FAULT_OUT_OF_BOUNDS, 13, 0);
+	expect(
+		"%x = tt.ptr_to_int %a : !tt.ptr<f32> -> i64\n%w = arith.extsi %n : i32 to i64\n%y = arith.addi %x, %w : i64\n"
+		"%p = tt.int_to_ptr %y : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(12),
+		&s, VM_FAULT_MISALIGNED, 12, 0);
+	expect(
+		"%w = arith.constant 64 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(
+			13),
+		&s, VM_FAULT_OUT_OF_BOUNDS, 13, 0);
+	expect(
+		"%w = arith.constant -8 : i64\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n%v = tt.load %p : !tt.ptr<f32>" AT(
+			13),
+		&s, VM_FAULT_OUT_OF_BOUNDS, 13, 0);
 	/* offsets that overflow 64 bits */
-	expect("%w = arith.constant 4611686018427387904 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(14),
+	expect("%w = arith.constant 4611686018427387904 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p "
+		   ": !tt.ptr<f32>" AT(14),
 		&s, VM_FAULT_NONE, 0, 0);
-	expect("%w = arith.constant 2305843009213693952 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p : !tt.ptr<f32>" AT(15), &s,
-		VM_FAULT_OUT_OF_BOUNDS, 15, 0);
+	expect("%w = arith.constant 2305843009213693952 : i64\n%p = tt.addptr %a, %w : !tt.ptr<f32>, i64\n%v = tt.load %p "
+		   ": !tt.ptr<f32>" AT(15),
+		&s, VM_FAULT_OUT_OF_BOUNDS, 15, 0);
 }
 
 static void test_origin(void **state)
@@ -127,19 +151,22 @@ static void test_origin(void **state)
 	s.read_only[1] = true;
 	expect(LOAD_STORE(20, 21, ""), &s, VM_FAULT_READ_ONLY, 21, 0);
 	s.origin[2][0] = TAPE_ORIGIN_NONE;
-	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32"
-		AT(22), &s, VM_FAULT_UNINITIALISED, 22, 0);
+	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, "
+		   "%t : (!tt.ptr<i32>, i32, i1) -> i32" AT(22),
+		&s, VM_FAULT_UNINITIALISED, 22, 0);
 	memset(s.origin[2], TAPE_ORIGIN_GIVEN, 4);
 	s.read_only[2] = true;
-	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32"
-		AT(22), &s, VM_FAULT_READ_ONLY, 22, 0);
+	expect("%one = arith.constant 1 : i32\n%t = arith.constant true\n%o = tt.atomic_rmw add, acq_rel, gpu, %c, %one, "
+		   "%t : (!tt.ptr<i32>, i32, i1) -> i32" AT(22),
+		&s, VM_FAULT_READ_ONLY, 22, 0);
 }
 
 static void test_division(void **state)
 {
 	struct setup s = {.n = 0};
 	expect("%x = arith.constant 7 : i32\n%q = arith.divsi %x, %n : i32" AT(30), &s, VM_FAULT_DIVISION_BY_ZERO, 30, -1);
-	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%q = arith.remui %i, %ns : tensor<8xi32>" AT(31), &s, VM_FAULT_DIVISION_BY_ZERO, 31, -1);
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%q = arith.remui %i, %ns : tensor<8xi32>" AT(31), &s,
+		VM_FAULT_DIVISION_BY_ZERO, 31, -1);
 	/* a lane may be masked off later: no fault */
 	expect(RANGE "%q = arith.divsi %i, %i : tensor<8xi32>" AT(32), &s, VM_FAULT_NONE, 0, 0);
 }
@@ -147,20 +174,24 @@ static void test_division(void **state)
 static void test_assert(void **state)
 {
 	struct setup s = {.n = 4};
-	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40), &s,
-		VM_FAULT_ASSERT, 40, 4);
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert "
+				 "%m, \"i < n\" : tensor<8xi1>" AT(40),
+		&s, VM_FAULT_ASSERT, 40, 4);
 	s.n = 8;
-	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert %m, \"i < n\" : tensor<8xi1>" AT(40),
+	expect(RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%m = arith.cmpi slt, %i, %ns : tensor<8xi32>\ntt.assert "
+				 "%m, \"i < n\" : tensor<8xi1>" AT(40),
 		&s, VM_FAULT_NONE, 0, 0);
 }
 
 static void test_timeout(void **state)
 {
 	struct setup s = {.deadline_ns = clock_ns() + 30000000};
-	expect("%t = arith.constant true\nscf.while : () -> () {\n  scf.condition(%t)\n} do {\n  scf.yield\n}" AT(50), &s, VM_FAULT_TIMEOUT, 50, -1);
+	expect("%t = arith.constant true\nscf.while : () -> () {\n  scf.condition(%t)\n} do {\n  scf.yield\n}" AT(50), &s,
+		VM_FAULT_TIMEOUT, 50, -1);
 	s.deadline_ns = clock_ns() + 30000000;
-	expect("%z = arith.constant 0 : i32\n%one = arith.constant 1 : i32\nscf.for %k = %z to %one step %z : i32 {\n%x = arith.addi %k, %k : i32" AT(52) "}"
-		AT(51), &s, VM_FAULT_TIMEOUT, 51, -1);
+	expect("%z = arith.constant 0 : i32\n%one = arith.constant 1 : i32\nscf.for %k = %z to %one step %z : i32 {\n%x = "
+		   "arith.addi %k, %k : i32" AT(52) "}" AT(51),
+		&s, VM_FAULT_TIMEOUT, 51, -1);
 	/* launched after its deadline: found at any instruction */
 	s.deadline_ns = 1;
 	s.grid = 100000;
@@ -170,8 +201,9 @@ static void test_timeout(void **state)
 static void test_descriptor_alignment(void **state)
 {
 	struct setup s = {.n = 3};
-	expect("%one = arith.constant 1 : i64\n%w = arith.extsi %n : i32 to i64\n%d = tt.make_tensor_descriptor %a, [%n, %n], [%w, %one] : <f32>, <tensor<2x4xf32>>"
-		AT(60), &s, VM_FAULT_ARGUMENT, 60, -1);
+	expect("%one = arith.constant 1 : i64\n%w = arith.extsi %n : i32 to i64\n%d = tt.make_tensor_descriptor %a, [%n, "
+		   "%n], [%w, %one] : <f32>, <tensor<2x4xf32>>" AT(60),
+		&s, VM_FAULT_ARGUMENT, 60, -1);
 }
 
 /* Programs 40.. fault; the lowest is reported whatever the threads do. */
@@ -181,7 +213,8 @@ static void test_first_program(void **state)
 	for (int i = 0; i < 20; i++) {
 		struct vm_report r;
 		int rc = run("%p = tt.get_program_id x : i32\n%x = arith.constant 40 : i32\n%m = arith.cmpi slt, %p, %x : i32\n"
-			"tt.assert %m, \"low\" : i1" AT(3), &s, &r);
+					 "tt.assert %m, \"low\" : i1" AT(3),
+			&s, &r);
 		assert_int_equal(rc, ERR_MISMATCH);
 		assert_int_equal(r.program[0], 40);
 	}
@@ -215,12 +248,16 @@ static void test_refused(void **state)
 	refuse(HEAD "%x = tt.load %n : i32\n" TAIL, ERR_FORMAT, "not a pointer");
 	refuse(HEAD "tt.store %a, %n : !tt.ptr<f32>\n" TAIL, ERR_FORMAT, "value of tt.store");
 	refuse(HEAD "cf.br ^bb7\n^bb1:\n" TAIL, ERR_FORMAT, "not a block");
-	refuse(HEAD "%t = arith.constant true\ncf.cond_br %t, ^bb1, ^bb2\n^bb1:\n%x = arith.addi %n, %n : i32\ncf.br ^bb2\n^bb2:\n%y = arith.addi %x, %n : i32\n"
-		TAIL, ERR_FORMAT, "before it is defined");
-	refuse("module { tt.func public @a() { tt.return } tt.func public @b() { tt.return } }", ERR_UNSUPPORTED, "two public");
-	refuse("module { tt.func public @a() { tt.call @f() : () -> () tt.return } tt.func private @f() { tt.call @f() : () -> () tt.return } }",
+	refuse(HEAD "%t = arith.constant true\ncf.cond_br %t, ^bb1, ^bb2\n^bb1:\n%x = arith.addi %n, %n : i32\ncf.br "
+				"^bb2\n^bb2:\n%y = arith.addi %x, %n : i32\n" TAIL,
+		ERR_FORMAT, "before it is defined");
+	refuse("module { tt.func public @a() { tt.return } tt.func public @b() { tt.return } }", ERR_UNSUPPORTED,
+		"two public");
+	refuse("module { tt.func public @a() { tt.call @f() : () -> () tt.return } tt.func private @f() { tt.call @f() : "
+		   "() -> () tt.return } }",
 		ERR_UNSUPPORTED, "recursive");
-	refuse("module { tt.func public @a(%x: tensor<8xf32>) { tt.return } }", ERR_UNSUPPORTED, "expected a pointer or a number");
+	refuse("module { tt.func public @a(%x: tensor<8xf32>) { tt.return } }", ERR_UNSUPPORTED,
+		"expected a pointer or a number");
 	refuse("#b = #ttg.blocked<{}>\nmodule { }", ERR_UNSUPPORTED, "alias '#b'");
 }
 
@@ -239,7 +276,7 @@ static void test_arguments(void **state)
 	assert_int_equal(vm_launch(k, &o, &r, &err), 0);
 	args[3].i = (int64_t)1 << 32;
 	assert_int_equal(vm_launch(k, &o, &r, &err), ERR_RANGE);
-	args[3].i = 0xffffffff;   /* an unsigned argument is fine */
+	args[3].i = 0xffffffff; /* an unsigned argument is fine */
 	assert_int_equal(vm_launch(k, &o, &r, &err), 0);
 	o.grid[1] = 65536;
 	assert_int_equal(vm_launch(k, &o, &r, &err), ERR_RANGE);
@@ -270,7 +307,8 @@ static void test_tf32(void **state)
 /* The first word of a, as a pointer. */
 #define FROM_MEMORY "%t = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i64>\n%w = tt.load %t : !tt.ptr<i64>\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n"
 
-/* Through a pointer that the host put in memory, races are found as through any other, by stores and by atomics. */
+/* Through a pointer that the host put in memory, races are found as through any other, by stores
+ * and by atomics. */
 static void test_races_through_host_pointers(void **state)
 {
 	struct setup s = {.grid = 2, .checks = VM_CHECK_RACE, .has_host_pointers = true};
@@ -278,16 +316,21 @@ static void test_races_through_host_pointers(void **state)
 	memcpy(s.data[0], &address, sizeof address);
 	expect(PROGRAM FROM_MEMORY "tt.store %p, %f : !tt.ptr<f32>" AT(5), &s, VM_FAULT_RACE, 5, 0);
 	memcpy(s.data[0], &address, sizeof address);
-	expect(PROGRAM FROM_MEMORY RANGE "%ps = tt.splat %p : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n"
+	expect(PROGRAM FROM_MEMORY RANGE
+		"%ps = tt.splat %p : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n"
 		"%q = tt.addptr %ps, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
-		"%fs = tt.splat %f : f32 -> tensor<8xf32>\ntt.store %q, %fs : tensor<8x!tt.ptr<f32>>" AT(6), &s, VM_FAULT_RACE, 6, 0);
+		"%fs = tt.splat %f : f32 -> tensor<8xf32>\ntt.store %q, %fs : tensor<8x!tt.ptr<f32>>" AT(6),
+		&s, VM_FAULT_RACE, 6, 0);
 	memset(s.data[1], 0, sizeof s.data[1]);
-	expect(PROGRAM FROM_MEMORY "%true = arith.constant true\n%one = arith.constant 1.0 : f32\n"
-		"%old = tt.atomic_rmw fadd, relaxed, gpu, %p, %one, %true : (!tt.ptr<f32>, f32, i1) -> f32" AT(7) "%v = tt.load %b : !tt.ptr<f32>",
+	expect(PROGRAM FROM_MEMORY
+		"%true = arith.constant true\n%one = arith.constant 1.0 : f32\n"
+		"%old = tt.atomic_rmw fadd, relaxed, gpu, %p, %one, %true : (!tt.ptr<f32>, f32, i1) -> f32" AT(
+			7) "%v = tt.load %b : !tt.ptr<f32>",
 		&s, VM_FAULT_RACE, 7, 0);
 }
 
-/* A load from nowhere, also from an address below 0, is an error of its own and takes no attention from the races. */
+/* A load from nowhere, also from an address below 0, is an error of its own and takes no attention
+ * from the races. */
 static void test_races_beside_wild_addresses(void **state)
 {
 	static const char *const wild[] = {"-4", "-8796093022208", "9223372036854775804", "8796093022208"};
@@ -295,8 +338,11 @@ static void test_races_beside_wild_addresses(void **state)
 		struct setup s = {.grid = 2, .checks = VM_CHECK_RACE, .findings_max = 8};
 		struct vm_report r;
 		char body[1024];
-		snprintf(body, sizeof body, "%s%%far = arith.constant %s : i64\n%%p = tt.int_to_ptr %%far : i64 -> !tt.ptr<f32>\n%%v = tt.load %%p : !tt.ptr<f32>\n"
-			"tt.store %%b, %%f : !tt.ptr<f32>\n", PROGRAM, wild[i]);
+		snprintf(body, sizeof body,
+			"%s%%far = arith.constant %s : i64\n%%p = tt.int_to_ptr %%far : i64 -> !tt.ptr<f32>\n%%v = tt.load %%p : "
+			"!tt.ptr<f32>\n"
+			"tt.store %%b, %%f : !tt.ptr<f32>\n",
+			PROGRAM, wild[i]);
 		assert_int_equal(run(body, &s, &r), ERR_MISMATCH);
 		assert_int_equal(r.fault, VM_FAULT_OUT_OF_BOUNDS);
 		assert_int_equal(s.races, 1);

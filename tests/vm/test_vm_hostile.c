@@ -1,6 +1,8 @@
-/* Hostile text: every seed of tests/fuzz/ttir/corpus cut at each byte, with bytes flipped, lines deleted, doubled and exchanged, and numbers replaced by
- * extreme ones. Whatever happens, vm_kernel_create returns, and what it accepts runs (with a deadline) without touching memory that is
- * not its own. The sanitizer build of this test is the one that counts. All choices come from fixed seeds. */
+/* Hostile text: every seed of tests/fuzz/ttir/corpus cut at each byte, with bytes flipped, lines
+ * deleted, doubled and exchanged, and numbers replaced by extreme ones. Whatever happens,
+ * vm_kernel_create returns, and what it accepts runs (with a deadline) without touching memory that
+ * is not its own. The sanitizer build of this test is the one that counts. All choices come from
+ * fixed seeds. */
 #include "hostile_kernel.h"
 #include <setjmp.h>
 #include <stdlib.h>
@@ -45,13 +47,14 @@ static void flip_bytes(struct str *out, const struct str *s, struct rng *r)
 	str_clear(out);
 	str_append(out, s->data, s->len);
 	for (uint32_t k = 0, n = 1 + rng_below(r, 3); k < n; k++)
-		out->data[rng_below(r, (uint32_t)out->len)] = rng_below(r, 4) ? likely[rng_below(r, sizeof likely - 1)] : (char)rng_below(r, 256);
+		out->data[rng_below(r, (uint32_t)out->len)] = rng_below(r, 4) ? likely[rng_below(r, sizeof likely - 1)]
+																	  : (char)rng_below(r, 256);
 }
 
 static void replace_number(struct str *out, const struct str *s, struct rng *r)
 {
-	static const char *const numbers[] = {"0", "-1", "1", "2", "2147483647", "-2147483648", "9223372036854775807", "1048576", "99999999999999999999", "64", "7",
-		"4096"};
+	static const char *const numbers[] = {"0", "-1", "1", "2", "2147483647", "-2147483648", "9223372036854775807",
+		"1048576", "99999999999999999999", "64", "7", "4096"};
 	uint32_t from = rng_below(r, (uint32_t)s->len);
 	size_t a = from;
 	while (a < s->len && !(s->data[a] >= '0' && s->data[a] <= '9')) a++;
@@ -120,7 +123,8 @@ static void test_seeds(void **state)
 	assert_int_equal(accepted, n);
 }
 
-/* Cut at every byte of small seeds, at every seventh of large ones. Where the cut leaves whole functions, the text may still be accepted. */
+/* Cut at every byte of small seeds, at every seventh of large ones. Where the cut leaves whole
+ * functions, the text may still be accepted. */
 static void cut(const struct str *s, uint64_t number)
 {
 	size_t step = s->len > 2500 ? 7 : 1;
@@ -141,7 +145,8 @@ static void mutate(const struct str *s, uint64_t number)
 	for (uint64_t i = 0; i < MUTANTS; i++) {
 		struct rng r = {.seed = 42, .stream = number * 1000 + i};
 		switch (i % 5) {
-		case 0: case 1: flip_bytes(&out, s, &r); break;
+		case 0:
+		case 1: flip_bytes(&out, s, &r); break;
 		case 2: replace_number(&out, s, &r); break;
 		default: move_lines(&out, s, &r, (int)rng_below(&r, 3)); break;
 		}
@@ -179,7 +184,8 @@ static void test_limits(void **state)
 	refuse_repeated("module { tt.func public @k() { %x = arith.constant dense<", "[", 100000, "1]> : tensor<1xi32>");
 	refuse_repeated("module { tt.func public @k(%c: i1) {", "scf.if %c {", 100000, "");
 	refuse_repeated("module { tt.func public @k(%c: i32) {", "%x = arith.addi %c, %c : i32\n", 100000, "tt.return } }");
-	refuse_repeated("module { tt.func public @k(%c: i32) { tt.print \"x\" : ", "%c, ", 100000, "%c : i32 tt.return } }");
+	refuse_repeated(
+		"module { tt.func public @k(%c: i32) { tt.print \"x\" : ", "%c, ", 100000, "%c : i32 tt.return } }");
 	refuse_repeated("#l = ", "loc(callsite(", 100000, "unknown");
 	refuse_repeated("", "(", 1000000, "");
 	refuse_repeated("module { tt.func public @k() attributes {a = ", "[", 1000000, "} { tt.return } }");
@@ -189,9 +195,12 @@ static void test_limits(void **state)
 static void test_exponential(void **state)
 {
 	struct str s = {0};
-	str_puts(&s, "module { tt.func public @k(%c: i32) { %x = arith.addi %c, %c : i32 loc(#l0)\n tt.call @f0() : () -> ()\n tt.return } ");
+	str_puts(&s,
+		"module { tt.func public @k(%c: i32) { %x = arith.addi %c, %c : i32 loc(#l0)\n tt.call @f0() : () -> ()\n "
+		"tt.return } ");
 	for (int i = 0; i < 22; i++)
-		str_printf(&s, "tt.func private @f%d() { tt.call @f%d() : () -> ()\n tt.call @f%d() : () -> ()\n tt.return } ", i, i + 1, i + 1);
+		str_printf(&s, "tt.func private @f%d() { tt.call @f%d() : () -> ()\n tt.call @f%d() : () -> ()\n tt.return } ",
+			i, i + 1, i + 1);
 	str_puts(&s, "tt.func private @f22() { tt.return } }\n");
 	for (int i = 0; i < 60; i++) str_printf(&s, "#l%d = loc(callsite(#l%d at #l%d))\n", i, i + 1, i + 1);
 	str_puts(&s, "#l60 = loc(callsite(#l0 at #l60))\n");
@@ -201,14 +210,17 @@ static void test_exponential(void **state)
 	str_release(&s);
 }
 
-/* A loop over scalars: each instruction is one element operation, and the deadline must be seen all the same. Found by fuzzing: a fuel of 2^22 of them
- * took 0.06 s here and seconds under sanitizers. CPU time, because the machine may be busy; the launch's deadline is 2 ms, the rest is what a look at the
- * clock every so often may cost. */
+/* A loop over scalars: each instruction is one element operation, and the deadline must be seen all
+ * the same. Found by fuzzing: a fuel of 2^22 of them took 0.06 s here and seconds under sanitizers.
+ * CPU time, because the machine may be busy; the launch's deadline is 2 ms, the rest is what a look
+ * at the clock every so often may cost. */
 static void test_deadline_of_scalars(void **state)
 {
-	static const char loop[] = "module { tt.func public @k(%a: i32) { %c0 = arith.constant 0 : i32\n %c1 = arith.constant 1 : i32\n"
+	static const char loop[] =
+		"module { tt.func public @k(%a: i32) { %c0 = arith.constant 0 : i32\n %c1 = arith.constant 1 : i32\n"
 		" %r = scf.while (%x = %a) : (i32) -> i32 {"
-		" %c = arith.cmpi sgt, %x, %c0 : i32\n scf.condition(%c) %x : i32 } do { ^bb0(%y: i32):\n %z = arith.andi %y, %y : i32\n scf.yield %z : i32 }\n"
+		" %c = arith.cmpi sgt, %x, %c0 : i32\n scf.condition(%c) %x : i32 } do { ^bb0(%y: i32):\n %z = arith.andi %y, "
+		"%y : i32\n scf.yield %z : i32 }\n"
 		" tt.return } }";
 	struct timespec begin, end;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
@@ -222,7 +234,8 @@ static void test_deadline_of_scalars(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds), cmocka_unit_test(test_truncated), cmocka_unit_test(test_mutated),
-		cmocka_unit_test(test_limits), cmocka_unit_test(test_exponential), cmocka_unit_test(test_deadline_of_scalars)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds), cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_mutated), cmocka_unit_test(test_limits), cmocka_unit_test(test_exponential),
+		cmocka_unit_test(test_deadline_of_scalars)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

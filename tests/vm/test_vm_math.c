@@ -1,5 +1,6 @@
-/* The vectorised functions of vm_math.c against libm in double, over a stride through all 2^32 bit patterns (zeros, subnormals, infinities and NaNs
- * included). The bound is the one that vm_math.h states: 0.502 ulp. libm's own error in double is 2^-29 of that. */
+/* The vectorised functions of vm_math.c against libm in double, over a stride through all 2^32 bit
+ * patterns (zeros, subnormals, infinities and NaNs included). The bound is the one that vm_math.h
+ * states: 0.502 ulp. libm's own error in double is 2^-29 of that. */
 #include "vm/vm_math.h"
 #include "vm/vm_map.h"
 #include <math.h>
@@ -11,7 +12,13 @@
 #define CHUNK 500
 #define BOUND_ULPS 0.502
 
-static float pattern(uint64_t i) { uint32_t u = (uint32_t)i; float x; memcpy(&x, &u, 4); return x; }
+static float pattern(uint64_t i)
+{
+	uint32_t u = (uint32_t)i;
+	float x;
+	memcpy(&x, &u, 4);
+	return x;
+}
 
 /* Distance of two results in units of the last place of the float nearest to want. */
 static double error_ulps(float got, double want)
@@ -32,10 +39,12 @@ static void check(const char *name, block_fn *fn, double (*exact)(double))
 	for (uint64_t i = 0; i < 1ull << 32; i += (uint64_t)STRIDE * CHUNK) {
 		int n = 0;
 		for (; n < CHUNK && i + (uint64_t)n * STRIDE < 1ull << 32; n++) d[n] = a[n] = pattern(i + (uint64_t)n * STRIDE);
-		fn(d, d, n);   /* in place, as the machine calls it */
+		fn(d, d, n); /* in place, as the machine calls it */
 		for (int k = 0; k < n; k++) {
 			double e = error_ulps(d[k], exact((double)a[k]));
-			if (e > BOUND_ULPS) fail_msg("%s(%.9g) is %.9g, exactly %.17g: %g ulp", name, (double)a[k], (double)d[k], exact((double)a[k]), e);
+			if (e > BOUND_ULPS)
+				fail_msg("%s(%.9g) is %.9g, exactly %.17g: %g ulp", name, (double)a[k], (double)d[k],
+					exact((double)a[k]), e);
 			if (e > worst) worst = e;
 		}
 	}
@@ -43,18 +52,36 @@ static void check(const char *name, block_fn *fn, double (*exact)(double))
 }
 
 #define TEST(name) static void test_##name(void **state) { check(#name, vm_math_##name, name); }
+/* clang-format off */
 TEST(exp) TEST(exp2) TEST(expm1) TEST(log) TEST(log2) TEST(log10) TEST(log1p) TEST(sin) TEST(cos) TEST(tanh) TEST(erf)
+	/* clang-format on */
 
-/* Around the points where formulas change hands. */
-static void test_joints(void **state)
+	/* Around the points where formulas change hands. */
+	static void test_joints(void **state)
 {
-	static const struct { block_fn *fn; double (*exact)(double); double at; } joints[] = {
-		{vm_math_erf, erf, 0.84}, {vm_math_erf, erf, 4}, {vm_math_erf, erf, -0.84}, {vm_math_exp, exp, 88.72284}, {vm_math_exp, exp, -103.97},
-			{vm_math_exp, exp, 0.34657359},
-		{vm_math_exp2, exp2, 128}, {vm_math_exp2, exp2, -149.5}, {vm_math_log, log, 1}, {vm_math_log, log, 0.70710678}, {vm_math_log1p, log1p, -1},
-			{vm_math_log1p, log1p, 0x1p-29},
-		{vm_math_sin, sin, 0x1p20}, {vm_math_sin, sin, 3.14159265}, {vm_math_cos, cos, 1.57079633}, {vm_math_tanh, tanh, 9.01}, {vm_math_expm1, expm1, -17.3},
-			{vm_math_sin, sin, 100000 * M_PI},
+	static const struct {
+		block_fn *fn;
+		double (*exact)(double);
+		double at;
+	} joints[] = {
+		{vm_math_erf, erf, 0.84},
+		{vm_math_erf, erf, 4},
+		{vm_math_erf, erf, -0.84},
+		{vm_math_exp, exp, 88.72284},
+		{vm_math_exp, exp, -103.97},
+		{vm_math_exp, exp, 0.34657359},
+		{vm_math_exp2, exp2, 128},
+		{vm_math_exp2, exp2, -149.5},
+		{vm_math_log, log, 1},
+		{vm_math_log, log, 0.70710678},
+		{vm_math_log1p, log1p, -1},
+		{vm_math_log1p, log1p, 0x1p-29},
+		{vm_math_sin, sin, 0x1p20},
+		{vm_math_sin, sin, 3.14159265},
+		{vm_math_cos, cos, 1.57079633},
+		{vm_math_tanh, tanh, 9.01},
+		{vm_math_expm1, expm1, -17.3},
+		{vm_math_sin, sin, 100000 * M_PI},
 	};
 	for (size_t j = 0; j < ARRAY_LEN(joints); j++) {
 		float a[400], d[400];
@@ -64,7 +91,9 @@ static void test_joints(void **state)
 		joints[j].fn(d, a, 400);
 		for (int i = 0; i < 400; i++) {
 			double e = error_ulps(d[i], joints[j].exact((double)a[i]));
-			if (e > BOUND_ULPS) fail_msg("joint %zu: f(%.9g) is %.9g, exactly %.17g: %g ulp", j, (double)a[i], (double)d[i], joints[j].exact((double)a[i]), e);
+			if (e > BOUND_ULPS)
+				fail_msg("joint %zu: f(%.9g) is %.9g, exactly %.17g: %g ulp", j, (double)a[i], (double)d[i],
+					joints[j].exact((double)a[i]), e);
 		}
 	}
 }
@@ -86,12 +115,16 @@ static void test_pow(void **state)
 		}
 		vm_math_pow(d, x, y, CHUNK);
 		for (int k = 0; k < CHUNK; k++)
-			if (error_ulps(d[k], pow((double)x[k], (double)y[k])) > BOUND_ULPS) fail_msg("pow(%.9g, %.9g) is %.9g", (double)x[k], (double)y[k], (double)d[k]);
+			if (error_ulps(d[k], pow((double)x[k], (double)y[k])) > BOUND_ULPS)
+				fail_msg("pow(%.9g, %.9g) is %.9g", (double)x[k], (double)y[k], (double)d[k]);
 	}
 }
 
 /* rsqrt lives with the exact operations, but is rounded twice (sqrt and division in double). */
-static void rsqrt_block(float *d, const float *a, int64_t n) { map_kernel(MAP_RSQRT, ELEM_F32)(d, a, NULL, NULL, n, 0); }
+static void rsqrt_block(float *d, const float *a, int64_t n)
+{
+	map_kernel(MAP_RSQRT, ELEM_F32)(d, a, NULL, NULL, n, 0);
+}
 static double rsqrt_exact(double x) { return 1 / sqrt(x); }
 static void test_rsqrt(void **state) { check("rsqrt", rsqrt_block, rsqrt_exact); }
 
@@ -99,11 +132,20 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_exp), cmocka_unit_test(test_exp2), cmocka_unit_test(test_expm1), cmocka_unit_test(test_log), cmocka_unit_test(test_log2),
-			cmocka_unit_test(test_log10),
-		cmocka_unit_test(test_log1p), cmocka_unit_test(test_sin), cmocka_unit_test(test_cos), cmocka_unit_test(test_tanh), cmocka_unit_test(test_erf),
-			cmocka_unit_test(test_joints),
-		cmocka_unit_test(test_pow), cmocka_unit_test(test_rsqrt),
+		cmocka_unit_test(test_exp),
+		cmocka_unit_test(test_exp2),
+		cmocka_unit_test(test_expm1),
+		cmocka_unit_test(test_log),
+		cmocka_unit_test(test_log2),
+		cmocka_unit_test(test_log10),
+		cmocka_unit_test(test_log1p),
+		cmocka_unit_test(test_sin),
+		cmocka_unit_test(test_cos),
+		cmocka_unit_test(test_tanh),
+		cmocka_unit_test(test_erf),
+		cmocka_unit_test(test_joints),
+		cmocka_unit_test(test_pow),
+		cmocka_unit_test(test_rsqrt),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

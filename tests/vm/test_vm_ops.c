@@ -1,4 +1,5 @@
-/* Operations of arith, math, cf and scf that Triton's frontend does not write, or whose corner cases it hides: kernels by hand, values from C. */
+/* Operations of arith, math, cf and scf that Triton's frontend does not write, or whose corner
+ * cases it hides: kernels by hand, values from C. */
 #include "base/dtype.h"
 #include "vm/vm.h"
 #include <math.h>
@@ -9,22 +10,30 @@
 #define N 16
 
 /* Runs `body` over %x and %y (blocks of N of type `in`), which leaves %r, a block of type `out`. */
-static void run(const char *in, const char *out, const char *body, const void *x, const void *y, size_t in_bytes, void *r, size_t out_bytes)
+static void run(const char *in, const char *out, const char *body, const void *x, const void *y, size_t in_bytes,
+	void *r, size_t out_bytes)
 {
 	struct vm_kernel *k;
 	struct vm_report report;
 	struct err err = {0};
 	struct str t = {0};
-	str_printf(&t, "module { tt.func public @k(%%a: !tt.ptr<%s>, %%b: !tt.ptr<%s>, %%c: !tt.ptr<%s>) {\n"
-		"%%i = tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>\n", in, in, out, N, N);
+	str_printf(&t,
+		"module { tt.func public @k(%%a: !tt.ptr<%s>, %%b: !tt.ptr<%s>, %%c: !tt.ptr<%s>) {\n"
+		"%%i = tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>\n",
+		in, in, out, N, N);
 	static const char names[] = "abc";
 	for (int i = 0; i < 3; i++) {
 		const char *e = i < 2 ? in : out;
-		str_printf(&t, "%%%cs = tt.splat %%%c : !tt.ptr<%s> -> tensor<%dx!tt.ptr<%s>>\n%%%cp = tt.addptr %%%cs, %%i : tensor<%dx!tt.ptr<%s>>, tensor<%dxi32>\n",
+		str_printf(&t,
+			"%%%cs = tt.splat %%%c : !tt.ptr<%s> -> tensor<%dx!tt.ptr<%s>>\n%%%cp = tt.addptr %%%cs, %%i : "
+			"tensor<%dx!tt.ptr<%s>>, tensor<%dxi32>\n",
 			names[i], names[i], e, N, e, names[i], names[i], N, e, N);
 	}
-	str_printf(&t, "%%x = tt.load %%ap : tensor<%dx!tt.ptr<%s>>\n%%y = tt.load %%bp : tensor<%dx!tt.ptr<%s>>\n%s\ntt.store %%cp, %%r : tensor<%dx!tt.ptr<%s>>\n"
-		"tt.return } }", N, in, N, in, body, N, out);
+	str_printf(&t,
+		"%%x = tt.load %%ap : tensor<%dx!tt.ptr<%s>>\n%%y = tt.load %%bp : tensor<%dx!tt.ptr<%s>>\n%s\ntt.store %%cp, "
+		"%%r : tensor<%dx!tt.ptr<%s>>\n"
+		"tt.return } }",
+		N, in, N, in, body, N, out);
 	if (vm_kernel_create(t.data, t.len, &k, &err)) fail_msg("%s in %s", err.text, body);
 	uint8_t *data[3] = {xmalloc(in_bytes), xmalloc(in_bytes), r};
 	memcpy(data[0], x, in_bytes);
@@ -32,7 +41,8 @@ static void run(const char *in, const char *out, const char *body, const void *x
 	struct vm_buffer buffers[3];
 	struct vm_arg args[3];
 	for (int i = 0; i < 3; i++) {
-		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = (int64_t)(i < 2 ? in_bytes : out_bytes), .data = data[i]};
+		buffers[i] = (struct vm_buffer){
+			.address = tape_buffer_address(i), .bytes = (int64_t)(i < 2 ? in_bytes : out_bytes), .data = data[i]};
 		args[i] = (struct vm_arg){.i = (int64_t)tape_buffer_address(i)};
 	}
 	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = args, .nargs = 3, .buffers = buffers, .nbuffers = 3};
@@ -49,7 +59,8 @@ static void run(const char *in, const char *out, const char *body, const void *x
 
 static const int32_t ints[N] = {0, 1, -1, 2, -2, 7, -7, INT32_MAX, INT32_MIN, 100, -100, 31, 32, 33, 5, 123456};
 static const int32_t other[N] = {3, -1, -1, 0, 3, -2, 2, 2, -1, 7, 7, 33, 1, -40, 31, 1000};
-static const float floats[N] = {0, -0.0f, 1, -1, 0.5f, -1.5f, 2.5f, -2.5f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 3.7f, 1e-40f, 100};
+static const float floats[N] = {
+	0, -0.0f, 1, -1, 0.5f, -1.5f, 2.5f, -2.5f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 3.7f, 1e-40f, 100};
 static const float others[N] = {-0.0f, 0, NAN, 2, 3, 0.25f, -1, 2, 1e30f, 7, 1, INFINITY, NAN, 3.7f, 0, -3};
 
 static void test_integers(void **state)
@@ -67,27 +78,37 @@ static void test_integers(void **state)
 		assert_int_equal(r[i], b == 0 ? -1 : (int32_t)(uint32_t)(a / b - (a % b != 0 && (a < 0) != (b < 0))));
 	}
 	RUN("i32", "i32", "%r = arith.remsi %x, %y : " T "i32>", ints, other, r);
-	for (int i = 0; i < N; i++) assert_int_equal(r[i], other[i] == 0 ? ints[i] : (int32_t)((int64_t)ints[i] % other[i]));
+	for (int i = 0; i < N; i++)
+		assert_int_equal(r[i], other[i] == 0 ? ints[i] : (int32_t)((int64_t)ints[i] % other[i]));
 	RUN("i32", "i32", "%r = arith.shli %x, %y : " T "i32>", ints, other, r);
-	for (int i = 0; i < N; i++) assert_int_equal(r[i], (uint32_t)other[i] > 31 ? 0 : (int32_t)((uint32_t)ints[i] << other[i]));
+	for (int i = 0; i < N; i++)
+		assert_int_equal(r[i], (uint32_t)other[i] > 31 ? 0 : (int32_t)((uint32_t)ints[i] << other[i]));
 	RUN("i32", "i32", "%r = arith.shrsi %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], ints[i] >> ((uint32_t)other[i] > 31 ? 31 : other[i]));
 	RUN("i32", "i32", "%l, %r = arith.mulsi_extended %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], (int32_t)((int64_t)ints[i] * other[i] >> 32));
-	RUN("i32", "i32", "%q:2 = arith.mului_extended %x, %y : " T "i32>\n%r = arith.xori %q#0, %q#1 : " T "i32>", ints, other, r);
+	RUN("i32", "i32", "%q:2 = arith.mului_extended %x, %y : " T "i32>\n%r = arith.xori %q#0, %q#1 : " T "i32>", ints,
+		other, r);
 	for (int i = 0; i < N; i++) {
 		uint64_t p = (uint64_t)(uint32_t)ints[i] * (uint32_t)other[i];
 		assert_int_equal(r[i], (int32_t)((uint32_t)p ^ (uint32_t)(p >> 32)));
 	}
-	RUN("i32", "i32", "%s, %c2 = arith.addui_extended %x, %y : " T "i32>, " T "i1>\n%r = arith.extui %c2 : " T "i1> to " T "i32>", ints, other, r);
+	RUN("i32", "i32",
+		"%s, %c2 = arith.addui_extended %x, %y : " T "i32>, " T "i1>\n%r = arith.extui %c2 : " T "i1> to " T "i32>",
+		ints, other, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], (uint64_t)(uint32_t)ints[i] + (uint32_t)other[i] > UINT32_MAX);
-	RUN("i32", "i32", "%p = math.ipowi %x, %y : " T "i32>\n%t = math.ctlz %x : " T "i32>\n%u = math.cttz %y : " T "i32>\n%v = arith.addi %t, %u : " T "i32>\n"
-		"%r = arith.addi %p, %v : " T "i32>", ints, other, r);
+	RUN("i32", "i32",
+		"%p = math.ipowi %x, %y : " T "i32>\n%t = math.ctlz %x : " T "i32>\n%u = math.cttz %y : " T
+		"i32>\n%v = arith.addi %t, %u : " T "i32>\n"
+		"%r = arith.addi %p, %v : " T "i32>",
+		ints, other, r);
 	for (int i = 0; i < N; i++) {
 		uint32_t p = 1;
 		if (other[i] < 0) p = ints[i] == 1 ? 1 : ints[i] == -1 ? (other[i] & 1 ? (uint32_t)-1 : 1) : 0;
-		else for (int k = 0; k < other[i]; k++) p *= (uint32_t)ints[i];
-		int lz = ints[i] ? __builtin_clz((uint32_t)ints[i]) : 32, tz = other[i] ? __builtin_ctz((uint32_t)other[i]) : 32;
+		else
+			for (int k = 0; k < other[i]; k++) p *= (uint32_t)ints[i];
+		int lz = ints[i] ? __builtin_clz((uint32_t)ints[i]) : 32,
+			tz = other[i] ? __builtin_ctz((uint32_t)other[i]) : 32;
 		assert_int_equal(r[i], (int32_t)(p + (uint32_t)(lz + tz)));
 	}
 }
@@ -96,19 +117,27 @@ static void test_bools(void **state)
 {
 	int32_t r[N];
 	/* signed order of i1: true is -1 */
-	RUN("i32", "i32", "%z = arith.constant dense<0> : " T "i32>\n%p = arith.cmpi sgt, %x, %z : " T "i32>\n%q = arith.cmpi sgt, %y, %z : " T "i32>\n"
+	RUN("i32", "i32",
+		"%z = arith.constant dense<0> : " T "i32>\n%p = arith.cmpi sgt, %x, %z : " T
+		"i32>\n%q = arith.cmpi sgt, %y, %z : " T "i32>\n"
 		"%l = arith.cmpi slt, %p, %q : " T "i1>\n"
-		"%u = arith.cmpi ult, %p, %q : " T "i1>\n%a1 = arith.addi %p, %q : " T "i1>\n%m = arith.extsi %l : " T "i1> to " T "i32>\n%n = arith.extui %u : " T
-		"i1> to " T "i32>\n"
-		"%o = arith.extui %a1 : " T "i1> to " T "i32>\n%four = arith.constant dense<4> : " T "i32>\n%o4 = arith.muli %o, %four : " T "i32>\n"
+		"%u = arith.cmpi ult, %p, %q : " T "i1>\n%a1 = arith.addi %p, %q : " T "i1>\n%m = arith.extsi %l : " T
+		"i1> to " T "i32>\n%n = arith.extui %u : " T "i1> to " T "i32>\n"
+		"%o = arith.extui %a1 : " T "i1> to " T "i32>\n%four = arith.constant dense<4> : " T
+		"i32>\n%o4 = arith.muli %o, %four : " T "i32>\n"
 		"%two = arith.constant dense<2> : " T "i32>\n"
-		"%n2 = arith.muli %n, %two : " T "i32>\n%s = arith.addi %m, %n2 : " T "i32>\n%r = arith.addi %s, %o4 : " T "i32>", ints, other, r);
+		"%n2 = arith.muli %n, %two : " T "i32>\n%s = arith.addi %m, %n2 : " T "i32>\n%r = arith.addi %s, %o4 : " T
+		"i32>",
+		ints, other, r);
 	for (int i = 0; i < N; i++) {
 		int p = ints[i] > 0, q = other[i] > 0;
 		assert_int_equal(r[i], -(p && !q) + 2 * (!p && q) + 4 * (p ^ q));
 	}
-	RUN("i32", "i32", "%t = arith.trunci %x : " T "i32> to " T "i1>\n%f = arith.sitofp %t : " T "i1> to " T "f32>\n%g = arith.uitofp %t : " T "i1> to " T
-		"f32>\n%h = arith.subf %g, %f : " T "f32>\n%r = arith.fptosi %h : " T "f32> to " T "i32>", ints, other, r);
+	RUN("i32", "i32",
+		"%t = arith.trunci %x : " T "i32> to " T "i1>\n%f = arith.sitofp %t : " T "i1> to " T
+		"f32>\n%g = arith.uitofp %t : " T "i1> to " T "f32>\n%h = arith.subf %g, %f : " T
+		"f32>\n%r = arith.fptosi %h : " T "f32> to " T "i32>",
+		ints, other, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], 2 * (ints[i] & 1));
 }
 
@@ -120,12 +149,19 @@ static void expect_float(const char *body, float (*f)(float, float), double ulps
 		float want = f(floats[i], others[i]);
 		bool same = isnan(want) ? isnan(r[i]) : r[i] == want && (want != 0 || signbit(r[i]) == signbit(want));
 		if (!same && !(fabs((double)r[i] - (double)want) <= ulps * ldexp(fabs((double)want), -23)))
-			fail_msg("%s of %g and %g is %.9g, expected %.9g", body, (double)floats[i], (double)others[i], (double)r[i], (double)want);
+			fail_msg("%s of %g and %g is %.9g, expected %.9g", body, (double)floats[i], (double)others[i], (double)r[i],
+				(double)want);
 	}
 }
 
-static float c_max(float a, float b) { return isnan(a) ? b : isnan(b) ? a : a == b ? (signbit(a) ? b : a) : a > b ? a : b; }
-static float c_min(float a, float b) { return isnan(a) ? b : isnan(b) ? a : a == b ? (signbit(a) ? a : b) : a < b ? a : b; }
+static float c_max(float a, float b)
+{
+	return isnan(a) ? b : isnan(b) ? a : a == b ? (signbit(a) ? b : a) : a > b ? a : b;
+}
+static float c_min(float a, float b)
+{
+	return isnan(a) ? b : isnan(b) ? a : a == b ? (signbit(a) ? a : b) : a < b ? a : b;
+}
 static float c_maximum(float a, float b) { return isnan(a) || isnan(b) ? NAN : c_max(a, b); }
 static float c_minimum(float a, float b) { return isnan(a) || isnan(b) ? NAN : c_min(a, b); }
 static float c_roundeven(float a, float b) { return rintf(a); }
@@ -134,7 +170,10 @@ static float c_trunc(float a, float b) { return truncf(a); }
 static float c_fpowi(float a, float b) { return a * a * a; }
 static float c_sincos(float a, float b) { return (float)sin(a) - (float)cos(a); }
 static float c_clamp(float a, float b) { return c_min(c_max(a, -1), 2); }
-static float c_classes(float a, float b) { return (float)(isnan(a) + 2 * (isinf(a) != 0) + 4 * isfinite(a) + 8 * isnormal(a)); }
+static float c_classes(float a, float b)
+{
+	return (float)(isnan(a) + 2 * (isinf(a) != 0) + 4 * isfinite(a) + 8 * isnormal(a));
+}
 static float c_une(float a, float b)
 {
 	int never = !(a < b || a > b || isnan(a) || isnan(b) || a == b);
@@ -162,18 +201,21 @@ static void test_floats(void **state)
 	expect_float("%r = math.atan2 %x, %y : " T "f32>", atan2f, 1);
 	expect_float("%r = math.powf %x, %y : " T "f32>", powf, 1);
 	expect_float("%n = arith.constant dense<3> : " T "i32>\n%r = math.fpowi %x, %n : " T "f32>, " T "i32>", c_fpowi, 2);
-	expect_float("%lo = arith.constant dense<-1.0> : " T "f32>\n%hi = arith.constant dense<2.0> : " T "f32>\n%r = math.clampf %x to [%lo, %hi] : " T "f32>",
+	expect_float("%lo = arith.constant dense<-1.0> : " T "f32>\n%hi = arith.constant dense<2.0> : " T
+				 "f32>\n%r = math.clampf %x to [%lo, %hi] : " T "f32>",
 		c_clamp, 0);
 	expect_float("%s, %c2 = math.sincos %x : " T "f32>\n%r = arith.subf %s, %c2 : " T "f32>", c_sincos, 4);
 	expect_float(CLASS_BITS WEIGH, c_classes, 0);
-	expect_float("%k1 = arith.cmpf une, %x, %y : " T "f32>\n%k2 = arith.cmpf false, %x, %y : " T "f32>\n%k3 = arith.cmpf ord, %x, %y : " T "f32>\n"
-		"%k4 = arith.cmpf ult, %x, %y : " T "f32>\n" WEIGH, c_une, 0);
+	expect_float("%k1 = arith.cmpf une, %x, %y : " T "f32>\n%k2 = arith.cmpf false, %x, %y : " T
+				 "f32>\n%k3 = arith.cmpf ord, %x, %y : " T "f32>\n"
+				 "%k4 = arith.cmpf ult, %x, %y : " T "f32>\n" WEIGH,
+		c_une, 0);
 }
 
 static void test_conversions(void **state)
 {
-	static const float wide[N] = {3e9f, -3e9f, 2147483648.0f, -2147483648.0f, 2147483520.0f, NAN, INFINITY, -INFINITY, -0.99f, 0.99f, 255.9f, -1,
-		4294967296.0f, 65536, 1e20f, -1e20f};
+	static const float wide[N] = {3e9f, -3e9f, 2147483648.0f, -2147483648.0f, 2147483520.0f, NAN, INFINITY, -INFINITY,
+		-0.99f, 0.99f, 255.9f, -1, 4294967296.0f, 65536, 1e20f, -1e20f};
 	int32_t s[N];
 	uint32_t u[N];
 	int64_t l[N];
@@ -187,62 +229,84 @@ static void test_conversions(void **state)
 		assert_true(l[i] == (x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : (int64_t)x));
 	}
 	/* rounded once: halfway cases that two roundings get wrong */
-	static const double halves[N] = {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11 - 0x1p-40, 1 + 0x1p-11, 1 + 3 * 0x1p-11, 65519.999999, 65520, -65519.999999,
-		0x1p-25 + 0x1p-60, 0x1p-25, 1e300, -1e300, NAN, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8, 0x1.fefffffp0, 3.4e38};
+	static const double halves[N] = {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11 - 0x1p-40, 1 + 0x1p-11, 1 + 3 * 0x1p-11,
+		65519.999999, 65520, -65519.999999, 0x1p-25 + 0x1p-60, 0x1p-25, 1e300, -1e300, NAN, 1 + 0x1p-8 + 0x1p-40,
+		1 + 0x1p-8, 0x1.fefffffp0, 3.4e38};
 	uint16_t h[N], b[N];
 	RUN("f64", "f16", "%r = arith.truncf %x : " T "f64> to " T "f16>", halves, halves, h);
 	RUN("f64", "bf16", "%r = arith.truncf %x : " T "f64> to " T "bf16>", halves, halves, b);
-	static const uint16_t want_h[N] = {0x3c01, 0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7c00, 0xfbff, 0x0001, 0x0000, 0x7c00, 0xfc00, 0x7e00, 0x3c04,
-		0x3c04, 0x3ffc, 0x7c00};
-	static const uint16_t want_b[N] = {0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x4780, 0x4780, 0xc780, 0x3300, 0x3300, 0x7f80, 0xff80, 0x7fc0, 0x3f81,
-		0x3f80, 0x3fff, 0x7f80};
+	static const uint16_t want_h[N] = {0x3c01, 0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7c00, 0xfbff, 0x0001, 0x0000, 0x7c00,
+		0xfc00, 0x7e00, 0x3c04, 0x3c04, 0x3ffc, 0x7c00};
+	static const uint16_t want_b[N] = {0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x4780, 0x4780, 0xc780, 0x3300, 0x3300, 0x7f80,
+		0xff80, 0x7fc0, 0x3f81, 0x3f80, 0x3fff, 0x7f80};
 	for (int i = 0; i < N; i++) {
 		if (h[i] != want_h[i] && i != 11) fail_msg("f16 of %.17g is %04x, expected %04x", halves[i], h[i], want_h[i]);
 		if (b[i] != want_b[i] && i != 11) fail_msg("bf16 of %.17g is %04x, expected %04x", halves[i], b[i], want_b[i]);
 	}
-	static const int64_t longs[N] = {(1ll << 53) + 1, -(1ll << 53) - 1, (1ll << 40) + (1ll << 32) + 1, (1ll << 40) + (1ll << 32), INT64_MAX, INT64_MIN, 0, 1,
-		-1, 257, 258, 259, 65535, 1ll << 62, -5, 12345678901234567};
+	static const int64_t longs[N] = {(1ll << 53) + 1, -(1ll << 53) - 1, (1ll << 40) + (1ll << 32) + 1,
+		(1ll << 40) + (1ll << 32), INT64_MAX, INT64_MIN, 0, 1, -1, 257, 258, 259, 65535, 1ll << 62, -5,
+		12345678901234567};
 	RUN("i64", "bf16", "%r = arith.sitofp %x : " T "i64> to " T "bf16>", longs, longs, b);
-	assert_int_equal(b[2], 0x5381);   /* just above halfway: up; through f32 it would tie to even and stay */
+	assert_int_equal(b[2], 0x5381); /* just above halfway: up; through f32 it would tie to even and stay */
 	assert_int_equal(b[3], 0x5380);
 	assert_int_equal(b[9], 0x4380);
 	assert_int_equal(b[11], 0x4382);
 	float f[N];
-	RUN("f32", "f32", "%h = tt.fp_to_fp %x, rounding = rtz : " T "f32> -> " T "f16>\n%r = arith.extf %h : " T "f16> to " T "f32>", wide, wide, f);
+	RUN("f32", "f32",
+		"%h = tt.fp_to_fp %x, rounding = rtz : " T "f32> -> " T "f16>\n%r = arith.extf %h : " T "f16> to " T "f32>",
+		wide, wide, f);
 	assert_true(f[0] == 65504 && f[8] == -0.98974609375f);
 }
 
 static void test_constants(void **state)
 {
 	int32_t r[N], x[N] = {0};
-	RUN("i32", "i32", "%r = arith.constant dense<[0, -1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 2147483647, -2147483648]> : " T "i32>", x, x, r);
+	RUN("i32", "i32",
+		"%r = arith.constant dense<[0, -1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 2147483647, -2147483648]> : " T
+		"i32>",
+		x, x, r);
 	assert_int_equal(r[1], -1);
 	assert_int_equal(r[14], INT32_MAX);
 	assert_int_equal(r[15], INT32_MIN);
-	RUN("i32", "i32", "%r = arith.constant dense<\"0x00000000010000000200000003000000040000000500000006000000070000000"
-		"8000000090000000A0000000B0000000C0000000D0000000E000000FFFFFFFF\"> : " T "i32>", x, x, r);
+	RUN("i32", "i32",
+		"%r = arith.constant dense<\"0x00000000010000000200000003000000040000000500000006000000070000000"
+		"8000000090000000A0000000B0000000C0000000D0000000E000000FFFFFFFF\"> : " T "i32>",
+		x, x, r);
 	for (int i = 0; i < 15; i++) assert_int_equal(r[i], i);
 	assert_int_equal(r[15], -1);
-	RUN("i32", "i32", "%m = arith.constant dense<[true, false, true, false, true, false, true, false, true, false, true, false, true, false, true, false]> : "
-		T "i1>\n%k = arith.constant dense<5> : " T "i32>\n%r = arith.select %m, %k, %i : " T "i1>, " T "i32>", x, x, r);
+	RUN("i32", "i32",
+		"%m = arith.constant dense<[true, false, true, false, true, false, true, false, true, false, true, false, "
+		"true, false, true, false]> : " T "i1>\n%k = arith.constant dense<5> : " T
+		"i32>\n%r = arith.select %m, %k, %i : " T "i1>, " T "i32>",
+		x, x, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], i % 2 ? i : 5);
 }
 
-/* cf.switch, scf.execute_region, block arguments that exchange values, and a loop made of branches. */
+/* cf.switch, scf.execute_region, block arguments that exchange values, and a loop made of branches.
+ */
 static void test_control(void **state)
 {
 	int32_t r[N], x[N] = {0};
 	x[0] = 7;
-	RUN("i32", "i32", "%u = tt.load %a : !tt.ptr<i32>\n%c0 = arith.constant 0 : i32\n%c1 = arith.constant 1 : i32\n%f = arith.constant 100 : i32\n"
-		"cf.br ^head(%c0, %c1, %u : i32, i32, i32)\n^head(%p: i32, %q: i32, %n: i32):\n%go = arith.cmpi sgt, %n, %c0 : i32\ncf.cond_br %go, ^body, ^out\n"
-		"^body:\n%s = arith.addi %p, %q : i32\n%n1 = arith.subi %n, %c1 : i32\ncf.br ^head(%q, %s, %n1 : i32, i32, i32)\n"
-		"^out:\n%v = scf.execute_region -> i32 {\n%d = arith.addi %p, %f : i32\nscf.yield %d : i32\n}\ncf.switch %u : i32, [\ndefault: ^end(%c0 : i32),\n"
+	RUN("i32", "i32",
+		"%u = tt.load %a : !tt.ptr<i32>\n%c0 = arith.constant 0 : i32\n%c1 = arith.constant 1 : i32\n%f = "
+		"arith.constant 100 : i32\n"
+		"cf.br ^head(%c0, %c1, %u : i32, i32, i32)\n^head(%p: i32, %q: i32, %n: i32):\n%go = arith.cmpi sgt, %n, %c0 : "
+		"i32\ncf.cond_br %go, ^body, ^out\n"
+		"^body:\n%s = arith.addi %p, %q : i32\n%n1 = arith.subi %n, %c1 : i32\ncf.br ^head(%q, %s, %n1 : i32, i32, "
+		"i32)\n"
+		"^out:\n%v = scf.execute_region -> i32 {\n%d = arith.addi %p, %f : i32\nscf.yield %d : i32\n}\ncf.switch %u : "
+		"i32, [\ndefault: ^end(%c0 : i32),\n"
 		"6: ^end(%c1 : i32),\n7: ^end(%v : i32)\n]\n"
-		"^end(%w: i32):\n%r = tt.splat %w : i32 -> " T "i32>", x, x, r);
-	assert_int_equal(r[3], 113);   /* fibonacci(7) + 100 */
+		"^end(%w: i32):\n%r = tt.splat %w : i32 -> " T "i32>",
+		x, x, r);
+	assert_int_equal(r[3], 113); /* fibonacci(7) + 100 */
 	x[0] = 6;
-	RUN("i32", "i32", "%u = tt.load %a : !tt.ptr<i32>\n%c0 = arith.constant 0 : i32\n%c1 = arith.constant 1 : i32\ncf.switch %u : i32, [\n"
-		"default: ^end(%c0 : i32),\n6: ^end(%c1 : i32)\n]\n^end(%w: i32):\n%r = tt.splat %w : i32 -> " T "i32>", x, x, r);
+	RUN("i32", "i32",
+		"%u = tt.load %a : !tt.ptr<i32>\n%c0 = arith.constant 0 : i32\n%c1 = arith.constant 1 : i32\ncf.switch %u : "
+		"i32, [\n"
+		"default: ^end(%c0 : i32),\n6: ^end(%c1 : i32)\n]\n^end(%w: i32):\n%r = tt.splat %w : i32 -> " T "i32>",
+		x, x, r);
 	assert_int_equal(r[0], 1);
 }
 
@@ -250,39 +314,59 @@ static void test_control(void **state)
 static void test_narrow(void **state)
 {
 	uint16_t x[N], y[N], r[N];
-	for (int i = 0; i < N; i++) { x[i] = f32_to_bf16(1.0f + (float)i / 7); y[i] = f32_to_bf16(3.3f - (float)i); }
+	for (int i = 0; i < N; i++) {
+		x[i] = f32_to_bf16(1.0f + (float)i / 7);
+		y[i] = f32_to_bf16(3.3f - (float)i);
+	}
 	RUN("bf16", "bf16", "%r = arith.mulf %x, %y : " T "bf16>", x, y, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], f32_to_bf16(bf16_to_f32(x[i]) * bf16_to_f32(y[i])));
 	RUN("bf16", "bf16", "%e = math.exp %x : " T "bf16>\n%r = arith.divf %e, %y : " T "bf16>", x, y, r);
-	for (int i = 0; i < N; i++) assert_int_equal(r[i], f32_to_bf16(bf16_to_f32(f32_to_bf16((float)exp(bf16_to_f32(x[i])))) / bf16_to_f32(y[i])));
-	for (int i = 0; i < N; i++) { x[i] = f32_to_f16(1.0f + (float)i / 7); y[i] = f32_to_f16(3.3f - (float)i); }
+	for (int i = 0; i < N; i++)
+		assert_int_equal(
+			r[i], f32_to_bf16(bf16_to_f32(f32_to_bf16((float)exp(bf16_to_f32(x[i])))) / bf16_to_f32(y[i])));
+	for (int i = 0; i < N; i++) {
+		x[i] = f32_to_f16(1.0f + (float)i / 7);
+		y[i] = f32_to_f16(3.3f - (float)i);
+	}
 	RUN("f16", "f16", "%r = math.fma %x, %y, %x : " T "f16>", x, y, r);
-	for (int i = 0; i < N; i++) assert_int_equal(r[i], f32_to_f16(fmaf(f16_to_f32(x[i]), f16_to_f32(y[i]), f16_to_f32(x[i]))));
+	for (int i = 0; i < N; i++)
+		assert_int_equal(r[i], f32_to_f16(fmaf(f16_to_f32(x[i]), f16_to_f32(y[i]), f16_to_f32(x[i]))));
 }
 
 /* What a masked-off load without `other` holds is NaN or a pattern, never what was there before. */
 static void test_masked_off(void **state)
 {
 	float r[N];
-	RUN("f32", "f32", "%k = arith.constant dense<4> : " T "i32>\n%m = arith.cmpi slt, %i, %k : " T "i32>\n%r = tt.load %ap, %m : " T "!tt.ptr<f32>>",
+	RUN("f32", "f32",
+		"%k = arith.constant dense<4> : " T "i32>\n%m = arith.cmpi slt, %i, %k : " T "i32>\n%r = tt.load %ap, %m : " T
+		"!tt.ptr<f32>>",
 		others, others, r);
 	for (int i = 0; i < N; i++) assert_true(i < 4 ? !memcmp(&r[i], &others[i], 4) : isnan(r[i]));
-	RUN("f32", "f32", "%k = arith.constant dense<0.0> : " T "f32>\n%m = arith.cmpf olt, %x, %k : " T "f32>\n%r = tt.load %ap, %m : " T "!tt.ptr<f32>>",
+	RUN("f32", "f32",
+		"%k = arith.constant dense<0.0> : " T "f32>\n%m = arith.cmpf olt, %x, %k : " T "f32>\n%r = tt.load %ap, %m : " T
+		"!tt.ptr<f32>>",
 		others, others, r);
 	for (int i = 0; i < N; i++) assert_true(others[i] < 0 ? r[i] == others[i] : isnan(r[i]));
 }
 
-/* A mask that is the same everywhere was written out for one block; a larger block that it is broadcast to must not get those bytes. */
+/* A mask that is the same everywhere was written out for one block; a larger block that it is
+ * broadcast to must not get those bytes. */
 static void test_broadcast_of_written_out_splat(void **state)
 {
 	int32_t r[N];
-	RUN("i32", "i32", "%t = arith.constant true\n%m = tt.splat %t : i1 -> " T "i1>\n%f = arith.constant dense<15> : " T "i32>\n%j = arith.xori %i, %f : " T "i32>\n"
+	RUN("i32", "i32",
+		"%t = arith.constant true\n%m = tt.splat %t : i1 -> " T "i1>\n%f = arith.constant dense<15> : " T
+		"i32>\n%j = arith.xori %i, %f : " T "i32>\n"
 		"%p = tt.addptr %as, %j : " T "!tt.ptr<i32>>, " T "i32>\n%g = tt.load %p, %m : " T "!tt.ptr<i32>>\n"
-		"%m1 = tt.expand_dims %m {axis = 1 : i32} : " T "i1> -> " T "1xi1>\n%m2 = tt.broadcast %m1 : " T "1xi1> -> " T "4096xi1>\n"
+		"%m1 = tt.expand_dims %m {axis = 1 : i32} : " T "i1> -> " T "1xi1>\n%m2 = tt.broadcast %m1 : " T "1xi1> -> " T
+		"4096xi1>\n"
 		"%p1 = tt.expand_dims %p {axis = 1 : i32} : " T "!tt.ptr<i32>> -> " T "1x!tt.ptr<i32>>\n"
-		"%p2 = tt.broadcast %p1 : " T "1x!tt.ptr<i32>> -> " T "4096x!tt.ptr<i32>>\n%z = arith.constant dense<0> : " T "4096xi32>\n"
-		"%w = tt.load %p2, %m2, %z : " T "4096x!tt.ptr<i32>>\n%s = \"tt.reduce\"(%w) <{axis = 1 : i32}> ({\n^bb0(%u: i32, %v: i32):\n%q = arith.addi %u, %v : i32\n"
-		"tt.reduce.return %q : i32\n}) : (" T "4096xi32>) -> " T "i32>\n%r = arith.addi %s, %g : " T "i32>", ints, other, r);
+		"%p2 = tt.broadcast %p1 : " T "1x!tt.ptr<i32>> -> " T "4096x!tt.ptr<i32>>\n%z = arith.constant dense<0> : " T
+		"4096xi32>\n"
+		"%w = tt.load %p2, %m2, %z : " T "4096x!tt.ptr<i32>>\n%s = \"tt.reduce\"(%w) <{axis = 1 : i32}> ({\n^bb0(%u: "
+		"i32, %v: i32):\n%q = arith.addi %u, %v : i32\n"
+		"tt.reduce.return %q : i32\n}) : (" T "4096xi32>) -> " T "i32>\n%r = arith.addi %s, %g : " T "i32>",
+		ints, other, r);
 	for (int i = 0; i < N; i++) assert_int_equal((uint32_t)r[i], 4097 * (uint32_t)ints[15 - i]);
 }
 

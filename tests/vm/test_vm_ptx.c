@@ -1,4 +1,5 @@
-/* Inline assembly: each PTX instruction on a pair of registers beside its value from C, packing of elements, and what is refused by name. */
+/* Inline assembly: each PTX instruction on a pair of registers beside its value from C, packing of
+ * elements, and what is refused by name. */
 #include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>
@@ -13,24 +14,32 @@ static uint32_t F(float x)
 }
 
 #define N 8
-static bool is_crosswise;   /* of the next runs */
+static bool is_crosswise; /* of the next runs */
 
 /* Runs `text` with $0 the result and $1, $2 the operands, on N copies of x and y of `bits` bits. */
-static int run(const char *text, const char *constraints, int bits, int pack, const void *x, const void *y, void *r, struct err *err)
+static int run(const char *text, const char *constraints, int bits, int pack, const void *x, const void *y, void *r,
+	struct err *err)
 {
 	struct vm_kernel *k;
 	struct vm_report report;
 	struct str t = {0};
 	static const char names[] = "abc";
 	size_t bytes = (size_t)N * (size_t)bits / 8;
-	str_printf(&t, "module { tt.func public @k(%%a: !tt.ptr<i%d>, %%b: !tt.ptr<i%d>, %%c: !tt.ptr<i%d>) {\n"
-		"%%i = tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>\n", bits, bits, bits, N, N);
+	str_printf(&t,
+		"module { tt.func public @k(%%a: !tt.ptr<i%d>, %%b: !tt.ptr<i%d>, %%c: !tt.ptr<i%d>) {\n"
+		"%%i = tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>\n",
+		bits, bits, bits, N, N);
 	for (int i = 0; i < 3; i++)
-		str_printf(&t, "%%%cs = tt.splat %%%c : !tt.ptr<i%d> -> tensor<%dx!tt.ptr<i%d>>\n%%%cp = tt.addptr %%%cs, %%i : tensor<%dx!tt.ptr<i%d>>, tensor<%dxi32>\n",
+		str_printf(&t,
+			"%%%cs = tt.splat %%%c : !tt.ptr<i%d> -> tensor<%dx!tt.ptr<i%d>>\n%%%cp = tt.addptr %%%cs, %%i : "
+			"tensor<%dx!tt.ptr<i%d>>, tensor<%dxi32>\n",
 			names[i], names[i], bits, N, bits, names[i], names[i], N, bits, N);
-	str_printf(&t, "%%x = tt.load %%ap : tensor<%dx!tt.ptr<i%d>>\n%%y = tt.load %%bp : tensor<%dx!tt.ptr<i%d>>\n"
-		"%%r = tt.elementwise_inline_asm \"%s\" {constraints = \"%s\", packed_element = %d : i32, pure = true} %%x, %%y : tensor<%dxi%d>, tensor<%dxi%d> -> tensor<%dxi%d>\n"
-		"tt.store %%cp, %%r : tensor<%dx!tt.ptr<i%d>>\ntt.return } }", N, bits, N, bits, text, constraints, pack, N, bits, N, bits, N, bits, N, bits);
+	str_printf(&t,
+		"%%x = tt.load %%ap : tensor<%dx!tt.ptr<i%d>>\n%%y = tt.load %%bp : tensor<%dx!tt.ptr<i%d>>\n"
+		"%%r = tt.elementwise_inline_asm \"%s\" {constraints = \"%s\", packed_element = %d : i32, pure = true} %%x, "
+		"%%y : tensor<%dxi%d>, tensor<%dxi%d> -> tensor<%dxi%d>\n"
+		"tt.store %%cp, %%r : tensor<%dx!tt.ptr<i%d>>\ntt.return } }",
+		N, bits, N, bits, text, constraints, pack, N, bits, N, bits, N, bits, N, bits);
 	int rc = vm_kernel_create(t.data, t.len, &k, err);
 	str_release(&t);
 	if (rc) return rc;
@@ -38,10 +47,12 @@ static int run(const char *text, const char *constraints, int bits, int pack, co
 	struct vm_arg args[3];
 	const void *data[3] = {x, y, r};
 	for (int i = 0; i < 3; i++) {
-		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = (int64_t)bytes, .data = (uint8_t *)(intptr_t)data[i]};
+		buffers[i] = (struct vm_buffer){
+			.address = tape_buffer_address(i), .bytes = (int64_t)bytes, .data = (uint8_t *)(intptr_t)data[i]};
 		args[i] = (struct vm_arg){.i = (int64_t)tape_buffer_address(i)};
 	}
-	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = args, .nargs = 3, .buffers = buffers, .nbuffers = 3, .crosswise = is_crosswise};
+	struct vm_launch_options o = {
+		.grid = {1, 1, 1}, .args = args, .nargs = 3, .buffers = buffers, .nbuffers = 3, .crosswise = is_crosswise};
 	rc = vm_launch(k, &o, &report, err);
 	vm_report_release(&report);
 	vm_kernel_free(k);
@@ -50,7 +61,10 @@ static int run(const char *text, const char *constraints, int bits, int pack, co
 
 static void test_words(void **state)
 {
-	const struct { const char *text; uint32_t x, y, want; } words[] = {
+	const struct {
+		const char *text;
+		uint32_t x, y, want;
+	} words[] = {
 		{"add.u32 $0, $1, $2;", 0xffffffff, 2, 1},
 		{"sub.s32 $0, $1, $2;", 3, 5, 0xfffffffe},
 		{"mul.lo.u32 $0, $1, $2;", 0x10001, 0x10001, 0x20001},
@@ -59,7 +73,8 @@ static void test_words(void **state)
 		{"mad.lo.u32 $0, $1, $2, 7;", 5, 6, 37},
 		{"div.s32 $0, $1, $2;", 0xfffffff9, 2, 0xfffffffd},
 		{"rem.u32 $0, $1, $2;", 17, 5, 2},
-		{"{ .reg .b64 w; .reg .b32 hi; mul.wide.s32 w, $1, $2; mov.b64 {_, hi}, w; mov.b32 $0, hi; }", 0xffffffff, 3, 0xffffffff},
+		{"{ .reg .b64 w; .reg .b32 hi; mul.wide.s32 w, $1, $2; mov.b64 {_, hi}, w; mov.b32 $0, hi; }", 0xffffffff, 3,
+			0xffffffff},
 		{"and.b32 $0, $1, 0b1100;", 10, 0, 8},
 		{"not.b32 $0, $1;", 0xff, 0, 0xffffff00},
 		{"shl.b32 $0, $1, $2;", 1, 32, 0},
@@ -70,7 +85,9 @@ static void test_words(void **state)
 		{"popc.b32 $0, $1;", 0xf0f0, 0, 8},
 		{"clz.b32 $0, $1;", 0x00010000, 0, 15},
 		{"brev.b32 $0, $1;", 1, 0, 0x80000000},
-		{"{ .reg .b64 w; .reg .b32 hi; mov.b64 w, {$1, $2}; mad.wide.u32 w, $1, $2, w; mov.b64 {_, hi}, w; mov.b32 $0, hi; }", 0x80000000, 4, 6},
+		{"{ .reg .b64 w; .reg .b32 hi; mov.b64 w, {$1, $2}; mad.wide.u32 w, $1, $2, w; mov.b64 {_, hi}, w; mov.b32 $0, "
+		 "hi; }",
+			0x80000000, 4, 6},
 		{"mul24.lo.s32 $0, $1, $2;", 0x00ffffff, 5, 0xfffffffb},
 		{"mul24.hi.u32 $0, $1, $2;", 0xff800000, 0x800000, 0x40000000},
 		{"mad24.lo.u32 $0, $1, $2, 9;", 0xff000003, 5, 24},
@@ -95,7 +112,8 @@ static void test_words(void **state)
 		{"lop3.b32 $0, $1, $2, 0x0f, 0x96;", 0xff, 0x0f, 0xff},
 		{"shf.r.wrap.b32 $0, $1, $2, 8;", 0x12345678, 0xab, 0xab123456},
 		{"shf.l.wrap.b32 $0, $1, $2, 8;", 0x12345678, 0xab, 0xab12},
-		{"{ .reg .pred p, q; setp.lt.s32 p|q, $1, $2; selp.b32 $0, 11, 22, p; @q add.u32 $0, $0, 100; }", 5, 0xffffffff, 122},
+		{"{ .reg .pred p, q; setp.lt.s32 p|q, $1, $2; selp.b32 $0, 11, 22, p; @q add.u32 $0, $0, 100; }", 5, 0xffffffff,
+			122},
 		{"{ .reg .pred p; setp.lo.u32 p, $1, $2; selp.b32 $0, 1, 0, p; }", 5, 0xffffffff, 1},
 		{"{ .reg .b16 a, b; mov.b32 {a, b}, $1; mov.b32 $0, {b, a}; }", 0x11112222, 0, 0x22221111},
 		{"{ .reg .b32 t<3>; mov.u32 t2, $1; /* two */ mov.u32 $0, t2; } // done", 9, 0, 9},
@@ -132,14 +150,19 @@ static void test_words(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
 		uint32_t x[N], y[N], r[N] = {0};
 		struct err err = {0};
-		for (int k = 0; k < N; k++) { x[k] = words[i].x; y[k] = words[i].y; }
+		for (int k = 0; k < N; k++) {
+			x[k] = words[i].x;
+			y[k] = words[i].y;
+		}
 		if (run(words[i].text, "=r,r,r", 32, 1, x, y, r, &err)) fail_msg("%s in %s", err.text, words[i].text);
 		for (int k = 0; k < N; k++)
-			if (r[k] != words[i].want) fail_msg("%s: element %d is %#x, expected %#x", words[i].text, k, r[k], words[i].want);
+			if (r[k] != words[i].want)
+				fail_msg("%s: element %d is %#x, expected %#x", words[i].text, k, r[k], words[i].want);
 	}
 }
 
-/* Four bytes share a register, of a pack of two elements half of it is used; wider elements have a register each. */
+/* Four bytes share a register, of a pack of two elements half of it is used; wider elements have a
+ * register each. */
 static void test_packs(void **state)
 {
 	struct err err = {0};
@@ -158,7 +181,8 @@ static void test_packs(void **state)
 	uint64_t wide[N] = {1ull << 40, 2, 3, 4, 5, 6, 7, 8}, other[N] = {0}, t[N];
 	assert_int_equal(run("add.u64 $0, $1, 1;", "=l,l,l", 64, 1, wide, other, t, &err), 0);
 	assert_true(t[0] == (1ull << 40) + 1);
-	assert_int_equal(run("add.u32 $0, $0, 1;", "=r,0,r", 32, 1, a, b, s, &err), 0);   /* the first operand is in the result's register */
+	assert_int_equal(run("add.u32 $0, $0, 1;", "=r,0,r", 32, 1, a, b, s, &err),
+		0); /* the first operand is in the result's register */
 	assert_int_equal(s[3], 5);
 }
 
@@ -178,14 +202,16 @@ static void test_packs_crosswise(void **state)
 		assert_int_equal(s[i], a[i] + b[i + N / 2]);
 		assert_int_equal(s[i + N / 2], a[i + N / 2] - b[i]);
 	}
-	static const uint8_t carried[N] = {2, 3, 4, 5, 4, 7, 9, 9};   /* 250 + 10 carries into the element two further on */
+	static const uint8_t carried[N] = {2, 3, 4, 5, 4, 7, 9, 9}; /* 250 + 10 carries into the element two further on */
 	assert_memory_equal(r, carried, N);
 }
 
-/* A register that nothing wrote, also because a predicate was false, holds no value that a kernel could rely on: not 0, and another in each lane. */
+/* A register that nothing wrote, also because a predicate was false, holds no value that a kernel
+ * could rely on: not 0, and another in each lane. */
 static void test_unset(void **state)
 {
-	static const char *const texts[] = {"{ .reg .u32 t; mov.u32 $0, t; }", "{ .reg .pred p; setp.gt.u32 p, $1, 100; @p mov.u32 $0, $1; }",
+	static const char *const texts[] = {"{ .reg .u32 t; mov.u32 $0, t; }",
+		"{ .reg .pred p; setp.gt.u32 p, $1, 100; @p mov.u32 $0, $1; }",
 		"{ .reg .pred p; .reg .u32 t; setp.gt.u32 p, $1, 100; @p mov.u32 t, 7; add.u32 $0, t, 0; }"};
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
 		uint32_t x[N] = {1, 2, 3, 4, 5, 6, 7, 8}, r[N] = {0};
@@ -199,12 +225,16 @@ static void test_unset(void **state)
 	uint32_t x[N] = {0}, r[N];
 	struct err err = {0};
 	assert_int_equal(run("mov.u32 $0, %smid;", "=r,r,r", 32, 1, x, x, r, &err), 0);
-	assert_true(r[0] < 132 && r[0] != 0);   /* of program 0: no number to go by */
+	assert_true(r[0] < 132 && r[0] != 0); /* of program 0: no number to go by */
 }
 
 static void test_refused(void **state)
 {
-	static const struct { const char *text, *constraints; int code; const char *part; } rows[] = {
+	static const struct {
+		const char *text, *constraints;
+		int code;
+		const char *part;
+	} rows[] = {
 		{"ld.global.u32 $0, [$1];", "=r,r,r", ERR_UNSUPPORTED, "'ld.global.u32'"},
 		{"mov.u32 $0, [$1];", "=r,r,r", ERR_UNSUPPORTED, "memory"},
 		{"mov.u32 $0, %tid.x;", "=r,r,r", ERR_UNSUPPORTED, "'%tid.x'"},
@@ -245,14 +275,15 @@ static void test_refused(void **state)
 		uint32_t x[N] = {0}, r[N];
 		struct err err = {0};
 		int code = run(rows[i].text, rows[i].constraints, 32, 1, x, x, r, &err);
-		if (code != rows[i].code || !strstr(err.text, rows[i].part)) fail_msg("%s: code %d, %s", rows[i].text, code, err.text);
+		if (code != rows[i].code || !strstr(err.text, rows[i].part))
+			fail_msg("%s: code %d, %s", rows[i].text, code, err.text);
 	}
 }
 
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs), cmocka_unit_test(test_packs_crosswise),
-		cmocka_unit_test(test_unset), cmocka_unit_test(test_refused)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs),
+		cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset), cmocka_unit_test(test_refused)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

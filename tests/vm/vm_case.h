@@ -7,13 +7,20 @@
 #include <stdlib.h>
 
 #define CASE_BUFFERS_MAX 16
-struct vm_case_buffer { char name[64]; enum dtype dtype; int64_t bytes, in, expected, tolerance, exact; bool is_output; };
+struct vm_case_buffer {
+	char name[64];
+	enum dtype dtype;
+	int64_t bytes, in, expected, tolerance, exact;
+	bool is_output;
+};
 struct vm_case {
 	char name[128];
 	struct str ttir, blob;
 	uint32_t grid[3];
-	int nargs; struct vm_arg args[64];
-	int nbuffers; struct vm_case_buffer buffers[CASE_BUFFERS_MAX];
+	int nargs;
+	struct vm_arg args[64];
+	int nbuffers;
+	struct vm_case_buffer buffers[CASE_BUFFERS_MAX];
 	double interp_slack;
 };
 
@@ -45,16 +52,20 @@ static inline int vm_case_load(const char *folder, const char *name, struct vm_c
 	size_t i;
 	json_t *v;
 	json_array_foreach(json_object_get(j, "grid"), i, v) c->grid[i] = (uint32_t)json_integer_value(v);
-	json_array_foreach(json_object_get(j, "args"), i, v) {
+	json_array_foreach(json_object_get(j, "args"), i, v)
+	{
 		struct vm_arg *a = &c->args[c->nargs++];
-		if (json_object_get(v, "buffer")) a->i = (int64_t)tape_buffer_address((int)json_integer_value(json_object_get(v, "buffer")));
+		if (json_object_get(v, "buffer"))
+			a->i = (int64_t)tape_buffer_address((int)json_integer_value(json_object_get(v, "buffer")));
 		else if (json_object_get(v, "int")) a->i = json_integer_value(json_object_get(v, "int"));
 		else a->f = json_number_value(json_object_get(v, "float"));
 	}
-	json_array_foreach(json_object_get(j, "buffers"), i, v) {
+	json_array_foreach(json_object_get(j, "buffers"), i, v)
+	{
 		struct vm_case_buffer *b = &c->buffers[c->nbuffers++];
 		snprintf(b->name, sizeof b->name, "%s", json_string_value(json_object_get(v, "name")));
-		if (dtype_from_name(json_string_value(json_object_get(v, "dtype")), &b->dtype)) rc = err_set(err, ERR_FORMAT, "dtype of %s", b->name);
+		if (dtype_from_name(json_string_value(json_object_get(v, "dtype")), &b->dtype))
+			rc = err_set(err, ERR_FORMAT, "dtype of %s", b->name);
 		b->bytes = json_integer_value(json_object_get(v, "bytes"));
 		b->in = vm_case_offset(v, "data");
 		b->expected = vm_case_offset(v, "expected");
@@ -67,9 +78,10 @@ static inline int vm_case_load(const char *folder, const char *name, struct vm_c
 	return rc;
 }
 
-/* Runs the case; data[i] becomes the contents of buffer i afterwards (caller frees), with 64 guard bytes behind. Inputs are read-only. */
-static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma, unsigned checks, struct pool *pool,
-	struct vm_report *report, struct err *err)
+/* Runs the case; data[i] becomes the contents of buffer i afterwards (caller frees), with 64 guard
+ * bytes behind. Inputs are read-only. */
+static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma,
+	unsigned checks, struct pool *pool, struct vm_report *report, struct err *err)
 {
 	struct vm_kernel *k;
 	struct vm_buffer buffers[CASE_BUFFERS_MAX];
@@ -83,13 +95,23 @@ static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, b
 		memset(data[i] + bytes, 0xa5, 64);
 		origin[i] = xmalloc(bytes + 1);
 		memset(origin[i], TAPE_ORIGIN_GIVEN, bytes);
-		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i), .bytes = c->buffers[i].bytes, .data = data[i], .origin = origin[i],
+		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i),
+			.bytes = c->buffers[i].bytes,
+			.data = data[i],
+			.origin = origin[i],
 			.is_read_only = !c->buffers[i].is_output};
 	}
 	if (!rc) {
 		struct vm_launch_options o = {
-			.grid = {c->grid[0], c->grid[1], c->grid[2]}, .args = c->args, .nargs = c->nargs, .buffers = buffers, .nbuffers = c->nbuffers,
-			.pool = pool, .deadline_ns = clock_ns() + (uint64_t)60 * 1000000000u, .want_cost = want_cost, .fma_contract = fma,
+			.grid = {c->grid[0], c->grid[1], c->grid[2]},
+			.args = c->args,
+			.nargs = c->nargs,
+			.buffers = buffers,
+			.nbuffers = c->nbuffers,
+			.pool = pool,
+			.deadline_ns = clock_ns() + (uint64_t)60 * 1000000000u,
+			.want_cost = want_cost,
+			.fma_contract = fma,
 			.checks = checks,
 		};
 		rc = vm_launch(k, &o, report, err);
@@ -99,7 +121,8 @@ static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, b
 	return rc;
 }
 
-static inline int vm_case_run(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma, struct pool *pool, struct vm_report *report, struct err *err)
+static inline int vm_case_run(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma, struct pool *pool,
+	struct vm_report *report, struct err *err)
 {
 	return vm_case_run_checked(c, data, want_cost, fma, 0, pool, report, err);
 }
@@ -124,13 +147,18 @@ static inline int vm_case_compare(const struct vm_case *c, int i, const uint8_t 
 			const uint8_t *want = (const uint8_t *)c->blob.data + b->exact;
 			size_t size = dtype_bytes(b->dtype);
 			double y = dtype_load(b->dtype, want, e);
-			if (memcmp(want + (size_t)e * size, got + (size_t)e * size, size) && !(dtype_is_float(b->dtype) && isnan(x) && isnan(y)))
-				return err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, expected exactly %.17g", c->name, b->name, (long long)e, x, y);
+			if (memcmp(want + (size_t)e * size, got + (size_t)e * size, size) &&
+				!(dtype_is_float(b->dtype) && isnan(x) && isnan(y)))
+				return err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, expected exactly %.17g", c->name, b->name,
+					(long long)e, x, y);
 		} else if (b->expected >= 0) {
-			double want = ((const double *)(c->blob.data + b->expected))[e], tolerance = ((const double *)(c->blob.data + b->tolerance))[e];
-			if (b->dtype == DTYPE_F32 && fabs(want) > 3.4028235677973366e38) want = copysign(INFINITY, want);   /* rounds to infinity */
+			double want = ((const double *)(c->blob.data + b->expected))[e],
+				   tolerance = ((const double *)(c->blob.data + b->tolerance))[e];
+			if (b->dtype == DTYPE_F32 && fabs(want) > 3.4028235677973366e38)
+				want = copysign(INFINITY, want); /* rounds to infinity */
 			if (!vm_case_close(x, want, tolerance))
-				return err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, expected %.17g +- %.3g", c->name, b->name, (long long)e, x, want, tolerance);
+				return err_set(err, ERR_MISMATCH, "%s: %s[%lld] is %.17g, expected %.17g +- %.3g", c->name, b->name,
+					(long long)e, x, want, tolerance);
 		}
 	}
 	return 0;

@@ -1,11 +1,15 @@
-/* The vm beside a GPU: the corpus of tests/ref/vm_corpus.py, whose --gpu wrote CASE.gpu files on a machine that has one. For each case that is not the same to
- * the last bit: how many values differ and by how many units in the last place at most; outside: further from the GPU than the case's own tolerance allows
- * twice (one share each).
+/* The vm beside a GPU: the corpus of tests/ref/vm_corpus.py, whose --gpu wrote CASE.gpu files on a
+ * machine that has one. For each case that is not the same to the last bit: how many values differ
+ * and by how many units in the last place at most; outside: further from the GPU than the case's
+ * own tolerance allows twice (one share each).
  *
  *   build/release/tests/vm/vm_gpu FOLDER      FOLDER: cases.txt, CASE.json, .ttir, .bin, .gpu */
 #include "vm_case.h"
 
-struct count { int cases, exact, close, outside, missing; int64_t values, differ; };
+struct count {
+	int cases, exact, close, outside, missing;
+	int64_t values, differ;
+};
 
 /* Distance in representable values; the sign-magnitude bits become a line of integers. */
 static uint64_t ordered(const uint8_t *p, size_t size)
@@ -21,9 +25,14 @@ static uint64_t ulps_between(const uint8_t *a, const uint8_t *b, size_t size)
 	return x > y ? x - y : y - x;
 }
 
-struct difference { int64_t values, differ; uint64_t ulps; bool outside; };
+struct difference {
+	int64_t values, differ;
+	uint64_t ulps;
+	bool outside;
+};
 
-static void compare(const struct vm_case *c, const struct vm_case_buffer *b, const uint8_t *ours, const uint8_t *theirs, struct difference *d)
+static void compare(const struct vm_case *c, const struct vm_case_buffer *b, const uint8_t *ours, const uint8_t *theirs,
+	struct difference *d)
 {
 	size_t size = dtype_bytes(b->dtype);
 	for (int64_t e = 0; e < b->bytes / (int64_t)size; e++) {
@@ -32,7 +41,7 @@ static void compare(const struct vm_case *c, const struct vm_case_buffer *b, con
 		if (!memcmp(p, q, size)) continue;
 		bool is_float = dtype_is_float(b->dtype);
 		double x = dtype_load(b->dtype, p, 0), y = dtype_load(b->dtype, q, 0);
-		if (is_float && isnan(x) && isnan(y)) continue;   /* which NaN it is means nothing */
+		if (is_float && isnan(x) && isnan(y)) continue; /* which NaN it is means nothing */
 		double tolerance = b->tolerance < 0 ? 0 : 2 * ((const double *)(c->blob.data + b->tolerance))[e];
 		d->differ++;
 		if (is_float) d->ulps = MAX(d->ulps, ulps_between(p, q, size));
@@ -65,8 +74,8 @@ static int compare_case(const char *folder, const char *name, struct count *n, s
 	n->differ += d.differ;
 	*(d.outside ? &n->outside : d.differ ? &n->close : &n->exact) += 1;
 	if (d.differ)
-		printf("%-8s %-48s %6lld of %lld values, up to %llu ulp\n", d.outside ? "outside" : "close",
-			name, (long long)d.differ, (long long)d.values, (unsigned long long)d.ulps);
+		printf("%-8s %-48s %6lld of %lld values, up to %llu ulp\n", d.outside ? "outside" : "close", name,
+			(long long)d.differ, (long long)d.values, (unsigned long long)d.ulps);
 	for (int i = 0; i < c.nbuffers; i++) free(data[i]);
 	str_release(&gpu);
 	vm_case_free(&c);
@@ -84,7 +93,8 @@ int main(int argc, char **argv)
 	if (file_read(path, (size_t)1 << 20, &list, &err)) return fprintf(stderr, "%s\n", err.text), 1;
 	for (char *save = NULL, *name = strtok_r(list.data, "\n", &save); name; name = strtok_r(NULL, "\n", &save))
 		if (compare_case(argv[1], name, &n, &err)) return fprintf(stderr, "%s: %s\n", name, err.text), 1;
-	printf("%d cases: %d the same bits, %d within tolerance, %d outside; %d have no GPU file; %lld of %lld values differ\n",
+	printf("%d cases: %d the same bits, %d within tolerance, %d outside; %d have no GPU file; %lld of %lld values "
+		   "differ\n",
 		n.cases, n.exact, n.close, n.outside, n.missing, (long long)n.differ, (long long)n.values);
 	str_release(&list);
 	return n.outside > 0;

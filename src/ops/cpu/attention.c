@@ -1,20 +1,26 @@
-/* attention: causal softmax attention, packed (training, scoring) and paged (generation), in one routine: attend().
+/* attention: causal softmax attention, packed (training, scoring) and paged (generation), in one
+ * routine: attend().
  *
- * Online softmax (Milakov & Gimelshein 2018, arXiv 1805.02867) over blocks of KEYS keys counted from position 0. For a query the arithmetic is the
- * same in both forms, alone or among others: products are chains over head size or over keys in order (gemm_kernel.h), masked keys have weight
- * exactly 0, and everything else is per row. (A masked key contributes 0 * v: a value that is not finite spreads to earlier tokens of its block of
- * queries. Nothing that trains comes near this.)
+ * Online softmax (Milakov & Gimelshein 2018, arXiv 1805.02867) over blocks of KEYS keys counted
+ * from position 0. For a query the arithmetic is the same in both forms, alone or among others:
+ * products are chains over head size or over keys in order (gemm_kernel.h), masked keys have weight
+ * exactly 0, and everything else is per row. (A masked key contributes 0 * v: a value that is not
+ * finite spreads to earlier tokens of its block of queries. Nothing that trains comes near this.)
  *
- * Pages. A page holds KEYS tokens of all key/value heads. Keys are stored as the panels that scores_run reads, (NKV, KEYS / NR, HD, NR), so that a
- * decode step packs nothing; values as they come, (KEYS, NKV, HD). */
+ * Pages. A page holds KEYS tokens of all key/value heads. Keys are stored as the panels that
+ * scores_run reads, (NKV, KEYS / NR, HD, NR), so that a decode step packs nothing; values as they
+ * come, (KEYS, NKV, HD). */
 #include <math.h>
 #include "attention_block.h"
 
-struct scratch { float *q, *scores, *acc, *top, *sums, *panels; };   /* (ROWS_MAX, A_ROW) x 2, (ROWS_MAX, HD), (ROWS_MAX), (ROWS_MAX, VL), (KEYS, HD) */
+struct scratch {
+	float *q, *scores, *acc, *top, *sums, *panels;
+}; /* (ROWS_MAX, A_ROW) x 2, (ROWS_MAX, HD), (ROWS_MAX), (ROWS_MAX, VL), (KEYS, HD) */
 
 static struct scratch scratch_carve(float *p)
 {
-	_Static_assert(2 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 1 + VL) + KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS, "attention's scratch");
+	_Static_assert(2 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 1 + VL) + KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS,
+		"attention's scratch");
 	struct scratch s = {.q = p};
 	s.scores = s.q + ROWS_MAX * A_ROW;
 	s.acc = s.scores + ROWS_MAX * A_ROW;
@@ -24,7 +30,8 @@ static struct scratch scratch_carve(float *p)
 	return s;
 }
 
-/* One row, one block: scores become weights relative to the running maximum; what was summed before is scaled when the maximum grew. */
+/* One row, one block: scores become weights relative to the running maximum; what was summed before
+ * is scaled when the maximum grew. */
 static inline void softmax_advance(float *scores, float *top, float *sums, float *acc, int nvisible, int HD)
 {
 	vf x[KEY_VECTORS], m = vf_set1(-INFINITY);
@@ -35,7 +42,7 @@ static inline void softmax_advance(float *scores, float *top, float *sums, float
 	float block_top = vf_hmax(m);
 	vf sum = vf_load(sums);
 	if (block_top > *top) {
-		vf keep = vf_exp(vf_set1(*top - block_top));   /* 0 at the first block */
+		vf keep = vf_exp(vf_set1(*top - block_top)); /* 0 at the first block */
 		sum = vf_mul(sum, keep);
 		for (int d = 0; d < HD; d += VL) {
 			int n = MIN(VL, HD - d);
@@ -52,11 +59,17 @@ static inline void softmax_advance(float *scores, float *top, float *sums, float
 	vf_store(sums, sum);
 }
 
-struct keys { const float *panels, *v; int64_t v_row; };   /* one block */
-typedef struct keys keys_fn(const struct attention_args *a, const void *where, int block, int n, int head, float *panels);
+struct keys {
+	const float *panels, *v;
+	int64_t v_row;
+}; /* one block */
+typedef struct keys keys_fn(
+	const struct attention_args *a, const void *where, int block, int n, int head, float *panels);
 
-/* Queries of `tokens` consecutive positions from p0 on, batch rows from t on, all heads of key/value head g. */
-static void attend(const struct attention_args *a, int t, int tokens, int p0, int g, keys_fn *keys_of, const void *where, float *scratch)
+/* Queries of `tokens` consecutive positions from p0 on, batch rows from t on, all heads of
+ * key/value head g. */
+static void attend(const struct attention_args *a, int t, int tokens, int p0, int g, keys_fn *keys_of,
+	const void *where, float *scratch)
 {
 	struct scratch s = scratch_carve(scratch);
 	int HD = a->HD, rows = tokens * a->group;
@@ -66,25 +79,39 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 	memset(s.sums, 0, (size_t)rows * VL * sizeof(float));
 	for (int r = 0; r < rows; r++) s.top[r] = -INFINITY;
 	for (int j = 0; j < p0 + tokens; j += KEYS) {
-		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * a->group;   /* rows before r0 see none of these keys */
+		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * a->group; /* rows before r0 see none of these keys */
 		struct keys k = keys_of(a, where, j / KEYS, n, g, s.panels);
 		scores_run(s.scores + r0 * A_ROW, s.q + r0 * A_ROW, k.panels, rows - r0, HD);
-		for (int r = r0; r < rows; r++) softmax_advance(s.scores + r * A_ROW, &s.top[r], s.sums + r * VL, s.acc + r * HD, p0 + r / a->group + 1 - j, HD);
-		struct tile values = {.a = s.scores + r0 * A_ROW, .b = k.v, .b_row = k.v_row, .c = s.acc + r0 * HD, .c_row = HD, .K = n, .alpha = 1, .add = true};
+		for (int r = r0; r < rows; r++)
+			softmax_advance(
+				s.scores + r * A_ROW, &s.top[r], s.sums + r * VL, s.acc + r * HD, p0 + r / a->group + 1 - j, HD);
+		struct tile values = {.a = s.scores + r0 * A_ROW,
+			.b = k.v,
+			.b_row = k.v_row,
+			.c = s.acc + r0 * HD,
+			.c_row = HD,
+			.K = n,
+			.alpha = 1,
+			.add = true};
 		tiles_run(values, rows - r0, HD);
 	}
 	for (int r = 0; r < rows; r++) {
-		float *out = a->out + first + ((int64_t)(r / a->group) * a->NH + r % a->group) * HD, sum = vf_sum(vf_load(s.sums + r * VL)), inverse = 1.0f / sum;
+		float *out = a->out + first + ((int64_t)(r / a->group) * a->NH + r % a->group) * HD,
+			  sum = vf_sum(vf_load(s.sums + r * VL)), inverse = 1.0f / sum;
 		for (int d = 0; d < HD; d++) out[d] = s.acc[r * HD + d] * inverse;
-		if (a->lse_out) a->lse_out[(int64_t)(t + r / a->group) * a->NH + g * a->group + r % a->group] = s.top[r] + logf(sum);
+		if (a->lse_out)
+			a->lse_out[(int64_t)(t + r / a->group) * a->NH + g * a->group + r % a->group] = s.top[r] + logf(sum);
 	}
 }
 
-/* ---- packed: tasks are (span of tokens_max batch rows, key/value head); a span may hold parts of several sequences ---- */
+/* ---- packed: tasks are (span of tokens_max batch rows, key/value head); a span may hold parts of
+ * several sequences ---- */
 
-static struct keys packed_keys(const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
+static struct keys packed_keys(
+	const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
 {
-	int64_t stride = (int64_t)a->NKV * a->HD, at = (*(const int *)where + (int64_t)block * KEYS) * stride + (int64_t)head * a->HD;
+	int64_t stride = (int64_t)a->NKV * a->HD,
+			at = (*(const int *)where + (int64_t)block * KEYS) * stride + (int64_t)head * a->HD;
 	keys_pack(panels, a->k + at, stride, n, a->HD);
 	return (struct keys){panels, a->v + at, stride};
 }
@@ -110,8 +137,8 @@ static void packed_spans(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void attention(struct ops_context *c, float *out, float *lse, const float *q, const float *k, const float *v, const struct ops_packed *b,
-	int NH, int NKV, int HD)
+static void attention(struct ops_context *c, float *out, float *lse, const float *q, const float *k, const float *v,
+	const struct ops_packed *b, int NH, int NKV, int HD)
 {
 	struct attention_args a = attention_args(c, NH, NKV, HD);
 	a.out = out, a.lse_out = lse, a.q = q, a.k = k, a.v = v, a.packed = b;
@@ -120,7 +147,12 @@ static void attention(struct ops_context *c, float *out, float *lse, const float
 
 /* ---- pages ---- */
 
-struct kv_write_args { float *kpages, *vpages; const float *k, *v; const int32_t *slot; int NKV, HD; };
+struct kv_write_args {
+	float *kpages, *vpages;
+	const float *k, *v;
+	const int32_t *slot;
+	int NKV, HD;
+};
 
 static void kv_write_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -137,13 +169,15 @@ static void kv_write_rows(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void kv_write(struct ops_context *c, float *kpages, float *vpages, const float *k, const float *v, const struct ops_paged *b, int NKV, int HD)
+static void kv_write(struct ops_context *c, float *kpages, float *vpages, const float *k, const float *v,
+	const struct ops_paged *b, int NKV, int HD)
 {
 	struct kv_write_args w = {kpages, vpages, k, v, b->slot, NKV, HD};
 	pool_run(c->pool, b->T, rows_grain((int64_t)NKV * HD * 2), kv_write_rows, &w);
 }
 
-static struct keys paged_keys(const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
+static struct keys paged_keys(
+	const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
 {
 	int64_t row = (int64_t)a->NKV * a->HD, page = ((const int32_t *)where)[block] * KEYS * row;
 	return (struct keys){a->k + page + (int64_t)head * KEYS * a->HD, a->v + page + (int64_t)head * a->HD, row};
@@ -165,8 +199,8 @@ static void paged_spans(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void attention_paged(struct ops_context *c, float *out, const float *q, const float *kpages, const float *vpages, const struct ops_paged *b,
-	int NH, int NKV, int HD)
+static void attention_paged(struct ops_context *c, float *out, const float *q, const float *kpages, const float *vpages,
+	const struct ops_paged *b, int NH, int NKV, int HD)
 {
 	struct attention_args a = attention_args(c, NH, NKV, HD);
 	a.out = out, a.q = q, a.k = kpages, a.v = vpages, a.paged = b;

@@ -1,16 +1,22 @@
-/* attention_backward: gradients of causal attention, from the saved log-sum-exp (Dao et al. 2022, arXiv 2205.14135, algorithm 4), blockwise:
+/* attention_backward: gradients of causal attention, from the saved log-sum-exp (Dao et al. 2022,
+ * arXiv 2205.14135, algorithm 4), blockwise:
  *
- *   P = exp(q k - lse)     dV += P' dO     dP = dO V'     dS = P (dP - delta), delta = sum_d dO O     dQ += dS K     dK += dS' Q
+ *   P = exp(q k - lse)     dV += P' dO     dP = dO V'     dS = P (dP - delta), delta = sum_d dO O
+ *   dQ += dS K     dK += dS' Q
  *
- * One (sequence, key/value head) is one task: dk and dv are sums over the group's heads and all later queries, taken in order. */
+ * One (sequence, key/value head) is one task: dk and dv are sums over the group's heads and all
+ * later queries, taken in order. */
 #include <math.h>
 #include "attention_block.h"
 
-struct backward_scratch { float *q, *dout, *p, *ds, *dq, *panels, *v_panels, *lse, *delta; };
+struct backward_scratch {
+	float *q, *dout, *p, *ds, *dq, *panels, *v_panels, *lse, *delta;
+};
 
 static struct backward_scratch backward_carve(float *p)
 {
-	_Static_assert(4 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 2) + 2 * KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS, "attention_backward's scratch");
+	_Static_assert(4 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 2) + 2 * KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS,
+		"attention_backward's scratch");
 	struct backward_scratch s = {.q = p};
 	s.dout = s.q + ROWS_MAX * A_ROW;
 	s.p = s.dout + ROWS_MAX * A_ROW;
@@ -34,8 +40,10 @@ static inline void weights_backward(float *p, float *ds, float lse, float delta,
 	}
 }
 
-/* Queries t.. (batch rows) at positions p0.. against all keys they see; first is the sequence's first batch row. */
-static void queries_backward(const struct attention_args *a, struct backward_scratch *s, int first, int p0, int tokens, int g)
+/* Queries t.. (batch rows) at positions p0.. against all keys they see; first is the sequence's
+ * first batch row. */
+static void queries_backward(
+	const struct attention_args *a, struct backward_scratch *s, int first, int p0, int tokens, int g)
 {
 	int HD = a->HD, group = a->group, rows = tokens * group, t = first + p0;
 	int64_t q_at = ((int64_t)t * a->NH + (int64_t)g * group) * HD, row = (int64_t)a->NKV * HD;
@@ -60,13 +68,30 @@ static void queries_backward(const struct attention_args *a, struct backward_scr
 		keys_pack(s->v_panels, a->v + at, row, n, HD);
 		scores_run(p, q, s->panels, left, HD);
 		scores_run(ds, dout, s->v_panels, left, HD);
-		for (int r = 0; r < left; r++) weights_backward(p + r * A_ROW, ds + r * A_ROW, s->lse[r0 + r], s->delta[r0 + r], p0 + (r0 + r) / group + 1 - j);
-		struct tile tile = {.a_col = A_ROW, .by_column = true, .b_row = A_ROW, .c_row = row, .K = left, .alpha = 1, .add = true, .padded = true};
+		for (int r = 0; r < left; r++)
+			weights_backward(
+				p + r * A_ROW, ds + r * A_ROW, s->lse[r0 + r], s->delta[r0 + r], p0 + (r0 + r) / group + 1 - j);
+		struct tile tile = {.a_col = A_ROW,
+			.by_column = true,
+			.b_row = A_ROW,
+			.c_row = row,
+			.K = left,
+			.alpha = 1,
+			.add = true,
+			.padded = true};
 		tile.a = p, tile.b = dout, tile.c = a->dv + at;
 		tiles_run(tile, n, HD);
 		tile.a = ds, tile.b = q, tile.c = a->dk + at;
 		tiles_run(tile, n, HD);
-		tiles_run((struct tile){.a = ds, .b = a->k + at, .b_row = row, .c = s->dq + r0 * HD, .c_row = HD, .K = n, .alpha = 1, .add = true}, left, HD);
+		tiles_run((struct tile){.a = ds,
+					  .b = a->k + at,
+					  .b_row = row,
+					  .c = s->dq + r0 * HD,
+					  .c_row = HD,
+					  .K = n,
+					  .alpha = 1,
+					  .add = true},
+			left, HD);
 	}
 	for (int r = 0; r < rows; r++) {
 		float *dq = a->dq + q_at + ((int64_t)(r / group) * a->NH + r % group) * HD;
@@ -80,20 +105,24 @@ static void backward_sequences(void *arg, int64_t begin, int64_t end, int thread
 	struct backward_scratch s = backward_carve(scratch_of(a->c, thread));
 	int64_t row = (int64_t)a->NKV * a->HD;
 	for (int64_t task = begin; task < end; task++) {
-		int sequence = (int)(task / a->NKV), g = (int)(task % a->NKV), first = a->packed->start[sequence], count = a->packed->start[sequence + 1] - first;
+		int sequence = (int)(task / a->NKV), g = (int)(task % a->NKV), first = a->packed->start[sequence],
+			count = a->packed->start[sequence + 1] - first;
 		for (int t = first; t < first + count; t++) {
 			memset(a->dk + t * row + (int64_t)g * a->HD, 0, (size_t)a->HD * sizeof(float));
 			memset(a->dv + t * row + (int64_t)g * a->HD, 0, (size_t)a->HD * sizeof(float));
 		}
-		for (int p = 0; p < count; p += a->tokens_max) queries_backward(a, &s, first, p, MIN(a->tokens_max, count - p), g);
+		for (int p = 0; p < count; p += a->tokens_max)
+			queries_backward(a, &s, first, p, MIN(a->tokens_max, count - p), g);
 	}
 }
 
-static void attention_backward(struct ops_context *c, float *dq, float *dk, float *dv, const float *dout, const float *out, const float *lse, const float *q,
-	const float *k, 	const float *v, const struct ops_packed *b, int NH, int NKV, int HD)
+static void attention_backward(struct ops_context *c, float *dq, float *dk, float *dv, const float *dout,
+	const float *out, const float *lse, const float *q, const float *k, const float *v, const struct ops_packed *b,
+	int NH, int NKV, int HD)
 {
 	struct attention_args a = attention_args(c, NH, NKV, HD);
-	a.dq = dq, a.dk = dk, a.dv = dv, a.q = q, a.k = k, a.v = v, a.dout = dout, a.saved_out = out, a.lse = lse, a.packed = b;
+	a.dq = dq, a.dk = dk, a.dv = dv, a.q = q, a.k = k, a.v = v, a.dout = dout, a.saved_out = out, a.lse = lse,
+	a.packed = b;
 	pool_run(c->pool, (int64_t)b->S * NKV, 1, backward_sequences, &a);
 }
 

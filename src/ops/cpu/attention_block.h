@@ -1,8 +1,8 @@
-/* attention_block: what attention's forward and backward share: a block of queries that belong to one key/value head, laid out as the rows of a
- * matrix.
+/* attention_block: what attention's forward and backward share: a block of queries that belong to
+ * one key/value head, laid out as the rows of a matrix.
  *
- * Row r is head r % group of token r / group, so rows are in order of position and all rows use the same keys: grouped-query attention makes the
- * matrices taller. */
+ * Row r is head r % group of token r / group, so rows are in order of position and all rows use the
+ * same keys: grouped-query attention makes the matrices taller. */
 #ifndef HONE_ATTENTION_BLOCK_H
 #define HONE_ATTENTION_BLOCK_H
 #include "ops_cpu.h"
@@ -17,22 +17,30 @@ struct attention_args {
 	const float *q, *k, *v, *dout, *saved_out, *lse;
 	const struct ops_packed *packed;
 	const struct ops_paged *paged;
-	int NH, NKV, HD, group;   /* group = NH / NKV */
-	int tokens_max;           /* of a block of queries */
+	int NH, NKV, HD, group; /* group = NH / NKV */
+	int tokens_max;         /* of a block of queries */
 	float scale;
 	struct ops_context *c;
 };
 
 static inline struct attention_args attention_args(struct ops_context *c, int NH, int NKV, int HD)
 {
-	CHECKF(HD > 0 && HD <= HEAD_DIM_MAX && NKV > 0 && NH % NKV == 0 && NH / NKV <= ROWS_MAX, "%d query heads, %d key heads of size %d", NH, NKV, HD);
+	CHECKF(HD > 0 && HD <= HEAD_DIM_MAX && NKV > 0 && NH % NKV == 0 && NH / NKV <= ROWS_MAX,
+		"%d query heads, %d key heads of size %d", NH, NKV, HD);
 	int group = NH / NKV;
 	return (struct attention_args){
-		.c = c, .NH = NH, .NKV = NKV, .HD = HD, .group = group, .tokens_max = MIN(64, ROWS_MAX / group), .scale = 1.0f / sqrtf((float)HD),
+		.c = c,
+		.NH = NH,
+		.NKV = NKV,
+		.HD = HD,
+		.group = group,
+		.tokens_max = MIN(64, ROWS_MAX / group),
+		.scale = 1.0f / sqrtf((float)HD),
 	};
 }
 
-/* Rows (tokens * group, A_ROW) from x (T, NH, HD), where x points at the first token's first head of the group. */
+/* Rows (tokens * group, A_ROW) from x (T, NH, HD), where x points at the first token's first head
+ * of the group. */
 static inline void rows_gather(float *rows, const float *x, const struct attention_args *a, int tokens, float scale)
 {
 	for (int i = 0; i < tokens; i++)
@@ -45,14 +53,23 @@ static inline void rows_gather(float *rows, const float *x, const struct attenti
 /* A block of up to KEYS keys as panels (KEYS / NR, HD, NR): B of the product with queries. */
 static inline void keys_pack(float *panels, const float *keys, int64_t stride, int n, int HD)
 {
-	for (int p = 0; p < KEYS; p += NR) pack_columns(panels + p * HD, keys + p * stride, stride, HD, MAX(0, MIN(NR, n - p)));
+	for (int p = 0; p < KEYS; p += NR)
+		pack_columns(panels + p * HD, keys + p * stride, stride, HD, MAX(0, MIN(NR, n - p)));
 }
 
 /* scores (rows, A_ROW) = queries (rows, A_ROW) times panels. */
 static inline void scores_run(float *scores, const float *queries, const float *panels, int rows, int HD)
 {
 	for (int p = 0; p < KEYS; p += NR)
-		tiles_run((struct tile){.a = queries, .b = panels + p * HD, .b_row = NR, .c = scores + p, .c_row = A_ROW, .K = HD, .alpha = 1, .padded = true}, rows, NR);
+		tiles_run((struct tile){.a = queries,
+					  .b = panels + p * HD,
+					  .b_row = NR,
+					  .c = scores + p,
+					  .c_row = A_ROW,
+					  .K = HD,
+					  .alpha = 1,
+					  .padded = true},
+			rows, NR);
 }
 
 /* Lanes of vector i of a row of scores that lie behind its last visible key become fill. */

@@ -1,4 +1,5 @@
-/* cpu: the CPU backend's context: thread pool, scratch and memory, and the choice between the two copies of the operations. */
+/* cpu: the CPU backend's context: thread pool, scratch and memory, and the choice between the two
+ * copies of the operations. */
 #include <stdlib.h>
 #include "ops_cpu.h"
 
@@ -11,14 +12,20 @@ static void *cpu_alloc(struct ops_context *c, size_t bytes)
 	return p;
 }
 static void cpu_release(struct ops_context *c, void *p) { free(p); }
-static void cpu_copy(struct ops_context *c, void *dst, const void *src, size_t bytes) { if (bytes) memmove(dst, src, bytes); }
-static void cpu_zero(struct ops_context *c, void *p, size_t bytes) { if (bytes) memset(p, 0, bytes); }
+static void cpu_copy(struct ops_context *c, void *dst, const void *src, size_t bytes)
+{
+	if (bytes) memmove(dst, src, bytes);
+}
+static void cpu_zero(struct ops_context *c, void *p, size_t bytes)
+{
+	if (bytes) memset(p, 0, bytes);
+}
 
 /* x86-64-v4 by its parts: clang knows the level's name since 16 only. */
 static bool has_v4(void)
 {
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-		__builtin_cpu_supports("avx512vl");
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		__builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
 int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err)

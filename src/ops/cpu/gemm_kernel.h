@@ -1,9 +1,12 @@
-/* gemm_kernel: the inner tile of every product in this backend (matrices, attention), and the packing that feeds it.
+/* gemm_kernel: the inner tile of every product in this backend (matrices, attention), and the
+ * packing that feeds it.
  *
- * A tile is up to MR rows by NR = 2 vectors of columns of the result, held in registers (12 x 32 with AVX-512, 6 x 16 with AVX2); per k it loads a
- * row of B and broadcasts one element of A per row. Each element of the result is one chain of fused multiply-adds over k = 0, 1, ... : its value
- * depends on its row of A, its column of B and K alone, whatever tile, block or batch it falls into. That is what row-independent results stand on,
- * and why nothing here may reassociate a sum. */
+ * A tile is up to MR rows by NR = 2 vectors of columns of the result, held in registers (12 x 32
+ * with AVX-512, 6 x 16 with AVX2); per k it loads a row of B and broadcasts one element of A per
+ * row. Each element of the result is one chain of fused multiply-adds over k = 0, 1, ... : its
+ * value depends on its row of A, its column of B and K alone, whatever tile, block or batch it
+ * falls into. That is what row-independent results stand on, and why nothing here may reassociate a
+ * sum. */
 #ifndef HONE_GEMM_KERNEL_H
 #define HONE_GEMM_KERNEL_H
 #include "simd_transpose.h"
@@ -19,16 +22,17 @@
 #define A_PANEL (MR * A_ROW)
 
 struct tile {
-	const float *a;         /* element (m, k): a[m * A_ROW + k], or a[k * a_col + m] when by_column */
+	const float *a; /* element (m, k): a[m * A_ROW + k], or a[k * a_col + m] when by_column */
 	int64_t a_col;
-	const float *b;         /* element (k, n): b[k * b_row + n] */
+	const float *b; /* element (k, n): b[k * b_row + n] */
 	int64_t b_row;
-	const uint8_t *packed;  /* instead of b: K rows of a panel in a small form (panels.h) */
-	float *c; int64_t c_row;
-	int K, columns;         /* columns <= NR */
+	const uint8_t *packed; /* instead of b: K rows of a panel in a small form (panels.h) */
+	float *c;
+	int64_t c_row;
+	int K, columns; /* columns <= NR */
 	float alpha;
 	bool add, by_column;
-	bool padded;            /* b may be read up to whole vectors */
+	bool padded; /* b may be read up to whole vectors */
 };
 
 enum tile_width { WIDTH_TWO, WIDTH_ONE, WIDTH_MASKED };
@@ -48,7 +52,8 @@ static inline __attribute__((always_inline)) void tile_store(const struct tile *
 }
 
 /* One k of all sums. */
-static inline __attribute__((always_inline)) void tile_step(vf *s0, vf *s1, const float *a, const int row, vf b0, vf b1, const int rows, const bool two)
+static inline __attribute__((always_inline)) void tile_step(
+	vf *s0, vf *s1, const float *a, const int row, vf b0, vf b1, const int rows, const bool two)
 {
 #pragma GCC unroll 12
 	for (int m = 0; m < rows; m++) {
@@ -59,7 +64,8 @@ static inline __attribute__((always_inline)) void tile_step(vf *s0, vf *s1, cons
 }
 
 /* All but t is constant in each copy: the loops unroll and the sums stay in registers. */
-static inline __attribute__((always_inline)) void tile_rows(const struct tile *t, const int rows, const enum tile_width width, const bool by_column)
+static inline __attribute__((always_inline)) void tile_rows(
+	const struct tile *t, const int rows, const enum tile_width width, const bool by_column)
 {
 	vf s0[MR], s1[MR];
 #pragma GCC unroll 12
@@ -69,7 +75,10 @@ static inline __attribute__((always_inline)) void tile_rows(const struct tile *t
 	const int64_t col = by_column ? t->a_col : 1, b_row = t->b_row;
 	const int n0 = MIN(t->columns, VL), n1 = t->columns - n0;
 	for (int k = 0; k < t->K; k++, a += col, b += b_row) {
-		vf b0 = width == WIDTH_MASKED ? vf_load_n(b, n0) : vf_load(b), b1 = width == WIDTH_MASKED ? vf_load_n(b + VL, n1) : width == WIDTH_TWO ? vf_load(b + VL) : b0;
+		vf b0 = width == WIDTH_MASKED ? vf_load_n(b, n0) : vf_load(b),
+		   b1 = width == WIDTH_MASKED ? vf_load_n(b + VL, n1)
+			: width == WIDTH_TWO      ? vf_load(b + VL)
+									  : b0;
 		tile_step(s0, s1, a, row, b0, b1, rows, width != WIDTH_ONE);
 	}
 #pragma GCC unroll 12
@@ -96,13 +105,18 @@ TILE_VARIANT(tile_column_masked, WIDTH_MASKED, true)
 /* rows <= MR */
 static inline void tile_run(const struct tile *t, int rows)
 {
-	static void (*const variants[2][3])(const struct tile *, int) = {{tile_two, tile_one, tile_masked}, {tile_column_two, tile_column_one, tile_column_masked}};
-	enum tile_width width = t->columns == NR ? WIDTH_TWO : t->columns == VL ? WIDTH_ONE : !t->padded ? WIDTH_MASKED : t->columns > VL ? WIDTH_TWO : WIDTH_ONE;
+	static void (*const variants[2][3])(const struct tile *, int) = {
+		{tile_two, tile_one, tile_masked}, {tile_column_two, tile_column_one, tile_column_masked}};
+	enum tile_width width = t->columns == NR ? WIDTH_TWO
+		: t->columns == VL                   ? WIDTH_ONE
+		: !t->padded                         ? WIDTH_MASKED
+		: t->columns > VL                    ? WIDTH_TWO
+											 : WIDTH_ONE;
 	variants[t->by_column][width](t, rows);
 }
 
-/* A product of any number of rows and columns whose operands lie ready; K <= KC. t gives its first tile. Rows are shared out evenly: 16 are 8 + 8 and
- * not 12 + 4. */
+/* A product of any number of rows and columns whose operands lie ready; K <= KC. t gives its first
+ * tile. Rows are shared out evenly: 16 are 8 + 8 and not 12 + 4. */
 static inline void tiles_run(struct tile t, int rows, int columns)
 {
 	const float *a = t.a, *b = t.b;
@@ -166,13 +180,24 @@ static inline void pack_columns(float *panel, const float *b, int64_t ldb, int K
 		}
 }
 
-/* ---- few rows of A against up to NR columns of transposed B, without packing: each square is turned and used in registers; the same chains of sums
- * as a tile's ---- */
+/* ---- few rows of A against up to NR columns of transposed B, without packing: each square is
+ * turned and used in registers; the same chains of sums as a tile's ---- */
 
 #define DIRECT_ROWS 4
-struct direct { const float *a; int64_t lda; const float *b; int64_t ldb; float *c; int64_t ldc; int K, columns; float alpha; bool add; };
+struct direct {
+	const float *a;
+	int64_t lda;
+	const float *b;
+	int64_t ldb;
+	float *c;
+	int64_t ldc;
+	int K, columns;
+	float alpha;
+	bool add;
+};
 
-/* Two squares side by side a step: their chains are independent, and a chain alone waits for itself. */
+/* Two squares side by side a step: their chains are independent, and a chain alone waits for
+ * itself. */
 static inline __attribute__((always_inline)) void direct_rows(const struct direct *d, const int rows)
 {
 	vf s[2][DIRECT_ROWS], r[VL];

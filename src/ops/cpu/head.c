@@ -1,11 +1,18 @@
-/* head: log-probability of targets under softmax(logits / temperature), entropy, and the gradient, in place in the logits. One row, one task. */
+/* head: log-probability of targets under softmax(logits / temperature), entropy, and the gradient,
+ * in place in the logits. One row, one task. */
 #include "ops_cpu.h"
 #include "simd.h"
 #include <math.h>
 
 #define SUM_SPAN 1024   /* elements summed in fp32 lanes before the partial sum goes to fp64: the error does not grow with the vocabulary */
 
-struct head_args { float *logprob, *entropy, *lse_out, *logits_out; const float *logits, *lse, *g; const int32_t *targets; float inv_temperature; int V; };
+struct head_args {
+	float *logprob, *entropy, *lse_out, *logits_out;
+	const float *logits, *lse, *g;
+	const int32_t *targets;
+	float inv_temperature;
+	int V;
+};
 
 static float row_max(const float *x, int V)
 {
@@ -24,7 +31,7 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 		const float *x = a->logits + row * a->V;
 		float top = row_max(x, a->V);
 		vf shift = vf_set1(top);
-		double sum = 0, weighted = 0;   /* of e = exp((x - top) / T), and of e (x - top) / T */
+		double sum = 0, weighted = 0; /* of e = exp((x - top) / T), and of e (x - top) / T */
 		for (int base = 0; base < a->V; base += SUM_SPAN) {
 			vf s = vf_zero(), w = vf_zero();
 			int stop = MIN(a->V, base + SUM_SPAN);
@@ -33,7 +40,7 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 				vf z = vf_mul(vf_sub(vf_load_n(x + i, n), shift), inv);
 				vf e = n == VL ? vf_exp(z) : vf_keep(vf_exp(z), n, 0.0f);
 				s = vf_add(s, e);
-				if (a->entropy) w = vf_fma(e, vf_max(vf_set1(-1e30f), z), w);   /* a logit of -inf weighs 0, not NaN */
+				if (a->entropy) w = vf_fma(e, vf_max(vf_set1(-1e30f), z), w); /* a logit of -inf weighs 0, not NaN */
 			}
 			sum += vf_sum(s);
 			weighted += vf_sum(w);
@@ -45,11 +52,19 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits, const int32_t *targets, float temperature, int N, int V)
+static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits,
+	const int32_t *targets, float temperature, int N, int V)
 {
 	CHECK(temperature > 0 && V > 0);
-	struct head_args a = {.logprob = out, .entropy = entropy, .lse_out = lse, .logits = logits, .targets = targets, .inv_temperature = 1.0f / temperature, .V = V};
-	for (int i = 0; i < N; i++) CHECKF(targets[i] >= 0 && targets[i] < V, "target %d of a vocabulary of %d", targets[i], V);
+	struct head_args a = {.logprob = out,
+		.entropy = entropy,
+		.lse_out = lse,
+		.logits = logits,
+		.targets = targets,
+		.inv_temperature = 1.0f / temperature,
+		.V = V};
+	for (int i = 0; i < N; i++)
+		CHECKF(targets[i] >= 0 && targets[i] < V, "target %d of a vocabulary of %d", targets[i], V);
 	pool_run(c->pool, N, rows_grain((int64_t)V * 4), logprob_rows, &a);
 }
 
@@ -60,7 +75,10 @@ static void logprob_backward_rows(void *arg, int64_t begin, int64_t end, int thr
 	for (int64_t row = begin; row < end; row++) {
 		float *x = a->logits_out + row * a->V;
 		float g = a->g[row] * a->inv_temperature;
-		if (g == 0.0f) { memset(x, 0, (size_t)a->V * sizeof *x); continue; }
+		if (g == 0.0f) {
+			memset(x, 0, (size_t)a->V * sizeof *x);
+			continue;
+		}
 		vf lse = vf_set1(a->lse[row]), minus_g = vf_set1(-g);
 		for (int i = 0; i < a->V; i += VL) {
 			int n = MIN(VL, a->V - i);
@@ -71,10 +89,12 @@ static void logprob_backward_rows(void *arg, int64_t begin, int64_t end, int thr
 	}
 }
 
-static void logprob_backward(struct ops_context *c, float *logits, const float *lse, const int32_t *targets, const float *g, float temperature, int N, int V)
+static void logprob_backward(struct ops_context *c, float *logits, const float *lse, const int32_t *targets,
+	const float *g, float temperature, int N, int V)
 {
 	CHECK(temperature > 0 && V > 0);
-	struct head_args a = {.logits_out = logits, .lse = lse, .targets = targets, .g = g, .inv_temperature = 1.0f / temperature, .V = V};
+	struct head_args a = {
+		.logits_out = logits, .lse = lse, .targets = targets, .g = g, .inv_temperature = 1.0f / temperature, .V = V};
 	pool_run(c->pool, N, rows_grain((int64_t)V * 4), logprob_backward_rows, &a);
 }
 

@@ -1,10 +1,12 @@
-/* matmul: dense products, cut into blocks of the result; a block is one task of the pool. Blocks change no bit of it, so their size may follow the
- * number of threads.
+/* matmul: dense products, cut into blocks of the result; a block is one task of the pool. Blocks
+ * change no bit of it, so their size may follow the number of threads.
  *
- * No BLAS. What this backend needs from a product is that a row's value depends on that row alone, so that sampler and trainer agree to the bit
- * whatever their batches are, and that the result does not depend on the number of threads; no BLAS promises either. Measured against OpenBLAS 0.3.21
- * in the same blocks the tiles of gemm_kernel.h are faster on AVX-512 (4-14 % for large products, 1.2-2x for 5 to 64 rows) and even on AVX2
- * (docs/perf-log.md), so nothing is given up for it but products of 1 to 4 rows out of L2. */
+ * No BLAS. What this backend needs from a product is that a row's value depends on that row alone,
+ * so that sampler and trainer agree to the bit whatever their batches are, and that the result does
+ * not depend on the number of threads; no BLAS promises either. Measured against OpenBLAS 0.3.21 in
+ * the same blocks the tiles of gemm_kernel.h are faster on AVX-512 (4-14 % for large products,
+ * 1.2-2x for 5 to 64 rows) and even on AVX2 (docs/perf-log.md), so nothing is given up for it but
+ * products of 1 to 4 rows out of L2. */
 #include "ops_cpu.h"
 #include "gemm_kernel.h"
 #include "panels.h"
@@ -14,15 +16,17 @@
 #define PACKED_ROWS (2 * MR)      /* up to so many rows read small forms into registers; more share what one unpacking wrote */
 #define TASK_WORK 131072         /* multiply-adds worth a task; turning and packing an element of B counts as 8 */
 
-_Static_assert(KC * BLOCK_COLUMNS_MAX + GROUP_TILES * A_PANEL <= SCRATCH_FLOATS, "a packed block of B and packed tiles of A lie in a thread's scratch");
+_Static_assert(KC *BLOCK_COLUMNS_MAX + GROUP_TILES * A_PANEL <= SCRATCH_FLOATS,
+	"a packed block of B and packed tiles of A lie in a thread's scratch");
 
 struct matmul_args {
-	float *out; const float *a, *b;
+	float *out;
+	const float *a, *b;
 	int M, N, K;
 	bool at, bt, add;
 	float alpha;
-	const struct prepared *prepared;         /* B, or NULL */
-	int block_rows, block_columns, across;   /* blocks in a row of blocks */
+	const struct prepared *prepared;       /* B, or NULL */
+	int block_rows, block_columns, across; /* blocks in a row of blocks */
 	struct ops_context *c;
 };
 
@@ -30,14 +34,23 @@ static void direct_block(const struct matmul_args *g, int n0, int N)
 {
 	for (int k = 0; k < g->K; k += KC)
 		for (int n = n0; n < n0 + N; n += NR) {
-			struct direct d = {.a = g->a + k, .lda = g->K, .b = g->b + (int64_t)n * g->K + k, .ldb = g->K, .c = g->out + n, .ldc = g->N, .K = MIN(KC, g->K - k),
-				.columns = MIN(NR, n0 + N - n), .alpha = g->alpha, .add = g->add || k > 0};
+			struct direct d = {.a = g->a + k,
+				.lda = g->K,
+				.b = g->b + (int64_t)n * g->K + k,
+				.ldb = g->K,
+				.c = g->out + n,
+				.ldc = g->N,
+				.K = MIN(KC, g->K - k),
+				.columns = MIN(NR, n0 + N - n),
+				.alpha = g->alpha,
+				.add = g->add || k > 0};
 			direct_run(&d, g->M);
 		}
 }
 
 /* Both give the block's first panel and the distance between panels, in floats. */
-static const float *pack_block(const struct matmul_args *g, float *scratch, int n0, int N, int k0, int K, int64_t *panel)
+static const float *pack_block(
+	const struct matmul_args *g, float *scratch, int n0, int N, int k0, int K, int64_t *panel)
 {
 	int64_t ldb = g->bt ? g->K : g->N;
 	*panel = NR * KC;
@@ -49,7 +62,10 @@ static const float *pack_block(const struct matmul_args *g, float *scratch, int 
 	return scratch;
 }
 
-static const uint8_t *prepared_rows(const struct prepared *p, int n0, int k0) { return p->panels + (size_t)(n0 / NR) * p->panel_bytes + p->form->bytes(k0); }
+static const uint8_t *prepared_rows(const struct prepared *p, int n0, int k0)
+{
+	return p->panels + (size_t)(n0 / NR) * p->panel_bytes + p->form->bytes(k0);
+}
 
 static const float *unpack_block(const struct prepared *p, float *scratch, int n0, int N, int k0, int K, int64_t *panel)
 {
@@ -70,20 +86,27 @@ static void packed_block(const struct matmul_args *g, float *packed_a, int m0, i
 		int rows = MIN(each, M - m);
 		pack_a_rows(packed_a, g->a + (int64_t)(m0 + m) * g->K + k0, g->K, rows, K);
 		for (int n = 0; n < N; n += NR) {
-			struct tile t = {.a = packed_a, .packed = prepared_rows(g->prepared, n0 + n, k0), .c = g->out + (int64_t)(m0 + m) * g->N + n0 + n, .c_row = g->N, .K = K,
-				.columns = MIN(NR, N - n), .alpha = g->alpha, .add = g->add || k0 > 0};
+			struct tile t = {.a = packed_a,
+				.packed = prepared_rows(g->prepared, n0 + n, k0),
+				.c = g->out + (int64_t)(m0 + m) * g->N + n0 + n,
+				.c_row = g->N,
+				.K = K,
+				.columns = MIN(NR, N - n),
+				.alpha = g->alpha,
+				.add = g->add || k0 > 0};
 			g->prepared->form->tile(&t, rows);
 		}
 	}
 }
 
-/* One block of KC: pack, then tiles; the packed rows of A of a tile stay in L1 while the panels of B pass. Rows are shared out evenly: 16 are 8 + 8
- * and not 12 + 4. */
+/* One block of KC: pack, then tiles; the packed rows of A of a tile stay in L1 while the panels of
+ * B pass. Rows are shared out evenly: 16 are 8 + 8 and not 12 + 4. */
 static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int M, int n0, int N, int k0, int K)
 {
 	float *packed_a = scratch + KC * BLOCK_COLUMNS_MAX;
 	int64_t lda = g->at ? g->M : g->K, panel;
-	const float *packed_b = g->prepared ? unpack_block(g->prepared, scratch, n0, N, k0, K, &panel) : pack_block(g, scratch, n0, N, k0, K, &panel);
+	const float *packed_b = g->prepared ? unpack_block(g->prepared, scratch, n0, N, k0, K, &panel)
+										: pack_block(g, scratch, n0, N, k0, K, &panel);
 	int ntiles = (M + MR - 1) / MR, each = (M + ntiles - 1) / ntiles, group = g->at ? each * GROUP_TILES : each;
 	for (int first = 0; first < M; first += group) {
 		int end = MIN(M, first + group);
@@ -93,16 +116,28 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 			float *tile_a = packed_a + (m - first) / each * A_PANEL;
 			if (!g->at) pack_a_rows(tile_a, g->a + (m0 + m) * lda + k0, lda, rows, K);
 			for (int n = 0; n < N; n += NR) {
-				struct tile t = {.a = tile_a, .a_col = MR, .b = packed_b + n / NR * panel, .b_row = NR,
-					.c = g->out + (int64_t)(m0 + m) * g->N + n0 + n, .c_row = g->N, .K = K,
-					.columns = MIN(NR, N - n), .alpha = g->alpha, .add = g->add || k0 > 0, .by_column = g->at, .padded = true};
+				struct tile t = {.a = tile_a,
+					.a_col = MR,
+					.b = packed_b + n / NR * panel,
+					.b_row = NR,
+					.c = g->out + (int64_t)(m0 + m) * g->N + n0 + n,
+					.c_row = g->N,
+					.K = K,
+					.columns = MIN(NR, N - n),
+					.alpha = g->alpha,
+					.add = g->add || k0 > 0,
+					.by_column = g->at,
+					.padded = true};
 				tile_run(&t, rows);
 			}
 		}
 	}
 }
 
-static bool in_registers(const struct matmul_args *g) { return g->prepared && g->prepared->form->tile && g->M <= PACKED_ROWS && !g->at; }
+static bool in_registers(const struct matmul_args *g)
+{
+	return g->prepared && g->prepared->form->tile && g->M <= PACKED_ROWS && !g->at;
+}
 
 static void matmul_blocks(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -110,22 +145,32 @@ static void matmul_blocks(void *arg, int64_t begin, int64_t end, int thread)
 	for (int64_t block = begin; block < end; block++) {
 		int m0 = (int)(block / g->across) * g->block_rows, n0 = (int)(block % g->across) * g->block_columns;
 		int M = MIN(g->block_rows, g->M - m0), N = MIN(g->block_columns, g->N - n0);
-		/* Packed panels are streamed even by one row: turning B in registers costs it more than the reading. */
+		/* Packed panels are streamed even by one row: turning B in registers costs it more than the
+		 * reading. */
 		if (g->M <= DIRECT_ROWS && g->bt && !g->at && !g->prepared) direct_block(g, n0, N);
 		else if (in_registers(g))
-			for (int k = 0; k < g->K; k += KC) packed_block(g, scratch_of(g->c, thread), m0, M, n0, N, k, MIN(KC, g->K - k));
+			for (int k = 0; k < g->K; k += KC)
+				packed_block(g, scratch_of(g->c, thread), m0, M, n0, N, k, MIN(KC, g->K - k));
 		else
-			for (int k = 0; k < g->K; k += KC) tiled_block(g, scratch_of(g->c, thread), m0, M, n0, N, k, MIN(KC, g->K - k));
+			for (int k = 0; k < g->K; k += KC)
+				tiled_block(g, scratch_of(g->c, thread), m0, M, n0, N, k, MIN(KC, g->K - k));
 	}
 }
 
-static int64_t blocks_in(const struct matmul_args *g, int rows, int columns) { return (int64_t)((g->M + rows - 1) / rows) * ((g->N + columns - 1) / columns); }
+static int64_t blocks_in(const struct matmul_args *g, int rows, int columns)
+{
+	return (int64_t)((g->M + rows - 1) / rows) * ((g->N + columns - 1) / columns);
+}
 
-/* The largest blocks that give every thread some: small ones pack A and B more often than they use it. */
+/* The largest blocks that give every thread some: small ones pack A and B more often than they use
+ * it. */
 static void choose_blocks(struct matmul_args *g)
 {
-	static const struct { int rows, columns; } sizes[] = {{480, BLOCK_COLUMNS_MAX}, {480, 128}, {240, 128}, {240, 64}, {120, 64}, {120, 32}, {48, 32}};
-	int64_t work = ((int64_t)g->M + 8) * g->N * g->K, wanted = g->c->threads == 1 ? 1 : MIN(4 * g->c->threads, work / TASK_WORK + 1);
+	static const struct {
+		int rows, columns;
+	} sizes[] = {{480, BLOCK_COLUMNS_MAX}, {480, 128}, {240, 128}, {240, 64}, {120, 64}, {120, 32}, {48, 32}};
+	int64_t work = ((int64_t)g->M + 8) * g->N * g->K,
+			wanted = g->c->threads == 1 ? 1 : MIN(4 * g->c->threads, work / TASK_WORK + 1);
 	size_t i = 0;
 	while (i + 1 < ARRAY_LEN(sizes) && blocks_in(g, sizes[i].rows, sizes[i].columns) < wanted) i++;
 	g->block_rows = sizes[i].rows;
@@ -133,13 +178,23 @@ static void choose_blocks(struct matmul_args *g)
 	g->across = (g->N + g->block_columns - 1) / g->block_columns;
 }
 
-static void matmul(struct ops_context *c, float *out, const float *a, const float *b, int M, int N, int K, bool a_transposed, bool b_transposed,
-	float alpha, enum ops_accumulate acc)
+static void matmul(struct ops_context *c, float *out, const float *a, const float *b, int M, int N, int K,
+	bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc)
 {
 	CHECK(M >= 0 && N >= 0 && K > 0);
 	if (!M || !N) return;
 	struct matmul_args g = {
-		.out = out, .a = a, .b = b, .M = M, .N = N, .K = K, .at = a_transposed, .bt = b_transposed, .add = acc == OPS_ADD, .alpha = alpha, .c = c,
+		.out = out,
+		.a = a,
+		.b = b,
+		.M = M,
+		.N = N,
+		.K = K,
+		.at = a_transposed,
+		.bt = b_transposed,
+		.add = acc == OPS_ADD,
+		.alpha = alpha,
+		.c = c,
 	};
 	if (b_transposed) g.prepared = ISA(prepared_find)(c, b);
 	CHECK(!g.prepared || (g.prepared->N == N && g.prepared->K == K));
@@ -147,7 +202,4 @@ static void matmul(struct ops_context *c, float *out, const float *a, const floa
 	pool_run(c->pool, blocks_in(&g, g.block_rows, g.block_columns), 1, matmul_blocks, &g);
 }
 
-void ISA(matmul_entries)(struct ops *t)
-{
-	t->matmul = matmul;
-}
+void ISA(matmul_entries)(struct ops *t) { t->matmul = matmul; }

@@ -1,10 +1,17 @@
-/* norm: RMSNorm and the small row operations around it (bias, embedding). Rows are independent; parameter gradients are split by columns, each summed
- * over the rows in order, so that nothing depends on the number of threads. */
+/* norm: RMSNorm and the small row operations around it (bias, embedding). Rows are independent;
+ * parameter gradients are split by columns, each summed over the rows in order, so that nothing
+ * depends on the number of threads. */
 #include "ops_cpu.h"
 #include "simd.h"
 #include <math.h>
 
-struct norm_args { float *y, *rstd_out, *dw; const float *x, *w, *dy, *rstd; float eps; int M, N; bool add; };
+struct norm_args {
+	float *y, *rstd_out, *dw;
+	const float *x, *w, *dy, *rstd;
+	float eps;
+	int M, N;
+	bool add;
+};
 
 static float row_sum_squares(const float *x, int N)
 {
@@ -38,7 +45,8 @@ static void rmsnorm_rows(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void rmsnorm(struct ops_context *c, float *y, float *rstd, const float *x, const float *w, float eps, int M, int N)
+static void rmsnorm(
+	struct ops_context *c, float *y, float *rstd, const float *x, const float *w, float eps, int M, int N)
 {
 	CHECK(M >= 0 && N > 0);
 	struct norm_args a = {.y = y, .rstd_out = rstd, .x = x, .w = w, .eps = eps, .M = M, .N = N};
@@ -58,7 +66,8 @@ static void rmsnorm_backward_rows(void *arg, int64_t begin, int64_t end, int thr
 			dot = vf_fma(vf_mul(vf_load_n(dy + i, n), vf_load_n(a->w + i, n)), vf_load_n(x + i, n), dot);
 		}
 		float rstd = a->rstd[m];
-		vf r = vf_set1(rstd), k = vf_set1(vf_sum(dot) / (float)a->N * rstd * rstd);   /* mean(g xhat) rstd, to be multiplied by x */
+		vf r = vf_set1(rstd),
+		   k = vf_set1(vf_sum(dot) / (float)a->N * rstd * rstd); /* mean(g xhat) rstd, to be multiplied by x */
 		for (int i = 0; i < a->N; i += VL) {
 			int n = MIN(VL, a->N - i);
 			vf g = vf_mul(vf_load_n(dy + i, n), vf_load_n(a->w + i, n));
@@ -80,23 +89,32 @@ static void rmsnorm_dw_columns(void *arg, int64_t begin, int64_t end, int thread
 			s0 = vf_fma(vf_load_n(dy, n), vf_mul(vf_load_n(x, n), vf_set1(a->rstd[m])), s0);
 			s1 = vf_fma(vf_load_n(dy + a->N, n), vf_mul(vf_load_n(x + a->N, n), vf_set1(a->rstd[m + 1])), s1);
 		}
-		if (m < a->M) s0 = vf_fma(vf_load_n(a->dy + (int64_t)m * a->N + i, n), vf_mul(vf_load_n(a->x + (int64_t)m * a->N + i, n), vf_set1(a->rstd[m])), s0);
+		if (m < a->M)
+			s0 = vf_fma(vf_load_n(a->dy + (int64_t)m * a->N + i, n),
+				vf_mul(vf_load_n(a->x + (int64_t)m * a->N + i, n), vf_set1(a->rstd[m])), s0);
 		vf_store_n(a->dw + i, vf_add(vf_load_n(a->dw + i, n), vf_add(s0, s1)), n);
 	}
 }
 
-static void rmsnorm_backward(struct ops_context *c, float *dx, float *dw, const float *dy, const float *x, const float *w, const float *rstd,
-	int M, int N, enum ops_accumulate acc)
+static void rmsnorm_backward(struct ops_context *c, float *dx, float *dw, const float *dy, const float *x,
+	const float *w, const float *rstd, int M, int N, enum ops_accumulate acc)
 {
 	CHECK(M >= 0 && N > 0);
-	struct norm_args a = {.y = dx, .dw = dw, .x = x, .w = w, .dy = dy, .rstd = rstd, .M = M, .N = N, .add = acc == OPS_ADD};
-	if (dw) pool_run(c->pool, N, N >= 512 ? 64 : 16, rmsnorm_dw_columns, &a);   /* head norms are narrow and long */
+	struct norm_args a = {
+		.y = dx, .dw = dw, .x = x, .w = w, .dy = dy, .rstd = rstd, .M = M, .N = N, .add = acc == OPS_ADD};
+	if (dw) pool_run(c->pool, N, N >= 512 ? 64 : 16, rmsnorm_dw_columns, &a); /* head norms are narrow and long */
 	pool_run(c->pool, M, rows_grain(4 * N), rmsnorm_backward_rows, &a);
 }
 
 /* ---- bias and embedding ---- */
 
-struct row_args { float *out; const float *in; const int32_t *ids; int M, N; int64_t V; };
+struct row_args {
+	float *out;
+	const float *in;
+	const int32_t *ids;
+	int M, N;
+	int64_t V;
+};
 
 static void bias_add_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -131,7 +149,8 @@ static void bias_backward(struct ops_context *c, float *dbias, const float *dy, 
 static void embed_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct row_args *a = arg;
-	for (int64_t t = begin; t < end; t++) memcpy(a->out + t * a->N, a->in + (int64_t)a->ids[t] * a->N, (size_t)a->N * sizeof(float));
+	for (int64_t t = begin; t < end; t++)
+		memcpy(a->out + t * a->N, a->in + (int64_t)a->ids[t] * a->N, (size_t)a->N * sizeof(float));
 }
 
 static void embed(struct ops_context *c, float *out, const float *table, const int32_t *ids, int T, int C)
@@ -153,7 +172,8 @@ static void embed_backward_columns(void *arg, int64_t begin, int64_t end, int th
 	}
 }
 
-static void embed_backward(struct ops_context *c, float *dtable, const float *dout, const int32_t *ids, int T, int C, int V)
+static void embed_backward(
+	struct ops_context *c, float *dtable, const float *dout, const int32_t *ids, int T, int C, int V)
 {
 	struct row_args a = {.out = dtable, .in = dout, .ids = ids, .M = T, .N = C, .V = V};
 	pool_run(c->pool, C, 64, embed_backward_columns, &a);

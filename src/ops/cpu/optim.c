@@ -1,17 +1,23 @@
-/* optim: AdamW with decoupled weight decay (Loshchilov & Hutter 2019, arXiv 1711.05101), in the order of operations of torch.optim.AdamW, and sums of
- * flat arrays in an order that depends on the length alone: fixed chunks, fp64 partial sums, added from first to last. */
+/* optim: AdamW with decoupled weight decay (Loshchilov & Hutter 2019, arXiv 1711.05101), in the
+ * order of operations of torch.optim.AdamW, and sums of flat arrays in an order that depends on the
+ * length alone: fixed chunks, fp64 partial sums, added from first to last. */
 #include "ops_cpu.h"
 #include "simd.h"
 #include <math.h>
 
 #define SUM_CHUNK 32768
 
-struct adamw_args { float *p, *m, *v; const float *grad; float decay, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_root_bias2, eps; };
+struct adamw_args {
+	float *p, *m, *v;
+	const float *grad;
+	float decay, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_root_bias2, eps;
+};
 
 static void adamw_chunk(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct adamw_args *a = arg;
-	vf decay = vf_set1(a->decay), b1 = vf_set1(a->one_minus_beta1), beta2 = vf_set1(a->beta2), b2 = vf_set1(a->one_minus_beta2);
+	vf decay = vf_set1(a->decay), b1 = vf_set1(a->one_minus_beta1), beta2 = vf_set1(a->beta2),
+	   b2 = vf_set1(a->one_minus_beta2);
 	vf step = vf_set1(a->step_size), inv_root = vf_set1(a->inv_root_bias2), eps = vf_set1(a->eps);
 	for (int64_t i = begin; i < end; i += VL) {
 		int n = (int)MIN(VL, end - i);
@@ -26,20 +32,33 @@ static void adamw_chunk(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
-static void adamw(struct ops_context *c, float *p, const float *grad, float *m, float *v, int64_t n, const struct ops_adamw *o)
+static void adamw(
+	struct ops_context *c, float *p, const float *grad, float *m, float *v, int64_t n, const struct ops_adamw *o)
 {
 	CHECK(o->step >= 1);
 	double bias1 = 1 - pow(o->beta1, (double)o->step), bias2 = 1 - pow(o->beta2, (double)o->step);
 	struct adamw_args a = {
-		.p = p, .m = m, .v = v, .grad = grad,
-		.decay = (float)(1 - (double)o->lr * o->weight_decay), .beta2 = o->beta2,
-		.one_minus_beta1 = (float)(1 - (double)o->beta1), .one_minus_beta2 = (float)(1 - (double)o->beta2),
-		.step_size = (float)(o->lr / bias1), .inv_root_bias2 = (float)(1 / sqrt(bias2)), .eps = o->eps,
+		.p = p,
+		.m = m,
+		.v = v,
+		.grad = grad,
+		.decay = (float)(1 - (double)o->lr * o->weight_decay),
+		.beta2 = o->beta2,
+		.one_minus_beta1 = (float)(1 - (double)o->beta1),
+		.one_minus_beta2 = (float)(1 - (double)o->beta2),
+		.step_size = (float)(o->lr / bias1),
+		.inv_root_bias2 = (float)(1 / sqrt(bias2)),
+		.eps = o->eps,
 	};
 	pool_run(c->pool, n, 8192, adamw_chunk, &a);
 }
 
-struct sum_args { const float *x; double *partials; int64_t grain; bool squares; };
+struct sum_args {
+	const float *x;
+	double *partials;
+	int64_t grain;
+	bool squares;
+};
 
 static void sum_chunk(void *arg, int64_t begin, int64_t end, int thread)
 {

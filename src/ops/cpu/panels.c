@@ -53,10 +53,12 @@ static bool f16_pack(uint8_t *panel, const float *b, int K, int columns)
 
 static float nearest_f16(float x) { return _cvtsh_ss(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)); }
 
-/* q whose weights, as weights_at reads them (factor * q, or factor * q + *offset), are x to the bit, each within [low, high]; false when there is none. */
+/* q whose weights, as weights_at reads them (factor * q, or factor * q + *offset), are x to the
+ * bit, each within [low, high]; false when there is none. */
 static bool integers_of(float *q, const float *x, float factor, const float *offset, float low, float high)
 {
-	vf scale = vf_set1(factor), shift = vf_set1(offset ? *offset : 0.0f), inverse = vf_set1(factor == 0.0f ? 0.0f : 1.0f / factor);
+	vf scale = vf_set1(factor), shift = vf_set1(offset ? *offset : 0.0f),
+	   inverse = vf_set1(factor == 0.0f ? 0.0f : 1.0f / factor);
 	for (int i = 0; i < GROUP; i += VL) {
 		vf w = vf_load(x + i), n = vf_round(vf_mul(vf_sub(w, shift), inverse));
 		n = vf_min(vf_max(n, vf_set1(low)), vf_set1(high));
@@ -66,10 +68,14 @@ static bool integers_of(float *q, const float *x, float factor, const float *off
 	return true;
 }
 
-/* GGUF's rules: Q8_0's factor makes the largest magnitude 127, Q5_0's and Q4_0's make the weight of the largest magnitude -16 and -8. */
+/* GGUF's rules: Q8_0's factor makes the largest magnitude 127, Q5_0's and Q4_0's make the weight of
+ * the largest magnitude -16 and -8. */
 static bool bytes_of(float *q, const float *x, float *factor)
 {
-	static const struct { float limit; bool is_signed; } rules[] = {{127, false}, {-16, true}, {-8, true}};
+	static const struct {
+		float limit;
+		bool is_signed;
+	} rules[] = {{127, false}, {-16, true}, {-8, true}};
 	float top = x[0];
 	for (int i = 1; i < GROUP; i++) top = fabsf(x[i]) > fabsf(top) ? x[i] : top;
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
@@ -95,7 +101,8 @@ static bool q8_pack(uint8_t *panel, const float *b, int K, int columns)
 	return true;
 }
 
-/* Q4_1: the smallest weight is the offset, the factor makes the largest 15. A byte holds columns n (low) and n + VL. */
+/* Q4_1: the smallest weight is the offset, the factor makes the largest 15. A byte holds columns n
+ * (low) and n + VL. */
 static bool nibbles_of(float *q, const float *x, float *factor, float *offset)
 {
 	float top = x[0];
@@ -119,7 +126,8 @@ static bool q4_pack(uint8_t *panel, const float *b, int K, int columns)
 		for (int n = 0; n < columns; n++) {
 			float q[GROUP];
 			if (!nibbles_of(q, b + (int64_t)n * K + k, (float *)panel + n, (float *)panel + NR + n)) return false;
-			for (int i = 0; i < GROUP; i++) panel[2 * NR * sizeof(float) + i * VL + n % VL] |= (uint8_t)((int)q[i] << n / VL * 4);
+			for (int i = 0; i < GROUP; i++)
+				panel[2 * NR * sizeof(float) + i * VL + n % VL] |= (uint8_t)((int)q[i] << n / VL * 4);
 		}
 	return true;
 }
@@ -127,7 +135,9 @@ static bool q4_pack(uint8_t *panel, const float *b, int K, int columns)
 /* ---- reading ---- */
 
 enum form { FORM_Q4, FORM_Q8, FORM_BF16, FORM_F16 };
-struct factors { vf scale0, scale1, shift0, shift1; };
+struct factors {
+	vf scale0, scale1, shift0, shift1;
+};
 
 /* At the start of a group; p moves to its integers. */
 static inline __attribute__((always_inline)) struct factors factors_at(const uint8_t **p, const enum form form)
@@ -146,7 +156,8 @@ static inline __attribute__((always_inline)) struct factors factors_at(const uin
 }
 
 /* The weights of one k; p moves to the next. */
-static inline __attribute__((always_inline)) void weights_at(vf *w0, vf *w1, const uint8_t **p, const struct factors *f, const enum form form)
+static inline __attribute__((always_inline)) void weights_at(
+	vf *w0, vf *w1, const uint8_t **p, const struct factors *f, const enum form form)
 {
 	switch (form) {
 	case FORM_Q4: {
@@ -188,7 +199,8 @@ static inline __attribute__((always_inline)) void unpack_rows(float *out, const 
 }
 
 /* As tile_rows: the same chains of sums. */
-static inline __attribute__((always_inline)) void packed_rows(const struct tile *t, const int rows, const enum form form)
+static inline __attribute__((always_inline)) void packed_rows(
+	const struct tile *t, const int rows, const enum form form)
 {
 	vf s0[MR], s1[MR];
 #pragma GCC unroll 12
@@ -218,11 +230,11 @@ READERS(f16, FORM_F16)
 
 /* Smallest first: the first that fits is taken, and the last one fits all. */
 static const struct panel_form forms[] = {
-	{ "4 bits", q4_bytes, q4_pack, q4_unpack, q4_tile },
-	{ "8 bits", q8_bytes, q8_pack, q8_unpack, q8_tile },
-	{ "bf16", halves_bytes, bf16_pack, bf16_unpack, bf16_tile },
-	{ "fp16", halves_bytes, f16_pack, f16_unpack, f16_tile },
-	{ "fp32", floats_bytes, floats_pack, NULL, NULL },
+	{"4 bits", q4_bytes, q4_pack, q4_unpack, q4_tile},
+	{"8 bits", q8_bytes, q8_pack, q8_unpack, q8_tile},
+	{"bf16", halves_bytes, bf16_pack, bf16_unpack, bf16_tile},
+	{"fp16", halves_bytes, f16_pack, f16_unpack, f16_tile},
+	{"fp32", floats_bytes, floats_pack, NULL, NULL},
 };
 
 /* ---- what is prepared ---- */
@@ -234,9 +246,15 @@ const struct prepared *ISA(prepared_find)(const struct ops_context *c, const flo
 	return NULL;
 }
 
-static size_t prepared_bytes(const struct prepared *p) { return size_mul((size_t)(p->N + NR - 1) / NR, p->panel_bytes); }
+static size_t prepared_bytes(const struct prepared *p)
+{
+	return size_mul((size_t)(p->N + NR - 1) / NR, p->panel_bytes);
+}
 
-struct pack_args { struct prepared p; atomic_bool inexact; };
+struct pack_args {
+	struct prepared p;
+	atomic_bool inexact;
+};
 
 static void pack_panels(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -245,7 +263,8 @@ static void pack_panels(void *arg, int64_t begin, int64_t end, int thread)
 		uint8_t *panel = g->p.panels + (size_t)i * g->p.panel_bytes;
 		int n = (int)i * NR;
 		memset(panel, 0, g->p.panel_bytes);
-		if (!g->p.form->pack(panel, g->p.b + (int64_t)n * g->p.K, g->p.K, MIN(NR, g->p.N - n))) atomic_store(&g->inexact, true);
+		if (!g->p.form->pack(panel, g->p.b + (int64_t)n * g->p.K, g->p.K, MIN(NR, g->p.N - n)))
+			atomic_store(&g->inexact, true);
 	}
 }
 
@@ -271,7 +290,7 @@ static void prepare(struct ops_context *c, const float *b, int N, int K)
 	size_t form = 0;
 	if (ISA(prepared_find)(c, b)) return;
 	while (form < ARRAY_LEN(forms) && !prepare_as(c, &p, &forms[form])) form++;
-	if (form == ARRAY_LEN(forms)) return;   /* no memory: a faster order is all that is lost */
+	if (form == ARRAY_LEN(forms)) return; /* no memory: a faster order is all that is lost */
 	c->prepared = xrealloc(c->prepared, size_mul((size_t)c->nprepared + 1, sizeof *c->prepared));
 	c->prepared[c->nprepared++] = p;
 	c->prepared_bytes += prepared_bytes(&p);

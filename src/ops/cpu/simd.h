@@ -1,8 +1,11 @@
-/* simd: one small vocabulary of float vectors with two spellings, AVX2 (8 lanes) and AVX-512 (16 lanes), so that each kernel is written once.
+/* simd: one small vocabulary of float vectors with two spellings, AVX2 (8 lanes) and AVX-512 (16
+ * lanes), so that each kernel is written once.
  *
- * The files of this folder are compiled twice: by themselves for x86-64-v3, and all together through avx512.c for x86-64-v4. ISA(name) gives each
- * copy its own symbols, and cpu.c picks a set by CPUID. fused multiply-add is always spelled out (vf_fma): the compiler may not contract a*b+c as it
- * likes (-ffp-contract=off), because batch-invariant results need the same operations in every copy of a loop. */
+ * The files of this folder are compiled twice: by themselves for x86-64-v3, and all together
+ * through avx512.c for x86-64-v4. ISA(name) gives each copy its own symbols, and cpu.c picks a set
+ * by CPUID. fused multiply-add is always spelled out (vf_fma): the compiler may not contract a*b+c
+ * as it likes (-ffp-contract=off), because batch-invariant results need the same operations in
+ * every copy of a loop. */
 #ifndef HONE_SIMD_H
 #define HONE_SIMD_H
 #include <immintrin.h>
@@ -18,7 +21,10 @@
 typedef __m512 vf;
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
-static inline vf vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }   /* lanes >= n are 0, n in 0..VL */
+static inline vf vf_load_n(const float *p, int n)
+{
+	return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+} /* lanes >= n are 0, n in 0..VL */
 static inline void vf_store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
 static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
 static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
@@ -26,16 +32,22 @@ static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
-static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }     /* a*b + c */
-static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }   /* c - a*b */
-static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }                /* b when either is NaN */
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }   /* a*b + c */
+static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a*b */
+static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }              /* b when either is NaN */
 static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf vf_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-static inline vf vf_scalef(vf a, vf n) { return _mm512_scalef_ps(a, n); }          /* a * 2^n, n whole */
+static inline vf vf_scalef(vf a, vf n) { return _mm512_scalef_ps(a, n); } /* a * 2^n, n whole */
 /* 0 where x < bound; elsewhere, and where x is NaN, a. */
-static inline vf vf_zero_below(vf a, vf x, vf bound) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), a); }
+static inline vf vf_zero_below(vf a, vf x, vf bound)
+{
+	return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), a);
+}
 /* Lanes >= n become fill. */
-static inline vf vf_keep(vf a, int n, float fill) { return _mm512_mask_blend_ps((__mmask16)((1u << n) - 1), _mm512_set1_ps(fill), a); }
+static inline vf vf_keep(vf a, int n, float fill)
+{
+	return _mm512_mask_blend_ps((__mmask16)((1u << n) - 1), _mm512_set1_ps(fill), a);
+}
 static inline __m256 vf_low(vf a) { return _mm512_castps512_ps256(a); }
 static inline __m256 vf_high(vf a) { return _mm512_extractf32x8_ps(a, 1); }
 /* Floats from VL stored small numbers. */
@@ -50,8 +62,14 @@ static inline vf vf_load_bf16(const uint16_t *p)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
 static inline vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
-static inline void vf_store_f16(uint16_t *p, vf a) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
-static inline bool vf_same_bits(vf a, vf b) { return !_mm512_cmpneq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b)); }
+static inline void vf_store_f16(uint16_t *p, vf a)
+{
+	_mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline bool vf_same_bits(vf a, vf b)
+{
+	return !_mm512_cmpneq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
+}
 #else
 #define ISA(name) ISA_PASTE2(name, avx2)
 #define VL 8
@@ -77,7 +95,10 @@ static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf vf_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline vf vf_zero_below(vf a, vf x, vf bound) { return _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ), a); }
-static inline vf vf_keep(vf a, int n, float fill) { return _mm256_blendv_ps(_mm256_set1_ps(fill), a, _mm256_castsi256_ps(vf_mask(n))); }
+static inline vf vf_keep(vf a, int n, float fill)
+{
+	return _mm256_blendv_ps(_mm256_set1_ps(fill), a, _mm256_castsi256_ps(vf_mask(n)));
+}
 /* Two steps, each a normal power of two, so that results may overflow to infinity. */
 static inline vf vf_scalef(vf a, vf n)
 {
@@ -98,8 +119,14 @@ static inline vf vf_load_bf16(const uint16_t *p)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
 static inline vf vf_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
-static inline void vf_store_f16(uint16_t *p, vf a) { _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
-static inline bool vf_same_bits(vf a, vf b) { return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b))) == -1; }
+static inline void vf_store_f16(uint16_t *p, vf a)
+{
+	_mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline bool vf_same_bits(vf a, vf b)
+{
+	return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b))) == -1;
+}
 #endif
 
 static inline vf vf_zero(void) { return vf_set1(0.0f); }
@@ -125,9 +152,11 @@ static inline float vf_sum(vf a) { return half_sum(a); }
 static inline float vf_hmax(vf a) { return half_max(a); }
 #endif
 
-/* exp; x = n ln2 + r, |r| <= ln2/2 (Cody-Waite in two parts); exp(r) by a minimax polynomial of degree 7, scaled by 2^n. At most 1.5 ulp off where
- * the result is a normal number (tests/ops/test_invariance.c walks the range); results below 2^-126 are 0, because denormal numbers cost a hundred
- * cycles each and attention's masked scores would all be such. NaN stays NaN, -inf gives 0, overflow and +inf give inf. */
+/* exp; x = n ln2 + r, |r| <= ln2/2 (Cody-Waite in two parts); exp(r) by a minimax polynomial of
+ * degree 7, scaled by 2^n. At most 1.5 ulp off where the result is a normal number
+ * (tests/ops/test_invariance.c walks the range); results below 2^-126 are 0, because denormal
+ * numbers cost a hundred cycles each and attention's masked scores would all be such. NaN stays
+ * NaN, -inf gives 0, overflow and +inf give inf. */
 static inline vf vf_exp(vf x)
 {
 	const vf lowest = vf_set1(-87.33654f);

@@ -1,8 +1,9 @@
 /* simd_transpose: a square of VL x VL floats in memory, its columns as vectors.
  *
- * Shuffles are what a transpose costs: AVX-512 has one port for them. So the square is loaded in quarters of a row: lane l of a vector takes 4 floats
- * of row 4 l + j (inserts from memory, which two ports do), and what is left is a transpose of 4 x 4 inside lanes: 32 shuffles and not 64 for 16 x
- * 16. */
+ * Shuffles are what a transpose costs: AVX-512 has one port for them. So the square is loaded in
+ * quarters of a row: lane l of a vector takes 4 floats of row 4 l + j (inserts from memory, which
+ * two ports do), and what is left is a transpose of 4 x 4 inside lanes: 32 shuffles and not 64 for
+ * 16 x 16. */
 #ifndef HONE_SIMD_TRANSPOSE_H
 #define HONE_SIMD_TRANSPOSE_H
 #include "simd.h"

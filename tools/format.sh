@@ -1,0 +1,18 @@
+#!/bin/bash
+# The written form of the C sources: .clang-format by the pinned clang-format, and no line over 120 columns (tabs count 4).
+# usage: tools/format.sh          writes the form
+#        tools/format.sh --check  changes nothing, names what differs, ends with 1 when something does
+set -euo pipefail
+cd "$(dirname "$0")/.."
+clang_format=build/venv/bin/clang-format
+mapfile -t files < <(find src tests worker bench \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f | LC_ALL=C sort)
+if [ "${1:-}" != --check ]; then
+	"$clang_format" -i "${files[@]}"
+	exit
+fi
+breaches=0
+for file in "${files[@]}"; do
+	"$clang_format" "$file" | cmp -s - "$file" || { echo "$file: not in the form of .clang-format (make format)"; breaches=$((breaches + 1)); }
+done
+[ $breaches -eq 0 ] || { echo "$breaches of ${#files[@]} files are not in form"; exit 1; }
+echo "${#files[@]} files are in the form of .clang-format"
