@@ -1,0 +1,348 @@
+/* attention_backward: gradients of packed causal attention from the saved log-sum-exp (Dao et al. 2022,
+ * arXiv 2205.14135, algorithm 4):
+ *
+ *   P = exp(scale q k - lse)   delta = sum_d dO O   dP = dO V'   dS = P (dP - delta)
+ *   dQ = scale dS K            dV = P' dO           dK = scale dS' Q
+ *
+ * Two passes and no atomics, so that every sum has one order: the first owns 64 queries of a head and
+ * walks their keys (dQ, and delta for the second), the second owns 64 keys of a key head and walks the
+ * later queries of all heads of the group, head after head (dK, dV). Scores are computed twice: seven
+ * products instead of five, against partial dQs of the same cost in memory traffic.
+ *
+ * Both passes are four warps of 16 rows; the other side's next tile is copied while this one is
+ * multiplied. Heads of 256 elements make their results in two column halves. */
+#include "attention.cuh"
+#include <math.h>
+
+#define TILE 64   /* queries and keys of a tile */
+#define THREADS 128
+#define NT (TILE / 8) /* column tiles of a 16 x TILE product */
+
+template <int HD> struct backward_shape {
+	static constexpr int COLS = HD < 128 ? HD : 128; /* columns of a result that a block makes */
+	static constexpr bool IN_REGISTERS = HD <= 128;  /* first pass: Q's and dO's fragments */
+	static constexpr int TILE_BYTES = TILE * HD * 2;
+	static constexpr int STAGE_BYTES = 2 * TILE_BYTES;
+	static constexpr int DQ_BYTES = 2 * STAGE_BYTES + (IN_REGISTERS ? 0 : 2 * TILE_BYTES);
+	static constexpr int DKDV_BYTES = 3 * STAGE_BYTES + 2 * 2 * TILE * 4;
+	static constexpr int BLOCKS = HD <= 128 ? 2 : 1; /* on a multiprocessor */
+};
+
+static __device__ __forceinline__ void clear(float (*c)[4], int n)
+{
+#pragma unroll
+	for (int i = 0; i < n; i++) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
+}
+
+/* c (16, TILE) = A B' over HD: A's fragments in registers or in a tile, B a tile of TILE rows; *_at: lane addresses. */
+template <int HD, bool REGISTERS>
+static __device__ __forceinline__ void product(
+	float c[NT][4], const uint32_t (*a_registers)[4], uint32_t a_at, uint32_t b_at)
+{
+	clear(c, NT);
+	a_at = not_ahead(a_at);
+#pragma unroll
+	for (int k = 0; k < HD / 16; k++) {
+		uint32_t a[4], b[4];
+		if constexpr (REGISTERS) {
+#pragma unroll
+			for (int i = 0; i < 4; i++) a[i] = a_registers[k][i];
+		} else {
+			ldmatrix(a, square<HD>(a_at, 0, k));
+		}
+#pragma unroll
+		for (int i = 0; i < NT / 2; i++) {
+			ldmatrix(b, square<HD>(b_at, i, k));
+			mma_bf16(c[2 * i], a, b[0], b[1]);
+			mma_bf16(c[2 * i + 1], a, b[2], b[3]);
+		}
+	}
+}
+
+/* c (16, COLS) += round(w) B: w (16, TILE) is a product's result, B a tile (TILE, HD) from column 16 * first. */
+template <int HD, int COLS>
+static __device__ __forceinline__ void product_add(
+	float c[COLS / 8][4], const float w[NT][4], uint32_t b_at, int first)
+{
+#pragma unroll
+	for (int k = 0; k < TILE / 16; k++) {
+		const uint32_t a[4] = {pack_bf16(w[2 * k][0], w[2 * k][1]), pack_bf16(w[2 * k][2], w[2 * k][3]),
+			pack_bf16(w[2 * k + 1][0], w[2 * k + 1][1]), pack_bf16(w[2 * k + 1][2], w[2 * k + 1][3])};
+#pragma unroll
+		for (int i = 0; i < COLS / 16; i++) {
+			uint32_t b[4];
+			ldmatrix_transposed(b, square<HD>(b_at, k, first + i));
+			mma_bf16(c[2 * i], a, b[0], b[1]);
+			mma_bf16(c[2 * i + 1], a, b[2], b[3]);
+		}
+	}
+}
+
+/* ---- first pass: dQ and delta ---- */
+
+/* Fragments of 16 rows of a (rows, row stride) matrix; rows behind the sequence are zeros. */
+template <int HD>
+static __device__ __forceinline__ void fragments_load(
+	uint32_t f[HD / 16][4], const __nv_bfloat16 *from, int64_t stride, int rows, int lane)
+{
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int row = (lane >> 2) + 8 * r;
+		const uint32_t *at = (const uint32_t *)(from + (row < rows ? row * stride : 0) + 2 * (lane & 3));
+#pragma unroll
+		for (int k = 0; k < HD / 16; k++) {
+			f[k][r] = row < rows ? at[k * 8] : 0;
+			f[k][2 + r] = row < rows ? at[k * 8 + 4] : 0;
+		}
+	}
+}
+
+/* sum over d of dO O of rows g and g + 8, in the order of the columns a lane holds, then over the quad. */
+static __device__ __forceinline__ void deltas(float delta[2], const struct packed_attention *a, int HD, int64_t at,
+	int rows, int lane)
+{
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int row = (lane >> 2) + 8 * r;
+		float sum = 0;
+		if (row < rows) {
+			const uint32_t *o = (const uint32_t *)(a->att + at + row * a->att_row + 2 * (lane & 3)),
+						   *d = (const uint32_t *)(a->datt + at + row * a->att_row + 2 * (lane & 3));
+			for (int i = 0; i < HD / 8; i++) {
+				float2 x = unpack_bf16(o[i * 4]), y = unpack_bf16(d[i * 4]);
+				sum = __fmaf_rn(x.x, y.x, sum);
+				sum = __fmaf_rn(x.y, y.y, sum);
+			}
+		}
+		delta[r] = quad_sum(sum);
+	}
+}
+
+/* Scores become P (masked: 0), dP becomes dS, which is left in dp. Rows are queries, columns keys. */
+static __device__ __forceinline__ void weights_of_queries(float s[NT][4], float dp[NT][4], const float lse2[2],
+	const float delta[2], float scale_log2, int visible)
+{
+#pragma unroll
+	for (int i = 0; i < NT; i++)
+#pragma unroll
+		for (int c = 0; c < 4; c++) {
+			float p = ex2(__fmaf_rn(s[i][c], scale_log2, -lse2[c >> 1]));
+			if (8 * i + (c & 1) > visible + 8 * (c >> 1)) p = 0;
+			dp[i][c] = p * (dp[i][c] - delta[c >> 1]);
+		}
+}
+
+/* Grid: (NH, items of 64 queries, column halves). */
+template <int HD>
+static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq_kernel(const struct packed_attention a)
+{
+	using shape = backward_shape<HD>;
+	constexpr bool REGISTERS = shape::IN_REGISTERS;
+	extern __shared__ __align__(1024) uint8_t shared[];
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, head = (int)blockIdx.x, kv = head / a.group;
+	struct span span = span_find(a.start, a.S, (int)blockIdx.y, TILE);
+	if (span.length == 0) return;
+
+	/* The block's tile and this warp's 16 rows of it. */
+	int column = (int)blockIdx.z * shape::COLS, position = span.position + warp * 16, rows = span.length - position;
+	int64_t first = span.first, tile_row = first + span.position, row = rows > 0 ? first + position : first;
+	const __nv_bfloat16 *k_rows = a.k + first * a.k_row + kv * HD, *v_rows = a.v + first * a.v_row + kv * HD;
+	uint32_t base = shared_address(shared), q_tile = base + 2 * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
+
+	uint32_t sum_lane = lane_rows<HD>(lane), own_lane = sum_lane + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane);
+
+	/* The first copies; Q and dO to registers or to shared memory. */
+	uint32_t q[REGISTERS ? HD / 16 : 1][4], d[REGISTERS ? HD / 16 : 1][4];
+	if constexpr (REGISTERS) {
+		fragments_load<HD>(q, a.q + row * a.q_row + head * HD, a.q_row, rows, lane);
+		fragments_load<HD>(d, a.datt + row * a.att_row + head * HD, a.att_row, rows, lane);
+	} else {
+		int left = span.length - span.position;
+		tile_load<TILE, HD, THREADS>(q_tile, a.q + tile_row * a.q_row + head * HD, a.q_row, left);
+		tile_load<TILE, HD, THREADS>(d_tile, a.datt + tile_row * a.att_row + head * HD, a.att_row, left);
+	}
+	tile_load<TILE, HD, THREADS>(base, k_rows, a.k_row, span.length);
+	tile_load<TILE, HD, THREADS>(base + shape::TILE_BYTES, v_rows, a.v_row, span.length);
+	copies_commit();
+
+	/* delta and lse of rows g and g + 8; a row that does not exist has a weight of 1 and a gradient of 0. */
+	float delta[2], lse2[2];
+	deltas(delta, &a, HD, row * a.att_row + head * HD, rows, lane);
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int mine = (lane >> 2) + 8 * r;
+		lse2[r] = mine < rows ? a.lse[(row + mine) * a.NH + head] * LOG2E : 0;
+		if (mine < rows && (lane & 3) == 0 && blockIdx.z == 0) a.delta[(row + mine) * a.NH + head] = delta[r];
+	}
+
+	float dq[shape::COLS / 8][4];
+	clear(dq, shape::COLS / 8);
+	int tiles = span.position / TILE + 1;
+	for (int j = 0; j < tiles; j++) {
+		/* Tile j is here, the buffer of j - 1 is free. */
+		copies_wait();
+		__syncthreads();
+		uint32_t k_tile = base + (uint32_t)(j & 1) * shape::STAGE_BYTES, v_tile = k_tile + shape::TILE_BYTES;
+		int key = j * TILE, next = key + TILE;
+		if (j + 1 < tiles) {
+			uint32_t other = base + (uint32_t)((j + 1) & 1) * shape::STAGE_BYTES;
+			tile_load<TILE, HD, THREADS>(other, k_rows + next * a.k_row, a.k_row, span.length - next);
+			tile_load<TILE, HD, THREADS>(
+				other + shape::TILE_BYTES, v_rows + next * a.v_row, a.v_row, span.length - next);
+			copies_commit();
+		}
+		if (rows <= 0) continue;
+		float s[NT][4], dp[NT][4];
+		product<HD, REGISTERS>(s, q, q_tile + own_lane, k_tile + other_lane);
+		product<HD, REGISTERS>(dp, d, d_tile + own_lane, v_tile + other_lane);
+		weights_of_queries(s, dp, lse2, delta, a.scale_log2, position + (lane >> 2) - key - 2 * (lane & 3));
+		product_add<HD, shape::COLS>(dq, dp, k_tile + sum_lane, column / 16);
+	}
+
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int mine = (lane >> 2) + 8 * r;
+		if (mine >= rows) continue;
+		__nv_bfloat16 *to = a.dq + (row + mine) * a.dq_row + head * HD + column + 2 * (lane & 3);
+#pragma unroll
+		for (int i = 0; i < shape::COLS / 8; i++)
+			*(uint32_t *)(to + 8 * i) = pack_bf16(dq[i][2 * r] * a.scale, dq[i][2 * r + 1] * a.scale);
+	}
+}
+
+/* ---- second pass: dK and dV ---- */
+
+struct dkdv_at { /* where a step's queries lie */
+	int head;
+	int position;
+};
+
+static __device__ __forceinline__ struct dkdv_at dkdv_step(int step, int tiles, int first_head, int first_tile)
+{
+	struct dkdv_at at = {first_head + step / tiles, (first_tile + step % tiles) * TILE};
+	return at;
+}
+
+/* Queries, their dO, and the figures of their rows, into a stage. */
+template <int HD>
+static __device__ __forceinline__ void queries_load(
+	uint32_t stage, uint32_t figures, const struct packed_attention *a, struct span span, struct dkdv_at at)
+{
+	int rows = span.length - at.position, mine = (int)threadIdx.x % TILE;
+	int64_t t = span.first + at.position;
+	tile_load<TILE, HD, THREADS>(stage, a->q + t * a->q_row + at.head * HD, a->q_row, rows);
+	tile_load<TILE, HD, THREADS>(
+		stage + backward_shape<HD>::TILE_BYTES, a->datt + t * a->att_row + at.head * HD, a->att_row, rows);
+	const float *from = threadIdx.x < TILE ? a->lse : a->delta;
+	copy_4(figures + 4 * threadIdx.x, from + (mine < rows ? (t + mine) * a->NH + at.head : 0), mine < rows);
+	copies_commit();
+}
+
+/* As weights_of_queries with keys as rows: s becomes P, dp dS. figures: lse (TILE), delta (TILE) of the columns. */
+static __device__ __forceinline__ void weights_of_keys(
+	float s[NT][4], float dp[NT][4], const float *figures, float scale_log2, int hidden, int lane)
+{
+#pragma unroll
+	for (int i = 0; i < NT; i++) {
+		const float2 lse = *(const float2 *)(figures + 8 * i + 2 * (lane & 3)),
+					 delta = *(const float2 *)(figures + TILE + 8 * i + 2 * (lane & 3));
+#pragma unroll
+		for (int c = 0; c < 4; c++) {
+			float p = ex2(__fmaf_rn(s[i][c], scale_log2, -LOG2E * (c & 1 ? lse.y : lse.x)));
+			if (8 * i + (c & 1) < hidden + 8 * (c >> 1)) p = 0;
+			s[i][c] = p;
+			dp[i][c] = p * (dp[i][c] - (c & 1 ? delta.y : delta.x));
+		}
+	}
+}
+
+/* Grid: (NKV, items of 64 keys, column halves). */
+template <int HD>
+static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dkdv_kernel(
+	const struct packed_attention a)
+{
+	using shape = backward_shape<HD>;
+	extern __shared__ __align__(1024) uint8_t shared[];
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, kv = (int)blockIdx.x;
+	struct span span = span_find(a.start, a.S, (int)blockIdx.y, TILE);
+	if (span.length == 0) return;
+
+	/* The block's keys and this warp's 16 of them; steps walk query tiles from the keys' own on, for each head. */
+	int column = (int)blockIdx.z * shape::COLS, key = span.position + warp * 16, rows = span.length - key;
+	int first_tile = span.position / TILE, tiles = (span.length + TILE - 1) / TILE - first_tile;
+	int steps = tiles * a.group;
+	int64_t tile_row = span.first + span.position;
+	uint32_t base = shared_address(shared), k_tile = base + 2 * shape::STAGE_BYTES, v_tile = k_tile + shape::TILE_BYTES,
+			 figures = base + 3 * shape::STAGE_BYTES;
+	const float *figures_at = (const float *)(shared + 3 * shape::STAGE_BYTES);
+
+	uint32_t sum_lane = lane_rows<HD>(lane), own_lane = sum_lane + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane);
+
+	int left = span.length - span.position;
+	tile_load<TILE, HD, THREADS>(k_tile, a.k + tile_row * a.k_row + kv * HD, a.k_row, left);
+	tile_load<TILE, HD, THREADS>(v_tile, a.v + tile_row * a.v_row + kv * HD, a.v_row, left);
+	queries_load<HD>(base, figures, &a, span, dkdv_step(0, tiles, kv * a.group, first_tile));
+
+	float dk[shape::COLS / 8][4], dv[shape::COLS / 8][4];
+	clear(dk, shape::COLS / 8);
+	clear(dv, shape::COLS / 8);
+	for (int j = 0; j < steps; j++) {
+		copies_wait();
+		__syncthreads();
+		uint32_t q_tile = base + (uint32_t)(j & 1) * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
+		struct dkdv_at at = dkdv_step(j, tiles, kv * a.group, first_tile);
+		if (j + 1 < steps) {
+			uint32_t other = (uint32_t)((j + 1) & 1);
+			queries_load<HD>(base + other * shape::STAGE_BYTES, figures + other * 2 * TILE * 4, &a, span,
+				dkdv_step(j + 1, tiles, kv * a.group, first_tile));
+		}
+		if (rows <= 0) continue;
+		float s[NT][4], dp[NT][4];
+		product<HD, false>(s, NULL, k_tile + own_lane, q_tile + other_lane);
+		product<HD, false>(dp, NULL, v_tile + own_lane, d_tile + other_lane);
+		weights_of_keys(s, dp, figures_at + (j & 1) * 2 * TILE, a.scale_log2,
+			key + (lane >> 2) - at.position - 2 * (lane & 3), lane);
+		product_add<HD, shape::COLS>(dv, s, d_tile + sum_lane, column / 16);
+		product_add<HD, shape::COLS>(dk, dp, q_tile + sum_lane, column / 16);
+	}
+
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int mine = (lane >> 2) + 8 * r;
+		if (mine >= rows) continue;
+		int64_t t = span.first + key + mine;
+		int at = kv * HD + column + 2 * (lane & 3);
+#pragma unroll
+		for (int i = 0; i < shape::COLS / 8; i++) {
+			*(uint32_t *)(a.dk + t * a.dk_row + at + 8 * i) =
+				pack_bf16(dk[i][2 * r] * a.scale, dk[i][2 * r + 1] * a.scale);
+			*(uint32_t *)(a.dv + t * a.dv_row + at + 8 * i) = pack_bf16(dv[i][2 * r], dv[i][2 * r + 1]);
+		}
+	}
+}
+
+/* ---- launch ---- */
+
+template <int HD> static void backward_run(const struct packed_attention *a, cudaStream_t stream)
+{
+	using shape = backward_shape<HD>;
+	static bool ready = false; /* the limits are the kernels', once in a process */
+	if (!ready) {
+		cudaFuncSetAttribute(dq_kernel<HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::DQ_BYTES);
+		cudaFuncSetAttribute(dkdv_kernel<HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::DKDV_BYTES);
+	}
+	ready = true;
+	unsigned items = (unsigned)span_count_max(a->T, a->S, TILE), halves = (unsigned)(HD / shape::COLS);
+	dq_kernel<HD><<<dim3((unsigned)a->NH, items, halves), THREADS, shape::DQ_BYTES, stream>>>(*a);
+	dkdv_kernel<HD><<<dim3((unsigned)a->NKV, items, halves), THREADS, shape::DKDV_BYTES, stream>>>(*a);
+}
+
+bool attention_backward_launch(const struct packed_attention *a, int HD, cudaStream_t stream)
+{
+	if (HD == 32) backward_run<32>(a, stream);
+	else if (HD == 64) backward_run<64>(a, stream);
+	else if (HD == 128) backward_run<128>(a, stream);
+	else if (HD == 256) backward_run<256>(a, stream);
+	else return false;
+	return true;
+}
