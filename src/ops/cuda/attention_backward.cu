@@ -59,19 +59,27 @@ static __device__ __forceinline__ void product(
 	}
 }
 
-/* c (16, COLS) += round(w) B: w (16, TILE) is a product's result, B a tile (TILE, HD) from column 16 * first. */
+/* A product's result, rounded, as fragments of A. */
+static __device__ __forceinline__ void fragments_of(uint32_t w[TILE / 16][4], const float c[NT][4])
+{
+#pragma unroll
+	for (int k = 0; k < TILE / 16; k++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) w[k][i] = pack_bf16(c[2 * k + i / 2][2 * (i & 1)], c[2 * k + i / 2][2 * (i & 1) + 1]);
+}
+
+/* c (16, COLS) += w B: w (16, TILE) as fragments of A, b_at a lane's address in a tile (TILE, HD). */
 template <int HD, int COLS>
 static __device__ __forceinline__ void product_add(
-	float c[COLS / 8][4], const float w[NT][4], uint32_t b_at, int first)
+	float c[COLS / 8][4], const uint32_t w[TILE / 16][4], uint32_t b_at)
 {
 #pragma unroll
 	for (int k = 0; k < TILE / 16; k++) {
-		const uint32_t a[4] = {pack_bf16(w[2 * k][0], w[2 * k][1]), pack_bf16(w[2 * k][2], w[2 * k][3]),
-			pack_bf16(w[2 * k + 1][0], w[2 * k + 1][1]), pack_bf16(w[2 * k + 1][2], w[2 * k + 1][3])};
+		const uint32_t *a = w[k];
 #pragma unroll
 		for (int i = 0; i < COLS / 16; i++) {
 			uint32_t b[4];
-			ldmatrix_transposed(b, square<HD>(b_at, k, first + i));
+			ldmatrix_transposed(b, square<HD>(b_at, k, i));
 			mma_bf16(c[2 * i], a, b[0], b[1]);
 			mma_bf16(c[2 * i + 1], a, b[2], b[3]);
 		}
@@ -144,12 +152,13 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq
 	if (span.length == 0) return;
 
 	/* The block's tile and this warp's 16 rows of it. */
-	int column = (int)blockIdx.z * shape::COLS, position = span.position + warp * 16, rows = span.length - position;
+	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, position = span.position + warp * 16, rows = span.length - position;
 	int64_t first = span.first, tile_row = first + span.position, row = rows > 0 ? first + position : first;
 	const __nv_bfloat16 *k_rows = a.k + first * a.k_row + kv * HD, *v_rows = a.v + first * a.v_row + kv * HD;
 	uint32_t base = shared_address(shared), q_tile = base + 2 * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
 
-	uint32_t sum_lane = lane_rows<HD>(lane), own_lane = sum_lane + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane);
+	uint32_t own_lane = lane_rows<HD>(lane) + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane),
+			 sum_lane = lane_rows<HD>(lane) ^ (uint32_t)(column * 2);
 
 	/* The first copies; Q and dO to registers or to shared memory. */
 	uint32_t q[REGISTERS ? HD / 16 : 1][4], d[REGISTERS ? HD / 16 : 1][4];
@@ -196,7 +205,9 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq
 		product<HD, REGISTERS>(s, q, q_tile + own_lane, k_tile + other_lane);
 		product<HD, REGISTERS>(dp, d, d_tile + own_lane, v_tile + other_lane);
 		weights_of_queries(s, dp, lse2, delta, a.scale_log2, position + (lane >> 2) - key - 2 * (lane & 3));
-		product_add<HD, shape::COLS>(dq, dp, k_tile + sum_lane, column / 16);
+		uint32_t w[TILE / 16][4];
+		fragments_of(w, dp);
+		product_add<HD, shape::COLS>(dq, w, k_tile + sum_lane);
 	}
 
 #pragma unroll
@@ -212,21 +223,22 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq
 
 /* ---- second pass: dK and dV ---- */
 
-struct dkdv_at { /* where a step's queries lie */
+struct queries { /* of one step of the walk */
 	int head;
-	int position;
+	int position; /* of the first */
 };
 
-static __device__ __forceinline__ struct dkdv_at dkdv_step(int step, int tiles, int first_head, int first_tile)
+/* Tiles of one head in rising positions, then the next head. */
+static __device__ __forceinline__ void queries_next(struct queries *at, int first, int length)
 {
-	struct dkdv_at at = {first_head + step / tiles, (first_tile + step % tiles) * TILE};
-	return at;
+	at->position += TILE;
+	if (at->position >= length) at->position = first, at->head++;
 }
 
 /* Queries, their dO, and the figures of their rows, into a stage. */
 template <int HD>
 static __device__ __forceinline__ void queries_load(
-	uint32_t stage, uint32_t figures, const struct packed_attention *a, struct span span, struct dkdv_at at)
+	uint32_t stage, uint32_t figures, const struct packed_attention *a, struct span span, struct queries at)
 {
 	int rows = span.length - at.position, mine = (int)threadIdx.x % TILE;
 	int64_t t = span.first + at.position;
@@ -238,20 +250,33 @@ static __device__ __forceinline__ void queries_load(
 	copies_commit();
 }
 
-/* As weights_of_queries with keys as rows: s becomes P, dp dS. figures: lse (TILE), delta (TILE) of the columns. */
+/* Scores become P (masked: 0). Rows are keys, columns queries, whose log-sum-exps lie in shared memory. */
 static __device__ __forceinline__ void weights_of_keys(
-	float s[NT][4], float dp[NT][4], const float *figures, float scale_log2, int hidden, int lane)
+	float s[NT][4], const float *lse, float scale_log2, int hidden, int lane)
 {
 #pragma unroll
 	for (int i = 0; i < NT; i++) {
-		const float2 lse = *(const float2 *)(figures + 8 * i + 2 * (lane & 3)),
-					 delta = *(const float2 *)(figures + TILE + 8 * i + 2 * (lane & 3));
+		const float2 mine = *(const float2 *)(lse + 8 * i + 2 * (lane & 3));
 #pragma unroll
 		for (int c = 0; c < 4; c++) {
-			float p = ex2(__fmaf_rn(s[i][c], scale_log2, -LOG2E * (c & 1 ? lse.y : lse.x)));
-			if (8 * i + (c & 1) < hidden + 8 * (c >> 1)) p = 0;
-			s[i][c] = p;
-			dp[i][c] = p * (dp[i][c] - (c & 1 ? delta.y : delta.x));
+			float p = ex2(__fmaf_rn(s[i][c], scale_log2, -LOG2E * (c & 1 ? mine.y : mine.x)));
+			s[i][c] = 8 * i + (c & 1) < hidden + 8 * (c >> 1) ? 0 : p;
+		}
+	}
+}
+
+/* dP becomes dS, by the rounded P that dV was made with: 16 registers instead of 32. */
+static __device__ __forceinline__ void scores_gradient(
+	float dp[NT][4], const uint32_t w[TILE / 16][4], const float *delta, int lane)
+{
+#pragma unroll
+	for (int i = 0; i < NT; i++) {
+		const float2 mine = *(const float2 *)(delta + 8 * i + 2 * (lane & 3));
+#pragma unroll
+		for (int r = 0; r < 2; r++) {
+			float2 p = unpack_bf16(w[i / 2][2 * (i & 1) + r]);
+			dp[i][2 * r] = p.x * (dp[i][2 * r] - mine.x);
+			dp[i][2 * r + 1] = p.y * (dp[i][2 * r + 1] - mine.y);
 		}
 	}
 }
@@ -268,20 +293,21 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 	if (span.length == 0) return;
 
 	/* The block's keys and this warp's 16 of them; steps walk query tiles from the keys' own on, for each head. */
-	int column = (int)blockIdx.z * shape::COLS, key = span.position + warp * 16, rows = span.length - key;
-	int first_tile = span.position / TILE, tiles = (span.length + TILE - 1) / TILE - first_tile;
-	int steps = tiles * a.group;
+	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, key = span.position + warp * 16, rows = span.length - key;
+	int steps = ((span.length - span.position + TILE - 1) / TILE) * a.group;
 	int64_t tile_row = span.first + span.position;
 	uint32_t base = shared_address(shared), k_tile = base + 2 * shape::STAGE_BYTES, v_tile = k_tile + shape::TILE_BYTES,
 			 figures = base + 3 * shape::STAGE_BYTES;
 	const float *figures_at = (const float *)(shared + 3 * shape::STAGE_BYTES);
 
-	uint32_t sum_lane = lane_rows<HD>(lane), own_lane = sum_lane + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane);
+	uint32_t own_lane = lane_rows<HD>(lane) + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane),
+			 sum_lane = lane_rows<HD>(lane) ^ (uint32_t)(column * 2);
 
 	int left = span.length - span.position;
 	tile_load<TILE, HD, THREADS>(k_tile, a.k + tile_row * a.k_row + kv * HD, a.k_row, left);
 	tile_load<TILE, HD, THREADS>(v_tile, a.v + tile_row * a.v_row + kv * HD, a.v_row, left);
-	queries_load<HD>(base, figures, &a, span, dkdv_step(0, tiles, kv * a.group, first_tile));
+	struct queries at = {kv * a.group, span.position}, after = at;
+	queries_load<HD>(base, figures, &a, span, at);
 
 	float dk[shape::COLS / 8][4], dv[shape::COLS / 8][4];
 	clear(dk, shape::COLS / 8);
@@ -290,20 +316,24 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 		copies_wait();
 		__syncthreads();
 		uint32_t q_tile = base + (uint32_t)(j & 1) * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
-		struct dkdv_at at = dkdv_step(j, tiles, kv * a.group, first_tile);
+		at = after;
+		queries_next(&after, span.position, span.length);
 		if (j + 1 < steps) {
 			uint32_t other = (uint32_t)((j + 1) & 1);
-			queries_load<HD>(base + other * shape::STAGE_BYTES, figures + other * 2 * TILE * 4, &a, span,
-				dkdv_step(j + 1, tiles, kv * a.group, first_tile));
+			queries_load<HD>(base + other * shape::STAGE_BYTES, figures + other * 2 * TILE * 4, &a, span, after);
 		}
 		if (rows <= 0) continue;
-		float s[NT][4], dp[NT][4];
+		float s[NT][4];
+		uint32_t w[TILE / 16][4];
+		const float *lse = figures_at + (j & 1) * 2 * TILE;
 		product<HD, false>(s, NULL, k_tile + own_lane, q_tile + other_lane);
-		product<HD, false>(dp, NULL, v_tile + own_lane, d_tile + other_lane);
-		weights_of_keys(s, dp, figures_at + (j & 1) * 2 * TILE, a.scale_log2,
-			key + (lane >> 2) - at.position - 2 * (lane & 3), lane);
-		product_add<HD, shape::COLS>(dv, s, d_tile + sum_lane, column / 16);
-		product_add<HD, shape::COLS>(dk, dp, q_tile + sum_lane, column / 16);
+		weights_of_keys(s, lse, a.scale_log2, key + (lane >> 2) - at.position - 2 * (lane & 3), lane);
+		fragments_of(w, s);
+		product_add<HD, shape::COLS>(dv, w, d_tile + sum_lane);
+		product<HD, false>(s, NULL, v_tile + own_lane, d_tile + other_lane);
+		scores_gradient(s, w, lse + TILE, lane);
+		fragments_of(w, s);
+		product_add<HD, shape::COLS>(dk, w, q_tile + sum_lane);
 	}
 
 #pragma unroll

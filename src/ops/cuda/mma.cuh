@@ -94,13 +94,14 @@ template <int COLS> static __device__ __forceinline__ uint32_t tile_at(int row, 
 template <int ROWS, int COLS, int THREADS>
 static __device__ __forceinline__ void tile_load(uint32_t tile, const __nv_bfloat16 *from, int64_t stride, int rows)
 {
-	constexpr int PIECES = COLS / 8;
-#pragma unroll
-	for (int i = 0; i < ROWS * PIECES / THREADS; i++) {
-		int at = i * THREADS + (int)threadIdx.x, row = at / PIECES, piece = at % PIECES;
-		bool exists = row < rows;
-		copy_16(tile + tile_at<COLS>(row, piece), from + (exists ? row * stride + piece * 8 : 0), exists);
-	}
+	constexpr int PIECES = COLS / 8, STEP = THREADS / PIECES; /* rows from a thread's copy to its next */
+	static_assert(ROWS % STEP == 0, "every thread copies as much");
+	int row = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
+	const __nv_bfloat16 *p = from + row * stride + piece * 8;
+	/* A loop of few registers: those of the caller's sums are worth more than a few instructions. */
+#pragma unroll 1
+	for (int i = 0; i < ROWS / STEP; i++, row += STEP, p += STEP * stride)
+		copy_16(tile + tile_at<COLS>(row, piece), row < rows ? p : from, row < rows);
 }
 
 /* Where a lane reads: in a tile of rows by k for A, or of k by columns for a transposed B; in a tile of columns by k
