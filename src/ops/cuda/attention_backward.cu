@@ -12,7 +12,6 @@
  * Both passes are four warps of 16 rows; the other side's next tile is copied while this one is
  * multiplied. Heads of 256 elements make their results in two column halves. */
 #include "attention.cuh"
-#include <math.h>
 
 #define TILE 64   /* queries and keys of a tile */
 #define THREADS 128
@@ -91,7 +90,7 @@ static __device__ __forceinline__ void product_add(
 /* Fragments of 16 rows of a (rows, row stride) matrix; rows behind the sequence are zeros. */
 template <int HD>
 static __device__ __forceinline__ void fragments_load(
-	uint32_t f[HD / 16][4], const __nv_bfloat16 *from, int64_t stride, int rows, int lane)
+	uint32_t f[HD / 16][4], const bf16 *from, int64_t stride, int rows, int lane)
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -148,13 +147,14 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq
 	constexpr bool REGISTERS = shape::IN_REGISTERS;
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, head = (int)blockIdx.x, kv = head / a.group;
+	grid_begin();
 	struct span span = span_find(a.start, a.S, (int)blockIdx.y, TILE);
 	if (span.length == 0) return;
 
 	/* The block's tile and this warp's 16 rows of it. */
 	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, position = span.position + warp * 16, rows = span.length - position;
 	int64_t first = span.first, tile_row = first + span.position, row = rows > 0 ? first + position : first;
-	const __nv_bfloat16 *k_rows = a.k + first * a.k_row + kv * HD, *v_rows = a.v + first * a.v_row + kv * HD;
+	const bf16 *k_rows = a.k + first * a.k_row + kv * HD, *v_rows = a.v + first * a.v_row + kv * HD;
 	uint32_t base = shared_address(shared), q_tile = base + 2 * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
 
 	uint32_t own_lane = lane_rows<HD>(lane) + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane),
@@ -214,7 +214,7 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq
 	for (int r = 0; r < 2; r++) {
 		int mine = (lane >> 2) + 8 * r;
 		if (mine >= rows) continue;
-		__nv_bfloat16 *to = a.dq + (row + mine) * a.dq_row + head * HD + column + 2 * (lane & 3);
+		bf16 *to = a.dq + (row + mine) * a.dq_row + head * HD + column + 2 * (lane & 3);
 #pragma unroll
 		for (int i = 0; i < shape::COLS / 8; i++)
 			*(uint32_t *)(to + 8 * i) = pack_bf16(dq[i][2 * r] * a.scale, dq[i][2 * r + 1] * a.scale);
@@ -289,6 +289,7 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 	using shape = backward_shape<HD>;
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, kv = (int)blockIdx.x;
+	grid_begin();
 	struct span span = span_find(a.start, a.S, (int)blockIdx.y, TILE);
 	if (span.length == 0) return;
 
@@ -353,26 +354,32 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 
 /* ---- launch ---- */
 
-template <int HD> static void backward_run(const struct packed_attention *a, cudaStream_t stream)
+template <int HD> static void backward_run(struct ops_context *c, const struct packed_attention *a)
 {
 	using shape = backward_shape<HD>;
-	static bool ready = false; /* the limits are the kernels', once in a process */
-	if (!ready) {
-		cudaFuncSetAttribute(dq_kernel<HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::DQ_BYTES);
-		cudaFuncSetAttribute(dkdv_kernel<HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::DKDV_BYTES);
-	}
-	ready = true;
-	unsigned items = (unsigned)span_count_max(a->T, a->S, TILE), halves = (unsigned)(HD / shape::COLS);
-	dq_kernel<HD><<<dim3((unsigned)a->NH, items, halves), THREADS, shape::DQ_BYTES, stream>>>(*a);
-	dkdv_kernel<HD><<<dim3((unsigned)a->NKV, items, halves), THREADS, shape::DKDV_BYTES, stream>>>(*a);
+	unsigned items = span_count_max(a, TILE), halves = (unsigned)(HD / shape::COLS);
+	cuda_launch(c, {dim3((unsigned)a->NH, items, halves), dim3(THREADS), shape::DQ_BYTES, 0}, dq_kernel<HD>, *a);
+	cuda_launch(c, {dim3((unsigned)a->NKV, items, halves), dim3(THREADS), shape::DKDV_BYTES, 0}, dkdv_kernel<HD>, *a);
 }
 
-bool attention_backward_launch(const struct packed_attention *a, int HD, cudaStream_t stream)
+static void attend_backward(struct ops_context *c, struct elem *dq, struct elem *dk, struct elem *dqkv, const struct elem *datt,
+	const struct elem *att, const struct f32 *lse, const struct elem *q, const struct elem *k, const struct elem *qkv,
+	const struct ops_heads *h, const struct ops_batch *b, int T)
 {
-	if (HD == 32) backward_run<32>(a, stream);
-	else if (HD == 64) backward_run<64>(a, stream);
-	else if (HD == 128) backward_run<128>(a, stream);
-	else if (HD == 256) backward_run<256>(a, stream);
-	else return false;
-	return true;
+	struct packed_attention a = packed_attention_of(c, h, b, q, k, qkv);
+	int Q = h->NH * h->HD, KV = h->NKV * h->HD, all = Q + 2 * KV;
+	a.att = (bf16 *)elems(att), a.datt = elems(datt), a.lse = (float *)floats(lse);
+	a.dq = elems(dq), a.dq_row = dq == dqkv ? all : Q;
+	a.dk = dk == dqkv ? elems(dqkv) + Q : elems(dk), a.dk_row = dk == dqkv ? all : KV;
+	a.dv = elems(dqkv) + Q + KV, a.dv_row = all;
+	a.delta = (float *)scratch_of(c, (size_t)b->rows * (size_t)h->NH * sizeof(float));
+	if (h->HD == 32) backward_run<32>(c, &a);
+	if (h->HD == 64) backward_run<64>(c, &a);
+	if (h->HD == 128) backward_run<128>(c, &a);
+	if (h->HD == 256) backward_run<256>(c, &a);
+	surplus_clear(c, a.dq, a.dq_row, Q, b, T);
+	surplus_clear(c, a.dk, a.dk_row, KV, b, T);
+	surplus_clear(c, a.dv, a.dv_row, KV, b, T);
 }
+
+void cuda_attend_backward_entries(struct ops *t) { t->attend_backward = attend_backward; }

@@ -8,7 +8,6 @@
  * are made in two column halves that both compute the scores: the accumulators of all 256 and the
  * total would not fit in the registers. */
 #include "attention.cuh"
-#include <math.h>
 
 #define ROWS 128
 #define THREADS 256
@@ -16,65 +15,11 @@
 template <int HD> struct forward_shape {
 	static constexpr int DV = HD < 128 ? HD : 128;       /* columns of the result that a block makes */
 	static constexpr bool Q_SHARED = HD > 128;           /* Q's fragments lie in shared memory, not in registers */
-	static constexpr int K_BYTES = SUBTILE_KEYS * HD * 2, V_BYTES = SUBTILE_KEYS * DV * 2;
+	static constexpr int K_BYTES = SUBTILE * HD * 2, V_BYTES = SUBTILE * DV * 2;
 	static constexpr int STAGE_BYTES = K_BYTES + V_BYTES;
 	static constexpr int TOTAL_BYTES = ROWS * DV * 4;
 	static constexpr int SHARED_BYTES = 2 * STAGE_BYTES + TOTAL_BYTES + (Q_SHARED ? ROWS * HD * 2 : 0);
 };
-
-struct softmax { /* of rows g and g + 8: running maximum (raw scores) and sum */
-	float m[2], l[2];
-};
-
-/* Scores s become probabilities, the chunk's accumulators move to the new maximum. */
-template <int NV>
-static __device__ __forceinline__ void softmax_step(
-	float s[SUBTILE_KEYS / 8][4], float o[NV][4], struct softmax *x, float scale_log2)
-{
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		float top = -INFINITY;
-#pragma unroll
-		for (int i = 0; i < SUBTILE_KEYS / 8; i++) top = fmaxf(top, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
-		float m = fmaxf(x->m[r], quad_max(top)), shift = m == -INFINITY ? 0.0f : __fmul_rn(m, scale_log2);
-		float alpha = ex2(__fmaf_rn(x->m[r], scale_log2, -shift)), sum = 0;
-#pragma unroll
-		for (int i = 0; i < SUBTILE_KEYS / 8; i++) {
-			float low = ex2(__fmaf_rn(s[i][2 * r], scale_log2, -shift));
-			float high = ex2(__fmaf_rn(s[i][2 * r + 1], scale_log2, -shift));
-			sum = __fadd_rn(__fadd_rn(sum, low), high);
-			s[i][2 * r] = low;
-			s[i][2 * r + 1] = high;
-		}
-		x->l[r] = __fmaf_rn(x->l[r], alpha, quad_sum(sum));
-		x->m[r] = m;
-#pragma unroll
-		for (int i = 0; i < NV; i++) {
-			o[i][2 * r] = __fmul_rn(o[i][2 * r], alpha);
-			o[i][2 * r + 1] = __fmul_rn(o[i][2 * r + 1], alpha);
-		}
-	}
-}
-
-/* The chunk's sums join those of the chunks before it. The total waits in shared memory, each thread's
- * elements THREADS apart: it is touched once in 256 keys. o becomes the new total. */
-template <int NV>
-static __device__ __forceinline__ void chunk_fold(float o[NV][4], const struct softmax *chunk, const float *total,
-	struct softmax *all, bool first, float scale_log2)
-{
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		float m = fmaxf(all->m[r], chunk->m[r]), shift = m == -INFINITY ? 0.0f : __fmul_rn(m, scale_log2);
-		float a = ex2(__fmaf_rn(all->m[r], scale_log2, -shift)), b = ex2(__fmaf_rn(chunk->m[r], scale_log2, -shift));
-		all->l[r] = __fmaf_rn(chunk->l[r], b, __fmul_rn(all->l[r], a));
-		all->m[r] = m;
-#pragma unroll
-		for (int i = 0; i < NV; i++)
-#pragma unroll
-			for (int c = 2 * r; c < 2 * r + 2; c++)
-				o[i][c] = __fmaf_rn(o[i][c], b, first ? 0.0f : __fmul_rn(total[(i * 4 + c) * THREADS], a));
-	}
-}
 
 struct forward_row { /* what a warp works on */
 	int head;
@@ -90,7 +35,7 @@ static __device__ __forceinline__ void q_load(
 	for (int r = 0; r < 2; r++) {
 		int position = row.position + (lane >> 2) + 8 * r;
 		bool exists = position < span.length;
-		const __nv_bfloat16 *from =
+		const bf16 *from =
 			a->q + (exists ? (span.first + position) * a->q_row + row.head * HD + 2 * (lane & 3) : 0);
 #pragma unroll
 		for (int k = 0; k < HD / 16; k++) {
@@ -107,61 +52,36 @@ static __device__ __forceinline__ void q_tile_load(
 	for (int at = (int)threadIdx.x; at < ROWS * HD / 8; at += THREADS) {
 		int row = at / (HD / 8), piece = at % (HD / 8), position = span.position + row % positions;
 		bool exists = position < span.length;
-		const __nv_bfloat16 *from =
+		const bf16 *from =
 			a->q + (exists ? (span.first + position) * a->q_row + (head + row / positions) * HD + piece * 8 : 0);
 		copy_16(tile + tile_at<HD>(row, piece), from, exists);
 	}
 }
 
-/* Scores of 16 rows against a subtile, masked: a row sees keys up to its own position. */
+/* Scores of 16 rows against a subtile; Q's fragments come out of shared memory where they do not fit in registers. */
 template <int HD>
-static __device__ __forceinline__ void scores(float s[SUBTILE_KEYS / 8][4], const uint32_t (*q)[4], uint32_t q_at,
-	uint32_t k_at, int lane, int position, int key)
+static __device__ __forceinline__ void scores(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t q_at, uint32_t k_at)
 {
+	if constexpr (!forward_shape<HD>::Q_SHARED) {
+		scores_multiply<HD>(s, q, k_at);
+	} else {
+		/* one step of 16 at a time: the same order */
+		float c[SUBTILE / 8][4] = {};
 #pragma unroll
-	for (int i = 0; i < SUBTILE_KEYS / 8; i++) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;
-#pragma unroll
-	for (int k = 0; k < HD / 16; k++) {
-		uint32_t a[4];
-		if constexpr (forward_shape<HD>::Q_SHARED) {
+		for (int k = 0; k < HD / 16; k++) {
+			uint32_t a[4], b[4];
 			ldmatrix(a, square<HD>(q_at, 0, k));
-		} else {
 #pragma unroll
-			for (int i = 0; i < 4; i++) a[i] = q[k][i];
+			for (int i = 0; i < SUBTILE / 16; i++) {
+				ldmatrix(b, square<HD>(k_at, i, k));
+				mma_bf16(c[2 * i], a, b[0], b[1]);
+				mma_bf16(c[2 * i + 1], a, b[2], b[3]);
+			}
 		}
 #pragma unroll
-		for (int i = 0; i < SUBTILE_KEYS / 16; i++) {
-			uint32_t b[4];
-			ldmatrix(b, square<HD>(k_at, i, k));
-			mma_bf16(s[2 * i], a, b[0], b[1]);
-			mma_bf16(s[2 * i + 1], a, b[2], b[3]);
-		}
-	}
-	if (key + SUBTILE_KEYS - 1 <= position) return;
-	int mine = position + (lane >> 2) - key - 2 * (lane & 3); /* the last visible key, counted from this lane's first */
+		for (int i = 0; i < SUBTILE / 8; i++)
 #pragma unroll
-	for (int i = 0; i < SUBTILE_KEYS / 8; i++)
-#pragma unroll
-		for (int c = 0; c < 4; c++)
-			if (8 * i + (c & 1) > mine + 8 * (c >> 1)) s[i][c] = -INFINITY;
-}
-
-/* o += P V, keys in ascending steps of 16. */
-template <int DV>
-static __device__ __forceinline__ void values_add(
-	float o[DV / 8][4], const float p[SUBTILE_KEYS / 8][4], uint32_t v_at)
-{
-#pragma unroll
-	for (int k = 0; k < SUBTILE_KEYS / 16; k++) {
-		const uint32_t a[4] = {pack_bf16(p[2 * k][0], p[2 * k][1]), pack_bf16(p[2 * k][2], p[2 * k][3]),
-			pack_bf16(p[2 * k + 1][0], p[2 * k + 1][1]), pack_bf16(p[2 * k + 1][2], p[2 * k + 1][3])};
-#pragma unroll
-		for (int i = 0; i < DV / 16; i++) {
-			uint32_t b[4];
-			ldmatrix_transposed(b, square<DV>(v_at, k, i));
-			mma_bf16(o[2 * i], a, b[0], b[1]);
-			mma_bf16(o[2 * i + 1], a, b[2], b[3]);
-		}
+			for (int j = 0; j < 4; j++) s[i][j] = c[i][j];
 	}
 }
 
@@ -176,7 +96,7 @@ static __device__ __forceinline__ void forward_store(const struct packed_attenti
 		if (position >= span.length) continue;
 		int64_t t = span.first + position;
 		float inverse = __frcp_rn(all->l[r]);
-		__nv_bfloat16 *to = a->att + t * a->att_row + row.head * HD + column + 2 * (lane & 3);
+		bf16 *to = a->att + t * a->att_row + row.head * HD + column + 2 * (lane & 3);
 #pragma unroll
 		for (int i = 0; i < DV / 8; i++)
 			*(uint32_t *)(to + 8 * i) =
@@ -193,15 +113,16 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 	constexpr int DV = shape::DV;
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
+	grid_begin();
 	struct span span = span_find(a.start, a.S, (int)blockIdx.y, positions);
 	if (span.length == 0) return;
 
 	/* Which rows this warp has, and how many subtiles the block's last row sees. */
 	int head = (int)blockIdx.x * a.pack, kv = head / a.group, column = (int)blockIdx.z * DV;
 	struct forward_row row = {head + warp * 16 / positions, span.position + warp * 16 % positions};
-	int subtiles = (min(span.position + positions, span.length) - 1) / SUBTILE_KEYS + 1;
+	int subtiles = (min(span.position + positions, span.length) - 1) / SUBTILE + 1;
 	bool exists = row.position < span.length;
-	const __nv_bfloat16 *k_rows = a.k + span.first * a.k_row + kv * HD,
+	const bf16 *k_rows = a.k + span.first * a.k_row + kv * HD,
 						*v_rows = a.v + span.first * a.v_row + kv * HD + column;
 	uint32_t base = shared_address(shared), q_tile = base + 2 * shape::STAGE_BYTES + shape::TOTAL_BYTES;
 	float *total = (float *)(shared + 2 * shape::STAGE_BYTES) + threadIdx.x;
@@ -215,8 +136,8 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 		q_tile_load<HD>(q_tile, &a, span, head, positions);
 	else
 		q_load<HD>(q, &a, span, row, lane);
-	tile_load<SUBTILE_KEYS, HD, THREADS>(base, k_rows, a.k_row, span.length);
-	tile_load<SUBTILE_KEYS, DV, THREADS>(base + shape::K_BYTES, v_rows, a.v_row, span.length);
+	tile_load<SUBTILE, HD, THREADS>(base, k_rows, a.k_row, span.length);
+	tile_load<SUBTILE, DV, THREADS>(base + shape::K_BYTES, v_rows, a.v_row, span.length);
 	copies_commit();
 
 	float o[DV / 8][4];
@@ -229,24 +150,25 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 		copies_wait();
 		__syncthreads();
 		uint32_t stage = base + (uint32_t)(j & 1) * shape::STAGE_BYTES;
-		int key = j * SUBTILE_KEYS, next = key + SUBTILE_KEYS;
+		int key = j * SUBTILE, next = key + SUBTILE;
 		if (j + 1 < subtiles) {
 			uint32_t other = base + (uint32_t)((j + 1) & 1) * shape::STAGE_BYTES;
-			tile_load<SUBTILE_KEYS, HD, THREADS>(other, k_rows + next * a.k_row, a.k_row, span.length - next);
-			tile_load<SUBTILE_KEYS, DV, THREADS>(
+			tile_load<SUBTILE, HD, THREADS>(other, k_rows + next * a.k_row, a.k_row, span.length - next);
+			tile_load<SUBTILE, DV, THREADS>(
 				other + shape::K_BYTES, v_rows + next * a.v_row, a.v_row, span.length - next);
 			copies_commit();
 		}
 		/* A subtile beyond the warp's last row would change nothing. */
 		if (exists && key <= row.position + 15) {
-			float s[SUBTILE_KEYS / 8][4];
-			scores<HD>(s, q, q_at, stage + k_lane, lane, row.position, key);
+			float s[SUBTILE / 8][4];
+			scores<HD>(s, q, q_at, stage + k_lane);
+			scores_mask(s, lane, row.position, key);
 			softmax_step<DV / 8>(s, o, &chunk, a.scale_log2);
 			values_add<DV>(o, s, stage + shape::K_BYTES + v_lane);
 		}
 		/* The chunk ends: fold it, and begin anew unless it was the last. */
-		if (next % CHUNK_KEYS != 0 && j + 1 < subtiles) continue;
-		chunk_fold<DV / 8>(o, &chunk, total, &all, key < CHUNK_KEYS, a.scale_log2);
+		if (next % CHUNK != 0 && j + 1 < subtiles) continue;
+		chunk_fold<DV / 8, THREADS>(o, &chunk, total, &all, key < CHUNK, a.scale_log2);
 		if (j + 1 == subtiles) break;
 		chunk.m[0] = chunk.m[1] = -INFINITY;
 		chunk.l[0] = chunk.l[1] = 0;
@@ -258,24 +180,24 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 	if (exists) forward_store<HD, DV>(&a, span, row, column, o, &all, lane);
 }
 
-template <int HD> static void forward_run(const struct packed_attention *a, cudaStream_t stream)
+template <int HD> static void forward_run(struct ops_context *c, const struct packed_attention *a)
 {
 	using shape = forward_shape<HD>;
-	static bool ready = false; /* the limit is the kernel's, once in a process */
-	if (!ready)
-		cudaFuncSetAttribute(attend_kernel<HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::SHARED_BYTES);
-	ready = true;
-	dim3 grid((unsigned)(a->NH / a->pack), (unsigned)span_count_max(a->T, a->S, ROWS / a->pack),
-		(unsigned)(HD / shape::DV));
-	attend_kernel<HD><<<grid, THREADS, shape::SHARED_BYTES, stream>>>(*a);
+	dim3 grid((unsigned)(a->NH / a->pack), span_count_max(a, ROWS / a->pack), (unsigned)(HD / shape::DV));
+	cuda_launch(c, {grid, dim3(THREADS), shape::SHARED_BYTES, 0}, attend_kernel<HD>, *a);
 }
 
-bool attention_forward_launch(const struct packed_attention *a, int HD, cudaStream_t stream)
+static void attend(struct ops_context *c, struct elem *att, struct f32 *lse, const struct elem *q, const struct elem *k,
+	const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T, const struct ops_next *next)
 {
-	if (HD == 32) forward_run<32>(a, stream);
-	else if (HD == 64) forward_run<64>(a, stream);
-	else if (HD == 128) forward_run<128>(a, stream);
-	else if (HD == 256) forward_run<256>(a, stream);
-	else return false;
-	return true;
+	struct packed_attention a = packed_attention_of(c, h, b, q, k, qkv);
+	a.att = elems(att), a.lse = floats(lse);
+	if (h->HD == 32) forward_run<32>(c, &a);
+	if (h->HD == 64) forward_run<64>(c, &a);
+	if (h->HD == 128) forward_run<128>(c, &a);
+	if (h->HD == 256) forward_run<256>(c, &a);
+	surplus_clear(c, a.att, a.att_row, h->NH * h->HD, b, T);
+	cuda_thin(c, a.att, h->NH * h->HD, T, next);
 }
+
+void cuda_attend_entries(struct ops *t) { t->attend = attend; }

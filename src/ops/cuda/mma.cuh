@@ -80,7 +80,10 @@ static __device__ __forceinline__ void copy_4(uint32_t to, const void *from, boo
 }
 
 static __device__ __forceinline__ void copies_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-static __device__ __forceinline__ void copies_wait(void) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+template <int LEFT = 0> static __device__ __forceinline__ void copies_wait(void)
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
 
 /* ---- tiles ---- */
 
