@@ -14,7 +14,8 @@
  * Plain float * and int32_t * are host memory, everywhere. A host array handed to a kernel, or
  * device memory read by a loop, does not compile. All memory is allocated by alloc at create;
  * stages allocate nothing. How q, k and v lie inside qkv, gate and up inside gu, and a page inside
- * itself is the backend's business (sizes are given here, order is not).
+ * itself is the backend's business (sizes are given here, order is not). Without a norm of the heads
+ * q and k are qkv itself, dq and dk are dqkv: the vectors are rotated where they lie.
  *
  * Tail. An activation that a projection reads has `tail` spare elements behind each row. Who writes
  * the row also writes the projection's thin product h = scaling * drop(x) A^T there (zeros without
@@ -161,8 +162,8 @@ struct ops {
 	/* ---- a batch, and regions that repeat ---- */
 	struct ops_batch *(*batch_create)(struct ops_context *, int T, int S, int pages, int n); /* the largest of each */
 	void (*batch_free)(struct ops_context *, struct ops_batch *);
-	/* Sends the rows; returns the T that stages are to be called with (rounded up by the backend; the surplus rows are
-	 * harmless). Host arrays are free to change at return. */
+	/* Sends the rows; returns the T that stages are to be called with: rounded up by the backend, but never above
+	 * batch_create's; the surplus rows are harmless. Host arrays are free to change at return. */
 	int (*batch_put)(struct ops_context *, struct ops_batch *, const struct ops_rows *);
 	int (*batch_want)(struct ops_context *, struct ops_batch *, const struct ops_want *); /* the same for n */
 	/* Calls that are the same each time but for what the batch holds stand between begin and end. begin gives false
@@ -180,8 +181,8 @@ struct ops {
 	/* y = x W^T + bias + scaling * drop(x) A^T B^T (+ add). add may be y: the residual stream. */
 	void (*linear)(struct ops_context *, struct elem *y /* (T, out) */, const struct elem *x /* (T, in + tail) */,
 		const struct ops_linear *, const struct ops_lora *, const struct elem *add /* (T, out) or NULL */, int T);
-	/* Norm and rotation of the heads. q and k may lie in qkv when there is no norm. With pages it also stores this
-	 * step's keys and values at each row's position. */
+	/* Norm and rotation of the heads; without a norm q and k are qkv. With pages it also stores this step's keys and
+	 * values at each row's position. */
 	void (*heads)(struct ops_context *, struct elem *q /* (T, Q) */, struct elem *k /* (T, KV) */,
 		struct f32 *rstd /* (T, NH + NKV) or NULL */, struct elem *qkv /* (T, Q + 2 KV) */, struct elem *kpages,
 		struct elem *vpages /* (pages, OPS_PAGE * KV) or NULL */, const struct ops_heads *, const struct ops_batch *,
@@ -244,6 +245,8 @@ struct ops {
 		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
 	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
+
+	void (*close)(struct ops *); /* frees the table and its context: ops_free */
 };
 
 struct ops_options {

@@ -3,8 +3,8 @@
  *
  * Chunks of CHUNK keys from position 0, each an online softmax of its own over subtiles of SUBTILE keys, in order; the
  * chunks' sums are folded into the total in order. Where the maximum did not change the factor is exactly 1 (the
- * exponent's rounding error would make it 1 up to a few units in the last place), so a subtile or a chunk that is wholly
- * masked changes nothing: a walk may stop at a row's last key or go on with its neighbours. */
+ * exponent's rounding error would make it 1 up to a few units in the last place), so a subtile or a chunk that is
+ * wholly masked changes nothing: a walk may stop at a row's last key or go on with its neighbours. */
 #ifndef HONE_CUDA_ATTENTION_STEP_CUH
 #define HONE_CUDA_ATTENTION_STEP_CUH
 #include "mma.cuh"
@@ -28,7 +28,8 @@ struct softmax { /* of rows g and g + 8: running maximum (raw scores) and sum */
 
 /* Scores s become probabilities, the chunk's accumulators move to the new maximum. */
 template <int NV>
-static __device__ __forceinline__ void softmax_step(float s[SUBTILE / 8][4], float o[NV][4], struct softmax *x, float scale_log2)
+static __device__ __forceinline__ void softmax_step(
+	float s[SUBTILE / 8][4], float o[NV][4], struct softmax *x, float scale_log2)
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -58,8 +59,8 @@ static __device__ __forceinline__ void softmax_step(float s[SUBTILE / 8][4], flo
 /* The chunk's sums join those of the chunks before it. The total waits in shared memory, each thread's
  * elements THREADS apart: it is touched once in 256 keys. o becomes the new total. */
 template <int NV, int THREADS>
-static __device__ __forceinline__ void chunk_fold(float o[NV][4], const struct softmax *chunk, const float *total, struct softmax *all, bool first,
-	float scale_log2)
+static __device__ __forceinline__ void chunk_fold(
+	float o[NV][4], const struct softmax *chunk, const float *total, struct softmax *all, bool first, float scale_log2)
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -88,7 +89,8 @@ static __device__ __forceinline__ void scores_mask(float s[SUBTILE / 8][4], int 
 }
 
 /* Scores of 16 rows against a subtile: Q's fragments in registers. k_at: the subtile, seen from the lane. */
-template <int HD> static __device__ __forceinline__ void scores_multiply(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at)
+template <int HD>
+static __device__ __forceinline__ void scores_multiply(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at)
 {
 #pragma unroll
 	for (int i = 0; i < SUBTILE / 8; i++) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;

@@ -5,17 +5,17 @@
  *   qkv (T, Q + 2 KV)  row t holds q | k | v of token t, so that the three projections are one product
  *   gu (T, 2 I)        row t holds gate | up
  *   a page             (NKV, OPS_PAGE, HD), keys and values alike
- *   tail               part i's thin product stands at columns i * r.. of the tail, zeros behind the last part; B of part
- *                      i stands at the same tail columns of part i's rows of W
- * Every width that a projection reads is a multiple of 8 (16-byte rows).
+ *   tail               part i's thin product stands at columns i * r.. of the tail, zeros behind the last part; B of
+ * part i stands at the same tail columns of part i's rows of W Every width that a projection reads is a multiple of 8
+ * (16-byte rows).
  *
  * Surplus rows (batch_put rounds T up) have id 0, position 0 and sequence -1. Every stage must leave finite values in
  * them: their gradients are 0, and 0 times NaN would not be.
  *
  * Launches. Kernels go through cuda_launch, which lets the next kernel start while this one ends (programmatic
- * dependent launch). So every kernel calls grid_wait() before it reads or writes what an earlier kernel touched, and
- * grid_trigger() after that, never before: then what a kernel does ahead of its own grid_wait may read whatever was
- * written two kernels back. */
+ * dependent launch). So every kernel calls grid_begin() before it reads or writes what an earlier kernel touched: it
+ * waits for that one, then allows the next. What a kernel does ahead of grid_begin may read whatever was written two
+ * kernels back. */
 #ifndef HONE_CUDA_INTERNAL_H
 #define HONE_CUDA_INTERNAL_H
 #include <jansson.h>
@@ -73,23 +73,24 @@ struct region {
 struct ops_context {
 	struct ops table;
 	int device;
-	int sms;               /* multiprocessors */
-	int tail;              /* spare elements behind a projection's input */
+	int sms;  /* multiprocessors */
+	int tail; /* spare elements behind a projection's input */
 	bool batch_invariant;
 	cudaStream_t stream;
-	struct lt *lt;         /* cuBLASLt, by dlopen: cuda_product.cu */
-	void *workspace;       /* WORKSPACE_BYTES */
-	void *scratch;         /* what a stage needs between its own kernels: scratch_of */
+	struct lt *lt;   /* cuBLASLt, by dlopen: cuda_product.cu */
+	void *workspace; /* WORKSPACE_BYTES */
+	void *scratch;   /* what a stage needs between its own kernels: scratch_of */
 	size_t scratch_bytes;
 	struct staging staging[STAGING_COUNT];
 	int staging_next;
-	void *pinned;          /* small results on their way to the host */
+	void *pinned; /* small results on their way to the host */
 	size_t pinned_bytes;
 	struct region regions[GRAPHS_MAX];
 	int nregions;
 	uint64_t begins;
-	struct region *recording; /* between begin and end */
-	uint64_t shape;           /* of the batch last sent, as far as it decides which kernels run */
+	struct region *region; /* between begin and end */
+	bool is_recording;     /* the stream is */
+	uint64_t shape;        /* of the batch last sent, as far as it decides which kernels run */
 };
 
 /* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded; recorded regions are
@@ -101,47 +102,47 @@ void staging_sent(struct ops_context *, struct staging *);
 
 /* ---- a batch as kernels see it; everything lies at addresses that do not change ---- */
 
-#define TILE_TOKENS 16   /* rows of one sequence that one block of attention works on */
-#define CHUNK 256        /* keys of a partial result of attention */
-enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_WANTED, HEAD_ITEMS, HEAD_COUNT = 8 };
+#define CHUNK 256              /* keys of a partial result of attention */
+#define ITEM_CHUNKS_MAX 4096   /* an item of paged decode is row * ITEM_CHUNKS_MAX + chunk */
+enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_ITEMS, HEAD_COUNT };
 
 struct batch_view {
-	int32_t *head;           /* (HEAD_COUNT) how many of each are in use */
-	int32_t *ids;            /* (T) */
-	int32_t *pos;            /* (T) */
-	const int32_t *sequence; /* (T) -1: a surplus row */
-	const int32_t *start;    /* (S + 1) first row of a sequence */
-	const int32_t *tile;     /* (tiles) first row of each TILE_TOKENS rows of a sequence, counted from its first row; -1: none */
-	const int32_t *table;    /* (S, pages) */
-	int pages;               /* columns of table, whatever the host's had */
-	int32_t *item;           /* (T * chunks) of paged decode: row * 4096 + chunk */
-	int chunks;              /* most chunks of CHUNK keys that pages hold */
-	const int32_t *at;       /* (n) 0 in surplus rows */
-	const int32_t *target;   /* (n) 0 where the host gave none */
+	int32_t *head;            /* (HEAD_COUNT) how many of each are in use */
+	int32_t *ids;             /* (T) */
+	int32_t *pos;             /* (T) */
+	const int32_t *sequence;  /* (T) -1: a surplus row */
+	const int32_t *start;     /* (S + 1) first row of a sequence */
+	const int32_t *table;     /* (S, pages) */
+	int pages;                /* columns of table, whatever the host's had */
+	int32_t *item;            /* (T * chunks) of paged decode */
+	int chunks;               /* most chunks of CHUNK keys that pages hold */
+	int32_t *wanted;          /* (1) wanted rows in use */
+	const int32_t *at;        /* (n) 0 in surplus rows */
+	const int32_t *target;    /* (n) 0 where the host gave none */
 	const float *temperature; /* (n) 1 where the host gave none */
-	struct ops_draw *draw;   /* (n) */
+	struct ops_draw *draw;    /* (n) */
 };
 
 struct ops_batch {
 	struct batch_view view;
-	int T, S, pages, n;      /* the largest of each */
-	int rows, sequences;     /* of the last batch_put */
-	int tiles;               /* entries of view.tile that are in use, rounded up: blocks past the last find -1 */
-	bool is_packed;          /* no pages */
-	bool is_decode;          /* every sequence has one row */
+	int T, S, pages, n;  /* the largest of each */
+	int rows, sequences; /* of the last batch_put */
+	bool is_packed;      /* no pages */
+	bool is_decode;      /* every sequence has one row */
 	int wanted;
-	char *device, *host;     /* one block each; host is pinned, two halves in turn */
+	char *device, *host; /* one block each; host is pinned, two halves in turn */
 	size_t bytes;
-	size_t want_at;          /* where what batch_want sends begins */
+	size_t want_at; /* where what batch_want sends begins */
 	int half, want_half;
 	cudaEvent_t sent[2], want_sent[2];
-	const int32_t *packed_start; /* host copy of start (S + 1), of the last batch_put */
+	int32_t *start; /* host copy of view.start, (S + 1) */
 };
 
 /* ---- products ---- */
 
-/* d (M, N) = alpha * op(a) op(b) + beta * c + bias, everything row-major: a is (M, K), or (K, M) when a_transposed; b is
- * (K, N), or (N, K) when b_transposed. a, b and bias are bf16, c and d bf16 or fp32. c may be d. Row strides in elements. */
+/* d (M, N) = alpha * op(a) op(b) + beta * c + bias, everything row-major: a is (M, K), or (K, M) when a_transposed; b
+ * is (K, N), or (N, K) when b_transposed. a, b and bias are bf16, c and d bf16 or fp32. c may be d. Row strides in
+ * elements. */
 struct product {
 	int M, N, K;
 	bool a_transposed, b_transposed;
@@ -160,6 +161,11 @@ void lt_close(struct ops_context *);
 
 /* h = scaling * drop(x) A^T behind rows (T, in + tail) that stand already; zeros where there is no adapter. */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
+/* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of each, become rows
+ * (T, NH * HD + tail). */
+void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,
+	const struct ops_next *);
+static inline float scale_log2_of(int HD) { return (float)(1.4426950408889634 / sqrt((double)HD)); }
 /* Whether the parts lie one behind the other, so that one product serves all; biases as well. */
 bool parts_adjoin(const struct ops_linear *);
 
@@ -171,8 +177,11 @@ CUDA_FAMILIES(X)
 
 /* ---- launches ---- */
 
-#define grid_wait() cudaGridDependencySynchronize()
-#define grid_trigger() cudaTriggerProgrammaticLaunchCompletion()
+static __device__ __forceinline__ void grid_begin(void)
+{
+	cudaGridDependencySynchronize();
+	cudaTriggerProgrammaticLaunchCompletion();
+}
 
 struct launch {
 	dim3 grid, block;
@@ -184,8 +193,7 @@ struct launch {
 template <typename... P> static inline void kernel_shared(void (*kernel)(P...), size_t bytes)
 {
 	if (bytes > (48 << 10))
-		CUDA_CHECK(cudaFuncSetAttribute(
-			(const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+		CUDA_CHECK(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
 
 template <typename... P, typename... A>
