@@ -16,7 +16,7 @@ struct entry { /* a weight as the kernels see it */
 	bool decays;
 };
 
-/* The weights with a gradient, on the device; *chunks: of all. The staging buffer is to be given back after the launch. */
+/* The weights on the device; *chunks: of all. The staging buffer is to be given back after the launch. */
 static struct staging *entries_send(
 	struct ops_context *c, struct ops_weight *const *weights, int count, int *entries, int64_t *chunks)
 {
@@ -27,7 +27,7 @@ static struct staging *entries_send(
 	*chunks = 0;
 	for (int i = 0; i < count; i++) {
 		const struct ops_weight *w = weights[i];
-		if (!w->grad) continue;
+		CHECKF(w->grad && w->master, "weight %d of %d has no gradient or no master", i, count);
 		struct entry *mine = &e[n++];
 		mine->master = (float *)w->master, mine->grad = (float *)w->grad, mine->m = (float *)w->m, mine->v = (float *)w->v;
 		mine->w = (bf16 *)w->w, mine->n = (int64_t)w->rows * w->cols, mine->ld = w->ld, mine->cols = w->cols;
@@ -148,8 +148,7 @@ static void adamw(struct ops_context *c, struct ops_weight *const *weights, int 
 	f.one_minus_beta1 = (float)(1 - (double)o->beta1), f.one_minus_beta2 = (float)(1 - (double)o->beta2);
 	f.step_size = (float)(o->lr / bias1), f.inv_root_bias2 = (float)(1 / sqrt(bias2));
 	f.eps = o->eps, f.grad_scale = o->grad_scale;
-	for (int i = 0; i < count; i++)
-		CHECKF(!weights[i]->grad || (weights[i]->master && weights[i]->m && weights[i]->v), "weight %d has a gradient but no moments", i);
+	for (int i = 0; i < count; i++) CHECKF(weights[i]->m && weights[i]->v, "weight %d of %d has no moments", i, count);
 	int entries;
 	int64_t chunks;
 	struct staging *s = entries_send(c, weights, count, &entries, &chunks);
