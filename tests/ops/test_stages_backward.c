@@ -295,6 +295,70 @@ static void alone_body(struct harness *h)
 	attention_data_free(&x);
 }
 
+/* Over pages a row has the bits that it has in a packed pass: sampler and trainer see the same numbers. One step of many
+ * rows, and one of a single row for each sequence, whose keys were stored before. */
+static void paged_body(struct harness *h)
+{
+	enum { NH = 4, NKV = 2, HD = 128, Q = NH * HD, KV = NKV * HD, PAGES = 20 };
+	struct ops *o = h->o;
+	struct lengths lengths = {3, {70, 600, 1}};
+	int T, Tp, rows = rows_of(&lengths), row = Q + o->tail;
+	struct attention shape = {NH, NKV, HD, lengths, true};
+	struct attention_data x = attention_randoms(h, &shape);
+	float *rope = host_floats((int64_t)PAGES * OPS_PAGE * HD), *ones = host_floats(HD);
+	for (int i = 0; i < PAGES * OPS_PAGE * HD; i++) rope[i] = i % HD < HD / 2 ? 1 : 0;
+	for (int i = 0; i < HD; i++) ones[i] = 1;
+
+	/* the packed batch and the paged one, whose pages lie in no order */
+	struct ops_batch *packed = batch_of(h, &lengths, NULL, &T), *paged = o->batch_create(o->ctx, rows + 128, 3, PAGES, 1);
+	int32_t *pos = xcalloc((size_t)rows * 3, sizeof *pos), *sequence = pos + rows, table[3 * PAGES];
+	for (int i = 0; i < 3 * PAGES; i++) table[i] = (i * 7) % (3 * PAGES);
+	for (int s = 0, t = 0; s < 3; s++)
+		for (int i = 0; i < lengths.n[s]; i++, t++) pos[t] = i, sequence[t] = s;
+	struct ops_rows all = {.T = rows, .S = 3, .ids = sequence + rows, .pos = pos, .sequence = sequence, .table = table, .pages = PAGES};
+	Tp = o->batch_put(o->ctx, paged, &all);
+	assert_int_equal(T, Tp);
+
+	struct array qkv = qkv_make(h, &shape, &x, T), q = array_make(h, NULL, (int64_t)T * Q), k = array_make(h, NULL, (int64_t)T * KV);
+	struct array att = array_make(h, NULL, (int64_t)T * row), att_paged = array_make(h, NULL, (int64_t)T * row);
+	struct array kpages = rows_make(h, x.k, 0, 1, 3 * PAGES * OPS_PAGE, KV, 0), vpages = rows_make(h, x.k, 0, 1, 3 * PAGES * OPS_PAGE, KV, 0), anorm = array_make(h, ones, HD);
+	struct f32_array arope = f32_make(h, rope, (int64_t)PAGES * OPS_PAGE * HD);
+	struct ops_weight norm = {.rows = 1, .cols = HD, .ld = HD, .w = anorm.p};
+	struct ops_heads heads = {NH, NKV, HD, 1e-6f, &norm, &norm, arope.p};
+	o->heads(o->ctx, q.p, k.p, NULL, qkv.p, kpages.p, vpages.p, &heads, paged, T);
+	o->attend(o->ctx, att.p, NULL, q.p, k.p, qkv.p, &heads, packed, T, NULL);
+	o->attend_paged(o->ctx, att_paged.p, q.p, kpages.p, vpages.p, &heads, paged, T, NULL);
+	float *want = rows_take(h, "att", &att, rows, Q, T, row), *got = rows_take(h, "att", &att_paged, rows, Q, T, row), *queries = array_take(h, "q", &q);
+	int64_t differ = 0;
+	for (int64_t i = 0; i < (int64_t)rows * Q; i++) differ += got[i] != want[i];
+	print_message("# %s paged against packed: %lld of %lld elements differ\n", o->name, (long long)differ, (long long)rows * Q);
+	if (differ) h->failures++;
+
+	/* the last row of each sequence alone */
+	int32_t last_pos[3], last_sequence[3] = {0, 1, 2}, ids[3] = {0};
+	float last_q[3 * Q];
+	for (int s = 0, first = 0; s < 3; first += lengths.n[s++]) {
+		last_pos[s] = lengths.n[s] - 1;
+		memcpy(last_q + s * Q, queries + (int64_t)(first + lengths.n[s] - 1) * Q, Q * sizeof *last_q);
+	}
+	struct ops_rows last = {.T = 3, .S = 3, .ids = ids, .pos = last_pos, .sequence = last_sequence, .table = table, .pages = PAGES};
+	int T1 = o->batch_put(o->ctx, paged, &last);
+	struct array one_q = rows_make(h, last_q, 3, Q, T1, Q, 0), one = array_make(h, NULL, (int64_t)T1 * row);
+	o->attend_paged(o->ctx, one.p, one_q.p, kpages.p, vpages.p, &heads, paged, T1, NULL);
+	float *got_one = rows_take(h, "att", &one, 3, Q, T1, row);
+	differ = 0;
+	for (int s = 0, first = 0; s < 3; first += lengths.n[s++])
+		for (int i = 0; i < Q; i++) differ += got_one[s * Q + i] != want[(int64_t)(first + lengths.n[s] - 1) * Q + i];
+	print_message("# %s one row over pages against packed: %lld of %d elements differ\n", o->name, (long long)differ, 3 * Q);
+	if (differ) h->failures++;
+	bits_add(h, got, (size_t)rows * Q * sizeof *got);
+
+	array_drop(h, &qkv), array_drop(h, &k), array_drop(h, &kpages), array_drop(h, &vpages), array_drop(h, &anorm), array_drop(h, &one_q), f32_drop(h, &arope);
+	free(want), free(got), free(got_one), free(queries), free(rope), free(ones), free(pos);
+	attention_data_free(&x);
+	o->batch_free(o->ctx, packed), o->batch_free(o->ctx, paged);
+}
+
 /* ---- linear ---- */
 
 struct linear_case {
@@ -1120,15 +1184,16 @@ static void linear_differences(void **state)
 
 /* ---- the list ---- */
 
-#define CASES(X) X(attention) X(alone) X(linear) X(norm) X(heads) X(gate) X(embed) X(scatter) X(head) X(optimiser)
+#define CASES(X) X(attention) X(alone) X(paged) X(linear) X(norm) X(heads) X(gate) X(embed) X(scatter) X(head) X(optimiser)
 #define X(name) \
 	static void name##_cpu(void **state) { run_case("cpu", name##_body); } \
 	static void name##_cuda(void **state) { run_case("cuda", name##_body); }
 CASES(X)
 #undef X
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1) cmocka_set_test_filter(argv[1]); /* one case by its name */
 #define X(name) cmocka_unit_test(name##_cpu), cmocka_unit_test(name##_cuda),
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(attention_differences), cmocka_unit_test(norm_differences), cmocka_unit_test(linear_differences), CASES(X)};
