@@ -17,7 +17,7 @@
 
 struct shape { /* what an algorithm is chosen by */
 	int M, N, K;
-	uint8_t a_transposed, b_transposed, is_f32, has_c, has_bias, pad[3];
+	uint8_t a_transposed, b_transposed, is_f32, has_c, has_bias, gap[7]; /* compared as bytes */
 	int64_t lda, ldb, ldc, ldd;
 	int alignment_a, alignment_b, alignment_c, alignment_d;
 };
