@@ -8,6 +8,8 @@
  * opening it is timed, generation measured, training left out. */
 #include "cli/bench.h"
 #include "text/text.h"
+#include "infer/infer.h"
+#include "ops/cpu_figures.h"
 #include "train/train.h"
 
 #include <errno.h>

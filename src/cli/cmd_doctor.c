@@ -2,7 +2,7 @@
  * subject; each probe fills its rows and no probe starts Python: the versions are in the names of
  * the dist-info folders. */
 #include "cli/cli.h"
-#include "ops/ops.h"
+#include "ops/cpu_figures.h"
 #include "verify/sandbox.h"
 #include <dlfcn.h>
 #include <stdlib.h>

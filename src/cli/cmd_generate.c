@@ -138,7 +138,7 @@ static int open_all(struct generate *g, struct err *err)
 	rc = engine_create(g->model, &eo, &g->engine, err);
 	if (!rc)
 		log_info("%.1f MiB for %d sequences of up to %d tokens",
-			(double)engine_bytes(model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
+			(double)engine_bytes(g->ops, model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
 	return rc;
 }
 

@@ -337,7 +337,7 @@ static void print_plan(const struct run *r, FILE *to)
 	const struct param *params = r->adapter ? adapter_params(r->adapter, &n) : model_params(r->model, &n);
 	for (int i = 0; i < n; i++) trained += params[i].count;
 	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib,
-		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib, pass_mib = (double)pass_bytes(c, &p) * mib;
+		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib, pass_mib = (double)pass_bytes(r->ops, c, &p) * mib;
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);

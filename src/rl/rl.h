@@ -11,6 +11,7 @@
 #define HONE_RL_H
 #include "agent/agent.h"
 #include "store/store.h"
+#include "infer/infer.h"
 #include "train/train.h"
 #include "verify/verify.h"
 
