@@ -133,7 +133,11 @@ static int results_level(struct eval *e, struct err *err)
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
-	struct ops_options oo = {.threads = (int)o->threads};
+	struct device_options device = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.adapters = &o->adapter,
+		.nadapters = 1};
 	if (!o->model || !o->tasks)
 		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model",
 			o->model ? "" : " (or --from_runs: kernels that are there)");
@@ -143,7 +147,7 @@ static int eval_open(struct eval *e, struct err *err)
 	if (o->compare)
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
 			err); /* before the long part, as all that can fail */
-	if (!rc) rc = ops_cpu_create(&oo, &e->ops, err);
+	if (!rc) rc = device_open(&device, &e->ops, err);
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);

@@ -124,8 +124,13 @@ static int prompt_encode(struct generate *g, struct err *err)
 static int open_all(struct generate *g, struct err *err)
 {
 	const struct generate_options *o = g->o;
-	int rc = ops_cpu_create(
-		&(struct ops_options){.threads = (int)o->threads, .batch_invariant = o->batch_invariant}, &g->ops, err);
+	struct device_options d = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.batch_invariant = o->batch_invariant,
+		.adapters = (const char *const *)o->adapter.items,
+		.nadapters = o->adapter.count};
+	int rc = device_open(&d, &g->ops, err);
 	if (!rc) rc = model_open(o->model, g->ops, &g->model, err);
 	for (int i = 0; i < o->adapter.count && !rc; i++)
 		rc = adapter_open(g->model, o->adapter.items[i], &g->adapters[i], err);

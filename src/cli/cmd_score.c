@@ -78,8 +78,13 @@ static int encode(struct score *s, const struct score_options *o, struct err *er
 
 static int open_all(struct score *s, const struct score_options *o, struct err *err)
 {
-	int rc = ops_cpu_create(
-		&(struct ops_options){.threads = (int)o->threads, .batch_invariant = o->batch_invariant}, &s->ops, err);
+	struct device_options d = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.batch_invariant = o->batch_invariant,
+		.adapters = &o->adapter,
+		.nadapters = 1};
+	int rc = device_open(&d, &s->ops, err);
 	if (!rc) rc = model_open(o->model, s->ops, &s->model, err);
 	if (!rc && o->adapter) rc = adapter_open(s->model, o->adapter, &s->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &s->tokenizer, err);

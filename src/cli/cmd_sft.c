@@ -298,7 +298,13 @@ static int adapter_make(struct run *r, struct err *err)
 
 static int open_all(struct run *r, struct err *err)
 {
-	int rc = ops_cpu_create(&(struct ops_options){.threads = (int)r->o->threads}, &r->ops, err);
+	struct device_options d = {.device = r->o->device,
+		.cuda_libs = r->o->cuda_libs,
+		.threads = (int)r->o->threads,
+		.adapters = &r->o->adapter,
+		.nadapters = 1,
+		.new_rank = r->o->use_peft ? (int)r->o->lora_r : 0};
+	int rc = device_open(&d, &r->ops, err);
 	if (!rc) rc = model_open(r->o->model, r->ops, &r->model, err);
 	if (!rc) rc = tokenizer_open(r->o->model, &r->tokenizer, err);
 	if (rc) return rc;

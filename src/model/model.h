@@ -54,6 +54,19 @@ float param_value(struct ops *ops, const struct param *p, int64_t k);
 int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err);
 int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err);
 
+/* ---- where it computes ---- */
+
+struct device_options {
+	const char *device;          /* cpu, cuda, cuda:N */
+	const char *cuda_libs;       /* folder with CUDA's libraries; NULL: where they usually lie */
+	int threads;                 /* of the CPU; 0: cores */
+	bool batch_invariant;
+	const char *const *adapters; /* (nadapters) folders of the adapters that will be opened; NULL entries: none */
+	int nadapters;
+	int new_rank;                /* of an adapter that will be created; 0: none */
+};
+int device_open(const struct device_options *o, struct ops **out, struct err *err);
+
 struct model;
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure

@@ -7,7 +7,7 @@ static void *array(int n, size_t size) { return xcalloc((size_t)MAX(n, 1), size)
 
 static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int pages, int n)
 {
-	CHECK(T > 0 && S > 0 && S <= T && pages >= 0 && n >= 0);
+	CHECK(T > 0 && S > 0 && pages >= 0 && n >= 0);
 	struct ops_batch *b = xcalloc(1, sizeof *b);
 	*b = (struct ops_batch){.T_max = T, .S_max = S, .pages_max = pages, .n_max = n};
 	b->ids = array(T, sizeof *b->ids);
