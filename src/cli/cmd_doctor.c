@@ -3,7 +3,7 @@
  * the dist-info folders. */
 #include "cli/cli.h"
 #include "ops/ops.h"
-#include "verify/sandbox.h"
+#include "sandbox/sandbox.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/sysinfo.h>

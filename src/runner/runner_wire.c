@@ -2,7 +2,7 @@
  * two cannot drift apart; each side bounds what it reads, since the other may have been taken over.
  */
 #include "runner/runner.h"
-#include "vm/vm_cost.h"
+#include "cost/cost.h"
 #include <stdlib.h>
 
 #define GIVEN_MAX 65536
