@@ -1,7 +1,6 @@
 /* Notes: what is no error, but worth a look. Counted for each memory instruction over the whole
  * launch. */
 #include "vm/check/check.h"
-#include "vm/exec/exec.h"
 
 #define SECTOR_BYTES 32
 #define WARP 32
@@ -95,7 +94,7 @@ void vm_notes_finish(struct vm_ctx *c)
 	for (int i = 0; i < c->program->ninstrs; i++) {
 		const struct vm_instr *in = &c->program->instrs[i];
 		const struct check_use *use = &k->uses[i];
-		const char *what = in->exec == exec_load ? "load" : in->exec == exec_store ? "store" : "atomic access";
+		const char *what = in->op == OP_LOAD ? "load" : in->op == OP_STORE ? "store" : "atomic access";
 		if (use->is_masked && use->active == use->lanes)
 			vm_note(c, in, VM_NOTE_MASK_ALWAYS, -1, "the mask of this %s held for all %lld elements", what,
 				(long long)use->lanes);

@@ -10,7 +10,6 @@
  * purpose and are cut to size by one of these. Integers have no sign in the IR; a value that is
  * zero-extended on its way is unsigned, any other is signed. */
 #include "vm/check/check.h"
-#include "vm/exec/exec.h"
 #include <stdlib.h>
 
 struct roots {
@@ -38,16 +37,16 @@ static bool roots_step(const struct vm_program *p, const struct vm_instr *in, st
 	bool changed = false;
 	for (int d = 0; d < in->ndst; d++) {
 		struct roots *to = &roots[dst_id(p, in, d)];
-		if (in->exec == exec_load || in->exec == exec_atomic_rmw || in->exec == exec_atomic_cas) {
+		if (in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS) {
 			changed |= roots_add(to, &memory);
 			continue;
 		}
-		if (in->exec == exec_move) {
+		if (in->op == OP_MOVE) {
 			changed |= roots_add(to, &roots[src_id(p, in, d)]);
 			continue;
 		}
-		bool is_first_only = in->exec == exec_addptr || in->exec == exec_block_ptr || in->exec == exec_advance ||
-			in->exec == exec_block_address;
+		bool is_first_only = in->op == OP_ADDPTR || in->op == OP_BLOCK_PTR || in->op == OP_ADVANCE ||
+			in->op == OP_BLOCK_ADDRESS;
 		for (int s = 0; s < (is_first_only ? MIN(in->nsrc, 1) : in->nsrc); s++)
 			changed |= roots_add(to, &roots[src_id(p, in, s)]);
 	}
@@ -64,7 +63,7 @@ static void find_written(const struct vm_kernel *k, struct vm_program *p)
 	}
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
-		if (in->exec != exec_store && in->exec != exec_atomic_rmw && in->exec != exec_atomic_cas) continue;
+		if (in->op != OP_STORE && in->op != OP_ATOMIC_RMW && in->op != OP_ATOMIC_CAS) continue;
 		const struct roots *r = &roots[src_id(p, in, 0)];
 		p->plan.written[0] |= r->args[0];
 		p->plan.written[1] |= r->args[1];
@@ -82,8 +81,8 @@ static void find_acquires(struct vm_program *p)
 		for (int s = 0; s < p->instrs[i].nsrc; s++) is_used[src_id(p, &p->instrs[i], s)] = true;
 	for (int i = 0; i < p->ninstrs; i++) {
 		struct vm_instr *in = &p->instrs[i];
-		bool is_atomic = in->exec == exec_atomic_rmw || in->exec == exec_atomic_cas;
-		if (!is_atomic && !(in->exec == exec_load && in->imm[3])) continue;
+		bool is_atomic = in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
+		if (!is_atomic && !(in->op == OP_LOAD && in->imm[3])) continue;
 		/* What nobody looks at orders nothing: the compiler makes it a reduction, which has no
 		 * acquire. */
 		if (!is_used[dst_id(p, in, 0)]) in->imm[3] &= ~ORDER_ACQUIRE;
@@ -96,21 +95,21 @@ static void find_acquires(struct vm_program *p)
 
 static bool is_cast(const struct vm_instr *in)
 {
-	return in->exec == exec_map && in->map_op < 0 && in->nsrc == 1 && in->result_elem != ELEM_I1;
+	return in->op == OP_MAP && in->map_op < 0 && in->nsrc == 1 && in->result_elem != ELEM_I1;
 }
 
 /* Bits that source s needs when the result needs `bits`. */
 static uint8_t need_of_source(const struct vm_instr *in, int s, uint8_t bits)
 {
-	if (in->exec == exec_select) return s > 0 ? bits : 0;
-	if (in->exec == exec_splat || in->exec == exec_unsplat || in->exec == exec_broadcast || in->exec == exec_reshape ||
-		in->exec == exec_trans || in->exec == exec_join || in->exec == exec_split || in->exec == exec_cat)
+	if (in->op == OP_SELECT) return s > 0 ? bits : 0;
+	if (in->op == OP_SPLAT || in->op == OP_UNSPLAT || in->op == OP_BROADCAST || in->op == OP_RESHAPE ||
+		in->op == OP_TRANS || in->op == OP_JOIN || in->op == OP_SPLIT || in->op == OP_CAT)
 		return bits;
 	if (is_cast(in)) {
 		if (!elem_is_int((enum elem)in->elem) || in->elem == ELEM_I1) return 0;
 		return in->imm[1] ? WATCH_UNSIGNED : bits;
 	}
-	if (in->exec != exec_map) return 0;
+	if (in->op != OP_MAP) return 0;
 	switch (in->map_op) {
 	case MAP_ADDI:
 	case MAP_SUBI:
@@ -129,8 +128,8 @@ static bool need_step(const struct vm_program *p, const struct vm_instr *in, uin
 	bool changed = false;
 	for (int s = 0; s < in->nsrc; s++) {
 		uint8_t bits = 0, *to = &need[src_id(p, in, s)];
-		if (in->exec == exec_addptr) bits = s == 1 ? WATCH_SIGNED : 0;
-		else if (in->exec == exec_move) bits = need[dst_id(p, in, s)];
+		if (in->op == OP_ADDPTR) bits = s == 1 ? WATCH_SIGNED : 0;
+		else if (in->op == OP_MOVE) bits = need[dst_id(p, in, s)];
 		else
 			for (int d = 0; d < in->ndst; d++) bits |= need_of_source(in, s, need[dst_id(p, in, d)]);
 		changed |= (bits & ~*to) != 0;
@@ -144,7 +143,7 @@ static bool can_wrap(const struct vm_instr *in)
 	if (is_cast(in))
 		return elem_is_int((enum elem)in->elem) &&
 			elem_bytes((enum elem)in->result_elem) < elem_bytes((enum elem)in->elem);
-	return in->exec == exec_map &&
+	return in->op == OP_MAP &&
 		(in->map_op == MAP_ADDI || in->map_op == MAP_SUBI || in->map_op == MAP_MULI || in->map_op == MAP_SHLI);
 }
 
@@ -159,7 +158,7 @@ static void find_watched(struct vm_program *p)
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		if (in->ndst && in->n && can_wrap(in)) p->plan.watch[i] = need[dst_id(p, in, 0)];
-		if (in->exec == exec_divide && in->n) p->plan.watch[i] = WATCH_DIVISION;
+		if (in->op == OP_DIVIDE && in->n) p->plan.watch[i] = WATCH_DIVISION;
 	}
 	free(need);
 }

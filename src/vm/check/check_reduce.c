@@ -13,7 +13,6 @@
  * is off by far more. What overflowed on the way, and an axis with a NaN (all comparisons with it
  * are false), say nothing. */
 #include "vm/check/check.h"
-#include "vm/exec/exec.h"
 #include <math.h>
 
 static double number_at(enum elem e, const uint8_t *p, int64_t i)

@@ -11,7 +11,6 @@
  * Marks are rare: nothing is followed until a watched instruction (check_plan.c) makes the first,
  * and a new program starts without any. */
 #include "vm/check/check.h"
-#include "vm/exec/exec.h"
 #include <stdlib.h>
 
 static struct check_taint *taint_of(const struct vm_ctx *c, int value) { return &c->check->taints[value]; }
@@ -135,33 +134,33 @@ static void taint_moves(struct vm_ctx *c, const struct vm_instr *in)
 
 static bool keeps_lanes(const struct vm_instr *in)
 {
-	return in->exec == exec_divide || in->exec == exec_addptr || in->exec == exec_bitcast ||
-		(in->exec == exec_map && in->result_elem != ELEM_I1);
+	return in->op == OP_DIVIDE || in->op == OP_ADDPTR || in->op == OP_BITCAST ||
+		(in->op == OP_MAP && in->result_elem != ELEM_I1);
 }
 
 static void propagate(struct vm_ctx *c, const struct vm_instr *in)
 {
-	if (in->exec == exec_move) {
+	if (in->op == OP_MOVE) {
 		taint_moves(c, in);
 		return;
 	}
 	for (int d = 0; d < in->ndst; d++) {
 		struct check_taint new = {.lanes = NULL}, *to = taint_of(c, vm_dst(c, in, d));
 		const struct check_taint *from = in->nsrc ? taint_of(c, vm_src(c, in, 0)) : NULL;
-		bool has_region = in->exec == exec_reduce;
+		bool has_region = in->op == OP_REDUCE;
 		if (!in->nsrc || (!in->n && !has_region)) {
 		} /* constants; inside a region */
 		else if (has_region)
 			taint_reduce(c, in, d, &new);
-		else if (in->exec == exec_select) taint_select(c, in, &new);
+		else if (in->op == OP_SELECT) taint_select(c, in, &new);
 		else if (keeps_lanes(in))
 			for (int s = 0; s < in->nsrc; s++) taint_join(&new, taint_of(c, vm_src(c, in, s)), in->n);
-		else if (in->exec == exec_reshape) taint_join(&new, from, in->n);
-		else if (in->exec == exec_splat || in->exec == exec_unsplat) {
+		else if (in->op == OP_RESHAPE) taint_join(&new, from, in->n);
+		else if (in->op == OP_SPLAT || in->op == OP_UNSPLAT) {
 			take_origin(&new, from);
 			new.all = lane(from, 0);
-		} else if (in->exec == exec_broadcast) taint_strided(c, in, &new, from, NULL);
-		else if (in->exec == exec_trans) taint_strided(c, in, &new, from, in->extra);
+		} else if (in->op == OP_BROADCAST) taint_strided(c, in, &new, from, NULL);
+		else if (in->op == OP_TRANS) taint_strided(c, in, &new, from, in->extra);
 		taint_drop(to);
 		*to = new;
 	}
@@ -335,7 +334,7 @@ static int report(struct vm_ctx *c, const struct vm_instr *in, const struct chec
 {
 	const struct vm_instr *at = &c->program->instrs[t->origin[kind]];
 	int line = c->program->locs[in->loc].line;
-	const char *what = in->exec == exec_load ? "load" : in->exec == exec_store ? "store" : "atomic access";
+	const char *what = in->op == OP_LOAD ? "load" : in->op == OP_STORE ? "store" : "atomic access";
 	if (kind == 0)
 		vm_fault(c, at, VM_FAULT_INDEX_OVERFLOW, element,
 			"the result does not fit %s, and is part of the address of element %lld of the %s at line %d: use int64",

@@ -12,6 +12,27 @@
 #define VM_INSTRS_MAX 200000
 #define VM_VALUES_MAX 200000
 
+/* What an instruction does, and the engine's function that does it (exec/). */
+#define VM_OP_TABLE(X) \
+	X(OP_NOTHING, exec_nothing) X(OP_MAP, exec_map) X(OP_SELECT, exec_select) \
+	X(OP_DIVIDE, exec_divide) X(OP_INLINE_ASM, exec_inline_asm) X(OP_BITCAST, exec_bitcast) \
+	X(OP_ADDPTR, exec_addptr) X(OP_SPLAT, exec_splat) X(OP_UNSPLAT, exec_unsplat) \
+	X(OP_RANGE, exec_range) X(OP_BROADCAST, exec_broadcast) X(OP_RESHAPE, exec_reshape) \
+	X(OP_TRANS, exec_trans) X(OP_CAT, exec_cat) X(OP_JOIN, exec_join) \
+	X(OP_SPLIT, exec_split) X(OP_HISTOGRAM, exec_histogram) X(OP_MOVE, exec_move) \
+	X(OP_JUMP, exec_jump) X(OP_JUMP_UNLESS, exec_jump_unless) X(OP_LOOP_TEST, exec_loop_test) \
+	X(OP_RETURN, exec_return) X(OP_PROGRAM_ID, exec_program_id) X(OP_NUM_PROGRAMS, exec_num_programs) \
+	X(OP_ASSERT, exec_assert) X(OP_POISON, exec_poison) X(OP_PRINT, exec_print) \
+	X(OP_LOAD, exec_load) X(OP_STORE, exec_store) X(OP_GATHER, exec_gather) \
+	X(OP_ATOMIC_RMW, exec_atomic_rmw) X(OP_ATOMIC_CAS, exec_atomic_cas) X(OP_BLOCK_PTR, exec_block_ptr) \
+	X(OP_ADVANCE, exec_advance) X(OP_BLOCK_ADDRESS, exec_block_address) X(OP_ROW_ADDRESS, exec_row_address) \
+	X(OP_REDUCE, exec_reduce) X(OP_SCAN, exec_scan) X(OP_MAP_REGION, exec_map_region) \
+	X(OP_REGION_BEGIN, exec_region_begin) X(OP_REGION_END, exec_region_end) X(OP_DOT, exec_dot) \
+	X(OP_SCALE, exec_scale)
+#define X(op, function) op,
+enum vm_op { VM_OP_TABLE(X) OP_COUNT };
+#undef X
+
 struct vm_ctx;
 struct vm_instr;
 typedef int vm_exec(
@@ -19,6 +40,7 @@ typedef int vm_exec(
 typedef bool vm_affine_rule(struct vm_ctx *c, const struct vm_instr *in); /* true: done, the result is lazy */
 
 struct vm_instr {
+	enum vm_op op;
 	vm_exec *exec;
 	map_fn *kernel;
 	vm_affine_rule *rule;

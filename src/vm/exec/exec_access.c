@@ -7,7 +7,7 @@
 
 static const char *access_name(const struct vm_instr *in)
 {
-	return in->exec == exec_store ? "store" : in->exec == exec_load ? "load" : "access";
+	return in->op == OP_STORE ? "store" : in->op == OP_LOAD ? "load" : "access";
 }
 
 /* What an address means: the buffer that its high bits name or, a little below one, a negative

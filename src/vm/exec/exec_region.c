@@ -31,7 +31,7 @@ struct combine {
 static int combine_init(struct combine *k, struct vm_ctx *c, const struct vm_instr *in)
 {
 	*k = (struct combine){.c = c, .in = in, .n = in->nsrc};
-	if (in->exec != exec_map_region) k->shape = *(const struct region_shape *)in->extra;
+	if (in->op != OP_MAP_REGION) k->shape = *(const struct region_shape *)in->extra;
 	if (in->nsrc > OPERANDS_MAX || in->ndst > OPERANDS_MAX)
 		return vm_fault(c, in, VM_FAULT_UNSUPPORTED, -1, "a region of more than %d operands", OPERANDS_MAX);
 	for (int i = 0; i < k->n; i++) k->size[i] = elem_bytes(c->program->values[vm_src(c, in, i)].elem);

@@ -214,7 +214,7 @@ static int32_t line_row(struct lowerer *lo, int line)
 	return p->nlines++;
 }
 
-struct vm_instr *lower_emit(struct lowerer *lo, vm_exec *exec, const int *dst, int ndst, const int *src, int nsrc)
+struct vm_instr *lower_emit(struct lowerer *lo, enum vm_op opcode, const int *dst, int ndst, const int *src, int nsrc)
 {
 	struct vm_program *p = lo->p;
 	if (lo->code) return NULL;
@@ -227,7 +227,8 @@ struct vm_instr *lower_emit(struct lowerer *lo, vm_exec *exec, const int *dst, i
 		p->instrs = xrealloc(p->instrs, size_mul((size_t)p->instrs_cap, sizeof *p->instrs));
 	}
 	struct vm_instr *in = &p->instrs[p->ninstrs++];
-	*in = (struct vm_instr){.exec = exec, .target = -1, .n = 1, .weight = 1, .map_op = -1};
+	*in = (struct vm_instr){.target = -1, .n = 1, .weight = 1, .map_op = -1};
+	vm_instr_set(in, opcode);
 	in->dst = add_ids(p, dst, ndst);
 	in->src = add_ids(p, src, nsrc);
 	in->ndst = (int16_t)ndst;
@@ -464,7 +465,7 @@ static int lower_descriptor_arg(struct lowerer *lo, const struct ttir_func *f, i
 			return lower_fail(lo, ERR_FORMAT, "argument %d of the kernel is no %s", i + d, d <= n ? "shape" : "stride");
 	}
 	int dst = lower_value_new(lo, f->args[i].type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_block_ptr, &dst, 1, src, 1 + 2 * n);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_BLOCK_PTR, &dst, 1, src, 1 + 2 * n);
 	if (!in) return lo->code;
 	in->imm[0] = 1;
 	in->imm[2] = 1 + i;

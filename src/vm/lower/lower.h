@@ -57,8 +57,8 @@ int lower_value_new(struct lowerer *lo, int type);                              
 int lower_use(struct lowerer *lo, const struct ttir_use *u);                     /* value id, or a negative code */
 int lower_result(struct lowerer *lo, const struct ttir_op *op, int i, int type); /* makes and binds flat result i */
 int lower_bind(struct lowerer *lo, struct slice name, int value, int count);
-struct vm_instr *lower_emit(
-	struct lowerer *lo, vm_exec *exec, const int *dst, int ndst, const int *src, int nsrc); /* NULL after an error */
+struct vm_instr *lower_emit(struct lowerer *lo, enum vm_op opcode, const int *dst, int ndst, const int *src,
+	int nsrc); /* NULL after an error */
 struct ttir_type *lower_type(const struct lowerer *lo, int type);
 struct vm_value_info *lower_info(const struct lowerer *lo, int value);
 int lower_same_shape(struct lowerer *lo, int type, enum elem e); /* the type of that shape with scalar elements e */
@@ -98,7 +98,7 @@ int vm_flow(struct vm_kernel *k, struct vm_program *p, bool contract,
 int lower_same_types(struct lowerer *lo, const int *v, int n);
 int lower_no_kernel(struct lowerer *lo, enum elem e); /* fails with the operation's name and the type */
 struct vm_instr *lower_emit_map(
-	struct lowerer *lo, vm_exec *exec, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index);
+	struct lowerer *lo, enum vm_op opcode, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index);
 struct vm_instr *lower_emit_op(struct lowerer *lo, enum map_op op, const int *src, int nsrc, int result_index);
 bool lower_cast_is_legal(const char *kind, enum elem from, enum elem to);
 int lower_emit_cast(struct lowerer *lo, const char *kind, int src, int type);

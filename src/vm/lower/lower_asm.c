@@ -109,7 +109,7 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 	int code = ptx_parse(
 		unescape(&lo->k->arena, op->literals[0].text), b->nslots, &lo->k->arena, &b->code, why, sizeof why);
 	if (code) return lower_fail(lo, code, "%s: %s", row->name, why);
-	struct vm_instr *in = lower_emit(lo, exec_inline_asm, dst, op->nresult_types, src, op->nuses);
+	struct vm_instr *in = lower_emit(lo, OP_INLINE_ASM, dst, op->nresult_types, src, op->nuses);
 	if (!in) return lo->code;
 	in->extra = b;
 	if (pack > 1) lower_note_order(lo);

@@ -2,7 +2,7 @@
  *
  * At run time both are a record of 64-bit numbers: base address, then per dimension shape, stride
  * and offset. A load or store first turns the record into an affine block of pointers and a box
- * mask (exec_block_address), and is then an ordinary load or store: one place checks memory.
+ * mask (OP_BLOCK_ADDRESS), and is then an ordinary load or store: one place checks memory.
  * Triton's own rewrite pass does the same with more arithmetic. */
 #include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
@@ -48,7 +48,7 @@ int lower_make_tensor_ptr(struct lowerer *lo, const struct ttir_op *op, const st
 		check_scalars(lo, src + 1 + 2 * n, n, ELEM_I32, "offset"))
 		return lo->code;
 	int dst = lower_result(lo, op, 0, op->types[0]);
-	return dst < 0 || !lower_emit(lo, exec_block_ptr, &dst, 1, src, op->nuses) ? lo->code : 0;
+	return dst < 0 || !lower_emit(lo, OP_BLOCK_PTR, &dst, 1, src, op->nuses) ? lo->code : 0;
 }
 
 int lower_advance(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
@@ -60,7 +60,7 @@ int lower_advance(struct lowerer *lo, const struct ttir_op *op, const struct low
 		return lower_fail(lo, ERR_FORMAT, "tt.advance needs a block pointer and an offset for each dimension");
 	if (check_scalars(lo, src + 1, op->nuses - 1, ELEM_I32, "offset")) return lo->code;
 	int dst = lower_result(lo, op, 0, lower_info(lo, src[0])->type);
-	return dst < 0 || !lower_emit(lo, exec_advance, &dst, 1, src, op->nuses) ? lo->code : 0;
+	return dst < 0 || !lower_emit(lo, OP_ADVANCE, &dst, 1, src, op->nuses) ? lo->code : 0;
 }
 
 /* base, [shape], [strides] */
@@ -82,7 +82,7 @@ int lower_make_descriptor(struct lowerer *lo, const struct ttir_op *op, const st
 	if (check_scalars(lo, src + 1, n, ELEM_I32, "shape") || check_scalars(lo, src + 1 + n, n, ELEM_I64, "stride"))
 		return lo->code;
 	int dst = lower_result(lo, op, 0, type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_block_ptr, &dst, 1, src, op->nuses);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_BLOCK_PTR, &dst, 1, src, op->nuses);
 	if (!in) return lo->code;
 	in->imm[0] = 1;
 	in->imm[1] = padding == 2;
@@ -110,7 +110,7 @@ static int address_values(struct lowerer *lo, int tensor, int *out, int nout)
 static int emit_address(struct lowerer *lo, const int *src, int nsrc, uint32_t checked, int *out, int nout)
 {
 	if (address_values(lo, lower_type(lo, lower_info(lo, src[0])->type)->inner, out, nout)) return lo->code;
-	struct vm_instr *in = lower_emit(lo, exec_block_address, out, nout, src, nsrc);
+	struct vm_instr *in = lower_emit(lo, OP_BLOCK_ADDRESS, out, nout, src, nsrc);
 	if (!in) return lo->code;
 	in->imm[0] = (int32_t)checked;
 	return 0;
@@ -135,7 +135,7 @@ static int emit_load(struct lowerer *lo, const int address[2], int other, int ds
 	int src[3] = {address[0], address[1], other};
 	uint8_t *bits = arena_alloc(&lo->k->arena, 8);
 	vm_pattern(lower_info(lo, dst)->elem, bits);
-	struct vm_instr *in = lower_emit(lo, exec_load, &dst, 1, src, other < 0 ? 2 : 3);
+	struct vm_instr *in = lower_emit(lo, OP_LOAD, &dst, 1, src, other < 0 ? 2 : 3);
 	if (in) in->extra = bits;
 	return lo->code;
 }
@@ -172,7 +172,7 @@ int lower_block_store(struct lowerer *lo, const struct ttir_op *op, const int *s
 		return lower_fail(lo, ERR_FORMAT, "the value of tt.store does not have the block's type");
 	if (boundary_bits(lo, op, lower_type(lo, tensor)->ndim, &checked) || emit_address(lo, src, 1, checked, address, 2))
 		return lo->code;
-	struct vm_instr *in = lower_emit(lo, exec_store, NULL, 0, (int[]){address[0], src[1], address[1]}, 3);
+	struct vm_instr *in = lower_emit(lo, OP_STORE, NULL, 0, (int[]){address[0], src[1], address[1]}, 3);
 	if (in) in->n = lower_info(lo, src[1])->count;
 	return lo->code;
 }
@@ -209,7 +209,7 @@ int lower_descriptor_load(struct lowerer *lo, const struct ttir_op *op, const st
 	if (loaded < 0) return lo->code;
 	if (emit_load(lo, address, address[2], loaded)) return lo->code;
 	int dst = lower_result(lo, op, 0, op->types[1]);
-	return dst < 0 || !lower_emit(lo, exec_reshape, &dst, 1, &loaded, 1) ? lo->code : 0;
+	return dst < 0 || !lower_emit(lo, OP_RESHAPE, &dst, 1, &loaded, 1) ? lo->code : 0;
 }
 
 /* The value in the block's own shape. */
@@ -219,7 +219,7 @@ static int as_block(struct lowerer *lo, const struct ttir_op *op, int value, int
 		return lower_fail(
 			lo, ERR_FORMAT, "%.*s: the value does not have the block's type", (int)op->name.len, op->name.data);
 	int shaped = lower_value_new(lo, tensor);
-	return shaped < 0 || !lower_emit(lo, exec_reshape, &shaped, 1, &value, 1) ? lo->code : shaped;
+	return shaped < 0 || !lower_emit(lo, OP_RESHAPE, &shaped, 1, &value, 1) ? lo->code : shaped;
 }
 
 int lower_descriptor_store(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
@@ -229,7 +229,7 @@ int lower_descriptor_store(struct lowerer *lo, const struct ttir_op *op, const s
 	if (op->nuses != count + 1) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_store without a value");
 	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner, value = as_block(lo, op, src[count], tensor);
 	if (value < 0 || emit_address(lo, src, count, ~0u, address, 2)) return lo->code;
-	struct vm_instr *in = lower_emit(lo, exec_store, NULL, 0, (int[]){address[0], value, address[1]}, 3);
+	struct vm_instr *in = lower_emit(lo, OP_STORE, NULL, 0, (int[]){address[0], value, address[1]}, 3);
 	if (in) in->n = lower_info(lo, value)->count;
 	return lo->code;
 }
@@ -255,7 +255,7 @@ static int emit_rows(struct lowerer *lo, const struct ttir_op *op, int tensor, i
 			"%.*s: expected a block of one row, 32-bit row numbers and as many rows as there are numbers", len, name);
 	if (check_scalars(lo, src + 2, 1, ELEM_I32, "column")) return lo->code;
 	if (address_values(lo, tensor, out, nout)) return lo->code;
-	return lower_emit(lo, exec_row_address, out, nout, src, 3) ? 0 : lo->code;
+	return lower_emit(lo, OP_ROW_ADDRESS, out, nout, src, 3) ? 0 : lo->code;
 }
 
 int lower_descriptor_gather(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
@@ -271,7 +271,7 @@ int lower_descriptor_scatter(struct lowerer *lo, const struct ttir_op *op, const
 {
 	int address[2], value;
 	if (lower_uses(lo, op, 3, 1, &value) || emit_rows(lo, op, lower_info(lo, value)->type, address, 2)) return lo->code;
-	struct vm_instr *in = lower_emit(lo, exec_store, NULL, 0, (int[]){address[0], value, address[1]}, 3);
+	struct vm_instr *in = lower_emit(lo, OP_STORE, NULL, 0, (int[]){address[0], value, address[1]}, 3);
 	if (in) in->n = lower_info(lo, value)->count;
 	return lo->code;
 }
@@ -305,7 +305,7 @@ int lower_descriptor_reduce(struct lowerer *lo, const struct ttir_op *op, const 
 	int before = lower_value_new(lo, tensor); /* what was there; nobody asks */
 	struct vm_instr *in = before < 0
 		? NULL
-		: lower_emit(lo, exec_atomic_rmw, &before, 1, (int[]){address[0], value, address[1]}, 3);
+		: lower_emit(lo, OP_ATOMIC_RMW, &before, 1, (int[]){address[0], value, address[1]}, 3);
 	if (in) in->imm[0] = kind;
 	lo->p->has_atomics = true;
 	return lo->code;

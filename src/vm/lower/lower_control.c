@@ -21,9 +21,9 @@ static int label_new(struct lowerer *lo)
 
 static void label_place(struct lowerer *lo, int label) { lo->labels[label].target = lo->p->ninstrs; }
 
-static int emit_jump(struct lowerer *lo, vm_exec *exec, int label, const int *src, int nsrc)
+static int emit_jump(struct lowerer *lo, enum vm_op opcode, int label, const int *src, int nsrc)
 {
-	struct vm_instr *in = lower_emit(lo, exec, NULL, 0, src, nsrc);
+	struct vm_instr *in = lower_emit(lo, opcode, NULL, 0, src, nsrc);
 	if (!in) return lo->code;
 	in->target = label;
 	in->n = in->weight = 1;
@@ -33,7 +33,7 @@ static int emit_jump(struct lowerer *lo, vm_exec *exec, int label, const int *sr
 static int emit_move(struct lowerer *lo, const int *dst, const int *src, int n)
 {
 	if (n == 0) return lo->code;
-	struct vm_instr *in = lower_emit(lo, exec_move, dst, n, src, n);
+	struct vm_instr *in = lower_emit(lo, OP_MOVE, dst, n, src, n);
 	if (in) in->weight = n;
 	return lo->code;
 }
@@ -112,7 +112,7 @@ int lower_for(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	int head = label_new(lo), exit = label_new(lo);
 	emit_move(lo, args, inits, n + 1);
 	label_place(lo, head);
-	if (emit_jump(lo, exec_loop_test, exit, (int[]){args[0], bounds[1]}, 2)) return lo->code;
+	if (emit_jump(lo, OP_LOOP_TEST, exit, (int[]){args[0], bounds[1]}, 2)) return lo->code;
 
 	struct lower_scope scope;
 	if (lower_region_begin(lo, &op->regions[0], args, n + 1, "scf.yield", &scope) ||
@@ -121,11 +121,11 @@ int lower_for(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	lower_region_end(lo, &scope);
 	yields[0] = lower_value_new(lo, lower_info(lo, bounds[0])->type);
 	if (yields[0] < 0) return lo->code;
-	struct vm_instr *in = lower_emit(lo, exec_map, &yields[0], 1, (int[]){args[0], bounds[2]}, 2);
+	struct vm_instr *in = lower_emit(lo, OP_MAP, &yields[0], 1, (int[]){args[0], bounds[2]}, 2);
 	if (!in) return lo->code;
 	in->kernel = map_kernel(MAP_ADDI, lower_info(lo, bounds[0])->elem);
 	emit_move(lo, args, yields, n + 1);
-	emit_jump(lo, exec_jump, head, NULL, 0);
+	emit_jump(lo, OP_JUMP, head, NULL, 0);
 	label_place(lo, exit);
 	if (results_new(lo, op, op->types, n, results)) return lo->code;
 	return emit_move(lo, results, args + 1, n);
@@ -150,7 +150,7 @@ int lower_while(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	if (condition < 0 || check_bool(lo, condition) || lower_region_values(lo, &scope, 1, nout, after, passed))
 		return lo->code;
 	lower_region_end(lo, &scope);
-	emit_jump(lo, exec_jump_unless, exit, &condition, 1);
+	emit_jump(lo, OP_JUMP_UNLESS, exit, &condition, 1);
 	emit_move(lo, after, passed, nout);
 
 	if (lower_region_begin(lo, &op->regions[1], after, nout, "scf.yield", &scope) ||
@@ -158,7 +158,7 @@ int lower_while(struct lowerer *lo, const struct ttir_op *op, const struct lower
 		return lo->code;
 	lower_region_end(lo, &scope);
 	emit_move(lo, before, yields, n);
-	emit_jump(lo, exec_jump, head, NULL, 0);
+	emit_jump(lo, OP_JUMP, head, NULL, 0);
 	label_place(lo, exit);
 	if (results_new(lo, op, out_types, nout, results)) return lo->code;
 	return emit_move(lo, results, passed, nout);
@@ -172,7 +172,7 @@ int lower_if(struct lowerer *lo, const struct ttir_op *op, const struct lower_ro
 	int *results = list_new(lo, n), *values = list_new(lo, n);
 	if (values_new(lo, op->types, n, results)) return lo->code;
 	int otherwise = label_new(lo), end = label_new(lo);
-	emit_jump(lo, exec_jump_unless, otherwise, &condition, 1);
+	emit_jump(lo, OP_JUMP_UNLESS, otherwise, &condition, 1);
 	for (int r = 0; r < op->nregions && !lo->code; r++) {
 		struct lower_scope scope;
 		if (r) label_place(lo, otherwise);
@@ -181,7 +181,7 @@ int lower_if(struct lowerer *lo, const struct ttir_op *op, const struct lower_ro
 			return lo->code;
 		lower_region_end(lo, &scope);
 		emit_move(lo, results, values, n);
-		if (r == 0 && op->nregions == 2) emit_jump(lo, exec_jump, end, NULL, 0);
+		if (r == 0 && op->nregions == 2) emit_jump(lo, OP_JUMP, end, NULL, 0);
 	}
 	if (op->nregions == 1) label_place(lo, otherwise);
 	label_place(lo, end);
@@ -224,7 +224,7 @@ static int branch_to(struct lowerer *lo, const struct ttir_target *t)
 					(int)MIN(t->label.len, 40), t->label.data, j);
 		}
 		emit_move(lo, l->args, values, t->nuses);
-		return emit_jump(lo, exec_jump, i, NULL, 0);
+		return emit_jump(lo, OP_JUMP, i, NULL, 0);
 	}
 	return lower_fail(lo, ERR_FORMAT, "branch to ^%.*s, which is not a block of this function",
 		(int)MIN(t->label.len, 40), t->label.data);
@@ -242,7 +242,7 @@ int lower_cond_br(struct lowerer *lo, const struct ttir_op *op, const struct low
 	int condition = lower_use(lo, &op->uses[0]);
 	if (condition < 0 || check_bool(lo, condition)) return lo->code;
 	int otherwise = label_new(lo);
-	emit_jump(lo, exec_jump_unless, otherwise, &condition, 1);
+	emit_jump(lo, OP_JUMP_UNLESS, otherwise, &condition, 1);
 	branch_to(lo, &op->targets[0]);
 	label_place(lo, otherwise);
 	return branch_to(lo, &op->targets[1]);
@@ -264,10 +264,10 @@ int lower_switch(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		int value = lower_value_new(lo, info.type), is_it = lower_value_new(lo, bool_type), next = label_new(lo);
 		if (is_it < 0) return lo->code;
 		lower_const(lo, value, &op->literals[i].i);
-		struct vm_instr *in = lower_emit(lo, exec_map, &is_it, 1, (int[]){flag, value}, 2);
+		struct vm_instr *in = lower_emit(lo, OP_MAP, &is_it, 1, (int[]){flag, value}, 2);
 		if (!in) return lo->code;
 		in->kernel = map_cmpi_kernel((struct slice){"eq", 2}, info.elem);
-		emit_jump(lo, exec_jump_unless, next, &is_it, 1);
+		emit_jump(lo, OP_JUMP_UNLESS, next, &is_it, 1);
 		if (branch_to(lo, &op->targets[i + 1])) return lo->code;
 		label_place(lo, next);
 	}
@@ -314,7 +314,7 @@ int lower_patch_jumps(struct lowerer *lo)
 {
 	for (int i = 0; i < lo->p->ninstrs && !lo->code; i++) {
 		struct vm_instr *in = &lo->p->instrs[i];
-		if (in->exec != exec_jump && in->exec != exec_jump_unless && in->exec != exec_loop_test) continue;
+		if (in->op != OP_JUMP && in->op != OP_JUMP_UNLESS && in->op != OP_LOOP_TEST) continue;
 		in->target = lo->labels[in->target].target;
 		if (in->target < 0) return lower_fail(lo, ERR_FORMAT, "a branch leads nowhere");
 	}
@@ -327,7 +327,7 @@ int lower_return(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 {
 	if (!lo->in_func) {
 		if (op->nuses) return lower_fail(lo, ERR_FORMAT, "the kernel returns a value");
-		return lower_emit(lo, exec_return, NULL, 0, NULL, 0) ? 0 : lo->code;
+		return lower_emit(lo, OP_RETURN, NULL, 0, NULL, 0) ? 0 : lo->code;
 	}
 	if (op->nuses != lo->in_func->nresults)
 		return lower_fail(
@@ -336,7 +336,7 @@ int lower_return(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	if (lower_uses(lo, op, 0, op->nuses, values) || check_types(lo, values, lo->in_func->results, op->nuses))
 		return lo->code;
 	emit_move(lo, lo->return_values, values, op->nuses);
-	return emit_jump(lo, exec_jump, lo->return_label, NULL, 0);
+	return emit_jump(lo, OP_JUMP, lo->return_label, NULL, 0);
 }
 
 static const struct ttir_func *find_func(const struct lowerer *lo, struct slice name)

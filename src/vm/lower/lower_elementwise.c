@@ -24,7 +24,7 @@ int lower_no_kernel(struct lowerer *lo, enum elem e)
 
 /* A kernel over operands of one type with a result of the type `result_type`. */
 struct vm_instr *lower_emit_map(
-	struct lowerer *lo, vm_exec *exec, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index)
+	struct lowerer *lo, enum vm_op opcode, map_fn *kernel, const int *src, int nsrc, int result_type, int result_index)
 {
 	if (lo->code) return NULL;
 	if (!kernel) {
@@ -32,7 +32,7 @@ struct vm_instr *lower_emit_map(
 		return NULL;
 	}
 	int dst = lower_result(lo, lo->op, result_index, result_type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec, &dst, 1, src, nsrc);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, opcode, &dst, 1, src, nsrc);
 	if (in) in->kernel = kernel;
 	return in;
 }
@@ -51,8 +51,8 @@ struct vm_instr *lower_emit_op(struct lowerer *lo, enum map_op op, const int *sr
 	};
 	const struct vm_value_info info = *lower_info(lo, src[0]);
 	map_fn *kernel = info.elem == ELEM_PTR ? NULL : map_kernel(op, info.elem);
-	struct vm_instr *in = lower_emit_map(lo, op >= MAP_DIVSI && op <= MAP_FLOORDIVSI ? exec_divide : exec_map, kernel,
-		src, nsrc, info.type, result_index);
+	struct vm_instr *in = lower_emit_map(
+		lo, op >= MAP_DIVSI && op <= MAP_FLOORDIVSI ? OP_DIVIDE : OP_MAP, kernel, src, nsrc, info.type, result_index);
 	if (!in) return NULL;
 	in->map_op = (int16_t)op;
 	in->imm[0] = elem_is_narrow(info.elem);
@@ -102,7 +102,7 @@ int lower_extended(struct lowerer *lo, const struct ttir_op *op, const struct lo
 	/* carry: the sum is below an operand */
 	int bool_type = lower_same_shape(lo, lower_info(lo, src[0])->type, ELEM_I1);
 	if (bool_type < 0) return lo->code;
-	struct vm_instr *in = lower_emit_map(lo, exec_map,
+	struct vm_instr *in = lower_emit_map(lo, OP_MAP,
 		map_cmpi_kernel((struct slice){"ult", 3}, lower_info(lo, src[0])->elem), (int[]){sum, src[0]}, 2, bool_type, 1);
 	if (in) in->imm[1] = -1;
 	return lo->code;
@@ -127,7 +127,7 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	if (!kernel)
 		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s %.*s on %s", (int)op->name.len, op->name.data,
 			(int)MIN(predicate.len, 20), predicate.data, elem_name(info.elem));
-	struct vm_instr *in = lower_emit_map(lo, exec_map, kernel, src, 2, type, 0);
+	struct vm_instr *in = lower_emit_map(lo, OP_MAP, kernel, src, 2, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = elem_is_narrow(info.elem);
 	in->flops = row->arg ? 1 : 0;
@@ -151,7 +151,7 @@ int lower_class(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	int type = lower_same_shape(lo, info.type, ELEM_I1);
 	if (type < 0) return lo->code;
 	struct vm_instr *in = lower_emit_map(
-		lo, exec_map, map_class_kernel(row->name + strlen("math."), info.elem, ELEM_I1), &src, 1, type, 0);
+		lo, OP_MAP, map_class_kernel(row->name + strlen("math."), info.elem, ELEM_I1), &src, 1, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = elem_is_narrow(info.elem);
 	in->flops = 1;
@@ -178,8 +178,7 @@ int lower_select(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		return lower_fail(lo, ERR_FORMAT, "the condition of arith.select has another shape than its values");
 	}
 	if (op->ntypes < 1 || op->types[op->ntypes - 1] != info.type) return lower_written(lo, op, op->ntypes, info.type);
-	struct vm_instr *in = lower_emit_map(
-		lo, exec_select, map_select_kernel(elem_bytes(info.elem)), src, 3, info.type, 0);
+	struct vm_instr *in = lower_emit_map(lo, OP_SELECT, map_select_kernel(elem_bytes(info.elem)), src, 3, info.type, 0);
 	if (in) in->n = lo->in_region ? 0 : info.count;
 	return lo->code;
 }
@@ -210,7 +209,7 @@ int lower_emit_cast(struct lowerer *lo, const char *kind, int src, int type)
 	if (!kernel)
 		return lower_fail(lo, ERR_UNSUPPORTED, "%.*s from %s to %s", (int)lo->op->name.len, lo->op->name.data,
 			elem_name(from.elem), elem_name(to));
-	struct vm_instr *in = lower_emit_map(lo, exec_map, kernel, &src, 1, type, 0);
+	struct vm_instr *in = lower_emit_map(lo, OP_MAP, kernel, &src, 1, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = strips;
 	bool is_unsigned = !strcmp(kind, "extui") || !strcmp(kind, "index_castui");
@@ -271,7 +270,7 @@ int lower_emit_alias(struct lowerer *lo, int src, int type)
 	int dst = lower_result(lo, lo->op, 0, type);
 	if (dst < 0) return dst;
 	bool is_number = !elem_is_float(from.elem) && !elem_is_float(to->elem);
-	struct vm_instr *in = lower_emit(lo, is_number ? exec_move : exec_bitcast, &dst, 1, &src, 1);
+	struct vm_instr *in = lower_emit(lo, is_number ? OP_MOVE : OP_BITCAST, &dst, 1, &src, 1);
 	return in ? 0 : lo->code;
 }
 
@@ -307,7 +306,7 @@ int lower_addptr(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	if (lower_written(lo, op, 0, p.type) || lower_written(lo, op, 1, offset.type)) return lo->code;
 	int scalar = t->kind == TYPE_TENSOR ? t->inner : p.type;
 	int dst = lower_result(lo, op, 0, p.type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_addptr, &dst, 1, src, 2);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_ADDPTR, &dst, 1, src, 2);
 	if (!in) return lo->code;
 	in->rule = rule_addptr;
 	in->imm[1] = (int32_t)elem_bytes(lower_type(lo, lower_type(lo, scalar)->inner)->elem);
@@ -435,7 +434,7 @@ int lower_float_with_int(struct lowerer *lo, const int *src, enum map_op op)
 	bool strips;
 	map_fn *cast = map_cast_kernel("sitofp", n.elem, x.elem, &strips);
 	int power = lower_value_new(lo, x.type);
-	struct vm_instr *in = power < 0 || !cast ? NULL : lower_emit(lo, exec_map, &power, 1, &src[1], 1);
+	struct vm_instr *in = power < 0 || !cast ? NULL : lower_emit(lo, OP_MAP, &power, 1, &src[1], 1);
 	if (!in) return lo->code ? lo->code : lower_no_kernel(lo, n.elem);
 	in->kernel = cast;
 	lower_emit_op(lo, op, (int[]){src[0], power}, 2, 0);

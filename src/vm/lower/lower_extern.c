@@ -151,7 +151,7 @@ static int lower_rounding(struct lowerer *lo, const struct rounding *r, int src,
 	if (!lower_cast_is_legal("fptosi", from.elem, lower_type(lo, type)->elem) || elem_is_narrow(from.elem))
 		return lower_no_kernel(lo, from.elem);
 	int whole = lower_value_new(lo, from.type);
-	struct vm_instr *in = whole < 0 ? NULL : lower_emit(lo, exec_map, &whole, 1, &src, 1);
+	struct vm_instr *in = whole < 0 ? NULL : lower_emit(lo, OP_MAP, &whole, 1, &src, 1);
 	if (!in) return lo->code;
 	in->kernel = map_kernel(r->op, from.elem);
 	return lower_emit_cast(lo, "fptosi", whole, type);
@@ -218,7 +218,7 @@ int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 			return lower_float_with_int(lo, src, scaled[i].op);
 	map_fn *predicate = op->nuses == 1 ? predicate_kernel(symbol->text, a.elem) : NULL;
 	if (predicate && lower_type(lo, result)->elem == ELEM_I32)
-		return lower_emit_map(lo, exec_map, predicate, src, 1, result, 0) ? 0 : lo->code;
+		return lower_emit_map(lo, OP_MAP, predicate, src, 1, result, 0) ? 0 : lo->code;
 	const struct symbol *s = find_symbol(symbol->text, a.elem);
 	if (!s || s->nsrc != op->nuses || result != a.type || !map_kernel((enum map_op)s->op, a.elem))
 		return lower_fail(

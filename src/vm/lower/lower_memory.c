@@ -48,7 +48,7 @@ int lower_load(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	if (op->nuses > 2 && lower_info(lo, src[2])->type != type)
 		return lower_fail(lo, ERR_FORMAT, "`other` of tt.load does not have the result's type");
 	int dst = lower_result(lo, op, 0, type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_load, &dst, 1, src, op->nuses);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_LOAD, &dst, 1, src, op->nuses);
 	if (!in) return lo->code;
 	uint8_t *bits = arena_alloc(&lo->k->arena, 8);
 	vm_pattern(lower_info(lo, dst)->elem, bits);
@@ -71,7 +71,7 @@ int lower_store(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	if (lower_info(lo, src[1])->type != type)
 		return lower_fail(lo, ERR_FORMAT, "the value of tt.store does not have the type that the pointer points to");
 	if (op->nuses > 2 && check_mask(lo, src[2], src[0])) return lo->code;
-	struct vm_instr *in = lower_emit(lo, exec_store, NULL, 0, src, op->nuses);
+	struct vm_instr *in = lower_emit(lo, OP_STORE, NULL, 0, src, op->nuses);
 	if (in) in->n = lower_info(lo, src[1])->count;
 	return lo->code;
 }
@@ -121,7 +121,7 @@ int lower_atomic_rmw(struct lowerer *lo, const struct ttir_op *op, const struct 
 	if (!is_legal) return lower_fail(lo, ERR_UNSUPPORTED, "tt.atomic_rmw %s on %s", rmw_names[kind], elem_name(e));
 	if (lower_written(lo, op, op->nuses, type)) return lo->code;
 	int dst = lower_result(lo, op, 0, type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_atomic_rmw, &dst, 1, src, op->nuses);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_ATOMIC_RMW, &dst, 1, src, op->nuses);
 	if (in) in->imm[0] = kind;
 	if (in) in->imm[3] = order;
 	lo->p->has_atomics = true;
@@ -142,7 +142,7 @@ int lower_atomic_cas(struct lowerer *lo, const struct ttir_op *op, const struct 
 	if (lower_written(lo, op, 3, type)) return lo->code;
 	int dst = lower_result(lo, op, 0, type);
 	lo->p->has_atomics = true;
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_atomic_cas, &dst, 1, src, 3);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_ATOMIC_CAS, &dst, 1, src, 3);
 	if (in) in->imm[3] = order;
 	return lo->code;
 }

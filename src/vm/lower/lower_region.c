@@ -48,20 +48,20 @@ static int single_map(const struct ttir_block *b)
 
 static bool allowed_in_region(const struct vm_instr *in)
 {
-	static vm_exec *const allowed[] = {
-		exec_map,
-		exec_select,
-		exec_divide,
-		exec_inline_asm,
-		exec_move,
-		exec_bitcast,
-		exec_jump,
-		exec_jump_unless,
-		exec_loop_test,
-		exec_nothing,
+	static const enum vm_op allowed[] = {
+		OP_MAP,
+		OP_SELECT,
+		OP_DIVIDE,
+		OP_INLINE_ASM,
+		OP_MOVE,
+		OP_BITCAST,
+		OP_JUMP,
+		OP_JUMP_UNLESS,
+		OP_LOOP_TEST,
+		OP_NOTHING,
 	};
 	for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
-		if (in->exec == allowed[i]) return true;
+		if (in->op == allowed[i]) return true;
 	return false;
 }
 
@@ -83,7 +83,7 @@ static int check_region(struct lowerer *lo, int from, int to, bool *has_control,
 			if (p->values[p->ids[in->src + s]].ndim)
 				return lower_fail(lo, ERR_UNSUPPORTED, "%.*s whose region uses a block from outside",
 					(int)lo->op->name.len, lo->op->name.data);
-		*has_control |= in->exec == exec_jump_unless || in->exec == exec_loop_test;
+		*has_control |= in->op == OP_JUMP_UNLESS || in->op == OP_LOOP_TEST;
 		*flops += in->flops;
 		*special += in->special;
 	}
@@ -101,13 +101,13 @@ static int emit_region(struct lowerer *lo, const struct ttir_op *op, int owner, 
 	int flops = 0, special = 0;
 	lo->in_region = true;
 	int begin = lo->p->ninstrs;
-	if (!lower_emit(lo, exec_region_begin, args, nargs, NULL, 0)) return lo->code;
+	if (!lower_emit(lo, OP_REGION_BEGIN, args, nargs, NULL, 0)) return lo->code;
 	if (lower_region_begin(lo, &op->regions[0], args, nargs, terminator, &scope) ||
 		lower_region_values(lo, &scope, 0, nresults, like, results))
 		return lo->code;
 	lower_region_end(lo, &scope);
 	if (check_region(lo, begin + 1, lo->p->ninstrs, &has_control, &flops, &special)) return lo->code;
-	struct vm_instr *end = lower_emit(lo, exec_region_end, NULL, 0, results, nresults);
+	struct vm_instr *end = lower_emit(lo, OP_REGION_END, NULL, 0, results, nresults);
 	if (!end) return lo->code;
 	lo->in_region = false;
 	end->imm[0] = begin;
@@ -177,7 +177,7 @@ static int set_axis(struct lowerer *lo, int owner, int type, int axis)
 }
 
 static int lower_combine(
-	struct lowerer *lo, const struct ttir_op *op, vm_exec *exec, const char *terminator, bool keeps_shape)
+	struct lowerer *lo, const struct ttir_op *op, enum vm_op opcode, const char *terminator, bool keeps_shape)
 {
 	int n = op->nuses, *src = arena_alloc(&lo->k->arena, (size_t)(4 * n) * sizeof *src), *dst = src + n,
 		*args = src + 2 * n;
@@ -196,7 +196,7 @@ static int lower_combine(
 		if (dst[i] < 0) return lo->code;
 	}
 	int owner = lo->p->ninstrs;
-	struct vm_instr *in = lower_emit(lo, exec, dst, n, src, n);
+	struct vm_instr *in = lower_emit(lo, opcode, dst, n, src, n);
 	if (!in) return lo->code;
 	in->imm[3] = (int32_t)reverse;
 	set_axis(lo, owner, lower_info(lo, src[0])->type, (int)axis);
@@ -217,12 +217,12 @@ static int lower_combine(
 
 int lower_reduce(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
-	return lower_combine(lo, op, exec_reduce, "tt.reduce.return", false);
+	return lower_combine(lo, op, OP_REDUCE, "tt.reduce.return", false);
 }
 
 int lower_scan(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
-	return lower_combine(lo, op, exec_scan, "tt.scan.return", true);
+	return lower_combine(lo, op, OP_SCAN, "tt.scan.return", true);
 }
 
 #define REGION_VALUES_MAX 64
@@ -256,7 +256,7 @@ int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const st
 		if (args[i] < 0) return lo->code;
 	}
 	int owner = lo->p->ninstrs;
-	struct vm_instr *in = lower_emit(lo, exec_map_region, dst, nout, src, n);
+	struct vm_instr *in = lower_emit(lo, OP_MAP_REGION, dst, nout, src, n);
 	if (!in) return lo->code;
 	in->imm[0] = per;
 	return emit_region(lo, op, owner, args, n * per, like, nout * per, "tt.map_elementwise.return");
@@ -299,7 +299,7 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 				lo, ERR_UNSUPPORTED, "tt.dot with inputPrecision '%.*s'", (int)MIN(p->text.len, 20), p->text.data);
 	}
 	int dst = lower_result(lo, op, 0, lower_info(lo, src[2])->type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_dot, &dst, 1, src, 3);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_DOT, &dst, 1, src, 3);
 	if (!in) return lo->code;
 	in->imm[0] = n == 3 ? a->shape[0] : 1;
 	in->imm[1] = a->shape[n - 2];
@@ -378,7 +378,7 @@ static int scaled_operand(
 			return lower_fail(lo, ERR_FORMAT, "a scale of tt.dot_scaled does not fit its operand");
 	}
 	int dst = lower_value_new(lo, type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_scale, &dst, 1, src + i, nsrc);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_SCALE, &dst, 1, src + i, nsrc);
 	if (!in) return lo->code;
 	in->imm[0] = is_rhs;
 	in->imm[1] = f->is_packed;
@@ -406,7 +406,7 @@ int lower_dot_scaled(struct lowerer *lo, const struct ttir_op *op, const struct 
 		b.shape[1] != c.shape[1])
 		return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled of shapes that do not fit");
 	int dst = lower_result(lo, op, 0, c.type);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_dot, &dst, 1, operands, 3);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_DOT, &dst, 1, operands, 3);
 	if (!in) return lo->code;
 	memcpy(in->imm, (int32_t[]){1, a.shape[0], b.shape[1], a.shape[1]}, sizeof in->imm);
 	in->map_op = -1;

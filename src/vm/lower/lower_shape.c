@@ -5,8 +5,8 @@
 
 static int64_t shape_count(const struct ttir_type *t) { return t->count; }
 
-/* One operand, types "src -> dst" of the same element type; emits exec. */
-static struct vm_instr *emit_reshaped(struct lowerer *lo, const struct ttir_op *op, vm_exec *exec, int nsrc)
+/* One operand, types "src -> dst" of the same element type; emits opcode. */
+static struct vm_instr *emit_reshaped(struct lowerer *lo, const struct ttir_op *op, enum vm_op opcode, int nsrc)
 {
 	int src[2];
 	if (lower_uses(lo, op, 0, nsrc, src) || lower_written(lo, op, 0, lower_info(lo, src[0])->type)) return NULL;
@@ -22,7 +22,7 @@ static struct vm_instr *emit_reshaped(struct lowerer *lo, const struct ttir_op *
 		return NULL;
 	}
 	int dst = lower_result(lo, op, 0, type);
-	return dst < 0 ? NULL : lower_emit(lo, exec, &dst, 1, src, nsrc);
+	return dst < 0 ? NULL : lower_emit(lo, opcode, &dst, 1, src, nsrc);
 }
 
 static int bad_shape(struct lowerer *lo)
@@ -39,7 +39,7 @@ static void types_of(
 
 int lower_splat(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
-	struct vm_instr *in = emit_reshaped(lo, op, exec_splat, 1);
+	struct vm_instr *in = emit_reshaped(lo, op, OP_SPLAT, 1);
 	if (!in) return lo->code;
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
@@ -53,7 +53,7 @@ int lower_unsplat(struct lowerer *lo, const struct ttir_op *op, const struct low
 	const struct ttir_type *t = lower_type(lo, lower_info(lo, src)->type);
 	if (t->kind != TYPE_TENSOR || t->count != 1) return bad_shape(lo);
 	int dst = lower_result(lo, op, 0, t->inner);
-	return dst < 0 || !lower_emit(lo, exec_unsplat, &dst, 1, &src, 1) ? lo->code : 0;
+	return dst < 0 || !lower_emit(lo, OP_UNSPLAT, &dst, 1, &src, 1) ? lo->code : 0;
 }
 
 int lower_range(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
@@ -66,7 +66,7 @@ int lower_range(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	const struct ttir_type *t = lower_type(lo, op->types[0]);
 	if (t->kind != TYPE_TENSOR || t->ndim != 1 || t->elem != ELEM_I32 || end - start != t->count) return bad_shape(lo);
 	int dst = lower_result(lo, op, 0, op->types[0]);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_range, &dst, 1, NULL, 0);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_RANGE, &dst, 1, NULL, 0);
 	if (in) in->imm[0] = (int32_t)start;
 	return lo->code;
 }
@@ -75,7 +75,7 @@ int lower_expand_dims(struct lowerer *lo, const struct ttir_op *op, const struct
 {
 	int64_t axis;
 	if (lower_attr_int(lo, op, "axis", 0, TTIR_DIMS_MAX, &axis)) return lo->code;
-	struct vm_instr *in = emit_reshaped(lo, op, exec_reshape, 1);
+	struct vm_instr *in = emit_reshaped(lo, op, OP_RESHAPE, 1);
 	if (!in) return lo->code;
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
@@ -87,7 +87,7 @@ int lower_expand_dims(struct lowerer *lo, const struct ttir_op *op, const struct
 
 int lower_broadcast(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
-	struct vm_instr *in = emit_reshaped(lo, op, exec_broadcast, 1);
+	struct vm_instr *in = emit_reshaped(lo, op, OP_BROADCAST, 1);
 	if (!in) return lo->code;
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
@@ -100,7 +100,7 @@ int lower_broadcast(struct lowerer *lo, const struct ttir_op *op, const struct l
 /* allow_reorder permits any order; row-major is one, halves swapped another. */
 int lower_reshape(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
-	struct vm_instr *in = emit_reshaped(lo, op, exec_reshape, 1);
+	struct vm_instr *in = emit_reshaped(lo, op, OP_RESHAPE, 1);
 	if (!in) return lo->code;
 	for (int w = 0; w < op->nwords; w++) in->imm[0] |= slice_is(op->words[w], "allow_reorder");
 	if (in->imm[0]) lower_note_order(lo);
@@ -113,7 +113,7 @@ int lower_trans(struct lowerer *lo, const struct ttir_op *op, const struct lower
 {
 	const struct ttir_attr *order = lower_attr(op, "order");
 	if (!order || order->kind != ATTR_INTS) return lower_fail(lo, ERR_FORMAT, "tt.trans needs the attribute order");
-	struct vm_instr *in = emit_reshaped(lo, op, exec_trans, 1);
+	struct vm_instr *in = emit_reshaped(lo, op, OP_TRANS, 1);
 	if (!in) return lo->code;
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
@@ -140,7 +140,7 @@ static int two_of_a_kind(struct lowerer *lo, const struct ttir_op *op)
 int lower_cat(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	if (two_of_a_kind(lo, op)) return lo->code;
-	struct vm_instr *in = emit_reshaped(lo, op, exec_cat, 2);
+	struct vm_instr *in = emit_reshaped(lo, op, OP_CAT, 2);
 	if (!in) return lo->code;
 	lower_note_order(lo);
 	const struct ttir_type *from, *to;
@@ -153,7 +153,7 @@ int lower_cat(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 int lower_join(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	if (two_of_a_kind(lo, op)) return lo->code;
-	struct vm_instr *in = emit_reshaped(lo, op, exec_join, 2);
+	struct vm_instr *in = emit_reshaped(lo, op, OP_JOIN, 2);
 	if (!in) return lo->code;
 	const struct ttir_type *from, *to;
 	types_of(lo, in, &from, &to);
@@ -177,7 +177,7 @@ int lower_split(struct lowerer *lo, const struct ttir_op *op, const struct lower
 		dst[i] = lower_result(lo, op, i, op->types[1]);
 		if (dst[i] < 0) return lo->code;
 	}
-	return lower_emit(lo, exec_split, dst, 2, &src, 1) ? 0 : lo->code;
+	return lower_emit(lo, OP_SPLIT, dst, 2, &src, 1) ? 0 : lo->code;
 }
 
 /* %src[%indices] {axis}: like torch.gather. */
@@ -198,7 +198,7 @@ int lower_gather(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		memcmp(to->shape, index->shape, (size_t)to->ndim * sizeof to->shape[0]))
 		return bad_shape(lo);
 	int dst = lower_result(lo, op, 0, op->types[2]);
-	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, exec_gather, &dst, 1, src, 2);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_GATHER, &dst, 1, src, 2);
 	if (in) in->imm[0] = (int32_t)axis;
 	return lo->code;
 }
@@ -216,7 +216,7 @@ int lower_histogram(struct lowerer *lo, const struct ttir_op *op, const struct l
 	if (op->nuses == 2 && lower_info(lo, src[1])->type != lower_same_shape(lo, lower_info(lo, src[0])->type, ELEM_I1))
 		return bad_shape(lo);
 	int dst = lower_result(lo, op, 0, type);
-	return dst < 0 || !lower_emit(lo, exec_histogram, &dst, 1, src, op->nuses) ? lo->code : 0;
+	return dst < 0 || !lower_emit(lo, OP_HISTOGRAM, &dst, 1, src, op->nuses) ? lo->code : 0;
 }
 
 /* ---- the launch ---- */
@@ -231,8 +231,7 @@ int lower_program_id(struct lowerer *lo, const struct ttir_op *op, const struct 
 	int type = ttir_type_scalar(lo->m, ELEM_I32);
 	if (lower_written(lo, op, 0, type)) return lo->code;
 	int dst = lower_result(lo, op, 0, type);
-	struct vm_instr *in = dst < 0 ? NULL
-								  : lower_emit(lo, row->arg ? exec_num_programs : exec_program_id, &dst, 1, NULL, 0);
+	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, row->arg ? OP_NUM_PROGRAMS : OP_PROGRAM_ID, &dst, 1, NULL, 0);
 	if (in) in->imm[0] = axis;
 	return lo->code;
 }
@@ -246,7 +245,7 @@ int lower_assert(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	if (op->ntypes && lower_written(lo, op, 0, lower_info(lo, src)->type)) return lo->code; /* cf.assert writes none */
 	if (lower_info(lo, src)->elem != ELEM_I1)
 		return lower_fail(lo, ERR_FORMAT, "the condition of %.*s is not i1", (int)op->name.len, op->name.data);
-	struct vm_instr *in = lower_emit(lo, exec_assert, NULL, 0, &src, 1);
+	struct vm_instr *in = lower_emit(lo, OP_ASSERT, NULL, 0, &src, 1);
 	if (in) in->extra = arena_strndup(&lo->k->arena, op->literals[0].text.data, MIN(op->literals[0].text.len, 200));
 	return lo->code;
 }
@@ -278,7 +277,7 @@ int lower_print(struct lowerer *lo, const struct ttir_op *op, const struct lower
 		struct print_shape *p = arena_alloc(&lo->k->arena, sizeof *p);
 		*p = (struct print_shape){prefix, i, op->nuses, hex && hex->i,
 			!is_signed || is_signed->kind != ATTR_INTS || i >= is_signed->nitems || is_signed->ints[i]};
-		struct vm_instr *in = lower_emit(lo, exec_print, NULL, 0, &src, 1);
+		struct vm_instr *in = lower_emit(lo, OP_PRINT, NULL, 0, &src, 1);
 		if (!in) return lo->code;
 		in->extra = p;
 	}

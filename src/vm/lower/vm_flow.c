@@ -29,12 +29,12 @@ struct flow {
 
 static bool is_region(const struct vm_instr *in)
 {
-	return in->exec == exec_reduce || in->exec == exec_scan || in->exec == exec_map_region;
+	return in->op == OP_REDUCE || in->op == OP_SCAN || in->op == OP_MAP_REGION;
 }
 static bool ends_block(const struct vm_instr *in)
 {
-	return in->exec == exec_jump || in->exec == exec_jump_unless || in->exec == exec_loop_test ||
-		in->exec == exec_return || in->exec == exec_region_end || is_region(in);
+	return in->op == OP_JUMP || in->op == OP_JUMP_UNLESS || in->op == OP_LOOP_TEST || in->op == OP_RETURN ||
+		in->op == OP_REGION_END || is_region(in);
 }
 
 static void find_blocks(struct flow *f)
@@ -59,9 +59,9 @@ static void find_blocks(struct flow *f)
 		const struct vm_instr *last = &p->instrs[f->blocks[b].end - 1];
 		int after = f->blocks[b].end < p->ninstrs ? f->block_of[f->blocks[b].end] : -1;
 		int target = last->target >= 0 && last->target < p->ninstrs ? f->block_of[last->target] : -1;
-		if (last->exec == exec_return) continue;
-		if (last->exec == exec_region_end) f->blocks[b].next[0] = f->block_of[last->imm[0]];
-		else if (last->exec != exec_jump) f->blocks[b].next[0] = after;
+		if (last->op == OP_RETURN) continue;
+		if (last->op == OP_REGION_END) f->blocks[b].next[0] = f->block_of[last->imm[0]];
+		else if (last->op != OP_JUMP) f->blocks[b].next[0] = after;
 		if (ends_block(last)) f->blocks[b].next[1] = target;
 	}
 	free(leader);
@@ -145,7 +145,7 @@ static void mark_kills(struct flow *f, int b, bool *live)
 		for (int d = 0; d < in->ndst; d++) live[p->ids[in->dst + d]] = false;
 		for (int s = 0; s < in->nsrc; s++) {
 			int v = p->ids[in->src + s];
-			if (!live[v] && s < 64 && in->exec != exec_region_end) in->kill |= 1ull << s;
+			if (!live[v] && s < 64 && in->op != OP_REGION_END) in->kill |= 1ull << s;
 			live[v] = true;
 		}
 	}
@@ -208,7 +208,7 @@ static bool contract_side(struct flow *f, int i, int side, const int *uses, cons
 	in->flops = 2;
 	in->kernel = map_kernel(op, (enum elem)in->elem);
 	mul->nsrc = mul->ndst = 0;
-	mul->exec = exec_nothing;
+	vm_instr_set(mul, OP_NOTHING);
 	mul->map_op = -1;
 	return true;
 }

@@ -6,7 +6,6 @@
  * a loop: ptxas unrolls by that much). What is ready last when the program ends is its path: the
  * time it takes alone on an SM. Index arithmetic stays lazy in the vm and folds into addresses on a
  * GPU. */
-#include "vm/exec/exec.h"
 #include "vm/meter/meter.h"
 #include <math.h>
 #include <stdlib.h>
@@ -111,30 +110,30 @@ static void map_cost(const struct vm_program *p, const struct vm_instr *in, stru
 }
 
 static const struct {
-	vm_exec *exec;
+	enum vm_op op;
 	enum plan_kind kind;
 } kinds[] = {
-	{exec_map, PLAN_MAP},
-	{exec_select, PLAN_MAP},
-	{exec_divide, PLAN_MAP},
-	{exec_load, PLAN_LOAD},
-	{exec_store, PLAN_STORE},
-	{exec_atomic_rmw, PLAN_ATOMIC},
-	{exec_atomic_cas, PLAN_ATOMIC},
-	{exec_reduce, PLAN_REDUCE},
-	{exec_scan, PLAN_SCAN},
-	{exec_dot, PLAN_DOT},
-	{exec_move, PLAN_MOVE},
-	{exec_jump, PLAN_JUMP},
-	{exec_histogram, PLAN_SCAN},
-	{exec_gather, PLAN_SHAPE},
-	{exec_reshape, PLAN_FREE},
+	{OP_MAP, PLAN_MAP},
+	{OP_SELECT, PLAN_MAP},
+	{OP_DIVIDE, PLAN_MAP},
+	{OP_LOAD, PLAN_LOAD},
+	{OP_STORE, PLAN_STORE},
+	{OP_ATOMIC_RMW, PLAN_ATOMIC},
+	{OP_ATOMIC_CAS, PLAN_ATOMIC},
+	{OP_REDUCE, PLAN_REDUCE},
+	{OP_SCAN, PLAN_SCAN},
+	{OP_DOT, PLAN_DOT},
+	{OP_MOVE, PLAN_MOVE},
+	{OP_JUMP, PLAN_JUMP},
+	{OP_HISTOGRAM, PLAN_SCAN},
+	{OP_GATHER, PLAN_SHAPE},
+	{OP_RESHAPE, PLAN_FREE},
 };
 
 static enum plan_kind kind_of(const struct vm_instr *in)
 {
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		if (in->exec == kinds[i].exec) return kinds[i].kind;
+		if (in->op == kinds[i].op) return kinds[i].kind;
 	return PLAN_FREE;
 }
 
@@ -323,7 +322,7 @@ static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, const
 {
 	double warps = c->meter->plans->warps, threads = 32 * warps, n = (double)elements_of(c, vm_src(c, in, 0)), len = n,
 		   inner = 1;
-	if (in->exec == exec_reduce || in->exec == exec_scan) {
+	if (in->op == OP_REDUCE || in->op == OP_SCAN) {
 		const struct region_shape *s = in->extra;
 		len = (double)s->len;
 		inner = (double)s->inner;
