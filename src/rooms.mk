@@ -1,6 +1,6 @@
 # The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
 # Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
-ROOMS := base text tensor ops model infer train task lint tape ttir cost vm sandbox runner verify agent rl store report cli
+ROOMS := base text tensor ops model infer train task lint tape ttir cost vm sandbox runner verify agent eval rl store report cli
 USES_base   :=
 USES_text   := base
 USES_tensor := base
@@ -19,6 +19,7 @@ USES_runner := base tape cost vm sandbox
 USES_store  := base
 USES_verify := base task lint tape cost vm sandbox runner store
 USES_agent  := base task text verify
-USES_rl     := base tensor ops model infer train task text agent verify store
+USES_eval   := base task verify
+USES_rl     := base tensor ops model infer train task text agent verify eval store
 USES_report := base store
-USES_cli    := base text tensor ops model infer train task lint tape cost vm sandbox runner verify agent rl store report
+USES_cli    := base text tensor ops model infer train task lint tape cost vm sandbox runner verify agent eval rl store report

@@ -1,6 +1,5 @@
-/* kernelbench: see kernelbench.h. */
-#include "cli/kernelbench.h"
-#include "rl/rl.h"
+/* KernelBench's results and times: see eval.h. */
+#include "eval/eval.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -309,5 +308,35 @@ int kernelbench_save(
 	if (!rc) rc = file_put(dir, RESULTS, json_incref(results), err);
 	if (!rc) rc = file_put(dir, "pass_at_k_results.json", pass_at_k_json(results), err);
 	if (!rc && baseline) rc = file_put(dir, KERNELBENCH_BASELINE, baseline_rows(results, tasks, level, baseline), err);
+	return rc;
+}
+
+/* ---- times beside results ---- */
+
+int kernelbench_times_load(const char *dir, const char *timings, const char *baseline, int level,
+	struct kernelbench_times *out, struct err *err)
+{
+	*out = (struct kernelbench_times){0};
+	int rc = kernelbench_folder_check(dir, err);
+	if (!rc && timings) rc = kernelbench_results_load(timings, &out->measured, err);
+	if (rc || !baseline) return rc;
+	char *path = path_join(dir, KERNELBENCH_BASELINE);
+	out->is_baseline_here = path_is_same(baseline, path);
+	free(path);
+	return kernelbench_baseline_load(baseline, level, &out->baseline, err);
+}
+
+void kernelbench_times_release(struct kernelbench_times *t)
+{
+	json_decref(t->measured);
+	json_decref(t->baseline);
+}
+
+int kernelbench_write(const char *dir, json_t *results, const struct task_set *tasks, int level,
+	const struct kernelbench_times *t, json_t **analysis, struct err *err)
+{
+	if (t->measured) log_info("times of %d kernels taken over", kernelbench_take_times(results, t->measured));
+	int rc = kernelbench_save(dir, results, tasks, level, t->is_baseline_here ? NULL : t->baseline, err);
+	if (!rc) *analysis = kernelbench_analysis(results, tasks, level, t->baseline);
 	return rc;
 }

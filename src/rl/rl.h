@@ -129,8 +129,6 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 
 /* ---- evaluation ---- */
 
-/* Unbiased pass@k of n samples with c successes (Chen et al. 2021, eq. 1). */
-double pass_at_k(int n, int c, int k);
 /* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k, well_formed, valid,
  * compiled, correct, genuine, reasons, mean and geometric mean speedup, mean length. */
 json_t *rollouts_summary(
