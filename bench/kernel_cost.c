@@ -6,6 +6,7 @@
  * "ttgir", "cubin": PATH, "warps", "shared", "grid": [x, y, z], "args": [{"buffer": I} or {"int":
  * N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
 #include "cost/cost.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <stdlib.h>
 

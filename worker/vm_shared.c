@@ -9,6 +9,7 @@
  * Threading: launches may come from several threads; one of them at a time has the pool, the others
  * run on their own thread alone. */
 #include "cost/cost.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,9 +3,18 @@
  * verdict can be written to a file; --compare gives a paired bootstrap interval against such a file
  * of another model. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "cli/eval_options.h"
 #include "eval/eval.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "rl/rl.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>

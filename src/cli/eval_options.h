@@ -2,6 +2,7 @@
  * grades kernels that others generated. */
 #ifndef HONE_EVAL_OPTIONS_H
 #define HONE_EVAL_OPTIONS_H
+#include "base/base.h"
 #include "store/store.h"
 #include "verify/verify.h"
 

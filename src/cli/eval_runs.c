@@ -1,6 +1,7 @@
 /* eval --from_runs: grades kernels that others generated (eval/run_folder.c) and prints what came
  * out. */
 #include "cli/eval_options.h"
+#include "base/base.h"
 #include "eval/eval.h"
 #include "store/store.h"
 #include "task/task.h"

@@ -3,6 +3,7 @@
  * format 4 is followed by `size` bytes. Ids as NVIDIA's cuobjdump names them. Every offset is
  * checked: the file comes from a compiler that ran on a stranger's IR. */
 #include "cost/cost.h"
+#include "base/base.h"
 
 #define CUBIN_BYTES_MAX ((size_t)256 << 20)
 #define SECTIONS_MAX 65535

@@ -1,6 +1,7 @@
 /* The GPUs and the predicted time of a launch. The formula is in docs/cost-model.md; keep both the
  * same. */
 #include "cost/cost.h"
+#include "base/base.h"
 #include <math.h>
 #include <strings.h>
 

@@ -2,6 +2,7 @@
  * and locations, and the operations that touch memory. What does not look like one of those is
  * skipped: a layout that is missing costs precision, never correctness. */
 #include "cost/cost_layout.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 #define TTGIR_BYTES_MAX ((size_t)64 << 20)

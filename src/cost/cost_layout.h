@@ -6,6 +6,7 @@
  * powers of two, so blocked, sliced and mma layouts are all of this form. */
 #ifndef HONE_COST_LAYOUT_H
 #define HONE_COST_LAYOUT_H
+#include "base/base.h"
 #include "cost/cost.h"
 
 #define LAYOUT_DIMS 5

@@ -1,5 +1,6 @@
 /* A launch's cost as a table for people and as JSON. */
 #include "cost/cost.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 struct field {

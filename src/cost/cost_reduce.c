@@ -4,6 +4,7 @@
  * threads combine those one after another, and every thread reads back the results that it holds.
  * Lanes whose results are 2^k apart then meet in few banks. */
 #include "cost/cost_layout.h"
+#include "base/base.h"
 
 #define BANKS 32
 

@@ -13,6 +13,7 @@
  * leaves what it did not measure, and no speedup is made from it. */
 #ifndef HONE_EVAL_H
 #define HONE_EVAL_H
+#include "base/base.h"
 #include "task/task.h"
 #include "verify/verdict.h"
 #include "verify/verify.h"

@@ -1,5 +1,8 @@
 /* KernelBench's results and times: see eval.h. */
 #include "eval/eval.h"
+#include "base/base.h"
+#include "task/task.h"
+#include "verify/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,9 @@
 /* A folder of kernels that others generated: see eval.h. */
 #include "eval/eval.h"
+#include "base/base.h"
+#include "task/task.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -10,8 +10,13 @@
 #ifndef HONE_RL_H
 #define HONE_RL_H
 #include "agent/agent.h"
-#include "store/store.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "task/task.h"
+#include "text/text.h"
 #include "train/train.h"
+#include "verify/verdict.h"
 #include "verify/verify.h"
 
 /* ---- prompts: a task (and, for the midend, a kernel with its profile) rendered and tokenised ----

@@ -1,7 +1,10 @@
 /* Evaluation: rates over rollouts. Intervals come from a paired bootstrap over tasks, because answers to one task are
  * not independent. */
 #include "rl/rl.h"
+#include "base/base.h"
 #include "eval/eval.h"
+#include "infer/infer.h"
+#include "verify/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* What the parser's files share: tokens, and the state of one parse. */
 #ifndef HONE_TTIR_INTERNAL_H
 #define HONE_TTIR_INTERNAL_H
+#include "base/base.h"
 #include "ttir/ttir.h"
 
 enum token {

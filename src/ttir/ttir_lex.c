@@ -1,6 +1,7 @@
 /* Tokens of MLIR text. The lexer never reads past `end` and always makes progress, so any bytes at
  * all lex to a finite token list. */
 #include "ttir/ttir_internal.h"
+#include "base/base.h"
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }

@@ -2,6 +2,7 @@
  * loc(unknown), and aliases (#loc3), which may be used before they are defined. Chains are walked
  * with a step limit, so that aliases that name each other are harmless. */
 #include "ttir/ttir_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 static int loc_add(struct parser *p, struct ttir_loc loc)

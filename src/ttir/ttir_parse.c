@@ -6,6 +6,7 @@
  * something follows that cannot continue it: a result list, a word with a dot in it (the next
  * operation), a label or a closing brace. */
 #include "ttir/ttir_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 static int parse_region(struct parser *p, struct ttir_region *r);

@@ -1,5 +1,6 @@
 /* Types and attributes of the IR text, and the small steps that every parsing function is made of. */
 #include "ttir/ttir_internal.h"
+#include "base/base.h"
 
 struct elem_row {
 	const char *text;

@@ -3,8 +3,9 @@
  * docs/cost-model.md. */
 #ifndef HONE_COST_MODEL_H
 #define HONE_COST_MODEL_H
-#include "runner/runner.h"
+#include "base/dtype.h"
 #include "cost/cost.h"
+#include "runner/runner.h"
 
 /* A launch of a library: what it must move and compute. Its kernels are taken to be as good as such
  * kernels are: coalesced, fully occupied, each byte once. */

@@ -28,8 +28,8 @@
  * calling thread, so that what it finds never depends on threads. */
 #ifndef HONE_VM_H
 #define HONE_VM_H
+#include "base/base.h"
 #include "cost/cost.h"
-#include "tape/tape.h"
 
 struct vm_kernel;
 int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struct err *err);

@@ -1,5 +1,7 @@
 /* A kernel: text in, lowered programs out, and what a caller may ask about it. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
 #include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
 #include "vm/meter/meter.h"

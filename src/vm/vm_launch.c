@@ -5,10 +5,13 @@
  * number wins (programs above it are skipped, those below still run), counts are sums, and kernels
  * with atomics and launches with checks run on one thread in order. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
+#include "ttir/ttir.h"
 #include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
 #include "vm/meter/meter.h"
-#include "base/dtype.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 

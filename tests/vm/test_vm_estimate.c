@@ -1,6 +1,7 @@
 /* Layouts from a TTGIR, coalescing by them, resources from a cubin, and the predicted time: against
  * values made by hand. */
 #include "cost/cost_layout.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>

@@ -12,6 +12,7 @@
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
 #define HONE_VM_CHECK_H
+#include "vm/core/program.h"
 #include "vm/core/state.h"
 
 /* ---- shadow memory ---- */

@@ -1,6 +1,9 @@
 /* Notes: what is no error, but worth a look. Counted for each memory instruction over the whole
  * launch. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 
 #define SECTOR_BYTES 32
 #define WARP 32

@@ -12,6 +12,7 @@
  * Nodes are numbered as they happen, so knowledge always points downwards: a scan from the running
  * program's last node to the access's stamp visits each node at most once for each program. */
 #include "vm/check/check.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 enum { VIEW_PROGRAM = 1, VIEW_PLACE = 2 };

@@ -10,6 +10,11 @@
  * purpose and are cut to size by one of these. Integers have no sign in the IR; a value that is
  * zero-extended on its way is unsigned, any other is signed. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "tape/tape.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/map/map.h"
 #include <stdlib.h>
 
 struct roots {

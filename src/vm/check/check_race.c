@@ -7,6 +7,10 @@
  * cell. The first reader is kept; others leave a flag. A cell is as large as the smallest element
  * that was used in its buffer, so that neighbours of 2 bytes never look like one place. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "tape/tape.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include <stdlib.h>
 
 /* ---- life ---- */

@@ -13,6 +13,11 @@
  * is off by far more. What overflowed on the way, and an axis with a NaN (all comparisons with it
  * are false), say nothing. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
 #include <math.h>
 
 static double number_at(enum elem e, const uint8_t *p, int64_t i)

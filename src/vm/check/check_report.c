@@ -1,5 +1,8 @@
 /* The life of what checks keep. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include <stdlib.h>
 
 #define FINDINGS_MAX 4096

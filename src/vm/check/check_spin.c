@@ -5,6 +5,9 @@
  * On a GPU that ends only if both run at the same time, which nothing but the size of the grid and
  * of the GPU decides. Bounded waits change a counter and never stand still. */
 #include "vm/check/check.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 
 #define TURNS_MIN 256   /* before the first look; then at every power of two */
 

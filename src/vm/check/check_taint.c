@@ -11,6 +11,11 @@
  * Marks are rare: nothing is followed until a watched instruction (check_plan.c) makes the first,
  * and a new program starts without any. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
 #include <stdlib.h>
 
 static struct check_taint *taint_of(const struct vm_ctx *c, int value) { return &c->check->taints[value]; }

@@ -1,6 +1,8 @@
 /* Faults: what a program did that it may not, where, and the list of findings of a launch with
  * checks. Below everything that runs. */
 #include "vm/core/state.h"
+#include "base/base.h"
+#include "tape/tape.h"
 
 /* ---- names ---- */
 

@@ -5,6 +5,7 @@
  * give their buffers to the result. A kernel is immutable once it is made. */
 #ifndef HONE_VM_PROGRAM_H
 #define HONE_VM_PROGRAM_H
+#include "base/base.h"
 #include "ttir/ttir.h"
 #include "vm/map/map.h"
 #include "vm/vm.h"

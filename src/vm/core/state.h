@@ -15,6 +15,7 @@
  */
 #ifndef HONE_VM_STATE_H
 #define HONE_VM_STATE_H
+#include "cost/cost.h"
 #include "vm/core/program.h"
 
 #define VM_LAZY_DIMS 4                            /* affine and box blocks have at most this many dimensions */

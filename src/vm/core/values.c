@@ -4,6 +4,8 @@
  * keeps working in the same cache lines. An AddressSanitizer build allocates each at its exact size
  * instead, so that a write past a block is seen. */
 #include "vm/core/state.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
 #include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__)

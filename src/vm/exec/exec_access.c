@@ -1,6 +1,9 @@
 /* One element's access: checked against the buffer that the pointer's high bits name, and reported
  * where it may not be. */
 #include "vm/check/check.h"
+#include "tape/tape.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/exec/exec.h"
 
 #define BELOW_MAX ((int64_t)1 << 36)   /* an address this little below a buffer is a negative offset of it */

@@ -5,6 +5,10 @@
  * lie in the signed range of its type. Where a result would not (a genuine overflow), the rule
  * declines and the element kernel wraps as the hardware does. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 
 static bool operands(struct vm_ctx *c, const struct vm_instr *in, struct affine *a, struct affine *b)
 {

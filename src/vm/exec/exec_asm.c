@@ -1,6 +1,10 @@
 /* Inline assembly over the elements of blocks, lane by lane (lower_asm.c says what belongs
  * together). */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/meter/meter.h"
 #include "vm/ptx/ptx.h"
 

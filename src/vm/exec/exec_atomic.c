@@ -2,7 +2,12 @@
  * (vm_launch.c), so that results do not depend on timing; plain reads and writes are enough. Each
  * element is checked as a read and as a write. */
 #include "vm/check/check.h"
+#include "tape/tape.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/exec/exec.h"
+#include "vm/map/map.h"
 #include "vm/meter/meter.h"
 
 #define INT_OP(name, U, S) \

@@ -1,6 +1,9 @@
 /* Records of block pointers and descriptors (lower_block.c): [0] base, [1] flags, then shape,
  * stride and offset of each dimension. */
 #include "vm/exec/exec.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 
 enum { RECORD_BASE, RECORD_NAN_PADDING, RECORD_DIMS };
 #define RECORD_WORDS (RECORD_DIMS + 3 * VM_LAZY_DIMS)

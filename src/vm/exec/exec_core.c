@@ -1,5 +1,9 @@
 /* The engine's loop, and the instructions that steer it. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/exec/exec.h"
 #include "vm/meter/meter.h"
 #include <stdlib.h>

@@ -6,8 +6,12 @@
  * products are added smallest first (tf32x3, bf16x3, bf16x6), as the hardware sequences do. f64 and
  * i8 have plain loops. */
 #include "vm/exec/exec.h"
-#include "vm/meter/meter.h"
 #include "base/dtype.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
+#include "vm/meter/meter.h"
 #include <immintrin.h>
 #include <math.h>
 

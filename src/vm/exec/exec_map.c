@@ -3,6 +3,11 @@
  * strips that are converted on the way in and out: one rounding per operation, as the hardware does
  * (f32 has more than twice their precision, so rounding twice gives the same: Figueroa 1995). */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
 #include "vm/meter/meter.h"
 
 struct operands {

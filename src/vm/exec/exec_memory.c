@@ -6,6 +6,11 @@
  * element by element (vm_access), which finds the first faulty element in row-major order and names
  * it. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "tape/tape.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/exec/exec.h"
 #include "vm/meter/meter.h"
 

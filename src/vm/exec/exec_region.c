@@ -13,6 +13,11 @@
  * nor backwards, and then halves meet, the upper one on the left. A function that commutes and
  * associates gives the same up to rounding. */
 #include "vm/check/check.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/exec/exec.h"
 #include "vm/meter/meter.h"
 

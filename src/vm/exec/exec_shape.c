@@ -1,7 +1,11 @@
 /* Blocks made, moved and reinterpreted. Splats stay splats, affine and box values keep their form
  * where the shapes allow it, and a reshape of a dense block shares its buffer. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
 #include "base/dtype.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 
 static const struct vm_value_info *info_src(const struct vm_ctx *c, const struct vm_instr *in, int i)
 {

@@ -2,6 +2,10 @@
  * names and scopes, values, instructions, source lines, and the walk over blocks. Functions are
  * inlined where they are called, so the program has one frame. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/lower/lower.h"
 #include <stdlib.h>
 

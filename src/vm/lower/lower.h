@@ -5,7 +5,10 @@
  * checks that every value is defined before it is used, and finds where each dies. */
 #ifndef HONE_VM_LOWER_H
 #define HONE_VM_LOWER_H
+#include "base/base.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
+#include "vm/map/map.h"
 
 #define VM_INLINE_DEPTH_MAX 24
 

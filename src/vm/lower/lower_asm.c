@@ -4,8 +4,10 @@
  * register as far as they fit, wider ones have one each. Which elements are handed over together is
  * open; crosswise they are far apart. Results come first among the operands $0, $1, ..., as the
  * constraints say. */
-#include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/ptx/ptx.h"
 #include <ctype.h>
 #include <stdlib.h>

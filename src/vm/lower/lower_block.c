@@ -5,6 +5,10 @@
  * mask (OP_BLOCK_ADDRESS), and is then an ordinary load or store: one place checks memory.
  * Triton's own rewrite pass does the same with more arithmetic. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/lower/lower.h"
 
 static struct ttir_type *tensor_of(struct lowerer *lo, int value)

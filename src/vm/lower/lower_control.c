@@ -6,7 +6,11 @@
  * moved by one instruction that moves them all at once, so that exchanges need no temporaries here.
  */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/lower/lower.h"
+#include "vm/map/map.h"
 #include <stdlib.h>
 
 static int label_new(struct lowerer *lo)

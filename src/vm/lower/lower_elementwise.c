@@ -2,7 +2,11 @@
  * Here operand types are checked, so that the kernels never see an array of another type or length
  * than they expect. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/lower/lower.h"
+#include "vm/map/map.h"
 #include <stdlib.h>
 
 int lower_same_types(struct lowerer *lo, const int *v, int n)

@@ -1,6 +1,10 @@
 /* Lowering of tt.extern_elementwise: libdevice functions by symbol name. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/lower/lower.h"
+#include "vm/map/map.h"
 
 struct symbol {
 	const char *name;

@@ -1,6 +1,9 @@
 /* Lowering of loads, stores and atomics through pointers. Block pointers and descriptors are in
  * lower_block.c. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/lower/lower.h"
 
 /* Operands ptr, then value or other, and mask agree in shape with the pointer. */

@@ -6,7 +6,11 @@
  * right behind the reduction, whose values run over lanes: the same code combines two elements or
  * two halves of a block. A region with control flow runs one pair at a time. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/lower/lower.h"
+#include "vm/map/map.h"
 
 /* The operations for which the halves of a block may be combined in any order. */
 static bool is_commutative(enum map_op op)

@@ -1,6 +1,9 @@
 /* Lowering of operations that make, move and reinterpret blocks, and of the few that ask the
  * launch. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/lower/lower.h"
 
 static int64_t shape_count(const struct ttir_type *t) { return t->count; }

@@ -4,8 +4,11 @@
  * Columns: name, lowering function, attributes and keywords it may have ("*": it reads its keywords
  * itself), least and most operands, results (-1: checked by the function), argument of the
  * function. */
-#include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
 
 #define ANY TTIR_LIST_MAX
 #define MEMORY_HINTS "cacheModifier evictionPolicy isVolatile boundaryCheck padding"

@@ -5,7 +5,11 @@
  * that cross a block boundary. A combine region follows its instruction and is a loop from the
  * outside: reduce -> region or after; end of region -> region or after. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
 #include "vm/lower/lower.h"
+#include "vm/map/map.h"
 #include <stdlib.h>
 
 #define FLOW_BITS_MAX ((size_t)1 << 26)

@@ -5,6 +5,7 @@
  * map_math.c; casts and comparisons have tables of their own in map_cast.c. */
 #ifndef HONE_VM_MAP_H
 #define HONE_VM_MAP_H
+#include "base/base.h"
 #include "ttir/ttir.h"
 
 /* MAP_DIVSI to MAP_FLOORDIVSI are the divisions. */

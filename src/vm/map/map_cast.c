@@ -5,7 +5,9 @@
  * float that is rounded to odd, so that the second rounding cannot be wrong. Float to integer
  * truncates and saturates, NaN gives 0: what PTX's cvt.rzi does. */
 #include "vm/map/map.h"
+#include "base/base.h"
 #include "base/dtype.h"
+#include "ttir/ttir.h"
 #include <immintrin.h>
 #include <math.h>
 

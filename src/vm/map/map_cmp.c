@@ -1,5 +1,7 @@
 /* Comparisons to i1, and select. */
 #include "vm/map/map.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
 #include <math.h>
 
 #define LOOP _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)

@@ -2,6 +2,8 @@
  * gives (0, or the sign); INT_MIN / -1 wraps; a block lane divided by zero gives quotient -1 and
  * remainder the dividend, as the hardware's division routine does. */
 #include "vm/map/map.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
 
 /* Each body exists for both signednesses of one width: S and U are the types, x and y the operands
  * as U. */

@@ -4,6 +4,7 @@
  * vm_math.c; the rest calls libm in double and rounds once, which is within 0.51 ulp. f64: libm,
  * within 1 ulp for the functions that glibc states so. */
 #include "vm/map/map.h"
+#include "ttir/ttir.h"
 #include "vm/map/vm_math.h"
 #include <math.h>
 

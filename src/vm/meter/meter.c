@@ -7,6 +7,13 @@
  * time it takes alone on an SM. Index arithmetic stays lazy in the vm and folds into addresses on a
  * GPU. */
 #include "vm/meter/meter.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "cost/cost_layout.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
 #include <math.h>
 #include <stdlib.h>
 

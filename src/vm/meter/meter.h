@@ -1,7 +1,10 @@
 /* meter: counts what a launch does, for the cost room to make a time of. Private to the vm room. */
 #ifndef HONE_VM_METER_H
 #define HONE_VM_METER_H
+#include "base/base.h"
+#include "cost/cost.h"
 #include "cost/cost_layout.h"
+#include "vm/core/program.h"
 #include "vm/core/state.h"
 
 enum plan_kind {

@@ -1,6 +1,12 @@
 /* Counting memory traffic for the cost model: only called when a launch asks for it. meter.c
  * counts instructions and the path of dependent ones. */
 #include "vm/meter/meter.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "cost/cost_layout.h"
+#include "tape/tape.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include <stdlib.h>
 
 #define SECTOR_BYTES 32

@@ -8,6 +8,8 @@
  * barriers do elsewhere in the vm. Approximate instructions give the correctly rounded value. */
 #ifndef HONE_VM_PTX_H
 #define HONE_VM_PTX_H
+#include "base/base.h"
+#include "ttir/ttir.h"
 #include "vm/map/map.h"
 
 #define PTX_LANES 64

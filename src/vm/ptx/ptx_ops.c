@@ -1,6 +1,9 @@
 /* PTX instructions: what each one does to the registers of one lane. Floats are computed in double
  * and rounded to the type once; fma on f32 is fmaf. */
 #include "vm/ptx/ptx.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/map/map.h"
 #include <math.h>
 
 static const struct ptx_type types[] = {

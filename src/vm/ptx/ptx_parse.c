@@ -4,6 +4,9 @@
  * program is (%ctaid, %smid) become registers that are set before the first instruction. Predicates
  * guard instructions: @p, @!p. */
 #include "vm/ptx/ptx.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/map/map.h"
 #include <ctype.h>
 #include <stdlib.h>
 
