@@ -2,7 +2,10 @@
  * what files are refused for; config.json comes last, because a folder without it is no model to
  * anyone. */
 #include "cli/cli.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include "model/model.h"
+#include "tensor/tensor.h"
 #include "text/text.h"
 
 #include <stdlib.h>

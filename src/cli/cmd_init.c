@@ -5,7 +5,9 @@
  * Texts are files taken whole, or JSONL rows (gzip or not) of which the fields in text_fields
  * count: tasks, pairs and plain corpora need no conversion. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "text/text.h"
 #include "text/unicode.h"
 

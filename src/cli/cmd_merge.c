@@ -1,7 +1,10 @@
 /* hone merge: W + scaling B A into a copy of the weights, as a model folder that other programs
  * load. hone itself never runs merged weights. */
 #include "cli/cli.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 struct merge_options {
 	const char *model, *adapter, *out, *dtype;

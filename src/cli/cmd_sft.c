@@ -6,6 +6,9 @@
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
  * metrics.jsonl, hone.db and final/. */
 #include "cli/cli.h"
+#include "base/base.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "store/store.h"
 #include "text/text.h"
 #include "train/train.h"

@@ -2,6 +2,16 @@
  * what it draws and in which order does not depend on timing, so kill -9 and a second start give
  * the bytes of the uninterrupted run (with max_seconds = 0). */
 #include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "store/store.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
