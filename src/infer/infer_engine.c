@@ -78,11 +78,8 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	int rc = check_options(m, &o, err);
 	if (rc) return rc;
 	struct engine *e = xcalloc(1, sizeof *e);
-	*e = (struct engine){.m = m,
-		.o = o,
-		.config = config,
-		.pages_per_sequence = pages_for(o.max_context),
-		.queue_end = &e->queue};
+	*e = (struct engine){
+		.m = m, .o = o, .config = config, .pages_per_sequence = pages_for(o.max_context), .queue_end = &e->queue};
 	size_t sequences = (size_t)o.max_sequences, rows = sequences + (size_t)o.prefill_rows;
 	model_prepare(m);
 	e->kv = kv_create(m, o.kv_pages);
@@ -196,7 +193,8 @@ static int check_request(const struct engine *e, const struct request *r, struct
 	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1) ||
 		!(s->min_p >= 0 && s->min_p <= 1))
 		return err_set(err, ERR_RANGE,
-			"request %lld: temperature %g, top_k %d, top_p %g, min_p %g; expected temperature >= 0, top_k >= 0, 0 < top_p "
+			"request %lld: temperature %g, top_k %d, top_p %g, min_p %g; expected temperature >= 0, top_k >= 0, 0 < "
+			"top_p "
 			"<= 1, 0 <= min_p <= 1",
 			(long long)r->id, s->temperature, s->top_k, s->top_p, s->min_p);
 	for (int i = 0; i < r->nprompt; i++)

@@ -38,16 +38,16 @@ struct slot {
 	int cached;   /* positions whose keys and values are stored or are in the batch being built */
 };
 
-struct rows { /* one call of step_run */
-	int32_t *ids, *pos, *sequence;  /* (max_sequences + prefill_rows) */
-	int32_t *table;                 /* (max_sequences, pages_per_sequence): page lists of the sequences in it */
-	int32_t *at;                    /* (max_sequences) */
-	struct ops_draw *draw;          /* (max_sequences) */
-	int *owner;                     /* (max_sequences) slot index of each row of logits */
+struct rows {                      /* one call of step_run */
+	int32_t *ids, *pos, *sequence; /* (max_sequences + prefill_rows) */
+	int32_t *table;                /* (max_sequences, pages_per_sequence): page lists of the sequences in it */
+	int32_t *at;                   /* (max_sequences) */
+	struct ops_draw *draw;         /* (max_sequences) */
+	int *owner;                    /* (max_sequences) slot index of each row of logits */
 	int T, S, n;
 };
 
-struct forks { /* of one step: (max_sequences) each */
+struct forks {          /* of one step: (max_sequences) each */
 	int32_t *dst, *src; /* pages to copy */
 	int *slots;         /* those that took over their prompt's pages */
 	int ncopies, nslots;

@@ -42,10 +42,8 @@ void adapter_link(struct adapter *a)
 			const struct linear_def *d = &linear_defs[k];
 			struct ops_lora *lora = &a->loras[l * LINEAR_COUNT + (int)k];
 			int first = l * PROJ_COUNT + (int)d->first;
-			*lora = (struct ops_lora){.r = a->r,
-				.scaling = (float)a->scaling,
-				.dropout = (float)a->dropout,
-				.stream = (uint64_t)first};
+			*lora = (struct ops_lora){
+				.r = a->r, .scaling = (float)a->scaling, .dropout = (float)a->dropout, .stream = (uint64_t)first};
 			for (int i = 0; i < d->parts; i++)
 				if (a->a[first + i]) {
 					lora->a[i] = a->a[first + i]->w;

@@ -57,13 +57,13 @@ int params_load(struct ops *ops, struct param *params, int count, const char *pa
 /* ---- where it computes ---- */
 
 struct device_options {
-	const char *device;          /* cpu, cuda, cuda:N */
-	const char *cuda_libs;       /* folder with CUDA's libraries; NULL: where they usually lie */
-	int threads;                 /* of the CPU; 0: cores */
+	const char *device;    /* cpu, cuda, cuda:N */
+	const char *cuda_libs; /* folder with CUDA's libraries; NULL: where they usually lie */
+	int threads;           /* of the CPU; 0: cores */
 	bool batch_invariant;
 	const char *const *adapters; /* (nadapters) folders of the adapters that will be opened; NULL entries: none */
 	int nadapters;
-	int new_rank;                /* of an adapter that will be created; 0: none */
+	int new_rank; /* of an adapter that will be created; 0: none */
 };
 int device_open(const struct device_options *o, struct ops **out, struct err *err);
 
@@ -176,10 +176,10 @@ void kv_copy_pages(struct kv *kv, const int32_t *dst, const int32_t *src, int n)
 size_t kv_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, int pages);
 struct step; /* activations of one generation step */
 struct step_options {
-	int rows;      /* of one step, at most */
+	int rows; /* of one step, at most */
 	int sequences;
-	int pages;     /* of one sequence */
-	int wanted;    /* rows of logits */
+	int pages;  /* of one sequence */
+	int wanted; /* rows of logits */
 };
 struct step *step_create(struct model *m, const struct step_options *o);
 size_t step_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c,

@@ -3,8 +3,8 @@
  * nothing; below the lowest block that learns, nothing is computed. */
 #include "model/model_internal.h"
 
-static void linear_backward(const struct walk *w, int layer, enum linear l, struct elem *dx, const struct elem *dy,
-	const struct elem *x)
+static void linear_backward(
+	const struct walk *w, int layer, enum linear l, struct elem *dx, const struct elem *dy, const struct elem *x)
 {
 	struct ops *ops = w->model->ops;
 	struct ops_linear *linear = &w->model->layers[layer].linear[l];
@@ -29,8 +29,8 @@ static void attention_backward(const struct walk *w, int layer, const struct act
 	struct elem *dn = needs_dx || y->norm1->w.grad ? g->dn : NULL;
 
 	linear_backward(w, layer, LINEAR_O, g->datt, g->dx, a->att);
-	ops->attend_backward(ops->ctx, g->dq, g->dk, g->dqkv, g->datt, a->att, a->lse, a->q, a->k, a->qkv, &y->heads,
-		w->batch, w->T);
+	ops->attend_backward(
+		ops->ctx, g->dq, g->dk, g->dqkv, g->datt, a->att, a->lse, a->q, a->k, a->qkv, &y->heads, w->batch, w->T);
 	ops->heads_backward(ops->ctx, g->dqkv, g->dq, g->dk, a->qkv, a->rstd_qk, &y->heads, w->batch, w->T);
 	linear_backward(w, layer, LINEAR_QKV, dn, g->dqkv, a->n1);
 	if (dn) ops->norm_backward(ops->ctx, g->dx, dn, a->x_in, &y->norm1->w, a->rstd1, w->T, OPS_ADD);

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct export {
+struct export
+{
 	const struct model *m;
 	const struct adapter *a; /* NULL: the weights as they are */
 	struct export_options o;

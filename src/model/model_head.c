@@ -77,8 +77,8 @@ static void chunk_backward(struct pass *p, int first, int n)
 	struct model *m = p->model;
 	struct ops *ops = m->ops;
 	struct head *h = &p->head;
-	ops->head_backward(ops->ctx, h->dx, h->logits, h->out, h->g, h->x, &m->head_linear, p->walk.batch, first, n,
-		m->config.vocab_size);
+	ops->head_backward(
+		ops->ctx, h->dx, h->logits, h->out, h->g, h->x, &m->head_linear, p->walk.batch, first, n, m->config.vocab_size);
 	ops->scatter(ops->ctx, p->dhidden, h->dx, m->config.hidden_size, ops->tail, p->walk.batch, first, n);
 }
 
@@ -86,8 +86,7 @@ static void blocks_backward(struct pass *p)
 {
 	struct model *m = p->model;
 	struct ops *ops = m->ops;
-	ops->norm_backward(
-		ops->ctx, p->grads.dx, p->dhidden, p->x_last, &m->norm->w, p->rstd_last, p->walk.T, OPS_SET);
+	ops->norm_backward(ops->ctx, p->grads.dx, p->dhidden, p->x_last, &m->norm->w, p->rstd_last, p->walk.T, OPS_SET);
 	for (int l = m->config.num_hidden_layers - 1; l >= 0; l--)
 		walk_block_backward(&p->walk, l, &p->layers[l], &p->grads);
 	if (m->embed->w.grad) ops->embed_backward(ops->ctx, &m->embed->w, p->grads.dx, p->walk.batch, p->walk.T);

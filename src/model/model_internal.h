@@ -54,8 +54,8 @@ struct model {
 	struct ops_linear head_linear;
 	struct f32 *rope; /* (rope_positions, 2, HD/2) */
 	int rope_positions;
-	uint64_t changes;     /* counts writes to the weights */
-	uint64_t serial_last; /* of what was made over this model: adapters, steps, pages */
+	uint64_t changes;                     /* counts writes to the weights */
+	uint64_t serial_last;                 /* of what was made over this model: adapters, steps, pages */
 	uint64_t bound_serial, bound_changes; /* the adapter whose B lies in the weights' tail columns; 0: none */
 };
 
@@ -98,10 +98,10 @@ struct adapter {
 	struct param *params;
 	int nparams;
 	int64_t count;
-	void *block;                   /* the working copies */
-	struct f32 *masters, *grads;   /* (count); masters NULL on the host, grads NULL until enabled */
-	struct param **a, **b;         /* (layers, PROJ_COUNT) (R, in) and (out, R); NULL where not targeted */
-	struct ops_lora *loras;        /* (layers, LINEAR_COUNT): the stages' view */
+	void *block;                 /* the working copies */
+	struct f32 *masters, *grads; /* (count); masters NULL on the host, grads NULL until enabled */
+	struct param **a, **b;       /* (layers, PROJ_COUNT) (R, in) and (out, R); NULL where not targeted */
+	struct ops_lora *loras;      /* (layers, LINEAR_COUNT): the stages' view */
 	uint64_t serial, changes;
 };
 /* Weights uninitialised. */
@@ -115,20 +115,20 @@ void adapter_link(struct adapter *a);
 
 /* ---- activations ---- */
 
-struct acts {           /* of one block */
-	struct elem *x_in;  /* (T, C) */
-	struct elem *n1;    /* (T, C + tail) */
-	struct f32 *rstd1;  /* (T) */
-	struct elem *qkv;   /* (T, Q + 2 KV) */
-	struct elem *q, *k; /* (T, Q), (T, KV) after norm and rotation; qkv itself without qk_norm */
+struct acts {            /* of one block */
+	struct elem *x_in;   /* (T, C) */
+	struct elem *n1;     /* (T, C + tail) */
+	struct f32 *rstd1;   /* (T) */
+	struct elem *qkv;    /* (T, Q + 2 KV) */
+	struct elem *q, *k;  /* (T, Q), (T, KV) after norm and rotation; qkv itself without qk_norm */
 	struct f32 *rstd_qk; /* (T, NH + NKV) */
-	struct elem *att;   /* (T, Q + tail) */
-	struct f32 *lse;    /* (T, NH) */
-	struct elem *x_mid; /* (T, C) */
-	struct elem *n2;    /* (T, C + tail) */
-	struct f32 *rstd2;  /* (T) */
-	struct elem *gu;    /* (T, 2 I) */
-	struct elem *act;   /* (T, I + tail) */
+	struct elem *att;    /* (T, Q + tail) */
+	struct f32 *lse;     /* (T, NH) */
+	struct elem *x_mid;  /* (T, C) */
+	struct elem *n2;     /* (T, C + tail) */
+	struct f32 *rstd2;   /* (T) */
+	struct elem *gu;     /* (T, 2 I) */
+	struct elem *act;    /* (T, I + tail) */
 };
 
 /* Which per-token width an activation has, and what it is made of. */
@@ -157,37 +157,37 @@ struct walk {
 	struct model *model;
 	struct adapter *adapter; /* NULL: the base policy */
 	struct ops_batch *batch;
-	int T;                   /* as batch_put gave it */
-	const struct kv *kv;     /* pages; NULL: a packed pass. Attention is the one step in which they differ */
+	int T;               /* as batch_put gave it */
+	const struct kv *kv; /* pages; NULL: a packed pass. Attention is the one step in which they differ */
 };
 struct elem *kv_layer(const struct kv *kv, int layer, int which); /* 0 keys, 1 values */
 /* x_out may be a->x_in (and a->x_mid too) when nothing is kept for backward. */
 void walk_block(const struct walk *w, int layer, const struct acts *a, struct elem *x_out);
 
-struct grads {           /* scratch of the backward walk */
-	struct elem *dx;     /* (T, C): of the residual stream */
-	struct elem *dn;     /* (T, C + tail): of a norm's output */
-	struct elem *dqkv;   /* (T, Q + 2 KV) */
+struct grads {            /* scratch of the backward walk */
+	struct elem *dx;      /* (T, C): of the residual stream */
+	struct elem *dn;      /* (T, C + tail): of a norm's output */
+	struct elem *dqkv;    /* (T, Q + 2 KV) */
 	struct elem *dq, *dk; /* (T, Q), (T, KV); dqkv itself without qk_norm */
-	struct elem *datt;   /* (T, Q + tail) */
-	struct elem *dgu;    /* (T, 2 I) */
-	struct elem *dact;   /* (T, I + tail) */
+	struct elem *datt;    /* (T, Q + tail) */
+	struct elem *dgu;     /* (T, 2 I) */
+	struct elem *dact;    /* (T, I + tail) */
 };
 /* dx: in, the gradient of the block's output; out, of its input. */
 void walk_block_backward(const struct walk *w, int layer, const struct acts *a, const struct grads *g);
 
-struct head { /* the last norm's output to logits, a chunk of rows at a time */
-	int rows_max;          /* of a chunk */
-	int group_max;         /* rows that the batch knows at once: whole chunks */
-	struct elem *x, *dx;   /* (rows_max, C) */
-	struct f32 *logits;    /* (rows_max, V) */
-	struct f32 *out;       /* (rows_max, OPS_FIGURES) */
+struct head {            /* the last norm's output to logits, a chunk of rows at a time */
+	int rows_max;        /* of a chunk */
+	int group_max;       /* rows that the batch knows at once: whole chunks */
+	struct elem *x, *dx; /* (rows_max, C) */
+	struct f32 *logits;  /* (rows_max, V) */
+	struct f32 *out;     /* (rows_max, OPS_FIGURES) */
 	/* on the host */
-	float *figures;                /* (rows_max, OPS_FIGURES): out */
-	float *logprob, *entropy, *g;  /* (rows_max): what the callback sees */
-	int32_t *at, *target;          /* (group_max) */
-	float *temperature;            /* (group_max) */
-	uint8_t *hits;                 /* caller's, or NULL */
+	float *figures;               /* (rows_max, OPS_FIGURES): out */
+	float *logprob, *entropy, *g; /* (rows_max): what the callback sees */
+	int32_t *at, *target;         /* (group_max) */
+	float *temperature;           /* (group_max) */
+	uint8_t *hits;                /* caller's, or NULL */
 };
 
 struct pass {
@@ -195,16 +195,16 @@ struct pass {
 	struct pass_options options;
 	char *block; /* all activations */
 	struct acts *layers;
-	int nlayers_held;        /* one per layer with backward, else one for all */
-	struct elem *x_last;     /* (T, C): input of the final norm */
-	struct f32 *rstd_last;   /* (T) */
-	struct elem *hidden;     /* (T, C + tail) */
-	struct elem *dhidden;    /* (T, C + tail) */
+	int nlayers_held;      /* one per layer with backward, else one for all */
+	struct elem *x_last;   /* (T, C): input of the final norm */
+	struct f32 *rstd_last; /* (T) */
+	struct elem *hidden;   /* (T, C + tail) */
+	struct elem *dhidden;  /* (T, C + tail) */
 	struct grads grads;
 	struct walk walk;
-	int32_t *sequence;       /* (max_tokens) */
-	int T;                   /* tokens of the batch last walked */
-	uint64_t dropout_seed;   /* of that pass */
+	int32_t *sequence;     /* (max_tokens) */
+	int T;                 /* tokens of the batch last walked */
+	uint64_t dropout_seed; /* of that pass */
 	struct head head;
 };
 #endif

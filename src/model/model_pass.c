@@ -13,15 +13,12 @@ const struct act_def act_defs[] = {
 	ACT(x_in, WIDTH_C, ACT_ELEM), ACT(n1, WIDTH_C, ACT_TAIL), ACT(rstd1, WIDTH_1, ACT_F32),
 	ACT(qkv, WIDTH_QKV, ACT_ELEM), ACT(att, WIDTH_Q, ACT_TAIL), ACT(lse, WIDTH_NH, ACT_F32),
 	ACT(x_mid, WIDTH_C, ACT_ELEM), ACT(n2, WIDTH_C, ACT_TAIL), ACT(rstd2, WIDTH_1, ACT_F32),
-	ACT(gu, WIDTH_2I, ACT_ELEM), ACT(act, WIDTH_I, ACT_TAIL),
-	ACT(q, WIDTH_Q, ACT_ELEM), ACT(k, WIDTH_KV, ACT_ELEM), ACT(rstd_qk, WIDTH_HEADS, ACT_F32),
+	ACT(gu, WIDTH_2I, ACT_ELEM), ACT(act, WIDTH_I, ACT_TAIL), ACT(q, WIDTH_Q, ACT_ELEM), ACT(k, WIDTH_KV, ACT_ELEM),
+	ACT(rstd_qk, WIDTH_HEADS, ACT_F32),
 	/* the last row: left out without qk_norm */
 };
 #define QK_NORM_ACTS 3
-int act_def_count(const struct model_config *c)
-{
-	return (int)ARRAY_LEN(act_defs) - (c->qk_norm ? 0 : QK_NORM_ACTS);
-}
+int act_def_count(const struct model_config *c) { return (int)ARRAY_LEN(act_defs) - (c->qk_norm ? 0 : QK_NORM_ACTS); }
 
 #define PASS(field, w, kind) { offsetof(struct pass, field), w, kind }
 static const struct act_def pass_defs[] = {
@@ -30,14 +27,9 @@ static const struct act_def pass_defs[] = {
 	PASS(hidden, WIDTH_C, ACT_TAIL),
 };
 static const struct act_def grad_defs[] = {
-	PASS(dhidden, WIDTH_C, ACT_TAIL),
-	PASS(grads.dx, WIDTH_C, ACT_ELEM),
-	PASS(grads.dn, WIDTH_C, ACT_TAIL),
-	PASS(grads.dqkv, WIDTH_QKV, ACT_ELEM),
-	PASS(grads.datt, WIDTH_Q, ACT_TAIL),
-	PASS(grads.dgu, WIDTH_2I, ACT_ELEM),
-	PASS(grads.dact, WIDTH_I, ACT_TAIL),
-	PASS(grads.dq, WIDTH_Q, ACT_ELEM),
+	PASS(dhidden, WIDTH_C, ACT_TAIL), PASS(grads.dx, WIDTH_C, ACT_ELEM), PASS(grads.dn, WIDTH_C, ACT_TAIL),
+	PASS(grads.dqkv, WIDTH_QKV, ACT_ELEM), PASS(grads.datt, WIDTH_Q, ACT_TAIL), PASS(grads.dgu, WIDTH_2I, ACT_ELEM),
+	PASS(grads.dact, WIDTH_I, ACT_TAIL), PASS(grads.dq, WIDTH_Q, ACT_ELEM),
 	PASS(grads.dk, WIDTH_KV, ACT_ELEM), /* these two are left out without qk_norm */
 };
 #define QK_NORM_GRADS 2
@@ -242,6 +234,6 @@ void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint
 		struct elem *x_out = l == L - 1 ? p->x_last : p->options.backward ? p->layers[l + 1].x_in : acts->x_in;
 		walk_block(&p->walk, l, acts, x_out);
 	}
-	ops->norm(ops->ctx, p->hidden, p->rstd_last, p->x_last, &m->norm->w, (float)m->config.rms_norm_eps, p->walk.T,
-		NULL);
+	ops->norm(
+		ops->ctx, p->hidden, p->rstd_last, p->x_last, &m->norm->w, (float)m->config.rms_norm_eps, p->walk.T, NULL);
 }

@@ -68,7 +68,7 @@ struct step {
 	struct model *model;
 	struct step_options o;
 	char *block;
-	struct acts acts;    /* shared by all layers; the residual stream stays in x_in */
+	struct acts acts; /* shared by all layers; the residual stream stays in x_in */
 	struct walk walk;
 	struct elem *hidden; /* (rows, C + tail): after the final norm */
 	struct elem *x;      /* (wanted, C): the wanted ones of them */
@@ -83,8 +83,8 @@ static const struct act_def row_defs[] = {STEP(hidden, WIDTH_C, ACT_TAIL)};
 static const struct act_def wanted_defs[] = {
 	STEP(x, WIDTH_C, ACT_ELEM), STEP(drawn, WIDTH_1, ACT_F32 /* as wide */), STEP(logprob, WIDTH_1, ACT_F32)};
 
-static size_t carve(const struct ops *ops, const struct model_config *c, const struct step_options *o, struct step *s,
-	char *base)
+static size_t carve(
+	const struct ops *ops, const struct model_config *c, const struct step_options *o, struct step *s, char *base)
 {
 	int64_t width[WIDTH_COUNT];
 	widths_fill(c, width);
@@ -131,8 +131,7 @@ void step_free(struct step *s)
 	free(s);
 }
 
-static void rows_check(
-	const struct step *s, const struct kv *kv, const struct ops_rows *r, const struct ops_want *want)
+static void rows_check(const struct step *s, const struct kv *kv, const struct ops_rows *r, const struct ops_want *want)
 {
 	const struct model *m = s->model;
 	CHECKF(r->T > 0 && r->T <= s->o.rows && want->n >= 0 && want->n <= s->o.wanted, "%d rows of %d, %d wanted of %d",

@@ -11,8 +11,7 @@
 #define CUDA_DEVICE_MAX 1023
 
 /* abi: HONE_OPS_ABI of the caller; a library made from another ops.h refuses. */
-typedef int cuda_open_fn(
-	const char *abi, int device, const struct ops_options *, struct ops **out, struct err *err);
+typedef int cuda_open_fn(const char *abi, int device, const struct ops_options *, struct ops **out, struct err *err);
 
 /* The first of: the program's folder, the folder above (tests lie in folders below it), and so on up to three. */
 static void *cuda_library(char *error, size_t len)
@@ -58,10 +57,10 @@ int ops_open(const char *device, const struct ops_options *o, struct ops **out, 
 	if (!strcmp(device, "cuda")) return cuda_open(0, o, out, err);
 	char *end = NULL;
 	long number = !strncmp(device, "cuda:", 5) && device[5] >= '0' && device[5] <= '9' ? strtol(device + 5, &end, 10)
-																						   : -1;
+																					   : -1;
 	if (number >= 0 && number <= CUDA_DEVICE_MAX && !*end) return cuda_open((int)number, o, out, err);
-	return err_set(err, ERR_USAGE, "--device \"%.40s\" is unknown; expected cpu, cuda or cuda:N with the GPU's number",
-		device);
+	return err_set(
+		err, ERR_USAGE, "--device \"%.40s\" is unknown; expected cpu, cuda or cuda:N with the GPU's number", device);
 }
 
 void ops_free(struct ops *ops)

@@ -3,6 +3,11 @@
  * allocated; nothing is. */
 #include "ops/cpu_figures.h"
 #include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,6 +4,10 @@
  * few values of every tensor, because reading all of a large model again at every start would be
  * dear and another model differs everywhere. */
 #include "rl/rl_internal.h"
+#include "base/base.h"
+#include "model/model.h"
+#include "store/store.h"
+#include "train/train.h"
 
 #include <stdlib.h>
 
@@ -12,7 +16,7 @@ enum { VALUES_PER_TENSOR = 16 };
 /* A run may be continued in another place, for longer, saving more often, on more threads: none of
  * these changes what a step computes. */
 static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
-	"save_total_limit", "threads", "verify_threads", "dry_run"};
+	"save_total_limit", "threads", "cuda_libs", "verify_threads", "dry_run"};
 
 static void put_params(struct str *out, struct ops *ops, const struct param *p, int count)
 {

@@ -86,7 +86,8 @@ static void weights_make(struct optimizer *o)
 	for (int i = 0; i < o->count; i++) {
 		const struct param *p = &o->params[i];
 		struct ops_weight *w = &o->weights[i];
-		CHECKF(p->w.grad && p->w.master, "%s has no gradient: model_enable_grad comes before optimizer_create", p->name);
+		CHECKF(
+			p->w.grad && p->w.master, "%s has no gradient: model_enable_grad comes before optimizer_create", p->name);
 		*w = p->w;
 		w->m = o->moments[i].w.master;
 		w->v = o->moments[o->count + i].w.master;

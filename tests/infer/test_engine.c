@@ -50,10 +50,7 @@ const struct model_config *model_config(const struct model *m) { return &m->c; }
 void model_prepare(struct model *m) {}
 struct ops *model_ops(const struct model *m) { return NULL; }
 size_t model_memory(const struct model *m) { return (size_t)1 << 36; }
-size_t kv_bytes(const struct ops *ops, const struct model_config *c, int pages)
-{
-	return (size_t)pages * OPS_PAGE * 4;
-}
+size_t kv_bytes(const struct ops *ops, const struct model_config *c, int pages) { return (size_t)pages * OPS_PAGE * 4; }
 size_t step_bytes(const struct ops *ops, const struct model_config *c, const struct step_options *o)
 {
 	return (size_t)o->rows * 100;
@@ -149,8 +146,8 @@ static void check_alone(const struct request *r, const struct completion *c)
 	while (count < r->max_new_tokens) {
 		hash_logits(h, logits);
 		const struct sampling *g = &r->sampling;
-		struct ops_draw d = {g->temperature, g->top_k, g->top_p, g->min_p, g->seed, (uint64_t)c->sample,
-			(uint64_t)(r->nprompt + count)};
+		struct ops_draw d = {
+			g->temperature, g->top_k, g->top_p, g->min_p, g->seed, (uint64_t)c->sample, (uint64_t)(r->nprompt + count)};
 		int32_t id = draw(logits, &d, &recorded);
 		assert_true(count < c->count);
 		assert_int_equal(c->tokens[count], id);

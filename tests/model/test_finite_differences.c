@@ -69,8 +69,9 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout)
 	struct param *params = model_params(f->m, &n);
 	for (int i = 0; i < n; i++) /* a fresh model is too small to be sensitive */
 		for (int64_t k = 0; k < params[i].count; k++)
-			host_values(&params[i])[k] = params[i].ndim == 1 ? host_values(&params[i])[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k)
-													: host_values(&params[i])[k] * 12;
+			host_values(&params[i])[k] = params[i].ndim == 1
+				? host_values(&params[i])[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k)
+				: host_values(&params[i])[k] * 12;
 	if (dropout >= 0) {
 		assert_int_equal(
 			adapter_create(f->m, &(struct adapter_options){.r = 3, .lora_alpha = 5, .lora_dropout = dropout, .seed = 3},
@@ -130,7 +131,8 @@ static double difference(struct fd *f, const struct param *p, const float *from,
 static double param_check(struct fd *f, const struct param *p, uint64_t stream)
 {
 	size_t count = (size_t)p->count;
-	float *d = xmalloc(count * sizeof *d), *from = memcpy(xmalloc(count * sizeof *from), host_values(p), count * sizeof *from);
+	float *d = xmalloc(count * sizeof *d),
+		  *from = memcpy(xmalloc(count * sizeof *from), host_values(p), count * sizeof *from);
 	double norm = 0, slope = 0;
 	for (size_t k = 0; k < count; k++) {
 		d[k] = rng_normal(21, stream, k);

@@ -136,7 +136,8 @@ static void export_bf16(void)
 	if (model_open(dir, ops, &rounded, &err)) fail_msg("%s", err.text);
 	struct param *x = model_params(m, &n), *y = model_params(rounded, &n);
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < x[i].count; k++) assert_true(host_values(&y[i])[k] == bf16_to_f32(f32_to_bf16(host_values(&x[i])[k])));
+		for (int64_t k = 0; k < x[i].count; k++)
+			assert_true(host_values(&y[i])[k] == bf16_to_f32(f32_to_bf16(host_values(&x[i])[k])));
 	ask(rounded, NULL, dir, NULL);
 	model_free(m);
 	model_free(rounded);
@@ -160,7 +161,8 @@ static void load_shards(void)
 	struct param *x = model_params(m, &n), *y = model_params(other, &n);
 	assert_memory_not_equal(host_values(&x[0]), host_values(&y[0]), (size_t)x[0].count * sizeof(float));
 	if (params_load(ops, y, n, dir, &err)) fail_msg("%s", err.text);
-	for (int i = 0; i < n; i++) assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	model_free(m);
 	model_free(other);
 	ops_free(ops);
@@ -352,7 +354,8 @@ static void test_f8_weights(void **state)
 			.data = bytes,
 			.bytes = (size_t)p->count,
 		};
-		for (int64_t k = 0; k < p->count; k++) bytes[k] = i % 2 ? f32_to_f8e5m2(host_values(p)[k]) : f32_to_f8e4m3(host_values(p)[k]);
+		for (int64_t k = 0; k < p->count; k++)
+			bytes[k] = i % 2 ? f32_to_f8e5m2(host_values(p)[k]) : f32_to_f8e4m3(host_values(p)[k]);
 	}
 	assert_int_equal(safetensors_write(path, t, (size_t)n, NULL, &err), 0);
 	if (model_open(dir, ops, &read, &err)) fail_msg("%s", err.text);

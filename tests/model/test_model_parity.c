@@ -274,7 +274,8 @@ static void test_adapter_spellings(void **state)
 			fail_msg("%s: %s", names[i], err.text);
 		struct param *x = adapter_params(a, &n), *y = adapter_params(again, &n2);
 		assert_int_equal(n, n2);
-		for (int k = 0; k < n; k++) assert_memory_equal(host_values(&x[k]), host_values(&y[k]), (size_t)x[k].count * sizeof(float));
+		for (int k = 0; k < n; k++)
+			assert_memory_equal(host_values(&x[k]), host_values(&y[k]), (size_t)x[k].count * sizeof(float));
 		adapter_free(a);
 		adapter_free(again);
 		free(dir);
@@ -333,10 +334,12 @@ static void reload_case(struct ref *r, struct ops *ops)
 	assert_int_equal(model_open(path, ops, &again, &err), 0);
 	struct param *x = model_params(m, &n), *y = model_params(again, &n2);
 	assert_int_equal(n, n2);
-	for (int i = 0; i < n; i++) assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	assert_memory_equal(model_config(m), model_config(again), sizeof *model_config(m));
 	model_enable_grad(again, NULL); /* mapped weights become our own, with the same values */
-	for (int i = 0; i < n; i++) assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	host_values(&y[0])[0] += 1;
 
 	snprintf(path, sizeof path, "%s/adapter_hone", r->dir);
@@ -345,7 +348,8 @@ static void reload_case(struct ref *r, struct ops *ops)
 	x = adapter_params(a, &n);
 	y = adapter_params(a2, &n2);
 	assert_int_equal(n, n2);
-	for (int i = 0; i < n; i++) assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	adapter_free(a);
 	adapter_free(a2);
 	model_free(m);

@@ -104,7 +104,8 @@ static void check_weights(struct cpu_ops *o, const struct weights *w)
 		if (w->bytes > 0) o->prepare(o->ctx, b, N, K);
 		double columns = (N + 31) / 32 * 32; /* whole panels */
 		if ((double)ops_prepared_bytes(prepared_of) > w->bytes * columns * K)
-			fail_msg("%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(prepared_of), w->bytes);
+			fail_msg(
+				"%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(prepared_of), w->bytes);
 		for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
 			int rows = batches[i], first = (int)(i * 37) % (M - rows);
 			size_t at = (size_t)first * (size_t)N;

@@ -179,8 +179,8 @@ static void walk_rope(struct fixture *f)
 {
 	while (next_case(f)) {
 		float *x = input(f, "x"), *table = input(f, "table");
-		f->ops->rope(
-			f->ops->ctx, x, x, table, ints(f, "pos"), (int)f->args[0], (int)f->args[1], (int)f->args[2], f->args[3] != 0);
+		f->ops->rope(f->ops->ctx, x, x, table, ints(f, "pos"), (int)f->args[0], (int)f->args[1], (int)f->args[2],
+			f->args[3] != 0);
 		compare(f, "rope", "want", x, 4);
 		end_case(f, "rope");
 	}
@@ -252,7 +252,7 @@ static void walk_mlp(struct fixture *f)
 		struct cpu_ops *o = f->ops;
 		o->silu_mul(o->ctx, out, gate, up, n);
 		o->silu_mul_backward(o->ctx, dgate, dup, dout, gate, up, n);
-			compare(f, "silu_mul", "out", out, 16);
+		compare(f, "silu_mul", "out", out, 16);
 		compare(f, "silu_mul_backward", "dgate", dgate, 36);
 		compare(f, "silu_mul_backward", "dup", dup, 16);
 		float squares = (float)o->sum_squares(o->ctx, y, n);

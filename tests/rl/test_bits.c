@@ -125,11 +125,13 @@ static void stir_adapter(struct adapter *a, uint64_t seed)
 }
 static void hash_values(uint64_t *h, const struct bits *b)
 {
-	for (int i = 0; i < b->nparams; i++) hash_add(h, host_values(&b->params[i]), (size_t)b->params[i].count * sizeof(float));
+	for (int i = 0; i < b->nparams; i++)
+		hash_add(h, host_values(&b->params[i]), (size_t)b->params[i].count * sizeof(float));
 }
 static void hash_grads(uint64_t *h, const struct bits *b)
 {
-	for (int i = 0; i < b->nparams; i++) hash_add(h, host_grads(&b->params[i]), (size_t)b->params[i].count * sizeof(float));
+	for (int i = 0; i < b->nparams; i++)
+		hash_add(h, host_grads(&b->params[i]), (size_t)b->params[i].count * sizeof(float));
 }
 
 static void batch_make(struct bits *b)

@@ -57,8 +57,8 @@ static void steps_case(const char *name)
 		double largest = 0;
 		for (int64_t k = 0; k < params[i].count; k++) largest = fmax(largest, fabs(host_values(&params[i])[k]));
 		snprintf(key, sizeof key, "final.%s", params[i].name);
-		assert_true(
-			ref_equal(&r, key, host_values(&params[i]), params[i].count, moved / largest + (double)steps * ldexp(1, -24)));
+		assert_true(ref_equal(
+			&r, key, host_values(&params[i]), params[i].count, moved / largest + (double)steps * ldexp(1, -24)));
 	}
 	optimizer_free(o);
 	pass_free(p);
@@ -295,7 +295,7 @@ static void test_nonfinite_gradient(void **state)
 	assert_int_equal(changes, 0);
 	grad[0] = grad[1] = 0.3f;
 	assert_true(fabs(optimizer_step(o) - 0.3f * sqrt(2)) < 1e-7);
-	assert_int_equal(changes, 1); /* whoever keeps a copy of the weights has to look again */
+	assert_int_equal(changes, 1);            /* whoever keeps a copy of the weights has to look again */
 	assert_true(fabs(data[0] - 0.9) < 1e-6); /* the first real update moves by lr sign(g) */
 	optimizer_free(o);
 	ops_free(ops);

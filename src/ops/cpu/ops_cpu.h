@@ -134,11 +134,11 @@ struct prepared {
 	size_t panel_bytes;
 };
 
-struct thin {       /* memory of the adapters' thin products; grows in batch_create and bind */
-	int rows;       /* of the largest batch */
-	int in, r;      /* largest of the bound adapters; in is 0 while none has dropout */
-	float *x;       /* (rows, in) dropped-out input */
-	float *h, *dh;  /* (rows, r) */
+struct thin {      /* memory of the adapters' thin products; grows in batch_create and bind */
+	int rows;      /* of the largest batch */
+	int in, r;     /* largest of the bound adapters; in is 0 while none has dropout */
+	float *x;      /* (rows, in) dropped-out input */
+	float *h, *dh; /* (rows, r) */
 };
 
 struct ops_context {
@@ -169,7 +169,7 @@ struct ops_batch {
 	/* wanted rows, from batch_want */
 	int n;
 	int32_t *at, *target;
-	float *temperature;                  /* (n), 1 where the caller gave none */
+	float *temperature; /* (n), 1 where the caller gave none */
 	struct ops_draw *draw;
 	float *logprob, *entropy, *lse, *draw_temperature; /* (n) columns that the small operations read and write */
 };

@@ -5,8 +5,8 @@
 
 /* dh = s dy B;  dB += s dy^T h;  dA += dh^T drop(x);  dx += drop'(dh A). h is computed again: it
  * costs r / out of the projection and saves a buffer for each one. */
-static void thin_backward(struct ops_context *c, float *dx, const float *dy, const float *x,
-	const struct ops_linear *l, struct ops_lora *lora, int part, int T)
+static void thin_backward(struct ops_context *c, float *dx, const float *dy, const float *x, const struct ops_linear *l,
+	struct ops_lora *lora, int part, int T)
 {
 	struct cpu_ops *f = &c->f;
 	const float *A = CONST_FLOATS(lora->a[part].w), *B = CONST_FLOATS(lora->b[part].w);
@@ -33,8 +33,8 @@ static void thin_backward(struct ops_context *c, float *dx, const float *dy, con
 	f->axpy(c, dx, c->thin.x, 1, (int64_t)T * l->in);
 }
 
-static void linear_backward(struct ops_context *c, struct elem *dx_out, const struct elem *dy_in,
-	const struct elem *in, struct ops_linear *l, struct ops_lora *lora, int T, enum ops_accumulate acc)
+static void linear_backward(struct ops_context *c, struct elem *dx_out, const struct elem *dy_in, const struct elem *in,
+	struct ops_linear *l, struct ops_lora *lora, int T, enum ops_accumulate acc)
 {
 	struct cpu_ops *f = &c->f;
 	float *dx = FLOATS(dx_out);
@@ -59,8 +59,8 @@ static void gate_backward(
 }
 
 static void attend_backward(struct ops_context *c, struct elem *dq, struct elem *dk, struct elem *dqkv,
-	const struct elem *datt, const struct elem *att, const struct f32 *lse, const struct elem *q,
-	const struct elem *k, const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T)
+	const struct elem *datt, const struct elem *att, const struct f32 *lse, const struct elem *q, const struct elem *k,
+	const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T)
 {
 	int64_t Q = (int64_t)h->NH * h->HD, KV = (int64_t)h->NKV * h->HD;
 	const float *k_raw = CONST_FLOATS(qkv) + T * Q;
@@ -73,9 +73,8 @@ static void attend_backward(struct ops_context *c, struct elem *dq, struct elem 
 }
 
 /* The rotation is undone on the way into dqkv, then the norm there, in place. */
-static void heads_backward(struct ops_context *c, struct elem *dqkv, const struct elem *dq_in,
-	const struct elem *dk_in, const struct elem *qkv, const struct f32 *rstd, struct ops_heads *h,
-	const struct ops_batch *b, int T)
+static void heads_backward(struct ops_context *c, struct elem *dqkv, const struct elem *dq_in, const struct elem *dk_in,
+	const struct elem *qkv, const struct f32 *rstd, struct ops_heads *h, const struct ops_batch *b, int T)
 {
 	struct cpu_ops *f = &c->f;
 	int64_t Q = (int64_t)h->NH * h->HD;
@@ -86,10 +85,10 @@ static void heads_backward(struct ops_context *c, struct elem *dqkv, const struc
 	f->rope(c, dq, CONST_FLOATS(dq_in), CONST_FLOATS(h->rope), b->pos, T, h->NH, h->HD, true);
 	f->rope(c, dk, k_from, CONST_FLOATS(h->rope), b->pos, T, h->NKV, h->HD, true);
 	if (!h->q_norm) return;
-	f->rmsnorm_backward(c, dq, FLOATS(h->q_norm->grad), dq, q_raw, CONST_FLOATS(h->q_norm->w), r, T * h->NH, h->HD,
-		OPS_SET);
-	f->rmsnorm_backward(c, dk, FLOATS(h->k_norm->grad), dk, k_raw, CONST_FLOATS(h->k_norm->w),
-		r + (int64_t)T * h->NH, T * h->NKV, h->HD, OPS_SET);
+	f->rmsnorm_backward(
+		c, dq, FLOATS(h->q_norm->grad), dq, q_raw, CONST_FLOATS(h->q_norm->w), r, T * h->NH, h->HD, OPS_SET);
+	f->rmsnorm_backward(c, dk, FLOATS(h->k_norm->grad), dk, k_raw, CONST_FLOATS(h->k_norm->w), r + (int64_t)T * h->NH,
+		T * h->NKV, h->HD, OPS_SET);
 }
 
 static void norm_backward(struct ops_context *c, struct elem *dx, const struct elem *dy, const struct elem *x,

@@ -4,7 +4,8 @@
  *   y = x W^T + bias + scaling * (drop(x) A^T) B^T */
 #include "ops_cpu.h"
 
-static void embed(struct ops_context *c, struct elem *x, const struct ops_weight *table, const struct ops_batch *b, int T)
+static void embed(
+	struct ops_context *c, struct elem *x, const struct ops_weight *table, const struct ops_batch *b, int T)
 {
 	CHECK(T == b->T);
 	c->f.embed(c, FLOATS(x), CONST_FLOATS(table->w), b->ids, T, table->cols);
@@ -32,8 +33,7 @@ static void thin_products(struct ops_context *c, float *y, const float *x, const
 	thin_reserve(c, T, lora->seed && lora->dropout > 0 ? l->in : 0, lora->r);
 	const float *xd = thin_input(c, lora, part, x, T, l->in);
 	c->f.matmul(c, c->thin.h, xd, CONST_FLOATS(a->w), T, lora->r, l->in, false, true, 1, OPS_SET);
-	c->f.matmul(
-		c, y, c->thin.h, CONST_FLOATS(b->w), T, l->w[part].rows, lora->r, false, true, lora->scaling, OPS_ADD);
+	c->f.matmul(c, y, c->thin.h, CONST_FLOATS(b->w), T, l->w[part].rows, lora->r, false, true, lora->scaling, OPS_ADD);
 }
 
 static void linear(struct ops_context *c, struct elem *out, const struct elem *in, const struct ops_linear *l,
@@ -44,8 +44,7 @@ static void linear(struct ops_context *c, struct elem *out, const struct elem *i
 	if (add && add != out) memcpy(y, add, size_mul((size_t)T, (size_t)l->out) * sizeof *y);
 	for (int i = 0; i < l->parts; i++) {
 		const struct ops_weight *w = &l->w[i];
-		c->f.matmul(
-			c, y, x, CONST_FLOATS(w->w), T, w->rows, l->in, false, true, 1, add ? OPS_ADD : OPS_SET);
+		c->f.matmul(c, y, x, CONST_FLOATS(w->w), T, w->rows, l->in, false, true, 1, add ? OPS_ADD : OPS_SET);
 		if (l->bias[i].w) c->f.bias_add(c, y, CONST_FLOATS(l->bias[i].w), T, w->rows);
 		if (lora && lora->a[i].w) thin_products(c, y, x, l, lora, i, T);
 		y += (int64_t)T * w->rows;
@@ -65,8 +64,8 @@ static void heads(struct ops_context *c, struct elem *q_out, struct elem *k_out,
 		q = FLOATS(q_out);
 		k = FLOATS(k_out);
 		c->f.rmsnorm(c, q, r, q_raw, CONST_FLOATS(h->q_norm->w), h->eps, T * h->NH, h->HD);
-		c->f.rmsnorm(c, k, r ? r + (int64_t)T * h->NH : NULL, k_raw, CONST_FLOATS(h->k_norm->w), h->eps, T * h->NKV,
-			h->HD);
+		c->f.rmsnorm(
+			c, k, r ? r + (int64_t)T * h->NH : NULL, k_raw, CONST_FLOATS(h->k_norm->w), h->eps, T * h->NKV, h->HD);
 	}
 	c->f.rope(c, q, q, CONST_FLOATS(h->rope), b->pos, T, h->NH, h->HD, false);
 	c->f.rope(c, k, k, CONST_FLOATS(h->rope), b->pos, T, h->NKV, h->HD, false);
@@ -76,9 +75,8 @@ static void heads(struct ops_context *c, struct elem *q_out, struct elem *k_out,
 	c->f.kv_write(c, FLOATS(kpages), FLOATS(vpages), k, v, &paged, h->NKV, h->HD);
 }
 
-static void attend(struct ops_context *c, struct elem *att, struct f32 *lse, const struct elem *q,
-	const struct elem *k, const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T,
-	const struct ops_next *next)
+static void attend(struct ops_context *c, struct elem *att, struct f32 *lse, const struct elem *q, const struct elem *k,
+	const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T, const struct ops_next *next)
 {
 	int64_t Q = (int64_t)h->NH * h->HD, KV = (int64_t)h->NKV * h->HD;
 	const float *k_raw = CONST_FLOATS(qkv) + T * Q;
@@ -89,13 +87,12 @@ static void attend(struct ops_context *c, struct elem *att, struct f32 *lse, con
 }
 
 static void attend_paged(struct ops_context *c, struct elem *att, const struct elem *q, const struct elem *kpages,
-	const struct elem *vpages, const struct ops_heads *h, const struct ops_batch *b, int T,
-	const struct ops_next *next)
+	const struct elem *vpages, const struct ops_heads *h, const struct ops_batch *b, int T, const struct ops_next *next)
 {
 	struct ops_paged paged = batch_paged(b);
 	CHECK(T == b->T && b->pages > 0);
-	c->f.attention_paged(c, FLOATS(att), CONST_FLOATS(q), CONST_FLOATS(kpages), CONST_FLOATS(vpages), &paged, h->NH,
-		h->NKV, h->HD);
+	c->f.attention_paged(
+		c, FLOATS(att), CONST_FLOATS(q), CONST_FLOATS(kpages), CONST_FLOATS(vpages), &paged, h->NH, h->NKV, h->HD);
 }
 
 static void gate(

@@ -18,8 +18,7 @@ static void scatter(struct ops_context *c, struct elem *dx, const struct elem *d
 	c->f.embed_backward(c, FLOATS(dx), CONST_FLOATS(d), b->at + first, n, C, b->T);
 }
 
-static void logits(
-	struct ops_context *c, struct f32 *out, const struct elem *x, const struct ops_linear *head, int n)
+static void logits(struct ops_context *c, struct f32 *out, const struct elem *x, const struct ops_linear *head, int n)
 {
 	c->f.matmul(
 		c, FLOATS(out), CONST_FLOATS(x), CONST_FLOATS(head->w[0].w), n, head->out, head->in, false, true, 1, OPS_SET);
@@ -85,8 +84,8 @@ static void head_backward(struct ops_context *c, struct elem *dx, struct f32 *lo
 	for (int i = 0; i < n; i++) b->lse[first + i] = CONST_FLOATS(out)[(int64_t)i * OPS_FIGURES + 2];
 	for (int i = first, end; i < first + n; i = end) {
 		end = run_end(b->temperature, i, first + n);
-		c->f.logprob_backward(c, d + (int64_t)(i - first) * V, b->lse + i, b->target + i, g + (i - first),
-			b->temperature[i], end - i, V);
+		c->f.logprob_backward(
+			c, d + (int64_t)(i - first) * V, b->lse + i, b->target + i, g + (i - first), b->temperature[i], end - i, V);
 	}
 	if (w->grad) c->f.matmul(c, FLOATS(w->grad), d, CONST_FLOATS(x), V, head->in, n, true, false, 1, OPS_ADD);
 	c->f.matmul(c, FLOATS(dx), d, CONST_FLOATS(w->w), n, head->in, V, false, false, 1, OPS_SET);
