@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include "infer/infer.h"
 #include "train/train.h"
+#include "../model/host_values.h"
 
 enum { V = 1237, T = 150, S = 4, ROWS = 97, HEAD_ROWS = 40, STEPS = 10, PROMPTS = 5, ENGINE_TOKENS_MIN = 200 };
 
@@ -108,10 +109,11 @@ static struct model_config config_of(enum arch arch)
 /* Fresh weights are too small to be sensitive, biases zero and norms one. */
 static void stir_base(struct param *params, int n)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		float *x = host_values(&params[i]);
 		for (int64_t k = 0; k < params[i].count; k++)
-			params[i].data[k] = params[i].ndim == 1 ? params[i].data[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k)
-													: params[i].data[k] * 5;
+			x[k] = params[i].ndim == 1 ? x[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k) : x[k] * 5;
+	}
 }
 static void stir_adapter(struct adapter *a, uint64_t seed)
 {
@@ -119,15 +121,17 @@ static void stir_adapter(struct adapter *a, uint64_t seed)
 	struct param *params = adapter_params(a, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t k = 0; k < params[i].count; k++)
-			params[i].data[k] += 0.1f * rng_normal(seed, (uint64_t)i, (uint64_t)k);
+			host_values(&params[i])[k] += 0.1f * rng_normal(seed, (uint64_t)i, (uint64_t)k);
 }
 static void hash_values(uint64_t *h, const struct bits *b)
 {
-	for (int i = 0; i < b->nparams; i++) hash_add(h, b->params[i].data, (size_t)b->params[i].count * sizeof(float));
+	for (int i = 0; i < b->nparams; i++)
+		hash_add(h, host_values(&b->params[i]), (size_t)b->params[i].count * sizeof(float));
 }
 static void hash_grads(uint64_t *h, const struct bits *b)
 {
-	for (int i = 0; i < b->nparams; i++) hash_add(h, b->params[i].grad, (size_t)b->params[i].count * sizeof(float));
+	for (int i = 0; i < b->nparams; i++)
+		hash_add(h, host_grads(&b->params[i]), (size_t)b->params[i].count * sizeof(float));
 }
 
 static void batch_make(struct bits *b)
