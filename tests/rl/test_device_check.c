@@ -231,15 +231,15 @@ static void test_engine(void **state)
 	side_open(&s, "check", true, true);
 	forward(&s, S, 5); /* dropout's seed must not stay in the sampler's adapter */
 	if (engine_create(
-			s.m, &(struct engine_options){.max_sequences = 11, .max_context = 90, .prefill_rows = 21}, &e, &err))
+			s.m, &(struct engine_options){.max_sequences = 24, .max_context = 110, .prefill_rows = 21}, &e, &err))
 		fail_msg("%s", err.text);
 	for (int i = 0; i < 5; i++) {
 		struct request r = {.id = i,
 			.prompt = ids,
 			.nprompt = 1 + 17 * i,
-			.num_samples = 1 + i,
+			.num_samples = 2 + 2 * i,
 			.sampling = {.temperature = i ? 1 : 0, .top_k = i == 2 ? 9 : 0, .top_p = 1, .min_p = i == 3 ? 0.05f : 0},
-			.max_new_tokens = 20,
+			.max_new_tokens = 10 + 6 * i,
 			.adapter = i % 2 ? s.a : NULL};
 		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
 	}
@@ -251,7 +251,7 @@ static void test_engine(void **state)
 			completion_release(&c);
 		}
 	}
-	assert_int_equal(done, 15);
+	assert_int_equal(done, 30);
 	engine_free(e);
 	side_close(&s);
 }
