@@ -10,7 +10,7 @@
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
 struct verify_settings {
-	const char *task, *candidate, *device, *precision, *sandbox, *store, *root;
+	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root;
 	int64_t threads, num_correct_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
 		oracle_timeout_ms;
 	bool allow_unsandboxed, skip_compile, audit, json;
@@ -20,7 +20,8 @@ struct verify_settings {
 static const struct option_def DEFS[] = {
 	O(OPTION_STR, task, "KernelBench-style file with Model, get_inputs, get_init_inputs", NULL),
 	O(OPTION_STR, candidate, "file that defines ModelNew, or a folder of such files", NULL),
-	O(OPTION_STR, device, "where the kernels run", "cpu"),
+	O(OPTION_STR, device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, gpu, "card that kernels are compiled for and time is predicted of; the device's own, else H200", NULL),
 	O(OPTION_STR, precision, "strict refuses tf32 in fp32 tasks", "strict|tf32"),
 	O(OPTION_STR, sandbox, "level; the strongest that works when empty", NULL),
 	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
@@ -96,6 +97,10 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	if (v->device.driver)
+		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements with the vm\n",
+			v->device.name, v->device.driver / 1000, v->device.driver % 1000 / 10, v->device.trials,
+			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat), v->device.disagreements);
 	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "",
 		v->params_seeded ? "; parameters: seeded" : "");
 }
@@ -179,6 +184,7 @@ static int run(const struct verify_settings *s, struct err *err)
 	struct verify_options o = {
 		.root = s->root,
 		.device = s->device,
+		.gpu = s->gpu,
 		.precision = s->precision,
 		.sandbox = s->sandbox,
 		.allow_unsandboxed = s->allow_unsandboxed,

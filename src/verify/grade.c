@@ -119,7 +119,8 @@ static void grading_release(struct grading *g, struct trace *stock)
 	g->nbinaries = 0;
 	if (g->has_tracer) job_end(&g->tracer);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
-	g->has_runner = g->has_tracer = false;
+	if (g->has_gpu_runner) runner_end(g->s->gpu_runners, &g->gpu_runner, NULL, 0, NULL);
+	g->has_runner = g->has_tracer = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }
@@ -128,7 +129,12 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 {
 	*out = (struct verdict){
 		.speedup = NAN, .cost_s = NAN, .reference_cost_s = NAN, .error_max = NAN, .tolerance = NAN, .kernelbench = -1};
+	out->device.error_max = NAN;
+	out->gpu_arch = s->gpu.capability;
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
+	snprintf(out->gpu, sizeof out->gpu, "%s", s->gpu.name ? s->gpu.name : "");
+	snprintf(out->device.name, sizeof out->device.name, "%s", s->gpu_runners ? s->device.name : "vm");
+	out->device.driver = s->device.driver;
 }
 
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out)
