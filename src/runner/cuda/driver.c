@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LIBRARY "libcuda.so.1"
 #define DRIVER_MIN "525 (CUDA 12.0)"
 
 typedef cu_result get_address_fn(const char *name, void **out, int version, uint64_t flags, int *status);
@@ -23,11 +22,14 @@ int cu_open(struct cu *cu, char *text, size_t len)
 	} needed[] = {CU_FUNCTIONS(X)}, optional[] = {CU_OPTIONAL_FUNCTIONS(X)};
 #undef X
 	memset(cu, 0, sizeof *cu);
-	cu->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	if (!cu->library) {
-		snprintf(text, len, "no NVIDIA driver: %s", dlerror());
-		return -1;
+	/* Where the loader knows it; else where containers and WSL put it. */
+	static const char *const places[] = {
+		"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
+	for (size_t i = 0; !cu->library && i < sizeof places / sizeof *places; i++) {
+		cu->library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+		if (i == 0 && !cu->library) snprintf(text, len, "no NVIDIA driver: %s", dlerror());
 	}
+	if (!cu->library) return -1;
 	get_address_fn *get_address = NULL;
 	function_set(&get_address, dlsym(cu->library, "cuGetProcAddress_v2"));
 	if (!get_address) {
