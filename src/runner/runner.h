@@ -71,7 +71,7 @@ struct runner_binary {
 	int64_t shared_bytes;
 	int64_t global_scratch_bytes, profile_scratch_bytes; /* for each program's cluster member */
 	int nargs;
-	const char *args[TAPE_ARGS_MAX]; /* types of the IR's function: "i32", "!tt.ptr<f32>" */
+	const char *args[TAPE_ARGS_MAX]; /* types of the IR's function: "*f32", "i32", "f32", "!tt.tensordesc<...>" */
 	int nmaps; /* 0: descriptors are passed as base, sizes, strides and padding */
 	struct runner_tensor_map maps[TAPE_ARGS_MAX / 3];
 };

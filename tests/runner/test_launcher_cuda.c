@@ -22,7 +22,7 @@ static void *library;
 static float input[16];
 static uint8_t output[1024];
 
-static const char *const ADD_ARGS[] = {"!tt.ptr<f32>", "!tt.ptr<f32>", "i32"};
+static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
 
 /* One replay with one kernel of that kind; *spent tells whether the launcher lived through it. */
 static void replay_kind(const char *kind, const char *text, const struct runner_binary *base, struct runner_result *out,
@@ -105,7 +105,7 @@ static void test_movement(void **state)
  * the cluster, a block of the compiled warps. */
 static void test_launch_has_tritons_form(void **state)
 {
-	static const char *const args[] = {"!tt.ptr<f32>", "i32", "i64", "f32", "f16", "f64", "i1"};
+	static const char *const args[] = {"*f32", "i32", "i64", "f32", "f16", "f64", "i1"};
 	struct runner_result r;
 	struct runner_binary b = binary_of(args, 7);
 	b.num_warps = 12; /* a kernel that specialises its warps */

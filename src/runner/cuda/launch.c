@@ -197,7 +197,7 @@ static int params_make(struct cuda *c, const struct tape_row *row, int index, co
 	for (int i = 0; i < row->nargs && !rc; i++) {
 		const struct tape_arg *a = &row->args[i];
 		const char *type = p->count < b->nargs ? b->args[p->count] : "";
-		bool is_pointer = !strncmp(type, "!tt.ptr", 7), is_descriptor = !strncmp(type, "!tt.tensordesc", 14),
+		bool is_pointer = type[0] == '*', is_descriptor = !strncmp(type, "!tt.tensordesc", 14),
 			 is_float = strchr("fb", type[0]) && type[0];
 		bool fits = a->kind == TAPE_ARG_POINTER ? is_pointer
 			: a->kind == TAPE_ARG_FLOAT         ? is_float
