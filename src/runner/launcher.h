@@ -15,6 +15,8 @@
 #ifndef HONE_LAUNCHER_H
 #define HONE_LAUNCHER_H
 #include "runner/runner.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
 
 /* How the rows of one trial run. */
 struct launcher_trial {

@@ -2,6 +2,10 @@
  * origin tag for each byte: GIVEN for inputs, parameters and constants, NONE for temporaries, so
  * that a load of what nobody wrote is a fault. */
 #include "runner/launcher.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include "runner/movement.h"
 #include <stdlib.h>
 

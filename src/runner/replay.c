@@ -6,6 +6,10 @@
  * value nobody wrote is loud in a comparison. Library rows on the data path stop the replay; dead
  * ones are skipped together with the launches that only they feed. */
 #include "runner/replay.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include <stdlib.h>
 
 struct replay {

@@ -3,6 +3,8 @@
 #ifndef HONE_REPLAY_H
 #define HONE_REPLAY_H
 #include "runner/launcher.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
 
 struct replay;
 struct replay_given {

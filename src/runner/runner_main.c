@@ -6,7 +6,10 @@
  * sense ends the process: only our own supervisor writes to it. */
 #include "runner/cuda/launcher_cuda.h"
 #include "runner/replay.h"
-#include "verify/sandbox.h"
+#include "base/base.h"
+#include "sandbox/sandbox.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

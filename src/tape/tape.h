@@ -21,6 +21,7 @@
  * source. */
 #ifndef HONE_TAPE_H
 #define HONE_TAPE_H
+#include "base/base.h"
 #include "base/dtype.h"
 
 #define TAPE_VERSION 2

@@ -6,6 +6,9 @@
  * A fault takes the runner's context with it: the runner ends, and the next one proves with a small
  * write that the GPU still answers before a candidate is charged for anything. */
 #include "verify/verify_internal.h"
+#include "tape/tape.h"
+#include "base/dtype.h"
+#include "base/base.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -8,6 +8,10 @@
  * runners in use, which wakes every wait; what was being graded ends as an infrastructure fault
  * that nobody collects. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "sandbox/sandbox.h"
+#include "store/store.h"
+#include "task/task.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -248,6 +252,17 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 		.memory_bytes = v->s.limits.gpu_memory_bytes,
 		.spare = spare};
 	rc = runner_pool_create(&pool, &v->s.gpu_runners, &v->s.device, err);
+	/* Containers may forbid what the strongest level needs for a GPU's driver. */
+	if (rc && v->s.level == SANDBOX_FULL && !(o->sandbox && o->sandbox[0])) {
+		char why[sizeof err->text];
+		snprintf(why, sizeof why, "%s", err->text);
+		pool.level = SANDBOX_LSM;
+		rc = runner_pool_create(&pool, &v->s.gpu_runners, &v->s.device, err);
+		if (!rc) {
+			log_warn("verify: the GPU's runner does not start at sandbox level full (%s); level lsm is used", why);
+			v->s.level = SANDBOX_LSM;
+		}
+	}
 	return rc ? rc : setup_gpu(o->gpu, &v->s.device, &v->s.gpu, err);
 }
 

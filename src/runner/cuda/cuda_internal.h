@@ -3,6 +3,7 @@
 #define HONE_CUDA_INTERNAL_H
 #include "runner/cuda/driver.h"
 #include "runner/cuda/launcher_cuda.h"
+#include "tape/tape.h"
 
 #define CUDA_CANARY_BYTES 4096 /* a block of 32 x 32 floats */
 

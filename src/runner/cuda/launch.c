@@ -6,6 +6,9 @@
  * and strides (i64). The grid's first size is multiplied by the cluster's; a block has 32 threads
  * for each warp of the *compiled* kernel, which warp specialisation makes more than the tape's. */
 #include "runner/cuda/cuda_internal.h"
+#include "tape/tape.h"
+#include "base/dtype.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 #define SHARED_STATIC_BYTES 49152 /* what a block may have without asking */

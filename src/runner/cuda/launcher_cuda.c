@@ -2,7 +2,10 @@
 #include "runner/cuda/launcher_cuda.h"
 #include "runner/cuda/cuda_internal.h"
 #include "runner/movement.h"
-#include "verify/sandbox.h"
+#include "tape/tape.h"
+#include "base/dtype.h"
+#include "base/base.h"
+#include "sandbox/sandbox.h"
 #include <stdlib.h>
 #include <time.h>
 

@@ -2,6 +2,9 @@
  * copies) it does; strided rows and casts are done by the same code as the vm's (movement.h), on a
  * copy of the buffers in the host's memory. */
 #include "runner/cuda/cuda_internal.h"
+#include "tape/tape.h"
+#include "base/dtype.h"
+#include "base/base.h"
 #include "runner/movement.h"
 #include <stdlib.h>
 

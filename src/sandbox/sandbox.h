@@ -1,0 +1,49 @@
+/* sandbox: makes the calling process unable to hurt anything. Part of the verify room; also built
+ * alone as libhone_sandbox.so, which the Python workers load with ctypes, so the same C code guards
+ * them and hone-runner.
+ *
+ * Levels (docs/verifier.md): `full` user, pid, net, mount and ipc namespaces plus all of `lsm`;
+ * `lsm` Landlock and seccomp: no sockets, no exec, no file but the read-only paths given, no signal
+ * to another process, no new process; `none` resource limits only. The uid map of a user namespace
+ * never names outer uid 0. */
+#ifndef HONE_SANDBOX_H
+#define HONE_SANDBOX_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum sandbox_level { SANDBOX_NONE, SANDBOX_LSM, SANDBOX_FULL };
+const char *sandbox_level_name(int level);
+/* The strongest level that works here, found by trying it in a child; text says what is missing for
+ * the next one. */
+int sandbox_level_probe(char *text, size_t len);
+
+struct sandbox_options {
+	int level;
+	const char *const *read_paths; /* NULL-terminated; readable (and mappable) below these, everything else is closed */
+	const char *const *exec_paths; /* NULL-terminated or NULL; these files may be executed (compile worker only) */
+	const char *scratch;           /* NULL or one folder with write access (compile worker only) */
+	int64_t memory_bytes; /* memory beyond what the process has when it enters (RLIMIT_DATA, RLIMIT_AS); 0: unlimited */
+	int cpu_s;            /* RLIMIT_CPU; 0: unlimited */
+	int allow_threads;    /* clone(CLONE_THREAD) */
+	int allow_fork;       /* compile worker only */
+	int allow_memfd;      /* oracle only: memory files, each of at most memory_bytes */
+	int stay_root;        /* hone-runner on a GPU whose device files only root may open; never with level full */
+	/* NULL-terminated or NULL; device files to read, write and command (GPU's runner only). The process
+	 * may then also name its threads in /proc/self/task, for which it stays dumpable. */
+	const char *const *device_paths;
+};
+/* Step 1, before the fork that makes the job's process: namespaces (level full), and uid 65534
+ * instead of root. Step 2, in the job's process, which must have one thread: limits, Landlock,
+ * seccomp, no_new_privs, no capabilities, non-dumpable. Both return 0, or -errno with a reason in
+ * text. */
+int sandbox_unshare(const struct sandbox_options *o, char *text, size_t len);
+int sandbox_enter(const struct sandbox_options *o, char *text, size_t len);
+/* A root process becomes uid and gid 65534 for good, with no groups and no capabilities; nothing
+ * for others. */
+int sandbox_drop_root(char *text, size_t len);
+/* fork() whose child is born in new namespaces (level full; the caller must not be root), so that
+ * no process stands between the two: what a zygote with many children uses instead of
+ * sandbox_unshare. Returns the child's pid, 0 in the child, or -errno; text is not empty in a child
+ * whose namespaces could not be settled (it must end at once). The child dies with its parent. */
+int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
+#endif
