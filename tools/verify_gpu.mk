@@ -2,7 +2,8 @@
 # nothing of this tree's set-up; test-gpu makes it and runs it here.
 GPU_BUNDLE ?= build/gpu
 
-$(BUILD)/tests/gpu/corpus: $(BUILD)/obj/tests/gpu/corpus.o $(call libs,verify)
+GPU_PROGRAMS := corpus faults
+$(patsubst %,$(BUILD)/tests/gpu/%,$(GPU_PROGRAMS)): $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call libs,verify)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
@@ -10,10 +11,12 @@ $(BUILD)/tests/gpu/corpus: $(BUILD)/obj/tests/gpu/corpus.o $(call libs,verify)
 .PHONY: bundle-gpu test-gpu
 bundle-gpu: setup ## a folder (GPU_BUNDLE) with all that the tests on a GPU need
 	@$(MAKE) --no-print-directory STATIC=1 BUILD=build/static build/static/hone build/static/hone-runner build/static/libhone_sandbox.so \
-		build/static/tests/gpu/corpus
+		$(patsubst %,build/static/tests/gpu/%,$(GPU_PROGRAMS))
 	@rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)/tests
-	@cp build/static/hone build/static/hone-runner build/static/libhone_sandbox.so build/static/tests/gpu/corpus $(GPU_BUNDLE)/
-	@strip $(GPU_BUNDLE)/hone $(GPU_BUNDLE)/hone-runner $(GPU_BUNDLE)/corpus
+	@cp build/static/hone build/static/hone-runner build/static/libhone_sandbox.so $(patsubst %,build/static/tests/gpu/%,$(GPU_PROGRAMS)) \
+		$(GPU_BUNDLE)/
+	@strip $(GPU_BUNDLE)/hone $(GPU_BUNDLE)/hone-runner $(patsubst %,$(GPU_BUNDLE)/%,$(GPU_PROGRAMS))
+	@$(VENV)/bin/python tests/gpu/make_fixtures.py $(GPU_BUNDLE)/fixtures
 	@cp -r worker $(GPU_BUNDLE)/ && rm -rf $(GPU_BUNDLE)/worker/__pycache__
 	@cp -r tests/known_good tests/exploits tests/gpu $(GPU_BUNDLE)/tests/
 	@echo "$(GPU_BUNDLE): $$(du -sh $(GPU_BUNDLE) | cut -f1)"

@@ -6,6 +6,8 @@
  * has to be genuine, with the GPU's word in the record; another one gets a verdict that the file
  * lists, and never genuine. TAP on standard output, one JSON object a candidate in LOG, and a summary
  * in comments: how often vm and GPU disagree, how far kernels repeat themselves, how long it took. */
+#include "base/base.h"
+#include "task/task.h"
 #include "verify/verify.h"
 #include <math.h>
 #include <stdlib.h>
