@@ -27,6 +27,7 @@
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define RUNNER_NAME_BYTES_MAX 512
+#define RUNNER_TIMES_MAX 1000
 
 /* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the
  * reference itself modifies it, so a kernel may too. for_const: the values of the tape's *constant*
@@ -44,6 +45,7 @@ struct runner_trial {
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
 	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
+	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
 	int deadline_ms;    /* for the whole replay */
 };
 
@@ -124,6 +126,10 @@ struct runner_result {
 	int nlines;
 	struct runner_line_cost *lines; /* want_cost: heap */
 	int64_t run_ns;
+	int ntimes;
+	int64_t *times_ns; /* of the timed replays, in order; heap */
+	int64_t empty_ns;  /* what the clock shows where nothing runs */
+	char untimed[128]; /* why there are none though they were asked for */
 };
 void runner_result_release(struct runner_result *r);
 

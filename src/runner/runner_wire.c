@@ -30,9 +30,9 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params",
+	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params",
 		given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
-		t->crosswise, "overlapped", t->is_overlapped, "deadline_ms", t->deadline_ms);
+		t->crosswise, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
 }
 
 static int given_parse(const json_t *o, const char *field, struct runner_given **out, int *count, struct err *err)
@@ -59,13 +59,14 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, struct err *err)
 {
 	struct runner_trial t = {0};
-	int64_t deadline = 0;
+	int64_t deadline = 0, repeats = 0;
 	int rc = given_parse(o, "inputs", &t.inputs, &t.ninputs, err);
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_cost", &t.want_cost, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "crosswise", &t.crosswise, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
+	if (!rc) rc = json_get_int(o, "trial", "time_repeats", 0, RUNNER_TIMES_MAX, &repeats, err);
 	const json_t *offsets = json_object_get(o, "output_offsets");
 	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))
 		rc = err_set(err, ERR_FORMAT, "trial.output_offsets: expected %d entries, found %zu", noutputs,
@@ -73,6 +74,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	for (int i = 0; !rc && i < noutputs; i++)
 		t.output_offset[i] = json_integer_value(json_array_get(offsets, (size_t)i));
 	t.deadline_ms = (int)deadline;
+	t.time_repeats = (int)repeats;
 	if (rc) runner_trial_release(&t);
 	else *out = t;
 	return rc;
@@ -228,7 +230,8 @@ int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binar
 
 json_t *runner_result_json(const struct runner_result *r)
 {
-	json_t *costs = json_array(), *lines = json_array();
+	json_t *costs = json_array(), *lines = json_array(), *times = json_array();
+	for (int i = 0; i < r->ntimes; i++) json_array_append_new(times, json_integer(r->times_ns[i]));
 	for (int i = 0; i < r->ncosts; i++) {
 		const struct runner_row_cost *c = &r->costs[i];
 		json_t *row = json_array();
@@ -245,10 +248,11 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(lines,
 			json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
 				(json_int_t)r->lines[i].flops));
-	return json_pack("{s:o, s:b, s:i, s:i, s:o, s:o, s:I}", "fault",
+	return json_pack("{s:o, s:b, s:i, s:i, s:o, s:o, s:I, s:o, s:I, s:s}", "fault",
 		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
 		(int)r->lineage, "lineage_output",
-		r->lineage_output, "costs", costs, "lines", lines, "run_ns", (json_int_t)r->run_ns);
+		r->lineage_output, "costs", costs, "lines", lines, "run_ns", (json_int_t)r->run_ns, "times_ns", times, "empty_ns",
+		(json_int_t)r->empty_ns, "untimed", r->untimed);
 }
 
 static int64_t count_at(const json_t *row, size_t i)
@@ -283,6 +287,14 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 	}
 }
 
+static void times_parse(const json_t *o, struct runner_result *r)
+{
+	const json_t *times = json_object_get(o, "times_ns");
+	size_t n = MIN(json_array_size(times), (size_t)RUNNER_TIMES_MAX);
+	r->times_ns = xcalloc(n + 1, sizeof *r->times_ns);
+	for (size_t i = 0; i < n; i++) r->times_ns[r->ntimes++] = count_at(times, i);
+}
+
 int runner_result_parse(const json_t *o, struct runner_result *out, struct err *err)
 {
 	struct runner_result r = {0};
@@ -292,6 +304,10 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	if (!rc) rc = json_get_int(o, "result", "lineage", 0, TAPE_LINEAGE_COUNT - 1, &lineage, err);
 	if (!rc) rc = json_get_int(o, "result", "lineage_output", -1, TAPE_OUTPUTS_MAX, &output, err);
 	if (!rc) rc = json_get_int(o, "result", "run_ns", 0, INT64_MAX / 2, &r.run_ns, err);
+	const char *untimed = "";
+	if (!rc) rc = json_get_int(o, "result", "empty_ns", 0, INT64_MAX / 2, &r.empty_ns, err);
+	if (!rc) rc = json_get_str(o, "result", "untimed", &untimed, err);
+	snprintf(r.untimed, sizeof r.untimed, "%s", untimed);
 	if (!rc && json_is_object(fault)) {
 		r.has_fault = true;
 		rc = runner_fault_parse(fault, &r.fault, err);
@@ -300,6 +316,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	r.lineage = (enum tape_lineage)lineage;
 	r.lineage_output = (int)output;
 	costs_parse(o, &r);
+	times_parse(o, &r);
 	*out = r;
 	return 0;
 }
@@ -308,5 +325,6 @@ void runner_result_release(struct runner_result *r)
 {
 	free(r->costs);
 	free(r->lines);
+	free(r->times_ns);
 	*r = (struct runner_result){0};
 }

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/base.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define GRACE_MS 5000 /* from the runner's own deadline to ours: a GPU is not interrupted between two launches */
@@ -109,7 +110,10 @@ static bool outputs_are_same(const struct tape *t, const struct attempt_result *
 /* One replay; *r is to be released on 0. GRADE_END for faults. */
 static int replay(struct grading *g, const struct attempt *a, struct attempt_result *r, struct err *err)
 {
+	if (a->time_repeats) pthread_rwlock_wrlock(&g->s->gpu_lock);
+	else pthread_rwlock_rdlock(&g->s->gpu_lock);
 	int rc = attempt_run(g, &g->gpu_runner, a, r, err);
+	pthread_rwlock_unlock(&g->s->gpu_lock);
 	if (rc) return rc == ERR_INFRA ? rc : runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;
 	if (!r->result.has_fault) return 0;
@@ -180,6 +184,58 @@ int gpu_step(struct grading *g, const struct trace *tr, int variant, struct err 
 	}
 	return rc;
 }
+
+/* ---- timing ---- */
+
+static int compare_ns(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* The median, and around it the order statistics between which the true median lies in 95 of 100
+ * cases, whatever the times' distribution: ranks n / 2 -+ 0.98 sqrt(n), from the binomial of 1 / 2. */
+static void times_keep(struct verdict_device *d, struct runner_result *r)
+{
+	int n = r->ntimes;
+	snprintf(d->untimed, sizeof d->untimed, "%s", r->untimed);
+	d->timed = n;
+	d->empty_s = (double)r->empty_ns * 1e-9;
+	if (!n) return;
+	qsort(r->times_ns, (size_t)n, sizeof *r->times_ns, compare_ns);
+	double half = 0.98 * sqrt((double)n);
+	int low = (int)floor(n / 2.0 - half), high = (int)ceil(n / 2.0 + half);
+	d->time_s = 0.5e-9 * (double)(r->times_ns[(n - 1) / 2] + r->times_ns[n / 2]);
+	d->time_low_s = 1e-9 * (double)r->times_ns[MAX(low, 0)];
+	d->time_high_s = 1e-9 * (double)r->times_ns[MIN(high, n - 1)];
+}
+
+int gpu_time_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	const struct oracle_trial *t = NULL;
+	char text[512] = "";
+	double worst = NAN;
+	for (int i = 0; i < g->oracle->ntrials && !t; i++)
+		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
+	g->v->stage = STAGE_TIMING;
+	struct attempt a = {.trace = stock, .trial = t, .time_repeats = g->s->time_repeats};
+	struct attempt_result r;
+	int rc = t ? start(g, stock, err) : GRADE_ON;
+	if (!rc && t) rc = replay(g, &a, &r, err);
+	if (rc || !t) return rc;
+
+	/* The outputs are the last timed replay's. */
+	times_keep(&g->v->device, &r.result);
+	if (outputs_differ(t, &r, &worst, text, sizeof text)) {
+		g->v->device.disagreements++;
+		rc = grade_end(g, VERDICT_WRONG, STAGE_RECHECK, "gpu-unstable", 0,
+			"right in single replays on the GPU and wrong after timed ones: %s", text);
+	}
+	attempt_release(&r);
+	return rc;
+}
+
+/* ---- when the vm found a difference ---- */
 
 void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t)
 {

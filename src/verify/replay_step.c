@@ -272,6 +272,7 @@ int attempt_run(struct grading *g, struct runner *runner, const struct attempt *
 		.want_cost = a->want_cost,
 		.crosswise = a->is_crosswise,
 		.is_overlapped = a->is_overlapped,
+		.time_repeats = a->time_repeats,
 		.deadline_ms = g->s->limits.replay_timeout_ms};
 	*out = (struct attempt_result){.bytes = 64};
 	for (int i = 0; i < tr->tape->noutputs; i++) {

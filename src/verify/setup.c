@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define TRIALS_DEFAULT 7
+#define TIME_REPEATS_DEFAULT 30
 #define GIB ((int64_t)1 << 30)
 
 /* ---- places ---- */
@@ -138,6 +139,9 @@ static int options_check(const struct verify_options *o, struct err *err)
 		return err_set(err, ERR_USAGE, "device: a GPU runs compiled kernels; skip_compile leaves none");
 	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
 		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
+	if (o->num_perf_trials < 0 || o->num_perf_trials > RUNNER_TIMES_MAX)
+		return err_set(
+			err, ERR_USAGE, "num_perf_trials: expected 0 to %d, found %d", RUNNER_TIMES_MAX, o->num_perf_trials);
 	if (o->num_correct_trials < 0 || o->num_correct_trials > ORACLE_TRIALS_MAX)
 		return err_set(
 			err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
@@ -175,6 +179,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
+	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);
 	s->store = o->store;
 	descriptors_raise();
 	return 0;

@@ -43,9 +43,11 @@ static json_t *number_json(double v) { return isfinite(v) ? json_real(v) : json_
 
 static json_t *device_json(const struct verdict_device *d)
 {
-	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:s, s:o}", "name", text_json(d->name), "driver", d->driver, "trials",
+	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name", text_json(d->name), "driver", d->driver, "trials",
 		d->trials, "trials_failed", d->trials_failed, "disagreements", d->disagreements, "error_max",
-		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds));
+		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
+		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
+		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
 }
 
 json_t *verdict_json(const struct verdict *v)
@@ -107,8 +109,13 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		const char *field;
 		int *to;
 	} ints[] = {{"driver", &d->driver}, {"trials", &d->trials}, {"trials_failed", &d->trials_failed},
-		{"disagreements", &d->disagreements}};
-	const char *name = "", *repeat = "";
+		{"disagreements", &d->disagreements}, {"timed", &d->timed}};
+	const struct {
+		const char *field;
+		double *to;
+	} reals[] = {{"error_max", &d->error_max}, {"time_s", &d->time_s}, {"time_low_s", &d->time_low_s},
+		{"time_high_s", &d->time_high_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s}};
+	const char *name = "", *repeat = "", *untimed = "";
 	int rc = json_get_str(o, "verdict.device", "name", &name, err), index = 0;
 	if (!rc) rc = json_get_str(o, "verdict.device", "repeat", &repeat, err);
 	if (!rc) rc = name_find(REPEAT_NAMES, VERDICT_REPEAT_COUNT, repeat, "device.repeat", &index, err);
@@ -117,10 +124,13 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		rc = json_opt_int(o, "verdict.device", ints[i].field, 0, INT32_MAX, &value, err);
 		*ints[i].to = (int)value;
 	}
-	d->error_max = NAN;
-	if (!rc && !json_is_null(json_object_get(o, "error_max")))
-		rc = json_opt_num(o, "verdict.device", "error_max", &d->error_max, err);
-	if (!rc) rc = json_opt_num(o, "verdict.device", "seconds", &d->seconds, err);
+	for (size_t i = 0; i < ARRAY_LEN(reals) && !rc; i++) {
+		*reals[i].to = NAN;
+		if (!json_is_null(json_object_get(o, reals[i].field)))
+			rc = json_opt_num(o, "verdict.device", reals[i].field, reals[i].to, err);
+	}
+	if (!rc) rc = json_opt_str(o, "verdict.device", "untimed", &untimed, err);
+	text_copy(d->untimed, sizeof d->untimed, untimed);
 	text_copy(d->name, sizeof d->name, name);
 	d->repeat = (enum verdict_repeat)index;
 	return rc;

@@ -35,6 +35,11 @@ struct verdict_device {
 	double error_max;  /* worst scaled error over its trials */
 	enum verdict_repeat repeat;
 	double seconds; /* that the replays took */
+	/* Timed replays with cold caches: median, and the interval that holds the true median with 95 %. NaN
+	 * when there are none; untimed says why then. empty_s: what the clock shows where nothing runs. */
+	int timed;
+	double time_s, time_low_s, time_high_s, empty_s;
+	char untimed[128];
 };
 
 #define VERDICT_LINES_MAX 64

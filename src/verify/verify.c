@@ -233,9 +233,9 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %llu", v->s.gpu_runners ? d->name : "vm", d->driver,
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu", v->s.gpu_runners ? d->name : "vm", d->driver,
 		gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level),
-		v->s.num_trials, v->s.skip_compile, (unsigned long long)o->seed);
+		v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile, (unsigned long long)o->seed);
 }
 
 /* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
@@ -300,6 +300,11 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s.compiles = compile_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
+	pthread_rwlockattr_t kind;
+	pthread_rwlockattr_init(&kind);
+	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* a timing does not starve */
+	pthread_rwlock_init(&v->s.gpu_lock, &kind);
+	pthread_rwlockattr_destroy(&kind);
 	pthread_cond_init(&v->has_work, NULL);
 	pthread_condattr_t attr;
 	pthread_condattr_init(&attr);
@@ -361,6 +366,7 @@ void verifier_free(struct verifier *v)
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
+	pthread_rwlock_destroy(&v->s.gpu_lock);
 	pthread_cond_destroy(&v->has_work);
 	pthread_cond_destroy(&v->has_finished);
 	free(v->s.versions);

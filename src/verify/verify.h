@@ -34,6 +34,8 @@ struct verify_options {
 	bool allow_unsandboxed;
 	int threads;            /* candidates graded at once; 0: cores */
 	int num_correct_trials; /* 0: default (docs/verifier.md) */
+	int num_perf_trials;    /* timed replays on a GPU; 0: 30 */
+	bool skip_timing;       /* no timed replays */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
 	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms; /* 0: defaults */
 	bool skip_compile;   /* for tests of later stages only: recorded, and never genuine */

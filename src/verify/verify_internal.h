@@ -11,6 +11,7 @@
 #include "verify/oracle.h"
 #include "verify/runner_pool.h"
 #include "verify/verify.h"
+#include <pthread.h>
 
 #define VERIFY_SOURCE_BYTES_MAX ((size_t)256 << 10)
 #define VERIFY_GPU "H200" /* without a device and without a name */
@@ -36,12 +37,15 @@ struct verify_shared {
 	struct compile_cache *compiles;
 	struct runner_pool *runners;
 	struct runner_pool *gpu_runners; /* NULL: the vm alone */
+	/* Replays on the GPU hold it shared, timed ones alone: nothing of this verifier runs beside them. */
+	pthread_rwlock_t gpu_lock;
 	struct runner_device device;     /* of gpu_runners */
 	struct vm_gpu gpu;               /* the card that kernels are made for */
 	struct store *store;             /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile;
+	int time_repeats; /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
 };
@@ -99,6 +103,7 @@ struct attempt {
 	const struct trace *trace;
 	const struct oracle_trial *trial;
 	bool want_cost, is_overlapped;
+	int time_repeats;
 	bool is_crosswise; /* the second on the vm, after the first was right */
 	int order_line;    /* of what the second is for */
 };
@@ -116,6 +121,8 @@ void attempt_text(const struct grading *g, const struct oracle_trial *t, char *t
 
 /* All counted trials of one variant on the GPU, after they passed on the vm. */
 int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
+/* The stock tape's time on the GPU, and its outputs once more. */
+int gpu_time_step(struct grading *g, const struct trace *stock, struct err *err);
 /* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
 void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */

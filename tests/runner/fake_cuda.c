@@ -47,6 +47,7 @@ static cu_result CtxSetCurrent(cu_context c) { return CU_OK; }
 static cu_result CtxSynchronize(void) { return state; }
 static cu_result ModuleLoadData(cu_module *m, const void *image)
 {
+	if (memcmp(image, "\177ELF", 4)) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
 	*m = calloc(1, sizeof **m);
 	strncpy((*m)->name, (const char *)image + 4, sizeof (*m)->name - 1);
 	return CU_OK;

@@ -2,6 +2,7 @@
 #ifndef HONE_CUDA_INTERNAL_H
 #define HONE_CUDA_INTERNAL_H
 #include "runner/cuda/driver.h"
+#include "runner/cuda/kernels.h"
 #include "runner/cuda/launcher_cuda.h"
 #include "tape/tape.h"
 
@@ -37,6 +38,9 @@ struct cuda {
 	int nstreams, nevents;
 	cu_stream streams[TAPE_STREAMS_MAX]; /* made as tapes need them, kept */
 	cu_event *events;                    /* (tape->nevents) */
+	bool has_own, is_own_missing; /* own module: loaded; not to be had on this machine */
+	cu_function read, move;       /* of it (kernels.h) */
+	int64_t l2_bytes;
 	cu_address scratch;                  /* global and profile scratch of the launches, one after another */
 	size_t scratch_bytes;
 };
@@ -56,6 +60,17 @@ int cuda_wait(struct cuda *c, cu_stream s, uint64_t deadline_ns, int row, struct
 int cuda_kernel_load(struct cuda *c, int kernel, const struct runner_binaries *b, struct runner_fault *fault);
 void cuda_kernel_release(struct cuda *c, struct cuda_kernel *k);
 int cuda_launch(struct cuda *c, int row, cu_stream s, struct runner_fault *fault);
-/* move.c */
+/* move.c. can_queue: the row needs nothing of the host once it is queued. */
+bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row);
+/* One of the launcher's own kernels over `count` units of work. */
+int cuda_own_launch(struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row,
+	struct runner_fault *fault);
+bool cuda_own_load(struct cuda *c);
+/* launcher_cuda.c */
+int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault);
+int cuda_row_queue(struct cuda *c, int row, struct runner_fault *fault);
+/* timing.c */
+int cuda_time(struct launcher *l, const bool *is_skipped, int repeats, uint64_t deadline_ns, struct runner_result *out,
+	struct runner_fault *fault);
 int cuda_move(struct cuda *c, int row, cu_stream s, struct runner_fault *fault);
 #endif

@@ -54,6 +54,7 @@ enum {
 	CU_EVENT_DEFAULT = 0,
 	CU_EVENT_DISABLE_TIMING = 2,
 	CU_FUNC_CACHE_PREFER_SHARED = 1,
+	CU_STREAM_WAIT_VALUE_GEQ = 0,
 };
 enum cu_device_attribute {
 	CU_DEVICE_MULTIPROCESSOR_COUNT = 16,
@@ -143,6 +144,8 @@ struct cu_tensor_map {
 /* Not in every driver: NULL where it is missing. */
 #define CU_OPTIONAL_FUNCTIONS(X) \
 	X(FuncGetParamInfo, 12040, (cu_function f, size_t i, size_t *offset, size_t *bytes)) \
+	X(StreamWaitValue32, 11070, (cu_stream s, cu_address p, uint32_t value, unsigned flags)) \
+	X(StreamWriteValue32, 11070, (cu_stream s, cu_address p, uint32_t value, unsigned flags)) \
 	X(TensorMapEncodeTiled, 12000, (struct cu_tensor_map *m, int type, uint32_t rank, void *address, \
 		const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides, \
 		int interleave, int swizzle, int l2_promotion, int fill))

@@ -153,15 +153,12 @@ static int cuda_load(struct launcher *l, const struct tape *t, const bool *is_sk
 
 /* ---- trials ---- */
 
-static int cuda_buffer_set(
-	struct launcher *l, int b, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
+int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault)
 {
-	struct cuda *c = (struct cuda *)l;
 	struct cuda_buffer *buffer = &c->buffers[b];
+	const uint8_t *data = buffer->given;
 	size_t bytes = (size_t)buffer->bytes;
 	cu_stream s = c->streams[0];
-	buffer->is_read_only = is_read_only;
-	buffer->given = data;
 	cu_result r = c->cu.MemsetD8Async(buffer->block, LAUNCHER_CANARY, CUDA_CANARY_BYTES, s);
 	if (!r) r = c->cu.MemsetD8Async(cuda_data(c, b) + bytes, LAUNCHER_CANARY, CUDA_CANARY_BYTES, s);
 	if (!r && bytes && data) r = c->cu.MemcpyHtoD(cuda_data(c, b), data, bytes);
@@ -173,7 +170,16 @@ static int cuda_buffer_set(
 	return rc;
 }
 
-static int row_queue(struct cuda *c, int index, struct runner_fault *fault)
+static int cuda_buffer_set(
+	struct launcher *l, int b, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
+{
+	struct cuda *c = (struct cuda *)l;
+	c->buffers[b].is_read_only = is_read_only;
+	c->buffers[b].given = data;
+	return cuda_buffer_fill(c, b, fault);
+}
+
+int cuda_row_queue(struct cuda *c, int index, struct runner_fault *fault)
 {
 	const struct tape_row *row = &c->tape->rows[index];
 	cu_stream s = c->streams[row->stream];
@@ -193,7 +199,7 @@ static int cuda_row_run(struct launcher *l, int index, const struct launcher_tri
 	struct cuda *c = (struct cuda *)l;
 	const struct tape_row *row = &c->tape->rows[index];
 	c->deadline_ns = trial->deadline_ns;
-	int rc = row_queue(c, index, fault);
+	int rc = cuda_row_queue(c, index, fault);
 	/* One row after another, so that a fault has its row. */
 	if (!rc && !trial->is_overlapped) rc = cuda_wait(c, c->streams[row->stream], trial->deadline_ns, index, fault);
 	if (!rc && trial->want_cost && (row->kind == TAPE_FILL || row->kind == TAPE_COPY))
@@ -285,17 +291,19 @@ static cu_result facts_read(struct cuda *c)
 {
 	struct runner_device *d = &c->facts;
 	const struct cu *cu = &c->cu;
-	int major = 0, minor = 0, shared = 0;
+	int major = 0, minor = 0, shared = 0, l2 = 0;
 	size_t memory = 0;
 	cu_result r = cu->DeviceGetName(d->name, sizeof d->name, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&major, CU_DEVICE_CAPABILITY_MAJOR, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&minor, CU_DEVICE_CAPABILITY_MINOR, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&d->sms, CU_DEVICE_MULTIPROCESSOR_COUNT, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&shared, CU_DEVICE_SHARED_PER_BLOCK_OPTIN, c->device);
+	if (!r) r = cu->DeviceGetAttribute(&l2, CU_DEVICE_L2_CACHE_SIZE, c->device);
 	if (!r) r = cu->DeviceTotalMem(&memory, c->device);
 	if (!r) r = cu->DriverGetVersion(&d->driver);
 	d->capability = 10 * major + minor;
 	d->shared_bytes = shared;
+	c->l2_bytes = l2;
 	d->memory_bytes = (int64_t)memory;
 	return r;
 }
@@ -340,6 +348,7 @@ int launcher_cuda_create(int device, int64_t memory_bytes, struct launcher **out
 		.row_run = cuda_row_run,
 		.finish = cuda_finish,
 		.output_read = cuda_output_read,
+		.time = cuda_time,
 		.line_of = cuda_line_of,
 		.is_spent = cuda_is_spent,
 		.destroy = cuda_destroy};
