@@ -33,6 +33,11 @@ for level in full lsm none; do
 done
 [ -n "$sandbox" ] || { echo 'Bail out! no verdict from the GPU'; exit 1; }
 
+./moves "${device#cuda:}" 200 1 >"$out/moves.tap" 2>&1
+status=$?
+grep -v '^1\.\.' "$out/moves.tap" | sed 's/^\(not ok\|ok\|Bail\)/# \1/' | tail -n 12
+tell $status 'rows of movement give the same bytes as on the vm'
+
 ./faults ./hone-runner $sandbox "$device" fixtures >"$out/faults.tap" 2>"$out/faults.err"
 status=$?
 sed 's/^/# /' "$out/faults.err" | tail -n 20

@@ -366,6 +366,7 @@ int launcher_cuda_create(int device, int64_t memory_bytes, struct launcher **out
 		free(c);
 		return -1;
 	}
+	cuda_own_load(c); /* compiled here, where nobody waits; without it the host moves what is strided */
 	*facts = c->facts;
 	*out = &c->base;
 	return 0;
