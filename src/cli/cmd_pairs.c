@@ -16,8 +16,8 @@
 #include <stdlib.h>
 
 struct pairs_options {
-	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store, *verify_device,
-		*gpu;
+	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store,
+		*verify_device, *gpu;
 	int64_t styles, style, seed, verify_threads, num_correct_trials;
 	double fraction;
 };

@@ -25,7 +25,8 @@ static const struct option_def DEFS[] = {
 	O(OPTION_STR, task, "KernelBench-style file with Model, get_inputs, get_init_inputs", NULL),
 	O(OPTION_STR, candidate, "file that defines ModelNew, or a folder of such files", NULL),
 	O(OPTION_STR, device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
-	O(OPTION_STR, gpu, "card that kernels are compiled for and time is predicted of; the device's own, else H200", NULL),
+	O(OPTION_STR, gpu, "card that kernels are compiled for and time is predicted of; the device's own, else H200",
+		NULL),
 	O(OPTION_STR, precision, "strict refuses tf32 in fp32 tasks", "strict|tf32"),
 	O(OPTION_STR, sandbox, "level; the strongest that works when empty", NULL),
 	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
@@ -104,9 +105,11 @@ static void print_text(const char *path, const struct str *source, const struct 
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
 	if (v->device.driver)
-		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements with the vm\n",
+		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements "
+			   "with the vm\n",
 			v->device.name, v->device.driver / 1000, v->device.driver % 1000 / 10, v->device.trials,
-			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat), v->device.disagreements);
+			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat),
+			v->device.disagreements);
 	if (v->device.timed)
 		printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us)\n",
 			v->device.time_s * 1e6, v->device.time_low_s * 1e6, v->device.time_high_s * 1e6, v->device.timed,

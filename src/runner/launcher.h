@@ -40,15 +40,15 @@ struct launcher {
 		struct runner_fault *fault);
 	/* Waits for all rows; what must not have changed has not. Sets out's lineage where the launcher
 	 * knows it (out->has_lineage). */
-	int (*finish)(struct launcher *l, const struct launcher_trial *trial, struct runner_result *out,
-		struct runner_fault *fault);
+	int (*finish)(
+		struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault);
 	/* The tape's output i, dense row-major. After finish. */
 	int (*output_read)(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault);
 	/* Times the tape: replays it `repeats` times after a few to warm up, each on memory made anew from
 	 * what buffer_set was last given, with cold caches, all rows queued before the first may start.
 	 * Appends to out->times_ns; out->untimed says why there are none. After finish. NULL: no clock. */
-	int (*time)(struct launcher *l, const bool *is_skipped, int repeats, uint64_t deadline_ns, struct runner_result *out,
-		struct runner_fault *fault);
+	int (*time)(struct launcher *l, const bool *is_skipped, int repeats, uint64_t deadline_ns,
+		struct runner_result *out, struct runner_fault *fault);
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
 	bool (*is_spent)(const struct launcher *l);

@@ -110,8 +110,7 @@ static int vm_load(struct launcher *l, const struct tape *t, const bool *is_skip
 	return rc;
 }
 
-static int vm_buffer_set(
-	struct launcher *l, int b, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
+static int vm_buffer_set(struct launcher *l, int b, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
 {
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	const struct tape_buffer *tb = &v->tape->buffers[b];
@@ -147,12 +146,11 @@ static const char *fault_code(const struct launcher_vm *v, const struct vm_repor
 {
 	if (report->fault != VM_FAULT_READ_ONLY) return vm_fault_name(report->fault);
 	for (int a = 0; a < row->nargs; a++)
-		if (tape_arg_has_buffer(&row->args[a]) &&
-			v->memory[row->args[a].buffer].is_read_only && v->tape->buffers[row->args[a].buffer].kind == TAPE_INPUT)
+		if (tape_arg_has_buffer(&row->args[a]) && v->memory[row->args[a].buffer].is_read_only &&
+			v->tape->buffers[row->args[a].buffer].kind == TAPE_INPUT)
 			return "input-modified";
 	return "param-modified";
 }
-
 
 /* A descriptor is its base with sizes and strides behind it. A kernel for cards without tensor maps
  * takes them twice: the compiler's own part (i64, and whether padding is NaN), then the sizes (i32)
@@ -249,8 +247,8 @@ static bool canaries_hold(const struct launcher_vm *v)
 	return true;
 }
 
-static int vm_finish(struct launcher *l, const struct launcher_trial *trial, struct runner_result *out,
-	struct runner_fault *fault)
+static int vm_finish(
+	struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault)
 {
 	const struct launcher_vm *v = (const struct launcher_vm *)l;
 	if (!canaries_hold(v))

@@ -169,8 +169,8 @@ static const struct runner_given *given_of(const struct replay *r, const struct 
 	return r->tape->buffers[b].kind == TAPE_INPUT ? &trial->inputs[r->given[b]] : &trial->params[r->given[b]];
 }
 
-static int memory_fill(struct replay *r, const struct runner_trial *trial, const struct replay_given *given,
-	struct runner_fault *fault)
+static int memory_fill(
+	struct replay *r, const struct runner_trial *trial, const struct replay_given *given, struct runner_fault *fault)
 {
 	int rc = 0;
 	for (int b = 0; b < r->tape->nbuffers && !rc; b++) {

@@ -17,8 +17,7 @@ int replay_create(struct tape *t, struct launcher *l, const struct runner_binari
 	struct runner_fault *fault);
 void replay_free(struct replay *r);
 /* Another tape of the same candidate: its kernels are kept. */
-int replay_reload(
-	struct replay *r, struct tape *t, const struct runner_binaries *binaries, struct runner_fault *fault);
+int replay_reload(struct replay *r, struct tape *t, const struct runner_binaries *binaries, struct runner_fault *fault);
 const struct tape *replay_tape(const struct replay *r);
 /* Line of the first tf32 dot on fp32 operands in a kernel on the data path; of the first operation
  * whose order is open (vm_kernel_may_depend_on_order). -1 when there is none. */

@@ -51,7 +51,7 @@ struct runner_trial {
 
 /* What the runner runs on. A GPU's figures are the driver's. */
 struct runner_device {
-	char name[64]; /* "vm", or the GPU's: "NVIDIA H200" */
+	char name[64];  /* "vm", or the GPU's: "NVIDIA H200" */
 	int capability; /* 90; 0 for the vm */
 	int sms;
 	int64_t shared_bytes; /* of one block at most */
@@ -75,7 +75,7 @@ struct runner_binary {
 	int64_t global_scratch_bytes, profile_scratch_bytes; /* for each program's cluster member */
 	int nargs;
 	const char *args[TAPE_ARGS_MAX]; /* types of the IR's function: "*f32", "i32", "f32", "!tt.tensordesc<...>" */
-	int nmaps; /* 0: descriptors are passed as base, sizes, strides and padding */
+	int nmaps;                       /* 0: descriptors are passed as base, sizes, strides and padding */
 	struct runner_tensor_map maps[TAPE_ARGS_MAX / 3];
 };
 struct runner_binaries {

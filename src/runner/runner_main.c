@@ -57,7 +57,7 @@ struct runner_options {
 	bool is_cuda;
 	int device; /* of CUDA */
 };
-static struct replay *replay; /* NULL before the first load */
+static struct replay *replay;           /* NULL before the first load */
 static struct launcher *spare_launcher; /* made, and not yet in a replay */
 static struct runner_device device = {.name = "vm"};
 

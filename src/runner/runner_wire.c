@@ -152,10 +152,10 @@ json_t *runner_binaries_json(const struct runner_binary *b, int count)
 		for (int a = 0; a < b->nargs; a++) json_array_append_new(args, json_string(b->args[a]));
 		for (int m = 0; m < b->nmaps; m++) json_array_append_new(maps, map_json(&b->maps[m]));
 		json_array_append_new(list,
-			json_pack("{s:s, s:I, s:I, s:i, s:I, s:I, s:I, s:o, s:o}", "name", b->name, "offset",
-				(json_int_t)b->offset, "bytes", (json_int_t)b->bytes, "num_warps", b->num_warps, "shared_bytes",
-				(json_int_t)b->shared_bytes, "global_scratch_bytes", (json_int_t)b->global_scratch_bytes,
-				"profile_scratch_bytes", (json_int_t)b->profile_scratch_bytes, "args", args, "tensor_maps", maps));
+			json_pack("{s:s, s:I, s:I, s:i, s:I, s:I, s:I, s:o, s:o}", "name", b->name, "offset", (json_int_t)b->offset,
+				"bytes", (json_int_t)b->bytes, "num_warps", b->num_warps, "shared_bytes", (json_int_t)b->shared_bytes,
+				"global_scratch_bytes", (json_int_t)b->global_scratch_bytes, "profile_scratch_bytes",
+				(json_int_t)b->profile_scratch_bytes, "args", args, "tensor_maps", maps));
 	}
 	return list;
 }
@@ -195,8 +195,8 @@ static int binary_parse(const json_t *o, int64_t bytes, struct runner_binary *b,
 	if (!rc) rc = json_get_int(o, "binary", "global_scratch_bytes", 0, INT32_MAX, &b->global_scratch_bytes, err);
 	if (!rc) rc = json_get_int(o, "binary", "profile_scratch_bytes", 0, INT32_MAX, &b->profile_scratch_bytes, err);
 	if (!rc && (json_array_size(args) > TAPE_ARGS_MAX || json_array_size(maps) > ARRAY_LEN(b->maps)))
-		rc = err_set(err, ERR_LIMIT, "binary: %zu arguments, %zu tensor maps", json_array_size(args),
-			json_array_size(maps));
+		rc = err_set(
+			err, ERR_LIMIT, "binary: %zu arguments, %zu tensor maps", json_array_size(args), json_array_size(maps));
 	if (rc) return rc;
 	b->num_warps = (int)warps;
 	b->nargs = (int)json_array_size(args);
@@ -250,9 +250,8 @@ json_t *runner_result_json(const struct runner_result *r)
 				(json_int_t)r->lines[i].flops));
 	return json_pack("{s:o, s:b, s:i, s:i, s:o, s:o, s:I, s:o, s:I, s:s}", "fault",
 		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
-		(int)r->lineage, "lineage_output",
-		r->lineage_output, "costs", costs, "lines", lines, "run_ns", (json_int_t)r->run_ns, "times_ns", times, "empty_ns",
-		(json_int_t)r->empty_ns, "untimed", r->untimed);
+		(int)r->lineage, "lineage_output", r->lineage_output, "costs", costs, "lines", lines, "run_ns",
+		(json_int_t)r->run_ns, "times_ns", times, "empty_ns", (json_int_t)r->empty_ns, "untimed", r->untimed);
 }
 
 static int64_t count_at(const json_t *row, size_t i)

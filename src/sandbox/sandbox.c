@@ -218,8 +218,7 @@ int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 	rc = drop_capabilities();
 	if (rc) return sandbox_fail(text, len, -rc, "capset");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return sandbox_fail(text, len, errno, "no_new_privs");
-	if (prctl(PR_SET_DUMPABLE, o->device_paths ? 1 : 0, 0, 0, 0))
-		return sandbox_fail(text, len, errno, "non-dumpable");
+	if (prctl(PR_SET_DUMPABLE, o->device_paths ? 1 : 0, 0, 0, 0)) return sandbox_fail(text, len, errno, "non-dumpable");
 	rc = sandbox_landlock(o, text, len);
 	return rc ? rc : sandbox_seccomp(o, text, len);
 }

@@ -62,16 +62,16 @@ struct tape_view {
 /* A tensor descriptor that the host made. In the IR it is 1 + 2 n arguments: itself, then the n
  * sizes of view (i32), then its n strides in elements (i64). */
 struct tape_descriptor {
-	struct tape_view view;                    /* 1 to 5 dimensions, the last with stride 1, 16-byte steps */
-	int32_t block[TAPE_DESCRIPTOR_DIMS_MAX];  /* (view.ndim): powers of two */
-	bool nan_padding;                         /* what lies outside is NaN, not 0 */
+	struct tape_view view;                   /* 1 to 5 dimensions, the last with stride 1, 16-byte steps */
+	int32_t block[TAPE_DESCRIPTOR_DIMS_MAX]; /* (view.ndim): powers of two */
+	bool nan_padding;                        /* what lies outside is NaN, not 0 */
 };
 
 enum tape_arg_kind { TAPE_ARG_POINTER, TAPE_ARG_INT, TAPE_ARG_FLOAT, TAPE_ARG_DESCRIPTOR };
 struct tape_arg {
 	enum tape_arg_kind kind;
-	int buffer;                               /* pointer, descriptor */
-	int64_t offset_bytes;                     /* pointer, descriptor: of its base */
+	int buffer;           /* pointer, descriptor */
+	int64_t offset_bytes; /* pointer, descriptor: of its base */
 	int64_t i;
 	double f;
 	const struct tape_descriptor *descriptor;
@@ -88,8 +88,8 @@ struct tape_kernel {
 	bool no_reflect_ftz;     /* libdevice keeps subnormal numbers */
 	const char *ptx_options; /* more words for ptxas, one space between two; NULL: none */
 	/* Options that reach the launch. */
-	bool is_cooperative; /* all programs are resident at once */
-	bool is_pdl;         /* programmatic dependent launch: may start before the launch in front of it ended */
+	bool is_cooperative;    /* all programs are resident at once */
+	bool is_pdl;            /* programmatic dependent launch: may start before the launch in front of it ended */
 	struct sha256_hex hash; /* of ttir and options: the key of the compile cache */
 };
 

@@ -282,7 +282,8 @@ static int get_flag(const json_t *o, const char *what, const char *field, bool w
 	const json_t *v = json_object_get(o, field);
 	*out = v != NULL;
 	if (!v || (written ? json_is_true(v) : json_is_false(v))) return 0;
-	return err_set(err, ERR_FORMAT, "tape: %s.%s: expected %s, or no such key", what, field, written ? "true" : "false");
+	return err_set(
+		err, ERR_FORMAT, "tape: %s.%s: expected %s, or no such key", what, field, written ? "true" : "false");
 }
 
 /* Printable words with one space between two: what ptxas gets as arguments. Which words it may get
@@ -359,11 +360,11 @@ static int check_descriptor(const char *what, const struct tape_view *v, struct 
 {
 	int64_t size = (int64_t)dtype_bytes(v->dtype);
 	if (v->ndim < 1 || v->ndim > TAPE_DESCRIPTOR_DIMS_MAX)
-		return err_set(err, ERR_RANGE, "tape: %s: expected 1 to %d dimensions, found %d", what,
-			TAPE_DESCRIPTOR_DIMS_MAX, v->ndim);
+		return err_set(
+			err, ERR_RANGE, "tape: %s: expected 1 to %d dimensions, found %d", what, TAPE_DESCRIPTOR_DIMS_MAX, v->ndim);
 	if (v->offset_bytes % 16)
-		return err_set(err, ERR_RANGE, "tape: %s.offset: expected a multiple of 16, found %lld", what,
-			(long long)v->offset_bytes);
+		return err_set(
+			err, ERR_RANGE, "tape: %s.offset: expected a multiple of 16, found %lld", what, (long long)v->offset_bytes);
 	for (int i = 0; i < v->ndim; i++) {
 		if (v->shape[i] < 1 || v->shape[i] > INT32_MAX)
 			return err_set(err, ERR_RANGE, "tape: %s.shape[%d]: expected 1 .. %d, found %lld", what, i, INT32_MAX,
@@ -376,8 +377,7 @@ static int check_descriptor(const char *what, const struct tape_view *v, struct 
 	return 0;
 }
 
-static int read_descriptor(
-	struct tape *t, const json_t *o, const char *what, struct tape_arg *a, struct err *err)
+static int read_descriptor(struct tape *t, const json_t *o, const char *what, struct tape_arg *a, struct err *err)
 {
 	static const char *const keys[] = {"view", "block", "padding", NULL};
 	const json_t *block;
@@ -398,10 +398,8 @@ static int read_descriptor(
 	d->nan_padding = !strcmp(padding, "nan");
 	if (!d->nan_padding && strcmp(padding, "zero"))
 		return err_set(err, ERR_FORMAT, "tape: %s.padding: expected \"zero\" or \"nan\"", what);
-	*a = (struct tape_arg){.kind = TAPE_ARG_DESCRIPTOR,
-		.buffer = d->view.buffer,
-		.offset_bytes = d->view.offset_bytes,
-		.descriptor = d};
+	*a = (struct tape_arg){
+		.kind = TAPE_ARG_DESCRIPTOR, .buffer = d->view.buffer, .offset_bytes = d->view.offset_bytes, .descriptor = d};
 	return 0;
 }
 

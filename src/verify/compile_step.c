@@ -155,7 +155,8 @@ static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, 
 	} else if (!rc && json_parse(text.data, text.len, "compile worker's answer", result, err)) {
 		rc = err_set(err, ERR_INFRA, "the compile worker's answer is no JSON");
 	}
-	if (!rc && *result && g->s->gpu_runners && !json_object_get(*result, "fault")) rc = cubin_take(*result, fds[0], err);
+	if (!rc && *result && g->s->gpu_runners && !json_object_get(*result, "fault"))
+		rc = cubin_take(*result, fds[0], err);
 	if (nfds > 0 && fds[0] >= 0) close(fds[0]);
 	job_end(&job);
 	str_release(&text);

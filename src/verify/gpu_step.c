@@ -69,11 +69,8 @@ static int start(struct grading *g, const struct trace *tr, struct err *err)
 		rc = runner_pool_take(g->s->gpu_runners, &g->gpu_runner, err);
 		g->has_gpu_runner = rc == 0;
 	}
-	struct runner_load l = {.tape = tr->text.data,
-		.len = tr->text.len,
-		.count = c.count,
-		.binaries = c.binaries,
-		.binaries_fd = c.fd};
+	struct runner_load l = {
+		.tape = tr->text.data, .len = tr->text.len, .count = c.count, .binaries = c.binaries, .binaries_fd = c.fd};
 	if (!rc) {
 		uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
@@ -85,7 +82,8 @@ static int start(struct grading *g, const struct trace *tr, struct err *err)
 }
 
 /* The worst error and the first text of a difference; 0 when all outputs agree. */
-static int outputs_differ(const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len)
+static int outputs_differ(
+	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len)
 {
 	int differ = 0;
 	for (int i = 0; i < t->noutputs; i++) {
@@ -125,7 +123,8 @@ static int replay(struct grading *g, const struct attempt *a, struct attempt_res
 /* The first trial once more, with rows queued on the tape's own streams and nothing waiting between
  * them: what differs from the first replay, which ran row by row, is how far the kernels repeat
  * themselves, and what depends on more than the rows' order shows. */
-static int repeat_judge(struct grading *g, const struct attempt *first, const struct attempt_result *was, struct err *err)
+static int repeat_judge(
+	struct grading *g, const struct attempt *first, const struct attempt_result *was, struct err *err)
 {
 	struct attempt again = *first;
 	struct attempt_result r;

@@ -262,8 +262,8 @@ static int params_pair(const struct tape *t, const struct oracle_data *d, int va
 
 /* One replay of one trial by one runner. The outputs' memory is made here, sealed in size, and read
  * only after the runner answered. */
-int attempt_run(struct grading *g, struct runner *runner, const struct attempt *a, struct attempt_result *out,
-	struct err *err)
+int attempt_run(
+	struct grading *g, struct runner *runner, const struct attempt *a, struct attempt_result *out, struct err *err)
 {
 	const struct trace *tr = a->trace;
 	const struct oracle_trial *t = a->trial;

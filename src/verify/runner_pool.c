@@ -32,7 +32,8 @@ static int start(const struct runner_pool *p, struct runner *out, struct err *er
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
-	char *argv[] = {p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, p->device, NULL};
+	char *argv[] = {
+		p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, p->device, NULL};
 	struct child_options o = {
 		.argv = argv, .fds = {pair[1]}, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
 	int rc = child_spawn(&out->child, &o, err);
@@ -66,8 +67,8 @@ static int settle(struct runner_pool *p, struct runner *r, struct runner_device 
 	return rc;
 }
 
-int runner_pool_create(const struct runner_pool_options *o, struct runner_pool **out, struct runner_device *device,
-	struct err *err)
+int runner_pool_create(
+	const struct runner_pool_options *o, struct runner_pool **out, struct runner_device *device, struct err *err)
 {
 	struct runner_pool *p = xcalloc(1, sizeof *p);
 	*p = (struct runner_pool){.path = xstrdup(o->path),
@@ -216,8 +217,9 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 {
 	int fds[2] = {tape_fd(l->tape, l->len, err), l->binaries_fd};
 	if (fds[0] < 0) return fds[0];
-	json_t *answer = NULL, *load = json_pack("{s:I, s:o}", "bytes", (json_int_t)l->len, "binaries",
-		runner_binaries_json(l->binaries, l->count));
+	json_t *answer = NULL,
+		   *load = json_pack(
+			   "{s:I, s:o}", "bytes", (json_int_t)l->len, "binaries", runner_binaries_json(l->binaries, l->count));
 	int rc = send_json(r, json_pack("{s:o}", "load", load), fds, l->count ? 2 : 1, deadline_ns, err);
 	close(fds[0]);
 	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);

@@ -12,7 +12,7 @@ struct runner {
 	bool is_settled; /* its hello was read */
 };
 struct runner_pool_options {
-	const char *path; /* of hone-runner */
+	const char *path;   /* of hone-runner */
 	const char *device; /* NULL: the vm; "cuda:N" */
 	int level;          /* of the sandbox */
 	int64_t memory_bytes;
@@ -20,8 +20,8 @@ struct runner_pool_options {
 };
 /* Call it from a thread that lives as long as the pool (runners die with it). *device is what the
  * first runner says of itself. */
-int runner_pool_create(const struct runner_pool_options *o, struct runner_pool **out, struct runner_device *device,
-	struct err *err);
+int runner_pool_create(
+	const struct runner_pool_options *o, struct runner_pool **out, struct runner_device *device, struct err *err);
 void runner_pool_free(struct runner_pool *p);
 /* A fresh runner, sandboxed and waiting. ERR_INFRA. */
 int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err);

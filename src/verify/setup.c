@@ -107,7 +107,9 @@ static const struct vm_gpu *gpu_of_device(const char *device)
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err)
 {
 	bool is_named = name && name[0];
-	const struct vm_gpu *gpu = is_named ? vm_gpu_find(name) : device ? gpu_of_device(device->name) : vm_gpu_find(VERIFY_GPU);
+	const struct vm_gpu *gpu = is_named ? vm_gpu_find(name)
+		: device                        ? gpu_of_device(device->name)
+										: vm_gpu_find(VERIFY_GPU);
 	if (!gpu) {
 		struct str names = {0};
 		for (int i = 0; i < VM_GPU_COUNT; i++) str_printf(&names, "%s%s", i ? ", " : "", vm_gpus[i].name);
@@ -122,8 +124,8 @@ int setup_gpu(const char *name, const struct runner_device *device, struct vm_gp
 	*out = *gpu;
 	if (!device) return 0;
 	if (gpu->capability != device->capability)
-		return err_set(err, ERR_USAGE, "gpu: kernels for a %s (sm_%d) do not run on the device, a %s (sm_%d)", gpu->name,
-			gpu->capability, device->name, device->capability);
+		return err_set(err, ERR_USAGE, "gpu: kernels for a %s (sm_%d) do not run on the device, a %s (sm_%d)",
+			gpu->name, gpu->capability, device->name, device->capability);
 	out->sms = MIN(out->sms, device->sms);
 	out->shared_bytes = MIN(out->shared_bytes, device->shared_bytes);
 	out->memory_bytes = MIN(out->memory_bytes, device->memory_bytes);

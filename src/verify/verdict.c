@@ -43,11 +43,12 @@ static json_t *number_json(double v) { return isfinite(v) ? json_real(v) : json_
 
 static json_t *device_json(const struct verdict_device *d)
 {
-	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name", text_json(d->name), "driver", d->driver, "trials",
-		d->trials, "trials_failed", d->trials_failed, "disagreements", d->disagreements, "error_max",
-		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
-		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
-		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
+	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
+		text_json(d->name), "driver", d->driver, "trials", d->trials, "trials_failed", d->trials_failed,
+		"disagreements", d->disagreements, "error_max", number_json(d->error_max), "repeat",
+		verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds), "timed", d->timed, "time_s",
+		number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s", number_json(d->time_high_s),
+		"empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
 }
 
 json_t *verdict_json(const struct verdict *v)

@@ -233,9 +233,10 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu", v->s.gpu_runners ? d->name : "vm", d->driver,
-		gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level),
-		v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile, (unsigned long long)o->seed);
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu", v->s.gpu_runners ? d->name : "vm",
+		d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict",
+		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile,
+		(unsigned long long)o->seed);
 }
 
 /* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
@@ -271,10 +272,8 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
 	if (!rc && !o->skip_compile) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
-	struct runner_pool_options pool = {.path = v->places.runner,
-		.level = v->s.level,
-		.memory_bytes = v->s.limits.replay_memory_bytes,
-		.spare = spare};
+	struct runner_pool_options pool = {
+		.path = v->places.runner, .level = v->s.level, .memory_bytes = v->s.limits.replay_memory_bytes, .spare = spare};
 	if (!rc) rc = runner_pool_create(&pool, &v->s.runners, NULL, err);
 	if (!rc) rc = device_start(v, o, spare, err);
 	if (rc) return rc;

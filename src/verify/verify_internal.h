@@ -39,9 +39,9 @@ struct verify_shared {
 	struct runner_pool *gpu_runners; /* NULL: the vm alone */
 	/* Replays on the GPU hold it shared, timed ones alone: nothing of this verifier runs beside them. */
 	pthread_rwlock_t gpu_lock;
-	struct runner_device device;     /* of gpu_runners */
-	struct vm_gpu gpu;               /* the card that kernels are made for */
-	struct store *store;             /* may be NULL */
+	struct runner_device device; /* of gpu_runners */
+	struct vm_gpu gpu;           /* the card that kernels are made for */
+	struct store *store;         /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile;
@@ -113,7 +113,8 @@ struct attempt_result {
 	int64_t bytes, offset[TAPE_OUTPUTS_MAX];
 };
 /* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
-int attempt_run(struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
+int attempt_run(
+	struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
 void attempt_release(struct attempt_result *r);
 /* What a failing trial tells, given that all before it passed; and what a trial is, in words. */
 const char *attempt_reason(const struct oracle_trial *t, const char *plain);

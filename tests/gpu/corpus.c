@@ -48,10 +48,8 @@ static int submit(const char *name, void *ctx)
 		rc = task_set_load(task, &tasks, &err);
 		if (!rc) rc = file_read(candidate, SOURCE_MAX, &source, &err);
 		if (!rc && path_exists(expect)) rc = file_read(expect, 4096, &item->expect, &err);
-		struct verify_request request = {.task = tasks.tasks,
-			.source = source.data ? source.data : "",
-			.source_len = source.len,
-			.id = r->count};
+		struct verify_request request = {
+			.task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = r->count};
 		if (!rc) rc = verifier_submit(r->verifier, &request, &err);
 		if (rc) fprintf(stderr, "%s: %s\n", name, err.text);
 		item->name = xstrdup(name);
@@ -81,7 +79,8 @@ static int collect(struct run *r, struct err *err)
 static bool device_agrees(const struct verdict *v, bool is_cuda)
 {
 	const struct verdict_device *d = &v->device;
-	return !is_cuda || (d->trials == v->trials && !d->trials_failed && !d->disagreements && d->repeat != REPEAT_UNKNOWN);
+	return !is_cuda ||
+		(d->trials == v->trials && !d->trials_failed && !d->disagreements && d->repeat != REPEAT_UNKNOWN);
 }
 
 static bool is_listed(const struct item *item)
@@ -119,7 +118,8 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 	}
 	printf("1..%d\n# %d failed; on the GPU %d trials in %.2f s, %d disagreements", r->count, failed, trials, seconds,
 		disagreements);
-	for (int i = 0; i < VERDICT_REPEAT_COUNT; i++) printf("; %s %d", verdict_repeat_name((enum verdict_repeat)i), repeats[i]);
+	for (int i = 0; i < VERDICT_REPEAT_COUNT; i++)
+		printf("; %s %d", verdict_repeat_name((enum verdict_repeat)i), repeats[i]);
 	printf("\n");
 	return failed != 0;
 }

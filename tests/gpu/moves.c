@@ -56,7 +56,10 @@ static void row_add(struct str *s)
 		view_add(s, from, ndim, shape, true);
 	} else {
 		static const char *const floats[] = {"0.0", "-1.5", "\"nan\"", "\"-inf\"", "3.0e38"};
-		str_printf(s, ", \"value\": %s", dtype_is_float(to) ? floats[rng_below(&rng, 5)] : rng_below(&rng, 2) ? "1" : "0");
+		str_printf(s, ", \"value\": %s",
+			dtype_is_float(to)       ? floats[rng_below(&rng, 5)]
+				: rng_below(&rng, 2) ? "1"
+									 : "0");
 	}
 	str_puts(s, "}");
 }
@@ -73,8 +76,8 @@ static void tape_text(struct str *s)
 	}
 	str_puts(s, "], \"outputs\": [");
 	for (int b = 0; b < BUFFERS; b++)
-		str_printf(s, "%s{\"buffer\": %d, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [%d], \"stride\": [1]}", b ? "," : "",
-			b, BYTES);
+		str_printf(s, "%s{\"buffer\": %d, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [%d], \"stride\": [1]}",
+			b ? "," : "", b, BYTES);
 	str_puts(s, "]}");
 }
 
@@ -123,8 +126,8 @@ int main(int argc, char **argv)
 		size_t at = 0;
 		while (at < sizeof on_vm && on_vm[at] == on_gpu[at]) at++;
 		if (at < sizeof on_vm && ++differ <= 3)
-			printf("# tape %d: buffer %zu, byte %zu: %02x on the vm, %02x on the GPU\n# %.1500s\n", i, at / BYTES, at % BYTES,
-				on_vm[at], on_gpu[at], text.data);
+			printf("# tape %d: buffer %zu, byte %zu: %02x on the vm, %02x on the GPU\n# %.1500s\n", i, at / BYTES,
+				at % BYTES, on_vm[at], on_gpu[at], text.data);
 		str_release(&text);
 	}
 	replay_free(vm);

@@ -18,30 +18,57 @@
 struct cu_module_opaque {
 	char name[32];
 };
-static int state;      /* what StreamQuery answers */
-static int allocated;  /* blocks */
+static int state;     /* what StreamQuery answers */
+static int allocated; /* blocks */
 int fake_allocated(void);
 int fake_allocated(void) { return allocated; }
 void fake_reset(void);
 void fake_reset(void) { state = CU_OK; }
 
 static cu_result Init(unsigned flags) { return CU_OK; }
-static cu_result DriverGetVersion(int *v) { *v = 13000; return CU_OK; }
+static cu_result DriverGetVersion(int *v)
+{
+	*v = 13000;
+	return CU_OK;
+}
 static cu_result GetErrorName(cu_result r, const char **name)
 {
 	*name = r == CU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
 	return CU_OK;
 }
-static cu_result DeviceGet(cu_device *d, int n) { *d = n; return n == 0 ? CU_OK : CU_INVALID_DEVICE; }
-static cu_result DeviceGetCount(int *n) { *n = 1; return CU_OK; }
-static cu_result DeviceGetName(char *name, int len, cu_device d) { strncpy(name, "Fake H200", (size_t)len); return CU_OK; }
-static cu_result DeviceGetAttribute(int *v, int a, cu_device d)
+static cu_result DeviceGet(cu_device *d, int n)
 {
-	*v = a == CU_DEVICE_CAPABILITY_MAJOR ? 9 : a == CU_DEVICE_SHARED_PER_BLOCK_OPTIN ? 232448 : a == CU_DEVICE_MULTIPROCESSOR_COUNT ? 132 : 0;
+	*d = n;
+	return n == 0 ? CU_OK : CU_INVALID_DEVICE;
+}
+static cu_result DeviceGetCount(int *n)
+{
+	*n = 1;
 	return CU_OK;
 }
-static cu_result DeviceTotalMem(size_t *n, cu_device d) { *n = (size_t)1 << 37; return CU_OK; }
-static cu_result DevicePrimaryCtxRetain(cu_context *c, cu_device d) { *c = (cu_context)&state; return CU_OK; }
+static cu_result DeviceGetName(char *name, int len, cu_device d)
+{
+	strncpy(name, "Fake H200", (size_t)len);
+	return CU_OK;
+}
+static cu_result DeviceGetAttribute(int *v, int a, cu_device d)
+{
+	*v = a == CU_DEVICE_CAPABILITY_MAJOR        ? 9
+		: a == CU_DEVICE_SHARED_PER_BLOCK_OPTIN ? 232448
+		: a == CU_DEVICE_MULTIPROCESSOR_COUNT   ? 132
+												: 0;
+	return CU_OK;
+}
+static cu_result DeviceTotalMem(size_t *n, cu_device d)
+{
+	*n = (size_t)1 << 37;
+	return CU_OK;
+}
+static cu_result DevicePrimaryCtxRetain(cu_context *c, cu_device d)
+{
+	*c = (cu_context)&state;
+	return CU_OK;
+}
 static cu_result DevicePrimaryCtxSetFlags(cu_device d, unsigned f) { return CU_OK; }
 static cu_result CtxSetCurrent(cu_context c) { return CU_OK; }
 static cu_result CtxSynchronize(void) { return state; }
@@ -49,16 +76,24 @@ static cu_result ModuleLoadData(cu_module *m, const void *image)
 {
 	if (memcmp(image, "\177ELF", 4)) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
 	*m = calloc(1, sizeof **m);
-	strncpy((*m)->name, (const char *)image + 4, sizeof (*m)->name - 1);
+	strncpy((*m)->name, (const char *)image + 4, sizeof(*m)->name - 1);
 	return CU_OK;
 }
-static cu_result ModuleUnload(cu_module m) { free(m); return CU_OK; }
+static cu_result ModuleUnload(cu_module m)
+{
+	free(m);
+	return CU_OK;
+}
 static cu_result ModuleGetFunction(cu_function *f, cu_module m, const char *name)
 {
 	*f = (cu_function)m;
 	return strcmp(name, "missing") ? CU_OK : CU_NOT_FOUND;
 }
-static cu_result FuncGetAttribute(int *v, int a, cu_function f) { *v = 0; return CU_OK; }
+static cu_result FuncGetAttribute(int *v, int a, cu_function f)
+{
+	*v = 0;
+	return CU_OK;
+}
 static cu_result FuncSetAttribute(cu_function f, int a, int v) { return CU_OK; }
 static cu_result FuncSetCacheConfig(cu_function f, int c) { return CU_OK; }
 
@@ -92,16 +127,33 @@ static cu_result MemAlloc(cu_address *p, size_t n)
 	allocated++;
 	return *p ? CU_OK : CU_OUT_OF_MEMORY;
 }
-static cu_result MemFree(cu_address p) { free((void *)(uintptr_t)p); allocated--; return CU_OK; }
-static cu_result MemcpyHtoD(cu_address to, const void *from, size_t n) { memcpy((void *)(uintptr_t)to, from, n); return CU_OK; }
-static cu_result MemcpyDtoH(void *to, cu_address from, size_t n) { memcpy(to, (void *)(uintptr_t)from, n); return CU_OK; }
+static cu_result MemFree(cu_address p)
+{
+	free((void *)(uintptr_t)p);
+	allocated--;
+	return CU_OK;
+}
+static cu_result MemcpyHtoD(cu_address to, const void *from, size_t n)
+{
+	memcpy((void *)(uintptr_t)to, from, n);
+	return CU_OK;
+}
+static cu_result MemcpyDtoH(void *to, cu_address from, size_t n)
+{
+	memcpy(to, (void *)(uintptr_t)from, n);
+	return CU_OK;
+}
 static cu_result MemcpyDtoDAsync(cu_address to, cu_address from, size_t n, cu_stream s)
 {
 	memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, n);
 	return CU_OK;
 }
 static cu_result MemcpyDtoHAsync(void *to, cu_address from, size_t n, cu_stream s) { return MemcpyDtoH(to, from, n); }
-static cu_result MemsetD8Async(cu_address to, unsigned char v, size_t n, cu_stream s) { memset((void *)(uintptr_t)to, v, n); return CU_OK; }
+static cu_result MemsetD8Async(cu_address to, unsigned char v, size_t n, cu_stream s)
+{
+	memset((void *)(uintptr_t)to, v, n);
+	return CU_OK;
+}
 static cu_result MemsetD16Async(cu_address to, unsigned short v, size_t n, cu_stream s)
 {
 	for (size_t i = 0; i < n; i++) memcpy((char *)(uintptr_t)to + 2 * i, &v, 2);
@@ -112,14 +164,26 @@ static cu_result MemsetD32Async(cu_address to, unsigned v, size_t n, cu_stream s
 	for (size_t i = 0; i < n; i++) memcpy((char *)(uintptr_t)to + 4 * i, &v, 4);
 	return CU_OK;
 }
-static cu_result StreamCreate(cu_stream *s, unsigned f) { *s = (cu_stream)&state; return CU_OK; }
+static cu_result StreamCreate(cu_stream *s, unsigned f)
+{
+	*s = (cu_stream)&state;
+	return CU_OK;
+}
 static cu_result StreamDestroy(cu_stream s) { return CU_OK; }
 static cu_result StreamQuery(cu_stream s) { return state; }
 static cu_result StreamWaitEvent(cu_stream s, cu_event e, unsigned f) { return e ? CU_OK : CU_INVALID_VALUE; }
-static cu_result EventCreate(cu_event *e, unsigned f) { *e = (cu_event)&state; return CU_OK; }
+static cu_result EventCreate(cu_event *e, unsigned f)
+{
+	*e = (cu_event)&state;
+	return CU_OK;
+}
 static cu_result EventDestroy(cu_event e) { return CU_OK; }
 static cu_result EventRecord(cu_event e, cu_stream s) { return e ? CU_OK : CU_INVALID_VALUE; }
-static cu_result EventElapsedTime(float *ms, cu_event a, cu_event b) { *ms = 1; return CU_OK; }
+static cu_result EventElapsedTime(float *ms, cu_event a, cu_event b)
+{
+	*ms = 1;
+	return CU_OK;
+}
 
 cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status);
 cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status)

@@ -77,7 +77,8 @@ static void test_numbers(void **state)
 	int bad = 0;
 	for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
 		if (NUMBERS[i].ours != NUMBERS[i].theirs) {
-			print_message("# %s: %ld here, %ld in NVIDIA's header\n", NUMBERS[i].name, NUMBERS[i].ours, NUMBERS[i].theirs);
+			print_message(
+				"# %s: %ld here, %ld in NVIDIA's header\n", NUMBERS[i].name, NUMBERS[i].ours, NUMBERS[i].theirs);
 			bad++;
 		}
 	assert_int_equal(bad, 0);

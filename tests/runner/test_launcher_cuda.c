@@ -25,8 +25,8 @@ static uint8_t output[1024];
 static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
 
 /* One replay with one kernel of that kind; *spent tells whether the launcher lived through it. */
-static void replay_kind(const char *kind, const char *text, const struct runner_binary *base, struct runner_result *out,
-	bool *spent)
+static void replay_kind(
+	const char *kind, const char *text, const struct runner_binary *base, struct runner_result *out, bool *spent)
 {
 	struct tape *t = NULL;
 	struct err err = {0};
@@ -83,11 +83,15 @@ static void test_movement(void **state)
 	struct runner_binary b = binary_of(ADD_ARGS, 3);
 	replay_kind("add",
 		TAPE("",
-			"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 8, \"dtype\": \"float64\", \"shape\": [4, 2], "
-			"\"stride\": [3, 1]}, \"src\": {\"buffer\": 0, \"offset\": 0, \"dtype\": \"float32\", \"shape\": [4, 2], \"stride\": [1, 4]}}, "
-			"{\"op\": \"fill\", \"line\": 2, \"dst\": {\"buffer\": 2, \"offset\": 400, \"dtype\": \"float64\", \"shape\": [3], "
+			"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 8, \"dtype\": \"float64\", "
+			"\"shape\": [4, 2], "
+			"\"stride\": [3, 1]}, \"src\": {\"buffer\": 0, \"offset\": 0, \"dtype\": \"float32\", \"shape\": [4, 2], "
+			"\"stride\": [1, 4]}}, "
+			"{\"op\": \"fill\", \"line\": 2, \"dst\": {\"buffer\": 2, \"offset\": 400, \"dtype\": \"float64\", "
+			"\"shape\": [3], "
 			"\"stride\": [1]}, \"value\": 2.5}, "
-			"{\"op\": \"fill\", \"line\": 2, \"dst\": {\"buffer\": 2, \"offset\": 448, \"dtype\": \"bfloat16\", \"shape\": [3], "
+			"{\"op\": \"fill\", \"line\": 2, \"dst\": {\"buffer\": 2, \"offset\": 448, \"dtype\": \"bfloat16\", "
+			"\"shape\": [3], "
 			"\"stride\": [1]}, \"value\": \"-inf\"}",
 			"{\"buffer\": 2, \"offset\": 0, \"dtype\": \"float64\", \"shape\": [64], \"stride\": [1]}"),
 		&b, &r, NULL);
@@ -112,7 +116,8 @@ static void test_launch_has_tritons_form(void **state)
 	b.shared_bytes = 100000;
 	replay_kind("echo",
 		TAPE(", \"launch_cooperative_grid\": true, \"maxnreg\": 64",
-			LAUNCH("{\"buffer\": 2, \"offset\": 0}, {\"int\": -3}, {\"int\": 1099511627776}, {\"float\": 1.5}, {\"float\": 1.5}, "
+			LAUNCH("{\"buffer\": 2, \"offset\": 0}, {\"int\": -3}, {\"int\": 1099511627776}, {\"float\": 1.5}, "
+				   "{\"float\": 1.5}, "
 				   "{\"float\": 0.1}, {\"int\": 1}"),
 			"{\"buffer\": 2, \"offset\": 0, \"dtype\": \"int64\", \"shape\": [64], \"stride\": [1]}"),
 		&b, &r, NULL);
@@ -120,14 +125,16 @@ static void test_launch_has_tritons_form(void **state)
 	const int64_t *w = (const int64_t *)output;
 	double tenth = 0.1;
 	assert_true((int32_t)w[0] == -3 && w[1] == (int64_t)1 << 40);
-	assert_true((uint32_t)w[2] == 0x3fc00000 && (uint16_t)w[3] == 0x3e00 && !memcmp(&w[4], &tenth, 8) && (w[5] & 0xff) == 1);
+	assert_true(
+		(uint32_t)w[2] == 0x3fc00000 && (uint16_t)w[3] == 0x3e00 && !memcmp(&w[4], &tenth, 8) && (w[5] & 0xff) == 1);
 	assert_true(w[6] == 0 && w[7] == 0);
 	const int64_t shape[] = {2, 3, 4, 32 * 12, 100000, 1, CU_LAUNCH_COOPERATIVE, 0x5eed};
 	assert_memory_equal(&w[8], shape, sizeof shape);
 	runner_result_release(&r);
 }
 
-static void check_fault(const char *kind, const char *tape, const struct runner_binary *b, const char *code, bool is_spent)
+static void check_fault(
+	const char *kind, const char *tape, const struct runner_binary *b, const char *code, bool is_spent)
 {
 	struct runner_result r;
 	bool spent = false;
@@ -150,10 +157,14 @@ static void test_faults(void **state)
 	check_fault("add", TAPE("", ADD, VIEW(1, 16)), &missing, "bad-binary", false);
 	check_fault("add", TAPE("", ADD, VIEW(1, 16)), &large, "out-of-resources", false);
 	check_fault("add", TAPE("", ADD, VIEW(1, 16)), &fewer, "argument", false);
-	check_fault("add", TAPE("", LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}"), VIEW(1, 16)), &b, "argument", false);
-	check_fault("add", TAPE("", LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"float\": 1}, {\"int\": 1}"), VIEW(1, 16)), &b, "argument", false);
-	check_fault("add", "{\"version\": 2, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 2000000}], \"kernels\": [], \"rows\": [], "
-					   "\"outputs\": [" VIEW(0, 1) "], \"tuple\": false}", &b, "bad-binary", false);
+	check_fault("add", TAPE("", LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}"), VIEW(1, 16)),
+		&b, "argument", false);
+	check_fault("add", TAPE("", LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"float\": 1}, {\"int\": 1}"), VIEW(1, 16)),
+		&b, "argument", false);
+	check_fault("add",
+		"{\"version\": 2, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 2000000}], \"kernels\": [], \"rows\": [], "
+		"\"outputs\": [" VIEW(0, 1) "], \"tuple\": false}",
+		&b, "bad-binary", false);
 }
 
 /* Binaries and devices through the wire; hostile ones are refused. */
@@ -166,7 +177,8 @@ static void test_wire(void **state)
 	b.shared_bytes = 1 << 17;
 	b.global_scratch_bytes = 384;
 	b.nmaps = 1;
-	b.maps[0] = (struct runner_tensor_map){.swizzle = 3, .element_bytes = 2, .element_type = 6, .ndim = 2, .block = {16, 64}};
+	b.maps[0] = (struct runner_tensor_map){
+		.swizzle = 3, .element_bytes = 2, .element_type = 6, .ndim = 2, .block = {16, 64}};
 	json_t *o = runner_binaries_json(list, 1);
 	struct runner_binaries back = {0};
 	assert_int_equal(runner_binaries_parse(o, 95, &back, &err), 0);
@@ -180,7 +192,12 @@ static void test_wire(void **state)
 	json_object_set_new(json_array_get(o, 0), "num_warps", json_integer(0));
 	assert_int_equal(runner_binaries_parse(o, 95, &back, &err), ERR_RANGE);
 	json_decref(o);
-	struct runner_device d = {.name = "NVIDIA H200", .capability = 90, .sms = 132, .shared_bytes = 232448, .driver = 13000}, e;
+	struct runner_device d = {.name = "NVIDIA H200",
+							 .capability = 90,
+							 .sms = 132,
+							 .shared_bytes = 232448,
+							 .driver = 13000},
+						 e;
 	o = runner_device_json(&d);
 	assert_int_equal(runner_device_parse(o, &e, &err), 0);
 	assert_memory_equal(&d, &e, sizeof d);

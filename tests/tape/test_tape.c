@@ -82,11 +82,13 @@ static void test_hash(void **state)
  * arguments. */
 static void test_order_and_descriptors(void **state)
 {
-	struct tape *t = parse_good(FILL(V4, "1") ", " ORDER("record", "\"event\": 0") ", "
-		ORDER("wait", "\"stream\": 1, \"event\": 0") ", "
-		"{\"op\": \"fill\", \"line\": 0, \"stream\": 1, \"dst\": " V4 ", \"value\": 0}, "
-		ORDER("record", "\"stream\": 1, \"event\": 1") ", " ORDER("wait", "\"event\": 1") ", "
-		LAUNCH_ARGS("[1, 1, 1]", DESCRIPTOR_ARG(0, "bfloat16", "[1, 8]", "[8, 1]", "[16, 64]", "nan") ", {\"int\": 3}"));
+	struct tape *t = parse_good(FILL(V4, "1") ", " ORDER("record", "\"event\": 0") ", " ORDER("wait",
+		"\"stream\": 1, \"event\": 0") ", "
+									   "{\"op\": \"fill\", \"line\": 0, \"stream\": 1, \"dst\": " V4
+									   ", \"value\": 0}, " ORDER("record", "\"stream\": 1, \"event\": 1") ", " ORDER(
+										   "wait", "\"event\": 1") ", " LAUNCH_ARGS("[1, 1, 1]",
+										   DESCRIPTOR_ARG(
+											   0, "bfloat16", "[1, 8]", "[8, 1]", "[16, 64]", "nan") ", {\"int\": 3}"));
 	assert_int_equal(t->nstreams, 2);
 	assert_int_equal(t->nevents, 2);
 	assert_int_equal(t->rows[3].stream, 1);

@@ -47,11 +47,12 @@ static void test_card_of_a_device(void **state)
 	static const struct {
 		const char *device, *card;
 		int capability;
-	} cases[] = {{"NVIDIA H200", "H200", 90}, {"NVIDIA H100 80GB HBM3", "H100", 90}, {"NVIDIA A100-SXM4-40GB", "A100", 80},
-		{"NVIDIA GeForce RTX 4090", "RTX 4090", 89}, {"NVIDIA L40S", "L40S", 89}, {"NVIDIA L40", NULL, 89},
-		{"NVIDIA H2000", NULL, 90}};
+	} cases[] = {{"NVIDIA H200", "H200", 90}, {"NVIDIA H100 80GB HBM3", "H100", 90},
+		{"NVIDIA A100-SXM4-40GB", "A100", 80}, {"NVIDIA GeForce RTX 4090", "RTX 4090", 89}, {"NVIDIA L40S", "L40S", 89},
+		{"NVIDIA L40", NULL, 89}, {"NVIDIA H2000", NULL, 90}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct runner_device d = {.capability = cases[i].capability, .sms = 7, .shared_bytes = 90000, .memory_bytes = 5, .driver = 13000};
+		struct runner_device d = {
+			.capability = cases[i].capability, .sms = 7, .shared_bytes = 90000, .memory_bytes = 5, .driver = 13000};
 		struct vm_gpu gpu = {0};
 		struct err err = {0};
 		snprintf(d.name, sizeof d.name, "%s", cases[i].device);
@@ -66,7 +67,8 @@ static void test_card_of_a_device(void **state)
 		assert_true(gpu.sms == 7 && gpu.shared_bytes == 90000 && gpu.memory_bytes == 5);
 	}
 	/* Another card of the same capability may be named, to live within its limits; none of another. */
-	struct runner_device h200 = {.name = "NVIDIA H200", .capability = 90, .sms = 132, .shared_bytes = 232448, .memory_bytes = (int64_t)1 << 40};
+	struct runner_device h200 = {
+		.name = "NVIDIA H200", .capability = 90, .sms = 132, .shared_bytes = 232448, .memory_bytes = (int64_t)1 << 40};
 	struct vm_gpu gpu;
 	struct err err = {0};
 	assert_int_equal(setup_gpu("H100", &h200, &gpu, &err), 0);

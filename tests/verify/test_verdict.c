@@ -105,7 +105,8 @@ static void test_cost_by_hand(void **state)
 	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) - 14.56e-6) < 0.03e-6);
 	l = (struct cost_launch){.bytes = 1e6,
 		.dot_flops = 67e12 * 1e-3}; /* the fp32 pipes' peak for 1 ms, with a quarter more instructions that feed them */
-	assert_true(cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) > 1.2e-3 && cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) < 1.3e-3);
+	assert_true(cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) > 1.2e-3 &&
+		cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) < 1.3e-3);
 	assert_true(cost_launch_s(&l, COST_DOT_TF32, &vm_gpus[0]) < 0.2 * cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]));
 	assert_true(cost_launch_s(&l, COST_DOT_HALF, &vm_gpus[0]) < 0.6 * cost_launch_s(&l, COST_DOT_TF32, &vm_gpus[0]));
 	assert_int_equal(cost_dot_of(DTYPE_F32, false), COST_DOT_FP32);

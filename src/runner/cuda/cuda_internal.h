@@ -38,10 +38,10 @@ struct cuda {
 	int nstreams, nevents;
 	cu_stream streams[TAPE_STREAMS_MAX]; /* made as tapes need them, kept */
 	cu_event *events;                    /* (tape->nevents) */
-	bool has_own, is_own_missing; /* own module: loaded; not to be had on this machine */
-	cu_function read, move;       /* of it (kernels.h) */
+	bool has_own, is_own_missing;        /* own module: loaded; not to be had on this machine */
+	cu_function read, move;              /* of it (kernels.h) */
 	int64_t l2_bytes;
-	cu_address scratch;                  /* global and profile scratch of the launches, one after another */
+	cu_address scratch; /* global and profile scratch of the launches, one after another */
 	size_t scratch_bytes;
 };
 
@@ -63,8 +63,8 @@ int cuda_launch(struct cuda *c, int row, cu_stream s, struct runner_fault *fault
 /* move.c. can_queue: the row needs nothing of the host once it is queued. */
 bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row);
 /* One of the launcher's own kernels over `count` units of work. */
-int cuda_own_launch(struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row,
-	struct runner_fault *fault);
+int cuda_own_launch(
+	struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row, struct runner_fault *fault);
 bool cuda_own_load(struct cuda *c);
 /* launcher_cuda.c */
 int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault);

@@ -42,8 +42,8 @@ int cu_open(struct cu *cu, char *text, size_t len)
 		void *address = NULL;
 		int status = 1;
 		if (get_address(needed[i].name, &address, needed[i].version, 0, &status) || status || !address) {
-			snprintf(text, len, "the NVIDIA driver has no %s; version %s or later is needed", needed[i].name,
-				DRIVER_MIN);
+			snprintf(
+				text, len, "the NVIDIA driver has no %s; version %s or later is needed", needed[i].name, DRIVER_MIN);
 			return -1;
 		}
 		function_set((char *)cu + needed[i].offset, address);

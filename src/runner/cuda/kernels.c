@@ -3,9 +3,12 @@
 #include "runner/cuda/kernels.h"
 #include <stddef.h>
 
-_Static_assert(offsetof(struct cuda_move, src) == 8 && offsetof(struct cuda_move, count) == 16, "hone_move's parameter");
-_Static_assert(offsetof(struct cuda_move, value) == 24 && offsetof(struct cuda_move, size) == 32, "hone_move's parameter");
-_Static_assert(offsetof(struct cuda_move, ndim) == 40 && offsetof(struct cuda_move, shape) == 48, "hone_move's parameter");
+_Static_assert(
+	offsetof(struct cuda_move, src) == 8 && offsetof(struct cuda_move, count) == 16, "hone_move's parameter");
+_Static_assert(
+	offsetof(struct cuda_move, value) == 24 && offsetof(struct cuda_move, size) == 32, "hone_move's parameter");
+_Static_assert(
+	offsetof(struct cuda_move, ndim) == 40 && offsetof(struct cuda_move, shape) == 48, "hone_move's parameter");
 _Static_assert(offsetof(struct cuda_move, dst_step) == 144 && offsetof(struct cuda_move, src_step) == 240 &&
 		sizeof(struct cuda_move) == 336,
 	"hone_move's parameter");
@@ -21,8 +24,7 @@ const char cuda_own_ptx[] =
 	 * the reads cannot be left out. */
 	".visible .entry hone_read(.param .u64 data, .param .u64 words, .param .u64 sink)\n{\n"
 	"	.reg .b32 %a, %b, %c, %e, %s, %x<4>;\n	.reg .b64 %i, %t, %step, %p, %n, %q;\n	.reg .pred %done;\n"
-	"	ld.param.u64 %p, [data];\n	ld.param.u64 %n, [words];\n	ld.param.u64 %q, [sink];\n"
-	THREAD_INDEX
+	"	ld.param.u64 %p, [data];\n	ld.param.u64 %n, [words];\n	ld.param.u64 %q, [sink];\n" THREAD_INDEX
 	"	mov.u32 %s, 0;\n"
 	"AGAIN:\n	setp.ge.u64 %done, %i, %n;\n	@%done bra END;\n"
 	"	shl.b64 %t, %i, 4;\n	add.u64 %t, %p, %t;\n	ld.global.v4.u32 {%x0, %x1, %x2, %x3}, [%t];\n"
@@ -32,17 +34,18 @@ const char cuda_own_ptx[] =
 	/* One element a step: its index is taken apart from the innermost dimension outwards. */
 	".visible .entry hone_move(.param .align 8 .b8 move[336])\n{\n"
 	"	.reg .b32 %a, %b, %c, %e, %v32;\n	.reg .b16 %v16;\n"
-	"	.reg .b64 %i, %t, %step, %dst, %src, %n, %value, %size, %ndim, %k, %rest, %shape, %quot, %r, %d, %s, %at, %v64;\n"
+	"	.reg .b64 %i, %t, %step, %dst, %src, %n, %value, %size, %ndim, %k, %rest, %shape, %quot, %r, %d, %s, %at, "
+	"%v64;\n"
 	"	.reg .pred %done, %fill, %one, %two, %four;\n"
 	"	ld.param.u64 %dst, [move];\n	ld.param.u64 %src, [move+8];\n	ld.param.u64 %n, [move+16];\n"
 	"	ld.param.u64 %value, [move+24];\n	ld.param.u64 %size, [move+32];\n	ld.param.u64 %ndim, [move+40];\n"
-	"	setp.eq.u64 %fill, %src, 0;\n	setp.eq.u64 %one, %size, 1;\n	setp.eq.u64 %two, %size, 2;\n	setp.eq.u64 %four, %size, 4;\n"
-	THREAD_INDEX
-	"AGAIN:\n	setp.ge.u64 %done, %i, %n;\n	@%done ret;\n"
+	"	setp.eq.u64 %fill, %src, 0;\n	setp.eq.u64 %one, %size, 1;\n	setp.eq.u64 %two, %size, 2;\n	setp.eq.u64 "
+	"%four, %size, 4;\n" THREAD_INDEX "AGAIN:\n	setp.ge.u64 %done, %i, %n;\n	@%done ret;\n"
 	"	mov.u64 %rest, %i;\n	mov.u64 %d, %dst;\n	mov.u64 %s, %src;\n	mov.u64 %k, %ndim;\n"
 	"DIM:\n	setp.eq.u64 %done, %k, 0;\n	@%done bra PLACED;\n"
 	"	sub.u64 %k, %k, 1;\n	shl.b64 %at, %k, 3;\n	mov.b64 %t, move;\n	add.u64 %at, %t, %at;\n"
-	"	ld.param.u64 %shape, [%at+48];\n	div.u64 %quot, %rest, %shape;\n	mul.lo.u64 %r, %quot, %shape;\n	sub.u64 %r, %rest, %r;\n"
+	"	ld.param.u64 %shape, [%at+48];\n	div.u64 %quot, %rest, %shape;\n	mul.lo.u64 %r, %quot, %shape;\n	sub.u64 "
+	"%r, %rest, %r;\n"
 	"	mov.u64 %rest, %quot;\n"
 	"	ld.param.u64 %t, [%at+144];\n	mad.lo.u64 %d, %r, %t, %d;\n"
 	"	ld.param.u64 %t, [%at+240];\n	mad.lo.u64 %s, %r, %t, %s;\n	bra DIM;\n"
@@ -51,4 +54,5 @@ const char cuda_own_ptx[] =
 	"	@!%fill ld.global.u64 %v64, [%s];\n	st.global.u64 [%d], %v64;\n	bra AGAIN;\n"
 	"ONE:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u8 %v16, [%s];\n	st.global.u8 [%d], %v16;\n	bra AGAIN;\n"
 	"TWO:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u16 %v16, [%s];\n	st.global.u16 [%d], %v16;\n	bra AGAIN;\n"
-	"FOUR:\n	cvt.u32.u64 %v32, %v64;\n	@!%fill ld.global.u32 %v32, [%s];\n	st.global.u32 [%d], %v32;\n	bra AGAIN;\n}\n";
+	"FOUR:\n	cvt.u32.u64 %v32, %v64;\n	@!%fill ld.global.u32 %v32, [%s];\n	st.global.u32 [%d], %v32;\n	bra "
+	"AGAIN;\n}\n";

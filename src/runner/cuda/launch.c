@@ -150,7 +150,8 @@ static int map_encode(struct cuda *c, const struct tape_descriptor *d, const str
 	if (!c->cu.TensorMapEncodeTiled)
 		return launcher_fault(fault, "unsupported-op", row, 0, "this driver makes no tensor maps");
 	if (m->ndim != v->ndim)
-		return launcher_fault(fault, "argument", row, 0, "a descriptor has other dimensions than its kernel's tensor map");
+		return launcher_fault(
+			fault, "argument", row, 0, "a descriptor has other dimensions than its kernel's tensor map");
 	for (int i = 0; i < v->ndim; i++) {
 		int from = v->ndim - 1 - i;
 		sizes[i] = (uint64_t)v->shape[from];

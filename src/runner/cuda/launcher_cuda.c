@@ -111,8 +111,7 @@ static int memory_prepare(struct cuda *c, struct runner_fault *fault)
 	int rc = 0;
 	for (int b = 0; b < t->nbuffers && !rc; b++) {
 		c->buffers[b].bytes = t->buffers[b].bytes;
-		rc = cuda_check(c,
-			c->cu.MemAlloc(&c->buffers[b].block, (size_t)t->buffers[b].bytes + 2 * CUDA_CANARY_BYTES),
+		rc = cuda_check(c, c->cu.MemAlloc(&c->buffers[b].block, (size_t)t->buffers[b].bytes + 2 * CUDA_CANARY_BYTES),
 			"allocating a buffer", -1, fault);
 	}
 	return rc;
@@ -123,8 +122,7 @@ static int order_prepare(struct cuda *c, struct runner_fault *fault)
 	const struct tape *t = c->tape;
 	int rc = 0;
 	while (c->nstreams < t->nstreams && !rc) {
-		rc = cuda_check(
-			c, c->cu.StreamCreate(&c->streams[c->nstreams], CU_STREAM_ALONE), "making a stream", -1, fault);
+		rc = cuda_check(c, c->cu.StreamCreate(&c->streams[c->nstreams], CU_STREAM_ALONE), "making a stream", -1, fault);
 		c->nstreams += !rc;
 	}
 	c->events = xcalloc((size_t)t->nevents + 1, sizeof *c->events);
@@ -142,7 +140,8 @@ static int cuda_load(struct launcher *l, const struct tape *t, const bool *is_sk
 	c->tape = t;
 	int rc = 0;
 	if (binaries->count != t->nkernels)
-		rc = launcher_fault(fault, "bad-binary", -1, 0, "the load has another number of binaries than the tape of kernels");
+		rc = launcher_fault(
+			fault, "bad-binary", -1, 0, "the load has another number of binaries than the tape of kernels");
 	c->kernels = xcalloc((size_t)t->nkernels + 1, sizeof *c->kernels);
 	for (int k = 0; k < t->nkernels && !rc; k++) rc = cuda_kernel_load(c, k, binaries, fault);
 	if (!rc) rc = memory_prepare(c, fault);
@@ -224,8 +223,8 @@ static int buffer_check(struct cuda *c, int b, uint8_t *room, struct runner_faul
 	if (r) return cuda_check(c, r, "reading a canary", -1, fault);
 	if (!is_filled_with(room, 2 * CUDA_CANARY_BYTES, LAUNCHER_CANARY)) {
 		char text[160];
-		snprintf(text, sizeof text, "on the GPU a kernel wrote beside buffer %d of %lld bytes", b,
-			(long long)buffer->bytes);
+		snprintf(
+			text, sizeof text, "on the GPU a kernel wrote beside buffer %d of %lld bytes", b, (long long)buffer->bytes);
 		return launcher_fault(fault, "canary", -1, 0, text);
 	}
 	if (!buffer->is_read_only || !buffer->given || !bytes) return 0;
@@ -240,8 +239,8 @@ static int buffer_check(struct cuda *c, int b, uint8_t *room, struct runner_faul
 						 "on the GPU a kernel wrote to memory that the reference leaves alone");
 }
 
-static int cuda_finish(struct launcher *l, const struct launcher_trial *trial, struct runner_result *out,
-	struct runner_fault *fault)
+static int cuda_finish(
+	struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault)
 {
 	struct cuda *c = (struct cuda *)l;
 	int rc = 0;
@@ -338,8 +337,8 @@ static cu_result context_make(struct cuda *c, int ordinal)
 	return r ? r : probe(c);
 }
 
-int launcher_cuda_create(int device, int64_t memory_bytes, struct launcher **out, struct runner_device *facts,
-	char *text, size_t len)
+int launcher_cuda_create(
+	int device, int64_t memory_bytes, struct launcher **out, struct runner_device *facts, char *text, size_t len)
 {
 	struct cuda *c = xcalloc(1, sizeof *c);
 	c->base = (struct launcher){.name = "cuda",
@@ -378,8 +377,8 @@ void launcher_cuda_sandbox(struct sandbox_options *o)
 {
 	static const char *const read_paths[] = {"/proc", "/sys", "/dev", "/lib", "/lib64", "/usr", "/etc", NULL};
 	static const char *const device_paths[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
-		"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia4", "/dev/nvidia5",
-		"/dev/nvidia6", "/dev/nvidia7", "/dev/nvidia-caps", NULL};
+		"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia4", "/dev/nvidia5", "/dev/nvidia6",
+		"/dev/nvidia7", "/dev/nvidia-caps", NULL};
 	o->read_paths = read_paths;
 	o->device_paths = device_paths;
 	o->memory_bytes = 0;

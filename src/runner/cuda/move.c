@@ -22,8 +22,8 @@ bool cuda_own_load(struct cuda *c)
 	return c->has_own;
 }
 
-int cuda_own_launch(struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row,
-	struct runner_fault *fault)
+int cuda_own_launch(
+	struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row, struct runner_fault *fault)
 {
 	uint64_t blocks = (count + CUDA_OWN_THREADS - 1) / CUDA_OWN_THREADS;
 	struct cu_launch_config config = {

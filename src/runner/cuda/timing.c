@@ -35,13 +35,15 @@ static int not_timed(struct runner_result *out, const char *why)
 static const char *obstacle(struct cuda *c, const bool *is_skipped)
 {
 	int rows = 0;
-	if (!c->cu.StreamWaitValue32 || !c->cu.StreamWriteValue32 || !cuda_own_load(c)) return "the driver lacks what a gate needs";
+	if (!c->cu.StreamWaitValue32 || !c->cu.StreamWriteValue32 || !cuda_own_load(c))
+		return "the driver lacks what a gate needs";
 	for (int i = 0; i < c->tape->nrows; i++) {
 		const struct tape_row *row = &c->tape->rows[i];
 		if (is_skipped[i]) continue;
 		rows++;
 		if (row->kind == TAPE_LAUNCH && c->tape->nstreams > 1 &&
-			(c->kernels[row->kernel]->binary.global_scratch_bytes || c->kernels[row->kernel]->binary.profile_scratch_bytes))
+			(c->kernels[row->kernel]->binary.global_scratch_bytes ||
+				c->kernels[row->kernel]->binary.profile_scratch_bytes))
 			return "launches on several streams share scratch memory";
 		if ((row->kind == TAPE_FILL || row->kind == TAPE_COPY) && !cuda_move_can_queue(c, row))
 			return "a copy that casts is done on the host";
