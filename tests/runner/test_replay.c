@@ -231,7 +231,8 @@ static void test_wire(void **state)
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
 		s.lineage_output == 1 && s.run_ns == 123 && s.has_lineage);
-	assert_true(s.ntimes == 3 && s.times_ns[1] == 1 && s.times_ns[2] == 9 && s.empty_ns == 4 && !strcmp(s.untimed, "none"));
+	assert_true(
+		s.ntimes == 3 && s.times_ns[1] == 1 && s.times_ns[2] == 9 && s.empty_ns == 4 && !strcmp(s.untimed, "none"));
 	const struct runner_row_cost *c = s.costs;
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
 		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&
