@@ -8,7 +8,7 @@
 #define GEMV_OUTPUTS 2       /* rows of W that a warp reads side by side */
 #define GEMV_DEPTH 4         /* pieces of each that are on their way at once */
 #define GEMV_STEP (WARP * 8) /* elements of a row that a warp reads at once */
-#define GEMV_SPLIT_BELOW 16384 /* rows of W: with fewer, two warps share a row, so that enough loads are on their way */
+#define GEMV_BLOCKS 8        /* of a multiprocessor, where two warps share a row of W */
 
 /* ---- few rows ---- */
 
@@ -40,7 +40,8 @@ static __device__ __forceinline__ void gemv_load(
 			raw[d][j] = k + d * SPLIT * GEMV_STEP < K ? load8_once(w[j] + k + d * SPLIT * GEMV_STEP) : zero8();
 }
 
-template <int M, int SPLIT> static __global__ void __launch_bounds__(GEMV_WARPS *WARP) gemv_kernel(const struct gemv g)
+template <int M, int SPLIT>
+static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS : 1) gemv_kernel(const struct gemv g)
 {
 	__shared__ float halves[GEMV_WARPS / 2][M][GEMV_OUTPUTS];
 	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, half = warp % SPLIT;
@@ -101,7 +102,9 @@ static void gemv(struct ops_context *c, const struct gemv *g, int M)
 	static void (*const kernels[2][GEMV_ROWS])(const struct gemv) = {
 		{gemv_kernel<1, 1>, gemv_kernel<2, 1>, gemv_kernel<3, 1>, gemv_kernel<4, 1>},
 		{gemv_kernel<1, 2>, gemv_kernel<2, 2>, gemv_kernel<3, 2>, gemv_kernel<4, 2>}};
-	bool is_split = g->N < GEMV_SPLIT_BELOW;
+	/* few outputs leave multiprocessors short of loads: two warps share a row, if all blocks still run at once, for
+	 * only then may the next kernel begin early */
+	bool is_split = g->N <= c->sms * GEMV_BLOCKS * GEMV_WARPS / 2 * GEMV_OUTPUTS;
 	int each = GEMV_WARPS / (is_split ? 2 : 1) * GEMV_OUTPUTS;
 	cuda_launch(
 		c, {dim3((unsigned)((g->N + each - 1) / each)), dim3(GEMV_WARPS * WARP), 0, 0}, kernels[is_split][M - 1], *g);

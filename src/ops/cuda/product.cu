@@ -396,7 +396,8 @@ static void plan_make(struct ops_context *c, struct plan *p, const struct shape 
 	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
 	p->is_set = true;
 	p->shape = *s;
-	p->is_plain = !rows_are_aligned(s);
+	/* given both, the library rounds to an element between residual stream and bias; no model has both */
+	p->is_plain = !rows_are_aligned(s) || (s->has_c && s->has_bias);
 	if (p->is_plain) return;
 	plan_describe(lt, p);
 	int n = heuristic(lt, p, !c->batch_invariant, c->batch_invariant ? CANDIDATES : 1, found);
