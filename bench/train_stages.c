@@ -2,9 +2,11 @@
  * packed tokens, and the rate of steps that they add up to. Stages run on random data, one layer's buffers standing for
  * all 36: weights and activations of a layer are larger than the caches.
  *
- * usage: train_stages [REPEATS]    HONE_CUDA_LIBS: folder with cuBLASLt */
+ * usage: train_stages [REPEATS [NAME]]    NAME: only stages whose names contain it; then no sum is printed
+ * HONE_CUDA_LIBS: folder with cuBLASLt */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "ops/ops.h"
 
 enum {
@@ -279,11 +281,13 @@ int main(int argc, char **argv)
 	printf("%-26s %9s %9s %9s %9s\n", "stage", "ms", "TFLOP/s", "TB/s", "ms a step");
 	for (size_t i = 0; i < ARRAY_LEN(stages); i++) {
 		const struct stage *s = &stages[i];
+		if (argc > 2 && !strstr(s->name, argv[2])) continue;
 		double ms = time_of(&w, s, MAX(repeats, 1)), step = ms * (s->forward + s->policy + s->backward);
 		printf("%-26s %9.4f %9.1f %9.2f %9.2f\n", s->name, ms, s->flops / ms * 1e-9, s->bytes / ms * 1e-9, step);
 		fflush(stdout);
 		forward += ms * s->forward, policy += ms * s->policy, backward += ms * s->backward;
 	}
+	if (argc > 2) return 0;
 	double alone = forward + policy + backward, reference = alone + forward;
 	printf("\n%d packed tokens in %d sequences, %d wanted rows, %d layers, rank %d\n", T, S, WANTED, LAYERS, R);
 	printf("forward %.1f ms, backward %.1f ms, optimiser %.1f ms\n", forward, backward, policy);

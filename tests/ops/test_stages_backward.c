@@ -1,6 +1,6 @@
 /* The stages of the backward pass and the optimiser, on each backend, against references in double that are written from
  * the formulas alone; the references themselves against finite differences. Bounds are derived: u is the rounding of
- * elem (2^-9 on a GPU), sums of n terms in fp32 are within n 2^-23 of the sum of their magnitudes (tensor cores cut
+ * elem (2^-8 on a GPU), sums of n terms in fp32 are within n 2^-23 of the sum of their magnitudes (tensor cores cut
  * instead of rounding). Without a GPU its half is skipped, and counted; with HONE_REQUIRE_GPU=1 that is a failure. */
 #include "stage_harness.h"
 
@@ -688,7 +688,7 @@ static void norm_check(struct harness *h, int rows, int C, enum ops_accumulate a
 		norm_row(want + at, dw, dw_bound, d, x + at, w, rstd[t], C);
 		for (int i = 0; i < C; i++) {
 			if (acc == OPS_ADD) want[at + i] += old[at + i];
-			bound[at + i] = SLACK * (h->u * fabs(want[at + i]) + (i % 16 ? 1.0 : 1.0) * norm_row_error(d, x + at, w, rstd[t], C, i)) + 1e-30;
+			bound[at + i] = SLACK * (h->u * fabs(want[at + i]) + norm_row_error(d, x + at, w, rstd[t], C, i)) + 1e-30;
 		}
 	}
 	for (int i = 0; i < C; i++) dw_bound[i] = SLACK * (rows + 4) * SUM_U * dw_bound[i] + 1e-30;
@@ -715,7 +715,8 @@ static void norm_body(struct harness *h)
 	norm_check(h, 37, 72, OPS_SET);
 	norm_check(h, 16, 576, OPS_ADD);
 	norm_check(h, 33, 4096, OPS_ADD);
-	norm_check(h, 3, 12296, OPS_SET);
+	norm_check(h, 3, 12280, OPS_SET);
+	norm_check(h, 18, 5000, OPS_ADD);
 	norm_check(h, 1, 8, OPS_SET);
 }
 
