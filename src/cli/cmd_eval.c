@@ -3,9 +3,18 @@
  * verdict can be written to a file; --compare gives a paired bootstrap interval against such a file
  * of another model. */
 #include "cli/cli.h"
-#include "cli/eval.h"
-#include "cli/kernelbench.h"
+#include "base/base.h"
+#include "cli/eval_options.h"
+#include "eval/eval.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "rl/rl.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +40,9 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, max_completion_length, "tokens per answer", "1 to 16777216"),
 	O(OPTION_INT, seed, "of sampling and task selection", NULL),
 	O(OPTION_INT, verify_seed, "of hidden inputs", NULL),
-	O(OPTION_INT, threads, "threads of the engine; 0: cores", "0 to 4096"),
+	O(OPTION_STR, device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	O(OPTION_INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
@@ -63,7 +74,7 @@ struct eval {
 	json_t *rates; /* of --compare: task -> [answers, genuine] */
 	int32_t stop_id;
 	int level; /* of --results */
-	struct eval_times times;
+	struct kernelbench_times times;
 };
 
 static int eval_check(const struct eval_options *o, struct err *err)
@@ -127,13 +138,17 @@ static int results_level(struct eval *e, struct err *err)
 	int rc = kernelbench_level(tasks, e->prompts.count, &e->level, err);
 	free(tasks);
 	if (!rc) rc = dir_make(e->o->results, err);
-	return rc ? rc : eval_times_load(e->o, e->o->results, e->level, &e->times, err);
+	return rc ? rc : kernelbench_times_load(e->o->results, e->o->timings, e->o->baseline, e->level, &e->times, err);
 }
 
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
-	struct ops_options oo = {.threads = (int)o->threads};
+	struct device_options device = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.adapters = &o->adapter,
+		.nadapters = 1};
 	if (!o->model || !o->tasks)
 		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model",
 			o->model ? "" : " (or --from_runs: kernels that are there)");
@@ -143,7 +158,7 @@ static int eval_open(struct eval *e, struct err *err)
 	if (o->compare)
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
 			err); /* before the long part, as all that can fail */
-	if (!rc) rc = ops_cpu_create(&oo, &e->ops, err);
+	if (!rc) rc = device_open(&device, &e->ops, err);
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
@@ -253,7 +268,7 @@ static int eval_results(const struct eval *e, json_t *summary, struct err *err)
 			rc = kernel_write(e, r, &order[i]->task, err);
 		}
 	}
-	if (!rc) rc = eval_results_write(e->o->results, results, &tasks, e->level, &e->times, &analysis, err);
+	if (!rc) rc = kernelbench_write(e->o->results, results, &tasks, e->level, &e->times, &analysis, err);
 	if (!rc) json_object_set_new(summary, "kernelbench", analysis);
 	json_decref(results);
 	free(tasks.tasks);
@@ -336,7 +351,7 @@ static void eval_release(struct eval *e)
 	if (e->rollouts) rollouts_release(e->rollouts, (int)(e->prompts.count * (size_t)e->o->num_samples));
 	free(e->rollouts);
 	json_decref(e->rates);
-	eval_times_release(&e->times);
+	kernelbench_times_release(&e->times);
 	verifier_free(e->verifier);
 	store_close(e->store);
 	engine_free(e->engine);
@@ -356,6 +371,7 @@ int cmd_eval(int argc, char **argv)
 		.chat_template = "auto",
 		.precision = "strict",
 		.num_samples = 1,
+		.device = "cpu",
 		.top_p = 1,
 		.max_completion_length = 8192,
 		.seed = 42,

@@ -10,8 +10,13 @@
 #ifndef HONE_RL_H
 #define HONE_RL_H
 #include "agent/agent.h"
-#include "store/store.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "task/task.h"
+#include "text/text.h"
 #include "train/train.h"
+#include "verify/verdict.h"
 #include "verify/verify.h"
 
 /* ---- prompts: a task (and, for the midend, a kernel with its profile) rendered and tokenised ----
@@ -86,7 +91,8 @@ void rollouts_advantages(struct rollout *r, int groups, int K, const struct rewa
 
 struct rl_options {
 	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template,
-		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules;
+		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules, *device,
+		*cuda_libs;
 	bool use_peft, truncate_prompts, dry_run;
 	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps,
 		save_steps, save_total_limit, warmup_steps, seed, lora_r, threads, verify_threads, max_tokens,
@@ -129,8 +135,6 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 
 /* ---- evaluation ---- */
 
-/* Unbiased pass@k of n samples with c successes (Chen et al. 2021, eq. 1). */
-double pass_at_k(int n, int c, int k);
 /* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k, well_formed, valid,
  * compiled, correct, genuine, reasons, mean and geometric mean speedup, mean length. */
 json_t *rollouts_summary(

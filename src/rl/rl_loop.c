@@ -2,6 +2,16 @@
  * what it draws and in which order does not depend on timing, so kill -9 and a second start give
  * the bytes of the uninterrupted run (with max_seconds = 0). */
 #include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "store/store.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -52,8 +62,13 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 static int open_model(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	struct ops_options oo = {.threads = (int)o->threads};
-	int rc = ops_cpu_create(&oo, &l->ops, err);
+	struct device_options d = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.adapters = &o->adapter,
+		.nadapters = 1,
+		.new_rank = o->use_peft ? (int)o->lora_r : 0};
+	int rc = device_open(&d, &l->ops, err);
 	if (!rc) rc = model_open(o->model, l->ops, &l->model, err);
 	if (!rc) rc = tokenizer_open(o->model, &l->tokenizer, err);
 	if (rc || !o->use_peft) return rc;
@@ -161,7 +176,7 @@ static int open_store(struct loop *l, struct err *err)
 	json_t *settings = rl_settings_json(o, l->model, l->adapter, &l->prompts);
 	int rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
-	if (!rc) rc = run_folder_clean(o->output_dir, err);
+	if (!rc) rc = run_folder_claim(o->output_dir, err);
 	json_decref(settings);
 	if (rc) return rc;
 	char *path = o->store ? xstrdup(o->store) : path_join(o->output_dir, "hone.db");

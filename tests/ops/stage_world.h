@@ -18,7 +18,10 @@ struct array { /* n elements that nobody may write around; NaN (-1 of integers) 
 	char *base, *at;
 };
 
-static inline size_t kind_bytes(const struct ops *o, enum kind kind) { return kind == KIND_ELEM ? (size_t)o->elem_bytes : 4; }
+static inline size_t kind_bytes(const struct ops *o, enum kind kind)
+{
+	return kind == KIND_ELEM ? (size_t)o->elem_bytes : 4;
+}
 
 static inline void bytes_put(struct ops *o, void *to, const void *from, size_t bytes)
 {
@@ -118,7 +121,8 @@ static inline void weight_random(struct ops *o, struct ops_weight *w, uint64_t s
 }
 
 /* out: rows of each part. r: of the adapter; 0: none. skip: bit i: part i is not adapted. */
-static inline void linear_make(struct ops *o, struct linear *l, int in, const int *out, int parts, bool has_bias, bool is_apart, int r, int skip, uint64_t stream)
+static inline void linear_make(struct ops *o, struct linear *l, int in, const int *out, int parts, bool has_bias,
+	bool is_apart, int r, int skip, uint64_t stream)
 {
 	int total = 0;
 	*l = (struct linear){.l = {.in = in, .parts = parts}};
@@ -139,7 +143,8 @@ static inline void linear_make(struct ops *o, struct linear *l, int in, const in
 	for (int i = 0; i < parts; i++) {
 		if (skip >> i & 1) continue;
 		l->lora.a[i] = (struct ops_weight){.rows = r, .cols = in, .ld = in, .w = elems_alloc(o, l, (int64_t)r * in)};
-		l->lora.b[i] = (struct ops_weight){.rows = out[i], .cols = r, .ld = r, .w = elems_alloc(o, l, (int64_t)out[i] * r)};
+		l->lora.b[i] = (struct ops_weight){
+			.rows = out[i], .cols = r, .ld = r, .w = elems_alloc(o, l, (int64_t)out[i] * r)};
 		weight_random(o, &l->lora.a[i], stream + 20 + (uint64_t)i, 1.0f / sqrtf((float)in));
 		weight_random(o, &l->lora.b[i], stream + 30 + (uint64_t)i, 0.3f);
 	}
@@ -173,7 +178,7 @@ struct decoder {
 	struct elem *vector_block;
 	struct f32 *rope;
 	int T, n, kv_pages;
-	char *acts;          /* one block */
+	char *acts; /* one block */
 	struct elem *x, *n1, *qkv, *q, *k, *att, *gu, *act, *last, *hidden, *kv;
 	struct f32 *logits, *logprob;
 	struct i32 *drawn;
@@ -189,7 +194,8 @@ static inline struct elem *kv_plane(const struct decoder *d, int layer, int whic
 /* random: fills one part of a weight; the test takes numbers of its own, the benchmark one buffer for all. */
 typedef void linear_fn(struct ops *, struct linear *, int in, const int *out, int parts, int r, uint64_t stream);
 
-static inline void decoder_make(struct decoder *d, struct ops *o, const struct shape *s, int T, int S, int pages, int kv_pages, linear_fn *make)
+static inline void decoder_make(
+	struct decoder *d, struct ops *o, const struct shape *s, int T, int S, int pages, int kv_pages, linear_fn *make)
 {
 	int Q = s->NH * s->HD, KV = s->NKV * s->HD, widest = MAX(s->C, s->HD);
 	*d = (struct decoder){.ops = o, .s = *s, .T = T, .n = T, .kv_pages = kv_pages};
@@ -199,7 +205,8 @@ static inline void decoder_make(struct decoder *d, struct ops *o, const struct s
 	float *ones = normals(900, widest, 0.1f);
 	for (int i = 0; i < widest; i++) ones[i] += 1;
 	d->vector_block = o->alloc(o->ctx, (size_t)widest * (size_t)o->elem_bytes);
-	struct ops_weight wide = {.rows = 1, .cols = s->C, .ld = s->C, .w = d->vector_block}, head = {.rows = 1, .cols = s->HD, .ld = s->HD, .w = d->vector_block};
+	struct ops_weight wide = {.rows = 1, .cols = s->C, .ld = s->C, .w = d->vector_block},
+					  head = {.rows = 1, .cols = s->HD, .ld = s->HD, .w = d->vector_block};
 	o->put(o->ctx, s->C >= s->HD ? &wide : &head, ones, DTYPE_F32);
 	free(ones);
 	d->norm = wide;
@@ -233,9 +240,11 @@ static inline void decoder_make(struct decoder *d, struct ops *o, const struct s
 	const struct {
 		struct elem **field;
 		int64_t n;
-	} acts[] = {{&d->x, (int64_t)T * s->C}, {&d->n1, (int64_t)T * (s->C + o->tail)}, {&d->qkv, (int64_t)T * (Q + 2 * KV)}, {&d->q, (int64_t)T * Q},
-		{&d->k, (int64_t)T * KV}, {&d->att, (int64_t)T * (Q + o->tail)}, {&d->gu, (int64_t)T * 2 * s->I}, {&d->act, (int64_t)T * (s->I + o->tail)},
-		{&d->last, (int64_t)T * (s->C + o->tail)}, {&d->hidden, (int64_t)T * s->C}};
+	} acts[] = {{&d->x, (int64_t)T * s->C}, {&d->n1, (int64_t)T * (s->C + o->tail)},
+		{&d->qkv, (int64_t)T * (Q + 2 * KV)}, {&d->q, (int64_t)T * Q}, {&d->k, (int64_t)T * KV},
+		{&d->att, (int64_t)T * (Q + o->tail)}, {&d->gu, (int64_t)T * 2 * s->I},
+		{&d->act, (int64_t)T * (s->I + o->tail)}, {&d->last, (int64_t)T * (s->C + o->tail)},
+		{&d->hidden, (int64_t)T * s->C}};
 	size_t used = 0;
 	for (size_t i = 0; i < ARRAY_LEN(acts); i++) used += ((size_t)acts[i].n * (size_t)o->elem_bytes + 255) / 256 * 256;
 	d->acts = o->alloc(o->ctx, used);
@@ -267,25 +276,43 @@ static inline void decoder_free(struct decoder *d)
 	free(d->layers);
 }
 
-static inline const struct ops_lora *lora_of(const struct decoder *d, const struct linear *l) { return d->s.r ? &l->lora : NULL; }
+static inline const struct ops_lora *lora_of(const struct decoder *d, const struct linear *l)
+{
+	return d->s.r ? &l->lora : NULL;
+}
 
 /* Stages of a block, one at a time, for the benchmark; the walk is all of them in order. */
-enum block_stage { STAGE_NORM1, STAGE_QKV, STAGE_HEADS, STAGE_ATTEND, STAGE_O, STAGE_NORM2, STAGE_GU, STAGE_GATE, STAGE_DOWN, STAGE_COUNT };
-static const char *const stage_names[STAGE_COUNT] __attribute__((unused)) = {
-	"norm1", "qkv", "heads", "attend", "o", "norm2", "gu", "gate", "down"};
+enum block_stage {
+	STAGE_NORM1,
+	STAGE_QKV,
+	STAGE_HEADS,
+	STAGE_ATTEND,
+	STAGE_O,
+	STAGE_NORM2,
+	STAGE_GU,
+	STAGE_GATE,
+	STAGE_DOWN,
+	STAGE_COUNT
+};
+static const char *const stage_names[STAGE_COUNT]
+	__attribute__((unused)) = {"norm1", "qkv", "heads", "attend", "o", "norm2", "gu", "gate", "down"};
 
 static inline void block_stage(const struct decoder *d, int layer, enum block_stage stage, int T)
 {
 	struct ops *o = d->ops;
 	struct ops_context *c = o->ctx;
 	const struct layer *y = &d->layers[layer];
-	struct ops_next qkv = {&y->qkv.l, lora_of(d, &y->qkv)}, out = {&y->o.l, lora_of(d, &y->o)}, gu = {&y->gu.l, lora_of(d, &y->gu)},
-					down = {&y->down.l, lora_of(d, &y->down)};
+	struct ops_next qkv = {&y->qkv.l, lora_of(d, &y->qkv)}, out = {&y->o.l, lora_of(d, &y->o)},
+					gu = {&y->gu.l, lora_of(d, &y->gu)}, down = {&y->down.l, lora_of(d, &y->down)};
 	switch (stage) {
 	case STAGE_NORM1: o->norm(c, d->n1, NULL, d->x, &y->norm1, 1e-6f, T, &qkv); break;
 	case STAGE_QKV: o->linear(c, d->qkv, d->n1, qkv.linear, qkv.lora, NULL, T); break;
-	case STAGE_HEADS: o->heads(c, d->q, d->k, NULL, d->qkv, kv_plane(d, layer, 0), kv_plane(d, layer, 1), &y->heads, d->batch, T); break;
-	case STAGE_ATTEND: o->attend_paged(c, d->att, d->q, kv_plane(d, layer, 0), kv_plane(d, layer, 1), &y->heads, d->batch, T, &out); break;
+	case STAGE_HEADS:
+		o->heads(c, d->q, d->k, NULL, d->qkv, kv_plane(d, layer, 0), kv_plane(d, layer, 1), &y->heads, d->batch, T);
+		break;
+	case STAGE_ATTEND:
+		o->attend_paged(c, d->att, d->q, kv_plane(d, layer, 0), kv_plane(d, layer, 1), &y->heads, d->batch, T, &out);
+		break;
 	case STAGE_O: o->linear(c, d->x, d->att, out.linear, out.lora, d->x, T); break;
 	case STAGE_NORM2: o->norm(c, d->n1, NULL, d->x, &y->norm2, 1e-6f, T, &gu); break;
 	case STAGE_GU: o->linear(c, d->gu, d->n1, gu.linear, gu.lora, NULL, T); break;
@@ -306,7 +333,7 @@ static inline void decoder_walk(const struct decoder *d, int T, int n, int at)
 	o->norm(c, d->last, NULL, d->x, &d->norm, 1e-6f, T, NULL);
 	o->gather(c, d->hidden, d->last, d->s.C, o->tail, d->batch, 0, n);
 	o->logits(c, d->logits, d->hidden, &d->embed.l, n);
-	o->sample(c, (struct i32 *)((int32_t *)(void *)d->drawn + (size_t)at * (size_t)d->n), (struct f32 *)((float *)(void *)d->logprob + (size_t)at * (size_t)d->n),
-		d->logits, d->batch, n, d->s.V);
+	o->sample(c, (struct i32 *)((int32_t *)(void *)d->drawn + (size_t)at * (size_t)d->n),
+		(struct f32 *)((float *)(void *)d->logprob + (size_t)at * (size_t)d->n), d->logits, d->batch, n, d->s.V);
 }
 #endif

@@ -112,6 +112,7 @@ static void cuda_put(struct ops_context *c, struct ops_weight *w, const void *ho
 		struct convert v = {
 			s->device, elems(w->w), floats(w->master), n, w->ld, first, w->cols, is_direct ? dtype : DTYPE_F32};
 		cuda_launch(c, {dim3((unsigned)((n + 255) / 256)), dim3(256), 0, 0}, convert_kernel, v);
+		c->weights_written = true;
 		staging_sent(c, s);
 	}
 }

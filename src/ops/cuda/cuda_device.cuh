@@ -12,6 +12,17 @@ struct alignas(16) bf16x8 {
 };
 
 static __device__ __forceinline__ bf16x8 load8(const bf16 *p) { return *(const bf16x8 *)p; }
+/* What is read once in a step: no place in L1 for it. */
+static __device__ __forceinline__ bf16x8 load8_once(const bf16 *p)
+{
+	uint4 u;
+	bf16x8 v;
+	asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+		: "=r"(u.x), "=r"(u.y), "=r"(u.z), "=r"(u.w)
+		: "l"(p));
+	memcpy(&v, &u, sizeof v);
+	return v;
+}
 static __device__ __forceinline__ void store8(bf16 *p, bf16x8 v) { *(bf16x8 *)p = v; }
 static __device__ __forceinline__ bf16x8 zero8(void)
 {

@@ -4,7 +4,8 @@
  * Order in memory (ops.h leaves it to the backend):
  *   qkv (T, Q + 2 KV)  row t holds q | k | v of token t, so that the three projections are one product
  *   gu (T, 2 I)        row t holds gate | up
- *   a page             (NKV, OPS_PAGE, HD), keys and values alike
+ *   a page             (NKV, OPS_PAGE, HD), keys and values alike, the 16-byte pieces of a row permuted as in mma.cuh's
+ *                      tiles, so that a page comes into shared memory by one bulk copy
  *   tail               part i's thin product stands at columns i * r.. of the tail, zeros behind the last part; B of
  * part i stands at the same tail columns of part i's rows of W Every width that a projection reads is a multiple of 8
  * (16-byte rows).
@@ -90,6 +91,7 @@ struct ops_context {
 	uint64_t begins;
 	struct region *region; /* between begin and end */
 	bool is_recording;     /* the stream is */
+	bool weights_written;  /* by the last kernel */
 	uint64_t shape;        /* of the batch last sent, as far as it decides which kernels run */
 };
 
@@ -209,7 +211,8 @@ static inline void cuda_launch(struct ops_context *c, struct launch l, void (*ke
 	config.stream = c->stream;
 	config.attrs = attribute;
 	attribute[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-	attribute[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+	attribute[config.numAttrs++].val.programmaticStreamSerializationAllowed = !c->weights_written;
+	c->weights_written = false;
 	if (l.cluster) {
 		attribute[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
 		attribute[config.numAttrs].val.clusterDim.x = (unsigned)l.cluster;

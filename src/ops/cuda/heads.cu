@@ -65,18 +65,22 @@ template <int HD> static __global__ void __launch_bounds__(HEAD_WARPS *WARP) hea
 
 	/* out: q and k to their rows, k and v to their page */
 	bf16 *out = is_v ? NULL : is_q ? a.q + row * a.q_ld + head * HD : a.k + row * a.k_ld + (head - a.NH) * HD;
-	bf16 *stored = NULL;
-	int sequence = a.b.sequence[row];
+	unsigned char *stored = NULL;
+	int sequence = a.b.sequence[row], in_page = pos % OPS_PAGE;
 	if (a.kpages && !is_q && sequence >= 0) {
 		int kv = is_v ? head - a.NH - a.NKV : head - a.NH;
 		int64_t page = a.b.table[(int64_t)sequence * a.b.pages + pos / OPS_PAGE];
-		stored = (is_v ? a.vpages : a.kpages) + ((page * a.NKV + kv) * OPS_PAGE + pos % OPS_PAGE) * HD;
+		stored = (unsigned char *)((is_v ? a.vpages : a.kpages) + (page * a.NKV + kv) * OPS_PAGE * HD);
 	}
 #pragma unroll
 	for (int i = 0; i < PAIRS; i++) {
 		bf16 x = __float2bfloat16_rn(low[i]), y = __float2bfloat16_rn(high[i]);
 		if (out) out[first + i] = x, out[first + i + HALF] = y;
-		if (stored) stored[first + i] = x, stored[first + i + HALF] = y;
+		if (stored) {
+			int j = first + i, k = j + HALF;
+			((bf16 *)(stored + tile_at<HD>(in_page, j / 8)))[j % 8] = x;
+			((bf16 *)(stored + tile_at<HD>(in_page, k / 8)))[k % 8] = y;
+		}
 	}
 }
 

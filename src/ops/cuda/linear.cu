@@ -5,9 +5,9 @@
 
 #define GEMV_ROWS 4
 #define GEMV_WARPS 4
-#define GEMV_OUTPUTS 4         /* rows of W that a warp reads side by side */
-#define GEMV_STEP (WARP * 8)   /* elements of a row that a warp reads at once */
-#define GEMV_AHEAD 2048        /* bytes of each row asked for before the input is there */
+#define GEMV_OUTPUTS 2       /* rows of W that a warp reads side by side */
+#define GEMV_DEPTH 4         /* pieces of each that are on their way at once */
+#define GEMV_STEP (WARP * 8) /* elements of a row that a warp reads at once */
 
 /* ---- few rows ---- */
 
@@ -19,14 +19,23 @@ struct gemv {
 	bool is_f32;
 };
 
-static __device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-
 template <int M> static __device__ __forceinline__ void gemv_store(const struct gemv &g, int m, int n, float v)
 {
 	if (g.bias) v += __bfloat162float(g.bias[n]);
 	if (g.add) v += __bfloat162float(g.add[m * g.y_ld + n]);
 	if (g.is_f32) ((float *)g.y)[m * g.y_ld + n] = v;
 	else ((bf16 *)g.y)[m * g.y_ld + n] = __float2bfloat16_rn(v);
+}
+
+/* GEMV_DEPTH pieces of each of the warp's rows of W, from column k on; zeros behind the row. */
+static __device__ __forceinline__ void gemv_load(
+	bf16x8 raw[GEMV_DEPTH][GEMV_OUTPUTS], const bf16 *const w[GEMV_OUTPUTS], int k, int K)
+{
+#pragma unroll
+	for (int d = 0; d < GEMV_DEPTH; d++)
+#pragma unroll
+		for (int j = 0; j < GEMV_OUTPUTS; j++)
+			raw[d][j] = k + d * GEMV_STEP < K ? load8_once(w[j] + k + d * GEMV_STEP) : zero8();
 }
 
 template <int M> static __global__ void __launch_bounds__(GEMV_WARPS *WARP) gemv_kernel(const struct gemv g)
@@ -36,28 +45,33 @@ template <int M> static __global__ void __launch_bounds__(GEMV_WARPS *WARP) gemv
 #pragma unroll
 	for (int j = 0; j < GEMV_OUTPUTS; j++) w[j] = g.w + (int64_t)min(n0 + j, g.N - 1) * g.w_ld;
 
-	/* into L2 while the kernel before still runs: whoever writes W, L2 has the newest */
-	for (int at = lane; at < GEMV_OUTPUTS * (GEMV_AHEAD / 128); at += WARP) {
-		int k = at % (GEMV_AHEAD / 128) * 64;
-		if (k < g.K) prefetch(g.w + (int64_t)min(n0 + at / (GEMV_AHEAD / 128), g.N - 1) * g.w_ld + k);
-	}
+	/* weights come while the kernel before still runs */
+	bf16x8 raw[GEMV_DEPTH][GEMV_OUTPUTS];
+	gemv_load(raw, w, lane * 8, g.K);
 	grid_begin();
 
 	float acc[M][GEMV_OUTPUTS] = {};
-#pragma unroll 2
-	for (int k = lane * 8; k < g.K; k += GEMV_STEP) {
-		bf16x8 raw[GEMV_OUTPUTS];
+	for (int k = lane * 8; k < g.K; k += GEMV_DEPTH * GEMV_STEP) {
 #pragma unroll
-		for (int j = 0; j < GEMV_OUTPUTS; j++) raw[j] = load8(w[j] + k);
-#pragma unroll
-		for (int m = 0; m < M; m++) {
-			float x[8], v[8];
-			unpack8(x, load8(g.x + m * g.x_ld + k));
+		for (int d = 0; d < GEMV_DEPTH; d++) {
+			int at = k + d * GEMV_STEP, later = at + GEMV_DEPTH * GEMV_STEP;
+			bf16x8 now[GEMV_OUTPUTS];
 #pragma unroll
 			for (int j = 0; j < GEMV_OUTPUTS; j++) {
-				unpack8(v, raw[j]);
+				now[j] = raw[d][j];
+				raw[d][j] = later < g.K ? load8_once(w[j] + later) : zero8(); /* this place's next */
+			}
+			if (at >= g.K) continue;
 #pragma unroll
-				for (int i = 0; i < 8; i++) acc[m][j] = fmaf(x[i], v[i], acc[m][j]);
+			for (int m = 0; m < M; m++) {
+				float x[8], v[8];
+				unpack8(x, load8(g.x + m * g.x_ld + at));
+#pragma unroll
+				for (int j = 0; j < GEMV_OUTPUTS; j++) {
+					unpack8(v, now[j]);
+#pragma unroll
+					for (int i = 0; i < 8; i++) acc[m][j] = fmaf(x[i], v[i], acc[m][j]);
+				}
 			}
 		}
 	}
@@ -174,6 +188,7 @@ static void bind(struct ops_context *c, struct ops_linear *l, const struct ops_l
 		int64_t n = (int64_t)w->rows * c->tail;
 		cuda_launch(
 			c, {dim3((unsigned)((n + 255) / 256)), dim3(256), 0, 0}, bind_kernel, p, lora ? lora->r : 0, c->tail);
+		c->weights_written = true;
 	}
 }
 

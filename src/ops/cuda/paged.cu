@@ -36,8 +36,9 @@ static __device__ __forceinline__ void pages_load(
 		int row = at / PIECES, piece = at % PIECES, position = first + row;
 		bool exists = position < end;
 		int64_t page = exists ? table[position / OPS_PAGE] : 0;
-		const bf16 *from = pages + ((page * NKV + kv) * OPS_PAGE + position % OPS_PAGE) * HD + piece * 8;
-		copy_16(tile + tile_at<HD>(row, piece), exists ? from : pages, exists);
+		const char *from = (const char *)(pages + (page * NKV + kv) * OPS_PAGE * HD) +
+			tile_at<HD>(position % OPS_PAGE, piece);
+		copy_16(tile + tile_at<HD>(row, piece), exists ? from : (const char *)pages, exists);
 	}
 }
 
@@ -47,12 +48,14 @@ static __device__ __forceinline__ void pages_load(
 #define DECODE_THREADS (DECODE_WARPS * WARP)
 #define GROUP_MAX 8
 
+#define STAGES 3   /* chunks of keys or values in shared memory at once */
+
 template <int HD> struct decode_shape {
 	static constexpr int CHUNK_BYTES = CHUNK * HD * 2;
 	static constexpr int P_STRIDE = CHUNK + 8;
 	static constexpr int P_BYTES = GROUP_MAX * P_STRIDE * 2;
 	static constexpr int STAT_BYTES = 2 * DECODE_WARPS * GROUP_MAX * 4;
-	static constexpr int SHARED_BYTES = 2 * CHUNK_BYTES + P_BYTES + STAT_BYTES;
+	static constexpr int SHARED_BYTES = STAGES * CHUNK_BYTES + P_BYTES + STAT_BYTES + STAGES * 8;
 	static constexpr int SQUARES = HD / 16 >= DECODE_WARPS ? HD / 16 / DECODE_WARPS : 1; /* of 16 columns, a warp's */
 };
 
@@ -124,7 +127,7 @@ static __device__ __forceinline__ float probabilities_store(
 /* A warp's columns of o over the whole chunk. */
 template <int HD>
 static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQUARES * 2][4], const bf16 *p,
-	uint32_t v_at, const struct folded &f, int first_square, int lane)
+	uint32_t v_at, const struct folded &f, int first_square, int steps, int lane)
 {
 	constexpr int SQUARES = decode_shape<HD>::SQUARES;
 #pragma unroll
@@ -138,6 +141,7 @@ static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQ
 		}
 #pragma unroll
 		for (int k = j * SUBTILE / 16; k < (j + 1) * SUBTILE / 16; k++) {
+			if (k >= steps) break; /* no keys there: their probabilities are 0 */
 			const uint32_t *from = (const uint32_t *)(p + 16 * k + 2 * (lane & 3));
 			const uint32_t a[4] = {from[0], 0, from[4], 0};
 #pragma unroll
@@ -151,89 +155,161 @@ static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQ
 	}
 }
 
-template <int HD> static __global__ void __launch_bounds__(DECODE_THREADS) decode_kernel(const struct paged_args a)
+/* ---- the ring: chunks of keys and of values by turns, each brought by bulk copies of whole pages ---- */
+
+static __device__ __forceinline__ void barrier_make(uint32_t barrier)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+	asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra "
+				 "there;\nbra again;\nthere:\n}" ::"r"(barrier),
+		"r"(parity)
+		: "memory");
+}
+
+/* One thread asks for the pages of an item's chunk; the barrier opens when all bytes are there. */
+template <int HD>
+static __device__ __forceinline__ void chunk_fetch(
+	uint32_t stage, uint32_t barrier, const bf16 *pages, const struct paged_args &a, const struct item &it)
+{
+	constexpr uint32_t BYTES = OPS_PAGE * HD * 2;
+	int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), n = (keys + OPS_PAGE - 1) / OPS_PAGE;
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"((uint32_t)n * BYTES)
+		: "memory");
+	for (int i = 0; i < n; i++) {
+		int64_t page = it.table[it.chunk * (CHUNK / OPS_PAGE) + i];
+		const bf16 *from = pages + (page * a.NKV + it.kv) * OPS_PAGE * HD;
+		asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+						 stage + (uint32_t)i * BYTES),
+			"l"(from), "r"(BYTES), "r"(barrier)
+			: "memory");
+	}
+}
+
+/* Rows of a last, partly filled page behind the last key, up to where products read: 0 times what stands there must be
+ * 0. */
+template <int HD> static __device__ __forceinline__ void values_clear(unsigned char *stage, int keys)
+{
+	int from = keys * HD * 2, to = (keys + 15) / 16 * 16 * HD * 2;
+	for (int at = from + (int)threadIdx.x * 16; at < to; at += DECODE_THREADS * 16)
+		*(uint4 *)(stage + at) = make_uint4(0, 0, 0, 0);
+	if (from < to) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* This warp's subtile: scores, -inf behind the last key. */
+template <int HD>
+static __device__ __forceinline__ float decode_scores(
+	float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at, int key, int pos, int lane)
+{
+	float top = -INFINITY;
+	if (key > pos) {
+#pragma unroll
+		for (int i = 0; i < SUBTILE / 8; i++) s[i][0] = s[i][1] = -INFINITY;
+		return top;
+	}
+	scores_multiply<HD>(s, q, k_at);
+#pragma unroll
+	for (int i = 0; i < SUBTILE / 8; i++) {
+		int at = key + 8 * i + 2 * (lane & 3);
+		if (at > pos) s[i][0] = -INFINITY;
+		if (at + 1 > pos) s[i][1] = -INFINITY;
+		top = fmaxf(top, fmaxf(s[i][0], s[i][1]));
+	}
+	return quad_max(top);
+}
+
+template <int HD>
+static __device__ __forceinline__ void partial_store(const struct paged_args &a, const struct item &it,
+	const float (*o)[4], const struct folded &f, const float *sums, int warp, int lane)
+{
+	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	int g = lane >> 2;
+	float *out = a.partial + (((int64_t)it.row * a.b.chunks + it.chunk) * a.NH + it.kv * a.group + g) * (HD + 2);
+#pragma unroll
+	for (int i = 0; i < SQUARES * 2; i++)
+		*(float2 *)(out + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)) = make_float2(o[i][0], o[i][1]);
+	if (warp != 0 || (lane & 3) != 0) return;
+	float l = 0;
+#pragma unroll
+	for (int j = 0; j < DECODE_WARPS; j++) l = __fmaf_rn(l, f.alpha[j], sums[j * GROUP_MAX + g]);
+	*(float2 *)(out + HD) = make_float2(f.m[DECODE_WARPS - 1], l);
+}
+
+template <int HD>
+static __global__ void __launch_bounds__(DECODE_THREADS,
+	HD == 128      ? 1
+		: HD == 64 ? 2
+				   : 4) decode_kernel(const struct paged_args a)
 {
 	using shape = decode_shape<HD>;
 	constexpr int SQUARES = shape::SQUARES;
 	extern __shared__ __align__(1024) unsigned char shared[];
-	uint32_t k_tile = shared_address(shared), v_tile = k_tile + shape::CHUNK_BYTES;
-	bf16 *p = (bf16 *)(shared + 2 * shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
+	bf16 *p = (bf16 *)(shared + STAGES * shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
 	float *tops = (float *)((unsigned char *)p + shape::P_BYTES),
 		  *sums = tops + DECODE_WARPS * GROUP_MAX; /* (subtile, GROUP_MAX) */
+	uint32_t ring = shared_address(shared), barriers = shared_address(sums + DECODE_WARPS * GROUP_MAX);
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, g = lane >> 2, step = (int)gridDim.x;
+	bool is_fetcher = threadIdx.x == 0;
+	if (is_fetcher) {
+		for (int i = 0; i < STAGES; i++) barrier_make(barriers + 8 * i);
+		asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	}
 	grid_begin();
 	int count = a.b.head[HEAD_ITEMS] * a.NKV, index = (int)blockIdx.x;
 	if (index >= count) return;
+	__syncthreads();
 
-	/* Keys and values are two groups of copies; an item's keys go out as soon as the last item's scores are made. */
-	struct item it = item_get(a, index);
-	pages_load<CHUNK, HD, DECODE_THREADS>(k_tile, a.kpages, it.table, a.NKV, it.kv, it.chunk * CHUNK, it.pos + 1);
-	copies_commit();
-	pages_load<CHUNK, HD, DECODE_THREADS>(v_tile, a.vpages, it.table, a.NKV, it.kv, it.chunk * CHUNK, it.pos + 1);
-	copies_commit();
-	for (;;) {
+	/* The ring's first turns: keys and values of the first item, keys of the second. Turn t is chunk t / 2's keys
+	 * (even) or values (odd), in stage t % STAGES. */
+	struct item it = item_get(a, index), next = index + step < count ? item_get(a, index + step) : it;
+	if (is_fetcher) {
+		chunk_fetch<HD>(ring, barriers, a.kpages, a, it);
+		chunk_fetch<HD>(ring + shape::CHUNK_BYTES, barriers + 8, a.vpages, a, it);
+		if (index + step < count) chunk_fetch<HD>(ring + 2 * shape::CHUNK_BYTES, barriers + 16, a.kpages, a, next);
+	}
+	for (int turn = 0;; turn += 2) {
+		uint32_t k_stage = (uint32_t)(turn % STAGES), v_stage = (uint32_t)((turn + 1) % STAGES);
+		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK);
+		bool more = index + step < count, even_more = index + 2 * step < count;
 		uint32_t q[HD / 16][4];
 		group_load<HD>(q, a, it, lane);
-		copies_wait<1>();
-		__syncthreads();
+		struct item after = even_more ? item_get(a, index + 2 * step) : next;
+		barrier_wait(barriers + 8 * k_stage, (uint32_t)(turn / STAGES & 1));
 
 		/* scores of this warp's subtile, and their maxima */
 		float s[SUBTILE / 8][4];
-		int key = it.chunk * CHUNK + warp * SUBTILE;
-		scores_multiply<HD>(s, q, k_tile + (uint32_t)(warp * SUBTILE * HD * 2) + lane_columns<HD>(lane));
-		float top = -INFINITY;
-#pragma unroll
-		for (int i = 0; i < SUBTILE / 8; i++) {
-			int at = key + 8 * i + 2 * (lane & 3);
-			if (at > it.pos) s[i][0] = -INFINITY;
-			if (at + 1 > it.pos) s[i][1] = -INFINITY;
-			top = fmaxf(top, fmaxf(s[i][0], s[i][1]));
-		}
-		top = quad_max(top);
+		uint32_t k_at = ring + k_stage * shape::CHUNK_BYTES + (uint32_t)(warp * SUBTILE * HD * 2) +
+			lane_columns<HD>(lane);
+		float top = decode_scores<HD>(s, q, k_at, it.chunk * CHUNK + warp * SUBTILE, it.pos, lane);
 		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
 		__syncthreads();
 
-		/* the next item's keys: everybody has read these */
-		struct item now = it;
-		index += step;
-		bool more = index < count;
-		if (more) {
-			it = item_get(a, index);
-			pages_load<CHUNK, HD, DECODE_THREADS>(
-				k_tile, a.kpages, it.table, a.NKV, it.kv, it.chunk * CHUNK, it.pos + 1);
-		}
-		copies_commit();
-
+		/* everybody has read the keys: the next values take their place */
+		if (is_fetcher && more)
+			chunk_fetch<HD>(ring + k_stage * shape::CHUNK_BYTES, barriers + 8 * k_stage, a.vpages, a, next);
 		struct folded f = tops_fold(tops, g, a.scale_log2);
 		float mine = warp == 0 ? f.m[0] : warp == 1 ? f.m[1] : warp == 2 ? f.m[2] : f.m[3];
 		float sum = probabilities_store(
 			s, p + g * shape::P_STRIDE + warp * SUBTILE, shift_of(mine, a.scale_log2), a.scale_log2, lane);
 		if ((lane & 3) == 0) sums[warp * GROUP_MAX + g] = sum;
-		copies_wait<1>();
+		barrier_wait(barriers + 8 * v_stage, (uint32_t)((turn + 1) / STAGES & 1));
+		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
 		__syncthreads();
 
 		/* values, a warp a share of the columns */
-		float o[SQUARES * 2][4];
-		bool has_columns = warp * SQUARES < HD / 16;
-		if (has_columns)
-			chunk_values<HD>(o, p + g * shape::P_STRIDE, v_tile + lane_rows<HD>(lane), f, warp * SQUARES, lane);
-		if (has_columns && g < a.group) {
-			float *out = a.partial +
-				(((int64_t)now.row * a.b.chunks + now.chunk) * a.NH + now.kv * a.group + g) * (HD + 2);
-#pragma unroll
-			for (int i = 0; i < SQUARES * 2; i++)
-				*(float2 *)(out + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)) = make_float2(o[i][0], o[i][1]);
-			if (warp == 0 && (lane & 3) == 0) {
-				float l = 0;
-#pragma unroll
-				for (int j = 0; j < DECODE_WARPS; j++) l = __fmaf_rn(l, f.alpha[j], sums[j * GROUP_MAX + g]);
-				*(float2 *)(out + HD) = make_float2(f.m[DECODE_WARPS - 1], l);
-			}
+		if (warp * SQUARES < HD / 16) {
+			float o[SQUARES * 2][4];
+			chunk_values<HD>(o, p + g * shape::P_STRIDE, ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f,
+				warp * SQUARES, (keys + 15) / 16, lane);
+			if (g < a.group) partial_store<HD>(a, it, o, f, sums, warp, lane);
 		}
 		if (!more) break;
 		__syncthreads();
-		pages_load<CHUNK, HD, DECODE_THREADS>(v_tile, a.vpages, it.table, a.NKV, it.kv, it.chunk * CHUNK, it.pos + 1);
-		copies_commit();
+		if (is_fetcher && even_more)
+			chunk_fetch<HD>(ring + v_stage * shape::CHUNK_BYTES, barriers + 8 * v_stage, a.kpages, a, after);
+		index += step, it = next, next = after;
 	}
 }
 

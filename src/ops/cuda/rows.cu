@@ -81,6 +81,8 @@ struct rows_args {
 	struct thin thin;
 };
 
+#define MERGE_STEP 4   /* chunks read side by side */
+
 enum source { SOURCE_NORM, SOURCE_GATE, SOURCE_MERGE, SOURCE_PLAIN };
 
 static __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
@@ -95,20 +97,28 @@ static __device__ __forceinline__ void merge8(float out[8], const struct rows_ar
 	float M = -INFINITY, L = 0;
 #pragma unroll
 	for (int i = 0; i < 8; i++) out[i] = 0;
-	for (int j = 0; j < n; j++, from += step) {
-		float m = from[a.HD], l = from[a.HD + 1];
-		float M1 = fmaxf(M, m), shift = shift_of(M1, a.scale_log2);
-		float keep = shift_factor(M, M1, a.scale_log2, shift), take = shift_factor(m, M1, a.scale_log2, shift);
-		float2 o[4];
+	for (int j0 = 0; j0 < n; j0 += MERGE_STEP, from += MERGE_STEP * step) {
+		float2 o[MERGE_STEP][4], ml[MERGE_STEP];
 #pragma unroll
-		for (int i = 0; i < 4; i++) o[i] = *(const float2 *)(from + d + 2 * i);
+		for (int j = 0; j < MERGE_STEP; j++) {
+			if (j0 + j >= n) break;
+			ml[j] = *(const float2 *)(from + j * step + a.HD);
 #pragma unroll
-		for (int i = 0; i < 4; i++) {
-			out[2 * i] = fmaf(o[i].x, take, __fmul_rn(out[2 * i], keep));
-			out[2 * i + 1] = fmaf(o[i].y, take, __fmul_rn(out[2 * i + 1], keep));
+			for (int i = 0; i < 4; i++) o[j][i] = *(const float2 *)(from + j * step + d + 2 * i);
 		}
-		L = fmaf(l, take, __fmul_rn(L, keep));
-		M = M1;
+#pragma unroll
+		for (int j = 0; j < MERGE_STEP; j++) {
+			if (j0 + j >= n) break;
+			float m = ml[j].x, l = ml[j].y, M1 = fmaxf(M, m), shift = shift_of(M1, a.scale_log2);
+			float keep = shift_factor(M, M1, a.scale_log2, shift), take = shift_factor(m, M1, a.scale_log2, shift);
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				out[2 * i] = fmaf(o[j][i].x, take, __fmul_rn(out[2 * i], keep));
+				out[2 * i + 1] = fmaf(o[j][i].y, take, __fmul_rn(out[2 * i + 1], keep));
+			}
+			L = fmaf(l, take, __fmul_rn(L, keep));
+			M = M1;
+		}
 	}
 	float inverse = n ? __frcp_rn(L) : 0.0f;
 #pragma unroll
@@ -135,57 +145,96 @@ static __device__ __forceinline__ bf16x8 source8(const struct rows_args &a, int 
 
 /* ---- the kernel ---- */
 
-/* The block's slice of ROWS rows, in shared memory with rows of `stride` elements. Sixteen threads a row. Also gives
- * the row's sum of squares over the slice. */
+/* The block's slice of its rows into shared memory, rows of `stride` elements, and out where it is what the stage
+ * makes; zeros for rows that do not exist. */
 template <enum source SOURCE>
-static __device__ __forceinline__ float rows_make(
+static __device__ __forceinline__ void rows_make(
 	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns)
 {
-	int r = (int)threadIdx.x / (THREADS / ROWS), lane = (int)threadIdx.x % (THREADS / ROWS);
-	bool exists = row0 + r < a.T;
-	float squares = 0;
-	for (int column = lane * 8; column < stride - PAD; column += THREADS / ROWS * 8) {
-		bf16x8 v = exists && column < columns ? source8<SOURCE>(a, row0 + r, column0 + column) : zero8();
+	int pieces = a.slice / 8, rows = min(ROWS, a.T - row0);
+#pragma unroll 4
+	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
+		int r = at / pieces, column = at % pieces * 8;
+		bf16x8 v = column < columns ? source8<SOURCE>(a, row0 + r, column0 + column) : zero8();
 		store8(tile + r * stride + column, v);
-		if (SOURCE == SOURCE_NORM) {
-			float x[8];
-			unpack8(x, v);
-#pragma unroll
-			for (int i = 0; i < 8; i++) squares = fmaf(x[i], x[i], squares);
-		} else if (SOURCE != SOURCE_PLAIN && exists && column < columns) {
+		if (SOURCE != SOURCE_NORM && SOURCE != SOURCE_PLAIN && column < columns)
 			store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
-		}
 	}
-	return SOURCE == SOURCE_NORM ? lanes_sum<THREADS / ROWS>(squares) : 0.0f;
+	for (int at = rows * pieces + (int)threadIdx.x; at < ROWS * pieces; at += THREADS)
+		store8(tile + at / pieces * stride + at % pieces * 8, zero8());
+}
+
+/* Sums of squares of the tile's rows: sixteen threads a row, always the same ones. */
+static __device__ __forceinline__ float rows_squares(const struct rows_args &a, const bf16 *tile, int stride)
+{
+	int r = (int)threadIdx.x / (THREADS / ROWS), lane = (int)threadIdx.x % (THREADS / ROWS);
+	float squares = 0;
+#pragma unroll 4
+	for (int column = lane * 8; column < a.slice; column += THREADS / ROWS * 8) {
+		float x[8];
+		unpack8(x, load8(tile + r * stride + column));
+#pragma unroll
+		for (int i = 0; i < 8; i++) squares = fmaf(x[i], x[i], squares);
+	}
+	return lanes_sum<THREADS / ROWS>(squares);
 }
 
 /* What stands in the tile becomes x * rstd * w, and goes out. */
 static __device__ __forceinline__ void rows_scale(
-	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, float rstd)
+	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, const float *rstd)
 {
-	int r = (int)threadIdx.x / (THREADS / ROWS), lane = (int)threadIdx.x % (THREADS / ROWS);
-	if (row0 + r >= a.T) return;
-	for (int column = lane * 8; column < columns; column += THREADS / ROWS * 8) {
+	int pieces = columns / 8, rows = min(ROWS, a.T - row0);
+#pragma unroll 2
+	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
+		int r = at / pieces, column = at % pieces * 8;
 		float x[8], w[8];
 		unpack8(x, load8(tile + r * stride + column));
 		unpack8(w, load8(a.w + column0 + column));
 #pragma unroll
-		for (int i = 0; i < 8; i++) x[i] = x[i] * rstd * w[i];
+		for (int i = 0; i < 8; i++) x[i] = x[i] * rstd[r] * w[i];
 		bf16x8 v = pack8(x);
 		store8(tile + r * stride + column, v);
 		store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
 	}
 }
 
-/* Eight elements of A's row for column n of the tail; zeros where there is no adapter. */
-static __device__ __forceinline__ bf16x8 thin_a8(const struct thin &t, int n, int column, bool exists)
+/* ---- the thin product ---- */
+
+struct thin_rows { /* of A: what this lane multiplies, from its first column in the block's slice on; NULL: zeros */
+	const bf16 *row[THIN_TILES];
+};
+
+/* part: only of this one; -1: of all. */
+static __device__ __forceinline__ struct thin_rows thin_find(const struct thin &t, int n0, int column, int part)
 {
-	if (!exists || n >= t.used) return zero8();
+	struct thin_rows rows;
+	int g = (int)threadIdx.x % WARP / 4;
+#pragma unroll
+	for (int i = 0; i < THIN_TILES; i++) {
+		int n = n0 + i * 8 + g, own = n < t.used ? n / t.r : -1;
+		const bf16 *a = own == 0 ? t.part[0].a : own == 1 ? t.part[1].a : own == 2 ? t.part[2].a : NULL;
+		int64_t ld = own == 0 ? t.part[0].ld : own == 1 ? t.part[1].ld : t.part[2].ld;
+		rows.row[i] = a && (part < 0 || own == part) ? a + (n - own * t.r) * ld + column : NULL;
+	}
+	return rows;
+}
+
+/* Columns [k0, k1) of A's row for column n of the tail, as far as L2. */
+static __device__ __forceinline__ void thin_prefetch(const struct thin &t, int n, int k0, int k1)
+{
 	int part = n / t.r;
 	const bf16 *a = part == 0 ? t.part[0].a : part == 1 ? t.part[1].a : t.part[2].a;
 	int64_t ld = part == 0 ? t.part[0].ld : part == 1 ? t.part[1].ld : t.part[2].ld;
-	if (!a) return zero8();
-	return load8(a + (n - part * t.r) * ld + column);
+	if (!a) return;
+	for (int k = k0; k < k1; k += 64) asm volatile("prefetch.global.L2 [%0];" ::"l"(a + (n - part * t.r) * ld + k));
+}
+
+static __device__ __forceinline__ void thin_load(
+	bf16x8 b[THIN_TILES], const struct thin_rows &rows, int tiles, int column, int columns)
+{
+#pragma unroll
+	for (int i = 0; i < THIN_TILES; i++)
+		if (i < tiles) b[i] = rows.row[i] && column < columns ? load8(rows.row[i] + column) : zero8();
 }
 
 static __device__ __forceinline__ bf16x8 thin_drop(bf16x8 v, const struct thin &t, int part, uint64_t element)
@@ -202,69 +251,98 @@ static __device__ __forceinline__ bf16x8 thin_drop(bf16x8 v, const struct thin &
 
 /* A warp's share: acc (ROWS, THIN_COLUMNS from n0) += tile A^T over the columns [k0, k1) of the slice. Lane 4 g + q
  * reads columns 8 q.. of every 32: the two steps of 16 then multiply columns in another order than they stand, the same
- * one for rows and for A. With dropout each part sees other zeros, and a tile of eight columns may hold two parts: it
- * is gone over once for each part. */
+ * one for rows and for A. b holds A's columns from k0 on; the next ones come while these are multiplied. */
 template <bool DROPOUT>
-static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], const struct rows_args &a,
-	const bf16 *tile, int stride, int row0, int column0, int columns, int n0, int k0, int k1)
+static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], bf16x8 b[THIN_TILES],
+	const struct rows_args &a, const struct thin_rows &rows, const bf16 *tile, int stride, uint64_t element, int part,
+	int columns, int tiles, int k0, int k1)
 {
-	const struct thin &t = a.thin;
 	int lane = (int)threadIdx.x % WARP, g = lane / 4, q = lane % 4;
-	int first_part = DROPOUT ? n0 / t.r : 0, last_part = DROPOUT ? (min(n0 + THIN_COLUMNS, t.used) - 1) / t.r : 0;
-	for (int part = first_part; part <= last_part; part++)
-		for (int k = k0; k < k1; k += 32) {
-			int column = k + q * 8;
-			union {
-				bf16x8 v;
-				uint32_t u[4];
-			} low, high, b;
-			low.v = load8(tile + g * stride + column);
-			high.v = load8(tile + (g + 8) * stride + column);
-			if (DROPOUT) {
-				uint64_t element = (uint64_t)(row0 + g) * (uint64_t)a.width + (uint64_t)(column0 + column);
-				low.v = thin_drop(low.v, t, part, element);
-				high.v = thin_drop(high.v, t, part, element + 8 * (uint64_t)a.width);
-			}
-			uint32_t first[4] = {low.u[0], high.u[0], low.u[1], high.u[1]},
-					 second[4] = {low.u[2], high.u[2], low.u[3], high.u[3]};
-#pragma unroll
-			for (int i = 0; i < THIN_TILES; i++) {
-				int n = n0 + i * 8 + g;
-				if (n0 + i * 8 >= t.used) break;
-				b.v = thin_a8(t, n, column0 + column, column < columns && (!DROPOUT || n / t.r == part));
-				mma_bf16(acc[i], first, b.u[0], b.u[1]);
-				mma_bf16(acc[i], second, b.u[2], b.u[3]);
-			}
+#pragma unroll 1
+	for (int k = k0; k < k1; k += 32) {
+		int column = k + q * 8;
+		union piece {
+			bf16x8 v;
+			uint32_t u[4];
+		} low, high, now;
+		low.v = load8(tile + g * stride + column);
+		high.v = load8(tile + (g + 8) * stride + column);
+		if (DROPOUT) {
+			low.v = thin_drop(low.v, a.thin, part, element + (uint64_t)column);
+			high.v = thin_drop(high.v, a.thin, part, element + 8 * (uint64_t)a.width + (uint64_t)column);
 		}
+		uint32_t first[4] = {low.u[0], high.u[0], low.u[1], high.u[1]},
+				 second[4] = {low.u[2], high.u[2], low.u[3], high.u[3]};
+#pragma unroll
+		for (int i = 0; i < THIN_TILES; i++) {
+			if (i >= tiles) break;
+			now.v = b[i];
+			if (k + 32 < k1) b[i] = rows.row[i] && column + 32 < columns ? load8(rows.row[i] + column + 32) : zero8();
+			mma_bf16(acc[i], first, now.u[0], now.u[1]);
+			mma_bf16(acc[i], second, now.u[2], now.u[3]);
+		}
+	}
 }
 
-/* parts (WARPS, ROWS, THIN_COLUMNS) of this block become one in parts[0], and those of the cluster the rows' tail. */
-static __device__ __forceinline__ void thin_store(
-	cg::cluster_group &cluster, const struct rows_args &a, float *parts, int row0, int n0)
+/* The warps' sums become the block's, in order, and go to the block of the cluster that adds up this share of them. */
+static __device__ __forceinline__ void thin_push(
+	cg::cluster_group &cluster, const float acc[THIN_TILES][4], float *parts, float *gathered)
 {
-	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(),
-		columns = min(THIN_COLUMNS, a.thin.columns - n0);
+	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), share = ROWS * THIN_COLUMNS / blocks;
+	int lane = (int)threadIdx.x % WARP;
+	float *mine = parts + (int)threadIdx.x / WARP * ROWS * THIN_COLUMNS;
+#pragma unroll
+	for (int i = 0; i < THIN_TILES; i++) {
+		int at = lane / 4 * THIN_COLUMNS + i * 8 + lane % 4 * 2;
+		*(float2 *)(mine + at) = make_float2(acc[i][0], acc[i][1]);
+		*(float2 *)(mine + at + 8 * THIN_COLUMNS) = make_float2(acc[i][2], acc[i][3]);
+	}
 	__syncthreads();
 	for (int i = (int)threadIdx.x; i < ROWS * THIN_COLUMNS; i += THREADS) {
 		float sum = parts[i];
 #pragma unroll
 		for (int w = 1; w < WARPS; w++) sum += parts[w * ROWS * THIN_COLUMNS + i];
-		parts[i] = sum;
+		cluster.map_shared_rank(gathered, i / share)[rank * share + i % share] = sum;
 	}
-	cluster.sync();
-	int share = ROWS * THIN_COLUMNS / blocks;
-	for (int i = rank * share + (int)threadIdx.x; i < (rank + 1) * share; i += THREADS) {
-		int row = row0 + i / THIN_COLUMNS, column = i % THIN_COLUMNS;
+}
+
+/* This block's share of the cluster's sums, in the order of blocks, into the rows' tail. */
+static __device__ __forceinline__ void thin_store(
+	cg::cluster_group &cluster, const struct rows_args &a, const float *gathered, int row0, int n0)
+{
+	int blocks = (int)cluster.num_blocks(), share = ROWS * THIN_COLUMNS / blocks,
+		first = (int)cluster.block_rank() * share;
+	for (int i = (int)threadIdx.x; i < share; i += THREADS) {
+		int row = row0 + (first + i) / THIN_COLUMNS, column = n0 + (first + i) % THIN_COLUMNS;
 		float sum = 0;
-		for (int b = 0; b < blocks; b++) sum += *cluster.map_shared_rank(parts + i, b);
-		if (row < a.T && column < columns)
-			a.y[(int64_t)row * a.y_ld + a.width + n0 + column] = __float2bfloat16_rn(sum * a.thin.scaling);
+		for (int b = 0; b < blocks; b++) sum += gathered[b * share + i];
+		if (row < a.T && column < a.thin.columns)
+			a.y[(int64_t)row * a.y_ld + a.width + column] = __float2bfloat16_rn(sum * a.thin.scaling);
 	}
+}
+
+/* Norm: rows' sums over the cluster, in the order of blocks, then the values. */
+static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, const struct rows_args &a, bf16 *tile,
+	int stride, int row0, int column0, int columns, float *squares, float *rstd)
+{
+	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), r = (int)threadIdx.x / (THREADS / ROWS);
+	float own = rows_squares(a, tile, stride);
+	cluster.barrier_wait(); /* the others have begun */
+	int to = (int)threadIdx.x % (THREADS / ROWS);
+	if (to < blocks) cluster.map_shared_rank(squares, to)[rank * ROWS + r] = own;
 	cluster.sync();
+	if (threadIdx.x < ROWS) {
+		float sum = 0;
+		for (int b = 0; b < blocks; b++) sum += squares[b * ROWS + (int)threadIdx.x];
+		rstd[threadIdx.x] = rsqrtf(sum / (float)a.width + a.eps);
+		if (a.rstd && rank == 0 && row0 + (int)threadIdx.x < a.T) a.rstd[row0 + (int)threadIdx.x] = rstd[threadIdx.x];
+	}
+	__syncthreads();
+	rows_scale(a, tile, stride, row0, column0, columns, rstd);
 }
 
 template <enum source SOURCE, bool DROPOUT>
-static __global__ void __launch_bounds__(THREADS) rows_kernel(const struct rows_args a)
+static __global__ void __launch_bounds__(THREADS, 1) rows_kernel(const struct rows_args a)
 {
 	extern __shared__ __align__(16) unsigned char shared[];
 	cg::cluster_group cluster = cg::this_cluster();
@@ -272,43 +350,53 @@ static __global__ void __launch_bounds__(THREADS) rows_kernel(const struct rows_
 	int row0 = (int)blockIdx.x / blocks * ROWS, column0 = rank * a.slice,
 		columns = max(0, min(a.slice, a.width - column0));
 	int stride = a.slice + PAD;
-	bf16 *tile = (bf16 *)shared;                      /* (ROWS, slice + PAD) */
-	float *squares = (float *)(tile + ROWS * stride); /* (ROWS) */
-	float *parts = squares + ROWS;                    /* (WARPS, ROWS, THIN_COLUMNS) */
+	bf16 *tile = (bf16 *)shared;                           /* (ROWS, slice + PAD) */
+	float *squares = (float *)(tile + ROWS * stride);      /* (blocks, ROWS) */
+	float *rstd = squares + CLUSTER_MAX * ROWS;            /* (ROWS) */
+	float *parts = rstd + ROWS;                            /* (WARPS, ROWS, THIN_COLUMNS) */
+	float *gathered = parts + WARPS * ROWS * THIN_COLUMNS; /* (2, blocks, share) */
+	cluster.barrier_arrive();
 
-	grid_begin();
-	float own = rows_make<SOURCE>(a, tile, stride, row0, column0, columns);
-
-	/* norm: the row's sum over the cluster, in order, then the values */
-	if (SOURCE == SOURCE_NORM) {
-		int r = (int)threadIdx.x / (THREADS / ROWS);
-		if (threadIdx.x % (THREADS / ROWS) == 0) squares[r] = own;
-		cluster.sync();
-		float sum = 0;
-		for (int b = 0; b < blocks; b++) sum += *cluster.map_shared_rank(squares + r, b);
-		float rstd = rsqrtf(sum / (float)a.width + a.eps);
-		rows_scale(a, tile, stride, row0, column0, columns, rstd);
-		if (a.rstd && rank == 0 && threadIdx.x % (THREADS / ROWS) == 0 && row0 + r < a.T) a.rstd[row0 + r] = rstd;
-		cluster.sync();
-	}
-	__syncthreads();
-
-	/* the tail */
+	/* this warp's columns; A's come as far as L2 while the kernel before still runs */
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
+	int k0 = warp * share, k1 = min(k0 + share, a.slice), first = k0 + lane % 4 * 8,
+		tiles = min(THIN_TILES, (a.thin.used + 7) / 8);
+	for (int n = lane; n < min(THIN_COLUMNS, a.thin.used); n += WARP)
+		thin_prefetch(a.thin, n, column0 + k0, column0 + min(k1, columns));
+	grid_begin();
+
+	rows_make<SOURCE>(a, tile, stride, row0, column0, columns);
+	__syncthreads();
+	struct thin_rows rows;
+	bf16x8 b[THIN_TILES];
+	if (tiles && !DROPOUT) {
+		rows = thin_find(a.thin, 0, column0, -1);
+		thin_load(b, rows, tiles, first, columns);
+	}
+	if (SOURCE == SOURCE_NORM) norm_finish(cluster, a, tile, stride, row0, column0, columns, squares, rstd);
+	else cluster.barrier_wait();
+	__syncthreads();
+
+	/* the tail, THIN_COLUMNS at a time; with dropout each part sees other zeros: the columns are gone over for each */
 	for (int n0 = 0; n0 < a.thin.columns; n0 += THIN_COLUMNS) {
-		float acc[THIN_TILES][4] = {};
-		if (n0 < a.thin.used)
-			thin_multiply<DROPOUT>(
-				acc, a, tile, stride, row0, column0, columns, n0, warp * share, min((warp + 1) * share, a.slice));
-		float *mine = parts + warp * ROWS * THIN_COLUMNS;
-#pragma unroll
-		for (int i = 0; i < THIN_TILES; i++) {
-			int at = lane / 4 * THIN_COLUMNS + i * 8 + lane % 4 * 2;
-			*(float2 *)(mine + at) = make_float2(acc[i][0], acc[i][1]);
-			*(float2 *)(mine + at + 8 * THIN_COLUMNS) = make_float2(acc[i][2], acc[i][3]);
+		float acc[THIN_TILES][4] = {}, *to = gathered + n0 / THIN_COLUMNS % 2 * ROWS * THIN_COLUMNS;
+		uint64_t element = (uint64_t)(row0 + lane / 4) * (uint64_t)a.width + (uint64_t)column0;
+		int last = min(n0 + THIN_COLUMNS, a.thin.used) - 1, part = DROPOUT && last >= n0 ? n0 / a.thin.r : 0,
+			last_part = last < n0 ? -1
+			: DROPOUT             ? last / a.thin.r
+								  : 0;
+		tiles = min(THIN_TILES, (a.thin.used - n0 + 7) / 8);
+		for (; part <= last_part; part++) {
+			if (DROPOUT || n0) {
+				rows = thin_find(a.thin, n0, column0, DROPOUT ? part : -1);
+				thin_load(b, rows, tiles, first, columns);
+			}
+			thin_multiply<DROPOUT>(acc, b, a, rows, tile, stride, element, part, columns, tiles, k0, k1);
 		}
-		thin_store(cluster, a, parts, row0, n0);
+		thin_push(cluster, acc, parts, to);
+		cluster.sync();
+		thin_store(cluster, a, to, row0, n0);
 	}
 }
 
@@ -326,8 +414,8 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
 	rows_shape(a, &cluster);
-	size_t bytes = ROWS * (size_t)(a->slice + PAD) * sizeof(bf16) + ROWS * sizeof(float) +
-		WARPS * ROWS * THIN_COLUMNS * sizeof(float);
+	size_t bytes = ROWS * (size_t)(a->slice + PAD) * sizeof(bf16) +
+		((CLUSTER_MAX + 1) * ROWS + (WARPS + 2) * ROWS * THIN_COLUMNS) * sizeof(float);
 	CHECKF(bytes <= 227 << 10, "rows of %d columns; the CUDA backend takes at most %d", a->width, 48000);
 	struct launch l = {dim3((unsigned)((a->T + ROWS - 1) / ROWS * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
