@@ -359,6 +359,54 @@ static void paged_body(struct harness *h)
 	o->batch_free(o->ctx, packed), o->batch_free(o->ctx, paged);
 }
 
+/* A training pass makes the inputs of projections by other kernels than a step of few rows: the same bits. */
+static void many_check(struct harness *h, int C, int r, bool is_gate)
+{
+	enum { MANY = 1100, FEW = 37 };
+	struct ops *o = h->o;
+	int row = C + o->tail, parts = is_gate ? 1 : 3, wide = is_gate ? 2 * C : C, widths[] = {C, C};
+	float *x = randoms(h, (int64_t)MANY * wide, 1), *w = randoms(h, C, 1), *a = randoms(h, (int64_t)3 * r * C, 0.1f), *got[2];
+	struct array aw = array_make(h, w, C), aa = array_make(h, a, (int64_t)3 * r * C);
+	struct ops_weight weight = {.rows = 1, .cols = C, .ld = C, .w = aw.p};
+	struct ops_linear l = {.in = C, .out = 8 * parts, .parts = parts};
+	struct ops_lora lora = {.r = r, .scaling = 2};
+	for (int p = 0; p < parts; p++) lora.a[p] = (struct ops_weight){.rows = r, .cols = C, .ld = C, .w = ops_elem_at(o, aa.p, (int64_t)p * r * C)};
+	for (int run = 0; run < 2; run++) {
+		int T = run ? FEW : MANY;
+		float *from = host_floats((int64_t)T * wide);
+		for (int t = 0; t < T; t++)
+			for (int i = 0; i < wide; i++)
+				from[is_gate ? part_at(h, T, widths, 2, i / C, t, i % C) : (int64_t)t * C + i] = x[(int64_t)t * wide + i];
+		struct array ax = array_make(h, from, (int64_t)T * wide), y = array_make(h, NULL, (int64_t)T * row);
+		struct f32_array rstd = f32_make(h, NULL, T);
+		if (is_gate) o->gate(o->ctx, y.p, ax.p, C, T, &(struct ops_next){&l, &lora});
+		else o->norm(o->ctx, y.p, rstd.p, ax.p, &weight, 1e-6f, T, &(struct ops_next){&l, &lora});
+		got[run] = rows_take(h, "rows", &y, T, row, T, row);
+		array_drop(h, &ax), f32_drop(h, &rstd);
+		free(from);
+	}
+	int64_t differ = 0, zeros = 0;
+	for (int64_t i = 0; i < (int64_t)FEW * row; i++) {
+		differ += !(got[0][i] == got[1][i]);
+		zeros += i % row >= C && i % row < C + parts * r && got[0][i] == 0;
+	}
+	bits_add(h, got[0], (size_t)MANY * (size_t)row * sizeof *got[0]);
+	print_message("# %s %s of %d, r %d: %lld of %lld elements of %d rows differ from those of %d\n", o->name, is_gate ? "gate" : "norm", C, r,
+		(long long)differ, (long long)FEW * row, FEW, MANY);
+	if (differ || zeros) print_error("many rows: %lld elements differ, %lld thin products are 0\n", (long long)differ, (long long)zeros), h->failures++;
+	array_drop(h, &aw), array_drop(h, &aa);
+	free(x), free(w), free(a), free(got[0]), free(got[1]);
+}
+
+static void many_body(struct harness *h)
+{
+	many_check(h, 4096, 16, false);
+	many_check(h, 72, 5, false);
+	many_check(h, 576, 40, false);
+	many_check(h, 12288, 16, true);
+	many_check(h, 1544, 72, true);
+}
+
 /* ---- linear ---- */
 
 struct linear_case {
@@ -1185,7 +1233,7 @@ static void linear_differences(void **state)
 
 /* ---- the list ---- */
 
-#define CASES(X) X(attention) X(alone) X(paged) X(linear) X(norm) X(heads) X(gate) X(embed) X(scatter) X(head) X(optimiser)
+#define CASES(X) X(attention) X(alone) X(paged) X(many) X(linear) X(norm) X(heads) X(gate) X(embed) X(scatter) X(head) X(optimiser)
 #define X(name) \
 	static void name##_cpu(void **state) { run_case("cpu", name##_body); } \
 	static void name##_cuda(void **state) { run_case("cuda", name##_body); }
