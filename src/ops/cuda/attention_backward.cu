@@ -64,13 +64,13 @@ static __device__ __forceinline__ void fragments_of(uint32_t w[TILE / 16][4], co
 #pragma unroll
 	for (int k = 0; k < TILE / 16; k++)
 #pragma unroll
-		for (int i = 0; i < 4; i++) w[k][i] = pack_bf16(c[2 * k + i / 2][2 * (i & 1)], c[2 * k + i / 2][2 * (i & 1) + 1]);
+		for (int i = 0; i < 4; i++)
+			w[k][i] = pack_bf16(c[2 * k + i / 2][2 * (i & 1)], c[2 * k + i / 2][2 * (i & 1) + 1]);
 }
 
 /* c (16, COLS) += w B: w (16, TILE) as fragments of A, b_at a lane's address in a tile (TILE, HD). */
 template <int HD, int COLS>
-static __device__ __forceinline__ void product_add(
-	float c[COLS / 8][4], const uint32_t w[TILE / 16][4], uint32_t b_at)
+static __device__ __forceinline__ void product_add(float c[COLS / 8][4], const uint32_t w[TILE / 16][4], uint32_t b_at)
 {
 #pragma unroll
 	for (int k = 0; k < TILE / 16; k++) {
@@ -105,8 +105,8 @@ static __device__ __forceinline__ void fragments_load(
 }
 
 /* sum over d of dO O of rows g and g + 8, in the order of the columns a lane holds, then over the quad. */
-static __device__ __forceinline__ void deltas(float delta[2], const struct packed_attention *a, int HD, int64_t at,
-	int rows, int lane)
+static __device__ __forceinline__ void deltas(
+	float delta[2], const struct packed_attention *a, int HD, int64_t at, int rows, int lane)
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -126,8 +126,8 @@ static __device__ __forceinline__ void deltas(float delta[2], const struct packe
 }
 
 /* Scores become P (masked: 0), dP becomes dS, which is left in dp. Rows are queries, columns keys. */
-static __device__ __forceinline__ void weights_of_queries(float s[NT][4], float dp[NT][4], const float lse2[2],
-	const float delta[2], float scale_log2, int visible)
+static __device__ __forceinline__ void weights_of_queries(
+	float s[NT][4], float dp[NT][4], const float lse2[2], const float delta[2], float scale_log2, int visible)
 {
 #pragma unroll
 	for (int i = 0; i < NT; i++)
@@ -148,11 +148,12 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, head = (int)blockIdx.x, kv = head / a.group;
 	grid_begin();
-	struct span span = span_find(a.start, a.S, (int)blockIdx.y, TILE);
+	struct span span = span_find(a.start, a.S, (int)(gridDim.y - 1 - blockIdx.y), TILE); /* the longest walks first */
 	if (span.length == 0) return;
 
 	/* The block's tile and this warp's 16 rows of it. */
-	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, position = span.position + warp * 16, rows = span.length - position;
+	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, position = span.position + warp * 16,
+		rows = span.length - position;
 	int64_t first = span.first, tile_row = first + span.position, row = rows > 0 ? first + position : first;
 	const bf16 *k_rows = a.k + first * a.k_row + kv * HD, *v_rows = a.v + first * a.v_row + kv * HD;
 	uint32_t base = shared_address(shared), q_tile = base + 2 * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
@@ -294,7 +295,8 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 	if (span.length == 0) return;
 
 	/* The block's keys and this warp's 16 of them; steps walk query tiles from the keys' own on, for each head. */
-	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, key = span.position + warp * 16, rows = span.length - key;
+	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, key = span.position + warp * 16,
+		rows = span.length - key;
 	int steps = ((span.length - span.position + TILE - 1) / TILE) * a.group;
 	int64_t tile_row = span.first + span.position;
 	uint32_t base = shared_address(shared), k_tile = base + 2 * shape::STAGE_BYTES, v_tile = k_tile + shape::TILE_BYTES,
@@ -345,8 +347,8 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 		int at = kv * HD + column + 2 * (lane & 3);
 #pragma unroll
 		for (int i = 0; i < shape::COLS / 8; i++) {
-			*(uint32_t *)(a.dk + t * a.dk_row + at + 8 * i) =
-				pack_bf16(dk[i][2 * r] * a.scale, dk[i][2 * r + 1] * a.scale);
+			*(uint32_t *)(a.dk + t * a.dk_row + at + 8 * i) = pack_bf16(
+				dk[i][2 * r] * a.scale, dk[i][2 * r + 1] * a.scale);
 			*(uint32_t *)(a.dv + t * a.dv_row + at + 8 * i) = pack_bf16(dv[i][2 * r], dv[i][2 * r + 1]);
 		}
 	}
@@ -362,9 +364,9 @@ template <int HD> static void backward_run(struct ops_context *c, const struct p
 	cuda_launch(c, {dim3((unsigned)a->NKV, items, halves), dim3(THREADS), shape::DKDV_BYTES, 0}, dkdv_kernel<HD>, *a);
 }
 
-static void attend_backward(struct ops_context *c, struct elem *dq, struct elem *dk, struct elem *dqkv, const struct elem *datt,
-	const struct elem *att, const struct f32 *lse, const struct elem *q, const struct elem *k, const struct elem *qkv,
-	const struct ops_heads *h, const struct ops_batch *b, int T)
+static void attend_backward(struct ops_context *c, struct elem *dq, struct elem *dk, struct elem *dqkv,
+	const struct elem *datt, const struct elem *att, const struct f32 *lse, const struct elem *q, const struct elem *k,
+	const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T)
 {
 	struct packed_attention a = packed_attention_of(c, h, b, q, k, qkv);
 	int Q = h->NH * h->HD, KV = h->NKV * h->HD, all = Q + 2 * KV;

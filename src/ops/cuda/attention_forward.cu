@@ -13,8 +13,8 @@
 #define THREADS 256
 
 template <int HD> struct forward_shape {
-	static constexpr int DV = HD < 128 ? HD : 128;       /* columns of the result that a block makes */
-	static constexpr bool Q_SHARED = HD > 128;           /* Q's fragments lie in shared memory, not in registers */
+	static constexpr int DV = HD < 128 ? HD : 128; /* columns of the result that a block makes */
+	static constexpr bool Q_SHARED = HD > 128;     /* Q's fragments lie in shared memory, not in registers */
 	static constexpr int K_BYTES = SUBTILE * HD * 2, V_BYTES = SUBTILE * DV * 2;
 	static constexpr int STAGE_BYTES = K_BYTES + V_BYTES;
 	static constexpr int TOTAL_BYTES = ROWS * DV * 4;
@@ -23,7 +23,7 @@ template <int HD> struct forward_shape {
 
 struct forward_row { /* what a warp works on */
 	int head;
-	int position;   /* of its first row */
+	int position; /* of its first row */
 };
 
 /* Q's fragments from global memory; rows behind the sequence are zeros. */
@@ -35,8 +35,7 @@ static __device__ __forceinline__ void q_load(
 	for (int r = 0; r < 2; r++) {
 		int position = row.position + (lane >> 2) + 8 * r;
 		bool exists = position < span.length;
-		const bf16 *from =
-			a->q + (exists ? (span.first + position) * a->q_row + row.head * HD + 2 * (lane & 3) : 0);
+		const bf16 *from = a->q + (exists ? (span.first + position) * a->q_row + row.head * HD + 2 * (lane & 3) : 0);
 #pragma unroll
 		for (int k = 0; k < HD / 16; k++) {
 			q[k][r] = exists ? *(const uint32_t *)(from + k * 16) : 0;
@@ -52,15 +51,16 @@ static __device__ __forceinline__ void q_tile_load(
 	for (int at = (int)threadIdx.x; at < ROWS * HD / 8; at += THREADS) {
 		int row = at / (HD / 8), piece = at % (HD / 8), position = span.position + row % positions;
 		bool exists = position < span.length;
-		const bf16 *from =
-			a->q + (exists ? (span.first + position) * a->q_row + (head + row / positions) * HD + piece * 8 : 0);
+		const bf16 *from = a->q +
+			(exists ? (span.first + position) * a->q_row + (head + row / positions) * HD + piece * 8 : 0);
 		copy_16(tile + tile_at<HD>(row, piece), from, exists);
 	}
 }
 
 /* Scores of 16 rows against a subtile; Q's fragments come out of shared memory where they do not fit in registers. */
 template <int HD>
-static __device__ __forceinline__ void scores(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t q_at, uint32_t k_at)
+static __device__ __forceinline__ void scores(
+	float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t q_at, uint32_t k_at)
 {
 	if constexpr (!forward_shape<HD>::Q_SHARED) {
 		scores_multiply<HD>(s, q, k_at);
@@ -99,8 +99,7 @@ static __device__ __forceinline__ void forward_store(const struct packed_attenti
 		bf16 *to = a->att + t * a->att_row + row.head * HD + column + 2 * (lane & 3);
 #pragma unroll
 		for (int i = 0; i < DV / 8; i++)
-			*(uint32_t *)(to + 8 * i) =
-				pack_bf16(__fmul_rn(o[i][2 * r], inverse), __fmul_rn(o[i][2 * r + 1], inverse));
+			*(uint32_t *)(to + 8 * i) = pack_bf16(__fmul_rn(o[i][2 * r], inverse), __fmul_rn(o[i][2 * r + 1], inverse));
 		if (a->lse && column == 0 && (lane & 3) == 0)
 			a->lse[t * a->NH + row.head] = __fmaf_rn(all->m[r], a->scale, logf(all->l[r]));
 	}
@@ -114,7 +113,8 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
 	grid_begin();
-	struct span span = span_find(a.start, a.S, (int)blockIdx.y, positions);
+	struct span span = span_find(
+		a.start, a.S, (int)(gridDim.y - 1 - blockIdx.y), positions); /* the longest walks first */
 	if (span.length == 0) return;
 
 	/* Which rows this warp has, and how many subtiles the block's last row sees. */
@@ -122,8 +122,7 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 	struct forward_row row = {head + warp * 16 / positions, span.position + warp * 16 % positions};
 	int subtiles = (min(span.position + positions, span.length) - 1) / SUBTILE + 1;
 	bool exists = row.position < span.length;
-	const bf16 *k_rows = a.k + span.first * a.k_row + kv * HD,
-						*v_rows = a.v + span.first * a.v_row + kv * HD + column;
+	const bf16 *k_rows = a.k + span.first * a.k_row + kv * HD, *v_rows = a.v + span.first * a.v_row + kv * HD + column;
 	uint32_t base = shared_address(shared), q_tile = base + 2 * shape::STAGE_BYTES + shape::TOTAL_BYTES;
 	float *total = (float *)(shared + 2 * shape::STAGE_BYTES) + threadIdx.x;
 
@@ -132,10 +131,8 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 
 	/* The first copies, and Q. */
 	uint32_t q[shape::Q_SHARED ? 1 : HD / 16][4];
-	if constexpr (shape::Q_SHARED)
-		q_tile_load<HD>(q_tile, &a, span, head, positions);
-	else
-		q_load<HD>(q, &a, span, row, lane);
+	if constexpr (shape::Q_SHARED) q_tile_load<HD>(q_tile, &a, span, head, positions);
+	else q_load<HD>(q, &a, span, row, lane);
 	tile_load<SUBTILE, HD, THREADS>(base, k_rows, a.k_row, span.length);
 	tile_load<SUBTILE, DV, THREADS>(base + shape::K_BYTES, v_rows, a.v_row, span.length);
 	copies_commit();

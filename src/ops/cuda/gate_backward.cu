@@ -4,8 +4,8 @@
 #define THREADS 256
 
 /* With s = sigmoid(g): silu(g) = g s, silu'(g) = s (1 + g (1 - s)). */
-static __global__ void __launch_bounds__(THREADS) gate_backward_kernel(
-	bf16 *dgu, const bf16 *dact, int64_t dact_ld, const bf16 *gu, int I, int64_t pieces)
+static __global__ void __launch_bounds__(THREADS)
+	gate_backward_kernel(bf16 *dgu, const bf16 *dact, int64_t dact_ld, const bf16 *gu, int I, int64_t pieces)
 {
 	grid_begin();
 	int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -33,8 +33,8 @@ static void gate_backward(
 	CHECKF(I % 8 == 0, "an MLP of %d columns; the CUDA backend takes multiples of 8", I);
 	int64_t pieces = (int64_t)T * (I / 8);
 	if (!pieces) return;
-	cuda_launch(c, {dim3((unsigned)((pieces + THREADS - 1) / THREADS)), dim3(THREADS), 0, 0}, gate_backward_kernel, elems(dgu),
-		elems(dact), (int64_t)I + c->tail, elems(gu), I, pieces);
+	cuda_launch(c, {dim3((unsigned)((pieces + THREADS - 1) / THREADS)), dim3(THREADS), 0, 0}, gate_backward_kernel,
+		elems(dgu), elems(dact), (int64_t)I + c->tail, elems(gu), I, pieces);
 }
 
 void cuda_gate_backward_entries(struct ops *t) { t->gate_backward = gate_backward; }

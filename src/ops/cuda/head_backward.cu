@@ -7,8 +7,8 @@
 
 struct logits_gradient {
 	float *logits;
-	const float *out;         /* (n, OPS_FIGURES): logprob's */
-	const float *g;           /* (wanted rows of this chunk) */
+	const float *out; /* (n, OPS_FIGURES): logprob's */
+	const float *g;   /* (wanted rows of this chunk) */
 	const int32_t *target;
 	const float *temperature;
 	int64_t V;
@@ -17,7 +17,8 @@ struct logits_gradient {
 
 /* A row's element j of two bytes lies where the float j / 2 was. Elements are read a step ahead of the barrier and
  * written behind it, so nothing is overwritten that was not read. VECTOR: V is a multiple of 8. */
-template <bool VECTOR> static __global__ void __launch_bounds__(THREADS) logits_gradient_kernel(const struct logits_gradient a)
+template <bool VECTOR>
+static __global__ void __launch_bounds__(THREADS) logits_gradient_kernel(const struct logits_gradient a)
 {
 	grid_begin();
 	int row = (int)blockIdx.x, target = a.target[row];
@@ -51,8 +52,8 @@ template <bool VECTOR> static __global__ void __launch_bounds__(THREADS) logits_
 	}
 }
 
-static void head_backward(struct ops_context *c, struct elem *dx, struct f32 *logits, const struct f32 *out, const float *g,
-	const struct elem *x, struct ops_linear *head, const struct ops_batch *b, int first, int n, int V)
+static void head_backward(struct ops_context *c, struct elem *dx, struct f32 *logits, const struct f32 *out,
+	const float *g, const struct elem *x, struct ops_linear *head, const struct ops_batch *b, int first, int n, int V)
 {
 	struct ops_weight *w = &head->w[0];
 	int wanted = MAX(0, MIN(n, b->wanted - first)), C = w->cols;
@@ -63,20 +64,24 @@ static void head_backward(struct ops_context *c, struct elem *dx, struct f32 *lo
 	struct staging *s = staging_take(c);
 	CHECK((size_t)wanted * sizeof *g <= STAGING_BYTES);
 	memcpy(s->host, g, (size_t)wanted * sizeof *g);
-	if (wanted) CUDA_CHECK(cudaMemcpyAsync(s->device, s->host, (size_t)wanted * sizeof *g, cudaMemcpyHostToDevice, c->stream));
+	if (wanted)
+		CUDA_CHECK(cudaMemcpyAsync(s->device, s->host, (size_t)wanted * sizeof *g, cudaMemcpyHostToDevice, c->stream));
 	struct logits_gradient a = {};
 	a.logits = floats(logits), a.out = floats(out), a.g = (const float *)s->device, a.target = b->view.target + first;
 	a.temperature = b->view.temperature + first, a.V = V, a.wanted = wanted;
-	cuda_launch(c, {dim3((unsigned)n), dim3(THREADS), 0, 0}, V % 8 ? logits_gradient_kernel<false> : logits_gradient_kernel<true>, a);
+	cuda_launch(c, {dim3((unsigned)n), dim3(THREADS), 0, 0},
+		V % 8 ? logits_gradient_kernel<false> : logits_gradient_kernel<true>, a);
 	staging_sent(c, s);
 
 	struct product p = {};
-	p.M = n, p.N = C, p.K = V, p.a = logits, p.lda = 2 * (int64_t)V, p.b = w->w, p.ldb = w->ld, p.d = dx, p.ldd = C, p.alpha = 1;
+	p.M = n, p.N = C, p.K = V, p.a = logits, p.lda = 2 * (int64_t)V, p.b = w->w, p.ldb = w->ld, p.d = dx, p.ldd = C,
+	p.alpha = 1;
 	cuda_product(c, &p);
 	if (!w->grad) return;
 	struct product q = {};
 	q.M = V, q.N = C, q.K = n, q.a_transposed = true, q.is_f32 = true;
-	q.a = logits, q.lda = 2 * (int64_t)V, q.b = x, q.ldb = C, q.c = q.d = w->grad, q.ldc = q.ldd = C, q.alpha = q.beta = 1;
+	q.a = logits, q.lda = 2 * (int64_t)V, q.b = x, q.ldb = C, q.c = q.d = w->grad, q.ldc = q.ldd = C,
+	q.alpha = q.beta = 1;
 	cuda_product(c, &q);
 }
 

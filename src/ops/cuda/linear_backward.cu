@@ -1,6 +1,6 @@
-/* linear_backward: gradients of projections. dx and the adapter's dh are one product, dy [W B] = [dx dh], dh in the tail
- * columns of dx. What is left of an adapter are three thin products, made here, each of them one pass over its large
- * side, on tensor cores:
+/* linear_backward: gradients of projections. dx and the adapter's dh are one product, dy [W B] = [dx dh], dh in the
+ * tail columns of dx. What is left of an adapter are three thin products, made here, each of them one pass over its
+ * large side, on tensor cores:
  *
  *   dA = scaling dh' drop(x)     dB = dy' h     dx += scaling drop'(dh A)
  *
@@ -14,11 +14,12 @@
 #define STEP 64           /* rows of a step */
 #define SLICE 1024        /* rows of a partial sum */
 #define ADD_ROWS 64
-#define ADD_STRIDE (COLUMNS + 4) /* floats from row to row in shared memory: the quads of a store fall into different banks */
+/* Floats from row to row in shared memory: the quads of a store fall into different banks. */
+#define ADD_STRIDE (COLUMNS + 4)
 #define SUM_THREADS 256
 
 struct drop { /* inverted dropout of a (T, width) input */
-	float p;    /* 0: none */
+	float p;  /* 0: none */
 	uint64_t seed, stream;
 	int width;
 };
@@ -38,14 +39,14 @@ static __device__ __forceinline__ bf16x8 dropped8(bf16x8 v, const struct drop &d
 /* ---- sums over rows: dA and dB ---- */
 
 struct thin_gradient {
-	const bf16 *thin;   /* (T, ?) the narrow side, from tail column 0 */
+	const bf16 *thin; /* (T, ?) the narrow side, from tail column 0 */
 	int64_t thin_ld;
-	const bf16 *wide;   /* (T, N) */
+	const bf16 *wide; /* (T, N) */
 	int64_t wide_ld;
-	float *partial;     /* (slices, end - first, N) */
-	int first, end;     /* tail columns wanted */
+	float *partial; /* (slices, end - first, N) */
+	int first, end; /* tail columns wanted */
 	int N, T;
-	struct drop drop;   /* of wide */
+	struct drop drop; /* of wide */
 };
 
 /* Block (128 columns, slice, 64 tail columns): partial = thin' wide over the slice. A warp owns 16 columns and all 64
@@ -55,7 +56,8 @@ static __global__ void __launch_bounds__(THREADS) thin_gradient_kernel(const str
 	extern __shared__ __align__(1024) uint8_t shared[];
 	constexpr uint32_t THIN_BYTES = STEP * GROUP * 2, STAGE_BYTES = THIN_BYTES + STEP * COLUMNS * 2;
 	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, column = (int)blockIdx.x * COLUMNS;
-	int row = (int)blockIdx.y * SLICE, end = min(row + SLICE, a.T), tail = a.first / GROUP * GROUP + (int)blockIdx.z * GROUP;
+	int row = (int)blockIdx.y * SLICE, end = min(row + SLICE, a.T),
+		tail = a.first / GROUP * GROUP + (int)blockIdx.z * GROUP;
 	uint32_t base = shared_address(shared), thin_lane = lane_columns<GROUP>(lane),
 			 wide_lane = lane_rows<COLUMNS>(lane) ^ (uint32_t)(warp << 5);
 	float acc[GROUP / 16][2][4] = {};
@@ -85,7 +87,9 @@ static __global__ void __launch_bounds__(THREADS) thin_gradient_kernel(const str
 			for (int i = (int)threadIdx.x; i < STEP * COLUMNS / 8; i += THREADS) {
 				int r = i / (COLUMNS / 8), piece = i % (COLUMNS / 8);
 				bf16 *at = tile + tile_at<COLUMNS>(r, piece) / 2;
-				store8(at, dropped8(load8(at), a.drop, (uint64_t)(t + r) * (uint64_t)a.drop.width + (uint64_t)(column + piece * 8)));
+				store8(at,
+					dropped8(load8(at), a.drop,
+						(uint64_t)(t + r) * (uint64_t)a.drop.width + (uint64_t)(column + piece * 8)));
 			}
 			__syncthreads();
 		}
@@ -122,7 +126,7 @@ struct thin_sum {
 	float *grad[OPS_PARTS]; /* of part row / r; NULL: not wanted */
 	const float *partial;   /* (slices, rows, N) */
 	int slices, rows, N, r;
-	bool is_b;              /* grad is (N, r), else (r, N) */
+	bool is_b; /* grad is (N, r), else (r, N) */
 	float scale;
 };
 
@@ -150,30 +154,33 @@ static size_t partial_bytes(const struct ops_linear *l, const struct ops_lora *l
 /* grad[0..] += scale * thin[first..end)' wide, in slices. */
 static void thin_gradient(struct ops_context *c, struct thin_gradient a, struct thin_sum sum)
 {
-	CHECKF(a.N % 8 == 0 && a.wide_ld % 8 == 0 && a.thin_ld % 8 == 0, "%d columns, %lld apart; the CUDA backend takes multiples of 8", a.N,
-		(long long)a.wide_ld);
+	CHECKF(a.N % 8 == 0 && a.wide_ld % 8 == 0 && a.thin_ld % 8 == 0,
+		"%d columns, %lld apart; the CUDA backend takes multiples of 8", a.N, (long long)a.wide_ld);
 	int slices = (a.T + SLICE - 1) / SLICE, rows = a.end - a.first;
 	int groups = (a.end + GROUP - 1) / GROUP - a.first / GROUP;
 	size_t shared_bytes = 2 * (STEP * GROUP * 2 + STEP * COLUMNS * 2);
-	cuda_launch(c, {dim3((unsigned)((a.N + COLUMNS - 1) / COLUMNS), (unsigned)slices, (unsigned)groups), dim3(THREADS), shared_bytes, 0},
+	cuda_launch(c,
+		{dim3((unsigned)((a.N + COLUMNS - 1) / COLUMNS), (unsigned)slices, (unsigned)groups), dim3(THREADS),
+			shared_bytes, 0},
 		thin_gradient_kernel, a);
 	sum.partial = a.partial, sum.slices = slices, sum.rows = rows, sum.N = a.N;
-	cuda_launch(c, {dim3((unsigned)((a.N + SUM_THREADS - 1) / SUM_THREADS), (unsigned)rows), dim3(SUM_THREADS), 0, 0}, thin_sum_kernel, sum);
+	cuda_launch(c, {dim3((unsigned)((a.N + SUM_THREADS - 1) / SUM_THREADS), (unsigned)rows), dim3(SUM_THREADS), 0, 0},
+		thin_sum_kernel, sum);
 }
 
 /* ---- dx += scale drop'(dh A) ---- */
 
 struct thin_add {
-	bf16 *dx;               /* (T, N; row stride dx_ld) */
+	bf16 *dx; /* (T, N; row stride dx_ld) */
 	int64_t dx_ld;
-	const bf16 *dh;         /* (T, ?), from tail column 0 */
+	const bf16 *dh; /* (T, ?), from tail column 0 */
 	int64_t dh_ld;
 	const bf16 *a[OPS_PARTS];
 	int64_t a_ld[OPS_PARTS];
-	int r, used;            /* tail columns in use: parts * r */
+	int r, used; /* tail columns in use: parts * r */
 	int N, T, parts;
 	float scale;
-	struct drop drop;       /* of part 0; part i draws from stream + i */
+	struct drop drop; /* of part 0; part i draws from stream + i */
 };
 
 /* A's rows of tail columns tail.. + 64 that belong to parts [part, part_end), zeros elsewhere. */
@@ -201,15 +208,17 @@ static __device__ __forceinline__ void dropped_add(
 	for (int j = 0; j < 8; j++) total[j] += dropout_keeps(word[j], d.p) ? sum[j] : 0.0f;
 }
 
-/* Block (128 columns, 64 rows). Without dropout one pass takes all parts; with it each part is made, masked and added by
- * itself. The sum goes through shared memory, so that dx is read and written in whole pieces. */
-template <bool DROPS> static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 3) thin_add_kernel(const struct thin_add a)
+/* Block (128 columns, 64 rows). Without dropout one pass takes all parts; with it each part is made, masked and added
+ * by itself. The sum goes through shared memory, so that dx is read and written in whole pieces. */
+template <bool DROPS>
+static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 3) thin_add_kernel(const struct thin_add a)
 {
 	extern __shared__ __align__(1024) uint8_t shared[];
 	constexpr uint32_t DH_BYTES = ADD_ROWS * GROUP * 2, A_BYTES = GROUP * COLUMNS * 2;
 	static_assert(DH_BYTES + A_BYTES <= ADD_ROWS * ADD_STRIDE * sizeof(float), "the tiles fit where the sum comes");
 	constexpr int PIECES = ADD_ROWS * COLUMNS / 8 / THREADS, ROW_STEP = THREADS / (COLUMNS / 8);
-	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, column = (int)blockIdx.x * COLUMNS, row = (int)blockIdx.y * ADD_ROWS;
+	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, column = (int)blockIdx.x * COLUMNS,
+		row = (int)blockIdx.y * ADD_ROWS;
 	int rows16 = warp % 4, half = warp / 4; /* a warp makes 16 rows by 64 columns */
 	uint32_t dh_tile = shared_address(shared), a_tile = dh_tile + DH_BYTES;
 	uint32_t dh_at = dh_tile + lane_rows<GROUP>(lane) + (uint32_t)(rows16 * 16 * GROUP * 2),
@@ -280,16 +289,18 @@ template <bool DROPS> static __global__ void __launch_bounds__(THREADS, DROPS ? 
 static void thin_add(struct ops_context *c, const struct thin_add *a)
 {
 	size_t shared_bytes = ADD_ROWS * ADD_STRIDE * sizeof(float);
-	cuda_launch(c, {dim3((unsigned)((a->N + COLUMNS - 1) / COLUMNS), (unsigned)((a->T + ADD_ROWS - 1) / ADD_ROWS)), dim3(THREADS), shared_bytes, 0},
+	cuda_launch(c,
+		{dim3((unsigned)((a->N + COLUMNS - 1) / COLUMNS), (unsigned)((a->T + ADD_ROWS - 1) / ADD_ROWS)), dim3(THREADS),
+			shared_bytes, 0},
 		a->drop.p > 0 ? thin_add_kernel<true> : thin_add_kernel<false>, *a);
 }
 
 /* ---- biases ---- */
 
 struct bias_sum {
-	const bf16 *dy;   /* (T, columns; row stride ld) */
+	const bf16 *dy; /* (T, columns; row stride ld) */
 	int64_t ld;
-	float *partial;   /* (slices, columns) */
+	float *partial; /* (slices, columns) */
 	float *grad;
 	int columns, T, slices;
 };
@@ -297,7 +308,8 @@ struct bias_sum {
 static __global__ void __launch_bounds__(SUM_THREADS) bias_partial_kernel(const struct bias_sum a)
 {
 	grid_begin();
-	int column = (int)(blockIdx.x * SUM_THREADS + threadIdx.x), row = (int)blockIdx.y * SLICE, end = min(row + SLICE, a.T);
+	int column = (int)(blockIdx.x * SUM_THREADS + threadIdx.x), row = (int)blockIdx.y * SLICE,
+		end = min(row + SLICE, a.T);
 	if (column >= a.columns) return;
 	float sum = 0;
 #pragma unroll 8
@@ -318,7 +330,8 @@ static __global__ void __launch_bounds__(SUM_THREADS) bias_total_kernel(const st
 static void bias_backward(struct ops_context *c, struct ops_weight *bias, const bf16 *dy, int64_t ld, int T)
 {
 	struct bias_sum a = {};
-	a.dy = dy, a.ld = ld, a.grad = floats(bias->grad), a.columns = bias->cols, a.T = T, a.slices = (T + SLICE - 1) / SLICE;
+	a.dy = dy, a.ld = ld, a.grad = floats(bias->grad), a.columns = bias->cols, a.T = T,
+	a.slices = (T + SLICE - 1) / SLICE;
 	a.partial = (float *)scratch_of(c, (size_t)a.slices * (size_t)a.columns * sizeof(float));
 	unsigned runs = (unsigned)((a.columns + SUM_THREADS - 1) / SUM_THREADS);
 	cuda_launch(c, {dim3(runs, (unsigned)a.slices), dim3(SUM_THREADS), 0, 0}, bias_partial_kernel, a);
@@ -327,9 +340,10 @@ static void bias_backward(struct ops_context *c, struct ops_weight *bias, const 
 
 /* ---- the entry ---- */
 
-/* dx (T, columns) = dy W, from column `first` of W and with what stands in its tail; parts that do not adjoin one by one. */
-static void input_gradient(struct ops_context *c, bf16 *d, int64_t ldd, const bf16 *dy, const struct ops_linear *l, int first, int columns, int T,
-	bool adds)
+/* dx (T, columns) = dy W, from column `first` of W and with what stands in its tail; parts that do not adjoin one by
+ * one. */
+static void input_gradient(struct ops_context *c, bf16 *d, int64_t ldd, const bf16 *dy, const struct ops_linear *l,
+	int first, int columns, int T, bool adds)
 {
 	int parts = parts_adjoin(l) ? 1 : l->parts, at = 0;
 	for (int i = 0; i < parts; i++) {
@@ -345,13 +359,14 @@ static void input_gradient(struct ops_context *c, bf16 *d, int64_t ldd, const bf
 static struct drop drop_of(const struct ops_lora *lora, int in)
 {
 	struct drop d = {};
-	if (lora->seed && lora->dropout > 0) d.p = lora->dropout, d.seed = lora->seed, d.stream = lora->stream, d.width = in;
+	if (lora->seed && lora->dropout > 0)
+		d.p = lora->dropout, d.seed = lora->seed, d.stream = lora->stream, d.width = in;
 	return d;
 }
 
 /* dA of all parts at once, or one by one where each has a mask of its own; dB of each. */
-static void adapter_gradients(struct ops_context *c, const bf16 *dy, const bf16 *x, const bf16 *dh, int64_t dh_ld, float *partial,
-	const struct ops_linear *l, struct ops_lora *lora, int T)
+static void adapter_gradients(struct ops_context *c, const bf16 *dy, const bf16 *x, const bf16 *dh, int64_t dh_ld,
+	float *partial, const struct ops_linear *l, struct ops_lora *lora, int T)
 {
 	struct drop drop = drop_of(lora, l->in);
 	float scale = drop.p > 0 ? lora->scaling / (1.0f - drop.p) : lora->scaling;
@@ -371,7 +386,8 @@ static void adapter_gradients(struct ops_context *c, const bf16 *dy, const bf16 
 	}
 	for (int i = 0; i < l->parts; at += l->w[i++].rows) {
 		if (!lora->b[i].grad) continue;
-		struct thin_gradient b = {x + l->in, x_ld, dy + at, l->out, partial, i * lora->r, (i + 1) * lora->r, l->w[i].rows, T, {}};
+		struct thin_gradient b = {
+			x + l->in, x_ld, dy + at, l->out, partial, i * lora->r, (i + 1) * lora->r, l->w[i].rows, T, {}};
 		struct thin_sum sum = {};
 		sum.grad[0] = floats(lora->b[i].grad), sum.r = lora->r, sum.is_b = true, sum.scale = 1;
 		thin_gradient(c, b, sum);
@@ -406,13 +422,14 @@ static void weight_gradients(struct ops_context *c, const bf16 *dy, const bf16 *
 	}
 }
 
-static void linear_backward(struct ops_context *c, struct elem *dx, const struct elem *dy, const struct elem *x, struct ops_linear *l,
-	struct ops_lora *lora, int T, enum ops_accumulate acc)
+static void linear_backward(struct ops_context *c, struct elem *dx, const struct elem *dy, const struct elem *x,
+	struct ops_linear *l, struct ops_lora *lora, int T, enum ops_accumulate acc)
 {
 	CHECKF(!lora || c->tail, "an adapter, but the backend was opened with adapter_columns 0");
 	int used = lora ? (lora->r * l->parts + GROUP - 1) / GROUP * GROUP : 0;
 	int64_t dx_ld = l->in + c->tail;
-	CHECKF(used <= c->tail, "an adapter of rank %d needs %d spare columns, the backend was opened with %d", lora ? lora->r : 0, used, c->tail);
+	CHECKF(used <= c->tail, "an adapter of rank %d needs %d spare columns, the backend was opened with %d",
+		lora ? lora->r : 0, used, c->tail);
 	if (!T) return;
 
 	/* scratch: dh, where it is not behind dx, then the partial sums */
@@ -423,7 +440,8 @@ static void linear_backward(struct ops_context *c, struct elem *dx, const struct
 
 	/* dx and dh in one product, or dh alone */
 	if (dx && lora && acc == OPS_ADD)
-		CUDA_CHECK(cudaMemset2DAsync(dh, (size_t)dx_ld * sizeof *dh, 0, (size_t)used * sizeof *dh, (size_t)T, c->stream));
+		CUDA_CHECK(
+			cudaMemset2DAsync(dh, (size_t)dx_ld * sizeof *dh, 0, (size_t)used * sizeof *dh, (size_t)T, c->stream));
 	if (dx) input_gradient(c, elems(dx), dx_ld, elems(dy), l, 0, l->in + used, T, acc == OPS_ADD);
 	else if (lora) input_gradient(c, dh, dh_ld, elems(dy), l, l->in, used, T, false);
 	if (lora) {

@@ -10,8 +10,8 @@
 #define SUM_THREADS 256
 
 /* grad (columns) += the blocks' sums (blocks, stride), in order. */
-static __global__ void __launch_bounds__(SUM_THREADS) partials_add_kernel(
-	float *grad, const float *partial, int64_t stride, int blocks, int columns)
+static __global__ void __launch_bounds__(SUM_THREADS)
+	partials_add_kernel(float *grad, const float *partial, int64_t stride, int blocks, int columns)
 {
 	grid_begin();
 	int column = (int)(blockIdx.x * SUM_THREADS + threadIdx.x);
@@ -24,8 +24,8 @@ static __global__ void __launch_bounds__(SUM_THREADS) partials_add_kernel(
 static void partials_add(
 	struct ops_context *c, struct f32 *grad, const float *partial, int64_t stride, int blocks, int columns)
 {
-	cuda_launch(c, {dim3((unsigned)((columns + SUM_THREADS - 1) / SUM_THREADS)), dim3(SUM_THREADS), 0, 0}, partials_add_kernel,
-		floats(grad), partial, stride, blocks, columns);
+	cuda_launch(c, {dim3((unsigned)((columns + SUM_THREADS - 1) / SUM_THREADS)), dim3(SUM_THREADS), 0, 0},
+		partials_add_kernel, floats(grad), partial, stride, blocks, columns);
 }
 
 /* ---- rows ---- */
@@ -34,7 +34,7 @@ struct norm_backward_args {
 	bf16 *dx;
 	const bf16 *dy, *x, *w;
 	const float *rstd;
-	float *partial;    /* (blocks, C) or NULL */
+	float *partial; /* (blocks, C) or NULL */
 	int64_t dy_ld;
 	int C, T;
 	bool adds;
@@ -53,7 +53,8 @@ static __device__ __forceinline__ float block_sum(float x, float *sums)
 
 /* With xhat = x rstd and g = dy w:  dx = rstd (g - xhat mean(g xhat)), dw += dy xhat. A thread owns the same columns in
  * all rows of its block. */
-template <int PIECES> static __global__ void __launch_bounds__(NORM_THREADS) norm_backward_kernel(const struct norm_backward_args a)
+template <int PIECES>
+static __global__ void __launch_bounds__(NORM_THREADS) norm_backward_kernel(const struct norm_backward_args a)
 {
 	__shared__ float sums[2][WARP];
 	float w[PIECES][8], dw[PIECES][8] = {};
@@ -115,9 +116,10 @@ static void norm_backward(struct ops_context *c, struct elem *dx, const struct e
 {
 	static void (*const kernels[NORM_PIECES_MAX])(const struct norm_backward_args) = {
 		norm_backward_kernel<1>, norm_backward_kernel<2>, norm_backward_kernel<3>};
-	int C = w->cols, threads = MIN((C / 8 + WARP - 1) / WARP * WARP, NORM_THREADS), pieces = (C / 8 + threads - 1) / MAX(threads, 1);
-	CHECKF(C % 8 == 0 && pieces <= NORM_PIECES_MAX, "rows of %d columns; the CUDA backend takes multiples of 8 up to %d", C,
-		NORM_PIECES_MAX * NORM_THREADS * 8);
+	int C = w->cols, threads = MIN((C / 8 + WARP - 1) / WARP * WARP, NORM_THREADS),
+		pieces = (C / 8 + threads - 1) / MAX(threads, 1);
+	CHECKF(C % 8 == 0 && pieces <= NORM_PIECES_MAX,
+		"rows of %d columns; the CUDA backend takes multiples of 8 up to %d", C, NORM_PIECES_MAX * NORM_THREADS * 8);
 	if (!T) return;
 	int blocks = (T + NORM_ROWS - 1) / NORM_ROWS;
 	struct norm_backward_args a = {};
@@ -136,12 +138,13 @@ struct heads_backward_args {
 	int64_t dq_ld, dk_ld, qkv_ld;
 	const bf16 *q_norm, *k_norm; /* NULL: none */
 	const float *rstd, *rope;
-	float *partial;              /* (blocks, 2 HD): q_norm's, k_norm's; or NULL */
+	float *partial; /* (blocks, 2 HD): q_norm's, k_norm's; or NULL */
 	const int32_t *pos;
 	int NH, NKV, T;
 };
 
-/* A head of a token is HD / 16 lanes: each has eight elements of the first half and the eight that they are rotated with. */
+/* A head of a token is HD / 16 lanes: each has eight elements of the first half and the eight that they are rotated
+ * with. */
 template <int HD, bool NORM>
 static __global__ void __launch_bounds__(HEADS_THREADS) heads_backward_kernel(const struct heads_backward_args a)
 {

@@ -9,7 +9,7 @@
 
 struct entry { /* a weight as the kernels see it */
 	float *master, *grad, *m, *v;
-	bf16 *w;        /* NULL: no working copy */
+	bf16 *w; /* NULL: no working copy */
 	int64_t n, ld;
 	int64_t chunks; /* of the entries before this one */
 	int cols;
@@ -29,7 +29,8 @@ static struct staging *entries_send(
 		const struct ops_weight *w = weights[i];
 		CHECKF(w->grad && w->master, "weight %d of %d has no gradient or no master", i, count);
 		struct entry *mine = &e[n++];
-		mine->master = (float *)w->master, mine->grad = (float *)w->grad, mine->m = (float *)w->m, mine->v = (float *)w->v;
+		mine->master = (float *)w->master, mine->grad = (float *)w->grad, mine->m = (float *)w->m,
+		mine->v = (float *)w->v;
 		mine->w = (bf16 *)w->w, mine->n = (int64_t)w->rows * w->cols, mine->ld = w->ld, mine->cols = w->cols;
 		mine->decays = w->rows != 1, mine->chunks = *chunks;
 		*chunks += (mine->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS;
@@ -66,7 +67,8 @@ template <int N> static __device__ __forceinline__ double block_sum(double x)
 	return sums[0];
 }
 
-static __global__ void __launch_bounds__(THREADS) squares_kernel(double *partial, const struct entry *entries, int count)
+static __global__ void __launch_bounds__(THREADS)
+	squares_kernel(double *partial, const struct entry *entries, int count)
 {
 	grid_begin();
 	const struct entry *e = entry_of(entries, count, blockIdx.x);
@@ -78,7 +80,8 @@ static __global__ void __launch_bounds__(THREADS) squares_kernel(double *partial
 	if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-static __global__ void __launch_bounds__(FINAL_THREADS) squares_total_kernel(double *total, const double *partial, int64_t n)
+static __global__ void __launch_bounds__(FINAL_THREADS)
+	squares_total_kernel(double *total, const double *partial, int64_t n)
 {
 	grid_begin();
 	double sum = 0;
@@ -95,10 +98,10 @@ static double sum_squares(struct ops_context *c, struct ops_weight *const *weigh
 	double total = 0;
 	if (chunks) {
 		double *partial = (double *)scratch_of(c, (size_t)(chunks + 1) * sizeof *partial);
-		cuda_launch(c, {dim3((unsigned)chunks), dim3(THREADS), 0, 0}, squares_kernel, partial, (const struct entry *)s->device,
-			entries);
-		cuda_launch(
-			c, {dim3(1), dim3(FINAL_THREADS), 0, 0}, squares_total_kernel, partial + chunks, (const double *)partial, chunks);
+		cuda_launch(c, {dim3((unsigned)chunks), dim3(THREADS), 0, 0}, squares_kernel, partial,
+			(const struct entry *)s->device, entries);
+		cuda_launch(c, {dim3(1), dim3(FINAL_THREADS), 0, 0}, squares_total_kernel, partial + chunks,
+			(const double *)partial, chunks);
 		CUDA_CHECK(cudaMemcpyAsync(c->pinned, partial + chunks, sizeof total, cudaMemcpyDeviceToHost, c->stream));
 		CUDA_CHECK(cudaStreamSynchronize(c->stream));
 		total = *(const double *)c->pinned;
@@ -129,8 +132,8 @@ static __device__ __forceinline__ void adamw_element(const struct entry *e, int6
 	if (e->w) e->w[e->ld == e->cols ? i : i / e->cols * e->ld + i % e->cols] = __float2bfloat16_rn(p);
 }
 
-static __global__ void __launch_bounds__(THREADS) adamw_kernel(
-	const struct entry *entries, int count, const struct adamw_factors f)
+static __global__ void __launch_bounds__(THREADS)
+	adamw_kernel(const struct entry *entries, int count, const struct adamw_factors f)
 {
 	grid_begin();
 	const struct entry e = *entry_of(entries, count, blockIdx.x);
@@ -153,8 +156,9 @@ static void adamw(struct ops_context *c, struct ops_weight *const *weights, int 
 	int64_t chunks;
 	struct staging *s = entries_send(c, weights, count, &entries, &chunks);
 	if (chunks)
-		cuda_launch(c, {dim3((unsigned)chunks), dim3(THREADS), 0, 0}, adamw_kernel, (const struct entry *)s->device, entries, f);
-		c->weights_written = true;
+		cuda_launch(c, {dim3((unsigned)chunks), dim3(THREADS), 0, 0}, adamw_kernel, (const struct entry *)s->device,
+			entries, f);
+	c->weights_written = true;
 	staging_sent(c, s);
 }
 

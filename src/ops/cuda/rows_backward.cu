@@ -6,11 +6,11 @@
 #define THREADS 256
 
 struct rows_add {
-	bf16 *to_elem;          /* (?, columns; row stride to_ld), or */
+	bf16 *to_elem; /* (?, columns; row stride to_ld), or */
 	float *to_f32;
 	int64_t to_ld;
-	const bf16 *from;       /* (rows, columns), without gaps */
-	const int32_t *place;   /* (rows) */
+	const bf16 *from;     /* (rows, columns), without gaps */
+	const int32_t *place; /* (rows) */
 	int rows, columns;
 };
 
@@ -61,15 +61,15 @@ static __global__ void __launch_bounds__(THREADS) rows_add_kernel(const struct r
 
 static void rows_add(struct ops_context *c, const struct rows_add *a)
 {
-	CHECKF(a->columns % 8 == 0 && a->to_ld % 8 == 0, "rows of %d columns, %lld apart; the CUDA backend takes multiples of 8", a->columns,
-		(long long)a->to_ld);
+	CHECKF(a->columns % 8 == 0 && a->to_ld % 8 == 0,
+		"rows of %d columns, %lld apart; the CUDA backend takes multiples of 8", a->columns, (long long)a->to_ld);
 	unsigned runs = (unsigned)((a->columns / 8 + THREADS - 1) / THREADS);
 	if (a->rows > 0) cuda_launch(c, {dim3((unsigned)a->rows, runs), dim3(THREADS), 0, 0}, rows_add_kernel, *a);
 }
 
 /* Surplus rows go nowhere. */
-static void scatter(
-	struct ops_context *c, struct elem *dx, const struct elem *d, int C, int dx_tail, const struct ops_batch *b, int first, int n)
+static void scatter(struct ops_context *c, struct elem *dx, const struct elem *d, int C, int dx_tail,
+	const struct ops_batch *b, int first, int n)
 {
 	struct rows_add a = {};
 	a.to_elem = elems(dx), a.to_ld = C + dx_tail, a.from = elems(d), a.place = b->view.at + first;

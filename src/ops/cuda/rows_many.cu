@@ -26,8 +26,10 @@
 template <int PIECES> static __global__ void __launch_bounds__(THREADS) norm_many_kernel(const struct rows_many a)
 {
 	__shared__ float squares[2][THREADS / NORM_LANES];
-	int team = (int)threadIdx.x / NORM_LANES, lane = (int)threadIdx.x % NORM_LANES, rows = THREADS / NORM_LANES / a.blocks;
-	int mine = team / a.blocks, slice = team % a.blocks, column0 = slice * a.slice, columns = max(0, min(a.slice, a.width - column0));
+	int team = (int)threadIdx.x / NORM_LANES, lane = (int)threadIdx.x % NORM_LANES,
+		rows = THREADS / NORM_LANES / a.blocks;
+	int mine = team / a.blocks, slice = team % a.blocks, column0 = slice * a.slice,
+		columns = max(0, min(a.slice, a.width - column0));
 	grid_begin();
 	for (int row0 = (int)blockIdx.x * rows, turn = 0; row0 < a.T; row0 += (int)gridDim.x * rows, turn ^= 1) {
 		int row = row0 + mine;
@@ -85,15 +87,16 @@ static __global__ void __launch_bounds__(THREADS) gate_many_kernel(const struct 
 
 /* ---- the thin product ---- */
 
-/* A tile's rows are STEP columns; the pieces of every other row change halves, so that eight lanes that read 16 bytes of
- * two rows find them in different banks. */
+/* A tile's rows are STEP columns; the pieces of every other row change halves, so that eight lanes that read 16 bytes
+ * of two rows find them in different banks. */
 static __device__ __forceinline__ uint32_t piece_at(int row, int piece)
 {
 	return (uint32_t)(row * STEP * 2 + ((piece ^ (row & 1) << 2) << 4));
 }
 
 /* Columns k.. of this block's rows and of A into a stage; what does not exist is zeros. */
-static __device__ __forceinline__ void stage_load(uint32_t stage, const struct rows_many &a, int row0, int n0, int k, int end)
+static __device__ __forceinline__ void stage_load(
+	uint32_t stage, const struct rows_many &a, int row0, int n0, int k, int end)
 {
 #pragma unroll 1
 	for (int i = (int)threadIdx.x; i < THIN_ROWS * STEP / 8; i += THIN_THREADS) {
@@ -107,11 +110,15 @@ static __device__ __forceinline__ void stage_load(uint32_t stage, const struct r
 		const bf16 *from = own == 0 ? a.a[0] : own == 1 ? a.a[1] : a.a[2];
 		int64_t ld = own == 0 ? a.a_ld[0] : own == 1 ? a.a_ld[1] : a.a_ld[2];
 		bool exists = n < a.used && from && column < end;
-		copy_16(stage + THIN_ROWS * STEP * 2 + piece_at(r, piece), exists ? from + (n - own * a.r) * ld + column : a.y, exists);
+		copy_16(stage + THIN_ROWS * STEP * 2 + piece_at(r, piece), exists ? from + (n - own * a.r) * ld + column : a.y,
+			exists);
 	}
 }
 
-static __device__ __forceinline__ uint4 shared_16(const unsigned char *base, uint32_t at) { return *(const uint4 *)(base + at); }
+static __device__ __forceinline__ uint4 shared_16(const unsigned char *base, uint32_t at)
+{
+	return *(const uint4 *)(base + at);
+}
 
 /* sum += part, then part is 0. */
 static __device__ __forceinline__ void move(float sum[THIN_TILES][4], float part[THIN_TILES][4])
@@ -122,14 +129,15 @@ static __device__ __forceinline__ void move(float sum[THIN_TILES][4], float part
 		for (int j = 0; j < 4; j++) sum[i][j] += part[i][j], part[i][j] = 0;
 }
 
-/* Grid: (runs of 64 rows, groups of 64 tail columns). A warp makes 16 rows by 64 columns over the whole width. Steps are
- * cut at the ends of eighths, which are multiples of 32. */
+/* Grid: (runs of 64 rows, groups of 64 tail columns). A warp makes 16 rows by 64 columns over the whole width. Steps
+ * are cut at the ends of eighths, which are multiples of 32. */
 static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const struct rows_many a)
 {
 	extern __shared__ __align__(1024) unsigned char shared[];
 	constexpr uint32_t STAGE_BYTES = (THIN_ROWS + THIN_COLUMNS) * STEP * 2;
 	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, g = lane / 4, q = lane % 4;
-	int row0 = (int)blockIdx.x * THIN_ROWS, n0 = (int)blockIdx.y * THIN_COLUMNS, tiles = min(THIN_TILES, (a.used - n0 + 7) / 8);
+	int row0 = (int)blockIdx.x * THIN_ROWS, n0 = (int)blockIdx.y * THIN_COLUMNS,
+		tiles = min(THIN_TILES, (a.used - n0 + 7) / 8);
 	int eighth = (a.slice + 32 * EIGHTHS - 1) / (32 * EIGHTHS) * 32, loaded = 0;
 	uint32_t base = shared_address(shared);
 	float total[THIN_TILES][4] = {}, of_slice[THIN_TILES][4] = {}, acc[THIN_TILES][4] = {};
@@ -145,12 +153,15 @@ static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const
 	for (int s = 0; s < stages; s++, loaded++) {
 		copies_wait<STAGES - 2>();
 		__syncthreads();
-		if (loaded < stages) stage_load(base + (uint32_t)(loaded % STAGES) * STAGE_BYTES, a, row0, n0, loaded * STEP, a.width);
+		if (loaded < stages)
+			stage_load(base + (uint32_t)(loaded % STAGES) * STAGE_BYTES, a, row0, n0, loaded * STEP, a.width);
 		copies_commit();
-		const unsigned char *rows = shared + (uint32_t)(s % STAGES) * STAGE_BYTES, *columns = rows + THIN_ROWS * STEP * 2;
+		const unsigned char *rows = shared + (uint32_t)(s % STAGES) * STAGE_BYTES,
+							*columns = rows + THIN_ROWS * STEP * 2;
 #pragma unroll 1
 		for (int k = 0; k < STEP && s * STEP + k < a.width; k += 32) {
-			uint4 low = shared_16(rows, piece_at(warp * 16 + g, k / 8 + q)), high = shared_16(rows, piece_at(warp * 16 + g + 8, k / 8 + q));
+			uint4 low = shared_16(rows, piece_at(warp * 16 + g, k / 8 + q)),
+				  high = shared_16(rows, piece_at(warp * 16 + g + 8, k / 8 + q));
 			const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
 #pragma unroll
 			for (int i = 0; i < THIN_TILES; i++) {
@@ -178,8 +189,8 @@ static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const
 		for (int r = 0; r < 2; r++) {
 			int row = row0 + warp * 16 + g + 8 * r, column = n0 + i * 8 + q * 2;
 			if (row < a.T && column < a.columns)
-				*(uint32_t *)(a.y + (int64_t)row * a.y_ld + a.width + column) =
-					pack_bf16(total[i][2 * r] * a.scaling, total[i][2 * r + 1] * a.scaling);
+				*(uint32_t *)(a.y + (int64_t)row * a.y_ld + a.width + column) = pack_bf16(
+					total[i][2 * r] * a.scaling, total[i][2 * r + 1] * a.scaling);
 		}
 }
 

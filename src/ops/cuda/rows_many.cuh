@@ -7,18 +7,18 @@
 
 enum rows_source { ROWS_NORM, ROWS_GATE, ROWS_PLAIN /* the rows stand already */ };
 struct rows_many {
-	bf16 *y;           /* (T, width + tail) */
+	bf16 *y; /* (T, width + tail) */
 	int64_t y_ld;
-	float *rstd;       /* norm; may be NULL */
-	const bf16 *x;     /* norm: (T, width); gate: (T, 2 width) */
-	const bf16 *w;     /* norm: (width) */
+	float *rstd;   /* norm; may be NULL */
+	const bf16 *x; /* norm: (T, width); gate: (T, 2 width) */
+	const bf16 *w; /* norm: (width) */
 	float eps;
 	int T, width;
-	int slice, blocks; /* of rows.cu for this width: columns of a block, blocks of a cluster */
+	int slice, blocks;        /* of rows.cu for this width: columns of a block, blocks of a cluster */
 	const bf16 *a[OPS_PARTS]; /* (r, width), NULL: not adapted */
 	int64_t a_ld[OPS_PARTS];
-	int r, used;       /* rank; tail columns with an adapter behind them */
-	int columns;       /* of the tail; 0: no thin product */
+	int r, used; /* rank; tail columns with an adapter behind them */
+	int columns; /* of the tail; 0: no thin product */
 	float scaling;
 };
 
