@@ -2,9 +2,11 @@
  * packed tokens, and the rate of steps that they add up to. Stages run on random data, one layer's buffers standing for
  * all 36: weights and activations of a layer are larger than the caches.
  *
- * usage: train_stages [REPEATS]    HONE_CUDA_LIBS: folder with cuBLASLt */
+ * usage: train_stages [REPEATS [NAME]]    NAME: only stages whose names contain it; then no sum is printed
+ * HONE_CUDA_LIBS: folder with cuBLASLt */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "ops/ops.h"
 
 enum {
@@ -35,7 +37,7 @@ struct world {
 	struct ops_lora lora[4]; /* of qkv, o, gate and up, down */
 	struct ops_weight norm, q_norm, k_norm;
 	struct ops_heads heads;
-	struct elem *x, *n, *qkv_out, *q, *k, *att, *gu_out, *act, *x_out;              /* forward */
+	struct elem *x, *n, *qkv_out, *q, *k, *att, *gu_out, *act, *x_out;                /* forward */
 	struct elem *dx, *dn, *dqkv, *dq, *dk, *datt, *dgu, *dact, *gathered, *dgathered; /* backward */
 	struct f32 *rstd, *rstd_heads, *lse, *logits, *figures;
 	float *g; /* (CHUNK) */
@@ -66,7 +68,8 @@ static struct f32 *f32_of(struct world *w, int64_t n, float value)
 	float *block = xcalloc(BLOCK, sizeof *block);
 	for (int i = 0; i < BLOCK; i++) block[i] = value;
 	for (int64_t at = 0; value != 0 && at < n; at += BLOCK)
-		w->o->put_f32(w->o->ctx, (struct f32 *)((uintptr_t)p + (uintptr_t)at * sizeof(float)), block, MIN((int64_t)BLOCK, n - at));
+		w->o->put_f32(w->o->ctx, (struct f32 *)((uintptr_t)p + (uintptr_t)at * sizeof(float)), block,
+			MIN((int64_t)BLOCK, n - at));
 	free(block);
 	return p;
 }
@@ -91,7 +94,8 @@ static struct ops_linear linear_of(struct world *w, struct ops_lora *lora, int i
 	struct elem *all = random_elems(w, (int64_t)l.out * (in + TAIL), 0.02f);
 	*lora = (struct ops_lora){.r = R, .scaling = 2};
 	for (int i = 0, at = 0; i < parts; at += out[i++]) {
-		l.w[i] = (struct ops_weight){.rows = out[i], .cols = in, .ld = in + TAIL, .w = ops_elem_at(w->o, all, (int64_t)at * (in + TAIL))};
+		l.w[i] = (struct ops_weight){
+			.rows = out[i], .cols = in, .ld = in + TAIL, .w = ops_elem_at(w->o, all, (int64_t)at * (in + TAIL))};
 		lora->a[i] = adapter_matrix(w, R, in);
 		lora->b[i] = adapter_matrix(w, out[i], R);
 	}
@@ -118,7 +122,8 @@ static void batch_make(struct world *w)
 	for (int t = 0; t < T; t++) all[t] = t * 7 % V, all[T + t] = t % LENGTH, all[2 * T + t] = t / LENGTH;
 	for (int i = 0; i < WANTED; i++) at[i] = i / 3 * 4 + i % 3, at[WANTED + i] = i * 11 % V;
 	w->b = w->o->batch_create(w->o->ctx, T, S, 0, WANTED);
-	int rows = w->o->batch_put(w->o->ctx, w->b, &(struct ops_rows){.T = T, .S = S, .ids = all, .pos = all + T, .sequence = all + 2 * T});
+	int rows = w->o->batch_put(
+		w->o->ctx, w->b, &(struct ops_rows){.T = T, .S = S, .ids = all, .pos = all + T, .sequence = all + 2 * T});
 	int wanted = w->o->batch_want(w->o->ctx, w->b, &(struct ops_want){.n = WANTED, .at = at, .target = at + WANTED});
 	CHECK(rows == T && wanted == WANTED);
 	free(all);
@@ -135,16 +140,18 @@ static void world_make(struct world *w)
 	w->gu = linear_of(w, &w->lora[2], C, 2, gu);
 	w->down = linear_of(w, &w->lora[3], I, 1, c);
 	w->head = (struct ops_linear){.in = C, .out = v[0], .parts = 1};
-	w->head.w[0] = (struct ops_weight){.rows = V, .cols = C, .ld = C + TAIL, .w = random_elems(w, (int64_t)V * (C + TAIL), 0.02f)};
+	w->head.w[0] = (struct ops_weight){
+		.rows = V, .cols = C, .ld = C + TAIL, .w = random_elems(w, (int64_t)V * (C + TAIL), 0.02f)};
 	w->norm = (struct ops_weight){.rows = 1, .cols = C, .ld = C, .w = random_elems(w, C, 1)};
 	w->q_norm = w->k_norm = (struct ops_weight){.rows = 1, .cols = HD, .ld = HD, .w = random_elems(w, HD, 1)};
 	w->heads = (struct ops_heads){NH, NKV, HD, 1e-6f, &w->q_norm, &w->k_norm, f32_of(w, LENGTH * HD, 0.7f)};
 	struct {
 		struct elem **p;
 		int64_t n;
-	} all[] = {{&w->x, C}, {&w->n, C + TAIL}, {&w->qkv_out, Q + 2 * KV}, {&w->q, Q}, {&w->k, KV}, {&w->att, Q + TAIL}, {&w->gu_out, 2 * I},
-		{&w->act, I + TAIL}, {&w->x_out, C}, {&w->dx, C}, {&w->dn, C + TAIL}, {&w->dqkv, Q + 2 * KV}, {&w->dq, Q}, {&w->dk, KV},
-		{&w->datt, Q + TAIL}, {&w->dgu, 2 * I}, {&w->dact, I + TAIL}, {&w->gathered, C}, {&w->dgathered, C}};
+	} all[] = {{&w->x, C}, {&w->n, C + TAIL}, {&w->qkv_out, Q + 2 * KV}, {&w->q, Q}, {&w->k, KV}, {&w->att, Q + TAIL},
+		{&w->gu_out, 2 * I}, {&w->act, I + TAIL}, {&w->x_out, C}, {&w->dx, C}, {&w->dn, C + TAIL},
+		{&w->dqkv, Q + 2 * KV}, {&w->dq, Q}, {&w->dk, KV}, {&w->datt, Q + TAIL}, {&w->dgu, 2 * I}, {&w->dact, I + TAIL},
+		{&w->gathered, C}, {&w->dgathered, C}};
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) *all[i].p = random_elems(w, all[i].n * T, 1);
 	w->rstd = f32_of(w, T, 1), w->rstd_heads = f32_of(w, T * (NH + NKV), 1), w->lse = f32_of(w, T * NH, 6);
 	w->logits = f32_of(w, (int64_t)CHUNK * V, 1), w->figures = f32_of(w, CHUNK * OPS_FIGURES, 12);
@@ -158,29 +165,51 @@ static void world_make(struct world *w)
 
 #define O w->o
 #define CTX w->o->ctx
-static void f_norm(struct world *w) { O->norm(CTX, w->n, w->rstd, w->x, &w->norm, 1e-6f, T, &(struct ops_next){&w->qkv, &w->lora[0]}); }
+static void f_norm(struct world *w)
+{
+	O->norm(CTX, w->n, w->rstd, w->x, &w->norm, 1e-6f, T, &(struct ops_next){&w->qkv, &w->lora[0]});
+}
 static void f_qkv(struct world *w) { O->linear(CTX, w->qkv_out, w->n, &w->qkv, &w->lora[0], NULL, T); }
-static void f_heads(struct world *w) { O->heads(CTX, w->q, w->k, w->rstd_heads, w->qkv_out, NULL, NULL, &w->heads, w->b, T); }
+static void f_heads(struct world *w)
+{
+	O->heads(CTX, w->q, w->k, w->rstd_heads, w->qkv_out, NULL, NULL, &w->heads, w->b, T);
+}
 static void f_attend(struct world *w)
 {
-	O->attend(CTX, w->att, w->lse, w->q, w->k, w->qkv_out, &w->heads, w->b, T, &(struct ops_next){&w->o_proj, &w->lora[1]});
+	O->attend(
+		CTX, w->att, w->lse, w->q, w->k, w->qkv_out, &w->heads, w->b, T, &(struct ops_next){&w->o_proj, &w->lora[1]});
 }
-static void f_attend_alone(struct world *w) { O->attend(CTX, w->att, w->lse, w->q, w->k, w->qkv_out, &w->heads, w->b, T, NULL); }
+static void f_attend_alone(struct world *w)
+{
+	O->attend(CTX, w->att, w->lse, w->q, w->k, w->qkv_out, &w->heads, w->b, T, NULL);
+}
 static void f_o(struct world *w) { O->linear(CTX, w->x_out, w->att, &w->o_proj, &w->lora[1], w->x, T); }
 static void f_gu(struct world *w) { O->linear(CTX, w->gu_out, w->n, &w->gu, &w->lora[2], NULL, T); }
-static void f_gate(struct world *w) { O->gate(CTX, w->act, w->gu_out, I, T, &(struct ops_next){&w->down, &w->lora[3]}); }
+static void f_gate(struct world *w)
+{
+	O->gate(CTX, w->act, w->gu_out, I, T, &(struct ops_next){&w->down, &w->lora[3]});
+}
 static void f_down(struct world *w) { O->linear(CTX, w->x_out, w->act, &w->down, &w->lora[3], w->x, T); }
 
-static void b_down(struct world *w) { O->linear_backward(CTX, w->dact, w->x, w->act, &w->down, &w->lora[3], T, OPS_SET); }
+static void b_down(struct world *w)
+{
+	O->linear_backward(CTX, w->dact, w->x, w->act, &w->down, &w->lora[3], T, OPS_SET);
+}
 static void b_gate(struct world *w) { O->gate_backward(CTX, w->dgu, w->dact, w->gu_out, I, T); }
 static void b_gu(struct world *w) { O->linear_backward(CTX, w->dn, w->dgu, w->n, &w->gu, &w->lora[2], T, OPS_SET); }
 static void b_norm(struct world *w) { O->norm_backward(CTX, w->dx, w->dn, w->x, &w->norm, w->rstd, T, OPS_ADD); }
-static void b_o(struct world *w) { O->linear_backward(CTX, w->datt, w->x, w->att, &w->o_proj, &w->lora[1], T, OPS_SET); }
+static void b_o(struct world *w)
+{
+	O->linear_backward(CTX, w->datt, w->x, w->att, &w->o_proj, &w->lora[1], T, OPS_SET);
+}
 static void b_attend(struct world *w)
 {
 	O->attend_backward(CTX, w->dq, w->dk, w->dqkv, w->datt, w->att, w->lse, w->q, w->k, w->qkv_out, &w->heads, w->b, T);
 }
-static void b_heads(struct world *w) { O->heads_backward(CTX, w->dqkv, w->dq, w->dk, w->qkv_out, w->rstd_heads, &w->heads, w->b, T); }
+static void b_heads(struct world *w)
+{
+	O->heads_backward(CTX, w->dqkv, w->dq, w->dk, w->qkv_out, w->rstd_heads, &w->heads, w->b, T);
+}
 static void b_qkv(struct world *w) { O->linear_backward(CTX, w->dn, w->dqkv, w->n, &w->qkv, &w->lora[0], T, OPS_SET); }
 /* The same products without an adapter: what the thin products cost is the difference. */
 static void b_down_base(struct world *w) { O->linear_backward(CTX, w->dact, w->x, w->act, &w->down, NULL, T, OPS_SET); }
@@ -209,7 +238,8 @@ static void s_adamw(struct world *w)
 static const struct stage {
 	const char *name;
 	void (*run)(struct world *);
-	double forward, policy, backward; /* how often in a step: in either policy's forward pass, in the trained one's alone, in the backward pass */
+	double forward, policy, backward; /* how often in a step: in either policy's forward pass, in the trained one's
+										 alone, in the backward pass */
 	double flops, bytes;              /* of one call; 0: not said */
 } stages[] = {
 	{"norm + thin", f_norm, 2 * LAYERS, 0, 2 * LAYERS, 0, ELEMS(2 * C)},
@@ -231,11 +261,11 @@ static const struct stage {
 	{"attend_backward", b_attend, 0, 0, LAYERS, 5 * ATTENTION, 0},
 	{"heads_backward", b_heads, 0, 0, LAYERS, 0, ELEMS(3 * (Q + KV))},
 	{"linear_backward qkv", b_qkv, 0, 0, LAYERS, PRODUCT(C, Q + 2 * KV), 0},
-	{"gather", h_gather, WANTED / CHUNK, 0, 0, 0, 4.0 * CHUNK * C},
-	{"logits", h_logits, WANTED / CHUNK, 0, 0, 2e0 * CHUNK * C * V, 0},
-	{"logprob", h_logprob, WANTED / CHUNK, 0, 0, 0, 4.0 * CHUNK * V},
-	{"head_backward", h_backward, 0, 0, WANTED / CHUNK, 2e0 * CHUNK * C * V, 0},
-	{"scatter", h_scatter, 0, 0, WANTED / CHUNK, 0, 6.0 * CHUNK * C},
+	{"gather", h_gather, WANTED / CHUNK, 0, 0, 0, 4.0 * CHUNK *C},
+	{"logits", h_logits, WANTED / CHUNK, 0, 0, 2e0 * CHUNK *C *V, 0},
+	{"logprob", h_logprob, WANTED / CHUNK, 0, 0, 0, 4.0 * CHUNK *V},
+	{"head_backward", h_backward, 0, 0, WANTED / CHUNK, 2e0 * CHUNK *C *V, 0},
+	{"scatter", h_scatter, 0, 0, WANTED / CHUNK, 0, 6.0 * CHUNK *C},
 	{"sum of squares", s_squares, 0, 1, 0, 0, 0},
 	{"AdamW", s_adamw, 0, 1, 0, 0, 0},
 };
@@ -270,7 +300,8 @@ int main(int argc, char **argv)
 	static struct world w;
 	struct err err;
 	int repeats = argc > 1 ? atoi(argv[1]) : 4;
-	if (ops_open("cuda", &(struct ops_options){.adapter_columns = TAIL, .cuda_libs = getenv("HONE_CUDA_LIBS")}, &w.o, &err)) {
+	if (ops_open("cuda", &(struct ops_options){.adapter_columns = TAIL, .cuda_libs = getenv("HONE_CUDA_LIBS")}, &w.o,
+			&err)) {
 		fprintf(stderr, "train_stages: %s\n", err.text);
 		return 1;
 	}
@@ -279,16 +310,20 @@ int main(int argc, char **argv)
 	printf("%-26s %9s %9s %9s %9s\n", "stage", "ms", "TFLOP/s", "TB/s", "ms a step");
 	for (size_t i = 0; i < ARRAY_LEN(stages); i++) {
 		const struct stage *s = &stages[i];
+		if (argc > 2 && !strstr(s->name, argv[2])) continue;
 		double ms = time_of(&w, s, MAX(repeats, 1)), step = ms * (s->forward + s->policy + s->backward);
 		printf("%-26s %9.4f %9.1f %9.2f %9.2f\n", s->name, ms, s->flops / ms * 1e-9, s->bytes / ms * 1e-9, step);
 		fflush(stdout);
 		forward += ms * s->forward, policy += ms * s->policy, backward += ms * s->backward;
 	}
+	if (argc > 2) return 0;
 	double alone = forward + policy + backward, reference = alone + forward;
 	printf("\n%d packed tokens in %d sequences, %d wanted rows, %d layers, rank %d\n", T, S, WANTED, LAYERS, R);
 	printf("forward %.1f ms, backward %.1f ms, optimiser %.1f ms\n", forward, backward, policy);
 	printf("a step, beta 0:          %7.1f ms = %7.0f tokens/s   (must 14000, goal 17500)\n", alone, T / alone * 1e3);
-	printf("a step, with reference:  %7.1f ms = %7.0f tokens/s   (must 10000, goal 12500)\n", reference, T / reference * 1e3);
-	printf("attention beside torch's SDPA at this shape: FA2 253 and 152 TFLOP/s, cuDNN 404 and 269 (forward, backward)\n");
+	printf("a step, with reference:  %7.1f ms = %7.0f tokens/s   (must 10000, goal 12500)\n", reference,
+		T / reference * 1e3);
+	printf("attention beside torch's SDPA at this shape: FA2 253 and 152 TFLOP/s, cuDNN 404 and 269 (forward, "
+		   "backward)\n");
 	return 0;
 }

@@ -7,28 +7,28 @@
 #include "attention_step.cuh"
 
 struct packed_attention {
-	const bf16 *q, *k, *v;   /* row strides below; head h of q at h * HD */
+	const bf16 *q, *k, *v; /* row strides below; head h of q at h * HD */
 	int64_t q_row, k_row, v_row;
-	bf16 *att;               /* forward's result */
+	bf16 *att; /* forward's result */
 	int64_t att_row;
-	float *lse;                       /* (T, NH), natural; NULL: not wanted */
-	const bf16 *datt;        /* backward: row stride att_row, as att */
+	float *lse;       /* (T, NH), natural; NULL: not wanted */
+	const bf16 *datt; /* backward: row stride att_row, as att */
 	bf16 *dq, *dk, *dv;
 	int64_t dq_row, dk_row, dv_row;
-	float *delta;                     /* (T, NH) scratch of backward: sum over d of datt * att */
-	const int32_t *start;             /* (S + 1) first row of each sequence */
+	float *delta;         /* (T, NH) scratch of backward: sum over d of datt * att */
+	const int32_t *start; /* (S + 1) first row of each sequence */
 	int S, T;
 	int NH, NKV;
-	int group;                        /* NH / NKV */
-	int pack;                         /* forward: heads of a group that share a block's keys */
-	float scale;                      /* 1 / sqrt(HD) */
-	float scale_log2;                 /* the same times log2(e) */
+	int group;        /* NH / NKV */
+	int pack;         /* forward: heads of a group that share a block's keys */
+	float scale;      /* 1 / sqrt(HD) */
+	float scale_log2; /* the same times log2(e) */
 };
 
 struct span {
-	int first;      /* the sequence's first row */
-	int length;     /* its rows; 0: this block has nothing to do */
-	int position;   /* the item's first position */
+	int first;    /* the sequence's first row */
+	int length;   /* its rows; 0: this block has nothing to do */
+	int position; /* the item's first position */
 };
 
 /* Item `index` of all sequences cut into runs of `positions`. Every warp counts by itself: 32 sequences at a time. */
@@ -90,7 +90,7 @@ static inline void surplus_clear(
 	struct ops_context *c, bf16 *rows, int64_t row, int columns, const struct ops_batch *b, int T)
 {
 	if (T > b->rows)
-		CUDA_CHECK(cudaMemset2DAsync(rows + b->rows * row, (size_t)row * sizeof *rows, 0, (size_t)columns * sizeof *rows,
-			(size_t)(T - b->rows), c->stream));
+		CUDA_CHECK(cudaMemset2DAsync(rows + b->rows * row, (size_t)row * sizeof *rows, 0,
+			(size_t)columns * sizeof *rows, (size_t)(T - b->rows), c->stream));
 }
 #endif

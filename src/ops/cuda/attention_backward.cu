@@ -148,7 +148,7 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dq
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, head = (int)blockIdx.x, kv = head / a.group;
 	grid_begin();
-	struct span span = span_find(a.start, a.S, (int)blockIdx.y, TILE);
+	struct span span = span_find(a.start, a.S, (int)(gridDim.y - 1 - blockIdx.y), TILE); /* the longest walks first */
 	if (span.length == 0) return;
 
 	/* The block's tile and this warp's 16 rows of it. */

@@ -113,7 +113,8 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
 	grid_begin();
-	struct span span = span_find(a.start, a.S, (int)blockIdx.y, positions);
+	struct span span = span_find(
+		a.start, a.S, (int)(gridDim.y - 1 - blockIdx.y), positions); /* the longest walks first */
 	if (span.length == 0) return;
 
 	/* Which rows this warp has, and how many subtiles the block's last row sees. */

@@ -14,7 +14,8 @@
 #define STEP 64           /* rows of a step */
 #define SLICE 1024        /* rows of a partial sum */
 #define ADD_ROWS 64
-#define ADD_STRIDE (COLUMNS + 4) /* floats from row to row in shared memory: the quads of a store fall into different banks */
+/* Floats from row to row in shared memory: the quads of a store fall into different banks. */
+#define ADD_STRIDE (COLUMNS + 4)
 #define SUM_THREADS 256
 
 struct drop { /* inverted dropout of a (T, width) input */
@@ -186,6 +187,7 @@ struct thin_add {
 static __device__ __forceinline__ void a_load(
 	uint32_t tile, const struct thin_add &a, int tail, int column, int part, int part_end)
 {
+#pragma unroll 1
 	for (int i = (int)threadIdx.x; i < GROUP * COLUMNS / 8; i += THREADS) {
 		int k = i / (COLUMNS / 8), piece = i % (COLUMNS / 8), j = tail + k, own = j / a.r, n = column + piece * 8;
 		const bf16 *from = own == 0 ? a.a[0] : own == 1 ? a.a[1] : a.a[2];
@@ -209,10 +211,11 @@ static __device__ __forceinline__ void dropped_add(
 /* Block (128 columns, 64 rows). Without dropout one pass takes all parts; with it each part is made, masked and added
  * by itself. The sum goes through shared memory, so that dx is read and written in whole pieces. */
 template <bool DROPS>
-static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 2) thin_add_kernel(const struct thin_add a)
+static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 3) thin_add_kernel(const struct thin_add a)
 {
 	extern __shared__ __align__(1024) uint8_t shared[];
 	constexpr uint32_t DH_BYTES = ADD_ROWS * GROUP * 2, A_BYTES = GROUP * COLUMNS * 2;
+	static_assert(DH_BYTES + A_BYTES <= ADD_ROWS * ADD_STRIDE * sizeof(float), "the tiles fit where the sum comes");
 	constexpr int PIECES = ADD_ROWS * COLUMNS / 8 / THREADS, ROW_STEP = THREADS / (COLUMNS / 8);
 	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, column = (int)blockIdx.x * COLUMNS,
 		row = (int)blockIdx.y * ADD_ROWS;
@@ -220,7 +223,7 @@ static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 2) thin_add_kernel
 	uint32_t dh_tile = shared_address(shared), a_tile = dh_tile + DH_BYTES;
 	uint32_t dh_at = dh_tile + lane_rows<GROUP>(lane) + (uint32_t)(rows16 * 16 * GROUP * 2),
 			 a_at = a_tile + (lane_rows<COLUMNS>(lane) ^ (uint32_t)(half << 7));
-	float *sum = (float *)(shared + DH_BYTES + A_BYTES); /* (ADD_ROWS, ADD_STRIDE) */
+	float *sum = (float *)shared; /* (ADD_ROWS, ADD_STRIDE), where the tiles were */
 	float total[PIECES][8] = {};
 
 	/* the pieces of dx that this thread adds to: asked for early */
@@ -257,6 +260,7 @@ static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 2) thin_add_kernel
 				}
 			}
 		}
+		__syncthreads();
 		float *mine = sum + (rows16 * 16 + lane / 4) * ADD_STRIDE + half * 64 + lane % 4 * 2;
 #pragma unroll
 		for (int i = 0; i < 8; i++) {
@@ -284,7 +288,7 @@ static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 2) thin_add_kernel
 
 static void thin_add(struct ops_context *c, const struct thin_add *a)
 {
-	size_t shared_bytes = ADD_ROWS * GROUP * 2 + GROUP * COLUMNS * 2 + ADD_ROWS * ADD_STRIDE * sizeof(float);
+	size_t shared_bytes = ADD_ROWS * ADD_STRIDE * sizeof(float);
 	cuda_launch(c,
 		{dim3((unsigned)((a->N + COLUMNS - 1) / COLUMNS), (unsigned)((a->T + ADD_ROWS - 1) / ADD_ROWS)), dim3(THREADS),
 			shared_bytes, 0},

@@ -3,7 +3,8 @@
 #include "cuda_device.cuh"
 
 #define NORM_ROWS 16       /* rows of a block */
-#define NORM_PIECES_MAX 4  /* of eight columns a thread: rows of up to 32,768 columns */
+#define NORM_THREADS 512   /* of a block at most */
+#define NORM_PIECES_MAX 3  /* of eight columns a thread: rows of up to 12,288 columns */
 #define HEADS_TOKENS 16    /* tokens of a block */
 #define HEADS_THREADS 256
 #define SUM_THREADS 256
@@ -52,7 +53,8 @@ static __device__ __forceinline__ float block_sum(float x, float *sums)
 
 /* With xhat = x rstd and g = dy w:  dx = rstd (g - xhat mean(g xhat)), dw += dy xhat. A thread owns the same columns in
  * all rows of its block. */
-template <int PIECES> static __global__ void norm_backward_kernel(const struct norm_backward_args a)
+template <int PIECES>
+static __global__ void __launch_bounds__(NORM_THREADS) norm_backward_kernel(const struct norm_backward_args a)
 {
 	__shared__ float sums[2][WARP];
 	float w[PIECES][8], dw[PIECES][8] = {};
@@ -113,11 +115,11 @@ static void norm_backward(struct ops_context *c, struct elem *dx, const struct e
 	struct ops_weight *w, const struct f32 *rstd, int T, enum ops_accumulate acc)
 {
 	static void (*const kernels[NORM_PIECES_MAX])(const struct norm_backward_args) = {
-		norm_backward_kernel<1>, norm_backward_kernel<2>, norm_backward_kernel<3>, norm_backward_kernel<4>};
-	int C = w->cols, threads = MIN((C / 8 + WARP - 1) / WARP * WARP, 1024),
+		norm_backward_kernel<1>, norm_backward_kernel<2>, norm_backward_kernel<3>};
+	int C = w->cols, threads = MIN((C / 8 + WARP - 1) / WARP * WARP, NORM_THREADS),
 		pieces = (C / 8 + threads - 1) / MAX(threads, 1);
 	CHECKF(C % 8 == 0 && pieces <= NORM_PIECES_MAX,
-		"rows of %d columns; the CUDA backend takes multiples of 8 up to %d", C, NORM_PIECES_MAX * 8192);
+		"rows of %d columns; the CUDA backend takes multiples of 8 up to %d", C, NORM_PIECES_MAX * NORM_THREADS * 8);
 	if (!T) return;
 	int blocks = (T + NORM_ROWS - 1) / NORM_ROWS;
 	struct norm_backward_args a = {};

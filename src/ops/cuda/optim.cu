@@ -155,11 +155,10 @@ static void adamw(struct ops_context *c, struct ops_weight *const *weights, int 
 	int entries;
 	int64_t chunks;
 	struct staging *s = entries_send(c, weights, count, &entries, &chunks);
-	if (chunks) {
+	if (chunks)
 		cuda_launch(c, {dim3((unsigned)chunks), dim3(THREADS), 0, 0}, adamw_kernel, (const struct entry *)s->device,
 			entries, f);
-		c->weights_written = true;
-	}
+	c->weights_written = true;
 	staging_sent(c, s);
 }
 

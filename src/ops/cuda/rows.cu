@@ -6,6 +6,7 @@
  * with its part of A on tensor cores (every warp a share of the columns), and the cluster adds the parts up in order:
  * warps first, then blocks. Decode and training run this same code. */
 #include "cuda_device.cuh"
+#include "rows_many.cuh"
 #include "attention_step.cuh"
 #include <cooperative_groups.h>
 
@@ -85,8 +86,6 @@ struct rows_args {
 #define MERGE_STEP 4   /* chunks read side by side */
 
 enum source { SOURCE_NORM, SOURCE_GATE, SOURCE_MERGE, SOURCE_PLAIN };
-
-static __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
 
 /* Eight columns of a row of attention: partials of chunks of keys, folded in order. */
 static __device__ __forceinline__ void merge8(float out[8], const struct rows_args &a, int row, int column)
@@ -425,6 +424,20 @@ static int rows_group(struct rows_args *a, size_t *bytes)
 	return 2 * (*bytes + 1024) <= SHARED_MOST ? 2 : 1;
 }
 
+/* The rows of a training pass go through two kernels that give the same bits. */
+static bool many_run(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
+{
+	static const enum rows_source sources[] = {
+		[SOURCE_NORM] = ROWS_NORM, [SOURCE_GATE] = ROWS_GATE, [SOURCE_MERGE] = ROWS_PLAIN, [SOURCE_PLAIN] = ROWS_PLAIN};
+	if (source == SOURCE_MERGE || a->thin.p > 0) return false;
+	struct rows_many m = {};
+	m.y = a->y, m.y_ld = a->y_ld, m.rstd = a->rstd, m.x = a->x, m.w = a->w, m.eps = a->eps;
+	m.T = a->T, m.width = a->width, m.slice = a->slice, m.blocks = cluster;
+	for (int i = 0; i < OPS_PARTS; i++) m.a[i] = a->thin.part[i].a, m.a_ld[i] = a->thin.part[i].ld;
+	m.r = a->thin.r, m.used = a->thin.used, m.columns = a->thin.columns, m.scaling = a->thin.scaling;
+	return cuda_rows_many(c, sources[source], &m);
+}
+
 template <enum source SOURCE> static void rows_run(struct ops_context *c, struct rows_args *a)
 {
 	int cluster;
@@ -432,6 +445,7 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
 	rows_shape(a, &cluster);
+	if (many_run(c, SOURCE, a, cluster)) return;
 	int each = rows_group(a, &bytes), clusters = MIN((a->T + ROWS - 1) / ROWS, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
