@@ -17,6 +17,7 @@ import wire
 
 PTXAS = knobs.nvidia.ptxas.path
 TEXT_MAX = 4096
+STAGE_TEXT_MAX = 4 << 20       # of one stage: longer ones are left out
 SHARED_BYTES_MAX = 232448      # of one block on sm_90
 PREFIX = "hone-compile-"
 SANDBOX = {
@@ -26,9 +27,9 @@ SANDBOX = {
 
 
 class CompileFault(Exception):
-    def __init__(self, code, text):
+    def __init__(self, code, text, required=0):
         super().__init__(text)
-        self.code = code
+        self.code, self.required = code, required
 
 
 def read_paths():
@@ -114,16 +115,17 @@ def compile_ttir(job, folder):
     backend.add_stages(stages, options, Language.TRITON)
     for name in ("ttgir", "llir", "ptx"):
         module = stages[name](module, metadata)
-        if job.get(f"want_{name}"):
-            texts[name] = str(module)
+        if job.get(f"want_{name}") and len(text := str(module)) <= STAGE_TEXT_MAX:
+            texts[name] = text
     shared = metadata.get("shared") or 0
     if shared > SHARED_BYTES_MAX:
         raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {SHARED_BYTES_MAX}. "
-                           "Reducing block sizes or num_stages may help.")
+                           "Reducing block sizes or num_stages may help.", shared)
     cubin, log = assemble(module, target.arch, folder)
     result = {
         "name": metadata["name"], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
-        "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"), "shared_bytes": shared,
+        "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"),
+        "stack_bytes": found(log, r"(\d+) bytes stack frame"), "shared_bytes": shared,
         "num_warps": metadata.get("num_warps", options.num_warps), "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
         "global_scratch_align": metadata.get("global_scratch_align") or 1, "profile_scratch_bytes": metadata.get("profile_scratch_size") or 0,
     }

@@ -27,13 +27,14 @@ struct replay {
 	int64_t memory_bytes;
 	int ncached;
 	struct cached_kernel *cached;
-	struct vm_kernel **kernels; /* (tape->nkernels), owned by cached */
-	bool *on_path;              /* (tape->nrows) */
-	bool *is_skipped;           /* (tape->nrows): dead library rows and what they feed */
-	uint8_t **blocks;           /* (tape->nbuffers): canary, data, canary */
-	uint8_t **origin;           /* (tape->nbuffers) */
-	struct vm_buffer *memory;   /* (tape->nbuffers) */
-	int32_t *given;             /* (tape->nbuffers): index into the trial's inputs or parameters, -1 */
+	struct vm_kernel **kernels;    /* (tape->nkernels), owned by cached */
+	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
+	bool *on_path;                 /* (tape->nrows) */
+	bool *is_skipped;              /* (tape->nrows): dead library rows and what they feed */
+	uint8_t **blocks;              /* (tape->nbuffers): canary, data, canary */
+	uint8_t **origin;              /* (tape->nbuffers) */
+	struct vm_buffer *memory;      /* (tape->nbuffers) */
+	int32_t *given;                /* (tape->nbuffers): index into the trial's inputs or parameters, -1 */
 };
 
 static int fault_set(struct runner_fault *f, const char *code, int row, int line, const char *text)
@@ -270,6 +271,28 @@ static void memory_fill(struct replay *r, const struct runner_trial *trial, cons
 	}
 }
 
+/* What the compile says about each kernel: here, because its text comes from a compiler that ran on
+ * a stranger's IR. A kernel of which it says nothing has the tape's warps. */
+static void compiled_make(struct replay *r, const struct runner_trial *trial)
+{
+	const struct vm_gpu *gpu = trial->gpu ? vm_gpu_find(trial->gpu) : NULL;
+	r->compiled = xcalloc((size_t)r->tape->nkernels + 1, sizeof *r->compiled);
+	for (int k = 0; k < r->tape->nkernels; k++) {
+		json_t *own = json_pack("{s:i}", "num_warps", r->tape->kernels[k].num_warps);
+		const json_t *result = json_array_get(trial->compiled, (size_t)k);
+		if (!json_is_object(result) || vm_compiled_create(result, gpu ? gpu : &vm_gpus[0], &r->compiled[k], NULL))
+			CHECK(vm_compiled_create(own, gpu ? gpu : &vm_gpus[0], &r->compiled[k], NULL) == 0);
+		json_decref(own);
+	}
+}
+
+static void compiled_release(struct replay *r)
+{
+	for (int k = 0; r->compiled && k < r->tape->nkernels; k++) vm_compiled_free(r->compiled[k]);
+	free(r->compiled);
+	r->compiled = NULL;
+}
+
 static void cost_add(struct runner_result *out, int row, const struct tape_row *tr, const struct vm_cost *c)
 {
 	struct runner_row_cost *to = &out->costs[out->ncosts++];
@@ -337,7 +360,7 @@ static int row_launch(
 		.nbuffers = r->tape->nbuffers,
 		.deadline_ns = deadline_ns,
 		.want_cost = trial->want_cost,
-		.num_warps = r->tape->kernels[row->kernel].num_warps,
+		.compiled = r->compiled ? r->compiled[row->kernel] : NULL,
 		.checks = VM_CHECK_RACE,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
@@ -410,7 +433,10 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	uint64_t start = clock_ns(),
 			 deadline = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0;
 	memory_fill(r, trial, given);
-	if (trial->want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
+	if (trial->want_cost) {
+		out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
+		compiled_make(r, trial);
+	}
 	for (int i = 0; i < r->tape->nrows && !out->has_fault; i++) {
 		if (r->is_skipped[i]) continue;
 		if (deadline && clock_ns() > deadline) {
@@ -431,5 +457,6 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		out->lineage = tape_lineage_outputs(r->tape, r->origin, &out->lineage_output);
 		outputs_write(r, trial, outputs, outputs_bytes);
 	}
+	compiled_release(r);
 	out->run_ns = (int64_t)(clock_ns() - start);
 }

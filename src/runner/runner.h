@@ -25,7 +25,8 @@
 #include "cost/cost.h"
 #include "tape/tape.h"
 
-#define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
+#define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
+#define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
 #define RUNNER_NAME_BYTES_MAX 512
 
 /* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the
@@ -44,6 +45,9 @@ struct runner_trial {
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
 	int deadline_ms;                         /* for the whole replay */
+	/* want_cost: what costs are counted with. */
+	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
+	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
 };
 
 /* code: a vm fault's name, or one of

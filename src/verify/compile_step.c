@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MESSAGE_BYTES_MAX ((size_t)1 << 20)
+#define MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define ENTRIES 4096      /* power of two */
 #define CPU_S 300
 
@@ -80,8 +80,8 @@ static void store_keep(struct grading *g, const struct sha256_hex *key, const js
 
 static json_t *job_json(const struct tape_kernel *k)
 {
-	return json_pack("{s:s%, s:i, s:i, s:i, s:i}", "ttir", k->ttir, k->ttir_len, "num_warps", k->num_warps,
-		"num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", VERIFY_ARCH);
+	return json_pack("{s:s%, s:i, s:i, s:i, s:i, s:b}", "ttir", k->ttir, k->ttir_len, "num_warps", k->num_warps,
+		"num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", VERIFY_ARCH, "want_ttgir", 1);
 }
 
 static json_t *fault_json(const char *code, const char *text)
@@ -163,6 +163,19 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
 	return rc;
 }
 
+/* What costs are counted with; a new reference. Texts beyond the runner's bound stay behind: those
+ * kernels' blocks count as row-major ones. */
+static json_t *cost_result(const json_t *result, size_t *ttgir_bytes)
+{
+	static const char *const names[] = {"num_warps", "registers", "stack_bytes", "spills", "shared_bytes"};
+	json_t *o = json_object(), *ttgir = json_object_get(result, "ttgir");
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (json_object_get(result, names[i])) json_object_set(o, names[i], json_object_get(result, names[i]));
+	*ttgir_bytes += json_string_length(ttgir);
+	if (json_is_string(ttgir) && *ttgir_bytes <= RUNNER_TTGIR_BYTES_MAX) json_object_set(o, "ttgir", ttgir);
+	return o;
+}
+
 static int line_of_kernel(const struct tape *t, int kernel)
 {
 	for (int i = 0; i < t->nrows; i++)
@@ -173,9 +186,9 @@ static int line_of_kernel(const struct tape *t, int kernel)
 int compile_step(struct grading *g, const struct tape *t, struct err *err)
 {
 	g->v->stage = STAGE_COMPILE;
-	free(g->binaries);
-	g->binaries = xcalloc((size_t)t->nkernels + 1, sizeof *g->binaries);
-	g->nbinaries = t->nkernels;
+	json_decref(g->compiled);
+	g->compiled = json_array();
+	size_t ttgir_bytes = 0;
 	for (int k = 0; k < t->nkernels; k++) {
 		json_t *result = NULL;
 		int rc = compile_one(g, &t->kernels[k], &result, err);
@@ -188,7 +201,7 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 			rc = grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line,
 				"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
 		}
-		g->binaries[k] = cost_binary(result);
+		json_array_append_new(g->compiled, cost_result(result, &ttgir_bytes));
 		json_decref(result);
 		if (rc) return rc;
 	}

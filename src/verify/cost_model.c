@@ -54,12 +54,12 @@ double cost_launch_s(const struct cost_launch *l, enum cost_dot dot)
 	return vm_estimate(&c, &binary, &vm_gpus[0]).time_s;
 }
 
-double cost_candidate_s(const struct runner_row_cost *rows, int n, const struct vm_binary *binaries, int nbinaries)
+double cost_candidate_s(const struct runner_row_cost *rows, int n, const json_t *compiled)
 {
 	double sum = 0;
 	for (int i = 0; i < n; i++) {
 		const struct runner_row_cost *r = &rows[i];
-		struct vm_binary binary = r->kernel >= 0 && r->kernel < nbinaries ? binaries[r->kernel] : vm_binary_default(4);
+		struct vm_binary binary = vm_binary_of(json_array_get(compiled, (size_t)r->kernel));
 		struct cost_launch moved = {.bytes = (double)r->footprint_bytes};
 		/* A movement row is a copy kernel of torch: it runs as the reference's do. */
 		sum += r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, &vm_gpus[0]).time_s
@@ -85,19 +85,8 @@ static double launches_s(const json_t *list, enum cost_dot dot)
 	return json_array_size(list) ? sum : NAN;
 }
 
-double cost_reference_s(const json_t *cost, enum cost_dot dot, double *eager_s, double *fused_s)
+void cost_reference_s(const json_t *cost, enum cost_dot dot, double *eager_s, double *fused_s)
 {
 	*eager_s = launches_s(json_object_get(cost, "eager"), dot);
 	*fused_s = launches_s(json_object_get(cost, "fused"), dot);
-	return fmin(*eager_s, *fused_s);
-}
-
-struct vm_binary cost_binary(const json_t *result)
-{
-	struct vm_binary b = vm_binary_default((int)fmin(fmax(field(result, "num_warps"), 1), 32));
-	if (field(result, "registers") > 0) b.registers = (int)fmin(field(result, "registers"), 255);
-	b.shared_bytes = (int64_t)fmin(field(result, "shared_bytes"), 1e9);
-	b.local_bytes = (int64_t)fmin(field(result, "spills"), 1e9); /* ptxas counts bytes of stores and of loads */
-	b.stack_bytes = (int)(b.local_bytes / 2);
-	return b;
 }

@@ -18,12 +18,10 @@ enum cost_dot { COST_DOT_FP32, COST_DOT_TF32, COST_DOT_HALF, COST_DOT_COUNT };
 enum cost_dot cost_dot_of(enum dtype task, bool tf32);
 
 double cost_launch_s(const struct cost_launch *l, enum cost_dot dot);
-/* binaries: of the tape's kernels, by their number; a kernel beyond nbinaries (nothing was
- * compiled) has the default of 4 warps. */
-double cost_candidate_s(const struct runner_row_cost *rows, int count, const struct vm_binary *binaries, int nbinaries);
-/* The oracle's {"eager": [...], "fused": [...]}: the smaller of the two sums. NaN when there is
+/* compiled: the compile worker's results for the tape's kernels, by their number; a kernel without
+ * one (nothing was compiled) has the default of 4 warps. */
+double cost_candidate_s(const struct runner_row_cost *rows, int count, const json_t *compiled);
+/* The oracle's {"eager": [...], "fused": [...]}: a sum over each list's launches, NaN where there is
  * nothing to sum. */
-double cost_reference_s(const json_t *cost, enum cost_dot dot, double *eager_s, double *fused_s);
-/* From compile's result (docs/worker-protocol.md). */
-struct vm_binary cost_binary(const json_t *result);
+void cost_reference_s(const json_t *cost, enum cost_dot dot, double *eager_s, double *fused_s);
 #endif

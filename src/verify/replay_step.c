@@ -150,10 +150,10 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
-	double eager = 0, fused = 0;
-	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->binaries, g->nbinaries);
-	v->reference_cost_s = cost_reference_s(g->oracle->cost, dot, &eager, &fused);
-	v->speedup = v->cost_s > 0 ? v->reference_cost_s / v->cost_s : NAN;
+	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->compiled);
+	cost_reference_s(g->oracle->cost, dot, &v->eager_cost_s, &v->fused_cost_s);
+	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
+	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
 	for (int i = 0; i < r->ncosts; i++) {
 		v->launches += r->costs[i].kind == TAPE_LAUNCH;
 		v->programs += r->costs[i].programs;
@@ -277,7 +277,9 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 		.inputs = t->inputs,
 		.want_cost = a->want_cost,
 		.crosswise = a->is_crosswise,
-		.deadline_ms = g->s->limits.replay_timeout_ms};
+		.deadline_ms = g->s->limits.replay_timeout_ms,
+		.compiled = a->want_cost ? g->compiled : NULL,
+		.gpu = vm_gpus[0].name};
 	int64_t bytes = 64;
 	for (int i = 0; i < tr->tape->noutputs; i++) {
 		rt.output_offset[i] = bytes;

@@ -54,8 +54,8 @@ struct grading {
 	bool has_runner;
 	int attempt;
 	struct verdict *v;
-	int nbinaries;
-	struct vm_binary *binaries;   // (the stock tape's kernels), by compile_step
+	json_t
+		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
 };
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an

@@ -261,7 +261,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	l.meters = xcalloc((size_t)l.threads, sizeof *l.meters);
 	if (o->want_cost) {
 		make_maps(&l);
-		l.plans = vm_cost_plans_create(l.p, o, &l.memory);
+		l.plans = vm_cost_plans_create(l.p, o->compiled, &l.memory);
 	}
 	if (is_serial && programs) run_programs(&l, 0, programs, 0);
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
