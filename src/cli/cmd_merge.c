@@ -48,6 +48,7 @@ int cmd_merge(int argc, char **argv)
 	if (!rc) rc = ops_cpu_create(&(struct ops_options){.threads = (int)o.threads}, &ops, &err);
 	if (!rc) rc = model_open(o.model, ops, &m, &err);
 	if (!rc) rc = adapter_open(m, o.adapter, &a, &err);
+	if (!rc) rc = dir_claim(o.out, &err);
 	if (!rc) rc = model_export(m, a, o.out, &export, &err);
 	if (!rc) rc = model_copy_tokenizer(o.model, o.out, &err);
 	if (!rc) printf("%s\n", o.out);

@@ -171,7 +171,7 @@ static int open_store(struct loop *l, struct err *err)
 	json_t *settings = rl_settings_json(o, l->model, l->adapter, &l->prompts);
 	int rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
-	if (!rc) rc = run_folder_clean(o->output_dir, err);
+	if (!rc) rc = run_folder_claim(o->output_dir, err);
 	json_decref(settings);
 	if (rc) return rc;
 	char *path = o->store ? xstrdup(o->store) : path_join(o->output_dir, "hone.db");
