@@ -236,6 +236,8 @@ struct vm_cost_plans *vm_cost_plans_create(
 		.stages = compiled && compiled->layouts ? compiled->layouts->stages : 0,
 		.l1_bytes = compiled && compiled->l1_bytes > 0 ? compiled->l1_bytes : L1_BYTES_DEFAULT,
 	};
+	/* What each instruction costs is settled here, once for all programs, as far as it does not
+	 * hang on values. */
 	plans->plans = xcalloc((size_t)p->ninstrs + 1, sizeof *plans->plans);
 	plans->atomics = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomics);
 	for (int i = 0; i < p->ninstrs; i++) {
@@ -336,13 +338,17 @@ static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, const
 		len = (double)s->len;
 		inner = (double)s->inner;
 	}
+	/* How the compiled code moves values: by the layout, or guessed without one. */
 	bool is_scan = plan->kind == PLAN_SCAN;
 	struct cost_reduce r = plan->reduce ? *plan->reduce : reduce_guess(n, len, inner, threads);
 	double combine = fmax(in->flops + in->special, 1), each = ceil(n / threads), twice = is_scan ? 2 : 1;
 	double results = is_scan ? fmax((double)r.results, each / 4) : (double)r.results, shuffles = results * r.steps;
+	/* A thread combines what it holds, lanes of a warp meet by shuffles; a scan does both once
+	 * more to hand the sums on. */
 	w->alu = each * combine * twice;
 	w->other = shuffles * (1 + combine);
 	w->latency = (each * combine * ALU_CYCLES / 2 + r.steps * (SHUFFLE_CYCLES + combine * ALU_CYCLES)) * twice;
+	/* Warps meet in shared memory, behind a barrier. */
 	if (r.warps_along > 1) {
 		double steps = ceil(log2(r.warps_along));
 		shuffles += (double)r.rounds * steps;
@@ -453,6 +459,8 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct work w = {0};
 	m->steps++;
+	/* What this instruction is for a warp: instructions by pipe, bytes of shared memory, cycles
+	 * until its result is there. */
 	switch (plan->kind) {
 	case PLAN_MAP: map_work(c, in, plan, &w); break;
 	case PLAN_LOAD:
@@ -467,6 +475,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 		break;
 	default: break;
 	}
+	/* A change of layout goes through shared memory, with a barrier between. */
 	if (plan->convert_bytes) {
 		double each = ceil((double)plan->convert_bytes / (16 * 32 * m->plans->warps));
 		w.shared += 2 * plan->convert_bytes;
@@ -484,6 +493,8 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 		for (int i = 0; plan->kind != PLAN_MOVE && i < in->ndst; i++) m->ready[vm_dst(c, in, i)] = ready;
 		return;
 	}
+	/* The busiest of the issue slots, the integer pipe at half and the special one at an eighth
+	 * of their rate. */
 	double pipe = fmax(fmax(w.fma + w.alu + w.special + w.other, 2 * w.alu), 8 * w.special);
 	follow(c, in, plan, &w, pipe * ceil(m->plans->warps / (double)SCHEDULERS));
 	add_instrs(c, in, &w);
