@@ -55,7 +55,8 @@ def spec_of(task, launches, names, outputs, folder):
         spec["buffers"].append({"bytes": size} if how == "zero" else {"bytes": size, "file": f"{folder}/{name}.in"})
     for i, launch in enumerate(launches):
         ttir = ttir_of(launch, task)
-        result, _ = compile_worker.compile_ttir({"ttir": ttir, "num_warps": launch.num_warps, "num_stages": launch.num_stages, "want_ttgir": True}, folder)
+        job = {"ttir": ttir, "num_warps": launch.num_warps, "num_stages": launch.num_stages, "arch": 90, "shared_bytes": 232448, "want_ttgir": True}
+        result, _ = compile_worker.compile_ttir(job, folder)
         entry = {"grid": list(launch.grid), "ttir": f"{folder}/{i}.ttir", "compiled": f"{folder}/{i}.json", "args": []}
         with open(entry["ttir"], "w") as f:
             f.write(ttir)

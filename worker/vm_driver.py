@@ -213,13 +213,14 @@ def compile_for_vm(src, target=None, options=None, _env_vars=None):
 def compile_result(kernel):
     """By the verifier's own compile worker, in this process. What no GPU could launch is refused as Triton refuses it."""
     options = kernel.options
-    job = {"ttir": kernel.asm["ttir"], "num_warps": options.num_warps, "num_stages": options.num_stages, "num_ctas": options.num_ctas, "want_ttgir": True}
+    job = {name: getattr(options, name) for name in compile_worker.INT_OPTIONS + compile_worker.BOOL_OPTIONS if getattr(options, name, None) is not None}
+    job.update(ttir=kernel.asm["ttir"], arch=tracer_cuda.CARD["capability"], shared_bytes=tracer_cuda.CARD["shared_bytes"], want_ttgir=True)
     with tempfile.TemporaryDirectory(prefix="hone-vm-") as folder:
         try:
             return compile_worker.compile_ttir(job, folder)[0]
         except compile_worker.CompileFault as fault:
             if fault.code == "out-of-resources":
-                raise OutOfResources(fault.required, compile_worker.SHARED_BYTES_MAX, "shared memory") from None
+                raise OutOfResources(fault.required, job["shared_bytes"], "shared memory") from None
             raise VmError(f"{kernel.name}: {fault}") from None
 
 
@@ -423,7 +424,7 @@ class Driver(DriverBase):
     def get_current_device(self): return 0
     def set_current_device(self, device): pass
     def get_current_stream(self, device=0): return 0
-    def get_device_capability(self, device=0): return (9, 0)
+    def get_device_capability(self, device=0): return divmod(TARGET.arch, 10)
     def get_benchmarker(self): return do_bench
     def get_empty_cache_for_benchmark(self): return torch.empty(1)
     def clear_cache(self, cache): pass

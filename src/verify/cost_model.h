@@ -1,5 +1,5 @@
 /* cost_model: predicted seconds of a candidate (the vm's counts, the real compile's resources) and
- * of the reference (the oracle's log), both by cost.h's one model on an H200.
+ * of the reference (the oracle's log), both by cost.h's one model on one card of its table.
  * docs/cost-model.md. */
 #ifndef HONE_COST_MODEL_H
 #define HONE_COST_MODEL_H
@@ -17,11 +17,13 @@ struct cost_launch {
 enum cost_dot { COST_DOT_FP32, COST_DOT_TF32, COST_DOT_HALF, COST_DOT_COUNT };
 enum cost_dot cost_dot_of(enum dtype task, bool tf32);
 
-double cost_launch_s(const struct cost_launch *l, enum cost_dot dot);
+double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 /* compiled: the compile worker's results for the tape's kernels, by their number; a kernel without
  * one (nothing was compiled) has the default of 4 warps. */
-double cost_candidate_s(const struct runner_row_cost *rows, int count, const json_t *compiled);
+double cost_candidate_s(
+	const struct runner_row_cost *rows, int count, const json_t *compiled, const struct vm_gpu *gpu);
 /* The oracle's {"eager": [...], "fused": [...]}: a sum over each list's launches, NaN where there is
  * nothing to sum. */
-void cost_reference_s(const json_t *cost, enum cost_dot dot, double *eager_s, double *fused_s);
+void cost_reference_s(
+	const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s);
 #endif

@@ -105,12 +105,13 @@ static void test_bad_records_are_refused(void **state)
 static void test_cost_by_hand(void **state)
 {
 	struct cost_launch l = {.bytes = 48e6};
-	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32) - 14.56e-6) < 0.03e-6);
+	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) - 14.56e-6) < 0.03e-6);
 	l = (struct cost_launch){.bytes = 1e6,
 		.dot_flops = 67e12 * 1e-3}; /* the fp32 pipes' peak for 1 ms, with a quarter more instructions that feed them */
-	assert_true(cost_launch_s(&l, COST_DOT_FP32) > 1.2e-3 && cost_launch_s(&l, COST_DOT_FP32) < 1.3e-3);
-	assert_true(cost_launch_s(&l, COST_DOT_TF32) < 0.2 * cost_launch_s(&l, COST_DOT_FP32));
-	assert_true(cost_launch_s(&l, COST_DOT_HALF) < 0.6 * cost_launch_s(&l, COST_DOT_TF32));
+	assert_true(cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) > 1.2e-3 &&
+		cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) < 1.3e-3);
+	assert_true(cost_launch_s(&l, COST_DOT_TF32, &vm_gpus[0]) < 0.2 * cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]));
+	assert_true(cost_launch_s(&l, COST_DOT_HALF, &vm_gpus[0]) < 0.6 * cost_launch_s(&l, COST_DOT_TF32, &vm_gpus[0]));
 	assert_int_equal(cost_dot_of(DTYPE_F32, false), COST_DOT_FP32);
 	assert_int_equal(cost_dot_of(DTYPE_F32, true), COST_DOT_TF32);
 	assert_int_equal(cost_dot_of(DTYPE_BF16, false), COST_DOT_HALF);
@@ -121,11 +122,11 @@ static void test_cost_of_a_reference(void **state)
 	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 48000000, "elements", 1,
 		"bytes", 48000000, "elements", 1, "fused", "bytes", 48000000, "elements", 1);
 	double eager = 0, fused = 0;
-	cost_reference_s(o, COST_DOT_FP32, &eager, &fused);
+	cost_reference_s(o, COST_DOT_FP32, &vm_gpus[0], &eager, &fused);
 	assert_true(fabs(eager - 2 * fused) < 1e-12 && fabs(fused - 14.56e-6) < 0.03e-6);
 	json_decref(o);
 	o = json_object();
-	cost_reference_s(o, COST_DOT_FP32, &eager, &fused);
+	cost_reference_s(o, COST_DOT_FP32, &vm_gpus[0], &eager, &fused);
 	assert_true(isnan(eager) && isnan(fused));
 	json_decref(o);
 }
