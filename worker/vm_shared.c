@@ -22,6 +22,7 @@ EXPORT void hone_vm_kernel_free(struct vm_kernel *k);
 EXPORT int hone_vm_kernel_nargs(const struct vm_kernel *k);
 EXPORT const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i);
 EXPORT struct vm_compiled *hone_vm_compiled_create(const char *result, size_t len);
+EXPORT double hone_vm_operator_s(double bytes, double flops, double special, double dot_flops, int dot);
 EXPORT int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *compiled, const int64_t *words,
 	uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host);
 
@@ -87,6 +88,14 @@ struct vm_compiled *hone_vm_compiled_create(const char *result, size_t len)
 void hone_vm_kernel_free(struct vm_kernel *k) { vm_kernel_free(k); }
 int hone_vm_kernel_nargs(const struct vm_kernel *k) { return vm_kernel_nargs(k); }
 const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return vm_kernel_arg_type(k, i); }
+
+/* Predicted seconds of an operator of PyTorch, as the verifier predicts the reference's. dot: enum
+ * cost_dot. */
+double hone_vm_operator_s(double bytes, double flops, double special, double dot_flops, int dot)
+{
+	struct cost_launch l = {bytes, flops, special, dot_flops};
+	return cost_launch_s(&l, (enum cost_dot)MIN(MAX(dot, 0), COST_DOT_COUNT - 1), &vm_gpus[0]);
+}
 
 /* ---- reports ---- */
 

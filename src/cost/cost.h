@@ -13,6 +13,7 @@
 #ifndef HONE_COST_H
 #define HONE_COST_H
 #include "base/base.h"
+#include "base/dtype.h"
 
 /* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each
  * instruction of a warp, the distinct sectors that its active lanes touch: which elements those are
@@ -138,6 +139,18 @@ struct vm_estimate {
 	int64_t dram_bytes, l2_bytes, spill_bytes;
 };
 struct vm_estimate vm_estimate(const struct vm_cost *cost, const struct vm_binary *binary, const struct vm_gpu *gpu);
+
+/* A launch of a library: what it must move and compute. Its kernels are taken to be as good as such
+ * kernels are: coalesced, fully occupied, each byte once. */
+struct cost_launch {
+	double bytes, flops, special, dot_flops;
+};
+/* Which units matrix products of the reference run on: fp32 pipes (strict), tf32 or half tensor
+ * cores. */
+enum cost_dot { COST_DOT_FP32, COST_DOT_TF32, COST_DOT_HALF, COST_DOT_COUNT };
+enum cost_dot cost_dot_of(enum dtype task, bool tf32);
+
+double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 
 /* The counts as an object without its zeros, and back: what is missing or no count is zero. */
 json_t *vm_counts_json(const struct vm_cost *c); /* new reference */

@@ -213,7 +213,7 @@ struct scan {
 static int alias_find(const struct scan *sc, struct slice name)
 {
 	for (int i = 0; i < sc->naliases; i++)
-		if (sc->aliases[i].name.len == name.len && !memcmp(sc->aliases[i].name.data, name.data, name.len)) return i;
+		if (slice_same(sc->aliases[i].name, name)) return i;
 	return -1;
 }
 
@@ -304,8 +304,7 @@ static const struct loc_text *loc_resolve(const struct scan *sc, const struct lo
 {
 	while (l && --*steps > 0) {
 		if (l->kind == LOC_TEXT_FILE) {
-			bool is_own = l->file.len == sc->kernel_file.len &&
-				!memcmp(l->file.data, sc->kernel_file.data, l->file.len);
+			bool is_own = slice_same(l->file, sc->kernel_file);
 			return is_own || !own_only ? l : NULL;
 		}
 		if (l->kind == LOC_TEXT_NONE) return NULL;

@@ -161,8 +161,6 @@ bool lexer_starts_line(const struct lexer *lx)
 	return p == lx->text || p[-1] == '\n';
 }
 
-bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
-bool slice_same(struct slice a, struct slice b) { return a.len == b.len && !memcmp(a.data, b.data, a.len); }
 
 uint32_t slice_hash(struct slice s, uint32_t seed)
 {
