@@ -8,6 +8,7 @@
 #include "runner/replay.h"
 #include "base/base.h"
 #include "base/dtype.h"
+#include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
 #include <stdlib.h>

@@ -161,7 +161,6 @@ bool lexer_starts_line(const struct lexer *lx)
 	return p == lx->text || p[-1] == '\n';
 }
 
-
 uint32_t slice_hash(struct slice s, uint32_t seed)
 {
 	uint32_t h = seed;

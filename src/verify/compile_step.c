@@ -3,6 +3,8 @@
  * is kept by hash: in memory for this process, in the store for all. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
 #include "store/store.h"
 #include "tape/tape.h"
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* cost_model: both sides of a speedup by the cost room's estimate. The candidate has counts; the
  * reference's operators, and rows of a tape that only move data, are launches of a library. */
 #include "verify/cost_model.h"
-#include "base/dtype.h"
 #include "cost/cost.h"
 #include "runner/runner.h"
 #include "tape/tape.h"

@@ -12,6 +12,7 @@
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
+#include "cost/cost.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
 #include <errno.h>

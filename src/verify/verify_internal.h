@@ -4,6 +4,7 @@
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
 #include "cost/cost.h"
+#include "runner/runner.h"
 #include "store/store.h"
 #include "tape/tape.h"
 #include "task/task.h"
