@@ -11,3 +11,5 @@ $(BUILD)/tests/runner/libcuda.so.1: $(BUILD)/obj/tests/runner/fake_cuda.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 $< -o $@
 $(BUILD)/tests/runner/test_launcher_cuda: | $(BUILD)/tests/runner/libcuda.so.1
+# NVIDIA's header of the driver interface comes with Triton.
+CFLAGS_test_driver = -DCUDA_HEADER='"$(firstword $(wildcard $(abspath $(VENV))/lib/python3*/site-packages/triton/backends/nvidia/include/cuda.h))"'

@@ -274,7 +274,7 @@ int attempt_run(
 		.crosswise = a->is_crosswise,
 		.is_overlapped = a->is_overlapped,
 		.time_repeats = a->time_repeats,
-		.deadline_ms = g->s->limits.replay_timeout_ms,
+		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,
 		.compiled = a->want_cost ? g->compiled : NULL,
 		.gpu = g->s->gpu.name};
 	*out = (struct attempt_result){.bytes = 64};
@@ -316,7 +316,12 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	struct attempt_result r;
 	int rc = attempt_run(g, &g->runner, a, &r, err);
 	if (rc) return rc == ERR_INFRA ? rc : runner_lost(g, rc, err);
+	if (!r.result.has_fault && !r.result.has_lineage) {
+		attempt_release(&r);
+		return err_set(err, ERR_INFRA, "the runner says nothing of where its outputs come from");
+	}
 	g->v->trials += !a->is_crosswise;
+	g->vm_ns = MAX(g->vm_ns, r.result.run_ns);
 	rc = result_judge(g, a, &r.result, r.outputs, r.offset, err);
 	g->v->trials_failed += rc == GRADE_END;
 	if (!rc && a->want_cost) cost_keep(g, a->trace->tape, &r.result);

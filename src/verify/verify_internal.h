@@ -67,6 +67,7 @@ struct grading {
 	bool has_tracer;
 	struct runner runner;
 	bool has_runner;
+	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
 	int attempt;
@@ -103,6 +104,7 @@ int compile_binaries(struct grading *g, const struct tape *t, struct compiled *o
 struct attempt {
 	const struct trace *trace;
 	const struct oracle_trial *trial;
+	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
 	int time_repeats;
 	bool is_crosswise; /* the second on the vm, after the first was right */

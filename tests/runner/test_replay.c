@@ -180,6 +180,8 @@ static void test_wire(void **state)
 								.params = params,
 								.output_offset = {64, 4096},
 								.want_cost = true,
+								.is_overlapped = true,
+								.time_repeats = 30,
 								.deadline_ms = 77,
 							},
 						u;
@@ -187,7 +189,7 @@ static void test_wire(void **state)
 	json_t *o = runner_trial_json(&t, 2);
 	assert_int_equal(runner_trial_parse(o, 2, &u, &err), 0);
 	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 &&
-		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost);
+		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost && u.is_overlapped && u.time_repeats == 30);
 	assert_string_equal(u.params[0].name, "fc.weight");
 	runner_trial_release(&u);
 	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
@@ -218,12 +220,19 @@ static void test_wire(void **state)
 								 .nlines = 1,
 								 .lines = &line,
 								 .run_ns = 123,
+								 .has_lineage = true,
+								 .ntimes = 3,
+								 .times_ns = (int64_t[]){5, 1, 9},
+								 .empty_ns = 4,
+								 .untimed = "none",
 							 },
 						 s;
 	o = runner_result_json(&r);
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
-		s.lineage_output == 1 && s.run_ns == 123);
+		s.lineage_output == 1 && s.run_ns == 123 && s.has_lineage);
+	assert_true(
+		s.ntimes == 3 && s.times_ns[1] == 1 && s.times_ns[2] == 9 && s.empty_ns == 4 && !strcmp(s.untimed, "none"));
 	const struct runner_row_cost *c = s.costs;
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
 		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&

@@ -11,8 +11,8 @@
 
 static void each_tape(void (*fn)(const struct str *text, const char *name))
 {
-	static const char *const names[] = {
-		"pad_then_kernel.json", "renamed_parameter.json", "cast_movement.json", "library.json"};
+	static const char *const names[] = {"pad_then_kernel.json", "renamed_parameter.json", "cast_movement.json",
+		"library.json", "streams_and_options.json", "host_descriptors.json"};
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		char *path = path_join(CORPUS, names[i]);
 		struct str text = {0};

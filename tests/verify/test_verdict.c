@@ -37,6 +37,22 @@ static void test_round_trip(void **state)
 		.seconds = 0.25,
 		.cached = true,
 		.key = hash_bytes("x", 1),
+		.gpu = "RTX 4090",
+		.gpu_arch = 89,
+		.device = {.name = "NVIDIA GeForce RTX 4090",
+			.driver = 12080,
+			.trials = 7,
+			.trials_failed = 1,
+			.disagreements = 1,
+			.error_max = 0.25,
+			.repeat = REPEAT_WITHIN,
+			.seconds = 0.5,
+			.timed = 30,
+			.time_s = 4e-6,
+			.time_low_s = 3.75e-6,
+			.time_high_s = 4.5e-6,
+			.empty_s = 1.25e-6,
+			.untimed = "why"},
 	};
 	struct verdict w;
 	struct err err = {0};
@@ -46,6 +62,10 @@ static void test_round_trip(void **state)
 	if (verdict_from_json(o, &w, &err)) fail_msg("%s", err.text);
 	json_t *again = verdict_json(&w);
 	assert_true(json_equal(o, again));
+	assert_true(w.device.driver == 12080 && w.device.timed == 30 && w.device.time_low_s == 3.75e-6 && w.gpu_arch == 89);
+	assert_true(w.device.repeat == REPEAT_WITHIN && w.device.empty_s == 1.25e-6 && w.device.disagreements == 1);
+	assert_string_equal(w.gpu, "RTX 4090");
+	assert_string_equal(w.device.untimed, "why");
 	assert_true(isnan(w.speedup_fused) && w.speedup_eager == 2 && w.eager_cost_s == 5e-6 && w.fused_cost_s == 4e-6 &&
 		w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
 	json_decref(o);

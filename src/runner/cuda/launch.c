@@ -53,7 +53,7 @@ static int shared_set(struct cuda *c, struct cuda_kernel *k, const char *name, s
 		return launcher_fault(fault, "out-of-resources", -1, 0, text);
 	}
 	if (!r && k->binary.shared_bytes > SHARED_STATIC_BYTES) {
-		r = c->cu.FuncSetCacheConfig(k->function, CU_FUNC_CACHE_PREFER_SHARED);
+		r = c->cu.FuncSetCacheConfig(k->function, CU_CACHE_SHARED);
 		if (!r)
 			r = c->cu.FuncSetAttribute(
 				k->function, CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)c->facts.shared_bytes - fixed);

@@ -122,14 +122,13 @@ static int order_prepare(struct cuda *c, struct runner_fault *fault)
 	const struct tape *t = c->tape;
 	int rc = 0;
 	while (c->nstreams < t->nstreams && !rc) {
-		rc = cuda_check(
-			c, c->cu.StreamCreate(&c->streams[c->nstreams], CU_STREAM_NON_BLOCKING), "making a stream", -1, fault);
+		rc = cuda_check(c, c->cu.StreamCreate(&c->streams[c->nstreams], CU_STREAM_ALONE), "making a stream", -1, fault);
 		c->nstreams += !rc;
 	}
 	c->events = xcalloc((size_t)t->nevents + 1, sizeof *c->events);
 	c->nevents = t->nevents;
 	for (int e = 0; e < t->nevents && !rc; e++)
-		rc = cuda_check(c, c->cu.EventCreate(&c->events[e], CU_EVENT_DISABLE_TIMING), "making an event", -1, fault);
+		rc = cuda_check(c, c->cu.EventCreate(&c->events[e], CU_EVENT_UNTIMED), "making an event", -1, fault);
 	return rc;
 }
 
@@ -329,11 +328,11 @@ static cu_result context_make(struct cuda *c, int ordinal)
 	cu_context context = NULL;
 	cu_result r = cu->Init(0);
 	if (!r) r = cu->DeviceGet(&c->device, ordinal);
-	if (!r) cu->DevicePrimaryCtxSetFlags(c->device, CU_CTX_SCHED_BLOCKING_SYNC);
+	if (!r) cu->DevicePrimaryCtxSetFlags(c->device, CU_CONTEXT_BLOCKING);
 	if (!r) r = cu->DevicePrimaryCtxRetain(&context, c->device);
 	if (!r) r = cu->CtxSetCurrent(context);
 	if (!r) r = facts_read(c);
-	if (!r) r = cu->StreamCreate(&c->streams[0], CU_STREAM_NON_BLOCKING);
+	if (!r) r = cu->StreamCreate(&c->streams[0], CU_STREAM_ALONE);
 	if (!r) c->nstreams = 1;
 	return r ? r : probe(c);
 }

@@ -55,10 +55,10 @@ static int clock_create(struct clock *k, struct cuda *c, const bool *is_skipped,
 {
 	const struct cu *cu = &c->cu;
 	*k = (struct clock){.c = c, .is_skipped = is_skipped, .flush_bytes = (size_t)c->l2_bytes * FLUSH_L2_TIMES};
-	cu_result r = cu->StreamCreate(&k->gate_stream, CU_STREAM_NON_BLOCKING);
-	if (!r) r = cu->EventCreate(&k->first, CU_EVENT_DEFAULT);
-	if (!r) r = cu->EventCreate(&k->last, CU_EVENT_DEFAULT);
-	for (int s = 1; s < c->tape->nstreams && !r; s++) r = cu->EventCreate(&k->joined[s], CU_EVENT_DISABLE_TIMING);
+	cu_result r = cu->StreamCreate(&k->gate_stream, CU_STREAM_ALONE);
+	if (!r) r = cu->EventCreate(&k->first, CU_EVENT_TIMED);
+	if (!r) r = cu->EventCreate(&k->last, CU_EVENT_TIMED);
+	for (int s = 1; s < c->tape->nstreams && !r; s++) r = cu->EventCreate(&k->joined[s], CU_EVENT_UNTIMED);
 	if (!r) r = cu->MemAlloc(&k->gate, 256);
 	if (!r) r = cu->MemAlloc(&k->flush, k->flush_bytes + 256);
 	return cuda_check(c, r, "preparing to time", -1, fault);
@@ -113,7 +113,7 @@ static int measure(struct clock *k, bool has_rows, int64_t *ns, struct runner_fa
 	if (rc) return rc;
 
 	/* Queue: gate, first event, the other streams' start, the rows, the other streams' end. */
-	cu_result r = cu->StreamWaitValue32(s, k->gate, 1, CU_STREAM_WAIT_VALUE_GEQ);
+	cu_result r = cu->StreamWaitValue32(s, k->gate, 1, CU_WAIT_AT_LEAST);
 	if (!r) r = cu->EventRecord(k->first, s);
 	for (int i = 1; i < nstreams && !r; i++) r = cu->StreamWaitEvent(c->streams[i], k->first, 0);
 	rc = cuda_check(c, r, "queueing", -1, fault);
