@@ -10,6 +10,7 @@
  * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, k3 from
  * Schulman 2020. All scalar work is in double. */
 #include "train/train.h"
+#include "base/base.h"
 
 #include <math.h>
 

@@ -55,7 +55,7 @@ static const struct prompt_set prompts = {&row, 1, 0, 0};
 
 static struct rollout graded(enum verdict_class class, double speedup)
 {
-	return (struct rollout){.verdict = {.class = class, .speedup = speedup, .cost_s = 1}};
+	return (struct rollout){.verdict = {.class = class, .speedup_fused = speedup, .cost_s = 1}};
 }
 
 /* Leave-one-out over rewards {1, 0, 0, 1}: a pass sees 1 - 1/3, a failure 0 - 2/3. */
