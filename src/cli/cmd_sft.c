@@ -1,12 +1,14 @@
 /* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and
- * completion as rendered text, and optionally split: "heldout" rows are evaluated, rows of other
- * splits than "train" are left alone and counted. The end-of-sequence token is appended to each
- * completion. What does not fit max_tokens is refused and counted, never cut.
+ * completion as rendered text, and optionally structure and split: "train" rows and rows without a
+ * split are trained on, "dev" rows are evaluated, all others ("test" above all) are left alone and
+ * counted. A split must be the structure's. The end-of-sequence token is appended to each completion. What does not fit
+ * max_tokens is refused and counted, never cut.
  *
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
  * metrics.jsonl, hone.db and final/. */
 #include "cli/cli.h"
 #include "store/store.h"
+#include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
 
@@ -52,9 +54,9 @@ static const struct option_def defs[] = {
 	F(max_seconds, "stop after this wall time; 0: off", "0 or more"),
 	I(save_steps, "checkpoint every N steps; 0: only at the end", "0 or more"),
 	I(save_total_limit, "checkpoints kept; 0: all", "0 to 1048576"),
-	I(eval_steps, "held-out loss every N steps; 0: only at the end", "0 or more"),
+	I(eval_steps, "loss on dev rows every N steps; 0: only at the end", "0 or more"),
 	I(logging_steps, "metrics every N steps", "1 to 1000000000"),
-	B(stop_at_eval_minimum, "stop when the held-out loss turns, and keep the best weights"),
+	B(stop_at_eval_minimum, "stop when the loss on dev rows turns, and keep the best weights"),
 	I(patience, "evaluations without improvement before stopping", "1 to 1000000000"),
 	I(seed, "of order, dropout and the adapter's first weights", NULL),
 	I(threads, "threads; 0: cores", "0 to 4096"),
@@ -135,13 +137,15 @@ static int encode(const struct reader *r, const char *text, struct ids *ids, str
 static int row_add(void *ctx, const json_t *row, const char *what, struct err *err)
 {
 	const struct reader *r = ctx;
-	const char *prompt, *completion, *split = "";
+	const char *prompt, *completion, *split = "", *structure = "";
 	struct ids ids = {0};
 	int rc = json_get_str(row, what, "prompt", &prompt, err);
 	if (!rc) rc = json_get_str(row, what, "completion", &completion, err);
 	if (!rc) rc = json_opt_str(row, what, "split", &split, err);
+	if (!rc) rc = json_opt_str(row, what, "structure", &structure, err);
+	if (!rc) rc = task_split_settle(structure, split, what, &split, err);
 	if (rc) return rc;
-	bool is_heldout = !strcmp(split, "heldout");
+	bool is_heldout = !strcmp(split, task_split_name(TASK_DEV));
 	if (!is_heldout && *split && strcmp(split, "train")) {
 		r->data->other_splits++;
 		return 0;

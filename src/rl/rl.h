@@ -131,10 +131,16 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 
 /* Unbiased pass@k of n samples with c successes (Chen et al. 2021, eq. 1). */
 double pass_at_k(int n, int c, int k);
-/* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k, well_formed, valid,
- * compiled, correct, genuine, reasons, mean and geometric mean speedup, mean length. */
+/* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k (over the tasks that have k
+ * answers with a verdict: pass_tasks), well_formed, valid, compiled, correct, genuine, reasons, mean
+ * and geometric mean speedup, mean length. */
 json_t *rollouts_summary(
 	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks);
-/* Paired bootstrap over tasks: 95 % interval of mean(a) - mean(b), a[i] and b[i] of the same task. */
-void bootstrap_paired(const double *a, const double *b, int n, uint64_t seed, double *low, double *mean, double *high);
+/* Numbers tasks by structure (0..count - 1, in byte order of structures); a task without one is a
+ * structure of its own. Returns the count. */
+int tasks_clusters(const struct task *const *tasks, int n, int *cluster /* (n) */);
+/* Paired bootstrap over clusters of tasks: 95 % interval of mean(a) - mean(b), a[i] and b[i] of the
+ * same task. cluster (n) numbers them below n; NULL: each task is one. */
+void bootstrap_paired(const double *a, const double *b, const int *cluster, int n, uint64_t seed, double *low,
+	double *mean, double *high);
 #endif

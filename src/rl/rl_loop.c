@@ -94,6 +94,21 @@ static int longest_prompt(const struct prompt_set *s)
 	return (int)n;
 }
 
+/* What is chosen by or reported is never trained on, whatever --split says. */
+static int prompts_check_split(const struct prompt_set *s, struct err *err)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct task *t = &s->rows[i].task;
+		if (!strcmp(t->split, task_split_name(TASK_DEV)) || !strcmp(t->split, task_split_name(TASK_TEST)))
+			return err_set(err, ERR_USAGE,
+				"task %s is of split %s: dev tasks are for choosing and test tasks for reporting, neither is trained "
+				"on; "
+				"use --split train",
+				t->name, t->split);
+	}
+	return 0;
+}
+
 static int open_prompts(struct loop *l, struct err *err)
 {
 	int rc = chat_template_find(l->o->chat_template, l->o->model, &l->chat, err);
@@ -103,6 +118,7 @@ static int open_prompts(struct loop *l, struct err *err)
 	struct prompt_options p = prompt_options_of(l);
 	rc = prompt_set_load(&p, l->tokenizer, &l->prompts, err);
 	if (rc) return rc;
+	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
