@@ -61,7 +61,9 @@ struct rollout {
 };
 struct rollout_options {
 	int num_samples;
-	int64_t id_base; /* request id of prompt i is id_base + i: part of the random stream */
+	int first_sample;   /* number of the first one: further answers to a request that was begun before */
+	int64_t id_base;    /* request id of prompt i is id_base + i: part of the random stream */
+	const int64_t *ids; /* (n) request ids instead; NULL: id_base counts */
 	struct sampling sampling;
 	int max_new_tokens;
 	const int32_t *stop_ids;
@@ -77,22 +79,41 @@ void rollouts_release(struct rollout *r, int n);
 json_t *rollout_json(
 	const struct rollout *r, const struct prompt_set *prompts); /* what the store and --out files keep */
 
-/* Rewards and advantages of n groups of K rollouts in place. *dropped_groups counts those without
- * variance. */
-void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type,
-	const struct prompt_set *prompts, int *dropped_groups);
+struct advantage_options {
+	const struct reward_rule *rule;
+	enum advantage_type type;
+	double negative_weight; /* advantages below 0 are multiplied by it */
+	/* DAPO's soft punishment: an answer of more than max_completion_length - buffer tokens loses up to penalty of
+	 * its reward, in proportion; buffer 0: off. */
+	int max_completion_length, overlong_buffer_len;
+	double overlong_penalty_factor;
+};
+/* Rewards and advantages of groups of rollouts in place; sizes (groups) says how many answers each
+ * has, one group behind the other. has_variance (groups, may be NULL) says which teach something.
+ * Returns how many teach nothing. */
+int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const struct advantage_options *o,
+	const struct prompt_set *prompts, bool *has_variance);
+/* What the overlong punishment takes from an answer of so many tokens: 0 to penalty factor. */
+double overlong_penalty(const struct advantage_options *o, int tokens);
+/* The reward that is published: the code part plus the weighted plan part. */
+double reward_total(const struct reward_rule *rule, const struct reward *r);
 
 /* ---- training ---- */
 
 struct rl_options {
 	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template,
-		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules;
-	bool use_peft, truncate_prompts, dry_run;
-	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps,
-		save_steps, save_total_limit, warmup_steps, seed, lora_r, threads, verify_threads, max_tokens,
-		num_correct_trials, limit, level;
+		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules,
+		*importance_sampling_mode, *prompt_selection, *level_weights, *guard;
+	bool use_peft, truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
+	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
+		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed, lora_r,
+		threads, verify_threads, max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches,
+		replay_updates, replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
 	double temperature, top_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
-		epsilon, epsilon_high, beta, lora_alpha, lora_dropout, max_seconds;
+		max_grad_ratio, epsilon, epsilon_high, delta, beta, lora_alpha, lora_dropout, max_seconds, reward_alpha,
+		reward_beta, reward_clip, negative_weight, importance_sampling_clip_max, overlong_penalty_factor, replay_rate,
+		replay_weight, promise_decay, promise_floor, level_admission, guard_gap, guard_kl, guard_degenerate, guard_hack,
+		guard_truncation, guard_format;
 	int64_t top_k;
 };
 extern const struct option_def rl_option_defs[];
@@ -106,10 +127,28 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
 /* ---- the update: rows, packing, loss ---- */
 
 struct updater;
+/* Weights of tokens whose sampler was another policy than the one that trains (older weights,
+ * another program): exp(old - sampler), TRL's modes. */
+enum importance_mode {
+	IMPORTANCE_OFF,
+	IMPORTANCE_TOKEN_TRUNCATE,
+	IMPORTANCE_TOKEN_MASK,
+	IMPORTANCE_SEQUENCE_TRUNCATE,
+	IMPORTANCE_SEQUENCE_MASK,
+	IMPORTANCE_COUNT
+};
+int importance_mode_from_name(const char *name, enum importance_mode *out, struct err *err);
 struct updater_options {
 	struct loss_options loss;
-	int num_iterations, max_tokens, max_completion_length;
+	int num_iterations;       /* passes over a batch of rollouts */
+	int steps_per_generation; /* mini-batches, each with its optimiser step, that a pass is cut into */
+	int max_tokens, max_completion_length;
 	float temperature;
+	enum importance_mode importance;
+	double importance_cap;
+	double max_grad_ratio;           /* limits a norm to so many times the mean of those before; 0: off */
+	bool mask_truncated_completions; /* answers cut by length do not train, and their tokens do not count */
+	uint64_t seed;                   /* of which answer goes to which mini-batch */
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
@@ -117,15 +156,34 @@ struct updater_options {
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
 void updater_free(struct updater *u);
+/* Optimiser steps that every batch of rollouts takes (of the schedule, too, where nothing trains). */
+int updater_steps(const struct updater_options *o);
 struct update_stats {
 	struct loss_stats loss;
-	double grad_norm;
-	int sequences, tokens;
+	double grad_norm;                          /* mean over updates, before clipping */
+	int counted, sequences;                    /* answers that enter normalisers; that train */
+	int updates;                               /* optimiser steps with a gradient */
+	int not_finite, spikes;                    /* of them: skipped for their norm; held to max_grad_ratio */
+	int64_t completion_tokens;                 /* of the counted answers */
+	int64_t tokens;                            /* passed through the model for gradients */
+	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
+	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
+	double fit_loss;                           /* sum over them of the mean loss of a token */
 };
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */
 int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
 	const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err);
+/* One supervised update: mean log-loss over the examples' completion tokens times weight, at
+ * rate_scale times the schedule's rate; adds to stats. Without examples a step of the schedule alone.
+ * Each example has a prompt and fits max_tokens. */
+void updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
+	struct update_stats *stats);
+/* What a checkpoint keeps of an updater. */
+json_t *updater_state(const struct updater *u);
+void updater_state_set(struct updater *u, const json_t *state);
+/* The rows of the last batch, in the order in which they trained: for tests. */
+const struct loss_row *updater_rows(const struct updater *u, size_t *count);
 
 /* ---- evaluation ---- */
 

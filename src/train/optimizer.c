@@ -26,7 +26,7 @@ static double schedule_cosine(int64_t step, int64_t warmup, int64_t total)
 {
 	if (step < warmup) return ramp(step, warmup);
 	double progress = (double)(step - warmup) / (double)MAX(1, total - warmup);
-	return fmax(0, 0.5 * (1 + cos(M_PI * progress)));
+	return 0.5 * (1 + cos(M_PI * fmin(progress, 1))); /* past its end a cosine would rise again */
 }
 
 static const struct {
@@ -101,7 +101,7 @@ struct optimizer *optimizer_create(
 {
 	struct optimizer *o = xcalloc(1, sizeof *o);
 	int64_t values = 0;
-	*o = (struct optimizer){.ops = ops, .params = params, .count = count, .options = *options};
+	*o = (struct optimizer){.ops = ops, .params = params, .count = count, .options = *options, .next_rate_scale = 1};
 	schedule_get(options->lr_scheduler_type);
 	for (int i = 0; i < count; i++) values += params[i].count;
 	o->block = ops->alloc(ops->ctx, size_mul((size_t)MAX(values, 1), 2 * sizeof(float)));
@@ -122,20 +122,29 @@ void optimizer_free(struct optimizer *o)
 
 int64_t optimizer_steps(const struct optimizer *o) { return o->steps; }
 
+void optimizer_skip(struct optimizer *o) { o->steps++; }
+
+void optimizer_next(struct optimizer *o, double rate_scale, double max_norm)
+{
+	o->next_rate_scale = rate_scale;
+	o->next_max_norm = max_norm;
+}
+
 /* ---- step ---- */
 
 /* As torch.nn.utils.clip_grad_norm_: scaled by max / (norm + 1e-6) when that is below 1. */
 static void clip(struct optimizer *o, double norm)
 {
-	double factor = o->options.max_grad_norm / (norm + 1e-6);
-	if (o->options.max_grad_norm <= 0 || factor >= 1) return;
+	double fixed = o->options.max_grad_norm > 0 ? o->options.max_grad_norm : INFINITY,
+		   next = o->next_max_norm > 0 ? o->next_max_norm : INFINITY, factor = fmin(fixed, next) / (norm + 1e-6);
+	if (!(factor < 1)) return;
 	for (int i = 0; i < o->nspans; i++) o->ops->scale(o->ops->ctx, o->spans[i].grad, (float)factor, o->spans[i].n);
 }
 
 double optimizer_step(struct optimizer *o)
 {
 	struct ops *ops = o->ops;
-	double squares = 0, lr = optimizer_lr(o, o->steps++);
+	double squares = 0, lr = optimizer_lr(o, o->steps++) * o->next_rate_scale;
 	for (int i = 0; i < o->nspans; i++) squares += ops->sum_squares(ops->ctx, o->spans[i].grad, o->spans[i].n);
 	double norm = sqrt(squares);
 	if (isfinite(norm)) {
@@ -154,6 +163,7 @@ double optimizer_step(struct optimizer *o)
 			ops->adamw(ops->ctx, s->data, s->grad, s->m, s->v, s->n, &a);
 		}
 	}
+	optimizer_next(o, 1, 0);
 	for (int i = 0; i < o->nspans; i++) ops->zero(ops->ctx, o->spans[i].grad, (size_t)o->spans[i].n * sizeof(float));
 	return norm;
 }

@@ -17,8 +17,9 @@ struct optimizer {
 	float *block;          /* (2, values) */
 	struct span *spans;
 	int nspans;
-	int64_t steps;   /* calls: drives the schedule */
-	int64_t updates; /* calls that changed weights: drives bias correction */
+	double next_rate_scale, next_max_norm; /* of the next step alone: optimizer_next */
+	int64_t steps;                         /* calls: drives the schedule */
+	int64_t updates;                       /* calls that changed weights: drives bias correction */
 };
 
 /* Moves folder tmp to final in one atomic step, replacing final when it exists. */

@@ -1,5 +1,5 @@
 /* Statistics and advantages of the loop, against brute force and hand-worked values. */
-#include "rl/rl.h"
+#include "rl/rl_internal.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -98,13 +98,21 @@ static struct rollout graded(enum verdict_class class, double speedup)
 	return (struct rollout){.verdict = {.class = class, .speedup = speedup, .cost_s = 1}};
 }
 
+/* n groups of K. */
+static int advantages(struct rollout *r, int n, int K, const char *rule, enum advantage_type type)
+{
+	int sizes[8];
+	for (int g = 0; g < n; g++) sizes[g] = K;
+	const struct advantage_options o = {.rule = reward_rule_find(rule), .type = type, .negative_weight = 1};
+	return rollouts_advantages(r, sizes, n, &o, &prompts, NULL);
+}
+
 /* Leave-one-out over rewards {1, 0, 0, 1}: a pass sees 1 - 1/3, a failure 0 - 2/3. */
 static void test_advantages_uniform(void **state)
 {
 	struct rollout r[4] = {
 		graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_INVALID, 1), graded(VERDICT_GENUINE, 1)};
-	int dropped;
-	rollouts_advantages(r, 1, 4, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
+	int dropped = advantages(r, 1, 4, "frontend", ADVANTAGE_LEAVE_ONE_OUT);
 	assert_int_equal(dropped, 0);
 	for (int i = 0; i < 4; i++) {
 		double want = i == 0 || i == 3 ? 2.0 / 3 : -2.0 / 3;
@@ -118,8 +126,7 @@ static void test_advantages_uniform(void **state)
 static void test_advantages_split(void **state)
 {
 	struct rollout r[2] = {graded(VERDICT_GENUINE, 2), graded(VERDICT_GENUINE, 1)};
-	int dropped;
-	rollouts_advantages(r, 1, 2, reward_rule_find("hrd"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
+	int dropped = advantages(r, 1, 2, "hrd", ADVANTAGE_LEAVE_ONE_OUT);
 	assert_int_equal(dropped, 0); /* code has no variance, plan has */
 	assert_true(fabs(r[0].advantage_plan - 0.1) < 1e-12 && fabs(r[1].advantage_plan + 0.1) < 1e-12);
 	assert_true(r[0].advantage_code == 0 && r[1].advantage_code == 0);
@@ -131,8 +138,7 @@ static void test_infra_is_dropped(void **state)
 {
 	struct rollout r[4] = {
 		graded(VERDICT_GENUINE, 1), graded(VERDICT_INFRA, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1)};
-	int dropped;
-	rollouts_advantages(r, 1, 4, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
+	advantages(r, 1, 4, "frontend", ADVANTAGE_LEAVE_ONE_OUT);
 	assert_true(r[1].is_dropped);
 	assert_true(r[1].advantage_code == 0);
 	assert_true(fabs(r[0].advantage_code - 1) < 1e-12);
@@ -143,10 +149,113 @@ static void test_no_variance(void **state)
 {
 	struct rollout r[4] = {
 		graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1), graded(VERDICT_GENUINE, 1)};
-	int dropped;
-	rollouts_advantages(r, 2, 2, reward_rule_find("frontend"), ADVANTAGE_LEAVE_ONE_OUT, &prompts, &dropped);
+	int dropped = advantages(r, 2, 2, "frontend", ADVANTAGE_LEAVE_ONE_OUT);
 	assert_int_equal(dropped, 2);
 	for (int i = 0; i < 4; i++) assert_true(r[i].advantage_code == 0);
+}
+
+/* Groups of different sizes, a weight of negatives, and the batch's scale: rewards 1 0 | 1 1 0 0, mean
+ * 1/2 in both; std over the six 0.5477 (3 of 6: sqrt(1.5 / 5)). */
+static void test_advantages_of_sizes(void **state)
+{
+	struct rollout r[6] = {graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1),
+		graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1)};
+	const int sizes[3] = {2, 4, 0};
+	bool varies[3];
+	struct advantage_options o = {
+		.rule = reward_rule_find("frontend"), .type = ADVANTAGE_BATCH, .negative_weight = 0.25};
+	assert_int_equal(rollouts_advantages(r, sizes, 2, &o, &prompts, varies), 0);
+	assert_true(varies[0] && varies[1]);
+	double unit = 0.5 / (sqrt(1.5 / 5) + 1e-4);
+	for (int i = 0; i < 6; i++) {
+		double want = r[i].verdict.class == VERDICT_GENUINE ? unit : -0.25 * unit;
+		if (fabs(r[i].advantage_code - want) > 1e-12) fail_msg("%d: %g, expected %g", i, r[i].advantage_code, want);
+	}
+	o.type = ADVANTAGE_LEAVE_ONE_OUT; /* groups are apart: 1 - 0 in the first, 1 - 1/3 in the second */
+	rollouts_advantages(r, sizes, 2, &o, &prompts, NULL);
+	assert_true(fabs(r[0].advantage_code - 1) < 1e-12 && fabs(r[2].advantage_code - 2. / 3) < 1e-12);
+}
+
+/* The last 4 of 10 tokens cost up to 0.5: none at 6, a quarter at 7, all at 10. */
+static void test_overlong(void **state)
+{
+	const struct advantage_options o = {.rule = reward_rule_find("frontend"),
+		.type = ADVANTAGE_RAW,
+		.negative_weight = 1,
+		.max_completion_length = 10,
+		.overlong_buffer_len = 4,
+		.overlong_penalty_factor = 0.5};
+	const double want[] = {1, 1 - 0.125, 0.5};
+	const int lengths[] = {6, 7, 10};
+	for (int i = 0; i < 3; i++) {
+		struct rollout r = graded(VERDICT_GENUINE, 1);
+		r.completion.count = lengths[i];
+		rollouts_advantages(&r, (int[]){1}, 1, &o, &prompts, NULL);
+		assert_true(fabs(r.advantage_code - want[i]) < 1e-12);
+	}
+}
+
+/* Every epoch is a permutation of its own, of which whole chunks are taken. */
+static void test_epochs(void **state)
+{
+	enum { PROMPTS = 23, GROUPS = 4, STEPS = 5 };
+	int order[3][STEPS * GROUPS];
+	for (int e = 0; e < 3; e++) {
+		int seen[PROMPTS] = {0};
+		for (int s = 0; s < STEPS; s++) epoch_prompts(7, PROMPTS, e * STEPS + s, GROUPS, order[e] + s * GROUPS);
+		for (int i = 0; i < STEPS * GROUPS; i++) assert_int_equal(seen[order[e][i]]++, 0);
+	}
+	for (int e = 1; e < 3; e++) {
+		int same = 0;
+		for (int i = 0; i < STEPS * GROUPS; i++) same += order[e][i] == order[e - 1][i];
+		assert_true(same < 8); /* of 20; by chance about one */
+	}
+	int other[GROUPS];
+	epoch_prompts(8, PROMPTS, 0, GROUPS, other);
+	assert_true(memcmp(other, order[0], sizeof other) != 0);
+}
+
+/* One step in numbers: rewards 1 0 0 1 0 have mean 0.4 and, with n - 1, std 0.5477. */
+static void test_step_metrics(void **state)
+{
+	static int32_t circles[40], plain[4] = {1, 2, 3, 4};
+	static float logprobs[40];
+	for (int i = 0; i < 40; i++) logprobs[i] = -0.5f;
+	struct rollout r[6] = {graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1),
+		graded(VERDICT_GENUINE, 1), graded(VERDICT_CHEAT, 1), graded(VERDICT_INFRA, 1)};
+	static const char *const texts[6] = {"good", "bad", "bad", "good", "good", "x"};
+	for (int i = 0; i < 6; i++) {
+		r[i].completion = (struct completion){
+			.tokens = i == 1 ? circles : plain, .logprobs = logprobs, .count = i == 1 ? 40 : 4};
+		r[i].answer.well_formed = i != 2;
+		r[i].text = (char *)(uintptr_t)texts[i];
+		r[i].text_len = strlen(texts[i]);
+		r[i].is_dropped = i == 5;
+		r[i].reward = (struct reward){r[i].verdict.class == VERDICT_GENUINE, r[i].verdict.class == VERDICT_GENUINE};
+	}
+	snprintf(r[4].verdict.reason, sizeof r[4].verdict.reason, "no-jit");
+	struct rl_options o;
+	rl_options_default(&o);
+	o.num_iterations = 2;
+	int sizes[2] = {3, 3};
+	const struct step_batch b = {.r = r, .sizes = sizes, .n = 6, .groups = 2, .flat = 1};
+	const struct update_stats u = {
+		.loss = {.clip_low = 3, .clip_high = 1, .entropy = 20, .rows = 10}, .completion_tokens = 50};
+	json_t *m = step_metrics(&o, reward_rule_find("frontend"), &prompts, &b, &u);
+	const struct {
+		const char *key;
+		double want;
+	} expected[] = {{"reward", 0.4}, {"reward_std", sqrt(0.3)}, {"genuine", 0.4}, {"dropped", 1},
+		{"completions/malformed_ratio", 0.2}, {"completions/degenerate_ratio", 0.2}, {"hack", 0.2},
+		{"hack/no-jit", 0.2}, {"completions/mean_length", 56. / 5}, {"entropy", 0.5}, {"entropy/trained", 2},
+		{"frac_reward_zero_std", 0.5}, {"discoveries", 0.5}, /* the first group's commonest answer is "bad" */
+		{"clip_ratio/low_mean", 0.03}, {"clip_ratio/high_mean", 0.01}}; /* of 50 tokens, twice */
+	for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+		const json_t *v = json_object_get(m, expected[i].key);
+		if (!v || fabs(json_number_value(v) - expected[i].want) > 1e-12)
+			fail_msg("%s: %g, expected %g", expected[i].key, json_number_value(v), expected[i].want);
+	}
+	json_decref(m);
 }
 
 /* Two tasks x two samples, one infra: rates are over counted answers, pass@1 over tasks. */
@@ -201,6 +310,10 @@ int main(void)
 		cmocka_unit_test(test_advantages_split),
 		cmocka_unit_test(test_infra_is_dropped),
 		cmocka_unit_test(test_no_variance),
+		cmocka_unit_test(test_advantages_of_sizes),
+		cmocka_unit_test(test_overlong),
+		cmocka_unit_test(test_epochs),
+		cmocka_unit_test(test_step_metrics),
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_any_bytes_are_recorded),
 	};
