@@ -102,9 +102,9 @@ def test_plan(policy):
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--no-use_peft")
     check("all weights: gradients, moments and the reference are as large as they are",
           near(m.get("gradients", 0), PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
-    p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz")
+    p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz", "--split", "train")
     check("the mid-end's plan, on rows with kernel and profile",
-          p.returncode == 0 and "1 + reference / kernel" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
+          p.returncode == 0 and "beta + alpha reference / kernel (raw) if C, else -10" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
     p, _ = plan("--recipe", "paper-midend", "--tasks", f"{work}/tasks.jsonl", expect=1)
     check("tasks without kernels are no prompts of the mid-end", p.returncode == 1 and 'no field "profile"' in p.stderr
           and "`hone pairs synth --stage midend` writes such rows" in p.stderr, p.stderr)
