@@ -2,6 +2,9 @@
  * remembers beside its checkpoints. */
 #ifndef HONE_RL_INTERNAL_H
 #define HONE_RL_INTERNAL_H
+#include "agent/agent.h"
+#include "base/base.h"
+#include "model/model.h"
 #include "rl/rl.h"
 #include "rl/rl_guard.h"
 #include "rl/rl_history.h"

@@ -10,6 +10,11 @@
  * very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The sampler's
  * values are compared with it, and the gap is published. */
 #include "rl/rl_internal.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "text/text.h"
+#include "train/train.h"
 
 #include <math.h>
 #include <stdlib.h>
