@@ -28,10 +28,11 @@ static int setup(void **state)
 	struct bpe_train_options o = {.vocab_size = 258, .special_tokens = special, .nspecial = 1};
 	struct err err = {0};
 	const char *build = getenv("BUILD");
-	char *path = path_join(build ? build : "build/release", "ref/rl-history.json");
-	if (tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &f->tokenizer, &err))
+	char *dir = path_join(build ? build : "build/release", "ref"), *path = path_join(dir, "rl-history.json");
+	if (dir_make(dir, &err) || tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &f->tokenizer, &err))
 		fail_msg("%s", err.text);
 	free(path);
+	free(dir);
 	for (int i = 0; i < PROMPTS; i++) {
 		struct prompt_row *r = &f->rows[i];
 		r->task = (struct task){.name = text("task-%02d", i), .structure = text("s%d", i % STRUCTURES)};

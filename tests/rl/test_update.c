@@ -349,14 +349,14 @@ static void test_plan_and_code_tokens(void **state)
 	struct fixture *f = *state;
 	const char text[] = "Use tiles.\n```python\nx = 1\n```\n";
 	const char *build = getenv("BUILD");
-	char *path = path_join(build ? build : "build/release", "ref/rl-answer.json");
+	char *dir = path_join(build ? build : "build/release", "ref"), *path = path_join(dir, "rl-answer.json");
 	static const char *const special[] = {"<|im_end|>"};
 	struct slice training = {text, sizeof text - 1};
 	struct bpe_train_options o = {.vocab_size = 258, .special_tokens = special, .nspecial = 1};
 	struct err err = {0};
 	struct tokenizer *t;
 	struct ids ids = {0};
-	if (tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &t, &err) ||
+	if (dir_make(dir, &err) || tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &t, &err) ||
 		tokenizer_encode(t, text, sizeof text - 1, true, &ids, &err))
 		fail_msg("%s", err.text);
 	/* The tiny model has fewer tokens than bytes: rate and gradient do not matter here, rows do. */
@@ -398,6 +398,7 @@ static void test_plan_and_code_tokens(void **state)
 	ids_release(&ids);
 	free(logprobs);
 	free(path);
+	free(dir);
 }
 
 /* The sampler claims probabilities that are lower by exp(0.5) a token: weights are that much, or the
