@@ -54,12 +54,15 @@ const struct option_def sft_option_defs[] = {
 	B(stop_at_eval_minimum, "stop when the loss on dev rows turns, and keep the best weights"),
 	I(patience, "evaluations without improvement before stopping", "1 to 1000000000"),
 	I(seed, "of order, dropout and the adapter's first weights", NULL),
-	I(threads, "threads; 0: cores", "0 to 4096"),
+	S(device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	S(cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	I(threads, "threads of the CPU; 0: cores", "0 to 4096"),
 	B(dry_run, "print token counts, steps and the memory plan, and stop"),
 };
 const size_t sft_option_count = ARRAY_LEN(sft_option_defs);
 
 const struct sft_cmd sft_defaults = {
+	.device = "cpu",
 	.use_peft = true,
 	.lora_r = 16,
 	.lora_alpha = 32,
@@ -298,7 +301,13 @@ static int adapter_make(struct run *r, struct err *err)
 
 static int open_all(struct run *r, struct err *err)
 {
-	int rc = ops_cpu_create(&(struct ops_options){.threads = (int)r->o->threads}, &r->ops, err);
+	struct device_options d = {.device = r->o->device,
+		.cuda_libs = r->o->cuda_libs,
+		.threads = (int)r->o->threads,
+		.adapters = &r->o->adapter,
+		.nadapters = 1,
+		.new_rank = r->o->use_peft ? (int)r->o->lora_r : 0};
+	int rc = device_open(&d, &r->ops, err);
 	if (!rc) rc = model_open(r->o->model, r->ops, &r->model, err);
 	if (!rc) rc = tokenizer_open(r->o->model, &r->tokenizer, err);
 	if (rc) return rc;
@@ -337,7 +346,8 @@ static void print_plan(const struct run *r, FILE *to)
 	const struct param *params = r->adapter ? adapter_params(r->adapter, &n) : model_params(r->model, &n);
 	for (int i = 0; i < n; i++) trained += params[i].count;
 	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib,
-		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib, pass_mib = (double)pass_bytes(c, &p) * mib;
+		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib,
+		   pass_mib = (double)pass_bytes(r->ops, c, &p) * mib;
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);

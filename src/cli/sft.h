@@ -4,7 +4,8 @@
 #include "base/base.h"
 
 struct sft_cmd {
-	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type;
+	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type, *device,
+		*cuda_libs;
 	bool use_peft, stop_at_eval_minimum, dry_run;
 	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps,
 		save_total_limit, logging_steps, patience, seed, threads;

@@ -70,12 +70,21 @@ struct rollout_options {
 	int64_t id_base;    /* request id of prompt i is id_base + i: part of the random stream */
 	const int64_t *ids; /* (n) request ids instead; NULL: id_base counts */
 	struct sampling sampling;
+	float temperature_code; /* at which tokens behind the opening fence are drawn; 0: sampling's for all */
 	int max_new_tokens;
 	const int32_t *stop_ids;
 	int nstop;
 	struct adapter *adapter;
 	const char *progress; /* label, or NULL */
 };
+/* Whether an answer that is still being written has come to its code: a line that begins with three
+ * backticks or more. A state of zeros is the beginning of a text. */
+struct span_state {
+	int seen;      /* tokens looked at */
+	int backticks; /* of the line so far where nothing but blanks stands before them; -1: something else does */
+	bool is_code;
+};
+bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
 /* Fills out[i * num_samples + s] for prompts[index[i]]. Returns 0, or the verifier's or engine's
  * error. */
 int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
@@ -108,17 +117,17 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 struct rl_options {
 	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template,
 		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules,
-		*importance_sampling_mode, *prompt_selection, *level_weights, *guard;
+		*importance_sampling_mode, *prompt_selection, *level_weights, *guard, *device, *cuda_libs;
 	bool use_peft, truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed, lora_r,
 		threads, verify_threads, max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches,
 		replay_updates, replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
-	double temperature, top_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
-		max_grad_ratio, epsilon, epsilon_high, delta, beta, lora_alpha, lora_dropout, max_seconds, reward_alpha,
-		reward_beta, reward_clip, negative_weight, importance_sampling_clip_max, overlong_penalty_factor, replay_rate,
-		replay_weight, promise_decay, promise_floor, level_admission, guard_gap, guard_kl, guard_degenerate, guard_hack,
-		guard_truncation, guard_format;
+	double temperature, temperature_code, top_p, min_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon,
+		weight_decay, max_grad_norm, max_grad_ratio, epsilon, epsilon_high, delta, beta, lora_alpha, lora_dropout,
+		max_seconds, reward_alpha, reward_beta, reward_clip, negative_weight, importance_sampling_clip_max,
+		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
+		guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
 	int64_t top_k;
 };
 extern const struct option_def rl_option_defs[];
@@ -148,7 +157,8 @@ struct updater_options {
 	int num_iterations;       /* passes over a batch of rollouts */
 	int steps_per_generation; /* mini-batches, each with its optimiser step, that a pass is cut into */
 	int max_tokens, max_completion_length;
-	float temperature;
+	float temperature; /* of tokens that carry none of their own */
+	float min_p;       /* as the sampler's: log-probabilities are of what it leaves */
 	enum importance_mode importance;
 	double importance_cap;
 	double max_grad_ratio;           /* limits a norm to so many times the mean of those before; 0: off */

@@ -47,6 +47,11 @@ static int learning_check(struct loop *l, struct err *err)
 	if (o->delta > 0 && o->delta <= 1 + o->epsilon_high)
 		return err_set(err, ERR_USAGE, "--delta %g: expected more than 1 + epsilon_high = %g, or 0", o->delta,
 			1 + o->epsilon_high);
+	if (o->min_p > 0 && (o->top_k > 0 || o->top_p < 1))
+		return err_set(err, ERR_USAGE,
+			"--min_p %g with --top_k %lld and --top_p %g: training knows what min_p leaves, not what the others do; "
+			"use one",
+			o->min_p, (long long)o->top_k, o->top_p);
 	if (o->overlong_buffer_len > o->max_completion_length)
 		return err_set(err, ERR_USAGE, "--overlong_buffer_len %lld: expected at most max_completion_length (%lld)",
 			(long long)o->overlong_buffer_len, (long long)o->max_completion_length);
@@ -78,8 +83,13 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 static int open_model(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	struct ops_options oo = {.threads = (int)o->threads};
-	int rc = ops_cpu_create(&oo, &l->ops, err);
+	struct device_options d = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.adapters = &o->adapter,
+		.nadapters = 1,
+		.new_rank = o->use_peft ? (int)o->lora_r : 0};
+	int rc = device_open(&d, &l->ops, err);
 	if (!rc) rc = model_open(o->model, l->ops, &l->model, err);
 	if (!rc) rc = tokenizer_open(o->model, &l->tokenizer, err);
 	if (rc || !o->use_peft) return rc;
@@ -244,6 +254,7 @@ static int open_trainer(struct loop *l, struct err *err)
 		.max_tokens = (int)o->max_tokens,
 		.max_completion_length = (int)o->max_completion_length,
 		.temperature = (float)o->temperature,
+		.min_p = (float)o->min_p,
 		.dropout_seed = o->lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
 		.full_reference = o->beta > 0 && !o->use_peft,
 		.reference_model = o->model,

@@ -56,6 +56,9 @@ const struct option_def rl_option_defs[] = {
 		"shares of levels among the prompts drawn by promise, as 1:0.8,2:0.2; default: levels as they come", NULL),
 	F(level_admission, "success rate of a level at which the next one is drawn too; 0: all from the start", "0 to 1"),
 	F(temperature, "sampling temperature, applied in training too", "0.001 to 1000"),
+	F(temperature_code, "of the tokens behind the opening code fence, applied in training too; 0: as temperature",
+		"0 to 1000"),
+	F(min_p, "drop tokens less likely than this share of the likeliest, in training too; 0: off", "0 to 1"),
 	I(top_k, "keep the k most likely tokens; 0: off", "0 to 2147483647"),
 	F(top_p, "nucleus mass; 1: off", "1e-6 to 1"),
 	I(max_prompt_length, "longer prompts are refused and counted; 0: no limit", "0 to 16777216"),
@@ -104,7 +107,9 @@ const struct option_def rl_option_defs[] = {
 	F(guard_truncation, "alarm: share of answers cut by length; 0: off", "0 to 1"),
 	F(guard_format, "alarm: share of answers without plan and code block; 0: off", "0 to 1"),
 	I(seed, "of prompts, sampling and hidden inputs", NULL),
-	I(threads, "threads of the engine; 0: cores", "0 to 4096"),
+	S(device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	S(cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	I(threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),
 	B(dry_run, "print the memory plan, token counts and what would run, and stop"),
@@ -114,6 +119,7 @@ const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 void rl_options_default(struct rl_options *o)
 {
 	*o = (struct rl_options){
+		.device = "cpu",
 		.stage = "frontend",
 		.split = "train",
 		.prompt_template = "recipes/prompts/frontend.txt",

@@ -21,6 +21,7 @@ struct collect {
 	const struct rollout_options *o;
 	struct rollout *out;
 	int total, finished, outstanding; /* rollouts in all, with a verdict, at the verifier */
+	struct span_state *spans;         /* (total) where code has a temperature of its own */
 	struct progress progress;
 };
 
@@ -81,6 +82,32 @@ static int request_place(const struct collect *c, int64_t id)
 	return place;
 }
 
+/* ---- plan and code while they are written ---- */
+
+bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count)
+{
+	for (; s->seen < count && !s->is_code; s->seen++) {
+		struct str text = {0};
+		tokenizer_decode(t, &tokens[s->seen], 1, true, &text);
+		for (size_t i = 0; i < text.len && !s->is_code; i++) {
+			char c = text.data[i];
+			if (c == '\n') s->backticks = 0;
+			else if (c == '`' && s->backticks >= 0) s->is_code = ++s->backticks == 3;
+			else if ((c != ' ' && c != '\t') || s->backticks > 0) s->backticks = -1;
+		}
+		str_release(&text);
+	}
+	return s->is_code;
+}
+
+static float temperature_at(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	struct collect *c = ctx;
+	int slot = request_place(c, id) * c->o->num_samples + sample - c->o->first_sample;
+	bool is_code = span_is_code(&c->spans[slot], c->tokenizer, tokens, count);
+	return is_code ? c->o->temperature_code : c->o->sampling.temperature;
+}
+
 static int take_completions(struct collect *c, struct engine *e, struct err *err)
 {
 	struct completion done;
@@ -138,6 +165,8 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 			.stop_ids = c->o->stop_ids,
 			.nstop = c->o->nstop,
 			.adapter = c->o->adapter,
+			.temperature_at = c->o->temperature_code > 0 ? temperature_at : NULL,
+			.temperature_ctx = c,
 		};
 		q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
 		int rc = engine_submit(e, &q, err);
@@ -157,6 +186,7 @@ int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenize
 		.out = out,
 		.total = n * o->num_samples};
 	memset(out, 0, (size_t)c.total * sizeof *out);
+	c.spans = xcalloc((size_t)MAX(c.total, 1), sizeof *c.spans);
 	if (o->progress) progress_begin(&c.progress, o->progress, "answers", c.total);
 	int rc = submit_prompts(&c, e, n, err), active = 1;
 	while (!rc && active) {
@@ -166,6 +196,7 @@ int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenize
 	}
 	if (!rc) rc = take_verdicts(&c, -1, err);
 	if (o->progress) progress_end(&c.progress);
+	free(c.spans);
 	return rc;
 }
 

@@ -55,7 +55,9 @@ static struct rollout_options collect_options(const struct loop *l, int first, i
 		.sampling = {.temperature = (float)o->temperature,
 			.top_k = (int)o->top_k,
 			.top_p = (float)o->top_p,
+			.min_p = (float)o->min_p,
 			.seed = (uint64_t)o->seed},
+		.temperature_code = (float)o->temperature_code,
 		.max_new_tokens = (int)o->max_completion_length,
 		.stop_ids = &l->stop_id,
 		.nstop = 1,
@@ -191,6 +193,7 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 	struct rollout *r = xcalloc((size_t)n + 1, sizeof *r);
 	struct rollout_options ro = collect_options(l, 0, 1, 0);
 	ro.sampling = (struct sampling){.temperature = 0, .top_p = 1};
+	ro.temperature_code = 0;
 	for (int i = 0; i < n; i++) index[i] = i;
 	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->dev, index, n, &ro, r, err);
 	for (int i = 0; !rc && i < n; i++) {

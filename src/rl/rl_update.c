@@ -44,10 +44,9 @@ struct updater {
 	struct head_row *head;      /* (max_tokens) */
 	float *logprob;             /* (max_tokens) scratch */
 	struct loss_row *rows;
-	size_t nrows, rows_cap; /* of the whole batch, in sequence order */
-	float *sampler_logprob;
-	size_t sampler_cap; /* (nrows) */
-	double norm_mean;   /* decaying mean of the norms of updates so far */
+	size_t nrows, rows_cap;                   /* of the whole batch, in sequence order */
+	float *sampler_logprob, *row_temperature; /* (nrows) as the sampler recorded them; temperature 0: the usual */
+	double norm_mean;                         /* decaying mean of the norms of updates so far */
 	int64_t norm_count;
 	/* the micro-batch that the loss callback works on */
 	size_t row_offset;
@@ -67,10 +66,12 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 	u->needs_old = u->o.num_iterations * u->o.steps_per_generation > 1 || o->importance != IMPORTANCE_OFF;
 	struct pass_options p = {.max_tokens = o->max_tokens, .head_rows = MIN(o->max_tokens, 512), .backward = true};
 	int rc = pass_create(m, &p, &u->pass, err);
+	if (!rc) pass_min_p(u->pass, o->min_p);
 	if (!rc && o->full_reference) {
 		rc = model_open(o->reference_model, model_ops(m), &u->reference, err);
 		p.backward = false;
 		if (!rc) rc = pass_create(u->reference, &p, &u->reference_pass, err);
+		if (!rc) pass_min_p(u->reference_pass, o->min_p);
 	}
 	size_t n = (size_t)o->max_tokens;
 	u->ids = xcalloc(n, sizeof *u->ids);
@@ -96,6 +97,7 @@ void updater_free(struct updater *u)
 	free(u->logprob);
 	free(u->rows);
 	free(u->sampler_logprob);
+	free(u->row_temperature);
 	free(u);
 }
 
@@ -145,6 +147,7 @@ static void rows_reserve(struct updater *u, size_t n)
 	u->rows_cap = MAX(2 * u->rows_cap, u->nrows + n);
 	u->rows = xrealloc(u->rows, size_mul(u->rows_cap, sizeof *u->rows));
 	u->sampler_logprob = xrealloc(u->sampler_logprob, size_mul(u->rows_cap, sizeof *u->sampler_logprob));
+	u->row_temperature = xrealloc(u->row_temperature, size_mul(u->rows_cap, sizeof *u->row_temperature));
 }
 
 /* One row per completion token; `at` is relative to the sequence's first token until it is packed. */
@@ -159,6 +162,7 @@ static void sequence_rows(struct updater *u, struct sequence *s, const struct to
 	for (int i = 0; i < c->count; i++) {
 		bool is_code = !is_split || kinds[i];
 		u->sampler_logprob[u->nrows] = c->logprobs[i];
+		u->row_temperature[u->nrows] = c->temperatures ? c->temperatures[i] : 0;
 		u->rows[u->nrows++] = (struct loss_row){
 			.at = nprompt + i - 1,
 			.target = c->tokens[i],
@@ -248,7 +252,8 @@ static struct micro micro_pack(struct updater *u, const struct sequence *s, int 
 		for (int k = 0; k < n; k++) u->pos[T + k] = k;
 		for (int k = 0; k < n - nprompt; k++, nhead++) {
 			const struct loss_row *row = &u->rows[s[i].row_begin + (size_t)k];
-			u->head[nhead] = (struct head_row){T + row->at, row->target};
+			u->head[nhead] = (struct head_row){
+				T + row->at, row->target, u->row_temperature[s[i].row_begin + (size_t)k]};
 		}
 		T += n;
 	}
@@ -478,7 +483,7 @@ static int fit_pack(
 		memcpy(u->ids + T, e[i]->ids, (size_t)e[i]->count * sizeof *u->ids);
 		for (int k = 0; k < e[i]->count; k++) u->pos[T + k] = k;
 		for (int k = e[i]->completion_begin; k < e[i]->count; k++)
-			u->head[(*nhead)++] = (struct head_row){T + k - 1, e[i]->ids[k]};
+			u->head[(*nhead)++] = (struct head_row){.at = T + k - 1, .target = e[i]->ids[k]};
 		T += e[i]->count;
 	}
 	u->start[S] = T;
@@ -501,6 +506,7 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 		tokens += e[i]->count - e[i]->completion_begin;
 	}
 	u->fit_scale = weight / (double)tokens;
+	pass_min_p(u->pass, 0); /* supervised updates are of the whole distribution */
 	for (int i = 0; i < count;) {
 		struct batch batch;
 		int nhead, next = fit_pack(u, e, i, count, &batch, &nhead);
@@ -510,6 +516,7 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 		stats->tokens += batch.packed.T;
 		i = next;
 	}
+	pass_min_p(u->pass, u->o.min_p);
 	/* Norms of these steps are of another loss: they do not enter the mean that limits the others. */
 	optimizer_next(u->optimizer, rate_scale, 0);
 	double norm = optimizer_step(u->optimizer);

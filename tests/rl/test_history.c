@@ -29,7 +29,8 @@ static int setup(void **state)
 	struct err err = {0};
 	const char *build = getenv("BUILD");
 	char *dir = path_join(build ? build : "build/release", "ref"), *path = path_join(dir, "rl-history.json");
-	if (dir_make(dir, &err) || tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &f->tokenizer, &err))
+	if (dir_make(dir, &err) || tokenizer_train(&training, 1, &o, path, &err) ||
+		tokenizer_open(path, &f->tokenizer, &err))
 		fail_msg("%s", err.text);
 	free(path);
 	free(dir);

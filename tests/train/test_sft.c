@@ -2,6 +2,7 @@
  * minimum, checkpoints, and continuing: same bytes as an uninterrupted run. */
 #include "sft_run_ref.h"
 #include "train/train_internal.h"
+#include "../model/host_values.h"
 
 /* ---- packing ---- */
 
@@ -304,7 +305,8 @@ static void test_dropout_masks(void **state)
 	int n; /* B of a new adapter is 0, and A's gradient, which dropout acts on, with it */
 	struct param *p = adapter_params(s.a, &n);
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < p[i].count; k++) p[i].data[k] = 0.1f * rng_normal(21, (uint64_t)i, (uint64_t)k);
+		for (int64_t k = 0; k < p[i].count; k++)
+			host_values(&p[i])[k] = 0.1f * rng_normal(21, (uint64_t)i, (uint64_t)k);
 	struct sft_example twice[2] = {s.d->examples[0], s.d->examples[0]};
 	int tokens = twice[0].count;
 	struct norms steps = run_still(&s, twice, 1, tokens, 1, 4), pair = run_still(&s, twice, 2, tokens, 2, 1);
