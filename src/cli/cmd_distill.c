@@ -5,9 +5,15 @@
  *
  * What is kept: an answer whose verdict in the store is genuine, to a task of --tasks whose structure
  * is a training structure. Dev and test tasks are left out, however their rows are labelled. */
+#include "base/base.h"
 #include "cli/cli.h"
 #include "cli/sft.h"
 #include "rl/rl.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verdict.h"
 
 #include <stdlib.h>
 
@@ -183,7 +189,7 @@ static int distill_run(struct distill *d, struct err *err)
 			"no genuine answer to a training task of %s among %lld samples (%lld genuine ones to other tasks)",
 			o->tasks, (long long)d->samples, (long long)d->other_tasks);
 	if (!rc && o->pairs) rc = jsonl_each(o->pairs, JSONL_LINE_MAX, pair_add, d, err);
-	if (!rc) rc = dir_make(o->sft.output_dir, err);
+	if (!rc) rc = run_folder_claim(o->sft.output_dir, err);
 	if (!rc) rc = jsonl_write(path, &d->text, err);
 	if (!rc) {
 		log_info(

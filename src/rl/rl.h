@@ -96,7 +96,8 @@ json_t *rollout_json(
 struct advantage_options {
 	const struct reward_rule *rule;
 	enum advantage_type type;
-	double negative_weight; /* advantages below 0 are multiplied by it */
+	double weight;          /* all advantages are multiplied by it; 0: rewards are published and do not train */
+	double negative_weight; /* those below 0 by this too */
 	/* DAPO's soft punishment: an answer of more than max_completion_length - buffer tokens loses up to penalty of
 	 * its reward, in proportion; buffer 0: off. */
 	int max_completion_length, overlong_buffer_len;
@@ -125,9 +126,9 @@ struct rl_options {
 		replay_updates, replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
 	double temperature, temperature_code, top_p, min_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon,
 		weight_decay, max_grad_norm, max_grad_ratio, epsilon, epsilon_high, delta, beta, lora_alpha, lora_dropout,
-		max_seconds, reward_alpha, reward_beta, reward_clip, negative_weight, importance_sampling_clip_max,
-		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
-		guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
+		max_seconds, reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight,
+		importance_sampling_clip_max, overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor,
+		level_admission, guard_gap, guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
 	int64_t top_k;
 };
 extern const struct option_def rl_option_defs[];

@@ -1,5 +1,6 @@
 /* The rules are rows of a table: which metric, above what, and whether it ends the run. */
 #include "rl/rl_guard.h"
+#include "base/base.h"
 
 #include <math.h>
 #include <stdlib.h>

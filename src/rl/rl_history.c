@@ -1,5 +1,10 @@
 /* The fold over samples: estimates, levels, buffer. */
 #include "rl/rl_history.h"
+#include "base/base.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>

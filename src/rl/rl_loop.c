@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "store/store.h"
+#include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
 #include "verify/verdict.h"
@@ -25,6 +26,7 @@ static int learning_check(struct loop *l, struct err *err)
 	int rc = reward_rule_set(&l->rule, o->reward, o->reward_alpha, o->reward_beta, o->reward_clip, err);
 	l->advantage = (struct advantage_options){
 		.rule = &l->rule,
+		.weight = o->policy_weight,
 		.negative_weight = o->negative_weight,
 		.max_completion_length = (int)o->max_completion_length,
 		.overlong_buffer_len = (int)o->overlong_buffer_len,
@@ -77,6 +79,12 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
 	int rc = learning_check(l, err);
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
+	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
+		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
+	if (!rc && o->level_admission > 0 && !o->level_weights)
+		return err_set(err, ERR_USAGE, "--level_admission: name the levels and their shares with --level_weights");
+	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
+		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
 	return rc;
 }
 

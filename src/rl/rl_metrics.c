@@ -1,6 +1,10 @@
 /* A step in numbers. Rates are over answers with a verdict; what is measured on the tokens that
  * train alone says so in its name, because TRL's names mean all completion tokens. */
 #include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "verify/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -33,6 +33,7 @@ const struct option_def rl_option_defs[] = {
 		"advantages inside a group: leave-one-out, mean and std, mean only, std of the batch, over the mean, the raw "
 		"reward",
 		"loo|mean_std|mean|batch|maxrl|raw"),
+	F(policy_weight, "of the reinforcement term; 0: only replay_updates train (expert iteration)", "0 or more"),
 	F(negative_weight, "advantages below 0 are multiplied by it", "0 or more"),
 	S(loss_type, "loss and its normalisation; cispo's epsilon_high is the cap itself, 5 as a rule",
 		"grpo|dr_grpo|dapo|bnpo|gspo|cispo"),
@@ -141,6 +142,7 @@ void rl_options_default(struct rl_options *o)
 		.reward_alpha = -1,
 		.reward_beta = -1,
 		.reward_clip = -1,
+		.policy_weight = 1,
 		.negative_weight = 1,
 		.importance_sampling_mode = "off",
 		.importance_sampling_clip_max = 3,

@@ -279,7 +279,7 @@ static void group_rewards(struct rollout *g, int K, const struct advantage_optio
 
 static double weighted(const struct advantage_options *o, double advantage)
 {
-	return advantage < 0 ? advantage * o->negative_weight : advantage;
+	return o->weight * (advantage < 0 ? advantage * o->negative_weight : advantage);
 }
 
 int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const struct advantage_options *o,

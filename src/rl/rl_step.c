@@ -3,6 +3,10 @@
  * (filter_groups): groups without variance are replaced by fresh prompts, up to max_num_gen_batches
  * rounds; what was generated for nothing is recorded all the same, and does not train. */
 #include "rl/rl_internal.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "task/task.h"
+#include "verify/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -130,7 +130,8 @@ static double bandit_step(struct bandit *b, int step, enum advantage_type advant
 		reward += is_good;
 	}
 	for (int g = 0; g < GROUPS; g++) sizes[g] = K;
-	const struct advantage_options o = {.rule = reward_rule_find("frontend"), .type = advantage, .negative_weight = 1};
+	const struct advantage_options o = {
+		.rule = reward_rule_find("frontend"), .type = advantage, .weight = 1, .negative_weight = 1};
 	rollouts_advantages(b->rollouts, sizes, GROUPS, &o, &b->prompts, NULL);
 	if (updater_run(b->updater, b->rollouts, GROUPS * K, &b->prompts, NULL, false, &stats, &err))
 		fail_msg("%s", err.text);

@@ -153,7 +153,7 @@ def test_learning():
     more = ("--tasks", f"{work}/with_dev.jsonl", "--prompt_selection", "promise", "--num_generations_first", "2", "--filter_groups", "--max_num_gen_batches", "2",
             "--steps_per_generation", "2", "--num_iterations", "2", "--loss_type", "gspo", "--advantage", "maxrl", "--lr_scheduler_type", "linear",
             "--replay_updates", "2", "--replay_batch_size", "3", "--replay_min", "1", "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1",
-            "--temperature", "1.2")
+            "--temperature", "1.2", "--temperature_code", "0.9", "--min_p", "0.02")
     p = run(*command("learn_a", *more))
     m = metrics("learn_a") if p.returncode == 0 else []
     rate = [1e-4 * (18 - (6 * k - 1)) / 18 for k in (1, 2, 3)]   # of the last of each step's six updates, of eighteen in all
@@ -166,6 +166,8 @@ def test_learning():
     sizes = {}
     for s, r in samples:
         sizes.setdefault((s, r["task"]), []).append(r["sample"])
+    check("sampler and trainer agree, with a temperature for plan and one for code, and with min_p",
+          m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m), [r["sampling/trained_logp_difference/max"] for r in m])
     counts = [[v.count(k) for k in range(4)] for v in sizes.values()]   # a task may come in two rounds
     check("groups have their first two answers, or all four, numbered through",
           counts and all(c[0] == c[1] >= c[2] == c[3] for c in counts) and len({c[2] > 0 for c in counts}) == 2, sizes)

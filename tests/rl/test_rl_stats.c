@@ -104,7 +104,8 @@ static int advantages(struct rollout *r, int n, int K, const char *rule, enum ad
 {
 	int sizes[8];
 	for (int g = 0; g < n; g++) sizes[g] = K;
-	const struct advantage_options o = {.rule = reward_rule_find(rule), .type = type, .negative_weight = 1};
+	const struct advantage_options o = {
+		.rule = reward_rule_find(rule), .type = type, .weight = 1, .negative_weight = 1};
 	return rollouts_advantages(r, sizes, n, &o, &prompts, NULL);
 }
 
@@ -164,7 +165,7 @@ static void test_advantages_of_sizes(void **state)
 	const int sizes[3] = {2, 4, 0};
 	bool varies[3];
 	struct advantage_options o = {
-		.rule = reward_rule_find("frontend"), .type = ADVANTAGE_BATCH, .negative_weight = 0.25};
+		.rule = reward_rule_find("frontend"), .type = ADVANTAGE_BATCH, .weight = 1, .negative_weight = 0.25};
 	assert_int_equal(rollouts_advantages(r, sizes, 2, &o, &prompts, varies), 0);
 	assert_true(varies[0] && varies[1]);
 	double unit = 0.5 / (sqrt(1.5 / 5) + 1e-4);
@@ -175,6 +176,9 @@ static void test_advantages_of_sizes(void **state)
 	o.type = ADVANTAGE_LEAVE_ONE_OUT; /* groups are apart: 1 - 0 in the first, 1 - 1/3 in the second */
 	rollouts_advantages(r, sizes, 2, &o, &prompts, NULL);
 	assert_true(fabs(r[0].advantage_code - 1) < 1e-12 && fabs(r[2].advantage_code - 2. / 3) < 1e-12);
+	o.weight = 0; /* groups vary all the same: filters and metrics go on */
+	assert_int_equal(rollouts_advantages(r, sizes, 2, &o, &prompts, varies), 0);
+	for (int i = 0; i < 6; i++) assert_true(r[i].advantage_code == 0 && r[i].advantage_plan == 0);
 }
 
 /* The last 4 of 10 tokens cost up to 0.5: none at 6, a quarter at 7, all at 10. */
@@ -182,6 +186,7 @@ static void test_overlong(void **state)
 {
 	const struct advantage_options o = {.rule = reward_rule_find("frontend"),
 		.type = ADVANTAGE_RAW,
+		.weight = 1,
 		.negative_weight = 1,
 		.max_completion_length = 10,
 		.overlong_buffer_len = 4,
