@@ -112,6 +112,24 @@ def test_plan(policy):
     check("a level without tasks is an error", p.returncode == 1 and "no prompt left" in p.stderr, p.stderr)
 
 
+def test_settings_that_do_not_go_together(policy):
+    for options, said in ((("--advantage", "maxrl", "--reward", "paper-frontend"), "must not be negative"),
+                          (("--advantage", "maxrl", "--overlong_buffer_len", "4"), "overlong_buffer_len"),
+                          (("--loss_type", "cispo"), "cap of the ratio"),
+                          (("--delta", "1.2"), "more than 1 + epsilon_high"),
+                          (("--min_p", "0.1", "--top_p", "0.9"), "use one"),
+                          (("--num_generations_first", "8"), "num_generations_first"),
+                          (("--steps_per_generation", "65"), "steps_per_generation"),
+                          (("--level_weights", "1:1"), "promise"),
+                          (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5", "--policy_weight", "0"), "nothing would train"),
+                          (("--level_admission", "0.5"), "level_weights"),
+                          (("--prompt_selection", "promise", "--level_weights", "one"), "LEVEL:WEIGHT"),
+                          (("--reward", "frontend", "--reward_alpha", "1"), "no such constant"),
+                          (("--overlong_buffer_len", "200"), "max_completion_length")):
+        p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--max_completion_length", "100", "--dry_run", *options, expect=2)
+        check(f"refused: {' '.join(options)}", p.returncode == 2 and said in p.stderr, p.stderr)
+
+
 def test_step(policy):
     """One step on a tiny policy: every setting of the recipe is one that training takes."""
     p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--max_steps", "1",
@@ -126,5 +144,6 @@ policy = tiny_policy()
 test_recipes()
 if policy:
     test_plan(policy)
+    test_settings_that_do_not_go_together(policy)
     test_step(policy)
 done()
