@@ -44,6 +44,8 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
 	O(OPTION_INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
 	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference",
@@ -120,7 +122,8 @@ static int compare_check(const struct eval *e, struct err *err)
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store)
 {
 	return (struct verify_options){
-		.device = "cpu",
+		.device = o->verify_device,
+		.gpu = o->gpu,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
@@ -382,6 +385,7 @@ int cmd_eval(int argc, char **argv)
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "auto",
+		.verify_device = "cpu",
 		.precision = "strict",
 		.num_samples = 1,
 		.device = "cpu",

@@ -296,7 +296,8 @@ static int open_store(struct loop *l, struct err *err)
 	if (!rc) rc = store_run_open(l->store, o->output_dir, config, &l->run, err);
 	json_decref(config);
 	struct verify_options v = {
-		.device = "cpu",
+		.device = o->verify_device,
+		.gpu = o->gpu,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,

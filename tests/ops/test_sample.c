@@ -40,6 +40,7 @@ static int reference_kept(const float *x, int V, const struct ops_draw *s, struc
 	for (int i = 0; i < n; i++) total += kept[i].p;
 	int count = 0;
 	while (count < n && (s->top_p >= 1 || running < s->top_p * total)) running += kept[count++].p;
+	while (count > 1 && kept[count - 1].p < s->min_p * kept[0].p) running -= kept[--count].p;
 	for (int i = 0; i < count; i++) kept[i].p /= running;
 	return count;
 }
@@ -51,24 +52,27 @@ static void test_survivors(void **state)
 	struct entry kept[V];
 	static const struct {
 		int k;
-		float p;
-	} cut[] = {
-		{1, 1}, {5, 1}, {699, 1}, {5000, 1}, {0, 0.1f}, {0, 0.9f}, {0, 0.999f}, {40, 0.5f}, {3, 0.99f}, {0, 1e-6f}};
+		float p, min_p;
+	} cut[] = {{1, 1, 0}, {5, 1, 0}, {699, 1, 0}, {5000, 1, 0}, {0, 0.1f, 0}, {0, 0.9f, 0}, {0, 0.999f, 0},
+		{40, 0.5f, 0}, {3, 0.99f, 0}, {0, 1e-6f, 0}, {0, 1, 0.05f}, {0, 1, 1}, {0, 1, 1e-6f}, {0, 0.9f, 0.1f},
+		{0, 0.3f, 0.01f}, {40, 1, 0.2f}, {40, 0.95f, 0.1f}, {5, 0.5f, 0.9f}};
 	for (size_t c = 0; c < ARRAY_LEN(cut); c++) {
-		struct ops_draw s = {.temperature = 0.8f, .top_k = cut[c].k, .top_p = cut[c].p};
+		struct ops_draw s = {.temperature = 0.8f, .top_k = cut[c].k, .top_p = cut[c].p, .min_p = cut[c].min_p};
 		random_logits(x, V, c, 2);
 		int count = reference_kept(x, V, &s, kept);
 		for (int d = 0; d < DRAWS; d++) {
 			/* The reference's own inverse transform; a draw within 1e-5 of a boundary may fall
 			 * either way. */
-			float u = rng_uniform(5, c, (uint64_t)d);
-			int32_t got = sample_token(x, V, &s, u, NULL, &scratch);
+			float u = rng_uniform(5, c, (uint64_t)d), logprob;
+			int32_t got = sample_token(x, V, &s, u, &logprob, &scratch);
 			if (cut[c].k >= V && cut[c].p >= 1) continue; /* nothing is cut: ids in order, see test_untruncated */
 			double below = 0;
 			int i = 0;
 			while (i < count && kept[i].id != got) below += kept[i++].p;
 			assert_true(i < count);
 			assert_true(u >= below - 1e-5 && u <= below + kept[i].p + 1e-5);
+			/* With min_p the distribution is what was left; without, the whole vocabulary's (test_logprob). */
+			if (cut[c].min_p > 0) assert_true(fabs(logprob - log(kept[i].p)) < 1e-5);
 		}
 		/* The ends of the range. */
 		assert_int_equal(sample_token(x, V, &s, 0, NULL, &scratch), cut[c].k >= V && cut[c].p >= 1 ? 0 : kept[0].id);
