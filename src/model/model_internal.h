@@ -191,6 +191,8 @@ struct head {            /* the last norm's output to logits, a chunk of rows at
 	int32_t *at, *target;         /* (group_max) */
 	float *temperature;           /* (group_max) */
 	uint8_t *hits;                /* caller's, or NULL */
+	float min_p;                  /* pass_min_p */
+	float *host_logits;           /* (rows_max, V) with min_p alone */
 };
 
 struct pass {
