@@ -17,8 +17,8 @@
  * dependent launch). So every kernel calls grid_begin() before it reads or writes what an earlier kernel touched: it
  * waits for that one, then allows the next. What a kernel does ahead of grid_begin may read whatever was written two
  * kernels back. */
-#ifndef HONE_CUDA_INTERNAL_H
-#define HONE_CUDA_INTERNAL_H
+#ifndef HONE_OPS_CUDA_INTERNAL_H
+#define HONE_OPS_CUDA_INTERNAL_H
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -32,6 +32,7 @@
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
 extern "C" {
+#include "base/base.h"
 #include "ops/ops.h"
 }
 
