@@ -48,7 +48,7 @@ void feedback_render(const struct verdict *v, const char *source, size_t source_
 struct reward_input {
 	const struct verdict *verdict; /* of a well-formed answer; NULL when the answer had no candidate in it */
 	double baseline_cost_s;        /* midend: model time of the kernel that was given; 0: the reference counts
-									  (verdict->speedup) */
+									  (verdict->speedup_fused) */
 };
 struct reward {
 	double plan, code;

@@ -14,7 +14,9 @@
  * an engine. */
 #ifndef HONE_INFER_H
 #define HONE_INFER_H
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 struct sampling {
 	float temperature; /* 0: greedy */

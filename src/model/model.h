@@ -9,6 +9,8 @@
  * entry alone. */
 #ifndef HONE_MODEL_H
 #define HONE_MODEL_H
+#include "base/base.h"
+#include "base/dtype.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
 

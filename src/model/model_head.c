@@ -5,6 +5,8 @@
  * pass_logprobs and pass_backward cut the same rows into the same chunks: equal inputs give equal
  * bits, so the first update's ratio is exactly 1. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "ops/ops.h"
 
 #include <math.h>
 

@@ -2,7 +2,10 @@
  * and the table that carves activations. */
 #ifndef HONE_MODEL_INTERNAL_H
 #define HONE_MODEL_INTERNAL_H
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
+#include "tensor/tensor.h"
 
 #define ADAPTER_RANK_MAX 256   /* bounds the memory plan, which exists before adapters do */
 

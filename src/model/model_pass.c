@@ -3,6 +3,8 @@
  * and the pointers used in it come from the same rows. With backward each layer keeps its own;
  * without, all layers share one set and the residual stream stays in place. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "ops/ops.h"
 
 #include <stdlib.h>
 

@@ -31,7 +31,7 @@ static void tally_add(struct tally *t, const struct rollout *r, const struct pro
 	t->length += r->completion.finish == FINISH_LENGTH;
 	if (v->class != VERDICT_GENUINE) return;
 	const struct prompt_row *p = &prompts->rows[r->prompt];
-	double s = p->kernel ? p->profile.cost_s / v->cost_s : v->speedup;
+	double s = p->kernel ? p->profile.cost_s / v->cost_s : v->speedup_fused;
 	t->genuine++;
 	if (isfinite(s) && s > 0) {
 		t->speedup += s;

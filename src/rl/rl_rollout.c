@@ -27,7 +27,7 @@ struct collect {
 
 static void verdict_format_failure(struct verdict *v, const struct answer *a, enum finish_reason finish)
 {
-	*v = (struct verdict){.class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup = NAN};
+	*v = (struct verdict){.class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup_eager = NAN, .speedup_fused = NAN};
 	snprintf(v->reason, sizeof v->reason, "%s", finish == FINISH_LENGTH ? "length" : a->problem);
 	snprintf(v->detail, sizeof v->detail, "the answer is not a plan followed by one closed ```python block (%s)",
 		a->problem);

@@ -84,8 +84,6 @@ bool task_has_suffix(const char *s, const char *suffix)
 	return n >= m && !strcmp(s + n - m, suffix);
 }
 
-static bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
-
 int task_check(const struct task *t, struct err *err)
 {
 	static const struct {

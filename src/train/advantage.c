@@ -13,6 +13,7 @@
  *   raw             r: no baseline, for rejection sampling (0 / 1 rewards); it needs no second
  *   sample and no variance, only a reward that is not 0 */
 #include "train/train.h"
+#include "base/base.h"
 
 #include <math.h>
 

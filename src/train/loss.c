@@ -16,6 +16,7 @@
  * CISPO 2506.13585, delta as in INTELLECT-2 2505.07291, k3 from Schulman 2020. All scalar work is in
  * double. */
 #include "train/train.h"
+#include "base/base.h"
 
 #include <math.h>
 

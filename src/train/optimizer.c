@@ -4,6 +4,9 @@
  * Moments live in one block in the parameters' order. The backend updates the whole list of weights
  * in one call. */
 #include "train/train_internal.h"
+#include "base/base.h"
+#include "model/model.h"
+#include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * step; what it writes from there has the bytes of a run that was never stopped. A checkpoint
  * remembers the settings it was made with and refuses others. */
 #include "train/train_internal.h"
+#include "base/base.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdlib.h>

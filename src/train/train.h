@@ -6,7 +6,9 @@
  * as TRL's. */
 #ifndef HONE_TRAIN_H
 #define HONE_TRAIN_H
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 /* ---- losses ---- */
 

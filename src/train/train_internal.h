@@ -1,6 +1,9 @@
 /* What checkpoints see of an optimiser, and the supervised loop's plan. */
 #ifndef HONE_TRAIN_INTERNAL_H
 #define HONE_TRAIN_INTERNAL_H
+#include "base/base.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "train/train.h"
 
 struct optimizer {

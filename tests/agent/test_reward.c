@@ -11,7 +11,7 @@
 
 static struct verdict verdict_of(enum verdict_class class, double speedup, double cost_s)
 {
-	return (struct verdict){.class = class, .stage = STAGE_DONE, .speedup = speedup, .cost_s = cost_s};
+	return (struct verdict){.class = class, .stage = STAGE_DONE, .speedup_fused = speedup, .cost_s = cost_s};
 }
 
 static void expect(const char *rule, enum verdict_class class, double speedup, double plan, double code)
@@ -70,7 +70,7 @@ static void test_baseline_replaces_the_reference(void **state)
 	assert_true(fabs(reward_speedup(reward_rule_find("uniform"), &in) - 2.5) < 1e-12);
 	/* but not in the paper's ratio, which has no noise band either */
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 0.5);
-	v.speedup = 1.01;
+	v.speedup_fused = 1.01;
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 1.01);
 	assert_true(reward_speedup(reward_rule_find("uniform"), &(struct reward_input){.verdict = &v}) == 1);
 }

@@ -126,7 +126,7 @@ static double bandit_step(struct bandit *b, int step, enum advantage_type advant
 	for (int i = 0; i < GROUPS * K; i++) {
 		bool is_good = b->rollouts[i].completion.tokens[0] < GOOD;
 		b->rollouts[i].verdict = (struct verdict){
-			.class = is_good ? VERDICT_GENUINE : VERDICT_WRONG, .speedup = 1, .cost_s = 1};
+			.class = is_good ? VERDICT_GENUINE : VERDICT_WRONG, .speedup_fused = 1, .cost_s = 1};
 		reward += is_good;
 	}
 	for (int g = 0; g < GROUPS; g++) sizes[g] = K;

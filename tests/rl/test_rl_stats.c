@@ -96,7 +96,7 @@ static const struct prompt_set prompts = {&row, 1, 0, 0};
 
 static struct rollout graded(enum verdict_class class, double speedup)
 {
-	return (struct rollout){.verdict = {.class = class, .speedup = speedup, .cost_s = 1}};
+	return (struct rollout){.verdict = {.class = class, .speedup_fused = speedup, .cost_s = 1}};
 }
 
 /* n groups of K. */
