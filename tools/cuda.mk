@@ -9,10 +9,6 @@ CUDA_FLAGS := -std=c++20 -O3 -g -lineinfo $(CUDA_ARCH) -Werror all-warnings -Isr
 CUDA_SOURCES := $(wildcard src/ops/cuda/*.cu)
 CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES))
 
-# What the program and the plugin have to agree on: the text of ops.h.
-OPS_ABI := $(shell sha256sum src/ops/ops.h | cut -c1-16)
-
-
 $(BUILD)/obj/%.cu.o: %.cu src/ops/ops.h | $(SETUP_STAMPS)
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
@@ -25,3 +21,14 @@ $(BUILD)/libhone_cuda.so: $(CUDA_OBJS)
 .PHONY: cuda
 cuda: $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## build the CUDA backend (libhone_cuda.so), where there is an nvcc
 	$(if $(NVCC),,@echo 'make cuda: no nvcc on the PATH nor in build/cuda; tools/setup.sh --cuda fetches one' >&2; exit 1)
+
+# A decode step beside its floor (bench/gpu_decode.c); it shares the test's small world of stages.
+$(BUILD)/obj/bench/gpu_decode.o: CFLAGS += -Itests/ops
+$(BUILD)/bench/gpu_decode: $(BUILD)/obj/bench/gpu_decode.o $(call libs,ops)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
+
+.PHONY: bench-decode
+bench-decode: $(BUILD)/bench/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of a decode step of an 8B on a GPU beside its floor
+	$(BUILD)/bench/gpu_decode

@@ -164,7 +164,9 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	}
 	CUDA_CHECK(cudaMemcpyAsync(b->device, base, end, cudaMemcpyHostToDevice, c->stream));
 	CUDA_CHECK(cudaEventRecord(b->sent[half], c->stream));
+	/* kernels and grids of a decode step follow from T alone */
 	c->shape = (uint64_t)b->is_packed | (uint64_t)b->is_decode << 1;
+	if (!b->is_decode) c->shape |= (uint64_t)(T > r->T) << 2 | (uint64_t)r->S << 3;
 	return T;
 }
 

@@ -48,7 +48,13 @@ static __device__ __forceinline__ struct row row_load(
 {
 	int blocks = (int)cluster.num_blocks(), size = (V + blocks - 1) / blocks, base = (int)cluster.block_rank() * size;
 	int count = max(0, min(size, V - base)), span = (size + WARPS * WARP - 1) / (WARPS * WARP) * WARP;
-	for (int i = (int)threadIdx.x; i < count; i += THREADS) segment[i] = logits[base + i];
+	bool is_aligned = (uintptr_t)(logits + base) % 16 == 0;
+	int wide = is_aligned ? count / 4 * 4 : 0;
+	for (int i = (int)threadIdx.x * 4; i < wide; i += THREADS * 4)
+		copy_16(shared_address(segment + i), logits + base + i, true);
+	copies_commit();
+	for (int i = wide + (int)threadIdx.x; i < count; i += THREADS) segment[i] = logits[base + i];
+	copies_wait();
 	__syncthreads();
 	int warp = (int)threadIdx.x / WARP;
 	return {segment, base, min(warp * span, count), min((warp + 1) * span, count), (int)threadIdx.x % WARP, warp};

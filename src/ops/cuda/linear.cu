@@ -8,6 +8,7 @@
 #define GEMV_OUTPUTS 2       /* rows of W that a warp reads side by side */
 #define GEMV_DEPTH 4         /* pieces of each that are on their way at once */
 #define GEMV_STEP (WARP * 8) /* elements of a row that a warp reads at once */
+#define GEMV_BLOCKS 8        /* of a multiprocessor, where two warps share a row of W */
 
 /* ---- few rows ---- */
 
@@ -28,6 +29,7 @@ template <int M> static __device__ __forceinline__ void gemv_store(const struct 
 }
 
 /* GEMV_DEPTH pieces of each of the warp's rows of W, from column k on; zeros behind the row. */
+template <int SPLIT>
 static __device__ __forceinline__ void gemv_load(
 	bf16x8 raw[GEMV_DEPTH][GEMV_OUTPUTS], const bf16 *const w[GEMV_OUTPUTS], int k, int K)
 {
@@ -35,26 +37,30 @@ static __device__ __forceinline__ void gemv_load(
 	for (int d = 0; d < GEMV_DEPTH; d++)
 #pragma unroll
 		for (int j = 0; j < GEMV_OUTPUTS; j++)
-			raw[d][j] = k + d * GEMV_STEP < K ? load8_once(w[j] + k + d * GEMV_STEP) : zero8();
+			raw[d][j] = k + d * SPLIT * GEMV_STEP < K ? load8_once(w[j] + k + d * SPLIT * GEMV_STEP) : zero8();
 }
 
-template <int M> static __global__ void __launch_bounds__(GEMV_WARPS *WARP) gemv_kernel(const struct gemv g)
+template <int M, int SPLIT>
+static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS : 1) gemv_kernel(const struct gemv g)
 {
-	int lane = (int)threadIdx.x % WARP, n0 = ((int)blockIdx.x * GEMV_WARPS + (int)threadIdx.x / WARP) * GEMV_OUTPUTS;
+	__shared__ float halves[GEMV_WARPS / 2][M][GEMV_OUTPUTS];
+	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, half = warp % SPLIT;
+	int n0 = ((int)blockIdx.x * (GEMV_WARPS / SPLIT) + warp / SPLIT) * GEMV_OUTPUTS,
+		first = half * GEMV_STEP + lane * 8;
 	const bf16 *w[GEMV_OUTPUTS];
 #pragma unroll
 	for (int j = 0; j < GEMV_OUTPUTS; j++) w[j] = g.w + (int64_t)min(n0 + j, g.N - 1) * g.w_ld;
 
 	/* weights come while the kernel before still runs */
 	bf16x8 raw[GEMV_DEPTH][GEMV_OUTPUTS];
-	gemv_load(raw, w, lane * 8, g.K);
+	gemv_load<SPLIT>(raw, w, first, g.K);
 	grid_begin();
 
 	float acc[M][GEMV_OUTPUTS] = {};
-	for (int k = lane * 8; k < g.K; k += GEMV_DEPTH * GEMV_STEP) {
+	for (int k = first; k < g.K; k += GEMV_DEPTH * SPLIT * GEMV_STEP) {
 #pragma unroll
 		for (int d = 0; d < GEMV_DEPTH; d++) {
-			int at = k + d * GEMV_STEP, later = at + GEMV_DEPTH * GEMV_STEP;
+			int at = k + d * SPLIT * GEMV_STEP, later = at + GEMV_DEPTH * SPLIT * GEMV_STEP;
 			bf16x8 now[GEMV_OUTPUTS];
 #pragma unroll
 			for (int j = 0; j < GEMV_OUTPUTS; j++) {
@@ -79,17 +85,29 @@ template <int M> static __global__ void __launch_bounds__(GEMV_WARPS *WARP) gemv
 	for (int m = 0; m < M; m++)
 #pragma unroll
 		for (int j = 0; j < GEMV_OUTPUTS; j++) {
-			float sum = lanes_sum<WARP>(acc[m][j]);
-			if (lane == 0 && n0 + j < g.N) gemv_store<M>(g, m, n0 + j, sum);
+			acc[m][j] = lanes_sum<WARP>(acc[m][j]);
+			if (SPLIT == 2 && half && lane == 0) halves[warp / 2][m][j] = acc[m][j];
 		}
+	if (SPLIT == 2) __syncthreads();
+	if (half || lane) return;
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int j = 0; j < GEMV_OUTPUTS; j++)
+			if (n0 + j < g.N) gemv_store<M>(g, m, n0 + j, SPLIT == 2 ? acc[m][j] + halves[warp / 2][m][j] : acc[m][j]);
 }
 
 static void gemv(struct ops_context *c, const struct gemv *g, int M)
 {
-	static void (*const kernels[GEMV_ROWS])(const struct gemv) = {
-		gemv_kernel<1>, gemv_kernel<2>, gemv_kernel<3>, gemv_kernel<4>};
-	int each = GEMV_WARPS * GEMV_OUTPUTS;
-	cuda_launch(c, {dim3((unsigned)((g->N + each - 1) / each)), dim3(GEMV_WARPS * WARP), 0, 0}, kernels[M - 1], *g);
+	static void (*const kernels[2][GEMV_ROWS])(const struct gemv) = {
+		{gemv_kernel<1, 1>, gemv_kernel<2, 1>, gemv_kernel<3, 1>, gemv_kernel<4, 1>},
+		{gemv_kernel<1, 2>, gemv_kernel<2, 2>, gemv_kernel<3, 2>, gemv_kernel<4, 2>}};
+	/* few outputs leave multiprocessors short of loads: two warps share a row, if all blocks still run at once, for
+	 * only then may the next kernel begin early */
+	bool is_split = g->N <= c->sms * GEMV_BLOCKS * GEMV_WARPS / 2 * GEMV_OUTPUTS;
+	int each = GEMV_WARPS / (is_split ? 2 : 1) * GEMV_OUTPUTS;
+	cuda_launch(
+		c, {dim3((unsigned)((g->N + each - 1) / each)), dim3(GEMV_WARPS * WARP), 0, 0}, kernels[is_split][M - 1], *g);
 }
 
 /* ---- products of a projection ---- */

@@ -194,13 +194,14 @@ static void plan_describe(struct lt *lt, struct plan *p)
 	LT_CHECK(lt->MatrixLayoutCreate(&p->d, out, N, M, s->ldd));
 }
 
+/* Where K is split over blocks, the parts are added as fp32: the other schemes round each to an element first. */
 static int heuristic(
 	struct lt *lt, const struct plan *p, bool is_split_allowed, int wanted, cublasLtMatmulHeuristicResult_t *found)
 {
 	const struct shape *s = &p->shape;
 	cublasLtMatmulPreference_t preference;
 	size_t workspace = WORKSPACE_BYTES;
-	uint32_t schemes = is_split_allowed ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_MASK
+	uint32_t schemes = is_split_allowed ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 										: (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE;
 	const struct {
 		cublasLtMatmulPreferenceAttributes_t name;
@@ -262,8 +263,8 @@ static void trial_run(struct ops_context *c, const struct shape *shape, const cu
 	plan_release(lt, &p);
 }
 
-/* The first candidate whose rows have the bits that the first candidate for TRIAL_ROWS rows gives, and that one itself
- * where no other does. Runs on noise, outside of any recording. */
+/* The first candidate where its rows have the bits that the first candidate for TRIAL_ROWS rows gives, else that one
+ * itself, else another candidate. Runs on noise, outside of any recording. */
 static bool invariant_choose(struct ops_context *c, const struct plan *p, const cublasLtMatmulHeuristicResult_t *found,
 	int n, cublasLtMatmulAlgo_t *algo)
 {
@@ -301,7 +302,7 @@ static bool invariant_choose(struct ops_context *c, const struct plan *p, const 
 	plan_release(c->lt, &reference);
 	if (have) trial_run(c, &base, &first.algo, x, w, (float *)out[0]);
 	for (int i = 0; have && i <= n && !is_chosen; i++) {
-		*algo = i < n ? found[i].algo : first.algo;
+		*algo = i == 1 ? first.algo : found[i ? i - 1 : 0].algo;
 		CUDA_CHECK(cudaMemsetAsync(differs, 0, 4, c->stream));
 		trial_run(c, &trial, algo, x, w, (float *)out[1]);
 		int64_t words = (int64_t)((size_t)rows * (size_t)trial.N * size / 4);
@@ -395,7 +396,8 @@ static void plan_make(struct ops_context *c, struct plan *p, const struct shape 
 	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
 	p->is_set = true;
 	p->shape = *s;
-	p->is_plain = !rows_are_aligned(s);
+	/* given both, the library rounds to an element between residual stream and bias; no model has both */
+	p->is_plain = !rows_are_aligned(s) || (s->has_c && s->has_bias);
 	if (p->is_plain) return;
 	plan_describe(lt, p);
 	int n = heuristic(lt, p, !c->batch_invariant, c->batch_invariant ? CANDIDATES : 1, found);

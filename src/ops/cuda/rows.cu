@@ -31,6 +31,7 @@ struct thin {
 	struct thin_part part[OPS_PARTS];
 	int r, used; /* rank; columns with an adapter behind them, r * parts: the rest of the tail is zeros */
 	int columns; /* of the tail; 0: leave it alone */
+	int group;   /* of them, multiplied at once; 0: none has an adapter */
 	float scaling;
 	float p; /* dropout */
 	uint64_t seed, stream;
@@ -179,8 +180,8 @@ static __device__ __forceinline__ float rows_squares(const struct rows_args &a, 
 }
 
 /* What stands in the tile becomes x * rstd * w, and goes out. */
-static __device__ __forceinline__ void rows_scale(
-	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, const float *rstd)
+static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf16 *tile, int stride, int row0,
+	int column0, int columns, const bf16 *weights, const float *rstd)
 {
 	int pieces = columns / 8, rows = min(ROWS, a.T - row0);
 #pragma unroll 2
@@ -188,7 +189,7 @@ static __device__ __forceinline__ void rows_scale(
 		int r = at / pieces, column = at % pieces * 8;
 		float x[8], w[8];
 		unpack8(x, load8(tile + r * stride + column));
-		unpack8(w, load8(a.w + column0 + column));
+		unpack8(w, load8(weights + column));
 #pragma unroll
 		for (int i = 0; i < 8; i++) x[i] = x[i] * rstd[r] * w[i];
 		bf16x8 v = pack8(x);
@@ -199,41 +200,22 @@ static __device__ __forceinline__ void rows_scale(
 
 /* ---- the thin product ---- */
 
-struct thin_rows { /* of A: what this lane multiplies, from its first column in the block's slice on; NULL: zeros */
-	const bf16 *row[THIN_TILES];
-};
-
-/* part: only of this one; -1: of all. */
-static __device__ __forceinline__ struct thin_rows thin_find(const struct thin &t, int n0, int column, int part)
+/* Rows n0.. of A (columns of the tail) into shared memory, the block's slice of each; zeros where there is no adapter.
+ */
+static __device__ __forceinline__ void thin_fetch(
+	bf16 *to, const struct rows_args &a, int stride, int n0, int column0, int columns)
 {
-	struct thin_rows rows;
-	int g = (int)threadIdx.x % WARP / 4;
-#pragma unroll
-	for (int i = 0; i < THIN_TILES; i++) {
-		int n = n0 + i * 8 + g, own = n < t.used ? n / t.r : -1;
-		const bf16 *a = own == 0 ? t.part[0].a : own == 1 ? t.part[1].a : own == 2 ? t.part[2].a : NULL;
-		int64_t ld = own == 0 ? t.part[0].ld : own == 1 ? t.part[1].ld : t.part[2].ld;
-		rows.row[i] = a && (part < 0 || own == part) ? a + (n - own * t.r) * ld + column : NULL;
+	const struct thin &t = a.thin;
+	int pieces = a.slice / 8;
+	for (int at = (int)threadIdx.x; at < t.group * pieces; at += THREADS) {
+		int i = at / pieces, n = n0 + i, column = at % pieces * 8, part = n < t.used ? n / t.r : -1;
+		const bf16 *from = part == 0 ? t.part[0].a : part == 1 ? t.part[1].a : part == 2 ? t.part[2].a : NULL;
+		int64_t ld = part == 0 ? t.part[0].ld : part == 1 ? t.part[1].ld : t.part[2].ld;
+		bool exists = from && column < columns;
+		copy_16(shared_address(to + i * stride + column),
+			exists ? from + (n - part * t.r) * ld + column0 + column : a.y, exists);
 	}
-	return rows;
-}
-
-/* Columns [k0, k1) of A's row for column n of the tail, as far as L2. */
-static __device__ __forceinline__ void thin_prefetch(const struct thin &t, int n, int k0, int k1)
-{
-	int part = n / t.r;
-	const bf16 *a = part == 0 ? t.part[0].a : part == 1 ? t.part[1].a : t.part[2].a;
-	int64_t ld = part == 0 ? t.part[0].ld : part == 1 ? t.part[1].ld : t.part[2].ld;
-	if (!a) return;
-	for (int k = k0; k < k1; k += 64) asm volatile("prefetch.global.L2 [%0];" ::"l"(a + (n - part * t.r) * ld + k));
-}
-
-static __device__ __forceinline__ void thin_load(
-	bf16x8 b[THIN_TILES], const struct thin_rows &rows, int tiles, int column, int columns)
-{
-#pragma unroll
-	for (int i = 0; i < THIN_TILES; i++)
-		if (i < tiles) b[i] = rows.row[i] && column < columns ? load8(rows.row[i] + column) : zero8();
+	copies_commit();
 }
 
 static __device__ __forceinline__ bf16x8 thin_drop(bf16x8 v, const struct thin &t, int part, uint64_t element)
@@ -248,22 +230,20 @@ static __device__ __forceinline__ bf16x8 thin_drop(bf16x8 v, const struct thin &
 	return pack8(x);
 }
 
-/* A warp's share: acc (ROWS, THIN_COLUMNS from n0) += tile A^T over the columns [k0, k1) of the slice. Lane 4 g + q
- * reads columns 8 q.. of every 32: the two steps of 16 then multiply columns in another order than they stand, the same
- * one for rows and for A. b holds A's columns from k0 on; the next ones come while these are multiplied. */
+/* A warp's share: acc (ROWS, group) += tile A^T over the columns [k0, k1) of the slice. Lane 4 g + q reads columns 8
+ * q.. of every 32: the two steps of 16 then multiply columns in another order than they stand, the same one for rows
+ * and for A. With dropout only the columns of one part are multiplied, by what the part's mask leaves of the rows. */
 template <bool DROPOUT>
-static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], bf16x8 b[THIN_TILES],
-	const struct rows_args &a, const struct thin_rows &rows, const bf16 *tile, int stride, uint64_t element, int part,
-	int columns, int tiles, int k0, int k1)
+static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], const struct rows_args &a,
+	const bf16 *tile, const bf16 *thin, int stride, uint64_t element, int part, int n0, int k0, int k1)
 {
-	int lane = (int)threadIdx.x % WARP, g = lane / 4, q = lane % 4;
-#pragma unroll 1
+	int lane = (int)threadIdx.x % WARP, g = lane / 4, q = lane % 4, tiles = a.thin.group / 8;
 	for (int k = k0; k < k1; k += 32) {
 		int column = k + q * 8;
 		union piece {
 			bf16x8 v;
 			uint32_t u[4];
-		} low, high, now;
+		} low, high, b;
 		low.v = load8(tile + g * stride + column);
 		high.v = load8(tile + (g + 8) * stride + column);
 		if (DROPOUT) {
@@ -275,32 +255,32 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], b
 #pragma unroll
 		for (int i = 0; i < THIN_TILES; i++) {
 			if (i >= tiles) break;
-			now.v = b[i];
-			if (k + 32 < k1) b[i] = rows.row[i] && column + 32 < columns ? load8(rows.row[i] + column + 32) : zero8();
-			mma_bf16(acc[i], first, now.u[0], now.u[1]);
-			mma_bf16(acc[i], second, now.u[2], now.u[3]);
+			b.v = load8(thin + (i * 8 + g) * stride + column);
+			if (DROPOUT && (n0 + i * 8 + g) / a.thin.r != part) b.v = zero8();
+			mma_bf16(acc[i], first, b.u[0], b.u[1]);
+			mma_bf16(acc[i], second, b.u[2], b.u[3]);
 		}
 	}
 }
 
 /* The warps' sums become the block's, in order, and go to the block of the cluster that adds up this share of them. */
 static __device__ __forceinline__ void thin_push(
-	cg::cluster_group &cluster, const float acc[THIN_TILES][4], float *parts, float *gathered)
+	cg::cluster_group &cluster, const float acc[THIN_TILES][4], int group, float *parts, float *gathered)
 {
-	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), share = ROWS * THIN_COLUMNS / blocks;
+	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), share = ROWS * group / blocks;
 	int lane = (int)threadIdx.x % WARP;
-	float *mine = parts + (int)threadIdx.x / WARP * ROWS * THIN_COLUMNS;
+	float *mine = parts + (int)threadIdx.x / WARP * ROWS * group + lane / 4 * group + lane % 4 * 2;
 #pragma unroll
 	for (int i = 0; i < THIN_TILES; i++) {
-		int at = lane / 4 * THIN_COLUMNS + i * 8 + lane % 4 * 2;
-		*(float2 *)(mine + at) = make_float2(acc[i][0], acc[i][1]);
-		*(float2 *)(mine + at + 8 * THIN_COLUMNS) = make_float2(acc[i][2], acc[i][3]);
+		if (i * 8 >= group) break;
+		*(float2 *)(mine + i * 8) = make_float2(acc[i][0], acc[i][1]);
+		*(float2 *)(mine + i * 8 + 8 * group) = make_float2(acc[i][2], acc[i][3]);
 	}
 	__syncthreads();
-	for (int i = (int)threadIdx.x; i < ROWS * THIN_COLUMNS; i += THREADS) {
+	for (int i = (int)threadIdx.x; i < ROWS * group; i += THREADS) {
 		float sum = parts[i];
 #pragma unroll
-		for (int w = 1; w < WARPS; w++) sum += parts[w * ROWS * THIN_COLUMNS + i];
+		for (int w = 1; w < WARPS; w++) sum += parts[w * ROWS * group + i];
 		cluster.map_shared_rank(gathered, i / share)[rank * share + i % share] = sum;
 	}
 }
@@ -309,10 +289,10 @@ static __device__ __forceinline__ void thin_push(
 static __device__ __forceinline__ void thin_store(
 	cg::cluster_group &cluster, const struct rows_args &a, const float *gathered, int row0, int n0)
 {
-	int blocks = (int)cluster.num_blocks(), share = ROWS * THIN_COLUMNS / blocks,
+	int blocks = (int)cluster.num_blocks(), group = a.thin.group, share = ROWS * group / blocks,
 		first = (int)cluster.block_rank() * share;
 	for (int i = (int)threadIdx.x; i < share; i += THREADS) {
-		int row = row0 + (first + i) / THIN_COLUMNS, column = n0 + (first + i) % THIN_COLUMNS;
+		int row = row0 + (first + i) / group, column = n0 + (first + i) % group;
 		float sum = 0;
 		for (int b = 0; b < blocks; b++) sum += gathered[b * share + i];
 		if (row < a.T && column < a.thin.columns)
@@ -322,11 +302,10 @@ static __device__ __forceinline__ void thin_store(
 
 /* Norm: rows' sums over the cluster, in the order of blocks, then the values. */
 static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, const struct rows_args &a, bf16 *tile,
-	int stride, int row0, int column0, int columns, float *squares, float *rstd)
+	int stride, int row0, int column0, int columns, const bf16 *weights, float *squares, float *rstd)
 {
 	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), r = (int)threadIdx.x / (THREADS / ROWS);
 	float own = rows_squares(a, tile, stride);
-	cluster.barrier_wait(); /* the others have begun */
 	int to = (int)threadIdx.x % (THREADS / ROWS);
 	if (to < blocks) cluster.map_shared_rank(squares, to)[rank * ROWS + r] = own;
 	cluster.sync();
@@ -337,65 +316,88 @@ static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, c
 		if (a.rstd && rank == 0 && row0 + (int)threadIdx.x < a.T) a.rstd[row0 + (int)threadIdx.x] = rstd[threadIdx.x];
 	}
 	__syncthreads();
-	rows_scale(a, tile, stride, row0, column0, columns, rstd);
+	rows_scale(a, tile, stride, row0, column0, columns, weights, rstd);
 }
 
+/* Where a block keeps what, in shared memory. */
+struct rows_shared {
+	bf16 *tile;      /* (ROWS, slice + PAD) */
+	bf16 *thin;      /* (group, slice + PAD) of A */
+	bf16 *weights;   /* (slice) of the norm */
+	float *squares;  /* (2, CLUSTER_MAX, ROWS): by turns, as gathered, since the others may be a step ahead */
+	float *rstd;     /* (ROWS) */
+	float *parts;    /* (WARPS, ROWS, group) */
+	float *gathered; /* (2, ROWS * group) */
+};
+static __host__ __device__ __forceinline__ size_t rows_carve(
+	struct rows_shared *s, unsigned char *base, int slice, int group)
+{
+	size_t stride = (size_t)slice + PAD;
+	s->tile = (bf16 *)base;
+	s->thin = s->tile + ROWS * stride;
+	s->weights = s->thin + (size_t)group * stride;
+	s->squares = (float *)(s->weights + slice);
+	s->rstd = s->squares + 2 * CLUSTER_MAX * ROWS;
+	s->parts = s->rstd + ROWS;
+	s->gathered = s->parts + WARPS * ROWS * group;
+	return (size_t)((unsigned char *)(s->gathered + 2 * ROWS * group) - base);
+}
+
+/* A cluster goes over its ROWS rows at a time. A is fetched once where all of its columns fit, else for each group. */
 template <enum source SOURCE, bool DROPOUT>
-static __global__ void __launch_bounds__(THREADS, 1) rows_kernel(const struct rows_args a)
+static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct rows_args a)
 {
 	extern __shared__ __align__(16) unsigned char shared[];
 	cg::cluster_group cluster = cg::this_cluster();
-	int rank = (int)cluster.block_rank(), blocks = (int)cluster.num_blocks();
-	int row0 = (int)blockIdx.x / blocks * ROWS, column0 = rank * a.slice,
-		columns = max(0, min(a.slice, a.width - column0));
-	int stride = a.slice + PAD;
-	bf16 *tile = (bf16 *)shared;                           /* (ROWS, slice + PAD) */
-	float *squares = (float *)(tile + ROWS * stride);      /* (blocks, ROWS) */
-	float *rstd = squares + CLUSTER_MAX * ROWS;            /* (ROWS) */
-	float *parts = rstd + ROWS;                            /* (WARPS, ROWS, THIN_COLUMNS) */
-	float *gathered = parts + WARPS * ROWS * THIN_COLUMNS; /* (2, blocks, share) */
+	int rank = (int)cluster.block_rank(), blocks = (int)cluster.num_blocks(), group = a.thin.group,
+		stride = a.slice + PAD;
+	int column0 = rank * a.slice, columns = max(0, min(a.slice, a.width - column0));
+	bool is_fetched_once = a.thin.used <= group;
+	struct rows_shared s;
+	rows_carve(&s, shared, a.slice, group);
 	cluster.barrier_arrive();
 
-	/* this warp's columns; A's come as far as L2 while the kernel before still runs */
+	/* A and the norm's weights come while the kernel before still runs */
+	if (SOURCE == SOURCE_NORM) {
+		for (int at = (int)threadIdx.x * 8; at < columns; at += THREADS * 8)
+			copy_16(shared_address(s.weights + at), a.w + column0 + at, true);
+		copies_commit();
+	}
+	if (group && is_fetched_once) thin_fetch(s.thin, a, stride, 0, column0, columns);
+	grid_begin();
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
-	int k0 = warp * share, k1 = min(k0 + share, a.slice), first = k0 + lane % 4 * 8,
-		tiles = min(THIN_TILES, (a.thin.used + 7) / 8);
-	for (int n = lane; n < min(THIN_COLUMNS, a.thin.used); n += WARP)
-		thin_prefetch(a.thin, n, column0 + k0, column0 + min(k1, columns));
-	grid_begin();
+	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
+	cluster.barrier_wait(); /* the others have begun */
+	for (int row0 = (int)blockIdx.x / blocks * ROWS; row0 < a.T; row0 += (int)gridDim.x / blocks * ROWS, turn++) {
+		rows_make<SOURCE>(a, s.tile, stride, row0, column0, columns);
+		copies_wait<0>();
+		__syncthreads();
+		if (SOURCE == SOURCE_NORM)
+			norm_finish(cluster, a, s.tile, stride, row0, column0, columns, s.weights,
+				s.squares + (turn & 1) * CLUSTER_MAX * ROWS, s.rstd);
 
-	rows_make<SOURCE>(a, tile, stride, row0, column0, columns);
-	__syncthreads();
-	struct thin_rows rows;
-	bf16x8 b[THIN_TILES];
-	if (tiles && !DROPOUT) {
-		rows = thin_find(a.thin, 0, column0, -1);
-		thin_load(b, rows, tiles, first, columns);
-	}
-	if (SOURCE == SOURCE_NORM) norm_finish(cluster, a, tile, stride, row0, column0, columns, squares, rstd);
-	else cluster.barrier_wait();
-	__syncthreads();
-
-	/* the tail, THIN_COLUMNS at a time; with dropout each part sees other zeros: the columns are gone over for each */
-	for (int n0 = 0; n0 < a.thin.columns; n0 += THIN_COLUMNS) {
-		float acc[THIN_TILES][4] = {}, *to = gathered + n0 / THIN_COLUMNS % 2 * ROWS * THIN_COLUMNS;
-		uint64_t element = (uint64_t)(row0 + lane / 4) * (uint64_t)a.width + (uint64_t)column0;
-		int last = min(n0 + THIN_COLUMNS, a.thin.used) - 1, part = DROPOUT && last >= n0 ? n0 / a.thin.r : 0,
-			last_part = last < n0 ? -1
-			: DROPOUT             ? last / a.thin.r
-								  : 0;
-		tiles = min(THIN_TILES, (a.thin.used - n0 + 7) / 8);
-		for (; part <= last_part; part++) {
-			if (DROPOUT || n0) {
-				rows = thin_find(a.thin, n0, column0, DROPOUT ? part : -1);
-				thin_load(b, rows, tiles, first, columns);
-			}
-			thin_multiply<DROPOUT>(acc, b, a, rows, tile, stride, element, part, columns, tiles, k0, k1);
+		/* the tail; with dropout each part sees other zeros: the columns are gone over for each */
+		for (int n0 = 0; n0 < a.thin.used; n0 += group, push++) {
+			float acc[THIN_TILES][4] = {}, *to = s.gathered + (push & 1) * ROWS * group;
+			uint64_t element = (uint64_t)(row0 + lane / 4) * (uint64_t)a.width + (uint64_t)column0;
+			int last_part = DROPOUT ? (min(n0 + group, a.thin.used) - 1) / a.thin.r : 0;
+			if (!is_fetched_once) thin_fetch(s.thin, a, stride, n0, column0, columns);
+			copies_wait<0>();
+			__syncthreads();
+			for (int part = DROPOUT ? n0 / a.thin.r : 0; part <= last_part; part++)
+				thin_multiply<DROPOUT>(acc, a, s.tile, s.thin, stride, element, part, n0, k0, k1);
+			thin_push(cluster, acc, group, s.parts, to);
+			cluster.sync();
+			thin_store(cluster, a, to, row0, n0);
 		}
-		thin_push(cluster, acc, parts, to);
-		cluster.sync();
-		thin_store(cluster, a, to, row0, n0);
+		/* what no adapter uses */
+		int first = (a.thin.used + group - 1) / max(group, 1) * group, rest = a.thin.columns - first;
+		if (rank == blocks - 1)
+			for (int i = (int)threadIdx.x; i < ROWS * rest; i += THREADS)
+				if (row0 + i / rest < a.T)
+					a.y[(int64_t)(row0 + i / rest) * a.y_ld + a.width + first + i % rest] = __float2bfloat16_rn(0.0f);
+		__syncthreads();
 	}
 }
 
@@ -405,6 +407,21 @@ static void rows_shape(struct rows_args *a, int *cluster)
 	*cluster = 1;
 	while (*cluster < CLUSTER_MAX && a->width > *cluster * SLICE_MIN) *cluster *= 2;
 	a->slice = (a->width + *cluster * 32 - 1) / (*cluster * 32) * 32;
+}
+
+#define SHARED_MOST (226 << 10)
+
+/* Blocks that a multiprocessor holds; columns of the tail at a time: all of them where two blocks still fit, else as
+ * many as do. */
+static int rows_group(struct rows_args *a, size_t *bytes)
+{
+	struct rows_shared s;
+	int most = MIN(THIN_COLUMNS, (a->thin.used + 7) / 8 * 8);
+	for (a->thin.group = most; a->thin.group > 8; a->thin.group -= 8)
+		if (2 * (rows_carve(&s, NULL, a->slice, a->thin.group) + 1024) <= SHARED_MOST) break;
+	*bytes = rows_carve(&s, NULL, a->slice, a->thin.group);
+	CHECKF(*bytes <= SHARED_MOST, "rows of %d columns; the CUDA backend takes at most %d", a->width, 20480);
+	return 2 * (*bytes + 1024) <= SHARED_MOST ? 2 : 1;
 }
 
 /* The rows of a training pass go through two kernels that give the same bits. */
@@ -424,14 +441,13 @@ static bool many_run(struct ops_context *c, enum source source, const struct row
 template <enum source SOURCE> static void rows_run(struct ops_context *c, struct rows_args *a)
 {
 	int cluster;
+	size_t bytes;
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
 	rows_shape(a, &cluster);
 	if (many_run(c, SOURCE, a, cluster)) return;
-	size_t bytes = ROWS * (size_t)(a->slice + PAD) * sizeof(bf16) +
-		((CLUSTER_MAX + 1) * ROWS + (WARPS + 2) * ROWS * THIN_COLUMNS) * sizeof(float);
-	CHECKF(bytes <= 227 << 10, "rows of %d columns; the CUDA backend takes at most %d", a->width, 48000);
-	struct launch l = {dim3((unsigned)((a->T + ROWS - 1) / ROWS * cluster)), dim3(THREADS), bytes, cluster};
+	int each = rows_group(a, &bytes), clusters = MIN((a->T + ROWS - 1) / ROWS, c->sms * each / cluster);
+	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
 	else cuda_launch(c, l, rows_kernel<SOURCE, false>, *a);
 }
