@@ -171,6 +171,7 @@ void engine_free(struct engine *e)
 
 static int check_request(const struct engine *e, const struct request *r, struct err *err)
 {
+	/* Sizes: each alone, then together against a sequence's context. */
 	if (r->nprompt < 1)
 		return err_set(
 			err, ERR_RANGE, "request %lld: the prompt is empty; expected at least one token", (long long)r->id);
@@ -190,6 +191,7 @@ static int check_request(const struct engine *e, const struct request *r, struct
 			"or raise max_context",
 			(long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens,
 			e->o.max_context);
+	/* What it draws with and from. */
 	const struct sampling *s = &r->sampling;
 	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1) ||
 		!(s->min_p >= 0 && s->min_p <= 1))
@@ -202,6 +204,7 @@ static int check_request(const struct engine *e, const struct request *r, struct
 		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
 			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d",
 				(long long)r->id, i, r->prompt[i], e->config->vocab_size);
+	/* Pages: one more for samples that copy the partly filled page of their prompt. */
 	int needed = pages_for(r->nprompt + r->max_new_tokens - 1) +
 		(r->num_samples > 1 && (r->nprompt - 1) % OPS_PAGE != 0);
 	if (needed > e->o.kv_pages)

@@ -723,6 +723,7 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		free(c);
 		return rc;
 	}
+	/* Every entry goes through a wrapper of its own; what is told of the memory is a GPU's. */
 	c->ctx = c->inner->ctx;
 	c->current = -1;
 	*out = xcalloc(1, sizeof **out);

@@ -826,6 +826,25 @@ struct heads_case {
 	bool has_norm;
 };
 
+/* One head of one token: d is its gradient behind the rotation; dw and dw_bound gain its terms. */
+static void head_row_reference(const struct heads_case *c, const float *d, const float *x, const float *w,
+	const float *cosines, double r, double u, double *want, double *bound, double *dw, double *dw_bound)
+{
+	int HD = c->HD;
+	const float *sines = cosines + HD / 2;
+	double back[256];
+	for (int i = 0; i < HD / 2; i++) {
+		double low = d[i], high = d[HD / 2 + i];
+		back[i] = low * cosines[i] + high * sines[i];
+		back[HD / 2 + i] = high * cosines[i] - low * sines[i];
+	}
+	for (int i = 0; i < HD && !c->has_norm; i++) want[i] = back[i];
+	if (c->has_norm) norm_row(want, dw, dw_bound, back, x, w, r, HD);
+	for (int i = 0; i < HD; i++)
+		bound[i] = SLACK *
+			((u + 0x1p-21) * fabs(want[i]) + 0x1p-20 + (c->has_norm ? norm_row_error(back, x, w, r, HD, i) : 0));
+}
+
 static void heads_check(struct harness *h, const struct heads_case *c)
 {
 	struct ops *o = h->o;
@@ -843,32 +862,18 @@ static void heads_check(struct harness *h, const struct heads_case *c)
 			rope[p * HD + i] = (float)cos(p / (1.0 + i)), rope[p * HD + HD / 2 + i] = (float)sin(p / (1.0 + i));
 
 	/* the reference, head by head */
-	double *want[2], *bound[2], *dw = doubles(2 * HD), *dw_bound = doubles(2 * HD), *back = doubles(HD);
+	double *want[2], *bound[2], *dw = doubles(2 * HD), *dw_bound = doubles(2 * HD);
 	for (int part = 0; part < 2; part++) {
 		want[part] = doubles((int64_t)rows * widths[part]), bound[part] = doubles((int64_t)rows * widths[part]);
 		for (int t = 0, p = 0, s = 0; t < rows; t++, p++) {
 			if (p == lengths.n[s]) p = 0, s++;
 			for (int head = 0; head < widths[part] / HD; head++) {
-				int64_t at = (int64_t)t * widths[part] + head * HD;
-				const float *cosines = rope + p * HD, *sines = cosines + HD / 2, *w = norms + part * HD;
-				for (int i = 0; i < HD / 2; i++) {
-					double low = d[part][at + i], high = d[part][at + HD / 2 + i];
-					back[i] = low * cosines[i] + high * sines[i];
-					back[HD / 2 + i] = high * cosines[i] - low * sines[i];
-				}
-				int figure = part ? c->NH + head : head;
-				double r = rstd_of(raw[part] + at, HD);
-				rstd[o->host_memory
-						? (part ? (int64_t)T * c->NH + (int64_t)t * c->NKV + head : (int64_t)t * c->NH + head)
-						: (int64_t)t * all_heads + figure] = (float)r;
-				r = (float)r;
-				for (int i = 0; i < HD && !c->has_norm; i++) want[part][at + i] = back[i];
-				if (c->has_norm)
-					norm_row(want[part] + at, dw + part * HD, dw_bound + part * HD, back, raw[part] + at, w, r, HD);
-				for (int i = 0; i < HD; i++)
-					bound[part][at + i] = SLACK *
-						((h->u + 0x1p-21) * fabs(want[part][at + i]) + 0x1p-20 +
-							(c->has_norm ? norm_row_error(back, raw[part] + at, w, r, HD, i) : 0));
+				int64_t at = (int64_t)t * widths[part] + head * HD, planes = part ? (int64_t)T * c->NH : 0;
+				float r = (float)rstd_of(raw[part] + at, HD);
+				rstd[o->host_memory ? planes + (int64_t)t * (widths[part] / HD) + head
+									: (int64_t)t * all_heads + (part ? c->NH : 0) + head] = r;
+				head_row_reference(c, d[part] + at, raw[part] + at, norms + part * HD, rope + p * HD, r, h->u,
+					want[part] + at, bound[part] + at, dw + part * HD, dw_bound + part * HD);
 			}
 		}
 	}
@@ -904,8 +909,7 @@ static void heads_check(struct harness *h, const struct heads_case *c)
 	}
 	if (c->has_norm) array_drop(h, &dq), array_drop(h, &dk);
 	array_drop(h, &aqkv), array_drop(h, &anorms), f32_drop(h, &arope), f32_drop(h, &ar);
-	free(got), free(rope), free(norms), free(rstd), free(zeros), free(qkv), free(din), free(dw), free(dw_bound),
-		free(back);
+	free(got), free(rope), free(norms), free(rstd), free(zeros), free(qkv), free(din), free(dw), free(dw_bound);
 	o->batch_free(o->ctx, b);
 }
 
@@ -1013,6 +1017,44 @@ static void scatter_body(struct harness *h)
 
 /* ---- head ---- */
 
+struct head_want { /* values and bounds: (rows, V), (rows, C), (V, C) */
+	double *d, *d_bound, *dx, *dx_bound, *dw, *dw_bound;
+};
+
+/* d logits, then dx and dW; the rows' log-sum-exps go to out. */
+static struct head_want head_reference(const float *logits, const float *x, const float *w, const float *g,
+	const float *temperature, const int32_t *target, float *out, int used, int V, int C, double u)
+{
+	double *d = doubles((int64_t)used * V), *d_bound = doubles((int64_t)used * V), *dx = doubles((int64_t)used * C),
+		   *dx_bound = doubles((int64_t)used * C);
+	double *dw = doubles((int64_t)V * C), *dw_bound = doubles((int64_t)V * C);
+	for (int r = 0; r < used; r++) {
+		double inverse = 1 / (double)temperature[r], top = -INFINITY, sum = 0;
+		for (int v = 0; v < V; v++) top = fmax(top, logits[(int64_t)r * V + v] * inverse);
+		for (int v = 0; v < V; v++) sum += exp(logits[(int64_t)r * V + v] * inverse - top);
+		double lse = top + log(sum);
+		out[r * OPS_FIGURES + 2] = (float)lse;
+		for (int v = 0; v < V; v++) {
+			int64_t i = (int64_t)r * V + v;
+			double z = logits[i] * inverse, p = exp(z - lse);
+			d[i] = g[r] * inverse * ((v == target[r]) - p);
+			d_bound[i] = SLACK *
+					(u * fabs(d[i]) + fabs(g[r] * inverse) * (p * 0x1p-20 * (1 + fabs(z) + fabs(lse)) + 0x1p-22)) +
+				1e-30;
+			for (int k = 0; k < C; k++) {
+				double weight = w[(int64_t)v * C + k], input = x[(int64_t)r * C + k];
+				dx[r * C + k] += d[i] * weight,
+					dx_bound[r * C + k] += (d_bound[i] + V * SUM_U * fabs(d[i])) * fabs(weight);
+				dw[(int64_t)v * C + k] += d[i] * input,
+					dw_bound[(int64_t)v * C + k] += (d_bound[i] + used * SUM_U * fabs(d[i])) * fabs(input);
+			}
+		}
+	}
+	for (int i = 0; i < used * C; i++) dx_bound[i] = SLACK * (dx_bound[i] + u * fabs(dx[i])) + 1e-30;
+	for (int64_t i = 0; i < (int64_t)V * C; i++) dw_bound[i] = SLACK * dw_bound[i] + 1e-30;
+	return (struct head_want){d, d_bound, dx, dx_bound, dw, dw_bound};
+}
+
 static void head_check(struct harness *h, int wanted, int V, int C)
 {
 	struct ops *o = h->o;
@@ -1039,35 +1081,7 @@ static void head_check(struct harness *h, int wanted, int V, int C)
 		for (int k = 0; k < C + o->tail; k++)
 			weights[(int64_t)v * (C + o->tail) + k] = k < C ? w[(int64_t)v * C + k] : NAN;
 
-	/* d logits, then dx and dW */
-	double *d = doubles((int64_t)used * V), *d_bound = doubles((int64_t)used * V), *dx = doubles((int64_t)used * C),
-		   *dx_bound = doubles((int64_t)used * C);
-	double *dw = doubles((int64_t)V * C), *dw_bound = doubles((int64_t)V * C);
-	for (int r = 0; r < used; r++) {
-		double inverse = 1 / (double)temperature[first + r], top = -INFINITY, sum = 0;
-		for (int v = 0; v < V; v++) top = fmax(top, logits[(int64_t)r * V + v] * inverse);
-		for (int v = 0; v < V; v++) sum += exp(logits[(int64_t)r * V + v] * inverse - top);
-		double lse = top + log(sum);
-		out[r * OPS_FIGURES + 2] = (float)lse;
-		for (int v = 0; v < V; v++) {
-			int64_t i = (int64_t)r * V + v;
-			double z = logits[i] * inverse, p = exp(z - lse);
-			d[i] = g[r] * inverse * ((v == target[first + r]) - p);
-			d_bound[i] = SLACK *
-					(h->u * fabs(d[i]) + fabs(g[r] * inverse) * (p * 0x1p-20 * (1 + fabs(z) + fabs(lse)) + 0x1p-22)) +
-				1e-30;
-			for (int k = 0; k < C; k++) {
-				double weight = w[(int64_t)v * C + k], input = x[(int64_t)r * C + k];
-				dx[r * C + k] += d[i] * weight,
-					dx_bound[r * C + k] += (d_bound[i] + V * SUM_U * fabs(d[i])) * fabs(weight);
-				dw[(int64_t)v * C + k] += d[i] * input,
-					dw_bound[(int64_t)v * C + k] += (d_bound[i] + used * SUM_U * fabs(d[i])) * fabs(input);
-			}
-		}
-	}
-	for (int i = 0; i < used * C; i++) dx_bound[i] = SLACK * (dx_bound[i] + h->u * fabs(dx[i])) + 1e-30;
-	for (int64_t i = 0; i < (int64_t)V * C; i++) dw_bound[i] = SLACK * dw_bound[i] + 1e-30;
-
+	struct head_want want = head_reference(logits, x, w, g, temperature + first, target + first, out, used, V, C, h->u);
 	struct f32_array alogits = f32_make(h, logits, (int64_t)rows * V),
 					 aout = f32_make(h, out, (int64_t)rows * OPS_FIGURES), grad = f32_make(h, zeros, (int64_t)V * C);
 	struct array ax = array_make(h, x, (int64_t)rows * C), aw = array_make(h, weights, (int64_t)V * (C + o->tail)),
@@ -1083,13 +1097,13 @@ static void head_check(struct harness *h, int wanted, int V, int C)
 	for (int r = 0; r < used; r++) memcpy(got_d + (int64_t)r * V, half + r * row, (size_t)V * sizeof *got_d);
 	char what[64];
 	snprintf(what, sizeof what, "head %d rows of %d: d logits", used, V);
-	compare(h, what, got_d, d, d_bound, (int64_t)used * V);
+	compare(h, what, got_d, want.d, want.d_bound, (int64_t)used * V);
 	float *got_dx = rows_take(h, "head dx", &adx, used, C, rows, C), *got_dw = f32_take(h, "head dw", &grad);
-	compare(h, "head dx", got_dx, dx, dx_bound, (int64_t)used * C);
-	compare(h, "head dw", got_dw, dw, dw_bound, (int64_t)V * C);
+	compare(h, "head dx", got_dx, want.dx, want.dx_bound, (int64_t)used * C);
+	compare(h, "head dw", got_dw, want.dw, want.dw_bound, (int64_t)V * C);
 	f32_drop(h, &alogits), f32_drop(h, &aout), array_drop(h, &ax), array_drop(h, &aw);
 	float *data[] = {logits, x, w, g, out, weights, zeros, half, got_d, got_dx, got_dw, temperature};
-	double *more[] = {d, d_bound, dx, dx_bound, dw, dw_bound};
+	double *more[] = {want.d, want.d_bound, want.dx, want.dx_bound, want.dw, want.dw_bound};
 	for (size_t i = 0; i < ARRAY_LEN(data); i++) free(data[i]);
 	for (size_t i = 0; i < ARRAY_LEN(more); i++) free(more[i]);
 	free(at), free(target);
@@ -1121,28 +1135,57 @@ static void adamw_want(double *p, double *m, double *v, double g, bool decays, c
 	*p -= o->lr * first / (sqrt(second) + o->eps);
 }
 
+struct optimised_arrays {
+	struct f32_array master, grad, m, v;
+	struct array copy; /* bf16 beside the master; none on the CPU */
+};
+
+/* Weight i after the last step. fp32 steps of lr each: a few roundings of p, and of the quotient. */
+static void optimised_check(struct harness *h, int i, struct optimised_arrays *a, double *want, int64_t ld)
+{
+	int64_t n = (int64_t)optimised[i].rows * optimised[i].cols, cleared = 0;
+	double *bound = doubles(n);
+	for (int64_t k = 0; k < n; k++) bound[k] = 6 * 0x1p-23 * (fabs(want[k]) + 0.01 * 16) + 1e-30;
+	float *p = f32_take(h, "master", &a->master);
+	compare(h, "adamw master", p, want, bound, n);
+	float *g = f32_take(h, "grad", &a->grad);
+	for (int64_t k = 0; k < n; k++) cleared += g[k] == 0;
+	if (cleared != n)
+		print_error("%lld of %lld gradients are not cleared\n", (long long)(n - cleared), (long long)n), h->failures++;
+	free(g), f32_drop(h, &a->m), f32_drop(h, &a->v);
+	for (int r = 0; a->copy.base && r < optimised[i].rows; r++)
+		for (int k = 0; k < optimised[i].cols; k++)
+			want[(int64_t)r * optimised[i].cols + k] = rounded(h, p[(int64_t)r * optimised[i].cols + k]);
+	if (a->copy.base) {
+		float *w = rows_take(h, "w", &a->copy, optimised[i].rows, optimised[i].cols, optimised[i].rows, (int)ld);
+		compare(h, "adamw w", w, want, bound, n);
+		free(w);
+	}
+	free(p), free(bound), free(want);
+}
+
 static void optimiser_body(struct harness *h)
 {
 	struct ops *o = h->o;
 	struct ops_weight weights[WEIGHTS], *list[WEIGHTS];
-	struct f32_array master[WEIGHTS] = {0}, grad[WEIGHTS] = {0}, m[WEIGHTS] = {0}, v[WEIGHTS] = {0};
-	struct array copy[WEIGHTS];
-	double *p_want[WEIGHTS], *m_want[WEIGHTS], *v_want[WEIGHTS], *bound;
+	struct optimised_arrays arrays[WEIGHTS] = {0};
+	double *p_want[WEIGHTS], *m_want[WEIGHTS], *v_want[WEIGHTS];
 	for (int i = 0; i < WEIGHTS; i++) {
 		int64_t n = (int64_t)optimised[i].rows * optimised[i].cols;
 		int gap = o->host_memory ? 0 : optimised[i].gap, ld = optimised[i].cols + gap;
 		float *p = randoms(h, n, 1), *zeros = host_floats(n);
-		copy[i] = o->host_memory ? (struct array){0}
-								 : rows_make(h, p, optimised[i].rows, optimised[i].cols, optimised[i].rows, ld, 3);
-		master[i] = f32_make(h, p, n);
+		arrays[i].copy = o->host_memory
+			? (struct array){0}
+			: rows_make(h, p, optimised[i].rows, optimised[i].cols, optimised[i].rows, ld, 3);
+		arrays[i].master = f32_make(h, p, n);
 		weights[i] = (struct ops_weight){
-			.rows = optimised[i].rows, .cols = optimised[i].cols, .ld = ld, .master = master[i].p};
-		weights[i].w = o->host_memory ? (struct elem *)master[i].p : copy[i].p;
+			.rows = optimised[i].rows, .cols = optimised[i].cols, .ld = ld, .master = arrays[i].master.p};
+		weights[i].w = o->host_memory ? (struct elem *)arrays[i].master.p : arrays[i].copy.p;
 		list[i] = &weights[i];
 		p_want[i] = doubles(n), m_want[i] = doubles(n), v_want[i] = doubles(n);
 		for (int64_t k = 0; k < n; k++) p_want[i][k] = p[k];
-		m[i] = f32_make(h, zeros, n), v[i] = f32_make(h, zeros, n);
-		weights[i].m = m[i].p, weights[i].v = v[i].p;
+		arrays[i].m = f32_make(h, zeros, n), arrays[i].v = f32_make(h, zeros, n);
+		weights[i].m = arrays[i].m.p, weights[i].v = arrays[i].v.p;
 		free(p), free(zeros);
 	}
 	for (int step = 1; step <= 3; step++) {
@@ -1157,8 +1200,8 @@ static void optimiser_body(struct harness *h)
 		for (int i = 0; i < WEIGHTS; i++) {
 			int64_t n = (int64_t)optimised[i].rows * optimised[i].cols;
 			float *g = randoms(h, n, 0.1f);
-			if (step == 1) grad[i] = f32_make(h, g, n), weights[i].grad = grad[i].p;
-			else o->put_f32(o->ctx, grad[i].p, g, n);
+			if (step == 1) arrays[i].grad = f32_make(h, g, n), weights[i].grad = arrays[i].grad.p;
+			else o->put_f32(o->ctx, arrays[i].grad.p, g, n);
 			for (int64_t k = 0; k < n; k++) {
 				squares += (double)g[k] * g[k];
 				adamw_want(&p_want[i][k], &m_want[i][k], &v_want[i][k], g[k], optimised[i].rows != 1, &a);
@@ -1171,29 +1214,9 @@ static void optimiser_body(struct harness *h)
 		bits_add(h, &got, sizeof got);
 		o->adamw(o->ctx, list, WEIGHTS, &a);
 	}
-	/* fp32 steps of lr each: a few roundings of p, and of the quotient */
 	for (int i = 0; i < WEIGHTS; i++) {
-		int64_t n = (int64_t)optimised[i].rows * optimised[i].cols, cleared = 0;
-		bound = doubles(n);
-		for (int64_t k = 0; k < n; k++) bound[k] = 6 * 0x1p-23 * (fabs(p_want[i][k]) + 0.01 * 16) + 1e-30;
-		float *p = f32_take(h, "master", &master[i]);
-		compare(h, "adamw master", p, p_want[i], bound, n);
-		float *g = f32_take(h, "grad", &grad[i]);
-		for (int64_t k = 0; k < n; k++) cleared += g[k] == 0;
-		if (cleared != n)
-			print_error("%lld of %lld gradients are not cleared\n", (long long)(n - cleared), (long long)n),
-				h->failures++;
-		free(g), f32_drop(h, &m[i]), f32_drop(h, &v[i]);
-		for (int r = 0; copy[i].base && r < optimised[i].rows; r++)
-			for (int k = 0; k < optimised[i].cols; k++)
-				p_want[i][(int64_t)r * optimised[i].cols + k] = rounded(h, p[(int64_t)r * optimised[i].cols + k]);
-		if (copy[i].base) {
-			float *w = rows_take(
-				h, "w", &copy[i], optimised[i].rows, optimised[i].cols, optimised[i].rows, (int)weights[i].ld);
-			compare(h, "adamw w", w, p_want[i], bound, n);
-			free(w);
-		}
-		free(p), free(bound), free(p_want[i]), free(m_want[i]), free(v_want[i]);
+		optimised_check(h, i, &arrays[i], p_want[i], weights[i].ld);
+		free(m_want[i]), free(v_want[i]);
 	}
 }
 
