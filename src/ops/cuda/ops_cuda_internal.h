@@ -174,8 +174,8 @@ bool parts_adjoin(const struct ops_linear *);
 
 /* Families of entries; each file fills its own. */
 #define CUDA_FAMILIES(X) X(memory) X(batch) X(rows) X(linear) X(heads) X(paged) X(head) \
-	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) X(rows_backward) \
-	X(optim)
+	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) \
+	X(rows_backward) X(optim)
 #define X(name) void cuda_##name##_entries(struct ops *);
 CUDA_FAMILIES(X)
 #undef X
