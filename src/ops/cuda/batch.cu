@@ -4,7 +4,7 @@
  * A batch is one block on the device and two pinned ones of the same form: what is sent next is written while the last
  * copy may still be on its way. Rows are rounded up to one of few sizes, so that few regions are recorded; no size
  * exceeds the one given at create. */
-#include "cuda_internal.h"
+#include "ops_cuda_internal.h"
 
 /* ---- carving ---- */
 

@@ -1,5 +1,5 @@
 /* cuda: the context: the device, its one stream, memory, and the only function that the library shows. */
-#include "cuda_internal.h"
+#include "ops_cuda_internal.h"
 
 /* ---- memory ---- */
 

@@ -1,7 +1,7 @@
 /* cuda_device: small things that kernels of several files use. */
 #ifndef HONE_CUDA_DEVICE_CUH
 #define HONE_CUDA_DEVICE_CUH
-#include "cuda_internal.h"
+#include "ops_cuda_internal.h"
 #include "mma.cuh"
 
 #define WARP 32

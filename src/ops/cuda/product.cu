@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #define LT_FUNCTIONS(X) \
-	X(Create) X(Destroy) X(Matmul) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) X(MatrixLayoutCreate) \
-	X(MatrixLayoutDestroy) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic)
+	X(Create) X(Destroy) X(Matmul) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) \
+	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) \
+	X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic)
 #define PLANS_CAP 8192   /* of the hash table of shapes */
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
@@ -118,7 +119,8 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 	if (rc) return rc;
 #define X(name) \
 	if (!(lt->name = (decltype(lt->name))dlsym(lt->library, "cublasLt" #name))) \
-		return err_set(err, ERR_NOT_FOUND, "device cuda: the cuBLASLt that was found has no cublasLt" #name "; expected version 13");
+		return err_set( \
+			err, ERR_NOT_FOUND, "device cuda: the cuBLASLt that was found has no cublasLt" #name "; expected version 13");
 	LT_FUNCTIONS(X)
 #undef X
 	cublasStatus_t status = lt->Create(&lt->handle);

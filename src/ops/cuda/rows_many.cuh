@@ -1,7 +1,7 @@
 /* rows_many: norm, gate and thin products over many rows; rows.cu asks for it. */
 #ifndef HONE_CUDA_ROWS_MANY_CUH
 #define HONE_CUDA_ROWS_MANY_CUH
-#include "cuda_internal.h"
+#include "ops_cuda_internal.h"
 
 #define ROWS_MANY 1024   /* rows from which on the rows are made and multiplied in two kernels */
 

@@ -17,8 +17,8 @@
  * dependent launch). So every kernel calls grid_begin() before it reads or writes what an earlier kernel touched: it
  * waits for that one, then allows the next. What a kernel does ahead of grid_begin may read whatever was written two
  * kernels back. */
-#ifndef HONE_CUDA_INTERNAL_H
-#define HONE_CUDA_INTERNAL_H
+#ifndef HONE_OPS_CUDA_INTERNAL_H
+#define HONE_OPS_CUDA_INTERNAL_H
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -32,6 +32,7 @@
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
 extern "C" {
+#include "base/base.h"
 #include "ops/ops.h"
 }
 
@@ -173,8 +174,8 @@ bool parts_adjoin(const struct ops_linear *);
 
 /* Families of entries; each file fills its own. */
 #define CUDA_FAMILIES(X) X(memory) X(batch) X(rows) X(linear) X(heads) X(paged) X(head) \
-	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) X(rows_backward) \
-	X(optim)
+	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) \
+	X(rows_backward) X(optim)
 #define X(name) void cuda_##name##_entries(struct ops *);
 CUDA_FAMILIES(X)
 #undef X
