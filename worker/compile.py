@@ -13,6 +13,7 @@ from triton.backends.compiler import GPUTarget, Language
 from triton.compiler.compiler import make_backend
 from triton._C.libtriton import ir
 
+import rebuild
 import wire
 
 PTXAS = knobs.nvidia.ptxas.path
@@ -85,6 +86,9 @@ def run(job, sock):
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fd, 2)                      # MLIR's diagnostics go to stderr
     fds = ()
+    if "recipes" in job:
+        wire.send(sock, {"kernels": rebuild.rebuild_all(job["source"], job["recipes"])})
+        return
     try:
         result, cubin = compile_ttir(job, _scratch)
         if job.get("want_cubin"):
@@ -187,7 +191,9 @@ WARM_TTIR = """module {
 
 
 def warm():
-    """One small compilation; ptxas's version is asked and remembered on the way."""
+    """One small compilation, and one small kernel made from its text: what forks need later is imported here."""
+    rebuild.install()
+    rebuild.warm()
     folder = tempfile.mkdtemp(prefix="hone-warm-")
     try:
         compile_ttir({"ttir": WARM_TTIR, "num_warps": 4}, folder)

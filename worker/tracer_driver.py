@@ -6,7 +6,7 @@ decorators, specialisation of arguments, the launch syntax) is Triton's own. No 
 Autotuning has nothing to measure here: the first configuration that survives pruning and compiles is taken, and the number of
 configurations is kept in the tape's kernel entry.
 """
-import os
+import re
 import types
 
 import torch
@@ -20,9 +20,10 @@ from triton.runtime.autotuner import Autotuner
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
-from ttir_compile import TARGET, error_line, parse_options, ttir_text
+from tracer_source import recipe_text
+from ttir_compile import TARGET, TRITON_FOLDER, error_line, parse_options, ttir_text
 
-TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
+IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
@@ -47,12 +48,13 @@ class TracedKernel:
     n_max_threads = 1024
     hash = ""
 
-    def __init__(self, src, options, ttir):
+    def __init__(self, src, options, ttir, source):
         self.src = src
         self.name = src.fn.__name__ if src is not None else "kernel"
         self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
         self.signature = list(src.signature.values())
         self.asm = {"ttir": ttir}
+        self.source = source
         self.configs = CONFIGS
         self.written = "unknown"
         self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=0, target=TARGET, tmem_size=None))
@@ -82,7 +84,7 @@ class TracedKernel:
 
     def tape_entry(self):
         return {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas,
-                "configs": self.configs}
+                "configs": self.configs, "source": self.source}
 
 
 def compile_to_ttir(src, target=None, options=None, _env_vars=None):
@@ -93,7 +95,8 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     except Exception as error:
         raise CompileFailed(error, error_line(src, error)) from error
     # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
-    return TracedKernel(src, options, text.replace(TRITON_FOLDER, "triton/"))
+    found = IR_NAME.search(text)
+    return TracedKernel(src, options, text.replace(TRITON_FOLDER, "triton/"), recipe_text(src, options, found.group(1) if found else ""))
 
 
 def record_launch(kernel, grid, args):

@@ -66,6 +66,7 @@ struct tape_kernel {
 	const char *ttir;
 	size_t ttir_len;
 	int num_warps, num_stages, num_ctas;
+	const char *source;     /* what the IR can be made from again (worker/tracer_source.py), or NULL */
 	struct sha256_hex hash; /* of ttir and options: the key of the compile cache */
 };
 

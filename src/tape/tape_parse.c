@@ -11,6 +11,7 @@
 #define PATH_MAX_BYTES 96
 #define NAME_BYTES_MAX 256
 #define TTIR_BYTES_MAX ((size_t)16 << 20)
+#define SOURCE_BYTES_MAX ((size_t)4 << 20)
 #define LIBRARY_VIEWS_MAX 512
 
 struct path {
@@ -276,7 +277,8 @@ static int check_buffers(struct tape *t, struct err *err)
 
 static int read_kernel(struct tape *t, const json_t *o, const char *what, struct tape_kernel *k, struct err *err)
 {
-	static const char *const keys[] = {"name", "ttir", "num_warps", "num_stages", "num_ctas", "configs", NULL};
+	static const char *const keys[] = {
+		"name", "ttir", "num_warps", "num_stages", "num_ctas", "configs", "source", NULL};
 	int64_t warps, stages, ctas, configs;
 	int rc = check_object(o, what, keys, err);
 	if (!rc) rc = get_name(o, what, "name", &k->name, err);
@@ -295,6 +297,11 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 	if (k->ttir_len == 0 || k->ttir_len > TTIR_BYTES_MAX)
 		return err_set(
 			err, ERR_LIMIT, "tape: %s.ttir: expected 1 .. %zu bytes, found %zu", what, TTIR_BYTES_MAX, k->ttir_len);
+	const json_t *source = json_object_get(o, "source");
+	if (source && (!json_is_string(source) || json_string_length(source) > SOURCE_BYTES_MAX))
+		return err_set(
+			err, ERR_FORMAT, "tape: %s.source: expected a string of at most %zu bytes", what, SOURCE_BYTES_MAX);
+	k->source = json_string_value(source);
 	k->num_warps = (int)warps;
 	k->num_stages = (int)stages;
 	k->num_ctas = (int)ctas;

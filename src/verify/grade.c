@@ -100,6 +100,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	int rc = oracle_step(g, err);
 	if (!rc) rc = trace_step(g, stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
+	if (!rc) rc = rebuild_step(g, stock->tape, err);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	if (!rc) rc = replay_step(g, stock, err);
 	if (!rc && g->s->skip_compile)

@@ -60,7 +60,7 @@ static void trial_text(const struct grading *g, const struct oracle_trial *t, ch
 		changed);
 }
 
-static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
+static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t)
 {
 	char trial[400] = "";
 	bool hidden = t && !t->is_stock;
@@ -72,7 +72,8 @@ static int fault_end(struct grading *g, const struct runner_fault *f, const stru
 		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s",
 			fragile ? "only for hidden trials: " : "", trial, hidden ? ": " : "", f->text);
 	}
-	return err_set(err, ERR_INFRA, "the runner reports %s: %.600s", f->code, f->text);
+	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "replay-crash", f->line,
+		"the replay of this tape ends with %.60s: %.600s", f->code, f->text);
 }
 
 /* Our own process died or fell silent on this tape. Once may be chance; twice is the tape's doing,
@@ -131,7 +132,7 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	struct runner_loaded loaded = {-1, -1};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	int rc = runner_load(&g->runner, t->text.data, t->text.len, deadline, &loaded, &fault, err);
-	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL, err);
+	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL);
 	if (rc) return runner_lost(g, rc, err);
 	*order_line = loaded.order_line;
 	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
@@ -216,7 +217,7 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 	const uint8_t *outputs, const int64_t *offset, struct err *err)
 {
 	const struct oracle_trial *t = a->trial;
-	if (r->has_fault) return fault_end(g, &r->fault, t, err);
+	if (r->has_fault) return fault_end(g, &r->fault, t);
 	const char *reason = tape_lineage_reason(r->lineage);
 	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0,
@@ -357,6 +358,7 @@ static int other_sizes(struct grading *g, struct err *err)
 		size_t used = strlen(g->v->detail);
 		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other sizes: %s)", variant->changed);
 	}
+	if (!rc) rc = rebuild_step(g, tr.tape, err);
 	if (!rc) rc = variant_run(g, &tr, 1, err);
 	trace_release(&tr);
 	return rc;

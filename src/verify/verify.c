@@ -257,6 +257,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	struct verifier *v = xcalloc(1, sizeof *v);
 	v->s = shared;
 	v->s.compiles = compile_cache_create();
+	v->s.rebuilds = rebuild_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
 	pthread_cond_init(&v->has_work, NULL);
@@ -314,6 +315,7 @@ void verifier_free(struct verifier *v)
 	runner_pool_free(v->s.runners);
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
+	rebuild_cache_free(v->s.rebuilds);
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);

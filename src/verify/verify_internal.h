@@ -17,11 +17,13 @@ struct verify_limits {
 };
 
 struct compile_cache;
+struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
 	struct zygote *tracer, *compiler, *oracle;
 	struct oracle_cache *oracles;
 	struct compile_cache *compiles;
+	struct rebuild_cache *rebuilds;
 	struct runner_pool *runners;
 	struct store *store; /* may be NULL */
 	struct verify_limits limits;
@@ -49,6 +51,7 @@ struct grading {
 	bool has_runner;
 	int attempt;
 	struct verdict *v;
+	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
 	int nbinaries;
 	struct vm_binary *binaries;   // (the stock tape's kernels), by compile_step
 };
@@ -65,6 +68,12 @@ int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
+/* Each kernel's IR against what a clean process makes from the candidate's text. */
+int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+/* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its answer
+ * in *text. ERR_TIMEOUT: the budget is spent; ERR_CHILD: the process ended or did not make sense,
+ * inside its sandbox: the candidate's doing. */
+int compile_job(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
@@ -84,6 +93,8 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 
 int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err);
 
+struct rebuild_cache *rebuild_cache_create(void);
+void rebuild_cache_free(struct rebuild_cache *c);
 struct compile_cache *compile_cache_create(void);
 void compile_cache_free(struct compile_cache *c);
 #endif
