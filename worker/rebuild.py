@@ -55,19 +55,26 @@ class NameSpace(types.ModuleType):
     """A module of the candidate's as far as a kernel uses it: constants."""
 
 
-_get_attribute = CodeGenerator.get_Attribute
+_visit_attribute = CodeGenerator.visit_Attribute
 _call_function = CodeGenerator.call_Function
 
 
-def get_attribute(self, lhs, attr):
-    if attr.startswith("__"):
-        raise Unsupported(f"attribute {attr} inside a kernel")
-    if isinstance(lhs, types.ModuleType):
-        check_module_attribute(lhs, attr)
-    value = _get_attribute(self, lhs, attr)
+def visit_attribute(self, node):
+    if node.attr.startswith("__"):
+        raise Unsupported(f"attribute {node.attr} inside a kernel")
+    value = _visit_attribute(self, node)
     if isinstance(value, types.ModuleType) and not isinstance(value, NameSpace) and not value.__name__.startswith("triton.language"):
         raise Unsupported(f"module {value.__name__} inside a kernel")
     return value
+
+
+_get_attribute = CodeGenerator.get_Attribute
+
+
+def get_attribute(self, lhs, attr):
+    if isinstance(lhs, types.ModuleType):
+        check_module_attribute(lhs, attr)
+    return _get_attribute(self, lhs, attr)
 
 
 def may_call(self, fn):
@@ -77,7 +84,7 @@ def may_call(self, fn):
         return issubclass(fn, tuple) and hasattr(fn, "_fields") or fn.__module__.startswith("triton.language")
     owner = getattr(fn, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):
-        return isinstance(owner, (tl.core.base_value, str, int, float, tuple, tl.core.base_type))
+        return isinstance(owner, (tl.core.base_value, str, int, float, tuple, list, tl.core.base_type))
     name = getattr(fn, "__name__", None)
     if isinstance(name, str) and getattr(math, name, None) is fn:
         return True
@@ -96,6 +103,7 @@ def call_function(self, node, fn, args, kws):
 
 def install():
     """Once, in the zygote: Triton's front end with its reach bounded."""
+    CodeGenerator.visit_Attribute = visit_attribute
     CodeGenerator.get_Attribute = get_attribute
     CodeGenerator.call_Function = call_function
 
@@ -355,7 +363,11 @@ def library_module(name):
 
 
 def type_of(kind):
-    return tuple(type_of(k) for k in kind) if isinstance(kind, list) else kind
+    """A parameter's type in a signature: a text, or a tuple of such."""
+    if isinstance(kind, str):
+        return kind
+    items = [type_of(k) for k in kind[-1]]
+    return tuple(items) if kind[0] == "tuple" else collections.namedtuple(kind[1], kind[2])(*items)
 
 
 def options_of(backend, given):
@@ -405,7 +417,7 @@ def rebuild_all(source, recipes):
         except Exception as error:
             while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
                 error = error.__cause__
-            out.append({"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[:600]})
+            out.append({"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[-500:]})
     return out
 
 

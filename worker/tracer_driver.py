@@ -27,6 +27,8 @@ IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
+SHELL = None       # the second trace's plain tensors (tracer_plain.py)
+ASM_MORE = {}      # further texts that a kernel is said to have
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
 
 
@@ -53,7 +55,7 @@ class TracedKernel:
         self.name = src.fn.__name__ if src is not None else "kernel"
         self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
         self.signature = list(src.signature.values())
-        self.asm = {"ttir": ttir}
+        self.asm = dict(ASM_MORE, ttir=ttir)
         self.source = source
         self.configs = CONFIGS
         self.written = "unknown"
@@ -126,17 +128,29 @@ def append_argument(out, kind, value, index):
         RECORDER.fail("unsupported", "tensor descriptors made on the host are not supported; make them in the kernel with tl.make_tensor_descriptor, "
                       "or use pointers")
     else:
-        out.append({"int": int(value)})
+        out.append({"int": integer_argument(int(value))})
 
 
 def pointer_argument(value, index):
     if isinstance(value, torch.Tensor) and value.device.type != "cuda":
         raise ValueError(f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)")
     address = value if isinstance(value, int) else value.data_ptr()
-    number = (address >> ADDRESS_SHIFT) - 1
-    if not 0 <= number < len(RECORDER.order):
+    found = SHELL.buffer_at(address) if SHELL is not None else buffer_at(address)
+    if found is None:
         raise ValueError(f"Pointer argument (at {index}) is {address:#x}, which is no tensor's address")
-    return {"buffer": RECORDER.order[number], "offset": address & ((1 << ADDRESS_SHIFT) - 1)}
+    return {"buffer": found[0], "offset": found[1]}
+
+
+def buffer_at(address):
+    """(buffer, offset) of a synthetic address, or None."""
+    number = (address >> ADDRESS_SHIFT) - 1
+    return (RECORDER.order[number], address & ((1 << ADDRESS_SHIFT) - 1)) if 0 <= number < len(RECORDER.order) else None
+
+
+def integer_argument(value):
+    """An integer; where it is a plain tensor's address, the synthetic one."""
+    found = SHELL.buffer_at(value) if SHELL is not None else None
+    return value if found is None else ((RECORDER.number(found[0]) + 1) << ADDRESS_SHIFT) + found[1]
 
 
 class Driver(DriverBase):

@@ -170,7 +170,11 @@ def option_values(options):
 
 
 def type_json(kind):
-    return [type_json(k) for k in kind] if isinstance(kind, tuple) else str(kind)
+    """A parameter's type: a text, ["tuple", [type...]] or ["namedtuple", name, fields, [type...]]."""
+    if not isinstance(kind, tuple):
+        return str(kind)
+    items = [type_json(k) for k in kind]
+    return ["namedtuple", type(kind).__name__, list(kind._fields), items] if hasattr(kind, "_fields") else ["tuple", items]
 
 
 def recipe_text(src, options, name):

@@ -103,6 +103,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc) rc = rebuild_step(g, stock->tape, err);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	if (!rc) rc = replay_step(g, stock, err);
+	if (!rc) rc = trace_again_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
 			"all else passed, but the kernels were not compiled");

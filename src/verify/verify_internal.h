@@ -66,6 +66,9 @@ int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage st
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
+/* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
+ * tracer that stayed. */
+int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
