@@ -6,6 +6,7 @@ process is sandboxed like a tracer's; beyond that it has one scratch folder, mad
 import os
 import re
 import shutil
+import signal
 import tempfile
 
 from triton import knobs
@@ -18,6 +19,7 @@ import wire
 
 PTXAS = knobs.nvidia.ptxas.path
 TEXT_MAX = 4096
+NAME_MAX = 256                 # of a kernel, in the answer
 SHARED_BYTES_MAX = 232448      # of one block on sm_90
 PREFIX = "hone-compile-"
 SANDBOX = {
@@ -126,7 +128,7 @@ def compile_ttir(job, folder):
                            "Reducing block sizes or num_stages may help.")
     cubin, log = assemble(module, target.arch, folder)
     result = {
-        "name": metadata["name"], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
+        "name": metadata["name"][:NAME_MAX], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
         "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"), "shared_bytes": shared,
         "num_warps": metadata.get("num_warps", options.num_warps), "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
         "global_scratch_align": metadata.get("global_scratch_align") or 1, "profile_scratch_bytes": metadata.get("profile_scratch_size") or 0,
@@ -145,6 +147,8 @@ def assemble(ptx, arch, folder):
     pid = os.posix_spawn(PTXAS, argv, {"TMPDIR": folder}, file_actions=actions)
     _, status = os.waitpid(pid, 0)
     text = tail(log, 1 << 16)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        raise CompileFault("timeout-compile", "ptxas used up the candidate's time")
     if status != 0:
         raise CompileFault("ptxas-error", f"ptxas ended with {status_text(status)}: {text.replace(folder + os.sep, '')}")
     with open(binary, "rb") as f:

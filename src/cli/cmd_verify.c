@@ -78,8 +78,21 @@ static void print_line(const struct str *source, int line)
 {
 	const char *p = source->data ? source->data : "";
 	for (int at = 1; at < line && *p; p++) at += *p == '\n';
-	int len = (int)strcspn(p, "\n");
-	if (*p) printf("%6d | %.*s\n", line, MIN(len, 200), p);
+	char text[201];
+	snprintf(text, sizeof text, "%.*s", (int)strcspn(p, "\n"), p);
+	text_make_printable(text);
+	if (*p) printf("%6d | %s\n", line, text);
+}
+
+/* A detail can hold a candidate's own words: each of its lines is marked, so that none can pass for
+ * one of ours. */
+static void print_detail(const char *detail)
+{
+	for (const char *p = detail; *p;) {
+		int len = (int)strcspn(p, "\n");
+		printf(p == detail ? "  %.*s\n" : "  | %.*s\n", len, p);
+		p += len + (p[len] == '\n');
+	}
 }
 
 /* What a person wants to know, in the order they want it. */
@@ -87,7 +100,8 @@ static void print_text(const char *path, const struct str *source, const struct 
 {
 	printf("%s: %s", path, verdict_class_name(v->class));
 	if (v->class != VERDICT_GENUINE) printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
-	printf("\n  %s\n", v->detail);
+	putchar('\n');
+	print_detail(v->detail);
 	if (v->line > 0) print_line(source, v->line);
 	if (isfinite(v->speedup))
 		printf("  cost model: %.3g us, reference %.3g us, speedup %.2f; %d launches, %lld programs, %lld bytes\n",

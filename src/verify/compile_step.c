@@ -149,6 +149,17 @@ static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, 
 	return rc;
 }
 
+/* The fault of an answer, one of the known codes; the answer's process had the candidate's IR. */
+static const char *fault_code(const json_t *fault)
+{
+	static const char *const codes[] = {
+		"compile-error", "out-of-resources", "ptxas-error", "compiler-crash", "timeout-compile"};
+	const char *code = json_string_value(json_object_get(fault, "code"));
+	for (size_t i = 0; code && i < ARRAY_LEN(codes); i++)
+		if (!strcmp(code, codes[i])) return codes[i];
+	return codes[0];
+}
+
 static bool is_lasting(const json_t *result)
 {
 	const char *code = json_string_value(json_object_get(json_object_get(result, "fault"), "code"));
@@ -211,10 +222,9 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 		if (!is_new) g->compile_ms += json_integer_value(json_object_get(result, "cpu_ms"));
 		const json_t *fault = json_object_get(result, "fault");
 		if (fault) {
-			const char *code = json_string_value(json_object_get(fault, "code")),
-					   *text = json_string_value(json_object_get(fault, "text"));
+			const char *text = json_string_value(json_object_get(fault, "text"));
 			int line = line_of_kernel(t, k);
-			rc = grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line,
+			rc = grade_end(g, VERDICT_INVALID, STAGE_COMPILE, fault_code(fault), line,
 				"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
 		}
 		g->binaries[k] = cost_binary(result);

@@ -23,6 +23,9 @@ int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage st
 	va_start(ap, fmt);
 	vsnprintf(v->detail, sizeof v->detail, fmt, ap);
 	va_end(ap);
+	/* Both may hold a candidate's words, and people read them in terminals, logs and reports. */
+	text_make_printable(v->reason);
+	text_make_printable(v->detail);
 	return GRADE_END;
 }
 
