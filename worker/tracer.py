@@ -66,8 +66,10 @@ def trace(job, rec, announce):
     tracer = tracer_tensor.Tracer(rec, tracer_movement.HANDLERS)
     tracer_tensor.TRACER = tracer
     tracer_driver.RECORDER = rec
+    if tracer_plain.SHELL:
+        tracer.mode, tracer.shell = tracer_plain.PlainMode, tracer_plain.SHELL
     torch._C._set_only_lift_cpu_tensors(True)    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
-    with torch.no_grad(), tracer_plain.PlainMode() if tracer_plain.SHELL else tracer_tensor.TraceMode():
+    with torch.no_grad(), tracer.mode():
         announce("import")
         module = guarded(rec, "import-error", lambda: load_candidate(job["source"]))
         announce("init")
@@ -126,7 +128,22 @@ def traceback_line(error):
     return line
 
 
+LIBRARIES = []      # torch.library.Library objects of the candidate: its source is executed once for each size, and its operators are defined anew
+
+
+def remember_libraries():
+    """Once, in the zygote."""
+    make = torch.library.Library.__init__
+
+    def init(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        LIBRARIES.append(self)
+    torch.library.Library.__init__ = init
+
+
 def load_candidate(source):
+    while LIBRARIES:
+        LIBRARIES.pop()._destroy()
     module = types.ModuleType("candidate")
     module.__file__ = SOURCE_NAME
     sys.modules["candidate"] = module
@@ -446,6 +463,7 @@ def warm():
     import torch.nn.functional
     import triton.language.extra.libdevice
     del numpy
+    remember_libraries()
     tracer_cuda.install()
     tracer_driver.install()
     tracer_tensor.install()

@@ -423,7 +423,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		fault_set(&out->fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");
 	}
 	if (!out->has_fault) {
-		out->lineage = tape_lineage_outputs(r->tape, r->origin, &out->lineage_output);
+		out->lineage = tape_lineage_outputs(r->tape, r->origin, trial->may_be_given, &out->lineage_output);
 		outputs_write(r, trial, outputs, outputs_bytes);
 	}
 	out->run_ns = (int64_t)(clock_ns() - start);

@@ -43,6 +43,7 @@ struct runner_trial {
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
 	int deadline_ms;                         /* for the whole replay */
+	uint64_t may_be_given;                   /* outputs that need no kernel: tape_lineage_outputs */
 };
 
 /* code: a vm fault's name, or one of

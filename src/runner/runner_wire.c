@@ -27,9 +27,9 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params",
+	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:i, s:I}", "inputs", given_json(t->inputs, t->ninputs), "params",
 		given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
-		t->crosswise, "deadline_ms", t->deadline_ms);
+		t->crosswise, "deadline_ms", t->deadline_ms, "may_be_given", (json_int_t)t->may_be_given);
 }
 
 static int given_parse(const json_t *o, const char *field, struct runner_given **out, int *count, struct err *err)
@@ -69,6 +69,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	for (int i = 0; !rc && i < noutputs; i++)
 		t.output_offset[i] = json_integer_value(json_array_get(offsets, (size_t)i));
 	t.deadline_ms = (int)deadline;
+	t.may_be_given = (uint64_t)json_integer_value(json_object_get(o, "may_be_given"));
 	if (rc) runner_trial_release(&t);
 	else *out = t;
 	return rc;

@@ -134,6 +134,8 @@ const char *tape_lineage_reason(
  * one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);
 /* After a replay: origin[b] is the tag array of buffer b, one byte per byte. Looks at every byte of
- * every output. */
-enum tape_lineage tape_lineage_outputs(const struct tape *t, uint8_t *const *origin, int *output);
+ * every output. may_be_given: a bit for each output that needs no kernel, since the reference itself
+ * passes it through or makes it of constants. */
+enum tape_lineage tape_lineage_outputs(
+	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, int *output);
 #endif
