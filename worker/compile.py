@@ -14,6 +14,7 @@ from triton.backends.compiler import GPUTarget, Language
 from triton.compiler.compiler import make_backend
 from triton._C.libtriton import ir
 
+import emit
 import rebuild
 import wire
 
@@ -88,6 +89,9 @@ def run(job, sock):
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fd, 2)                      # MLIR's diagnostics go to stderr
     fds = ()
+    if job.get("emit"):
+        wire.send(sock, emit.emit(job))
+        return
     if "recipes" in job:
         wire.send(sock, {"kernels": rebuild.rebuild_all(job["source"], job["recipes"])})
         return

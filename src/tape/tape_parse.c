@@ -500,6 +500,52 @@ static int read_tape(struct tape *t, struct err *err)
 	return rc ? rc : read_views(t, outputs, "", "outputs", &t->noutputs, &t->outputs, err);
 }
 
+/* IR text without locations: "#loc" lines and loc(...) with what it encloses; strings are kept whole
+ * inside it. */
+static json_t *ir_without_locations(const char *text, size_t len)
+{
+	struct str out = {0};
+	for (size_t i = 0; i < len; i++) {
+		bool line_start = !i || text[i - 1] == '\n';
+		if (line_start && !strncmp(text + i, "#loc", 4)) {
+			while (i < len && text[i] != '\n') i++;
+			continue;
+		}
+		if (strncmp(text + i, " loc(", 5)) {
+			str_putc(&out, text[i]);
+			continue;
+		}
+		int depth = 0;
+		for (i += 4; i < len; i++) {
+			if (text[i] == '"')
+				for (i++; i < len && text[i] != '"'; i++) i += text[i] == '\\';
+			depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+			if (!depth) break;
+		}
+	}
+	json_t *o = json_stringn(out.data ? out.data : "", out.len);
+	str_release(&out);
+	return o;
+}
+
+struct sha256_hex tape_program_hash(const struct tape *t)
+{
+	json_t *copy = json_deep_copy(t->json), *o;
+	size_t i;
+	json_array_foreach(json_object_get(copy, "rows"), i, o) json_object_del(o, "line");
+	json_array_foreach(json_object_get(copy, "kernels"), i, o)
+	{
+		json_object_del(o, "configs");
+		json_object_del(o, "source");
+		json_object_set_new(o, "ttir", ir_without_locations(t->kernels[i].ttir, t->kernels[i].ttir_len));
+	}
+	char *text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+	struct sha256_hex hash = hash_bytes(text ? text : "", text ? strlen(text) : 0);
+	free(text);
+	json_decref(copy);
+	return hash;
+}
+
 static int hash_canonical(struct tape *t, struct err *err)
 {
 	char *text = json_dumps(t->json, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17));

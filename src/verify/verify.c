@@ -228,15 +228,16 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 {
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("cpu %s %s %d %d %llu", v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level),
-		v->s.num_trials, v->s.skip_compile, (unsigned long long)o->seed);
+	v->options_text = xasprintf("cpu %s %s %d %d %llu %s", v->s.tf32 ? "tf32" : "strict",
+		sandbox_level_name(v->s.level), v->s.num_trials, v->s.skip_compile, (unsigned long long)o->seed,
+		o->emit ? o->emit : "");
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
 {
 	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
-	if (!rc && !o->skip_compile) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
+	if (!rc) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
 	if (!rc)
 		rc = runner_pool_create(
 			v->places.runner, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);

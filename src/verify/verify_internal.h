@@ -34,6 +34,7 @@ struct verify_shared {
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile;
+	const char *emit; /* file for the module of a genuine candidate, or NULL */
 	int num_trials;
 	char *versions; /* text for cache keys */
 };
@@ -78,6 +79,8 @@ int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+/* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
+int emit_step(struct grading *g, const struct trace *stock, struct err *err);
 /* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its answer
  * in *text. ERR_TIMEOUT: the budget is spent; ERR_CHILD: the process ended or did not make sense,
  * inside its sandbox: the candidate's doing. */
