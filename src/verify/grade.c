@@ -167,6 +167,7 @@ void grade(struct verify_shared *s, const struct task *task, const char *source,
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);
 			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
 		}
+		if (rc == GRADE_END && out->class == VERDICT_CHEAT) kernelbench_step(&g, &stock);
 		grading_release(&g, &stock);
 	}
 	out->seconds = (double)(clock_ns() - start) * 1e-9;

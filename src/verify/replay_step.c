@@ -419,6 +419,27 @@ static int other_sizes(struct grading *g, struct err *err)
 	return rc;
 }
 
+/* KernelBench's own verdict on a tape that was settled before its replay (a cheat, mostly): one
+ * trial on stock inputs, of which nothing but that verdict is kept. */
+void kernelbench_step(struct grading *g, const struct trace *stock)
+{
+	const struct oracle_trial *t = g->oracle && g->oracle->ntrials ? &g->oracle->trials[0] : NULL;
+	struct verdict said = {.kernelbench = -1}, *kept = g->v;
+	struct err err = {0};
+	int row = -1, order_line = -1;
+	if (!stock->tape || !t || !t->counts || t->variant || g->v->kernelbench >= 0) return;
+	if (tape_lineage_static(stock->tape, &row) == TAPE_LINEAGE_LIBRARY) return;
+	if (!g->has_runner && runner_pool_take(g->s->runners, &g->runner, &err)) return;
+	g->has_runner = true;
+	/* The steps below settle a verdict of their own, which is dropped. */
+	g->v = &said;
+	struct attempt a = {.trace = stock, .trial = t};
+	if (outputs_check(g, stock->tape, t)) said.kernelbench = 0;
+	else if (load(g, stock, &order_line, &err) == GRADE_ON) trial_run(g, &a, &err);
+	g->v = kept;
+	g->v->kernelbench = said.kernelbench;
+}
+
 int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	g->v->stage = STAGE_CORRECTNESS;

@@ -79,6 +79,7 @@ int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+void kernelbench_step(struct grading *g, const struct trace *stock);
 /* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
 int emit_step(struct grading *g, const struct trace *stock, struct err *err);
 /* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its answer
