@@ -105,6 +105,8 @@ class Emitter:
         self.out = [HEAD.format(title=f"{job['name']}: verified kernels")]
         if any(row["op"] == "library" for row in self.tape["rows"]):
             raise Unsupported("the tape has an operator of torch that is no movement: there is nothing to emit")
+        if any(row["op"] in ("record", "wait") or "stream" in row for row in self.tape["rows"]):
+            raise Unsupported("the tape has more than one stream")
 
     # ---- functions ----
 
@@ -195,6 +197,8 @@ class Emitter:
         return f"{name}[{tuple(row['grid'])!r}]({', '.join(args + options)})"
 
     def runtime(self, kind, arg):
+        if "descriptor" in arg:
+            raise Unsupported("a tensor descriptor made on the host")
         if "buffer" in arg:
             dtype = DTYPES[kind.lstrip("*").removeprefix("k")]
             return f"_view(b{arg['buffer']}, {arg['offset']}, torch.{dtype}, (1,), (1,))"

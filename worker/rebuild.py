@@ -23,7 +23,7 @@ from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import BoundConstexprFunction, ConstexprFunction, JITFunction
 
-from ttir_compile import TARGET, TRITON_FOLDER, make_backend, ttir_text
+from ttir_compile import TRITON_FOLDER, make_backend, target, ttir_text
 
 SOURCE_NAME = "candidate.py"
 ANSWER_BYTES_MAX = 1 << 20
@@ -31,7 +31,7 @@ KINDS = ("jit", "constexpr", "builtin")
 TRITON_NAMES = ("language", "cdiv", "next_power_of_2")      # of the package itself, what a kernel may use
 COMPILER_OPTIONS = frozenset(("num_warps", "num_ctas", "num_stages", "warp_size", "maxnreg", "enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid",
                               "launch_pdl", "default_dot_input_precision", "max_num_imprecise_acc_default", "debug", "sanitize_overflow"))
-NULL_OPTIONS = frozenset(("ptx_version", "ptx_options", "ir_override", "instrumentation_mode"))   # not understood unless unset
+NULL_OPTIONS = frozenset(("ptx_version", "ir_override", "instrumentation_mode"))   # not understood unless unset
 
 
 class Unsupported(Exception):
@@ -377,7 +377,7 @@ def options_of(backend, given):
     return backend.parse_options({k: v for k, v in given.items() if k in COMPILER_OPTIONS})
 
 
-def rebuild(definitions, text):
+def rebuild(definitions, text, goal):
     """One recipe: (TTIR text, name, options)."""
     recipe = json.loads(text)
     builder = Builder(definitions, recipe)
@@ -389,8 +389,8 @@ def rebuild(definitions, text):
         constants = {tuple(path): builder.value(v, builder.function) for path, v in recipe["constants"]}
         attrs = {tuple(path): [[a, n] for a, n in pairs] for path, pairs in recipe["attrs"]}
         src = ASTSource(fn, {k: type_of(v) for k, v in recipe["signature"]}, constants, attrs)
-        options = options_of(make_backend(TARGET), recipe["options"])
-        return ttir_text(src, options).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options
+        options = options_of(make_backend(goal), recipe["options"])
+        return ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options
     finally:
         builder.evaluator.close()
 
@@ -404,16 +404,17 @@ def prepare(source):
     return definitions(ast.parse(source))
 
 
-def rebuild_all(source, recipes):
+def rebuild_all(source, recipes, capability):
     """For each recipe what its IR has to be, or why it cannot be said."""
     import hashlib
     out = []
     found = prepare(source)
     for text in recipes:
         try:
-            ttir, name, options = rebuild(found, text)
+            ttir, name, options = rebuild(found, text, target(capability))
             out.append({"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "name": name, "num_warps": options.num_warps, "num_stages": options.num_stages,
-                        "num_ctas": options.num_ctas})
+                        "num_ctas": options.num_ctas, "maxnreg": options.maxnreg or 0, "enable_fp_fusion": options.enable_fp_fusion,
+                        "enable_reflect_ftz": options.enable_reflect_ftz, "launch_cooperative_grid": options.launch_cooperative_grid, "launch_pdl": options.launch_pdl})
         except Exception as error:
             while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
                 error = error.__cause__
@@ -438,7 +439,7 @@ def warm():
                 "names": {"tl": ["module", "triton.language"]}}
     recipe = {"functions": [function], "entry": 0, "name": "warm", "signature": [["x", "*fp32"], ["n", "i32"], ["BLOCK", "constexpr"]],
               "constants": [[[2], ["scalar", 64]]], "attrs": [], "options": {}}
-    (result,) = rebuild_all(WARM_SOURCE, [json.dumps(recipe)])
+    (result,) = rebuild_all(WARM_SOURCE, [json.dumps(recipe)], 90)
     if "fault" in result:
         raise RuntimeError(f"the front end does not work: {result['fault']}")
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

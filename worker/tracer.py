@@ -68,6 +68,9 @@ def trace(job, rec, announce):
     tracer_driver.RECORDER = rec
     if tracer_plain.SHELL:
         tracer.mode, tracer.shell = tracer_plain.PlainMode, tracer_plain.SHELL
+    tracer_cuda.begin(rec)
+    if "gpu" in job:
+        tracer_cuda.set_card(job["gpu"])
     torch._C._set_only_lift_cpu_tensors(True)    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
     with torch.no_grad(), tracer.mode():
         announce("import")

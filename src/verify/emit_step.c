@@ -40,7 +40,7 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err)
 	struct str text = {0};
 	json_t *answer = NULL;
 	g->compile_ms = 0; /* nothing of the candidate's is compiled here */
-	int rc = compile_job(g, job_json(g, stock), MODULE_BYTES_MAX, &text, err);
+	int rc = compile_job(g, job_json(g, stock), MODULE_BYTES_MAX, &text, NULL, NULL, err);
 	if (!rc) rc = json_parse(text.data, text.len, "the emitter's answer", &answer, err);
 	const char *module = json_string_value(json_object_get(answer, "module")),
 			   *fault = json_string_value(json_object_get(answer, "fault"));

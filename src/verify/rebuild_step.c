@@ -35,7 +35,9 @@ void rebuild_cache_free(struct rebuild_cache *c)
 /* What a kernel's rightness depends on: the text, what the tape claims, and who checks it. */
 static struct sha256_hex key_of(const struct grading *g, const struct tape_kernel *k)
 {
-	struct slice parts[] = {{g->source, g->source_len}, {k->hash.text, strlen(k->hash.text)},
+	char arch[16];
+	snprintf(arch, sizeof arch, "%d", g->s->gpu.capability);
+	struct slice parts[] = {{arch, strlen(arch)}, {g->source, g->source_len}, {k->hash.text, strlen(k->hash.text)},
 		{k->name, strlen(k->name)}, {k->source, strlen(k->source)}, {g->s->versions, strlen(g->s->versions)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
 }
@@ -96,6 +98,12 @@ static int answer_judge(struct grading *g, const struct tape *t, int kernel, con
 	if (strcmp(found.text, hash)) return not_from_source(g, t, kernel, "its IR");
 	const char *name = json_string_value(json_object_get(answer, "name"));
 	if (!name || strcmp(name, k->name)) return not_from_source(g, t, kernel, "its name");
+	if (json_integer_value(json_object_get(answer, "maxnreg")) != k->maxnreg ||
+		json_is_true(json_object_get(answer, "enable_fp_fusion")) == k->no_fp_fusion ||
+		json_is_true(json_object_get(answer, "enable_reflect_ftz")) == k->no_reflect_ftz ||
+		json_is_true(json_object_get(answer, "launch_cooperative_grid")) != k->is_cooperative ||
+		json_is_true(json_object_get(answer, "launch_pdl")) != k->is_pdl)
+		return not_from_source(g, t, kernel, "an option");
 	if (json_integer_value(json_object_get(answer, "num_warps")) != k->num_warps ||
 		json_integer_value(json_object_get(answer, "num_stages")) != k->num_stages ||
 		json_integer_value(json_object_get(answer, "num_ctas")) != k->num_ctas)
@@ -108,9 +116,10 @@ static int ask(struct grading *g, const struct tape *t, const int *which, int co
 {
 	json_t *recipes = json_array(), *answer = NULL;
 	for (int i = 0; i < count; i++) json_array_append_new(recipes, json_string(t->kernels[which[i]].source));
-	json_t *job = json_pack("{s:s%, s:o}", "source", g->source, g->source_len, "recipes", recipes);
+	json_t *job = json_pack(
+		"{s:s%, s:o, s:i}", "source", g->source, g->source_len, "recipes", recipes, "arch", g->s->gpu.capability);
 	struct str text = {0};
-	int rc = compile_job(g, job, ANSWER_BYTES_MAX, &text, err);
+	int rc = compile_job(g, job, ANSWER_BYTES_MAX, &text, NULL, NULL, err);
 	if (rc == ERR_TIMEOUT)
 		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "timeout-compile", 0,
 			"compiling the kernels from their source: %.300s", err->text);

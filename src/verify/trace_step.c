@@ -46,6 +46,16 @@ static const char *const FAULT_CODES[] = {
 /* Parsing a huge tape takes many times its size in memory: one at a time. */
 static pthread_mutex_t large_tape_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* The card as the tracer's answers describe it. */
+static json_t *gpu_json(const struct vm_gpu *c)
+{
+	return json_pack("{s:s, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:i, s:I, s:i, s:i}", "name", c->name, "capability",
+		c->capability, "sms", c->sms, "shared_bytes", (json_int_t)c->shared_bytes, "memory_bytes",
+		(json_int_t)c->memory_bytes, "l2_bytes", (json_int_t)c->l2_bytes, "clock_hz", c->clock_hz, "dram_bytes_s",
+		c->dram_bytes_s, "bus_bits", c->bus_bits, "l1_bytes", (json_int_t)c->l1_bytes, "registers", c->registers,
+		"threads", c->threads);
+}
+
 static json_t *job_json(const struct grading *g)
 {
 	const struct oracle_data *d = g->oracle;
@@ -55,9 +65,9 @@ static json_t *job_json(const struct grading *g)
 		json_array_append_new(others,
 			json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state, "inputs",
 				d->variants[i].inputs));
-	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o}", "source", g->source, g->source_len, "class",
+	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o, s:o}", "source", g->source, g->source_len, "class",
 		"ModelNew", "init_args", v->init_args, "init_seed", ORACLE_INIT_SEED, "state", v->state, "inputs", v->inputs,
-		"training", v->training, "others", others);
+		"training", v->training, "others", others, "gpu", gpu_json(&g->s->gpu));
 }
 
 static int phase_of(const json_t *message)
