@@ -103,3 +103,8 @@ void text_make_printable(char *s)
 	}
 	*to = 0;
 }
+
+/* ---- slices ---- */
+
+bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
+bool slice_same(struct slice a, struct slice b) { return a.len == b.len && !memcmp(a.data, b.data, a.len); }

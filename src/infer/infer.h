@@ -14,7 +14,9 @@
  * an engine. */
 #ifndef HONE_INFER_H
 #define HONE_INFER_H
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 struct sampling {
 	float temperature; /* 0: greedy */
@@ -56,6 +58,10 @@ struct request {
 	 * which has the tokenizer). */
 	bool (*should_stop)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
 	void *stop_ctx;
+	/* Optional: the temperature at which the next token is drawn, from the tokens so far; in place of
+	 * sampling.temperature, and recorded with each token. */
+	float (*temperature_at)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
+	void *temperature_ctx;
 	struct adapter *adapter; /* NULL: base */
 };
 struct completion {
@@ -63,12 +69,17 @@ struct completion {
 	int sample;
 	int32_t *tokens;
 	float *logprobs;
+	float *temperatures; /* at which each token was drawn; NULL: all at the request's */
 	int count;
 	enum finish_reason finish;
 };
 /* ERR_LIMIT when prompt + max_new_tokens exceeds max_context (nothing is ever truncated). Queues
  * otherwise. */
 int engine_submit(struct engine *e, const struct request *r, struct err *err);
+/* Ends the request's samples that are not finished; they give no completion. Those that are finished
+ * can be taken still. Returns how many were ended: 0 for an id that is not known. Not from
+ * should_stop. */
+int engine_cancel(struct engine *e, int64_t id);
 /* One step: *active is the number of sequences still running or waiting. */
 void engine_step(struct engine *e, int *active);
 /* Takes a finished completion; false when none. Caller releases. Completion order does not matter

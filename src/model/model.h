@@ -9,6 +9,8 @@
  * entry alone. */
 #ifndef HONE_MODEL_H
 #define HONE_MODEL_H
+#include "base/base.h"
+#include "base/dtype.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
 
@@ -23,6 +25,13 @@ struct model_config {
 	double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
 	int rope_original_positions;
 };
+/* Whether the token ends a sequence. */
+static inline bool model_config_is_eos(const struct model_config *c, int32_t id)
+{
+	bool is_eos = id == c->eos_token_id;
+	for (int i = 0; i < c->neos_extra; i++) is_eos |= id == c->eos_extra[i];
+	return is_eos;
+}
 int model_config_load(const char *dir, struct model_config *out,
 	struct err *err); /* old and new spellings; unknown architectures refused by name */
 int model_config_save(const char *dir, const struct model_config *c, struct err *err); /* for weights in fp32 */
@@ -151,7 +160,12 @@ void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint
  * the batch. */
 struct head_row {
 	int32_t at, target;
+	float temperature; /* by which its logits are divided; 0: the call's */
 };
+/* min_p of all later calls (0: off): tokens that are less likely than min_p times the likeliest one
+ * count as impossible, but for the target; log-probabilities are of what is left, and so are their
+ * gradients: what a sampler that truncates by min_p draws from. */
+void pass_min_p(struct pass *p, float min_p);
 /* Fills logprob (n) and entropy (n, may be NULL) of softmax(logits / temperature). */
 void pass_logprobs(
 	struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy);

@@ -21,10 +21,12 @@
 /* How the rows of one trial run. */
 struct launcher_trial {
 	bool want_cost;
-	bool crosswise;        /* vm: reductions combine in the second order */
-	bool is_overlapped;    /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
-	uint64_t deadline_ns;  /* absolute; 0: none */
-	uint64_t may_be_given; /* outputs that need no kernel: tape_lineage_outputs */
+	const json_t *compiled; /* want_cost: the compile worker's result for each kernel of the tape, or NULL */
+	const char *gpu;        /* want_cost: of the table of GPUs, or NULL */
+	bool crosswise;         /* vm: reductions combine in the second order */
+	bool is_overlapped;     /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
+	uint64_t deadline_ns;   /* absolute; 0: none */
+	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
 };
 
 struct launcher {

@@ -25,7 +25,8 @@
 #include "cost/cost.h"
 #include "tape/tape.h"
 
-#define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
+#define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
+#define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
 #define RUNNER_NAME_BYTES_MAX 512
 #define RUNNER_TIMES_MAX 1000
 
@@ -44,9 +45,12 @@ struct runner_trial {
 	struct runner_given *params;
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
-	bool is_overlapped;    /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
-	int time_repeats;      /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
-	int deadline_ms;       /* for the whole replay */
+	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
+	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
+	int deadline_ms;    /* for the whole replay */
+	/* want_cost: what costs are counted with. */
+	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
+	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
 	uint64_t may_be_given; /* outputs that need no kernel: tape_lineage_outputs */
 };
 

@@ -55,8 +55,13 @@ struct verdict {
 	int line;                 /* candidate's line that detail speaks of, or 0 */
 	bool compiled, correct;   /* every launched kernel compiled for the target; all counted trials agreed */
 	bool params_seeded;       /* some parameters kept the candidate's own values */
-	double speedup; /* reference / candidate, by the cost model on a CPU (docs/cost-model.md); NaN when there is none */
-	double cost_s, reference_cost_s; /* the model's times */
+	/* Times by the cost model (docs/cost-model.md), and what they make of a candidate; NaN when there
+	 * is none. Eager: PyTorch's operators, a launch each. Fused: as an ideal compiler joins them. */
+	double cost_s;       /* the candidate's */
+	double eager_cost_s; /* the reference's */
+	double fused_cost_s;
+	double speedup_eager; /* eager / candidate */
+	double speedup_fused; /* fused / candidate: what rewards count */
 	int launches;
 	int64_t programs, bytes, sectors, flops;
 	int nlines;

@@ -4,6 +4,7 @@
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
 #include "cost/cost.h"
+#include "runner/runner.h"
 #include "store/store.h"
 #include "tape/tape.h"
 #include "task/task.h"
@@ -75,8 +76,8 @@ struct grading {
 	int attempt;
 	struct verdict *v;
 	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
-	int nbinaries;
-	struct vm_binary *binaries;   // (the stock tape's kernels), by compile_step
+	json_t
+		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
 };
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
