@@ -15,7 +15,9 @@ import torch
 import tracer_cuda
 import tracer_driver
 import tracer_movement
+import tracer_plain
 import tracer_record
+import tracer_state
 import tracer_tensor
 import wire
 from tracer_fault import Fault, Unsupported
@@ -24,8 +26,10 @@ from tracer_tensor import TraceTensor
 
 TAPE_TEXT_MAX = 64 << 20
 TEXT_MAX = 2048
-FORWARDS = 3
 OUTPUTS_MAX = 64
+
+
+CANDIDATE = "candidate"      # name of the module that the candidate becomes
 
 
 class Stop(Exception):
@@ -38,6 +42,7 @@ class Stop(Exception):
 
 def run(job, sock):
     """The zygote's entry. Sends phases, then one result; then one more for each of the job's `others` that the supervisor asks for."""
+    tracer_state.install_clocks() if not job.get("plain") else tracer_plain.install(job["plain"])
     wire.send(sock, result_of(job, sock))
     for other in job.get("others", []):
         wire.recv(sock)
@@ -61,11 +66,13 @@ def trace(job, rec, announce):
     tracer = tracer_tensor.Tracer(rec, tracer_movement.HANDLERS)
     tracer_tensor.TRACER = tracer
     tracer_driver.RECORDER = rec
+    if tracer_plain.SHELL:
+        tracer.mode, tracer.shell = tracer_plain.PlainMode, tracer_plain.SHELL
     tracer_cuda.begin(rec)
     if "gpu" in job:
         tracer_cuda.set_card(job["gpu"])
     torch._C._set_only_lift_cpu_tensors(True)    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
-    with torch.no_grad(), tracer_tensor.TraceMode():
+    with torch.no_grad(), tracer.mode():
         announce("import")
         module = guarded(rec, "import-error", lambda: load_candidate(job["source"]))
         announce("init")
@@ -124,7 +131,22 @@ def traceback_line(error):
     return line
 
 
+LIBRARIES = []      # torch.library.Library objects of the candidate: its source is executed once for each size, and its operators are defined anew
+
+
+def remember_libraries():
+    """Once, in the zygote."""
+    make = torch.library.Library.__init__
+
+    def init(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        LIBRARIES.append(self)
+    torch.library.Library.__init__ = init
+
+
 def load_candidate(source):
+    while LIBRARIES:
+        LIBRARIES.pop()._destroy()
     module = types.ModuleType("candidate")
     module.__file__ = SOURCE_NAME
     sys.modules["candidate"] = module
@@ -200,18 +222,25 @@ def replaced(value, memo, depth):
 
 
 def placed(value, name, entry, tracer):
+    value_of = tracer_plain.SHELL.trace_of(value) if tracer_plain.SHELL else None
     wanted = entry is not None and list(value.shape) == entry["shape"] and value.dtype == DTYPES.get(entry["dtype"])
     if wanted:
         t = meta_tensor(tracer, value.shape, None, value.dtype, "param")
     else:
-        t = value.detach() if isinstance(value, TraceTensor) else tracer.wrap(value.detach())
+        t = value.detach() if isinstance(value, TraceTensor) else tracer.wrap(value.detach()) if value_of is None else value_of
         if t._buffer.known:
             t._buffer.kind = "const"
             tracer.rec.freeze(t._buffer)    # a parameter is data, also one that the task does not have: what is computed from it belongs on the tape
     t._buffer.name = name
+    t = shown(t)
     if isinstance(value, torch.nn.Parameter):
         t = torch.nn.Parameter(t, requires_grad=value.requires_grad)
     return t
+
+
+def shown(t):
+    """The tensor that the candidate is to see."""
+    return tracer_plain.SHELL.outer(t) if tracer_plain.SHELL else t
 
 
 def meta_tensor(tracer, shape, stride, dtype, kind):
@@ -219,8 +248,8 @@ def meta_tensor(tracer, shape, stride, dtype, kind):
     return tracer.wrap(inner, kind)
 
 
-def make_inputs(job, tracer):
-    """Forward's arguments, fresh for each call, and the buffers of the tensors among them in flattened order."""
+def make_inputs(job, tracer, is_strided=False):
+    """Forward's arguments, new tensors, and the buffers of the tensors among them in flattened order. `is_strided`: with other strides than the task's."""
     buffers = []
 
     def make(value):
@@ -229,9 +258,11 @@ def make_inputs(job, tracer):
         if isinstance(value, dict):
             if "tensor" in value:
                 spec = value["tensor"]
-                t = meta_tensor(tracer, spec["shape"], spec.get("stride"), DTYPES[spec["dtype"]], "input")
+                stride = [2 * n for n in spec["stride"]] if is_strided and spec.get("stride") else spec.get("stride")
+                t = meta_tensor(tracer, spec["shape"], stride, DTYPES[spec["dtype"]], "input")
                 t._buffer.input = len(buffers)
                 buffers.append(t._buffer)
+                t = shown(t)
                 return t.requires_grad_() if spec.get("requires_grad") else t
             if "tuple" in value:
                 return tuple(make(v) for v in value["tuple"])
@@ -246,26 +277,99 @@ def make_inputs(job, tracer):
 
 # ---- forwards ----
 
-def trace_forwards(job, rec, tracer, model):
-    first = None
-    for call in range(FORWARDS):
-        args, buffers = make_inputs(job, tracer)
-        rec.begin(buffers)
-        out = guarded(rec, "forward-error", lambda: model(*args))
-        outputs, is_tuple = flatten_output(out)
-        tape = guarded(rec, "unsupported", lambda: tracer_record.tape_json(rec, outputs, is_tuple))
-        if first is None:
-            first = tape
-            bare = json.dumps(tape, separators=(",", ":"))
-            guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, first))
+# What each call of the first trace does before forward. Every counted one has to leave the tape of the first.
+#   fresh     new tensors
+#   same      the tensors of the call before, unchanged, its outputs alive
+#   changed   the same tensors, written in place since
+#   released  new tensors, and all outputs of former calls are gone
+#   strided   new tensors with other strides; what comes of it does not matter, only what it leaves behind
+CALLS = ("fresh", "fresh", "same", "changed", "strided", "fresh", "same", "released", "changed", "fresh", "same", "released")
+SETTLED_CALLS = (6, 7)       # after these two the host code's memory is compared
+PLAIN_CALLS = ("fresh", "same", "released")
+
+
+class Calls:
+    """The forwards of one trace."""
+
+    def __init__(self, job, rec, tracer, model):
+        self.job, self.rec, self.tracer, self.model = job, rec, tracer, model
+        self.args = self.buffers = None
+        self.held = []           # outputs of former calls, kept alive
+
+    def prepare(self, kind):
+        if kind == "released":
+            self.held.clear()
+        if kind in ("same", "changed"):
+            if kind == "changed":
+                for t in tensors_in(self.args, []):
+                    torch.autograd.graph.increment_version(t)
         else:
-            other = json.dumps(tape, separators=(",", ":"))
-            if other != bare:
-                raise difference(first, tape, call + 1)
+            self.args, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
+        self.rec.begin(self.buffers)
+
+    def tape(self):
+        """One counted call: its tape without the contents of constants."""
+        out = guarded(self.rec, "forward-error", lambda: self.model(*self.args))
+        self.held.append(out)
+        outputs, is_tuple = flatten_output(out)
+        self.check_kept(outputs)
+        return guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
+
+    def check_kept(self, outputs):
+        """An output in memory of an earlier call: whoever still holds that call's result sees it change."""
+        for buf, *_ in outputs:
+            if buf.kind in ("temp", "const") and buf.epoch != self.rec.epoch and buf.written_epoch == self.rec.epoch:
+                raise Stop("nondeterministic", "Fault", "forward returned memory that it made before this call and wrote to again: the result of an earlier "
+                           "call would change under whoever holds it; make the output in each call")
+
+    def disturb(self):
+        """One call that does not count."""
+        try:
+            self.model(*self.args)
+        except Exception:
+            pass
+        self.rec.fault = None
+
+
+def tensors_in(value, out):
+    if isinstance(value, torch.Tensor):
+        out.append(value)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            tensors_in(v, out)
+    elif isinstance(value, dict):
+        tensors_in(list(value.values()), out)
+    return out
+
+
+def trace_forwards(job, rec, tracer, model):
+    calls = Calls(job, rec, tracer, model)
+    first = bare = state = None
+    for number, kind in enumerate(PLAIN_CALLS if tracer_plain.SHELL else CALLS):
+        calls.prepare(kind)
+        if kind == "strided":
+            calls.disturb()
+            continue
+        tape = calls.tape()
+        # The first call's tape is the result; the others are compared with it.
+        if first is None:
+            bare, first = tape, dict(tape, buffers=[dict(b) for b in tape["buffers"]])
+            guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, first))
+            continue
+        if tape != bare:
+            raise difference(bare, tape, number + 1)
+        if number == 1:
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, tape))
             if tape["buffers"] != first["buffers"]:
                 raise Stop("nondeterministic", "Fault",
-                           f"forward {call + 1} used other constants than the first: it depends on random numbers or on earlier calls")
+                           f"forward {number + 1} used other constants than the first: it depends on random numbers or on earlier calls")
+        # Counters that no call above reached the end of: by now nothing may change from call to call.
+        if number + 1 not in SETTLED_CALLS:
+            continue
+        before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE])
+        changed = before and tracer_state.difference(before, state)
+        if changed:
+            raise Stop("nondeterministic", "Fault", f"every call of forward changes {changed}: what a call does may not depend on how often or when it is called")
     text = json.dumps(first, separators=(",", ":"))
     if len(text) > TAPE_TEXT_MAX:
         raise Stop("too-large", "Fault", f"the tape has {len(text)} bytes; the limit is {TAPE_TEXT_MAX}")
@@ -302,6 +406,9 @@ def flatten_output(out):
 
 
 def flatten_into(out, views):
+    if tracer_plain.SHELL and isinstance(out, torch.Tensor):
+        found = tracer_plain.SHELL.trace_of(out)
+        out = out if found is None else found
     if isinstance(out, TraceTensor):
         views.append(out.view_tuple())
     elif isinstance(out, (list, tuple)):
@@ -362,6 +469,7 @@ def warm():
     import torch.nn.functional
     import triton.language.extra.libdevice
     del numpy
+    remember_libraries()
     tracer_cuda.install()
     tracer_driver.install()
     tracer_tensor.install()

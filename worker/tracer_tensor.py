@@ -128,6 +128,8 @@ class Tracer:
         self.rec = rec
         self.movement = movement     # operator name -> handler(tracer, func, args, kwargs)
         self.phase = "import"
+        self.mode = TraceMode        # what catches operators while candidate code runs
+        self.shell = None            # the second trace's plain tensors (tracer_plain.py)
 
     # ---- tensors ----
 
@@ -157,6 +159,9 @@ class Tracer:
         to_cuda = is_cuda_device(kwargs.get("device"))
         if "nondeterministic_seeded" in tag_names(func) and self.phase == "forward" and not is_dead_dropout(func, args):
             self.rec.fail("random", f"{func.name()} draws random numbers in forward; a kernel takes its seed as an argument")
+        body = custom_body(func) if func.namespace not in LIBRARY_NAMESPACES else None
+        if body is not None:
+            return self.run_custom(body, args, kwargs)
         if not tensors and not to_cuda:
             return func(*args, **kwargs)
         return self.dispatch_cuda(func, args, kwargs, tensors, to_cuda)
@@ -188,6 +193,14 @@ class Tracer:
                 self.rec.to_known(t._buffer)
             return self.run_known(func, args, kwargs)
         return self.run_unknown(func, args, kwargs)
+
+    def run_custom(self, body, args, kwargs):
+        """An operator that the candidate made: its body is host code like any other, and what happens in it goes on the tape."""
+        with self.mode():
+            if self.shell is None:
+                return body(*args, **kwargs)
+            out = body(*self.shell.outwards(args, {}), **{k: self.shell.outwards(v, {}) for k, v in kwargs.items()})
+        return self.shell.inwards(out, {})
 
     def may_compute(self, name):
         """Factories: while the module is built all of them have contents (parameters need them); in forward only those with a value of their own."""
@@ -307,6 +320,20 @@ def func_meta(t, kwargs):
 
 
 # ---- small helpers over arguments ----
+
+LIBRARY_NAMESPACES = frozenset(("aten", "prim", "prims", "quantized", "_quantized", "inductor", "higher_order", "profiler", "mkldnn", "debugprims", "rngprims"))
+
+
+def custom_body(func):
+    """What runs on CUDA for an operator that torch does not bring along; None where there is nothing."""
+    definition = torch._library.custom_ops._maybe_get_opdef(func)
+    if definition is not None:
+        return definition._backend_fns.get("cuda") or definition._backend_fns.get(None)
+    if torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "CUDA"):
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+        return lambda *args, **kwargs: func.redispatch(keys, *args, **kwargs)
+    return None
+
 
 _TAGS = {}
 

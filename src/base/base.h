@@ -88,6 +88,11 @@ void str_vprintf(struct str *s, const char *fmt, va_list ap);
 void str_clear(struct str *s); /* len = 0, memory kept */
 void str_release(struct str *s);
 
+/* In place: what would move a terminal's cursor, change its colours or turn the direction of text
+ * becomes '?': control characters but line feed and tab, C1 controls, marks of direction, broken
+ * UTF-8. For text of strangers that people are to see. Never longer than before. */
+void text_make_printable(char *s);
+
 /* A view of bytes that someone else owns. */
 struct slice {
 	const char *data;

@@ -51,6 +51,7 @@ struct runner_trial {
 	/* want_cost: what costs are counted with. */
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
+	uint64_t may_be_given; /* outputs that need no kernel: tape_lineage_outputs */
 };
 
 /* What the runner runs on. A GPU's figures are the driver's. */
