@@ -32,6 +32,7 @@
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
 extern "C" {
+#include "base/base.h"
 #include "ops/ops.h"
 }
 
