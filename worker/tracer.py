@@ -138,8 +138,9 @@ def build(job, module):
     if not isinstance(cls, type):
         raise Stop("no-class", "NameError", f"the source defines no class {name}")
     args = [plain_value(v) for v in job.get("init_args", [])]
+    kwargs = {k: plain_value(v) for k, v in job.get("init_kwargs", {}).items()}
     torch.manual_seed(job.get("init_seed", 0))
-    model = cls(*args)
+    model = cls(*args, **kwargs)
     if not callable(getattr(model, "forward", None)):
         raise Stop("no-class", "AttributeError", f"{name} has no method forward")
     if isinstance(model, torch.nn.Module):
@@ -158,6 +159,8 @@ def plain_value(value):
             return {k: plain_value(v) for k, v in value["dict"].items()}
         if "dtype" in value:
             return DTYPES[value["dtype"]]
+        if "float" in value:
+            return float(value["float"])
         raise Stop("unsupported", "TypeError", f"constructor arguments of the form {sorted(value)} are not supported")
     return value
 
@@ -217,7 +220,8 @@ def meta_tensor(tracer, shape, stride, dtype, kind):
 
 
 def make_inputs(job, tracer):
-    """Forward's arguments, fresh for each call, and the buffers of the tensors among them in flattened order."""
+    """Forward's arguments by position and by keyword, fresh for each call, and the buffers of the tensors among them in flattened order. The tensors that
+    the reference draws at random come last: what the candidate draws are these."""
     buffers = []
 
     def make(value):
@@ -238,7 +242,9 @@ def make_inputs(job, tracer):
 
     with torch.utils._python_dispatch._disable_current_modes():
         args = [make(v) for v in job["inputs"]]
-    return args, buffers
+        kwargs = {k: make(v) for k, v in job.get("input_kwargs", {}).items()}
+        tracer.draws = [make({"tensor": spec}) for spec in job.get("draws", [])]
+    return args, kwargs, buffers
 
 
 # ---- forwards ----
@@ -246,9 +252,9 @@ def make_inputs(job, tracer):
 def trace_forwards(job, rec, tracer, model):
     first = None
     for call in range(FORWARDS):
-        args, buffers = make_inputs(job, tracer)
+        args, kwargs, buffers = make_inputs(job, tracer)
         rec.begin(buffers)
-        out = guarded(rec, "forward-error", lambda: model(*args))
+        out = guarded(rec, "forward-error", lambda: model(*args, **kwargs))
         outputs, is_tuple = flatten_output(out)
         tape = guarded(rec, "unsupported", lambda: tracer_record.tape_json(rec, outputs, is_tuple))
         if first is None:
@@ -289,6 +295,8 @@ def flatten_output(out):
     """The tensors that forward returned, in order: lists and tuples by position, dicts by insertion."""
     if out is None:
         raise Stop("no-output", "TypeError", "forward returned None")
+    if isinstance(out, (int, float, str)):
+        raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
     views = []
     flatten_into(out, views)
     if not views:
@@ -309,7 +317,7 @@ def flatten_into(out, views):
             flatten_into(item, views)
     elif isinstance(out, torch.Tensor):
         raise Stop("output-not-tensor", "TypeError", f"forward returned a tensor on {out.device}, expected cuda:0")
-    else:
+    elif out is not None and not isinstance(out, (int, float, str)):      # numbers and strings are no results of kernels: not compared
         raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
 
 
