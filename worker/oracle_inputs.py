@@ -119,10 +119,10 @@ def attempts(kind, returns_positions):
     names is for the reference's documentation to say, and it mostly does not."""
     if kind == "stock":
         return [(False, 0)]
-    if kind == "large":
-        return [(False, p) for p in LARGE_POWERS] + [(True, p) for p in LARGE_POWERS]
     if returns_positions and kind in ("rows", "large"):
         return [(False, -1 if kind == "rows" else LARGE_POWERS[-1])]
+    if kind == "large":
+        return [(False, p) for p in LARGE_POWERS] + [(True, p) for p in LARGE_POWERS]
     return [(False, 0)] if kind in ("negative", "edge") else [(False, 0), (True, 0)]
 
 

@@ -30,6 +30,8 @@ SMALLEST = {"batch": 2, "other": 8, "image": 8, "channel": 4}
 BATCH_NAME = re.compile(r"batch|^n?bsz?$|^b$", re.I)
 IMAGE_NAME = re.compile(r"height|width|depth|image|img|resolution|^[hwd]$", re.I)
 CHANNEL_NAME = re.compile(r"channel|feature|hidden|embed|planes|filters|^c$|^c_?(in|out)$", re.I)
+COUNT_NAME = re.compile(r"layers?$|heads?$|groups?$|kernel|stride|pad|dilat|step|iter|^k$|^(dim|axis)$", re.I)     # no sizes
+WIDE = 64                      # a number of a constructor from which on it is taken for a width
 SIZE_MAX = 1 << 31
 ARITHMETIC = {ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub, ast.FloorDiv: operator.floordiv}
 
@@ -189,22 +191,33 @@ def on_meta(source):
     return stack
 
 
+def without_contents(source, init_seed):
+    """(model, inputs) on the meta device. A constructor that reads values is run with contents first."""
+    try:
+        with on_meta(source):
+            reference = Reference(source, init_seed)
+            return reference.model, reference.inputs(0)
+    except (NotImplementedError, RuntimeError):
+        with oracle_device.OneDevice("cpu") if "cuda" in source else contextlib.nullcontext():
+            reference = Reference(source, init_seed)
+        with on_meta(source):
+            return reference.model.to("meta"), reference.inputs(0)
+
+
 def measure(source, init_seed):
     """The load of one trial. Raises what the reference raises without contents."""
+    model, inputs = without_contents(source, init_seed)
     with on_meta(source):
-        reference = Reference(source, init_seed)
-        inputs = reference.inputs(0)
         walk = Walk()
         with torch.no_grad(), walk, RecurrentShapes(walk):
-            outputs = flatten_outputs(reference.model(*inputs.args, **inputs.kwargs))
-    given = bytes_of(inputs.tensors()) + bytes_of([t for _, t in named_tensors(reference.model)])
+            outputs = flatten_outputs(model(*inputs.args, **inputs.kwargs))
+    given = bytes_of(inputs.tensors()) + bytes_of([t for _, t in named_tensors(model)])
     expected = bytes_of(outputs) + sum(8 * t.numel() for t in outputs if t.is_floating_point())
     return Load(given, expected, PASSES * walk.seconds + DATA_PASSES * (given + expected) / BYTES_RATE, walk.largest)
 
 
 def input_shapes(source, init_seed):
-    with on_meta(source):
-        return [tuple(t.shape) for t in Reference(source, init_seed).inputs(0).tensors()]
+    return [tuple(t.shape) for t in without_contents(source, init_seed)[1].tensors()]
 
 
 class Budget:
@@ -249,12 +262,15 @@ def roles_set(source, init_seed, sites):
         except Exception:
             other = stock
         followers = {(len(a), d) for a, b in zip(stock, other) if len(a) == len(b) for d in range(len(a)) if a[d] != b[d]}
-        site.role = role_of(site, followers)
+        site.role = role_of(site, followers, any(len(shape) >= 4 for shape in stock))
 
 
-def role_of(site, followers):
+def role_of(site, followers, has_images):
+    if COUNT_NAME.search(site.name):
+        return None
     if not followers:
-        return "channel" if CHANNEL_NAME.search(site.name) and site.value >= 16 else None
+        is_width = site.value >= WIDE or site.value >= 16 and CHANNEL_NAME.search(site.name)
+        return None if not is_width else "channel" if has_images else "other"
     if followers <= {(n, 0) for n in (3, 4, 5)}:
         return "batch"
     if IMAGE_NAME.search(site.name) or any(n >= 4 and d >= 2 for n, d in followers):

@@ -14,7 +14,7 @@
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
-#define WORK_SHARE 4   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
+#define WORK_SHARE 12   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
 
 enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED };   /* as worker/oracle.py, VARIANTS */
 
