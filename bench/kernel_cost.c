@@ -5,7 +5,9 @@
  * The spec: {"buffers": [{"bytes": N, "file": PATH or absent for zeros}], "launches": [{"ttir",
  * "ttgir", "cubin": PATH, "warps", "shared", "grid": [x, y, z], "args": [{"buffer": I} or {"int":
  * N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
-#include "vm/vm_cost.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include <stdlib.h>
 
 #define BUFFERS_MAX 32
@@ -99,8 +101,11 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 	}
 	if (!rc) {
 		struct str table = {0};
-		json_array_append_new(out, vm_cost_json(vm_kernel_name(k), &report, &binary));
-		vm_cost_table(&table, vm_kernel_name(k), &report, &binary, vm_gpu_find("H200"));
+		json_array_append_new(out,
+			vm_cost_json(
+				vm_kernel_name(k), &(struct vm_launch_cost){report.cost, report.nlines, report.lines}, &binary));
+		vm_cost_table(&table, vm_kernel_name(k), &(struct vm_launch_cost){report.cost, report.nlines, report.lines},
+			&binary, vm_gpu_find("H200"));
 		fputs(table.data, stderr);
 		str_release(&table);
 	}

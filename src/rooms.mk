@@ -1,6 +1,6 @@
 # The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
 # Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
-ROOMS := base text tensor ops model infer train task lint tape vm runner verify agent rl store report cli
+ROOMS := base text tensor ops model infer train task lint tape ttir cost vm sandbox runner verify agent eval rl store report cli
 USES_base   :=
 USES_text   := base
 USES_tensor := base
@@ -11,14 +11,23 @@ USES_train  := base tensor ops model infer
 USES_task   := base
 USES_lint   := base
 USES_tape   := base
-USES_vm     := base tape
-USES_runner := base tape vm
+USES_ttir   := base
+USES_cost   := base
+USES_vm     := base tape ttir cost
+# The folders of a room, where it has several subjects: these arrows are its own.
+USES_vm/map   :=
+USES_vm/core  := vm/map
+USES_vm/ptx   := vm/map
+USES_vm/lower := vm/core vm/exec vm/map vm/ptx
+USES_vm/check := vm/core vm/map
+USES_vm/meter := vm/core vm/map
+USES_vm/exec  := vm/core vm/check vm/meter vm/map vm/ptx
+USES_sandbox :=
+USES_runner := base tape cost vm sandbox
 USES_store  := base
-USES_verify := base task lint tape vm runner store
-USES_agent  := base task text verify
-USES_rl     := base tensor ops model infer train task text agent verify store
+USES_verify := base task lint tape cost sandbox runner store
+USES_agent  := base task verify
+USES_eval   := base task verify
+USES_rl     := base ops model infer train task text agent verify eval store
 USES_report := base store
-USES_cli    := base text tensor ops model infer train task lint tape vm runner verify agent rl store report
-
-# Single headers beyond the arrows: the sandbox stands on the C library alone, so the runner and the Python workers can have it without verify.
-HEADERS_runner := verify/sandbox.h
+USES_cli    := base text tensor ops model infer train task sandbox verify agent eval rl store report

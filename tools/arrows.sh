@@ -17,7 +17,6 @@ BEGIN {
 		for (i = 1; i <= n; i++) {
 			if (words[i] == "") continue
 			if (name == "ROOMS") is_room[words[i]] = 1
-			else if (name ~ /^HEADERS_/) header_allowed[substr(name, 9) " " words[i]] = 1
 			else if (name ~ /^USES_/) allowed[substr(name, 6) " " words[i]] = 1
 		}
 	}
@@ -38,7 +37,7 @@ BEGIN {
 		header = line; sub(/^[^"]*"/, "", header); sub(/".*/, "", header)
 		to = header; sub(/\/.*/, "", to)
 		where = path ":" number ": #include \"" header "\": "
-		if (to == room || ((room " " header) in header_allowed)) continue
+		if (to == room) continue
 		if (!(to in is_room)) breach(where to " is not a room of src/rooms.mk")
 		else if (!((room " " to) in allowed)) breach(where "the arrow " room " -> " to " is not allowed by src/rooms.mk")
 		else if (header ~ /_internal\.h$/) breach(where "this header is private to " to)

@@ -1,5 +1,5 @@
-# hone-runner: the clean process that replays tapes. Its main lies in the runner's archive; of the verify room it has the sandbox alone (tools/sandbox.mk).
-RUNNER_OBJS := $(BUILD)/obj/src/runner/runner_main.o $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/verify/sandbox*.c))
+# hone-runner: the clean process that replays tapes. Its main lies in the runner's archive.
+RUNNER_OBJS := $(BUILD)/obj/src/runner/runner_main.o
 
 $(BUILD)/hone-runner: $(RUNNER_OBJS) $(call libs,runner)
 	@mkdir -p $(@D)

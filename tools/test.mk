@@ -31,3 +31,8 @@ format-check: ## name the C sources that are not
 help: ## list the targets
 	@echo 'usage: make [TARGET] [CONFIG=release|debug|asan|tsan] [V=1]'
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | LC_ALL=C sort -u | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
+
+.PHONY: mutate
+MUTATE ?= --count 300 --seed 1
+mutate: setup ## plant errors one at a time and see whether a test notices (hours; MUTATE='--count 10 --rooms base')
+	$(VENV)/bin/python tools/mutate.py $(MUTATE)

@@ -15,7 +15,7 @@ ifeq ($(filter -fsanitize=%,$(FLAGS_$(CONFIG))),)
 $(VERIFY_TESTS): | $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so
 else
 $(VERIFY_TESTS): | $(BUILD)/plain_helpers
-$(BUILD)/plain_helpers: $(wildcard src/runner/*.[ch] src/vm/*.[ch] src/tape/*.[ch] src/base/*.[ch] src/verify/sandbox*)
+$(BUILD)/plain_helpers: $(wildcard $(foreach room,$(call closure,runner),src/$(room)/*.[ch] src/$(room)/*/*.[ch]))
 	@mkdir -p $(@D)
 	$(Q)$(MAKE) --no-print-directory CONFIG=release BUILD=$(BUILD)/plain $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so
 	$(Q)cp $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so $(BUILD)/ && touch $@

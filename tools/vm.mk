@@ -6,6 +6,7 @@ CFLAGS_map_cast := -O3 -fno-trapping-math
 CFLAGS_map_cmp := -O3 -fno-trapping-math
 CFLAGS_vm_math := -O3 -fno-trapping-math
 CFLAGS_exec_access := -O3
+CFLAGS_values := -O3
 CFLAGS_exec_core := -O3
 CFLAGS_exec_memory := -O3
 CFLAGS_exec_region := -O3

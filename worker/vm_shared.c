@@ -8,7 +8,9 @@
  *
  * Threading: launches may come from several threads; one of them at a time has the pool, the others
  * run on their own thread alone. */
-#include "vm/vm_cost.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -9,8 +9,8 @@
  * verdict alone. */
 #ifndef HONE_AGENT_H
 #define HONE_AGENT_H
+#include "base/base.h"
 #include "task/task.h"
-#include "text/text.h"
 #include "verify/verdict.h"
 
 enum agent_stage { AGENT_FRONTEND, AGENT_MIDEND, AGENT_STAGE_COUNT };

@@ -1,6 +1,8 @@
 /* Prompts are template files with {{holes}}; what a hole becomes is a row of a table. A template
  * that names an unknown hole is refused rather than sent to a model with the braces still in it. */
 #include "agent/agent.h"
+#include "base/base.h"
+#include "verify/verdict.h"
 
 static const char *const stage_names[AGENT_STAGE_COUNT] = {"frontend", "midend"};
 

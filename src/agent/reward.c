@@ -3,6 +3,8 @@
  * answers earn the same: a larger penalty flattens the differences among the rest of the group
  * under mean/std advantages (the paper's rows keep their -10 to be compared with). */
 #include "agent/agent.h"
+#include "base/base.h"
+#include "verify/verdict.h"
 
 #include <math.h>
 

@@ -26,7 +26,8 @@
 	X(ERR_IO, -1, "input/output") X(ERR_FORMAT, -2, "malformed input") X(ERR_RANGE, -3, "value out of range") \
 	X(ERR_LIMIT, -4, "limit exceeded") X(ERR_UNSUPPORTED, -5, "unsupported") X(ERR_NOT_FOUND, -6, "not found") \
 	X(ERR_USAGE, -7, "wrong usage") X(ERR_TIMEOUT, -8, "deadline passed") X(ERR_CHILD, -9, "child process failed") \
-	X(ERR_INFRA, -10, "infrastructure fault") X(ERR_MISMATCH, -11, "mismatch")
+	X(ERR_INFRA, -10, "infrastructure fault") X(ERR_MISMATCH, -11, "mismatch") \
+	X(ERR_BUSY, -12, "in use by another process")
 #define X(name, value, text) name = value,
 enum err_code { ERR_OK = 0, ERR_TABLE(X) };
 #undef X
@@ -113,7 +114,13 @@ int file_map_open(const char *path, struct file_map *out, struct err *err); /* r
 void file_map_close(struct file_map *m);
 int dir_make(const char *path, struct err *err);   /* with parents; existing is fine */
 int dir_remove(const char *path, struct err *err); /* recursive, follows no link; absent is fine */
-int dir_clean(const char *path, struct err *err);  /* removes what a kill left half-written in it: *.tmp */
+/* This process alone writes into the folder from now on: makes it, locks it until the process ends
+ * (claiming again is fine) and removes the files that a kill left half-written beside others there:
+ * NAME.PID.tmp and NAME.PID.N.tmp. ERR_BUSY when another process has claimed it. Where a file system
+ * has no locks nothing is locked. */
+int dir_claim(const char *path, struct err *err);
+int dir_clean(
+	const char *path, struct err *err); /* removes all that ends in .tmp: for folders of hone's own, claimed */
 /* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return
  * and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);

@@ -8,9 +8,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -324,15 +326,26 @@ static bool ends_in_tmp(const char *name)
 	return n > 4 && !strcmp(name + n - 4, ".tmp");
 }
 
+/* NAME.PID.tmp or NAME.PID.N.tmp: a number stands before the ending. */
+static bool is_written_beside(const char *name)
+{
+	size_t n = strlen(name);
+	if (!ends_in_tmp(name)) return false;
+	size_t digits = 0;
+	for (n -= 4; n > 0 && name[n - 1] >= '0' && name[n - 1] <= '9'; n--) digits++;
+	return digits > 0 && n > 1 && name[n - 1] == '.';
+}
+
 struct leftovers {
 	const char *dir;
+	bool (*is_leftover)(const char *name);
 	struct err *err;
 };
 
 static int remove_leftover(const char *name, void *ctx)
 {
 	struct leftovers *l = ctx;
-	if (!ends_in_tmp(name)) return 0;
+	if (!l->is_leftover(name)) return 0;
 	char *path = path_join(l->dir, name);
 	int rc = !unlink(path) || errno == ENOENT ? 0 : dir_remove(path, l->err);
 	free(path);
@@ -341,6 +354,60 @@ static int remove_leftover(const char *name, void *ctx)
 
 int dir_clean(const char *path, struct err *err)
 {
-	struct leftovers l = {path, err};
+	struct leftovers l = {path, ends_in_tmp, err};
 	return dir_each(path, remove_leftover, &l, err);
+}
+
+/* ---- claims ---- */
+
+/* Folders that this process has locked. A lock belongs to the open descriptor, so a second open of
+ * the same folder would meet the first one's lock: they are known by device and inode. */
+static struct {
+	pthread_mutex_t mutex;
+	struct claim {
+		dev_t device;
+		ino_t inode;
+	} *list;
+	size_t count;
+} claims = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static bool is_claimed(const struct stat *st)
+{
+	for (size_t i = 0; i < claims.count; i++)
+		if (claims.list[i].device == st->st_dev && claims.list[i].inode == st->st_ino) return true;
+	return false;
+}
+
+static int lock_folder(const char *path, struct err *err)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st)) {
+		int rc = fail(err, "open folder", path);
+		if (fd >= 0) close(fd);
+		return rc;
+	}
+	if (is_claimed(&st)) {
+		close(fd);
+		return 0;
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+		close(fd);
+		return err_set(err, ERR_BUSY,
+			"%s: another hone is writing into this folder; wait until it ends, or choose another folder", path);
+	}
+	/* fd stays open: the lock goes with the process. */
+	claims.list = xrealloc(claims.list, (claims.count + 1) * sizeof *claims.list);
+	claims.list[claims.count++] = (struct claim){.device = st.st_dev, .inode = st.st_ino};
+	return 0;
+}
+
+int dir_claim(const char *path, struct err *err)
+{
+	int rc = dir_make(path, err);
+	pthread_mutex_lock(&claims.mutex);
+	if (!rc) rc = lock_folder(path, err);
+	pthread_mutex_unlock(&claims.mutex);
+	struct leftovers l = {path, is_written_beside, err};
+	return rc ? rc : dir_each(path, remove_leftover, &l, err);
 }

@@ -2,6 +2,7 @@
  * with hone and prints one JSON object. */
 #ifndef HONE_CLI_BENCH_H
 #define HONE_CLI_BENCH_H
+#include "base/base.h"
 #include "cli/cli.h"
 
 int bench_text(int argc, char **argv); /* bench_text.c */

@@ -1,5 +1,6 @@
 /* Running a benchmark's peer, the clock of both sides, and the folder that they share. */
 #include "cli/bench.h"
+#include "base/base.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -3,6 +3,7 @@
  * side. Rounds alternate; each figure is the best of its passes. The ids of both sides are compared
  * before anything is printed: a speed of something else means nothing. */
 #include "cli/bench.h"
+#include "base/base.h"
 #include "text/text.h"
 
 #include <errno.h>

@@ -7,6 +7,10 @@
  * both. Each figure is the best of its repeats. With --model DIR the model is that folder's:
  * opening it is timed, generation measured, training left out. */
 #include "cli/bench.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "text/text.h"
 #include "train/train.h"
 

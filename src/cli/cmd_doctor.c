@@ -2,8 +2,9 @@
  * subject; each probe fills its rows and no probe starts Python: the versions are in the names of
  * the dist-info folders. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "ops/ops.h"
-#include "verify/sandbox.h"
+#include "sandbox/sandbox.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/sysinfo.h>

@@ -3,9 +3,18 @@
  * verdict can be written to a file; --compare gives a paired bootstrap interval against such a file
  * of another model. */
 #include "cli/cli.h"
-#include "cli/eval.h"
-#include "cli/kernelbench.h"
+#include "base/base.h"
+#include "cli/eval_options.h"
+#include "eval/eval.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "rl/rl.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -63,7 +72,7 @@ struct eval {
 	json_t *rates; /* of --compare: task -> [answers, genuine] */
 	int32_t stop_id;
 	int level; /* of --results */
-	struct eval_times times;
+	struct kernelbench_times times;
 };
 
 static int eval_check(const struct eval_options *o, struct err *err)
@@ -127,7 +136,7 @@ static int results_level(struct eval *e, struct err *err)
 	int rc = kernelbench_level(tasks, e->prompts.count, &e->level, err);
 	free(tasks);
 	if (!rc) rc = dir_make(e->o->results, err);
-	return rc ? rc : eval_times_load(e->o, e->o->results, e->level, &e->times, err);
+	return rc ? rc : kernelbench_times_load(e->o->results, e->o->timings, e->o->baseline, e->level, &e->times, err);
 }
 
 static int eval_open(struct eval *e, struct err *err)
@@ -253,7 +262,7 @@ static int eval_results(const struct eval *e, json_t *summary, struct err *err)
 			rc = kernel_write(e, r, &order[i]->task, err);
 		}
 	}
-	if (!rc) rc = eval_results_write(e->o->results, results, &tasks, e->level, &e->times, &analysis, err);
+	if (!rc) rc = kernelbench_write(e->o->results, results, &tasks, e->level, &e->times, &analysis, err);
 	if (!rc) json_object_set_new(summary, "kernelbench", analysis);
 	json_decref(results);
 	free(tasks.tasks);
@@ -336,7 +345,7 @@ static void eval_release(struct eval *e)
 	if (e->rollouts) rollouts_release(e->rollouts, (int)(e->prompts.count * (size_t)e->o->num_samples));
 	free(e->rollouts);
 	json_decref(e->rates);
-	eval_times_release(&e->times);
+	kernelbench_times_release(&e->times);
 	verifier_free(e->verifier);
 	store_close(e->store);
 	engine_free(e->engine);

@@ -4,7 +4,10 @@
  * the template, and the template's end of turn ends the answer. Control tokens that a user's turn
  * spells are text; those of a prompt without --chat count. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "text/text.h"
 #include "text/unicode.h"
 

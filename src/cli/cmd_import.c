@@ -2,7 +2,10 @@
  * what files are refused for; config.json comes last, because a folder without it is no model to
  * anyone. */
 #include "cli/cli.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include "model/model.h"
+#include "tensor/tensor.h"
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -182,6 +185,7 @@ static int import_run(struct import *im, const char *file, struct err *err)
 	CHECK(!rc);
 	rc = gguf_open(file, &im->g, err);
 	if (!rc) rc = model_config_from_gguf(im->g, &im->config, err);
+	if (!rc) rc = dir_claim(im->o->out, err);
 	if (!rc) rc = model_folder_begin(im->o->out, err);
 	if (!rc) rc = im->o->tokenizer ? copy_tokenizer(im, err) : make_tokenizer(im, err);
 	if (!rc) rc = model_save_from_gguf(im->g, &im->config, dtype, im->o->out, err);

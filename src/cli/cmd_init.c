@@ -5,7 +5,9 @@
  * Texts are files taken whole, or JSONL rows (gzip or not) of which the fields in text_fields
  * count: tasks, pairs and plain corpora need no conversion. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "text/text.h"
 #include "text/unicode.h"
 
@@ -208,7 +210,8 @@ static int init_run(const struct init_options *o, const struct texts *texts, str
 	char *path = path_join(o->out, "tokenizer.json");
 	struct tokenizer *t = NULL;
 	struct model_config c = {0};
-	int rc = model_folder_begin(o->out, err);
+	int rc = dir_claim(o->out, err);
+	if (!rc) rc = model_folder_begin(o->out, err);
 	if (!rc) rc = train_tokenizer(o, texts, path, err);
 	if (!rc) rc = tokenizer_open(path, &t, err);
 	if (!rc) {

@@ -1,7 +1,10 @@
 /* hone merge: W + scaling B A into a copy of the weights, as a model folder that other programs
  * load. hone itself never runs merged weights. */
 #include "cli/cli.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 struct merge_options {
 	const char *model, *adapter, *out, *dtype;
@@ -45,6 +48,7 @@ int cmd_merge(int argc, char **argv)
 	if (!rc) rc = ops_cpu_create(&(struct ops_options){.threads = (int)o.threads}, &ops, &err);
 	if (!rc) rc = model_open(o.model, ops, &m, &err);
 	if (!rc) rc = adapter_open(m, o.adapter, &a, &err);
+	if (!rc) rc = dir_claim(o.out, &err);
 	if (!rc) rc = model_export(m, a, o.out, &export, &err);
 	if (!rc) rc = model_copy_tokenizer(o.model, o.out, &err);
 	if (!rc) printf("%s\n", o.out);

@@ -3,7 +3,14 @@
  * of such a file again. Rows (JSONL, gzip when the name ends in .gz): the task's fields, prompt,
  * completion, style, and for the midend kernel and profile. */
 #include "cli/cli.h"
+#include "agent/agent.h"
+#include "base/base.h"
 #include "rl/rl.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>

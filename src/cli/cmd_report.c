@@ -1,6 +1,8 @@
 /* hone report: one HTML file about the runs in a store. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "report/report.h"
+#include "store/store.h"
 
 struct report_settings {
 	const char *store, *out, *title, *tables;

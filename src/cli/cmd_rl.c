@@ -1,5 +1,6 @@
 /* hone rl: reinforcement learning. Settings are rl's own table; a recipe has the same keys. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "rl/rl.h"
 
 #include <stdlib.h>

@@ -2,7 +2,9 @@
  * without an adapter. Prompt and completion are tokenised apart and put side by side; no template,
  * no BOS: what is scored is exactly what the two files say. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "text/text.h"
 
 #include <math.h>

@@ -6,6 +6,9 @@
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
  * metrics.jsonl, hone.db and final/. */
 #include "cli/cli.h"
+#include "base/base.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "store/store.h"
 #include "text/text.h"
 #include "train/train.h"
@@ -372,7 +375,7 @@ static int train(struct run *r, struct err *err)
 	char *final = path_join(r->o->output_dir, "final");
 	r->metrics_path = path_join(r->o->output_dir, "metrics.jsonl");
 	int rc = store_begin_run(r, err);
-	if (!rc) rc = run_folder_clean(r->o->output_dir, err);
+	if (!rc) rc = run_folder_claim(r->o->output_dir, err);
 	if (!rc) {
 		print_plan(r, stderr);
 		progress_begin(&r->progress, "sft", "steps", r->total_steps == INT64_MAX ? 0 : r->total_steps);

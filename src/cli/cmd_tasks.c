@@ -4,6 +4,7 @@
  * alone say: a task that does not run, or that an output computed by no kernel passes, teaches
  * nothing. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
 

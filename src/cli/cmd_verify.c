@@ -2,6 +2,10 @@
  * usage, 3 infra. With several candidates (a folder) one JSON object a line, and the status of the
  * worst. */
 #include "cli/cli.h"
+#include "base/base.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "verify/verdict.h"
 #include "verify/verify.h"
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * that runs it (worker/vm_main.py), so exit status, signals and terminal are the script's. No
  * sandbox: it is the user's own script. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 /* hone's main: finds the command in the table and runs it. */
 #include "cli/cli.h"
+#include "base/base.h"
 #include <errno.h>
 #include <stdlib.h>
 

@@ -4,6 +4,7 @@
  * outside an import (decorator with or without arguments, alias, call), a jitted function counts as
  * used wherever its name stands again, also as an attribute. */
 #include "lint/lint_internal.h"
+#include "base/base.h"
 
 #define PARSE_TIMEOUT_US 5000000
 

@@ -1,6 +1,7 @@
 /* Shared by lint.c (what is looked for) and lint_tree.c (how a tree is walked and read). */
 #ifndef HONE_LINT_INTERNAL_H
 #define HONE_LINT_INTERNAL_H
+#include "base/base.h"
 #include "lint/lint.h"
 #include <tree_sitter/api.h>
 

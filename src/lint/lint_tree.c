@@ -1,6 +1,7 @@
 /* Reading tree-sitter's trees: a pre-order walk that knows the classes and functions around a node,
  * and small questions about nodes. */
 #include "lint/lint_internal.h"
+#include "base/base.h"
 
 int name_set_find(const struct name_set *s, struct slice name)
 {

@@ -1,6 +1,7 @@
 /* Charts as inline SVG: no script, no network, prints well. Ticks are the range's ends and middle:
  * the value of interest is read from the legend. */
 #include "report/chart.h"
+#include "base/base.h"
 
 #include <math.h>
 

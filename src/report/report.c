@@ -1,7 +1,9 @@
 /* The report is written in one go from the store: settings, charts (a table says
  * which metrics), failure reasons over steps, answers with verdicts, extra tables. */
 #include "report/report.h"
+#include "base/base.h"
 #include "report/chart.h"
+#include "store/store.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  * over steps, sample answers with their verdicts. Text from models is escaped. */
 #ifndef HONE_REPORT_H
 #define HONE_REPORT_H
+#include "base/base.h"
 #include "store/store.h"
 
 struct report_options {

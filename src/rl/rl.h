@@ -10,8 +10,13 @@
 #ifndef HONE_RL_H
 #define HONE_RL_H
 #include "agent/agent.h"
-#include "store/store.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "task/task.h"
+#include "text/text.h"
 #include "train/train.h"
+#include "verify/verdict.h"
 #include "verify/verify.h"
 
 /* ---- prompts: a task (and, for the midend, a kernel with its profile) rendered and tokenised ----
@@ -129,8 +134,6 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 
 /* ---- evaluation ---- */
 
-/* Unbiased pass@k of n samples with c successes (Chen et al. 2021, eq. 1). */
-double pass_at_k(int n, int c, int k);
 /* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k, well_formed, valid,
  * compiled, correct, genuine, reasons, mean and geometric mean speedup, mean length. */
 json_t *rollouts_summary(

@@ -1,17 +1,13 @@
-/* Evaluation: rates over rollouts. The estimator of pass@k is the unbiased one; intervals come
- * from a paired bootstrap over tasks, because answers to one task are not independent. */
+/* Evaluation: rates over rollouts. Intervals come from a paired bootstrap over tasks, because answers to one task are
+ * not independent. */
 #include "rl/rl.h"
+#include "base/base.h"
+#include "eval/eval.h"
+#include "infer/infer.h"
+#include "verify/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-double pass_at_k(int n, int c, int k)
-{
-	if (n - c < k) return 1.0;
-	double miss = 1.0; /* C(n - c, k) / C(n, k) as a product that cannot overflow */
-	for (int i = n - c + 1; i <= n; i++) miss *= 1.0 - (double)k / i;
-	return 1.0 - miss;
-}
 
 struct tally {
 	int answers, well_formed, valid, compiled, correct, genuine, dropped, length;

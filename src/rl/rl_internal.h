@@ -1,7 +1,11 @@
 /* Between the files of the rl room: what a run folder remembers beside its checkpoints. */
 #ifndef HONE_RL_INTERNAL_H
 #define HONE_RL_INTERNAL_H
+#include "agent/agent.h"
+#include "base/base.h"
+#include "model/model.h"
 #include "rl/rl.h"
+#include "store/store.h"
 
 /* Everything that a step's result depends on: the options but for places, ends, saves
  * and threads; hashes of the weights at the start and of the prompts. New reference. */

@@ -2,6 +2,16 @@
  * what it draws and in which order does not depend on timing, so kill -9 and a second start give
  * the bytes of the uninterrupted run (with max_seconds = 0). */
 #include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "store/store.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -161,7 +171,7 @@ static int open_store(struct loop *l, struct err *err)
 	json_t *settings = rl_settings_json(o, l->model, l->adapter, &l->prompts);
 	int rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
-	if (!rc) rc = run_folder_clean(o->output_dir, err);
+	if (!rc) rc = run_folder_claim(o->output_dir, err);
 	json_decref(settings);
 	if (rc) return rc;
 	char *path = o->store ? xstrdup(o->store) : path_join(o->output_dir, "hone.db");

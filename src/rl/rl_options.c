@@ -1,6 +1,8 @@
 /* Settings of `hone rl`: one table drives command line, recipes, --help and what a run records.
  * Names are TRL's where TRL has one. */
 #include "rl/rl.h"
+#include "base/base.h"
+#include "text/text.h"
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }
 #define I(field, help, range) { #field, OPTION_INT, offsetof(struct rl_options, field), help, range }

@@ -2,6 +2,11 @@
  * step does. The sums are those of the create functions, so what is printed is what would be
  * allocated; nothing is. */
 #include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,11 @@
 /* Prompts: tasks rendered through a template and a chat form, then tokenised. What is
  * too long is refused and counted; the paper's recipes alone may cut on the left. */
 #include "rl/rl.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "verify/verdict.h"
 
 #include <stdlib.h>
 

@@ -4,6 +4,10 @@
  * few values of every tensor, because reading all of a large model again at every start would be
  * dear and another model differs everywhere. */
 #include "rl/rl_internal.h"
+#include "base/base.h"
+#include "model/model.h"
+#include "store/store.h"
+#include "train/train.h"
 
 #include <stdlib.h>
 

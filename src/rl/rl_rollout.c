@@ -1,7 +1,14 @@
 /* Rollouts: the engine writes answers while the verifier grades the ones that are finished.
  * Which answer finishes first changes nothing: every result lands in its own slot. */
 #include "rl/rl.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "text/text.h"
 #include "text/unicode.h"
+#include "train/train.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,6 +5,11 @@
  * is the very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The
  * sampler's values are compared with it and the gap is published. */
 #include "rl/rl.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "text/text.h"
+#include "train/train.h"
 
 #include <math.h>
 #include <stdlib.h>

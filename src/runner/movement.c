@@ -8,6 +8,9 @@
  * integer truncates toward zero and saturates at the ends of int64 before it wraps to narrower
  * types, anything to bool is `!= 0`. */
 #include "runner/movement.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "tape/tape.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -6,7 +6,12 @@
  * rows on the data path stop the replay; dead ones are skipped together with the launches that only
  * they feed. */
 #include "runner/replay.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "cost/cost.h"
 #include "runner/movement.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include <stdlib.h>
 
 #define CANARY_BYTES 256

@@ -2,7 +2,7 @@
 #ifndef HONE_REPLAY_H
 #define HONE_REPLAY_H
 #include "runner/runner.h"
-#include "vm/vm.h"
+#include "tape/tape.h"
 
 struct replay;
 struct replay_given {

@@ -21,8 +21,9 @@
  * to fake: the supervisor treats its messages as untrusted data. */
 #ifndef HONE_RUNNER_H
 #define HONE_RUNNER_H
+#include "base/base.h"
+#include "cost/cost.h"
 #include "tape/tape.h"
-#include "vm/vm.h"
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define RUNNER_NAME_BYTES_MAX 512

@@ -5,7 +5,10 @@
  * how it ended, so that the supervisor sees a signal as a signal. A message that does not make
  * sense ends the process: only our own supervisor writes to it. */
 #include "runner/replay.h"
-#include "verify/sandbox.h"
+#include "base/base.h"
+#include "sandbox/sandbox.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

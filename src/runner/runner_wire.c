@@ -2,7 +2,10 @@
  * two cannot drift apart; each side bounds what it reads, since the other may have been taken over.
  */
 #include "runner/runner.h"
-#include "vm/vm_cost.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
 #include <stdlib.h>
 
 #define GIVEN_MAX 65536

@@ -8,6 +8,7 @@
  * both numbers and never converted silently: everything but runs is a cache, so deleting the file
  * is a fair next step. */
 #include "store/store_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 #define STORE_SCHEMA 1

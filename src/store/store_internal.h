@@ -2,6 +2,7 @@
  * samples) share. */
 #ifndef HONE_STORE_INTERNAL_H
 #define HONE_STORE_INTERNAL_H
+#include "base/base.h"
 #include "store/store.h"
 #include <pthread.h>
 #include <sqlite3.h>

@@ -1,6 +1,7 @@
 /* store_runs: the runs, their metrics and their samples. Rows are JSON texts with sorted keys, so
  * that equal rows are equal bytes. */
 #include "store/store_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 static char *row_text(const json_t *value)

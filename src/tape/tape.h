@@ -20,6 +20,7 @@
  * source. */
 #ifndef HONE_TAPE_H
 #define HONE_TAPE_H
+#include "base/base.h"
 #include "base/dtype.h"
 
 #define TAPE_ADDRESS_SHIFT 40

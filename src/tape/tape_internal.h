@@ -1,6 +1,7 @@
 /* What the files of the tape room share, and nobody else sees. */
 #ifndef HONE_TAPE_INTERNAL_H
 #define HONE_TAPE_INTERNAL_H
+#include "base/base.h"
 #include "tape/tape.h"
 
 /* Counts what a JSON parser would have to build, before it builds it: nesting and number of values.

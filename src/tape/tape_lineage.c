@@ -5,6 +5,7 @@
  * buffer's address in it. That marks too many rows rather than too few. After a replay each byte
  * has a tag. */
 #include "tape/tape.h"
+#include "base/dtype.h"
 
 /* Calls fn for each buffer that a row may touch, with which of reading and writing it may do. */
 typedef void touch_fn(void *ctx, int buffer, bool reads, bool writes);

@@ -4,6 +4,8 @@
  * messages, and fails at the first thing that is not exactly as documented: unknown keys too, so
  * that a tape means one thing only. Strings are not copied: the tape keeps the JSON alive. */
 #include "tape/tape_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * a value that costs two bytes of text ("[]"), so 64 MiB of hostile text would become gigabytes;
  * and it descends recursively. Counting brackets and commas outside of strings bounds both. */
 #include "tape/tape_internal.h"
+#include "base/base.h"
 
 #define TAPE_VALUES_MAX (1 << 20)
 #define TAPE_DEPTH_MAX 64

@@ -4,6 +4,7 @@
  * form has one launch per operator and small blocks. All of them are meant to be right for any
  * sizes: nothing but block sizes is a number. */
 #include "task/task_graph.h"
+#include "base/base.h"
 
 static const struct answer_style STYLES[] = {
 	{"fused_kernel", "offs", "mask", "BLOCK", "out", "%s_ptr", "", GRID_TUPLE, 1024, 0, 32, 32, 32, false, false},

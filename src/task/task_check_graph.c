@@ -9,6 +9,7 @@
  * scaling before a norm all show up as "makes no difference". The verdict is a pure function of the
  * graph and the seed. */
 #include "task/task_graph.h"
+#include "base/base.h"
 #include <math.h>
 
 #define SIM_MAGNITUDE_MAX 1e5

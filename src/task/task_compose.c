@@ -9,6 +9,7 @@
  *   3  mm: linear layers and matrix products with epilogues, perceptrons, norm before linear, row
  *   operators after it, attention */
 #include "task/task_graph.h"
+#include "base/base.h"
 #include <math.h>
 
 #define COMPOSE_ATTEMPTS_MAX 1000

@@ -1,6 +1,7 @@
 /* Building expression graphs: sizes, leaves, operators with the shape that follows from their
  * operands, names of values, structure strings. */
 #include "task/task_graph.h"
+#include "base/base.h"
 
 int graph_dim(struct task_graph *g, const char *name, int value, int sim)
 {

@@ -7,6 +7,7 @@
  * they cannot drift apart. */
 #ifndef HONE_TASK_GRAPH_H
 #define HONE_TASK_GRAPH_H
+#include "base/base.h"
 #include "task/task.h"
 
 #define GRAPH_NODES_MAX 40

@@ -3,6 +3,7 @@
  * worker/rows.py, a sandboxed program that executes no task; its rows come through a pipe and are
  * parsed like any stranger's. */
 #include "task/task_set.h"
+#include "base/base.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -2,6 +2,7 @@
  * all elements, one program a row, tiles of a matrix product. They differ in how a value is
  * addressed and which lanes are valid. */
 #include "task/task_graph.h"
+#include "base/base.h"
 
 static void ptr_print(struct str *out, const struct answer_style *style, const char *name)
 {

@@ -3,6 +3,7 @@
  * is adding a row. Accuracy: Triton forms keep fp32 accuracy for small operands (expm1, log1p and
  * tanh from libdevice; no cancellation); softmax-like rows subtract the maximum. */
 #include "task/task_graph.h"
+#include "base/base.h"
 #include <math.h>
 
 #define E(name, expr) static double eval_##name(double a, double b, double c, const double *k) { (void)b; (void)c; (void)k; return expr; }

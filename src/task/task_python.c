@@ -3,6 +3,7 @@
  * token, so a # inside one is text. The scanner never fails: an unterminated string ends at the end
  * of its line (or file, when triple), which any caller may treat as it likes (PY_BAD). */
 #include "task/task_graph.h"
+#include "base/base.h"
 #include <ctype.h>
 
 void py_scanner_init(struct py_scanner *s, const char *src, size_t len)

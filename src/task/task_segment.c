@@ -3,6 +3,7 @@
  * row, a matrix product starts a launch and takes what follows as its epilogue until a row operator
  * needs whole rows again. The slow form gives every operator a launch of its own. */
 #include "task/task_graph.h"
+#include "base/base.h"
 
 enum access access_of(const struct task_graph *g, const struct shape *space, int node)
 {

@@ -3,6 +3,7 @@
  * structure) stand in one comment line at the top, which belongs to the file, not to the task's
  * source. */
 #include "task/task_graph.h"
+#include "base/base.h"
 #include "task/task_set.h"
 #include <stdlib.h>
 #include <sys/stat.h>

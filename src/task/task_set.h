@@ -2,6 +2,7 @@
  * people's). Private to the room. */
 #ifndef HONE_TASK_SET_H
 #define HONE_TASK_SET_H
+#include "base/base.h"
 #include "task/task.h"
 
 #define SET_TASKS_MAX ((size_t)2000000)

@@ -3,6 +3,7 @@
  * halved until they are small enough. Halving keeps equal sizes equal and most divisors divisors.
  * Whether the smaller task still runs is for the verifier's audit to say. */
 #include "task/task_graph.h"
+#include "base/base.h"
 #include "task/task_set.h"
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* Prints a graph as a PyTorch module in KernelBench's file format. Short and regular on purpose:
  * small language models learn from these texts. */
 #include "task/task_graph.h"
+#include "base/base.h"
 
 void number_print(struct str *out, double v)
 {

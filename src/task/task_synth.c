@@ -2,6 +2,7 @@
  * the split that its structure's hash names. The hash knows no seed, so two sets composed with
  * different seeds agree about what is held out. */
 #include "task/task_graph.h"
+#include "base/base.h"
 
 #define SYNTH_TASKS_MAX 1000000
 #define SYNTH_ATTEMPTS_PER_TASK 200

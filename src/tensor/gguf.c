@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "tensor/gguf_internal.h"
+#include "base/base.h"
 
 #define ALIGNMENT_DEFAULT 32
 #define ENTRIES_MAX (1u << 20)   /* metadata entries, and tensors */

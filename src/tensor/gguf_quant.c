@@ -5,6 +5,8 @@
  * expression below has the order of operations, and rounds as often, as gguf-py's quants.py, which
  * tests compare with bit for bit. */
 #include "tensor/gguf_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
 
 static float half_at(const uint8_t *p)
 {

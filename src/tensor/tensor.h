@@ -7,6 +7,7 @@
  * thread may read. */
 #ifndef HONE_TENSOR_H
 #define HONE_TENSOR_H
+#include "base/base.h"
 #include "base/dtype.h"
 
 #define TENSOR_DIMS_MAX 8

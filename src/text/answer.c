@@ -12,6 +12,7 @@
  *   4. A text that ends inside a block that could be the code is malformed, even if an earlier
  *   block was whole: the model was not done. */
 #include "text/text.h"
+#include "base/base.h"
 #include "text/tokenizer_internal.h"
 
 struct fence {

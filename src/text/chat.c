@@ -10,6 +10,7 @@
  * Over several turns append ids, do not render again: qwen3 drops reasoning of past turns, so a
  * rendered conversation is no prefix of the longer one. */
 #include "text/chat_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
  * decide what a conversation without tools looks like. A text that changes one of them is another
  * template and is refused, since a form that is nearly right costs a model quality without a sign. */
 #include "text/chat_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)

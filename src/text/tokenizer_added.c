@@ -2,6 +2,7 @@
  * leftmost longest; its edges live in one hash table, so thousands of tokens with a common start
  * cost no more than one. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 static uint32_t edge_slot(const struct added_set *s, uint32_t key)

@@ -5,6 +5,7 @@
  * the smallest, close the gap. That is quadratic, and a word may be as long as the text (a megabyte
  * of letters), so from SHORT_MAX on a heap of pairs takes over. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 #define SHORT_MAX 96

@@ -4,6 +4,7 @@
  * entry is found out when the word is first met (struct token's whole), so from then on it costs
  * one lookup. Asking for all entries when a file is opened took as long as reading it. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 

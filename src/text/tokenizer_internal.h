@@ -8,6 +8,7 @@
  * trained tokenizer is written. */
 #ifndef HONE_TEXT_TOKENIZER_INTERNAL_H
 #define HONE_TEXT_TOKENIZER_INTERNAL_H
+#include "base/base.h"
 #include "text/text.h"
 #include <stdatomic.h>
 

@@ -1,6 +1,7 @@
 /* The tokenizer's hash tables and the byte alphabet. Open addressing at a load of at most one half:
  * no deletion, no growth while encoding. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 

@@ -6,6 +6,7 @@
  * composition later (UNICODE_NFC_BREAK) are plain starters here too, so a run ends before such a
  * character and starts behind it. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 #include <utf8proc.h>

@@ -4,6 +4,7 @@
  * names the file and the field. Two points follow Hugging Face's reader: of two equal merges the
  * later counts, and an added token's id is the vocabulary's where its text is in the vocabulary. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 #include <sys/stat.h>

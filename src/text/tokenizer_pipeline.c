@@ -4,6 +4,7 @@
  * table of types with the fields that each may have; anything else is refused by name, because a
  * tokenizer that is nearly right gives a model slightly wrong ids without a sign. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include <stdlib.h>
 
 #define NAMES(...) (const char *const[]){__VA_ARGS__, NULL}

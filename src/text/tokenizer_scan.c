@@ -6,6 +6,7 @@
  * Reading is as strict as jansson's. What is wrong with a text is not said here: false sends the
  * caller to jansson with all of the file. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 
 static void skip_space(struct scan *s)

@@ -7,6 +7,7 @@
  * with bytes numbered in the order of their alphabet characters is also what Hugging Face's trainer
  * does: the two give the same merges. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
  * Control and added tokens stand in the vocabulary too, so that an id is the token's index whatever
  * its kind. */
 #include "text/tokenizer_internal.h"
+#include "base/base.h"
 #include "text/unicode.h"
 #include <stdlib.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
  * everything behind it can decode without looking at bounds: text is checked once, at the door. */
 #include "text/unicode.h"
 #include "unicode_tables.h"
+#include <string.h>
 
 /* Bytes of the character that p (with `left` bytes) starts, 0 when it is malformed. The ranges are
  * Unicode's table 3-7. */

@@ -2,7 +2,8 @@
  * (tools/unicode_tables.py). */
 #ifndef HONE_TEXT_UNICODE_H
 #define HONE_TEXT_UNICODE_H
-#include "base/base.h"
+#include <stddef.h>
+#include <stdint.h>
 
 /* Classes of a character; the same bits as in tools/unicode_tables.py. */
 enum {

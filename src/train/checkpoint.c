@@ -45,10 +45,11 @@ int folder_publish(const char *tmp, const char *final, struct err *err)
 	return rc;
 }
 
-int run_folder_clean(const char *run_dir, struct err *err)
+int run_folder_claim(const char *run_dir, struct err *err)
 {
 	char *final = path_join(run_dir, "final");
-	int rc = dir_clean(run_dir, err);
+	int rc = dir_claim(run_dir, err);
+	if (!rc) rc = dir_clean(run_dir, err);
 	if (!rc && path_exists(final)) rc = dir_clean(final, err);
 	free(final);
 	return rc;

@@ -76,9 +76,9 @@ int64_t optimizer_steps(const struct optimizer *o);
 /* ---- checkpoints: folder checkpoint-<step>/ written beside, fsynced, renamed; never half there
  * ---- */
 
-/* For a start in a folder that a killed run may have left: removes what is half-written in it and
- * in its final/. */
-int run_folder_clean(const char *run_dir, struct err *err);
+/* For a start in a folder that a killed run may have left: makes it, claims it for this process
+ * (base.h's dir_claim) and removes what is half-written in it and in its final/. */
+int run_folder_claim(const char *run_dir, struct err *err);
 struct checkpoint_state {
 	int64_t step;
 	json_t *extra; /* loop's own state: cursors, counters, metrics so far */

@@ -1,6 +1,8 @@
 /* audit: what the reference alone says about a task, as JSON: whether it runs, tells right from
  * wrong, what its trials are and what it costs. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "task/task.h"
 
 static json_t *audit_trials(const struct oracle_data *d)
 {

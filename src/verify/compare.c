@@ -15,6 +15,9 @@
  * of an element, about half of that in scaled error). Half formats: four units of their own last
  * place. */
 #include "verify/compare.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "tape/tape.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -9,6 +9,7 @@
  * value must be. */
 #ifndef HONE_COMPARE_H
 #define HONE_COMPARE_H
+#include "base/dtype.h"
 #include "tape/tape.h"
 
 struct compare_output {

@@ -2,6 +2,9 @@
  * (resources or error text) depends on its IR, its options and the compiler's version alone, so it
  * is kept by hash: in memory for this process, in the store for all. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "store/store.h"
+#include "tape/tape.h"
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -2,6 +2,10 @@
  * reference's operators, and for rows of a tape that only move data, the counts of a well-made
  * kernel are written down from what they must do. */
 #include "verify/cost_model.h"
+#include "base/dtype.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
 #include <math.h>
 
 #define ELEMENTS_PER_PROGRAM 1024      /* of a library's element-wise kernel */

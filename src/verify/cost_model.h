@@ -1,10 +1,11 @@
 /* cost_model: predicted seconds of a candidate (the vm's counts, the real compile's resources) and
- * of the reference (the oracle's log), both by vm_cost.h's one model on an H200.
+ * of the reference (the oracle's log), both by cost.h's one model on an H200.
  * docs/cost-model.md. */
 #ifndef HONE_COST_MODEL_H
 #define HONE_COST_MODEL_H
+#include "base/dtype.h"
+#include "cost/cost.h"
 #include "runner/runner.h"
-#include "vm/vm_cost.h"
 
 /* A launch of a library: what it must move and compute. Its kernels are taken to be as good as such
  * kernels are: coalesced, fully occupied, each byte once. */

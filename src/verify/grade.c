@@ -4,8 +4,12 @@
  * The order inside is chosen so that the cheap things come first and nothing hostile is done twice:
  * size and syntax, trace, what the tape alone shows (no launch, library rows), compile, replay on
  * stock inputs, replay on hidden ones, a second trace for other sizes, cost. */
-#include "lint/lint.h"
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "lint/lint.h"
+#include "sandbox/sandbox.h"
+#include "tape/tape.h"
+#include "task/task.h"
 #include <math.h>
 #include <stdlib.h>
 

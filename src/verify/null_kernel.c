@@ -3,6 +3,8 @@
  * candidates and is said so. (Softmax over many columns with a loose absolute tolerance passed
  * zeros elsewhere; ELU and hardtanh on positive inputs passed the identity.) */
 #include "verify/oracle.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -4,6 +4,11 @@
  * seed's own parameters come first (KernelBench's check), then the same inputs with other
  * parameters, then other distributions, then other sizes. */
 #include "verify/oracle.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
+#include "task/task.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -4,6 +4,8 @@
  * number that it sends is checked here. */
 #ifndef HONE_ORACLE_H
 #define HONE_ORACLE_H
+#include "base/base.h"
+#include "base/dtype.h"
 #include "runner/runner.h"
 #include "task/task.h"
 #include "verify/compare.h"

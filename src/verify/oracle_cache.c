@@ -2,6 +2,8 @@
  * most lookups hit; the first one runs the oracle while the others wait for it. Faults of a task
  * are remembered too, infrastructure faults are not. */
 #include "verify/oracle.h"
+#include "base/base.h"
+#include "task/task.h"
 #include <pthread.h>
 #include <stdlib.h>
 

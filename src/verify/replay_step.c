@@ -10,6 +10,10 @@
  * known operation, tl.cat, ...) runs each trial twice, the second time in another order
  * (docs/vm.md): what is right in one order alone is right by luck, for a GPU has its own. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
 #include <errno.h>
 #include <math.h>
 #include <signal.h>

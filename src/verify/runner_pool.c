@@ -1,7 +1,9 @@
 /* runner_pool: starting a runner costs a few milliseconds (exec, namespaces, seccomp), so a few
  * wait ready; the refill happens between two candidates' work. All waiting is on sockets. */
 #include "verify/runner_pool.h"
-#include "verify/sandbox.h"
+#include "base/base.h"
+#include "runner/runner.h"
+#include "sandbox/sandbox.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -2,6 +2,7 @@
  * ended when its candidate is done. */
 #ifndef HONE_RUNNER_POOL_H
 #define HONE_RUNNER_POOL_H
+#include "base/base.h"
 #include "runner/runner.h"
 
 struct runner_pool;

@@ -1,6 +1,8 @@
 /* setup: from a caller's options to what is in force: where the workers lie, which sandbox level,
  * deadlines, bounds. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "sandbox/sandbox.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

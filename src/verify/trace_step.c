@@ -7,6 +7,8 @@
  * code is looked up in a table (an unknown one is just "error") and whose text goes to people. The
  * announced phase only picks a deadline and a word. How the process ended comes from the zygote. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "tape/tape.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

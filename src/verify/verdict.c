@@ -1,5 +1,6 @@
 /* verdict: names, and the record as JSON and back. */
 #include "verify/verdict.h"
+#include "base/base.h"
 #include <math.h>
 
 #define X(e, t) [e] = t,

@@ -8,6 +8,10 @@
  * runners in use, which wakes every wait; what was being graded ends as an infrastructure fault
  * that nobody collects. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "sandbox/sandbox.h"
+#include "store/store.h"
+#include "task/task.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -16,6 +16,7 @@
  * threaded. */
 #ifndef HONE_VERIFY_H
 #define HONE_VERIFY_H
+#include "base/base.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "verify/verdict.h"

@@ -2,6 +2,11 @@
  * stack from request to verdict. */
 #ifndef HONE_VERIFY_INTERNAL_H
 #define HONE_VERIFY_INTERNAL_H
+#include "base/base.h"
+#include "cost/cost.h"
+#include "store/store.h"
+#include "tape/tape.h"
+#include "task/task.h"
 #include "verify/cost_model.h"
 #include "verify/oracle.h"
 #include "verify/runner_pool.h"

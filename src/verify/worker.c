@@ -8,6 +8,8 @@
  * A job's process is known by a pidfd, so that a kill can never hit another process that got its
  * number. */
 #include "verify/worker.h"
+#include "base/base.h"
+#include "sandbox/sandbox.h"
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

@@ -4,7 +4,6 @@
 #ifndef HONE_WORKER_H
 #define HONE_WORKER_H
 #include "base/base.h"
-#include "verify/sandbox.h"
 
 #define WORKER_FDS_MAX 2
 

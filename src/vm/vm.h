@@ -28,10 +28,10 @@
  * calling thread, so that what it finds never depends on threads. */
 #ifndef HONE_VM_H
 #define HONE_VM_H
-#include "tape/tape.h"
+#include "base/base.h"
+#include "cost/cost.h"
 
 struct vm_kernel;
-struct vm_layouts;
 int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struct err *err);
 void vm_kernel_free(struct vm_kernel *k);
 const char *vm_kernel_name(const struct vm_kernel *k);
@@ -132,50 +132,6 @@ struct vm_finding {
 					   bytes" */
 };
 
-/* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each
- * instruction of a warp, the distinct sectors that its active lanes touch: which elements those are
- * is the block's layout (layouts below), by default a row-major one with up to 16 bytes a lane. */
-enum vm_dot {
-	VM_DOT_FMA,
-	VM_DOT_TF32,
-	VM_DOT_HALF,
-	VM_DOT_BYTE,
-	VM_DOT_COUNT
-}; /* fp32 or fp64 pipes; tensor cores: tf32, 16-bit, 8-bit types */
-struct vm_cost {
-	int64_t programs, load_bytes, store_bytes, load_sectors, store_sectors, atomics;
-	int64_t flops;     /* element-wise and reduction floating-point operations; fma 2; transcendental 1, also counted in
-						  `special` */
-	int64_t special;   /* exp, log, sin, sqrt, division ... */
-	int64_t dot_flops; /* 2 M N K of tt.dot */
-	int64_t footprint_bytes; /* distinct bytes read plus distinct bytes written in this launch (32-byte granules); 0
-								unless want_cost */
-	/* What the GPU's units do, for vm_cost.h's estimate. Instructions are a warp's; a block
-	 * that is smaller than the program's threads costs as much as one that is not. */
-	/* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic
-	 * that the compiler folds is free) */
-	int64_t flops_half, flops_double, int_ops;
-	int64_t dot_by[VM_DOT_COUNT]; /* dot_flops by the unit that runs them */
-	int64_t fma_instrs, alu_instrs, special_instrs, other_instrs;
-	int64_t footprint_read;                    /* of footprint_bytes: read */
-	int64_t requests, load_lines, store_lines; /* loads, stores and atomics of a warp; 128-byte lines that they touch */
-	int64_t missed_lines;                      /* of load_lines: those that L1 does not hold whole */
-	int64_t l2_sectors;                        /* of the sectors, those that an SM's L1 does not hold */
-	int64_t shared_bytes;      /* through shared memory: changes of layout, operands of tl.dot, reductions */
-	int64_t tensor_cycles;     /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
-	int64_t atomic_hot;        /* warps' atomics on the 32 bytes that have most of them */
-	int64_t steps, steps_once; /* vm instructions that ran; how many would have if every program ran each of its
-								  kernel's once: loops */
-	/* of all programs and the longest: dependent instructions one after another, and loads from L2
-	 * or beyond among them */
-	int64_t path_cycles, path_trips, path_cycles_max;
-};
-
-struct vm_line_cost {
-	int line;
-	struct vm_cost cost;
-}; /* source line in the kernel's file */
-
 /* Pointer, or base of a descriptor: address in i; integers in i; floats in f. nan_padding: of a
  * descriptor, what lies outside is NaN, not 0. */
 struct vm_arg {
@@ -192,7 +148,7 @@ struct vm_launch_options {
 	struct pool *pool;    /* NULL: the calling thread alone */
 	uint64_t deadline_ns; /* absolute; 0: none. Checked inside loops too. */
 	bool want_cost;
-	const struct vm_layouts *layouts; /* want_cost: layouts of the same compile (vm_cost.h), or NULL */
+	const struct vm_layouts *layouts; /* want_cost: layouts of the same compile (cost.h), or NULL */
 	int num_warps;                    /* want_cost: of a program; 0: 4 */
 	int64_t l1_bytes;                 /* want_cost: L1 that a program has (vm_cost_l1_bytes); 0: 32 KiB */
 	FILE *print;                      /* where tt.print writes, programs in order then; NULL: nowhere */

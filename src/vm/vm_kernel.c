@@ -1,5 +1,10 @@
 /* A kernel: text in, lowered programs out, and what a caller may ask about it. */
-#include "vm/vm_check.h"
+#include "vm/check/check.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/exec/exec.h"
+#include "vm/lower/lower.h"
+#include "vm/meter/meter.h"
 #include <stdlib.h>
 
 static void program_release(struct vm_program *p)
@@ -62,7 +67,7 @@ const char *vm_kernel_arg_name(const struct vm_kernel *k, int i)
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i)
 {
 	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);
-	return k->module.types[k->arg_types[i]].elem == ELEM_PTR;
+	return vm_arg_is_pointer(k, i);
 }
 
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i)
@@ -81,26 +86,4 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line)
 {
 	if (line) *line = k->order_line;
 	return k->may_depend_on_order;
-}
-
-const char *vm_fault_name(enum vm_fault f)
-{
-	static const char *const names[VM_FAULT_COUNT] = {
-		"none",
-		"out-of-bounds",
-		"misaligned",
-		"uninitialised",
-		"read-only",
-		"division-by-zero",
-		"assert",
-		"timeout",
-		"argument",
-		"unsupported",
-		"race",
-		"index-overflow",
-		"needs-co-residency",
-		"order-dependent",
-	};
-	CHECKF((unsigned)f < VM_FAULT_COUNT, "fault %d", (int)f);
-	return names[f];
 }

@@ -4,8 +4,14 @@
  * What a launch reports does not depend on the number of threads: the fault of the lowest program
  * number wins (programs above it are skipped, those below still run), counts are sums, and kernels
  * with atomics and launches with checks run on one thread in order. */
-#include "vm/vm_check.h"
-#include "base/dtype.h"
+#include "vm/check/check.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
+#include "ttir/ttir.h"
+#include "vm/exec/exec.h"
+#include "vm/lower/lower.h"
+#include "vm/meter/meter.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -103,6 +109,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->passed_over = &l->passed_over[thread];
 	c->load_granule = l->o->load_granule;
 	c->check = l->check;
+	c->found = l->check ? &l->check->found : NULL;
 	if (l->o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION | VM_CHECK_ORDER)) c->watch = l->p->plan.watch;
 	if (l->o->want_cost) {
 		c->want_cost = true;

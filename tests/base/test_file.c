@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int count_entry(const char *name, void *ctx)
@@ -35,6 +36,57 @@ static void leftovers_go(void **state)
 	free(folder);
 	free(kept);
 	scratch_remove(dir);
+}
+
+/* A child claims the folder and lives until it is told to go. */
+static pid_t claim_in_a_child(const char *dir, int *ready, int *go)
+{
+	int up[2], down[2];
+	assert_int_equal(pipe(up) | pipe(down), 0);
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		char c = dir_claim(dir, NULL) ? 'n' : 'y';
+		close(down[1]);
+		if (write(up[1], &c, 1) != 1) _exit(1);
+		_exit(read(down[0], &c, 1) < 0);
+	}
+	close(up[1]);
+	close(down[0]);
+	*ready = up[0];
+	*go = down[1];
+	return child;
+}
+
+static void one_process_claims_a_folder(void **state)
+{
+	char *top = scratch_make(), *dir = path_join(top, "run"), *half = path_join(dir, "model.safetensors.4711.tmp"),
+		 *users = path_join(dir, "notes.tmp"), c = 0;
+	struct err err = {0};
+	int ready, go;
+	pid_t child = claim_in_a_child(dir, &ready, &go);
+	assert_int_equal(read(ready, &c, 1), 1);
+	assert_int_equal(c, 'y');
+	write_text(half, "half");
+	write_text(users, "not hone's");
+
+	/* Another process holds it: refused by name, and nothing of it is touched. */
+	assert_int_equal(dir_claim(dir, &err), ERR_BUSY);
+	assert_non_null(strstr(err.text, dir));
+	assert_true(path_exists(half));
+
+	/* The lock goes with its process, however that ends; then leftovers go, and nothing else. */
+	close(go);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(dir_claim(dir, &err), 0);
+	assert_false(path_exists(half));
+	assert_true(path_exists(users));
+	assert_int_equal(dir_claim(dir, &err), 0);
+	close(ready);
+	free(users);
+	free(half);
+	free(dir);
+	scratch_remove(top);
 }
 
 static void read_limits_and_missing_files(void **state)
@@ -295,6 +347,7 @@ static void places_to_write_to(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(leftovers_go),
+	cmocka_unit_test(one_process_claims_a_folder),
 	cmocka_unit_test(read_limits_and_missing_files),
 	cmocka_unit_test(atomic_write_replaces_and_leaves_nothing_beside),
 	cmocka_unit_test(atomic_write_fails_without_a_trace),

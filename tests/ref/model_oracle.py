@@ -160,8 +160,10 @@ def write_old_spelling(case, model, ids, start, out):
     json.dump(c, open(f"{out}/old/config.json", "w"))
     os.symlink("../hf/model.safetensors", f"{out}/old/model.safetensors")
     again = transformers.AutoModelForCausalLM.from_pretrained(f"{out}/old", attn_implementation="eager").eval()
+    # The same weights, and logits that differ by no more than the order of sums: PyTorch's products choose kernels by the alignment of memory on some processors.
+    assert all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), model.state_dict().values(), strict=True))
     with torch.no_grad():
-        assert torch.equal(logits_of(again, ids, start), logits_of(model, ids, start))
+        torch.testing.assert_close(logits_of(again, ids, start), logits_of(model, ids, start), rtol=1e-5, atol=1e-5)
 
 
 def forward_part(model, ids, start, rows, weights):

@@ -1,4 +1,5 @@
 /* Statistics and advantages of the loop, against brute force and hand-worked values. */
+#include "eval/eval.h"
 #include "rl/rl.h"
 
 #include <math.h>

@@ -175,6 +175,22 @@ def test_kill(whole):
           f"{p.stderr.read().decode()}\nfiles that differ: {differ}\nsteps: {steps}")
 
 
+def test_claim():
+    """While another process writes into the folder a second run is refused, and takes nothing of the first one's away."""
+    import fcntl
+    out = f"{work}/claimed"
+    os.makedirs(out)
+    half = f"{out}/checkpoint-4.tmp"
+    open(half, "w").close()
+    holder = os.open(out, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    p = run("sft", *COMMON, "--max_steps", 1, "--output_dir", out, expect=1)
+    check("a claimed folder is refused by name", f"{out}: another hone is writing into this folder" in p.stderr and os.path.exists(half), p.stderr)
+    os.close(holder)
+    run("sft", *COMMON, "--max_steps", 1, "--output_dir", out)
+    check("a free one is cleaned and used", not os.path.exists(half) and os.path.exists(f"{out}/final/adapter_config.json"))
+
+
 def test_weights():
     p = run("sft", *COMMON, "--no-use_peft", "--output_dir", f"{work}/full", "--stop_at_eval_minimum", "--max_steps", 6)
     check("sft trains all weights into a model folder",
@@ -199,6 +215,7 @@ def main():
     whole = test_adapter(t, rows)
     test_score(t)
     test_kill(whole)
+    test_claim()
     test_weights()
     done()
 

@@ -1,5 +1,6 @@
 /* The oracle: what it makes of references, and what it says about broken ones. Runs the real worker
  * in its sandbox. */
+#include "sandbox/sandbox.h"
 #include "verify/oracle.h"
 #include <math.h>
 #include <setjmp.h>

@@ -3,6 +3,7 @@
  * caller's to free. */
 #ifndef BODY_KERNEL_H
 #define BODY_KERNEL_H
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <setjmp.h>
 #include <stdlib.h>

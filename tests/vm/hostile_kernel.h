@@ -3,6 +3,7 @@
  * program. */
 #ifndef HOSTILE_KERNEL_H
 #define HOSTILE_KERNEL_H
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* The thinnest path: parse, lower and launch small kernels, and what a caller can ask about a
  * kernel. Their texts are what Triton 3.6 prints. */
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>

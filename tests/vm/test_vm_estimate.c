@@ -1,6 +1,8 @@
 /* Layouts from a TTGIR, coalescing by them, resources from a cubin, and the predicted time: against
  * values made by hand. */
-#include "vm/cost_layout.h"
+#include "cost/cost_layout.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -527,7 +529,7 @@ static void test_resources(void **state)
 static void test_output(void **state)
 {
 	struct vm_line_cost line = {.line = 12, .cost = {.load_bytes = 4096, .load_sectors = 512, .flops = 1024}};
-	struct vm_report r = {.cost = base_cost, .nlines = 1, .lines = &line};
+	struct vm_launch_cost r = {.cost = base_cost, .nlines = 1, .lines = &line};
 	r.cost.dot_by[VM_DOT_TF32] = 5000;
 	struct vm_binary b = vm_binary_default(4);
 	struct vm_cost back;

@@ -1,8 +1,8 @@
 /* The vectorised functions of vm_math.c against libm in double, over a stride through all 2^32 bit
  * patterns (zeros, subnormals, infinities and NaNs included). The bound is the one that vm_math.h
  * states: 0.502 ulp. libm's own error in double is 2^-29 of that. */
-#include "vm/vm_math.h"
-#include "vm/vm_map.h"
+#include "vm/map/vm_math.h"
+#include "vm/map/map.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* Operations of arith, math, cf and scf that Triton's frontend does not write, or whose corner
  * cases it hides: kernels by hand, values from C. */
 #include "base/dtype.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* Inline assembly: each PTX instruction on a pair of registers beside its value from C, packing of
  * elements, and what is refused by name. */
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>

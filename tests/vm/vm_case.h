@@ -2,6 +2,7 @@
 #ifndef VM_CASE_H
 #define VM_CASE_H
 #include "base/dtype.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <stdlib.h>

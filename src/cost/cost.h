@@ -1,0 +1,148 @@
+/* vm_cost: what a launch costs on a GPU. Counts per source line come from vm_launch (want_cost);
+ * layouts and resources from the compile of the same IR for a GPU; predicted time and the limiting
+ * resource from both and a row of the table of GPUs. docs/cost-model.md has the formula and where
+ * it misleads.
+ *
+ *   struct vm_layouts *layouts = NULL;                              optional: without it every
+ *   block is taken as a row-major one, 16 bytes a thread
+ *   vm_layouts_create(ttgir, len, &layouts, &err);
+ *   struct vm_binary binary = vm_binary_default(4);                 4 warps
+ *   vm_binary_read(cubin, cubin_len, &binary, &err);                optional: registers, stack,
+ *   shared memory
+ *   vm_launch(k, &(struct vm_launch_options){ ..., .want_cost = true, .layouts = layouts,
+ *   .num_warps = binary.warps }, &report, &err);
+ *   struct vm_estimate e = vm_estimate(&report.cost, &binary, vm_gpu_find("H200"));
+ *   vm_cost_table(&text, &report, &binary, vm_gpu_find("H200"));    or vm_cost_json
+ *
+ * All texts and binaries are hostile. Threading: everything here is a function of its arguments;
+ * layouts are immutable after create. */
+#ifndef HONE_VM_COST_H
+#define HONE_VM_COST_H
+#include "base/base.h"
+
+/* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each
+ * instruction of a warp, the distinct sectors that its active lanes touch: which elements those are
+ * is the block's layout (layouts below), by default a row-major one with up to 16 bytes a lane. */
+enum vm_dot {
+	VM_DOT_FMA,
+	VM_DOT_TF32,
+	VM_DOT_HALF,
+	VM_DOT_BYTE,
+	VM_DOT_COUNT
+}; /* fp32 or fp64 pipes; tensor cores: tf32, 16-bit, 8-bit types */
+struct vm_cost {
+	int64_t programs, load_bytes, store_bytes, load_sectors, store_sectors, atomics;
+	int64_t flops;     /* element-wise and reduction floating-point operations; fma 2; transcendental 1, also counted in
+						  `special` */
+	int64_t special;   /* exp, log, sin, sqrt, division ... */
+	int64_t dot_flops; /* 2 M N K of tt.dot */
+	int64_t footprint_bytes; /* distinct bytes read plus distinct bytes written in this launch (32-byte granules); 0
+								unless want_cost */
+	/* What the GPU's units do, for cost.h's estimate. Instructions are a warp's; a block
+	 * that is smaller than the program's threads costs as much as one that is not. */
+	/* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic
+	 * that the compiler folds is free) */
+	int64_t flops_half, flops_double, int_ops;
+	int64_t dot_by[VM_DOT_COUNT]; /* dot_flops by the unit that runs them */
+	int64_t fma_instrs, alu_instrs, special_instrs, other_instrs;
+	int64_t footprint_read;                    /* of footprint_bytes: read */
+	int64_t requests, load_lines, store_lines; /* loads, stores and atomics of a warp; 128-byte lines that they touch */
+	int64_t missed_lines;                      /* of load_lines: those that L1 does not hold whole */
+	int64_t l2_sectors;                        /* of the sectors, those that an SM's L1 does not hold */
+	int64_t shared_bytes;      /* through shared memory: changes of layout, operands of tl.dot, reductions */
+	int64_t tensor_cycles;     /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
+	int64_t atomic_hot;        /* warps' atomics on the 32 bytes that have most of them */
+	int64_t steps, steps_once; /* vm instructions that ran; how many would have if every program ran each of its
+								  kernel's once: loops */
+	/* of all programs and the longest: dependent instructions one after another, and loads from L2
+	 * or beyond among them */
+	int64_t path_cycles, path_trips, path_cycles_max;
+};
+
+struct vm_line_cost {
+	int line;
+	struct vm_cost cost;
+}; /* source line in the kernel's file */
+/* What a launch costs: the sum, and its share of each source line that has any. */
+struct vm_launch_cost {
+	struct vm_cost cost;
+	int nlines;
+	struct vm_line_cost *lines;
+};
+
+/* One GPU. Public figures of its maker; those that no data sheet has were measured once, on the GPU
+ * that docs/cost-model.md names. */
+struct vm_gpu {
+	const char *name;
+	int sms;
+	double clock_hz; /* boost */
+	double dram_bytes_s, l2_bytes_s;
+	int64_t l2_bytes, l1_bytes;        /* l1: of one SM, shared memory included */
+	int64_t shared_bytes;              /* of those, what blocks may have as shared memory */
+	int registers, threads, blocks;    /* of one SM */
+	int fp32, int32, special, fp64;    /* lanes of one SM: operations a cycle */
+	double tensor_flops[VM_DOT_COUNT]; /* dense, a second; [VM_DOT_FMA] is not used */
+};
+enum { VM_GPU_COUNT = 5 };
+extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];   /* H200 first: what everything falls back on */
+const struct vm_gpu *vm_gpu_find(const char *name); /* "H200", "h200"; NULL: not in the table */
+
+/* The blocks' layouts in a TTGIR text, by source position. A text without any is fine;
+ * malformed lines are skipped (they only cost precision); ERR_LIMIT when it is too large. */
+struct vm_layouts;
+int vm_layouts_create(const char *ttgir, size_t len, struct vm_layouts **out, struct err *err);
+void vm_layouts_free(struct vm_layouts *l);
+
+/* What the real compile says about a kernel. */
+struct vm_binary {
+	int warps, registers;
+	int stack_bytes;     /* of a thread: what does not fit its registers */
+	int64_t local_bytes; /* that a thread moves to and from its stack if it runs each instruction once */
+	int64_t shared_bytes;
+};
+struct vm_binary vm_binary_default(int warps); /* 32 registers, no stack, no shared memory */
+/* Registers, stack and static shared memory from a cubin's ELF; `warps` is kept, shared_bytes
+ * only raised (dynamic shared memory is in Triton's metadata, not in the file). */
+int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct err *err);
+
+/* What one resident program has of the SM's L1, for vm_launch_options.l1_bytes. */
+int64_t vm_cost_l1_bytes(const struct vm_binary *binary, const struct vm_gpu *gpu);
+
+enum vm_limit {
+	VM_LIMIT_LAUNCH,
+	VM_LIMIT_DRAM,
+	VM_LIMIT_L2,
+	VM_LIMIT_L1,
+	VM_LIMIT_ISSUE,
+	VM_LIMIT_SPECIAL,
+	VM_LIMIT_TENSOR,
+	VM_LIMIT_SHARED,
+	VM_LIMIT_ATOMIC,
+	VM_LIMIT_LATENCY,
+	VM_LIMIT_COUNT
+};
+const char *vm_limit_name(enum vm_limit l);
+struct vm_estimate {
+	double time_s;
+	double part_s[VM_LIMIT_COUNT]; /* what the launch would take if this were the only limit */
+	enum vm_limit limit;           /* the largest part */
+	int blocks_per_sm;
+	double occupancy; /* resident warps of what an SM can hold */
+	double waves;     /* programs over resident programs */
+	int64_t dram_bytes, l2_bytes, spill_bytes;
+};
+struct vm_estimate vm_estimate(const struct vm_cost *cost, const struct vm_binary *binary, const struct vm_gpu *gpu);
+
+/* The counts as an object without its zeros, and back: what is missing or no count is zero. */
+json_t *vm_counts_json(const struct vm_cost *c); /* new reference */
+void vm_counts_parse(const json_t *o, struct vm_cost *out);
+
+/* A table for people: total, the limiting resource on `gpu`, the predicted time on all GPUs, and a
+ * row for each source line. */
+void vm_cost_table(struct str *out, const char *kernel, const struct vm_launch_cost *r, const struct vm_binary *binary,
+	const struct vm_gpu *gpu);
+/* {"kernel", "counts": {...}, "resources": {...}, "lines": [{"line", ...}],
+ * "predicted": {"H200": {"time_s", "limit", "parts_s": {...}}, ...}}; new reference. */
+json_t *vm_cost_json(const char *kernel, const struct vm_launch_cost *r, const struct vm_binary *binary);
+json_t *vm_predicted_json(const struct vm_cost *cost, const struct vm_binary *binary); /* its "predicted" alone */
+#endif

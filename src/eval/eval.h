@@ -1,0 +1,98 @@
+/* eval: what grades become: the unbiased pass@k, and KernelBench's run folders, results and times.
+ *
+ * Results and times have the shapes of KernelBench's own scripts, so that its analysis
+ * reads what hone graded, and hone reads what it measured:
+ *
+ *   eval_results.json        {"<problem id>": [{sample_id, compiled, correctness, metadata,
+ *   runtime, runtime_stats}]}     one level a file
+ *   pass_at_k_results.json   {averages, metadata, problems}
+ *   baseline_time_*.json     {"level1": {"<file>.py": {mean, std, min, max, num_trials, hardware,
+ *   device}}}
+ *
+ * Times are milliseconds on a GPU. A verdict of the vm has none: runtime stays -1, as KernelBench
+ * leaves what it did not measure, and no speedup is made from it. */
+#ifndef HONE_EVAL_H
+#define HONE_EVAL_H
+#include "base/base.h"
+#include "task/task.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
+
+/* Unbiased pass@k of n samples with c successes (Chen et al. 2021, eq. 1). */
+double pass_at_k(int n, int c, int k);
+
+/* ---- results ---- */
+
+/* Adds an entry to results (an object, in ascending order of problem ids). correctness is hone's:
+ * genuine alone. metadata says what was found. */
+void kernelbench_add(json_t *results, int64_t problem_id, int64_t sample_id, const struct verdict *v);
+/* Takes runtime and runtime_stats of the same problem and sample over from measured, another
+ * eval_results.json. Returns how many. */
+int kernelbench_take_times(json_t *results, const json_t *measured);
+/* Reads such a file and checks its shape. */
+int kernelbench_results_load(const char *path, json_t **out, struct err *err);
+int kernelbench_baseline_load(
+	const char *path, int level, json_t **out, struct err *err); /* out: that level's object, file name to times */
+/* The numbers of KernelBench's analysis (sample 0, its formulas) over the problems of one level in
+ * tasks; baseline may be NULL. fast_p is a share of the problems that the baseline has; it and
+ * geo_mean_speedup are null unless every correct kernel among those has a time. */
+json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks, int level, const json_t *baseline);
+/* The one level of the tasks, which all need a problem id; several levels or a task without an id
+ * are refused. */
+int kernelbench_level(const struct task *const *tasks, size_t count, int *level, struct err *err);
+/* Refuses a folder whose eval_results.json hone did not write: it may hold measured times. */
+int kernelbench_folder_check(const char *dir, struct err *err);
+#define KERNELBENCH_BASELINE "baseline_time.json"
+/* Writes eval_results.json, pass_at_k_results.json and, with a baseline, the rows of it that belong
+ * to results' problems as KERNELBENCH_BASELINE. */
+int kernelbench_save(
+	const char *dir, json_t *results, const struct task_set *tasks, int level, const json_t *baseline, struct err *err);
+
+/* What files of times name, read before a long part. */
+struct kernelbench_times {
+	json_t *measured;      /* another eval_results.json, or NULL */
+	json_t *baseline;      /* one level's object, or NULL */
+	bool is_baseline_here; /* the baseline is the file that would be written, and stays as it is */
+};
+/* Refuses a results folder that is not hone's; timings and baseline are paths or NULL; level is the
+ * tasks'. */
+int kernelbench_times_load(const char *dir, const char *timings, const char *baseline, int level,
+	struct kernelbench_times *out, struct err *err);
+void kernelbench_times_release(struct kernelbench_times *t);
+/* Puts measured times into results, writes the folder, returns the analysis. */
+int kernelbench_write(const char *dir, json_t *results, const struct task_set *tasks, int level,
+	const struct kernelbench_times *t, json_t **analysis, struct err *err);
+
+/* ---- run folders ---- */
+
+/* Kernels that others generated, in KernelBench's layout of a run:
+ * level_L_problem_P_sample_S_kernel.py. */
+struct run_file {
+	char *path;
+	int level;
+	int problem_id;
+	int sample_id;
+	const struct task *task; /* NULL: no task has this number, or the file could not be read */
+	bool is_graded;          /* the verdict is one about the kernel, not about this machine */
+	struct verdict verdict;
+};
+struct run_folder {
+	struct run_file *files; /* by problem, then sample */
+	size_t count;
+	int level;      /* the one level of its files */
+	int unmatched;  /* files without a task */
+	int unreadable; /* files that could not be read */
+	int infra;      /* kernels that could not be judged */
+};
+/* Lists the folder's kernels of one level (0: whichever level it has; several are refused) and
+ * finds each one's task, borrowed from tasks; tasks_name is for messages. */
+int run_folder_open(const char *dir, int level, const struct task_set *tasks, const char *tasks_name,
+	struct run_folder *out, struct err *err);
+void run_folder_release(struct run_folder *r);
+/* Every kernel gets the verdict that it would get from `hone verify`: plain torch, CUDA extensions
+ * and other languages are refused with a reason code. What was judged is added to results. */
+int run_folder_grade(struct run_folder *r, struct verifier *v, json_t *results, struct err *err);
+/* A JSONL line for each kernel that has a task; and how often each class and reason came up. */
+void run_folder_rows(const struct run_folder *r, struct str *out);
+json_t *run_folder_reasons(const struct run_folder *r); /* new reference */
+#endif

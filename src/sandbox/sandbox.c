@@ -1,0 +1,263 @@
+/* sandbox: the order of the steps, resource limits, namespaces, and which level works here
+ * (sandbox.h).
+ *
+ * Each fence stands alone: Landlock closes the files, seccomp the system calls, namespaces hide the
+ * rest of the machine, limits bound what is left. */
+#include "sandbox/sandbox_internal.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+#define OPEN_FILES_MAX 256
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC)
+#define PR_GET_TID_ADDRESS_OPTION 40
+
+const char *sandbox_level_name(int level)
+{
+	static const char *const names[] = {"none", "lsm", "full"};
+	return level >= SANDBOX_NONE && level <= SANDBOX_FULL ? names[level] : "unknown";
+}
+
+int sandbox_fail(char *text, size_t len, int err, const char *what)
+{
+	snprintf(text, len, "%s: %s", what, strerror(err));
+	return -err;
+}
+
+/* ---- users and namespaces ---- */
+
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2] = {{0}};
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	for (int cap = 0; cap < 64; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	return syscall(SYS_capset, &head, none) ? -errno : 0;
+}
+
+int sandbox_drop_root(char *text, size_t len)
+{
+	if (geteuid() != 0 && getuid() != 0) return 0;
+	if (setgroups(0, NULL)) return sandbox_fail(text, len, errno, "setgroups");
+	if (setresgid(NOBODY, NOBODY, NOBODY)) return sandbox_fail(text, len, errno, "setresgid");
+	if (setresuid(NOBODY, NOBODY, NOBODY)) return sandbox_fail(text, len, errno, "setresuid");
+	int rc = drop_capabilities();
+	return rc ? sandbox_fail(text, len, -rc, "capset") : 0;
+}
+
+static int write_file(const char *path, const char *content)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0) return -errno;
+	size_t n = strlen(content);
+	int rc = write(fd, content, n) == (ssize_t)n ? 0 : errno ? -errno : -EIO;
+	close(fd);
+	return rc;
+}
+
+/* Inside a new user namespace: maps this user, and no other, to itself; and cuts mounts off from
+ * the parent's. */
+static int settle_namespaces(unsigned uid, unsigned gid, char *text, size_t len)
+{
+	char uid_map[64], gid_map[64];
+	snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", uid, uid);
+	snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", gid, gid);
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* a process that dropped root may not write its own maps otherwise */
+	int rc = write_file("/proc/self/setgroups", "deny");
+	if (!rc) rc = write_file("/proc/self/uid_map", uid_map);
+	if (!rc) rc = write_file("/proc/self/gid_map", gid_map);
+	if (rc) return sandbox_fail(text, len, -rc, "uid and gid maps");
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) return sandbox_fail(text, len, errno, "private mounts");
+	return 0;
+}
+
+int sandbox_unshare(const struct sandbox_options *o, char *text, size_t len)
+{
+	if (o->level != SANDBOX_FULL) return 0;
+	int rc = sandbox_drop_root(text, len);
+	if (rc) return rc;
+	unsigned uid = geteuid(), gid = getegid();
+	if (unshare(NAMESPACES)) return sandbox_fail(text, len, errno, "unshare(user, pid, net, mount, ipc)");
+	return settle_namespaces(uid, gid, text, len);
+}
+
+/* The C library keeps the thread's id in a place that only its own fork() updates; the kernel knows
+ * where. */
+static void refresh_thread_id(void)
+{
+	int *place = NULL;
+	if (prctl(PR_GET_TID_ADDRESS_OPTION, &place, 0, 0, 0) == 0 && place) *place = (int)syscall(SYS_gettid);
+}
+
+/* A pipe that nobody writes to: its reading end hangs up when the parent, the only holder of the
+ * writing end, is dead. PR_SET_PDEATHSIG alone misses a parent that died before the call, and
+ * inside a pid namespace the parent's pid does not show. */
+static int life[2] = {-1, -1};
+
+static void die_with_parent(void)
+{
+	close(life[1]);
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	struct pollfd p = {.fd = life[0], .events = POLLIN};
+	if (poll(&p, 1, 0) > 0) _exit(1);
+	close(life[0]);
+	life[0] = life[1] = -1;
+}
+
+int sandbox_fork(const struct sandbox_options *o, char *text, size_t len)
+{
+	unsigned uid = geteuid(), gid = getegid();
+	if (len) *text = 0;
+	if (o->level == SANDBOX_FULL && uid == 0) return sandbox_fail(text, len, EPERM, "sandbox_fork as root");
+	if (life[0] < 0 && pipe2(life, O_CLOEXEC)) return sandbox_fail(text, len, errno, "pipe2");
+	long flags = o->level == SANDBOX_FULL ? NAMESPACES : 0;
+	long pid = syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0);
+	if (pid < 0) return sandbox_fail(text, len, errno, "clone");
+	if (pid > 0) return (int)pid;
+	refresh_thread_id();
+	if (o->level == SANDBOX_FULL) settle_namespaces(uid, gid, text, len);
+	die_with_parent();
+	return 0;
+}
+
+/* ---- limits ---- */
+
+static int limit_set(int resource, rlim_t value)
+{
+	struct rlimit now, want = {value, value};
+	if (getrlimit(resource, &now)) return -errno;
+	if (now.rlim_max < value) want.rlim_cur = want.rlim_max = now.rlim_max; /* never up */
+	return setrlimit(resource, &want) ? -errno : 0;
+}
+
+/* Pages of address space and of data that the process has now. */
+static int memory_now(rlim_t *space, rlim_t *data)
+{
+	char line[256];
+	unsigned long long v[6] = {0};
+	int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	if (fd < 0) return -errno;
+	ssize_t n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0) return -EIO;
+	line[n] = 0;
+	if (sscanf(line, "%llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5]) != 6) return -EIO;
+	rlim_t page = (rlim_t)sysconf(_SC_PAGESIZE);
+	*space = (rlim_t)v[0] * page;
+	*data = (rlim_t)v[5] * page;
+	return 0;
+}
+
+static int set_limits(const struct sandbox_options *o)
+{
+	rlim_t space, data, bytes = (rlim_t)o->memory_bytes;
+	int rc = 0;
+	if (o->memory_bytes > 0) {
+		rc = memory_now(&space, &data);
+		if (!rc) rc = limit_set(RLIMIT_DATA, data + bytes);
+		if (!rc) rc = limit_set(RLIMIT_AS, space + bytes); /* shared mappings count here only */
+	}
+	if (!rc && o->cpu_s > 0) rc = limit_set(RLIMIT_CPU, (rlim_t)o->cpu_s);
+	if (!rc) rc = limit_set(RLIMIT_CORE, 0);
+	if (!rc) rc = limit_set(RLIMIT_NOFILE, OPEN_FILES_MAX);
+	if (!rc && !o->scratch)
+		rc = limit_set(RLIMIT_FSIZE, o->allow_memfd ? o->memory_bytes > 0 ? bytes : RLIM_INFINITY : 0);
+	if (!rc && !o->allow_threads && !o->allow_fork) rc = limit_set(RLIMIT_NPROC, 0);
+	if (!rc) rc = limit_set(RLIMIT_MSGQUEUE, 0);
+	return rc;
+}
+
+/* Landlock and seccomp bind the thread that asks, and its children: another thread would stay free.
+ */
+static int count_threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	if (!d) return -errno;
+	int count = 0;
+	for (struct dirent *e; (e = readdir(d));) count += e->d_name[0] != '.';
+	closedir(d);
+	return count;
+}
+
+int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
+{
+	int threads = count_threads();
+	if (threads != 1 && o->level != SANDBOX_NONE)
+		return sandbox_fail(
+			text, len, threads < 0 ? -threads : EBUSY, "sandbox_enter in a process with several threads");
+	int rc = set_limits(o);
+	if (rc) return sandbox_fail(text, len, -rc, "resource limits");
+	if (o->level == SANDBOX_NONE) return 0;
+	rc = o->stay_root ? 0 : sandbox_drop_root(text, len);
+	if (rc) return rc;
+	rc = drop_capabilities();
+	if (rc) return sandbox_fail(text, len, -rc, "capset");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return sandbox_fail(text, len, errno, "no_new_privs");
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) return sandbox_fail(text, len, errno, "non-dumpable");
+	rc = sandbox_landlock(o, text, len);
+	return rc ? rc : sandbox_seccomp(o, text, len);
+}
+
+/* ---- probe ---- */
+
+/* Whether a process can reach `level`: tried in a child of a child, whose text comes back through a
+ * pipe. */
+static int try_level(int level, char *text, size_t len)
+{
+	static const char *const none[] = {NULL};
+	struct sandbox_options o = {.level = level, .read_paths = none};
+	int fds[2], status = 0;
+	if (pipe2(fds, O_CLOEXEC)) return sandbox_fail(text, len, errno, "pipe2");
+	pid_t pid = fork();
+	if (pid < 0) {
+		close(fds[0]);
+		close(fds[1]);
+		return sandbox_fail(text, len, errno, "fork");
+	}
+	if (pid == 0) {
+		char why[256] = "";
+		int rc = sandbox_unshare(&o, why, sizeof(why));
+		pid_t inner = rc ? -1 : fork();
+		if (inner == 0) {
+			rc = sandbox_enter(&o, why, sizeof(why));
+			_exit(write(fds[1], why, strlen(why)) < 0 || rc ? 1 : 0);
+		}
+		if (inner < 0 && !rc) rc = sandbox_fail(why, sizeof(why), errno, "fork in a new pid namespace");
+		if (inner < 0) _exit(write(fds[1], why, strlen(why)) < 0 || rc ? 1 : 0);
+		while (waitpid(inner, &status, 0) < 0 && errno == EINTR) continue;
+		_exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1);
+	}
+	close(fds[1]);
+	ssize_t n = read(fds[0], text, len - 1);
+	text[n > 0 ? n : 0] = 0;
+	close(fds[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+int sandbox_level_probe(char *text, size_t len)
+{
+	*text = 0;
+	for (int level = SANDBOX_FULL; level > SANDBOX_NONE; level--) {
+		char why[200] = "";
+		if (try_level(level, why, sizeof(why)) == 0) return level;
+		size_t used = strlen(text);
+		snprintf(text + used, len - used, "%s%s: %s", used ? "; " : "", sandbox_level_name(level),
+			*why ? why : "the process ended");
+	}
+	return SANDBOX_NONE;
+}

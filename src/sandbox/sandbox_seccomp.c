@@ -1,0 +1,237 @@
+/* seccomp: which system calls exist for a job. An allow list: what a process needs that computes
+ * with memory and descriptors it already has. Everything else answers EPERM (clone3 ENOSYS, so that
+ * the C library falls back to clone, whose flags a filter can see). Nothing here opens a socket,
+ * starts a program, touches another process, another user's rights or the kernel's settings. */
+#include "sandbox/sandbox_internal.h"
+#include <errno.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define CLONE_NEW_ANYTHING (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+#define PR_SET_VMA_OPTION 0x53564d41
+
+static const int ALWAYS[] = {
+	/* descriptors that are open, and files as far as Landlock lets open() */
+	SCMP_SYS(read),
+	SCMP_SYS(write),
+	SCMP_SYS(readv),
+	SCMP_SYS(writev),
+	SCMP_SYS(pread64),
+	SCMP_SYS(pwrite64),
+	SCMP_SYS(preadv),
+	SCMP_SYS(pwritev),
+	SCMP_SYS(lseek),
+	SCMP_SYS(close),
+	SCMP_SYS(close_range),
+	SCMP_SYS(fstat),
+	SCMP_SYS(newfstatat),
+	SCMP_SYS(stat),
+	SCMP_SYS(lstat),
+	SCMP_SYS(statx),
+	SCMP_SYS(access),
+	SCMP_SYS(faccessat),
+	SCMP_SYS(faccessat2),
+	SCMP_SYS(readlink),
+	SCMP_SYS(readlinkat),
+	SCMP_SYS(getcwd),
+	SCMP_SYS(open),
+	SCMP_SYS(openat),
+	SCMP_SYS(getdents64),
+	SCMP_SYS(fcntl),
+	SCMP_SYS(dup),
+	SCMP_SYS(dup2),
+	SCMP_SYS(dup3),
+	SCMP_SYS(fadvise64),
+	SCMP_SYS(statfs),
+	SCMP_SYS(fstatfs),
+	SCMP_SYS(flock),
+	SCMP_SYS(fsync),
+	SCMP_SYS(fdatasync),
+	SCMP_SYS(umask),
+	SCMP_SYS(pipe),
+	SCMP_SYS(pipe2),
+	SCMP_SYS(eventfd2),
+	SCMP_SYS(poll),
+	SCMP_SYS(ppoll),
+	SCMP_SYS(select),
+	SCMP_SYS(pselect6),
+	SCMP_SYS(epoll_create1),
+	SCMP_SYS(epoll_ctl),
+	SCMP_SYS(epoll_wait),
+	SCMP_SYS(epoll_pwait),
+	SCMP_SYS(sendmsg),
+	SCMP_SYS(recvmsg),
+	SCMP_SYS(sendto),
+	SCMP_SYS(recvfrom),
+	SCMP_SYS(shutdown),
+	SCMP_SYS(getsockopt),
+	SCMP_SYS(getsockname),
+	SCMP_SYS(getpeername),
+	/* memory */
+	SCMP_SYS(mmap),
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(mprotect),
+	SCMP_SYS(madvise),
+	SCMP_SYS(brk),
+	SCMP_SYS(mlock),
+	SCMP_SYS(munlock),
+	SCMP_SYS(msync),
+	SCMP_SYS(mincore),
+	SCMP_SYS(membarrier),
+	SCMP_SYS(get_mempolicy),
+	/* threads, signals within the process, time */
+	SCMP_SYS(futex),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(get_robust_list),
+	SCMP_SYS(rseq),
+	SCMP_SYS(set_tid_address),
+	SCMP_SYS(sched_yield),
+	SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(sched_setaffinity),
+	SCMP_SYS(sched_getparam),
+	SCMP_SYS(sched_getscheduler),
+	SCMP_SYS(sched_get_priority_max),
+	SCMP_SYS(sched_get_priority_min),
+	SCMP_SYS(getcpu),
+	SCMP_SYS(arch_prctl),
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(rt_sigpending),
+	SCMP_SYS(rt_sigtimedwait),
+	SCMP_SYS(rt_sigsuspend),
+	SCMP_SYS(sigaltstack),
+	SCMP_SYS(pause),
+	SCMP_SYS(restart_syscall),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(clock_getres),
+	SCMP_SYS(clock_nanosleep),
+	SCMP_SYS(nanosleep),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(time),
+	SCMP_SYS(times),
+	SCMP_SYS(setitimer),
+	SCMP_SYS(getitimer),
+	SCMP_SYS(alarm),
+	/* who am I */
+	SCMP_SYS(getpid),
+	SCMP_SYS(gettid),
+	SCMP_SYS(getppid),
+	SCMP_SYS(getuid),
+	SCMP_SYS(geteuid),
+	SCMP_SYS(getgid),
+	SCMP_SYS(getegid),
+	SCMP_SYS(getgroups),
+	SCMP_SYS(getresuid),
+	SCMP_SYS(getresgid),
+	SCMP_SYS(getpgrp),
+	SCMP_SYS(getpgid),
+	SCMP_SYS(getsid),
+	SCMP_SYS(getpriority),
+	SCMP_SYS(uname),
+	SCMP_SYS(sysinfo),
+	SCMP_SYS(getrlimit),
+	SCMP_SYS(setrlimit),
+	SCMP_SYS(getrusage),
+	SCMP_SYS(getrandom),
+	SCMP_SYS(capget),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+	SCMP_SYS(wait4),
+	SCMP_SYS(waitid),
+};
+static const int WITH_SCRATCH[] = {
+	SCMP_SYS(unlink),
+	SCMP_SYS(unlinkat),
+	SCMP_SYS(mkdir),
+	SCMP_SYS(mkdirat),
+	SCMP_SYS(rmdir),
+	SCMP_SYS(rename),
+	SCMP_SYS(renameat),
+	SCMP_SYS(renameat2),
+	SCMP_SYS(ftruncate),
+	SCMP_SYS(fallocate),
+	SCMP_SYS(fchmod),
+	SCMP_SYS(chmod),
+	SCMP_SYS(fchmodat),
+	SCMP_SYS(utimensat),
+	SCMP_SYS(chdir),
+	SCMP_SYS(fchdir),
+};
+static const int WITH_MEMFD[] = {SCMP_SYS(memfd_create), SCMP_SYS(ftruncate), SCMP_SYS(fallocate)};
+static const int WITH_FORK[] = {SCMP_SYS(vfork), SCMP_SYS(setsid), SCMP_SYS(setpgid)};
+static const int WITH_EXEC[] = {SCMP_SYS(execve)};
+/* The options of prctl that only change what the caller sees of itself. Not among them: PDEATHSIG
+ * and DUMPABLE. */
+static const int PRCTL_OPTIONS[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA_OPTION, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE,
+	PR_GET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAPBSET_READ, PR_GET_TIMERSLACK};
+/* Pushing input into a terminal, and taking one. */
+static const unsigned long IOCTLS_DENIED[] = {TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD, TIOCCONS};
+
+static int allow_all(scmp_filter_ctx c, const int *calls, size_t count)
+{
+	int rc = 0;
+	for (size_t i = 0; i < count && !rc; i++) rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, calls[i], 0);
+	return rc;
+}
+
+/* Signals to this process alone: by its pid as it sees it. */
+static int add_signal_rules(scmp_filter_ctx c)
+{
+	static const int calls[] = {SCMP_SYS(kill), SCMP_SYS(tgkill)};
+	int rc = 0;
+	for (size_t i = 0; i < COUNT(calls) && !rc; i++)
+		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, calls[i], 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+	return rc;
+}
+
+static int add_clone_rules(scmp_filter_ctx c, const struct sandbox_options *o)
+{
+	int rc = seccomp_rule_add(c, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	if (!rc && o->allow_threads)
+		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+			SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_NEW_ANYTHING, CLONE_THREAD));
+	if (!rc && o->allow_fork)
+		rc = seccomp_rule_add(
+			c, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_NEW_ANYTHING, 0));
+	return rc;
+}
+
+static int add_argument_rules(scmp_filter_ctx c)
+{
+	int rc = 0;
+	for (size_t i = 0; i < COUNT(PRCTL_OPTIONS) && !rc; i++)
+		rc = seccomp_rule_add(
+			c, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)PRCTL_OPTIONS[i]));
+	if (!rc) rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_EQ, 0));
+	/* The kernel looks at the low 32 bits of an ioctl's command alone, so the filter must too. */
+	struct scmp_arg_cmp denied[COUNT(IOCTLS_DENIED)];
+	for (size_t i = 0; i < COUNT(IOCTLS_DENIED) && !rc; i++) {
+		denied[i] = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffull, IOCTLS_DENIED[i]);
+		rc = seccomp_rule_add(c, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(ioctl), 1, denied[i]);
+	}
+	return rc ? rc : seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 0);
+}
+
+int sandbox_seccomp(const struct sandbox_options *o, char *text, size_t len)
+{
+	scmp_filter_ctx c = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	if (!c) return sandbox_fail(text, len, ENOMEM, "seccomp_init");
+	int rc = allow_all(c, ALWAYS, COUNT(ALWAYS));
+	if (!rc && o->scratch) rc = allow_all(c, WITH_SCRATCH, COUNT(WITH_SCRATCH));
+	if (!rc && o->allow_memfd) rc = allow_all(c, WITH_MEMFD, COUNT(WITH_MEMFD));
+	if (!rc && o->allow_fork) rc = allow_all(c, WITH_FORK, COUNT(WITH_FORK));
+	if (!rc && o->exec_paths) rc = allow_all(c, WITH_EXEC, COUNT(WITH_EXEC));
+	if (!rc) rc = add_signal_rules(c);
+	if (!rc) rc = add_clone_rules(c, o);
+	if (!rc) rc = add_argument_rules(c);
+	if (!rc) rc = seccomp_load(c);
+	seccomp_release(c);
+	return rc ? sandbox_fail(text, len, -rc, "seccomp") : 0;
+}

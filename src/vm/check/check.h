@@ -1,0 +1,174 @@
+/* check: what a launch with checks keeps beside its programs. Private to the room; docs/vm.md,
+ * section Checks, is the specification.
+ *
+ *   check_plan.c    once for each lowered program: what is worth watching
+ *   check_race.c    shadow memory: who wrote and read each cell last
+ *   check_order.c   which accesses of other programs happened before, by way of atomics
+ *   check_taint.c   lanes whose value overflowed or was divided by zero, followed to where they are
+ *   used
+ *   check_reduce.c  reductions that give another value in another order
+ *   check_notes.c   masks, idle programs, coalescing
+ *   check_report.c  the life of all this
+ *   check_spin.c    loops that wait for another program (in every launch) */
+#ifndef HONE_VM_CHECK_H
+#define HONE_VM_CHECK_H
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+
+/* ---- shadow memory ---- */
+
+/* One executed memory instruction of one program between two of its atomics. Programs run one after
+ * another, so the records of the running program are those from race.first on: a cell is compared
+ * with one number. */
+struct check_record {
+	uint32_t program, instr, stamp, covers;
+	bool is_atomic, is_write;
+}; /* covers: another program's atomic that this came on top of */
+#define CHECK_RECORDS_MAX ((uint32_t)1 << 24)
+#define CHECK_MANY 0x80000000u            /* of a reader: other programs read the cell too; of an atomic writer: others changed it before, in no order */
+/* Cells are kept by 64. Most rows cover such a group whole, and then two numbers stand for all of
+ * it; only what is touched in parts gets its cells. */
+#define CHECK_GROUP 64
+#define CHECK_SLAB 1024                   /* groups of cells that are allocated at once */
+struct check_cells {
+	uint32_t writer[CHECK_GROUP], reader[CHECK_GROUP];
+}; /* records; 0: nobody */
+struct check_group {
+	struct check_cells *cells;
+	uint32_t writer, reader;
+}; /* cells: NULL where writer and reader stand for all */
+struct check_shadow { /* of one buffer; cells of 1, 2, 4 or 8 bytes: the smallest element that was used */
+	struct check_group *groups;
+	int shift;
+	bool is_full; /* a cell is 1 << shift bytes; is_full: there was no memory for it */
+};
+
+/* ---- order by atomics ---- */
+
+/* Each atomic that can order anything is a node; two views of it say what it knows (check_order.c).
+ */
+struct check_node {
+	uint32_t program, previous_here, previous_own;
+	bool acquires, releases;
+};
+#define CHECK_NODES_MAX ((uint32_t)1 << 23)
+#define CHECK_ORDER_PROGRAMS_MAX ((int64_t)1 << 24)
+struct check_place {
+	uint64_t address;
+	uint32_t node;
+};
+struct check_known {
+	uint32_t asker, node;
+};
+struct check_order {
+	bool is_on;
+	uint32_t nnodes, nodes_cap;
+	struct check_node *nodes;
+	uint32_t *mark;   // (nodes_cap): asker << 2 | view bits
+	uint32_t nplaces, places_cap;
+	struct check_place *places;  /* open hash: last node at an address */
+	struct check_known *known;   // (programs): last node of a program that the running one knows of
+	uint32_t asker, own, cursor; /* of the running program: number, last node, how far down the nodes were looked at */
+};
+
+/* ---- taint ---- */
+
+enum { TAINT_OVERFLOW = 1, TAINT_DIVISION = 2, TAINT_ORDER = 4, TAINT_KINDS = 3 };
+struct check_taint {
+	uint8_t *lanes;
+	int64_t count;
+	uint8_t all;
+	int32_t origin[TAINT_KINDS];
+}; /* lanes NULL: `all` stands for each */
+
+/* ---- notes ---- */
+
+struct check_use {
+	int64_t executed, lanes, active, programs;
+	bool is_masked, is_uncoalesced;
+	int64_t stride;
+};
+
+struct vm_check {
+	unsigned checks;
+	bool goes_on; /* findings_max > 0 */
+	struct vm_findings found;
+	uint64_t nowhere; /* where a left-out lane reads and writes */
+	int64_t programs; /* how many there are */
+	bool is_incomplete;
+	const char *incomplete_why;
+
+	bool *is_tracked;               // (buffer index): some store of the kernel may reach it
+	struct check_shadow *shadows;   // (buffer index)
+	size_t shadow_bytes;
+	int64_t ncells;
+	int nslabs;
+	struct check_cells **slabs;
+	uint32_t nrecords, records_cap, first;
+	struct check_record *records;
+	uint32_t *record_of;   // (ninstrs)
+	struct check_order order;
+
+	bool is_tainted;
+	struct check_taint *taints;   // (nvalues)
+
+	struct check_use *uses;   // (ninstrs)
+	int64_t idle_programs;
+	bool is_active;
+};
+
+/* ---- check_plan.c ---- */
+enum { WATCH_SIGNED = 1, WATCH_UNSIGNED = 2, WATCH_DIVISION = 4 };
+void vm_plan_make(const struct vm_kernel *k, struct vm_program *p);
+void vm_plan_release(struct vm_program *p);
+
+/* ---- check_report.c ---- */
+struct vm_check *vm_check_create(const struct vm_kernel *k, const struct vm_program *p,
+	const struct vm_launch_options *o, const struct vm_memory *m);
+/* Notes about the whole launch, unless it was stopped; gives the list to the report. */
+void vm_check_finish(struct vm_ctx *c, struct vm_report *r, bool was_stopped);
+void vm_check_free(struct vm_check *k, const struct vm_program *p, const struct vm_memory *m);
+void vm_check_program(struct vm_ctx *c, int64_t number); /* a program starts */
+void vm_check_program_id(const struct vm_ctx *c, int64_t number, uint32_t id[3]);
+
+/* ---- check_spin.c ---- */
+int vm_spin_check(
+	struct vm_ctx *c, const struct vm_instr *jump); /* at a jump backwards; a fault when the loop can never end */
+
+/* ---- check_race.c ---- */
+enum check_kind { CHECK_READ, CHECK_WRITE, CHECK_ATOMIC };
+void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p,
+	const struct vm_launch_options *o, const struct vm_memory *m);
+void vm_race_free(struct vm_check *k, const struct vm_memory *m);
+/* n elements of `size` bytes, `step` bytes apart, from address on, all inside their buffer. value:
+ * what is stored (step value_step), or NULL. Elements are numbered from `element` by
+ * `element_step`. 1 when the program stops. */
+struct check_row {
+	int64_t address, step, n;
+	const uint8_t *value;
+	int64_t value_step, element, element_step;
+};
+int vm_race_row(
+	struct vm_ctx *c, const struct vm_instr *in, const struct check_row *row, size_t size, enum check_kind kind);
+
+/* ---- check_order.c ---- */
+void vm_order_program(struct check_order *o);
+void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool releases, bool is_write);
+bool vm_order_knows(struct vm_check *k, const struct check_record *r);
+
+/* ---- check_taint.c ---- */
+void vm_taint_step(struct vm_ctx *c, const struct vm_instr *in, uint8_t watch);
+/* Marks lane `lane` of n of result i. */
+void vm_taint_mark(struct vm_ctx *c, const struct vm_instr *in, int i, int64_t lane, int64_t n, uint8_t kind);
+int vm_taint_use(struct vm_ctx *c, const struct vm_instr *in, int value, int mask, int64_t n, bool is_address);
+void vm_taint_clear(struct vm_ctx *c);
+
+/* ---- check_reduce.c ---- */
+/* Two results of one reduction, outer * inner elements for each operand, by two orders: marks the
+ * lanes that differ by more than rounding explains. */
+void vm_reduce_compare(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *const *a, struct vm_buf *const *b);
+
+/* ---- check_notes.c ---- */
+void vm_notes_access(struct vm_ctx *c, const struct vm_instr *in, int mask, int64_t n, size_t size);
+void vm_notes_finish(struct vm_ctx *c);
+#endif

@@ -1,0 +1,140 @@
+/* program: a lowered kernel. Private to the vm room.
+ *
+ * Lowering turns the tree into a flat list of instructions over values; a value is a scalar or a
+ * block. Which operand dies at which instruction is computed once (lower/vm_flow.c); dying operands
+ * give their buffers to the result. A kernel is immutable once it is made. */
+#ifndef HONE_VM_PROGRAM_H
+#define HONE_VM_PROGRAM_H
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/map/map.h"
+#include "vm/vm.h"
+
+#define VM_INSTRS_MAX 200000
+#define VM_VALUES_MAX 200000
+
+/* What an instruction does, and the engine's function that does it (exec/). */
+#define VM_OP_TABLE(X) \
+	X(OP_NOTHING, exec_nothing) X(OP_MAP, exec_map) X(OP_SELECT, exec_select) \
+	X(OP_DIVIDE, exec_divide) X(OP_INLINE_ASM, exec_inline_asm) X(OP_BITCAST, exec_bitcast) \
+	X(OP_ADDPTR, exec_addptr) X(OP_SPLAT, exec_splat) X(OP_UNSPLAT, exec_unsplat) \
+	X(OP_RANGE, exec_range) X(OP_BROADCAST, exec_broadcast) X(OP_RESHAPE, exec_reshape) \
+	X(OP_TRANS, exec_trans) X(OP_CAT, exec_cat) X(OP_JOIN, exec_join) \
+	X(OP_SPLIT, exec_split) X(OP_HISTOGRAM, exec_histogram) X(OP_MOVE, exec_move) \
+	X(OP_JUMP, exec_jump) X(OP_JUMP_UNLESS, exec_jump_unless) X(OP_LOOP_TEST, exec_loop_test) \
+	X(OP_RETURN, exec_return) X(OP_PROGRAM_ID, exec_program_id) X(OP_NUM_PROGRAMS, exec_num_programs) \
+	X(OP_ASSERT, exec_assert) X(OP_POISON, exec_poison) X(OP_PRINT, exec_print) \
+	X(OP_LOAD, exec_load) X(OP_STORE, exec_store) X(OP_GATHER, exec_gather) \
+	X(OP_ATOMIC_RMW, exec_atomic_rmw) X(OP_ATOMIC_CAS, exec_atomic_cas) X(OP_BLOCK_PTR, exec_block_ptr) \
+	X(OP_ADVANCE, exec_advance) X(OP_BLOCK_ADDRESS, exec_block_address) X(OP_ROW_ADDRESS, exec_row_address) \
+	X(OP_REDUCE, exec_reduce) X(OP_SCAN, exec_scan) X(OP_MAP_REGION, exec_map_region) \
+	X(OP_REGION_BEGIN, exec_region_begin) X(OP_REGION_END, exec_region_end) X(OP_DOT, exec_dot) \
+	X(OP_SCALE, exec_scale)
+#define X(op, function) op,
+enum vm_op { VM_OP_TABLE(X) OP_COUNT };
+#undef X
+
+struct vm_ctx;
+struct vm_instr;
+typedef int vm_exec(
+	struct vm_ctx *c, const struct vm_instr *in); /* 0, or non-zero when the program stops with a fault */
+typedef bool vm_affine_rule(struct vm_ctx *c, const struct vm_instr *in); /* true: done, the result is lazy */
+
+struct vm_instr {
+	enum vm_op op;
+	vm_exec *exec;
+	map_fn *kernel;
+	vm_affine_rule *rule;
+	uint64_t kill;    /* bit i: source i is not used after this */
+	int64_t n;        /* elements of the result's block; 0 inside a region that runs over lanes */
+	int64_t weight;   /* element operations, for the fuel */
+	int32_t dst, src; /* into vm_program.ids */
+	int16_t ndst, nsrc;
+	int32_t target;            /* instruction to go to; of a reduction: after its region */
+	int32_t loc;               /* into vm_program.locs */
+	int32_t line_row;          /* into vm_program.lines */
+	uint8_t elem, result_elem; /* of source 0 and of result 0 */
+	uint8_t flops, special;    /* per element */
+	int16_t map_op;            /* enum map_op of a map, else -1 */
+	int32_t imm[4];
+	const void *extra; /* operation's own parameters, in the program's arena */
+};
+
+struct print_shape {
+	const char *prefix;
+	int operand, count;
+	bool is_hex, is_signed;
+}; /* of tt.print: which of its operands this is */
+struct region_shape {
+	int64_t outer, len, inner;
+}; /* a block around the axis of a reduction */
+struct vm_value_info {
+	int type;
+	enum elem elem;
+	int ndim;
+	int64_t count;
+	const int32_t *shape;
+};
+struct vm_source {
+	const char *file;
+	int line, column;
+	const char *name;
+}; /* name: the variable that is assigned there, or "" */
+struct vm_const {
+	int value;
+	uint8_t bits[8];
+	const uint8_t *data;
+}; /* data: count elements, or NULL for a splat */
+
+struct vm_program {
+	int ninstrs, instrs_cap;
+	struct vm_instr *instrs;
+	int nids, ids_cap;
+	int32_t *ids;
+	int nvalues, values_cap;
+	struct vm_value_info *values;
+	int nconsts, consts_cap;
+	struct vm_const *consts;
+	int nlocs;
+	struct vm_source *locs;
+	int nlines;
+	int *lines;
+	bool has_atomics, has_prints; /* atomics or volatile loads: programs run one after another */
+	struct vm_plan {              /* for launches with checks (check_plan.c) */
+		uint8_t *watch;           // (ninstrs): WATCH_ bits
+		uint64_t written[2];
+		bool writes_anywhere; /* arguments whose buffers some store may reach; or any buffer at all */
+		bool has_acquire;     /* some atomic's result is used, so that it can order anything */
+	} plan;
+};
+enum {
+	ORDER_ACQUIRE = 1,
+	ORDER_RELEASE = 2,
+	ORDER_LOCAL = 4,
+	ORDER_VOLATILE = 8
+}; /* imm[3] of loads and atomics; local: within a program only */
+
+struct vm_kernel {
+	struct arena arena;
+	char *text;
+	struct ttir_module module;
+	const char *name;
+	int nargs;
+	const int *arg_types;
+	const char **arg_type_text, **arg_names;
+	int *arg_values;
+	bool *arg_is_descriptor;
+	struct vm_program program, contracted; /* contracted: with mulf + addf joined into fma */
+	bool uses_tf32;
+	int tf32_line;
+	bool may_depend_on_order;
+	int order_line;
+};
+
+static inline bool vm_arg_is_pointer(const struct vm_kernel *k, int i)
+{
+	return k->module.types[k->arg_types[i]].elem == ELEM_PTR;
+}
+/* What poison and masked-off loads hold. */
+void vm_pattern(enum elem e, uint8_t bits[8]);
+#endif

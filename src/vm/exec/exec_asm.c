@@ -1,0 +1,101 @@
+/* Inline assembly over the elements of blocks, lane by lane (lower_asm.c says what belongs
+ * together). */
+#include "vm/exec/exec.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/meter/meter.h"
+#include "vm/ptx/ptx.h"
+
+struct asm_array {
+	uint8_t *data;
+	size_t size;
+	bool is_splat;
+};
+
+struct pack {
+	int64_t step, next, n;
+}; /* of n elements: from one pack to the next, and from one element of a pack to its next */
+
+/* What a register holds that nothing wrote yet: anything, and something else in each lane. A GPU
+ * promises no value, so none may do. */
+static void scramble(uint64_t *regs, int n)
+{
+	for (int i = 0; i < n; i++) regs[i] = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;
+}
+
+/* Elements of packs [at, at + lanes) into a slot's register, or back. What is beyond the last
+ * element is 0. */
+static void move_slot(
+	const struct asm_slot *s, const struct asm_array *a, uint64_t *reg, const struct pack *packs, int64_t at, int lanes)
+{
+	for (int lane = 0; lane < lanes; lane++) {
+		uint64_t bits = s->is_result ? reg[lane] : 0;
+		for (int k = 0; k < s->count; k++) {
+			int64_t element = (at + lane) * packs->step + (s->first + k) * packs->next;
+			if (element >= packs->n) break;
+			uint8_t *p = a->data + (a->is_splat ? 0 : (size_t)element * a->size);
+			uint64_t one = 0;
+			if (s->is_result) {
+				one = bits >> (8 * a->size * (size_t)k);
+				memcpy(p, &one, a->size);
+			} else {
+				memcpy(&one, p, a->size);
+				bits |= one << (8 * a->size * (size_t)k);
+			}
+		}
+		reg[lane] = bits;
+	}
+}
+
+static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *regs, const struct asm_array *results,
+	const struct asm_array *operands, int64_t n)
+{
+	int64_t count = (n + b->pack - 1) / b->pack;
+	struct pack packs = {c->crosswise ? 1 : b->pack, c->crosswise ? count : 1, n};
+	for (int64_t at = 0; at < count; at += PTX_LANES) {
+		int lanes = (int)MIN(count - at, PTX_LANES);
+		scramble(regs, b->code.nregs * PTX_LANES);
+		ptx_preset(&b->code, regs, c->id, c->grid);
+		for (int i = 0; i < b->nslots; i++)
+			if (!b->slots[i].is_result)
+				move_slot(&b->slots[i], &operands[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at,
+					lanes);
+		ptx_run(&b->code, regs, lanes);
+		for (int i = 0; i < b->nslots; i++)
+			if (b->slots[i].is_result)
+				move_slot(
+					&b->slots[i], &results[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at, lanes);
+	}
+}
+
+int exec_inline_asm(struct vm_ctx *c, const struct vm_instr *in)
+{
+	const struct asm_block *b = in->extra;
+	int64_t n = in->n ? in->n : c->lanes;
+	struct asm_array results[64], operands[64];
+	uint64_t scalars[64];
+	if (c->want_cost) vm_cost_map(c, in, n);
+	for (int i = 0; i < in->nsrc; i++) {
+		int id = vm_src(c, in, i);
+		struct vm_value *v = &c->values[id];
+		bool is_splat = v->form == FORM_SPLAT;
+		operands[i] = (struct asm_array){
+			is_splat ? v->splat : (uint8_t *)vm_dense(c, in, id, n), elem_bytes(c->program->values[id].elem), is_splat};
+		if (!operands[i].data) return 1;
+	}
+	struct vm_buf *regs = vm_buf_get(c, in, (size_t)b->code.nregs * PTX_LANES * sizeof(uint64_t));
+	bool is_scalar = n == 1 && !c->program->values[vm_dst(c, in, 0)].ndim, failed = !regs;
+	for (int i = 0; i < in->ndst && !failed; i++) {
+		scalars[i] = 0;
+		results[i] = (struct asm_array){is_scalar ? (uint8_t *)&scalars[i] : vm_result(c, in, i, n),
+			elem_bytes(c->program->values[vm_dst(c, in, i)].elem), false};
+		failed = !results[i].data;
+	}
+	if (!failed) run_packs(c, b, (uint64_t *)regs->data, results, operands, n);
+	for (int i = 0; i < in->ndst && !failed && is_scalar; i++) vm_result_splat(c, in, i, &scalars[i]);
+	vm_buf_put(c, regs);
+	if (!failed) vm_kill(c, in);
+	return failed;
+}

@@ -1,0 +1,91 @@
+/* meter: counts what a launch does, for the cost room to make a time of. Private to the vm room. */
+#ifndef HONE_VM_METER_H
+#define HONE_VM_METER_H
+#include "base/base.h"
+#include "cost/cost.h"
+#include "cost/cost_layout.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+
+enum plan_kind {
+	PLAN_FREE,
+	PLAN_MOVE,
+	PLAN_MAP,
+	PLAN_LOAD,
+	PLAN_STORE,
+	PLAN_ATOMIC,
+	PLAN_REDUCE,
+	PLAN_SCAN,
+	PLAN_DOT,
+	PLAN_SHAPE,
+	PLAN_JUMP
+};
+/* One instruction of the program, as far as the launch's layouts and number of warps tell. */
+struct cost_plan {
+	enum plan_kind kind;
+	uint8_t fma, alu, special; /* instructions for each element */
+	bool is_async;
+	int mma_version;                  /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
+	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
+	int64_t convert_bytes;            /* changes of layout that belong to it */
+	const struct cost_lanes *lanes;   /* NULL: neighbours */
+	const struct cost_reduce *reduce; /* NULL: layout not known */
+};
+struct vm_cost_plans {
+	const struct vm_program *program;
+	const struct vm_memory *memory;
+	struct cost_plan *plans; /* (ninstrs) */
+	struct arena arena;
+	int warps, stages;
+	int64_t l1_bytes;
+	uint32_t **atomics; /* (buffer index), (granules) or NULL: how many atomics hit it */
+	int64_t atomic_hot;
+};
+struct l1_entry {
+	int64_t sector;
+	uint64_t program;
+};
+struct when {
+	double at, trips;
+}; /* cycle; loads from L2 or beyond among the instructions that led there */
+struct vm_meter {
+	struct vm_cost_plans *plans;
+	struct when *ready;       /* (nvalues) */
+	struct when clock, fence; /* next instruction in order; loads do not move above the fence */
+	int jumps;
+	bool missed; /* of the current instruction's loads */
+	int64_t requests;
+	uint64_t program; /* number of the program, from 1: entries of other programs are not there */
+	size_t l1_sets;
+	struct l1_entry *l1; /* (l1_sets, L1_WAYS) */
+	int64_t *l2_loads;   /* (buffer index): sectors */
+	int64_t steps, path_cycles, path_trips, path_max;
+};
+
+void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n);
+void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
+	size_t size, bool is_store);
+struct vm_cost *vm_cost_row(struct vm_ctx *c, const struct vm_instr *in);
+/* The cost model's view of a launch (shared by its threads) and of one running program. step is
+ * called after each instruction. */
+struct vm_cost_plans *vm_cost_plans_create(
+	const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *memory);
+void vm_cost_plans_free(struct vm_cost_plans *plans);
+struct vm_meter *vm_meter_create(struct vm_cost_plans *plans);
+void vm_meter_free(struct vm_meter *m);
+void vm_cost_program_begin(struct vm_ctx *c);
+void vm_cost_program_end(struct vm_ctx *c);
+void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in);
+void vm_cost_atomic(
+	struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n);
+/* Adds what only the whole launch shows: L2 traffic, contention and paths of one thread's meter.
+ * footprint: bytes read of each buffer index. */
+void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to);
+void vm_cost_l2(
+	struct vm_meter *const *meters, int nmeters, uint64_t index_max, const int64_t *footprint, struct vm_cost *to);
+
+static inline const struct cost_plan *vm_cost_plan(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	return &c->meter->plans->plans[in - c->program->instrs];
+}
+#endif

@@ -1,0 +1,204 @@
+/* Counting memory traffic for the cost model: only called when a launch asks for it. meter.c
+ * counts instructions and the path of dependent ones. */
+#include "vm/meter/meter.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "cost/cost_layout.h"
+#include "tape/tape.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include <stdlib.h>
+
+#define SECTOR_BYTES 32
+#define LINE_SECTORS 4
+#define VECTOR_BYTES_MAX 16
+#define LANES 32
+#define ADDRESS_MASK (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1)
+
+struct vm_cost *vm_cost_row(struct vm_ctx *c, const struct vm_instr *in) { return &c->cost[in->line_row]; }
+
+void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n)
+{
+	struct vm_cost *cost = vm_cost_row(c, in);
+	cost->flops += in->flops * n;
+	cost->special += in->special * n;
+}
+
+/* ---- L1: four ways, least recently filled goes ---- */
+
+#define L1_WAYS 4
+static bool l1_holds(struct vm_meter *m, int64_t sector)
+{
+	uint64_t set = ((uint64_t)sector * 0x9e3779b97f4a7c15u) >> 32 & (m->l1_sets - 1);
+	struct l1_entry *way = m->l1 + set * L1_WAYS;
+	for (int i = 0; i < L1_WAYS; i++)
+		if (way[i].sector == sector && way[i].program == m->program) return true;
+	for (int i = L1_WAYS - 1; i > 0; i--) way[i] = way[i - 1];
+	way[0] = (struct l1_entry){sector, m->program};
+	return false;
+}
+
+/* ---- one instruction of one warp ---- */
+
+struct touched {
+	int64_t sector[LANES];
+	int count, lines;
+};
+
+static void touch(struct touched *t, int64_t sector)
+{
+	bool is_new_line = true;
+	for (int k = t->count - 1; k >= 0; k--) {
+		if (t->sector[k] == sector) return;
+		is_new_line &= t->sector[k] / LINE_SECTORS != sector / LINE_SECTORS;
+	}
+	t->sector[t->count++] = sector;
+	t->lines += is_new_line;
+}
+
+struct access {
+	const int64_t *address;
+	const uint8_t *mask;
+	int64_t n;
+	size_t size;
+	bool is_store, is_cached;
+	struct vm_cost *cost;
+};
+
+/* Copies: warps that issue the same instruction on the same elements. Returns whether something was
+ * not in L1. */
+static bool count_touched(struct vm_meter *m, const struct access *a, const struct touched *t, int copies)
+{
+	bool missed = false;
+	if (!t->count) return false;
+	a->cost->requests += copies;
+	*(a->is_store ? &a->cost->store_lines : &a->cost->load_lines) += (int64_t)copies * t->lines;
+	if (a->is_store) {
+		a->cost->store_sectors += t->count;
+		a->cost->l2_sectors += t->count;
+		return false;
+	}
+	a->cost->load_sectors += (int64_t)copies * t->count;
+	struct touched from_l2 = {.count = 0};
+	for (int i = 0; i < t->count; i++) {
+		if (a->is_cached && l1_holds(m, t->sector[i])) continue;
+		missed = true;
+		touch(&from_l2, t->sector[i]);
+		a->cost->l2_sectors++;
+		uint64_t index = (uint64_t)t->sector[i] * SECTOR_BYTES >> TAPE_ADDRESS_SHIFT;
+		if (index <= m->plans->memory->index_max) m->l2_loads[index]++;
+	}
+	a->cost->missed_lines += from_l2.lines;
+	return missed;
+}
+
+/* How many low register bits one instruction of a lane covers: neighbours in memory, aligned, at
+ * most 16 bytes. Looks at the first instruction's lanes. */
+static int vector_bits(const struct cost_lanes *l, const struct access *a)
+{
+	int bits = 0;
+	for (; bits < l->nreg && a->size << (bits + 1) <= VECTOR_BYTES_MAX; bits++)
+		for (int i = 0; i < LANES; i++) {
+			uint64_t first = (uint64_t)a->address[l->lane[i]],
+					 next = (uint64_t)a->address[l->lane[i] ^ l->reg[bits]]; /* of lanes that are off: anything */
+			if (next - first != a->size << bits || first % (a->size << (bits + 1))) return bits;
+		}
+	return bits;
+}
+
+static bool any_active(const struct cost_lanes *l, const uint8_t *mask, int32_t at, int vector)
+{
+	if (!mask) return true;
+	for (int v = 0; v < 1 << vector; v++) {
+		int32_t e = at;
+		for (int b = 0; b < vector; b++) e ^= v >> b & 1 ? l->reg[b] : 0;
+		if (mask[e]) return true;
+	}
+	return false;
+}
+
+static bool count_block(struct vm_meter *m, const struct cost_lanes *l, const struct access *a)
+{
+	int vector = vector_bits(l, a);
+	bool missed = false;
+	for (int64_t w = 0; w < (int64_t)1 << l->nwarp; w++)
+		for (int64_t r = 0; r < (int64_t)1 << (l->nreg - vector); r++) {
+			struct touched t = {.count = 0};
+			int32_t base = 0;
+			for (int b = 0; b < l->nwarp; b++) base ^= w >> b & 1 ? l->warp[b] : 0;
+			for (int b = vector; b < l->nreg; b++) base ^= r >> (b - vector) & 1 ? l->reg[b] : 0;
+			for (int i = 0; i < LANES; i++)
+				if (any_active(l, a->mask, base ^ l->lane[i], vector))
+					touch(&t, a->address[base ^ l->lane[i]] / SECTOR_BYTES);
+			missed |= count_touched(m, a, &t, a->is_store ? 1 : l->warp_copies);
+		}
+	return missed;
+}
+
+/* No layout: groups of 32 neighbours, as scalars and odd shapes are. */
+static bool count_rows(struct vm_meter *m, const struct access *a)
+{
+	bool missed = false;
+	for (int64_t at = 0; at < a->n; at += LANES) {
+		struct touched t = {.count = 0};
+		for (int64_t i = at; i < MIN(at + LANES, a->n); i++)
+			if (!a->mask || a->mask[i]) touch(&t, a->address[i] / SECTOR_BYTES);
+		missed |= count_touched(m, a, &t, a->n == 1 && !a->is_store ? m->plans->warps : 1);
+	}
+	return missed;
+}
+
+/* The buffer an address lies in; NULL for a host pointer, and for an element out of bounds that was
+ * passed over. Both are counted, but in no footprint. */
+static const struct vm_buffer *buffer_of(const struct vm_memory *memory, int64_t address)
+{
+	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
+	const struct vm_buffer *b = vm_buffer_at(memory, index);
+	return b && (int64_t)((uint64_t)address & ADDRESS_MASK) < b->bytes ? b : NULL;
+}
+
+void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
+	size_t size, bool is_store)
+{
+	const struct cost_plan *plan = vm_cost_plan(c, in);
+	struct vm_meter *m = c->meter;
+	struct access a = {
+		address, mask, n, size, is_store, !plan->is_async && plan->kind != PLAN_ATOMIC, vm_cost_row(c, in)};
+	int64_t before = a.cost->requests, active = 0;
+	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
+	m->requests += a.cost->requests - before;
+	uint8_t *const *map = is_store ? c->write_map : c->read_map;
+	for (int64_t i = 0; i < n; i++) {
+		if (mask && !mask[i]) continue;
+		active++;
+		if (!buffer_of(c->memory, address[i])) continue;
+		uint8_t *granule =
+			&map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES];
+		__atomic_store_n(granule, 1, __ATOMIC_RELAXED); /* other threads' programs touch it too */
+	}
+	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
+}
+
+/* Called on one thread: a launch with atomics runs its programs in order. */
+void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n)
+{
+	struct vm_cost_plans *plans = c->meter->plans;
+	struct touched warp = {.count = 0};
+	for (int64_t i = 0; i < n; i++) {
+		if (i % LANES == 0) warp.count = 0;
+		if (mask && !mask[i]) continue;
+		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT,
+				 granule = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
+		int before = warp.count;
+		vm_cost_row(c, in)->atomics++;
+		touch(&warp, address[i] / SECTOR_BYTES);
+		if (warp.count == before) continue; /* one operation of the L2 for a warp's neighbours */
+		if (!buffer_of(c->memory, address[i])) continue;
+		if (!plans->atomics[index])
+			plans->atomics[index] = xcalloc(
+				(size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
+		uint32_t *count = &plans->atomics[index][granule];
+		if (*count < UINT32_MAX) ++*count;
+		plans->atomic_hot = MAX(plans->atomic_hot, (int64_t)*count);
+	}
+}

@@ -1,0 +1,404 @@
+/* The sandbox's fences, each tried from inside, in forked children, at every level that works here.
+ * A probe returns what happened: 0 when the forbidden thing succeeded, or an errno. A fence that is
+ * missing shows as "allowed". */
+#include "sandbox/sandbox.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define ALLOWED 0
+#define MEMORY_BYTES ((int64_t)256 << 20)
+#define EXIT_NOT_ENTERED 200
+
+static pid_t outside; /* the test's own pid as the outer namespace knows it */
+static char scratch[64], readable[64];
+
+static int result_of(long rc) { return rc < 0 ? errno : ALLOWED; }
+
+static int open_with(const char *path, int flags)
+{
+	int fd = open(path, flags, 0600);
+	return result_of(fd);
+}
+
+/* ---- probes: each runs inside the sandbox and tries one thing ---- */
+
+static int try_passwd(void) { return open_with("/etc/passwd", O_RDONLY); }
+static int try_write(void) { return open_with("/tmp/hone-sandbox-escape", O_WRONLY | O_CREAT); }
+static int try_truncate_readable(void) { return open_with(readable, O_WRONLY | O_TRUNC); }
+static int try_scratch(void)
+{
+	char path[96];
+	snprintf(path, sizeof(path), "%s/file", scratch);
+	return open_with(path, O_WRONLY | O_CREAT);
+}
+static int try_readable(void) { return open_with(readable, O_RDONLY); }
+static int try_inet(void) { return result_of(socket(AF_INET, SOCK_STREAM, 0)); }
+static int try_unix(void) { return result_of(socket(AF_UNIX, SOCK_STREAM, 0)); }
+static int try_netlink(void) { return result_of(socket(AF_NETLINK, SOCK_RAW, 0)); }
+static int try_exec(void)
+{
+	char *argv[] = {(char *)(uintptr_t)"/bin/true", NULL};
+	return result_of(execv(argv[0], argv)); /* success exits 0, which is ALLOWED */
+}
+static int try_kill_parent(void) { return result_of(kill(getppid() ? getppid() : outside, 0)); }
+static int try_kill_outside(void) { return result_of(kill(outside, 0)); }
+static int try_kill_all(void) { return result_of(kill(-1, 0)); }
+static int try_kill_self(void) { return result_of(kill(getpid(), 0)); }
+static int try_ptrace(void) { return result_of(ptrace(PTRACE_TRACEME, 0, NULL, NULL)); }
+static int try_parent_memory(void)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)outside);
+	return open_with(path, O_RDONLY);
+}
+static int try_vm_read(void) { return result_of(syscall(SYS_process_vm_readv, outside, NULL, 0, NULL, 0, 0)); }
+static int try_fork(void)
+{
+	pid_t pid = fork();
+	if (pid == 0) _exit(0);
+	return result_of(pid);
+}
+static int try_clone3(void) { return result_of(syscall(SYS_clone3, NULL, 0)); }
+static int try_thread(void)
+{
+	return result_of(syscall(SYS_clone, CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_NEWUSER, NULL, NULL, NULL, 0));
+}
+static int try_unshare(void) { return result_of(unshare(CLONE_NEWUSER)); }
+static int try_memory(void)
+{
+	void *p = mmap(NULL, (size_t)100 << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? errno : ALLOWED;
+}
+static int try_shared_memory(void)
+{
+	void *p = mmap(NULL, (size_t)100 << 30, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? errno : ALLOWED;
+}
+static int try_memfd(void) { return result_of(memfd_create("x", 0)); }
+static int try_setuid(void) { return geteuid() == 0 ? ALLOWED : result_of(setuid(0)); }
+static int try_pdeathsig(void) { return result_of(prctl(PR_SET_PDEATHSIG, 0)); }
+static int try_dumpable(void) { return prctl(PR_GET_DUMPABLE) ? ALLOWED : EPERM; }
+static int try_bpf(void) { return result_of(syscall(SYS_bpf, 0, NULL, 0)); }
+static int try_io_uring(void) { return result_of(syscall(SYS_io_uring_setup, 1, NULL)); }
+static int try_keyctl(void) { return result_of(syscall(SYS_keyctl, 0, 0, 0, 0, 0)); }
+static int try_perf(void) { return result_of(syscall(SYS_perf_event_open, NULL, 0, -1, -1, 0)); }
+static int try_userfaultfd(void) { return result_of(syscall(SYS_userfaultfd, 1)); }
+static int try_mount(void) { return result_of(syscall(SYS_mount, "none", "/nonexistent", "nonsense", 0, NULL)); }
+static int try_core(void)
+{
+	struct rlimit r;
+	return getrlimit(RLIMIT_CORE, &r) == 0 && r.rlim_max == 0 ? EPERM : ALLOWED;
+}
+static int try_rlimit_up(void)
+{
+	struct rlimit r = {512, 512};
+	return result_of(setrlimit(RLIMIT_NOFILE, &r));
+}
+static int try_connect(void) { return result_of(syscall(SYS_connect, 0, NULL, 0)); }
+/* What a job needs must work. */
+static int try_work(void)
+{
+	int fds[2];
+	void *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED || pipe(fds) || write(fds[1], "x", 1) != 1 || getpid() <= 0) return errno ? errno : EIO;
+	struct pollfd q = {.fd = fds[0], .events = POLLIN};
+	memset(p, 1, 1 << 20);
+	return poll(&q, 1, 0) == 1 ? ALLOWED : EIO;
+}
+
+/* Where the call's own arguments make no sense, only one errno says that it was the fence which
+ * stopped it: nothing here does harm when a fence is missing. */
+struct probe {
+	const char *name;
+	int (*run)(void);
+	int expected;
+};
+#define WORKS ALLOWED
+#define FAILS (-1)   /* with any errno */
+static const struct probe PROBES[] = {
+	{"open /etc/passwd", try_passwd, FAILS},
+	{"create a file", try_write, FAILS},
+	{"truncate a readable file", try_truncate_readable, FAILS},
+	{"write to a scratch folder not granted", try_scratch, FAILS},
+	{"read a granted file", try_readable, WORKS},
+	{"inet socket", try_inet, FAILS},
+	{"unix socket", try_unix, FAILS},
+	{"netlink socket", try_netlink, FAILS},
+	{"connect", try_connect, EPERM},
+	{"exec", try_exec, FAILS},
+	{"signal the parent", try_kill_parent, FAILS},
+	{"signal a process outside", try_kill_outside, FAILS},
+	{"signal everybody", try_kill_all, FAILS},
+	{"signal itself", try_kill_self, WORKS},
+	{"ptrace", try_ptrace, FAILS},
+	{"read the parent's memory", try_parent_memory, FAILS},
+	{"process_vm_readv", try_vm_read, EPERM},
+	{"fork", try_fork, FAILS},
+	{"clone3", try_clone3, ENOSYS},
+	{"clone with a namespace", try_thread, EPERM},
+	{"unshare", try_unshare, FAILS},
+	{"allocate 100 GiB", try_memory, FAILS},
+	{"allocate 100 GiB shared", try_shared_memory, FAILS},
+	{"memfd", try_memfd, FAILS},
+	{"become root", try_setuid, FAILS},
+	{"outlive the parent", try_pdeathsig, EPERM},
+	{"be dumpable", try_dumpable, FAILS},
+	{"bpf", try_bpf, EPERM},
+	{"io_uring", try_io_uring, EPERM},
+	{"keyctl", try_keyctl, EPERM},
+	{"perf_event_open", try_perf, EPERM},
+	{"userfaultfd", try_userfaultfd, EPERM},
+	{"mount", try_mount, EPERM},
+	{"core file", try_core, FAILS},
+	{"raise a limit", try_rlimit_up, FAILS},
+	{"memory, pipes and poll", try_work, WORKS},
+};
+
+/* Runs a probe in the sandbox the way hone-runner enters it: unshare, fork, enter. Returns the
+ * probe's result. */
+static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *text, size_t len)
+{
+	int fds[2], status = 0, result = -1;
+	assert_return_code(pipe(fds), errno);
+	pid_t pid = fork();
+	if (pid == 0) {
+		char why[256] = "";
+		int rc = sandbox_unshare(o, why, sizeof(why));
+		pid_t inner = rc ? -1 : fork();
+		if (inner == 0) {
+			rc = sandbox_enter(o, why, sizeof(why));
+			if (rc) dprintf(fds[1], "%s", why);
+			_exit(rc ? EXIT_NOT_ENTERED : probe());
+		}
+		if (inner < 0) dprintf(fds[1], "%s", why);
+		while (inner > 0 && waitpid(inner, &status, 0) < 0) continue;
+		_exit(inner < 0 ? EXIT_NOT_ENTERED : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	}
+	close(fds[1]);
+	ssize_t n = read(fds[0], text, len - 1);
+	text[n > 0 ? n : 0] = 0;
+	close(fds[0]);
+	while (waitpid(pid, &status, 0) < 0) continue;
+	if (WIFEXITED(status)) result = WEXITSTATUS(status);
+	return result;
+}
+
+static struct sandbox_options options_for(int level)
+{
+	static const char *read_paths[2];
+	read_paths[0] = readable;
+	return (struct sandbox_options){
+		.level = level, .read_paths = read_paths, .memory_bytes = MEMORY_BYTES, .cpu_s = 60};
+}
+
+static void test_level(int level)
+{
+	char text[256];
+	struct sandbox_options o = options_for(level);
+	if (sandbox_level_probe(text, sizeof(text)) < level) skip();
+	int bad = 0;
+	for (size_t i = 0; i < sizeof(PROBES) / sizeof(PROBES[0]); i++) {
+		int result = run_probe(&o, PROBES[i].run, text, sizeof(text));
+		int ok = PROBES[i].expected == FAILS ? result > 0 && result < EXIT_NOT_ENTERED : result == PROBES[i].expected;
+		if (!ok)
+			print_message("# level %s: %s: %s %s\n", sandbox_level_name(level), PROBES[i].name,
+				result == ALLOWED ? "allowed" : strerror(result), text);
+		bad += !ok;
+	}
+	assert_int_equal(bad, 0);
+}
+
+static void test_lsm(void **state) { test_level(SANDBOX_LSM); }
+static void test_full(void **state) { test_level(SANDBOX_FULL); }
+
+/* At level none only the limits hold. */
+static void test_none(void **state)
+{
+	char text[256];
+	struct sandbox_options o = options_for(SANDBOX_NONE);
+	assert_int_equal(run_probe(&o, try_memory, text, sizeof(text)), ENOMEM);
+	assert_int_equal(run_probe(&o, try_core, text, sizeof(text)), EPERM);
+	assert_int_equal(run_probe(&o, try_work, text, sizeof(text)), ALLOWED);
+}
+
+/* What the options grant is granted, and nothing more. */
+static void test_grants(void **state)
+{
+	char text[256];
+	int level = sandbox_level_probe(text, sizeof(text));
+	if (level == SANDBOX_NONE) skip();
+	struct sandbox_options o = options_for(level);
+	o.allow_fork = 1;
+	assert_int_equal(run_probe(&o, try_fork, text, sizeof(text)), ALLOWED);
+	assert_int_not_equal(run_probe(&o, try_exec, text, sizeof(text)), ALLOWED);
+	o = options_for(level);
+	o.allow_memfd = 1;
+	assert_int_equal(run_probe(&o, try_memfd, text, sizeof(text)), ALLOWED);
+	o = options_for(level);
+	o.scratch = scratch;
+	assert_int_equal(run_probe(&o, try_scratch, text, sizeof(text)), ALLOWED);
+	assert_int_not_equal(run_probe(&o, try_write, text, sizeof(text)), ALLOWED);
+	static const char *const exec_paths[] = {"/bin/sh", NULL};
+	o = options_for(level);
+	o.exec_paths = exec_paths;
+	assert_int_not_equal(
+		run_probe(&o, try_exec, text, sizeof(text)), ALLOWED); /* another program than the granted one */
+}
+
+/* In its namespaces a job is process 1 of nobody, and its user is not root outside. */
+static int probe_full_identity(void) { return getpid() == 1 && getppid() == 0 && geteuid() != 0 ? ALLOWED : EPERM; }
+
+static void test_full_identity(void **state)
+{
+	char text[256];
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_FULL) skip();
+	struct sandbox_options o = options_for(SANDBOX_FULL);
+	assert_int_equal(run_probe(&o, probe_full_identity, text, sizeof(text)), ALLOWED);
+}
+
+/* The uid map, read by the parent from outside: one line, which does not name outer uid 0. */
+static void test_uid_map(void **state)
+{
+	char text[256] = "", path[64], map[128] = "";
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_FULL) skip();
+	int fds[2], go[2], status;
+	assert_return_code(pipe(fds), errno);
+	assert_return_code(pipe(go), errno);
+	struct sandbox_options o = options_for(SANDBOX_FULL);
+	pid_t pid = fork();
+	if (pid == 0) {
+		char c;
+		int rc = sandbox_unshare(&o, text, sizeof(text));
+		_exit(write(fds[1], "x", 1) != 1 || read(go[0], &c, 1) != 1 || rc);
+	}
+	char c;
+	assert_int_equal(read(fds[0], &c, 1), 1);
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+	int fd = open(path, O_RDONLY);
+	ssize_t n = read(fd, map, sizeof(map) - 1);
+	close(fd);
+	assert_true(n > 0);
+	unsigned inner, outer, count;
+	assert_int_equal(sscanf(map, "%u %u %u", &inner, &outer, &count), 3);
+	assert_int_not_equal(outer, 0);
+	assert_int_equal(count, 1);
+	assert_ptr_equal(strchr(map, '\n'), map + n - 1);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* Reads n bytes within ten seconds; how many came. */
+static size_t read_soon(int fd, void *data, size_t n)
+{
+	size_t have = 0;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	while (have < n && poll(&p, 1, 10000) == 1) {
+		ssize_t got = read(fd, (char *)data + have, n - have);
+		if (got <= 0) break;
+		have += (size_t)got;
+	}
+	return have;
+}
+
+/* The process between the test and sandbox_fork's child; never returns. The child says on fd
+ * whether it is inside. */
+static void keeper_main(int fd)
+{
+	char text[256] = "";
+	struct sandbox_options o = options_for(SANDBOX_FULL);
+	if (sandbox_drop_root(text, sizeof(text))) _exit(1);
+	int pid = sandbox_fork(&o, text, sizeof(text));
+	if (pid < 0) _exit(1);
+	if (pid == 0) {
+		char inside = !*text && getpid() == 1 && sandbox_enter(&o, text, sizeof(text)) == 0;
+		if (write(fd, &inside, 1) != 1) _exit(1);
+		poll(NULL, 0, 30000); /* not for ever: a child that outlives its parent is what this test looks for */
+		_exit(0);
+	}
+	close(fd);
+	for (;;) pause();
+}
+
+/* sandbox_fork: the child is inside, and dies with its parent. */
+static void test_fork(void **state)
+{
+	char text[256] = "", inside = 0, more;
+	int fds[2], status;
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_FULL) skip();
+	assert_return_code(pipe(fds), errno);
+	pid_t keeper = fork();
+	if (keeper == 0) keeper_main(fds[1]);
+	close(fds[1]);
+	size_t have = read_soon(fds[0], &inside, 1);
+	kill(keeper, SIGKILL);
+	waitpid(keeper, &status, 0);
+	struct pollfd p = {.fd = fds[0], .events = POLLIN};
+	int ended = poll(&p, 1, 10000) == 1 && read(fds[0], &more, 1) == 0; /* the child, the last writer, is dead */
+	close(fds[0]);
+	assert_int_equal(have, 1);
+	assert_true(inside);
+	assert_true(ended);
+}
+
+static void test_names(void **state)
+{
+	assert_string_equal(sandbox_level_name(SANDBOX_FULL), "full");
+	assert_string_equal(sandbox_level_name(SANDBOX_LSM), "lsm");
+	assert_string_equal(sandbox_level_name(SANDBOX_NONE), "none");
+	assert_string_equal(sandbox_level_name(7), "unknown");
+}
+
+static int setup(void **state)
+{
+	outside = getpid();
+	snprintf(scratch, sizeof(scratch), "/tmp/hone-test-XXXXXX");
+	if (!mkdtemp(scratch) || chmod(scratch, 0777)) return -1;
+	snprintf(readable, sizeof(readable), "%s.readable", scratch);
+	int fd = open(readable, O_CREAT | O_WRONLY, 0666);
+	return fd < 0 || fchmod(fd, 0666) || close(fd);
+}
+
+static int teardown(void **state)
+{
+	char path[96];
+	snprintf(path, sizeof(path), "%s/file", scratch);
+	unlink(path);
+	unlink(readable);
+	return rmdir(scratch);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_none),
+		cmocka_unit_test(test_lsm),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_grants),
+		cmocka_unit_test(test_full_identity),
+		cmocka_unit_test(test_uid_map),
+		cmocka_unit_test(test_fork),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
