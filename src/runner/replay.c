@@ -17,6 +17,8 @@
 #define CANARY_BYTES 256
 #define CANARY 0xa5
 #define UNWRITTEN 0xff
+#define DISTANCE_MIN 3   /* between two buffers of a launch, in steps of a buffer's room */
+#define DISTANCES 5
 
 struct cached_kernel {
 	struct sha256_hex hash;
@@ -34,6 +36,7 @@ struct replay {
 	uint8_t **origin;           /* (tape->nbuffers) */
 	struct vm_buffer *memory;   /* (tape->nbuffers) */
 	int32_t *given;             /* (tape->nbuffers): index into the trial's inputs or parameters, -1 */
+	int trials;                 /* so far */
 };
 
 static int fault_set(struct runner_fault *f, const char *code, int row, int line, const char *text)
@@ -320,21 +323,61 @@ static const char *fault_code(const struct replay *r, const struct vm_report *re
 	return "param-modified";
 }
 
+/* What a launch may touch: the buffers of its arguments. They lie at other distances from each other, and in another
+ * order, in each trial: a pointer that is computed from another buffer's by a number reaches nothing. */
+struct reach {
+	int n;
+	int ids[TAPE_ARGS_MAX];                  /* buffers of the tape, rising */
+	struct vm_buffer buffers[TAPE_ARGS_MAX]; /* by rising address */
+	uint64_t address[TAPE_ARGS_MAX];         /* of ids[i] in this launch */
+};
+
+static int reach_find(const struct reach *own, int buffer)
+{
+	int at = 0;
+	while (at < own->n && own->ids[at] < buffer) at++;
+	return at;
+}
+
+static void reach_make(const struct replay *r, const struct tape_row *row, struct reach *own)
+{
+	own->n = 0;
+	for (int a = 0; a < row->nargs; a++) {
+		if (row->args[a].kind != TAPE_ARG_POINTER || row->args[a].buffer < 0) continue;
+		int at = reach_find(own, row->args[a].buffer);
+		if (at < own->n && own->ids[at] == row->args[a].buffer) continue;
+		memmove(own->ids + at + 1, own->ids + at, (size_t)(own->n++ - at) * sizeof *own->ids);
+		own->ids[at] = row->args[a].buffer;
+	}
+	int distance = DISTANCE_MIN + r->trials % DISTANCES;
+	bool is_reversed = r->trials & 1;
+	for (int i = 0; i < own->n; i++) {
+		int at = is_reversed ? own->n - 1 - i : i;
+		own->address[i] = tape_buffer_address(at * distance + r->trials % distance);
+		own->buffers[at] = r->memory[own->ids[i]];
+		own->buffers[at].address = own->address[i];
+	}
+}
+
 static int row_launch(
 	struct replay *r, int index, const struct runner_trial *trial, uint64_t deadline_ns, struct runner_result *out)
 {
 	const struct tape_row *row = &r->tape->rows[index];
 	struct vm_arg args[TAPE_ARGS_MAX];
+	struct reach own;
+	reach_make(r, row, &own);
 	for (int a = 0; a < row->nargs; a++) {
 		const struct tape_arg *ta = &row->args[a];
 		args[a] = (struct vm_arg){.i = ta->i, .f = ta->f};
 		if (ta->kind == TAPE_ARG_POINTER)
-			args[a].i = ta->buffer < 0 ? 0 : (int64_t)(tape_buffer_address(ta->buffer) + (uint64_t)ta->offset_bytes);
+			args[a].i = ta->buffer < 0
+				? 0
+				: (int64_t)(own.address[reach_find(&own, ta->buffer)] + (uint64_t)ta->offset_bytes);
 	}
 	struct vm_launch_options o = {.args = args,
 		.nargs = row->nargs,
-		.buffers = r->memory,
-		.nbuffers = r->tape->nbuffers,
+		.buffers = own.buffers,
+		.nbuffers = own.n,
 		.deadline_ns = deadline_ns,
 		.want_cost = trial->want_cost,
 		.num_warps = r->tape->kernels[row->kernel].num_warps,
@@ -410,6 +453,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	uint64_t start = clock_ns(),
 			 deadline = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0;
 	memory_fill(r, trial, given);
+	r->trials++;
 	if (trial->want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 	for (int i = 0; i < r->tape->nrows && !out->has_fault; i++) {
 		if (r->is_skipped[i]) continue;

@@ -4,11 +4,11 @@
  * error alone accepts zeros for a softmax over many columns (values near 4e-6). The mean is what an
  * average element weighs, so zeros have a scaled error near 1/2 at any output magnitude.
  *
- * Why rows and columns: one mean for all excuses whatever is small as a whole. A cumulative product over 4,000 columns is
- * next to nothing in 94 % of them, and zeros there would pass. What is usual at an element is taken from its row and its
- * column (a product of vectors has exactly that form), never above the output's mean, and never so far below it that
- * honest rounding of larger terms shows: the smallest share is taken at which the reference itself stays well inside its
- * bound.
+ * Why rows and columns: one mean for all excuses whatever is small as a whole. A cumulative product over 4,000 columns
+ * is next to nothing in 94 % of them, and zeros there would pass. What is usual at an element is taken from its row and
+ * its column (a product of vectors has exactly that form), never above the output's mean, and never so far below it
+ * that honest rounding of larger terms shows: the smallest share is taken at which the reference itself stays well
+ * inside its bound.
  *
  * Why the floors: fp32 5e-5 lies between honest fp32 arithmetic (another summation order,
  * approximate exp and division: up to about 1e-5) and the rounding of fp16 or tf32 (2^-11 = 4.9e-4

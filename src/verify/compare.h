@@ -5,8 +5,8 @@
  * precision) and found value y, the scaled error is
  * |y - r| / (|r| + m) where m is the size that is usual where the element lies: the mean of |r| over the output, made
  * smaller for rows and columns that are small as a whole. The bound is max(floor of the dtype, 8 x the largest scaled
- * error of f). Integers and bools must be equal. NaN never passes as a wildcard: where the reference is finite the found
- * value must be. */
+ * error of f). Integers and bools must be equal. NaN never passes as a wildcard: where the reference is finite the
+ * found value must be. */
 #ifndef HONE_COMPARE_H
 #define HONE_COMPARE_H
 #include "base/dtype.h"
@@ -24,8 +24,8 @@ int64_t compare_elements(const struct compare_output *o);
 struct compare_bound {
 	double scale;           /* mean of |r| over the output */
 	int64_t ncolumns;       /* of the last dimension; element i lies in row i / ncolumns, column i % ncolumns */
-	double *rows, *columns; /* means of |r| over each row and column, as shares of scale; NULL where there are too few to
-							   average over */
+	double *rows, *columns; /* means of |r| over each row and column, as shares of scale; NULL where there are too few
+							   to average over */
 	double share_min;       /* no element's m is a smaller share of scale than this; 1: scale alone counts */
 	double reference_error; /* largest scaled error of f */
 	double tolerance;

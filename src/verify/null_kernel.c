@@ -48,7 +48,8 @@ static void make_first_outputs(const struct oracle_trial *t, const struct oracle
 {
 	const struct compare_output *o = &t->outputs[index], *seen = &known->outputs[index];
 	int64_t n = compare_elements(o), have = compare_elements(seen);
-	for (int64_t i = 0; i < n; i++) dtype_store(o->dtype, out, i, have ? dtype_load(seen->dtype, seen->plain, i % have) : 0);
+	for (int64_t i = 0; i < n; i++)
+		dtype_store(o->dtype, out, i, have ? dtype_load(seen->dtype, seen->plain, i % have) : 0);
 }
 
 /* All right up to the last sixteenth, which nobody wrote. */
@@ -85,7 +86,8 @@ static bool passes(const struct oracle_trial *t, const struct oracle_trial *know
 	return true;
 }
 
-/* Whether zeros could stand for a sixteenth and more of an output because no counted trial at the first sizes sees them. */
+/* Whether zeros could stand for a sixteenth and more of an output because no counted trial at the first sizes sees
+ * them. */
 static bool hides_elements(const struct oracle_data *d, int index)
 {
 	int64_t n = compare_elements(&d->trials[0].outputs[index]), hidden = 0;
@@ -93,7 +95,8 @@ static bool hides_elements(const struct oracle_data *d, int index)
 	uint8_t *is_small = xcalloc((size_t)n + 1, 1);
 	for (int k = 0; k < d->ntrials; k++) {
 		const struct oracle_trial *t = &d->trials[k];
-		if (!t->counts || t->variant != 0 || t->noutputs <= index || compare_elements(&t->outputs[index]) != n) continue;
+		if (!t->counts || t->variant != 0 || t->noutputs <= index || compare_elements(&t->outputs[index]) != n)
+			continue;
 		for (int64_t i = 0; i < n; i++) {
 			bool sees = compare_sees(&t->outputs[index], &t->bounds[index], i);
 			is_small[i] |= !sees;

@@ -19,9 +19,9 @@
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
-#define WORK_SHARE 12   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
+#define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
 
-enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED };   /* as worker/oracle.py, VARIANTS */
+enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED }; /* as worker/oracle.py, VARIANTS */
 
 static const struct {
 	const char *distribution;
@@ -228,8 +228,10 @@ static void changed_text(const json_t *changed, bool is_judged, char *text, size
 		long long before = (long long)json_integer_value(json_array_get(value, 0)),
 				  after = (long long)json_integer_value(json_array_get(value, 1));
 		if (used >= len) return;
-		used += is_judged ? (size_t)snprintf(text + used, len - used, "%s%.40s %lld, stock %lld", used ? "; " : "", name, after, before)
-						  : (size_t)snprintf(text + used, len - used, "%s%.40s %lld -> %lld", used ? ", " : "", name, before, after);
+		used += is_judged
+			? (size_t)snprintf(
+				  text + used, len - used, "%s%.40s %lld, stock %lld", used ? "; " : "", name, after, before)
+			: (size_t)snprintf(text + used, len - used, "%s%.40s %lld -> %lld", used ? ", " : "", name, before, after);
 	}
 }
 
@@ -244,8 +246,8 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 		const json_t *v = json_array_get(variants, i), *changed = json_object_get(v, "changed");
 		struct oracle_variant *to = &d->variants[d->nvariants++];
 		const json_t *job = json_object_get(v, "job");
-		*to = (struct oracle_variant){job, json_object_get(job, "state"), json_is_true(json_object_get(job, "training")),
-			json_string_value(json_object_get(v, "kind")), ""};
+		*to = (struct oracle_variant){job, json_object_get(job, "state"),
+			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")), ""};
 		if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(to->state) || !to->kind ||
 			!json_is_array(json_object_get(job, "inputs")))
 			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);

@@ -16,7 +16,8 @@
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
 struct oracle_variant {
-	const json_t *job;   /* keys of the tracer's job: init_args, init_kwargs, state, inputs, input_kwargs, draws, training */
+	const json_t
+		*job; /* keys of the tracer's job: init_args, init_kwargs, state, inputs, input_kwargs, draws, training */
 	const json_t *state; /* of job: the reference's parameters and buffers */
 	bool training;
 	const char *kind;  /* "stock", "smaller", "larger" or "strided" */

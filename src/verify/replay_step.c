@@ -59,7 +59,8 @@ static const char *failing_reason(const struct oracle_trial *t, const char *plai
 static void trial_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
 {
 	const struct oracle_variant *v = &g->oracle->variants[t->variant];
-	snprintf(text, len, "%s inputs%s%s%s%s", t->distribution, strcmp(v->kind, "strided") ? "" : " that are not contiguous",
+	snprintf(text, len, "%s inputs%s%s%s%s", t->distribution,
+		strcmp(v->kind, "strided") ? "" : " that are not contiguous",
 		t->is_random_params && t->nparams ? " with other parameter values" : "", v->changed[0] ? " at sizes " : "",
 		v->changed);
 }
@@ -216,7 +217,8 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 	return rc;
 }
 
-/* What the candidate does with NaN, infinities and denormals is said and never judged: Triton promises little about them. */
+/* What the candidate does with NaN, infinities and denormals is said and never judged: Triton promises little about
+ * them. */
 static int edge_note(struct grading *g, const struct oracle_trial *t, const struct runner_result *r,
 	const uint8_t *outputs, const int64_t *offset)
 {
@@ -361,8 +363,8 @@ static bool params_are_seeded(const struct tape *t, const struct oracle_data *d)
 	return paired < named;
 }
 
-/* What a failure of another variant's trace means: a candidate that cannot even be traced there works for one size, or one
- * layout of its inputs, alone. */
+/* What a failure of another variant's trace means: a candidate that cannot even be traced there works for one size, or
+ * one layout of its inputs, alone. */
 static int other_trace(struct grading *g, const struct oracle_variant *variant, struct trace *tr, struct err *err)
 {
 	int rc = trace_other_step(g, tr, err);
@@ -377,8 +379,8 @@ static int other_trace(struct grading *g, const struct oracle_variant *variant, 
 	}
 	if (!rc && (rc = lineage_step(g, tr->tape)) == GRADE_END) {
 		size_t used = strlen(g->v->detail);
-		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other %s: %s)", is_strided ? "strides" : "sizes",
-			variant->changed);
+		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other %s: %s)",
+			is_strided ? "strides" : "sizes", variant->changed);
 	}
 	return rc;
 }

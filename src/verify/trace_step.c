@@ -48,12 +48,11 @@ static pthread_mutex_t large_tape_lock = PTHREAD_MUTEX_INITIALIZER;
 static json_t *job_json(const struct grading *g)
 {
 	const struct oracle_data *d = g->oracle;
-	json_t *job = json_pack("{s:s%, s:s, s:i}", "source", g->source, g->source_len, "class", "ModelNew", "init_seed",
-		ORACLE_INIT_SEED);
+	json_t *job = json_pack(
+		"{s:s%, s:s, s:i}", "source", g->source, g->source_len, "class", "ModelNew", "init_seed", ORACLE_INIT_SEED);
 	json_t *others = json_array();
 	json_object_update(job, (json_t *)(uintptr_t)d->variants[0].job);
-	for (int i = 1; i < d->nvariants; i++)
-		json_array_append(others, (json_t *)(uintptr_t)d->variants[i].job);
+	for (int i = 1; i < d->nvariants; i++) json_array_append(others, (json_t *)(uintptr_t)d->variants[i].job);
 	json_object_set_new(job, "others", others);
 	return job;
 }

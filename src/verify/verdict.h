@@ -31,8 +31,9 @@ struct verdict {
 	int line;                 /* candidate's line that detail speaks of, or 0 */
 	bool compiled, correct;   /* every launched kernel compiled for the target; all counted trials agreed */
 	bool params_seeded;       /* some parameters kept the candidate's own values */
-	char sizes[256];          /* "batch 2, stock 10": the sizes of the judgement where they are not the task's own, else "" */
-	char edge[256];           /* what it does with NaN, infinities and denormals, beside the reference; never judged; "" not tried */
+	char sizes[256]; /* "batch 2, stock 10": the sizes of the judgement where they are not the task's own, else "" */
+	char edge[256]; /* what it does with NaN, infinities and denormals, beside the reference; never judged; "" not tried
+					 */
 	double speedup; /* reference / candidate, by the cost model on a CPU (docs/cost-model.md); NaN when there is none */
 	double cost_s, reference_cost_s; /* the model's times */
 	int launches;

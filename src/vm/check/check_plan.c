@@ -91,6 +91,7 @@ static void find_acquires(struct vm_program *p)
 		/* What nobody looks at orders nothing: the compiler makes it a reduction, which has no
 		 * acquire. */
 		if (!is_used[dst_id(p, in, 0)]) in->imm[3] &= ~ORDER_ACQUIRE;
+		else if (is_atomic && p->values[dst_id(p, in, 0)].ndim == 0) in->imm[3] |= ORDER_MEETS;
 		p->plan.has_acquire |= (in->imm[3] & ORDER_ACQUIRE) && !(in->imm[3] & ORDER_LOCAL);
 	}
 	free(is_used);

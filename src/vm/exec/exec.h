@@ -18,7 +18,7 @@ vm_exec exec_nothing, exec_map, exec_select, exec_divide, exec_inline_asm;
 vm_exec exec_bitcast, exec_addptr, exec_splat, exec_unsplat, exec_range, exec_broadcast, exec_reshape, exec_trans,
 	exec_cat, exec_join, exec_split, exec_histogram;
 vm_exec exec_move, exec_jump, exec_jump_unless, exec_loop_test, exec_return, exec_program_id, exec_num_programs,
-	exec_assert, exec_poison, exec_print;
+	exec_assert, exec_poison, exec_print, exec_barrier;
 vm_exec exec_load, exec_store, exec_gather, exec_atomic_rmw, exec_atomic_cas;
 vm_exec exec_block_ptr, exec_advance, exec_block_address, exec_row_address;
 vm_exec exec_reduce, exec_scan, exec_map_region, exec_region_begin, exec_region_end, exec_dot, exec_scale;

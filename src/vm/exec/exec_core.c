@@ -103,6 +103,13 @@ int exec_num_programs(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
+/* All threads of the program meet: what its lanes did before is ordered before what they do afterwards. */
+int exec_barrier(struct vm_ctx *c, const struct vm_instr *in)
+{
+	if (c->check) c->check->epoch++;
+	return 0;
+}
+
 int exec_poison(struct vm_ctx *c, const struct vm_instr *in)
 {
 	vm_result_splat(c, in, 0, in->extra);
