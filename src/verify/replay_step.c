@@ -205,8 +205,8 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line,
 				"candidate.py:%d: the result depends on an order that a GPU "
 				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a "
-				"reshape with can_reorder or packed inline "
-				"assembly put where is open. Output %d for %s: %s",
+				"reshape with can_reorder or packed inline assembly put where is open, and so is which program comes first "
+				"at an atomic. Output %d for %s: %s",
 				a->order_line, i, trial, r.text);
 		else
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0,

@@ -104,6 +104,7 @@ struct vm_program {
 		uint8_t *watch;           // (ninstrs): WATCH_ bits
 		uint64_t written[2];
 		bool writes_anywhere; /* arguments whose buffers some store may reach; or any buffer at all */
+		int order_instr;      /* the first atomic by which a result may depend on who comes first; -1: none */
 		bool has_acquire;     /* some atomic's result is used, so that it can order anything */
 	} plan;
 };

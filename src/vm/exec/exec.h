@@ -10,6 +10,8 @@ int64_t vm_address(const struct vm_ctx *c, int64_t address);
 /* Where an element lives, after all checks; NULL after a fault. A write tags its origin. */
 uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address, size_t size, int64_t element,
 	bool is_read, bool is_write);
+/* One instruction; c->next is the one to follow. */
+int vm_step(struct vm_ctx *c, const struct vm_instr *in);
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to);
 /* d = kernel(a, b) on narrow floats, by converted strips. */
 void vm_map_narrow(const struct vm_instr *in, void *d, const void *a, const void *b, int64_t n);

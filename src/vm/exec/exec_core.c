@@ -18,6 +18,13 @@ static int check_clock(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
+int vm_step(struct vm_ctx *c, const struct vm_instr *in)
+{
+	c->next = in + 1;
+	c->fuel -= in->weight;
+	return (c->fuel < 0 && check_clock(c, in)) || in->exec(c, in);
+}
+
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to)
 {
 	const struct vm_instr *outer = c->next;
