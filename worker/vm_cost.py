@@ -16,6 +16,10 @@ kernels = {}       # (kernel, file) -> {"launches", "predicted_s", "cost", "line
 clock_s = 0.0      # predicted time of all that was costed
 
 
+# They take memory and touch none of it: the allocator has it at hand, nothing is launched.
+ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_", "detach", "lift_fresh"}
+
+
 class Always:
     """Keeps launches costed for events; adds to no time."""
 
@@ -75,7 +79,7 @@ class Stopwatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        if not func.is_view:
+        if not func.is_view and func._overloadpacket.__name__ not in ALLOCATIONS:
             tensors = [t for t in torch.utils._pytree.tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor)]
             bytes_moved = sum(t.numel() * t.element_size() for t in tensors)
             count = flop_registry.get(func._overloadpacket)

@@ -126,8 +126,9 @@ int exec_poison(struct vm_ctx *c, const struct vm_instr *in)
 int exec_assert(struct vm_ctx *c, const struct vm_instr *in)
 {
 	int id = vm_src(c, in, 0);
-	int64_t n = c->values[id].form == FORM_SPLAT ? 1 : in->n;
-	const uint8_t *ok = n == 1 ? c->values[id].splat : vm_dense(c, in, id, n);
+	bool is_splat = c->values[id].form == FORM_SPLAT;
+	int64_t n = is_splat ? 1 : in->n ? in->n : c->lanes; /* in a region: of as many pairs as are combined at once */
+	const uint8_t *ok = is_splat ? c->values[id].splat : vm_dense(c, in, id, n);
 	if (!ok) return 1;
 	for (int64_t i = 0; i < n; i++)
 		if (!ok[i])
