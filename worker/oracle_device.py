@@ -25,9 +25,9 @@ class OneDevice(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
-        if func is torch.Tensor.is_cuda.__get__:
+        if func == torch.Tensor.is_cuda.__get__:
             return True
-        if func is torch.Tensor.device.__get__:
+        if func == torch.Tensor.device.__get__:
             return CUDA if func(*args).type == self.device.type else func(*args)
         if name == "get_device" and args and isinstance(args[0], torch.Tensor):
             return 0
