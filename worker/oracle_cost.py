@@ -24,6 +24,7 @@ class OpLog(TorchDispatchMode):
         super().__init__()
         self.rows = []
         self.alive = []
+        self.narrows = False         # some tensor is of fp16, bf16 or fp8
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -36,6 +37,7 @@ class OpLog(TorchDispatchMode):
         reads = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         outs = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
         self.alive += reads + outs
+        self.narrows |= any(t.is_floating_point() and t.element_size() < 4 for t in reads + outs)
         is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
         if is_view or name in FREE or not outs or (name in ("_to_copy", "clone", "contiguous") and not outs[0].numel()):
             return

@@ -218,6 +218,20 @@ static int line_on_path(const struct replay *r, bool (*has)(const struct vm_kern
 
 int replay_tf32_line(const struct replay *r) { return line_on_path(r, vm_kernel_uses_tf32); }
 
+/* A kernel's narrowing, or a row that casts what is wide to what is not. */
+int replay_narrow_line(const struct replay *r)
+{
+	int line = line_on_path(r, vm_kernel_narrows);
+	for (int i = 0; i < r->tape->nrows && line < 0; i++) {
+		const struct tape_row *row = &r->tape->rows[i];
+		if (row->kind != TAPE_COPY || !r->on_path[i]) continue;
+		enum dtype from = row->src.dtype, to = row->dst.dtype;
+		bool is_wide = from == DTYPE_F32 || from == DTYPE_F64;
+		if (is_wide && dtype_is_float(to) && dtype_bytes(to) < 4) line = MAX(row->line, 0);
+	}
+	return line;
+}
+
 int replay_order_line(const struct replay *r) { return line_on_path(r, vm_kernel_may_depend_on_order); }
 
 /* Which piece of the given data belongs to each buffer; a tape that asks for what does not exist,

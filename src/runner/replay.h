@@ -18,6 +18,9 @@ int replay_reload(struct replay *r, struct tape *t, struct runner_fault *fault);
 const struct tape *replay_tape(const struct replay *r);
 /* Line of the first tf32 dot on fp32 operands in a kernel on the data path; -1 when there is none. */
 int replay_tf32_line(const struct replay *r);
+/* Line of the first operation on the data path that rounds fp32 to fp16, bf16 or fp8 on its way to memory
+ * (vm_kernel_narrows), or of such a cast by the host; -1 when there is none. */
+int replay_narrow_line(const struct replay *r);
 /* Line of the first operation on the data path whose order is open (vm_kernel_may_depend_on_order);
  * -1 when there is none. */
 int replay_order_line(const struct replay *r);

@@ -7,7 +7,7 @@
  *     the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N}}                                    + descriptor: memfd
  *     with the tape's text
- *     runner      {"loaded": {"tf32_line": L, "order_line": L}}  or  {"fault": {...}}   of a tf32
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L}}  or  {"fault": {...}}   of a tf32
  *     dot on fp32 operands, of a reduction that may depend
  *                                                                          on the order; -1 when
  *                                                                          there is none

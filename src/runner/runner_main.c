@@ -66,8 +66,8 @@ static void load(struct replay **r, int fd, int64_t memory_bytes)
 	}
 	if (rc) reply_fault(&fault);
 	else
-		reply(json_pack(
-			"{s:{s:i, s:i}}", "loaded", "tf32_line", replay_tf32_line(*r), "order_line", replay_order_line(*r)));
+		reply(json_pack("{s:{s:i, s:i, s:i}}", "loaded", "tf32_line", replay_tf32_line(*r), "order_line",
+			replay_order_line(*r), "narrow_line", replay_narrow_line(*r)));
 }
 
 static void trial(struct replay *r, const json_t *o, const int *fds)

@@ -51,6 +51,7 @@ struct oracle_data {
 	int ntrials;
 	struct oracle_trial trials[ORACLE_TRIALS_MAX];
 	bool has_dot;
+	bool narrows;            /* the reference itself uses fp16, bf16 or fp8 somewhere */
 	const char *null_kernel; /* an output made without computing that passes every counted trial ("zeros"); NULL: none,
 								as it should be */
 	enum dtype dtype;        /* of the first floating output: the task's precision */

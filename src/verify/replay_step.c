@@ -133,7 +133,7 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 static int load(struct grading *g, const struct trace *t, int *order_line, struct err *err)
 {
 	struct runner_fault fault = {0};
-	struct runner_loaded loaded = {-1, -1};
+	struct runner_loaded loaded = {-1, -1, -1};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	int rc = runner_load(&g->runner, t->text.data, t->text.len, deadline, &loaded, &fault, err);
 	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL, err);
@@ -144,6 +144,12 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
 			"pass input_precision=\"ieee\", or verify with --precision tf32",
 			loaded.tf32_line);
+	if (loaded.narrow_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32 && !g->oracle->narrows)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "low-precision", loaded.narrow_line,
+			"candidate.py:%d: values of fp32 are rounded to a narrower type there and then stored; the task computes "
+			"in fp32 "
+			"throughout, so its kernels have to, whatever the error is (or verify with --precision tf32)",
+			loaded.narrow_line);
 	return GRADE_ON;
 }
 
@@ -205,7 +211,8 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line,
 				"candidate.py:%d: the result depends on an order that a GPU "
 				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a "
-				"reshape with can_reorder or packed inline assembly put where is open, and so is which program comes first "
+				"reshape with can_reorder or packed inline assembly put where is open, and so is which program comes "
+				"first "
 				"at an atomic. Output %d for %s: %s",
 				a->order_line, i, trial, r.text);
 		else

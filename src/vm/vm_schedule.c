@@ -1,21 +1,21 @@
 /* Programs of one launch in turns. A GPU admits programs in the order of the grid and runs many at once; here a few are
- * resident, and one of them runs until it stands before an atomic (or a volatile load), where another may go on. Only there
- * can it matter who comes first: all else that two programs share is a race. Which one goes on is drawn from a seed, so a
- * launch gives the same result again. After a bounded number of switches the residents end in order. */
+ * resident, and one of them runs until it stands before an atomic (or a volatile load), where another may go on. Only
+ * there can it matter who comes first: all else that two programs share is a race. Which one goes on is drawn from a
+ * seed, so a launch gives the same result again. After a bounded number of switches the residents end in order. */
 #include "vm/vm_schedule.h"
 #include "base/base.h"
 #include "vm/core/program.h"
 
 struct turns {
-	struct vm_ctx *const *ctx;   /* (n) */
+	struct vm_ctx *const *ctx; /* (n) */
 	int n;
 	const struct vm_launch_options *o;
 	const struct vm_program *p;
 	int64_t programs, admitted;
-	int64_t number[VM_RESIDENT_MAX];                /* program of each resident, -1: none */
-	const struct vm_instr *at[VM_RESIDENT_MAX];     /* where it goes on */
-	bool is_fresh[VM_RESIDENT_MAX];                 /* nothing of it ran yet: what it stands at is no atomic that it was stopped at */
-	uint64_t waits_since[VM_RESIDENT_MAX];          /* changes of memory when it was found waiting */
+	int64_t number[VM_RESIDENT_MAX];            /* program of each resident, -1: none */
+	const struct vm_instr *at[VM_RESIDENT_MAX]; /* where it goes on */
+	bool is_fresh[VM_RESIDENT_MAX]; /* nothing of it ran yet: what it stands at is no atomic that it was stopped at */
+	uint64_t waits_since[VM_RESIDENT_MAX]; /* changes of memory when it was found waiting */
 	bool is_waiting[VM_RESIDENT_MAX];
 	uint64_t draws;
 };

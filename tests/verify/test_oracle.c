@@ -71,8 +71,7 @@ static void test_trials_of_a_plain_task(void **state)
 	assert_string_equal(d->variants[0].changed, "");
 	int sizes[3][2] = {{64, 4}}, scanned[2];
 	for (int v = 1; v < 3; v++) {
-		assert_int_equal(
-			sscanf(d->variants[v].changed, "N 64 -> %d, B 4 -> %d", &scanned[0], &scanned[1]), 2);
+		assert_int_equal(sscanf(d->variants[v].changed, "N 64 -> %d, B 4 -> %d", &scanned[0], &scanned[1]), 2);
 		memcpy(sizes[v], scanned, sizeof scanned);
 		assert_true(v == 1 ? scanned[0] < 64 && scanned[0] % 2 && scanned[1] < 4 : scanned[0] > 64 && scanned[1] > 4);
 	}
@@ -91,8 +90,7 @@ static void test_trials_of_a_plain_task(void **state)
 			assert_true(y[k] == (x[k] > 0 ? x[k] : 0) + 1);
 			negative += x[k] < 0;
 		}
-		assert_int_equal(
-			!strcmp(t->distribution, "negative"), negative == n);
+		assert_int_equal(!strcmp(t->distribution, "negative"), negative == n);
 		if (!strcmp(t->distribution, "stock")) assert_int_equal(negative, 0);
 		if (!strcmp(t->distribution, "sign-mixed")) assert_true(negative > n / 4 && negative < n);
 	}
@@ -199,7 +197,8 @@ static void test_broken_tasks_have_codes(void **state)
 		{MODEL("return x + 1, x.sum().item()"), "task-unsupported", "depends on its inputs"},
 		{MODEL("return open('/etc/passwd').read()"), "task-broken", "Error"},
 		{MODEL("return torch.ones(1 << 40)"), "task-too-large", "outputs"}, /* known from shapes alone */
-		{MODEL("return x + torch.ones(1 << 40)[:1]"), "task-too-large", "reference needs"}, /* so is what only forward needs */
+		{MODEL("return x + torch.ones(1 << 40)[:1]"), "task-too-large",
+			"reference needs"}, /* so is what only forward needs */
 		{MODEL("import sys; sys.exit()"), "task-broken", "SystemExit"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -219,16 +218,20 @@ static void test_forms_of_tasks(void **state)
 		const char *model, *tail;
 		int ninputs;
 	} cases[] = {
-		{"    def __init__(self, n, k=1):\n        super().__init__()\n        self.w = nn.Parameter(torch.full((n,), float(k)))\n"
+		{"    def __init__(self, n, k=1):\n        super().__init__()\n        self.w = nn.Parameter(torch.full((n,), "
+		 "float(k)))\n"
 		 "    def forward(self, x):\n        return x + self.w\n",
 			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return [[], {'n': 8, 'k': 3}]\n", 1},
-		{"    def __init__(self, sizes, options):\n        super().__init__()\n        self.n = sizes[0] * options['a']\n"
+		{"    def __init__(self, sizes, options):\n        super().__init__()\n        self.n = sizes[0] * "
+		 "options['a']\n"
 		 "    def forward(self, x):\n        return x + self.n\n",
 			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return [[2, 3], {'a': 1}]\n", 1},
 		{"    def forward(self, x):\n        return x + 1\n",
 			"def get_inputs(): return torch.rand(4, 8)\ndef get_init_inputs(): return ()\n", 1},
 		{"    def forward(self, x, *, y):\n        return {'a': x + y, 'b': [x - y, 3, None, 'words']}\n",
-			"def get_inputs(): return {'x': torch.rand(4, 8), 'y': torch.rand(4, 8)}\ndef get_init_inputs(): return {}\n", 2},
+			"def get_inputs(): return {'x': torch.rand(4, 8), 'y': torch.rand(4, 8)}\ndef get_init_inputs(): return "
+			"{}\n",
+			2},
 		{"    def forward(self, x):\n        assert x.is_cuda and x.device.type == 'cuda'\n"
 		 "        return x + torch.ones(8, device=x.device) + torch.arange(8, device='cuda')\n",
 			"def get_inputs(): return [torch.rand(4, 8).cuda()]\ndef get_init_inputs(): return []\n", 1},
@@ -251,10 +254,11 @@ static void test_forms_of_tasks(void **state)
 /* A task that is too large is judged at smaller sizes, the batch first, and the record says so. */
 static void test_sizes_are_fitted(void **state)
 {
-	static const char source[] = HEAD "batch_size = 1 << 4\nbatch = 4096\nchannels, height, width = 16, 512, 512\n"
-									  "class Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x) + 1\n"
-									  "def get_inputs(): return [torch.rand(batch, channels, height, width)]\n"
-									  "def get_init_inputs(): return []\n";
+	static const char source[] = HEAD
+		"batch_size = 1 << 4\nbatch = 4096\nchannels, height, width = 16, 512, 512\n"
+		"class Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x) + 1\n"
+		"def get_inputs(): return [torch.rand(batch, channels, height, width)]\n"
+		"def get_init_inputs(): return []\n";
 	struct oracle_data *d = NULL;
 	struct oracle_fault fault = {0};
 	int batch = 0;
@@ -266,14 +270,16 @@ static void test_sizes_are_fitted(void **state)
 	oracle_data_free(d);
 }
 
-/* An input that is the same under every seed is varied by one kind of trial, and so are rows, magnitudes and strides. */
+/* An input that is the same under every seed is varied by one kind of trial, and so are rows, magnitudes and strides.
+ */
 static void test_kinds_of_inputs(void **state)
 {
-	static const char source[] =
-		HEAD "M = 24\nN = 16\nclass Model(nn.Module):\n    def forward(self, x, mask, h, at, w):\n"
-			 "        return ((x * mask + h) @ w)[at]\n"
-			 "def get_inputs(): return [torch.rand(M, N), torch.ones(M, N), torch.zeros(M, N), torch.arange(M), torch.rand(8, N).t()]\n"
-			 "def get_init_inputs(): return []\n";
+	static const char source[] = HEAD
+		"M = 24\nN = 16\nclass Model(nn.Module):\n    def forward(self, x, mask, h, at, w):\n"
+		"        return ((x * mask + h) @ w)[at]\n"
+		"def get_inputs(): return [torch.rand(M, N), torch.ones(M, N), torch.zeros(M, N), torch.arange(M), "
+		"torch.rand(8, N).t()]\n"
+		"def get_init_inputs(): return []\n";
 	struct oracle_data *d = NULL;
 	struct oracle_fault fault = {0};
 	bool varied = false, strided = false, large = false, zero_row = false;

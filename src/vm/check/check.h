@@ -8,6 +8,7 @@
  *   used
  *   check_reduce.c  reductions that give another value in another order
  *   check_notes.c   masks, idle programs, coalescing
+ *   check_narrow.c  what loses digits on its way to memory, in the program alone
  *   check_report.c  the life of all this
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
@@ -141,6 +142,10 @@ struct vm_check {
 enum { WATCH_SIGNED = 1, WATCH_UNSIGNED = 2, WATCH_DIVISION = 4 };
 void vm_plan_make(const struct vm_kernel *k, struct vm_program *p);
 void vm_plan_release(struct vm_program *p);
+
+/* ---- check_narrow.c ---- */
+/* Index of the first instruction that rounds a wide float to a narrow one which then reaches memory; -1: none. */
+int vm_narrow_find(const struct vm_program *p);
 
 /* ---- check_report.c ---- */
 struct vm_check *vm_check_create(const struct vm_kernel *k, const struct vm_program *p,

@@ -184,6 +184,7 @@ void vm_plan_make(const struct vm_kernel *k, struct vm_program *p)
 	find_written(k, p);
 	find_acquires(p);
 	find_watched(p);
+	p->plan.narrow_instr = vm_narrow_find(p);
 }
 
 void vm_plan_release(struct vm_program *p) { free(p->plan.watch); }

@@ -105,6 +105,7 @@ struct vm_program {
 		uint64_t written[2];
 		bool writes_anywhere; /* arguments whose buffers some store may reach; or any buffer at all */
 		int order_instr;      /* the first atomic by which a result may depend on who comes first; -1: none */
+		int narrow_instr;     /* the first that rounds fp32 to less, where that reaches memory; -1: none */
 		bool has_acquire;     /* some atomic's result is used, so that it can order anything */
 	} plan;
 };
