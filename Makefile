@@ -16,7 +16,9 @@ FLAGS_tsan    := -O1 -g3 -fsanitize=thread
 # x86-64-v3 is the floor; wider vector paths are chosen at run time. Never -ffast-math: it folds isnan() to 0.
 CFLAGS  = -std=c17 -D_GNU_SOURCE -march=x86-64-v3 -ffp-contract=off -fPIC $(WARN) $(FLAGS_$(CONFIG)) -Isrc -I$(BUILD)/gen -MMD -MP
 LDFLAGS = $(filter -fsanitize=%,$(FLAGS_$(CONFIG))) -rdynamic
-LDLIBS  = -ljansson -lyaml -lnettle -lsqlite3 -lseccomp -lutf8proc -lz -lpthread -ldl -lm
+# STATIC=1 links third-party libraries in, for machines that do not have them (make bundle-gpu).
+lib     = $(foreach l,$(1),$(if $(STATIC),-l:lib$(l).a,-l$(l)))
+LDLIBS  = $(call lib,jansson yaml nettle sqlite3 seccomp utf8proc z) -lpthread -ldl -lm
 
 # One short line a step; V=1 shows the commands.
 Q   := $(if $(V),,@)

@@ -3,3 +3,6 @@
 OPS_O := $(if $(filter release,$(CONFIG)),-O3)$(if $(filter fuzz,$(CONFIG)),-O0)
 $(foreach f,matmul norm rope attention attention_backward mlp head optim,$(eval CFLAGS_$(f) := $(OPS_O)))
 CFLAGS_avx512 := $(OPS_O) -march=x86-64-v4 -mprefer-vector-width=512
+# The layout of the table, by which a plugin is refused that was made from another ops.h.
+OPS_ABI := $(shell sha256sum src/ops/ops.h | cut -c1-16)
+CFLAGS_ops_open := -DHONE_OPS_ABI='"$(OPS_ABI)"'

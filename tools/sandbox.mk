@@ -4,4 +4,4 @@ SANDBOX_OBJS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/sandbox/*.c) work
 $(BUILD)/libhone_sandbox.so: $(SANDBOX_OBJS)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -shared $^ -lseccomp -o $@
+	$(Q)$(CC) $(LDFLAGS) -shared $^ $(call lib,seccomp) -o $@

@@ -34,7 +34,7 @@ $(BUILD)/libhone_vm.so: $(BUILD)/obj/worker/vm_shared.o $(call libs,vm)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -shared $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -Wl,--exclude-libs,ALL -Wl,-z,defs \
-		-ljansson -lyaml -lnettle -lpthread -lm -lz -o $@
+		$(call lib,jansson yaml nettle) -lpthread -lm $(call lib,z) -o $@
 
 .PHONY: test-vm-corpus
 test-vm-corpus: setup programs ## run libraries of Triton kernels from PyPI on the vm, beside PyTorch (needs the network once)

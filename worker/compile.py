@@ -1,4 +1,4 @@
-"""compile: Triton IR to machine code for sm_90, without a GPU (docs/worker-protocol.md, "compile").
+"""compile: Triton IR to machine code for the card of the job, without a GPU (docs/worker-protocol.md, "compile").
 
 The job's process runs Triton's own stages (TTGIR, LLVM IR, PTX) and then ptxas: the only program that any worker may start. The IR is the candidate's, so the
 process is sandboxed like a tracer's; beyond that it has one scratch folder, made for it and removed with it.
@@ -17,7 +17,12 @@ import wire
 
 PTXAS = knobs.nvidia.ptxas.path
 TEXT_MAX = 4096
-SHARED_BYTES_MAX = 232448      # of one block on sm_90
+INT_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+BOOL_OPTIONS = ("enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl")
+# What a candidate may tell ptxas (the option "ptx_options"): words that choose among correct codes. None names a file or another card.
+PTX_WORDS = re.compile(r"-O[0-3]|--opt-level=[0-3]|-w|--disable-warnings|--warn-on-spills|--fmad=(true|false)|--maxrregcount=\d{1,3}"
+                       r"|(-dlcm|--def-load-cache)=(ca|cg|cs|lu|cv)|(-dscm|--def-store-cache)=(wb|cg|cs|wt)"
+                       r"|--allow-expensive-optimizations=(true|false)|--disable-optimizer-constants|--uumn|--preserve-relocs")
 PREFIX = "hone-compile-"
 SANDBOX = {
     "allow_fork": 1, "allow_memfd": 1,
@@ -97,11 +102,37 @@ def run(job, sock):
     wire.send(sock, result, fds)
 
 
+def options_of(job):
+    out = {name: int(job[name]) for name in INT_OPTIONS if name in job}
+    out.update({name: bool(job[name]) for name in BOOL_OPTIONS if name in job})
+    return out
+
+
+def ptx_words(job):
+    words = job.get("ptx_options", "").split()
+    for word in words:
+        if not PTX_WORDS.fullmatch(word):
+            raise CompileFault("compile-error", f"ptx_options: {word!r} is not among the words that ptxas may be given here (docs/worker-protocol.md)")
+    return words
+
+
+def argument_types(module):
+    """Types of the IR function's arguments, as the IR writes them: the launcher packs parameters by them."""
+    return [str(t) for t in module.get_function_signature(module.get_function(module.get_entry_func_name()))]
+
+
+def tensor_maps(metadata):
+    """How the driver has to encode each host descriptor; empty where the kernel takes base, sizes and strides."""
+    return [{"swizzle": int(m["swizzle"]), "elem_size": int(m["elem_size"]), "elem_type": int(m["elem_type"]),
+             "block_size": [int(n) for n in m["block_size"]], "fp4_padded": bool(m["fp4_padded"])} for m in metadata.get("tensordesc_meta") or []]
+
+
 def compile_ttir(job, folder):
     """(result without cubin, cubin)."""
-    target = GPUTarget("cuda", int(job.get("arch", 90)), 32)
+    target = GPUTarget("cuda", int(job["arch"]), 32)
     backend = make_backend(target)
-    options = backend.parse_options({name: int(job[name]) for name in ("num_warps", "num_stages", "num_ctas") if name in job})
+    options = backend.parse_options(options_of(job))
+    words = ptx_words(job)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -110,33 +141,35 @@ def compile_ttir(job, folder):
         f.write(job["ttir"])
     module = ir.parse_mlir_module(path, context)
     module.context = context
+    types = argument_types(module)
     stages, metadata, texts = {}, {}, {}
     backend.add_stages(stages, options, Language.TRITON)
     for name in ("ttgir", "llir", "ptx"):
         module = stages[name](module, metadata)
         if job.get(f"want_{name}"):
             texts[name] = str(module)
-    shared = metadata.get("shared") or 0
-    if shared > SHARED_BYTES_MAX:
-        raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {SHARED_BYTES_MAX}. "
+    shared, most = metadata.get("shared") or 0, int(job["shared_bytes"])
+    if shared > most:
+        raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {most}. "
                            "Reducing block sizes or num_stages may help.")
-    cubin, log = assemble(module, target.arch, folder)
+    cubin, log = assemble(module, target.arch, folder, ([] if options.enable_fp_fusion else ["--fmad=false"]) + words)
     result = {
         "name": metadata["name"], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
         "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"), "shared_bytes": shared,
         "num_warps": metadata.get("num_warps", options.num_warps), "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
         "global_scratch_align": metadata.get("global_scratch_align") or 1, "profile_scratch_bytes": metadata.get("profile_scratch_size") or 0,
+        "args": types, "tensor_maps": tensor_maps(metadata),
     }
     result.update(texts)
     return result, cubin
 
 
-def assemble(ptx, arch, folder):
-    """ptxas with Triton's own flags. (cubin, its log)."""
+def assemble(ptx, arch, folder, more):
+    """ptxas with Triton's own flags, and the kernel's. (cubin, its log)."""
     source, binary, log = (os.path.join(folder, name) for name in ("kernel.ptx", "kernel.cubin", "ptxas.log"))
     with open(source, "w") as f:
         f.write(ptx)
-    argv = [PTXAS, "-lineinfo", "-v", f"--gpu-name=sm_{arch}{'a' if arch >= 90 else ''}", source, "-o", binary]
+    argv = [PTXAS, "-lineinfo", "-v", *more, f"--gpu-name=sm_{arch}{'a' if arch >= 90 else ''}", source, "-o", binary]
     actions = [(os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
     pid = os.posix_spawn(PTXAS, argv, {"TMPDIR": folder}, file_actions=actions)
     _, status = os.waitpid(pid, 0)
@@ -190,6 +223,6 @@ def warm():
     """One small compilation; ptxas's version is asked and remembered on the way."""
     folder = tempfile.mkdtemp(prefix="hone-warm-")
     try:
-        compile_ttir({"ttir": WARM_TTIR, "num_warps": 4}, folder)
+        compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -61,6 +61,9 @@ def trace(job, rec, announce):
     tracer = tracer_tensor.Tracer(rec, tracer_movement.HANDLERS)
     tracer_tensor.TRACER = tracer
     tracer_driver.RECORDER = rec
+    tracer_cuda.begin(rec)
+    if "gpu" in job:
+        tracer_cuda.set_card(job["gpu"])
     torch._C._set_only_lift_cpu_tensors(True)    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
     with torch.no_grad(), tracer_tensor.TraceMode():
         announce("import")

@@ -1,8 +1,9 @@
 """tracer_cuda: what torch.cuda answers in a process that has no GPU.
 
 Candidates ask for the device's name, its multiprocessors, the current stream, and enter `with torch.cuda.device(x.device)`. In the tracer
-these answer as an H200 would, and everything that would touch a driver does nothing: there is one stream, nothing runs, nothing waits.
-Each answer is a row of a table below.
+these answer as the card would for which kernels are compiled (the job's "gpu", a row of the supervisor's table), and everything that would
+touch a driver does nothing: nothing runs, nothing waits. Streams and events are kept: each row of the tape has its stream, and what one
+stream waits for on another becomes rows (tracer_record).
 """
 import types
 
@@ -10,48 +11,108 @@ import torch
 
 from tracer_fault import Unsupported
 
-PROPERTIES = dict(
-    name="NVIDIA H200", major=9, minor=0, total_memory=150_109_880_320, multi_processor_count=132, is_integrated=False,
-    is_multi_gpu_board=False, max_threads_per_multi_processor=2048, max_threads_per_block=1024, warp_size=32,
-    regs_per_multiprocessor=65536, shared_memory_per_block=49152, shared_memory_per_block_optin=232448,
-    shared_memory_per_multiprocessor=233472, L2_cache_size=62_914_560, gcnArchName="NVIDIA H200",
-    clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144, uuid="00000000-0000-0000-0000-000000000000",
-)
-TRITON_PROPERTIES = dict(
-    max_shared_mem=232448, max_num_regs=65536, multiprocessor_count=132, warpSize=32, sm_clock_rate=1_980_000,
-    mem_clock_rate=3_201_000, mem_bus_width=6144,
-)
+# The card while the zygote warms itself; a job sets its own.
+CARD = dict(name="H200", capability=90, sms=132, shared_bytes=232448, memory_bytes=150_109_880_320, l2_bytes=62_914_560, clock_hz=1.98e9,
+            dram_bytes_s=4.8e12, bus_bits=6144, l1_bytes=262144, registers=65536, threads=2048)
+RECORDER = None    # the process's recorder: streams and events leave rows in it
+PROPERTIES = types.SimpleNamespace()
+
+
+def capability():
+    return divmod(CARD["capability"], 10)
+
+
+def memory_khz():
+    """Two transfers a clock."""
+    return int(CARD["dram_bytes_s"] * 8 / 2 / CARD["bus_bits"] / 1e3)
+
+
+def set_card(card):
+    """In the job's process, before the candidate's first line: the answers are this card's."""
+    CARD.update(card)
+    major, minor = capability()
+    name = f"NVIDIA {CARD['name']}"
+    PROPERTIES.__dict__.update(
+        name=name, major=major, minor=minor, total_memory=CARD["memory_bytes"], multi_processor_count=CARD["sms"], is_integrated=False,
+        is_multi_gpu_board=False, max_threads_per_multi_processor=CARD["threads"], max_threads_per_block=1024, warp_size=32,
+        regs_per_multiprocessor=CARD["registers"], shared_memory_per_block=49152, shared_memory_per_block_optin=CARD["shared_bytes"],
+        shared_memory_per_multiprocessor=CARD["shared_bytes"] + 1024, L2_cache_size=CARD["l2_bytes"], gcnArchName=name,
+        clock_rate=int(CARD["clock_hz"] / 1e3), memory_clock_rate=memory_khz(), memory_bus_width=CARD["bus_bits"],
+        uuid="00000000-0000-0000-0000-000000000000")
+
+
+def triton_properties():
+    return dict(max_shared_mem=CARD["shared_bytes"], max_num_regs=65536, multiprocessor_count=CARD["sms"], warpSize=32,
+                sm_clock_rate=int(CARD["clock_hz"] / 1e3), mem_clock_rate=memory_khz(), mem_bus_width=CARD["bus_bits"])
 
 
 class Stream:
-    """The one stream there is. Work is recorded in program order, so streams and events order nothing."""
+    """Work is recorded in program order, with the stream that it was given to."""
 
-    cuda_stream = 0
-    stream_id = 0
-    device_index = 0
-    priority = 0
+    made = 0
 
     def __init__(self, *args, **kwargs):
+        Stream.made += 1
+        self.stream_id = Stream.made
+        self.cuda_stream = Stream.made << 12
         self.device = torch.device("cuda", 0)
+        self.device_index = 0
+        self.priority = kwargs.get("priority", 0)
 
-    def synchronize(self): pass
-    def wait_stream(self, stream): pass
-    def wait_event(self, event): pass
+    def synchronize(self): RECORDER.synchronize([self])
+    def wait_stream(self, stream): self.wait_event(stream.record_event())
+    def wait_event(self, event): RECORDER.wait_event(event, self)
     def query(self): return True
-    def record_event(self, event=None): return event or Event()
-    def __enter__(self): return self
-    def __exit__(self, *exc): return None
-    def __eq__(self, other): return isinstance(other, Stream)
-    def __hash__(self): return 0
+
+    def record_event(self, event=None):
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __enter__(self):
+        self.before = CURRENT[0]
+        CURRENT[0] = self
+
+    def __exit__(self, *exc): CURRENT[0] = self.before
+    def __eq__(self, other): return isinstance(other, Stream) and self.cuda_stream == other.cuda_stream
+    def __hash__(self): return self.cuda_stream
+
+
+class DefaultStream(Stream):
+    """Stream 0 of every tape."""
+
+    def __init__(self):
+        super().__init__()
+        self.cuda_stream = self.stream_id = 0
 
 
 class Event:
     def __init__(self, *args, **kwargs): pass
-    def record(self, stream=None): pass
-    def wait(self, stream=None): pass
+    def record(self, stream=None): RECORDER.record_event(self, CURRENT[0] if stream is None else stream)
+    def wait(self, stream=None): RECORDER.wait_event(self, CURRENT[0] if stream is None else stream)
     def query(self): return True
-    def synchronize(self): pass
+    def synchronize(self): RECORDER.wait_on_host(self)
     def elapsed_time(self, end): return 1.0
+
+
+DEFAULT = DefaultStream()
+CURRENT = [DEFAULT]
+
+
+def external_stream(handle, *args, **kwargs):
+    """A stream by its number: one of ours, or nothing that exists."""
+    return DEFAULT if handle == 0 else _unsupported("a stream that torch did not make")()
+
+
+def set_stream(stream):
+    CURRENT[0] = DEFAULT if stream is None else stream
+
+
+def begin(recorder):
+    """A new trace in this process."""
+    global RECORDER
+    RECORDER = recorder
+    CURRENT[0] = DEFAULT
 
 
 class Device:
@@ -66,8 +127,13 @@ class Device:
 
 class StreamContext:
     def __init__(self, stream): self.stream = stream
-    def __enter__(self): return None
-    def __exit__(self, *exc): return None
+
+    def __enter__(self):
+        self.before = CURRENT[0]
+        set_stream(self.stream if self.stream is not None else self.before)
+
+    def __exit__(self, *exc):
+        CURRENT[0] = self.before
 
 
 def _constant(value):
@@ -82,18 +148,19 @@ def _unsupported(what):
 
 def install():
     """Replaces torch.cuda's functions by the answers. Called once, in the zygote."""
-    props = types.SimpleNamespace(**PROPERTIES)
-    stream = Stream()
+    set_card(CARD)
+    props = PROPERTIES
     answers = dict(
         _lazy_init=_constant(None), init=_constant(None), is_available=_constant(True), is_initialized=_constant(True),
-        device_count=_constant(1), current_device=_constant(0), set_device=_constant(None), synchronize=_constant(None),
+        device_count=_constant(1), current_device=_constant(0), set_device=_constant(None),
+        synchronize=lambda *args, **kwargs: RECORDER.synchronize(None),
         _exchange_device=_constant(0), _maybe_exchange_device=_constant(0), _get_device_index=_constant(0),
-        get_device_properties=_constant(props), get_device_name=_constant(props.name),
-        get_device_capability=_constant((9, 0)), get_arch_list=_constant(["sm_90"]),
+        get_device_properties=_constant(props), get_device_name=lambda *args: props.name,
+        get_device_capability=lambda *args: capability(), get_arch_list=lambda: [f"sm_{CARD['capability']}"],
         is_bf16_supported=_constant(True), is_tf32_supported=_constant(True), _check_bf16_tensor_supported=_constant(True),
-        current_stream=_constant(stream), default_stream=_constant(stream), set_stream=_constant(None), stream=StreamContext,
-        Stream=Stream, ExternalStream=Stream, Event=Event, device=Device, device_of=Device, StreamContext=StreamContext,
-        empty_cache=_constant(None), ipc_collect=_constant(None), mem_get_info=_constant((props.total_memory, props.total_memory)),
+        current_stream=lambda *args: CURRENT[0], default_stream=_constant(DEFAULT), set_stream=set_stream, stream=StreamContext,
+        Stream=Stream, ExternalStream=external_stream, Event=Event, device=Device, device_of=Device, StreamContext=StreamContext,
+        empty_cache=_constant(None), ipc_collect=_constant(None), mem_get_info=lambda *args: (props.total_memory, props.total_memory),
         memory_allocated=_constant(0), max_memory_allocated=_constant(0), memory_reserved=_constant(0),
         max_memory_reserved=_constant(0), reset_peak_memory_stats=_constant(None), memory_stats=_constant({}),
         manual_seed=_constant(None), manual_seed_all=_constant(None), is_current_stream_capturing=_constant(False),
@@ -102,6 +169,6 @@ def install():
     )
     for name, value in answers.items():
         setattr(torch.cuda, name, value)
-    torch._C._cuda_getCurrentRawStream = _constant(0)
+    torch._C._cuda_getCurrentRawStream = lambda *args: CURRENT[0].cuda_stream
     torch._C._cuda_getDevice = _constant(0)
     torch._C._cuda_setDevice = _constant(None)

@@ -20,10 +20,12 @@ from triton.runtime.autotuner import Autotuner
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
-from ttir_compile import TARGET, error_line, parse_options, ttir_text
+from ttir_compile import error_line, parse_options, target, ttir_text
 
 TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
 GRID_MAX = (2**31 - 1, 65535, 65535)
+# Options that would make the compiler read other files, or do something else than compile this kernel for this card.
+FORBIDDEN_OPTIONS = {"ir_override": None, "ptx_version": None, "instrumentation_mode": "", "warp_size": 32}
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
@@ -55,7 +57,8 @@ class TracedKernel:
         self.asm = {"ttir": ttir}
         self.configs = CONFIGS
         self.written = "unknown"
-        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=0, target=TARGET, tmem_size=None))
+        self.options = options
+        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=0, target=current_target(), tmem_size=None))
         self.packed_metadata = (options.num_warps, options.num_ctas, 0)
 
     def may_write(self, argument):
@@ -81,15 +84,33 @@ class TracedKernel:
         return lambda *args, stream=None: record_launch(self, grid, args)
 
     def tape_entry(self):
-        return {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas,
-                "configs": self.configs}
+        """Options at their default are left out."""
+        out = {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas,
+               "configs": self.configs}
+        for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("enable_reflect_ftz", True), ("launch_cooperative_grid", False),
+                              ("launch_pdl", False)):
+            value = getattr(self.options, name)
+            if value != default:
+                out[name] = int(value) if name == "maxnreg" else bool(value)
+        words = (self.options.ptx_options or "").split()
+        if words:
+            out["ptx_options"] = " ".join(words)
+        return out
+
+
+def current_target():
+    return target(tracer_cuda.CARD["capability"])
 
 
 def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     """In place of triton.compile."""
-    options = parse_options(src, options)
+    default = parse_options(src, None, current_target())
+    options = parse_options(src, options, current_target())
+    for name in ("extern_libs", "arch", *FORBIDDEN_OPTIONS):
+        if getattr(options, name) != FORBIDDEN_OPTIONS.get(name, getattr(default, name)):
+            RECORDER.fail("unsupported", f"the launch option {name} is not supported: kernels are compiled from their own IR for the card of the record")
     try:
-        text = ttir_text(src, options)
+        text = ttir_text(src, options, current_target())
     except Exception as error:
         raise CompileFailed(error, error_line(src, error)) from error
     # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
@@ -120,10 +141,16 @@ def append_argument(out, kind, value, index):
     elif kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
         out.append({"float": float(value)})
     elif kind.startswith("tensordesc"):
-        RECORDER.fail("unsupported", "tensor descriptors made on the host are not supported; make them in the kernel with tl.make_tensor_descriptor, "
-                      "or use pointers")
+        out.append({"descriptor": descriptor_argument(value, index)})
     else:
         out.append({"int": int(value)})
+
+
+def descriptor_argument(value, index):
+    """(view, block, padding) of a tensor descriptor that the host made."""
+    base = pointer_argument(value.base, index)
+    shape, stride = tuple(int(n) for n in value.shape), tuple(int(n) for n in value.strides)
+    return (base["buffer"], base["offset"], value.base.dtype, shape, stride), [int(n) for n in value.block_shape], value.padding
 
 
 def pointer_argument(value, index):
@@ -142,18 +169,18 @@ class Driver(DriverBase):
     class utils:
         @staticmethod
         def get_device_properties(device):
-            return dict(tracer_cuda.TRITON_PROPERTIES)
+            return tracer_cuda.triton_properties()
 
     @classmethod
     def is_active(cls): return True
     def map_python_to_cpp_type(self, ty): return ty
-    def get_current_target(self): return TARGET
+    def get_current_target(self): return current_target()
     def get_active_torch_device(self): return torch.device("cuda", 0)
     def get_device_interface(self): return torch.cuda
     def get_current_device(self): return 0
     def set_current_device(self, device): pass
-    def get_current_stream(self, device=0): return 0
-    def get_device_capability(self, device=0): return (9, 0)
+    def get_current_stream(self, device=0): return tracer_cuda.CURRENT[0].cuda_stream
+    def get_device_capability(self, device=0): return tracer_cuda.capability()
     def get_benchmarker(self): return fake_bench
     def get_empty_cache_for_benchmark(self): return None
     def clear_cache(self, cache): pass

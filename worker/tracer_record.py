@@ -16,12 +16,15 @@ import sys
 
 import torch
 
+import tracer_cuda
 from tracer_fault import Fault
 
 ADDRESS_SHIFT = 40
 BUFFERS_MAX = 4096
 ROWS_MAX = 4096
 KERNELS_MAX = 128
+STREAMS_MAX = 64
+EVENTS_MAX = 1024
 CONST_BYTES_MAX = 40 << 20     # base64 of all constants has to fit into TAPE_BYTES_MAX
 BUFFER_BYTES_MAX = 1 << 36
 FOLD_BYTES_MAX = 4 << 20
@@ -78,6 +81,8 @@ class Recorder:
         self.by_storage = {}
         self.init_rows = []         # rows from import and construction: every tape starts with them
         self.rows = []
+        self.host_events = []       # what the host waited for in this forward: whatever is issued later comes after it
+        self.caught_up = {}         # by stream: how many of those it waits for already
         self.order = []             # buffers of the current tape by number
 
     # ---- faults ----
@@ -169,7 +174,48 @@ class Recorder:
         if len(rows) >= ROWS_MAX:
             self.fail("too-large", f"more than {ROWS_MAX} rows")
         row["line"] = candidate_line()
+        row["stream"] = tracer_cuda.CURRENT[0] if self.epoch else tracer_cuda.DEFAULT
+        self.catch_up(row["stream"])
         rows.append(row)
+
+    # ---- order between streams. Work of import and construction is done before the first forward: it has one stream ----
+
+    def record_event(self, event, stream):
+        if self.epoch:
+            self.add_order({"op": "record", "event": event, "stream": stream})
+            event.recorded = (self, self.epoch)
+
+    def wait_event(self, event, stream):
+        """Waiting for what was never recorded, or in an earlier forward, orders nothing."""
+        if self.epoch and getattr(event, "recorded", None) == (self, self.epoch):
+            self.catch_up(stream)
+            self.add_order({"op": "wait", "event": event, "stream": stream})
+
+    def add_order(self, row):
+        if len(self.rows) >= ROWS_MAX:
+            self.fail("too-large", f"more than {ROWS_MAX} rows")
+        row["line"] = candidate_line()
+        self.rows.append(row)
+
+    def synchronize(self, streams):
+        """The host waits for all that was given to these streams (None: to any) so far."""
+        if streams is None:
+            streams = list(dict.fromkeys(row["stream"] for row in self.rows))
+        for stream in streams if self.epoch else ():
+            event = tracer_cuda.Event()
+            self.record_event(event, stream)
+            self.host_events.append(event)
+
+    def wait_on_host(self, event):
+        if self.epoch and getattr(event, "recorded", None) == (self, self.epoch):
+            self.host_events.append(event)
+
+    def catch_up(self, stream):
+        seen = self.caught_up.get(stream, 0)
+        if self.epoch and seen < len(self.host_events):
+            self.caught_up[stream] = len(self.host_events)
+            for event in self.host_events[seen:]:
+                self.add_order({"op": "wait", "event": event, "stream": stream})
 
     def fill(self, view, value, dtype):
         if numel(view):
@@ -186,12 +232,15 @@ class Recorder:
             self.written(dst[0], True)
 
     def launch(self, kernel, grid, args):
-        for i, arg in enumerate(args):
-            if "buffer" in arg:
-                self.number(arg["buffer"])
-                self.read(arg["buffer"])
-                if kernel.may_write(i):
-                    self.written(arg["buffer"])
+        index = 0      # into the IR's arguments
+        for arg in args:
+            buf = buffer_of_arg(arg)
+            if buf is not None:
+                self.number(buf)
+                self.read(buf)
+                if kernel.may_write(index):
+                    self.written(buf)
+            index += 1 + 2 * len(arg["descriptor"][0][3]) if "descriptor" in arg else 1
         self.add_row({"op": "launch", "kernel": kernel, "grid": list(grid), "args": args})
 
     def library(self, name, reads, writes, args):
@@ -209,6 +258,8 @@ class Recorder:
         """Starts the next forward. `inputs` are buffers: they take the first numbers, used or not."""
         self.epoch += 1
         self.rows = list(self.init_rows)
+        self.host_events = []
+        self.caught_up = {}
         self.order = []
         for buf in inputs:
             self.number(buf)
@@ -225,7 +276,13 @@ def views_of(row):
         return [row["src"], row["dst"]]
     if kind == "library":
         return row["reads"] + row["writes"]
-    return [(arg["buffer"],) for arg in row["args"] if "buffer" in arg]
+    if kind == "launch":
+        return [(buffer_of_arg(arg),) for arg in row["args"] if buffer_of_arg(arg) is not None]
+    return []
+
+
+def buffer_of_arg(arg):
+    return arg["descriptor"][0][0] if "descriptor" in arg else arg.get("buffer")
 
 
 def covers(view):
@@ -267,18 +324,57 @@ def view_json(view):
 def row_json(row, kernels):
     out = {"op": row["op"], "line": row["line"]}
     kind = row["op"]
+    if row["stream"]:
+        out["stream"] = row["stream"]
     if kind == "launch":
         out.update(kernel=kernels.setdefault(row["kernel"], len(kernels)), grid=row["grid"], args=[arg_json(arg) for arg in row["args"]])
     elif kind == "fill":
         out.update(dst=view_json(row["dst"]), value=number_text(row["value"]))
     elif kind == "copy":
         out.update(dst=view_json(row["dst"]), src=view_json(row["src"]))
+    elif kind in ("record", "wait"):
+        out["event"] = row["event"]
     else:
         out.update(name=row["name"], reads=[view_json(v) for v in row["reads"]], writes=[view_json(v) for v in row["writes"]], args=row["args"])
     return out
 
 
+def ordered_rows(rows):
+    """The rows with their streams and events as numbers, by first use. A wait for an event of the same stream says nothing, nor does a record that no
+    other stream waits for; both are left out, so that a tape of one stream has neither."""
+    last, needed, kept = {}, set(), []
+    for i, row in enumerate(rows):
+        if row["op"] == "record":
+            last[row["event"]] = i
+        elif row["op"] == "wait":
+            of = last.get(row["event"])
+            if of is None or rows[of]["stream"] == row["stream"]:
+                continue
+            needed.add(of)
+            row = dict(row, event=of)
+        kept.append((i, row))
+    streams, events, out = {tracer_cuda.DEFAULT: 0}, {}, []
+    for i, row in kept:
+        if row["op"] == "record" and i not in needed:
+            continue
+        row = dict(row, stream=streams.setdefault(row["stream"], len(streams)))
+        if row["op"] == "record":
+            row["event"] = events.setdefault(i, len(events))
+        elif row["op"] == "wait":
+            row["event"] = events[row["event"]]
+        out.append(row)
+    if len(streams) > STREAMS_MAX or len(events) > EVENTS_MAX:
+        raise Fault("too-large", f"{len(streams)} streams and {len(events)} events; a tape may have {STREAMS_MAX} and {EVENTS_MAX}")
+    return out
+
+
+def descriptor_json(view, block, padding):
+    return {"descriptor": {"view": view_json(view), "block": list(block), "padding": padding}}
+
+
 def arg_json(arg):
+    if "descriptor" in arg:
+        return descriptor_json(*arg["descriptor"])
     if "buffer" in arg:
         return {"buffer": arg["buffer"].number, "offset": arg["offset"]}
     if "float" in arg:
@@ -308,11 +404,11 @@ def tape_json(rec, outputs, is_tuple):
     for view in outputs:
         rec.number(view[0])
     kernels = {}
-    rows = [row_json(row, kernels) for row in rec.rows]
+    rows = [row_json(row, kernels) for row in ordered_rows(rec.rows)]
     if len(kernels) > KERNELS_MAX:
         rec.fail("too-large", f"{len(kernels)} kernels; a tape may have {KERNELS_MAX}")
     return {
-        "version": 1,
+        "version": 2,
         "buffers": [buffer_json(rec, b) for b in rec.order],
         "kernels": [k.tape_entry() for k in kernels],
         "rows": rows,

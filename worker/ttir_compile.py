@@ -7,20 +7,27 @@ from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError
 from triton._C.libtriton import ir
 
-TARGET = GPUTarget("cuda", 90, 32)
+WARP = 32
 
 
-def parse_options(src, options):
-    return make_backend(TARGET).parse_options(dict(options or {}, **src.parse_options()))
+def target(capability):
+    return GPUTarget("cuda", capability, WARP)
 
 
-def ttir_text(src, options):
+TARGET = target(90)    # of hone vm, whose kernels run on no card
+
+
+def parse_options(src, options, goal=TARGET):
+    return make_backend(goal).parse_options(dict(options or {}, **src.parse_options()))
+
+
+def ttir_text(src, options, goal=TARGET):
     """The front end and the target-independent passes, nothing after. Raises what Triton raises."""
-    backend = make_backend(TARGET)
+    backend = make_backend(goal)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    module = src.make_ir(TARGET, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    module = src.make_ir(goal, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     stages = {}
     backend.add_stages(stages, options, src.language)
     return str(stages["ttir"](module, {}))

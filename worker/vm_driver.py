@@ -395,7 +395,7 @@ class Driver(DriverBase):
     def get_current_device(self): return 0
     def set_current_device(self, device): pass
     def get_current_stream(self, device=0): return 0
-    def get_device_capability(self, device=0): return (9, 0)
+    def get_device_capability(self, device=0): return divmod(TARGET.arch, 10)
     def get_benchmarker(self): return do_bench
     def get_empty_cache_for_benchmark(self): return torch.empty(1)
     def clear_cache(self, cache): pass

@@ -12,6 +12,8 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "text/text.h"
+#include "infer/infer.h"
+#include "ops/cpu_figures.h"
 #include "train/train.h"
 
 #include <errno.h>

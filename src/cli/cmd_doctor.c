@@ -3,6 +3,7 @@
  * the dist-info folders. */
 #include "cli/cli.h"
 #include "base/base.h"
+#include "ops/cpu_figures.h"
 #include "ops/ops.h"
 #include "sandbox/sandbox.h"
 #include <dlfcn.h>

@@ -40,8 +40,12 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, max_completion_length, "tokens per answer", "1 to 16777216"),
 	O(OPTION_INT, seed, "of sampling and task selection", NULL),
 	O(OPTION_INT, verify_seed, "of hidden inputs", NULL),
-	O(OPTION_INT, threads, "threads of the engine; 0: cores", "0 to 4096"),
+	O(OPTION_STR, device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	O(OPTION_INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
 	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference",
@@ -118,7 +122,8 @@ static int compare_check(const struct eval *e, struct err *err)
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store)
 {
 	return (struct verify_options){
-		.device = "cpu",
+		.device = o->verify_device,
+		.gpu = o->gpu,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
@@ -142,7 +147,11 @@ static int results_level(struct eval *e, struct err *err)
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
-	struct ops_options oo = {.threads = (int)o->threads};
+	struct device_options device = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.adapters = &o->adapter,
+		.nadapters = 1};
 	if (!o->model || !o->tasks)
 		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model",
 			o->model ? "" : " (or --from_runs: kernels that are there)");
@@ -152,7 +161,7 @@ static int eval_open(struct eval *e, struct err *err)
 	if (o->compare)
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
 			err); /* before the long part, as all that can fail */
-	if (!rc) rc = ops_cpu_create(&oo, &e->ops, err);
+	if (!rc) rc = device_open(&device, &e->ops, err);
 	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
 	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
@@ -363,8 +372,10 @@ int cmd_eval(int argc, char **argv)
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "auto",
+		.verify_device = "cpu",
 		.precision = "strict",
 		.num_samples = 1,
+		.device = "cpu",
 		.top_p = 1,
 		.max_completion_length = 8192,
 		.seed = 42,

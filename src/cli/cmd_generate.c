@@ -15,9 +15,9 @@
 
 struct generate_options {
 	struct option_list adapter;
-	const char *model, *prompt, *prompt_file, *chat_template, *chat_date;
+	const char *model, *prompt, *prompt_file, *chat_template, *chat_date, *device, *cuda_libs;
 	int64_t max_new_tokens, top_k, seed, num_samples, threads;
-	double temperature, top_p;
+	double temperature, top_p, min_p;
 	bool chat, batch_invariant, json;
 };
 
@@ -37,9 +37,15 @@ static const struct option_def defs[] = {
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
 	O(OPTION_FLOAT, top_p, "1: off", "1e-6 to 1"),
+	O(OPTION_FLOAT, min_p,
+		"tokens less likely than min_p times the likeliest are left out; log-probabilities are then of the rest; 0: "
+		"off",
+		"0 to 1"),
 	O(OPTION_INT, seed, "of sampling", NULL),
 	O(OPTION_INT, num_samples, "continuations of the one prompt", "1 to 4096"),
-	O(OPTION_INT, threads, "threads; 0: cores", "0 to 4096"),
+	O(OPTION_STR, device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	O(OPTION_INT, threads, "threads of the CPU; 0: cores", "0 to 4096"),
 	O(OPTION_BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL),
 	O(OPTION_BOOL, json, "print one JSON object: completions with text, tokens, logprobs, finish", NULL),
 };
@@ -127,8 +133,13 @@ static int prompt_encode(struct generate *g, struct err *err)
 static int open_all(struct generate *g, struct err *err)
 {
 	const struct generate_options *o = g->o;
-	int rc = ops_cpu_create(
-		&(struct ops_options){.threads = (int)o->threads, .batch_invariant = o->batch_invariant}, &g->ops, err);
+	struct device_options d = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.batch_invariant = o->batch_invariant,
+		.adapters = (const char *const *)o->adapter.items,
+		.nadapters = o->adapter.count};
+	int rc = device_open(&d, &g->ops, err);
 	if (!rc) rc = model_open(o->model, g->ops, &g->model, err);
 	for (int i = 0; i < o->adapter.count && !rc; i++)
 		rc = adapter_open(g->model, o->adapter.items[i], &g->adapters[i], err);
@@ -141,7 +152,7 @@ static int open_all(struct generate *g, struct err *err)
 	rc = engine_create(g->model, &eo, &g->engine, err);
 	if (!rc)
 		log_info("%.1f MiB for %d sequences of up to %d tokens",
-			(double)engine_bytes(model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
+			(double)engine_bytes(g->ops, model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
 	return rc;
 }
 
@@ -169,6 +180,7 @@ static int run(struct generate *g, struct err *err)
 		.sampling = {.temperature = (float)o->temperature,
 			.top_k = (int)o->top_k,
 			.top_p = (float)o->top_p,
+			.min_p = (float)o->min_p,
 			.seed = (uint64_t)o->seed},
 		.stop_ids = &g->stop_id,
 		.nstop = g->stop_id >= 0,
@@ -265,8 +277,12 @@ static void close_all(struct generate *g)
 
 int cmd_generate(int argc, char **argv)
 {
-	struct generate_options o = {
-		.chat_template = "auto", .max_new_tokens = 256, .temperature = 1, .top_p = 1, .num_samples = 1};
+	struct generate_options o = {.chat_template = "auto",
+		.device = "cpu",
+		.max_new_tokens = 256,
+		.temperature = 1,
+		.top_p = 1,
+		.num_samples = 1};
 	struct generate g = {.o = &o};
 	struct err err = {0};
 	int npos, rc = options_parse("generate", "continue a prompt", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);

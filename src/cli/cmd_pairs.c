@@ -16,7 +16,8 @@
 #include <stdlib.h>
 
 struct pairs_options {
-	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store;
+	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store,
+		*verify_device, *gpu;
 	int64_t styles, style, seed, verify_threads, num_correct_trials;
 	double fraction;
 };
@@ -38,6 +39,8 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, style, "synth: first style of every task; -1: one drawn for each", NULL),
 	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
 };
@@ -65,7 +68,8 @@ static int open_verifier(struct pairs *p, struct err *err)
 {
 	int rc = p->o->store ? store_open(p->o->store, &p->store, err) : 0;
 	struct verify_options v = {
-		.device = "cpu",
+		.device = p->o->verify_device,
+		.gpu = p->o->gpu,
 		.precision = p->o->precision,
 		.threads = (int)p->o->verify_threads,
 		.num_correct_trials = (int)p->o->num_correct_trials,
@@ -322,6 +326,7 @@ int cmd_pairs(int argc, char **argv)
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "qwen3",
+		.verify_device = "cpu",
 		.precision = "strict",
 		.styles = 1,
 		.style = -1,

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 struct score_options {
-	const char *model, *adapter, *prompt_file, *completion_file;
+	const char *model, *adapter, *prompt_file, *completion_file, *device, *cuda_libs;
 	double temperature;
 	int64_t threads;
 	bool batch_invariant, json;
@@ -24,7 +24,9 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
 	O(OPTION_STR, completion_file, "file whose whole text is scored", NULL),
 	O(OPTION_FLOAT, temperature, "logits are divided by it", "0.001 to 1000"),
-	O(OPTION_INT, threads, "threads; 0: cores", "0 to 4096"),
+	O(OPTION_STR, device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	O(OPTION_INT, threads, "threads of the CPU; 0: cores", "0 to 4096"),
 	O(OPTION_BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL),
 	O(OPTION_BOOL, json, "print one JSON object: tokens, logprobs", NULL),
 };
@@ -80,8 +82,13 @@ static int encode(struct score *s, const struct score_options *o, struct err *er
 
 static int open_all(struct score *s, const struct score_options *o, struct err *err)
 {
-	int rc = ops_cpu_create(
-		&(struct ops_options){.threads = (int)o->threads, .batch_invariant = o->batch_invariant}, &s->ops, err);
+	struct device_options d = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.batch_invariant = o->batch_invariant,
+		.adapters = &o->adapter,
+		.nadapters = 1};
+	int rc = device_open(&d, &s->ops, err);
 	if (!rc) rc = model_open(o->model, s->ops, &s->model, err);
 	if (!rc && o->adapter) rc = adapter_open(s->model, o->adapter, &s->adapter, err);
 	if (!rc) rc = tokenizer_open(o->model, &s->tokenizer, err);
@@ -131,7 +138,7 @@ static void print(const struct score *s, bool as_json)
 
 int cmd_score(int argc, char **argv)
 {
-	struct score_options o = {.temperature = 1};
+	struct score_options o = {.temperature = 1, .device = "cpu"};
 	struct score s = {0};
 	struct err err = {0};
 	int npos;

@@ -17,7 +17,8 @@
 #include <stdlib.h>
 
 struct sft_cmd {
-	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type;
+	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type, *device,
+		*cuda_libs;
 	bool use_peft, stop_at_eval_minimum, dry_run;
 	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps,
 		save_total_limit, logging_steps, patience, seed, threads;
@@ -60,11 +61,14 @@ static const struct option_def defs[] = {
 	B(stop_at_eval_minimum, "stop when the held-out loss turns, and keep the best weights"),
 	I(patience, "evaluations without improvement before stopping", "1 to 1000000000"),
 	I(seed, "of order, dropout and the adapter's first weights", NULL),
-	I(threads, "threads; 0: cores", "0 to 4096"),
+	S(device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	S(cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	I(threads, "threads of the CPU; 0: cores", "0 to 4096"),
 	B(dry_run, "print token counts, steps and the memory plan, and stop"),
 };
 
 static const struct sft_cmd defaults = {
+	.device = "cpu",
 	.use_peft = true,
 	.lora_r = 16,
 	.lora_alpha = 32,
@@ -301,7 +305,13 @@ static int adapter_make(struct run *r, struct err *err)
 
 static int open_all(struct run *r, struct err *err)
 {
-	int rc = ops_cpu_create(&(struct ops_options){.threads = (int)r->o->threads}, &r->ops, err);
+	struct device_options d = {.device = r->o->device,
+		.cuda_libs = r->o->cuda_libs,
+		.threads = (int)r->o->threads,
+		.adapters = &r->o->adapter,
+		.nadapters = 1,
+		.new_rank = r->o->use_peft ? (int)r->o->lora_r : 0};
+	int rc = device_open(&d, &r->ops, err);
 	if (!rc) rc = model_open(r->o->model, r->ops, &r->model, err);
 	if (!rc) rc = tokenizer_open(r->o->model, &r->tokenizer, err);
 	if (rc) return rc;
@@ -340,7 +350,8 @@ static void print_plan(const struct run *r, FILE *to)
 	const struct param *params = r->adapter ? adapter_params(r->adapter, &n) : model_params(r->model, &n);
 	for (int i = 0; i < n; i++) trained += params[i].count;
 	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib,
-		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib, pass_mib = (double)pass_bytes(c, &p) * mib;
+		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib,
+		   pass_mib = (double)pass_bytes(r->ops, c, &p) * mib;
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);

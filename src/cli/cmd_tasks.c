@@ -14,7 +14,7 @@ struct tasks_options {
 	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials,
 		oracle_timeout_ms, size_max;
 	double heldout_fraction;
-	const char *operators, *out, *split, *precision, *sandbox;
+	const char *verify_device, *gpu, *operators, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
 };
 
@@ -40,6 +40,8 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, style, "show: style of the answer", NULL),
 	O(OPTION_BOOL, slow, "show: the answer with one launch per operator", NULL),
 	O(OPTION_STR, precision, "audit: fp32 rule", "strict|tf32"),
+	O(OPTION_STR, verify_device, "audit: cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, gpu, "audit: card whose time is predicted; empty: the device's own, else H200", NULL),
 	O(OPTION_STR, sandbox, "audit: level (default: the strongest that works)", "full|lsm|none"),
 	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),
 	O(OPTION_INT, num_correct_trials, "audit: trials per task (0: default)", "0 to 32"),
@@ -312,7 +314,8 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 {
 	struct task_set set;
 	struct audit a = {.o = o};
-	struct verify_options v = {.device = "cpu",
+	struct verify_options v = {.device = o->verify_device,
+		.gpu = o->gpu,
 		.precision = o->precision,
 		.sandbox = o->sandbox,
 		.allow_unsandboxed = o->allow_unsandboxed,
@@ -357,6 +360,7 @@ int cmd_tasks(int argc, char **argv)
 		.level_min = 1,
 		.level_max = 2,
 		.heldout_fraction = 0.1,
+		.verify_device = "cpu",
 		.precision = "strict"};
 	struct err err = {0};
 	int npos,

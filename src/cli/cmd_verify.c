@@ -14,17 +14,19 @@
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
 struct verify_settings {
-	const char *task, *candidate, *device, *precision, *sandbox, *store, *root;
-	int64_t threads, num_correct_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
+	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root;
+	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
 		oracle_timeout_ms;
-	bool allow_unsandboxed, skip_compile, audit, json;
+	bool allow_unsandboxed, skip_compile, skip_timing, audit, json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct verify_settings, field), help, choices }
 static const struct option_def DEFS[] = {
 	O(OPTION_STR, task, "KernelBench-style file with Model, get_inputs, get_init_inputs", NULL),
 	O(OPTION_STR, candidate, "file that defines ModelNew, or a folder of such files", NULL),
-	O(OPTION_STR, device, "where the kernels run", "cpu"),
+	O(OPTION_STR, device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, gpu, "card that kernels are compiled for and time is predicted of; the device's own, else H200",
+		NULL),
 	O(OPTION_STR, precision, "strict refuses tf32 in fp32 tasks", "strict|tf32"),
 	O(OPTION_STR, sandbox, "level; the strongest that works when empty", NULL),
 	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
@@ -32,6 +34,8 @@ static const struct option_def DEFS[] = {
 	O(OPTION_STR, root, "folder with worker/ and build/venv; found from this program when empty", NULL),
 	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 7", "0 to 32"),
+	O(OPTION_INT, num_perf_trials, "timed replays on a GPU; 0: 30", "0 to 1000"),
+	O(OPTION_BOOL, skip_timing, "no timed replays on a GPU", NULL),
 	O(OPTION_INT, seed, "of the hidden inputs; 0: random", NULL),
 	O(OPTION_INT, trace_timeout_ms, "for import, constructor and forward each; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, compile_timeout_ms, "for one kernel; 0: 60000", "0 to 2147483647"),
@@ -100,6 +104,17 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	if (v->device.driver)
+		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements "
+			   "with the vm\n",
+			v->device.name, v->device.driver / 1000, v->device.driver % 1000 / 10, v->device.trials,
+			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat),
+			v->device.disagreements);
+	if (v->device.timed)
+		printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us)\n",
+			v->device.time_s * 1e6, v->device.time_low_s * 1e6, v->device.time_high_s * 1e6, v->device.timed,
+			v->device.empty_s * 1e6);
+	else if (v->device.untimed[0]) printf("  not timed on the GPU: %s\n", v->device.untimed);
 	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "",
 		v->params_seeded ? "; parameters: seeded" : "");
 }
@@ -183,11 +198,14 @@ static int run(const struct verify_settings *s, struct err *err)
 	struct verify_options o = {
 		.root = s->root,
 		.device = s->device,
+		.gpu = s->gpu,
 		.precision = s->precision,
 		.sandbox = s->sandbox,
 		.allow_unsandboxed = s->allow_unsandboxed,
 		.threads = (int)s->threads,
 		.num_correct_trials = (int)s->num_correct_trials,
+		.num_perf_trials = (int)s->num_perf_trials,
+		.skip_timing = s->skip_timing,
 		.seed = (uint64_t)s->seed,
 		.trace_timeout_ms = (int)s->trace_timeout_ms,
 		.compile_timeout_ms = (int)s->compile_timeout_ms,

@@ -82,6 +82,9 @@ struct vm_gpu {
 	int registers, threads, blocks;    /* of one SM */
 	int fp32, int32, special, fp64;    /* lanes of one SM: operations a cycle */
 	double tensor_flops[VM_DOT_COUNT]; /* dense, a second; [VM_DOT_FMA] is not used */
+	int capability;                    /* 90: compute capability 9.0, what kernels are compiled for */
+	int64_t memory_bytes;              /* DRAM, about what its driver reports */
+	int bus_bits;                      /* of DRAM */
 };
 enum { VM_GPU_COUNT = 5 };
 extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];   /* H200 first: what everything falls back on */

@@ -16,8 +16,10 @@
 static json_t *entry_json(int64_t sample_id, const struct verdict *v)
 {
 	char trials[64];
-	json_t *metadata = json_pack(
-		"{s:s, s:s, s:o}", "hardware", "none: replayed by hone's vm on a CPU", "device", "cpu", MARK, verdict_json(v));
+	bool has_gpu = v->device.driver > 0;
+	json_t *metadata = json_pack("{s:s, s:s, s:o}", "hardware",
+		has_gpu ? v->device.name : "none: replayed by hone's vm on a CPU", "device", has_gpu ? "cuda" : "cpu", MARK,
+		verdict_json(v));
 	snprintf(trials, sizeof trials, "(%d / %d)", v->trials - v->trials_failed, v->trials);
 	if (v->trials) json_object_set_new(metadata, "correctness_trials", json_string(trials));
 	return json_pack("{s:I, s:b, s:b, s:o, s:f, s:{}}", "sample_id", (json_int_t)sample_id, "compiled", v->compiled,

@@ -7,7 +7,8 @@
  * position of the new token). Results do not depend on batch composition beyond the logits
  * themselves; requests with one seed share their random numbers, so give each prompt a seed of its
  * own. Log-probabilities are recorded for the sampled token under the full vocabulary at the
- * request's temperature (before top-k/top-p), because that is what training needs.
+ * request's temperature (before top-k/top-p), because that is what training needs; with min_p under
+ * what was left, renormalised.
  *
  * Everything is allocated at create; what does not fit is refused with the sum. One thread drives
  * an engine. */
@@ -19,15 +20,9 @@ struct sampling {
 	float temperature; /* 0: greedy */
 	int top_k;         /* 0: off */
 	float top_p;       /* 1: off */
+	float min_p;       /* 0: off */
 	uint64_t seed;
 };
-/* Draws from logits (V); *logprob (may be NULL) is of the drawn token under softmax(logits /
- * temperature), of softmax(logits) when greedy. u in [0, 1). top_k first, then top_p on what it
- * left, as transformers does. scratch is reset and used; it does not grow once it holds 3 V floats.
- */
-int32_t sample_token(
-	const float *logits, int V, const struct sampling *s, float u, float *logprob, struct arena *scratch);
-
 struct engine;
 struct engine_options {
 	int max_sequences; /* rows decoded at once */
@@ -37,7 +32,8 @@ struct engine_options {
 };
 int engine_create(struct model *m, const struct engine_options *o, struct engine **out, struct err *err);
 void engine_free(struct engine *e);
-size_t engine_bytes(const struct model_config *c, const struct engine_options *o);
+size_t engine_bytes(
+	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct engine_options *o);
 
 enum finish_reason {
 	FINISH_EOS,

@@ -1,7 +1,6 @@
 /* infer_engine: the engine's lifetime and its queue. One step is infer_step.c. */
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 #include "infer_internal.h"
 
 #define PREFILL_ROWS_DEFAULT 256
@@ -19,30 +18,37 @@ static struct engine_options with_defaults(const struct engine_options *o)
 	return d;
 }
 
-static size_t activations_bytes(const struct model_config *c, const struct engine_options *o)
+static struct step_options step_options_of(const struct engine_options *o)
 {
-	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows, heads = (size_t)c->num_attention_heads,
-		   kv_heads = (size_t)c->num_key_value_heads;
-	size_t per_row = 4 * (size_t)c->hidden_size + 2 * (heads + kv_heads) * (size_t)c->head_dim +
-		3 * (size_t)c->intermediate_size;
-	return sizeof(float) * (rows * per_row + ((size_t)o->max_sequences + 5) * (size_t)c->vocab_size);
+	return (struct step_options){.rows = o->max_sequences + o->prefill_rows,
+		.sequences = o->max_sequences,
+		.pages = pages_for(o->max_context),
+		.wanted = o->max_sequences};
+}
+
+static size_t activations_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *o)
+{
+	struct step_options s = step_options_of(o);
+	return step_bytes(ops, c, &s);
 }
 
 static size_t bookkeeping_bytes(const struct engine_options *o)
 {
 	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows;
-	size_t slot = sizeof(struct slot) + 4 * (size_t)pages_for(o->max_context) + 20;
-	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * slot + rows * 24;
+	size_t slot = sizeof(struct slot) + sizeof(struct ops_draw) + 8 * (size_t)pages_for(o->max_context) + 40;
+	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * slot + rows * 12;
 }
 
-size_t engine_bytes(const struct model_config *c, const struct engine_options *options)
+size_t engine_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *options)
 {
 	struct engine_options o = with_defaults(options);
-	return kv_bytes(c, o.kv_pages) + activations_bytes(c, &o) + bookkeeping_bytes(&o);
+	return kv_bytes(ops, c, o.kv_pages) + activations_bytes(ops, c, &o) + bookkeeping_bytes(&o);
 }
 
-static int check_options(const struct model_config *c, const struct engine_options *o, struct err *err)
+static int check_options(const struct model *m, const struct engine_options *o, struct err *err)
 {
+	const struct model_config *c = model_config(m);
+	const struct ops *ops = model_ops(m);
 	if (o->max_sequences < 1 || o->max_sequences > SEQUENCES_MAX)
 		return err_set(err, ERR_RANGE, "engine: max_sequences is %d, expected 1..%d", o->max_sequences, SEQUENCES_MAX);
 	if (o->max_context < 2 || o->max_context > CONTEXT_MAX)
@@ -53,9 +59,9 @@ static int check_options(const struct model_config *c, const struct engine_optio
 	if (o->prefill_rows < 1 || o->prefill_rows > CONTEXT_MAX)
 		return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
 	if (o->kv_pages < 1) return err_set(err, ERR_RANGE, "engine: kv_pages is %d, expected at least 1", o->kv_pages);
-	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(c, o->kv_pages) / mib,
-		   rest = (double)(activations_bytes(c, o) + bookkeeping_bytes(o)) / mib;
-	double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / mib;
+	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(ops, c, o->kv_pages) / mib,
+		   rest = (double)(activations_bytes(ops, c, o) + bookkeeping_bytes(o)) / mib,
+		   memory = (double)model_memory(m) / mib;
 	if (kv + rest > memory)
 		return err_set(err, ERR_LIMIT,
 			"engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower "
@@ -69,19 +75,16 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 {
 	struct engine_options o = with_defaults(options);
 	const struct model_config *config = model_config(m);
-	int rc = check_options(config, &o, err);
+	int rc = check_options(m, &o, err);
 	if (rc) return rc;
 	struct engine *e = xcalloc(1, sizeof *e);
-	*e = (struct engine){.m = m,
-		.ops = model_ops(m),
-		.o = o,
-		.config = config,
-		.pages_per_sequence = pages_for(o.max_context),
-		.queue_end = &e->queue};
+	*e = (struct engine){
+		.m = m, .o = o, .config = config, .pages_per_sequence = pages_for(o.max_context), .queue_end = &e->queue};
 	size_t sequences = (size_t)o.max_sequences, rows = sequences + (size_t)o.prefill_rows;
 	model_prepare(m);
 	e->kv = kv_create(m, o.kv_pages);
-	e->step = step_create(m, (int)rows, o.max_sequences);
+	struct step_options step = step_options_of(&o);
+	e->step = step_create(m, &step);
 	e->page_refs = xcalloc((size_t)o.kv_pages, sizeof *e->page_refs);
 	e->free_pages = xcalloc((size_t)o.kv_pages, sizeof *e->free_pages);
 	for (int p = o.kv_pages; p-- > 0;) e->free_pages[e->nfree++] = p; /* page 0 on top */
@@ -91,22 +94,21 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	for (int s = 0; s < o.max_sequences; s++)
 		e->slots[s].pages = e->page_lists + (size_t)s * (size_t)e->pages_per_sequence;
 	e->rows = (struct rows){
-		.ids = xcalloc(rows, 4),
-		.pos = xcalloc(rows, 4),
-		.slot = xcalloc(rows, 4),
-		.at = xcalloc(rows, 4),
-		.table = xcalloc(rows, sizeof(int32_t *)),
+		.ids = xcalloc(rows, sizeof(int32_t)),
+		.pos = xcalloc(rows, sizeof(int32_t)),
+		.sequence = xcalloc(rows, sizeof(int32_t)),
+		.table = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof(int32_t)),
+		.at = xcalloc(sequences, sizeof(int32_t)),
+		.draw = xcalloc(sequences, sizeof(struct ops_draw)),
 		.owner = xcalloc(sequences, sizeof(int)),
 	};
-	e->logits = xcalloc((size_t)config->vocab_size, sizeof *e->logits);
+	e->forks = (struct forks){
+		.dst = xcalloc(sequences, sizeof(int32_t)),
+		.src = xcalloc(sequences, sizeof(int32_t)),
+		.slots = xcalloc(sequences, sizeof(int)),
+	};
 	e->drawn = xcalloc(sequences, sizeof *e->drawn);
 	e->logprobs = xcalloc(sequences, sizeof *e->logprobs);
-	e->targets = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->targets);
-	e->target_logprobs = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->target_logprobs);
-	e->lse = e->ops->alloc(e->ops->ctx, sequences * sizeof *e->lse);
-	/* what the sampler may need: it does not grow later */
-	arena_alloc(
-		&e->scratch, size_mul((size_t)config->vocab_size, 3 * sizeof(float)) + (size_t)config->vocab_size + 65536);
 	*out = e;
 	return 0;
 }
@@ -157,24 +159,10 @@ void engine_free(struct engine *e)
 	free(e->ready);
 	kv_free(e->kv);
 	step_free(e->step);
-	free(e->page_refs);
-	free(e->free_pages);
-	free(e->slots);
-	free(e->slot_done);
-	free(e->page_lists);
-	free(e->rows.ids);
-	free(e->rows.pos);
-	free(e->rows.slot);
-	free(e->rows.at);
-	free(e->rows.table);
-	free(e->rows.owner);
-	free(e->logits);
-	free(e->drawn);
-	free(e->logprobs);
-	e->ops->release(e->ops->ctx, e->targets);
-	e->ops->release(e->ops->ctx, e->target_logprobs);
-	e->ops->release(e->ops->ctx, e->lse);
-	arena_release(&e->scratch);
+	void *arrays[] = {e->page_refs, e->free_pages, e->slots, e->slot_done, e->page_lists, e->rows.ids, e->rows.pos,
+		e->rows.sequence, e->rows.table, e->rows.at, e->rows.draw, e->rows.owner, e->forks.dst, e->forks.src,
+		e->forks.slots, e->drawn, e->logprobs};
+	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
 	free(e);
 }
 
@@ -202,16 +190,19 @@ static int check_request(const struct engine *e, const struct request *r, struct
 			(long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens,
 			e->o.max_context);
 	const struct sampling *s = &r->sampling;
-	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1))
+	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1) ||
+		!(s->min_p >= 0 && s->min_p <= 1))
 		return err_set(err, ERR_RANGE,
-			"request %lld: temperature %g, top_k %d, top_p %g; expected temperature >= 0, top_k >= 0, 0 < top_p <= 1",
-			(long long)r->id, s->temperature, s->top_k, s->top_p);
+			"request %lld: temperature %g, top_k %d, top_p %g, min_p %g; expected temperature >= 0, top_k >= 0, 0 < "
+			"top_p "
+			"<= 1, 0 <= min_p <= 1",
+			(long long)r->id, s->temperature, s->top_k, s->top_p, s->min_p);
 	for (int i = 0; i < r->nprompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
 			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d",
 				(long long)r->id, i, r->prompt[i], e->config->vocab_size);
 	int needed = pages_for(r->nprompt + r->max_new_tokens - 1) +
-		(r->num_samples > 1 && (r->nprompt - 1) % OPS_KV_BLOCK != 0);
+		(r->num_samples > 1 && (r->nprompt - 1) % OPS_PAGE != 0);
 	if (needed > e->o.kv_pages)
 		return err_set(err, ERR_LIMIT, "request %lld needs %d KV pages, the engine has %d; raise kv_pages",
 			(long long)r->id, needed, e->o.kv_pages);

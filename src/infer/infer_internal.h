@@ -38,16 +38,23 @@ struct slot {
 	int cached;   /* positions whose keys and values are stored or are in the batch being built */
 };
 
-struct rows { /* one call of step_run: (max_sequences + prefill_rows) each */
-	int32_t *ids, *pos, *slot, *at;
-	const int32_t **table;
-	int *owner; /* (max_sequences) slot index of each row of logits */
-	int T, n;
+struct rows {                      /* one call of step_run */
+	int32_t *ids, *pos, *sequence; /* (max_sequences + prefill_rows) */
+	int32_t *table;                /* (max_sequences, pages_per_sequence): page lists of the sequences in it */
+	int32_t *at;                   /* (max_sequences) */
+	struct ops_draw *draw;         /* (max_sequences) */
+	int *owner;                    /* (max_sequences) slot index of each row of logits */
+	int T, S, n;
+};
+
+struct forks {          /* of one step: (max_sequences) each */
+	int32_t *dst, *src; /* pages to copy */
+	int *slots;         /* those that took over their prompt's pages */
+	int ncopies, nslots;
 };
 
 struct engine {
 	struct model *m;
-	struct ops *ops;
 	struct kv *kv;
 	struct step *step;
 	struct engine_options o;
@@ -63,18 +70,15 @@ struct engine {
 	int live;                         /* sequences not finished, queued ones included */
 	int64_t generated;
 	struct rows rows;
+	struct forks forks;
 	bool *slot_done; /* (max_sequences) handled in this step */
-	float *logits;   /* (V) on the host */
 	int32_t *drawn;
-	float *logprobs; /* (max_sequences) on the host: this step's tokens */
-	int32_t *targets;
-	float *target_logprobs, *lse; /* (max_sequences) in the backend's memory */
-	struct arena scratch;         /* the sampler's */
+	float *logprobs; /* (max_sequences) this step's tokens */
 	struct completion *ready;
 	int ready_begin, ready_end, ready_cap; /* finished, not taken; room for every live sequence */
 };
 
-static inline int pages_for(int positions) { return (positions + OPS_KV_BLOCK - 1) / OPS_KV_BLOCK; }
+static inline int pages_for(int positions) { return (positions + OPS_PAGE - 1) / OPS_PAGE; }
 /* Positions that one sequence of the group stores: the last sampled token is never run. */
 static inline int group_positions(const struct group *g) { return g->r.nprompt + g->r.max_new_tokens - 1; }
 void group_free(struct group *g);

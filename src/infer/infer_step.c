@@ -47,25 +47,41 @@ static void group_forked_one(struct engine *e, struct group *g)
 static void fork_prompt(struct engine *e, struct slot *s)
 {
 	struct group *g = s->group;
-	int cached = g->r.nprompt - 1, whole = cached / OPS_KV_BLOCK;
+	struct forks *f = &e->forks;
+	int cached = g->r.nprompt - 1, whole = cached / OPS_PAGE;
 	for (int i = 0; i < whole; i++) {
 		s->pages[s->npages++] = g->prompt_pages[i];
 		e->page_refs[g->prompt_pages[i]]++;
 	}
-	if (cached % OPS_KV_BLOCK) {
+	if (cached % OPS_PAGE) {
 		int32_t p = page_take(e, s);
-		kv_copy_page(e->kv, p, g->prompt_pages[whole]);
+		f->dst[f->ncopies] = p;
+		f->src[f->ncopies++] = g->prompt_pages[whole];
 		s->pages[s->npages++] = p;
 	}
 	s->cached = cached;
 	s->state = SLOT_RUN;
-	group_forked_one(e, g);
+	f->slots[f->nslots++] = (int)(s - e->slots);
+}
+
+/* All samples whose prompt is there now; their copies are one call. Groups give up their own
+ * references behind it: a page that is a source must not become a destination. */
+static void fork_waiting(struct engine *e)
+{
+	struct forks *f = &e->forks;
+	f->ncopies = f->nslots = 0;
+	for (int i = 0; i < e->o.max_sequences; i++) {
+		struct slot *s = &e->slots[i];
+		if (s->state == SLOT_WAIT && s->group->prefilled) fork_prompt(e, s);
+	}
+	kv_copy_pages(e->kv, f->dst, f->src, f->ncopies);
+	for (int i = 0; i < f->nslots; i++) group_forked_one(e, e->slots[f->slots[i]].group);
 }
 
 static bool start_sample(struct engine *e, struct slot *s, struct group *g)
 {
 	bool first = g->started == 0;
-	int pages = pages_for(group_positions(g)) - (first ? 0 : (g->r.nprompt - 1) / OPS_KV_BLOCK);
+	int pages = pages_for(group_positions(g)) - (first ? 0 : (g->r.nprompt - 1) / OPS_PAGE);
 	if (e->nfree - e->promised < pages) return false;
 	*s = (struct slot){
 		.state = SLOT_WAIT, .group = g, .c = &g->results[g->started++], .pages = s->pages, .promised = pages};
@@ -94,34 +110,62 @@ static void start_what_fits(struct engine *e)
 static void row_push(struct engine *e, struct slot *s, int32_t id)
 {
 	struct rows *r = &e->rows;
-	int pos = s->cached++, page = pos / OPS_KV_BLOCK;
+	int pos = s->cached++, page = pos / OPS_PAGE;
 	if (page == s->npages) s->pages[s->npages++] = page_take(e, s);
 	r->ids[r->T] = id;
 	r->pos[r->T] = pos;
-	r->slot[r->T] = s->pages[page] * OPS_KV_BLOCK + pos % OPS_KV_BLOCK;
-	r->table[r->T++] = s->pages;
+	r->sequence[r->T++] = r->S;
+}
+
+/* The slot's rows are complete: its pages become a row of the table. */
+static void sequence_close(struct engine *e, const struct slot *s, int first_row)
+{
+	struct rows *r = &e->rows;
+	if (r->T == first_row) return;
+	memcpy(r->table + (int64_t)r->S++ * e->pages_per_sequence, s->pages, (size_t)s->npages * sizeof *s->pages);
+}
+
+static struct ops_draw draw_of(const struct slot *s)
+{
+	const struct sampling *g = &s->group->r.sampling;
+	return (struct ops_draw){.temperature = g->temperature,
+		.top_k = g->top_k,
+		.top_p = g->top_p,
+		.min_p = g->min_p,
+		.seed = g->seed,
+		.stream = (uint64_t)s->c->sample,
+		.index = (uint64_t)(s->group->r.nprompt + s->c->count)};
+}
+
+/* Prefill first, then the row whose logits are wanted, once the prompt is stored. */
+static void slot_rows(struct engine *e, struct slot *s, int *prefill_left)
+{
+	struct rows *r = &e->rows;
+	const struct request *q = &s->group->r;
+	if (s->state == SLOT_PREFILL) {
+		for (; *prefill_left > 0 && s->cached < q->nprompt - 1; --*prefill_left) row_push(e, s, q->prompt[s->cached]);
+		if (s->cached < q->nprompt - 1) return;
+		s->state = SLOT_RUN;
+		s->group->prefilled = true;
+	}
+	r->at[r->n] = r->T;
+	r->draw[r->n] = draw_of(s);
+	r->owner[r->n++] = (int)(s - e->slots);
+	row_push(e, s, s->c->count ? s->c->tokens[s->c->count - 1] : q->prompt[q->nprompt - 1]);
 }
 
 /* Rows of every sequence under this adapter; *prefill_left is shared by all adapters of a step. */
 static void gather_rows(struct engine *e, const struct adapter *a, int *prefill_left)
 {
 	struct rows *r = &e->rows;
-	r->T = r->n = 0;
+	r->T = r->S = r->n = 0;
 	for (int i = 0; i < e->o.max_sequences; i++) {
 		struct slot *s = &e->slots[i];
 		if (s->state == SLOT_FREE || s->state == SLOT_WAIT || s->group->r.adapter != a || e->slot_done[i]) continue;
 		e->slot_done[i] = true;
-		const struct request *q = &s->group->r;
-		if (s->state == SLOT_PREFILL) {
-			for (; *prefill_left > 0 && s->cached < q->nprompt - 1; --*prefill_left)
-				row_push(e, s, q->prompt[s->cached]);
-			if (s->cached < q->nprompt - 1) continue;
-			s->state = SLOT_RUN;
-			s->group->prefilled = true;
-		}
-		r->at[r->n] = r->T;
-		r->owner[r->n++] = i;
-		row_push(e, s, s->c->count ? s->c->tokens[s->c->count - 1] : q->prompt[q->nprompt - 1]);
+		int first_row = r->T;
+		slot_rows(e, s, prefill_left);
+		sequence_close(e, s, first_row);
 	}
 }
 
@@ -165,42 +209,9 @@ static void finish(struct engine *e, struct slot *s, enum finish_reason reason)
 	if (--g->live == 0) group_free(g);
 }
 
-static const struct sampling *sampling_of(const struct engine *e, int row)
+/* The step's tokens, as the backend drew them, into their completions. */
+static void take_tokens(struct engine *e)
 {
-	return &e->slots[e->rows.owner[row]].group->r.sampling;
-}
-static float temperature_of(const struct engine *e, int row)
-{
-	return sampling_of(e, row)->temperature > 0 ? sampling_of(e, row)->temperature : 1;
-}
-
-/* Log-probabilities of the drawn tokens by the operation that the trainer uses: equal
- * logits give it equal bits. One call for each run of rows at one temperature. */
-static void record_logprobs(struct engine *e, const float *logits)
-{
-	struct ops *ops = e->ops;
-	int V = e->config->vocab_size, n = e->rows.n;
-	if (!n) return;
-	ops->upload(ops->ctx, e->targets, e->drawn, (size_t)n * sizeof *e->drawn);
-	for (int begin = 0, end; begin < n; begin = end) {
-		for (end = begin + 1; end < n && temperature_of(e, end) == temperature_of(e, begin);) end++;
-		ops->logprob(ops->ctx, e->target_logprobs + begin, NULL, e->lse + begin, logits + (int64_t)begin * V,
-			e->targets + begin, temperature_of(e, begin), end - begin, V);
-	}
-	ops->download(ops->ctx, e->logprobs, e->target_logprobs, (size_t)n * sizeof *e->logprobs);
-}
-
-static void sample_rows(struct engine *e, const float *logits)
-{
-	int V = e->config->vocab_size;
-	for (int i = 0; i < e->rows.n; i++) {
-		const struct slot *s = &e->slots[e->rows.owner[i]];
-		float u = rng_uniform(
-			sampling_of(e, i)->seed, (uint64_t)s->c->sample, (uint64_t)(s->group->r.nprompt + s->c->count));
-		e->ops->download(e->ops->ctx, e->logits, logits + (int64_t)i * V, (size_t)V * sizeof(float));
-		e->drawn[i] = sample_token(e->logits, V, sampling_of(e, i), u, NULL, &e->scratch);
-	}
-	record_logprobs(e, logits);
 	for (int i = 0; i < e->rows.n; i++) {
 		struct slot *s = &e->slots[e->rows.owner[i]];
 		s->c->tokens[s->c->count] = e->drawn[i];
@@ -213,20 +224,26 @@ static void sample_rows(struct engine *e, const float *logits)
 
 void engine_step(struct engine *e, int *active)
 {
+	const struct rows *r = &e->rows;
 	start_what_fits(e);
-	for (int i = 0; i < e->o.max_sequences; i++) {
-		struct slot *s = &e->slots[i];
-		e->slot_done[i] = false;
-		if (s->state == SLOT_WAIT && s->group->prefilled) fork_prompt(e, s);
-	}
+	memset(e->slot_done, 0, (size_t)e->o.max_sequences * sizeof *e->slot_done);
+	fork_waiting(e);
 	int prefill_left = e->o.prefill_rows;
 	for (int i = 0; i < e->o.max_sequences; i++) {
 		if (e->slot_done[i] || e->slots[i].state == SLOT_FREE || e->slots[i].state == SLOT_WAIT) continue;
 		struct adapter *a = e->slots[i].group->r.adapter;
 		gather_rows(e, a, &prefill_left);
-		if (!e->rows.T) continue;
-		struct ops_paged paged = {e->rows.T, e->rows.pos, e->rows.slot, e->rows.table};
-		sample_rows(e, step_run(e->step, e->kv, a, e->rows.ids, &paged, e->rows.at, e->rows.n));
+		if (!r->T) continue;
+		struct ops_rows rows = {.T = r->T,
+			.S = r->S,
+			.ids = r->ids,
+			.pos = r->pos,
+			.sequence = r->sequence,
+			.table = r->table,
+			.pages = e->pages_per_sequence};
+		struct ops_want want = {.n = r->n, .at = r->at, .draw = r->draw};
+		step_run(e->step, e->kv, a, &rows, &want, e->drawn, e->logprobs);
+		take_tokens(e);
 	}
 	*active = e->live;
 }

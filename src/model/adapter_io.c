@@ -170,7 +170,7 @@ static int config_read(
 	if (!rc && !(alpha > 0 && alpha < 1e6 && dropout >= 0 && dropout < 1))
 		rc = err_set(
 			err, ERR_RANGE, "%s: lora_alpha %g must be positive and lora_dropout %g in [0, 1)", what, alpha, dropout);
-	if (!rc) *out = adapter_alloc(m, (int)r, alpha, dropout, rslora, targets);
+	if (!rc) rc = adapter_alloc(m, (int)r, alpha, dropout, rslora, targets, out, err);
 	return rc;
 }
 
@@ -208,6 +208,20 @@ int adapter_open(struct model *m, const char *dir, struct adapter **out, struct 
 	json_decref(o);
 	free(config);
 	free(weights);
+	return rc;
+}
+
+int adapter_rank(const char *dir, int *r, struct err *err)
+{
+	char *config = path_join(dir, "adapter_config.json");
+	json_t *o = NULL;
+	int64_t rank = 0;
+	int rc = json_load(config, 1 << 20, &o, err);
+	if (!rc && !json_is_object(o)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", config);
+	if (!rc) rc = json_get_int(o, config, "r", 1, ADAPTER_RANK_MAX, &rank, err);
+	*r = (int)rank;
+	json_decref(o);
+	free(config);
 	return rc;
 }
 

@@ -1,12 +1,12 @@
 /* Low-rank adapters: y = x W^T + s (drop(x) A^T) B^T, never merged into W. Merging small updates
  * into weights rounds them away in bf16 and drifts the base, and would give sampler and trainer
- * different sums; kept apart, both run the same two thin products and the reference policy is the
- * same walk with the adapter left out.
+ * different sums; kept apart, both run the same products and the reference policy is the same walk
+ * with the adapter left out.
  *
- * Dropout exists only in a gradient pass (dropout_seed != 0). Its mask is a function of (seed,
- * layer, projection, element), so backward draws it again instead of storing it. The thin product h
- * = drop(x) A^T is recomputed in backward too: it costs r / out of the projection and saves a
- * buffer for each one. */
+ * Dropout exists only in a gradient pass (seed != 0). Its mask is a function of (seed, layer,
+ * projection, element), so backward draws it again instead of storing it. Where the backend's
+ * elements are shorter than fp32, what learns are fp32 masters beside them: a step of a small
+ * learning rate would round away. */
 #include "model/model_internal.h"
 
 #include <math.h>
@@ -14,41 +14,100 @@
 
 /* ---- the adapter ---- */
 
+static struct param *matrix_add(struct adapter *a, int rows, int cols, int layer, enum proj p, const char *which)
+{
+	struct param *m = &a->params[a->nparams++];
+	*m = (struct param){.ndim = 2,
+		.shape = {rows, cols},
+		.count = (int64_t)rows * cols,
+		.w = {.rows = rows, .cols = cols, .ld = cols},
+		.changes = &a->changes};
+	snprintf(m->name, sizeof m->name, "base_model.model.model.layers.%d.%s.%s.lora_%s.weight", layer,
+		proj_defs[p].parent, proj_defs[p].name, which);
+	a->count += m->count;
+	return m;
+}
+
 static void lora_add(struct adapter *a, int layer, enum proj p)
 {
 	struct proj_shape s = proj_shape(&a->model->config, p);
-	struct lora *lora = &a->lora[layer * PROJ_COUNT + p];
-	struct param *A = &a->params[a->nparams++], *B = &a->params[a->nparams++];
-	*A = (struct param){.ndim = 2, .shape = {a->r, s.in}, .count = (int64_t)a->r * s.in};
-	*B = (struct param){.ndim = 2, .shape = {s.out, a->r}, .count = (int64_t)s.out * a->r};
-	snprintf(A->name, sizeof A->name, "base_model.model.model.layers.%d.%s.%s.lora_A.weight", layer,
-		proj_defs[p].parent, proj_defs[p].name);
-	snprintf(B->name, sizeof B->name, "base_model.model.model.layers.%d.%s.%s.lora_B.weight", layer,
-		proj_defs[p].parent, proj_defs[p].name);
-	lora->a = A;
-	lora->b = B;
-	a->count += A->count + B->count;
+	a->a[layer * PROJ_COUNT + (int)p] = matrix_add(a, a->r, s.in, layer, p, "A");
+	a->b[layer * PROJ_COUNT + (int)p] = matrix_add(a, s.out, a->r, layer, p, "B");
 }
 
-struct adapter *adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets)
+void adapter_link(struct adapter *a)
 {
+	for (int l = 0; l < a->model->config.num_hidden_layers; l++)
+		for (enum linear k = 0; k < LINEAR_COUNT; k++) {
+			const struct linear_def *d = &linear_defs[k];
+			struct ops_lora *lora = &a->loras[l * LINEAR_COUNT + (int)k];
+			int first = l * PROJ_COUNT + (int)d->first;
+			*lora = (struct ops_lora){
+				.r = a->r, .scaling = (float)a->scaling, .dropout = (float)a->dropout, .stream = (uint64_t)first};
+			for (int i = 0; i < d->parts; i++)
+				if (a->a[first + i]) {
+					lora->a[i] = a->a[first + i]->w;
+					lora->b[i] = a->b[first + i]->w;
+				}
+		}
+}
+
+struct ops_lora *adapter_lora(const struct adapter *a, int layer, enum linear l)
+{
+	bool any = false;
+	for (int i = 0; a && i < linear_defs[l].parts; i++) any |= a->targets[(int)linear_defs[l].first + i];
+	return any ? &a->loras[layer * LINEAR_COUNT + (int)l] : NULL;
+}
+
+void adapter_dropout(struct adapter *a, uint64_t seed)
+{
+	int n = a ? a->model->config.num_hidden_layers * LINEAR_COUNT : 0;
+	for (int i = 0; i < n; i++) a->loras[i].seed = seed;
+}
+
+void model_bind(struct model *m, const struct adapter *a)
+{
+	uint64_t serial = a ? a->serial : 0, changes = a ? a->changes : 0;
+	if (m->bound_serial == serial && m->bound_changes == changes) return;
+	for (int l = 0; l < m->config.num_hidden_layers; l++)
+		for (enum linear k = 0; k < LINEAR_COUNT; k++)
+			m->ops->bind(m->ops->ctx, &m->layers[l].linear[k], adapter_lora(a, l, k));
+	m->bound_serial = serial;
+	m->bound_changes = changes;
+}
+
+int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets,
+	struct adapter **out, struct err *err)
+{
+	struct ops *ops = m->ops;
+	if (ops->tail && OPS_PARTS * r > ops->tail)
+		return err_set(err, ERR_LIMIT,
+			"an adapter of rank %d needs %d columns beside the weights, this device was opened with %d", r,
+			OPS_PARTS * r, ops->tail);
 	struct adapter *a = xcalloc(1, sizeof *a);
-	size_t pairs = (size_t)m->config.num_hidden_layers * PROJ_COUNT;
+	size_t layers = (size_t)m->config.num_hidden_layers, pairs = layers * PROJ_COUNT;
 	*a = (struct adapter){.model = m,
 		.r = r,
 		.alpha = alpha,
 		.dropout = dropout,
 		.is_rslora = is_rslora,
-		.scaling = alpha / (is_rslora ? sqrt(r) : r)};
+		.scaling = alpha / (is_rslora ? sqrt(r) : r),
+		.serial = ++m->serial_last};
 	memcpy(a->targets, targets, sizeof a->targets);
 	a->params = xcalloc(2 * pairs, sizeof *a->params);
-	a->lora = xcalloc(pairs, sizeof *a->lora);
+	a->a = xcalloc(pairs, sizeof(struct param *));
+	a->b = xcalloc(pairs, sizeof(struct param *));
+	a->loras = xcalloc(layers * LINEAR_COUNT, sizeof *a->loras);
 	for (int l = 0; l < m->config.num_hidden_layers; l++)
 		for (enum proj p = 0; p < PROJ_COUNT; p++)
 			if (targets[p]) lora_add(a, l, p);
-	a->block = m->ops->alloc(m->ops->ctx, size_mul((size_t)a->count, sizeof(float)));
-	params_carve(a->params, a->nparams, a->block);
-	return a;
+	a->block = ops->alloc(ops->ctx, params_bytes(ops, a->params, a->nparams));
+	params_carve(ops, a->params, a->nparams, a->block);
+	if (!ops->host_memory) a->masters = ops->alloc(ops->ctx, size_mul((size_t)a->count, sizeof(float)));
+	params_carve_masters(ops, a->params, a->nparams, a->masters);
+	adapter_link(a);
+	*out = a;
+	return 0;
 }
 
 void adapter_free(struct adapter *a)
@@ -56,9 +115,12 @@ void adapter_free(struct adapter *a)
 	if (!a) return;
 	struct ops *ops = a->model->ops;
 	ops->release(ops->ctx, a->block);
-	if (a->grads) ops->release(ops->ctx, a->grads);
+	ops->release(ops->ctx, a->masters);
+	ops->release(ops->ctx, a->grads);
 	free(a->params);
-	free(a->lora);
+	free(a->a);
+	free(a->b);
+	free(a->loras);
 	free(a);
 }
 
@@ -66,11 +128,6 @@ struct param *adapter_params(struct adapter *a, int *count)
 {
 	*count = a->nparams;
 	return a->params;
-}
-
-const struct lora *adapter_lora(const struct adapter *a, int layer, enum proj p)
-{
-	return a && a->targets[p] ? &a->lora[layer * PROJ_COUNT + p] : NULL;
 }
 
 /* ---- create ---- */
@@ -106,85 +163,17 @@ int adapter_create(struct model *m, const struct adapter_options *o, struct adap
 		return err_set(err, ERR_RANGE, "lora_dropout %g; expected 0 up to, not including, 1", o->lora_dropout);
 	int rc = targets_parse(o->target_modules, targets, err);
 	if (rc) return rc;
-	struct adapter *a = adapter_alloc(m, o->r, o->lora_alpha, o->lora_dropout, false, targets);
+	struct adapter *a;
+	rc = adapter_alloc(m, o->r, o->lora_alpha, o->lora_dropout, false, targets, &a, err);
+	if (rc) return rc;
 	for (int i = 0; i < a->nparams; i += 2) { /* A; the B after it stays zero, so that a new adapter changes nothing */
-		const struct param *A = &a->params[i];
+		struct param *A = &a->params[i];
 		float bound = 1 / sqrtf((float)A->shape[1]), *host = xmalloc((size_t)A->count * sizeof *host);
 		for (int64_t k = 0; k < A->count; k++)
 			host[k] = bound * (2 * rng_uniform(o->seed, (uint64_t)i, (uint64_t)k) - 1);
-		m->ops->upload(m->ops->ctx, A->data, host, (size_t)A->count * sizeof *host);
+		param_put(m->ops, A, host, DTYPE_F32);
 		free(host);
 	}
 	*out = a;
 	return 0;
-}
-
-/* ---- the adapted projection ---- */
-
-static const float *dropped(struct walk *w, int layer, enum proj p, const float *x, int in)
-{
-	struct ops *ops = w->model->ops;
-	if (!w->dropout_seed || w->dropout <= 0) return x;
-	ops->dropout(ops->ctx, w->lora_x, x, w->dropout, w->dropout_seed, (uint64_t)(layer * PROJ_COUNT + (int)p),
-		(int64_t)w->T * in);
-	return w->lora_x;
-}
-
-void walk_linear(struct walk *w, int layer, enum proj p, float *y, const float *x, enum ops_accumulate acc)
-{
-	const struct model *m = w->model;
-	struct ops *ops = m->ops;
-	const struct lora *lora = adapter_lora(w->adapter, layer, p);
-	const struct param *bias = m->layers[layer].bias[p];
-	struct proj_shape s = proj_shape(&m->config, p);
-
-	ops->matmul(ops->ctx, y, x, m->layers[layer].weight[p]->data, w->T, s.out, s.in, false, true, 1, acc);
-	if (bias) ops->bias_add(ops->ctx, y, bias->data, w->T, s.out);
-	if (!lora) return;
-	int r = w->adapter->r;
-	ops->matmul(
-		ops->ctx, w->lora_h, dropped(w, layer, p, x, s.in), lora->a->data, w->T, r, s.in, false, true, 1, OPS_SET);
-	ops->matmul(
-		ops->ctx, y, w->lora_h, lora->b->data, w->T, s.out, r, false, true, (float)w->adapter->scaling, OPS_ADD);
-}
-
-/* dh = s dy B;  dB += s dy^T h;  dA += dh^T drop(x);  dx += drop'(dh A). */
-static void lora_backward(
-	struct walk *w, int layer, enum proj p, const struct lora *lora, const float *dy, const float *x, float *dx)
-{
-	struct ops *ops = w->model->ops;
-	struct proj_shape s = proj_shape(&w->model->config, p);
-	float scaling = (float)w->adapter->scaling;
-	int r = w->adapter->r, T = w->T;
-
-	ops->matmul(ops->ctx, w->lora_dh, dy, lora->b->data, T, r, s.out, false, false, scaling, OPS_SET);
-	if (lora->a->grad) {
-		const float *xd = dropped(w, layer, p, x, s.in);
-		ops->matmul(ops->ctx, w->lora_h, xd, lora->a->data, T, r, s.in, false, true, 1, OPS_SET);
-		ops->matmul(ops->ctx, lora->b->grad, dy, w->lora_h, s.out, r, T, true, false, scaling, OPS_ADD);
-		ops->matmul(ops->ctx, lora->a->grad, w->lora_dh, xd, r, s.in, T, true, false, 1, OPS_ADD);
-	}
-	if (!dx) return;
-	if (!w->dropout_seed || w->dropout <= 0) {
-		ops->matmul(ops->ctx, dx, w->lora_dh, lora->a->data, T, s.in, r, false, false, 1, OPS_ADD);
-		return;
-	}
-	ops->matmul(ops->ctx, w->lora_x, w->lora_dh, lora->a->data, T, s.in, r, false, false, 1, OPS_SET);
-	dropped(w, layer, p, w->lora_x, s.in);
-	ops->axpy(ops->ctx, dx, w->lora_x, 1, (int64_t)T * s.in);
-}
-
-void walk_linear_backward(
-	struct walk *w, int layer, enum proj p, const float *dy, const float *x, float *dx, enum ops_accumulate acc)
-{
-	const struct model *m = w->model;
-	struct ops *ops = m->ops;
-	const struct lora *lora = adapter_lora(w->adapter, layer, p);
-	const struct param *weight = m->layers[layer].weight[p], *bias = m->layers[layer].bias[p];
-	struct proj_shape s = proj_shape(&m->config, p);
-
-	if (weight->grad) ops->matmul(ops->ctx, weight->grad, dy, x, s.out, s.in, w->T, true, false, 1, OPS_ADD);
-	if (bias && bias->grad) ops->bias_backward(ops->ctx, bias->grad, dy, w->T, s.out);
-	if (dx) ops->matmul(ops->ctx, dx, dy, weight->data, w->T, s.in, s.out, false, false, 1, acc);
-	if (lora) lora_backward(w, layer, p, lora, dy, x, dx);
 }

@@ -39,14 +39,33 @@ struct param {
 	int ndim;
 	int64_t shape[2];
 	int64_t count;
-	float *data;
-	float *grad; /* NULL: frozen */
+	struct ops_weight w; /* a vector is one row; grad NULL: frozen; w NULL: fp32 alone, in master (moments) */
+	uint64_t *changes;   /* of its model or adapter: who writes values adds one */
 };
+/* Values (count) to the host, and from it, in host order. */
+void param_get(struct ops *ops, const struct param *p, float *host);
+void param_put(struct ops *ops, struct param *p, const void *host, enum dtype dtype);
+void param_get_grad(struct ops *ops, const struct param *p, float *host);
+/* Value k alone, as products read it: for a look at a few of many. */
+float param_value(struct ops *ops, const struct param *p, int64_t k);
 /* One safetensors file that holds exactly these tensors under these names, in this order. Loading
  * (from the file, or a folder with its shards) demands the same names and shapes and refuses extra
  * ones. */
 int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err);
 int params_load(struct ops *ops, struct param *params, int count, const char *path, struct err *err);
+
+/* ---- where it computes ---- */
+
+struct device_options {
+	const char *device;    /* cpu, cuda, cuda:N */
+	const char *cuda_libs; /* folder with CUDA's libraries; NULL: where they usually lie */
+	int threads;           /* of the CPU; 0: cores */
+	bool batch_invariant;
+	const char *const *adapters; /* (nadapters) folders of the adapters that will be opened; NULL entries: none */
+	int nadapters;
+	int new_rank; /* of an adapter that will be created; 0: none */
+};
+int device_open(const struct device_options *o, struct ops **out, struct err *err);
 
 struct model;
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
@@ -81,6 +100,8 @@ struct adapter;
 int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err);
 int adapter_open(struct model *m, const char *dir, struct adapter **out,
 	struct err *err); /* PEFT folder; what is not supported is refused by name */
+/* The rank that a PEFT folder states: a backend wants to know it before it is opened. */
+int adapter_rank(const char *dir, int *r, struct err *err);
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);
@@ -112,10 +133,16 @@ struct pass_options {
 };
 int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err);
 void pass_free(struct pass *p);
-size_t pass_bytes(const struct model_config *c, const struct pass_options *o); /* for the memory plan */
+/* For the memory plan; ops NULL: as on the CPU. */
+size_t pass_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o);
+struct packed { /* S sequences side by side: sequence s is rows start[s]..start[s + 1] */
+	int T, S;
+	const int32_t *start; /* (S + 1) */
+	const int32_t *pos;   /* (T) position of each token in its sequence: 0, 1, ... */
+};
 struct batch {
 	const int32_t *ids; /* (T) */
-	struct ops_packed packed;
+	struct packed packed;
 };
 /* Runs the blocks; the final norm's output (T, C) stays in the pass. a may be NULL (the reference
  * policy). dropout_seed 0: no dropout. */
@@ -136,28 +163,34 @@ void pass_backward(struct pass *p, const struct head_row *rows, int n, float tem
 /* The next pass_logprobs or pass_backward also stores, per row, whether no other logit is larger
  * than the target's (greedy accuracy). */
 void pass_want_hits(struct pass *p, uint8_t *hits /* (n) */);
-/* Hidden states (T, C) after the final norm: for tests and full logits (T, V) on demand. */
-const float *pass_hidden(const struct pass *p);
+/* Full logits of rows of the batch, on the host: for tests. */
 void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, V) */);
 
 /* ---- generation step over KV pages ---- */
 
-struct kv; /* pages of all layers: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD), a page's inside arranged by the backend
-			*/
+struct kv; /* pages of all layers: (layers, 2, pages, OPS_PAGE * NKV * HD), a page's inside arranged by the backend */
 struct kv *kv_create(struct model *m, int pages);
 void kv_free(struct kv *kv);
-int kv_pages(const struct kv *kv);
-void kv_copy_page(
-	struct kv *kv, int dst, int src); /* all layers, keys and values: copy on first write of a shared page */
-size_t kv_bytes(const struct model_config *c, int pages);
+/* All layers, keys and values: copies on first write of shared pages. No dst is a src or another dst. */
+void kv_copy_pages(struct kv *kv, const int32_t *dst, const int32_t *src, int n);
+size_t kv_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, int pages);
 struct step; /* activations of one generation step */
-struct step *step_create(struct model *m, int max_rows, int max_logit_rows);
-size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows); /* for the memory plan */
+struct step_options {
+	int rows; /* of one step, at most */
+	int sequences;
+	int pages;  /* of one sequence */
+	int wanted; /* rows of logits */
+};
+struct step *step_create(struct model *m, const struct step_options *o);
+size_t step_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c,
+	const struct step_options *o); /* for the memory plan */
 void step_free(struct step *s);
-/* rows: ids (T), pages and positions in b; logits (n, V) for the rows listed in at. Rows of one
- * call share one adapter (NULL: none). Keys of earlier rows of the same sequence in the same call
- * are visible: a prompt may be prefilled in one call. Returns the logits' memory (owned by s,
- * backend memory). */
-const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b,
-	const int32_t *at, int n);
+/* Runs the rows; rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
+ * sequence in the same call are visible: a prompt may be prefilled in one call. With want->draw a
+ * token is drawn for each wanted row, into drawn (n) and logprob (n). Returns the wanted rows'
+ * logits (n, V), which belong to s. */
+const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
+	const struct ops_want *want, int32_t *drawn, float *logprob);
+/* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */
+size_t model_memory(const struct model *m);
 #endif

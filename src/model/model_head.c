@@ -8,120 +8,123 @@
 
 #include <math.h>
 
-void head_logits(const struct model *m, float *logits, const float *x, int n)
-{
-	m->ops->matmul(
-		m->ops->ctx, logits, x, m->head->data, n, m->config.vocab_size, m->config.hidden_size, false, true, 1, OPS_SET);
-}
-
 void pass_want_hits(struct pass *p, uint8_t *hits) { p->head.hits = hits; }
 
-const float *pass_hidden(const struct pass *p) { return p->hidden; }
-
-/* Integer reduction without a branch, so that the compiler vectorises it. */
-static bool is_largest(const float *row, int V, int32_t target)
+/* Tells the batch of rows [begin, begin + n); returns n as the stages are to be called with. rows
+ * NULL: at alone. */
+static int group_want(
+	struct pass *p, const struct head_row *rows, const int32_t *at, int begin, int n, float temperature)
 {
-	int larger = 0;
-	for (int j = 0; j < V; j++) larger += row[j] > row[target];
-	return larger == 0;
-}
-
-static void hits_store(struct pass *p, int begin, int n)
-{
-	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
 	int V = p->model->config.vocab_size;
 	for (int i = 0; i < n; i++) {
-		ops->download(ops->ctx, h->host_logits, h->logits + (int64_t)i * V, (size_t)V * sizeof(float));
-		h->hits[begin + i] = is_largest(h->host_logits, V, h->target[i]);
+		h->at[i] = rows ? rows[begin + i].at : at[begin + i];
+		h->target[i] = rows ? rows[begin + i].target : 0;
+		h->temperature[i] = temperature;
+		CHECKF(h->at[i] >= 0 && h->at[i] < p->T, "row %d is at %d of %d tokens", begin + i, h->at[i], p->T);
+		CHECKF(h->target[i] >= 0 && h->target[i] < V, "row %d has target %d of %d", begin + i, h->target[i], V);
 	}
+	struct ops *ops = p->model->ops;
+	struct ops_want want = {.n = n, .at = h->at, .target = rows ? h->target : NULL, .temperature = h->temperature};
+	return ops->batch_want(ops->ctx, p->walk.batch, &want);
 }
 
-/* Logits and per-row figures of rows [begin, begin + n); host copies of the figures lie in h->host.
- */
-static void chunk_forward(struct pass *p, const struct head_row *rows, int begin, int n, float temperature)
+static void chunk_logits(struct pass *p, int first, int n)
 {
-	const struct model_config *c = &p->model->config;
 	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
-	for (int i = 0; i < n; i++) {
-		int at = rows[begin + i].at, target = rows[begin + i].target;
-		CHECKF(at >= 0 && at < p->packed.T, "row %d is at %d of %d tokens", begin + i, at, p->packed.T);
-		CHECKF(target >= 0 && target < c->vocab_size, "row %d has target %d of %d", begin + i, target, c->vocab_size);
-		h->at[i] = at;
-		h->target[i] = target;
+	ops->gather(ops->ctx, h->x, p->hidden, p->model->config.hidden_size, ops->tail, p->walk.batch, first, n);
+	ops->logits(ops->ctx, h->logits, h->x, &p->model->head_linear, n);
+}
+
+/* Of n rows from `first` of the group on, the first `wanted` are somebody's; their figures go to the
+ * host, hits to the caller's rows from `row` on. */
+static void chunk_forward(struct pass *p, int first, int n, int wanted, int row)
+{
+	struct ops *ops = p->model->ops;
+	struct head *h = &p->head;
+	chunk_logits(p, first, n);
+	ops->logprob(ops->ctx, h->out, h->logits, p->walk.batch, first, n, p->model->config.vocab_size);
+	ops->get_f32(ops->ctx, h->figures, h->out, (int64_t)wanted * OPS_FIGURES);
+	for (int i = 0; i < wanted; i++) {
+		const float *figures = h->figures + (int64_t)i * OPS_FIGURES;
+		h->logprob[i] = figures[0];
+		h->entropy[i] = figures[1];
+		if (h->hits) h->hits[row + i] = figures[3] != 0;
 	}
-	ops->embed(ops->ctx, h->x, p->hidden, h->at, n, c->hidden_size); /* a gather of rows */
-	head_logits(p->model, h->logits, h->x, n);
-	ops->logprob(ops->ctx, h->logprob, h->entropy, h->lse, h->logits, h->target, temperature, n, c->vocab_size);
-	ops->download(ops->ctx, h->host, h->logprob, (size_t)n * sizeof(float));
-	ops->download(ops->ctx, h->host + h->rows_max, h->entropy, (size_t)n * sizeof(float));
-	if (h->hits) hits_store(p, begin, n);
 }
 
 void pass_logprobs(
 	struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy)
 {
 	struct head *h = &p->head;
-	for (int begin = 0; begin < n; begin += h->rows_max) {
-		int m = MIN(h->rows_max, n - begin);
-		chunk_forward(p, rows, begin, m, temperature);
-		memcpy(logprob + begin, h->host, (size_t)m * sizeof *logprob);
-		if (entropy) memcpy(entropy + begin, h->host + h->rows_max, (size_t)m * sizeof *entropy);
+	for (int begin = 0; begin < n; begin += h->group_max) {
+		int group = MIN(h->group_max, n - begin), padded = group_want(p, rows, NULL, begin, group, temperature);
+		for (int first = 0; first < group; first += h->rows_max) {
+			int wanted = MIN(h->rows_max, group - first);
+			chunk_forward(p, first, MIN(h->rows_max, padded - first), wanted, begin + first);
+			memcpy(logprob + begin + first, h->logprob, (size_t)wanted * sizeof *logprob);
+			if (entropy) memcpy(entropy + begin + first, h->entropy, (size_t)wanted * sizeof *entropy);
+		}
 	}
 	h->hits = NULL;
 }
 
 /* d logits in place of the logits, then to the head's weights and to the hidden rows they came
  * from. */
-static void chunk_backward(struct pass *p, int n, float temperature)
+static void chunk_backward(struct pass *p, int first, int n)
 {
-	const struct model *m = p->model;
+	struct model *m = p->model;
 	struct ops *ops = m->ops;
 	struct head *h = &p->head;
-	int C = m->config.hidden_size, V = m->config.vocab_size;
-	ops->upload(ops->ctx, h->g, h->host + 2 * h->rows_max, (size_t)n * sizeof(float));
-	ops->logprob_backward(ops->ctx, h->logits, h->lse, h->target, h->g, temperature, n, V);
-	if (m->head->grad) ops->matmul(ops->ctx, m->head->grad, h->logits, h->x, V, C, n, true, false, 1, OPS_ADD);
-	ops->matmul(ops->ctx, h->dx, h->logits, m->head->data, n, C, V, false, false, 1, OPS_SET);
-	ops->embed_backward(ops->ctx, p->dhidden, h->dx, h->at, n, C, p->packed.T); /* a scatter */
+	ops->head_backward(
+		ops->ctx, h->dx, h->logits, h->out, h->g, h->x, &m->head_linear, p->walk.batch, first, n, m->config.vocab_size);
+	ops->scatter(ops->ctx, p->dhidden, h->dx, m->config.hidden_size, ops->tail, p->walk.batch, first, n);
+}
+
+static void blocks_backward(struct pass *p)
+{
+	struct model *m = p->model;
+	struct ops *ops = m->ops;
+	ops->norm_backward(ops->ctx, p->grads.dx, p->dhidden, p->x_last, &m->norm->w, p->rstd_last, p->walk.T, OPS_SET);
+	for (int l = m->config.num_hidden_layers - 1; l >= 0; l--)
+		walk_block_backward(&p->walk, l, &p->layers[l], &p->grads);
+	if (m->embed->w.grad) ops->embed_backward(ops->ctx, &m->embed->w, p->grads.dx, p->walk.batch, p->walk.T);
 }
 
 void pass_backward(struct pass *p, const struct head_row *rows, int n, float temperature, loss_fn *loss, void *ctx)
 {
-	const struct model *m = p->model;
-	struct ops *ops = m->ops;
+	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
-	int C = m->config.hidden_size, T = p->packed.T;
+	size_t row_bytes = size_mul((size_t)(p->model->config.hidden_size + ops->tail), (size_t)ops->elem_bytes);
 	CHECK(p->options.backward);
-	ops->zero(ops->ctx, p->dhidden, (size_t)T * (size_t)C * sizeof(float));
-	for (int begin = 0; begin < n; begin += h->rows_max) {
-		int rows_now = MIN(h->rows_max, n - begin);
-		chunk_forward(p, rows, begin, rows_now, temperature);
-		loss(ctx, begin, rows_now, h->host, h->host + h->rows_max, h->host + 2 * h->rows_max);
-		chunk_backward(p, rows_now, temperature);
+	adapter_dropout(p->walk.adapter, p->dropout_seed); /* the forward's masks */
+	ops->zero(ops->ctx, p->dhidden, size_mul((size_t)p->walk.T, row_bytes));
+	for (int begin = 0; begin < n; begin += h->group_max) {
+		int group = MIN(h->group_max, n - begin), padded = group_want(p, rows, NULL, begin, group, temperature);
+		for (int first = 0; first < group; first += h->rows_max) {
+			int rows_now = MIN(h->rows_max, padded - first), wanted = MIN(rows_now, group - first);
+			chunk_forward(p, first, rows_now, wanted, begin + first);
+			loss(ctx, begin + first, wanted, h->logprob, h->entropy, h->g);
+			for (int i = wanted; i < rows_now; i++) h->g[i] = 0; /* surplus rows teach nothing */
+			chunk_backward(p, first, rows_now);
+		}
 	}
 	h->hits = NULL;
-
-	ops->rmsnorm_backward(
-		ops->ctx, p->grads.dx, m->norm->grad, p->dhidden, p->x_last, m->norm->data, p->rstd_last, T, C, OPS_SET);
-	for (int l = m->config.num_hidden_layers - 1; l >= 0; l--)
-		walk_block_backward(&p->walk, l, &p->layers[l], &p->packed, &p->grads);
-	if (m->embed->grad) ops->embed_backward(ops->ctx, m->embed->grad, p->grads.dx, p->ids, T, C, m->config.vocab_size);
+	blocks_backward(p);
 }
 
 void pass_logits(struct pass *p, const int32_t *at, int n, float *logits)
 {
 	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
-	int C = p->model->config.hidden_size, V = p->model->config.vocab_size;
-	for (int begin = 0; begin < n; begin += h->rows_max) {
-		int m = MIN(h->rows_max, n - begin);
-		for (int i = 0; i < m; i++)
-			CHECKF(at[begin + i] >= 0 && at[begin + i] < p->packed.T, "row %d is at %d of %d tokens", begin + i,
-				at[begin + i], p->packed.T);
-		ops->embed(ops->ctx, h->x, p->hidden, at + begin, m, C);
-		head_logits(p->model, h->logits, h->x, m);
-		ops->download(ops->ctx, logits + (int64_t)begin * V, h->logits, (size_t)m * (size_t)V * sizeof(float));
+	int V = p->model->config.vocab_size;
+	for (int begin = 0; begin < n; begin += h->group_max) {
+		int group = MIN(h->group_max, n - begin), padded = group_want(p, NULL, at, begin, group, 1);
+		for (int first = 0; first < group; first += h->rows_max) {
+			chunk_logits(p, first, MIN(h->rows_max, padded - first));
+			ops->get_f32(ops->ctx, logits + (int64_t)(begin + first) * V, h->logits,
+				(int64_t)MIN(h->rows_max, group - first) * V);
+		}
 	}
 }

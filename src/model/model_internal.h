@@ -4,7 +4,7 @@
 #define HONE_MODEL_INTERNAL_H
 #include "model/model.h"
 
-#define ADAPTER_RANK_MAX 256   /* bounds the scratch of every pass and step, which exist before adapters do */
+#define ADAPTER_RANK_MAX 256   /* bounds the memory plan, which exists before adapters do */
 
 /* ---- weights ---- */
 
@@ -18,11 +18,22 @@ struct proj_shape {
 };
 struct proj_shape proj_shape(const struct model_config *c, enum proj p);
 
+/* Projections that read one input are one linear of parts. */
+enum linear { LINEAR_QKV, LINEAR_O, LINEAR_GU, LINEAR_DOWN, LINEAR_COUNT };
+struct linear_def {
+	enum proj first; /* its parts are this one and those behind it */
+	int parts;
+};
+extern const struct linear_def linear_defs[LINEAR_COUNT];
+
 struct layer {
-	const struct param *norm1, *norm2;      /* (C) */
-	const struct param *q_norm, *k_norm;    /* (HD), NULL without qk_norm */
-	const struct param *weight[PROJ_COUNT]; /* (out, in) */
-	const struct param *bias[PROJ_COUNT];   /* (out), q, k and v alone, NULL without attention_bias */
+	struct param *norm1, *norm2;      /* (C) */
+	struct param *q_norm, *k_norm;    /* (HD), NULL without qk_norm */
+	struct param *weight[PROJ_COUNT]; /* (out, in) */
+	struct param *bias[PROJ_COUNT];   /* (out), q, k and v alone, NULL without attention_bias */
+	/* what stages are given: filled from the parameters by model_link */
+	struct ops_linear linear[LINEAR_COUNT];
+	struct ops_heads heads;
 };
 
 struct model {
@@ -32,13 +43,20 @@ struct model {
 	struct param *params;
 	int nparams;
 	int64_t count; /* of all values */
-	float *block,
-		*grads; /* (count): params in table order without gaps; block NULL while mapped, grads NULL until enabled */
-	struct safetensors *mapped; /* params are views of its tensors */
+	/* All of the weights: in table order, on the host without gaps. NULL while params are views of source. */
+	void *block;
+	struct f32 *masters;        /* (count) where the backend's elements are shorter; NULL until enabled */
+	struct f32 *grads;          /* (count); NULL until enabled */
+	struct safetensors *source; /* the file: params are views of its tensors, or masters may be filled from it again */
+	uint64_t seed;              /* of the weights when there is no file */
 	struct layer *layers;
-	const struct param *embed, *norm, *head; /* head == embed when tied */
-	float *rope;
-	int rope_positions; /* (rope_positions, 2, HD/2) */
+	struct param *embed, *norm, *head; /* head == embed when tied */
+	struct ops_linear head_linear;
+	struct f32 *rope; /* (rope_positions, 2, HD/2) */
+	int rope_positions;
+	uint64_t changes;                     /* counts writes to the weights */
+	uint64_t serial_last;                 /* of what was made over this model: adapters, steps, pages */
+	uint64_t bound_serial, bound_changes; /* the adapter whose B lies in the weights' tail columns; 0: none */
 };
 
 struct model *model_alloc(
@@ -47,24 +65,30 @@ int model_config_check(
 	const struct model_config *c, const char *what, struct err *err); /* of values that another file gave */
 /* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
 bool json_is_off(const json_t *v);
-/* The weights in a block of their own, which params (the model's table or a copy of it) then point
- * into. */
-float *model_copy(const struct model *m, struct param *params);
+/* The stages' view of the parameters, after any of them moved. */
+void model_link(struct model *m);
 void model_ensure_rope(struct model *m, int positions);
-/* Total of counts, and data or grad pointers into a block in table order. */
-int64_t params_count(const struct param *params, int n);
-void params_carve(struct param *params, int n, float *data);
-void params_carve_grads(struct param *params, int n, float *grads); /* NULL: frozen */
+/* B of the adapter (NULL: none) into the weights' tail columns, unless it is there already. */
+void model_bind(struct model *m, const struct adapter *a);
+
+/* Bytes of the working weights, and their pointers into a block of so many. On the host without
+ * gaps, elsewhere each begins at a multiple of 256 bytes. */
+size_t params_bytes(const struct ops *ops, const struct param *params, int n);
+void params_carve(const struct ops *ops, struct param *params, int n, void *block);
+/* Masters and gradients, without gaps in table order; NULL: frozen. On the host masters are the weights. */
+void params_carve_masters(const struct ops *ops, struct param *params, int n, struct f32 *masters);
+void params_carve_grads(struct param *params, int n, struct f32 *grads);
 /* params_load from a file that is open already; path is for messages. */
 int params_read(
 	struct ops *ops, struct param *params, int count, const struct safetensors *s, const char *path, struct err *err);
 
+static inline struct f32 *f32_at(struct f32 *p, int64_t values)
+{
+	return (struct f32 *)((uintptr_t)p + (uintptr_t)values * sizeof(float));
+}
+
 /* ---- adapters ---- */
 
-struct lora {
-	const struct param *a; /* (R, in) */
-	const struct param *b; /* (out, R) */
-};
 struct adapter {
 	struct model *model;
 	int r;
@@ -74,89 +98,96 @@ struct adapter {
 	struct param *params;
 	int nparams;
 	int64_t count;
-	float *block, *grads; /* (count) */
-	struct lora *lora;    /* (layers, PROJ_COUNT); a and b NULL where not targeted */
+	void *block;                 /* the working copies */
+	struct f32 *masters, *grads; /* (count); masters NULL on the host, grads NULL until enabled */
+	struct param **a, **b;       /* (layers, PROJ_COUNT) (R, in) and (out, R); NULL where not targeted */
+	struct ops_lora *loras;      /* (layers, LINEAR_COUNT): the stages' view */
+	uint64_t serial, changes;
 };
 /* Weights uninitialised. */
-struct adapter *adapter_alloc(
-	struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets);
-const struct lora *adapter_lora(
-	const struct adapter *a, int layer, enum proj p); /* NULL when a is NULL or p is not targeted */
+int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets,
+	struct adapter **out, struct err *err);
+/* NULL when a is NULL or adapts no part of the linear. */
+struct ops_lora *adapter_lora(const struct adapter *a, int layer, enum linear l);
+/* Masks of the next passes; 0: no dropout. a may be NULL. */
+void adapter_dropout(struct adapter *a, uint64_t seed);
+void adapter_link(struct adapter *a);
 
 /* ---- activations ---- */
 
-struct acts {               /* of one block */
-	float *x_in;            /* (T, C) */
-	float *n1, *rstd1;      /* (T, C), (T) */
-	float *q_raw, *k_raw;   /* (T, NH, HD), (T, NKV, HD): before q/k norm; == q, k without qk_norm */
-	float *rstd_q, *rstd_k; /* (T, NH), (T, NKV) */
-	float *q, *k, *v;       /* (T, NH, HD), (T, NKV, HD) x 2: after rope */
-	float *att, *lse;       /* (T, NH, HD), (T, NH) */
-	float *x_mid;           /* (T, C) */
-	float *n2, *rstd2;      /* (T, C), (T) */
-	float *gate, *up, *act; /* (T, I) */
+struct acts {            /* of one block */
+	struct elem *x_in;   /* (T, C) */
+	struct elem *n1;     /* (T, C + tail) */
+	struct f32 *rstd1;   /* (T) */
+	struct elem *qkv;    /* (T, Q + 2 KV) */
+	struct elem *q, *k;  /* (T, Q), (T, KV) after norm and rotation; qkv itself without qk_norm */
+	struct f32 *rstd_qk; /* (T, NH + NKV) */
+	struct elem *att;    /* (T, Q + tail) */
+	struct f32 *lse;     /* (T, NH) */
+	struct elem *x_mid;  /* (T, C) */
+	struct elem *n2;     /* (T, C + tail) */
+	struct f32 *rstd2;   /* (T) */
+	struct elem *gu;     /* (T, 2 I) */
+	struct elem *act;    /* (T, I + tail) */
 };
 
-/* Which per-token width an activation has. */
-enum width { WIDTH_1, WIDTH_C, WIDTH_Q, WIDTH_KV, WIDTH_NH, WIDTH_NKV, WIDTH_I, WIDTH_R, WIDTH_IN_MAX, WIDTH_COUNT };
-void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT]);
+/* Which per-token width an activation has, and what it is made of. */
+enum width { WIDTH_1, WIDTH_C, WIDTH_Q, WIDTH_KV, WIDTH_QKV, WIDTH_NH, WIDTH_HEADS, WIDTH_I, WIDTH_2I, WIDTH_COUNT };
+enum act_kind { ACT_ELEM, ACT_TAIL /* elements, and the backend's tail behind each row */, ACT_F32 };
 struct act_def {
 	size_t offset;
 	enum width width;
+	enum act_kind kind;
 };
 extern const struct act_def act_defs[]; /* of struct acts */
-extern const int act_def_count;
-/* Bytes of all entries for T tokens, each rounded up to 64; with base also stores the pointers into
- * *out, a struct of float pointers. */
-size_t acts_carve(const struct act_def *defs, int ndefs, const int64_t *width, int64_t T, void *out, char *base);
-/* Without qk_norm the raw projections are the vectors themselves. */
+int act_def_count(const struct model_config *c);
+void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT]);
+/* Bytes of all entries for T tokens, each rounded up to 256; with base also stores the pointers into
+ * *out, a struct of pointers. ops NULL: as on the CPU. */
+size_t acts_carve(const struct ops *ops, const struct act_def *defs, int ndefs, const int64_t *width, int64_t T,
+	void *out, char *base);
+/* Without qk_norm the rotated vectors lie in qkv. */
 void acts_alias(const struct model_config *c, struct acts *a);
+static inline size_t elem_bytes_of(const struct ops *ops) { return ops ? (size_t)ops->elem_bytes : sizeof(float); }
+static inline int tail_of(const struct ops *ops) { return ops ? ops->tail : 0; }
 
 /* ---- the walk ---- */
 
-/* Attention is the one step in which training and generation differ. */
-struct walk;
-typedef void attend_fn(struct walk *w, int layer, const struct acts *a);
 struct walk {
 	struct model *model;
 	struct adapter *adapter; /* NULL: the base policy */
-	int T;
-	const int32_t *pos; /* (T) */
-	float dropout;
-	uint64_t dropout_seed;   /* 0: none */
-	float *lora_x;           /* (T, IN_MAX): dropped-out input */
-	float *lora_h, *lora_dh; /* (T, R) */
-	attend_fn *attend;
-	void *ctx;
+	struct ops_batch *batch;
+	int T;               /* as batch_put gave it */
+	const struct kv *kv; /* pages; NULL: a packed pass. Attention is the one step in which they differ */
 };
+struct elem *kv_layer(const struct kv *kv, int layer, int which); /* 0 keys, 1 values */
 /* x_out may be a->x_in (and a->x_mid too) when nothing is kept for backward. */
-void walk_block(struct walk *w, int layer, const struct acts *a, float *x_out);
-void walk_linear(struct walk *w, int layer, enum proj p, float *y /* (T, out) per acc */, const float *x /* (T, in) */,
-	enum ops_accumulate acc);
-/* Adds weight gradients; dx (T, in) may be NULL when nothing below it learns. */
-void walk_linear_backward(struct walk *w, int layer, enum proj p, const float *dy /* (T, out) */, const float *x,
-	float *dx, enum ops_accumulate acc);
+void walk_block(const struct walk *w, int layer, const struct acts *a, struct elem *x_out);
 
-struct grads {                 /* scratch of the backward walk */
-	float *dx;                 /* (T, C): of the residual stream */
-	float *dn;                 /* (T, C): of a norm's output */
-	float *dq, *dk, *dv;       /* (T, NH, HD), (T, NKV, HD) x 2 */
-	float *datt, *dk_raw;      /* (T, NH, HD): also q before its norm, (T, NKV, HD) */
-	float *dgate, *dup, *dact; /* (T, I) */
+struct grads {            /* scratch of the backward walk */
+	struct elem *dx;      /* (T, C): of the residual stream */
+	struct elem *dn;      /* (T, C + tail): of a norm's output */
+	struct elem *dqkv;    /* (T, Q + 2 KV) */
+	struct elem *dq, *dk; /* (T, Q), (T, KV); dqkv itself without qk_norm */
+	struct elem *datt;    /* (T, Q + tail) */
+	struct elem *dgu;     /* (T, 2 I) */
+	struct elem *dact;    /* (T, I + tail) */
 };
 /* dx: in, the gradient of the block's output; out, of its input. */
-void walk_block_backward(
-	struct walk *w, int layer, const struct acts *a, const struct ops_packed *b, const struct grads *g);
+void walk_block_backward(const struct walk *w, int layer, const struct acts *a, const struct grads *g);
 
-struct head { /* the last norm's output to logits, a chunk of rows at a time */
-	int rows_max;
-	float *x, *dx;                      /* (rows_max, C) */
-	float *logits;                      /* (rows_max, V) */
-	float *logprob, *entropy, *lse, *g; /* (rows_max) */
-	int32_t *at, *target;               /* (rows_max) */
-	float *host;                        /* (4, rows_max): what the callback sees */
-	float *host_logits;                 /* (V): for hits */
-	uint8_t *hits;                      /* caller's, or NULL */
+struct head {            /* the last norm's output to logits, a chunk of rows at a time */
+	int rows_max;        /* of a chunk */
+	int group_max;       /* rows that the batch knows at once: whole chunks */
+	struct elem *x, *dx; /* (rows_max, C) */
+	struct f32 *logits;  /* (rows_max, V) */
+	struct f32 *out;     /* (rows_max, OPS_FIGURES) */
+	/* on the host */
+	float *figures;               /* (rows_max, OPS_FIGURES): out */
+	float *logprob, *entropy, *g; /* (rows_max): what the callback sees */
+	int32_t *at, *target;         /* (group_max) */
+	float *temperature;           /* (group_max) */
+	uint8_t *hits;                /* caller's, or NULL */
 };
 
 struct pass {
@@ -164,14 +195,16 @@ struct pass {
 	struct pass_options options;
 	char *block; /* all activations */
 	struct acts *layers;
-	int nlayers_held;          /* one per layer with backward, else one for all */
-	float *x_last, *rstd_last; /* (T, C), (T): input of the final norm */
-	float *hidden, *dhidden;   /* (T, C) */
+	int nlayers_held;      /* one per layer with backward, else one for all */
+	struct elem *x_last;   /* (T, C): input of the final norm */
+	struct f32 *rstd_last; /* (T) */
+	struct elem *hidden;   /* (T, C + tail) */
+	struct elem *dhidden;  /* (T, C + tail) */
 	struct grads grads;
 	struct walk walk;
-	int32_t *ids, *pos, *start; /* (max_tokens), (max_tokens), (max_tokens + 1): the batch last walked */
-	struct ops_packed packed;
+	int32_t *sequence;     /* (max_tokens) */
+	int T;                 /* tokens of the batch last walked */
+	uint64_t dropout_seed; /* of that pass */
 	struct head head;
 };
-void head_logits(const struct model *m, float *logits /* (n, V) */, const float *x /* (n, C) */, int n);
 #endif

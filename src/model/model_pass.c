@@ -5,40 +5,34 @@
 #include "model/model_internal.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-#define ACT(field, w) { offsetof(struct acts, field), w }
+#define ALIGNMENT 256   /* of each activation: what products on a GPU like best */
+
+#define ACT(field, w, kind) { offsetof(struct acts, field), w, kind }
 const struct act_def act_defs[] = {
-	ACT(x_in, WIDTH_C), ACT(n1, WIDTH_C), ACT(rstd1, WIDTH_1), ACT(q, WIDTH_Q), ACT(k, WIDTH_KV), ACT(v, WIDTH_KV),
-	ACT(att, WIDTH_Q), ACT(lse, WIDTH_NH), ACT(x_mid, WIDTH_C), ACT(n2, WIDTH_C), ACT(rstd2, WIDTH_1),
-	ACT(gate, WIDTH_I), ACT(up, WIDTH_I), ACT(act, WIDTH_I), ACT(q_raw, WIDTH_Q), ACT(k_raw, WIDTH_KV),
-	ACT(rstd_q, WIDTH_NH), ACT(rstd_k, WIDTH_NKV), /* last: left out without qk_norm */
+	ACT(x_in, WIDTH_C, ACT_ELEM), ACT(n1, WIDTH_C, ACT_TAIL), ACT(rstd1, WIDTH_1, ACT_F32),
+	ACT(qkv, WIDTH_QKV, ACT_ELEM), ACT(att, WIDTH_Q, ACT_TAIL), ACT(lse, WIDTH_NH, ACT_F32),
+	ACT(x_mid, WIDTH_C, ACT_ELEM), ACT(n2, WIDTH_C, ACT_TAIL), ACT(rstd2, WIDTH_1, ACT_F32),
+	ACT(gu, WIDTH_2I, ACT_ELEM), ACT(act, WIDTH_I, ACT_TAIL), ACT(q, WIDTH_Q, ACT_ELEM), ACT(k, WIDTH_KV, ACT_ELEM),
+	ACT(rstd_qk, WIDTH_HEADS, ACT_F32),
+	/* the last row: left out without qk_norm */
 };
-const int act_def_count = ARRAY_LEN(act_defs);
-#define QK_NORM_ACTS 4
+#define QK_NORM_ACTS 3
+int act_def_count(const struct model_config *c) { return (int)ARRAY_LEN(act_defs) - (c->qk_norm ? 0 : QK_NORM_ACTS); }
 
-#define PASS(field, w) { offsetof(struct pass, field), w }
+#define PASS(field, w, kind) { offsetof(struct pass, field), w, kind }
 static const struct act_def pass_defs[] = {
-	PASS(x_last, WIDTH_C),
-	PASS(rstd_last, WIDTH_1),
-	PASS(hidden, WIDTH_C),
-	PASS(walk.lora_x, WIDTH_IN_MAX),
-	PASS(walk.lora_h, WIDTH_R),
-	PASS(walk.lora_dh, WIDTH_R),
+	PASS(x_last, WIDTH_C, ACT_ELEM),
+	PASS(rstd_last, WIDTH_1, ACT_F32),
+	PASS(hidden, WIDTH_C, ACT_TAIL),
 };
 static const struct act_def grad_defs[] = {
-	PASS(dhidden, WIDTH_C),
-	PASS(grads.dx, WIDTH_C),
-	PASS(grads.dn, WIDTH_C),
-	PASS(grads.dq, WIDTH_Q),
-	PASS(grads.dk, WIDTH_KV),
-	PASS(grads.dv, WIDTH_KV),
-	PASS(grads.datt, WIDTH_Q),
-	PASS(grads.dk_raw, WIDTH_KV),
-	PASS(grads.dgate, WIDTH_I),
-	PASS(grads.dup, WIDTH_I),
-	PASS(grads.dact, WIDTH_I),
+	PASS(dhidden, WIDTH_C, ACT_TAIL), PASS(grads.dx, WIDTH_C, ACT_ELEM), PASS(grads.dn, WIDTH_C, ACT_TAIL),
+	PASS(grads.dqkv, WIDTH_QKV, ACT_ELEM), PASS(grads.datt, WIDTH_Q, ACT_TAIL), PASS(grads.dgu, WIDTH_2I, ACT_ELEM),
+	PASS(grads.dact, WIDTH_I, ACT_TAIL), PASS(grads.dq, WIDTH_Q, ACT_ELEM),
+	PASS(grads.dk, WIDTH_KV, ACT_ELEM), /* these two are left out without qk_norm */
 };
+#define QK_NORM_GRADS 2
 
 void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT])
 {
@@ -47,47 +41,55 @@ void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT])
 	width[WIDTH_C] = c->hidden_size;
 	width[WIDTH_Q] = Q;
 	width[WIDTH_KV] = KV;
+	width[WIDTH_QKV] = Q + 2 * KV;
 	width[WIDTH_NH] = c->num_attention_heads;
-	width[WIDTH_NKV] = c->num_key_value_heads;
+	width[WIDTH_HEADS] = c->num_attention_heads + c->num_key_value_heads;
 	width[WIDTH_I] = c->intermediate_size;
-	width[WIDTH_R] = ADAPTER_RANK_MAX;
-	width[WIDTH_IN_MAX] = MAX(MAX(Q, c->hidden_size), c->intermediate_size);
+	width[WIDTH_2I] = 2 * (int64_t)c->intermediate_size;
 }
 
-size_t acts_carve(const struct act_def *defs, int ndefs, const int64_t *width, int64_t T, void *out, char *base)
+size_t acts_carve(const struct ops *ops, const struct act_def *defs, int ndefs, const int64_t *width, int64_t T,
+	void *out, char *base)
 {
 	size_t used = 0;
 	for (int i = 0; i < ndefs; i++) {
-		size_t bytes = size_mul(size_mul((size_t)T, (size_t)width[defs[i].width]), sizeof(float));
-		if (base) *(float **)((char *)out + defs[i].offset) = (float *)(base + used);
-		used += (bytes + 63) / 64 * 64;
+		size_t columns = (size_t)(width[defs[i].width] + (defs[i].kind == ACT_TAIL ? tail_of(ops) : 0));
+		size_t size = defs[i].kind == ACT_F32 ? sizeof(float) : elem_bytes_of(ops);
+		if (base) *(void **)((char *)out + defs[i].offset) = base + used;
+		used += (size_mul(size_mul((size_t)T, columns), size) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	}
 	return used;
 }
 
 void acts_alias(const struct model_config *c, struct acts *a)
 {
-	if (c->qk_norm) return;
-	a->q_raw = a->q;
-	a->k_raw = a->k;
+	if (!c->qk_norm) a->q = a->k = a->qkv;
 }
 
-static int layer_acts(const struct model_config *c) { return act_def_count - (c->qk_norm ? 0 : QK_NORM_ACTS); }
-
 /* Carves everything when p is given; returns the bytes of the activations. */
-static size_t carve(const struct model_config *c, const struct pass_options *o, struct pass *p, char *base)
+static size_t carve(
+	const struct ops *ops, const struct model_config *c, const struct pass_options *o, struct pass *p, char *base)
 {
 	int64_t width[WIDTH_COUNT];
-	int layers = o->backward ? c->num_hidden_layers : 1;
+	int layers = o->backward ? c->num_hidden_layers : 1, acts = act_def_count(c), T = o->max_tokens,
+		grads = (int)ARRAY_LEN(grad_defs) - (c->qk_norm ? 0 : QK_NORM_GRADS);
 	size_t used = 0;
 	widths_fill(c, width);
 	for (int l = 0; l < layers; l++)
-		used += acts_carve(
-			act_defs, layer_acts(c), width, o->max_tokens, p ? &p->layers[l] : NULL, base ? base + used : NULL);
-	used += acts_carve(pass_defs, ARRAY_LEN(pass_defs), width, o->max_tokens, p, base ? base + used : NULL);
-	if (o->backward)
-		used += acts_carve(grad_defs, ARRAY_LEN(grad_defs), width, o->max_tokens, p, base ? base + used : NULL);
+		used += acts_carve(ops, act_defs, acts, width, T, p ? &p->layers[l] : NULL, base ? base + used : NULL);
+	used += acts_carve(ops, pass_defs, ARRAY_LEN(pass_defs), width, T, p, base ? base + used : NULL);
+	if (o->backward) used += acts_carve(ops, grad_defs, grads, width, T, p, base ? base + used : NULL);
 	return used;
+}
+
+/* What the CPU keeps for an adapter's thin products: a dropped-out input, and two (T, R). */
+static size_t thin_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o)
+{
+	int64_t width[WIDTH_COUNT];
+	if (tail_of(ops)) return 0;
+	widths_fill(c, width);
+	int64_t columns = MAX(MAX(width[WIDTH_Q], width[WIDTH_C]), width[WIDTH_I]) + 2 * ADAPTER_RANK_MAX;
+	return size_mul(size_mul((size_t)o->max_tokens, (size_t)columns), sizeof(float));
 }
 
 static int head_rows(const struct model_config *c, const struct pass_options *o)
@@ -96,60 +98,59 @@ static int head_rows(const struct model_config *c, const struct pass_options *o)
 	return (int)MIN(rows, o->max_tokens);
 }
 
-static size_t head_bytes(const struct model_config *c, const struct pass_options *o)
+static size_t head_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o)
 {
-	return size_mul((size_t)head_rows(c, o), (size_t)(2 * c->hidden_size + c->vocab_size) * sizeof(float));
+	size_t row = 2 * (size_t)c->hidden_size * elem_bytes_of(ops) +
+		((size_t)c->vocab_size + OPS_FIGURES) * sizeof(float);
+	return size_mul((size_t)head_rows(c, o), row);
 }
 
-size_t pass_bytes(const struct model_config *c, const struct pass_options *o)
+size_t pass_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o)
 {
-	return carve(c, o, NULL, NULL) + head_bytes(c, o);
+	return carve(ops, c, o, NULL, NULL) + head_bytes(ops, c, o) + thin_bytes(ops, c, o);
 }
 
-static void head_init(struct head *h, const struct model *m, int rows)
+static void head_init(struct head *h, const struct model *m, int rows, int max_tokens)
 {
 	struct ops *ops = m->ops;
 	size_t n = (size_t)rows, C = (size_t)m->config.hidden_size, V = (size_t)m->config.vocab_size;
+	size_t x_bytes = size_mul(n * C, (size_t)ops->elem_bytes);
 	h->rows_max = rows;
-	h->x = ops->alloc(ops->ctx, n * C * sizeof(float));
-	h->dx = ops->alloc(ops->ctx, n * C * sizeof(float));
+	h->group_max = max_tokens / rows * rows;
+	h->x = ops->alloc(ops->ctx, x_bytes);
+	h->dx = ops->alloc(ops->ctx, x_bytes);
 	h->logits = ops->alloc(ops->ctx, size_mul(n * V, sizeof(float)));
-	h->logprob = ops->alloc(ops->ctx, n * sizeof(float));
-	h->entropy = ops->alloc(ops->ctx, n * sizeof(float));
-	h->lse = ops->alloc(ops->ctx, n * sizeof(float));
-	h->g = ops->alloc(ops->ctx, n * sizeof(float));
-	h->at = xcalloc(n, sizeof *h->at);
-	h->target = xcalloc(n, sizeof *h->target);
-	h->host = xcalloc(3 * n, sizeof(float));
-	h->host_logits = xcalloc(V, sizeof(float));
+	h->out = ops->alloc(ops->ctx, n * OPS_FIGURES * sizeof(float));
+	h->figures = xcalloc(n * OPS_FIGURES, sizeof *h->figures);
+	h->logprob = xcalloc(n, sizeof *h->logprob);
+	h->entropy = xcalloc(n, sizeof *h->entropy);
+	h->g = xcalloc(n, sizeof *h->g);
+	h->at = xcalloc((size_t)h->group_max, sizeof *h->at);
+	h->target = xcalloc((size_t)h->group_max, sizeof *h->target);
+	h->temperature = xcalloc((size_t)h->group_max, sizeof *h->temperature);
 }
 
 static void head_release(struct head *h, struct ops *ops)
 {
-	float *memory[] = {h->x, h->dx, h->logits, h->logprob, h->entropy, h->lse, h->g};
-	for (size_t i = 0; i < ARRAY_LEN(memory); i++)
-		if (memory[i]) ops->release(ops->ctx, memory[i]);
-	free(h->at);
-	free(h->target);
-	free(h->host);
-	free(h->host_logits);
+	void *memory[] = {h->x, h->dx, h->logits, h->out};
+	void *host[] = {h->figures, h->logprob, h->entropy, h->g, h->at, h->target, h->temperature};
+	for (size_t i = 0; i < ARRAY_LEN(memory); i++) ops->release(ops->ctx, memory[i]);
+	for (size_t i = 0; i < ARRAY_LEN(host); i++) free(host[i]);
 }
 
-static void attend_packed(struct walk *w, int layer, const struct acts *a)
+size_t model_memory(const struct model *m)
 {
-	const struct model_config *c = &w->model->config;
-	const struct pass *p = w->ctx;
-	struct ops *ops = w->model->ops;
-	ops->attention(ops->ctx, a->att, a->lse, a->q, a->k, a->v, &p->packed, c->num_attention_heads,
-		c->num_key_value_heads, c->head_dim);
+	size_t free_bytes, total;
+	m->ops->memory(m->ops->ctx, &free_bytes, &total);
+	return m->ops->host_memory ? total : free_bytes;
 }
 
-static int options_check(const struct model_config *c, const struct pass_options *o, struct err *err)
+static int options_check(const struct model *m, const struct pass_options *o, struct err *err)
 {
 	if (o->max_tokens < 1 || o->max_tokens > 1 << 22)
 		return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
-	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(c, o) * mib,
-		   memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) * mib;
+	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(m->ops, &m->config, o) * mib,
+		   memory = (double)model_memory(m) * mib;
 	if (needed > memory)
 		return err_set(err, ERR_LIMIT,
 			"activations of %d tokens need %.0f MiB%s, this machine has %.0f MiB; lower max_tokens", o->max_tokens,
@@ -160,27 +161,24 @@ static int options_check(const struct model_config *c, const struct pass_options
 int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err)
 {
 	struct ops *ops = m->ops;
-	int rc = options_check(&m->config, o, err);
+	int rc = options_check(m, o, err);
 	if (rc) return rc;
 	struct pass *p = xcalloc(1, sizeof *p);
-	size_t n = (size_t)o->max_tokens;
 	p->model = m;
 	p->options = *o;
 	p->nlayers_held = o->backward ? m->config.num_hidden_layers : 1;
 	p->layers = xcalloc((size_t)p->nlayers_held, sizeof *p->layers);
-	p->block = ops->alloc(ops->ctx, carve(&m->config, o, NULL, NULL));
-	carve(&m->config, o, p, p->block);
+	p->block = ops->alloc(ops->ctx, carve(ops, &m->config, o, NULL, NULL));
+	carve(ops, &m->config, o, p, p->block);
 	for (int l = 0; l < p->nlayers_held; l++) {
 		acts_alias(&m->config, &p->layers[l]);
 		if (!o->backward) p->layers[l].x_mid = p->layers[l].x_in;
 	}
-	p->ids = xcalloc(n, sizeof *p->ids);
-	p->pos = xcalloc(n, sizeof *p->pos);
-	p->start = xcalloc(n + 1, sizeof *p->start);
+	if (!m->config.qk_norm) p->grads.dq = p->grads.dk = p->grads.dqkv;
+	p->sequence = xcalloc((size_t)o->max_tokens, sizeof *p->sequence);
+	head_init(&p->head, m, head_rows(&m->config, o), o->max_tokens);
 	p->walk.model = m;
-	p->walk.attend = attend_packed;
-	p->walk.ctx = p;
-	head_init(&p->head, m, head_rows(&m->config, o));
+	p->walk.batch = ops->batch_create(ops->ctx, o->max_tokens, o->max_tokens, 0, p->head.group_max);
 	model_ensure_rope(m, o->max_tokens);
 	*out = p;
 	return 0;
@@ -190,19 +188,19 @@ void pass_free(struct pass *p)
 {
 	if (!p) return;
 	struct ops *ops = p->model->ops;
+	ops->batch_free(ops->ctx, p->walk.batch);
 	ops->release(ops->ctx, p->block);
 	head_release(&p->head, ops);
 	free(p->layers);
-	free(p->ids);
-	free(p->pos);
-	free(p->start);
+	free(p->sequence);
 	free(p);
 }
 
-/* The batch is copied: backward needs it again after the caller has packed the next one. */
+/* The backend keeps the batch: backward needs it again after the caller has packed the next one. */
 static void batch_take(struct pass *p, const struct batch *b)
 {
 	int T = b->packed.T, S = b->packed.S;
+	struct ops *ops = p->model->ops;
 	CHECKF(T > 0 && T <= p->options.max_tokens, "%d tokens in a pass for %d", T, p->options.max_tokens);
 	CHECKF(S > 0 && S <= T && b->packed.start[0] == 0 && b->packed.start[S] == T, "%d sequences over %d tokens", S, T);
 	for (int t = 0; t < T; t++) {
@@ -211,30 +209,31 @@ static void batch_take(struct pass *p, const struct batch *b)
 		CHECKF(pos >= 0 && pos < p->model->rope_positions, "token %d has position %d of %d", t, pos,
 			p->model->rope_positions);
 	}
-	memcpy(p->ids, b->ids, (size_t)T * sizeof *p->ids);
-	memcpy(p->pos, b->packed.pos, (size_t)T * sizeof *p->pos);
-	memcpy(p->start, b->packed.start, (size_t)(S + 1) * sizeof *p->start);
-	p->packed = (struct ops_packed){.T = T, .S = S, .start = p->start, .pos = p->pos};
+	for (int s = 0; s < S; s++)
+		for (int t = b->packed.start[s]; t < b->packed.start[s + 1]; t++) p->sequence[t] = s;
+	struct ops_rows rows = {.T = T, .S = S, .ids = b->ids, .pos = b->packed.pos, .sequence = p->sequence};
+	p->T = T;
+	p->walk.T = ops->batch_put(ops->ctx, p->walk.batch, &rows);
+	CHECK(p->walk.T >= T && p->walk.T <= p->options.max_tokens);
 }
 
 void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint64_t dropout_seed)
 {
 	struct model *m = p->model;
 	struct ops *ops = m->ops;
-	int C = m->config.hidden_size, L = m->config.num_hidden_layers;
+	int L = m->config.num_hidden_layers;
+	model_bind(m, a);
 	batch_take(p, b);
 	p->walk.adapter = a;
-	p->walk.T = p->packed.T;
-	p->walk.pos = p->pos;
-	p->walk.dropout = a ? (float)a->dropout : 0;
-	p->walk.dropout_seed = dropout_seed;
+	p->dropout_seed = dropout_seed;
+	adapter_dropout(a, dropout_seed);
 
-	ops->embed(ops->ctx, p->layers[0].x_in, m->embed->data, p->ids, p->packed.T, C);
+	ops->embed(ops->ctx, p->layers[0].x_in, &m->embed->w, p->walk.batch, p->walk.T);
 	for (int l = 0; l < L; l++) {
 		const struct acts *acts = &p->layers[p->options.backward ? l : 0];
-		float *x_out = l == L - 1 ? p->x_last : p->options.backward ? p->layers[l + 1].x_in : acts->x_in;
+		struct elem *x_out = l == L - 1 ? p->x_last : p->options.backward ? p->layers[l + 1].x_in : acts->x_in;
 		walk_block(&p->walk, l, acts, x_out);
 	}
-	ops->rmsnorm(
-		ops->ctx, p->hidden, p->rstd_last, p->x_last, m->norm->data, (float)m->config.rms_norm_eps, p->packed.T, C);
+	ops->norm(
+		ops->ctx, p->hidden, p->rstd_last, p->x_last, &m->norm->w, (float)m->config.rms_norm_eps, p->walk.T, NULL);
 }

@@ -38,8 +38,9 @@ void model_ensure_rope(struct model *m, int positions)
 	}
 	if (m->rope) m->ops->release(m->ops->ctx, m->rope);
 	m->rope = m->ops->alloc(m->ops->ctx, bytes);
-	m->ops->upload(m->ops->ctx, m->rope, table, bytes);
+	m->ops->put_f32(m->ops->ctx, m->rope, table, (int64_t)positions * c->head_dim);
 	m->rope_positions = positions;
+	for (int l = 0; l < c->num_hidden_layers; l++) m->layers[l].heads.rope = m->rope;
 	free(freq);
 	free(table);
 }

@@ -1,35 +1,40 @@
 /* A generation step: rows of many sequences, each one token further (or a whole prompt at once),
- * over keys and values kept in pages. The blocks are walk_block's; attention writes this step's
- * keys and values into their slots and then reads pages. */
+ * over keys and values kept in pages. The blocks are walk_block's; the stage of the heads stores
+ * this step's keys and values, and attention then reads pages. */
 #include "model/model_internal.h"
 
 #include <stdlib.h>
 
-/* ---- pages: (layers, 2, pages, OPS_KV_BLOCK * NKV * HD); how a page is arranged inside is the
+/* ---- pages: (layers, 2, pages, OPS_PAGE * NKV * HD); how a page is arranged inside is the
  * backend's business ---- */
 
 struct kv {
 	struct model *model;
 	int pages;
-	float *block;
+	struct elem *block;
+	uint64_t serial;
 };
 
-static size_t page_count(const struct model_config *c)
+static int64_t page_elements(const struct model_config *c)
 {
-	return size_mul(OPS_KV_BLOCK, (size_t)c->num_key_value_heads * (size_t)c->head_dim);
+	return (int64_t)OPS_PAGE * c->num_key_value_heads * c->head_dim;
 }
 
-size_t kv_bytes(const struct model_config *c, int pages)
+size_t kv_bytes(const struct ops *ops, const struct model_config *c, int pages)
 {
-	return size_mul(size_mul((size_t)c->num_hidden_layers * 2, (size_t)pages), page_count(c) * sizeof(float));
+	return size_mul(
+		size_mul((size_t)c->num_hidden_layers * 2, (size_t)pages), (size_t)page_elements(c) * elem_bytes_of(ops));
 }
 
 struct kv *kv_create(struct model *m, int pages)
 {
-	CHECK(pages > 0 && pages <= INT32_MAX / OPS_KV_BLOCK);
+	CHECK(pages > 0 && pages <= INT32_MAX / OPS_PAGE);
 	struct kv *kv = xcalloc(1, sizeof *kv);
-	*kv = (struct kv){.model = m, .pages = pages, .block = m->ops->alloc(m->ops->ctx, kv_bytes(&m->config, pages))};
-	model_ensure_rope(m, MIN(pages * OPS_KV_BLOCK, m->config.max_position_embeddings));
+	*kv = (struct kv){.model = m,
+		.pages = pages,
+		.block = m->ops->alloc(m->ops->ctx, kv_bytes(m->ops, &m->config, pages)),
+		.serial = ++m->serial_last};
+	model_ensure_rope(m, MIN(pages * OPS_PAGE, m->config.max_position_embeddings));
 	return kv;
 }
 
@@ -40,136 +45,156 @@ void kv_free(struct kv *kv)
 	free(kv);
 }
 
-int kv_pages(const struct kv *kv) { return kv->pages; }
-
-/* which: 0 keys, 1 values */
-static float *kv_layer(const struct kv *kv, int layer, int which)
+struct elem *kv_layer(const struct kv *kv, int layer, int which)
 {
-	return kv->block + ((size_t)layer * 2 + (size_t)which) * (size_t)kv->pages * page_count(&kv->model->config);
+	int64_t plane = kv->pages * page_elements(&kv->model->config);
+	return ops_elem_at(kv->model->ops, kv->block, (2 * (int64_t)layer + which) * plane);
 }
 
-void kv_copy_page(struct kv *kv, int dst, int src)
+void kv_copy_pages(struct kv *kv, const int32_t *dst, const int32_t *src, int n)
 {
 	struct ops *ops = kv->model->ops;
-	size_t n = page_count(&kv->model->config);
-	CHECK(dst >= 0 && dst < kv->pages && src >= 0 && src < kv->pages);
-	for (int l = 0; l < kv->model->config.num_hidden_layers; l++)
-		for (int which = 0; which < 2; which++) {
-			float *base = kv_layer(kv, l, which);
-			ops->copy(ops->ctx, base + (size_t)dst * n, base + (size_t)src * n, n * sizeof(float));
-		}
+	const struct model_config *c = &kv->model->config;
+	int64_t page = page_elements(c);
+	for (int i = 0; i < n; i++)
+		CHECKF(dst[i] >= 0 && dst[i] < kv->pages && src[i] >= 0 && src[i] < kv->pages, "page %d to page %d of %d",
+			src[i], dst[i], kv->pages);
+	if (n) ops->pages_copy(ops->ctx, kv->block, 2 * c->num_hidden_layers, kv->pages * page, page, dst, src, n);
 }
 
 /* ---- the step ---- */
 
 struct step {
 	struct model *model;
-	int max_rows, max_logit_rows;
+	struct step_options o;
 	char *block;
 	struct acts acts; /* shared by all layers; the residual stream stays in x_in */
 	struct walk walk;
-	float *x_last, *hidden; /* (max_logit_rows, C): the asked rows before and after the final norm */
-	float *logits;          /* (max_logit_rows, V) */
-	const struct kv *kv;
-	const struct ops_paged *paged;
+	struct elem *hidden; /* (rows, C + tail): after the final norm */
+	struct elem *x;      /* (wanted, C): the wanted ones of them */
+	struct f32 *logits;  /* (wanted, V) */
+	struct i32 *drawn;   /* (wanted) */
+	struct f32 *logprob; /* (wanted) of the drawn tokens */
+	uint64_t serial;
 };
 
-#define STEP(field, w) { offsetof(struct step, field), w }
-static const struct act_def step_defs[] = {STEP(walk.lora_x, WIDTH_IN_MAX), STEP(walk.lora_h, WIDTH_R)};
-static const struct act_def logit_defs[] = {STEP(x_last, WIDTH_C), STEP(hidden, WIDTH_C)};
+#define STEP(field, w, kind) { offsetof(struct step, field), w, kind }
+static const struct act_def row_defs[] = {STEP(hidden, WIDTH_C, ACT_TAIL)};
+static const struct act_def wanted_defs[] = {
+	STEP(x, WIDTH_C, ACT_ELEM), STEP(drawn, WIDTH_1, ACT_F32 /* as wide */), STEP(logprob, WIDTH_1, ACT_F32)};
 
-static size_t carve(const struct model_config *c, int rows, int logit_rows, struct step *s, char *base)
+static size_t carve(
+	const struct ops *ops, const struct model_config *c, const struct step_options *o, struct step *s, char *base)
 {
 	int64_t width[WIDTH_COUNT];
 	widths_fill(c, width);
-	size_t used = acts_carve(act_defs, act_def_count, width, rows, s ? &s->acts : NULL, base);
-	used += acts_carve(step_defs, ARRAY_LEN(step_defs), width, rows, s, base ? base + used : NULL);
-	return used + acts_carve(logit_defs, ARRAY_LEN(logit_defs), width, logit_rows, s, base ? base + used : NULL);
+	size_t used = acts_carve(ops, act_defs, act_def_count(c), width, o->rows, s ? &s->acts : NULL, base);
+	used += acts_carve(ops, row_defs, ARRAY_LEN(row_defs), width, o->rows, s, base ? base + used : NULL);
+	return used + acts_carve(ops, wanted_defs, ARRAY_LEN(wanted_defs), width, o->wanted, s, base ? base + used : NULL);
 }
 
-static size_t logits_bytes(const struct model_config *c, int logit_rows)
+static size_t logits_bytes(const struct model_config *c, int wanted)
 {
-	return size_mul(size_mul((size_t)logit_rows, (size_t)c->vocab_size), sizeof(float));
+	return size_mul(size_mul((size_t)wanted, (size_t)c->vocab_size), sizeof(float));
 }
 
-size_t step_bytes(const struct model_config *c, int max_rows, int max_logit_rows)
+size_t step_bytes(const struct ops *ops, const struct model_config *c, const struct step_options *o)
 {
-	return carve(c, max_rows, max_logit_rows, NULL, NULL) + logits_bytes(c, max_logit_rows);
+	return carve(ops, c, o, NULL, NULL) + logits_bytes(c, o->wanted);
 }
 
-static void attend_paged(struct walk *w, int layer, const struct acts *a)
+struct step *step_create(struct model *m, const struct step_options *o)
 {
-	const struct model_config *c = &w->model->config;
-	const struct step *s = w->ctx;
-	struct ops *ops = w->model->ops;
-	float *k = kv_layer(s->kv, layer, 0), *v = kv_layer(s->kv, layer, 1);
-	ops->kv_write(ops->ctx, k, v, a->k, a->v, s->paged, c->num_key_value_heads, c->head_dim);
-	ops->attention_paged(
-		ops->ctx, a->att, a->q, k, v, s->paged, c->num_attention_heads, c->num_key_value_heads, c->head_dim);
-}
-
-struct step *step_create(struct model *m, int max_rows, int max_logit_rows)
-{
-	CHECK(max_rows > 0 && max_logit_rows > 0);
+	CHECK(o->rows > 0 && o->sequences > 0 && o->pages > 0 && o->wanted > 0);
 	struct ops *ops = m->ops;
 	struct step *s = xcalloc(1, sizeof *s);
 	s->model = m;
-	s->max_rows = max_rows;
-	s->max_logit_rows = max_logit_rows;
-	s->block = ops->alloc(ops->ctx, carve(&m->config, max_rows, max_logit_rows, NULL, NULL));
-	carve(&m->config, max_rows, max_logit_rows, s, s->block);
+	s->o = *o;
+	s->serial = ++m->serial_last;
+	s->block = ops->alloc(ops->ctx, carve(ops, &m->config, o, NULL, NULL));
+	carve(ops, &m->config, o, s, s->block);
 	acts_alias(&m->config, &s->acts);
 	s->acts.x_mid = s->acts.x_in;
+	s->logits = ops->alloc(ops->ctx, logits_bytes(&m->config, o->wanted));
 	s->walk.model = m;
-	s->walk.attend = attend_paged;
-	s->walk.ctx = s;
-	s->logits = ops->alloc(ops->ctx, logits_bytes(&m->config, max_logit_rows));
+	s->walk.batch = ops->batch_create(ops->ctx, o->rows, o->sequences, o->pages, o->wanted);
 	return s;
 }
 
 void step_free(struct step *s)
 {
 	if (!s) return;
-	s->model->ops->release(s->model->ops->ctx, s->block);
-	s->model->ops->release(s->model->ops->ctx, s->logits);
+	struct ops *ops = s->model->ops;
+	ops->batch_free(ops->ctx, s->walk.batch);
+	ops->release(ops->ctx, s->block);
+	ops->release(ops->ctx, s->logits);
 	free(s);
 }
 
-static void rows_check(
-	const struct step *s, const struct kv *kv, const int32_t *ids, const struct ops_paged *b, const int32_t *at, int n)
+static void rows_check(const struct step *s, const struct kv *kv, const struct ops_rows *r, const struct ops_want *want)
 {
 	const struct model *m = s->model;
-	CHECKF(b->T > 0 && b->T <= s->max_rows && n >= 0 && n <= s->max_logit_rows, "%d rows of %d, %d logit rows of %d",
-		b->T, s->max_rows, n, s->max_logit_rows);
-	CHECK(kv->model == m);
-	for (int t = 0; t < b->T; t++) {
-		CHECKF(
-			ids[t] >= 0 && ids[t] < m->config.vocab_size, "row %d is token %d of %d", t, ids[t], m->config.vocab_size);
-		CHECKF(b->pos[t] >= 0 && b->pos[t] < m->rope_positions, "row %d has position %d of %d", t, b->pos[t],
-			m->rope_positions);
-		CHECKF(b->slot[t] >= 0 && b->slot[t] < kv->pages * OPS_KV_BLOCK, "row %d has slot %d of %d", t, b->slot[t],
-			kv->pages * OPS_KV_BLOCK);
+	CHECKF(r->T > 0 && r->T <= s->o.rows && want->n >= 0 && want->n <= s->o.wanted, "%d rows of %d, %d wanted of %d",
+		r->T, s->o.rows, want->n, s->o.wanted);
+	CHECK(kv->model == m && r->table);
+	for (int t = 0; t < r->T; t++) {
+		int id = r->ids[t], pos = r->pos[t], page = pos / OPS_PAGE;
+		CHECKF(id >= 0 && id < m->config.vocab_size, "row %d is token %d of %d", t, id, m->config.vocab_size);
+		CHECKF(pos >= 0 && pos < m->rope_positions && page < r->pages, "row %d has position %d of %d, page %d of %d", t,
+			pos, m->rope_positions, page, r->pages);
+		int slot = r->table[(int64_t)r->sequence[t] * r->pages + page];
+		CHECKF(slot >= 0 && slot < kv->pages, "row %d lies in page %d of %d", t, slot, kv->pages);
 	}
-	for (int i = 0; i < n; i++) CHECKF(at[i] >= 0 && at[i] < b->T, "logits of row %d of %d", at[i], b->T);
 }
 
-const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b,
-	const int32_t *at, int n)
+/* Steps of one key make the same calls with the same arguments. */
+static uint64_t region_key(const struct step *s, const struct kv *kv, const struct adapter *a, int n, bool draws)
+{
+	uint64_t parts[] = {s->serial, kv->serial, a ? a->serial : 0, (uint64_t)s->walk.T, (uint64_t)n, draws}, key = 1;
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+		struct rng_block b = rng_philox(key, parts[i], i);
+		key = (uint64_t)b.v[0] << 32 | b.v[1];
+	}
+	return key;
+}
+
+static void walk_all(struct step *s, int n, bool draws)
 {
 	struct model *m = s->model;
 	struct ops *ops = m->ops;
-	int C = m->config.hidden_size;
-	rows_check(s, kv, ids, b, at, n);
-	s->kv = kv;
-	s->paged = b;
-	s->walk.adapter = a;
-	s->walk.T = b->T;
-	s->walk.pos = b->pos;
-	ops->embed(ops->ctx, s->acts.x_in, m->embed->data, ids, b->T, C);
+	struct ops_context *ctx = ops->ctx;
+	int C = m->config.hidden_size, V = m->config.vocab_size, T = s->walk.T;
+	ops->embed(ctx, s->acts.x_in, &m->embed->w, s->walk.batch, T);
 	for (int l = 0; l < m->config.num_hidden_layers; l++) walk_block(&s->walk, l, &s->acts, s->acts.x_in);
-	if (!n) return s->logits;
-	ops->embed(ops->ctx, s->x_last, s->acts.x_in, at, n, C); /* a gather of rows */
-	ops->rmsnorm(ops->ctx, s->hidden, NULL, s->x_last, m->norm->data, (float)m->config.rms_norm_eps, n, C);
-	head_logits(m, s->logits, s->hidden, n);
+	if (!n) return;
+	ops->norm(ctx, s->hidden, NULL, s->acts.x_in, &m->norm->w, (float)m->config.rms_norm_eps, T, NULL);
+	ops->gather(ctx, s->x, s->hidden, C, ops->tail, s->walk.batch, 0, n);
+	ops->logits(ctx, s->logits, s->x, &m->head_linear, n);
+	if (draws) ops->sample(ctx, s->drawn, s->logprob, s->logits, s->walk.batch, n, V);
+}
+
+const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
+	const struct ops_want *want, int32_t *drawn, float *logprob)
+{
+	struct model *m = s->model;
+	struct ops *ops = m->ops;
+	rows_check(s, kv, rows, want);
+	/* What changes from step to step is sent first. */
+	adapter_dropout(a, 0);
+	model_bind(m, a);
+	s->walk.kv = kv;
+	s->walk.adapter = a;
+	s->walk.T = ops->batch_put(ops->ctx, s->walk.batch, rows);
+	int n = want->n ? ops->batch_want(ops->ctx, s->walk.batch, want) : 0;
+	CHECK(s->walk.T <= s->o.rows && n <= s->o.wanted);
+	/* Decoding repeats itself; a step that prefills is one of a kind. */
+	bool draws = want->draw && n, repeats = want->n == rows->T;
+	if (!repeats || ops->begin(ops->ctx, region_key(s, kv, a, n, draws))) {
+		walk_all(s, n, draws);
+		if (repeats) ops->end(ops->ctx);
+	}
+	if (!draws) return s->logits;
+	ops->get_i32(ops->ctx, drawn, s->drawn, want->n);
+	ops->get_f32(ops->ctx, logprob, s->logprob, want->n);
 	return s->logits;
 }

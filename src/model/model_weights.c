@@ -1,10 +1,11 @@
 /* The parameter table: one row per tensor, with Hugging Face's names. It drives load, save,
  * gradients, the optimiser, comparison and printing.
  *
- * Files of fp32 are mapped and used in place, whatever the order of their tensors and in however
- * many shards: each parameter points into the file. Anything else (bf16, fp16) is converted into
- * one block in table order without gaps. Training all weights copies mapped ones into such a block
- * first. */
+ * Where the backend computes from host memory, files of fp32 are mapped and used in place, whatever
+ * the order of their tensors and in however many shards: each parameter points into the file.
+ * Anything else goes through the backend's put into one block. Training all weights copies mapped
+ * ones into such a block first; where the backend's elements are shorter than fp32 it fills the
+ * masters from the file again, which therefore stays open. */
 #include "model/model_internal.h"
 
 #include <math.h>
@@ -28,14 +29,25 @@ struct proj_shape proj_shape(const struct model_config *c, enum proj p)
 	return shapes[p];
 }
 
+const struct linear_def linear_defs[LINEAR_COUNT] = {
+	[LINEAR_QKV] = {PROJ_Q, 3},
+	[LINEAR_O] = {PROJ_O, 1},
+	[LINEAR_GU] = {PROJ_GATE, 2},
+	[LINEAR_DOWN] = {PROJ_DOWN, 1},
+};
+
 /* ---- the table ---- */
 
-static const struct param *add(struct model *m, int rows, int cols /* 0: a vector */, const char *fmt, ...)
+static struct param *add(struct model *m, int rows, int cols /* 0: a vector */, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-static const struct param *add(struct model *m, int rows, int cols, const char *fmt, ...)
+static struct param *add(struct model *m, int rows, int cols, const char *fmt, ...)
 {
 	struct param *p = &m->params[m->nparams++];
-	*p = (struct param){.ndim = cols ? 2 : 1, .shape = {rows, cols}, .count = (int64_t)rows * (cols ? cols : 1)};
+	*p = (struct param){.ndim = cols ? 2 : 1,
+		.shape = {rows, cols},
+		.count = (int64_t)rows * (cols ? cols : 1),
+		.w = {.rows = cols ? rows : 1, .cols = cols ? cols : rows, .ld = cols ? cols : rows},
+		.changes = &m->changes};
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(p->name, sizeof p->name, fmt, ap);
@@ -53,6 +65,7 @@ static void layer_table(struct model *m, int l)
 		struct proj_shape s = proj_shape(c, p);
 		if (p == PROJ_GATE) y->norm2 = add(m, c->hidden_size, 0, "model.layers.%d.post_attention_layernorm.weight", l);
 		y->weight[p] = add(m, s.out, s.in, "model.layers.%d.%s.%s.weight", l, proj_defs[p].parent, proj_defs[p].name);
+		y->weight[p]->w.ld += tail_of(m->ops); /* B of an adapter lies behind each row */
 		if (c->attention_bias && p <= PROJ_V)
 			y->bias[p] = add(m, s.out, 0, "model.layers.%d.%s.%s.bias", l, proj_defs[p].parent, proj_defs[p].name);
 		if (p != PROJ_V || !c->qk_norm) continue;
@@ -75,23 +88,78 @@ struct model *model_alloc(const struct model_config *c, struct ops *ops)
 	return m;
 }
 
-int64_t params_count(const struct param *params, int n)
+static void linear_link(struct model *m, struct layer *y, enum linear l)
 {
-	int64_t count = 0;
-	for (int i = 0; i < n; i++) count += params[i].count;
-	return count;
+	const struct linear_def *d = &linear_defs[l];
+	struct ops_linear *linear = &y->linear[l];
+	linear->in = proj_shape(&m->config, d->first).in;
+	linear->parts = d->parts;
+	linear->out = 0;
+	for (int i = 0; i < d->parts; i++) {
+		const struct param *bias = y->bias[(int)d->first + i];
+		linear->w[i] = y->weight[(int)d->first + i]->w;
+		linear->out += linear->w[i].rows;
+		if (bias) linear->bias[i] = bias->w;
+	}
 }
 
-void params_carve(struct param *params, int n, float *data)
+void model_link(struct model *m)
 {
-	for (int i = 0; i < n; data += params[i++].count) params[i].data = data;
+	const struct model_config *c = &m->config;
+	for (int l = 0; l < c->num_hidden_layers; l++) {
+		struct layer *y = &m->layers[l];
+		for (enum linear k = 0; k < LINEAR_COUNT; k++) linear_link(m, y, k);
+		y->heads = (struct ops_heads){.NH = c->num_attention_heads,
+			.NKV = c->num_key_value_heads,
+			.HD = c->head_dim,
+			.eps = (float)c->rms_norm_eps,
+			.q_norm = y->q_norm ? &y->q_norm->w : NULL,
+			.k_norm = y->k_norm ? &y->k_norm->w : NULL,
+			.rope = m->rope};
+	}
+	m->head_linear.in = c->hidden_size;
+	m->head_linear.out = c->vocab_size;
+	m->head_linear.parts = 1;
+	m->head_linear.w[0] = m->head->w;
 }
 
-void params_carve_grads(struct param *params, int n, float *grads)
+/* ---- memory of parameters ---- */
+
+#define ALIGNMENT 256
+
+/* On the host fp32 parameters lie without gaps, so that the optimiser sees neighbours as one. */
+static size_t param_bytes(const struct ops *ops, const struct param *p)
+{
+	size_t bytes = size_mul(size_mul((size_t)p->w.rows, (size_t)p->w.ld), (size_t)ops->elem_bytes);
+	return ops->host_memory ? bytes : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+size_t params_bytes(const struct ops *ops, const struct param *params, int n)
+{
+	size_t bytes = 0;
+	for (int i = 0; i < n; i++) bytes += param_bytes(ops, &params[i]);
+	return bytes;
+}
+
+void params_carve(const struct ops *ops, struct param *params, int n, void *block)
+{
+	char *at = block;
+	for (int i = 0; i < n; at += param_bytes(ops, &params[i++])) params[i].w.w = (struct elem *)at;
+}
+
+void params_carve_masters(const struct ops *ops, struct param *params, int n, struct f32 *masters)
 {
 	for (int i = 0; i < n; i++) {
-		params[i].grad = grads;
-		if (grads) grads += params[i].count;
+		params[i].w.master = ops->host_memory ? (struct f32 *)params[i].w.w : masters;
+		if (masters) masters = f32_at(masters, params[i].count);
+	}
+}
+
+void params_carve_grads(struct param *params, int n, struct f32 *grads)
+{
+	for (int i = 0; i < n; i++) {
+		params[i].w.grad = grads;
+		if (grads) grads = f32_at(grads, params[i].count);
 	}
 }
 
@@ -148,24 +216,31 @@ static int tensors_check(
 /* A mapping can be used in place when the backend computes from host memory and all of it is fp32. */
 static bool is_usable(const struct model *m, const struct tensor_info *const *found)
 {
-	if (strcmp(m->ops->name, "cpu")) return false;
+	if (!m->ops->host_memory) return false;
 	for (int i = 0; i < m->nparams; i++)
 		if (found[i]->dtype != DTYPE_F32) return false;
 	return true;
 }
 
-static void convert(struct model *m, const struct tensor_info *const *found)
+static void block_alloc(struct model *m)
 {
-	m->block = m->ops->alloc(m->ops->ctx, size_mul((size_t)m->count, sizeof(float)));
-	params_carve(m->params, m->nparams, m->block);
-	float *host = NULL;
+	m->block = m->ops->alloc(m->ops->ctx, params_bytes(m->ops, m->params, m->nparams));
+	params_carve(m->ops, m->params, m->nparams, m->block);
+}
+
+static void source_close(struct model *m)
+{
+	safetensors_close(m->source);
+	m->source = NULL;
+}
+
+/* Values from the source, into weights and masters. */
+static void fill_from_file(struct model *m)
+{
 	for (int i = 0; i < m->nparams; i++) {
-		const struct param *p = &m->params[i];
-		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
-		tensor_to_f32(found[i], host);
-		m->ops->upload(m->ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
+		const struct tensor_info *t = safetensors_find(m->source, m->params[i].name);
+		param_put(m->ops, &m->params[i], t->data, t->dtype);
 	}
-	free(host);
 }
 
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err)
@@ -186,15 +261,18 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 		model_free(m);
 		m = NULL;
 	} else if (is_usable(m, found)) {
-		m->mapped = s;
 		/* Read only; model_enable_grad copies before anything writes. */
-		for (int i = 0; i < m->nparams; i++) m->params[i].data = (float *)(uintptr_t)found[i]->data;
-		s = NULL;
+		for (int i = 0; i < m->nparams; i++) m->params[i].w.w = (struct elem *)(uintptr_t)found[i]->data;
+		m->source = s;
 	} else {
-		convert(m, found);
+		m->source = s;
+		block_alloc(m);
+		fill_from_file(m);
+		if (ops->host_memory) source_close(m);
 	}
+	if (m) model_link(m);
+	else safetensors_close(s);
 	free(found);
-	safetensors_close(s);
 	*out = m;
 	return rc;
 }
@@ -213,6 +291,20 @@ static float init_std(const struct model *m, const struct param *p)
 
 static bool is_norm(const struct param *p) { return strstr(p->name, "norm.weight") != NULL; }
 
+static void fill_from_seed(struct model *m)
+{
+	float *host = NULL;
+	for (int i = 0; i < m->nparams; i++) {
+		struct param *p = &m->params[i];
+		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
+		float std = init_std(m, p);
+		for (int64_t k = 0; k < p->count; k++)
+			host[k] = is_norm(p) ? 1.0f : p->ndim == 1 ? 0.0f : std * rng_normal(m->seed, (uint64_t)i, (uint64_t)k);
+		param_put(m->ops, p, host, DTYPE_F32);
+	}
+	free(host);
+}
+
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
 {
 	if (c->attention_bias && c->qk_norm)
@@ -224,48 +316,42 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 			"even",
 			c->num_attention_heads, c->num_key_value_heads, c->head_dim);
 	struct model *m = model_alloc(c, ops);
-	m->block = ops->alloc(ops->ctx, size_mul((size_t)m->count, sizeof(float)));
-	params_carve(m->params, m->nparams, m->block);
-	float *host = NULL;
-	for (int i = 0; i < m->nparams; i++) {
-		const struct param *p = &m->params[i];
-		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
-		float std = init_std(m, p);
-		for (int64_t k = 0; k < p->count; k++)
-			host[k] = is_norm(p) ? 1.0f : p->ndim == 1 ? 0.0f : std * rng_normal(seed, (uint64_t)i, (uint64_t)k);
-		ops->upload(ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
-	}
-	free(host);
+	m->seed = seed;
+	block_alloc(m);
+	fill_from_seed(m);
+	model_link(m);
 	*out = m;
 	return 0;
 }
 
 /* ---- copies in the backend's order ---- */
 
-/* Everything that is the transposed operand of a product. */
-static void each_matrix(struct model *m, void visit(struct ops *ops, const struct param *p))
+static void each_linear(struct model *m, void visit(struct ops *ops, struct ops_linear *l))
 {
 	for (int l = 0; l < m->config.num_hidden_layers; l++)
-		for (int p = 0; p < PROJ_COUNT; p++) visit(m->ops, m->layers[l].weight[p]);
-	visit(m->ops, m->head);
+		for (enum linear k = 0; k < LINEAR_COUNT; k++) visit(m->ops, &m->layers[l].linear[k]);
+	visit(m->ops, &m->head_linear);
 }
 
-static void prepare_frozen(struct ops *ops, const struct param *p)
+static void prepare_frozen(struct ops *ops, struct ops_linear *l)
 {
-	if (!p->grad) ops->prepare(ops->ctx, p->data, (int)p->shape[0], (int)p->shape[1]);
+	if (!l->w[0].grad) ops->prepare(ops->ctx, l);
 }
-static void forget(struct ops *ops, const struct param *p) { ops->forget(ops->ctx, p->data); }
+static void forget(struct ops *ops, struct ops_linear *l) { ops->forget(ops->ctx, l); }
 
-void model_prepare(struct model *m) { each_matrix(m, prepare_frozen); }
+void model_prepare(struct model *m) { each_linear(m, prepare_frozen); }
 
 void model_free(struct model *m)
 {
 	if (!m) return;
-	if (m->ops) each_matrix(m, forget); /* none: only its shapes were asked for */
-	safetensors_close(m->mapped);
-	if (m->block) m->ops->release(m->ops->ctx, m->block);
-	if (m->grads) m->ops->release(m->ops->ctx, m->grads);
-	if (m->rope) m->ops->release(m->ops->ctx, m->rope);
+	if (m->ops) { /* none: only its shapes were asked for */
+		each_linear(m, forget);
+		m->ops->release(m->ops->ctx, m->block);
+		m->ops->release(m->ops->ctx, m->masters);
+		m->ops->release(m->ops->ctx, m->grads);
+		m->ops->release(m->ops->ctx, m->rope);
+	}
+	safetensors_close(m->source);
 	free(m->dir);
 	free(m->params);
 	free(m->layers);
@@ -282,24 +368,28 @@ struct param *model_params(struct model *m, int *count)
 
 /* ---- gradients ---- */
 
-float *model_copy(const struct model *m, struct param *params)
-{
-	float *block = m->ops->alloc(m->ops->ctx, size_mul((size_t)m->count, sizeof(float))), *at = block;
-	for (int i = 0; i < m->nparams; at += params[i++].count)
-		m->ops->copy(m->ops->ctx, at, m->params[i].data, (size_t)params[i].count * sizeof(float));
-	params_carve(params, m->nparams, block);
-	return block;
-}
-
+/* A block of our own for mapped weights: they are about to be written. */
 static void model_own(struct model *m)
 {
-	if (!m->mapped) return;
-	m->block = model_copy(m, m->params);
-	safetensors_close(m->mapped);
-	m->mapped = NULL;
+	if (m->block) return;
+	block_alloc(m);
+	fill_from_file(m);
+	source_close(m);
 }
 
-static float *grads_alloc(struct ops *ops, float *grads, int64_t count)
+/* fp32 masters beside shorter weights, with the values that the weights were rounded from. */
+static void masters_make(struct model *m)
+{
+	if (!m->ops->host_memory && !m->masters) {
+		m->masters = m->ops->alloc(m->ops->ctx, size_mul((size_t)m->count, sizeof(float)));
+		params_carve_masters(m->ops, m->params, m->nparams, m->masters);
+		if (m->source) fill_from_file(m);
+		else fill_from_seed(m);
+	}
+	params_carve_masters(m->ops, m->params, m->nparams, m->masters);
+}
+
+static struct f32 *grads_alloc(struct ops *ops, struct f32 *grads, int64_t count)
 {
 	size_t bytes = size_mul((size_t)count, sizeof(float));
 	if (!grads) return ops->alloc(ops->ctx, bytes);
@@ -313,16 +403,20 @@ void model_enable_grad(struct model *m, struct adapter *a)
 		params_carve_grads(m->params, m->nparams, NULL);
 		a->grads = grads_alloc(m->ops, a->grads, a->count);
 		params_carve_grads(a->params, a->nparams, a->grads);
+		adapter_link(a);
+		model_link(m);
 		return;
 	}
-	each_matrix(m, forget);
+	each_linear(m, forget);
 	model_own(m);
+	masters_make(m);
 	m->grads = grads_alloc(m->ops, m->grads, m->count);
 	params_carve_grads(m->params, m->nparams, m->grads);
+	model_link(m);
 }
 
 void params_zero_grad(struct ops *ops, struct param *params, int count)
 {
 	for (int i = 0; i < count; i++)
-		if (params[i].grad) ops->zero(ops->ctx, params[i].grad, (size_t)params[i].count * sizeof(float));
+		if (params[i].w.grad) ops->zero(ops->ctx, params[i].w.grad, (size_t)params[i].count * sizeof(float));
 }

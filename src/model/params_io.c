@@ -4,20 +4,57 @@
 
 #include <stdlib.h>
 
+/* Values without a working copy are fp32 alone, in master: moments. */
+void param_get(struct ops *ops, const struct param *p, float *host)
+{
+	if (p->w.w) ops->get(ops->ctx, host, &p->w);
+	else ops->get_f32(ops->ctx, host, p->w.master, p->count);
+}
+
+void param_put(struct ops *ops, struct param *p, const void *host, enum dtype dtype)
+{
+	if (p->w.w) {
+		ops->put(ops->ctx, &p->w, host, dtype);
+	} else {
+		struct tensor_info t = {
+			.name = p->name, .dtype = dtype, .data = host, .bytes = size_mul((size_t)p->count, dtype_bytes(dtype))};
+		float *values = xmalloc(size_mul((size_t)p->count, sizeof *values));
+		tensor_to_f32(&t, values);
+		ops->put_f32(ops->ctx, p->w.master, values, p->count);
+		free(values);
+	}
+	++*p->changes;
+}
+
+void param_get_grad(struct ops *ops, const struct param *p, float *host)
+{
+	CHECK(p->w.grad);
+	ops->get_f32(ops->ctx, host, p->w.grad, p->count);
+}
+
+float param_value(struct ops *ops, const struct param *p, int64_t k)
+{
+	float value;
+	int64_t at = k / p->w.cols * p->w.ld + k % p->w.cols;
+	ops->get_elem(ops->ctx, &value, ops_elem_at(ops, p->w.w, at), 1);
+	return value;
+}
+
 int params_save(struct ops *ops, const struct param *params, int count, const char *path, struct err *err)
 {
 	struct tensor_info *t = xcalloc((size_t)MAX(count, 1), sizeof *t);
 	struct arena host = {0};
-	bool is_host = !strcmp(ops->name, "cpu");
 	for (int i = 0; i < count; i++) {
 		const struct param *p = &params[i];
 		size_t bytes = size_mul((size_t)p->count, sizeof(float));
-		t[i] = (struct tensor_info){
-			.name = p->name, .dtype = DTYPE_F32, .ndim = p->ndim, .data = p->data, .bytes = bytes};
+		t[i] = (struct tensor_info){.name = p->name, .dtype = DTYPE_F32, .ndim = p->ndim, .bytes = bytes};
 		for (int d = 0; d < p->ndim; d++) t[i].shape[d] = p->shape[d];
-		if (is_host) continue;
-		void *copy = arena_alloc(&host, bytes);
-		ops->download(ops->ctx, copy, p->data, bytes);
+		if (ops->host_memory) { /* written from where they lie */
+			t[i].data = p->w.w ? (const void *)p->w.w : (const void *)p->w.master;
+			continue;
+		}
+		float *copy = arena_alloc(&host, bytes);
+		param_get(ops, p, copy);
 		t[i].data = copy;
 	}
 	int rc = safetensors_write(path, t, (size_t)count, NULL, err);
@@ -45,7 +82,6 @@ int params_read(
 	struct ops *ops, struct param *params, int count, const struct safetensors *s, const char *path, struct err *err)
 {
 	const struct tensor_info *t;
-	float *host = NULL;
 	int rc = extra_check(params, count, s, path, err);
 	for (int i = 0; i < count && !rc; i++) { /* all are checked before the first is written */
 		rc = safetensors_get(s, params[i].name, params[i].ndim, params[i].shape, &t, err);
@@ -55,13 +91,9 @@ int params_read(
 				dtype_name(t->dtype));
 	}
 	for (int i = 0; i < count && !rc; i++) {
-		struct param *p = &params[i];
-		t = safetensors_find(s, p->name);
-		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
-		tensor_to_f32(t, host);
-		ops->upload(ops->ctx, p->data, host, (size_t)p->count * sizeof(float));
+		t = safetensors_find(s, params[i].name);
+		param_put(ops, &params[i], t->data, t->dtype);
 	}
-	free(host);
 	return rc;
 }
 

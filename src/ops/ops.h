@@ -1,146 +1,264 @@
-/* ops: one table of tensor operations; cpu/ implements it. The model is written once over this
- * table.
+/* ops: the stages of a decoder block, forward and backward, in one table. cpu/ and cuda/ implement
+ * it; the model is walked once over it and knows nothing of either.
  *
- * Tensors here are plain contiguous row-major arrays in the backend's memory (fp32 on the CPU);
- * each parameter's comment gives its shape:
- *   T tokens of a packed batch   S sequences   C hidden size   V vocabulary   NH query heads   NKV
- *   key/value heads   HD head size   I MLP size   R adapter rank
- * Entries check nothing but CHECK()ed sizes; they allocate nothing: scratch belongs to the context,
- * sized by ops_*_create.
+ * Letters in shapes: T rows (tokens) of a batch, S sequences, n rows whose logits are wanted, C
+ * hidden size, V vocabulary, I MLP size, NH query heads, NKV key/value heads, HD head size,
+ * Q = NH * HD, KV = NKV * HD, R adapter rank.
  *
- * Determinism: results do not depend on the number of threads or on timing (fixed chunks, fixed
- * reduction order). With batch_invariant the value of a row of any operation does not depend on
- * which other rows are in the batch or how many: products are row-independent, attention walks keys
- * in the same blocks of OPS_KV_BLOCK from position 0 in both packed and paged form. The CPU backend
- * works that way always.
+ * Memory. Three types stand for backend memory. They have no definition, so the host can neither
+ * read nor index them:
+ *   struct elem   what the backend computes with: fp32 on the CPU, bf16 on a GPU
+ *                 (activations, working weights, KV pages)
+ *   struct f32    fp32: statistics, logits, master weights, gradients, moments
+ *   struct i32    int32
+ * Plain float * and int32_t * are host memory, everywhere. A host array handed to a kernel, or
+ * device memory read by a loop, does not compile. All memory is allocated by alloc at create;
+ * stages allocate nothing. How q, k and v lie inside qkv, gate and up inside gu, and a page inside
+ * itself is the backend's business (sizes are given here, order is not). Without a norm of the heads
+ * q and k are qkv itself, dq and dk are dqkv: the vectors are rotated where they lie.
  *
- * A backend is used from one thread at a time. */
+ * Tail. An activation that a projection reads has `tail` spare elements behind each row. Who writes
+ * the row also writes the projection's thin product h = scaling * drop(x) A^T there (zeros without
+ * adapter), so that y = [x h] [W B]^T is one product. tail is 0 on the CPU, which makes the two thin
+ * products inside linear. W keeps B in tail columns of its own (bind).
+ *
+ * Determinism. No result depends on the number of threads or on timing. With batch_invariant the
+ * value of a row does not depend on the other rows or on T, in packed and paged form alike; the CPU
+ * always works that way. A backend is used from one thread at a time.
+ *
+ * Errors. Entries check sizes with CHECK; what can fail for a user (memory, a missing device) fails
+ * in ops_open and at create, by message. */
 #ifndef HONE_OPS_H
 #define HONE_OPS_H
 #include "base/base.h"
+#include "base/dtype.h"
 
-#define OPS_KV_BLOCK 32   /* keys per block of attention's online softmax, and tokens per KV page */
+#define OPS_PAGE 32   /* tokens of a KV page */
+#define OPS_PARTS 3   /* projections that read one input: q, k, v; gate, up */
+#define OPS_FIGURES 4 /* columns of logprob's result */
 
+struct elem;
+struct f32;
+struct i32;
 struct ops_context;
-enum ops_accumulate { OPS_SET = 0, OPS_ADD = 1 }; /* out = value, or out += value */
+struct ops_batch;                         /* what batch_put sent: fixed addresses in backend memory */
+enum ops_accumulate { OPS_SET, OPS_ADD }; /* out = value, or out += value */
 
-struct ops_packed { /* S sequences side by side: sequence s is rows start[s]..start[s+1] */
+/* ---- what the host says of a batch ---- */
+
+struct ops_rows {
 	int T, S;
-	const int32_t *start; /* (S + 1) */
-	const int32_t *pos;   /* (T) position of each token in its sequence: 0, 1, ... */
+	const int32_t *ids;      /* (T) token */
+	const int32_t *pos;      /* (T) its position in its sequence */
+	const int32_t *sequence; /* (T) 0..S-1, never falling: rows of one sequence lie side by side, in rising positions */
+	const int32_t *table;    /* (S, pages) page p of a sequence holds its positions p * OPS_PAGE..; NULL: a packed
+								pass without pages, in which every sequence begins at position 0 */
+	int pages;               /* columns of table */
 };
-struct ops_paged { /* rows of a generation step: row t is the token at pos[t] of the sequence whose pages are table[t]
-					*/
-	int T;
-	const int32_t *pos; /* (T) */
-	const int32_t
-		*slot; /* (T) where this token's key and value are written: page * OPS_KV_BLOCK + pos % OPS_KV_BLOCK */
-	const int32_t *const *table; /* (T) pointers to page lists; page p of a sequence holds positions p*OPS_KV_BLOCK.. */
+
+/* How one token is drawn: temperature, then top_k, top_p on what it left (as transformers does), then min_p (tokens
+ * under min_p times the largest probability go). u = rng_uniform(seed, stream, index) picks from what is left. */
+struct ops_draw {
+	float temperature; /* 0: greedy */
+	int top_k;         /* 0: off */
+	float top_p;       /* 1: off */
+	float min_p;       /* 0: off */
+	uint64_t seed, stream, index;
 };
+
+/* Rows of the batch whose logits are wanted. */
+struct ops_want {
+	int n;
+	const int32_t *at;           /* (n) row of the batch */
+	const int32_t *target;       /* (n) whose log-probability logprob gives; NULL: none */
+	const float *temperature;    /* (n) by which logprob divides logits; NULL: 1 */
+	const struct ops_draw *draw; /* (n) for sample; NULL: none */
+};
+
+/* ---- weights ---- */
+
+struct ops_weight { /* a matrix (rows, cols); a vector is (1, cols) */
+	int rows, cols;
+	int64_t ld;         /* elements from row to row of w */
+	struct elem *w;     /* what products read; on the CPU it may lie in a mapped file */
+	struct f32 *master; /* (rows, cols) without gaps; NULL: frozen. On the CPU it is w */
+	struct f32 *grad;   /* (rows, cols) without gaps; NULL: frozen */
+	struct f32 *m, *v;  /* moments, shaped as grad; NULL without an optimiser */
+};
+
+struct ops_linear { /* up to OPS_PARTS projections of one input */
+	int in;         /* columns of each part */
+	int out;        /* rows of all parts together */
+	int parts;
+	struct ops_weight w[OPS_PARTS];    /* (out_i, in) */
+	struct ops_weight bias[OPS_PARTS]; /* (1, out_i); w NULL: none */
+	void *prepared;                    /* the backend's own, by prepare and bind; NULL at create */
+};
+
+struct ops_lora {                   /* the adapter of one linear */
+	struct ops_weight a[OPS_PARTS]; /* (R, in); w NULL: part not adapted */
+	struct ops_weight b[OPS_PARTS]; /* (out_i, R) */
+	int r;
+	float scaling;
+	float dropout;
+	uint64_t seed;   /* 0: no dropout */
+	uint64_t stream; /* part i draws its mask from (seed, stream + i, element of the (T, in) input) */
+};
+
+struct ops_next { /* the projection that will read a stage's output; lora NULL: base policy */
+	const struct ops_linear *linear;
+	const struct ops_lora *lora;
+};
+
+struct ops_heads {
+	int NH, NKV, HD;
+	float eps;
+	const struct ops_weight *q_norm, *k_norm; /* (1, HD); NULL: none */
+	const struct f32 *rope;                   /* (positions, 2, HD / 2): cosines, then sines */
+};
+
 struct ops_adamw {
 	float lr, beta1, beta2, eps, weight_decay;
-	int64_t step; /* from 1 */
+	float grad_scale; /* gradients are multiplied by it first: clipping */
+	int64_t step;     /* from 1 */
 };
 
+/* ---- the table ---- */
+
 struct ops {
-	const char *name; /* "cpu" */
+	const char *name; /* "cpu", "cuda": for people, never compared */
 	struct ops_context *ctx;
-	void *(*alloc)(struct ops_context *, size_t bytes); /* 64-byte aligned, zeroed */
-	void (*release)(struct ops_context *, void *p);
-	void (*upload)(struct ops_context *, void *dst, const void *host, size_t bytes);
-	void (*download)(struct ops_context *, void *host, const void *src, size_t bytes);
-	void (*zero)(struct ops_context *, void *p, size_t bytes);
-	void (*copy)(struct ops_context *, void *dst, const void *src, size_t bytes);
+	int elem_bytes;   /* 4 or 2 */
+	int tail;         /* spare elements behind a projection's input */
+	bool host_memory; /* elem is float in host memory, and may be mapped */
 
-	/* out (M, N) = alpha * A B (+ out). A is (M, K), or (K, M) when a_transposed; B is (K, N), or
-	 * (N, K) when b_transposed. linear y = x W^T: matmul(y, x, W, T, out, in, false, true). */
-	void (*matmul)(struct ops_context *, float *out, const float *a, const float *b, int M, int N, int K,
-		bool a_transposed, bool b_transposed, float alpha, enum ops_accumulate acc);
-	/* b (N, K) will be the transposed second operand of many products and does not change until
-	 * forget: the backend may keep a copy in the order it reads. No bit of a result changes. forget
-	 * knows any pointer. */
-	void (*prepare)(struct ops_context *, const float *b, int N, int K);
-	void (*forget)(struct ops_context *, const float *b);
-	void (*bias_add)(struct ops_context *, float *x /* (M, N) */, const float *bias /* (N) */, int M, int N);
-	void (*bias_backward)(struct ops_context *, float *dbias /* (N) += */, const float *dy /* (M, N) */, int M, int N);
+	/* ---- memory ---- */
+	void *(*alloc)(
+		struct ops_context *, size_t bytes);       /* 256-byte aligned, zeroed; ends the program when there is none */
+	void (*release)(struct ops_context *, void *); /* NULL is fine */
+	void (*memory)(struct ops_context *, size_t *free_bytes, size_t *total_bytes);
+	void (*zero)(struct ops_context *, void *, size_t bytes);
+	/* w from `rows` rows of host values, rounded once; and master where there is one. */
+	void (*put)(struct ops_context *, struct ops_weight *, const void *host, enum dtype);
+	void (*get)(
+		struct ops_context *, float *host /* (rows, cols) */, const struct ops_weight *); /* master, else w; waits */
+	void (*put_f32)(struct ops_context *, struct f32 *, const float *host, int64_t n);
+	void (*get_f32)(struct ops_context *, float *host, const struct f32 *, int64_t n); /* waits */
+	void (*get_elem)(
+		struct ops_context *, float *host, const struct elem *, int64_t n); /* waits; for tests and debugging */
+	void (*get_i32)(struct ops_context *, int32_t *host, const struct i32 *, int64_t n); /* waits */
+	/* For each of n pairs copies a page in all planes: plane p of kv begins p * plane elements in, its page i another
+	 * i * page elements in. No destination is a source or another destination. */
+	void (*pages_copy)(struct ops_context *, struct elem *kv, int planes, int64_t plane, int64_t page,
+		const int32_t *dst, const int32_t *src, int n);
+	/* The weights are frozen until forget: the backend may keep a copy in the order it reads. No bit of a result
+	 * changes. */
+	void (*prepare)(struct ops_context *, struct ops_linear *);
+	void (*forget)(struct ops_context *, struct ops_linear *);
+	/* B into the tail columns of W; lora NULL: zeros there. Called when the adapter of the next steps is another, or
+	 * has learned. */
+	void (*bind)(struct ops_context *, struct ops_linear *, const struct ops_lora *);
 
-	void (*embed)(struct ops_context *, float *out /* (T, C) */, const float *table /* (V, C) */,
-		const int32_t *ids /* (T) */, int T, int C);
-	void (*embed_backward)(struct ops_context *, float *dtable /* (V, C) += */, const float *dout /* (T, C) */,
-		const int32_t *ids, int T, int C, int V);
+	/* ---- a batch, and regions that repeat ---- */
+	struct ops_batch *(*batch_create)(struct ops_context *, int T, int S, int pages, int n); /* the largest of each */
+	void (*batch_free)(struct ops_context *, struct ops_batch *);
+	/* Sends the rows; returns the T that stages are to be called with: rounded up by the backend, but never above
+	 * batch_create's; the surplus rows are harmless. Host arrays are free to change at return. */
+	int (*batch_put)(struct ops_context *, struct ops_batch *, const struct ops_rows *);
+	int (*batch_want)(struct ops_context *, struct ops_batch *, const struct ops_want *); /* the same for n */
+	/* Calls that are the same each time but for what the batch holds stand between begin and end. begin gives false
+	 * when the backend has replayed what it recorded under this key: then the calls, and end, are skipped. */
+	bool (*begin)(struct ops_context *, uint64_t key);
+	void (*end)(struct ops_context *);
 
-	/* y = x * rsqrt(mean(x^2) + eps) * w, row by row; rstd is kept for backward. Also used per head
-	 * with (T * NH, HD). */
-	void (*rmsnorm)(struct ops_context *, float *y /* (M, N) */, float *rstd /* (M) or NULL */,
-		const float *x /* (M, N) */, const float *w /* (N) */, float eps, int M, int N);
-	void (*rmsnorm_backward)(struct ops_context *, float *dx /* (M, N) per acc */, float *dw /* (N) += or NULL */,
-		const float *dy, const float *x, const float *w, const float *rstd, int M, int N, enum ops_accumulate acc);
+	/* ---- forward; T is what batch_put returned, n what batch_want returned ---- */
+	void (*embed)(struct ops_context *, struct elem *x /* (T, C) */, const struct ops_weight *table /* (V, C) */,
+		const struct ops_batch *, int T);
+	/* y = x * rstd * w, rstd = rsqrt(mean(x^2) + eps); with next also the thin product behind the row. */
+	void (*norm)(struct ops_context *, struct elem *y /* (T, C + tail) */, struct f32 *rstd /* (T) or NULL */,
+		const struct elem *x /* (T, C) */, const struct ops_weight *w /* (1, C) */, float eps, int T,
+		const struct ops_next *);
+	/* y = x W^T + bias + scaling * drop(x) A^T B^T (+ add). add may be y: the residual stream. */
+	void (*linear)(struct ops_context *, struct elem *y /* (T, out) */, const struct elem *x /* (T, in + tail) */,
+		const struct ops_linear *, const struct ops_lora *, const struct elem *add /* (T, out) or NULL */, int T);
+	/* Norm and rotation of the heads; without a norm q and k are qkv. With pages it also stores this step's keys and
+	 * values at each row's position. */
+	void (*heads)(struct ops_context *, struct elem *q /* (T, Q) */, struct elem *k /* (T, KV) */,
+		struct f32 *rstd /* (T, NH + NKV) or NULL */, struct elem *qkv /* (T, Q + 2 KV) */, struct elem *kpages,
+		struct elem *vpages /* (pages, OPS_PAGE * KV) or NULL */, const struct ops_heads *, const struct ops_batch *,
+		int T);
+	/* Causal attention inside each sequence of a packed pass, scale 1 / sqrt(HD); query head h reads key head
+	 * h / (NH / NKV). v is read from qkv. */
+	void (*attend)(struct ops_context *, struct elem *att /* (T, Q + tail) */, struct f32 *lse /* (T, NH) or NULL */,
+		const struct elem *q, const struct elem *k, const struct elem *qkv, const struct ops_heads *,
+		const struct ops_batch *, int T, const struct ops_next *);
+	/* The same over pages: a row reads positions 0..pos of its sequence. */
+	void (*attend_paged)(struct ops_context *, struct elem *att /* (T, Q + tail) */, const struct elem *q,
+		const struct elem *kpages, const struct elem *vpages, const struct ops_heads *, const struct ops_batch *, int T,
+		const struct ops_next *);
+	void (*gate)(struct ops_context *, struct elem *act /* (T, I + tail) = silu(gate) * up */,
+		const struct elem *gu /* (T, 2 I) */, int I, int T, const struct ops_next *);
 
-	/* Half-split rotation in place (pairs i, i + HD/2); table holds cos then sin: (P, 2, HD/2).
-	 * inverse: backward. x rows have stride NH * HD. */
-	void (*rope)(struct ops_context *, float *x /* (T, NH, HD) */, const float *table, const int32_t *pos /* (T) */,
-		int T, int NH, int HD, bool inverse);
+	/* ---- the head: rows first..first + n of the wanted ones ---- */
+	void (*gather)(struct ops_context *, struct elem *out /* (n, C) */, const struct elem *x /* (T, C + x_tail) */,
+		int C, int x_tail, const struct ops_batch *, int first, int n);
+	void (*logits)(struct ops_context *, struct f32 *logits /* (n, V) */, const struct elem *x /* (n, C) */,
+		const struct ops_linear *head, int n);
+	/* out: log-probability of the target at the row's temperature, entropy, log-sum-exp of logits / temperature, 1 if
+	 * no logit is larger than the target's. */
+	void (*logprob)(struct ops_context *, struct f32 *out /* (n, OPS_FIGURES) */, const struct f32 *logits,
+		const struct ops_batch *, int first, int n, int V);
+	/* Draws a token a row and moves the batch one token on (ids, pos and the draws' index), so that k steps may stand
+	 * in one region. logprob is of the drawn token, by logprob's arithmetic: under softmax(logits / temperature) of
+	 * the full vocabulary (temperature 1 when greedy), of what was left when min_p is on. */
+	void (*sample)(struct ops_context *, struct i32 *drawn /* (n) */, struct f32 *logprob /* (n) */,
+		const struct f32 *logits /* (n, V) */, struct ops_batch *, int n, int V);
 
-	/* Causal attention inside each sequence, scale 1/sqrt(HD), query head h uses kv head h / (NH /
-	 * NKV). lse (T, NH) is kept for backward. */
-	void (*attention)(struct ops_context *, float *out /* (T, NH, HD) */, float *lse /* (T, NH) or NULL */,
-		const float *q /* (T, NH, HD) */, const float *k /* (T, NKV, HD) */, const float *v /* (T, NKV, HD) */,
-		const struct ops_packed *b, int NH, int NKV, int HD);
-	void (*attention_backward)(struct ops_context *, float *dq, float *dk, float *dv /* all set */, const float *dout,
-		const float *out, const float *lse, const float *q, const float *k, const float *v, const struct ops_packed *b,
-		int NH, int NKV, int HD);
-	/* Pages of one layer: each OPS_KV_BLOCK * NKV * HD floats, arranged as the backend likes;
-	 * copying a page copies its content. kv_write stores this step's keys and values;
-	 * attention_paged reads positions 0..pos[t]. */
-	void (*kv_write)(struct ops_context *, float *kpages, float *vpages, const float *k /* (T, NKV, HD) */,
-		const float *v /* (T, NKV, HD) */, const struct ops_paged *b, int NKV, int HD);
-	void (*attention_paged)(struct ops_context *, float *out /* (T, NH, HD) */, const float *q /* (T, NH, HD) */,
-		const float *kpages, const float *vpages, const struct ops_paged *b, int NH, int NKV, int HD);
+	/* ---- backward: gradients of weights are added where grad is not NULL ---- */
+	/* logits become d loss / d logits = g * (onehot - softmax) / temperature, in place (as elem, row stride
+	 * V * 4 / elem_bytes); then dx, and the head's gradient. out is logprob's. g is on the host. */
+	void (*head_backward)(struct ops_context *, struct elem *dx /* (n, C) */, struct f32 *logits, const struct f32 *out,
+		const float *g /* (n) */, const struct elem *x /* (n, C) */, struct ops_linear *head, const struct ops_batch *,
+		int first, int n, int V);
+	void (*scatter)(struct ops_context *, struct elem *dx /* (T, C + dx_tail) += */, const struct elem *d /* (n, C) */,
+		int C, int dx_tail, const struct ops_batch *, int first, int n);
+	void (*linear_backward)(struct ops_context *, struct elem *dx /* (T, in + tail) per acc, or NULL */,
+		const struct elem *dy /* (T, out) */, const struct elem *x /* (T, in + tail) */, struct ops_linear *,
+		struct ops_lora *, int T, enum ops_accumulate);
+	void (*gate_backward)(struct ops_context *, struct elem *dgu /* (T, 2 I) */,
+		const struct elem *dact /* (T, I + tail) */, const struct elem *gu, int I, int T);
+	void (*attend_backward)(struct ops_context *, struct elem *dq, struct elem *dk,
+		struct elem *dqkv /* dv is written there */, const struct elem *datt /* (T, Q + tail) */,
+		const struct elem *att /* (T, Q + tail) */, const struct f32 *lse, const struct elem *q, const struct elem *k,
+		const struct elem *qkv, const struct ops_heads *, const struct ops_batch *, int T);
+	/* dqkv's q and k parts, from dq and dk; the norms' gradients. */
+	void (*heads_backward)(struct ops_context *, struct elem *dqkv, const struct elem *dq, const struct elem *dk,
+		const struct elem *qkv, const struct f32 *rstd, struct ops_heads *, const struct ops_batch *, int T);
+	void (*norm_backward)(struct ops_context *, struct elem *dx /* (T, C) per acc */,
+		const struct elem *dy /* (T, C + tail) */, const struct elem *x /* (T, C) */, struct ops_weight *w,
+		const struct f32 *rstd, int T, enum ops_accumulate);
+	void (*embed_backward)(struct ops_context *, struct ops_weight *table, const struct elem *dx /* (T, C) */,
+		const struct ops_batch *, int T);
 
-	void (*silu_mul)(
-		struct ops_context *, float *out /* (T, I) */, const float *gate, const float *up, int64_t n /* T * I */);
-	void (*silu_mul_backward)(struct ops_context *, float *dgate, float *dup, const float *dout, const float *gate,
-		const float *up, int64_t n);
-	void (*add)(struct ops_context *, float *out, const float *a, const float *b, int64_t n);
-	void (*axpy)(struct ops_context *, float *y, const float *x, float alpha, int64_t n); /* y += alpha x */
-	void (*scale)(struct ops_context *, float *x, float alpha, int64_t n);
-	/* Inverted dropout with a mask that is a function of (seed, stream, element index) alone: the
-	 * backward pass calls it again on the gradient. */
-	void (*dropout)(
-		struct ops_context *, float *out, const float *x, float p, uint64_t seed, uint64_t stream, int64_t n);
+	/* ---- optimiser ---- */
+	double (*sum_squares)(
+		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
+	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
+	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
 
-	/* Rows of logits (N, V) are divided by temperature; logprob of target, entropy and log-sum-exp
-	 * per row (entropy may be NULL). */
-	void (*logprob)(struct ops_context *, float *logprob /* (N) */, float *entropy /* (N) or NULL */,
-		float *lse /* (N) */, const float *logits, const int32_t *targets /* (N) */, float temperature, int N, int V);
-	/* logits become d loss / d logits in place: g[n] * (onehot - softmax) / temperature, where g =
-	 * d loss / d logprob. */
-	void (*logprob_backward)(struct ops_context *, float *logits, const float *lse, const int32_t *targets,
-		const float *g /* (N) */, float temperature, int N, int V);
-
-	/* Decoupled weight decay as torch.optim.AdamW, fp32 state. */
-	void (*adamw)(
-		struct ops_context *, float *p, const float *grad, float *m, float *v, int64_t n, const struct ops_adamw *o);
-	double (*sum_squares)(struct ops_context *, const float *x, int64_t n); /* fixed order */
-	double (*sum)(struct ops_context *, const float *x, int64_t n);
+	void (*close)(struct ops *); /* frees the table and its context: ops_free */
 };
 
 struct ops_options {
-	int threads;          /* 0: the cores this process may use */
-	bool batch_invariant; /* see above: always so on the CPU */
-	bool avx2_only; /* leave AVX-512 alone where the processor has it: for tests and comparisons; results differ in the
-					   last bits */
+	int threads;           /* CPU: 0: the cores this process may use */
+	bool batch_invariant;  /* see above: always so on the CPU */
+	bool avx2_only;        /* CPU: leave AVX-512 alone: for tests and comparisons; results differ in the last bits */
+	int adapter_columns;   /* CUDA's tail; 0: none. A multiple of 64 that holds r of every part */
+	const char *cuda_libs; /* CUDA: folder with cuBLASLt; NULL: beside the program, HONE_PYTHON's, the loader's path */
 };
-/* CPU backend: fp32, its own matrix products, AVX2 or AVX-512 by CPUID. */
-int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err);
-void ops_free(struct ops *ops);
-/* What the copies of prepare take. Each is in the smallest form that gives back the same bits: 4 or
- * 8 bits and a factor for every 32 of a row where all weights are such products (out of GGUF
- * files), bf16 or fp16 where all are, else fp32. */
-size_t ops_prepared_bytes(const struct ops *ops);
-#define OPS_PREPARED_BYTES_MAX ((size_t)2 << 30)   /* of one backend; what is beyond is packed when it is used */
-/* For doctor and bench: the instruction set of the products ("AVX-512"); measured GFLOP/s of a
- * 1024^3 product. */
-const char *ops_gemm_name(const struct ops *ops);
-double ops_gemm_gflops(struct ops *ops);
+int ops_cpu_create(const struct ops_options *, struct ops **out, struct err *);
+/* device: "cpu", "cuda", "cuda:1". CUDA comes from libhone_cuda.so beside the program. */
+int ops_open(const char *device, const struct ops_options *, struct ops **out, struct err *);
+void ops_free(struct ops *);
+struct elem *ops_elem_at(const struct ops *, const struct elem *, int64_t elements); /* an address further on */
 #endif

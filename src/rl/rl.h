@@ -91,7 +91,8 @@ void rollouts_advantages(struct rollout *r, int groups, int K, const struct rewa
 
 struct rl_options {
 	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template,
-		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules;
+		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules, *device,
+		*cuda_libs, *verify_device, *gpu;
 	bool use_peft, truncate_prompts, dry_run;
 	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps,
 		save_steps, save_total_limit, warmup_steps, seed, lora_r, threads, verify_threads, max_tokens,

@@ -62,8 +62,13 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 static int open_model(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	struct ops_options oo = {.threads = (int)o->threads};
-	int rc = ops_cpu_create(&oo, &l->ops, err);
+	struct device_options d = {.device = o->device,
+		.cuda_libs = o->cuda_libs,
+		.threads = (int)o->threads,
+		.adapters = &o->adapter,
+		.nadapters = 1,
+		.new_rank = o->use_peft ? (int)o->lora_r : 0};
+	int rc = device_open(&d, &l->ops, err);
 	if (!rc) rc = model_open(o->model, l->ops, &l->model, err);
 	if (!rc) rc = tokenizer_open(o->model, &l->tokenizer, err);
 	if (rc || !o->use_peft) return rc;
@@ -181,7 +186,8 @@ static int open_store(struct loop *l, struct err *err)
 	if (!rc) rc = store_run_open(l->store, o->output_dir, config, &l->run, err);
 	json_decref(config);
 	struct verify_options v = {
-		.device = "cpu",
+		.device = o->verify_device,
+		.gpu = o->gpu,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,

@@ -60,8 +60,12 @@ const struct option_def rl_option_defs[] = {
 	I(save_steps, "checkpoint every N steps; 0: only at the end", "0 or more"),
 	I(save_total_limit, "checkpoints kept", "0 to 1048576"),
 	I(seed, "of prompts, sampling and hidden inputs", NULL),
-	I(threads, "threads of the engine; 0: cores", "0 to 4096"),
+	S(device, "where the model computes: cpu, cuda or cuda:N", NULL),
+	S(cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
+	I(threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	S(verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),
 	B(dry_run, "print the memory plan, token counts and what would run, and stop"),
 };
@@ -70,11 +74,13 @@ const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 void rl_options_default(struct rl_options *o)
 {
 	*o = (struct rl_options){
+		.device = "cpu",
 		.stage = "frontend",
 		.split = "train",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "auto",
 		.precision = "strict",
+		.verify_device = "cpu",
 		.reward = "frontend",
 		.advantage = "loo",
 		.loss_type = "dr_grpo",

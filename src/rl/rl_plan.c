@@ -1,6 +1,7 @@
 /* The plan of a run, from config.json and the prompts: memory by what it holds, tokens, and what a
  * step does. The sums are those of the create functions, so what is printed is what would be
  * allocated; nothing is. */
+#include "ops/cpu_figures.h"
 #include "rl/rl_internal.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -93,9 +94,9 @@ static void memory_print(const struct rl_options *o, const struct model_config *
 		{"adapter", 4 * adapter, ""},
 		{"gradients", 4 * trained, ""},
 		{"optimiser", 8 * trained, "AdamW, two moments"},
-		{"activations", (double)pass_bytes(c, &p), ""},
+		{"activations", (double)pass_bytes(NULL, c, &p), ""},
 		{"KV cache", kv, ""},
-		{"generation", (double)engine_bytes(c, &e) - kv, "activations of a step, bookkeeping, rounding to pages"},
+		{"generation", (double)engine_bytes(NULL, c, &e) - kv, "activations of a step, bookkeeping, rounding to pages"},
 	};
 	snprintf(lines[0].what, sizeof lines[0].what, "fp32, %.3f billion parameters in %d layers", params * 1e-9,
 		c->num_hidden_layers);

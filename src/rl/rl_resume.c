@@ -16,15 +16,18 @@ enum { VALUES_PER_TENSOR = 16 };
 /* A run may be continued in another place, for longer, saving more often, on more threads: none of
  * these changes what a step computes. */
 static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
-	"save_total_limit", "threads", "verify_threads", "dry_run"};
+	"save_total_limit", "threads", "cuda_libs", "verify_threads", "dry_run"};
 
-static void put_params(struct str *out, const struct param *p, int count)
+static void put_params(struct str *out, struct ops *ops, const struct param *p, int count)
 {
 	for (int i = 0; i < count; i++) {
 		int64_t stride = MAX(1, p[i].count / VALUES_PER_TENSOR);
 		str_append(out, p[i].name, strlen(p[i].name) + 1);
 		str_append(out, &p[i].count, sizeof p[i].count);
-		for (int64_t k = 0; k < p[i].count; k += stride) str_append(out, &p[i].data[k], sizeof(float));
+		for (int64_t k = 0; k < p[i].count; k += stride) {
+			float value = param_value(ops, &p[i], k);
+			str_append(out, &value, sizeof value);
+		}
 	}
 }
 
@@ -33,10 +36,10 @@ static json_t *weights_hash(struct model *m, struct adapter *a)
 	struct str bytes = {0};
 	int n;
 	const struct param *p = model_params(m, &n);
-	put_params(&bytes, p, n);
+	put_params(&bytes, model_ops(m), p, n);
 	if (a) {
 		p = adapter_params(a, &n);
-		put_params(&bytes, p, n);
+		put_params(&bytes, model_ops(m), p, n);
 	}
 	struct sha256_hex h = hash_bytes(bytes.data ? bytes.data : "", bytes.len);
 	str_release(&bytes);

@@ -1,21 +1,21 @@
 /* runner: hone-runner, the clean C process that replays tapes, and the words that it and the verify
  * room exchange.
  *
- *   hone-runner LEVEL MEMORY_BYTES, socket as descriptor 3, messages in base's framing, one JSON
- *   object each:
- *     runner      {"ready": true}  or  {"failed": text}                     once, after it entered
- *     the sandbox; before that it reads nothing
- *     supervisor  {"load": {"bytes": N}}                                    + descriptor: memfd
- *     with the tape's text
- *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L}}  or  {"fault": {...}}   of a tf32
- *     dot on fp32 operands, of a reduction that may depend
- *                                                                          on the order; -1 when
- *                                                                          there is none
- *     supervisor  {"trial": {...struct runner_trial...}}                    + descriptors: memfd
- *     with the given data, memfd for the outputs
+ *   hone-runner LEVEL MEMORY_BYTES [cuda:N], socket as descriptor 3, messages in base's framing, one
+ *   JSON object each. Without a third argument rows run on the vm, with it on that GPU.
+ *     runner      {"ready": true, "device": {...struct runner_device...}}  or  {"failed": text}
+ *                 once, after it entered the sandbox; before that it reads nothing
+ *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
+ *                 + descriptors: memfd with the tape's text; for a GPU, memfd with the binaries
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L}}  or  {"fault": {...}}
+ *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less; -1
+ *                 when there is none (a GPU's runner never says)
+ *     supervisor  {"trial": {...struct runner_trial...}}
+ *                 + descriptors: memfd with the given data, memfd for the outputs
  *     runner      {"trial": {...struct runner_result...}}
  * Any number of loads and trials, all of one candidate; the end of the stream ends the process. A
- * load replaces the tape; kernels that were seen before are not parsed again.
+ * load replaces the tape; kernels that were seen before are not parsed again. A fault on a GPU can
+ * leave its context useless: the runner answers with the fault and ends.
  *
  * The runner never sees expected values. Whoever controls it could fake outputs but not know what
  * to fake: the supervisor treats its messages as untrusted data. */
@@ -27,6 +27,7 @@
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define RUNNER_NAME_BYTES_MAX 512
+#define RUNNER_TIMES_MAX 1000
 
 /* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the
  * reference itself modifies it, so a kernel may too. for_const: the values of the tape's *constant*
@@ -43,8 +44,47 @@ struct runner_trial {
 	struct runner_given *params;
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
-	int deadline_ms;                         /* for the whole replay */
+	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
+	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
+	int deadline_ms;    /* for the whole replay */
 };
+
+/* What the runner runs on. A GPU's figures are the driver's. */
+struct runner_device {
+	char name[64];  /* "vm", or the GPU's: "NVIDIA H200" */
+	int capability; /* 90; 0 for the vm */
+	int sms;
+	int64_t shared_bytes; /* of one block at most */
+	int64_t memory_bytes;
+	int driver; /* CUDA version that the driver knows: 13000 */
+};
+
+/* One host tensor descriptor of a kernel, as the compiler lowered it to a tensor map. */
+struct runner_tensor_map {
+	int swizzle, element_bytes, element_type, ndim; /* element_type: as the driver numbers them */
+	int block[TAPE_DESCRIPTOR_DIMS_MAX];
+	bool is_fp4_padded;
+};
+/* A kernel of the tape compiled for the GPU (docs/worker-protocol.md, compile): where it lies among
+ * the binaries, and what its launch needs. */
+struct runner_binary {
+	const char *name;
+	int64_t offset, bytes;
+	int num_warps; /* warp specialisation has more than the tape's */
+	int64_t shared_bytes;
+	int64_t global_scratch_bytes, profile_scratch_bytes; /* for each program's cluster member */
+	int nargs;
+	const char *args[TAPE_ARGS_MAX]; /* types of the IR's function: "*f32", "i32", "f32", "!tt.tensordesc<...>" */
+	int nmaps;                       /* 0: descriptors are passed as base, sizes, strides and padding */
+	struct runner_tensor_map maps[TAPE_ARGS_MAX / 3];
+};
+struct runner_binaries {
+	const uint8_t *data;
+	int64_t bytes;
+	int count; /* the tape's kernels; 0 for the vm */
+	struct runner_binary *binaries;
+};
+enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW };
 
 /* code: a vm fault's name, or one of
  *   bad-tape     the tape does not parse, or does not fit the given data (sizes, names)
@@ -54,7 +94,11 @@ struct runner_trial {
  *   the data path
  *   input-modified, param-modified                     a movement row or kernel wrote to what the
  *   reference leaves alone
- *   canary       memory around a buffer changed: our own bug, never the candidate's */
+ *   canary       memory around a buffer changed: on the vm our own bug; on a GPU a kernel wrote there
+ *   gpu-fault, out-of-resources, gpu-lost
+ *                a GPU's own errors: an instruction that cannot be executed; more registers, shared
+ *                memory or programs at once than there are; the device does not answer any more
+ *   bad-binary   the driver does not take the binary, or it does not fit the tape */
 struct runner_fault {
 	char code[32], text[1024];
 	int line, row;
@@ -74,6 +118,7 @@ struct runner_line_cost {
 struct runner_result {
 	bool has_fault;
 	struct runner_fault fault;
+	bool has_lineage; /* the launcher keeps origin tags */
 	enum tape_lineage lineage;
 	int lineage_output;
 	int ncosts;
@@ -81,6 +126,10 @@ struct runner_result {
 	int nlines;
 	struct runner_line_cost *lines; /* want_cost: heap */
 	int64_t run_ns;
+	int ntimes;
+	int64_t *times_ns; /* of the timed replays, in order; heap */
+	int64_t empty_ns;  /* what the clock shows where nothing runs */
+	char untimed[128]; /* why there are none though they were asked for */
 };
 void runner_result_release(struct runner_result *r);
 
@@ -92,6 +141,12 @@ json_t *runner_result_json(const struct runner_result *r);
 int runner_result_parse(const json_t *o, struct runner_result *out, struct err *err);
 json_t *runner_fault_json(const struct runner_fault *f);
 int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *err);
+
+/* The "binaries" of a load, and back. Strings of out point into o; release with free(out->binaries). */
+json_t *runner_binaries_json(const struct runner_binary *b, int count);
+int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binaries *out, struct err *err);
+json_t *runner_device_json(const struct runner_device *d);
+int runner_device_parse(const json_t *o, struct runner_device *out, struct err *err);
 
 /* Bytes that an output takes in the outputs memfd: dense, rounded up to 64. */
 int64_t runner_output_bytes(const struct tape_view *v);

@@ -4,6 +4,7 @@
  * At level `full` the first process only makes the namespaces, forks the one that works and mirrors
  * how it ended, so that the supervisor sees a signal as a signal. A message that does not make
  * sense ends the process: only our own supervisor writes to it. */
+#include "runner/cuda/launcher_cuda.h"
 #include "runner/replay.h"
 #include "base/base.h"
 #include "sandbox/sandbox.h"
@@ -49,34 +50,80 @@ static void unmap(const uint8_t *p, int64_t bytes)
 	if (p) munmap((void *)(uintptr_t)p, (size_t)bytes);
 }
 
-static void load(struct replay **r, int fd, int64_t memory_bytes)
+/* What this process was started for. */
+struct runner_options {
+	struct sandbox_options sandbox;
+	int64_t memory_bytes;
+	bool is_cuda;
+	int device; /* of CUDA */
+};
+static struct replay *replay;           /* NULL before the first load */
+static struct launcher *spare_launcher; /* made, and not yet in a replay */
+static struct runner_device device = {.name = "vm"};
+
+/* The launcher before the first load is made when the process is ready: a GPU's context takes its
+ * time. */
+static int launcher_make(const struct runner_options *o, char *text, size_t len)
 {
-	int64_t bytes = 0;
-	const uint8_t *text = map_fd(fd, PROT_READ, MAP_PRIVATE, &bytes);
+	if (!o->is_cuda) {
+		spare_launcher = launcher_vm_create(o->memory_bytes);
+		return 0;
+	}
+	return launcher_cuda_create(o->device, o->memory_bytes, &spare_launcher, &device, text, len);
+}
+
+static int replay_set(struct tape *t, const struct runner_binaries *b, struct runner_fault *fault)
+{
+	if (replay) return replay_reload(replay, t, b, fault);
+	struct launcher *l = spare_launcher;
+	spare_launcher = NULL;
+	return replay_create(t, l, b, &replay, fault);
+}
+
+/* A first load that failed took the launcher with it. */
+static int load_again_ready(const struct runner_options *o)
+{
+	char text[256] = "";
+	return replay || spare_launcher ? 0 : launcher_make(o, text, sizeof text);
+}
+
+static void load(const struct runner_options *o, const json_t *request, const int *fds, int nfds)
+{
+	int64_t bytes = 0, binary_bytes = 0;
+	const uint8_t *text = map_fd(fds[0], PROT_READ, MAP_PRIVATE, &bytes);
 	struct tape *t = NULL;
 	struct err err = {0};
 	struct runner_fault fault = {.row = -1};
+	struct runner_binaries binaries = {0};
+	if (nfds > 1) binaries.data = map_fd(fds[1], PROT_READ, MAP_PRIVATE, &binary_bytes);
+	binaries.bytes = binary_bytes;
+	if (runner_binaries_parse(json_object_get(request, "binaries"), binary_bytes, &binaries, &err)) exit(3);
+
+	/* The text is hostile: what does not parse is an answer like any other. */
 	int rc = tape_parse((const char *)text, (size_t)bytes, &t, &err);
 	unmap(text, bytes);
 	if (rc) {
 		snprintf(fault.code, sizeof fault.code, "bad-tape");
 		snprintf(fault.text, sizeof fault.text, "%.1000s", err.text);
 	} else {
-		rc = *r ? replay_reload(*r, t, &fault) : replay_create(t, memory_bytes, r, &fault);
+		rc = replay_set(t, &binaries, &fault);
 	}
+	free(binaries.binaries);
+	unmap(binaries.data, binary_bytes);
 	if (rc) reply_fault(&fault);
 	else
-		reply(json_pack("{s:{s:i, s:i, s:i}}", "loaded", "tf32_line", replay_tf32_line(*r), "order_line",
-			replay_order_line(*r), "narrow_line", replay_narrow_line(*r)));
+		reply(json_pack("{s:{s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32), "order_line",
+			replay_line(replay, RUNNER_ORDER), "narrow_line", replay_line(replay, RUNNER_NARROW)));
+	if (load_again_ready(o)) exit(3);
 }
 
-static void trial(struct replay *r, const json_t *o, const int *fds)
+static void trial(const json_t *o, const int *fds)
 {
 	struct runner_trial t = {0};
 	struct runner_result result = {0};
 	struct err err = {0};
-	CHECKF(r && replay_tape(r), "a trial before a tape");
-	if (runner_trial_parse(o, replay_tape(r)->noutputs, &t, &err)) exit(3);
+	CHECKF(replay && replay_tape(replay), "a trial before a tape");
+	if (runner_trial_parse(o, replay_tape(replay)->noutputs, &t, &err)) exit(3);
 	int64_t given_bytes = 0, outputs_bytes = 0;
 	const uint8_t *given = map_fd(fds[0], PROT_READ, MAP_PRIVATE, &given_bytes);
 	uint8_t *outputs = (uint8_t *)(uintptr_t)map_fd(fds[1], PROT_READ | PROT_WRITE, MAP_SHARED, &outputs_bytes);
@@ -86,7 +133,7 @@ static void trial(struct replay *r, const json_t *o, const int *fds)
 			"given data %d does not lie in its descriptor", i);
 	}
 	struct replay_given data = {given, given_bytes};
-	replay_run(r, &t, &data, outputs, outputs_bytes, &result);
+	replay_run(replay, &t, &data, outputs, outputs_bytes, &result);
 	unmap(given, given_bytes);
 	unmap(outputs, outputs_bytes);
 	reply(json_pack("{s:o}", "trial", runner_result_json(&result)));
@@ -94,9 +141,8 @@ static void trial(struct replay *r, const json_t *o, const int *fds)
 	runner_trial_release(&t);
 }
 
-static int serve(int64_t memory_bytes)
+static int serve(const struct runner_options *options)
 {
-	struct replay *r = NULL;
 	struct str text = {0};
 	struct err err = {0};
 	for (;;) {
@@ -104,26 +150,30 @@ static int serve(int64_t memory_bytes)
 		if (msg_recv(CONTROL_FD, RUNNER_MESSAGE_BYTES_MAX, &text, fds, &nfds, 0, &err)) break;
 		json_t *o = NULL;
 		if (json_parse(text.data, text.len, "message", &o, &err)) return 3;
-		if (json_object_get(o, "load") && nfds == 1) load(&r, fds[0], memory_bytes);
-		else if (json_object_get(o, "trial") && nfds == 2) trial(r, json_object_get(o, "trial"), fds);
+		const json_t *request = json_object_get(o, "load");
+		if (request && nfds == (options->is_cuda ? 2 : 1)) load(options, request, fds, nfds);
+		else if (json_object_get(o, "trial") && nfds == 2) trial(json_object_get(o, "trial"), fds);
 		else return 3;
 		for (int i = 0; i < nfds; i++) close(fds[i]);
 		json_decref(o);
+		/* Nothing that follows could be believed; _exit, because a GPU's driver may wait for work
+		 * that never ends. */
+		if (replay && replay_is_spent(replay)) _exit(0);
 	}
-	replay_free(r);
+	replay_free(replay);
 	str_release(&text);
 	return 0;
 }
 
-static int work(const struct sandbox_options *o, int64_t memory_bytes)
+static int work(const struct runner_options *o)
 {
 	char text[512] = "";
-	if (sandbox_enter(o, text, sizeof text)) {
+	if (sandbox_enter(&o->sandbox, text, sizeof text) || launcher_make(o, text, sizeof text)) {
 		reply(json_pack("{s:s}", "failed", text));
 		return 3;
 	}
-	reply(json_pack("{s:b}", "ready", 1));
-	return serve(memory_bytes);
+	reply(json_pack("{s:b, s:o}", "ready", 1, "device", runner_device_json(&device)));
+	return serve(o);
 }
 
 /* Ends as the child ended. */
@@ -138,24 +188,36 @@ static int mirror(pid_t pid)
 	return 3;
 }
 
+/* "cuda:N" */
+static bool device_read(const char *text, struct runner_options *o)
+{
+	char *end = NULL;
+	if (strncmp(text, "cuda:", 5) || text[5] < '0' || text[5] > '9') return false;
+	o->device = (int)strtol(text + 5, &end, 10);
+	o->is_cuda = true;
+	return *end == 0 && o->device < 1024;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc != 3) {
+	struct runner_options o = {0};
+	if (argc < 3 || argc > 4 || (argc == 4 && !device_read(argv[3], &o))) {
 		fprintf(stderr,
-			"hone-runner: started by hone verify as `hone-runner LEVEL MEMORY_BYTES` with a socket as descriptor 3; "
-			"not for hands\n");
+			"hone-runner: started by hone verify as `hone-runner LEVEL MEMORY_BYTES [cuda:N]` with a socket as "
+			"descriptor 3; not for hands\n");
 		return 2;
 	}
 	int level = SANDBOX_NONE;
 	while (level <= SANDBOX_FULL && strcmp(sandbox_level_name(level), argv[1])) level++;
-	int64_t memory_bytes = strtoll(argv[2], NULL, 10);
-	if (level > SANDBOX_FULL || memory_bytes <= 0) return 2;
+	o.memory_bytes = strtoll(argv[2], NULL, 10);
+	if (level > SANDBOX_FULL || o.memory_bytes <= 0) return 2;
 	static const char *const NO_PATHS[] = {NULL};
-	struct sandbox_options o = {
-		.level = level, .read_paths = NO_PATHS, .memory_bytes = memory_bytes + BYTES_BESIDE_BUFFERS};
-	if (level != SANDBOX_FULL) return work(&o, memory_bytes);
+	o.sandbox = (struct sandbox_options){
+		.level = level, .read_paths = NO_PATHS, .memory_bytes = o.memory_bytes + BYTES_BESIDE_BUFFERS};
+	if (o.is_cuda) launcher_cuda_sandbox(&o.sandbox);
 	char text[512] = "";
-	if (sandbox_unshare(&o, text, sizeof text)) {
+	if (level != SANDBOX_FULL) return work(&o);
+	if (sandbox_unshare(&o.sandbox, text, sizeof text)) {
 		reply(json_pack("{s:s}", "failed", text));
 		return 3;
 	}
@@ -163,7 +225,7 @@ int main(int argc, char **argv)
 	pid_t pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		return work(&o, memory_bytes);
+		return work(&o);
 	}
 	return pid < 0 ? 3 : mirror(pid);
 }

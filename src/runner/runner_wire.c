@@ -30,9 +30,9 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params",
+	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params",
 		given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
-		t->crosswise, "deadline_ms", t->deadline_ms);
+		t->crosswise, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
 }
 
 static int given_parse(const json_t *o, const char *field, struct runner_given **out, int *count, struct err *err)
@@ -59,12 +59,14 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, struct err *err)
 {
 	struct runner_trial t = {0};
-	int64_t deadline = 0;
+	int64_t deadline = 0, repeats = 0;
 	int rc = given_parse(o, "inputs", &t.inputs, &t.ninputs, err);
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_cost", &t.want_cost, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "crosswise", &t.crosswise, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
+	if (!rc) rc = json_get_int(o, "trial", "time_repeats", 0, RUNNER_TIMES_MAX, &repeats, err);
 	const json_t *offsets = json_object_get(o, "output_offsets");
 	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))
 		rc = err_set(err, ERR_FORMAT, "trial.output_offsets: expected %d entries, found %zu", noutputs,
@@ -72,6 +74,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	for (int i = 0; !rc && i < noutputs; i++)
 		t.output_offset[i] = json_integer_value(json_array_get(offsets, (size_t)i));
 	t.deadline_ms = (int)deadline;
+	t.time_repeats = (int)repeats;
 	if (rc) runner_trial_release(&t);
 	else *out = t;
 	return rc;
@@ -105,12 +108,130 @@ int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *er
 	return 0;
 }
 
+/* ---- devices and binaries ---- */
+
+json_t *runner_device_json(const struct runner_device *d)
+{
+	return json_pack("{s:s, s:i, s:i, s:I, s:I, s:i}", "name", d->name, "capability", d->capability, "sms", d->sms,
+		"shared_bytes", (json_int_t)d->shared_bytes, "memory_bytes", (json_int_t)d->memory_bytes, "driver", d->driver);
+}
+
+int runner_device_parse(const json_t *o, struct runner_device *out, struct err *err)
+{
+	struct runner_device d = {0};
+	const char *name = "";
+	int64_t capability = 0, sms = 0, driver = 0;
+	int rc = json_get_str(o, "device", "name", &name, err);
+	if (!rc) rc = json_get_int(o, "device", "capability", 0, 999, &capability, err);
+	if (!rc) rc = json_get_int(o, "device", "sms", 0, 65536, &sms, err);
+	if (!rc) rc = json_get_int(o, "device", "shared_bytes", 0, INT32_MAX, &d.shared_bytes, err);
+	if (!rc) rc = json_get_int(o, "device", "memory_bytes", 0, INT64_MAX / 4, &d.memory_bytes, err);
+	if (!rc) rc = json_get_int(o, "device", "driver", 0, INT32_MAX, &driver, err);
+	if (rc) return rc;
+	d.capability = (int)capability;
+	d.sms = (int)sms;
+	d.driver = (int)driver;
+	snprintf(d.name, sizeof d.name, "%s", name);
+	*out = d;
+	return 0;
+}
+
+static json_t *map_json(const struct runner_tensor_map *m)
+{
+	json_t *block = json_array();
+	for (int i = 0; i < m->ndim; i++) json_array_append_new(block, json_integer(m->block[i]));
+	return json_pack("{s:i, s:i, s:i, s:o, s:b}", "swizzle", m->swizzle, "elem_size", m->element_bytes, "elem_type",
+		m->element_type, "block_size", block, "fp4_padded", m->is_fp4_padded);
+}
+
+json_t *runner_binaries_json(const struct runner_binary *b, int count)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < count; i++, b++) {
+		json_t *args = json_array(), *maps = json_array();
+		for (int a = 0; a < b->nargs; a++) json_array_append_new(args, json_string(b->args[a]));
+		for (int m = 0; m < b->nmaps; m++) json_array_append_new(maps, map_json(&b->maps[m]));
+		json_array_append_new(list,
+			json_pack("{s:s, s:I, s:I, s:i, s:I, s:I, s:I, s:o, s:o}", "name", b->name, "offset", (json_int_t)b->offset,
+				"bytes", (json_int_t)b->bytes, "num_warps", b->num_warps, "shared_bytes", (json_int_t)b->shared_bytes,
+				"global_scratch_bytes", (json_int_t)b->global_scratch_bytes, "profile_scratch_bytes",
+				(json_int_t)b->profile_scratch_bytes, "args", args, "tensor_maps", maps));
+	}
+	return list;
+}
+
+static int map_parse(const json_t *o, struct runner_tensor_map *m, struct err *err)
+{
+	int64_t swizzle = 0, bytes = 0, type = 0;
+	const json_t *block = json_object_get(o, "block_size");
+	int rc = json_get_int(o, "tensor_maps", "swizzle", 0, 16, &swizzle, err);
+	if (!rc) rc = json_get_int(o, "tensor_maps", "elem_size", 1, 16, &bytes, err);
+	if (!rc) rc = json_get_int(o, "tensor_maps", "elem_type", 0, 63, &type, err);
+	if (!rc) rc = json_opt_bool(o, "tensor_maps", "fp4_padded", &m->is_fp4_padded, err);
+	if (!rc && (json_array_size(block) < 1 || json_array_size(block) > TAPE_DESCRIPTOR_DIMS_MAX))
+		rc = err_set(err, ERR_FORMAT, "tensor_maps.block_size: expected 1 to %d sizes", TAPE_DESCRIPTOR_DIMS_MAX);
+	if (rc) return rc;
+	m->swizzle = (int)swizzle;
+	m->element_bytes = (int)bytes;
+	m->element_type = (int)type;
+	m->ndim = (int)json_array_size(block);
+	for (int i = 0; i < m->ndim; i++) {
+		json_int_t n = json_integer_value(json_array_get(block, (size_t)i));
+		if (n < 1 || n > 65536) return err_set(err, ERR_RANGE, "tensor_maps.block_size[%d]: expected 1 to 65536", i);
+		m->block[i] = (int)n;
+	}
+	return 0;
+}
+
+static int binary_parse(const json_t *o, int64_t bytes, struct runner_binary *b, struct err *err)
+{
+	const json_t *args = json_object_get(o, "args"), *maps = json_object_get(o, "tensor_maps");
+	int64_t warps = 0;
+	int rc = json_get_str(o, "binary", "name", &b->name, err);
+	if (!rc) rc = json_get_int(o, "binary", "offset", 0, bytes, &b->offset, err);
+	if (!rc) rc = json_get_int(o, "binary", "bytes", 1, bytes - b->offset, &b->bytes, err);
+	if (!rc) rc = json_get_int(o, "binary", "num_warps", 1, 64, &warps, err);
+	if (!rc) rc = json_get_int(o, "binary", "shared_bytes", 0, INT32_MAX, &b->shared_bytes, err);
+	if (!rc) rc = json_get_int(o, "binary", "global_scratch_bytes", 0, INT32_MAX, &b->global_scratch_bytes, err);
+	if (!rc) rc = json_get_int(o, "binary", "profile_scratch_bytes", 0, INT32_MAX, &b->profile_scratch_bytes, err);
+	if (!rc && (json_array_size(args) > TAPE_ARGS_MAX || json_array_size(maps) > ARRAY_LEN(b->maps)))
+		rc = err_set(
+			err, ERR_LIMIT, "binary: %zu arguments, %zu tensor maps", json_array_size(args), json_array_size(maps));
+	if (rc) return rc;
+	b->num_warps = (int)warps;
+	b->nargs = (int)json_array_size(args);
+	for (int i = 0; i < b->nargs; i++)
+		if (!(b->args[i] = json_string_value(json_array_get(args, (size_t)i))))
+			return err_set(err, ERR_FORMAT, "binary.args[%d]: expected a string", i);
+	b->nmaps = (int)json_array_size(maps);
+	for (int i = 0; i < b->nmaps && !rc; i++) rc = map_parse(json_array_get(maps, (size_t)i), &b->maps[i], err);
+	return rc;
+}
+
+int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binaries *out, struct err *err)
+{
+	size_t n = json_array_size(list);
+	if (n > TAPE_KERNELS_MAX) return err_set(err, ERR_LIMIT, "binaries: at most %d, found %zu", TAPE_KERNELS_MAX, n);
+	struct runner_binary *b = xcalloc(n + 1, sizeof *b);
+	int rc = 0;
+	for (size_t i = 0; i < n && !rc; i++) rc = binary_parse(json_array_get(list, i), bytes, &b[i], err);
+	if (rc) free(b);
+	else {
+		out->count = (int)n;
+		out->binaries = b;
+	}
+	return rc;
+}
+
+/* ---- results ---- */
+
 /* Costs and lines travel as rows of numbers: a tape may have thousands. */
 #define COST_FIELDS(X, c) X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
 
 json_t *runner_result_json(const struct runner_result *r)
 {
-	json_t *costs = json_array(), *lines = json_array();
+	json_t *costs = json_array(), *lines = json_array(), *times = json_array();
+	for (int i = 0; i < r->ntimes; i++) json_array_append_new(times, json_integer(r->times_ns[i]));
 	for (int i = 0; i < r->ncosts; i++) {
 		const struct runner_row_cost *c = &r->costs[i];
 		json_t *row = json_array();
@@ -127,9 +248,10 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(lines,
 			json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
 				(json_int_t)r->lines[i].flops));
-	return json_pack("{s:o, s:i, s:i, s:o, s:o, s:I}", "fault",
-		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "lineage", (int)r->lineage, "lineage_output",
-		r->lineage_output, "costs", costs, "lines", lines, "run_ns", (json_int_t)r->run_ns);
+	return json_pack("{s:o, s:b, s:i, s:i, s:o, s:o, s:I, s:o, s:I, s:s}", "fault",
+		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
+		(int)r->lineage, "lineage_output", r->lineage_output, "costs", costs, "lines", lines, "run_ns",
+		(json_int_t)r->run_ns, "times_ns", times, "empty_ns", (json_int_t)r->empty_ns, "untimed", r->untimed);
 }
 
 static int64_t count_at(const json_t *row, size_t i)
@@ -164,14 +286,27 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 	}
 }
 
+static void times_parse(const json_t *o, struct runner_result *r)
+{
+	const json_t *times = json_object_get(o, "times_ns");
+	size_t n = MIN(json_array_size(times), (size_t)RUNNER_TIMES_MAX);
+	r->times_ns = xcalloc(n + 1, sizeof *r->times_ns);
+	for (size_t i = 0; i < n; i++) r->times_ns[r->ntimes++] = count_at(times, i);
+}
+
 int runner_result_parse(const json_t *o, struct runner_result *out, struct err *err)
 {
 	struct runner_result r = {0};
 	int64_t lineage = 0, output = 0;
 	const json_t *fault = json_object_get(o, "fault");
-	int rc = json_get_int(o, "result", "lineage", 0, TAPE_LINEAGE_COUNT - 1, &lineage, err);
+	int rc = json_opt_bool(o, "result", "has_lineage", &r.has_lineage, err);
+	if (!rc) rc = json_get_int(o, "result", "lineage", 0, TAPE_LINEAGE_COUNT - 1, &lineage, err);
 	if (!rc) rc = json_get_int(o, "result", "lineage_output", -1, TAPE_OUTPUTS_MAX, &output, err);
 	if (!rc) rc = json_get_int(o, "result", "run_ns", 0, INT64_MAX / 2, &r.run_ns, err);
+	const char *untimed = "";
+	if (!rc) rc = json_get_int(o, "result", "empty_ns", 0, INT64_MAX / 2, &r.empty_ns, err);
+	if (!rc) rc = json_get_str(o, "result", "untimed", &untimed, err);
+	snprintf(r.untimed, sizeof r.untimed, "%s", untimed);
 	if (!rc && json_is_object(fault)) {
 		r.has_fault = true;
 		rc = runner_fault_parse(fault, &r.fault, err);
@@ -180,6 +315,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	r.lineage = (enum tape_lineage)lineage;
 	r.lineage_output = (int)output;
 	costs_parse(o, &r);
+	times_parse(o, &r);
 	*out = r;
 	return 0;
 }
@@ -188,5 +324,6 @@ void runner_result_release(struct runner_result *r)
 {
 	free(r->costs);
 	free(r->lines);
+	free(r->times_ns);
 	*r = (struct runner_result){0};
 }

@@ -193,6 +193,16 @@ static int count_threads(void)
 	return count;
 }
 
+/* A GPU's driver names its threads through /proc/self, which must be this process's own: mounted anew
+ * in a pid namespace of its own, and writable for who runs it. */
+static int own_proc(const struct sandbox_options *o, char *text, size_t len)
+{
+	if (!o->device_paths || o->level != SANDBOX_FULL) return 0;
+	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
+		return sandbox_fail(text, len, errno, "mounting /proc for a GPU's driver");
+	return 0;
+}
+
 int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 {
 	int threads = count_threads();
@@ -202,12 +212,13 @@ int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 	int rc = set_limits(o);
 	if (rc) return sandbox_fail(text, len, -rc, "resource limits");
 	if (o->level == SANDBOX_NONE) return 0;
-	rc = o->stay_root ? 0 : sandbox_drop_root(text, len);
+	rc = own_proc(o, text, len);
+	if (!rc && !o->stay_root) rc = sandbox_drop_root(text, len);
 	if (rc) return rc;
 	rc = drop_capabilities();
 	if (rc) return sandbox_fail(text, len, -rc, "capset");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return sandbox_fail(text, len, errno, "no_new_privs");
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) return sandbox_fail(text, len, errno, "non-dumpable");
+	if (prctl(PR_SET_DUMPABLE, o->device_paths ? 1 : 0, 0, 0, 0)) return sandbox_fail(text, len, errno, "non-dumpable");
 	rc = sandbox_landlock(o, text, len);
 	return rc ? rc : sandbox_seccomp(o, text, len);
 }

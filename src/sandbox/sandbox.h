@@ -28,6 +28,10 @@ struct sandbox_options {
 	int allow_fork;       /* compile worker only */
 	int allow_memfd;      /* oracle only: memory files, each of at most memory_bytes */
 	int stay_root;        /* hone-runner on a GPU whose device files only root may open; never with level full */
+	/* NULL-terminated or NULL; device files to read, write and command (GPU's runner only). The process
+	 * may then also name its threads in /proc/self/task, for which it stays dumpable, and listen on a
+	 * local socket: the driver does not start without. */
+	const char *const *device_paths;
 };
 /* Step 1, before the fork that makes the job's process: namespaces (level full), and uid 65534
  * instead of root. Step 2, in the job's process, which must have one thread: limits, Landlock,

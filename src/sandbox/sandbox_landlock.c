@@ -24,7 +24,11 @@ struct ruleset_attr {
 #define EXEC  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
 #define WRITE (READ | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | \
 	LANDLOCK_ACCESS_FS_REMOVE_DIR | ACCESS_FS_TRUNCATE)
-#define FILE_ONLY (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_EXECUTE | ACCESS_FS_TRUNCATE)
+#define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_FS_IOCTL_DEV)
+/* The names of its threads. */
+#define OWN_THREADS (READ | LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_FS_TRUNCATE)
+#define FILE_ONLY (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_EXECUTE | ACCESS_FS_TRUNCATE | \
+	ACCESS_FS_IOCTL_DEV)
 
 int sandbox_landlock_abi(void)
 {
@@ -73,6 +77,8 @@ int sandbox_landlock(const struct sandbox_options *o, char *text, size_t len)
 	if (ruleset < 0) return sandbox_fail(text, len, errno, "landlock_create_ruleset");
 	int rc = allow_list(ruleset, o->read_paths, READ & attr.fs);
 	if (!rc) rc = allow_list(ruleset, o->exec_paths, EXEC & attr.fs);
+	if (!rc) rc = allow_list(ruleset, o->device_paths, DEVICE & attr.fs);
+	if (!rc && o->device_paths) rc = allow(ruleset, "/proc/self/task", OWN_THREADS & attr.fs);
 	if (!rc && o->scratch) rc = allow(ruleset, o->scratch, WRITE & attr.fs);
 	if (!rc && syscall(SYS_landlock_restrict_self, ruleset, 0)) rc = -errno;
 	close(ruleset);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -203,6 +204,21 @@ static int add_clone_rules(scmp_filter_ctx c, const struct sandbox_options *o)
 	return rc;
 }
 
+/* A GPU's driver listens on a local socket of its own from the first moment, and does not start
+ * without; it also looks for a daemon that shares the GPU, and takes it well when there is none. So
+ * sockets of that one kind exist, which can only be connected to, and connecting finds nobody. */
+static int add_driver_rules(scmp_filter_ctx c)
+{
+	static const int calls[] = {SCMP_SYS(bind), SCMP_SYS(listen)};
+	int rc = allow_all(c, calls, COUNT(calls));
+	if (!rc)
+		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX),
+			SCMP_A1(SCMP_CMP_MASKED_EQ, ~(scmp_datum_t)(SOCK_CLOEXEC | SOCK_NONBLOCK), SOCK_SEQPACKET));
+	if (!rc) rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(setsockopt), 1, SCMP_A1(SCMP_CMP_EQ, SOL_SOCKET));
+	if (!rc) rc = seccomp_rule_add(c, SCMP_ACT_ERRNO(ENOENT), SCMP_SYS(connect), 0);
+	return rc;
+}
+
 static int add_argument_rules(scmp_filter_ctx c)
 {
 	int rc = 0;
@@ -228,6 +244,7 @@ int sandbox_seccomp(const struct sandbox_options *o, char *text, size_t len)
 	if (!rc && o->allow_memfd) rc = allow_all(c, WITH_MEMFD, COUNT(WITH_MEMFD));
 	if (!rc && o->allow_fork) rc = allow_all(c, WITH_FORK, COUNT(WITH_FORK));
 	if (!rc && o->exec_paths) rc = allow_all(c, WITH_EXEC, COUNT(WITH_EXEC));
+	if (!rc && o->device_paths) rc = add_driver_rules(c);
 	if (!rc) rc = add_signal_rules(c);
 	if (!rc) rc = add_clone_rules(c, o);
 	if (!rc) rc = add_argument_rules(c);

@@ -9,7 +9,8 @@
  *   kernels   Triton IR text (TTIR, with locations) and launch options of each distinct kernel
  *   rows      in order: launch, fill, copy (strided, with cast: contiguous, cat, pad and the like
  *   become copies), library (any other
- *             torch operator: it is recorded so that lineage can see it)
+ *             torch operator: it is recorded so that lineage can see it); each on a stream, with
+ *             record and wait rows for the order between streams
  *   outputs   views that forward returned, in flattened order
  * The text form is one JSON object (docs/tape-format.md). tape_parse trusts nothing: every index,
  * view bound, size, count and name is checked against the limits below, and the error names the
@@ -23,6 +24,7 @@
 #include "base/base.h"
 #include "base/dtype.h"
 
+#define TAPE_VERSION 2
 #define TAPE_ADDRESS_SHIFT 40
 #define TAPE_BYTES_MAX ((size_t)64 << 20)        /* text of one tape */
 #define TAPE_BUFFERS_MAX 4096
@@ -31,6 +33,10 @@
 #define TAPE_ARGS_MAX 128
 #define TAPE_OUTPUTS_MAX 64
 #define TAPE_DIMS_MAX 12
+#define TAPE_DESCRIPTOR_DIMS_MAX 5               /* of a tensor map */
+#define TAPE_STREAMS_MAX 64
+#define TAPE_EVENTS_MAX 1024
+#define TAPE_PTX_OPTIONS_BYTES_MAX 256
 #define TAPE_BUFFER_BYTES_MAX ((int64_t)1 << 36)
 #define TAPE_TOTAL_BYTES_MAX ((int64_t)1 << 37)   /* all buffers; the replayer has its own, lower bound */
 
@@ -53,27 +59,54 @@ struct tape_view {
 	int64_t shape[TAPE_DIMS_MAX], stride[TAPE_DIMS_MAX];
 };
 
-enum tape_arg_kind { TAPE_ARG_POINTER, TAPE_ARG_INT, TAPE_ARG_FLOAT };
+/* A tensor descriptor that the host made. In the IR it is 1 + 2 n arguments: itself, then the n
+ * sizes of view (i32), then its n strides in elements (i64). */
+struct tape_descriptor {
+	struct tape_view view;                   /* 1 to 5 dimensions, the last with stride 1, 16-byte steps */
+	int32_t block[TAPE_DESCRIPTOR_DIMS_MAX]; /* (view.ndim): powers of two */
+	bool nan_padding;                        /* what lies outside is NaN, not 0 */
+};
+
+enum tape_arg_kind { TAPE_ARG_POINTER, TAPE_ARG_INT, TAPE_ARG_FLOAT, TAPE_ARG_DESCRIPTOR };
 struct tape_arg {
 	enum tape_arg_kind kind;
-	int buffer;
-	int64_t offset_bytes;
+	int buffer;           /* pointer, descriptor */
+	int64_t offset_bytes; /* pointer, descriptor: of its base */
 	int64_t i;
 	double f;
+	const struct tape_descriptor *descriptor;
 };
 
 struct tape_kernel {
 	const char *name;
 	const char *ttir;
 	size_t ttir_len;
+	/* Options that reach the machine code. */
 	int num_warps, num_stages, num_ctas;
+	int maxnreg;             /* registers of a thread at most; 0: the compiler's own choice */
+	bool no_fp_fusion;       /* products and sums are not fused */
+	bool no_reflect_ftz;     /* libdevice keeps subnormal numbers */
+	const char *ptx_options; /* more words for ptxas, one space between two; NULL: none */
+	/* Options that reach the launch. */
+	bool is_cooperative;    /* all programs are resident at once */
+	bool is_pdl;            /* programmatic dependent launch: may start before the launch in front of it ended */
 	struct sha256_hex hash; /* of ttir and options: the key of the compile cache */
 };
 
-enum tape_row_kind { TAPE_LAUNCH, TAPE_FILL, TAPE_COPY, TAPE_LIBRARY, TAPE_ROW_KIND_COUNT };
+enum tape_row_kind {
+	TAPE_LAUNCH,
+	TAPE_FILL,
+	TAPE_COPY,
+	TAPE_LIBRARY,
+	TAPE_RECORD, /* event: all rows before it on its stream */
+	TAPE_WAIT,   /* what follows on its stream waits for the event's last record row */
+	TAPE_ROW_KIND_COUNT
+};
 struct tape_row {
 	enum tape_row_kind kind;
-	int line; /* candidate's source line, 0 when unknown: for messages only */
+	int line;   /* candidate's source line, 0 when unknown: for messages only */
+	int stream; /* 0: the default one. Rows of one stream run in order */
+	int event;  /* record, wait */
 	int kernel;
 	uint32_t grid[3];
 	int nargs;
@@ -98,6 +131,7 @@ struct tape {
 	struct tape_row *rows;
 	int noutputs;
 	struct tape_view *outputs;
+	int nstreams, nevents; /* 1 + the highest number used */
 	bool output_is_tuple;
 	struct sha256_hex hash; /* of the canonical text: equal tapes have equal hashes */
 };
@@ -108,6 +142,17 @@ int tape_parse(const char *text, size_t len, struct tape **out, struct err *err)
 void tape_free(struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
 bool tape_view_is_contiguous(const struct tape_view *v);
+/* A kind that touches no memory. */
+static inline bool tape_row_is_order(enum tape_row_kind k) { return k == TAPE_RECORD || k == TAPE_WAIT; }
+/* Arguments of the IR's function that a launch row's argument stands for. */
+static inline int tape_arg_width(const struct tape_arg *a)
+{
+	return a->kind == TAPE_ARG_DESCRIPTOR ? 1 + 2 * a->descriptor->view.ndim : 1;
+}
+static inline bool tape_arg_has_buffer(const struct tape_arg *a)
+{
+	return a->kind == TAPE_ARG_POINTER || a->kind == TAPE_ARG_DESCRIPTOR;
+}
 static inline uint64_t tape_buffer_address(int buffer) { return (uint64_t)(buffer + 1) << TAPE_ADDRESS_SHIFT; }
 
 /* ---- lineage ---- */

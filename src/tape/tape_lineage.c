@@ -17,7 +17,7 @@ static void each_touch(const struct tape *t, const struct tape_row *r, touch_fn 
 		for (int i = 0; i < r->nargs; i++) {
 			const struct tape_arg *a = &r->args[i];
 			int64_t high = (a->i >> TAPE_ADDRESS_SHIFT) - 1;
-			if (a->kind == TAPE_ARG_POINTER) fn(ctx, a->buffer, true, true);
+			if (tape_arg_has_buffer(a)) fn(ctx, a->buffer, true, true);
 			else if (a->kind == TAPE_ARG_INT && high >= 0 && high < t->nbuffers) fn(ctx, (int)high, true, true);
 		}
 		break;
@@ -26,6 +26,8 @@ static void each_touch(const struct tape *t, const struct tape_row *r, touch_fn 
 		fn(ctx, r->src.buffer, true, false);
 		fn(ctx, r->dst.buffer, false, true);
 		break;
+	case TAPE_RECORD:
+	case TAPE_WAIT: break;
 	default:
 		for (int i = 0; i < r->nreads; i++) fn(ctx, r->reads[i].buffer, true, false);
 		for (int i = 0; i < r->nwrites; i++) fn(ctx, r->writes[i].buffer, false, true);

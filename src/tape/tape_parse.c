@@ -276,20 +276,67 @@ static int check_buffers(struct tape *t, struct err *err)
 
 /* ---- kernels ---- */
 
-static int read_kernel(struct tape *t, const json_t *o, const char *what, struct tape_kernel *k, struct err *err)
+/* An option that is left out at its default: two texts for one meaning would be two tapes. */
+static int get_flag(const json_t *o, const char *what, const char *field, bool written, bool *out, struct err *err)
 {
-	static const char *const keys[] = {"name", "ttir", "num_warps", "num_stages", "num_ctas", "configs", NULL};
-	int64_t warps, stages, ctas, configs;
-	int rc = check_object(o, what, keys, err);
-	if (!rc) rc = get_name(o, what, "name", &k->name, err);
-	if (!rc) rc = get_int(o, what, "num_warps", 1, 64, &warps, err);
+	const json_t *v = json_object_get(o, field);
+	*out = v != NULL;
+	if (!v || (written ? json_is_true(v) : json_is_false(v))) return 0;
+	return err_set(
+		err, ERR_FORMAT, "tape: %s.%s: expected %s, or no such key", what, field, written ? "true" : "false");
+}
+
+/* Printable words with one space between two: what ptxas gets as arguments. Which words it may get
+ * is the compile worker's rule. */
+static int read_ptx_options(const json_t *o, const char *what, struct tape_kernel *k, struct err *err)
+{
+	if (!json_object_get(o, "ptx_options")) return 0;
+	int rc = get_name(o, what, "ptx_options", &k->ptx_options, err);
+	if (rc) return rc;
+	size_t len = strlen(k->ptx_options);
+	const char *s = k->ptx_options;
+	bool is_good = len <= TAPE_PTX_OPTIONS_BYTES_MAX && s[0] != ' ' && s[len - 1] != ' ' && !strstr(s, "  ");
+	for (size_t i = 0; i < len; i++) is_good &= (unsigned char)s[i] < 0x7f;
+	return is_good
+		? 0
+		: err_set(err, ERR_FORMAT, "tape: %s.ptx_options: expected ASCII words with one space between two, %d bytes",
+			  what, TAPE_PTX_OPTIONS_BYTES_MAX);
+}
+
+static int read_options(const json_t *o, const char *what, struct tape_kernel *k, struct err *err)
+{
+	int64_t warps, stages, ctas, registers = 0;
+	int rc = get_int(o, what, "num_warps", 1, 64, &warps, err);
 	if (!rc) rc = get_int(o, what, "num_stages", 0, 64, &stages, err);
 	if (!rc) rc = get_int(o, what, "num_ctas", 1, 16, &ctas, err);
-	if (!rc && json_object_get(o, "configs")) rc = get_int(o, what, "configs", 1, 1 << 20, &configs, err);
+	if (!rc && json_object_get(o, "maxnreg")) rc = get_int(o, what, "maxnreg", 1, 255, &registers, err);
+	if (!rc) rc = get_flag(o, what, "enable_fp_fusion", false, &k->no_fp_fusion, err);
+	if (!rc) rc = get_flag(o, what, "enable_reflect_ftz", false, &k->no_reflect_ftz, err);
+	if (!rc) rc = get_flag(o, what, "launch_cooperative_grid", true, &k->is_cooperative, err);
+	if (!rc) rc = get_flag(o, what, "launch_pdl", true, &k->is_pdl, err);
+	if (!rc) rc = read_ptx_options(o, what, k, err);
 	if (rc) return rc;
 	if (warps & (warps - 1))
 		return err_set(
 			err, ERR_RANGE, "tape: %s.num_warps: expected a power of two, found %lld", what, (long long)warps);
+	k->num_warps = (int)warps;
+	k->num_stages = (int)stages;
+	k->num_ctas = (int)ctas;
+	k->maxnreg = (int)registers;
+	return 0;
+}
+
+static int read_kernel(struct tape *t, const json_t *o, const char *what, struct tape_kernel *k, struct err *err)
+{
+	static const char *const keys[] = {"name", "ttir", "num_warps", "num_stages", "num_ctas", "maxnreg",
+		"enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl", "ptx_options", "configs",
+		NULL};
+	int64_t configs;
+	int rc = check_object(o, what, keys, err);
+	if (!rc) rc = get_name(o, what, "name", &k->name, err);
+	if (!rc) rc = read_options(o, what, k, err);
+	if (!rc && json_object_get(o, "configs")) rc = get_int(o, what, "configs", 1, 1 << 20, &configs, err);
+	if (rc) return rc;
 	const json_t *ttir = json_object_get(o, "ttir");
 	if (!json_is_string(ttir)) return err_set(err, ERR_FORMAT, "tape: %s.ttir: expected a string", what);
 	k->ttir = json_string_value(ttir);
@@ -297,21 +344,68 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 	if (k->ttir_len == 0 || k->ttir_len > TTIR_BYTES_MAX)
 		return err_set(
 			err, ERR_LIMIT, "tape: %s.ttir: expected 1 .. %zu bytes, found %zu", what, TTIR_BYTES_MAX, k->ttir_len);
-	k->num_warps = (int)warps;
-	k->num_stages = (int)stages;
-	k->num_ctas = (int)ctas;
 	char options[64];
-	int len = snprintf(options, sizeof(options), "%d,%d,%d", k->num_warps, k->num_stages, k->num_ctas);
-	const struct slice parts[] = {{k->ttir, k->ttir_len}, {options, (size_t)len}};
+	int len = snprintf(options, sizeof(options), "%d,%d,%d,%d,%d,%d,%d,%d", k->num_warps, k->num_stages, k->num_ctas,
+		k->maxnreg, k->no_fp_fusion, k->no_reflect_ftz, k->is_cooperative, k->is_pdl);
+	const char *ptx = k->ptx_options ? k->ptx_options : "";
+	const struct slice parts[] = {{k->ttir, k->ttir_len}, {options, (size_t)len}, {ptx, strlen(ptx)}};
 	k->hash = hash_parts(parts, ARRAY_LEN(parts));
 	return 0;
 }
 
 /* ---- rows ---- */
 
-static int read_arg(const struct tape *t, const json_t *o, const char *what, struct tape_arg *a, struct err *err)
+/* What the driver would refuse in a tensor map: checked here, so that it is never asked. */
+static int check_descriptor(const char *what, const struct tape_view *v, struct err *err)
 {
-	static const char *const keys[] = {"buffer", "offset", "int", "float", NULL};
+	int64_t size = (int64_t)dtype_bytes(v->dtype);
+	if (v->ndim < 1 || v->ndim > TAPE_DESCRIPTOR_DIMS_MAX)
+		return err_set(
+			err, ERR_RANGE, "tape: %s: expected 1 to %d dimensions, found %d", what, TAPE_DESCRIPTOR_DIMS_MAX, v->ndim);
+	if (v->offset_bytes % 16)
+		return err_set(
+			err, ERR_RANGE, "tape: %s.offset: expected a multiple of 16, found %lld", what, (long long)v->offset_bytes);
+	for (int i = 0; i < v->ndim; i++) {
+		if (v->shape[i] < 1 || v->shape[i] > INT32_MAX)
+			return err_set(err, ERR_RANGE, "tape: %s.shape[%d]: expected 1 .. %d, found %lld", what, i, INT32_MAX,
+				(long long)v->shape[i]);
+		bool is_last = i == v->ndim - 1;
+		if (is_last ? v->stride[i] != 1 : v->stride[i] % (16 / (size > 16 ? 16 : size)))
+			return err_set(err, ERR_RANGE, "tape: %s.stride[%d]: expected %s, found %lld", what, i,
+				is_last ? "1" : "steps of 16 bytes", (long long)v->stride[i]);
+	}
+	return 0;
+}
+
+static int read_descriptor(struct tape *t, const json_t *o, const char *what, struct tape_arg *a, struct err *err)
+{
+	static const char *const keys[] = {"view", "block", "padding", NULL};
+	const json_t *block;
+	const char *padding;
+	struct tape_descriptor *d = arena_alloc(&t->arena, sizeof *d);
+	int rc = check_object(o, what, keys, err);
+	if (!rc) rc = read_view(t, json_object_get(o, "view"), path_at(what, "view", -1).text, &d->view, err);
+	if (!rc) rc = check_descriptor(path_at(what, "view", -1).text, &d->view, err);
+	if (!rc) rc = get_array(o, what, "block", (size_t)d->view.ndim, (size_t)d->view.ndim, &block, err);
+	if (!rc) rc = get_name(o, what, "padding", &padding, err);
+	if (rc) return rc;
+	for (int i = 0; i < d->view.ndim; i++) {
+		json_int_t n = json_integer_value(json_array_get(block, (size_t)i));
+		if (n < 1 || n > (1 << 20) || (n & (n - 1)))
+			return err_set(err, ERR_RANGE, "tape: %s.block[%d]: expected a power of two up to 2^20", what, i);
+		d->block[i] = (int32_t)n;
+	}
+	d->nan_padding = !strcmp(padding, "nan");
+	if (!d->nan_padding && strcmp(padding, "zero"))
+		return err_set(err, ERR_FORMAT, "tape: %s.padding: expected \"zero\" or \"nan\"", what);
+	*a = (struct tape_arg){
+		.kind = TAPE_ARG_DESCRIPTOR, .buffer = d->view.buffer, .offset_bytes = d->view.offset_bytes, .descriptor = d};
+	return 0;
+}
+
+static int read_arg(struct tape *t, const json_t *o, const char *what, struct tape_arg *a, struct err *err)
+{
+	static const char *const keys[] = {"buffer", "offset", "int", "float", "descriptor", NULL};
 	int64_t buffer;
 	int rc = check_object(o, what, keys, err);
 	if (rc) return rc;
@@ -333,12 +427,15 @@ static int read_arg(const struct tape *t, const json_t *o, const char *what, str
 		a->kind = TAPE_ARG_FLOAT;
 		return read_double(f, path_at(what, "float", -1).text, &a->f, err);
 	}
-	return err_set(err, ERR_FORMAT, "tape: %s: expected {\"buffer\", \"offset\"}, {\"int\"} or {\"float\"}", what);
+	if (n == 1 && json_object_get(o, "descriptor"))
+		return read_descriptor(t, json_object_get(o, "descriptor"), path_at(what, "descriptor", -1).text, a, err);
+	return err_set(err, ERR_FORMAT,
+		"tape: %s: expected {\"buffer\", \"offset\"}, {\"int\"}, {\"float\"} or {\"descriptor\"}", what);
 }
 
 static int read_launch(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
 {
-	static const char *const keys[] = {"op", "line", "kernel", "grid", "args", NULL};
+	static const char *const keys[] = {"op", "line", "stream", "kernel", "grid", "args", NULL};
 	static const int64_t grid_max[3] = {INT32_MAX, 65535, 65535};
 	const json_t *grid, *args;
 	int64_t kernel;
@@ -359,8 +456,13 @@ static int read_launch(struct tape *t, const json_t *o, const char *what, struct
 	}
 	r->nargs = (int)json_array_size(args);
 	r->args = arena_alloc(&t->arena, (size_t)r->nargs * sizeof(*r->args));
-	for (int i = 0; i < r->nargs && !rc; i++)
+	int width = 0;
+	for (int i = 0; i < r->nargs && !rc; i++) {
 		rc = read_arg(t, json_array_get(args, (size_t)i), path_at(what, "args", i).text, &r->args[i], err);
+		if (!rc) width += tape_arg_width(&r->args[i]);
+	}
+	if (!rc && width > TAPE_ARGS_MAX)
+		rc = err_set(err, ERR_LIMIT, "tape: %s.args: %d arguments of the IR, at most %d", what, width, TAPE_ARGS_MAX);
 	return rc;
 }
 
@@ -386,7 +488,7 @@ static int read_fill_int(const json_t *v, const char *what, struct tape_row *r, 
 
 static int read_fill(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
 {
-	static const char *const keys[] = {"op", "line", "dst", "value", NULL};
+	static const char *const keys[] = {"op", "line", "stream", "dst", "value", NULL};
 	int rc = check_object(o, what, keys, err);
 	if (!rc) rc = read_target(t, json_object_get(o, "dst"), path_at(what, "dst", -1).text, &r->dst, err);
 	if (rc) return rc;
@@ -397,7 +499,7 @@ static int read_fill(struct tape *t, const json_t *o, const char *what, struct t
 
 static int read_copy(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
 {
-	static const char *const keys[] = {"op", "line", "dst", "src", NULL};
+	static const char *const keys[] = {"op", "line", "stream", "dst", "src", NULL};
 	int rc = check_object(o, what, keys, err);
 	if (!rc) rc = read_target(t, json_object_get(o, "dst"), path_at(what, "dst", -1).text, &r->dst, err);
 	if (!rc) rc = read_view(t, json_object_get(o, "src"), path_at(what, "src", -1).text, &r->src, err);
@@ -428,7 +530,7 @@ static int check_view_references(const json_t *v, const char *what, int nreads, 
 
 static int read_library(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
 {
-	static const char *const keys[] = {"op", "line", "name", "reads", "writes", "args", NULL};
+	static const char *const keys[] = {"op", "line", "stream", "name", "reads", "writes", "args", NULL};
 	const json_t *reads, *writes;
 	int rc = check_object(o, what, keys, err);
 	if (!rc) rc = get_name(o, what, "name", &r->op, err);
@@ -442,23 +544,54 @@ static int read_library(struct tape *t, const json_t *o, const char *what, struc
 	return check_view_references(r->op_args, what, r->nreads, err);
 }
 
+/* record and wait. That a wait names an event which was recorded is check_order's. */
+static int read_event(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
+{
+	static const char *const keys[] = {"op", "line", "stream", "event", NULL};
+	int64_t event;
+	int rc = check_object(o, what, keys, err);
+	if (!rc) rc = get_int(o, what, "event", 0, TAPE_EVENTS_MAX - 1, &event, err);
+	if (!rc) r->event = (int)event;
+	return rc;
+}
+
 static int read_row(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
 {
 	static int (*const readers[TAPE_ROW_KIND_COUNT])(struct tape *, const json_t *, const char *, struct tape_row *,
-		struct err *) = {read_launch, read_fill, read_copy, read_library};
-	static const char *const ops[TAPE_ROW_KIND_COUNT] = {"launch", "fill", "copy", "library"};
+		struct err *) = {read_launch, read_fill, read_copy, read_library, read_event, read_event};
+	static const char *const ops[TAPE_ROW_KIND_COUNT] = {"launch", "fill", "copy", "library", "record", "wait"};
 	if (!json_is_object(o)) return err_set(err, ERR_FORMAT, "tape: %s: expected an object", what);
 	const char *op;
-	int64_t line;
+	int64_t line, stream = 0;
 	int kind = 0, rc = get_name(o, what, "op", &op, err);
 	if (!rc) rc = get_int(o, what, "line", 0, INT_MAX, &line, err);
+	if (!rc && json_object_get(o, "stream")) rc = get_int(o, what, "stream", 1, TAPE_STREAMS_MAX - 1, &stream, err);
 	if (rc) return rc;
 	while (kind < TAPE_ROW_KIND_COUNT && strcmp(op, ops[kind])) kind++;
 	if (kind == TAPE_ROW_KIND_COUNT)
 		return err_set(err, ERR_FORMAT, "tape: %s.op: \"%.40s\" is no kind of row", what, op);
 	r->kind = (enum tape_row_kind)kind;
 	r->line = (int)line;
+	r->stream = (int)stream;
 	return readers[kind](t, o, what, r, err);
+}
+
+/* Streams and events are numbered by first use, so that equal orders are equal texts; a wait for
+ * what nobody recorded would order nothing. */
+static int check_order(struct tape *t, struct err *err)
+{
+	t->nstreams = 1;
+	for (int i = 0; i < t->nrows; i++) {
+		const struct tape_row *r = &t->rows[i];
+		if (r->stream > t->nstreams)
+			return err_set(err, ERR_RANGE, "tape: rows[%d].stream: %d is used before %d", i, r->stream, t->nstreams);
+		t->nstreams = MAX(t->nstreams, r->stream + 1);
+		if (!tape_row_is_order(r->kind)) continue;
+		if (r->event > t->nevents - (r->kind == TAPE_WAIT))
+			return err_set(err, ERR_RANGE, "tape: rows[%d].event: %d was not recorded before", i, r->event);
+		t->nevents = MAX(t->nevents, r->event + 1);
+	}
+	return 0;
 }
 
 /* ---- the whole ---- */
@@ -469,7 +602,7 @@ static int read_tape(struct tape *t, struct err *err)
 	const json_t *buffers, *kernels, *rows, *outputs, *tuple = json_object_get(t->json, "tuple");
 	int64_t version;
 	int rc = check_object(t->json, "", keys, err);
-	if (!rc) rc = get_int(t->json, "", "version", 1, 1, &version, err);
+	if (!rc) rc = get_int(t->json, "", "version", TAPE_VERSION, TAPE_VERSION, &version, err);
 	if (!rc) rc = get_array(t->json, "", "buffers", 0, TAPE_BUFFERS_MAX, &buffers, err);
 	if (!rc) rc = get_array(t->json, "", "kernels", 0, TAPE_KERNELS_MAX, &kernels, err);
 	if (!rc) rc = get_array(t->json, "", "rows", 0, TAPE_ROWS_MAX, &rows, err);
@@ -490,6 +623,7 @@ static int read_tape(struct tape *t, struct err *err)
 		rc = read_kernel(t, json_array_get(kernels, (size_t)i), path_at("", "kernels", i).text, &t->kernels[i], err);
 	for (int i = 0; i < t->nrows && !rc; i++)
 		rc = read_row(t, json_array_get(rows, (size_t)i), path_at("", "rows", i).text, &t->rows[i], err);
+	if (!rc) rc = check_order(t, err);
 	return rc ? rc : read_views(t, outputs, "", "outputs", &t->noutputs, &t->outputs, err);
 }
 

@@ -1,8 +1,8 @@
 /* AdamW with global-norm clipping and the learning-rate schedules of transformers (get_scheduler),
  * stepped together: step k uses the rate of 0-based step k.
  *
- * Moments live in one block in the parameters' order. Runs of parameters that lie next to each
- * other and are treated alike are updated by one call: an adapter is one run. */
+ * Moments live in one block in the parameters' order. The backend updates the whole list of weights
+ * in one call. */
 #include "train/train_internal.h"
 
 #include <math.h>
@@ -60,13 +60,10 @@ void optimizer_pace(struct optimizer *o, double spent)
 
 /* ---- create ---- */
 
-/* Norms and biases do not decay, as in transformers' Trainer. */
-static bool decays(const struct param *p) { return p->ndim > 1; }
-
 static void moments_make(struct optimizer *o, int64_t values)
 {
-	float *at = o->block;
 	static const char *const suffix[2] = {"exp_avg", "exp_avg_sq"};
+	int64_t at = 0;
 	for (int which = 0; which < 2; which++)
 		for (int i = 0; i < o->count; i++) {
 			struct param *p = &o->moments[which * o->count + i];
@@ -74,25 +71,32 @@ static void moments_make(struct optimizer *o, int64_t values)
 			int len = snprintf(
 				p->name, sizeof p->name, "%.*s.%s", (int)(sizeof p->name - 12), o->params[i].name, suffix[which]);
 			CHECK(len < (int)sizeof p->name && strlen(o->params[i].name) <= sizeof p->name - 12);
-			p->data = at;
-			p->grad = NULL;
+			struct f32 *moment = (struct f32 *)((uintptr_t)o->block + (uintptr_t)at * sizeof(float));
+			p->w = (struct ops_weight){.rows = p->w.rows, .cols = p->w.cols, .ld = p->w.cols, .master = moment};
+			p->changes = &o->moment_changes;
 			at += p->count;
 		}
-	CHECK(at == o->block + 2 * values);
+	CHECK(at == 2 * values);
 }
 
-static void spans_make(struct optimizer *o)
+/* Norms and biases do not decay, as in transformers' Trainer: the backend knows them by their one
+ * row. A matrix of one row (A of an adapter of rank 1) is given to it as a column. */
+static void weights_make(struct optimizer *o)
 {
-	o->spans = xcalloc((size_t)MAX(o->count, 1), sizeof *o->spans);
 	for (int i = 0; i < o->count; i++) {
 		const struct param *p = &o->params[i];
-		struct span *last = o->nspans ? &o->spans[o->nspans - 1] : NULL;
-		CHECKF(p->grad, "%s has no gradient: model_enable_grad comes before optimizer_create", p->name);
-		if (last && last->decays == decays(p) && last->data + last->n == p->data && last->grad + last->n == p->grad)
-			last->n += p->count;
-		else
-			o->spans[o->nspans++] = (struct span){
-				p->data, p->grad, o->moments[i].data, o->moments[o->count + i].data, p->count, decays(p)};
+		struct ops_weight *w = &o->weights[i];
+		CHECKF(
+			p->w.grad && p->w.master, "%s has no gradient: model_enable_grad comes before optimizer_create", p->name);
+		*w = p->w;
+		w->m = o->moments[i].w.master;
+		w->v = o->moments[o->count + i].w.master;
+		if (p->ndim > 1 && w->rows == 1) {
+			w->rows = w->cols;
+			w->cols = 1;
+			w->ld = 1;
+		}
+		o->list[i] = w;
 	}
 }
 
@@ -100,14 +104,17 @@ struct optimizer *optimizer_create(
 	struct ops *ops, struct param *params, int count, const struct optimizer_options *options)
 {
 	struct optimizer *o = xcalloc(1, sizeof *o);
+	size_t n = (size_t)MAX(count, 1);
 	int64_t values = 0;
 	*o = (struct optimizer){.ops = ops, .params = params, .count = count, .options = *options};
 	schedule_get(options->lr_scheduler_type);
 	for (int i = 0; i < count; i++) values += params[i].count;
 	o->block = ops->alloc(ops->ctx, size_mul((size_t)MAX(values, 1), 2 * sizeof(float)));
-	o->moments = xcalloc(2 * (size_t)MAX(count, 1), sizeof *o->moments);
+	o->moments = xcalloc(2 * n, sizeof *o->moments);
+	o->weights = xcalloc(n, sizeof *o->weights);
+	o->list = xcalloc(n, sizeof(struct ops_weight *));
 	moments_make(o, values);
-	spans_make(o);
+	weights_make(o);
 	return o;
 }
 
@@ -116,7 +123,8 @@ void optimizer_free(struct optimizer *o)
 	if (!o) return;
 	o->ops->release(o->ops->ctx, o->block);
 	free(o->moments);
-	free(o->spans);
+	free(o->weights);
+	free(o->list);
 	free(o);
 }
 
@@ -125,35 +133,31 @@ int64_t optimizer_steps(const struct optimizer *o) { return o->steps; }
 /* ---- step ---- */
 
 /* As torch.nn.utils.clip_grad_norm_: scaled by max / (norm + 1e-6) when that is below 1. */
-static void clip(struct optimizer *o, double norm)
+static float clip_scale(const struct optimizer *o, double norm)
 {
 	double factor = o->options.max_grad_norm / (norm + 1e-6);
-	if (o->options.max_grad_norm <= 0 || factor >= 1) return;
-	for (int i = 0; i < o->nspans; i++) o->ops->scale(o->ops->ctx, o->spans[i].grad, (float)factor, o->spans[i].n);
+	return o->options.max_grad_norm <= 0 || factor >= 1 ? 1 : (float)factor;
 }
 
 double optimizer_step(struct optimizer *o)
 {
 	struct ops *ops = o->ops;
-	double squares = 0, lr = optimizer_lr(o, o->steps++);
-	for (int i = 0; i < o->nspans; i++) squares += ops->sum_squares(ops->ctx, o->spans[i].grad, o->spans[i].n);
-	double norm = sqrt(squares);
-	if (isfinite(norm)) {
-		const struct optimizer_options *p = &o->options;
-		struct ops_adamw a = {
-			.lr = (float)lr,
-			.beta1 = (float)p->adam_beta1,
-			.beta2 = (float)p->adam_beta2,
-			.eps = (float)p->adam_epsilon,
-			.step = ++o->updates,
-		};
-		clip(o, norm);
-		for (int i = 0; i < o->nspans; i++) {
-			const struct span *s = &o->spans[i];
-			a.weight_decay = s->decays ? (float)p->weight_decay : 0;
-			ops->adamw(ops->ctx, s->data, s->grad, s->m, s->v, s->n, &a);
-		}
+	double lr = optimizer_lr(o, o->steps++), norm = sqrt(ops->sum_squares(ops->ctx, o->list, o->count));
+	if (!isfinite(norm)) {
+		params_zero_grad(ops, o->params, o->count);
+		return norm;
 	}
-	for (int i = 0; i < o->nspans; i++) ops->zero(ops->ctx, o->spans[i].grad, (size_t)o->spans[i].n * sizeof(float));
+	const struct optimizer_options *p = &o->options;
+	struct ops_adamw a = {
+		.lr = (float)lr,
+		.beta1 = (float)p->adam_beta1,
+		.beta2 = (float)p->adam_beta2,
+		.eps = (float)p->adam_epsilon,
+		.weight_decay = (float)p->weight_decay,
+		.grad_scale = clip_scale(o, norm),
+		.step = ++o->updates,
+	};
+	ops->adamw(ops->ctx, o->list, o->count, &a);
+	for (int i = 0; i < o->count; i++) ++*o->params[i].changes;
 	return norm;
 }

@@ -6,7 +6,7 @@
  * as TRL's. */
 #ifndef HONE_TRAIN_H
 #define HONE_TRAIN_H
-#include "infer/infer.h"
+#include "model/model.h"
 
 /* ---- losses ---- */
 

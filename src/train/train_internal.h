@@ -3,22 +3,18 @@
 #define HONE_TRAIN_INTERNAL_H
 #include "train/train.h"
 
-struct span {
-	float *data, *grad, *m, *v;
-	int64_t n;
-	bool decays;
-}; /* neighbours in memory with the same treatment: one call each */
 struct optimizer {
 	struct ops *ops;
 	struct param *params;
 	int count;
 	struct optimizer_options options;
-	struct param *moments; /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
-	float *block;          /* (2, values) */
-	struct span *spans;
-	int nspans;
-	int64_t steps;   /* calls: drives the schedule */
-	int64_t updates; /* calls that changed weights: drives bias correction */
+	struct param *moments;      /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
+	struct f32 *block;          /* (2, values) */
+	struct ops_weight *weights; /* (count) the parameters with their moments */
+	struct ops_weight **list;   /* (count) pointers to them */
+	uint64_t moment_changes;    /* what params write here means nothing to anybody */
+	int64_t steps;              /* calls: drives the schedule */
+	int64_t updates;            /* calls that changed weights: drives bias correction */
 };
 
 /* Moves folder tmp to final in one atomic step, replacing final when it exists. */

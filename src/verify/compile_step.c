@@ -5,10 +5,15 @@
 #include "base/base.h"
 #include "store/store.h"
 #include "tape/tape.h"
+#include <errno.h>
+#include <nettle/base64.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MESSAGE_BYTES_MAX ((size_t)1 << 20)
+#define CUBIN_BYTES_MAX ((int64_t)16 << 20)
 #define ENTRIES 4096      /* power of two */
 #define CPU_S 300
 
@@ -42,8 +47,10 @@ void compile_cache_free(struct compile_cache *c)
 
 static struct sha256_hex key_of(const struct grading *g, const struct tape_kernel *k)
 {
-	char arch[16];
-	snprintf(arch, sizeof arch, "%d", VERIFY_ARCH);
+	char arch[64];
+	const struct vm_gpu *gpu = &g->s->gpu;
+	snprintf(arch, sizeof arch, "%d,%lld,%s", gpu->capability, (long long)gpu->shared_bytes,
+		g->s->gpu_runners ? "cubin" : "");
 	struct slice parts[] = {
 		{k->hash.text, strlen(k->hash.text)}, {g->s->versions, strlen(g->s->versions)}, {arch, strlen(arch)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
@@ -78,10 +85,37 @@ static void store_keep(struct grading *g, const struct sha256_hex *key, const js
 	free(text);
 }
 
-static json_t *job_json(const struct tape_kernel *k)
+static json_t *job_json(const struct grading *g, const struct tape_kernel *k)
 {
-	return json_pack("{s:s%, s:i, s:i, s:i, s:i}", "ttir", k->ttir, k->ttir_len, "num_warps", k->num_warps,
-		"num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", VERIFY_ARCH);
+	json_t *o = json_pack("{s:s%, s:i, s:i, s:i, s:i, s:I, s:b, s:b, s:b, s:b, s:b}", "ttir", k->ttir, k->ttir_len,
+		"num_warps", k->num_warps, "num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", g->s->gpu.capability,
+		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion, "enable_reflect_ftz",
+		!k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl, "want_cubin",
+		g->s->gpu_runners != NULL);
+	if (k->maxnreg) json_object_set_new(o, "maxnreg", json_integer(k->maxnreg));
+	if (k->ptx_options) json_object_set_new(o, "ptx_options", json_string(k->ptx_options));
+	return o;
+}
+
+/* The binary that came with an answer, as text in it: an entry of the cache is one JSON object. */
+static int cubin_take(json_t *result, int fd, struct err *err)
+{
+	struct stat st;
+	if (fstat(fd, &st) || st.st_size < 1 || st.st_size > CUBIN_BYTES_MAX)
+		return err_set(err, ERR_INFRA, "the compile worker's binary has no size that one may have");
+	size_t n = (size_t)st.st_size, done = 0;
+	uint8_t *data = xmalloc(n);
+	while (done < n) {
+		ssize_t got = pread(fd, data + done, n - done, (off_t)done);
+		if (got <= 0) break;
+		done += (size_t)got;
+	}
+	char *text = xmalloc(BASE64_ENCODE_RAW_LENGTH(n) + 1);
+	base64_encode_raw(text, n, data);
+	if (done == n) json_object_set_new(result, "cubin", json_stringn(text, BASE64_ENCODE_RAW_LENGTH(n)));
+	free(text);
+	free(data);
+	return done == n ? 0 : err_set(err, ERR_INFRA, "reading the compile worker's binary: %s", strerror(errno));
 }
 
 static json_t *fault_json(const char *code, const char *text)
@@ -108,9 +142,10 @@ static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, 
 	struct job_limits limits = {g->s->level, g->s->limits.compile_memory_bytes, CPU_S};
 	struct job job;
 	struct str text = {0};
-	int rc = job_start(g->s->compiler, &limits, job_json(k), &job, err);
+	int rc = job_start(g->s->compiler, &limits, job_json(g, k), &job, err);
 	if (rc) return rc;
-	rc = job_next(&job, MESSAGE_BYTES_MAX, &text, NULL, NULL,
+	int fds[1] = {-1}, nfds = 1;
+	rc = job_next(&job, MESSAGE_BYTES_MAX, &text, fds, &nfds,
 		clock_ns() + (uint64_t)g->s->limits.compile_timeout_ms * 1000000u, err);
 	if (rc == ERR_TIMEOUT) {
 		*result = fault_json("timeout-compile", "the compiler did not finish in time");
@@ -120,6 +155,9 @@ static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, 
 	} else if (!rc && json_parse(text.data, text.len, "compile worker's answer", result, err)) {
 		rc = err_set(err, ERR_INFRA, "the compile worker's answer is no JSON");
 	}
+	if (!rc && *result && g->s->gpu_runners && !json_object_get(*result, "fault"))
+		rc = cubin_take(*result, fds[0], err);
+	if (nfds > 0 && fds[0] >= 0) close(fds[0]);
 	job_end(&job);
 	str_release(&text);
 	return rc;
@@ -170,6 +208,79 @@ static int line_of_kernel(const struct tape *t, int kernel)
 	return 0;
 }
 
+/* compile_one with its faults as a verdict. */
+static int compile_kernel(struct grading *g, const struct tape *t, int k, json_t **result, struct err *err)
+{
+	int rc = compile_one(g, &t->kernels[k], result, err);
+	if (rc) return err_set(err, ERR_INFRA, "compiling: %.800s", err->text);
+	const json_t *fault = json_object_get(*result, "fault");
+	if (!fault) return GRADE_ON;
+	const char *code = json_string_value(json_object_get(fault, "code")),
+			   *text = json_string_value(json_object_get(fault, "text"));
+	int line = line_of_kernel(t, k);
+	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line,
+		"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
+}
+
+/* ---- binaries for a GPU's runner ---- */
+
+void compiled_release(struct compiled *c)
+{
+	if (c->fd >= 0) close(c->fd);
+	free(c->binaries);
+	json_decref(c->results);
+	*c = (struct compiled){.fd = -1};
+}
+
+/* The results' binaries in one memory file; where each lies goes into its result, which then is what
+ * runner_binaries_parse reads. */
+static int binaries_write(struct compiled *c, struct err *err)
+{
+	struct str all = {0};
+	for (size_t k = 0; k < json_array_size(c->results); k++) {
+		json_t *result = json_array_get(c->results, k);
+		const char *text = json_string_value(json_object_get(result, "cubin"));
+		size_t len = json_string_length(json_object_get(result, "cubin")), n = BASE64_DECODE_LENGTH(len);
+		uint8_t *data = xmalloc(n + 1);
+		struct base64_decode_ctx ctx;
+		base64_decode_init(&ctx);
+		bool is_good = text && base64_decode_update(&ctx, &n, data, len, text) && base64_decode_final(&ctx);
+		json_object_set_new(result, "offset", json_integer((json_int_t)all.len));
+		json_object_set_new(result, "bytes", json_integer((json_int_t)n));
+		if (is_good) str_append(&all, (const char *)data, n);
+		free(data);
+		if (!is_good) {
+			str_release(&all);
+			return err_set(err, ERR_INFRA, "a stored compile result has no binary");
+		}
+	}
+	c->fd = memfd_make("binaries", MAX(all.len, (size_t)1), err);
+	bool is_written = c->fd >= 0 && (!all.len || pwrite(c->fd, all.data, all.len, 0) == (ssize_t)all.len);
+	struct runner_binaries parsed = {0};
+	int rc = c->fd < 0 ? c->fd : is_written ? 0 : err_set(err, ERR_INFRA, "writing binaries: %s", strerror(errno));
+	if (!rc) rc = runner_binaries_parse(c->results, (int64_t)all.len, &parsed, err);
+	c->binaries = parsed.binaries;
+	c->count = parsed.count;
+	str_release(&all);
+	return rc;
+}
+
+int compile_binaries(struct grading *g, const struct tape *t, struct compiled *out, struct err *err)
+{
+	*out = (struct compiled){.fd = -1, .results = json_array()};
+	int rc = GRADE_ON;
+	for (int k = 0; k < t->nkernels && !rc; k++) {
+		json_t *result = NULL;
+		rc = compile_kernel(g, t, k, &result, err);
+		/* The cache's own object is shared between threads: what is written here goes to a copy. */
+		if (!rc) json_array_append_new(out->results, json_copy(result));
+		json_decref(result);
+	}
+	return rc ? rc : binaries_write(out, err);
+}
+
+/* ---- the stage ---- */
+
 int compile_step(struct grading *g, const struct tape *t, struct err *err)
 {
 	g->v->stage = STAGE_COMPILE;
@@ -178,16 +289,8 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 	g->nbinaries = t->nkernels;
 	for (int k = 0; k < t->nkernels; k++) {
 		json_t *result = NULL;
-		int rc = compile_one(g, &t->kernels[k], &result, err);
-		if (rc) return err_set(err, ERR_INFRA, "compiling: %.800s", err->text);
-		const json_t *fault = json_object_get(result, "fault");
-		if (fault) {
-			const char *code = json_string_value(json_object_get(fault, "code")),
-					   *text = json_string_value(json_object_get(fault, "text"));
-			int line = line_of_kernel(t, k);
-			rc = grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line,
-				"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
-		}
+		int rc = compile_kernel(g, t, k, &result, err);
+		if (rc < 0) return rc;
 		g->binaries[k] = cost_binary(result);
 		json_decref(result);
 		if (rc) return rc;

@@ -22,12 +22,12 @@ enum cost_dot cost_dot_of(enum dtype task, bool tf32)
 
 static int64_t count(double v) { return (int64_t)fmin(fmax(ceil(v), 0), 1e17); }
 
-static struct vm_cost well_made(const struct cost_launch *l, enum cost_dot dot)
+static struct vm_cost well_made(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu)
 {
 	double programs = fmax(ceil(l->bytes / BYTES_PER_ELEMENT / ELEMENTS_PER_PROGRAM), 1),
 		   fp32_dot = dot == COST_DOT_FP32 ? l->dot_flops : 0;
 	if (l->dot_flops > 0)
-		programs = ceil(programs / vm_gpus[0].sms) * vm_gpus[0].sms; /* a library's product is cut to fill the GPU */
+		programs = ceil(programs / gpu->sms) * gpu->sms; /* a library's product is cut to fill the GPU */
 	double tensor = dot == COST_DOT_FP32 ? 0 : l->dot_flops / HALF_FLOPS_PER_CYCLE * (dot == COST_DOT_TF32 ? 2 : 1);
 	return (struct vm_cost){
 		.programs = count(programs),
@@ -47,14 +47,15 @@ static struct vm_cost well_made(const struct cost_launch *l, enum cost_dot dot)
 	};
 }
 
-double cost_launch_s(const struct cost_launch *l, enum cost_dot dot)
+double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu)
 {
-	struct vm_cost c = well_made(l, dot);
+	struct vm_cost c = well_made(l, dot, gpu);
 	struct vm_binary binary = vm_binary_default(4);
-	return vm_estimate(&c, &binary, &vm_gpus[0]).time_s;
+	return vm_estimate(&c, &binary, gpu).time_s;
 }
 
-double cost_candidate_s(const struct runner_row_cost *rows, int n, const struct vm_binary *binaries, int nbinaries)
+double cost_candidate_s(const struct runner_row_cost *rows, int n, const struct vm_binary *binaries, int nbinaries,
+	const struct vm_gpu *gpu)
 {
 	double sum = 0;
 	for (int i = 0; i < n; i++) {
@@ -62,8 +63,8 @@ double cost_candidate_s(const struct runner_row_cost *rows, int n, const struct 
 		struct vm_binary binary = r->kernel >= 0 && r->kernel < nbinaries ? binaries[r->kernel] : vm_binary_default(4);
 		struct cost_launch moved = {.bytes = (double)r->footprint_bytes};
 		/* A movement row is a copy kernel of torch: it runs as the reference's do. */
-		sum += r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, &vm_gpus[0]).time_s
-									  : cost_launch_s(&moved, COST_DOT_FP32);
+		sum += r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, gpu).time_s
+									  : cost_launch_s(&moved, COST_DOT_FP32, gpu);
 	}
 	return sum;
 }
@@ -74,21 +75,22 @@ static double field(const json_t *o, const char *name)
 	return isfinite(v) && v > 0 ? v : 0;
 }
 
-static double launches_s(const json_t *list, enum cost_dot dot)
+static double launches_s(const json_t *list, enum cost_dot dot, const struct vm_gpu *gpu)
 {
 	double sum = 0;
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *o = json_array_get(list, i);
 		struct cost_launch l = {field(o, "bytes"), field(o, "flops"), field(o, "special"), field(o, "dot_flops")};
-		sum += cost_launch_s(&l, dot);
+		sum += cost_launch_s(&l, dot, gpu);
 	}
 	return json_array_size(list) ? sum : NAN;
 }
 
-double cost_reference_s(const json_t *cost, enum cost_dot dot, double *eager_s, double *fused_s)
+double cost_reference_s(
+	const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s)
 {
-	*eager_s = launches_s(json_object_get(cost, "eager"), dot);
-	*fused_s = launches_s(json_object_get(cost, "fused"), dot);
+	*eager_s = launches_s(json_object_get(cost, "eager"), dot, gpu);
+	*fused_s = launches_s(json_object_get(cost, "fused"), dot, gpu);
 	return fmin(*eager_s, *fused_s);
 }
 

@@ -106,6 +106,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc) rc = lineage_step(g, stock->tape);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	if (!rc) rc = replay_step(g, stock, err);
+	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = gpu_time_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
 			"all else passed, but the kernels were not compiled");
@@ -123,7 +124,8 @@ static void grading_release(struct grading *g, struct trace *stock)
 	g->nbinaries = 0;
 	if (g->has_tracer) job_end(&g->tracer);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
-	g->has_runner = g->has_tracer = false;
+	if (g->has_gpu_runner) runner_end(g->s->gpu_runners, &g->gpu_runner, NULL, 0, NULL);
+	g->has_runner = g->has_tracer = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }
@@ -132,7 +134,12 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 {
 	*out = (struct verdict){
 		.speedup = NAN, .cost_s = NAN, .reference_cost_s = NAN, .error_max = NAN, .tolerance = NAN, .kernelbench = -1};
+	out->device.error_max = out->device.time_s = out->device.time_low_s = out->device.time_high_s = NAN;
+	out->gpu_arch = s->gpu.capability;
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
+	snprintf(out->gpu, sizeof out->gpu, "%s", s->gpu.name ? s->gpu.name : "");
+	snprintf(out->device.name, sizeof out->device.name, "%s", s->gpu_runners ? s->device.name : "vm");
+	out->device.driver = s->device.driver;
 }
 
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out)

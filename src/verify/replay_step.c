@@ -50,13 +50,13 @@ static const struct {
 };
 
 /* What a failing trial tells, given that all before it passed. */
-static const char *failing_reason(const struct oracle_trial *t, const char *plain)
+const char *attempt_reason(const struct oracle_trial *t, const char *plain)
 {
 	if (!t->is_stock) return "fragile";
 	return t->is_random_params && t->nparams ? "stale-params" : plain;
 }
 
-static void trial_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
+void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
 {
 	const struct oracle_variant *v = &g->oracle->variants[t->variant];
 	snprintf(text, len, "%s inputs%s%s%s%s", t->distribution,
@@ -69,7 +69,7 @@ static int fault_end(struct grading *g, const struct runner_fault *f, const stru
 {
 	char trial[400] = "";
 	bool hidden = t && !t->is_stock;
-	if (hidden) trial_text(g, t, trial, sizeof trial);
+	if (hidden) attempt_text(g, t, trial, sizeof trial);
 	for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++) {
 		if (strcmp(FAULTS[i].code, f->code)) continue;
 		const char *reason = FAULTS[i].reason ? FAULTS[i].reason : FAULTS[i].code;
@@ -111,7 +111,7 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 {
 	const char *hidden = trial->is_stock ? "" : " at other sizes";
 	if (t->noutputs != trial->noutputs)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-count"), 0,
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-count"), 0,
 			"forward returned %d tensors%s, the reference returns %d", t->noutputs, hidden, trial->noutputs);
 	for (int i = 0; i < t->noutputs; i++) {
 		const struct tape_view *found = &t->outputs[i];
@@ -120,10 +120,10 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 		shape_text(found->ndim, found->shape, a, sizeof a);
 		shape_text(want->ndim, want->shape, b, sizeof b);
 		if (strcmp(a, b))
-			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-shape"), 0,
+			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-shape"), 0,
 				"output %d has shape %s%s, the reference's has %s", i, a, hidden, b);
 		if (found->dtype != want->dtype)
-			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(trial, "output-dtype"), 0,
+			return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-dtype"), 0,
 				"output %d is %s%s, the reference's is %s", i, dtype_name(found->dtype), hidden,
 				dtype_name(want->dtype));
 	}
@@ -135,7 +135,8 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	struct runner_fault fault = {0};
 	struct runner_loaded loaded = {-1, -1, -1};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
-	int rc = runner_load(&g->runner, t->text.data, t->text.len, deadline, &loaded, &fault, err);
+	struct runner_load l = {.tape = t->text.data, .len = t->text.len, .binaries_fd = -1};
+	int rc = runner_load(&g->runner, &l, deadline, &loaded, &fault, err);
 	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL, err);
 	if (rc) return runner_lost(g, rc, err);
 	*order_line = loaded.order_line;
@@ -158,8 +159,8 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
 	double eager = 0, fused = 0;
-	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->binaries, g->nbinaries);
-	v->reference_cost_s = cost_reference_s(g->oracle->cost, dot, &eager, &fused);
+	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->binaries, g->nbinaries, &g->s->gpu);
+	v->reference_cost_s = cost_reference_s(g->oracle->cost, dot, &g->s->gpu, &eager, &fused);
 	v->speedup = v->cost_s > 0 ? v->reference_cost_s / v->cost_s : NAN;
 	for (int i = 0; i < r->ncosts; i++) {
 		v->launches += r->costs[i].kind == TAPE_LAUNCH;
@@ -181,14 +182,6 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 	}
 }
 
-/* One replay. is_crosswise: the second, after the first was right; order_line is what it is for. */
-struct attempt {
-	const struct trace *trace;
-	const struct oracle_trial *trial;
-	bool want_cost, is_crosswise;
-	int order_line;
-};
-
 /* Compares all outputs of one trial; settles the verdict at the first that differs. */
 static int outputs_compare(struct grading *g, const struct attempt *a, const uint8_t *outputs, const int64_t *offset)
 {
@@ -206,7 +199,7 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 		}
 		if (r.is_equal || rc) continue;
 		char trial[400];
-		trial_text(g, t, trial, sizeof trial);
+		attempt_text(g, t, trial, sizeof trial);
 		if (a->is_crosswise)
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line,
 				"candidate.py:%d: the result depends on an order that a GPU "
@@ -216,7 +209,7 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 				"at an atomic. Output %d for %s: %s",
 				a->order_line, i, trial, r.text);
 		else
-			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, failing_reason(t, "mismatch"), 0,
+			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(t, "mismatch"), 0,
 				"output %d for %s: %s", i, trial, r.text);
 	}
 	if (!a->is_crosswise && t->is_stock && !(t->is_random_params && t->nparams))
@@ -294,9 +287,10 @@ static int params_pair(const struct tape *t, const struct oracle_data *d, int va
 	return added;
 }
 
-/* Runs one trial. The outputs' memory is made here, sealed in size, and read only after the runner
- * answered. */
-static int trial_run(struct grading *g, const struct attempt *a, struct err *err)
+/* One replay of one trial by one runner. The outputs' memory is made here, sealed in size, and read
+ * only after the runner answered. */
+int attempt_run(
+	struct grading *g, struct runner *runner, const struct attempt *a, struct attempt_result *out, struct err *err)
 {
 	const struct trace *tr = a->trace;
 	const struct oracle_trial *t = a->trial;
@@ -304,37 +298,61 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 		.inputs = t->inputs,
 		.want_cost = a->want_cost,
 		.crosswise = a->is_crosswise,
-		.deadline_ms = g->s->limits.replay_timeout_ms};
-	int64_t bytes = 64;
+		.is_overlapped = a->is_overlapped,
+		.time_repeats = a->time_repeats,
+		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms};
+	*out = (struct attempt_result){.bytes = 64};
 	for (int i = 0; i < tr->tape->noutputs; i++) {
-		rt.output_offset[i] = bytes;
-		bytes += runner_output_bytes(&tr->tape->outputs[i]);
+		rt.output_offset[i] = out->offset[i] = out->bytes;
+		out->bytes += runner_output_bytes(&tr->tape->outputs[i]);
 	}
-	int fd = memfd_make("outputs", (size_t)bytes, err);
-	if (fd < 0) return fd;
+	int fd = memfd_make("outputs", (size_t)out->bytes, err);
+	if (fd < 0) return err_set(err, ERR_INFRA, "no memory for %lld bytes of outputs", (long long)out->bytes);
+
+	/* The reference's parameters, and those that the candidate calls otherwise. */
 	rt.params = xcalloc((size_t)(t->nparams + tr->tape->nbuffers) + 1, sizeof *rt.params);
 	memcpy(rt.params, t->params, (size_t)t->nparams * sizeof *rt.params);
 	rt.nparams = t->nparams + params_pair(tr->tape, g->oracle, t->variant, t, rt.params + t->nparams);
-	struct runner_result r = {0};
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
-	int rc = runner_try(&g->runner, &rt, tr->tape->noutputs, t->given_fd, fd, deadline, &r, err);
+	int rc = runner_try(runner, &rt, tr->tape->noutputs, t->given_fd, fd, deadline, &out->result, err);
 	free(rt.params);
-	if (rc) {
-		close(fd);
-		return runner_lost(g, rc, err);
+	if (!rc) {
+		void *outputs = mmap(NULL, (size_t)out->bytes, PROT_READ, MAP_SHARED, fd, 0);
+		if (outputs == MAP_FAILED)
+			rc = err_set(err, ERR_INFRA, "mapping %lld bytes of outputs: %s", (long long)out->bytes, strerror(errno));
+		else out->outputs = outputs;
 	}
-	void *outputs = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
-	if (outputs == MAP_FAILED) {
-		rc = err_set(err, ERR_INFRA, "mapping %lld bytes of outputs: %s", (long long)bytes, strerror(errno));
-	} else {
-		g->v->trials += !a->is_crosswise && !t->is_edge;
-		rc = result_judge(g, a, &r, outputs, rt.output_offset, err);
-		g->v->trials_failed += rc == GRADE_END;
-		munmap(outputs, (size_t)bytes);
+	if (rc) attempt_release(out);
+	return rc;
+}
+
+void attempt_release(struct attempt_result *r)
+{
+	if (r->outputs) munmap((void *)(uintptr_t)r->outputs, (size_t)r->bytes);
+	runner_result_release(&r->result);
+	*r = (struct attempt_result){0};
+}
+
+/* One trial on the vm. */
+static int trial_run(struct grading *g, const struct attempt *a, struct err *err)
+{
+	struct attempt_result r;
+	int rc = attempt_run(g, &g->runner, a, &r, err);
+	if (rc) return rc == ERR_INFRA ? rc : runner_lost(g, rc, err);
+	if (!r.result.has_fault && !r.result.has_lineage) {
+		attempt_release(&r);
+		return err_set(err, ERR_INFRA, "the runner says nothing of where its outputs come from");
 	}
-	if (!rc && a->want_cost) cost_keep(g, tr->tape, &r);
-	runner_result_release(&r);
+	g->v->trials += !a->is_crosswise && !a->trial->is_edge;
+	g->vm_ns = MAX(g->vm_ns, r.result.run_ns);
+	rc = result_judge(g, a, &r.result, r.outputs, r.offset, err);
+	g->v->trials_failed += rc == GRADE_END;
+	if (!rc && a->want_cost) cost_keep(g, a->trace->tape, &r.result);
+	/* Right or wrong by its values, and the GPU's word is still open. */
+	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
+	attempt_release(&r);
+	if (is_by_values && !a->is_crosswise && g->s->gpu_runners) gpu_second_opinion(g, a->trace, a->trial);
 	return rc;
 }
 
@@ -354,6 +372,7 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 		if (!rc && order_line >= 0 && !t->is_edge) rc = trial_run(g, &crosswise, err);
 		first = false;
 	}
+	if (!rc && !first && g->s->gpu_runners) rc = gpu_step(g, tr, variant, err);
 	return rc;
 }
 

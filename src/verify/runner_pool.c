@@ -17,7 +17,7 @@
 #define TAKEN_MAX 256
 
 struct runner_pool {
-	char *path, memory[24];
+	char *path, *device, memory[24]; /* device: NULL for the vm */
 	int level, spare, count;
 	struct runner waiting[SPARE_MAX];
 	int ntaken;
@@ -32,7 +32,8 @@ static int start(const struct runner_pool *p, struct runner *out, struct err *er
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
-	char *argv[] = {p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, NULL};
+	char *argv[] = {
+		p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, p->device, NULL};
 	struct child_options o = {
 		.argv = argv, .fds = {pair[1]}, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
 	int rc = child_spawn(&out->child, &o, err);
@@ -46,7 +47,7 @@ static int start(const struct runner_pool *p, struct runner *out, struct err *er
 }
 
 /* Waits for {"ready"}: from then on the process is in its sandbox. */
-static int settle(struct runner_pool *p, struct runner *r, struct err *err)
+static int settle(struct runner_pool *p, struct runner *r, struct runner_device *device, struct err *err)
 {
 	struct str text = {0};
 	json_t *o = NULL;
@@ -54,7 +55,8 @@ static int settle(struct runner_pool *p, struct runner *r, struct err *err)
 		r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + READY_MS * UINT64_C(1000000), err);
 	if (!rc) rc = json_parse(text.data, text.len, "runner's hello", &o, err);
 	if (!rc && !json_is_true(json_object_get(o, "ready")))
-		rc = err_set(err, ERR_INFRA, "the runner could not enter its sandbox: %.400s", text.data);
+		rc = err_set(err, ERR_INFRA, "the runner could not start: %.400s", text.data);
+	if (!rc && device) rc = runner_device_parse(json_object_get(o, "device"), device, err);
 	if (rc) {
 		char status[64] = "";
 		runner_end(p, r, status, sizeof status, NULL);
@@ -66,17 +68,20 @@ static int settle(struct runner_pool *p, struct runner *r, struct err *err)
 }
 
 int runner_pool_create(
-	const char *path, int level, int64_t memory_bytes, int spare, struct runner_pool **out, struct err *err)
+	const struct runner_pool_options *o, struct runner_pool **out, struct runner_device *device, struct err *err)
 {
 	struct runner_pool *p = xcalloc(1, sizeof *p);
-	*p = (struct runner_pool){.path = xstrdup(path), .level = level, .spare = MIN(spare, SPARE_MAX)};
-	snprintf(p->memory, sizeof p->memory, "%lld", (long long)memory_bytes);
+	*p = (struct runner_pool){.path = xstrdup(o->path),
+		.device = o->device ? xstrdup(o->device) : NULL,
+		.level = o->level,
+		.spare = MIN(o->spare, SPARE_MAX)};
+	snprintf(p->memory, sizeof p->memory, "%lld", (long long)o->memory_bytes);
 	pthread_mutex_init(&p->lock, NULL);
 	/* The first is started and waited for here, so that a sandbox that does not work is known at
 	 * once. */
 	int rc = start(p, &p->waiting[0], err);
 	if (!rc) {
-		rc = settle(p, &p->waiting[0], err);
+		rc = settle(p, &p->waiting[0], device, err);
 		p->waiting[0].is_settled = true;
 		p->count = rc == 0;
 	}
@@ -91,6 +96,7 @@ void runner_pool_free(struct runner_pool *p)
 	for (int i = 0; i < p->count; i++) runner_end(p, &p->waiting[i], NULL, 0, NULL);
 	pthread_mutex_destroy(&p->lock);
 	free(p->path);
+	free(p->device);
 	free(p);
 }
 
@@ -133,7 +139,7 @@ int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
 			continue;
 		}
 		/* A spare's hello is read when it is taken: refill does not wait. */
-		if (!rc && !out->is_settled) rc = settle(p, out, err);
+		if (!rc && !out->is_settled) rc = settle(p, out, NULL, err);
 		if (rc && was_waiting) continue;
 		out->is_settled = true;
 		return rc;
@@ -206,14 +212,16 @@ static int tape_fd(const char *tape, size_t len, struct err *err)
 	return fd;
 }
 
-int runner_load(struct runner *r, const char *tape, size_t len, uint64_t deadline_ns, struct runner_loaded *out,
+int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline_ns, struct runner_loaded *out,
 	struct runner_fault *fault, struct err *err)
 {
-	int fd = tape_fd(tape, len, err);
-	if (fd < 0) return fd;
-	json_t *answer = NULL;
-	int rc = send_json(r, json_pack("{s:{s:I}}", "load", "bytes", (json_int_t)len), &fd, 1, deadline_ns, err);
-	close(fd);
+	int fds[2] = {tape_fd(l->tape, l->len, err), l->binaries_fd};
+	if (fds[0] < 0) return fds[0];
+	json_t *answer = NULL,
+		   *load = json_pack(
+			   "{s:I, s:o}", "bytes", (json_int_t)l->len, "binaries", runner_binaries_json(l->binaries, l->count));
+	int rc = send_json(r, json_pack("{s:o}", "load", load), fds, l->count ? 2 : 1, deadline_ns, err);
+	close(fds[0]);
 	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 	const json_t *loaded = json_object_get(answer, "loaded"), *said = json_object_get(answer, "fault");
 	int64_t tf32 = -1, order = -1, narrow = -1;

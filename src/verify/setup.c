@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define TRIALS_DEFAULT 15
+#define TIME_REPEATS_DEFAULT 30
 #define GIB ((int64_t)1 << 30)
 
 /* ---- places ---- */
@@ -76,12 +77,73 @@ static int level_choose(const struct verify_options *o, int *level, struct err *
 	return 0;
 }
 
+int setup_device(const char *text, bool *is_cuda, int *number, struct err *err)
+{
+	*is_cuda = text && !strncmp(text, "cuda", 4);
+	*number = 0;
+	if (!text || !strcmp(text, "cpu") || !strcmp(text, "cuda")) return 0;
+	char *end = NULL;
+	long n = *is_cuda && text[4] == ':' && text[5] >= '0' && text[5] <= '9' ? strtol(text + 5, &end, 10) : -1;
+	if (n < 0 || n > 63 || *end)
+		return err_set(err, ERR_USAGE, "device: expected cpu, cuda or cuda:0 to cuda:63, found \"%s\"", text);
+	*number = (int)n;
+	return 0;
+}
+
+/* The longest name of the table that is a word of the device's. */
+static const struct vm_gpu *gpu_of_device(const char *device)
+{
+	const struct vm_gpu *best = NULL;
+	for (int i = 0; i < VM_GPU_COUNT; i++) {
+		const char *at = strstr(device, vm_gpus[i].name);
+		char after = at ? at[strlen(vm_gpus[i].name)] : 'x';
+		if (at && (after == 0 || after == ' ' || after == '-') &&
+			(!best || strlen(vm_gpus[i].name) > strlen(best->name)))
+			best = &vm_gpus[i];
+	}
+	return best;
+}
+
+int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err)
+{
+	bool is_named = name && name[0];
+	const struct vm_gpu *gpu = is_named ? vm_gpu_find(name)
+		: device                        ? gpu_of_device(device->name)
+										: vm_gpu_find(VERIFY_GPU);
+	if (!gpu) {
+		struct str names = {0};
+		for (int i = 0; i < VM_GPU_COUNT; i++) str_printf(&names, "%s%s", i ? ", " : "", vm_gpus[i].name);
+		int rc = is_named ? err_set(err, ERR_USAGE, "gpu: \"%s\" is not in the table of cards (%s)", name, names.data)
+						  : err_set(err, ERR_UNSUPPORTED,
+								"the device is a \"%s\", which is not in the table of cards (%s); name the nearest of "
+								"the same compute capability with --gpu",
+								device->name, names.data);
+		str_release(&names);
+		return rc;
+	}
+	*out = *gpu;
+	if (!device) return 0;
+	if (gpu->capability != device->capability)
+		return err_set(err, ERR_USAGE, "gpu: kernels for a %s (sm_%d) do not run on the device, a %s (sm_%d)",
+			gpu->name, gpu->capability, device->name, device->capability);
+	out->sms = MIN(out->sms, device->sms);
+	out->shared_bytes = MIN(out->shared_bytes, device->shared_bytes);
+	out->memory_bytes = MIN(out->memory_bytes, device->memory_bytes);
+	return 0;
+}
+
 static int options_check(const struct verify_options *o, struct err *err)
 {
-	if (o->device && strcmp(o->device, "cpu"))
-		return err_set(err, ERR_UNSUPPORTED, "device: this build judges on \"cpu\"; found \"%s\"", o->device);
+	bool is_cuda = false;
+	int number = 0, rc = setup_device(o->device, &is_cuda, &number, err);
+	if (rc) return rc;
+	if (is_cuda && o->skip_compile)
+		return err_set(err, ERR_USAGE, "device: a GPU runs compiled kernels; skip_compile leaves none");
 	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
 		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
+	if (o->num_perf_trials < 0 || o->num_perf_trials > RUNNER_TIMES_MAX)
+		return err_set(
+			err, ERR_USAGE, "num_perf_trials: expected 0 to %d, found %d", RUNNER_TIMES_MAX, o->num_perf_trials);
 	if (o->num_correct_trials < 0 || o->num_correct_trials > ORACLE_TRIALS_MAX)
 		return err_set(
 			err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
@@ -114,10 +176,12 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 		.replay_memory_bytes = 4 * GIB,
 		.compile_memory_bytes = 8 * GIB,
 		.oracle_memory_bytes = 8 * GIB,
+		.gpu_memory_bytes = 16 * GIB,
 	};
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
+	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);
 	s->store = o->store;
 	descriptors_raise();
 	return 0;

@@ -6,6 +6,7 @@
 #define X(e, t) [e] = t,
 static const char *const CLASS_NAMES[] = {VERDICT_CLASS_TABLE(X)};
 static const char *const STAGE_NAMES[] = {VERDICT_STAGE_TABLE(X)};
+static const char *const REPEAT_NAMES[] = {VERDICT_REPEAT_TABLE(X)};
 #undef X
 
 const char *verdict_class_name(enum verdict_class c)
@@ -18,6 +19,12 @@ const char *verdict_stage_name(enum verdict_stage s)
 {
 	CHECKF(s >= 0 && s < VERDICT_STAGE_COUNT, "verdict stage %d", (int)s);
 	return STAGE_NAMES[s];
+}
+
+const char *verdict_repeat_name(enum verdict_repeat r)
+{
+	CHECKF(r >= 0 && r < VERDICT_REPEAT_COUNT, "repeat class %d", (int)r);
+	return REPEAT_NAMES[r];
 }
 
 /* Text that came from a candidate may hold bytes that are no UTF-8; JSON cannot. */
@@ -33,6 +40,16 @@ static json_t *text_json(const char *text)
 }
 
 static json_t *number_json(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
+static json_t *device_json(const struct verdict_device *d)
+{
+	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
+		text_json(d->name), "driver", d->driver, "trials", d->trials, "trials_failed", d->trials_failed,
+		"disagreements", d->disagreements, "error_max", number_json(d->error_max), "repeat",
+		verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds), "timed", d->timed, "time_s",
+		number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s", number_json(d->time_high_s),
+		"empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
+}
 
 json_t *verdict_json(const struct verdict *v)
 {
@@ -68,6 +85,9 @@ json_t *verdict_json(const struct verdict *v)
 		json_pack("{s:b, s:o}", "compiled", v->compiled, "correctness",
 			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench)));
 	json_object_set_new(o, "sandbox", json_string(v->sandbox));
+	json_object_set_new(o, "gpu", text_json(v->gpu));
+	json_object_set_new(o, "gpu_arch", json_integer(v->gpu_arch));
+	json_object_set_new(o, "device", device_json(&v->device));
 	json_object_set_new(o, "seconds", number_json(v->seconds));
 	json_object_set_new(o, "cached", json_boolean(v->cached));
 	json_object_set_new(o, "key", json_string(v->key.text));
@@ -86,9 +106,42 @@ static int name_find(const char *const *names, int count, const char *name, cons
 
 static void text_copy(char *to, size_t len, const char *from) { snprintf(to, len, "%s", from); }
 
+static int device_from_json(const json_t *o, struct verdict_device *d, struct err *err)
+{
+	const struct {
+		const char *field;
+		int *to;
+	} ints[] = {{"driver", &d->driver}, {"trials", &d->trials}, {"trials_failed", &d->trials_failed},
+		{"disagreements", &d->disagreements}, {"timed", &d->timed}};
+	const struct {
+		const char *field;
+		double *to;
+	} reals[] = {{"error_max", &d->error_max}, {"time_s", &d->time_s}, {"time_low_s", &d->time_low_s},
+		{"time_high_s", &d->time_high_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s}};
+	const char *name = "", *repeat = "", *untimed = "";
+	int rc = json_get_str(o, "verdict.device", "name", &name, err), index = 0;
+	if (!rc) rc = json_get_str(o, "verdict.device", "repeat", &repeat, err);
+	if (!rc) rc = name_find(REPEAT_NAMES, VERDICT_REPEAT_COUNT, repeat, "device.repeat", &index, err);
+	for (size_t i = 0; i < ARRAY_LEN(ints) && !rc; i++) {
+		int64_t value = 0;
+		rc = json_opt_int(o, "verdict.device", ints[i].field, 0, INT32_MAX, &value, err);
+		*ints[i].to = (int)value;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(reals) && !rc; i++) {
+		*reals[i].to = NAN;
+		if (!json_is_null(json_object_get(o, reals[i].field)))
+			rc = json_opt_num(o, "verdict.device", reals[i].field, reals[i].to, err);
+	}
+	if (!rc) rc = json_opt_str(o, "verdict.device", "untimed", &untimed, err);
+	text_copy(d->untimed, sizeof d->untimed, untimed);
+	text_copy(d->name, sizeof d->name, name);
+	d->repeat = (enum verdict_repeat)index;
+	return rc;
+}
+
 static int strings_from_json(const json_t *o, struct verdict *v, struct err *err)
 {
-	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "";
+	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "";
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
 	v->class = (enum verdict_class)index;
@@ -100,10 +153,13 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "params", &params, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "sandbox", &sandbox, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "key", &key, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "gpu", &gpu, err);
+	if (!rc && json_object_get(o, "device")) rc = device_from_json(json_object_get(o, "device"), &v->device, err);
 	text_copy(v->reason, sizeof v->reason, reason);
 	text_copy(v->detail, sizeof v->detail, detail);
 	text_copy(v->sandbox, sizeof v->sandbox, sandbox);
 	text_copy(v->key.text, sizeof v->key.text, key);
+	text_copy(v->gpu, sizeof v->gpu, gpu);
 	v->params_seeded = !strcmp(params, "seeded");
 	return rc;
 }
@@ -118,6 +174,7 @@ static int numbers_from_json(const json_t *o, struct verdict *v, struct err *err
 		{"launches", &v->launches},
 		{"trials", &v->trials},
 		{"trials_failed", &v->trials_failed},
+		{"gpu_arch", &v->gpu_arch},
 	};
 	const struct {
 		const char *field;

@@ -18,6 +18,30 @@ enum verdict_stage { VERDICT_STAGE_TABLE(X) VERDICT_STAGE_COUNT };
 const char *verdict_class_name(enum verdict_class c);
 const char *verdict_stage_name(enum verdict_stage s);
 
+/* How a GPU repeats itself: not seen; the same bits; other bits within the bound; beyond it. */
+#define VERDICT_REPEAT_TABLE(X) X(REPEAT_UNKNOWN, "unknown") X(REPEAT_BITWISE, "bitwise") X(REPEAT_WITHIN, "within-tolerance") \
+	X(REPEAT_UNSTABLE, "unstable")
+#define X(e, t) e,
+enum verdict_repeat { VERDICT_REPEAT_TABLE(X) VERDICT_REPEAT_COUNT };
+#undef X
+const char *verdict_repeat_name(enum verdict_repeat r);
+
+/* Where the kernels ran. Of a GPU: what it found beside the vm. */
+struct verdict_device {
+	char name[64]; /* "vm", or the GPU's own: "NVIDIA H200" */
+	int driver;    /* CUDA version of its driver: 13000; 0 for the vm */
+	int trials, trials_failed;
+	int disagreements; /* trials that one of vm and GPU passed and the other did not */
+	double error_max;  /* worst scaled error over its trials */
+	enum verdict_repeat repeat;
+	double seconds; /* that the replays took */
+	/* Timed replays with cold caches: median, and the interval that holds the true median with 95 %. NaN
+	 * when there are none; untimed says why then. empty_s: what the clock shows where nothing runs. */
+	int timed;
+	double time_s, time_low_s, time_high_s, empty_s;
+	char untimed[128];
+};
+
 #define VERDICT_LINES_MAX 64
 struct verdict_line {
 	int line;
@@ -44,6 +68,9 @@ struct verdict {
 	double error_max, tolerance; /* worst scaled error over trials and its bound */
 	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 was not reached */
 	char sandbox[8];
+	char gpu[24]; /* the card for which kernels were compiled, whose limits held and whose time is predicted */
+	int gpu_arch; /* 90: compute capability 9.0 */
+	struct verdict_device device;
 	double seconds;
 	bool cached;           /* wall time of this verdict */
 	struct sha256_hex key; /* cache key: tape, source, task, options, versions */

@@ -18,7 +18,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "2"         /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "3"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
 #define KNOWN_MAX 4096               /* verdicts kept in memory */
 #define ORACLE_TASKS_MAX 48
@@ -216,6 +216,7 @@ static void *worker_main(void *arg)
 		pthread_mutex_unlock(&v->lock);
 		work_free(w);
 		runner_pool_refill(v->s.runners);
+		if (v->s.gpu_runners) runner_pool_refill(v->s.gpu_runners);
 		pthread_mutex_lock(&v->lock);
 	}
 	pthread_mutex_unlock(&v->lock);
@@ -224,12 +225,46 @@ static void *worker_main(void *arg)
 
 /* ---- create and free ---- */
 
+/* Everything that a verdict depends on beside source, task and versions: where it was found (the
+ * device as it calls itself), the card for which kernels are made, and what is asked. */
 static void options_text_set(struct verifier *v, const struct verify_options *o)
 {
+	const struct vm_gpu *gpu = &v->s.gpu;
+	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("cpu %s %s %d %d %llu", v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level),
-		v->s.num_trials, v->s.skip_compile, (unsigned long long)o->seed);
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu", v->s.gpu_runners ? d->name : "vm",
+		d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict",
+		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile,
+		(unsigned long long)o->seed);
+}
+
+/* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
+static int device_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
+{
+	bool is_cuda = false;
+	int number = 0, rc = setup_device(o->device, &is_cuda, &number, err);
+	if (rc || !is_cuda) return rc ? rc : setup_gpu(o->gpu, NULL, &v->s.gpu, err);
+	char name[16];
+	snprintf(name, sizeof name, "cuda:%d", number);
+	struct runner_pool_options pool = {.path = v->places.runner,
+		.device = name,
+		.level = v->s.level,
+		.memory_bytes = v->s.limits.gpu_memory_bytes,
+		.spare = spare};
+	rc = runner_pool_create(&pool, &v->s.gpu_runners, &v->s.device, err);
+	/* Containers may forbid what the strongest level needs for a GPU's driver. */
+	if (rc && v->s.level == SANDBOX_FULL && !(o->sandbox && o->sandbox[0])) {
+		char why[sizeof err->text];
+		snprintf(why, sizeof why, "%s", err->text);
+		pool.level = SANDBOX_LSM;
+		rc = runner_pool_create(&pool, &v->s.gpu_runners, &v->s.device, err);
+		if (!rc) {
+			log_warn("verify: the GPU's runner does not start at sandbox level full (%s); level lsm is used", why);
+			v->s.level = SANDBOX_LSM;
+		}
+	}
+	return rc ? rc : setup_gpu(o->gpu, &v->s.device, &v->s.gpu, err);
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
@@ -237,9 +272,10 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
 	if (!rc && !o->skip_compile) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
-	if (!rc)
-		rc = runner_pool_create(
-			v->places.runner, v->s.level, v->s.limits.replay_memory_bytes, spare, &v->s.runners, err);
+	struct runner_pool_options pool = {
+		.path = v->places.runner, .level = v->s.level, .memory_bytes = v->s.limits.replay_memory_bytes, .spare = spare};
+	if (!rc) rc = runner_pool_create(&pool, &v->s.runners, NULL, err);
+	if (!rc) rc = device_start(v, o, spare, err);
 	if (rc) return rc;
 	uint64_t seed = o->seed;
 	if (!seed && getrandom(&seed, sizeof seed, 0) != sizeof seed)
@@ -263,6 +299,11 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s.compiles = compile_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
+	pthread_rwlockattr_t kind;
+	pthread_rwlockattr_init(&kind);
+	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* a timing does not starve */
+	pthread_rwlock_init(&v->s.gpu_lock, &kind);
+	pthread_rwlockattr_destroy(&kind);
 	pthread_cond_init(&v->has_work, NULL);
 	pthread_condattr_t attr;
 	pthread_condattr_init(&attr);
@@ -271,11 +312,11 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	pthread_condattr_destroy(&attr);
 	v->known = xcalloc(KNOWN_MAX, sizeof *v->known);
 	v->known_keys = xcalloc(KNOWN_MAX, sizeof *v->known_keys);
-	options_text_set(v, o);
 	int threads = o->threads > 0 ? o->threads : cpu_count();
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
 	rc = setup_places(o, &v->places, err);
 	if (!rc) rc = children_start(v, o, threads, err);
+	if (!rc) options_text_set(v, o);
 	while (!rc && v->nthreads < threads) {
 		if (pthread_create(&v->threads[v->nthreads], NULL, worker_main, v))
 			rc = err_set(err, ERR_INFRA, "cannot start worker thread %d: %s", v->nthreads, strerror(errno));
@@ -314,14 +355,17 @@ void verifier_free(struct verifier *v)
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
 		if (zygotes[i]) zygote_stop(zygotes[i]);
 	if (v->s.runners) runner_pool_stop(v->s.runners);
+	if (v->s.gpu_runners) runner_pool_stop(v->s.gpu_runners);
 	for (int i = 0; i < v->nthreads; i++) pthread_join(v->threads[i], NULL);
 	runner_pool_free(v->s.runners);
+	runner_pool_free(v->s.gpu_runners);
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
+	pthread_rwlock_destroy(&v->s.gpu_lock);
 	pthread_cond_destroy(&v->has_work);
 	pthread_cond_destroy(&v->has_finished);
 	free(v->s.versions);

@@ -8,7 +8,10 @@
  *   here with what the oracle's process computed in fp64
  *   lineage      from the tape and the origin tags: the outputs were computed by the candidate's
  *   kernels
- *   timing       cost model on a CPU
+ *   timing       cost model of the card that `gpu` names
+ *
+ * With a CUDA device each trial that the vm passed is replayed on that GPU too, from the compiled
+ * kernels, and compared in the same way: the GPU adds to the vm and never replaces it.
  *
  * struct verifier owns zygotes, runners, an oracle cache and worker threads. submit never blocks on
  * work; results come in completion order with the caller's id. Duplicates (same source, task,
@@ -22,13 +25,17 @@
 #include "verify/verdict.h"
 
 struct verify_options {
-	const char *root;      /* folder with worker/ and build/venv; NULL: found from the executable's place */
-	const char *device;    /* "cpu" */
+	const char *root;   /* folder with worker/ and build/venv; NULL: found from the executable's place */
+	const char *device; /* NULL or "cpu": the vm alone; "cuda", "cuda:N": with that GPU */
+	const char *gpu; /* name of the card for which kernels are compiled, whose limits hold and whose time is predicted;
+						NULL: the device's own, an H200 without one */
 	const char *precision; /* "strict" or "tf32" */
 	const char *sandbox;   /* NULL: the strongest that works; "full", "lsm", "none" (needs allow_unsandboxed) */
 	bool allow_unsandboxed;
 	int threads;            /* candidates graded at once; 0: cores */
 	int num_correct_trials; /* 0: default (docs/verifier.md) */
+	int num_perf_trials;    /* timed replays on a GPU; 0: 30 */
+	bool skip_timing;       /* no timed replays */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
 	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms; /* 0: defaults */
 	bool skip_compile;   /* for tests of later stages only: recorded, and never genuine */

@@ -11,15 +11,23 @@
 #include "verify/oracle.h"
 #include "verify/runner_pool.h"
 #include "verify/verify.h"
+#include <pthread.h>
 
 #define VERIFY_SOURCE_BYTES_MAX ((size_t)256 << 10)
-#define VERIFY_ARCH 90
+#define VERIFY_GPU "H200" /* without a device and without a name */
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
 	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
 	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
+	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
+
+/* "cpu", "cuda", "cuda:N" */
+int setup_device(const char *text, bool *is_cuda, int *number, struct err *err);
+/* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
+ * a device its own figures where they are smaller. */
+int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct compile_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
@@ -28,10 +36,16 @@ struct verify_shared {
 	struct oracle_cache *oracles;
 	struct compile_cache *compiles;
 	struct runner_pool *runners;
-	struct store *store; /* may be NULL */
+	struct runner_pool *gpu_runners; /* NULL: the vm alone */
+	/* Replays on the GPU hold it shared, timed ones alone: nothing of this verifier runs beside them. */
+	pthread_rwlock_t gpu_lock;
+	struct runner_device device; /* of gpu_runners */
+	struct vm_gpu gpu;           /* the card that kernels are made for */
+	struct store *store;         /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile;
+	int time_repeats; /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
 };
@@ -52,6 +66,9 @@ struct grading {
 	bool has_tracer;
 	struct runner runner;
 	bool has_runner;
+	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
+	struct runner gpu_runner;
+	bool has_gpu_runner;
 	int attempt;
 	struct verdict *v;
 	int nbinaries;
@@ -71,6 +88,46 @@ int trace_other_step(struct grading *g, struct trace *out, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
+
+/* A tape's kernels as binaries, ready for a GPU's runner. */
+struct compiled {
+	int count, fd;                  /* fd: memfd with all binaries, -1 */
+	struct runner_binary *binaries; /* strings point into results */
+	json_t *results;                /* what the compile worker said about each */
+};
+void compiled_release(struct compiled *c);
+/* Compiles what is not in the cache. GRADE_END when a kernel does not compile. */
+int compile_binaries(struct grading *g, const struct tape *t, struct compiled *out, struct err *err);
+
+/* One replay of one trial by one runner. */
+struct attempt {
+	const struct trace *trace;
+	const struct oracle_trial *trial;
+	int deadline_ms; /* 0: replay_timeout_ms */
+	bool want_cost, is_overlapped;
+	int time_repeats;
+	bool is_crosswise; /* the second on the vm, after the first was right */
+	int order_line;    /* of what the second is for */
+};
+struct attempt_result {
+	struct runner_result result;
+	const uint8_t *outputs; /* mapped */
+	int64_t bytes, offset[TAPE_OUTPUTS_MAX];
+};
+/* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
+int attempt_run(
+	struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
+void attempt_release(struct attempt_result *r);
+/* What a failing trial tells, given that all before it passed; and what a trial is, in words. */
+const char *attempt_reason(const struct oracle_trial *t, const char *plain);
+void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len);
+
+/* All counted trials of one variant on the GPU, after they passed on the vm. */
+int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
+/* The stock tape's time on the GPU, and its outputs once more. */
+int gpu_time_step(struct grading *g, const struct trace *stock, struct err *err);
+/* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
+void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
 /* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "infer/infer.h"
+#include "ops/cpu/ops_cpu.h"
 
 enum { V = 97 };
 
@@ -15,7 +16,6 @@ enum { V = 97 };
 
 struct model {
 	struct model_config c;
-	struct ops ops;
 };
 struct kv {
 	int32_t *tokens;
@@ -23,25 +23,12 @@ struct kv {
 };
 struct step {
 	float logits[64 * V];
-	int max_rows, max_logit_rows;
+	struct step_options o;
 };
 struct adapter {
 	uint64_t salt;
 };
 
-static void copy(struct ops_context *c, void *dst, const void *src, size_t bytes) { memcpy(dst, src, bytes); }
-static void *alloc(struct ops_context *c, size_t bytes) { return xcalloc(1, bytes); }
-static void release(struct ops_context *c, void *p) { free(p); }
-static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits,
-	const int32_t *targets, float temperature, int N, int vocabulary)
-{
-	for (int i = 0; i < N; i++) {
-		double sum = 0;
-		for (int j = 0; j < vocabulary; j++) sum += exp(logits[i * vocabulary + j] / temperature);
-		out[i] = (float)(logits[i * vocabulary + targets[i]] / temperature - log(sum));
-		lse[i] = (float)log(sum);
-	}
-}
 static struct model the_model = {
 	.c =
 		{
@@ -56,18 +43,22 @@ static struct model the_model = {
 			.neos_extra = 1,
 			.eos_extra = {7},
 		},
-	.ops = {.alloc = alloc, .release = release, .upload = copy, .download = copy, .logprob = logprob},
 };
-static int steps_run, rows_run, copies_made;
+static int steps_run, rows_run, copies_made, calls_made;
 
 const struct model_config *model_config(const struct model *m) { return &m->c; }
 void model_prepare(struct model *m) {}
-struct ops *model_ops(const struct model *m) { return (struct ops *)&m->ops; }
-size_t kv_bytes(const struct model_config *c, int pages) { return (size_t)pages * OPS_KV_BLOCK * 4; }
+struct ops *model_ops(const struct model *m) { return NULL; }
+size_t model_memory(const struct model *m) { return (size_t)1 << 36; }
+size_t kv_bytes(const struct ops *ops, const struct model_config *c, int pages) { return (size_t)pages * OPS_PAGE * 4; }
+size_t step_bytes(const struct ops *ops, const struct model_config *c, const struct step_options *o)
+{
+	return (size_t)o->rows * 100;
+}
 struct kv *kv_create(struct model *m, int pages)
 {
 	struct kv *kv = xcalloc(1, sizeof *kv);
-	kv->tokens = xcalloc((size_t)pages * OPS_KV_BLOCK, 4);
+	kv->tokens = xcalloc((size_t)pages * OPS_PAGE, 4);
 	kv->pages = pages;
 	return kv;
 }
@@ -76,17 +67,20 @@ void kv_free(struct kv *kv)
 	if (kv) free(kv->tokens);
 	free(kv);
 }
-void kv_copy_page(struct kv *kv, int dst, int src)
+void kv_copy_pages(struct kv *kv, const int32_t *dst, const int32_t *src, int n)
 {
-	assert_true(dst != src && dst >= 0 && dst < kv->pages && src >= 0 && src < kv->pages);
-	memcpy(kv->tokens + dst * OPS_KV_BLOCK, kv->tokens + src * OPS_KV_BLOCK, OPS_KV_BLOCK * 4);
-	copies_made++;
+	for (int i = 0; i < n; i++) {
+		assert_true(dst[i] >= 0 && dst[i] < kv->pages && src[i] >= 0 && src[i] < kv->pages);
+		for (int k = 0; k < n; k++) assert_true(dst[i] != src[k] && (i == k || dst[i] != dst[k]));
+		memcpy(kv->tokens + dst[i] * OPS_PAGE, kv->tokens + src[i] * OPS_PAGE, OPS_PAGE * 4);
+	}
+	copies_made += n;
+	calls_made += n > 0;
 }
-struct step *step_create(struct model *m, int max_rows, int max_logit_rows)
+struct step *step_create(struct model *m, const struct step_options *o)
 {
 	struct step *s = xcalloc(1, sizeof *s);
-	s->max_rows = max_rows;
-	s->max_logit_rows = max_logit_rows;
+	s->o = *o;
 	return s;
 }
 void step_free(struct step *s) { free(s); }
@@ -101,28 +95,38 @@ static void hash_logits(uint64_t h, float *logits)
 	for (int i = 0; i < V; i++) logits[i] = 3 * rng_normal(h, 0, (uint64_t)i);
 }
 
-const float *step_run(struct step *s, struct kv *kv, struct adapter *a, const int32_t *ids, const struct ops_paged *b,
-	const int32_t *at, int n)
+static struct arena scratch;
+
+static int32_t draw(const float *logits, const struct ops_draw *d, float *logprob)
 {
-	assert_true(b->T >= 1 && b->T <= s->max_rows && n <= s->max_logit_rows);
-	for (int t = 0; t < b->T; t++) {
-		assert_int_equal(b->slot[t], b->table[t][b->pos[t] / OPS_KV_BLOCK] * OPS_KV_BLOCK + b->pos[t] % OPS_KV_BLOCK);
-		kv->tokens[b->slot[t]] = ids[t];
+	return sample_token(logits, V, d, rng_uniform(d->seed, d->stream, d->index), logprob, &scratch);
+}
+
+const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *r,
+	const struct ops_want *want, int32_t *drawn, float *logprob)
+{
+	assert_true(r->T >= 1 && r->T <= s->o.rows && r->S >= 1 && r->S <= s->o.sequences && r->pages == s->o.pages);
+	assert_true(want->n <= s->o.wanted);
+	for (int t = 0; t < r->T; t++) {
+		assert_true(r->sequence[t] < r->S && r->sequence[t] >= (t ? r->sequence[t - 1] : 0));
+		const int32_t *pages = r->table + r->sequence[t] * r->pages;
+		kv->tokens[pages[r->pos[t] / OPS_PAGE] * OPS_PAGE + r->pos[t] % OPS_PAGE] = r->ids[t];
 	}
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < want->n; i++) {
+		int t = want->at[i];
+		const int32_t *pages = r->table + r->sequence[t] * r->pages;
 		uint64_t h = a ? a->salt : 0;
-		for (int p = 0; p <= b->pos[at[i]]; p++)
-			h = mix(h, (uint64_t)kv->tokens[b->table[at[i]][p / OPS_KV_BLOCK] * OPS_KV_BLOCK + p % OPS_KV_BLOCK]);
+		for (int p = 0; p <= r->pos[t]; p++)
+			h = mix(h, (uint64_t)kv->tokens[pages[p / OPS_PAGE] * OPS_PAGE + p % OPS_PAGE]);
 		hash_logits(h, s->logits + i * V);
+		drawn[i] = draw(s->logits + i * V, &want->draw[i], &logprob[i]);
 	}
 	steps_run++;
-	rows_run += b->T;
-	return s->logits;
+	rows_run += r->T;
+	return (const struct f32 *)s->logits;
 }
 
 /* ---- one sequence alone ---- */
-
-static struct arena scratch;
 
 static bool stops_on_11_twice(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
 {
@@ -141,8 +145,10 @@ static void check_alone(const struct request *r, const struct completion *c)
 	enum finish_reason finish = FINISH_LENGTH;
 	while (count < r->max_new_tokens) {
 		hash_logits(h, logits);
-		int32_t id = sample_token(logits, V, &r->sampling,
-			rng_uniform(r->sampling.seed, (uint64_t)c->sample, (uint64_t)(r->nprompt + count)), &recorded, &scratch);
+		const struct sampling *g = &r->sampling;
+		struct ops_draw d = {
+			g->temperature, g->top_k, g->top_p, g->min_p, g->seed, (uint64_t)c->sample, (uint64_t)(r->nprompt + count)};
+		int32_t id = draw(logits, &d, &recorded);
 		assert_true(count < c->count);
 		assert_int_equal(c->tokens[count], id);
 		assert_true(fabsf(c->logprobs[count] - recorded) < 1e-5f);
@@ -184,6 +190,7 @@ static struct request make_request(uint64_t seed, int i, int max_context)
 				.temperature = rng_below(&g, 4) ? 1.0f : 0.0f,
 				.top_k = rng_below(&g, 3) ? 0 : 10,
 				.top_p = rng_below(&g, 3) ? 1 : 0.9f,
+				.min_p = i % 4 ? 0 : 0.1f,
 				.seed = rng_next(&g),
 			},
 		.max_new_tokens = MIN(wanted, max_context - nprompt),
@@ -230,7 +237,7 @@ static void test_mix(void **state)
 	run_mix((struct engine_options){.max_sequences = 4, .max_context = 128, .prefill_rows = 16}, 1, 40);
 	run_mix((struct engine_options){.max_sequences = 7, .max_context = 160}, 2, 40);
 	run_mix((struct engine_options){.max_sequences = 1, .max_context = 128, .prefill_rows = 1}, 3, 8);
-	assert_true(copies_made > 20);
+	assert_true(copies_made > 20 && calls_made < copies_made); /* the forks of a step are one call */
 }
 
 /* Five pages hold one long sequence and its prompt's partial page: almost everything has to wait
@@ -295,6 +302,8 @@ static void test_refusals(void **state)
 	refuse(e, r, ERR_RANGE, "temperature");
 	r = good, r.sampling.top_p = 0;
 	refuse(e, r, ERR_RANGE, "top_p");
+	r = good, r.sampling.min_p = 1.5f;
+	refuse(e, r, ERR_RANGE, "min_p");
 	static const int32_t bad[2] = {1, V};
 	r = good, r.prompt = bad, r.nprompt = 2;
 	refuse(e, r, ERR_RANGE, "prompt token 1 is 97");

@@ -3,6 +3,7 @@
 #ifndef HONE_TESTS_MODEL_REF_H
 #define HONE_TESTS_MODEL_REF_H
 #include "model/model.h"
+#include "host_values.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -203,7 +204,7 @@ static inline int ref_grads_differ(
 	char name[256];
 	for (int i = 0; i < n; i++) {
 		snprintf(name, sizeof name, "%s%s", prefix, params[i].name);
-		if (!params[i].grad || !ref_equal(r, name, params[i].grad, params[i].count, tolerance)) bad++;
+		if (!host_grads(&params[i]) || !ref_equal(r, name, host_grads(&params[i]), params[i].count, tolerance)) bad++;
 	}
 	return bad;
 }

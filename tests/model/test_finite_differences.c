@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "model/model.h"
+#include "host_values.h"
 
 enum { T = 21, S = 3, ROWS = 15 };
 static const int32_t starts[S + 1] = {0, 1, 9, T};
@@ -68,8 +69,9 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout)
 	struct param *params = model_params(f->m, &n);
 	for (int i = 0; i < n; i++) /* a fresh model is too small to be sensitive */
 		for (int64_t k = 0; k < params[i].count; k++)
-			params[i].data[k] = params[i].ndim == 1 ? params[i].data[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k)
-													: params[i].data[k] * 12;
+			host_values(&params[i])[k] = params[i].ndim == 1
+				? host_values(&params[i])[k] + 0.2f * rng_normal(9, (uint64_t)i, (uint64_t)k)
+				: host_values(&params[i])[k] * 12;
 	if (dropout >= 0) {
 		assert_int_equal(
 			adapter_create(f->m, &(struct adapter_options){.r = 3, .lora_alpha = 5, .lora_dropout = dropout, .seed = 3},
@@ -78,7 +80,7 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout)
 		params = adapter_params(f->a, &n);
 		for (int i = 0; i < n; i++)
 			for (int64_t k = 0; k < params[i].count; k++)
-				params[i].data[k] += 0.2f * rng_normal(11, (uint64_t)i, (uint64_t)k);
+				host_values(&params[i])[k] += 0.2f * rng_normal(11, (uint64_t)i, (uint64_t)k);
 		f->dropout_seed = 77;
 	}
 	assert_int_equal(pass_create(f->m, &(struct pass_options){T, 4, true}, &f->p, &err), 0);
@@ -117,11 +119,11 @@ static void move(float *w, const float *from, const float *d, int64_t n, float h
 /* (L(w + h d) - L(w - h d)) / 2h; the weights are put back. */
 static double difference(struct fd *f, const struct param *p, const float *from, const float *d, float h)
 {
-	move(p->data, from, d, p->count, h);
+	move(host_values(p), from, d, p->count, h);
 	double above = fd_loss(f);
-	move(p->data, from, d, p->count, -h);
+	move(host_values(p), from, d, p->count, -h);
 	double below = fd_loss(f);
-	memcpy(p->data, from, (size_t)p->count * sizeof *from);
+	memcpy(host_values(p), from, (size_t)p->count * sizeof *from);
 	return (above - below) / (2 * (double)h);
 }
 
@@ -129,7 +131,8 @@ static double difference(struct fd *f, const struct param *p, const float *from,
 static double param_check(struct fd *f, const struct param *p, uint64_t stream)
 {
 	size_t count = (size_t)p->count;
-	float *d = xmalloc(count * sizeof *d), *from = memcpy(xmalloc(count * sizeof *from), p->data, count * sizeof *from);
+	float *d = xmalloc(count * sizeof *d),
+		  *from = memcpy(xmalloc(count * sizeof *from), host_values(p), count * sizeof *from);
 	double norm = 0, slope = 0;
 	for (size_t k = 0; k < count; k++) {
 		d[k] = rng_normal(21, stream, k);
@@ -137,7 +140,7 @@ static double param_check(struct fd *f, const struct param *p, uint64_t stream)
 	}
 	for (size_t k = 0; k < count; k++) {
 		d[k] /= (float)sqrt(norm);
-		slope += (double)d[k] * p->grad[k];
+		slope += (double)d[k] * host_grads(p)[k];
 	}
 	double measured = (4 * difference(f, p, from, d, 1e-2f) - difference(f, p, from, d, 2e-2f)) / 3;
 	if (fabs(measured - slope) > 1e-3 * fmax(1, fabs(slope)))

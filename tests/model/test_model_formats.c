@@ -43,9 +43,9 @@ static struct model *create(const struct model_config *c, struct ops *ops)
 	struct param *params = model_params(m, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t k = 0; k < params[i].count; k++)
-			params[i].data[k] = params[i].ndim == 2
-				? params[i].data[k] * 10
-				: params[i].data[k] + 0.1f * rng_normal(4, (uint64_t)i, (uint64_t)k);
+			host_values(&params[i])[k] = params[i].ndim == 2
+				? host_values(&params[i])[k] * 10
+				: host_values(&params[i])[k] + 0.1f * rng_normal(4, (uint64_t)i, (uint64_t)k);
 	return m;
 }
 
@@ -71,9 +71,12 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 	struct pass *p = ref_pass(m, T, 0, false);
 	pass_forward(p, a, &(struct batch){ids, {T, 2, start, pos}}, 0);
 	pass_logits(p, at, T, logits);
-	struct param table[4] = {{"ids", 1, {T}, T, fids, NULL}, {"start", 1, {3}, 3, fstart, NULL},
-		{"logits", 2, {T, c->vocab_size}, (int64_t)T * c->vocab_size, logits, NULL},
-		{"tolerance", 1, {1}, 1, &tolerance, NULL}};
+	struct param table[4] = {{.name = "ids", .ndim = 1, .shape = {T}, .count = T},
+		{.name = "start", .ndim = 1, .shape = {3}, .count = 3},
+		{.name = "logits", .ndim = 2, .shape = {T, c->vocab_size}, .count = (int64_t)T * c->vocab_size},
+		{.name = "tolerance", .ndim = 1, .shape = {1}, .count = 1}};
+	float *values[4] = {fids, fstart, logits, &tolerance};
+	for (int i = 0; i < 4; i++) table[i].w.w = (struct elem *)values[i];
 	char path[400];
 	snprintf(path, sizeof path, "%s/logits.st", adapter_dir ? adapter_dir : dir);
 	assert_int_equal(params_save(model_ops(m), table, 4, path, &err), 0);
@@ -133,7 +136,8 @@ static void export_bf16(void)
 	if (model_open(dir, ops, &rounded, &err)) fail_msg("%s", err.text);
 	struct param *x = model_params(m, &n), *y = model_params(rounded, &n);
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < x[i].count; k++) assert_true(y[i].data[k] == bf16_to_f32(f32_to_bf16(x[i].data[k])));
+		for (int64_t k = 0; k < x[i].count; k++)
+			assert_true(host_values(&y[i])[k] == bf16_to_f32(f32_to_bf16(host_values(&x[i])[k])));
 	ask(rounded, NULL, dir, NULL);
 	model_free(m);
 	model_free(rounded);
@@ -155,9 +159,10 @@ static void load_shards(void)
 	assert_true(nshards >= 4);
 	assert_int_equal(model_create(&small, 99, ops, &other, &err), 0);
 	struct param *x = model_params(m, &n), *y = model_params(other, &n);
-	assert_memory_not_equal(x[0].data, y[0].data, (size_t)x[0].count * sizeof(float));
+	assert_memory_not_equal(host_values(&x[0]), host_values(&y[0]), (size_t)x[0].count * sizeof(float));
 	if (params_load(ops, y, n, dir, &err)) fail_msg("%s", err.text);
-	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	model_free(m);
 	model_free(other);
 	ops_free(ops);
@@ -198,7 +203,7 @@ static void save_adapter(void)
 	assert_int_equal(n, 2 * 3 * 2);
 	for (int i = 0; i < n; i++)
 		for (int64_t k = 0; k < params[i].count; k++)
-			params[i].data[k] += 0.2f * rng_normal(2, (uint64_t)i, (uint64_t)k);
+			host_values(&params[i])[k] += 0.2f * rng_normal(2, (uint64_t)i, (uint64_t)k);
 	assert_int_equal(model_save(m, dir, &err), 0);
 	assert_int_equal(adapter_save(a, adapter_dir, dir, &err), 0);
 	ask(m, a, dir, adapter_dir);
@@ -242,7 +247,7 @@ static void adapters_came_back(void)
 		assert_int_equal(n, n2);
 		for (int k = 0; k < n; k++) {
 			assert_string_equal(x[k].name, y[k].name);
-			assert_memory_equal(x[k].data, y[k].data, (size_t)x[k].count * sizeof(float));
+			assert_memory_equal(host_values(&x[k]), host_values(&y[k]), (size_t)x[k].count * sizeof(float));
 		}
 		adapter_free(a);
 		adapter_free(b);
@@ -293,16 +298,16 @@ static void test_create(void **state)
 	int64_t count = 0;
 	double squares = 0, o_squares = 0;
 	for (int i = 0; i < n; i++) {
-		assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 		count += x[i].count;
 	}
 	assert_true(count == model_config_params(&small));
-	for (int64_t k = 0; k < x[0].count; k++) squares += (double)x[0].data[k] * x[0].data[k];
+	for (int64_t k = 0; k < x[0].count; k++) squares += (double)host_values(&x[0])[k] * host_values(&x[0])[k];
 	/* std of a sample std: 1 / sqrt(2 n); five of them */
 	assert_true(fabs(sqrt(squares / (double)x[0].count) / 0.02 - 1) < 5 / sqrt(2.0 * (double)x[0].count));
 	for (int i = 0; i < n; i++) {
 		if (!strstr(x[i].name, "layers.1.self_attn.o_proj")) continue;
-		for (int64_t k = 0; k < x[i].count; k++) o_squares += (double)x[i].data[k] * x[i].data[k];
+		for (int64_t k = 0; k < x[i].count; k++) o_squares += (double)host_values(&x[i])[k] * host_values(&x[i])[k];
 		assert_true(fabs(sqrt(o_squares / (double)x[i].count) / 0.01 - 1) <
 			5 / sqrt(2.0 * (double)x[i].count)); /* 0.02 / sqrt(2 * 2 layers) */
 	}
@@ -349,16 +354,17 @@ static void test_f8_weights(void **state)
 			.data = bytes,
 			.bytes = (size_t)p->count,
 		};
-		for (int64_t k = 0; k < p->count; k++) bytes[k] = i % 2 ? f32_to_f8e5m2(p->data[k]) : f32_to_f8e4m3(p->data[k]);
+		for (int64_t k = 0; k < p->count; k++)
+			bytes[k] = i % 2 ? f32_to_f8e5m2(host_values(p)[k]) : f32_to_f8e4m3(host_values(p)[k]);
 	}
 	assert_int_equal(safetensors_write(path, t, (size_t)n, NULL, &err), 0);
 	if (model_open(dir, ops, &read, &err)) fail_msg("%s", err.text);
 	struct param *got = model_params(read, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t k = 0; k < params[i].count; k++)
-			assert_true(got[i].data[k] ==
-				(i % 2 ? f8e5m2_to_f32(f32_to_f8e5m2(params[i].data[k]))
-					   : f8e4m3_to_f32(f32_to_f8e4m3(params[i].data[k]))));
+			assert_true(host_values(&got[i])[k] ==
+				(i % 2 ? f8e5m2_to_f32(f32_to_f8e5m2(host_values(&params[i])[k]))
+					   : f8e4m3_to_f32(f32_to_f8e4m3(host_values(&params[i])[k]))));
 	model_free(read);
 	float scale = 2;
 	t[n] = (struct tensor_info){

@@ -61,12 +61,12 @@ static void gradient_case(struct ref *r, struct ops *ops)
 	assert_int_equal(ref_grads_differ(r, params, n, "grad.", tolerance), 0);
 
 	/* Gradients accumulate: the same again doubles them; zeroing clears. */
-	float once = params[1].grad[0];
+	float once = host_grads(&params[1])[0];
 	pass_backward(p, r->rows, r->n, r->temperature, ref_loss_fn, &loss);
-	assert_true(fabs((double)params[1].grad[0] - 2 * (double)once) <= 4 * ldexp(fabs(once), -23));
+	assert_true(fabs((double)host_grads(&params[1])[0] - 2 * (double)once) <= 4 * ldexp(fabs(once), -23));
 	params_zero_grad(ops, params, n);
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < params[i].count; k++) assert_true(params[i].grad[k] == 0);
+		for (int64_t k = 0; k < params[i].count; k++) assert_true(host_grads(&params[i])[k] == 0);
 	pass_free(p);
 	model_free(m);
 }
@@ -87,7 +87,7 @@ static void lora_case(struct ref *r, struct ops *ops)
 	double tolerance = ref_tolerance(model_config(m), r->T, true);
 	assert_true(fabs(loss.loss - json_number_value(json_object_get(r->meta, "lora_loss"))) <= tolerance * loss.loss);
 	assert_int_equal(ref_grads_differ(r, params, n, "lora.grad.", tolerance), 0);
-	for (int i = 0; i < nbase; i++) assert_null(base[i].grad);
+	for (int i = 0; i < nbase; i++) assert_null(host_grads(&base[i]));
 
 	/* The reference policy is the same walk without the adapter. */
 	pass_forward(p, NULL, &r->batch, 0);
@@ -144,18 +144,15 @@ static void test_sizes(void **state)
 
 enum { PAGES_MAX = 4, SEQUENCES_MAX = 8 };
 struct paged {
-	int32_t lists[SEQUENCES_MAX][PAGES_MAX], ids[512], pos[512], slot[512], at[512], row[512];
-	const int32_t *table[512];
+	int32_t lists[SEQUENCES_MAX][PAGES_MAX], ids[512], pos[512], sequence[512], at[512], row[512];
 	int T, n;
 };
 
 static void paged_push(struct paged *g, const struct ref *r, int s, int t)
 {
-	int p = r->pos[t];
 	g->ids[g->T] = r->ids[t];
-	g->pos[g->T] = p;
-	g->slot[g->T] = g->lists[s][p / OPS_KV_BLOCK] * OPS_KV_BLOCK + p % OPS_KV_BLOCK;
-	g->table[g->T] = g->lists[s];
+	g->pos[g->T] = r->pos[t];
+	g->sequence[g->T] = s;
 	g->at[g->n] = g->T++;
 	g->row[g->n++] = t;
 }
@@ -166,7 +163,8 @@ static void generate_all(const struct ref *r, struct model *m, struct adapter *a
 {
 	int V = model_config(m)->vocab_size;
 	struct kv *kv = kv_create(m, PAGES_MAX * SEQUENCES_MAX);
-	struct step *step = step_create(m, r->T, r->T);
+	struct step *step = step_create(
+		m, &(struct step_options){.rows = r->T, .sequences = SEQUENCES_MAX, .pages = PAGES_MAX, .wanted = r->T});
 	struct paged g = {0};
 	assert_true(r->S <= SEQUENCES_MAX && r->T <= 512);
 	for (int s = 0; s < r->S; s++)
@@ -180,8 +178,9 @@ static void generate_all(const struct ref *r, struct model *m, struct adapter *a
 			for (int t = begin; t < MIN(end, r->start[s + 1]); t++) paged_push(&g, r, s, t);
 		}
 		if (!g.T) continue;
-		struct ops_paged b = {g.T, g.pos, g.slot, g.table};
-		const float *out = step_run(step, kv, a, g.ids, &b, g.at, g.n);
+		struct ops_rows rows = {g.T, SEQUENCES_MAX, g.ids, g.pos, g.sequence, &g.lists[0][0], PAGES_MAX};
+		struct ops_want want = {.n = g.n, .at = g.at};
+		const float *out = (const float *)step_run(step, kv, a, &rows, &want, NULL, NULL);
 		for (int i = 0; i < g.n; i++)
 			memcpy(logits + (size_t)g.row[i] * (size_t)V, out + (size_t)i * (size_t)V, (size_t)V * sizeof *logits);
 	}
@@ -235,9 +234,9 @@ static void merge_case(struct ref *r, struct ops *ops)
 	struct param *want = model_params(theirs, &n), *got = model_params(ours, &n), *base = model_params(m, &n);
 	int changed = 0;
 	for (int i = 0; i < n; i++) {
-		double e = ref_error(got[i].data, want[i].data, want[i].count);
+		double e = ref_error(host_values(&got[i]), host_values(&want[i]), want[i].count);
 		if (e > 4 * ldexp(1, -23)) fail_msg("%s: relative error %g", got[i].name, e);
-		changed += memcmp(got[i].data, base[i].data, (size_t)got[i].count * sizeof(float)) != 0;
+		changed += memcmp(host_values(&got[i]), host_values(&base[i]), (size_t)got[i].count * sizeof(float)) != 0;
 	}
 	assert_int_equal(
 		changed, (int)json_array_size(json_object_get(r->meta, "targets")) * model_config(m)->num_hidden_layers);
@@ -275,7 +274,8 @@ static void test_adapter_spellings(void **state)
 			fail_msg("%s: %s", names[i], err.text);
 		struct param *x = adapter_params(a, &n), *y = adapter_params(again, &n2);
 		assert_int_equal(n, n2);
-		for (int k = 0; k < n; k++) assert_memory_equal(x[k].data, y[k].data, (size_t)x[k].count * sizeof(float));
+		for (int k = 0; k < n; k++)
+			assert_memory_equal(host_values(&x[k]), host_values(&y[k]), (size_t)x[k].count * sizeof(float));
 		adapter_free(a);
 		adapter_free(again);
 		free(dir);
@@ -334,11 +334,13 @@ static void reload_case(struct ref *r, struct ops *ops)
 	assert_int_equal(model_open(path, ops, &again, &err), 0);
 	struct param *x = model_params(m, &n), *y = model_params(again, &n2);
 	assert_int_equal(n, n2);
-	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	assert_memory_equal(model_config(m), model_config(again), sizeof *model_config(m));
 	model_enable_grad(again, NULL); /* mapped weights become our own, with the same values */
-	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
-	y[0].data[0] += 1;
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
+	host_values(&y[0])[0] += 1;
 
 	snprintf(path, sizeof path, "%s/adapter_hone", r->dir);
 	assert_int_equal(adapter_save(a, path, NULL, &err), 0);
@@ -346,7 +348,8 @@ static void reload_case(struct ref *r, struct ops *ops)
 	x = adapter_params(a, &n);
 	y = adapter_params(a2, &n2);
 	assert_int_equal(n, n2);
-	for (int i = 0; i < n; i++) assert_memory_equal(x[i].data, y[i].data, (size_t)x[i].count * sizeof(float));
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	adapter_free(a);
 	adapter_free(a2);
 	model_free(m);

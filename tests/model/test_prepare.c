@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "model/model.h"
+#include "host_values.h"
 
 enum { T = 40, V = 37 };
 
@@ -55,7 +56,7 @@ static void change(struct model *m)
 	struct param *params = model_params(m, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t k = 0; k < params[i].count; k++)
-			params[i].data[k] += 0.05f * rng_normal(9, (uint64_t)i, (uint64_t)k);
+			host_values(&params[i])[k] += 0.05f * rng_normal(9, (uint64_t)i, (uint64_t)k);
 }
 
 static void test_prepare(void **state)

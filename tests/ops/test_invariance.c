@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "ops/ops.h"
+#include "ops/cpu/ops_cpu.h"
+#include "ops/cpu_figures.h"
 
 static float *normals(uint64_t stream, size_t n)
 {
@@ -23,11 +24,14 @@ static struct ops *make_ops(bool avx2_only, int threads)
 	return o;
 }
 
-static void for_each_isa(void (*check)(struct ops *))
+static const struct ops *prepared_of; /* whose operations are being checked */
+
+static void for_each_isa(void (*check)(struct cpu_ops *))
 {
 	for (int avx2_only = 0; avx2_only < 2; avx2_only++) {
 		struct ops *o = make_ops(avx2_only, 2);
-		check(o);
+		prepared_of = o;
+		check(&o->ctx->f);
 		ops_free(o);
 	}
 }
@@ -85,7 +89,7 @@ struct weights {
 
 /* Every product of some rows alone has the bits that it had among all rows, and has them still when
  * B was prepared, whatever form was found for it. */
-static void check_weights(struct ops *o, const struct weights *w)
+static void check_weights(struct cpu_ops *o, const struct weights *w)
 {
 	enum { M = 1000 };
 	static const int batches[] = {1, 2, 3, 4, 5, 7, 12, 13, 16, 24, 25, 31, 33, 100, 479, 481};
@@ -99,8 +103,9 @@ static void check_weights(struct ops *o, const struct weights *w)
 		o->matmul(o->ctx, all, a, b, M, N, K, false, w->bt, 0.75f, acc ? OPS_ADD : OPS_SET);
 		if (w->bytes > 0) o->prepare(o->ctx, b, N, K);
 		double columns = (N + 31) / 32 * 32; /* whole panels */
-		if ((double)ops_prepared_bytes(o) > w->bytes * columns * K)
-			fail_msg("%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(o), w->bytes);
+		if ((double)ops_prepared_bytes(prepared_of) > w->bytes * columns * K)
+			fail_msg(
+				"%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(prepared_of), w->bytes);
 		for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
 			int rows = batches[i], first = (int)(i * 37) % (M - rows);
 			size_t at = (size_t)first * (size_t)N;
@@ -118,7 +123,7 @@ static void check_weights(struct ops *o, const struct weights *w)
 	free(part);
 }
 
-static void check_matmul(struct ops *o)
+static void check_matmul(struct cpu_ops *o)
 {
 	static const struct weights table[] = {
 		{"fp32", fp32_weight, 33, 31, true, 0},
@@ -146,7 +151,7 @@ static void check_matmul(struct ops *o)
 
 /* ---- rows of a norm, of activations, of the head ---- */
 
-static void check_rows(struct ops *o)
+static void check_rows(struct cpu_ops *o)
 {
 	enum { M = 50, N = 77 };
 	float *x = normals(4, M * N), *w = normals(5, N), *all = xcalloc(M * N, 4), *one = xcalloc(N, 4), lse[M],
@@ -179,7 +184,7 @@ static void check_rows(struct ops *o)
 
 /* ---- a sequence among others and alone; packed against paged is in test_ops ---- */
 
-static void check_attention(struct ops *o)
+static void check_attention(struct cpu_ops *o)
 {
 	enum { S = 4, NH = 6, NKV = 2, HD = 20, T = 33 + 1 + 150 + 64 };
 	static const int32_t start[S + 1] = {0, 33, 34, 184, 248};
@@ -211,7 +216,7 @@ static void check_attention(struct ops *o)
 
 /* ---- dropout ---- */
 
-static void check_dropout(struct ops *o)
+static void check_dropout(struct cpu_ops *o)
 {
 	enum { N = 100003 };
 	float *x = normals(9, N), *once = xcalloc(N, 4), *again = xcalloc(N, 4);
@@ -243,7 +248,7 @@ static void check_dropout(struct ops *o)
 /* ---- exp: with lse 0, temperature 1 and g = -1, logprob_backward leaves exp(x) in every place but
  * the target's ---- */
 
-static void check_exp(struct ops *o)
+static void check_exp(struct cpu_ops *o)
 {
 	enum { N = 1 << 16 };
 	float *x = xcalloc(N + 1, 4), *y = xcalloc(N + 1, 4), lse = 0, g = -1, worst = 0;

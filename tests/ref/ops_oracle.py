@@ -133,8 +133,8 @@ def mlp():
         gate.requires_grad_(), up.requires_grad_()
         out = torch.nn.functional.silu(gate) * up
         dgate, dup = torch.autograd.grad(out, (gate, up), dout)
-        f.case([n], gate=gate, up=up, dout=dout, y=y, out=out, dgate=dgate, dup=dup, added=gate + up, axpyed=y - 0.75 * up, scaled=1.5 * y,
-               sum=y.sum()[None], sum_squares=(y * y).sum()[None])
+        f.case([n], gate=gate, up=up, dout=dout, y=y, out=out, dgate=dgate, dup=dup, axpyed=y - 0.75 * up, scaled=1.5 * y,
+               sum_squares=(y * y).sum()[None])
     return f
 
 

@@ -2,6 +2,7 @@
  * exactly 1, what the sampler recorded is what the trainer recomputes, gradients point the right
  * way. */
 #include "rl/rl.h"
+#include "../model/host_values.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -81,7 +82,8 @@ static int setup(void **state)
 	int n;
 	struct param *p = adapter_params(f->adapter, &n); /* B = 0 would leave half of the gradients at zero */
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < p[i].count; k++) p[i].data[k] = 0.1f * rng_normal(21, (uint64_t)i, (uint64_t)k);
+		for (int64_t k = 0; k < p[i].count; k++)
+			host_values(&p[i])[k] = 0.1f * rng_normal(21, (uint64_t)i, (uint64_t)k);
 	model_enable_grad(f->model, f->adapter);
 	f->row = make_row();
 	f->prompts = (struct prompt_set){.rows = &f->row, .count = 1};

@@ -27,7 +27,7 @@
 #define FILL(to, value) "{\"op\": \"fill\", \"line\": 9, \"dst\": " VIEW(to) ", \"value\": " #value "}"
 #define LIBRARY(to, from) "{\"op\": \"library\", \"line\": 10, \"name\": \"aten::mm\", \"reads\": [" VIEW(from) "], \"writes\": [" VIEW(to) "], " \
 	"\"args\": {\"args\": [], \"kwargs\": {}}}"
-#define TAPE(rows, output) "{\"version\": 1, " BUFFERS ", " KERNELS ", \"rows\": [" rows "], \"outputs\": [" VIEW(output) "], \"tuple\": false}"
+#define TAPE(rows, output) "{\"version\": 2, " BUFFERS ", " KERNELS ", \"rows\": [" rows "], \"outputs\": [" VIEW(output) "], \"tuple\": false}"
 
 static float input[16], output[16];
 
@@ -50,13 +50,13 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 		output[i] = -1;
 	}
 	*out = (struct runner_result){0};
-	if (replay_create(parse(text), MIB, &r, &fault)) {
+	if (replay_create(parse(text), launcher_vm_create(MIB), NULL, &r, &fault)) {
 		out->has_fault = true;
 		out->fault = fault;
 		return;
 	}
 	replay_run(r, &trial, &data, (uint8_t *)output, sizeof output, out);
-	assert_int_equal(replay_tf32_line(r), -1);
+	assert_int_equal(replay_line(r, RUNNER_TF32), -1);
 	replay_free(r);
 }
 
@@ -85,7 +85,7 @@ static void test_trials_are_independent(void **state)
 	struct runner_fault fault = {0};
 	struct runner_given given = X;
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 60000};
-	assert_int_equal(replay_create(parse(TAPE(LAUNCH(0, 1, 16), 1)), MIB, &r, &fault), 0);
+	assert_int_equal(replay_create(parse(TAPE(LAUNCH(0, 1, 16), 1)), launcher_vm_create(MIB), NULL, &r, &fault), 0);
 	for (int round = 0; round < 3; round++) {
 		struct runner_result out;
 		for (int i = 0; i < 16; i++) input[i] = (float)(100 * round + i);
@@ -96,7 +96,7 @@ static void test_trials_are_independent(void **state)
 		runner_result_release(&out);
 	}
 	/* Another tape of the same candidate. */
-	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), &fault), 0);
+	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), NULL, &fault), 0);
 	struct runner_result out;
 	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, (uint8_t *)output,
 		sizeof output, &out);
@@ -124,7 +124,7 @@ static void test_faults_have_codes(void **state)
 	check_fault(TAPE(LAUNCH(2, 1, 16), 1), X, "uninitialised", 0);
 	check_fault(TAPE(LIBRARY(1, 0) ", " LAUNCH(1, 2, 16), 2), X, "library-row", 10);
 	check_fault(TAPE(LAUNCH(0, 1, 16), 1), (struct runner_given){.bytes = 60}, "bad-tape", 0);
-	check_fault("{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": "
+	check_fault("{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": "
 				"\"temp\", \"bytes\": 6000000}], " KERNELS ", "
 				"\"rows\": [" LAUNCH(0, 1, 16) "], \"outputs\": [" VIEW(1) "], \"tuple\": false}",
 		X, "memory", 0);
@@ -180,6 +180,8 @@ static void test_wire(void **state)
 								.params = params,
 								.output_offset = {64, 4096},
 								.want_cost = true,
+								.is_overlapped = true,
+								.time_repeats = 30,
 								.deadline_ms = 77,
 							},
 						u;
@@ -187,7 +189,7 @@ static void test_wire(void **state)
 	json_t *o = runner_trial_json(&t, 2);
 	assert_int_equal(runner_trial_parse(o, 2, &u, &err), 0);
 	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 &&
-		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost);
+		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost && u.is_overlapped && u.time_repeats == 30);
 	assert_string_equal(u.params[0].name, "fc.weight");
 	runner_trial_release(&u);
 	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
@@ -218,12 +220,19 @@ static void test_wire(void **state)
 								 .nlines = 1,
 								 .lines = &line,
 								 .run_ns = 123,
+								 .has_lineage = true,
+								 .ntimes = 3,
+								 .times_ns = (int64_t[]){5, 1, 9},
+								 .empty_ns = 4,
+								 .untimed = "none",
 							 },
 						 s;
 	o = runner_result_json(&r);
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
-		s.lineage_output == 1 && s.run_ns == 123);
+		s.lineage_output == 1 && s.run_ns == 123 && s.has_lineage);
+	assert_true(
+		s.ntimes == 3 && s.times_ns[1] == 1 && s.times_ns[2] == 9 && s.empty_ns == 4 && !strcmp(s.untimed, "none"));
 	const struct runner_row_cost *c = s.costs;
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
 		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&

@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -210,19 +211,82 @@ static struct sandbox_options options_for(int level)
 		.level = level, .read_paths = read_paths, .memory_bytes = MEMORY_BYTES, .cpu_s = 60};
 }
 
+/* How many probes came out otherwise than the table says. */
+static int probes_run(const struct sandbox_options *o, const struct probe *probes, size_t count)
+{
+	char text[256];
+	int bad = 0;
+	for (size_t i = 0; i < count; i++) {
+		int expected = probes[i].expected;
+		if (o->device_paths && probes[i].run == try_connect) expected = ENOENT;
+		if (o->device_paths && probes[i].run == try_dumpable) expected = WORKS;
+		int result = run_probe(o, probes[i].run, text, sizeof(text));
+		int ok = expected == FAILS ? result > 0 && result < EXIT_NOT_ENTERED : result == expected;
+		if (!ok)
+			print_message("# level %s: %s: %s %s\n", sandbox_level_name(o->level), probes[i].name,
+				result == ALLOWED ? "allowed" : strerror(result), text);
+		bad += !ok;
+	}
+	return bad;
+}
+
 static void test_level(int level)
 {
 	char text[256];
 	struct sandbox_options o = options_for(level);
 	if (sandbox_level_probe(text, sizeof(text)) < level) skip();
-	int bad = 0;
-	for (size_t i = 0; i < sizeof(PROBES) / sizeof(PROBES[0]); i++) {
-		int result = run_probe(&o, PROBES[i].run, text, sizeof(text));
-		int ok = PROBES[i].expected == FAILS ? result > 0 && result < EXIT_NOT_ENTERED : result == PROBES[i].expected;
-		if (!ok)
-			print_message("# level %s: %s: %s %s\n", sandbox_level_name(level), PROBES[i].name,
-				result == ALLOWED ? "allowed" : strerror(result), text);
-		bad += !ok;
+	assert_int_equal(probes_run(&o, PROBES, sizeof(PROBES) / sizeof(PROBES[0])), 0);
+}
+
+/* ---- the form of a GPU's runner: its device files, a socket to listen on, names of its threads ---- */
+
+static int try_device(void)
+{
+	int fd = open("/dev/null", O_RDWR);
+	return fd < 0 || write(fd, "x", 1) != 1 ? errno : ALLOWED;
+}
+static int try_other_device(void) { return open_with("/dev/zero", O_RDWR); }
+static int try_listen(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "hone-test-%d", (int)getpid());
+	return fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) ? errno : result_of(listen(fd, 1));
+}
+static int try_bind_path(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "/tmp/hone-sandbox-socket"};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	return fd < 0 ? errno : result_of(bind(fd, (struct sockaddr *)&a, sizeof(a)));
+}
+static int try_datagram(void) { return result_of(socket(AF_UNIX, SOCK_DGRAM, 0)); }
+static int try_thread_name(void)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)syscall(SYS_gettid));
+	int fd = open(path, O_WRONLY | O_TRUNC);
+	return fd < 0 || write(fd, "name", 4) != 4 ? errno : ALLOWED;
+}
+static const struct probe DEVICE_PROBES[] = {
+	{"use a device that is granted", try_device, WORKS},
+	{"use another device", try_other_device, FAILS},
+	{"listen on a local socket", try_listen, WORKS},
+	{"bind a socket to a path", try_bind_path, FAILS},
+	{"datagram socket", try_datagram, FAILS},
+	{"name a thread", try_thread_name, WORKS},
+};
+
+static void test_device_form(void **state)
+{
+	static const char *const device_paths[] = {"/dev/null", NULL};
+	char text[256];
+	int best = sandbox_level_probe(text, sizeof(text)), bad = 0;
+	if (best == SANDBOX_NONE) skip();
+	for (int level = SANDBOX_LSM; level <= best; level++) {
+		struct sandbox_options o = options_for(level);
+		o.device_paths = device_paths;
+		bad += probes_run(&o, PROBES, sizeof(PROBES) / sizeof(PROBES[0]));
+		bad += probes_run(&o, DEVICE_PROBES, sizeof(DEVICE_PROBES) / sizeof(DEVICE_PROBES[0]));
 	}
 	assert_int_equal(bad, 0);
 }
@@ -394,6 +458,7 @@ int main(void)
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_lsm),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
 		cmocka_unit_test(test_full_identity),
 		cmocka_unit_test(test_uid_map),

@@ -34,6 +34,14 @@ static void invariant_launch(const struct tape *t, const struct tape_row *r)
 	for (int i = 0; i < 3; i++) CHECK(r->grid[i] >= 1 && r->grid[i] <= (i ? 65535u : 2147483647u));
 	for (int i = 0; i < r->nargs; i++) {
 		const struct tape_arg *a = &r->args[i];
+		if (a->kind == TAPE_ARG_DESCRIPTOR) {
+			const struct tape_view *v = &a->descriptor->view;
+			invariant_view(t, v);
+			CHECK(v->ndim >= 1 && v->ndim <= 5 && v->stride[v->ndim - 1] == 1 && v->offset_bytes % 16 == 0);
+			CHECK(a->buffer == v->buffer && a->offset_bytes == v->offset_bytes);
+			for (int d = 0; d < v->ndim; d++) CHECK(a->descriptor->block[d] >= 1 && v->shape[d] <= INT32_MAX);
+			continue;
+		}
 		if (a->kind != TAPE_ARG_POINTER) continue;
 		CHECK(a->buffer >= 0 && a->buffer < t->nbuffers && a->offset_bytes >= 0 &&
 			a->offset_bytes <= t->buffers[a->buffer].bytes);
@@ -42,7 +50,7 @@ static void invariant_launch(const struct tape *t, const struct tape_row *r)
 
 static void invariant_row(const struct tape *t, const struct tape_row *r)
 {
-	CHECK(r->line >= 0);
+	CHECK(r->line >= 0 && r->stream >= 0 && r->stream < t->nstreams && t->nstreams <= TAPE_STREAMS_MAX);
 	switch (r->kind) {
 	case TAPE_LAUNCH: invariant_launch(t, r); break;
 	case TAPE_FILL: invariant_target(t, &r->dst); break;
@@ -51,6 +59,8 @@ static void invariant_row(const struct tape *t, const struct tape_row *r)
 		invariant_view(t, &r->src);
 		CHECK(tape_view_elements(&r->dst) == tape_view_elements(&r->src));
 		break;
+	case TAPE_RECORD:
+	case TAPE_WAIT: CHECK(r->event >= 0 && r->event < t->nevents && t->nevents <= TAPE_EVENTS_MAX); break;
 	default:
 		CHECK(r->kind == TAPE_LIBRARY && r->op && r->op_args);
 		for (int i = 0; i < r->nreads; i++) invariant_view(t, &r->reads[i]);

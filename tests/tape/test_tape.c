@@ -9,7 +9,7 @@
 #define VIEW(b, off, dt, shape, stride) "{\"buffer\": " #b ", \"offset\": " #off ", \"dtype\": \"" dt "\", \"shape\": " shape ", \"stride\": " stride "}"
 #define V4 VIEW(1, 0, "float32", "[4]", "[1]")
 
-static const char HEAD[] = "{\"version\": 1, \"buffers\": [{\"kind\": \"input\", \"bytes\": 16, \"input\": 0}, "
+static const char HEAD[] = "{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 16, \"input\": 0}, "
 						   "{\"kind\": \"temp\", \"bytes\": 16},"
 						   "{\"kind\": \"param\", \"bytes\": 8, \"name\": \"w\"}, {\"kind\": \"const\", \"bytes\": 4, "
 						   "\"data\": \"AQIDBA==\"}],"
@@ -73,6 +73,39 @@ static void test_hash(void **state)
 #define LAUNCH_ARGS(grid, args) "{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": " grid ", \"args\": [" args "]}"
 #define LIBRARY(args) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::mm\", \"reads\": [" V4 "], \"writes\": [" V4 "], \"args\": " args "}"
 
+#define ORDER(op, fields) "{\"op\": \"" op "\", \"line\": 0, " fields "}"
+#define DESCRIPTOR_ARG(off, dt, shape, stride, block, padding) "{\"descriptor\": {\"view\": " VIEW(0, off, dt, shape, stride) \
+	", \"block\": " block ", \"padding\": \"" padding "\"}}"
+#define DESCRIPTOR(off, dt, shape, stride, block, padding) LAUNCH_ARGS("[1, 1, 1]", DESCRIPTOR_ARG(off, dt, shape, stride, block, padding))
+
+/* Streams and events: the order between rows; a descriptor stands for 1 + 2 n of the IR's
+ * arguments. */
+static void test_order_and_descriptors(void **state)
+{
+	struct tape *t = parse_good(FILL(V4, "1") ", " ORDER("record", "\"event\": 0") ", " ORDER("wait",
+		"\"stream\": 1, \"event\": 0") ", "
+									   "{\"op\": \"fill\", \"line\": 0, \"stream\": 1, \"dst\": " V4
+									   ", \"value\": 0}, " ORDER("record", "\"stream\": 1, \"event\": 1") ", " ORDER(
+										   "wait", "\"event\": 1") ", " LAUNCH_ARGS("[1, 1, 1]",
+										   DESCRIPTOR_ARG(
+											   0, "bfloat16", "[1, 8]", "[8, 1]", "[16, 64]", "nan") ", {\"int\": 3}"));
+	assert_int_equal(t->nstreams, 2);
+	assert_int_equal(t->nevents, 2);
+	assert_int_equal(t->rows[3].stream, 1);
+	assert_int_equal(t->rows[2].kind, TAPE_WAIT);
+	const struct tape_row *r = &t->rows[6];
+	assert_int_equal(r->nargs, 2);
+	assert_int_equal(r->args[0].kind, TAPE_ARG_DESCRIPTOR);
+	assert_int_equal(tape_arg_width(&r->args[0]), 5);
+	assert_int_equal(r->args[0].descriptor->block[1], 64);
+	assert_true(r->args[0].descriptor->nan_padding);
+	/* The data path goes through the descriptor's buffer, and not through rows of order. */
+	bool on_path[7];
+	tape_data_path(t, on_path);
+	assert_true(on_path[0] && on_path[3] && !on_path[6] && !on_path[1] && !on_path[5]);
+	tape_free(t);
+}
+
 static const struct {
 	const char *row;
 	int code;
@@ -119,6 +152,22 @@ static const struct {
 	{LIBRARY("{\"args\": [{\"view\": 1}]}"), ERR_RANGE, "\"view\""},
 	{LIBRARY("{\"args\": [[{\"view\": -1}]]}"), ERR_RANGE, "\"view\""},
 	{LIBRARY("[]"), ERR_FORMAT, "rows[0].args"},
+	{ORDER("record", "\"stream\": 0, \"event\": 0"), ERR_RANGE, "rows[0].stream"},
+	{ORDER("record", "\"stream\": 64, \"event\": 0"), ERR_RANGE, "rows[0].stream"},
+	{ORDER("record", "\"stream\": 2, \"event\": 0"), ERR_RANGE, "rows[0].stream"},
+	{ORDER("record", "\"event\": 1"), ERR_RANGE, "rows[0].event"},
+	{ORDER("record", "\"event\": 1024"), ERR_RANGE, "rows[0].event"},
+	{ORDER("record", "\"event\": 0, \"kernel\": 0"), ERR_FORMAT, "rows[0]"},
+	{ORDER("wait", "\"event\": 0"), ERR_RANGE, "rows[0].event"},
+	{DESCRIPTOR(0, "float32", "[2]", "[1]", "[3]", "zero"), ERR_RANGE, "descriptor.block[0]"},
+	{DESCRIPTOR(0, "float32", "[2]", "[1]", "[2, 2]", "zero"), ERR_LIMIT, "descriptor.block"},
+	{DESCRIPTOR(0, "float32", "[2]", "[1]", "[2]", "none"), ERR_FORMAT, "descriptor.padding"},
+	{DESCRIPTOR(0, "float32", "[2]", "[2]", "[2]", "zero"), ERR_RANGE, "view.stride[0]"},
+	{DESCRIPTOR(0, "float32", "[1, 2]", "[2, 1]", "[1, 2]", "zero"), ERR_RANGE, "view.stride[0]"},
+	{DESCRIPTOR(4, "float32", "[2]", "[1]", "[2]", "zero"), ERR_RANGE, "view.offset"},
+	{DESCRIPTOR(0, "float32", "[5]", "[1]", "[2]", "zero"), ERR_RANGE, "view"},
+	{DESCRIPTOR(0, "float32", "[0]", "[1]", "[2]", "zero"), ERR_RANGE, "view.shape[0]"},
+	{DESCRIPTOR(0, "float32", "[1,1,1,1,1,1]", "[4,4,4,4,4,1]", "[1,1,1,1,1,1]", "zero"), ERR_RANGE, "dimensions"},
 };
 
 static void test_bad_rows(void **state)
@@ -134,8 +183,11 @@ static void test_bad_rows(void **state)
 }
 
 #define OUT "\"outputs\": [{\"buffer\": 0, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [], \"stride\": []}], \"tuple\": true}"
-#define BUFFERS(list) "{\"version\": 1, \"buffers\": [" list "], \"kernels\": [], \"rows\": [], " OUT
-#define KERNEL(fields) "{\"version\": 1, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 1}], \"kernels\": [{" fields "}], \"rows\": [], " OUT
+#define BUFFERS(list) "{\"version\": 2, \"buffers\": [" list "], \"kernels\": [], \"rows\": [], " OUT
+#define KERNEL_HEAD "{\"version\": 2, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 1}], \"kernels\": [{"
+#define KERNEL_TAIL "}], \"rows\": [], " OUT
+#define KERNEL(fields) KERNEL_HEAD fields KERNEL_TAIL
+#define GOOD_KERNEL "\"name\": \"k\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"
 
 static const struct {
 	const char *text;
@@ -146,8 +198,8 @@ static const struct {
 	{"[]", ERR_FORMAT, "text"},
 	{"null", ERR_FORMAT, "text"},
 	{"{}", ERR_FORMAT, "version"},
-	{"{\"version\": 2}", ERR_RANGE, "version"},
-	{"{\"version\": 1, \"version\": 1}", ERR_FORMAT, "tape"},
+	{"{\"version\": 1}", ERR_RANGE, "version"},
+	{"{\"version\": 2, \"version\": 2}", ERR_FORMAT, "tape"},
 	{BUFFERS(""), ERR_RANGE, "outputs[0].buffer"},
 	{BUFFERS("{\"kind\": \"temp\", \"bytes\": 0}"), ERR_RANGE, "outputs[0]"},
 	{BUFFERS("{\"kind\": \"heap\", \"bytes\": 1}"), ERR_FORMAT, "buffers[0].kind"},
@@ -176,7 +228,40 @@ static const struct {
 		ERR_RANGE, "kernels[0].configs"},
 	{KERNEL("\"name\": \"\", \"ttir\": \"x\", \"num_warps\": 4, \"num_stages\": 3, \"num_ctas\": 1"), ERR_LIMIT,
 		"kernels[0].name"},
+	{KERNEL(GOOD_KERNEL ", \"maxnreg\": 0"), ERR_RANGE, "kernels[0].maxnreg"},
+	{KERNEL(GOOD_KERNEL ", \"maxnreg\": 256"), ERR_RANGE, "kernels[0].maxnreg"},
+	{KERNEL(GOOD_KERNEL ", \"enable_fp_fusion\": true"), ERR_FORMAT, "kernels[0].enable_fp_fusion"},
+	{KERNEL(GOOD_KERNEL ", \"enable_reflect_ftz\": 0"), ERR_FORMAT, "kernels[0].enable_reflect_ftz"},
+	{KERNEL(GOOD_KERNEL ", \"launch_cooperative_grid\": false"), ERR_FORMAT, "kernels[0].launch_cooperative_grid"},
+	{KERNEL(GOOD_KERNEL ", \"launch_pdl\": null"), ERR_FORMAT, "kernels[0].launch_pdl"},
+	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"\""), ERR_LIMIT, "kernels[0].ptx_options"},
+	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"-O1  -w\""), ERR_FORMAT, "kernels[0].ptx_options"},
+	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"\u00e9\""), ERR_FORMAT, "kernels[0].ptx_options"},
+	{KERNEL(GOOD_KERNEL ", \"ir_override\": \"x\""), ERR_FORMAT, "unknown key"},
 };
+
+/* Each option that reaches code or launch makes another kernel. */
+static void test_kernel_options(void **state)
+{
+	static const char *const more[] = {"", ", \"maxnreg\": 64", ", \"enable_fp_fusion\": false",
+		", \"enable_reflect_ftz\": false", ", \"launch_cooperative_grid\": true", ", \"launch_pdl\": true",
+		", \"ptx_options\": \"-O1 -w\""};
+	struct sha256_hex seen[ARRAY_LEN(more)];
+	for (size_t i = 0; i < ARRAY_LEN(more); i++) {
+		char *text = xasprintf("%s%s%s", KERNEL_HEAD GOOD_KERNEL, more[i], KERNEL_TAIL);
+		struct tape *t = NULL;
+		struct err err = {0};
+		if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s: %s", more[i], err.text);
+		const struct tape_kernel *k = &t->kernels[0];
+		assert_int_equal(k->maxnreg, i == 1 ? 64 : 0);
+		assert_true(k->no_fp_fusion == (i == 2) && k->no_reflect_ftz == (i == 3));
+		assert_true(k->is_cooperative == (i == 4) && k->is_pdl == (i == 5) && (k->ptx_options != NULL) == (i == 6));
+		seen[i] = k->hash;
+		for (size_t j = 0; j < i; j++) assert_string_not_equal(seen[i].text, seen[j].text);
+		tape_free(t);
+		free(text);
+	}
+}
 
 static void test_bad_tapes(void **state)
 {
@@ -342,7 +427,9 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_tape),
 		cmocka_unit_test(test_hash),
+		cmocka_unit_test(test_order_and_descriptors),
 		cmocka_unit_test(test_bad_rows),
+		cmocka_unit_test(test_kernel_options),
 		cmocka_unit_test(test_bad_tapes),
 		cmocka_unit_test(test_huge_text),
 		cmocka_unit_test(test_too_many_rows),

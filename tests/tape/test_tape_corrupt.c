@@ -11,8 +11,8 @@
 
 static void each_tape(void (*fn)(const struct str *text, const char *name))
 {
-	static const char *const names[] = {
-		"pad_then_kernel.json", "renamed_parameter.json", "cast_movement.json", "library.json"};
+	static const char *const names[] = {"pad_then_kernel.json", "renamed_parameter.json", "cast_movement.json",
+		"library.json", "streams_and_options.json", "host_descriptors.json"};
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		char *path = path_join(CORPUS, names[i]);
 		struct str text = {0};
@@ -83,7 +83,7 @@ static void test_forged(void **state) { each_tape(forge_numbers); }
 static void test_enormous(void **state)
 {
 	struct str s = {0};
-	str_puts(&s, "{\"version\":1,\"buffers\":[],\"kernels\":[],\"tuple\":false,\"outputs\":[],\"rows\":[");
+	str_puts(&s, "{\"version\":2,\"buffers\":[],\"kernels\":[],\"tuple\":false,\"outputs\":[],\"rows\":[");
 	for (int i = 0; i < 1000000; i++) str_puts(&s, "{},");
 	str_puts(&s, "{}]}");
 	assert_int_equal(invariant_parse(s.data, s.len), ERR_LIMIT);

@@ -33,7 +33,7 @@ static const char TASK[] =
 	"    raise SystemError('escaped')\n\n\n" code)
 
 #define TTIR "module {\\n  tt.func public @k(%arg0: !tt.ptr<f32>) {\\n    tt.return\\n  }\\n}\\n"
-#define TAPE_HEAD "t = {'version': 1, 'buffers': [{'kind': 'input', 'bytes': 16384, 'input': 0}, {'kind': 'temp', 'bytes': 16384}], " \
+#define TAPE_HEAD "t = {'version': 2, 'buffers': [{'kind': 'input', 'bytes': 16384, 'input': 0}, {'kind': 'temp', 'bytes': 16384}], " \
 	"'kernels': [{'name': 'k', 'ttir': '" TTIR \
 	"', 'num_warps': 4, 'num_stages': 2, 'num_ctas': 1}], 'rows': [], 'outputs': [{'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], " \
 	"'stride': [256, 1]}], 'tuple': False}\n"

@@ -35,6 +35,22 @@ static void test_round_trip(void **state)
 		.seconds = 0.25,
 		.cached = true,
 		.key = hash_bytes("x", 1),
+		.gpu = "RTX 4090",
+		.gpu_arch = 89,
+		.device = {.name = "NVIDIA GeForce RTX 4090",
+			.driver = 12080,
+			.trials = 7,
+			.trials_failed = 1,
+			.disagreements = 1,
+			.error_max = 0.25,
+			.repeat = REPEAT_WITHIN,
+			.seconds = 0.5,
+			.timed = 30,
+			.time_s = 4e-6,
+			.time_low_s = 3.75e-6,
+			.time_high_s = 4.5e-6,
+			.empty_s = 1.25e-6,
+			.untimed = "why"},
 	};
 	struct verdict w;
 	struct err err = {0};
@@ -44,6 +60,10 @@ static void test_round_trip(void **state)
 	if (verdict_from_json(o, &w, &err)) fail_msg("%s", err.text);
 	json_t *again = verdict_json(&w);
 	assert_true(json_equal(o, again));
+	assert_true(w.device.driver == 12080 && w.device.timed == 30 && w.device.time_low_s == 3.75e-6 && w.gpu_arch == 89);
+	assert_true(w.device.repeat == REPEAT_WITHIN && w.device.empty_s == 1.25e-6 && w.device.disagreements == 1);
+	assert_string_equal(w.gpu, "RTX 4090");
+	assert_string_equal(w.device.untimed, "why");
 	assert_true(isnan(w.speedup) && w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
 	json_decref(o);
 	json_decref(again);
@@ -102,12 +122,13 @@ static void test_bad_records_are_refused(void **state)
 static void test_cost_by_hand(void **state)
 {
 	struct cost_launch l = {.bytes = 48e6};
-	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32) - 14.56e-6) < 0.03e-6);
+	assert_true(fabs(cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) - 14.56e-6) < 0.03e-6);
 	l = (struct cost_launch){.bytes = 1e6,
 		.dot_flops = 67e12 * 1e-3}; /* the fp32 pipes' peak for 1 ms, with a quarter more instructions that feed them */
-	assert_true(cost_launch_s(&l, COST_DOT_FP32) > 1.2e-3 && cost_launch_s(&l, COST_DOT_FP32) < 1.3e-3);
-	assert_true(cost_launch_s(&l, COST_DOT_TF32) < 0.2 * cost_launch_s(&l, COST_DOT_FP32));
-	assert_true(cost_launch_s(&l, COST_DOT_HALF) < 0.6 * cost_launch_s(&l, COST_DOT_TF32));
+	assert_true(cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) > 1.2e-3 &&
+		cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]) < 1.3e-3);
+	assert_true(cost_launch_s(&l, COST_DOT_TF32, &vm_gpus[0]) < 0.2 * cost_launch_s(&l, COST_DOT_FP32, &vm_gpus[0]));
+	assert_true(cost_launch_s(&l, COST_DOT_HALF, &vm_gpus[0]) < 0.6 * cost_launch_s(&l, COST_DOT_TF32, &vm_gpus[0]));
 	assert_int_equal(cost_dot_of(DTYPE_F32, false), COST_DOT_FP32);
 	assert_int_equal(cost_dot_of(DTYPE_F32, true), COST_DOT_TF32);
 	assert_int_equal(cost_dot_of(DTYPE_BF16, false), COST_DOT_HALF);
@@ -117,11 +138,11 @@ static void test_cost_of_a_reference(void **state)
 {
 	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 48000000, "elements", 1,
 		"bytes", 48000000, "elements", 1, "fused", "bytes", 48000000, "elements", 1);
-	double eager = 0, fused = 0, best = cost_reference_s(o, COST_DOT_FP32, &eager, &fused);
+	double eager = 0, fused = 0, best = cost_reference_s(o, COST_DOT_FP32, &vm_gpus[0], &eager, &fused);
 	assert_true(fabs(eager - 2 * fused) < 1e-12 && fabs(fused - 14.56e-6) < 0.03e-6 && best == fused);
 	json_decref(o);
 	o = json_object();
-	assert_true(isnan(cost_reference_s(o, COST_DOT_FP32, &eager, &fused)));
+	assert_true(isnan(cost_reference_s(o, COST_DOT_FP32, &vm_gpus[0], &eager, &fused)));
 	json_decref(o);
 }
 

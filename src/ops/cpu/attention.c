@@ -208,7 +208,7 @@ static void attention_paged(struct ops_context *c, float *out, const float *q, c
 	pool_run(c->pool, (int64_t)((b->T + a.tokens_max - 1) / a.tokens_max) * NKV, 1, paged_spans, &a);
 }
 
-void ISA(attention_entries)(struct ops *t)
+void ISA(attention_entries)(struct cpu_ops *t)
 {
 	t->attention = attention;
 	t->kv_write = kv_write;

@@ -126,4 +126,4 @@ static void attention_backward(struct ops_context *c, float *dq, float *dk, floa
 	pool_run(c->pool, (int64_t)b->S * NKV, 1, backward_sequences, &a);
 }
 
-void ISA(attention_backward_entries)(struct ops *t) { t->attention_backward = attention_backward; }
+void ISA(attention_backward_entries)(struct cpu_ops *t) { t->attention_backward = attention_backward; }

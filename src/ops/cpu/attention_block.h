@@ -9,7 +9,7 @@
 #include "gemm_kernel.h"
 
 #define ROWS_MAX 128
-#define KEYS OPS_KV_BLOCK
+#define KEYS OPS_PAGE
 #define KEY_VECTORS (KEYS / VL)
 
 struct attention_args {

@@ -1,25 +1,8 @@
-/* cpu: the CPU backend's context: thread pool, scratch and memory, and the choice between the two
- * copies of the operations. */
+/* cpu: the CPU backend's context: thread pool and scratch, the choice between the two copies of the
+ * small operations, and its figures for doctor and bench. */
 #include <stdlib.h>
+#include "ops/cpu_figures.h"
 #include "ops_cpu.h"
-
-static void *cpu_alloc(struct ops_context *c, size_t bytes)
-{
-	size_t rounded = (MAX(bytes, 1) + 63) / 64 * 64;
-	void *p = aligned_alloc(64, rounded);
-	CHECKF(p, "out of memory: %zu bytes for a tensor", bytes);
-	memset(p, 0, rounded);
-	return p;
-}
-static void cpu_release(struct ops_context *c, void *p) { free(p); }
-static void cpu_copy(struct ops_context *c, void *dst, const void *src, size_t bytes)
-{
-	if (bytes) memmove(dst, src, bytes);
-}
-static void cpu_zero(struct ops_context *c, void *p, size_t bytes)
-{
-	if (bytes) memset(p, 0, bytes);
-}
 
 /* x86-64-v4 by its parts: clang knows the level's name since 16 only. */
 static bool has_v4(void)
@@ -28,26 +11,46 @@ static bool has_v4(void)
 		__builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+static void cpu_close(struct ops *ops)
+{
+	struct ops_context *c = ops->ctx;
+	while (c->nprepared) c->f.forget(c, c->prepared[0].b);
+	free(c->prepared);
+	thin_release(c);
+	arena_release(&c->sampler);
+	pool_free(c->pool);
+	free(c->scratch);
+	free(c);
+	free(ops);
+}
+
+static void stages_fill(struct ops *t)
+{
+	stage_memory_entries(t);
+	stage_batch_entries(t);
+	stage_forward_entries(t);
+	stage_backward_entries(t);
+	stage_head_entries(t);
+	stage_optim_entries(t);
+}
+
 int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err)
 {
 	struct ops *t = xcalloc(1, sizeof *t);
 	struct ops_context *c = xcalloc(1, sizeof *c);
-	t->ctx = c;
-	t->name = "cpu";
+	*t = (struct ops){.name = "cpu", .ctx = c, .elem_bytes = sizeof(float), .host_memory = true, .close = cpu_close};
 	c->pool = pool_create(o->threads);
 	c->threads = pool_threads(c->pool);
 	c->scratch = cpu_alloc(c, size_mul(size_mul((size_t)c->threads, SCRATCH_FLOATS), sizeof(float)));
-	t->alloc = cpu_alloc;
-	t->release = cpu_release;
-	t->upload = t->download = t->copy = cpu_copy;
-	t->zero = cpu_zero;
 	c->avx512 = has_v4() && !o->avx2_only;
+	c->f.ctx = c;
+	stages_fill(t);
 	if (c->avx512) {
-#define X(family) family##_entries_avx512(t);
+#define X(family) family##_entries_avx512(&c->f);
 		FAMILIES(X)
 #undef X
 	} else {
-#define X(family) family##_entries_avx2(t);
+#define X(family) family##_entries_avx2(&c->f);
 		FAMILIES(X)
 #undef X
 	}
@@ -55,16 +58,7 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 	return 0;
 }
 
-void ops_free(struct ops *ops)
-{
-	if (!ops) return;
-	while (ops->ctx->nprepared) ops->forget(ops->ctx, ops->ctx->prepared[0].b);
-	free(ops->ctx->prepared);
-	pool_free(ops->ctx->pool);
-	free(ops->ctx->scratch);
-	free(ops->ctx);
-	free(ops);
-}
+/* ---- figures ---- */
 
 size_t ops_prepared_bytes(const struct ops *ops) { return ops->ctx->prepared_bytes; }
 
@@ -73,17 +67,18 @@ const char *ops_gemm_name(const struct ops *ops) { return ops->ctx->avx512 ? "AV
 double ops_gemm_gflops(struct ops *ops)
 {
 	enum { SIDE = 1024, REPEATS = 4 };
+	struct ops_context *ctx = ops->ctx;
 	size_t bytes = sizeof(float) * SIDE * SIDE;
-	float *a = ops->alloc(ops->ctx, bytes), *b = ops->alloc(ops->ctx, bytes), *c = ops->alloc(ops->ctx, bytes);
+	float *a = cpu_alloc(ctx, bytes), *b = cpu_alloc(ctx, bytes), *c = cpu_alloc(ctx, bytes);
 	double best = 0;
 	for (int i = 0; i < REPEATS; i++) {
 		uint64_t start = clock_ns();
-		ops->matmul(ops->ctx, c, a, b, SIDE, SIDE, SIDE, false, true, 1.0f, OPS_SET);
+		ctx->f.matmul(ctx, c, a, b, SIDE, SIDE, SIDE, false, true, 1.0f, OPS_SET);
 		double gflops = 2.0 * SIDE * SIDE * SIDE / (double)MAX(clock_ns() - start, 1);
 		best = MAX(best, gflops);
 	}
-	ops->release(ops->ctx, a);
-	ops->release(ops->ctx, b);
-	ops->release(ops->ctx, c);
+	free(a);
+	free(b);
+	free(c);
 	return best;
 }

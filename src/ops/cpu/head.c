@@ -98,7 +98,7 @@ static void logprob_backward(struct ops_context *c, float *logits, const float *
 	pool_run(c->pool, N, rows_grain((int64_t)V * 4), logprob_backward_rows, &a);
 }
 
-void ISA(head_entries)(struct ops *t)
+void ISA(head_entries)(struct cpu_ops *t)
 {
 	t->logprob = logprob;
 	t->logprob_backward = logprob_backward;

@@ -202,4 +202,4 @@ static void matmul(struct ops_context *c, float *out, const float *a, const floa
 	pool_run(c->pool, blocks_in(&g, g.block_rows, g.block_columns), 1, matmul_blocks, &g);
 }
 
-void ISA(matmul_entries)(struct ops *t) { t->matmul = matmul; }
+void ISA(matmul_entries)(struct cpu_ops *t) { t->matmul = matmul; }

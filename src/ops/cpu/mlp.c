@@ -1,5 +1,5 @@
-/* mlp: the elementwise operations: SwiGLU's silu(gate) * up and its gradient, sums, scalings,
- * dropout. Chunks are fixed; every element stands alone. */
+/* mlp: the elementwise operations: SwiGLU's silu(gate) * up and its gradient, scalings, dropout. Chunks are fixed;
+ * every element stands alone. */
 #include "ops_cpu.h"
 #include "simd.h"
 
@@ -54,11 +54,6 @@ static void silu_mul_backward(
 	pool_run(c->pool, n, FLAT_GRAIN / 4, silu_mul_backward_chunk, &f);
 }
 
-static void add_chunk(void *arg, int64_t begin, int64_t end, int thread)
-{
-	const struct flat_args *f = arg;
-	for (int64_t i = begin; i < end; i++) f->out[i] = f->a[i] + f->b[i];
-}
 static void axpy_chunk(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct flat_args *f = arg;
@@ -70,11 +65,6 @@ static void scale_chunk(void *arg, int64_t begin, int64_t end, int thread)
 	for (int64_t i = begin; i < end; i++) f->out[i] *= f->alpha;
 }
 
-static void add(struct ops_context *c, float *out, const float *a, const float *b, int64_t n)
-{
-	struct flat_args f = {.out = out, .a = a, .b = b};
-	pool_run(c->pool, n, FLAT_GRAIN, add_chunk, &f);
-}
 static void axpy(struct ops_context *c, float *y, const float *x, float alpha, int64_t n)
 {
 	struct flat_args f = {.out = y, .a = x, .alpha = alpha};
@@ -107,11 +97,10 @@ static void dropout(
 	pool_run(c->pool, n, FLAT_GRAIN / 8, dropout_chunk, &f);
 }
 
-void ISA(mlp_entries)(struct ops *t)
+void ISA(mlp_entries)(struct cpu_ops *t)
 {
 	t->silu_mul = silu_mul;
 	t->silu_mul_backward = silu_mul_backward;
-	t->add = add;
 	t->axpy = axpy;
 	t->scale = scale;
 	t->dropout = dropout;

@@ -179,7 +179,7 @@ static void embed_backward(
 	pool_run(c->pool, C, 64, embed_backward_columns, &a);
 }
 
-void ISA(norm_entries)(struct ops *t)
+void ISA(norm_entries)(struct cpu_ops *t)
 {
 	t->rmsnorm = rmsnorm;
 	t->rmsnorm_backward = rmsnorm_backward;

@@ -1,5 +1,5 @@
 /* optim: AdamW with decoupled weight decay (Loshchilov & Hutter 2019, arXiv 1711.05101), in the
- * order of operations of torch.optim.AdamW, and sums of flat arrays in an order that depends on the
+ * order of operations of torch.optim.AdamW, and the sum of squares of a flat array in an order that depends on the
  * length alone: fixed chunks, fp64 partial sums, added from first to last. */
 #include "ops_cpu.h"
 #include "simd.h"
@@ -57,7 +57,6 @@ struct sum_args {
 	const float *x;
 	double *partials;
 	int64_t grain;
-	bool squares;
 };
 
 static void sum_chunk(void *arg, int64_t begin, int64_t end, int thread)
@@ -66,26 +65,22 @@ static void sum_chunk(void *arg, int64_t begin, int64_t end, int thread)
 	double total[4] = {0};
 	int64_t i = begin;
 	for (; i + 4 <= end; i += 4)
-		for (int k = 0; k < 4; k++) total[k] += a->squares ? (double)a->x[i + k] * a->x[i + k] : (double)a->x[i + k];
-	for (; i < end; i++) total[0] += a->squares ? (double)a->x[i] * a->x[i] : (double)a->x[i];
+		for (int k = 0; k < 4; k++) total[k] += (double)a->x[i + k] * a->x[i + k];
+	for (; i < end; i++) total[0] += (double)a->x[i] * a->x[i];
 	a->partials[begin / a->grain] = (total[0] + total[1]) + (total[2] + total[3]);
 }
 
-static double sum_flat(struct ops_context *c, const float *x, int64_t n, bool squares)
+static double sum_squares(struct ops_context *c, const float *x, int64_t n)
 {
-	struct sum_args a = {x, c->partials, MAX(SUM_CHUNK, (n + PARTIALS_MAX - 1) / PARTIALS_MAX), squares};
+	struct sum_args a = {x, c->partials, MAX(SUM_CHUNK, (n + PARTIALS_MAX - 1) / PARTIALS_MAX)};
 	pool_run(c->pool, n, a.grain, sum_chunk, &a);
 	double total = 0;
 	for (int64_t i = 0; i * a.grain < n; i++) total += c->partials[i];
 	return total;
 }
 
-static double sum_squares(struct ops_context *c, const float *x, int64_t n) { return sum_flat(c, x, n, true); }
-static double sum(struct ops_context *c, const float *x, int64_t n) { return sum_flat(c, x, n, false); }
-
-void ISA(optim_entries)(struct ops *t)
+void ISA(optim_entries)(struct cpu_ops *t)
 {
 	t->adamw = adamw;
 	t->sum_squares = sum_squares;
-	t->sum = sum;
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include "ops/cpu_figures.h"
 #include "panels.h"
 
 #define GROUP 32   /* weights of a column that share a factor, as in GGUF */
@@ -306,7 +307,7 @@ static void forget(struct ops_context *c, const float *b)
 	*p = c->prepared[--c->nprepared];
 }
 
-void ISA(panels_entries)(struct ops *t)
+void ISA(panels_entries)(struct cpu_ops *t)
 {
 	t->prepare = prepare;
 	t->forget = forget;

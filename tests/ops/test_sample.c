@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "infer/infer.h"
+#include "ops/cpu/ops_cpu.h"
 
 static struct arena scratch;
 
@@ -26,7 +26,7 @@ static int heavier_first(const void *a, const void *b)
 }
 
 /* Fills kept[] in falling order with renormalised probabilities; returns the count. */
-static int reference_kept(const float *x, int V, const struct sampling *s, struct entry *kept)
+static int reference_kept(const float *x, int V, const struct ops_draw *s, struct entry *kept)
 {
 	double top = -INFINITY, sum = 0;
 	for (int i = 0; i < V; i++) top = fmax(top, x[i]);
@@ -40,6 +40,7 @@ static int reference_kept(const float *x, int V, const struct sampling *s, struc
 	for (int i = 0; i < n; i++) total += kept[i].p;
 	int count = 0;
 	while (count < n && (s->top_p >= 1 || running < s->top_p * total)) running += kept[count++].p;
+	while (count > 1 && kept[count - 1].p < s->min_p * kept[0].p) running -= kept[--count].p;
 	for (int i = 0; i < count; i++) kept[i].p /= running;
 	return count;
 }
@@ -51,24 +52,27 @@ static void test_survivors(void **state)
 	struct entry kept[V];
 	static const struct {
 		int k;
-		float p;
-	} cut[] = {
-		{1, 1}, {5, 1}, {699, 1}, {5000, 1}, {0, 0.1f}, {0, 0.9f}, {0, 0.999f}, {40, 0.5f}, {3, 0.99f}, {0, 1e-6f}};
+		float p, min_p;
+	} cut[] = {{1, 1, 0}, {5, 1, 0}, {699, 1, 0}, {5000, 1, 0}, {0, 0.1f, 0}, {0, 0.9f, 0}, {0, 0.999f, 0},
+		{40, 0.5f, 0}, {3, 0.99f, 0}, {0, 1e-6f, 0}, {0, 1, 0.05f}, {0, 1, 1}, {0, 1, 1e-6f}, {0, 0.9f, 0.1f},
+		{0, 0.3f, 0.01f}, {40, 1, 0.2f}, {40, 0.95f, 0.1f}, {5, 0.5f, 0.9f}};
 	for (size_t c = 0; c < ARRAY_LEN(cut); c++) {
-		struct sampling s = {.temperature = 0.8f, .top_k = cut[c].k, .top_p = cut[c].p};
+		struct ops_draw s = {.temperature = 0.8f, .top_k = cut[c].k, .top_p = cut[c].p, .min_p = cut[c].min_p};
 		random_logits(x, V, c, 2);
 		int count = reference_kept(x, V, &s, kept);
 		for (int d = 0; d < DRAWS; d++) {
 			/* The reference's own inverse transform; a draw within 1e-5 of a boundary may fall
 			 * either way. */
-			float u = rng_uniform(5, c, (uint64_t)d);
-			int32_t got = sample_token(x, V, &s, u, NULL, &scratch);
+			float u = rng_uniform(5, c, (uint64_t)d), logprob;
+			int32_t got = sample_token(x, V, &s, u, &logprob, &scratch);
 			if (cut[c].k >= V && cut[c].p >= 1) continue; /* nothing is cut: ids in order, see test_untruncated */
 			double below = 0;
 			int i = 0;
 			while (i < count && kept[i].id != got) below += kept[i++].p;
 			assert_true(i < count);
 			assert_true(u >= below - 1e-5 && u <= below + kept[i].p + 1e-5);
+			/* With min_p the distribution is what was left; without, the whole vocabulary's (test_logprob). */
+			if (cut[c].min_p > 0) assert_true(fabs(logprob - log(kept[i].p)) < 1e-5);
 		}
 		/* The ends of the range. */
 		assert_int_equal(sample_token(x, V, &s, 0, NULL, &scratch), cut[c].k >= V && cut[c].p >= 1 ? 0 : kept[0].id);
@@ -80,7 +84,7 @@ static void test_untruncated(void **state)
 	enum { V = 5003 };
 	static float x[V];
 	random_logits(x, V, 9, 1.5f);
-	struct sampling s = {.temperature = 1.3f, .top_k = 0, .top_p = 1};
+	struct ops_draw s = {.temperature = 1.3f, .top_k = 0, .top_p = 1};
 	double top = -INFINITY, sum = 0;
 	for (int i = 0; i < V; i++) top = fmax(top, x[i]);
 	for (int i = 0; i < V; i++) sum += exp((x[i] - top) / s.temperature);
@@ -102,17 +106,17 @@ static void test_logprob(void **state)
 	const float x[4] = {1, 3, 2, -1};
 	const double z1 = exp(1) + exp(3) + exp(2) + exp(-1), z2 = exp(0.5) + exp(1.5) + exp(1) + exp(-0.5);
 	float logprob;
-	struct sampling s = {.temperature = 2, .top_k = 1, .top_p = 1};
+	struct ops_draw s = {.temperature = 2, .top_k = 1, .top_p = 1};
 	assert_int_equal(sample_token(x, 4, &s, 0.99f, &logprob, &scratch), 1);
 	assert_true(fabs(logprob - (1.5 - log(z2))) < 1e-6);
-	s = (struct sampling){.temperature = 0, .top_p = 1};
+	s = (struct ops_draw){.temperature = 0, .top_p = 1};
 	assert_int_equal(sample_token(x, 4, &s, 0.99f, &logprob, &scratch), 1);
 	assert_true(fabs(logprob - (3 - log(z1))) < 1e-6);
 }
 
 static void test_edges(void **state)
 {
-	struct sampling greedy =
+	struct ops_draw greedy =
 						{
 							.temperature = 0,
 							.top_p = 1,
@@ -152,12 +156,12 @@ static void test_distribution(void **state)
 	enum { V = 12, DRAWS = 60000 };
 	float x[V];
 	random_logits(x, V, 77, 1);
-	struct sampling s = {.temperature = 0.9f, .top_p = 1};
+	struct ops_draw s = {.temperature = 0.9f, .top_p = 1};
 	struct entry kept[V];
 	int counts[V] = {0};
 	for (int d = 0; d < DRAWS; d++) counts[sample_token(x, V, &s, rng_uniform(123, 4, (uint64_t)d), NULL, &scratch)]++;
 	for (int wrong = 0; wrong < 2; wrong++) {
-		struct sampling assumed = {.temperature = wrong ? 1.0f : 0.9f, .top_p = 1};
+		struct ops_draw assumed = {.temperature = wrong ? 1.0f : 0.9f, .top_p = 1};
 		double chi = 0;
 		reference_kept(x, V, &assumed, kept);
 		for (int i = 0; i < V; i++) chi += pow(counts[kept[i].id] - DRAWS * kept[i].p, 2) / (DRAWS * kept[i].p);

@@ -12,7 +12,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "infer/infer.h"
 #include "train/train.h"
+#include "../model/host_values.h"
 
 enum { PROMPTS = 5, K = 3, NEW = 45, TOKENS = PROMPTS * K * (NEW + 80) };
 static const float temperature = 0.9f;
@@ -60,7 +62,7 @@ static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
 	assert_int_equal(model_create(&config, 8, g->ops, &g->m, &err), 0);
 	struct param *params = model_params(g->m, &n);
 	for (int i = 0; i < n; i++)
-		for (int64_t k = 0; k < params[i].count; k++) params[i].data[k] *= params[i].ndim == 2 ? 6 : 1;
+		for (int64_t k = 0; k < params[i].count; k++) host_values(&params[i])[k] *= params[i].ndim == 2 ? 6 : 1;
 	if (with_adapter) {
 		assert_int_equal(
 			adapter_create(
@@ -69,7 +71,7 @@ static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
 		params = adapter_params(g->a, &n);
 		for (int i = 0; i < n; i++)
 			for (int64_t k = 0; k < params[i].count; k++)
-				params[i].data[k] += 0.1f * rng_normal(2, (uint64_t)i, (uint64_t)k);
+				host_values(&params[i])[k] += 0.1f * rng_normal(2, (uint64_t)i, (uint64_t)k);
 	}
 	for (int i = 0; i < PROMPTS; i++) {
 		g->nprompt[i] = (int[]){1, 31, 33, 64, 79}[i];
@@ -157,9 +159,8 @@ struct replay {
  * many tokens went in. Compares with the trainer's rows. */
 static int replay_step(struct gap *g, struct replay *r, int first, int stride, int rows)
 {
-	int32_t ids[TOKENS], pos[TOKENS], slot[TOKENS], at[TOKENS], target[TOKENS];
-	const int32_t *table[TOKENS];
-	float logprob[TOKENS], lse[TOKENS], want[TOKENS];
+	int32_t ids[TOKENS], pos[TOKENS], sequence[TOKENS], at[TOKENS], target[TOKENS];
+	float figures[TOKENS][OPS_FIGURES], temperatures[TOKENS], want[TOKENS];
 	int T = 0, row = 0;
 	for (int s = 0; s < g->ndone; s++) {
 		int count = g->start[s + 1] - g->start[s], nprompt = g->nprompt[g->done[s].id];
@@ -167,8 +168,8 @@ static int replay_step(struct gap *g, struct replay *r, int first, int stride, i
 			int p = r->at[s];
 			ids[T] = g->ids[g->start[s] + p];
 			pos[T] = p;
-			slot[T] = r->pages[s][p / OPS_KV_BLOCK] * OPS_KV_BLOCK + p % OPS_KV_BLOCK;
-			table[T] = r->pages[s];
+			sequence[T] = s;
+			temperatures[T] = temperature;
 			at[T] = T;
 			target[T] = g->ids[g->start[s] + p + 1];
 			want[T] = p + 1 < nprompt ? NAN : g->trainer[row + p + 1 - nprompt];
@@ -176,9 +177,18 @@ static int replay_step(struct gap *g, struct replay *r, int first, int stride, i
 		row += count - nprompt;
 	}
 	if (!T) return 0;
-	const float *logits = step_run(r->step, r->kv, g->a, ids, &(struct ops_paged){T, pos, slot, table}, at, T);
-	g->ops->logprob(g->ops->ctx, logprob, NULL, lse, logits, target, temperature, T, config.vocab_size);
-	for (int t = 0; t < T; t++) g->differs += !isnan(want[t]) && memcmp(&logprob[t], &want[t], sizeof(float));
+	struct ops_rows rows_of = {T, PROMPTS * K, ids, pos, sequence, &r->pages[0][0], 8};
+	struct ops_want wanted = {.n = T, .at = at, .target = target, .temperature = temperatures};
+	const struct f32 *logits = step_run(r->step, r->kv, g->a, &rows_of, &wanted, NULL, NULL);
+	struct ops_batch *batch = g->ops->batch_create(g->ops->ctx, T, PROMPTS * K, 8, T);
+	struct f32 *out = g->ops->alloc(g->ops->ctx, sizeof figures);
+	g->ops->batch_put(g->ops->ctx, batch, &rows_of);
+	g->ops->batch_want(g->ops->ctx, batch, &wanted);
+	g->ops->logprob(g->ops->ctx, out, logits, batch, 0, T, config.vocab_size);
+	g->ops->get_f32(g->ops->ctx, &figures[0][0], out, (int64_t)T * OPS_FIGURES);
+	g->ops->batch_free(g->ops->ctx, batch);
+	g->ops->release(g->ops->ctx, out);
+	for (int t = 0; t < T; t++) g->differs += !isnan(want[t]) && memcmp(&figures[t][0], &want[t], sizeof(float));
 	return T;
 }
 
@@ -187,7 +197,8 @@ static void replay(struct gap *g)
 	struct replay *r = xcalloc(1, sizeof *r);
 	int total = 0, n;
 	r->kv = kv_create(g->m, PROMPTS * K * 8);
-	r->step = step_create(g->m, TOKENS, TOKENS);
+	r->step = step_create(
+		g->m, &(struct step_options){.rows = TOKENS, .sequences = PROMPTS * K, .pages = 8, .wanted = TOKENS});
 	for (int s = 0; s < PROMPTS * K; s++)
 		for (int p = 0; p < 8; p++)
 			r->pages[s][p] = PROMPTS * K * 8 - 1 - (s + p * PROMPTS * K); /* far apart and in falling order */

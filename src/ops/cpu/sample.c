@@ -1,13 +1,13 @@
-/* infer_sample: one token from one row of logits; a pure function of its arguments.
+/* sample: one token from one row of logits; a pure function of its arguments.
  *
  * Weights are e[i] = exp((x[i] - max) / T). Without truncation the draw is inverse transform
  * sampling over token ids in order. With top_k or top_p the survivors are taken in falling order of
  * weight (ties: lower id first), by popping a heap, which costs as much as there are survivors, and
  * allocates nothing as qsort might. top_p keeps the smallest set whose share of what top_k left
- * reaches p. NaN logits weigh nothing; without any finite logit the token is 0 and its
- * log-probability NaN. */
+ * reaches p; min_p then drops what weighs less than min_p of the heaviest, whose weight is 1. NaN logits weigh nothing;
+ * without any finite logit the token is 0 and its log-probability NaN. */
 #include <math.h>
-#include "infer.h"
+#include "ops_cpu.h"
 
 #define SPAN 1024   /* weights added in fp32 lanes before the partial sum goes to fp64 */
 #define LANES 16
@@ -110,14 +110,15 @@ static int32_t heap_pop(struct weighted *h)
 	return top;
 }
 
-/* Fills ids with survivors, heaviest first; returns how many and their weight. */
-static int survivors(
-	const float *e, int V, double sum, const struct sampling *s, int32_t *ids, int32_t *heap, double *kept_weight)
+/* Fills ids with what top_k and top_p leave, heaviest first; returns how many and their weight. */
+static int nucleus(
+	const float *e, int V, double sum, const struct ops_draw *s, int32_t *ids, int32_t *heap, double *kept_weight)
 {
 	int k = s->top_k > 0 ? MIN(s->top_k, V) : V;
 	/* Lighter tokens than this cannot belong to the nucleus: all of them together weigh less than 1
 	 * - top_p. Only valid while top_k cuts nothing. */
 	double floor_weight = k == V && s->top_p < 1 ? (1 - (double)s->top_p) * sum / V : 0;
+	if (k == V) floor_weight = fmax(floor_weight, s->min_p); /* what min_p drops lies behind all that it keeps */
 	struct weighted h = {e, heap, 0};
 	for (int32_t i = 0; i < V; i++)
 		if (e[i] > 0 && e[i] >= floor_weight) heap[h.count++] = i;
@@ -128,9 +129,9 @@ static int survivors(
 		k = MIN(k, h.count);
 		while (kept < k) weight += e[ids[kept++] = heap_pop(&h)];
 		*kept_weight = 0;
-		int nucleus = 0;
-		while (nucleus < kept && *kept_weight < s->top_p * weight) *kept_weight += e[ids[nucleus++]];
-		return nucleus;
+		int count = 0;
+		while (count < kept && *kept_weight < s->top_p * weight) *kept_weight += e[ids[count++]];
+		return count;
 	}
 	*kept_weight = 0;
 	while (h.count && kept < k && (s->top_p >= 1 || *kept_weight < s->top_p * sum))
@@ -138,8 +139,20 @@ static int survivors(
 	return kept;
 }
 
+/* What all three leave. */
+static int survivors(
+	const float *e, int V, double sum, const struct ops_draw *s, int32_t *ids, int32_t *heap, double *kept_weight)
+{
+	int count = nucleus(e, V, sum, s, ids, heap, kept_weight), kept = count;
+	while (kept > 1 && e[ids[kept - 1]] < s->min_p) kept--;
+	if (kept == count) return count;
+	*kept_weight = 0;
+	for (int i = 0; i < kept; i++) *kept_weight += e[ids[i]];
+	return kept;
+}
+
 int32_t sample_token(
-	const float *logits, int V, const struct sampling *s, float u, float *logprob, struct arena *scratch)
+	const float *logits, int V, const struct ops_draw *s, float u, float *logprob, struct arena *scratch)
 {
 	CHECK(V > 0 && s->temperature >= 0);
 	float top, inv = s->temperature > 0 ? 1.0f / s->temperature : 1.0f;
@@ -147,11 +160,12 @@ int32_t sample_token(
 	int nspans = (V + SPAN - 1) / SPAN;
 	arena_reset(scratch);
 	float *e = arena_alloc(scratch, size_mul((size_t)V, sizeof *e));
-	double *spans = arena_alloc(scratch, size_mul((size_t)nspans, sizeof *spans)), sum = 0;
+	double *spans = arena_alloc(scratch, size_mul((size_t)nspans, sizeof *spans)), sum = 0, left;
 	for (int b = 0; b < nspans; b++)
 		sum += spans[b] = span_weights(e + b * SPAN, logits + b * SPAN, top, inv, MIN(SPAN, V - b * SPAN));
+	left = sum; /* the weight of what the log-probability is relative to */
 	if (s->temperature > 0 && sum > 0) {
-		if ((s->top_k <= 0 || s->top_k >= V) && s->top_p >= 1) {
+		if ((s->top_k <= 0 || s->top_k >= V) && s->top_p >= 1 && s->min_p <= 0) {
 			token = draw_in_order(e, spans, V, u * sum);
 		} else {
 			int32_t *ids = arena_alloc(scratch, size_mul((size_t)V, sizeof *ids)),
@@ -161,8 +175,9 @@ int32_t sample_token(
 			double target = u * weight;
 			for (; i + 1 < count && target >= e[ids[i]]; i++) target -= e[ids[i]];
 			token = ids[i];
+			if (s->min_p > 0) left = weight;
 		}
 	}
-	if (logprob) *logprob = sum > 0 ? (float)(((double)logits[token] - top) * inv - log(sum)) : NAN;
+	if (logprob) *logprob = sum > 0 ? (float)(((double)logits[token] - top) * inv - log(left)) : NAN;
 	return token;
 }

@@ -1,0 +1,113 @@
+/* stage_batch: what the host says of a batch, copied, with what the small operations want to know
+ * of it: where each sequence starts, which page list a row reads, where its key and value go. */
+#include <stdlib.h>
+#include "ops_cpu.h"
+
+static void *array(int n, size_t size) { return xcalloc((size_t)MAX(n, 1), size); }
+
+static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int pages, int n)
+{
+	CHECK(T > 0 && S > 0 && pages >= 0 && n >= 0);
+	struct ops_batch *b = xcalloc(1, sizeof *b);
+	*b = (struct ops_batch){.T_max = T, .S_max = S, .pages_max = pages, .n_max = n};
+	b->ids = array(T, sizeof *b->ids);
+	b->pos = array(T, sizeof *b->pos);
+	b->sequence = array(T, sizeof *b->sequence);
+	b->start = array(S + 1, sizeof *b->start);
+	b->table = xcalloc(size_mul((size_t)S, (size_t)MAX(pages, 1)), sizeof *b->table);
+	b->lists = array(T, sizeof *b->lists);
+	b->slot = array(T, sizeof *b->slot);
+	b->at = array(n, sizeof *b->at);
+	b->target = array(n, sizeof *b->target);
+	b->temperature = array(n, sizeof *b->temperature);
+	b->draw = array(n, sizeof *b->draw);
+	b->logprob = array(n, sizeof *b->logprob);
+	b->entropy = array(n, sizeof *b->entropy);
+	b->lse = array(n, sizeof *b->lse);
+	b->draw_temperature = array(n, sizeof *b->draw_temperature);
+	thin_reserve(c, T, 0, 0);
+	return b;
+}
+
+static void batch_free(struct ops_context *c, struct ops_batch *b)
+{
+	if (!b) return;
+	void *arrays[] = {b->ids, b->pos, b->sequence, b->start, b->table, b->lists, b->slot, b->at, b->target,
+		b->temperature, b->draw, b->logprob, b->entropy, b->lse, b->draw_temperature, b};
+	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
+}
+
+/* After row t's position changed. */
+void batch_slot_set(struct ops_batch *b, int t)
+{
+	int page = b->pos[t] / OPS_PAGE;
+	b->slot[t] = page < b->pages ? b->lists[t][page] * OPS_PAGE + b->pos[t] % OPS_PAGE : -1;
+}
+
+static int batch_put(struct ops_context *c, struct ops_batch *b, const struct ops_rows *r)
+{
+	CHECKF(r->T > 0 && r->T <= b->T_max && r->S > 0 && r->S <= b->S_max, "%d rows of %d, %d sequences of %d", r->T,
+		b->T_max, r->S, b->S_max);
+	CHECKF(!r->table || r->pages <= b->pages_max, "%d pages of %d", r->pages, b->pages_max);
+	size_t rows = (size_t)r->T;
+	b->T = r->T;
+	b->S = r->S;
+	b->pages = r->table ? r->pages : 0;
+	memcpy(b->ids, r->ids, rows * sizeof *b->ids);
+	memcpy(b->pos, r->pos, rows * sizeof *b->pos);
+	memcpy(b->sequence, r->sequence, rows * sizeof *b->sequence);
+	/* Starts: the first row of each sequence; a sequence without rows begins where the next one does. */
+	int s = 0;
+	b->start[0] = 0;
+	for (int t = 0; t < r->T; t++) {
+		CHECKF(r->sequence[t] >= s && r->sequence[t] < r->S, "row %d is of sequence %d, after %d of %d", t,
+			r->sequence[t], s, r->S);
+		while (s < r->sequence[t]) b->start[++s] = t;
+	}
+	while (s < r->S) b->start[++s] = r->T;
+	if (!r->table) return r->T;
+	memcpy(b->table, r->table, (size_t)r->S * (size_t)r->pages * sizeof *b->table);
+	for (int t = 0; t < r->T; t++) {
+		b->lists[t] = b->table + (int64_t)r->sequence[t] * r->pages;
+		batch_slot_set(b, t);
+	}
+	return r->T;
+}
+
+static int batch_want(struct ops_context *c, struct ops_batch *b, const struct ops_want *w)
+{
+	CHECKF(w->n >= 0 && w->n <= b->n_max, "%d wanted rows of %d", w->n, b->n_max);
+	b->n = w->n;
+	for (int i = 0; i < w->n; i++) {
+		CHECKF(w->at[i] >= 0 && w->at[i] < b->T, "wanted row %d is at %d of %d", i, w->at[i], b->T);
+		b->at[i] = w->at[i];
+		b->target[i] = w->target ? w->target[i] : 0;
+		b->temperature[i] = w->temperature ? w->temperature[i] : 1;
+		if (w->draw) b->draw[i] = w->draw[i];
+	}
+	return w->n;
+}
+
+struct ops_packed batch_packed(const struct ops_batch *b)
+{
+	return (struct ops_packed){.T = b->T, .S = b->S, .start = b->start, .pos = b->pos};
+}
+
+struct ops_paged batch_paged(const struct ops_batch *b)
+{
+	return (struct ops_paged){.T = b->T, .pos = b->pos, .slot = b->slot, .table = b->lists};
+}
+
+/* Nothing is recorded: every region runs. */
+static bool begin(struct ops_context *c, uint64_t key) { return true; }
+static void end(struct ops_context *c) {}
+
+void stage_batch_entries(struct ops *t)
+{
+	t->batch_create = batch_create;
+	t->batch_free = batch_free;
+	t->batch_put = batch_put;
+	t->batch_want = batch_want;
+	t->begin = begin;
+	t->end = end;
+}

@@ -1,0 +1,150 @@
+/* stage_head: from the wanted rows to logits, their figures and drawn tokens, and back. The small
+ * operations know one temperature a call, so rows are walked in runs of one temperature; every row
+ * stands alone, so the runs change no bit. */
+#include <math.h>
+#include "ops_cpu.h"
+
+static void gather(struct ops_context *c, struct elem *out, const struct elem *x, int C, int x_tail,
+	const struct ops_batch *b, int first, int n)
+{
+	CHECK(x_tail == 0 && first >= 0 && first + n <= b->n);
+	c->f.embed(c, FLOATS(out), CONST_FLOATS(x), b->at + first, n, C);
+}
+
+static void scatter(struct ops_context *c, struct elem *dx, const struct elem *d, int C, int dx_tail,
+	const struct ops_batch *b, int first, int n)
+{
+	CHECK(dx_tail == 0 && first >= 0 && first + n <= b->n);
+	c->f.embed_backward(c, FLOATS(dx), CONST_FLOATS(d), b->at + first, n, C, b->T);
+}
+
+static void logits(struct ops_context *c, struct f32 *out, const struct elem *x, const struct ops_linear *head, int n)
+{
+	c->f.matmul(
+		c, FLOATS(out), CONST_FLOATS(x), CONST_FLOATS(head->w[0].w), n, head->out, head->in, false, true, 1, OPS_SET);
+}
+
+/* Rows from begin on that share its temperature. */
+static int run_end(const float *temperature, int begin, int n)
+{
+	int end = begin + 1;
+	while (end < n && temperature[end] == temperature[begin]) end++;
+	return end;
+}
+
+/* ---- log-probabilities ---- */
+
+struct figures {
+	float *out;
+	const float *logits;
+	const struct ops_batch *b;
+	int first, V;
+};
+
+/* Integer reduction without a branch, so that the compiler vectorises it. */
+static bool is_largest(const float *row, int V, int32_t target)
+{
+	int larger = 0;
+	for (int j = 0; j < V; j++) larger += row[j] > row[target];
+	return larger == 0;
+}
+
+static void figures_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+	const struct figures *f = arg;
+	for (int64_t i = begin; i < end; i++) {
+		float *out = f->out + i * OPS_FIGURES;
+		out[0] = f->b->logprob[f->first + i];
+		out[1] = f->b->entropy[f->first + i];
+		out[2] = f->b->lse[f->first + i];
+		out[3] = is_largest(f->logits + i * f->V, f->V, f->b->target[f->first + i]);
+	}
+}
+
+static void logprob(struct ops_context *c, struct f32 *out, const struct f32 *logits_in, const struct ops_batch *b,
+	int first, int n, int V)
+{
+	const float *x = CONST_FLOATS(logits_in);
+	CHECK(first >= 0 && first + n <= b->n);
+	for (int i = first, end; i < first + n; i = end) {
+		end = run_end(b->temperature, i, first + n);
+		c->f.logprob(c, b->logprob + i, b->entropy + i, b->lse + i, x + (int64_t)(i - first) * V, b->target + i,
+			b->temperature[i], end - i, V);
+	}
+	struct figures f = {FLOATS(out), x, b, first, V};
+	pool_run(c->pool, n, rows_grain(V), figures_rows, &f);
+}
+
+static void head_backward(struct ops_context *c, struct elem *dx, struct f32 *logits_in, const struct f32 *out,
+	const float *g, const struct elem *x, struct ops_linear *head, const struct ops_batch *b, int first, int n, int V)
+{
+	float *d = FLOATS(logits_in);
+	struct ops_weight *w = &head->w[0];
+	CHECK(first >= 0 && first + n <= b->n && V == head->out);
+	for (int i = 0; i < n; i++) b->lse[first + i] = CONST_FLOATS(out)[(int64_t)i * OPS_FIGURES + 2];
+	for (int i = first, end; i < first + n; i = end) {
+		end = run_end(b->temperature, i, first + n);
+		c->f.logprob_backward(
+			c, d + (int64_t)(i - first) * V, b->lse + i, b->target + i, g + (i - first), b->temperature[i], end - i, V);
+	}
+	if (w->grad) c->f.matmul(c, FLOATS(w->grad), d, CONST_FLOATS(x), V, head->in, n, true, false, 1, OPS_ADD);
+	c->f.matmul(c, FLOATS(dx), d, CONST_FLOATS(w->w), n, head->in, V, false, false, 1, OPS_SET);
+}
+
+/* ---- sampling ---- */
+
+/* At the first draw from a vocabulary: what any way of drawing from it may need. */
+static void sampler_reserve(struct ops_context *c, int V)
+{
+	if (V <= c->sampler_V) return;
+	c->sampler_V = V;
+	arena_release(&c->sampler);
+	arena_alloc(&c->sampler, size_mul((size_t)V, 3 * sizeof(float)) + (size_t)V + 65536);
+}
+
+static bool is_renormalised(const struct ops_draw *d) { return d->temperature > 0 && d->min_p > 0; }
+
+/* The row's next token is its input now. */
+static void row_advance(struct ops_batch *b, int i, int32_t id)
+{
+	int t = b->at[i];
+	b->ids[t] = id;
+	b->pos[t]++;
+	b->draw[i].index++;
+	if (b->pages) batch_slot_set(b, t);
+}
+
+static void sample(struct ops_context *c, struct i32 *drawn, struct f32 *logprob_out, const struct f32 *logits_in,
+	struct ops_batch *b, int n, int V)
+{
+	int32_t *ids = (int32_t *)drawn;
+	float *out = FLOATS(logprob_out);
+	const float *x = CONST_FLOATS(logits_in);
+	CHECK(n <= b->n);
+	sampler_reserve(c, V);
+	for (int i = 0; i < n; i++) {
+		const struct ops_draw *d = &b->draw[i];
+		float u = rng_uniform(d->seed, d->stream, d->index);
+		ids[i] = sample_token(x + (int64_t)i * V, V, d, u, &b->logprob[i], &c->sampler);
+		b->draw_temperature[i] = d->temperature > 0 ? d->temperature : 1;
+	}
+	/* By the operation that the trainer uses: equal logits give it equal bits. */
+	for (int i = 0, end; i < n; i = end) {
+		end = run_end(b->draw_temperature, i, n);
+		c->f.logprob(c, out + i, NULL, b->lse + i, x + (int64_t)i * V, ids + i, b->draw_temperature[i], end - i, V);
+	}
+	for (int i = 0; i < n; i++) {
+		if (is_renormalised(&b->draw[i]) && !isnan(out[i])) out[i] = b->logprob[i];
+		row_advance(b, i, ids[i]);
+	}
+}
+
+void stage_head_entries(struct ops *t)
+{
+	t->gather = gather;
+	t->logits = logits;
+	t->logprob = logprob;
+	t->sample = sample;
+	t->head_backward = head_backward;
+	t->scatter = scatter;
+}

@@ -1,0 +1,715 @@
+/* ops_check: the CPU's table, wrapped for tests, with a GPU's habits. What the walk must keep to on
+ * a device is checked here without one:
+ *   regions   under one key every repetition makes the same calls with the same pointers and sizes
+ *             (nothing is skipped: calls are compared), and none that a recording cannot hold;
+ *             releasing memory forgets what was recorded
+ *   rows      batch_put and batch_want round up to a multiple of ROWS_STEP; the surplus rows of every
+ *             output become NaN, so a reader of them is found, and every array must have room for them
+ *   elements  are rounded to bf16 after each stage, weights when they are put or learn; masters are
+ *             fp32 of their own, and host_memory is false
+ * It computes with the CPU's arithmetic on these values, so it also tells how much bf16 costs. */
+#include "ops/ops_check.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define ROWS_STEP 8
+#define ARGS_MAX 40
+
+struct block { /* of alloc */
+	char *begin;
+	size_t bytes;
+};
+
+struct region {
+	uint64_t key;
+	uint64_t *calls; /* (count) hashes of the calls */
+	const char **names;
+	int count, cap;
+};
+
+struct check_batch;
+struct check {
+	struct ops *inner;
+	struct ops_context *ctx; /* the inner one's */
+	struct block *blocks;
+	int nblocks, blocks_cap;
+	struct region *regions;
+	int nregions, regions_cap;
+	int current;  /* region between begin and end; -1: none */
+	int at;       /* its next call */
+	bool records; /* for the first time */
+	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last gathered. */
+	const struct check_batch *last;
+	int chunk, chunk_real;
+};
+
+struct check_batch {
+	struct ops_batch *inner;
+	int T_max, n_max;
+	int T, T_padded, n, n_padded;
+	int S, pages;
+	int32_t *pos, *sequence, *table; /* the host's rows */
+};
+
+static struct check *check_of(struct ops_context *c) { return (struct check *)(void *)c; }
+static const struct check_batch *batch_of(const struct ops_batch *b)
+{
+	return (const struct check_batch *)(const void *)b;
+}
+
+/* ---- regions ---- */
+
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+	h = (h ^ x) * 0x9E3779B97F4A7C15u;
+	return h ^ h >> 29;
+}
+
+static void region_call(struct check *c, const char *name, const uint64_t *args, size_t n)
+{
+	if (c->current < 0) return;
+	struct region *r = &c->regions[c->current];
+	uint64_t h = 1;
+	for (size_t i = 0; i < n; i++) h = mix(h, args[i]);
+	if (c->records) {
+		if (r->count == r->cap) {
+			r->cap = MAX(64, 2 * r->cap);
+			r->calls = xrealloc(r->calls, (size_t)r->cap * sizeof *r->calls);
+			r->names = xrealloc(r->names, (size_t)r->cap * sizeof *r->names);
+		}
+		r->names[r->count] = name;
+		r->calls[r->count++] = h;
+		return;
+	}
+	CHECKF(c->at < r->count, "region %016llx: call %d is %s, the first time there were %d calls",
+		(unsigned long long)r->key, c->at, name, r->count);
+	CHECKF(!strcmp(r->names[c->at], name) && r->calls[c->at] == h,
+		"region %016llx: call %d is %s, the first time it was %s; or its pointers or sizes differ",
+		(unsigned long long)r->key, c->at, name, r->names[c->at]);
+	c->at++;
+}
+
+/* Pointers and sizes of a call, as numbers. */
+#define CALL(c, name, ...) \
+	do { \
+		const uint64_t args[] = {__VA_ARGS__}; \
+		_Static_assert(ARRAY_LEN(args) <= ARGS_MAX, "arguments"); \
+		region_call(c, name, args, ARRAY_LEN(args)); \
+	} while (0)
+#define P(p) ((uint64_t)(uintptr_t)(p))
+#define N(n) ((uint64_t)(int64_t)(n))
+
+static uint64_t hash_linear(const struct ops_linear *l)
+{
+	uint64_t h = mix(N(l->in), N(l->out));
+	for (int i = 0; i < l->parts; i++) h = mix(mix(h, P(l->w[i].w)), P(l->bias[i].w));
+	return h;
+}
+static uint64_t hash_lora(const struct ops_lora *l)
+{
+	uint64_t h = l ? mix(N(l->r), l->seed) : 0;
+	for (int i = 0; l && i < OPS_PARTS; i++) h = mix(mix(h, P(l->a[i].w)), P(l->b[i].w));
+	return h;
+}
+static uint64_t hash_next(const struct ops_next *n) { return n ? mix(hash_linear(n->linear), hash_lora(n->lora)) : 0; }
+static uint64_t hash_heads(const struct ops_heads *h)
+{
+	return mix(mix(mix(N(h->NH), N(h->NKV)), P(h->rope)), h->q_norm ? P(h->q_norm->w) : 0);
+}
+
+static void outside(const struct check *c, const char *name)
+{
+	CHECKF(c->current < 0, "%s stands inside a region that repeats", name);
+}
+
+static void regions_forget(struct check *c)
+{
+	for (int i = 0; i < c->nregions; i++) {
+		free(c->regions[i].calls);
+		free(c->regions[i].names);
+	}
+	c->nregions = 0;
+}
+
+static bool begin(struct ops_context *ctx, uint64_t key)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "begin");
+	int i = 0;
+	while (i < c->nregions && c->regions[i].key != key) i++;
+	c->records = i == c->nregions;
+	if (c->records) {
+		if (c->nregions == c->regions_cap) {
+			c->regions_cap = MAX(16, 2 * c->regions_cap);
+			c->regions = xrealloc(c->regions, (size_t)c->regions_cap * sizeof *c->regions);
+		}
+		c->regions[c->nregions++] = (struct region){.key = key};
+	}
+	c->current = i;
+	c->at = 0;
+	return c->inner->begin(c->ctx, key);
+}
+
+static void end(struct ops_context *ctx)
+{
+	struct check *c = check_of(ctx);
+	CHECK(c->current >= 0);
+	const struct region *r = &c->regions[c->current];
+	CHECKF(c->records || c->at == r->count, "region %016llx: %d calls, the first time there were %d",
+		(unsigned long long)r->key, c->at, r->count);
+	c->current = -1;
+	c->inner->end(c->ctx);
+}
+
+/* ---- memory ---- */
+
+static void *check_alloc(struct ops_context *ctx, size_t bytes)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "alloc");
+	if (c->nblocks == c->blocks_cap) {
+		c->blocks_cap = MAX(64, 2 * c->blocks_cap);
+		c->blocks = xrealloc(c->blocks, (size_t)c->blocks_cap * sizeof *c->blocks);
+	}
+	char *p = c->inner->alloc(c->ctx, bytes);
+	c->blocks[c->nblocks++] = (struct block){p, bytes};
+	return p;
+}
+
+static void release(struct ops_context *ctx, void *p)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "release");
+	if (!p) return;
+	int i = 0;
+	while (i < c->nblocks && c->blocks[i].begin != p) i++;
+	CHECKF(i < c->nblocks, "released memory that was not allocated");
+	c->blocks[i] = c->blocks[--c->nblocks];
+	regions_forget(c);
+	c->inner->release(c->ctx, p);
+}
+
+/* values floats from p on lie in one allocation. */
+static void room(const struct check *c, const char *name, const void *p, int64_t values)
+{
+	const char *at = p;
+	for (int i = 0; i < c->nblocks; i++)
+		if (at >= c->blocks[i].begin && at + values * (int64_t)sizeof(float) <= c->blocks[i].begin + c->blocks[i].bytes)
+			return;
+	CHECKF(false, "%s: %lld values do not lie in memory of alloc", name, (long long)values);
+}
+
+static void memory(struct ops_context *ctx, size_t *free_bytes, size_t *total)
+{
+	struct check *c = check_of(ctx);
+	c->inner->memory(c->ctx, free_bytes, total);
+}
+
+static void zero(struct ops_context *ctx, void *p, size_t bytes)
+{
+	struct check *c = check_of(ctx);
+	CALL(c, "zero", P(p), bytes);
+	c->inner->zero(c->ctx, p, bytes);
+}
+
+static void rounded(float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) x[i] = bf16_to_f32(f32_to_bf16(x[i]));
+}
+
+static void put(struct ops_context *ctx, struct ops_weight *w, const void *host, enum dtype dtype)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "put");
+	struct ops_weight plain = *w;
+	int64_t n = (int64_t)w->rows * w->cols;
+	plain.master = NULL;
+	room(c, "put", w->w, n);
+	c->inner->put(c->ctx, &plain, host, dtype);
+	if (w->master) c->inner->put_f32(c->ctx, w->master, (const float *)w->w, n);
+	rounded((float *)w->w, n);
+}
+
+static void get(struct ops_context *ctx, float *host, const struct ops_weight *w)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "get");
+	const void *from = w->master ? (const void *)w->master : (const void *)w->w;
+	c->inner->get_f32(c->ctx, host, from, (int64_t)w->rows * w->cols);
+}
+
+static void put_f32(struct ops_context *ctx, struct f32 *to, const float *host, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "put_f32");
+	room(c, "put_f32", to, n);
+	c->inner->put_f32(c->ctx, to, host, n);
+}
+static void get_f32(struct ops_context *ctx, float *host, const struct f32 *from, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "get_f32");
+	room(c, "get_f32", from, n);
+	c->inner->get_f32(c->ctx, host, from, n);
+}
+static void get_elem(struct ops_context *ctx, float *host, const struct elem *from, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "get_elem");
+	c->inner->get_elem(c->ctx, host, from, n);
+}
+static void get_i32(struct ops_context *ctx, int32_t *host, const struct i32 *from, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "get_i32");
+	room(c, "get_i32", from, n);
+	c->inner->get_i32(c->ctx, host, from, n);
+}
+
+static void pages_copy(struct ops_context *ctx, struct elem *kv, int planes, int64_t plane, int64_t page,
+	const int32_t *dst, const int32_t *src, int n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "pages_copy");
+	room(c, "pages_copy", kv, planes * plane);
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < n; k++)
+			CHECKF(dst[i] != src[k] && (i == k || dst[i] != dst[k]), "pages_copy: page %d is written and %s", dst[i],
+				dst[i] == src[k] ? "read" : "written again");
+	c->inner->pages_copy(c->ctx, kv, planes, plane, page, dst, src, n);
+}
+
+static void prepare(struct ops_context *ctx, struct ops_linear *l)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "prepare");
+	c->inner->prepare(c->ctx, l);
+}
+static void forget(struct ops_context *ctx, struct ops_linear *l)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "forget");
+	c->inner->forget(c->ctx, l);
+}
+static void bind(struct ops_context *ctx, struct ops_linear *l, const struct ops_lora *lora)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "bind");
+	c->inner->bind(c->ctx, l, lora);
+}
+
+/* ---- a batch ---- */
+
+static int padded(int n, int max) { return MIN(max, (n + ROWS_STEP - 1) / ROWS_STEP * ROWS_STEP); }
+
+static struct ops_batch *batch_create(struct ops_context *ctx, int T, int S, int pages, int n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "batch_create");
+	struct check_batch *b = xcalloc(1, sizeof *b);
+	b->inner = c->inner->batch_create(c->ctx, T, S, pages, n);
+	b->T_max = T;
+	b->n_max = n;
+	b->pos = xcalloc((size_t)T, sizeof *b->pos);
+	b->sequence = xcalloc((size_t)T, sizeof *b->sequence);
+	b->table = xcalloc(size_mul((size_t)S, (size_t)MAX(pages, 1)), sizeof *b->table);
+	return (struct ops_batch *)(void *)b;
+}
+
+static void batch_free(struct ops_context *ctx, struct ops_batch *batch)
+{
+	struct check *c = check_of(ctx);
+	struct check_batch *b = (struct check_batch *)(void *)batch;
+	if (!b) return;
+	if (c->last == b) c->last = NULL;
+	c->inner->batch_free(c->ctx, b->inner);
+	free(b->pos);
+	free(b->sequence);
+	free(b->table);
+	free(b);
+}
+
+static int batch_put(struct ops_context *ctx, struct ops_batch *batch, const struct ops_rows *r)
+{
+	struct check *c = check_of(ctx);
+	struct check_batch *b = (struct check_batch *)(void *)batch;
+	outside(c, "batch_put");
+	c->last = b;
+	b->T = c->inner->batch_put(c->ctx, b->inner, r);
+	b->T_padded = padded(b->T, b->T_max);
+	b->n = b->n_padded = 0;
+	b->pages = r->table ? r->pages : 0;
+	memcpy(b->pos, r->pos, (size_t)r->T * sizeof *b->pos);
+	memcpy(b->sequence, r->sequence, (size_t)r->T * sizeof *b->sequence);
+	if (r->table) memcpy(b->table, r->table, (size_t)r->S * (size_t)r->pages * sizeof *b->table);
+	return b->T_padded;
+}
+
+static int batch_want(struct ops_context *ctx, struct ops_batch *batch, const struct ops_want *w)
+{
+	struct check *c = check_of(ctx);
+	struct check_batch *b = (struct check_batch *)(void *)batch;
+	outside(c, "batch_want");
+	b->n = c->inner->batch_want(c->ctx, b->inner, w);
+	b->n_padded = padded(b->n, b->n_max);
+	return b->n_padded;
+}
+
+/* Of rows first..first + n of the padded ones, how many are real. */
+static int wanted(const struct check_batch *b, int first, int n)
+{
+	CHECKF(first >= 0 && first + n <= b->n_padded, "rows %d to %d of %d wanted ones", first, first + n, b->n_padded);
+	return MAX(0, MIN(n, b->n - first));
+}
+
+/* The rows that a stage called with T means. batch NULL: of the one last named. */
+static int rows_of(struct check *c, const struct ops_batch *batch, const char *name, int T)
+{
+	const struct check_batch *b = batch ? batch_of(batch) : c->last;
+	CHECKF(b, "%s: no batch was put", name);
+	c->last = b;
+	CHECKF(T == b->T_padded, "%s: called with %d rows, batch_put gave %d", name, T, b->T_padded);
+	return b->T;
+}
+
+/* ---- outputs ---- */
+
+/* An output of `width` values a row: rounded; the surplus rows are nobody's. */
+static void output(const struct check *c, const char *name, const void *p, int rows, int padded_rows, int64_t width)
+{
+	float *x = (float *)(uintptr_t)p;
+	room(c, name, p, padded_rows * width);
+	rounded(x, rows * width);
+	for (int64_t i = rows * width; i < padded_rows * width; i++) x[i] = NAN;
+}
+
+/* The same of fp32: nothing is rounded. */
+static void output_f32(const struct check *c, const char *name, const void *p, int rows, int padded_rows, int64_t width)
+{
+	float *x = (float *)(uintptr_t)p;
+	if (!p) return;
+	room(c, name, p, padded_rows * width);
+	for (int64_t i = rows * width; i < padded_rows * width; i++) x[i] = NAN;
+}
+
+/* ---- forward ---- */
+
+static void embed(
+	struct ops_context *ctx, struct elem *x, const struct ops_weight *table, const struct ops_batch *b, int T)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, b, "embed", T);
+	CALL(c, "embed", P(x), P(table->w), P(b), N(T));
+	c->inner->embed(c->ctx, x, table, batch_of(b)->inner, rows);
+	output(c, "embed", x, rows, T, table->cols);
+}
+
+static void norm(struct ops_context *ctx, struct elem *y, struct f32 *rstd, const struct elem *x,
+	const struct ops_weight *w, float eps, int T, const struct ops_next *next)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, NULL, "norm", T);
+	CALL(c, "norm", P(y), P(rstd), P(x), P(w->w), N(T), hash_next(next));
+	c->inner->norm(c->ctx, y, rstd, x, w, eps, rows, next);
+	output(c, "norm", y, rows, T, w->cols);
+	output_f32(c, "norm's rstd", rstd, rows, T, 1);
+}
+
+static void linear(struct ops_context *ctx, struct elem *y, const struct elem *x, const struct ops_linear *l,
+	const struct ops_lora *lora, const struct elem *add, int T)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, NULL, "linear", T);
+	CALL(c, "linear", P(y), P(x), P(add), N(T), hash_linear(l), hash_lora(lora));
+	c->inner->linear(c->ctx, y, x, l, lora, add, rows);
+	output(c, "linear", y, rows, T, l->out);
+}
+
+/* Whole pages: how a row lies in one is the inner backend's business. */
+static void pages_round(const struct check_batch *b, struct elem *pages, int64_t page)
+{
+	for (int t = 0; t < b->T; t++) {
+		int32_t id = b->table[(int64_t)b->sequence[t] * b->pages + b->pos[t] / OPS_PAGE];
+		rounded((float *)pages + id * page, page);
+	}
+}
+
+static void heads(struct ops_context *ctx, struct elem *q, struct elem *k, struct f32 *rstd, struct elem *qkv,
+	struct elem *kpages, struct elem *vpages, const struct ops_heads *h, const struct ops_batch *batch, int T)
+{
+	struct check *c = check_of(ctx);
+	const struct check_batch *b = batch_of(batch);
+	int rows = rows_of(c, batch, "heads", T);
+	int64_t Q = (int64_t)h->NH * h->HD, KV = (int64_t)h->NKV * h->HD;
+	CALL(c, "heads", P(q), P(k), P(rstd), P(qkv), P(kpages), P(vpages), P(b), N(T), hash_heads(h));
+	c->inner->heads(c->ctx, q, k, rstd, qkv, kpages, vpages, h, b->inner, rows);
+	output(c, "heads' qkv", qkv, rows, T, Q + 2 * KV);
+	if (q != qkv) output(c, "heads' q", q, rows, T, Q);
+	if (k != qkv) output(c, "heads' k", k, rows, T, KV);
+	output_f32(c, "heads' rstd", rstd, rows, T, h->NH + h->NKV);
+	if (kpages) pages_round(b, kpages, OPS_PAGE * KV);
+	if (vpages) pages_round(b, vpages, OPS_PAGE * KV);
+}
+
+static void attend(struct ops_context *ctx, struct elem *att, struct f32 *lse, const struct elem *q,
+	const struct elem *k, const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T,
+	const struct ops_next *next)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, b, "attend", T);
+	CALL(c, "attend", P(att), P(lse), P(q), P(k), P(qkv), P(b), N(T), hash_heads(h), hash_next(next));
+	c->inner->attend(c->ctx, att, lse, q, k, qkv, h, batch_of(b)->inner, rows, next);
+	output(c, "attend", att, rows, T, (int64_t)h->NH * h->HD);
+	output_f32(c, "attend's lse", lse, rows, T, h->NH);
+}
+
+static void attend_paged(struct ops_context *ctx, struct elem *att, const struct elem *q, const struct elem *kpages,
+	const struct elem *vpages, const struct ops_heads *h, const struct ops_batch *b, int T, const struct ops_next *next)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, b, "attend_paged", T);
+	CALL(c, "attend_paged", P(att), P(q), P(kpages), P(vpages), P(b), N(T), hash_heads(h), hash_next(next));
+	c->inner->attend_paged(c->ctx, att, q, kpages, vpages, h, batch_of(b)->inner, rows, next);
+	output(c, "attend_paged", att, rows, T, (int64_t)h->NH * h->HD);
+}
+
+static void gate(
+	struct ops_context *ctx, struct elem *act, const struct elem *gu, int I, int T, const struct ops_next *next)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, NULL, "gate", T);
+	CALL(c, "gate", P(act), P(gu), N(I), N(T), hash_next(next));
+	c->inner->gate(c->ctx, act, gu, I, rows, next);
+	output(c, "gate", act, rows, T, I);
+}
+
+/* ---- the head ---- */
+
+static void gather(struct ops_context *ctx, struct elem *out, const struct elem *x, int C, int x_tail,
+	const struct ops_batch *batch, int first, int n)
+{
+	struct check *c = check_of(ctx);
+	const struct check_batch *b = batch_of(batch);
+	c->last = b;
+	c->chunk = n;
+	c->chunk_real = wanted(b, first, n);
+	CALL(c, "gather", P(out), P(x), N(C), P(b), N(first), N(n));
+	c->inner->gather(c->ctx, out, x, C, x_tail, b->inner, first, c->chunk_real);
+	output(c, "gather", out, c->chunk_real, n, C);
+}
+
+static void logits(struct ops_context *ctx, struct f32 *out, const struct elem *x, const struct ops_linear *head, int n)
+{
+	struct check *c = check_of(ctx);
+	CHECKF(n == c->chunk, "logits of %d rows, gathered were %d", n, c->chunk);
+	CALL(c, "logits", P(out), P(x), N(n), hash_linear(head));
+	c->inner->logits(c->ctx, out, x, head, c->chunk_real);
+	output_f32(c, "logits", out, c->chunk_real, n, head->out);
+}
+
+static void logprob(
+	struct ops_context *ctx, struct f32 *out, const struct f32 *in, const struct ops_batch *b, int first, int n, int V)
+{
+	struct check *c = check_of(ctx);
+	int rows = wanted(batch_of(b), first, n);
+	CALL(c, "logprob", P(out), P(in), P(b), N(first), N(n), N(V));
+	c->inner->logprob(c->ctx, out, in, batch_of(b)->inner, first, rows, V);
+	output_f32(c, "logprob", out, rows, n, OPS_FIGURES);
+}
+
+static void sample(struct ops_context *ctx, struct i32 *drawn, struct f32 *out, const struct f32 *in,
+	struct ops_batch *batch, int n, int V)
+{
+	struct check *c = check_of(ctx);
+	struct check_batch *b = (struct check_batch *)(void *)batch;
+	int rows = wanted(b, 0, n);
+	CALL(c, "sample", P(drawn), P(out), P(in), P(b), N(n), N(V));
+	c->inner->sample(c->ctx, drawn, out, in, b->inner, rows, V);
+	room(c, "sample", drawn, n);
+	for (int i = rows; i < n; i++) ((int32_t *)drawn)[i] = -1;
+	output_f32(c, "sample's log-probabilities", out, rows, n, 1);
+}
+
+static void head_backward(struct ops_context *ctx, struct elem *dx, struct f32 *in, const struct f32 *out,
+	const float *g, const struct elem *x, struct ops_linear *head, const struct ops_batch *b, int first, int n, int V)
+{
+	struct check *c = check_of(ctx);
+	int rows = wanted(batch_of(b), first, n);
+	outside(c, "head_backward"); /* g is the host's */
+	for (int i = rows; i < n; i++) CHECKF(g[i] == 0, "surplus row %d has a gradient of %g", i, (double)g[i]);
+	c->inner->head_backward(c->ctx, dx, in, out, g, x, head, batch_of(b)->inner, first, rows, V);
+	output(c, "head_backward", dx, rows, n, head->in);
+}
+
+static void scatter(struct ops_context *ctx, struct elem *dx, const struct elem *d, int C, int dx_tail,
+	const struct ops_batch *batch, int first, int n)
+{
+	struct check *c = check_of(ctx);
+	const struct check_batch *b = batch_of(batch);
+	c->last = b;
+	CALL(c, "scatter", P(dx), P(d), N(C), P(b), N(first), N(n));
+	c->inner->scatter(c->ctx, dx, d, C, dx_tail, b->inner, first, wanted(b, first, n));
+	output(c, "scatter", dx, b->T, b->T_padded, C);
+}
+
+/* ---- backward ---- */
+
+static void linear_backward(struct ops_context *ctx, struct elem *dx, const struct elem *dy, const struct elem *x,
+	struct ops_linear *l, struct ops_lora *lora, int T, enum ops_accumulate acc)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, NULL, "linear_backward", T);
+	CALL(c, "linear_backward", P(dx), P(dy), P(x), N(T), hash_linear(l), hash_lora(lora), N(acc));
+	c->inner->linear_backward(c->ctx, dx, dy, x, l, lora, rows, acc);
+	if (dx) output(c, "linear_backward", dx, rows, T, l->in);
+}
+
+static void gate_backward(
+	struct ops_context *ctx, struct elem *dgu, const struct elem *dact, const struct elem *gu, int I, int T)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, NULL, "gate_backward", T);
+	CALL(c, "gate_backward", P(dgu), P(dact), P(gu), N(I), N(T));
+	c->inner->gate_backward(c->ctx, dgu, dact, gu, I, rows);
+	output(c, "gate_backward", dgu, rows, T, 2 * (int64_t)I);
+}
+
+static void attend_backward(struct ops_context *ctx, struct elem *dq, struct elem *dk, struct elem *dqkv,
+	const struct elem *datt, const struct elem *att, const struct f32 *lse, const struct elem *q, const struct elem *k,
+	const struct elem *qkv, const struct ops_heads *h, const struct ops_batch *b, int T)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, b, "attend_backward", T);
+	int64_t Q = (int64_t)h->NH * h->HD, KV = (int64_t)h->NKV * h->HD;
+	CALL(c, "attend_backward", P(dq), P(dk), P(dqkv), P(datt), P(att), P(lse), P(q), P(k), P(qkv), P(b), N(T));
+	c->inner->attend_backward(c->ctx, dq, dk, dqkv, datt, att, lse, q, k, qkv, h, batch_of(b)->inner, rows);
+	output(c, "attend_backward's dqkv", dqkv, rows, T, Q + 2 * KV);
+	if (dq != dqkv) output(c, "attend_backward's dq", dq, rows, T, Q);
+	if (dk != dqkv) output(c, "attend_backward's dk", dk, rows, T, KV);
+}
+
+static void heads_backward(struct ops_context *ctx, struct elem *dqkv, const struct elem *dq, const struct elem *dk,
+	const struct elem *qkv, const struct f32 *rstd, struct ops_heads *h, const struct ops_batch *b, int T)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, b, "heads_backward", T);
+	CALL(c, "heads_backward", P(dqkv), P(dq), P(dk), P(qkv), P(rstd), P(b), N(T), hash_heads(h));
+	c->inner->heads_backward(c->ctx, dqkv, dq, dk, qkv, rstd, h, batch_of(b)->inner, rows);
+	output(c, "heads_backward", dqkv, rows, T, (int64_t)(h->NH + 2 * h->NKV) * h->HD);
+}
+
+static void norm_backward(struct ops_context *ctx, struct elem *dx, const struct elem *dy, const struct elem *x,
+	struct ops_weight *w, const struct f32 *rstd, int T, enum ops_accumulate acc)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, NULL, "norm_backward", T);
+	CALL(c, "norm_backward", P(dx), P(dy), P(x), P(w->w), P(rstd), N(T), N(acc));
+	c->inner->norm_backward(c->ctx, dx, dy, x, w, rstd, rows, acc);
+	output(c, "norm_backward", dx, rows, T, w->cols);
+}
+
+static void embed_backward(
+	struct ops_context *ctx, struct ops_weight *table, const struct elem *dx, const struct ops_batch *b, int T)
+{
+	struct check *c = check_of(ctx);
+	int rows = rows_of(c, b, "embed_backward", T);
+	CALL(c, "embed_backward", P(table->grad), P(dx), P(b), N(T));
+	c->inner->embed_backward(c->ctx, table, dx, batch_of(b)->inner, rows);
+}
+
+/* ---- optimiser ---- */
+
+static double sum_squares(struct ops_context *ctx, struct ops_weight *const *weights, int n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "sum_squares");
+	return c->inner->sum_squares(c->ctx, weights, n);
+}
+
+/* On the masters; the weights follow. */
+static void adamw(struct ops_context *ctx, struct ops_weight *const *weights, int n, const struct ops_adamw *o)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "adamw");
+	c->inner->adamw(c->ctx, weights, n, o);
+	for (int i = 0; i < n; i++) {
+		int64_t count = (int64_t)weights[i]->rows * weights[i]->cols;
+		c->inner->get_f32(c->ctx, (float *)weights[i]->w, weights[i]->master, count);
+		rounded((float *)weights[i]->w, count);
+	}
+}
+
+/* ---- the table ---- */
+
+static void check_close(struct ops *ops)
+{
+	struct check *c = check_of(ops->ctx);
+	regions_forget(c);
+	CHECKF(c->nblocks == 0, "%d arrays were not released", c->nblocks);
+	ops_free(c->inner);
+	free(c->regions);
+	free(c->blocks);
+	free(c);
+	free(ops);
+}
+
+int ops_check_create(const struct ops_options *o, struct ops **out, struct err *err)
+{
+	struct check *c = xcalloc(1, sizeof *c);
+	int rc = ops_cpu_create(o, &c->inner, err);
+	if (rc) {
+		free(c);
+		return rc;
+	}
+	c->ctx = c->inner->ctx;
+	c->current = -1;
+	*out = xcalloc(1, sizeof **out);
+	**out = (struct ops){.name = "check",
+		.ctx = (struct ops_context *)(void *)c,
+		.elem_bytes = sizeof(float),
+		.alloc = check_alloc,
+		.release = release,
+		.memory = memory,
+		.zero = zero,
+		.put = put,
+		.get = get,
+		.put_f32 = put_f32,
+		.get_f32 = get_f32,
+		.get_elem = get_elem,
+		.get_i32 = get_i32,
+		.pages_copy = pages_copy,
+		.prepare = prepare,
+		.forget = forget,
+		.bind = bind,
+		.batch_create = batch_create,
+		.batch_free = batch_free,
+		.batch_put = batch_put,
+		.batch_want = batch_want,
+		.begin = begin,
+		.end = end,
+		.embed = embed,
+		.norm = norm,
+		.linear = linear,
+		.heads = heads,
+		.attend = attend,
+		.attend_paged = attend_paged,
+		.gate = gate,
+		.gather = gather,
+		.logits = logits,
+		.logprob = logprob,
+		.sample = sample,
+		.head_backward = head_backward,
+		.scatter = scatter,
+		.linear_backward = linear_backward,
+		.gate_backward = gate_backward,
+		.attend_backward = attend_backward,
+		.heads_backward = heads_backward,
+		.norm_backward = norm_backward,
+		.embed_backward = embed_backward,
+		.sum_squares = sum_squares,
+		.adamw = adamw,
+		.close = check_close};
+	return 0;
+}

@@ -1,0 +1,74 @@
+/* ops_open: a backend by the name of its device. CUDA lies in a library of its own beside the program,
+ * opened when it is asked for: hone runs where there is no GPU and nothing of NVIDIA's. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "ops/ops.h"
+#include "ops/ops_check.h"
+
+#define CUDA_LIBRARY "libhone_cuda.so"
+#define CUDA_SYMBOL "hone_cuda_open"
+#define CUDA_DEVICE_MAX 1023
+
+/* abi: HONE_OPS_ABI of the caller; a library made from another ops.h refuses. */
+typedef int cuda_open_fn(const char *abi, int device, const struct ops_options *, struct ops **out, struct err *err);
+
+/* The first of: the program's folder, the folder above (tests lie in folders below it), and so on up to three. */
+static void *cuda_library(char *error, size_t len)
+{
+	char folder[4096];
+	ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+	folder[MAX(n, 0)] = 0;
+	for (int up = 0; up < 3; up++) {
+		char *slash = strrchr(folder, '/');
+		if (!slash) break;
+		*slash = 0;
+		char *path = path_join(folder, CUDA_LIBRARY);
+		bool exists = path_exists(path);
+		void *library = exists ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+		if (exists && !library) snprintf(error, len, "%s", dlerror());
+		free(path);
+		if (exists) return library;
+	}
+	snprintf(error, len, "it is not beside the program; build it where CUDA's compiler is installed (make help)");
+	return NULL;
+}
+
+static int cuda_open(int device, const struct ops_options *o, struct ops **out, struct err *err)
+{
+	char why[512];
+	void *library = cuda_library(why, sizeof why);
+	if (!library)
+		return err_set(err, ERR_NOT_FOUND, "--device cuda needs " CUDA_LIBRARY ": %s; or take --device cpu", why);
+	union {
+		void *object;
+		cuda_open_fn *fn;
+	} open = {dlsym(library, CUDA_SYMBOL)}; /* ISO C has no cast from object to function pointers */
+	if (!open.object)
+		return err_set(err, ERR_MISMATCH, CUDA_LIBRARY " does not export " CUDA_SYMBOL "; build it again");
+	return open.fn(HONE_OPS_ABI, device, o, out, err); /* stays open: its code runs until the program ends */
+}
+
+int ops_open(const char *device, const struct ops_options *o, struct ops **out, struct err *err)
+{
+	*out = NULL;
+	if (!strcmp(device, "cpu")) return ops_cpu_create(o, out, err);
+	if (!strcmp(device, "check")) return ops_check_create(o, out, err);
+	if (!strcmp(device, "cuda")) return cuda_open(0, o, out, err);
+	char *end = NULL;
+	long number = !strncmp(device, "cuda:", 5) && device[5] >= '0' && device[5] <= '9' ? strtol(device + 5, &end, 10)
+																					   : -1;
+	if (number >= 0 && number <= CUDA_DEVICE_MAX && !*end) return cuda_open((int)number, o, out, err);
+	return err_set(
+		err, ERR_USAGE, "--device \"%.40s\" is unknown; expected cpu, cuda or cuda:N with the GPU's number", device);
+}
+
+void ops_free(struct ops *ops)
+{
+	if (ops) ops->close(ops);
+}
+
+struct elem *ops_elem_at(const struct ops *ops, const struct elem *p, int64_t elements)
+{
+	return (struct elem *)((uintptr_t)p + (uintptr_t)(elements * ops->elem_bytes));
+}

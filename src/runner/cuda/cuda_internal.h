@@ -1,0 +1,76 @@
+/* What the files of the CUDA launcher share. */
+#ifndef HONE_CUDA_INTERNAL_H
+#define HONE_CUDA_INTERNAL_H
+#include "runner/cuda/driver.h"
+#include "runner/cuda/kernels.h"
+#include "runner/cuda/launcher_cuda.h"
+#include "tape/tape.h"
+
+#define CUDA_CANARY_BYTES 4096 /* a block of 32 x 32 floats */
+
+struct cuda_kernel {
+	struct sha256_hex hash;
+	cu_module module;
+	cu_function function;
+	struct runner_binary binary; /* without name and bytes; args are copies */
+	char *arg_texts;             /* what binary.args point into */
+};
+struct cuda_buffer {
+	cu_address block; /* canary, data, canary */
+	int64_t bytes;
+	bool is_read_only;
+	const uint8_t *given; /* what a read-only buffer must still hold at the end */
+};
+struct cuda {
+	struct launcher base;
+	struct cu cu;
+	cu_device device;
+	struct runner_device facts;
+	int64_t memory_bytes;
+	bool is_spent;
+	uint64_t deadline_ns; /* of the trial that runs */
+	const struct tape *tape;
+	int ncached;
+	struct cuda_kernel *cached;
+	const struct cuda_kernel **kernels; /* (tape->nkernels): into cached */
+	int nbuffers;
+	struct cuda_buffer *buffers;
+	int nstreams, nevents;
+	cu_stream streams[TAPE_STREAMS_MAX]; /* made as tapes need them, kept */
+	cu_event *events;                    /* (tape->nevents) */
+	bool has_own, is_own_missing;        /* own module: loaded; not to be had on this machine */
+	cu_function read, move;              /* of it (kernels.h) */
+	int64_t l2_bytes;
+	cu_address scratch; /* global and profile scratch of the launches, one after another */
+	size_t scratch_bytes;
+};
+
+static inline cu_address cuda_data(const struct cuda *c, int buffer)
+{
+	return c->buffers[buffer].block + CUDA_CANARY_BYTES;
+}
+
+/* What a driver's result means: 0, or a fault with the row's place in it. Marks the launcher as
+ * spent where the context is lost. */
+int cuda_check(struct cuda *c, cu_result r, const char *what, int row, struct runner_fault *fault);
+/* Waits for a stream (NULL: the driver's own, which the host's copies use) until the deadline (0:
+ * none). A copy from the host's memory may still be under way when the call that made it returns. */
+int cuda_wait(struct cuda *c, cu_stream s, uint64_t deadline_ns, int row, struct runner_fault *fault);
+/* launch.c */
+int cuda_kernel_load(struct cuda *c, int kernel, const struct runner_binaries *b, struct runner_fault *fault);
+void cuda_kernel_release(struct cuda *c, struct cuda_kernel *k);
+int cuda_launch(struct cuda *c, int row, cu_stream s, struct runner_fault *fault);
+/* move.c. can_queue: the row needs nothing of the host once it is queued. */
+bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row);
+/* One of the launcher's own kernels over `count` units of work. */
+int cuda_own_launch(
+	struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row, struct runner_fault *fault);
+bool cuda_own_load(struct cuda *c);
+/* launcher_cuda.c */
+int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault);
+int cuda_row_queue(struct cuda *c, int row, struct runner_fault *fault);
+/* timing.c */
+int cuda_time(struct launcher *l, const bool *is_skipped, int repeats, uint64_t deadline_ns, struct runner_result *out,
+	struct runner_fault *fault);
+int cuda_move(struct cuda *c, int row, cu_stream s, struct runner_fault *fault);
+#endif

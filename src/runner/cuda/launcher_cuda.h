@@ -1,0 +1,18 @@
+/* launcher_cuda: rows on one GPU, by the driver's interface (driver.h). The kernels are binaries
+ * that the compile service made from the tape's IR; nothing of the candidate's host code is here.
+ *
+ * Memory is the launcher's own: each buffer lies between two canaries in an allocation of its own.
+ * Errors of kernels are facts of the driver (struct runner_fault's codes); most of them leave the
+ * process's context useless, and the launcher is_spent. */
+#ifndef HONE_LAUNCHER_CUDA_H
+#define HONE_LAUNCHER_CUDA_H
+#include "runner/launcher.h"
+
+struct sandbox_options;
+/* Opens the driver and the device's context, and proves with a small write that it works. -1 with a
+ * sentence in text. memory_bytes bounds all buffers of a tape. */
+int launcher_cuda_create(
+	int device, int64_t memory_bytes, struct launcher **out, struct runner_device *facts, char *text, size_t len);
+/* What a process that will hold a GPU's context must be allowed beyond a plain runner. */
+void launcher_cuda_sandbox(struct sandbox_options *o);
+#endif

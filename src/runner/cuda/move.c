@@ -1,0 +1,164 @@
+/* move: fill and copy rows on the GPU. Dense ones are the driver's, strided ones the launcher's own
+ * kernel (kernels.h). A copy that casts, or whose views overlap in one buffer, is done by the same
+ * code as the vm's (movement.h), on a copy of the buffers in the host's memory: rare, exact, slow. */
+#include "runner/cuda/cuda_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "runner/movement.h"
+#include "tape/tape.h"
+#include <stdlib.h>
+
+#define GRID_MAX 4096 /* enough programs for any card; each walks on by the grid's size */
+
+bool cuda_own_load(struct cuda *c)
+{
+	cu_module module = NULL;
+	if (c->has_own || c->is_own_missing) return c->has_own;
+	cu_result r = c->cu.ModuleLoadData(&module, cuda_own_ptx);
+	if (!r) r = c->cu.ModuleGetFunction(&c->read, module, "hone_read");
+	if (!r) r = c->cu.ModuleGetFunction(&c->move, module, "hone_move");
+	c->has_own = !r;
+	c->is_own_missing = r != 0;
+	return c->has_own;
+}
+
+int cuda_own_launch(
+	struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row, struct runner_fault *fault)
+{
+	uint64_t blocks = (count + CUDA_OWN_THREADS - 1) / CUDA_OWN_THREADS;
+	struct cu_launch_config config = {
+		.grid = {(unsigned)MIN(blocks, (uint64_t)GRID_MAX), 1, 1}, .block = {CUDA_OWN_THREADS, 1, 1}, .stream = s};
+	return cuda_check(c, c->cu.LaunchKernelEx(&config, f, params, NULL), "moving", row, fault);
+}
+
+/* The bit pattern of a fill's value. */
+static uint64_t fill_bits(const struct tape_row *row)
+{
+	uint64_t bits = (uint64_t)row->fill_int;
+	if (row->dst.dtype == DTYPE_BOOL) return bits != 0;
+	if (dtype_is_float(row->dst.dtype)) {
+		bits = 0;
+		dtype_store(row->dst.dtype, &bits, 0, row->fill);
+	}
+	return bits;
+}
+
+static cu_address view_address(const struct cuda *c, const struct tape_view *v)
+{
+	return cuda_data(c, v->buffer) + (uint64_t)v->offset_bytes;
+}
+
+static bool is_dense_fill(const struct tape_row *row)
+{
+	uint64_t bits = fill_bits(row);
+	if (row->kind != TAPE_FILL || !tape_view_is_contiguous(&row->dst)) return false;
+	return dtype_bytes(row->dst.dtype) < 8 || (uint32_t)bits == bits >> 32; /* eight bytes with equal halves */
+}
+
+static int fill_dense(struct cuda *c, const struct tape_row *row, int index, cu_stream s, struct runner_fault *fault)
+{
+	size_t size = dtype_bytes(row->dst.dtype), count = (size_t)tape_view_elements(&row->dst);
+	uint64_t bits = fill_bits(row);
+	cu_address to = view_address(c, &row->dst);
+	cu_result r = size == 1 ? c->cu.MemsetD8Async(to, (unsigned char)bits, count, s)
+		: size == 2         ? c->cu.MemsetD16Async(to, (unsigned short)bits, count, s)
+		: size == 4         ? c->cu.MemsetD32Async(to, (unsigned)bits, count, s)
+							: c->cu.MemsetD32Async(to, (unsigned)bits, 2 * count, s);
+	return cuda_check(c, r, "a fill", index, fault);
+}
+
+/* Bytes from a view's first to behind its last. */
+static void extent(const struct tape_view *v, int64_t *from, int64_t *to)
+{
+	int64_t last = 0;
+	for (int i = 0; i < v->ndim; i++) last += (v->shape[i] - 1) * v->stride[i];
+	*from = v->offset_bytes;
+	*to = v->offset_bytes + (last + 1) * (int64_t)dtype_bytes(v->dtype);
+}
+
+/* A copy of bits whose source stays as it is while it is read. */
+static bool is_plain_copy(const struct tape_row *row)
+{
+	int64_t a, b, x, y;
+	if (row->kind != TAPE_COPY || row->dst.dtype != row->src.dtype) return false;
+	if (row->dst.buffer != row->src.buffer || !tape_view_elements(&row->dst)) return true;
+	extent(&row->dst, &a, &b);
+	extent(&row->src, &x, &y);
+	return b <= x || y <= a;
+}
+
+static int move_strided(struct cuda *c, const struct tape_row *row, int index, cu_stream s, struct runner_fault *fault)
+{
+	bool is_copy = row->kind == TAPE_COPY;
+	uint64_t size = dtype_bytes(row->dst.dtype);
+	struct cuda_move m = {.dst = view_address(c, &row->dst),
+		.src = is_copy ? view_address(c, &row->src) : 0,
+		.count = (uint64_t)tape_view_elements(&row->dst),
+		.value = is_copy ? 0 : fill_bits(row),
+		.size = size,
+		.ndim = (uint64_t)row->dst.ndim};
+	for (int i = 0; i < row->dst.ndim; i++) {
+		m.shape[i] = (uint64_t)row->dst.shape[i];
+		m.dst_step[i] = (uint64_t)row->dst.stride[i] * size;
+		m.src_step[i] = is_copy ? (uint64_t)row->src.stride[i] * size : 0;
+	}
+	return cuda_own_launch(c, c->move, m.count, (void *[]){&m}, s, index, fault);
+}
+
+/* ---- what the host does ---- */
+
+/* A buffer's bytes in the host's memory. */
+static int fetch(struct cuda *c, int buffer, int index, struct memory_view *out, struct runner_fault *fault)
+{
+	size_t bytes = (size_t)c->buffers[buffer].bytes;
+	*out = (struct memory_view){xmalloc(bytes + 1), xcalloc(1, bytes + 1)};
+	return cuda_check(c, c->cu.MemcpyDtoH(out->data, cuda_data(c, buffer), bytes), "reading a buffer", index, fault);
+}
+
+static void drop(struct memory_view *m)
+{
+	free(m->data);
+	free(m->origin);
+}
+
+static int move_on_host(struct cuda *c, const struct tape_row *row, int index, struct runner_fault *fault)
+{
+	struct memory_view to = {0}, from = {0};
+	bool is_copy = row->kind == TAPE_COPY, is_same = is_copy && row->src.buffer == row->dst.buffer;
+	int rc = fetch(c, row->dst.buffer, index, &to, fault);
+	if (!rc && is_copy && !is_same) rc = fetch(c, row->src.buffer, index, &from, fault);
+	if (!rc && is_copy) movement_copy(&row->dst, to, &row->src, is_same ? to : from);
+	else if (!rc) movement_fill(&row->dst, to, row->fill, row->fill_int);
+	if (!rc)
+		rc = cuda_check(c,
+			c->cu.MemcpyHtoD(cuda_data(c, row->dst.buffer), to.data, (size_t)c->buffers[row->dst.buffer].bytes),
+			"writing a buffer", index, fault);
+	if (!rc) rc = cuda_wait(c, NULL, c->deadline_ns, index, fault);
+	drop(&to);
+	drop(&from);
+	return rc;
+}
+
+bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row)
+{
+	if (!tape_view_elements(&row->dst) || is_dense_fill(row)) return true;
+	bool is_dense_copy = is_plain_copy(row) && tape_view_is_contiguous(&row->dst) && tape_view_is_contiguous(&row->src);
+	return is_dense_copy || ((row->kind == TAPE_FILL || is_plain_copy(row)) && cuda_own_load(c));
+}
+
+int cuda_move(struct cuda *c, int index, cu_stream s, struct runner_fault *fault)
+{
+	const struct tape_row *row = &c->tape->rows[index];
+	if (!tape_view_elements(&row->dst)) return 0;
+	if (is_dense_fill(row)) return fill_dense(c, row, index, s, fault);
+	if (is_plain_copy(row) && tape_view_is_contiguous(&row->dst) && tape_view_is_contiguous(&row->src)) {
+		size_t bytes = (size_t)tape_view_elements(&row->dst) * dtype_bytes(row->dst.dtype);
+		return cuda_check(c, c->cu.MemcpyDtoDAsync(view_address(c, &row->dst), view_address(c, &row->src), bytes, s),
+			"a copy", index, fault);
+	}
+	if (cuda_move_can_queue(c, row)) return move_strided(c, row, index, s, fault);
+	/* The host may only look when this stream's rows, and through its waits those of others, are
+	 * done. */
+	int rc = cuda_wait(c, s, c->deadline_ns, index, fault);
+	return rc ? rc : move_on_host(c, row, index, fault);
+}

@@ -1,0 +1,68 @@
+/* launcher: what runs the rows of a tape on memory that it owns. replay.h decides which rows run,
+ * with which data and in which order; a launcher has the buffers, the kernels in its own form, and
+ * the units that execute them:
+ *
+ *   vm      launcher_vm.c: Triton IR on this processor. Every access is checked, every byte has an
+ *           origin tag, costs are counted.
+ *   cuda    cuda/launcher_cuda.c: the compiled binaries on one GPU, by the driver's interface.
+ *           Nothing is checked inside a kernel; faults come from the driver, and memory beside each
+ *           buffer is looked at afterwards.
+ *
+ * A launcher serves one tape at a time: load, then any number of trials (buffer_set for each buffer,
+ * row_run for each row in order, finish, output_read), then the next load or destroy. Kernels that a
+ * former load brought are kept. All functions return 0, or a code with *fault set. After a fault a
+ * launcher that is_spent() can only be destroyed. Threading: one thread. */
+#ifndef HONE_LAUNCHER_H
+#define HONE_LAUNCHER_H
+#include "runner/runner.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
+
+/* How the rows of one trial run. */
+struct launcher_trial {
+	bool want_cost;
+	bool crosswise;       /* vm: reductions combine in the second order */
+	bool is_overlapped;   /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
+	uint64_t deadline_ns; /* absolute; 0: none */
+};
+
+struct launcher {
+	const char *name; /* "vm", "cuda" */
+	/* Takes a tape, which outlives the load; rows with is_skipped never run. On failure nothing is
+	 * loaded. */
+	int (*load)(struct launcher *l, const struct tape *t, const bool *is_skipped,
+		const struct runner_binaries *binaries, struct runner_fault *fault);
+	/* Makes a buffer anew: `data` (the buffer's bytes), or NULL for contents that nobody wrote. */
+	int (*buffer_set)(
+		struct launcher *l, int buffer, const uint8_t *data, bool is_read_only, struct runner_fault *fault);
+	/* Costs are added to out where trial says so. */
+	int (*row_run)(struct launcher *l, int row, const struct launcher_trial *trial, struct runner_result *out,
+		struct runner_fault *fault);
+	/* Waits for all rows; what must not have changed has not. Sets out's lineage where the launcher
+	 * knows it (out->has_lineage). */
+	int (*finish)(
+		struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault);
+	/* The tape's output i, dense row-major. After finish. */
+	int (*output_read)(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault);
+	/* Times the tape: replays it `repeats` times after a few to warm up, each on memory made anew from
+	 * what buffer_set was last given, with cold caches, all rows queued before the first may start.
+	 * Appends to out->times_ns; out->untimed says why there are none. After finish. NULL: no clock. */
+	int (*time)(struct launcher *l, const bool *is_skipped, int repeats, uint64_t deadline_ns,
+		struct runner_result *out, struct runner_fault *fault);
+	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
+	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
+	bool (*is_spent)(const struct launcher *l);
+	void (*destroy)(struct launcher *l);
+};
+
+/* memory_bytes bounds all buffers with their origin tags. */
+struct launcher *launcher_vm_create(int64_t memory_bytes);
+
+/* Bytes that lie before and behind each buffer, and what is in them. */
+#define LAUNCHER_CANARY 0xa5
+#define LAUNCHER_UNWRITTEN 0xff /* NaN in every float format, -1 in every integer */
+
+int launcher_fault(struct runner_fault *f, const char *code, int row, int line, const char *text);
+/* A row's cost is appended to out; counts is NULL for rows that only move bytes. */
+void launcher_cost_add(struct runner_result *out, int row, const struct tape_row *tr, const struct vm_cost *counts);
+#endif

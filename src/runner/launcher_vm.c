@@ -1,0 +1,360 @@
+/* launcher_vm: rows on this processor, by the vm. Every buffer stands between two canaries and has an
+ * origin tag for each byte: GIVEN for inputs, parameters and constants, NONE for temporaries, so
+ * that a load of what nobody wrote is a fault. */
+#include "runner/launcher.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
+#include "vm/vm.h"
+#include "runner/movement.h"
+#include <stdlib.h>
+
+#define CANARY_BYTES 256
+#define DISTANCE_MIN 3   /* between two buffers of a launch, in steps of a buffer's room */
+#define DISTANCES 5
+
+struct cached_kernel {
+	struct sha256_hex hash;
+	struct vm_kernel *kernel;
+};
+struct launcher_vm {
+	struct launcher base;
+	const struct tape *tape;
+	int nbuffers; /* of the tape: what blocks and origin hold */
+	int64_t memory_bytes;
+	int ncached;
+	struct cached_kernel *cached;
+	struct vm_kernel **kernels; /* (tape->nkernels), owned by cached */
+	uint8_t **blocks;           /* (tape->nbuffers): canary, data, canary */
+	uint8_t **origin;           /* (tape->nbuffers) */
+	struct vm_buffer *memory;   /* (tape->nbuffers) */
+	int trials;                 /* so far: each lays buffers out in another way */
+};
+
+static uint8_t *buffer_data(const struct launcher_vm *v, int b) { return v->blocks[b] + CANARY_BYTES; }
+
+static void release_tape(struct launcher_vm *v)
+{
+	for (int b = 0; b < v->nbuffers; b++) {
+		free(v->blocks[b]);
+		free(v->origin[b]);
+	}
+	free(v->kernels);
+	free(v->blocks);
+	free(v->origin);
+	free(v->memory);
+	v->nbuffers = 0;
+	v->kernels = NULL;
+	v->blocks = v->origin = NULL;
+	v->memory = NULL;
+	v->tape = NULL;
+}
+
+static int kernels_prepare(struct launcher_vm *v, struct runner_fault *fault)
+{
+	const struct tape *t = v->tape;
+	v->kernels = xcalloc((size_t)t->nkernels + 1, sizeof *v->kernels);
+	for (int k = 0; k < t->nkernels; k++) {
+		const struct tape_kernel *tk = &t->kernels[k];
+		for (int i = 0; i < v->ncached && !v->kernels[k]; i++)
+			if (!strcmp(v->cached[i].hash.text, tk->hash.text)) v->kernels[k] = v->cached[i].kernel;
+		if (v->kernels[k]) continue;
+		struct err err = {0};
+		struct vm_kernel *made = NULL;
+		int rc = vm_kernel_create(tk->ttir, tk->ttir_len, &made, &err);
+		if (rc) return launcher_fault(fault, rc == ERR_UNSUPPORTED ? "unsupported-op" : "bad-ir", -1, 0, err.text);
+		v->cached = xrealloc(v->cached, size_mul((size_t)v->ncached + 1, sizeof *v->cached));
+		v->cached[v->ncached++] = (struct cached_kernel){tk->hash, made};
+		v->kernels[k] = made;
+	}
+	return 0;
+}
+
+static int memory_prepare(struct launcher_vm *v, struct runner_fault *fault)
+{
+	const struct tape *t = v->tape;
+	int64_t total = 0;
+	for (int b = 0; b < t->nbuffers; b++) {
+		total += 2 * t->buffers[b].bytes + 2 * CANARY_BYTES;
+		if (total > v->memory_bytes) {
+			char text[256];
+			snprintf(text, sizeof text,
+				"the tape's buffers with their origin tags need more than the replay's bound of %lld MiB (buffer %d "
+				"has %lld bytes)",
+				(long long)(v->memory_bytes >> 20), b, (long long)t->buffers[b].bytes);
+			return launcher_fault(fault, "memory", -1, 0, text);
+		}
+	}
+	size_t n = (size_t)t->nbuffers + 1;
+	v->blocks = xcalloc(n, sizeof *v->blocks);
+	v->origin = xcalloc(n, sizeof *v->origin);
+	v->memory = xcalloc(n, sizeof *v->memory);
+	v->nbuffers = t->nbuffers;
+	for (int b = 0; b < t->nbuffers; b++) {
+		size_t bytes = (size_t)t->buffers[b].bytes, rounded = (bytes + 2 * CANARY_BYTES + 255) / 256 * 256;
+		v->blocks[b] = aligned_alloc(256, rounded);
+		CHECKF(v->blocks[b], "no memory for a buffer of %zu bytes", bytes);
+		v->origin[b] = xmalloc(bytes ? bytes : 1);
+		v->memory[b] = (struct vm_buffer){
+			tape_buffer_address(b), t->buffers[b].bytes, buffer_data(v, b), v->origin[b], false};
+	}
+	return 0;
+}
+
+static int vm_load(struct launcher *l, const struct tape *t, const bool *is_skipped,
+	const struct runner_binaries *binaries, struct runner_fault *fault)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	release_tape(v);
+	v->tape = t;
+	int rc = kernels_prepare(v, fault);
+	if (!rc) rc = memory_prepare(v, fault);
+	if (rc) release_tape(v);
+	return rc;
+}
+
+static int vm_buffer_set(struct launcher *l, int b, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	const struct tape_buffer *tb = &v->tape->buffers[b];
+	size_t bytes = (size_t)tb->bytes;
+	memset(v->blocks[b], LAUNCHER_CANARY, CANARY_BYTES);
+	memset(buffer_data(v, b) + bytes, LAUNCHER_CANARY, CANARY_BYTES);
+	if (data) memcpy(buffer_data(v, b), data, bytes);
+	else memset(buffer_data(v, b), LAUNCHER_UNWRITTEN, bytes);
+	memset(v->origin[b], tb->kind == TAPE_TEMP ? TAPE_ORIGIN_NONE : TAPE_ORIGIN_GIVEN, bytes);
+	v->memory[b].is_read_only = is_read_only;
+	return 0;
+}
+
+static void lines_add(struct runner_result *out, const struct vm_report *report)
+{
+	for (int i = 0; i < report->nlines; i++) {
+		const struct vm_line_cost *l = &report->lines[i];
+		int at = 0;
+		while (at < out->nlines && out->lines[at].line != l->line) at++;
+		if (at == out->nlines) {
+			out->lines = xrealloc(out->lines, size_mul((size_t)out->nlines + 1, sizeof *out->lines));
+			out->lines[out->nlines++] = (struct runner_line_cost){.line = l->line};
+		}
+		out->lines[at].bytes += l->cost.load_bytes + l->cost.store_bytes;
+		out->lines[at].sectors += l->cost.load_sectors + l->cost.store_sectors;
+		out->lines[at].flops += l->cost.flops + l->cost.dot_flops;
+	}
+}
+
+/* A store into memory that must not change is the vm's read-only fault; the reason code says what
+ * that memory was. */
+static const char *fault_code(const struct launcher_vm *v, const struct vm_report *report, const struct tape_row *row)
+{
+	if (report->fault != VM_FAULT_READ_ONLY) return vm_fault_name(report->fault);
+	for (int a = 0; a < row->nargs; a++)
+		if (tape_arg_has_buffer(&row->args[a]) && v->memory[row->args[a].buffer].is_read_only &&
+			v->tape->buffers[row->args[a].buffer].kind == TAPE_INPUT)
+			return "input-modified";
+	return "param-modified";
+}
+
+/* What a launch may touch: the buffers of its arguments. They lie at other distances from each other, and in another
+ * order, in each trial: a pointer that is computed from another buffer's by a number reaches nothing. */
+struct reach {
+	int n;
+	int ids[TAPE_ARGS_MAX];                  /* buffers of the tape, rising */
+	struct vm_buffer buffers[TAPE_ARGS_MAX]; /* by rising address */
+	uint64_t address[TAPE_ARGS_MAX];         /* of ids[i] in this launch */
+};
+
+static int reach_find(const struct reach *own, int buffer)
+{
+	int at = 0;
+	while (at < own->n && own->ids[at] < buffer) at++;
+	return at;
+}
+
+static void reach_make(const struct launcher_vm *v, const struct tape_row *row, struct reach *own)
+{
+	own->n = 0;
+	/* each buffer once, in order */
+	for (int a = 0; a < row->nargs; a++) {
+		if (!tape_arg_has_buffer(&row->args[a])) continue;
+		int at = reach_find(own, row->args[a].buffer);
+		if (at < own->n && own->ids[at] == row->args[a].buffer) continue;
+		memmove(own->ids + at + 1, own->ids + at, (size_t)(own->n++ - at) * sizeof *own->ids);
+		own->ids[at] = row->args[a].buffer;
+	}
+	/* places for them in this trial */
+	int distance = DISTANCE_MIN + v->trials % DISTANCES;
+	bool is_reversed = v->trials & 1;
+	for (int i = 0; i < own->n; i++) {
+		int at = is_reversed ? own->n - 1 - i : i;
+		own->address[i] = tape_buffer_address(at * distance + v->trials % distance);
+		own->buffers[at] = v->memory[own->ids[i]];
+		own->buffers[at].address = own->address[i];
+	}
+}
+
+static int64_t reach_address(const struct reach *own, const struct tape_arg *a)
+{
+	return (int64_t)(own->address[reach_find(own, a->buffer)] + (uint64_t)a->offset_bytes);
+}
+
+/* A descriptor is its base with sizes and strides behind it. A kernel for cards without tensor maps
+ * takes them twice: the compiler's own part (i64, and whether padding is NaN), then the sizes (i32)
+ * and strides (i64) that every descriptor has. Returns how many words it wrote. */
+static int descriptor_words(const struct reach *own, const struct tape_arg *a, bool is_lowered, struct vm_arg *out)
+{
+	const struct tape_view *v = &a->descriptor->view;
+	int n = 0;
+	out[n++] = (struct vm_arg){.i = reach_address(own, a), .nan_padding = a->descriptor->nan_padding};
+	for (int round = is_lowered ? 0 : 1; round < 2; round++) {
+		for (int d = 0; d < v->ndim; d++) out[n++] = (struct vm_arg){.i = v->shape[d]};
+		for (int d = 0; d < v->ndim; d++) out[n++] = (struct vm_arg){.i = v->stride[d]};
+		if (round == 0) out[n++] = (struct vm_arg){.i = a->descriptor->nan_padding};
+	}
+	return n;
+}
+
+static int arguments_make(
+	const struct vm_kernel *k, const struct tape_row *row, const struct reach *own, struct vm_arg *args)
+{
+	int n = 0;
+	for (int a = 0; a < row->nargs; a++) {
+		const struct tape_arg *ta = &row->args[a];
+		if (ta->kind == TAPE_ARG_DESCRIPTOR) {
+			bool is_lowered = n >= vm_kernel_nargs(k) || !vm_kernel_arg_is_descriptor(k, n);
+			n += descriptor_words(own, ta, is_lowered, args + n);
+			continue;
+		}
+		args[n] = (struct vm_arg){.i = ta->i, .f = ta->f};
+		if (ta->kind == TAPE_ARG_POINTER) args[n].i = reach_address(own, ta);
+		n++;
+	}
+	return n;
+}
+
+static int row_launch(struct launcher_vm *v, int index, const struct launcher_trial *trial, struct runner_result *out,
+	struct runner_fault *fault)
+{
+	const struct tape_row *row = &v->tape->rows[index];
+	const struct vm_kernel *kernel = v->kernels[row->kernel];
+	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
+	struct reach own;
+	reach_make(v, row, &own);
+	struct vm_launch_options o = {.args = args,
+		.nargs = arguments_make(kernel, row, &own, args),
+		.buffers = own.buffers,
+		.nbuffers = own.n,
+		.deadline_ns = trial->deadline_ns,
+		.want_cost = trial->want_cost,
+		.num_warps = v->tape->kernels[row->kernel].num_warps,
+		/* the first replay looked for races; the second is in another order, as far as any is left open */
+		.checks = trial->crosswise ? 0 : VM_CHECK_RACE,
+		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
+		.crosswise = trial->crosswise};
+	memcpy(o.grid, row->grid, sizeof o.grid);
+
+	/* A fault of the vm has a code and a place of its own; anything else is a launch that does not
+	 * fit the kernel. */
+	struct vm_report report = {0};
+	struct err err = {0};
+	int rc = vm_launch(kernel, &o, &report, &err);
+	if (rc && report.fault != VM_FAULT_NONE)
+		launcher_fault(fault, fault_code(v, &report, row), index, report.line, report.text);
+	else if (rc)
+		launcher_fault(fault, rc == ERR_UNSUPPORTED ? "unsupported-op" : "argument", index, row->line, err.text);
+	else if (trial->want_cost) launcher_cost_add(out, index, row, &report.cost);
+	if (!rc && trial->want_cost) lines_add(out, &report);
+	vm_report_release(&report);
+	return rc ? ERR_MISMATCH : 0;
+}
+
+/* Rows of order have nothing to do: the vm runs one row after another in any case. */
+static int vm_row_run(struct launcher *l, int index, const struct launcher_trial *trial, struct runner_result *out,
+	struct runner_fault *fault)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	const struct tape_row *row = &v->tape->rows[index];
+	if (row->kind == TAPE_LAUNCH) return row_launch(v, index, trial, out, fault);
+	if (tape_row_is_order(row->kind)) return 0;
+	int to = row->dst.buffer;
+	struct memory_view dst = {buffer_data(v, to), v->origin[to]};
+	if (row->kind == TAPE_FILL) movement_fill(&row->dst, dst, row->fill, row->fill_int);
+	else
+		movement_copy(&row->dst, dst, &row->src,
+			(struct memory_view){buffer_data(v, row->src.buffer), v->origin[row->src.buffer]});
+	if (trial->want_cost) launcher_cost_add(out, index, row, NULL);
+	return 0;
+}
+
+static bool canaries_hold(const struct launcher_vm *v)
+{
+	for (int b = 0; b < v->nbuffers; b++) {
+		const uint8_t *before = v->blocks[b], *after = buffer_data(v, b) + v->tape->buffers[b].bytes;
+		for (int i = 0; i < CANARY_BYTES; i++)
+			if (before[i] != LAUNCHER_CANARY || after[i] != LAUNCHER_CANARY) return false;
+	}
+	return true;
+}
+
+static int vm_finish(
+	struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	v->trials++;
+	if (!canaries_hold(v))
+		return launcher_fault(
+			fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");
+	out->has_lineage = true;
+	out->lineage = tape_lineage_outputs(v->tape, v->origin, &out->lineage_output);
+	return 0;
+}
+
+static int vm_output_read(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault)
+{
+	const struct launcher_vm *v = (const struct launcher_vm *)l;
+	const struct tape_view *view = &v->tape->outputs[i];
+	movement_gather(view, buffer_data(v, view->buffer), out);
+	return 0;
+}
+
+static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner_question question)
+{
+	static bool (*const has[])(const struct vm_kernel *k, int *line) = {[RUNNER_TF32] = vm_kernel_uses_tf32,
+		[RUNNER_ORDER] = vm_kernel_may_depend_on_order,
+		[RUNNER_NARROW] = vm_kernel_narrows};
+	const struct launcher_vm *v = (const struct launcher_vm *)l;
+	for (int i = 0; i < v->tape->nrows; i++) {
+		int line = 0;
+		const struct tape_row *row = &v->tape->rows[i];
+		if (row->kind == TAPE_LAUNCH && on_path[i] && has[question](v->kernels[row->kernel], &line))
+			return MAX(line, 0);
+	}
+	return -1;
+}
+
+static bool vm_is_spent(const struct launcher *l) { return false; }
+
+static void vm_destroy(struct launcher *l)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	release_tape(v);
+	for (int i = 0; i < v->ncached; i++) vm_kernel_free(v->cached[i].kernel);
+	free(v->cached);
+	free(v);
+}
+
+struct launcher *launcher_vm_create(int64_t memory_bytes)
+{
+	struct launcher_vm *v = xcalloc(1, sizeof *v);
+	v->base = (struct launcher){.name = "vm",
+		.load = vm_load,
+		.buffer_set = vm_buffer_set,
+		.row_run = vm_row_run,
+		.finish = vm_finish,
+		.output_read = vm_output_read,
+		.line_of = vm_line_of,
+		.is_spent = vm_is_spent,
+		.destroy = vm_destroy};
+	v->memory_bytes = memory_bytes;
+	return &v->base;
+}

@@ -1,0 +1,271 @@
+/* gpu_step: the same tape, the same inputs and the same comparison once more, on a GPU. It comes after
+ * the vm has passed all trials of a variant, so whatever goes wrong here goes wrong on the GPU alone:
+ * the vm missed it, or a kernel does what Triton's IR does not say. Each such trial is counted as a
+ * disagreement, and so is one that the vm failed by its values and the GPU passed.
+ *
+ * A fault takes the runner's context with it: the runner ends, and the next one proves with a small
+ * write that the GPU still answers before a candidate is charged for anything. */
+#include "verify/verify_internal.h"
+#include "tape/tape.h"
+#include "base/dtype.h"
+#include "base/base.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* A GPU's time for a trial beside the vm's for the same: enough for what the driver does at a first
+ * launch, and so little that a kernel which never ends does not keep the GPU from others for long. */
+#define TRIAL_MS 3000
+#define TIMES_THE_VM 2
+#define GRACE_MS 5000 /* from the runner's own deadline to ours: a GPU is not interrupted between two launches */
+
+/* Faults of a GPU's runner and what they mean for a verdict. All others are the machine's. */
+static const struct {
+	const char *code, *reason;
+	enum verdict_class class;
+} FAULTS[] = {
+	{"out-of-bounds", "gpu-out-of-bounds", VERDICT_WRONG},
+	{"misaligned", "gpu-misaligned", VERDICT_WRONG},
+	{"canary", "gpu-out-of-bounds", VERDICT_WRONG},
+	{"assert", "gpu-assert", VERDICT_WRONG},
+	{"timeout", "timeout-gpu", VERDICT_WRONG},
+	{"gpu-fault", "gpu-fault", VERDICT_WRONG},
+	{"input-modified", "input-modified", VERDICT_WRONG},
+	{"param-modified", "param-modified", VERDICT_WRONG},
+	{"out-of-resources", "out-of-resources", VERDICT_INVALID},
+	{"needs-co-residency", "needs-co-residency", VERDICT_INVALID},
+	{"memory", "memory-gpu", VERDICT_INVALID},
+};
+
+static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
+{
+	char trial[400] = "";
+	if (t) attempt_text(g, t, trial, sizeof trial);
+	for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++)
+		if (!strcmp(FAULTS[i].code, f->code))
+			return grade_end(g, FAULTS[i].class, STAGE_CORRECTNESS, FAULTS[i].reason, f->line, "%s%s%.600s", trial,
+				trial[0] ? ": " : "", f->text);
+	return err_set(err, ERR_INFRA, "the GPU's runner reports %s: %.600s", f->code, f->text);
+}
+
+/* The runner's process ended or fell silent. A kernel that never ends shows so where the runner's own
+ * deadline did not come to pass. */
+static int runner_lost(struct grading *g, int rc, struct err *err)
+{
+	char status[64] = "", said[400];
+	snprintf(said, sizeof said, "%s", err->text);
+	runner_end(g->s->gpu_runners, &g->gpu_runner, status, sizeof status, NULL);
+	g->has_gpu_runner = false;
+	if (rc == ERR_TIMEOUT)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "timeout-gpu", 0,
+			"on the GPU the kernels did not finish in time, and their runner did not answer");
+	return err_set(err, ERR_INFRA, "the GPU's runner was lost: %s (%s)", status, said);
+}
+
+/* A fresh runner with the tape and its binaries. */
+static int start(struct grading *g, const struct trace *tr, struct err *err)
+{
+	struct compiled c = {.fd = -1};
+	struct runner_loaded loaded;
+	struct runner_fault fault = {0};
+	int rc = compile_binaries(g, tr->tape, &c, err);
+	if (!rc && !g->has_gpu_runner) {
+		rc = runner_pool_take(g->s->gpu_runners, &g->gpu_runner, err);
+		g->has_gpu_runner = rc == 0;
+	}
+	struct runner_load l = {
+		.tape = tr->text.data, .len = tr->text.len, .count = c.count, .binaries = c.binaries, .binaries_fd = c.fd};
+	if (!rc) {
+		uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
+		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
+		if (rc == ERR_MISMATCH) rc = fault_end(g, &fault, NULL, err);
+		else if (rc) rc = runner_lost(g, rc, err);
+	}
+	compiled_release(&c);
+	return rc;
+}
+
+/* The worst error and the first text of a difference; 0 when all outputs agree. */
+static int outputs_differ(
+	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len)
+{
+	int differ = 0;
+	for (int i = 0; i < t->noutputs; i++) {
+		struct compare_result c;
+		compare_run(&t->outputs[i], &t->bounds[i], r->outputs + r->offset[i], &c);
+		if (!(*worst >= c.error_max)) *worst = c.error_max;
+		if (!c.is_equal && !differ++) snprintf(text, len, "output %d: %.400s", i, c.text);
+	}
+	return differ;
+}
+
+/* Bytes of all outputs; the runner leaves what lies between them as it was. */
+static bool outputs_are_same(const struct tape *t, const struct attempt_result *a, const struct attempt_result *b)
+{
+	for (int i = 0; i < t->noutputs; i++) {
+		size_t bytes = (size_t)(tape_view_elements(&t->outputs[i]) * (int64_t)dtype_bytes(t->outputs[i].dtype));
+		if (memcmp(a->outputs + a->offset[i], b->outputs + b->offset[i], bytes)) return false;
+	}
+	return true;
+}
+
+/* One replay; *r is to be released on 0. GRADE_END for faults. */
+static int replay(struct grading *g, const struct attempt *asked, struct attempt_result *r, struct err *err)
+{
+	struct attempt own = *asked, *a = &own;
+	int64_t ms = TRIAL_MS + TIMES_THE_VM * g->vm_ns / 1000000;
+	if (!a->time_repeats) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
+	if (a->time_repeats) pthread_rwlock_wrlock(&g->s->gpu_lock);
+	else pthread_rwlock_rdlock(&g->s->gpu_lock);
+	int rc = attempt_run(g, &g->gpu_runner, a, r, err);
+	pthread_rwlock_unlock(&g->s->gpu_lock);
+	if (rc) return rc == ERR_INFRA ? rc : runner_lost(g, rc, err);
+	g->v->device.seconds += (double)r->result.run_ns * 1e-9;
+	if (!r->result.has_fault) return 0;
+	rc = fault_end(g, &r->result.fault, a->trial, err);
+	attempt_release(r);
+	return rc;
+}
+
+/* The first trial once more, with rows queued on the tape's own streams and nothing waiting between
+ * them: what differs from the first replay, which ran row by row, is how far the kernels repeat
+ * themselves, and what depends on more than the rows' order shows. */
+static int repeat_judge(
+	struct grading *g, const struct attempt *first, const struct attempt_result *was, struct err *err)
+{
+	struct attempt again = *first;
+	struct attempt_result r;
+	again.is_overlapped = true;
+	int rc = replay(g, &again, &r, err);
+	if (rc) return rc;
+	char text[512] = "", trial[400];
+	double worst = NAN;
+	struct verdict_device *d = &g->v->device;
+	if (outputs_are_same(first->trace->tape, was, &r)) {
+		d->repeat = REPEAT_BITWISE;
+	} else if (!outputs_differ(first->trial, &r, &worst, text, sizeof text)) {
+		d->repeat = REPEAT_WITHIN;
+	} else {
+		d->repeat = REPEAT_UNSTABLE;
+		attempt_text(g, first->trial, trial, sizeof trial);
+		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "gpu-unstable", 0,
+			"right in one replay on the GPU and wrong in the next, with %s: %s", trial, text);
+	}
+	attempt_release(&r);
+	return rc;
+}
+
+static int trial_judge(struct grading *g, const struct attempt *a, bool is_repeated, struct err *err)
+{
+	struct attempt_result r;
+	struct verdict_device *d = &g->v->device;
+	char text[512] = "", trial[400];
+	d->trials++;
+	int rc = replay(g, a, &r, err);
+	if (!rc && outputs_differ(a->trial, &r, &d->error_max, text, sizeof text)) {
+		attempt_text(g, a->trial, trial, sizeof trial);
+		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(a->trial, "gpu-mismatch"), 0,
+			"right on the vm, but not on the GPU, for %s: %s", trial, text);
+		attempt_release(&r);
+	} else if (!rc) {
+		if (is_repeated) rc = repeat_judge(g, a, &r, err);
+		attempt_release(&r);
+	}
+	if (rc == GRADE_END) {
+		d->trials_failed++;
+		d->disagreements++;
+	}
+	return rc;
+}
+
+int gpu_step(struct grading *g, const struct trace *tr, int variant, struct err *err)
+{
+	int rc = start(g, tr, err);
+	bool is_first = true;
+	for (int i = 0; i < g->oracle->ntrials && !rc; i++) {
+		const struct oracle_trial *t = &g->oracle->trials[i];
+		if (!t->counts || t->variant != variant) continue;
+		rc = trial_judge(g, &(struct attempt){.trace = tr, .trial = t}, is_first && variant == 0, err);
+		is_first = false;
+	}
+	return rc;
+}
+
+/* ---- timing ---- */
+
+static int compare_ns(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* The median, and around it the order statistics between which the true median lies in 95 of 100
+ * cases, whatever the times' distribution: ranks n / 2 -+ 0.98 sqrt(n), from the binomial of 1 / 2. */
+static void times_keep(struct verdict_device *d, struct runner_result *r)
+{
+	int n = r->ntimes;
+	snprintf(d->untimed, sizeof d->untimed, "%s", r->untimed);
+	d->timed = n;
+	d->empty_s = (double)r->empty_ns * 1e-9;
+	if (!n) return;
+	qsort(r->times_ns, (size_t)n, sizeof *r->times_ns, compare_ns);
+	double half = 0.98 * sqrt((double)n);
+	int low = (int)floor(n / 2.0 - half), high = (int)ceil(n / 2.0 + half);
+	d->time_s = 0.5e-9 * (double)(r->times_ns[(n - 1) / 2] + r->times_ns[n / 2]);
+	d->time_low_s = 1e-9 * (double)r->times_ns[MAX(low, 0)];
+	d->time_high_s = 1e-9 * (double)r->times_ns[MIN(high, n - 1)];
+}
+
+int gpu_time_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	const struct oracle_trial *t = NULL;
+	char text[512] = "";
+	double worst = NAN;
+	for (int i = 0; i < g->oracle->ntrials && !t; i++)
+		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
+	g->v->stage = STAGE_TIMING;
+	struct attempt a = {.trace = stock, .trial = t, .time_repeats = g->s->time_repeats};
+	struct attempt_result r;
+	int rc = t ? start(g, stock, err) : GRADE_ON;
+	if (!rc && t) rc = replay(g, &a, &r, err);
+	if (rc || !t) return rc;
+
+	/* The outputs are the last timed replay's. */
+	times_keep(&g->v->device, &r.result);
+	if (outputs_differ(t, &r, &worst, text, sizeof text)) {
+		g->v->device.disagreements++;
+		rc = grade_end(g, VERDICT_WRONG, STAGE_RECHECK, "gpu-unstable", 0,
+			"right in single replays on the GPU and wrong after timed ones: %s", text);
+	}
+	attempt_release(&r);
+	return rc;
+}
+
+/* ---- when the vm found a difference ---- */
+
+void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t)
+{
+	/* On a record of its own: whatever happens here, the vm's verdict stands. */
+	struct verdict *own = xmalloc(sizeof *own);
+	*own = *g->v;
+	struct grading asked = *g;
+	struct err err = {0};
+	struct attempt_result r;
+	double worst = NAN;
+	char text[512];
+	asked.v = own;
+	int rc = start(&asked, tr, &err);
+	if (!rc) rc = replay(&asked, &(struct attempt){.trace = tr, .trial = t}, &r, &err);
+	g->gpu_runner = asked.gpu_runner;
+	g->has_gpu_runner = asked.has_gpu_runner;
+	if (rc >= 0) {
+		bool is_wrong = rc == GRADE_END || outputs_differ(t, &r, &worst, text, sizeof text);
+		g->v->device.trials++;
+		g->v->device.trials_failed += is_wrong;
+		g->v->device.disagreements += !is_wrong;
+		g->v->device.error_max = worst;
+		g->v->device.seconds = own->device.seconds;
+	}
+	if (!rc) attempt_release(&r);
+	free(own);
+}

@@ -1,0 +1,158 @@
+/* corpus: grades every candidate under a folder on one device with one verifier, all cores at work.
+ *
+ *   corpus DEVICE SANDBOX FOLDER LOG
+ *
+ * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py. A case without expect.txt
+ * has to be genuine, with the GPU's word in the record; another one gets a verdict that the file
+ * lists, and never genuine. TAP on standard output, one JSON object a candidate in LOG, and a summary
+ * in comments: how often vm and GPU disagree, how far kernels repeat themselves, how long it took. */
+#include "base/base.h"
+#include "task/task.h"
+#include "verify/verify.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define CASES_MAX 1024
+#define SOURCE_MAX ((size_t)4 << 20)
+#define COLLECT_MS 300000
+
+struct item {
+	char *name;
+	struct str expect;
+	struct verdict verdict;
+};
+struct run {
+	const char *folder;
+	struct verifier *verifier;
+	int count;
+	struct item items[CASES_MAX];
+};
+
+static char *path_in(const char *folder, const char *name, const char *file)
+{
+	return xasprintf("%s/%s/%s", folder, name, file);
+}
+
+static int submit(const char *name, void *ctx)
+{
+	struct run *r = ctx;
+	char *task = path_in(r->folder, name, "task.py"), *candidate = path_in(r->folder, name, "candidate.py"),
+		 *expect = path_in(r->folder, name, "expect.txt");
+	struct task_set tasks = {0};
+	struct str source = {0};
+	struct err err = {0};
+	int rc = 0;
+	if (path_exists(candidate)) {
+		CHECKF(r->count < CASES_MAX, "more than %d candidates in %s", CASES_MAX, r->folder);
+		struct item *item = &r->items[r->count];
+		rc = task_set_load(task, &tasks, &err);
+		if (!rc) rc = file_read(candidate, SOURCE_MAX, &source, &err);
+		if (!rc && path_exists(expect)) rc = file_read(expect, 4096, &item->expect, &err);
+		struct verify_request request = {
+			.task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = r->count};
+		if (!rc) rc = verifier_submit(r->verifier, &request, &err);
+		if (rc) fprintf(stderr, "%s: %s\n", name, err.text);
+		item->name = xstrdup(name);
+		r->count++;
+	}
+	task_set_release(&tasks);
+	str_release(&source);
+	free(task);
+	free(candidate);
+	free(expect);
+	return rc;
+}
+
+static int collect(struct run *r, struct err *err)
+{
+	int rc = 0;
+	for (int i = 0; i < r->count && !rc; i++) {
+		struct verdict d;
+		int64_t id = 0;
+		rc = verifier_collect(r->verifier, COLLECT_MS, &id, &d, err);
+		if (!rc) r->items[id].verdict = d;
+	}
+	return rc;
+}
+
+/* The GPU passed every trial that the vm passed, and said how far it repeats itself. */
+static bool device_agrees(const struct verdict *v, bool is_cuda)
+{
+	const struct verdict_device *d = &v->device;
+	return !is_cuda ||
+		(d->trials == v->trials && !d->trials_failed && !d->disagreements && d->repeat != REPEAT_UNKNOWN);
+}
+
+static bool is_listed(const struct item *item)
+{
+	char found[128], *words = xstrdup(item->expect.data), *save = NULL;
+	snprintf(found, sizeof found, "%s/%s", verdict_class_name(item->verdict.class), item->verdict.reason);
+	bool listed = false;
+	for (char *w = strtok_r(words, " \n\t", &save); w; w = strtok_r(NULL, " \n\t", &save)) listed |= !strcmp(w, found);
+	free(words);
+	return listed && item->verdict.class != VERDICT_GENUINE;
+}
+
+static int report(const struct run *r, bool is_cuda, FILE *log)
+{
+	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0;
+	double seconds = 0;
+	for (int i = 0; i < r->count; i++) {
+		const struct item *item = &r->items[i];
+		const struct verdict *v = &item->verdict;
+		bool ok = item->expect.data ? is_listed(item) : v->class == VERDICT_GENUINE && device_agrees(v, is_cuda);
+		printf("%s %d - %s\n", ok ? "ok" : "not ok", i + 1, item->name);
+		if (!ok)
+			printf("# %s/%s at %s: %.700s\n", verdict_class_name(v->class), v->reason, verdict_stage_name(v->stage),
+				v->detail);
+		failed += !ok;
+		repeats[v->device.repeat]++;
+		disagreements += v->device.disagreements;
+		trials += v->device.trials;
+		seconds += v->device.seconds;
+		json_t *o = verdict_json(v);
+		json_object_set_new(o, "name", json_string(item->name));
+		json_dumpf(o, log, JSON_COMPACT | JSON_SORT_KEYS);
+		fputc('\n', log);
+		json_decref(o);
+	}
+	printf("1..%d\n# %d failed; on the GPU %d trials in %.2f s, %d disagreements", r->count, failed, trials, seconds,
+		disagreements);
+	for (int i = 0; i < VERDICT_REPEAT_COUNT; i++)
+		printf("; %s %d", verdict_repeat_name((enum verdict_repeat)i), repeats[i]);
+	printf("\n");
+	return failed != 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 5) {
+		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG\n");
+		return 2;
+	}
+	struct err err = {0};
+	struct run *r = xcalloc(1, sizeof *r);
+	r->folder = argv[3];
+	struct verify_options o = {.device = argv[1],
+		.sandbox = argv[2],
+		.allow_unsandboxed = true,
+		.seed = 20240917,
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 30000};
+	FILE *log = fopen(argv[4], "w");
+	CHECKF(log, "cannot write %s", argv[4]);
+	uint64_t start = clock_ns();
+	int rc = verifier_create(&o, &r->verifier, &err);
+	if (!rc) rc = dir_each(r->folder, submit, r, &err);
+	if (!rc) rc = collect(r, &err);
+	double seconds = (double)(clock_ns() - start) * 1e-9;
+	if (rc) {
+		printf("Bail out! %s\n", err.text);
+		return 1;
+	}
+	rc = report(r, !strncmp(argv[1], "cuda", 4), log);
+	printf("# %d candidates in %.1f s\n", r->count, seconds);
+	fclose(log);
+	verifier_free(r->verifier);
+	return rc;
+}

@@ -1,0 +1,56 @@
+#!/bin/bash
+# timeout: 900
+# The verifier on this machine's GPU: all honest kernels are genuine there too, no exploit is. `make test-gpu` runs it in its bundle, where a machine
+# without a GPU is a failure; within `make test` it is one counted skip.
+#
+# usage: tests/gpu/test_gpu.sh [OUT]      OUT: folder for logs (build/gpu-logs)
+set -uo pipefail
+if [ -z "${HONE_GPU_TESTS:-}" ]; then
+	echo '1..0 # SKIP needs a GPU: make test-gpu'
+	exit 0
+fi
+cd "$(dirname "$0")/../.."
+out=${1:-build/gpu-logs}
+mkdir -p "$out" build
+python=${PYTHON:-python3}
+[ -e build/venv ] || ln -s "$("$python" -c 'import sys; print(sys.prefix)')" build/venv
+device=${HONE_GPU_DEVICE:-cuda:0} count=0 failed=0
+
+tell() { # STATUS NAME
+	count=$((count + 1))
+	[ "$1" = 0 ] && echo "ok $count - $2" || { echo "not ok $count - $2"; failed=1; }
+}
+
+# The strongest sandbox in which the GPU answers is the one that the rest runs in; anything but the strongest is a failure.
+sandbox=
+for level in full lsm; do
+	./hone verify --task tests/known_good/softmax_rows/task.py --candidate tests/known_good/softmax_rows/candidate.py --threads 1 \
+		--device "$device" --sandbox $level --allow_unsandboxed >"$out/level-$level" 2>&1
+	status=$?
+	sed "s/^/# sandbox $level: /" "$out/level-$level"
+	tell $status "a verdict from the GPU in sandbox $level"
+	[ $status = 0 ] && sandbox=${sandbox:-$level}
+done
+[ -n "$sandbox" ] || { echo 'Bail out! no verdict from the GPU'; exit 1; }
+
+./moves "${device#cuda:}" 200 1 >"$out/moves.tap" 2>&1
+status=$?
+grep -v '^1\.\.' "$out/moves.tap" | sed 's/^\(not ok\|ok\|Bail\)/# \1/' | tail -n 12
+tell $status 'rows of movement give the same bytes as on the vm'
+
+./faults "$PWD/hone-runner" $sandbox "$device" fixtures >"$out/faults.tap" 2>"$out/faults.err"
+status=$?
+sed 's/^/# /' "$out/faults.err" | tail -n 20
+sed 's/^\(not ok\|ok\)/# \1/; /^1\.\./d' "$out/faults.tap"
+tell $status 'kernels that misbehave end in their own faults, and the GPU is usable at once'
+
+for folder in known_good exploits; do
+	./corpus "$device" $sandbox tests/$folder "$out/$folder.jsonl" >"$out/$folder.tap" 2>"$out/$folder.err"
+	status=$?
+	sed 's/^/# /' "$out/$folder.err" | tail -n 20
+	grep -A1 '^not ok\|^Bail' "$out/$folder.tap" | sed 's/^not ok/# not ok/' | head -n 80
+	grep '^#' "$out/$folder.tap" | tail -n 2 | sed "s/^# /# $folder: /"
+	tell $status "$folder on $device, sandbox $sandbox"
+done
+echo "1..$count"
+exit $failed

@@ -1,0 +1,206 @@
+/* A driver without a GPU, for tests of the CUDA launcher: the functions that driver.h declares, over
+ * the host's memory. Built as libcuda.so.1 (by its soname), so that the launcher finds it as it finds
+ * the real one once a test has opened it.
+ *
+ * A binary is an ELF magic number followed by the name of what its kernel does; a launch does that
+ * with the parameters that it was given:
+ *   add     (x, y, n, scratch, scratch): y[i] = x[i] + 1 for floats
+ *   beyond  the same, and one more element of y
+ *   spoil   the same, and x[0] = 7
+ *   echo    (out, a, b, c, d ...): each parameter's 8 bytes to out, and the launch's shape behind them
+ *   fault   CUDA_ERROR_ILLEGAL_ADDRESS at the next wait; hang: never done
+ * What cannot be told apart from the real driver by the launcher is left out. */
+#include "runner/cuda/driver.h"
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cu_module_opaque {
+	char name[32];
+};
+static int state;     /* what StreamQuery answers */
+static int allocated; /* blocks */
+int fake_allocated(void);
+int fake_allocated(void) { return allocated; }
+void fake_reset(void);
+void fake_reset(void) { state = CU_OK; }
+
+static cu_result Init(unsigned flags) { return CU_OK; }
+static cu_result DriverGetVersion(int *v)
+{
+	*v = 13000;
+	return CU_OK;
+}
+static cu_result GetErrorName(cu_result r, const char **name)
+{
+	*name = r == CU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+	return CU_OK;
+}
+static cu_result DeviceGet(cu_device *d, int n)
+{
+	*d = n;
+	return n == 0 ? CU_OK : CU_INVALID_DEVICE;
+}
+static cu_result DeviceGetCount(int *n)
+{
+	*n = 1;
+	return CU_OK;
+}
+static cu_result DeviceGetName(char *name, int len, cu_device d)
+{
+	strncpy(name, "Fake H200", (size_t)len);
+	return CU_OK;
+}
+static cu_result DeviceGetAttribute(int *v, int a, cu_device d)
+{
+	*v = a == CU_DEVICE_CAPABILITY_MAJOR        ? 9
+		: a == CU_DEVICE_SHARED_PER_BLOCK_OPTIN ? 232448
+		: a == CU_DEVICE_MULTIPROCESSOR_COUNT   ? 132
+												: 0;
+	return CU_OK;
+}
+static cu_result DeviceTotalMem(size_t *n, cu_device d)
+{
+	*n = (size_t)1 << 37;
+	return CU_OK;
+}
+static cu_result DevicePrimaryCtxRetain(cu_context *c, cu_device d)
+{
+	*c = (cu_context)&state;
+	return CU_OK;
+}
+static cu_result DevicePrimaryCtxSetFlags(cu_device d, unsigned f) { return CU_OK; }
+static cu_result CtxSetCurrent(cu_context c) { return CU_OK; }
+static cu_result CtxSynchronize(void) { return state; }
+static cu_result ModuleLoadData(cu_module *m, const void *image)
+{
+	if (memcmp(image, "\177ELF", 4)) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
+	*m = calloc(1, sizeof **m);
+	strncpy((*m)->name, (const char *)image + 4, sizeof(*m)->name - 1);
+	return CU_OK;
+}
+static cu_result ModuleUnload(cu_module m)
+{
+	free(m);
+	return CU_OK;
+}
+static cu_result ModuleGetFunction(cu_function *f, cu_module m, const char *name)
+{
+	*f = (cu_function)m;
+	return strcmp(name, "missing") ? CU_OK : CU_NOT_FOUND;
+}
+static cu_result FuncGetAttribute(int *v, int a, cu_function f)
+{
+	*v = 0;
+	return CU_OK;
+}
+static cu_result FuncSetAttribute(cu_function f, int a, int v) { return CU_OK; }
+static cu_result FuncSetCacheConfig(cu_function f, int c) { return CU_OK; }
+
+static void echo(const struct cu_launch_config *c, void **p)
+{
+	uint64_t *out = *(uint64_t **)p[0];
+	size_t n = 0;
+	for (; p[n + 1]; n++) memcpy(&out[n], p[n + 1], 8);
+	const uint64_t shape[] = {c->grid[0], c->grid[1], c->grid[2], c->block[0], c->shared_bytes, c->nattributes,
+		c->nattributes ? (uint64_t)c->attributes[0].id : 0, 0x5eed};
+	memcpy(&out[n], shape, sizeof shape);
+}
+
+static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f, void **p, void **extra)
+{
+	const char *name = ((cu_module)f)->name;
+	if (!strcmp(name, "fault")) state = CU_ILLEGAL_ADDRESS;
+	else if (!strcmp(name, "hang")) state = CU_NOT_READY;
+	else if (!strcmp(name, "echo")) echo(c, p);
+	else {
+		float *x = *(float **)p[0], *y = *(float **)p[1];
+		int n = *(int *)p[2] + !strcmp(name, "beyond");
+		for (int i = 0; i < n; i++) y[i] = x[i] + 1;
+		if (!strcmp(name, "spoil")) x[0] = 7;
+	}
+	return CU_OK;
+}
+static cu_result MemAlloc(cu_address *p, size_t n)
+{
+	*p = (cu_address)(uintptr_t)aligned_alloc(512, (n + 511) / 512 * 512);
+	allocated++;
+	return *p ? CU_OK : CU_OUT_OF_MEMORY;
+}
+static cu_result MemFree(cu_address p)
+{
+	free((void *)(uintptr_t)p);
+	allocated--;
+	return CU_OK;
+}
+static cu_result MemcpyHtoD(cu_address to, const void *from, size_t n)
+{
+	memcpy((void *)(uintptr_t)to, from, n);
+	return CU_OK;
+}
+static cu_result MemcpyDtoH(void *to, cu_address from, size_t n)
+{
+	memcpy(to, (void *)(uintptr_t)from, n);
+	return CU_OK;
+}
+static cu_result MemcpyDtoDAsync(cu_address to, cu_address from, size_t n, cu_stream s)
+{
+	memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, n);
+	return CU_OK;
+}
+static cu_result MemcpyDtoHAsync(void *to, cu_address from, size_t n, cu_stream s) { return MemcpyDtoH(to, from, n); }
+static cu_result MemsetD8Async(cu_address to, unsigned char v, size_t n, cu_stream s)
+{
+	memset((void *)(uintptr_t)to, v, n);
+	return CU_OK;
+}
+static cu_result MemsetD16Async(cu_address to, unsigned short v, size_t n, cu_stream s)
+{
+	for (size_t i = 0; i < n; i++) memcpy((char *)(uintptr_t)to + 2 * i, &v, 2);
+	return CU_OK;
+}
+static cu_result MemsetD32Async(cu_address to, unsigned v, size_t n, cu_stream s)
+{
+	for (size_t i = 0; i < n; i++) memcpy((char *)(uintptr_t)to + 4 * i, &v, 4);
+	return CU_OK;
+}
+static cu_result StreamCreate(cu_stream *s, unsigned f)
+{
+	*s = (cu_stream)&state;
+	return CU_OK;
+}
+static cu_result StreamDestroy(cu_stream s) { return CU_OK; }
+static cu_result StreamQuery(cu_stream s) { return state; }
+static cu_result StreamWaitEvent(cu_stream s, cu_event e, unsigned f) { return e ? CU_OK : CU_INVALID_VALUE; }
+static cu_result EventCreate(cu_event *e, unsigned f)
+{
+	*e = (cu_event)&state;
+	return CU_OK;
+}
+static cu_result EventDestroy(cu_event e) { return CU_OK; }
+static cu_result EventRecord(cu_event e, cu_stream s) { return e ? CU_OK : CU_INVALID_VALUE; }
+static cu_result EventElapsedTime(float *ms, cu_event a, cu_event b)
+{
+	*ms = 1;
+	return CU_OK;
+}
+
+cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status);
+cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status)
+{
+#define X(function, number, parameters) {"cu" #function, (void *)function, number},
+	static const struct {
+		const char *name;
+		void *address;
+		int version;
+	} table[] = {CU_FUNCTIONS(X)};
+#undef X
+	*out = NULL;
+	*status = 1;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (!strcmp(table[i].name, name) && table[i].version == version) {
+			*out = table[i].address;
+			*status = 0;
+		}
+	return CU_OK;
+}

@@ -1,0 +1,223 @@
+/* The CUDA launcher over a driver without a GPU (fake_cuda.c): what a launch is given, memory and its
+ * canaries, what a fault does, and that rows of movement give what they give on the vm. What a real
+ * driver and a real GPU make of it is make test-gpu's. */
+#include "runner/cuda/driver.h"
+#include "runner/cuda/launcher_cuda.h"
+#include "runner/replay.h"
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define MIB ((int64_t)1 << 20)
+#define VIEW(b, n) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [" #n "], \"stride\": [1]}"
+#define KERNEL(more) "\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, \"num_ctas\": 1" more "}]"
+#define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 512}]"
+#define LAUNCH(args) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [2, 3, 4], \"args\": [" args "]}"
+#define ADD LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 16}")
+#define TAPE(more, rows, output) "{\"version\": 2, " BUFFERS ", " KERNEL(more) ", \"rows\": [" rows "], \"outputs\": [" output "], \"tuple\": false}"
+
+static void *library;
+static float input[16];
+static uint8_t output[1024];
+
+static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
+
+/* One replay with one kernel of that kind; *spent tells whether the launcher lived through it. */
+static void replay_kind(
+	const char *kind, const char *text, const struct runner_binary *base, struct runner_result *out, bool *spent)
+{
+	struct tape *t = NULL;
+	struct err err = {0};
+	char image[128] = "\177ELF", said[256] = "";
+	struct launcher *l = NULL;
+	struct runner_device device;
+	((void (*)(void))dlsym(library, "fake_reset"))();
+	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
+	if (launcher_cuda_create(0, MIB, &l, &device, said, sizeof said)) fail_msg("%s", said);
+	assert_int_equal(device.capability, 90);
+	assert_string_equal(device.name, "Fake H200");
+	snprintf(image + 4, sizeof image - 4, "%s", kind);
+	struct runner_binary binary = *base;
+	binary.bytes = sizeof image;
+	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &binary};
+	struct replay *r = NULL;
+	*out = (struct runner_result){0};
+	for (int i = 0; i < 16; i++) input[i] = (float)i;
+	memset(output, 0x11, sizeof output);
+	if (replay_create(t, l, &list, &r, &out->fault)) {
+		out->has_fault = true;
+		return;
+	}
+	struct runner_given given = {.bytes = 64};
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, output, sizeof output, out);
+	if (spent) *spent = replay_is_spent(r);
+	replay_free(r);
+}
+
+static struct runner_binary binary_of(const char *const *args, int n)
+{
+	struct runner_binary b = {.name = "k", .num_warps = 4, .nargs = n};
+	for (int i = 0; i < n; i++) b.args[i] = args[i];
+	return b;
+}
+
+static void test_rows_run(void **state)
+{
+	struct runner_result r;
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	replay_kind("add", TAPE("", ADD, VIEW(1, 16)), &b, &r, NULL);
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	assert_false(r.has_lineage);
+	for (int i = 0; i < 16; i++) assert_true(((float *)output)[i] == (float)i + 1);
+	runner_result_release(&r);
+	assert_int_equal(((int (*)(void))dlsym(library, "fake_allocated"))(), 0);
+}
+
+/* Memory that nobody wrote is NaN; strided rows and casts go through the vm's own code. */
+static void test_movement(void **state)
+{
+	struct runner_result r;
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	replay_kind("add",
+		TAPE("",
+			"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 8, \"dtype\": \"float64\", "
+			"\"shape\": [4, 2], "
+			"\"stride\": [3, 1]}, \"src\": {\"buffer\": 0, \"offset\": 0, \"dtype\": \"float32\", \"shape\": [4, 2], "
+			"\"stride\": [1, 4]}}, "
+			"{\"op\": \"fill\", \"line\": 2, \"dst\": {\"buffer\": 2, \"offset\": 400, \"dtype\": \"float64\", "
+			"\"shape\": [3], "
+			"\"stride\": [1]}, \"value\": 2.5}, "
+			"{\"op\": \"fill\", \"line\": 2, \"dst\": {\"buffer\": 2, \"offset\": 448, \"dtype\": \"bfloat16\", "
+			"\"shape\": [3], "
+			"\"stride\": [1]}, \"value\": \"-inf\"}",
+			"{\"buffer\": 2, \"offset\": 0, \"dtype\": \"float64\", \"shape\": [64], \"stride\": [1]}"),
+		&b, &r, NULL);
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	const double *y = (const double *)output;
+	assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 4 && isnan(y[3]) && y[4] == 1 && y[11] == 7 && isnan(y[12]));
+	assert_true(y[50] == 2.5 && y[52] == 2.5 && isnan(y[53]));
+	uint16_t half[4];
+	memcpy(half, output + 448, sizeof half);
+	assert_true(half[0] == 0xff80 && half[2] == 0xff80 && half[3] == 0xffff);
+	runner_result_release(&r);
+}
+
+/* Triton's order: the IR's arguments in their own sizes, then two scratch pointers; the grid times
+ * the cluster, a block of the compiled warps. */
+static void test_launch_has_tritons_form(void **state)
+{
+	static const char *const args[] = {"*f32", "i32", "i64", "f32", "f16", "f64", "i1"};
+	struct runner_result r;
+	struct runner_binary b = binary_of(args, 7);
+	b.num_warps = 12; /* a kernel that specialises its warps */
+	b.shared_bytes = 100000;
+	replay_kind("echo",
+		TAPE(", \"launch_cooperative_grid\": true, \"maxnreg\": 64",
+			LAUNCH("{\"buffer\": 2, \"offset\": 0}, {\"int\": -3}, {\"int\": 1099511627776}, {\"float\": 1.5}, "
+				   "{\"float\": 1.5}, "
+				   "{\"float\": 0.1}, {\"int\": 1}"),
+			"{\"buffer\": 2, \"offset\": 0, \"dtype\": \"int64\", \"shape\": [64], \"stride\": [1]}"),
+		&b, &r, NULL);
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	const int64_t *w = (const int64_t *)output;
+	double tenth = 0.1;
+	assert_true((int32_t)w[0] == -3 && w[1] == (int64_t)1 << 40);
+	assert_true(
+		(uint32_t)w[2] == 0x3fc00000 && (uint16_t)w[3] == 0x3e00 && !memcmp(&w[4], &tenth, 8) && (w[5] & 0xff) == 1);
+	assert_true(w[6] == 0 && w[7] == 0);
+	const int64_t shape[] = {2, 3, 4, 32 * 12, 100000, 1, CU_LAUNCH_COOPERATIVE, 0x5eed};
+	assert_memory_equal(&w[8], shape, sizeof shape);
+	runner_result_release(&r);
+}
+
+static void check_fault(
+	const char *kind, const char *tape, const struct runner_binary *b, const char *code, bool is_spent)
+{
+	struct runner_result r;
+	bool spent = false;
+	replay_kind(kind, tape, b, &r, &spent);
+	if (!r.has_fault || strcmp(r.fault.code, code))
+		fail_msg("%s: expected %s, found %s: %s", kind, code, r.has_fault ? r.fault.code : "no fault", r.fault.text);
+	assert_true(spent == is_spent);
+	runner_result_release(&r);
+}
+
+static void test_faults(void **state)
+{
+	struct runner_binary b = binary_of(ADD_ARGS, 3), missing = b, large = b, fewer = binary_of(ADD_ARGS, 2);
+	missing.name = "missing";
+	large.shared_bytes = 232449;
+	check_fault("fault", TAPE("", ADD, VIEW(1, 16)), &b, "out-of-bounds", true);
+	check_fault("hang", TAPE("", ADD, VIEW(1, 16)), &b, "timeout", true);
+	check_fault("beyond", TAPE("", ADD, VIEW(1, 16)), &b, "canary", false);
+	check_fault("spoil", TAPE("", ADD, VIEW(1, 16)), &b, "input-modified", false);
+	check_fault("add", TAPE("", ADD, VIEW(1, 16)), &missing, "bad-binary", false);
+	check_fault("add", TAPE("", ADD, VIEW(1, 16)), &large, "out-of-resources", false);
+	check_fault("add", TAPE("", ADD, VIEW(1, 16)), &fewer, "argument", false);
+	check_fault("add", TAPE("", LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}"), VIEW(1, 16)),
+		&b, "argument", false);
+	check_fault("add", TAPE("", LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"float\": 1}, {\"int\": 1}"), VIEW(1, 16)),
+		&b, "argument", false);
+	check_fault("add",
+		"{\"version\": 2, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 2000000}], \"kernels\": [], \"rows\": [], "
+		"\"outputs\": [" VIEW(0, 1) "], \"tuple\": false}",
+		&b, "bad-binary", false);
+}
+
+/* Binaries and devices through the wire; hostile ones are refused. */
+static void test_wire(void **state)
+{
+	struct runner_binary b = binary_of(ADD_ARGS, 3), *list = &b;
+	struct err err = {0};
+	b.offset = 5;
+	b.bytes = 90;
+	b.shared_bytes = 1 << 17;
+	b.global_scratch_bytes = 384;
+	b.nmaps = 1;
+	b.maps[0] = (struct runner_tensor_map){
+		.swizzle = 3, .element_bytes = 2, .element_type = 6, .ndim = 2, .block = {16, 64}};
+	json_t *o = runner_binaries_json(list, 1);
+	struct runner_binaries back = {0};
+	assert_int_equal(runner_binaries_parse(o, 95, &back, &err), 0);
+	assert_int_equal(back.count, 1);
+	const struct runner_binary *r = back.binaries;
+	assert_string_equal(r->args[2], "i32");
+	assert_true(r->offset == 5 && r->bytes == 90 && r->shared_bytes == 1 << 17 && r->global_scratch_bytes == 384);
+	assert_true(r->nmaps == 1 && r->maps[0].block[1] == 64 && r->maps[0].swizzle == 3 && r->num_warps == 4);
+	free(back.binaries);
+	assert_int_equal(runner_binaries_parse(o, 94, &back, &err), ERR_RANGE);
+	json_object_set_new(json_array_get(o, 0), "num_warps", json_integer(0));
+	assert_int_equal(runner_binaries_parse(o, 95, &back, &err), ERR_RANGE);
+	json_decref(o);
+	struct runner_device d = {.name = "NVIDIA H200",
+							 .capability = 90,
+							 .sms = 132,
+							 .shared_bytes = 232448,
+							 .driver = 13000},
+						 e;
+	o = runner_device_json(&d);
+	assert_int_equal(runner_device_parse(o, &e, &err), 0);
+	assert_memory_equal(&d, &e, sizeof d);
+	json_decref(o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rows_run),
+		cmocka_unit_test(test_movement),
+		cmocka_unit_test(test_launch_has_tritons_form),
+		cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_wire),
+	};
+	char path[4096];
+	const char *build = getenv("BUILD");
+	snprintf(path, sizeof path, "%s/tests/runner/libcuda.so.1", build ? build : "build/release");
+	library = dlopen(path, RTLD_NOW);
+	CHECKF(library, "%s", dlerror());
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("launcher_cuda", tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* Which device and which card a verifier takes: what options mean, what they must not mean together. */
+#include "verify/verify_internal.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static void test_devices(void **state)
+{
+	static const struct {
+		const char *text;
+		bool is_good, is_cuda;
+		int number;
+	} cases[] = {{NULL, true, false, 0}, {"cpu", true, false, 0}, {"cuda", true, true, 0}, {"cuda:0", true, true, 0},
+		{"cuda:7", true, true, 7}, {"cuda:64", false, true, 0}, {"cuda:", false, true, 0}, {"cuda:x", false, true, 0},
+		{"cuda:1x", false, true, 0}, {"cuda0", false, true, 0}, {"gpu", false, false, 0}, {"", false, false, 0}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		bool is_cuda = false;
+		int number = -1;
+		struct err err = {0};
+		int rc = setup_device(cases[i].text, &is_cuda, &number, &err);
+		if ((rc == 0) != cases[i].is_good) fail_msg("device %s: %s", cases[i].text, err.text);
+		if (rc) assert_int_equal(rc, ERR_USAGE);
+		else assert_true(is_cuda == cases[i].is_cuda && number == cases[i].number);
+	}
+}
+
+static void test_cards(void **state)
+{
+	struct vm_gpu gpu;
+	struct err err = {0};
+	assert_int_equal(setup_gpu(NULL, NULL, &gpu, &err), 0);
+	assert_string_equal(gpu.name, VERIFY_GPU);
+	assert_true(gpu.capability == 90 && gpu.shared_bytes == 232448 && gpu.sms == 132);
+	assert_int_equal(setup_gpu("a100", NULL, &gpu, &err), 0);
+	assert_true(gpu.capability == 80 && gpu.shared_bytes == 166912 && gpu.sms == 108);
+	assert_int_equal(setup_gpu("B9000", NULL, &gpu, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "RTX 4090"));
+}
+
+/* A device is the card of its name; what it has less of than the table says holds. */
+static void test_card_of_a_device(void **state)
+{
+	static const struct {
+		const char *device, *card;
+		int capability;
+	} cases[] = {{"NVIDIA H200", "H200", 90}, {"NVIDIA H100 80GB HBM3", "H100", 90},
+		{"NVIDIA A100-SXM4-40GB", "A100", 80}, {"NVIDIA GeForce RTX 4090", "RTX 4090", 89}, {"NVIDIA L40S", "L40S", 89},
+		{"NVIDIA L40", NULL, 89}, {"NVIDIA H2000", NULL, 90}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct runner_device d = {
+			.capability = cases[i].capability, .sms = 7, .shared_bytes = 90000, .memory_bytes = 5, .driver = 13000};
+		struct vm_gpu gpu = {0};
+		struct err err = {0};
+		snprintf(d.name, sizeof d.name, "%s", cases[i].device);
+		int rc = setup_gpu(NULL, &d, &gpu, &err);
+		if (!cases[i].card) {
+			assert_int_equal(rc, ERR_UNSUPPORTED);
+			assert_non_null(strstr(err.text, "--gpu"));
+			continue;
+		}
+		if (rc) fail_msg("%s: %s", cases[i].device, err.text);
+		assert_string_equal(gpu.name, cases[i].card);
+		assert_true(gpu.sms == 7 && gpu.shared_bytes == 90000 && gpu.memory_bytes == 5);
+	}
+	/* Another card of the same capability may be named, to live within its limits; none of another. */
+	struct runner_device h200 = {
+		.name = "NVIDIA H200", .capability = 90, .sms = 132, .shared_bytes = 232448, .memory_bytes = (int64_t)1 << 40};
+	struct vm_gpu gpu;
+	struct err err = {0};
+	assert_int_equal(setup_gpu("H100", &h200, &gpu, &err), 0);
+	assert_true(gpu.memory_bytes < (int64_t)86 << 30);
+	assert_int_equal(setup_gpu("A100", &h200, &gpu, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "sm_80"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_cards),
+		cmocka_unit_test(test_card_of_a_device),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("device", tests, NULL, NULL);
+}

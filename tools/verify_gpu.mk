@@ -1,0 +1,25 @@
+# Tests on a GPU. bundle-gpu puts programs, workers and fixtures into one folder that runs on a machine with a GPU, Python, PyTorch and Triton, and (This file comes after tree_sitter.mk, as verify.mk does.)
+# nothing of this tree's set-up; test-gpu makes it and runs it here.
+GPU_BUNDLE ?= build/gpu
+
+GPU_PROGRAMS := corpus faults moves
+$(patsubst %,$(BUILD)/tests/gpu/%,$(GPU_PROGRAMS)): $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call libs,verify)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
+
+.PHONY: bundle-gpu test-gpu
+bundle-gpu: setup ## a folder (GPU_BUNDLE) with all that the tests on a GPU need
+	@$(MAKE) --no-print-directory STATIC=1 BUILD=build/static build/static/hone build/static/hone-runner build/static/libhone_sandbox.so \
+		$(patsubst %,build/static/tests/gpu/%,$(GPU_PROGRAMS))
+	@rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)/tests
+	@cp build/static/hone build/static/hone-runner build/static/libhone_sandbox.so $(patsubst %,build/static/tests/gpu/%,$(GPU_PROGRAMS)) \
+		$(GPU_BUNDLE)/
+	@strip $(GPU_BUNDLE)/hone $(GPU_BUNDLE)/hone-runner $(patsubst %,$(GPU_BUNDLE)/%,$(GPU_PROGRAMS))
+	@$(VENV)/bin/python tests/gpu/make_fixtures.py $(GPU_BUNDLE)/fixtures
+	@cp -r worker $(GPU_BUNDLE)/ && rm -rf $(GPU_BUNDLE)/worker/__pycache__
+	@cp -r tests/known_good tests/exploits tests/gpu $(GPU_BUNDLE)/tests/
+	@echo "$(GPU_BUNDLE): $$(du -sh $(GPU_BUNDLE) | cut -f1)"
+
+test-gpu: bundle-gpu ## the tests on this machine's GPU; no GPU is a failure
+	@HONE_GPU_TESTS=1 $(GPU_BUNDLE)/tests/gpu/test_gpu.sh
