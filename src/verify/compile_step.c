@@ -292,6 +292,7 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 		int rc = compile_kernel(g, t, k, &result, err);
 		if (rc < 0) return rc;
 		g->binaries[k] = cost_binary(result);
+		if (!rc) rc = launch_limits_check(g, t, k, result);
 		json_decref(result);
 		if (rc) return rc;
 	}

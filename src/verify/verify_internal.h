@@ -87,6 +87,8 @@ int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
+/* The launches of one kernel against what a driver accepts; result: what its compilation said. */
+int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
