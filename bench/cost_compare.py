@@ -15,6 +15,8 @@ from triton.runtime.jit import MockTensor
 from cost_tasks import fill
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "worker"))
+import compile as compile_worker  # noqa: E402: the verifier's own
 OUT = os.environ["OUT"]   # cost_h200.py sees to it
 BUILD = os.environ.get("BUILD", os.path.join(HERE, "..", "build", "release"))
 GPU = os.environ.get("COST_GPU", "H200")
@@ -35,9 +37,10 @@ class NoDevice:
         return 0
 
 
-def compiled(launch, task):
+def ttir_of(launch, task):
+    """The front end's text, as the tracer's: what follows it is the compile worker's."""
     args = {k: MockTensor(task.tensors[v][1]) if isinstance(v, str) and v in task.tensors else v for k, v in launch.args.items()}
-    return launch.kernel.warmup(**args, grid=launch.grid, num_warps=launch.num_warps, num_stages=launch.num_stages)
+    return launch.kernel.warmup(**args, grid=launch.grid, num_warps=launch.num_warps, num_stages=launch.num_stages).asm["ttir"]
 
 
 def raw(tensor):
@@ -51,13 +54,14 @@ def spec_of(task, launches, names, outputs, folder):
         size = int(torch.tensor(shape).prod()) * dtype.itemsize
         spec["buffers"].append({"bytes": size} if how == "zero" else {"bytes": size, "file": f"{folder}/{name}.in"})
     for i, launch in enumerate(launches):
-        kernel = compiled(launch, task)
-        entry = {"grid": list(launch.grid), "warps": kernel.metadata.num_warps, "shared": kernel.metadata.shared, "args": []}
-        for stage in ("ttir", "ttgir", "cubin"):
-            entry[stage] = f"{folder}/{i}.{stage}"
-            data = kernel.asm[stage]
-            with open(entry[stage], "wb") as f:
-                f.write(data if isinstance(data, bytes) else data.encode())
+        ttir = ttir_of(launch, task)
+        job = {"ttir": ttir, "num_warps": launch.num_warps, "num_stages": launch.num_stages, "arch": 90, "shared_bytes": 232448, "want_ttgir": True}
+        result, _ = compile_worker.compile_ttir(job, folder)
+        entry = {"grid": list(launch.grid), "ttir": f"{folder}/{i}.ttir", "compiled": f"{folder}/{i}.json", "args": []}
+        with open(entry["ttir"], "w") as f:
+            f.write(ttir)
+        with open(entry["compiled"], "w") as f:
+            json.dump(result, f)
         for param in launch.kernel.params:
             value = launch.args[param.name]
             if param.is_constexpr or (isinstance(value, int) and value == 1):   # specialised away

@@ -3,7 +3,7 @@
  *     kernel_cost --again PREDICTED.json     the predictions anew from the counts in --predict's
  *     file: for work on the formula
  * The spec: {"buffers": [{"bytes": N, "file": PATH or absent for zeros}], "launches": [{"ttir",
- * "ttgir", "cubin": PATH, "warps", "shared", "grid": [x, y, z], "args": [{"buffer": I} or {"int":
+ * "compiled": PATH (the compile worker's result), "grid": [x, y, z], "args": [{"buffer": I} or {"int":
  * N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
 #include "cost/cost.h"
 #include "tape/tape.h"
@@ -70,19 +70,18 @@ static int load_args(const json_t *list, struct vm_arg *args)
 
 static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json_t *out, struct err *err)
 {
-	struct str ttir = {0}, ttgir = {0}, cubin = {0};
+	struct str ttir = {0}, text = {0};
 	struct vm_kernel *k = NULL;
-	struct vm_layouts *layouts = NULL;
+	struct vm_compiled *compiled = NULL;
+	const struct vm_gpu *gpu = vm_gpu_find("H200");
 	struct vm_report report = {.fault = VM_FAULT_NONE};
 	struct vm_arg args[ARGS_MAX];
-	struct vm_binary binary = vm_binary_default((int)json_integer_value(json_object_get(o, "warps")));
-	binary.shared_bytes = json_integer_value(json_object_get(o, "shared"));
+	json_t *result = NULL;
 	int rc = read_named(o, "ttir", &ttir, err);
-	if (!rc) rc = read_named(o, "ttgir", &ttgir, err);
-	if (!rc) rc = read_named(o, "cubin", &cubin, err);
+	if (!rc) rc = read_named(o, "compiled", &text, err);
+	if (!rc) rc = json_parse(text.data, text.len, "compiled", &result, err);
 	if (!rc) rc = vm_kernel_create(ttir.data, ttir.len, &k, err);
-	if (!rc) rc = vm_layouts_create(ttgir.data, ttgir.len, &layouts, err);
-	if (!rc) rc = vm_binary_read(cubin.data, cubin.len, &binary, err);
+	if (!rc) rc = vm_compiled_create(result, gpu, &compiled, err);
 	if (!rc) {
 		struct vm_launch_options lo = {
 			.args = args,
@@ -91,9 +90,7 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 			.nbuffers = m->n,
 			.pool = pool,
 			.want_cost = true,
-			.layouts = layouts,
-			.num_warps = binary.warps,
-			.l1_bytes = vm_cost_l1_bytes(&binary, vm_gpu_find("H200")),
+			.compiled = compiled,
 		};
 		for (size_t d = 0; d < 3; d++)
 			lo.grid[d] = (uint32_t)json_integer_value(json_array_get(json_object_get(o, "grid"), d));
@@ -101,20 +98,18 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 	}
 	if (!rc) {
 		struct str table = {0};
-		json_array_append_new(out,
-			vm_cost_json(
-				vm_kernel_name(k), &(struct vm_launch_cost){report.cost, report.nlines, report.lines}, &binary));
-		vm_cost_table(&table, vm_kernel_name(k), &(struct vm_launch_cost){report.cost, report.nlines, report.lines},
-			&binary, vm_gpu_find("H200"));
+		struct vm_launch_cost cost = {report.cost, report.nlines, report.lines};
+		json_array_append_new(out, vm_cost_json(vm_kernel_name(k), &cost, &compiled->binary));
+		vm_cost_table(&table, vm_kernel_name(k), &cost, &compiled->binary, gpu);
 		fputs(table.data, stderr);
 		str_release(&table);
 	}
 	vm_report_release(&report);
-	vm_layouts_free(layouts);
+	vm_compiled_free(compiled);
 	vm_kernel_free(k);
+	json_decref(result);
 	str_release(&ttir);
-	str_release(&ttgir);
-	str_release(&cubin);
+	str_release(&text);
 	return rc;
 }
 

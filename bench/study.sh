@@ -7,7 +7,7 @@
 #        bench/study.sh DIR SEED sft STEPS         end/ trained on the same pairs for longer
 #        bench/study.sh DIR SEED rejection STEPS   end/ trained on the genuine answers among the samples of rl
 #        bench/study.sh DIR SEED eval PART         PART: min end rl sft rejection; greedy, T = 1 with pass@8, hand-written tasks; each against end
-#                                                  (paired bootstrap over tasks)
+#                                                  (paired bootstrap over structures)
 # Environment: HONE (build/release/hone), THREADS (2).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,9 +21,9 @@ sft=("$hone" sft --recipe $data/sft.yaml --seed "$seed" --threads "$threads" --e
 
 start() {
 	mkdir -p "$dir"
-	# 200 training rows and 60 held-out ones for the loss; never the pairs of the other tasks, which only the verifier may speak of
+	# 200 training rows and 60 dev ones for the loss; never the pairs of the other tasks, which only the verifier may speak of
 	zcat $data/pairs.jsonl.gz | grep '"split":"train"' | awk 'NR <= 200' >"$dir/pairs.jsonl"
-	zcat $data/pairs.jsonl.gz | grep '"split":"heldout"' | awk 'NR <= 60' >>"$dir/pairs.jsonl"
+	zcat $data/pairs.jsonl.gz | grep '"split":"dev"' | awk 'NR <= 60' >>"$dir/pairs.jsonl"
 	"$hone" init --recipe $data/model.yaml --seed "$seed" --text $data/pairs.jsonl.gz --out "$dir/init"
 	"${sft[@]}" --data "$dir/pairs.jsonl" --model "$dir/init" --max_steps 1400 --stop_at_eval_minimum --patience 1000 --output_dir "$dir/start"
 	cp "$dir"/start/final/tokenizer* "$dir/start/checkpoint-1400/"
@@ -38,21 +38,13 @@ reinforce() {
 	mv "$dir/rl-run/final" "$dir/rl"
 }
 
-# The genuine answers of all steps, each once, as pairs; the held-out rows of the start's pairs with them.
-genuine_answers() {
-	build/venv/bin/python - "$dir" $data/tasks.jsonl.gz recipes/prompts/small-frontend.txt <<-'END'
-		import gzip, json, sqlite3, sys
-		folder, tasks, template = sys.argv[1:]
-		source = {t["name"]: t["source"] for t in map(json.loads, gzip.open(tasks, "rt"))}
-		form = open(template).read()
-		with sqlite3.connect(f"{folder}/rl-run/hone.db") as db:
-		    rows = [json.loads(r) for r, in db.execute("select row from samples order by step, idx")]
-		good = sorted({(r["task"], r["answer"]) for r in rows if r["verdict"]["verdict"] == "genuine"})
-		for task, answer in good:
-		    print(json.dumps(dict(prompt=form.replace("{{task}}", source[task].rstrip()) + "\n", completion=answer, split="train")))
-		print(f"{len(good)} genuine answers of {len(rows)}", file=sys.stderr)
-	END
-	grep '"split":"heldout"' "$dir/pairs.jsonl"
+# The genuine answers of all steps, each once, fitted on top of the start; the dev rows of the start's pairs are watched.
+rejection() {
+	grep '"split":"dev"' "$dir/pairs.jsonl" >"$dir/dev.jsonl"
+	"$hone" distill --recipe $data/sft.yaml --seed "$seed" --threads "$threads" --eval_steps 50 --from "$dir/rl-run" --tasks $data/tasks.jsonl.gz \
+		--prompt_template recipes/prompts/small-frontend.txt --chat_template plain --pairs "$dir/dev.jsonl" --model "$dir/end" --learning_rate 5e-4 \
+		--max_steps "$1" --output_dir "$dir/rejection-run"
+	mv "$dir/rejection-run/final" "$dir/rejection"
 }
 
 # more NAME PAIRS STEPS
@@ -77,10 +69,7 @@ case $part in
 start) start ;;
 rl) reinforce "${4:-560}" ;;
 sft) more sft "$dir/pairs.jsonl" "${4?sft needs a number of steps}" ;;
-rejection)
-	genuine_answers >"$dir/genuine.jsonl"
-	more rejection "$dir/genuine.jsonl" "${4?rejection needs a number of steps}"
-	;;
+rejection) rejection "${4?rejection needs a number of steps}" ;;
 eval) evaluate "${4?eval needs a part}" ;;
 *) usage ;;
 esac

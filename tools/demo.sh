@@ -20,7 +20,7 @@ say() { printf '\n== %s (%d s since the start)\n' "$1" $((SECONDS - start)); }
 # evaluate NAME STAGE-ARGS... : greedy, and 4 samples at temperature 1 on a quarter of the tasks
 evaluate() {
 	local name=$1; shift
-	local eval=("$hone" eval --model "$dir/sft/final" --chat_template plain --split heldout --max_completion_length 400 --num_correct_trials 4 --json)
+	local eval=("$hone" eval --model "$dir/sft/final" --chat_template plain --split test --max_completion_length 400 --num_correct_trials 4 --json)
 	"${eval[@]}" --limit "$tasks" --out "$dir/$name-greedy.jsonl" "$@" >"$dir/$name-greedy.json"
 	"${eval[@]}" --limit $((tasks / 4)) --num_samples 4 --temperature 1 --out "$dir/$name-sampled.jsonl" "$@" >"$dir/$name-sampled.json"
 }

@@ -17,6 +17,7 @@ import wire
 
 PTXAS = knobs.nvidia.ptxas.path
 TEXT_MAX = 4096
+STAGE_TEXT_MAX = 4 << 20       # of one stage: longer ones are left out
 INT_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 BOOL_OPTIONS = ("enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl")
 # What a candidate may tell ptxas (the option "ptx_options"): words that choose among correct codes. None names a file or another card.
@@ -31,9 +32,9 @@ SANDBOX = {
 
 
 class CompileFault(Exception):
-    def __init__(self, code, text):
+    def __init__(self, code, text, required=0):
         super().__init__(text)
-        self.code = code
+        self.code, self.required = code, required
 
 
 def read_paths():
@@ -146,16 +147,17 @@ def compile_ttir(job, folder):
     backend.add_stages(stages, options, Language.TRITON)
     for name in ("ttgir", "llir", "ptx"):
         module = stages[name](module, metadata)
-        if job.get(f"want_{name}"):
-            texts[name] = str(module)
+        if job.get(f"want_{name}") and len(text := str(module)) <= STAGE_TEXT_MAX:
+            texts[name] = text
     shared, most = metadata.get("shared") or 0, int(job["shared_bytes"])
     if shared > most:
         raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {most}. "
-                           "Reducing block sizes or num_stages may help.")
+                           "Reducing block sizes or num_stages may help.", shared)
     cubin, log = assemble(module, target.arch, folder, ([] if options.enable_fp_fusion else ["--fmad=false"]) + words)
     result = {
         "name": metadata["name"], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
-        "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"), "shared_bytes": shared,
+        "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"),
+        "stack_bytes": found(log, r"(\d+) bytes stack frame"), "shared_bytes": shared,
         "num_warps": metadata.get("num_warps", options.num_warps), "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
         "global_scratch_align": metadata.get("global_scratch_align") or 1, "profile_scratch_bytes": metadata.get("profile_scratch_size") or 0,
         "args": types, "tensor_maps": tensor_maps(metadata),

@@ -33,25 +33,36 @@ class OpLog(TorchDispatchMode):
         return out
 
     def _note(self, func, args, kwargs, out):
-        name = func._schema.name.split("::")[-1]
-        reads = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        outs = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-        self.alive += reads + outs
-        self.narrows |= any(t.is_floating_point() and t.element_size() < 4 for t in reads + outs)
-        is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
-        if is_view or name in FREE or not outs or (name in ("_to_copy", "clone", "contiguous") and not outs[0].numel()):
-            return
-        base = name.rstrip("_")
-        formula = flop_registry.get(func._overloadpacket)
-        dot = 0
-        if formula is not None:
-            try:
-                dot = int(formula(*args, **kwargs, out_val=out))
-            except Exception:
-                formula = None
-        elements = max([t.numel() for t in outs] + [t.numel() for t in reads])
-        flops = 0 if dot else elements * WEIGHT.get(base, 1)
-        self.rows.append((name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot))
+        tensors = tensors_in((args, kwargs, out))
+        self.alive += tensors
+        self.narrows |= any(t.is_floating_point() and t.element_size() < 4 for t in tensors)
+        row = row_of(func, args, kwargs, out)
+        if row:
+            self.rows.append(row)
+
+
+def tensors_in(tree):
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+def row_of(func, args, kwargs, out):
+    """(name, tensors read, tensors written, flops, special, dot_flops) of an operator that ran; None for a view and what else launches nothing."""
+    name = func._schema.name.split("::")[-1]
+    reads, outs = tensors_in((args, kwargs)), tensors_in(out)
+    is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
+    if is_view or name in FREE or not outs or (name in ("_to_copy", "clone", "contiguous") and not outs[0].numel()):
+        return None
+    base = name.rstrip("_")
+    formula = flop_registry.get(func._overloadpacket)
+    dot = 0
+    if formula is not None:
+        try:
+            dot = int(formula(*args, **kwargs, out_val=out))
+        except Exception:
+            formula = None
+    elements = max([t.numel() for t in outs] + [t.numel() for t in reads])
+    flops = 0 if dot else elements * WEIGHT.get(base, 1)
+    return name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot
 
 
 def _extent_bytes(t):
@@ -75,7 +86,7 @@ def _storages(tensors):
     return {t.untyped_storage().data_ptr() for t in tensors if t.numel()}
 
 
-def _launch(rows, written_needed=None):
+def launch_of(rows, written_needed=None):
     """One launch made of several operators; written_needed: storages that someone outside reads."""
     reads, made, first_reads = [], set(), set()
     for _, r, w, *_rest in rows:
@@ -91,7 +102,7 @@ def _launch(rows, written_needed=None):
 
 def launches(log, outputs):
     """(eager, fused): lists of launches of one forward call."""
-    eager = [_launch([row]) for row in log.rows]
+    eager = [launch_of([row]) for row in log.rows]
     groups = []
     for row in log.rows:
         if row[5] or not groups or groups[-1][0][5]:
@@ -104,5 +115,5 @@ def launches(log, outputs):
         for later in groups[i + 1:]:
             for row in later:
                 needed |= _storages(row[1])
-        fused.append(_launch(group, needed))
+        fused.append(launch_of(group, needed))
     return eager, fused

@@ -1,23 +1,22 @@
 """vm_cost: what kernels on the vm cost, per kernel and source line, and what that would take on a GPU.
 
 A launch's time is the vm's prediction for an H200 (docs/cost-model.md). It ranks variants of one kernel; it is no measurement.
-Operators of PyTorch between launches count the bytes of their operands and results, and the flops of matrix products.
+Operators of PyTorch between launches are predicted as the verifier predicts a reference's (oracle_cost.py).
 """
 import json
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
-LAUNCH_S, BYTES_PER_S, DOT_FLOPS_PER_S = 3e-6, 4.0e12, 500e12   # of PyTorch's operators
+import oracle_cost
+
+DOT_FP32, DOT_TF32, DOT_HALF = 0, 1, 2    # enum cost_dot
+
+library = None     # libhone_vm.so (vm_driver.py)
 
 listeners = []     # running stopwatches: launches are costed while there is one
 kernels = {}       # (kernel, file) -> {"launches", "predicted_s", "cost", "lines": {line: cost}}
 clock_s = 0.0      # predicted time of all that was costed
-
-
-# They take memory and touch none of it: the allocator has it at hand, nothing is launched.
-ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_", "detach", "lift_fresh"}
 
 
 class Always:
@@ -56,6 +55,13 @@ def add(kernel, report):
         add_counts(row["lines"].setdefault(line["line"], {}), line["cost"])
 
 
+def dot_unit(dtype):
+    """What matrix products of this type run on, as PyTorch is set."""
+    if dtype in (torch.float32, torch.float64):
+        return DOT_TF32 if dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32 else DOT_FP32
+    return DOT_HALF
+
+
 class Stopwatch(TorchDispatchMode):
     """Adds up predicted seconds, of kernels and of PyTorch's operators."""
 
@@ -79,12 +85,10 @@ class Stopwatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        if not func.is_view and func._overloadpacket.__name__ not in ALLOCATIONS:
-            tensors = [t for t in torch.utils._pytree.tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor)]
-            bytes_moved = sum(t.numel() * t.element_size() for t in tensors)
-            count = flop_registry.get(func._overloadpacket)
-            flops = count(*args, **(kwargs or {}), out_val=out) if count else 0
-            self.seconds += LAUNCH_S + max(bytes_moved / BYTES_PER_S, flops / DOT_FLOPS_PER_S)
+        row = oracle_cost.row_of(func, args, kwargs or {}, out)
+        if row:
+            launch = oracle_cost.launch_of([row])
+            self.seconds += library.hone_vm_operator_s(launch["bytes"], launch["flops"], launch["special"], launch["dot_flops"], dot_unit(row[2][0].dtype))
         return out
 
 

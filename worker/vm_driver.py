@@ -13,6 +13,7 @@ import linecache
 import os
 import struct
 import sys
+import tempfile
 
 import torch
 import triton
@@ -22,13 +23,15 @@ import triton.testing
 from triton import knobs
 from triton.backends.driver import DriverBase
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import OutOfResources
 
+import compile as compile_worker
 import tracer_cuda
 import vm_cost
 from ttir_compile import TARGET, parse_options, ttir_text
 
 GRID_MAX = (2**31 - 1, 65535, 65535)
-FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_FMA, FLAG_WARPS_SHIFT = 1, 2, 4, 8, 8
+FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_FMA = 1, 2, 4, 8
 FLOATS = ("fp16", "bf16", "fp32", "f32", "fp64")
 # Options that say how a kernel is mapped to the hardware and nothing about its TTIR: configurations that differ in them alone share a kernel.
 MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl",
@@ -60,7 +63,12 @@ def load_library(path, threads):
     library.hone_vm_report.restype = ctypes.c_char_p
     library.hone_vm_kernel_create.restype = ctypes.c_void_p
     library.hone_vm_kernel_create.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    library.hone_vm_launch.argtypes = [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint32] * 3, ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
+    library.hone_vm_operator_s.restype = ctypes.c_double
+    library.hone_vm_operator_s.argtypes = [ctypes.c_double] * 4 + [ctypes.c_int]
+    vm_cost.library = library
+    library.hone_vm_compiled_create.restype = ctypes.c_void_p
+    library.hone_vm_compiled_create.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.hone_vm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint32] * 3, ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
     library.hone_vm_threads(threads)
 
 
@@ -111,12 +119,21 @@ class Kernel:
         self.asm = LazyAsm(self, ttir)
         self.metadata = Metadata(self, options)
         self.packed_metadata = (options.num_warps, options.num_ctas, 0)
-        self.warps_flag = options.num_warps << FLAG_WARPS_SHIFT
         self.kinds = list(src.signature.values())
         self.names = list(src.signature)
         self.reads_pointers = "tt.int_to_ptr" in ttir or "!tt.ptr<!tt.ptr" in ttir
         self.pack = make_packer(self.kinds)
         self._compiled = None
+        self._costing = None
+
+    def costing(self):
+        """Handle of what the compiler says about this kernel: layouts, registers, shared memory, spills. Made when costs are first counted."""
+        if self._costing is None:
+            text = json.dumps(compile_result(self)).encode()
+            self._costing = library.hone_vm_compiled_create(text, len(text))
+            if not self._costing:
+                raise VmError(f"{self.name}: {last_report()['text']}")
+        return self._costing
 
     def compiled(self):
         if self._compiled is None:
@@ -161,7 +178,8 @@ class Kernel:
             on_launch(self, (x, y, z), args)
         want = flags | (FLAG_COST if vm_cost.listeners else 0)
         nhost, host = live_storages() if self.reads_pointers else (0, None)
-        if library.hone_vm_launch(self.handle, words, x, y, z, want | self.warps_flag, nhost, host):
+        costing = self.costing() if want & FLAG_COST else None
+        if library.hone_vm_launch(self.handle, costing, words, x, y, z, want, nhost, host):
             fail_launch(self, args)
         if want & ~FLAG_CUDA:
             report = last_report()
@@ -193,6 +211,20 @@ def compile_for_vm(src, target=None, options=None, _env_vars=None):
         ttir = ttir_text(src, options)
         shared_kernels[key] = ttir, make_handle(src, ttir)
     return Kernel(src, options, *shared_kernels[key])
+
+
+def compile_result(kernel):
+    """By the verifier's own compile worker, in this process. What no GPU could launch is refused as Triton refuses it."""
+    options = kernel.options
+    job = {name: getattr(options, name) for name in compile_worker.INT_OPTIONS + compile_worker.BOOL_OPTIONS if getattr(options, name, None) is not None}
+    job.update(ttir=kernel.asm["ttir"], arch=tracer_cuda.CARD["capability"], shared_bytes=tracer_cuda.CARD["shared_bytes"], want_ttgir=True)
+    with tempfile.TemporaryDirectory(prefix="hone-vm-") as folder:
+        try:
+            return compile_worker.compile_ttir(job, folder)[0]
+        except compile_worker.CompileFault as fault:
+            if fault.code == "out-of-resources":
+                raise OutOfResources(fault.required, job["shared_bytes"], "shared memory") from None
+            raise VmError(f"{kernel.name}: {fault}") from None
 
 
 def make_handle(src, ttir):
@@ -420,7 +452,7 @@ prune_configs = Autotuner.prune_configs
 
 
 def prune_to_limit(self, kwargs):
-    """The first `configs_max` that differ in more than warps and stages; those that differ in nothing else have one TTIR and one cost."""
+    """The first `configs_max` that differ in more than warps and stages; those that differ in nothing else share one TTIR."""
     configs, seen, kept = prune_configs(self, kwargs), set(), []
     for config in configs:
         seen.add(str(sorted(config.kwargs.items(), key=lambda item: item[0])))

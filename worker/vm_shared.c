@@ -21,21 +21,17 @@ EXPORT struct vm_kernel *hone_vm_kernel_create(const char *ttir, size_t len);
 EXPORT void hone_vm_kernel_free(struct vm_kernel *k);
 EXPORT int hone_vm_kernel_nargs(const struct vm_kernel *k);
 EXPORT const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i);
-EXPORT int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z,
-	int flags, int nhost, const int64_t *host);
+EXPORT struct vm_compiled *hone_vm_compiled_create(const char *result, size_t len);
+EXPORT double hone_vm_operator_s(double bytes, double flops, double special, double dot_flops, int dot);
+EXPORT int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *compiled, const int64_t *words,
+	uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host);
 
 #define FIRST_BUFFER 256             /* above index 128 no synthetic address can be one of a Linux process */
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
 #define CUDA_GRANULE (2 << 20)        /* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it */
-enum {
-	FLAG_COST = 1,
-	FLAG_CHECK = 2,
-	FLAG_CUDA = 4,
-	FLAG_FMA = 8,
-	FLAG_WARPS_SHIFT = 8
-}; /* above the shift: warps of a program */
+enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_FMA = 8 };
 
 /* What the last launch of this thread found, as JSON. */
 static _Thread_local struct str report_text;
@@ -76,9 +72,30 @@ struct vm_kernel *hone_vm_kernel_create(const char *ttir, size_t len)
 	return k;
 }
 
+/* What the compile worker said about a kernel, as JSON; lives as long as the process. */
+struct vm_compiled *hone_vm_compiled_create(const char *result, size_t len)
+{
+	struct vm_compiled *c = NULL;
+	struct err err = {0};
+	json_t *o = NULL;
+	int rc = json_parse(result, len, "the compile's result", &o, &err);
+	if (!rc) rc = vm_compiled_create(o, &vm_gpus[0], &c, &err);
+	if (rc) report_error(&err);
+	json_decref(o);
+	return c;
+}
+
 void hone_vm_kernel_free(struct vm_kernel *k) { vm_kernel_free(k); }
 int hone_vm_kernel_nargs(const struct vm_kernel *k) { return vm_kernel_nargs(k); }
 const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return vm_kernel_arg_type(k, i); }
+
+/* Predicted seconds of an operator of PyTorch, as the verifier predicts the reference's. dot: enum
+ * cost_dot. */
+double hone_vm_operator_s(double bytes, double flops, double special, double dot_flops, int dot)
+{
+	struct cost_launch l = {bytes, flops, special, dot_flops};
+	return cost_launch_s(&l, (enum cost_dot)MIN(MAX(dot, 0), COST_DOT_COUNT - 1), &vm_gpus[0]);
+}
 
 /* ---- reports ---- */
 
@@ -108,18 +125,16 @@ static json_t *finding_json(const struct vm_finding *f)
 		"programs", (json_int_t)f->programs);
 }
 
-/* Registers and shared memory are the compile's, which `hone vm` leaves out: the estimate takes its
- * defaults. */
 static void add_cost(json_t *o, const struct vm_report *r, const struct vm_launch_options *l)
 {
-	struct vm_binary binary = vm_binary_default(l->num_warps);
+	struct vm_binary binary = l->compiled ? l->compiled->binary : vm_binary_of(NULL);
 	json_t *lines = json_array();
 	for (int i = 0; i < r->nlines; i++)
 		json_array_append_new(
 			lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", vm_counts_json(&r->lines[i].cost)));
 	json_object_update_new(o,
 		json_pack("{s:o, s:o, s:f}", "cost", vm_counts_json(&r->cost), "lines", lines, "predicted_s",
-			vm_estimate(&r->cost, &binary, vm_gpu_find("H200")).time_s));
+			vm_estimate(&r->cost, &binary, &vm_gpus[0]).time_s));
 }
 
 static void report_launch(const struct vm_report *r, const struct vm_launch_options *l)
@@ -206,10 +221,11 @@ static int run(const struct vm_kernel *k, struct vm_launch_options *o)
 
 /* host: nhost pairs of first byte and size, storages that the kernel may reach through pointers in
  * memory. 0 when it ran without fault, 1 when it ran and a load was passed over (FLAG_CUDA),
- * negative when it did not; the report says why not, with FLAG_COST what it cost, with FLAG_CHECK
+ * negative when it did not; the report says why not, with FLAG_COST what it cost (compiled: of the
+ * same kernel, or NULL), with FLAG_CHECK
  * what else was found. */
-int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, uint32_t y, uint32_t z, int flags,
-	int nhost, const int64_t *host)
+int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *compiled, const int64_t *words, uint32_t x,
+	uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host)
 {
 	int nargs = vm_kernel_nargs(k), n = 0, room = MIN(nargs + nhost, BUFFERS_MAX) + 1;
 	struct vm_buffer few[32], *buffers = room <= (int)ARRAY_LEN(few) ? few : xcalloc((size_t)room, sizeof *buffers);
@@ -227,7 +243,7 @@ int hone_vm_launch(const struct vm_kernel *k, const int64_t *words, uint32_t x, 
 			.undefined_is_zero = true,
 			.has_host_pointers = nhost > 0,
 			.print = stderr,
-			.num_warps = MAX(flags >> FLAG_WARPS_SHIFT, 1),
+			.compiled = compiled,
 			.load_granule = flags & FLAG_CUDA ? CUDA_GRANULE : 0,
 			.checks = flags & FLAG_CHECK ? VM_CHECK_ALL : 0,
 			.findings_max = flags & FLAG_CHECK ? FINDINGS_MAX : 0,

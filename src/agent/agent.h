@@ -48,22 +48,28 @@ void feedback_render(const struct verdict *v, const char *source, size_t source_
 struct reward_input {
 	const struct verdict *verdict; /* of a well-formed answer; NULL when the answer had no candidate in it */
 	double baseline_cost_s;        /* midend: model time of the kernel that was given; 0: the reference counts
-									  (verdict->speedup) */
+									  (verdict->speedup_fused) */
 };
 struct reward {
 	double plan, code;
 }; /* equal unless the row is split */
 struct reward_rule {
 	const char *name;
-	double (*plan)(bool genuine, double speedup);
-	double (*code)(bool genuine, double speedup);
+	double (*plan)(const struct reward_rule *, bool genuine, double speedup);
+	double (*code)(const struct reward_rule *, bool genuine, double speedup);
 	bool is_split;             /* plan and code tokens have advantages of their own */
-	double alpha;              /* weight of the plan part when split */
+	double alpha;              /* split: weight of the plan part; else the factor of the speedup; 0: the row has none */
+	double beta;               /* what being genuine earns beside speed; 0: the row has none */
+	double failure;            /* what every other verdict earns */
 	double speedup_clip;       /* 0: raw */
 	bool is_against_reference; /* s is reference / kernel always, also where the prompt showed a kernel, and without the
 								  noise band: the paper's ratio */
 	const char *formula;       /* for --help and the docs */
 };
+/* The row of that name with a recipe's constants in place of its own; below 0: the row's own. A
+ * constant that the row does not have is ERR_USAGE. */
+int reward_rule_set(
+	struct reward_rule *rule, const char *name, double alpha, double beta, double clip, struct err *err);
 const struct reward_rule *reward_rule_find(const char *name); /* NULL when unknown */
 const struct reward_rule *reward_rule_at(int i);              /* NULL past the end */
 /* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02), clipped, 0 unless genuine. */

@@ -10,30 +10,26 @@
 
 #define NOISE_BAND 0.02   /* the cost model's own granularity: padding and masking differences move s by 1-2 % without being a better kernel */
 
-static double only_genuine(bool genuine, double s)
+static double only_genuine(const struct reward_rule *r, bool genuine, double s) { return genuine ? 1.0 : r->failure; }
+static double genuine_speedup(const struct reward_rule *r, bool genuine, double s) { return genuine ? s : r->failure; }
+static double genuine_plus_speedup(const struct reward_rule *r, bool genuine, double s)
 {
-	(void)s;
-	return genuine ? 1.0 : 0.0;
+	return genuine ? r->beta + r->alpha * s : r->failure;
 }
-static double genuine_speedup(bool genuine, double s) { return genuine ? s : 0.0; }
-static double genuine_plus_speedup(bool genuine, double s) { return genuine ? 0.3 + s : 0.0; }
-static double minus_ten_or_one(bool genuine, double s)
-{
-	(void)s;
-	return genuine ? 1.0 : -10.0;
-}
-static double minus_ten_or_one_plus(bool genuine, double s) { return genuine ? 1.0 + s : -10.0; }
 
 static const struct reward_rule rules[] = {
-	{"frontend", only_genuine, only_genuine, false, 1.0, 3.0, false, "C"},
-	{"hrd", genuine_speedup, only_genuine, true, 0.1, 3.0, false, "plan: C clip(s, 0, 3); code: C; alpha 0.1"},
-	{"uniform", genuine_plus_speedup, genuine_plus_speedup, false, 1.0, 3.0, false, "C (0.3 + clip(s, 0, 3))"},
-	{"paper-frontend", minus_ten_or_one, minus_ten_or_one, false, 1.0, 0.0, false, "1 if C, else -10"},
-	{"paper-midend", minus_ten_or_one_plus, minus_ten_or_one_plus, false, 1.0, 0.0, true,
-		"1 + reference / kernel (raw) if C, else -10"},
-	{"tritonrl", genuine_speedup, only_genuine, true, 0.1, 2.0, false,
-		"plan: C clip(s, 0, 2); code: C; alpha 0.1 (TritonRL v2)"},
-	{"kevin", genuine_plus_speedup, genuine_plus_speedup, false, 1.0, 0.0, false, "C (0.3 + s) (Kevin)"},
+	{"frontend", only_genuine, only_genuine, .speedup_clip = 3.0, .formula = "C"},
+	{"hrd", genuine_speedup, only_genuine, .is_split = true, .alpha = 0.1, .speedup_clip = 3.0,
+		.formula = "plan: C clip(s, 0, clip), weighted by alpha; code: C"},
+	{"uniform", genuine_plus_speedup, genuine_plus_speedup, .alpha = 1, .beta = 0.3, .speedup_clip = 3.0,
+		.formula = "C (beta + alpha clip(s, 0, clip))"},
+	{"paper-frontend", only_genuine, only_genuine, .failure = -10, .formula = "1 if C, else -10"},
+	{"paper-midend", genuine_plus_speedup, genuine_plus_speedup, .alpha = 1, .beta = 1, .failure = -10,
+		.is_against_reference = true, .formula = "beta + alpha reference / kernel (raw) if C, else -10"},
+	{"tritonrl", genuine_speedup, only_genuine, .is_split = true, .alpha = 0.1, .speedup_clip = 2.0,
+		.formula = "plan: C clip(s, 0, clip), weighted by alpha; code: C (TritonRL v2)"},
+	{"kevin", genuine_plus_speedup, genuine_plus_speedup, .alpha = 1, .beta = 0.3,
+		.formula = "C (beta + alpha s) (Kevin)"},
 };
 
 const struct reward_rule *reward_rule_at(int i) { return i >= 0 && (size_t)i < ARRAY_LEN(rules) ? &rules[i] : NULL; }
@@ -45,11 +41,37 @@ const struct reward_rule *reward_rule_find(const char *name)
 	return NULL;
 }
 
+int reward_rule_set(struct reward_rule *rule, const char *name, double alpha, double beta, double clip, struct err *err)
+{
+	const struct reward_rule *row = reward_rule_find(name);
+	if (!row) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", name);
+	*rule = *row;
+	const struct {
+		const char *name;
+		double given, *field;
+		bool is_known;
+	} constants[] = {
+		{"alpha", alpha, &rule->alpha, row->alpha != 0},
+		{"beta", beta, &rule->beta, row->beta != 0},
+		/* a row without speed has nothing to clip */
+		{"clip", clip, &rule->speedup_clip, row->plan != only_genuine},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(constants); i++) {
+		if (constants[i].given < 0) continue;
+		if (!constants[i].is_known)
+			return err_set(
+				err, ERR_USAGE, "--reward_%s: row %s (%s) has no such constant", constants[i].name, name, row->formula);
+		*constants[i].field = constants[i].given;
+	}
+	return 0;
+}
+
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in)
 {
 	const struct verdict *v = in->verdict;
 	if (!v || v->class != VERDICT_GENUINE) return 0;
-	double s = in->baseline_cost_s > 0 && !rule->is_against_reference ? in->baseline_cost_s / v->cost_s : v->speedup;
+	double s = in->baseline_cost_s > 0 && !rule->is_against_reference ? in->baseline_cost_s / v->cost_s
+																	  : v->speedup_fused;
 	if (!isfinite(s) || s < 0) return 0;
 	if (fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference) s = 1;
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
@@ -60,6 +82,6 @@ bool reward_compute(const struct reward_rule *rule, const struct reward_input *i
 	if (in->verdict && in->verdict->class == VERDICT_INFRA) return false;
 	bool genuine = in->verdict && in->verdict->class == VERDICT_GENUINE;
 	double s = reward_speedup(rule, in);
-	*out = (struct reward){rule->plan(genuine, s), rule->code(genuine, s)};
+	*out = (struct reward){rule->plan(rule, genuine, s), rule->code(rule, genuine, s)};
 	return true;
 }

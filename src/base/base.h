@@ -93,6 +93,8 @@ struct slice {
 	const char *data;
 	size_t len;
 };
+bool slice_is(struct slice s, const char *text);
+bool slice_same(struct slice a, struct slice b);
 
 /* ---- files ---- */
 

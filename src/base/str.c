@@ -59,3 +59,8 @@ void str_release(struct str *s)
 	free(s->data);
 	*s = (struct str){0};
 }
+
+/* ---- slices ---- */
+
+bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
+bool slice_same(struct slice a, struct slice b) { return a.len == b.len && !memcmp(a.data, b.data, a.len); }

@@ -92,7 +92,7 @@ static double bench_train(struct bench *b, struct err *err)
 	}
 	for (int s = 0, n = 0; s < S; s++) {
 		start[s + 1] = (s + 1) * L;
-		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){t, ids[t + 1]};
+		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){.at = t, .target = ids[t + 1]};
 	}
 	struct batch batch = {ids, {T, S, start, pos}};
 	struct pass_options po = {.max_tokens = T, .backward = true};

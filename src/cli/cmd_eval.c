@@ -1,7 +1,7 @@
 /* hone eval: how good a model is on a set of tasks (or kernels that are there: eval_runs.c): greedy
  * pass@1 and, with --num_samples above 1, sampled pass@1 and unbiased pass@k. Every answer and
- * verdict can be written to a file; --compare gives a paired bootstrap interval against such a file
- * of another model. */
+ * verdict can be written to a file; --compare gives a paired bootstrap interval over structures
+ * against such a file of another model. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "cli/eval_options.h"
@@ -24,7 +24,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, model, "model folder", NULL),
 	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
 	O(OPTION_STR, tasks, "task file or folder (midend: rows with kernel and profile)", NULL),
-	O(OPTION_STR, split, "keep tasks of this split; empty keeps all", NULL),
+	O(OPTION_STR, split, "keep tasks of this split: dev to choose by, test to report; empty keeps all", NULL),
 	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
@@ -284,6 +284,8 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 	if (!e->rates) return 0;
 	int n = 0, K = (int)e->o->num_samples;
 	double *a = xcalloc(e->prompts.count, sizeof *a), *b = xcalloc(e->prompts.count, sizeof *b), low, mean, high;
+	const struct task **tasks = xcalloc(e->prompts.count, sizeof *tasks);
+	int *cluster = xcalloc(e->prompts.count, sizeof *cluster);
 	for (size_t i = 0; i < e->prompts.count; i++) {
 		const json_t *t = json_object_get(e->rates, e->prompts.rows[i].task.name);
 		json_int_t others = json_integer_value(json_array_get(t, 0));
@@ -295,16 +297,20 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 		}
 		if (!counted || !others) continue;
 		a[n] = (double)genuine / counted;
+		tasks[n] = &e->prompts.rows[i].task;
 		b[n++] = (double)json_integer_value(json_array_get(t, 1)) / (double)others;
 	}
 	if (n) {
-		bootstrap_paired(a, b, n, (uint64_t)e->o->seed, &low, &mean, &high);
+		int structures = tasks_clusters(tasks, n, cluster);
+		bootstrap_paired(a, b, cluster, n, (uint64_t)e->o->seed, &low, &mean, &high);
 		json_object_set_new(summary, "compare",
-			json_pack("{s:s, s:f, s:f, s:f, s:i}", "to", e->o->compare, "difference", mean, "low", low, "high", high,
-				"tasks", n));
+			json_pack("{s:s, s:f, s:f, s:f, s:i, s:i}", "to", e->o->compare, "difference", mean, "low", low, "high",
+				high, "tasks", n, "structures", structures));
 	}
 	free(a);
 	free(b);
+	free(tasks);
+	free(cluster);
 	return n ? 0 : err_set(err, ERR_MISMATCH, "%s: no task has a verdict on both sides", e->o->compare);
 }
 
@@ -315,7 +321,13 @@ static void print_summary(const json_t *s)
 	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")),
 		(long long)json_integer_value(json_object_get(s, "samples")),
 		(long long)json_integer_value(json_object_get(s, "dropped")));
-	json_object_foreach(json_object_get(s, "pass"), key, value) printf("%-14s %.4f\n", key, json_real_value(value));
+	long long tasks = json_integer_value(json_object_get(s, "tasks"));
+	json_object_foreach(json_object_get(s, "pass"), key, value)
+	{
+		long long counted = json_integer_value(json_object_get(json_object_get(s, "pass_tasks"), key));
+		printf("%-14s %.4f", key, json_real_value(value));
+		printf(counted < tasks ? "  (%lld tasks have as many verdicts)\n" : "\n", counted);
+	}
 	static const char *const rates[] = {"genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio",
 		"mean_length", "speedup_geomean", "speedup_mean"};
 	for (size_t i = 0; i < ARRAY_LEN(rates); i++)
@@ -325,8 +337,9 @@ static void print_summary(const json_t *s)
 	const json_t *c = json_object_get(s, "compare");
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
-		printf("difference to %s: %+.4f, 95 %% interval [%+.4f, %+.4f]\n", json_string_value(json_object_get(c, "to")),
-			json_real_value(json_object_get(c, "difference")), json_real_value(json_object_get(c, "low")),
+		printf("difference to %s: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n",
+			json_string_value(json_object_get(c, "to")), json_real_value(json_object_get(c, "difference")),
+			(long long)json_integer_value(json_object_get(c, "structures")), json_real_value(json_object_get(c, "low")),
 			json_real_value(json_object_get(c, "high")));
 }
 
@@ -368,7 +381,7 @@ static void eval_release(struct eval *e)
 int cmd_eval(int argc, char **argv)
 {
 	struct eval_options o = {
-		.split = "heldout",
+		.split = "test",
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "auto",

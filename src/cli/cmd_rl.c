@@ -15,7 +15,7 @@ static int print_metrics(void *ctx, int64_t step, const json_t *m)
 		"%.1fs+%.1fs\n",
 		(long long)step, (long long)o->max_steps, number(m, "reward"), number(m, "genuine"), number(m, "loss"),
 		number(m, "entropy"), number(m, "completions/mean_length"), number(m, "frac_reward_zero_std"),
-		number(m, "sampling/sampling_logp_difference/mean"), number(m, "timing_s/generate_and_verify"),
+		number(m, "sampling/trained_logp_difference/mean"), number(m, "timing_s/generate_and_verify"),
 		number(m, "timing_s/update"));
 	return 0;
 }

@@ -1,36 +1,29 @@
 /* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and
- * completion as rendered text, and optionally split: "heldout" rows are evaluated, rows of other
- * splits than "train" are left alone and counted. The end-of-sequence token is appended to each
- * completion. What does not fit max_tokens is refused and counted, never cut.
+ * completion as rendered text, and optionally structure and split: "train" rows and rows without a
+ * split are trained on, "dev" rows are evaluated, all others ("test" above all) are left alone and
+ * counted. A split must be the structure's. The end-of-sequence token is appended to each completion. What does not fit
+ * max_tokens is refused and counted, never cut.
  *
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
  * metrics.jsonl, hone.db and final/. */
+#include "cli/sft.h"
 #include "cli/cli.h"
 #include "base/base.h"
 #include "model/model.h"
 #include "ops/ops.h"
 #include "store/store.h"
+#include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-struct sft_cmd {
-	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type, *device,
-		*cuda_libs;
-	bool use_peft, stop_at_eval_minimum, dry_run;
-	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps,
-		save_total_limit, logging_steps, patience, seed, threads;
-	double lora_alpha, lora_dropout, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
-		num_train_epochs, max_seconds;
-};
-
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct sft_cmd, field), help, choices }
 #define I(field, help, range) { #field, OPTION_INT, offsetof(struct sft_cmd, field), help, range }
 #define F(field, help, range) { #field, OPTION_FLOAT, offsetof(struct sft_cmd, field), help, range }
 #define B(field, help) { #field, OPTION_BOOL, offsetof(struct sft_cmd, field), help, NULL }
-static const struct option_def defs[] = {
+const struct option_def sft_option_defs[] = {
 	S(model, "model folder to start from (with tokenizer.json)", NULL),
 	S(adapter, "PEFT adapter folder to start from; default: a fresh adapter", NULL),
 	S(data, "pairs: .jsonl or .jsonl.gz with prompt, completion, optional split", NULL),
@@ -56,9 +49,9 @@ static const struct option_def defs[] = {
 	F(max_seconds, "stop after this wall time; 0: off", "0 or more"),
 	I(save_steps, "checkpoint every N steps; 0: only at the end", "0 or more"),
 	I(save_total_limit, "checkpoints kept; 0: all", "0 to 1048576"),
-	I(eval_steps, "held-out loss every N steps; 0: only at the end", "0 or more"),
+	I(eval_steps, "loss on dev rows every N steps; 0: only at the end", "0 or more"),
 	I(logging_steps, "metrics every N steps", "1 to 1000000000"),
-	B(stop_at_eval_minimum, "stop when the held-out loss turns, and keep the best weights"),
+	B(stop_at_eval_minimum, "stop when the loss on dev rows turns, and keep the best weights"),
 	I(patience, "evaluations without improvement before stopping", "1 to 1000000000"),
 	I(seed, "of order, dropout and the adapter's first weights", NULL),
 	S(device, "where the model computes: cpu, cuda or cuda:N", NULL),
@@ -66,8 +59,9 @@ static const struct option_def defs[] = {
 	I(threads, "threads of the CPU; 0: cores", "0 to 4096"),
 	B(dry_run, "print token counts, steps and the memory plan, and stop"),
 };
+const size_t sft_option_count = ARRAY_LEN(sft_option_defs);
 
-static const struct sft_cmd defaults = {
+const struct sft_cmd sft_defaults = {
 	.device = "cpu",
 	.use_peft = true,
 	.lora_r = 16,
@@ -142,13 +136,15 @@ static int encode(const struct reader *r, const char *text, struct ids *ids, str
 static int row_add(void *ctx, const json_t *row, const char *what, struct err *err)
 {
 	const struct reader *r = ctx;
-	const char *prompt, *completion, *split = "";
+	const char *prompt, *completion, *split = "", *structure = "";
 	struct ids ids = {0};
 	int rc = json_get_str(row, what, "prompt", &prompt, err);
 	if (!rc) rc = json_get_str(row, what, "completion", &completion, err);
 	if (!rc) rc = json_opt_str(row, what, "split", &split, err);
+	if (!rc) rc = json_opt_str(row, what, "structure", &structure, err);
+	if (!rc) rc = task_split_settle(structure, split, what, &split, err);
 	if (rc) return rc;
-	bool is_heldout = !strcmp(split, "heldout");
+	bool is_heldout = !strcmp(split, task_split_name(TASK_DEV));
 	if (!is_heldout && *split && strcmp(split, "train")) {
 		r->data->other_splits++;
 		return 0;
@@ -366,7 +362,7 @@ static void print_plan(const struct run *r, FILE *to)
 static int store_begin_run(struct run *r, struct err *err)
 {
 	char *path = r->o->store ? xstrdup(r->o->store) : path_join(r->o->output_dir, "hone.db");
-	json_t *config = options_json(defs, ARRAY_LEN(defs), r->o);
+	json_t *config = options_json(sft_option_defs, sft_option_count, r->o);
 	int rc = dir_make(r->o->output_dir, err);
 	if (!rc) rc = store_open(path, &r->store, err);
 	if (!rc) rc = store_run_open(r->store, r->o->output_dir, config, &r->store_run, err);
@@ -405,22 +401,15 @@ static int train(struct run *r, struct err *err)
 	return rc;
 }
 
-int cmd_sft(int argc, char **argv)
+int sft_command(const struct sft_cmd *o, struct err *err)
 {
-	struct sft_cmd o = defaults;
-	struct run r = {.o = &o};
-	struct err err = {0};
-	int npos;
-	int rc = options_parse(
-		"sft", "train on pairs of prompt and answer", defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
-	if (rc == 1) return 0;
-	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc) rc = options_check(&o, &err);
-	r.sft = sft_options_of(&o);
-	if (!rc) rc = open_all(&r, &err);
-	if (!rc) rc = data_load(&r, &err);
-	if (!rc && o.dry_run) print_plan(&r, stdout);
-	if (!rc && !o.dry_run) rc = train(&r, &err);
+	struct run r = {.o = o};
+	int rc = options_check(o, err);
+	r.sft = sft_options_of(o);
+	if (!rc) rc = open_all(&r, err);
+	if (!rc) rc = data_load(&r, err);
+	if (!rc && o->dry_run) print_plan(&r, stdout);
+	if (!rc && !o->dry_run) rc = train(&r, err);
 	store_close(r.store);
 	examples_release(&r.data.train);
 	examples_release(&r.data.heldout);
@@ -428,5 +417,18 @@ int cmd_sft(int argc, char **argv)
 	adapter_free(r.adapter);
 	model_free(r.model);
 	ops_free(r.ops);
+	return rc;
+}
+
+int cmd_sft(int argc, char **argv)
+{
+	struct sft_cmd o = sft_defaults;
+	struct err err = {0};
+	int npos;
+	int rc = options_parse(
+		"sft", "train on pairs of prompt and answer", sft_option_defs, sft_option_count, &o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc) rc = sft_command(&o, &err);
 	return rc ? cli_fail("sft", &err) : 0;
 }

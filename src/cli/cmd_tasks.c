@@ -1,5 +1,5 @@
 /* hone tasks: task sets. `list` and `show` read any form (a .py file, a folder, .jsonl[.gz]);
- * `synth` composes a set with training and held-out structures; `import` copies a set into another
+ * `synth` composes a set with structures to train on, to choose by and to report on; `import` copies a set into another
  * form, without the tasks whose source it has seen; `audit` asks the verifier what the references
  * alone say: a task that does not run, or that an output computed by no kernel passes, teaches
  * nothing. */
@@ -11,9 +11,8 @@
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_heldout, level_min, level_max, operators_min, level, style, num_correct_trials,
-		oracle_timeout_ms, size_max;
-	double heldout_fraction;
+	int64_t seed, count_train, count_dev, count_test, level_min, level_max, operators_min, level, style,
+		num_correct_trials, oracle_timeout_ms, size_max;
 	const char *verify_device, *gpu, *operators, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
 };
@@ -22,10 +21,10 @@ struct tasks_options {
 static const struct option_def defs[] = {
 	O(OPTION_INT, seed, "synth: names the set; audit: of the inputs (0: fresh)", NULL),
 	O(OPTION_INT, count_train, "synth: training tasks", "0 to 1000000"),
-	O(OPTION_INT, count_heldout, "synth: tasks of held-out structures", "0 to 1000000"),
+	O(OPTION_INT, count_dev, "synth: tasks to choose by, of structures that are never trained on", "0 to 1000000"),
+	O(OPTION_INT, count_test, "synth: tasks to report on, of structures of their own", "0 to 1000000"),
 	O(OPTION_INT, level_min, "synth: lowest level, 1 to 3", "1 to 3"),
 	O(OPTION_INT, level_max, "synth: highest level, 1 to 3", "1 to 3"),
-	O(OPTION_FLOAT, heldout_fraction, "synth: share of structures that are held out, chosen by hash", "0 to 1"),
 	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)",
 		NULL),
 	O(OPTION_INT, operators_min, "synth: only tasks of at least so many operators", "0 to 2147483647"),
@@ -35,7 +34,7 @@ static const struct option_def defs[] = {
 		"are",
 		"0 to 2147483647"),
 	O(OPTION_INT, level, "list, import, audit: only this level (0: all)", "0 to 9"),
-	O(OPTION_STR, split, "list, import, audit: only this split", "train|heldout|hand"),
+	O(OPTION_STR, split, "list, import, audit: only this split", "train|dev|test|hand"),
 	O(OPTION_BOOL, answer, "show: also the reference answer of a composed task", NULL),
 	O(OPTION_INT, style, "show: style of the answer", NULL),
 	O(OPTION_BOOL, slow, "show: the answer with one launch per operator", NULL),
@@ -166,15 +165,17 @@ static int tasks_show(const struct tasks_options *o, char **pos, struct err *err
 
 static int counts_print(const struct tasks_options *o, const struct task_set *set, size_t duplicates)
 {
-	int levels[10] = {0}, held = 0;
+	int levels[10] = {0}, splits[TASK_SPLIT_COUNT] = {0};
 	struct str text = {0};
 	json_t *row = json_pack(
 		"{s:s, s:I, s:I}", "out", o->out, "count", (json_int_t)set->count, "duplicates", (json_int_t)duplicates);
 	for (size_t i = 0; i < set->count; i++) {
 		levels[MIN(MAX(set->tasks[i].level, 0), 9)]++;
-		held += !strcmp(set->tasks[i].split, "heldout");
+		for (int k = 0; k < TASK_SPLIT_COUNT; k++)
+			splits[k] += !strcmp(set->tasks[i].split, task_split_name((enum task_split)k));
 	}
-	json_object_set_new(row, "heldout", json_integer(held));
+	for (int k = 0; k < TASK_SPLIT_COUNT; k++)
+		json_object_set_new(row, task_split_name((enum task_split)k), json_integer(splits[k]));
 	for (int l = 1; l < 10; l++) {
 		char key[16];
 		if (l > 3 && !levels[l]) continue;
@@ -184,8 +185,8 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 	}
 	if (o->json) json_print(json_incref(row));
 	else
-		printf("%s: %zu tasks (%d held out; %s), %zu duplicates left out\n", o->out, set->count, held, text.data,
-			duplicates);
+		printf("%s: %zu tasks (%d train, %d dev, %d test; %s), %zu duplicates left out\n", o->out, set->count,
+			splits[TASK_TRAIN], splits[TASK_DEV], splits[TASK_TEST], text.data, duplicates);
 	json_decref(row);
 	str_release(&text);
 	return ERR_OK;
@@ -203,11 +204,9 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 	int rc = out_check(o, err);
 	if (rc) return rc;
 	struct task_synth_options s = {.seed = (uint64_t)o->seed,
-		.count_train = (int)o->count_train,
-		.count_heldout = (int)o->count_heldout,
+		.count = {[TASK_TRAIN] = (int)o->count_train, [TASK_DEV] = (int)o->count_dev, [TASK_TEST] = (int)o->count_test},
 		.level_min = (int)o->level_min,
 		.level_max = (int)o->level_max,
-		.heldout_fraction = o->heldout_fraction,
 		.operators = o->operators,
 		.operators_min = (int)o->operators_min,
 		.progress = "synth"};
@@ -356,10 +355,10 @@ int cmd_tasks(int argc, char **argv)
 {
 	struct tasks_options o = {.seed = 42,
 		.count_train = 1000,
-		.count_heldout = 100,
+		.count_dev = 50,
+		.count_test = 100,
 		.level_min = 1,
 		.level_max = 2,
-		.heldout_fraction = 0.1,
 		.verify_device = "cpu",
 		.precision = "strict"};
 	struct err err = {0};

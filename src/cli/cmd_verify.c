@@ -97,10 +97,11 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->class != VERDICT_GENUINE) printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
 	printf("\n  %s\n", v->detail);
 	if (v->line > 0) print_line(source, v->line);
-	if (isfinite(v->speedup))
-		printf("  cost model: %.3g us, reference %.3g us, speedup %.2f; %d launches, %lld programs, %lld bytes\n",
-			v->cost_s * 1e6, v->reference_cost_s * 1e6, v->speedup, v->launches, (long long)v->programs,
-			(long long)v->bytes);
+	if (isfinite(v->speedup_eager))
+		printf("  cost model: %.3g us; PyTorch's operators %.3g us (speedup %.2f), fused %.3g us (speedup %.2f); %d "
+			   "launches, %lld programs, %lld bytes\n",
+			v->cost_s * 1e6, v->eager_cost_s * 1e6, v->speedup_eager, v->fused_cost_s * 1e6, v->speedup_fused,
+			v->launches, (long long)v->programs, (long long)v->bytes);
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);

@@ -1,24 +1,19 @@
-/* vm_cost: what a launch costs on a GPU. Counts per source line come from vm_launch (want_cost);
- * layouts and resources from the compile of the same IR for a GPU; predicted time and the limiting
- * resource from both and a row of the table of GPUs. docs/cost-model.md has the formula and where
- * it misleads.
+/* cost: what a launch costs on a GPU. Counts come from the vm (vm_launch, want_cost); layouts and
+ * resources from the real compile of the same IR; the predicted time and the limiting resource from
+ * both and a row of the table of GPUs. docs/cost-model.md has the formula and where it misleads.
  *
- *   struct vm_layouts *layouts = NULL;                              optional: without it every
- *   block is taken as a row-major one, 16 bytes a thread
- *   vm_layouts_create(ttgir, len, &layouts, &err);
- *   struct vm_binary binary = vm_binary_default(4);                 4 warps
- *   vm_binary_read(cubin, cubin_len, &binary, &err);                optional: registers, stack,
- *   shared memory
- *   vm_launch(k, &(struct vm_launch_options){ ..., .want_cost = true, .layouts = layouts,
- *   .num_warps = binary.warps }, &report, &err);
- *   struct vm_estimate e = vm_estimate(&report.cost, &binary, vm_gpu_find("H200"));
- *   vm_cost_table(&text, &report, &binary, vm_gpu_find("H200"));    or vm_cost_json
+ *   struct vm_compiled *compiled;                a result of the compile worker: the one way to it,
+ *   vm_compiled_create(result, gpu, &compiled, &err);     so that what was validated is what pays
+ *   vm_launch(k, &(struct vm_launch_options){..., .want_cost = true, .compiled = compiled}, ...);
+ *   struct vm_estimate e = vm_estimate(&report.cost, &compiled->binary, gpu);
+ *   vm_cost_table(&text, name, &launch_cost, &compiled->binary, gpu);      or vm_cost_json
  *
- * All texts and binaries are hostile. Threading: everything here is a function of its arguments;
- * layouts are immutable after create. */
-#ifndef HONE_VM_COST_H
-#define HONE_VM_COST_H
+ * All texts are hostile. Threading: everything here is a function of its arguments; a compiled is
+ * immutable after create. */
+#ifndef HONE_COST_H
+#define HONE_COST_H
 #include "base/base.h"
+#include "base/dtype.h"
 
 /* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each
  * instruction of a warp, the distinct sectors that its active lanes touch: which elements those are
@@ -96,20 +91,29 @@ struct vm_layouts;
 int vm_layouts_create(const char *ttgir, size_t len, struct vm_layouts **out, struct err *err);
 void vm_layouts_free(struct vm_layouts *l);
 
-/* What the real compile says about a kernel. */
+/* A kernel's resources. */
 struct vm_binary {
-	int warps, registers;
-	int stack_bytes;     /* of a thread: what does not fit its registers */
-	int64_t local_bytes; /* that a thread moves to and from its stack if it runs each instruction once */
-	int64_t shared_bytes;
+	int warps;
+	int registers;        /* of a thread */
+	int stack_bytes;      /* of a thread: what does not fit its registers */
+	int64_t local_bytes;  /* that a thread moves to and from its stack if it runs each instruction once */
+	int64_t shared_bytes; /* of a program */
 };
 struct vm_binary vm_binary_default(int warps); /* 32 registers, no stack, no shared memory */
-/* Registers, stack and static shared memory from a cubin's ELF; `warps` is kept, shared_bytes
- * only raised (dynamic shared memory is in Triton's metadata, not in the file). */
-int vm_binary_read(const void *cubin, size_t len, struct vm_binary *out, struct err *err);
 
-/* What one resident program has of the SM's L1, for vm_launch_options.l1_bytes. */
+/* What the real compile says about a kernel: all that counts and a predicted time need of it. */
+struct vm_compiled {
+	struct vm_binary binary;
+	struct vm_layouts *layouts; /* NULL: blocks are row-major, 16 bytes a lane */
+	int64_t l1_bytes;           /* what one resident program has of an SM's L1 */
+};
 int64_t vm_cost_l1_bytes(const struct vm_binary *binary, const struct vm_gpu *gpu);
+/* From a result of the compile worker (docs/worker-protocol.md, compile): num_warps, registers,
+ * stack_bytes, spills, shared_bytes, ttgir. What is missing or no number gets its default.
+ * ERR_LIMIT for a TTGIR that is too large. */
+struct vm_binary vm_binary_of(const json_t *result);
+int vm_compiled_create(const json_t *result, const struct vm_gpu *gpu, struct vm_compiled **out, struct err *err);
+void vm_compiled_free(struct vm_compiled *c);
 
 enum vm_limit {
 	VM_LIMIT_LAUNCH,
@@ -135,6 +139,18 @@ struct vm_estimate {
 	int64_t dram_bytes, l2_bytes, spill_bytes;
 };
 struct vm_estimate vm_estimate(const struct vm_cost *cost, const struct vm_binary *binary, const struct vm_gpu *gpu);
+
+/* A launch of a library: what it must move and compute. Its kernels are taken to be as good as such
+ * kernels are: coalesced, fully occupied, each byte once. */
+struct cost_launch {
+	double bytes, flops, special, dot_flops;
+};
+/* Which units matrix products of the reference run on: fp32 pipes (strict), tf32 or half tensor
+ * cores. */
+enum cost_dot { COST_DOT_FP32, COST_DOT_TF32, COST_DOT_HALF, COST_DOT_COUNT };
+enum cost_dot cost_dot_of(enum dtype task, bool tf32);
+
+double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 
 /* The counts as an object without its zeros, and back: what is missing or no count is zero. */
 json_t *vm_counts_json(const struct vm_cost *c); /* new reference */

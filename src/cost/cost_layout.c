@@ -121,6 +121,7 @@ static int parse_linear(struct slice s, struct cost_layout *out)
 	static const char *const keys[] = {"register = [", "lane = [", "warp = ["};
 	struct cost_bases *const part[] = {&out->reg, &out->lane, &out->warp};
 	for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
+		/* A list of lists of as many numbers as there are dimensions, one list for each bit. */
 		struct slice r = s;
 		if (!skip_to(&r, keys[k])) return -1;
 		for (skip_blanks(&r); r.len && *r.data == '['; skip_blanks(&r)) {
@@ -212,7 +213,7 @@ struct scan {
 static int alias_find(const struct scan *sc, struct slice name)
 {
 	for (int i = 0; i < sc->naliases; i++)
-		if (sc->aliases[i].name.len == name.len && !memcmp(sc->aliases[i].name.data, name.data, name.len)) return i;
+		if (slice_same(sc->aliases[i].name, name)) return i;
 	return -1;
 }
 
@@ -263,6 +264,8 @@ static int loc_number(struct slice s)
 /* What stands inside loc(...). */
 static struct loc_text loc_read(struct slice s)
 {
+	/* Three forms: a call from somewhere, another location, and a file's name with line and
+	 * column or a variable's name with its location. */
 	struct loc_text l = {.kind = LOC_TEXT_NONE, .a = -1, .b = -1};
 	if (starts(s, "callsite(")) {
 		struct slice at = s;
@@ -301,8 +304,7 @@ static const struct loc_text *loc_resolve(const struct scan *sc, const struct lo
 {
 	while (l && --*steps > 0) {
 		if (l->kind == LOC_TEXT_FILE) {
-			bool is_own = l->file.len == sc->kernel_file.len &&
-				!memcmp(l->file.data, sc->kernel_file.data, l->file.len);
+			bool is_own = slice_same(l->file, sc->kernel_file);
 			return is_own || !own_only ? l : NULL;
 		}
 		if (l->kind == LOC_TEXT_NONE) return NULL;
@@ -359,12 +361,14 @@ static bool tensor_read(
 		}
 		site->shape[site->ndim++] = (int32_t)v;
 	}
+	/* What one element is: its bits, or those it points to. */
 	struct slice e = s;
 	if (starts(e, "!tt.ptr<")) e = after(e, 8);
 	size_t skip = starts(e, "bf") ? 2 : starts(e, "f") || starts(e, "i") ? 1 : 0;
 	int64_t bits = 0;
 	e = after(e, skip);
 	if (skip && read_int(&e, &bits)) site->elem_bits = (int)MIN(bits, 64);
+	/* Up to the closing bracket; the layout stands behind the first comma of this level. */
 	int depth = 1;
 	const char *comma = NULL;
 	size_t n = 0;
@@ -451,6 +455,7 @@ static void scan_op(struct scan *sc, struct slice line)
 	const struct op_row *row = op_of_line(line);
 	if (!row) row = reduce_of_line(sc, line);
 	if (!row || sc->out->nsites >= SITES_MAX) return;
+	/* Where it is: in the kernel's own file, or wherever it is. */
 	struct slice place = last_loc(line), types = line;
 	struct cost_site site = {.kind = row->kind, .layout = -1, .is_async = row->is_async};
 	struct cost_layout layout;
@@ -462,6 +467,7 @@ static void scan_op(struct scan *sc, struct slice line)
 	if (!at || !skip_to(&types, row->is_result ? " -> " : " : ") ||
 		!tensor_read(sc, types, &site, &layout, &has_layout))
 		return;
+	/* Shape and layout are those of the operand, or of the result where the row says so. */
 	if (has_layout && layout.ndim == site.ndim) site.layout = layout_keep(sc->out, &layout);
 	site.is_scattered = is_scattered(sc, line);
 	site.line = at->line;
@@ -589,6 +595,9 @@ bool cost_lanes_of(
 		default_layout(ndim, shape, elem_bytes, warps, &own);
 		layout = &own;
 	}
+	/* Bases in the order lane, warp, register. One that is an XOR of earlier ones repeats
+	 * elements: of a lane it keeps its place, of a warp it counts as a copy, of a register it is
+	 * left out. */
 	int32_t lane[LAYOUT_LANE_BITS] = {0}, pivot[LAYOUT_BITS] = {0};
 	for (int b = 0; b < layout->lane.n && b < LAYOUT_LANE_BITS; b++) {
 		lane[b] = flat(layout->lane.at[b], ndim, shape);

@@ -160,6 +160,7 @@ void vm_cost_table(struct str *out, const char *kernel, const struct vm_launch_c
 	struct vm_estimate e = vm_estimate(&r->cost, b, gpu);
 	const struct vm_cost *c = &r->cost;
 	char t[4][24];
+	/* Time and what limits it; what the SMs hold; bytes; products; the other GPUs; lines. */
 	str_printf(out, "%s: %.2f us on %s, limited by %s\n", kernel, e.time_s * 1e6, gpu->name, vm_limit_name(e.limit));
 	str_printf(out, "  programs %lld of %d warps, %d registers, %lld bytes of shared memory, %d bytes of stack; ",
 		(long long)c->programs, b->warps, b->registers, (long long)b->shared_bytes, b->stack_bytes);

@@ -247,6 +247,7 @@ static json_t *pass_at_k_json(json_t *results)
 	json_t *problems = json_object(), *averages = json_object(), *metadata = json_object(), *list;
 	const char *key;
 	int64_t samples = 0, correct = 0, fewest = INT32_MAX;
+	/* Per problem: samples and how many are right; the fewest samples bound k. */
 	json_object_foreach(results, key, list)
 	{
 		int n = (int)json_array_size(list), c = correct_of(list);
@@ -259,6 +260,7 @@ static json_t *pass_at_k_json(json_t *results)
 	json_object_update_new(metadata,
 		json_pack("{s:I, s:I, s:I, s:I}", "total_problems", count, "problems_with_samples", count,
 			"total_evaluated_samples", (json_int_t)samples, "total_correct_samples", (json_int_t)correct));
+	/* Each k for each problem, and its average. */
 	for (int k = 1; count && k <= fewest; k *= 2) {
 		char name[32], average[48];
 		double sum = 0;

@@ -14,7 +14,9 @@
  * an engine. */
 #ifndef HONE_INFER_H
 #define HONE_INFER_H
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 struct sampling {
 	float temperature; /* 0: greedy */
@@ -56,6 +58,10 @@ struct request {
 	 * which has the tokenizer). */
 	bool (*should_stop)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
 	void *stop_ctx;
+	/* Optional: the temperature at which the next token is drawn, from the tokens so far; in place of
+	 * sampling.temperature, and recorded with each token. */
+	float (*temperature_at)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
+	void *temperature_ctx;
 	struct adapter *adapter; /* NULL: base */
 };
 struct completion {
@@ -63,6 +69,7 @@ struct completion {
 	int sample;
 	int32_t *tokens;
 	float *logprobs;
+	float *temperatures; /* at which each token was drawn; NULL: all at the request's */
 	int count;
 	enum finish_reason finish;
 };

@@ -127,6 +127,7 @@ void completion_release(struct completion *c)
 {
 	free(c->tokens);
 	free(c->logprobs);
+	free(c->temperatures);
 	*c = (struct completion){0};
 }
 
@@ -240,7 +241,8 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 		g->results[i] = (struct completion){.id = r->id,
 			.sample = r->first_sample + i,
 			.tokens = xcalloc((size_t)r->max_new_tokens, sizeof(int32_t)),
-			.logprobs = xcalloc((size_t)r->max_new_tokens, sizeof(float))};
+			.logprobs = xcalloc((size_t)r->max_new_tokens, sizeof(float)),
+			.temperatures = r->temperature_at ? xcalloc((size_t)r->max_new_tokens, sizeof(float)) : NULL};
 	if (!e->ready) e->ready = xcalloc(e->ready_cap = 64, sizeof *e->ready);
 	ready_reserve(e, r->num_samples);
 	e->live += r->num_samples;

@@ -125,10 +125,19 @@ static void sequence_close(struct engine *e, const struct slot *s, int first_row
 	memcpy(r->table + (int64_t)r->S++ * e->pages_per_sequence, s->pages, (size_t)s->npages * sizeof *s->pages);
 }
 
+/* Of the next token; recorded where it may change from token to token. */
+static float temperature_of(const struct slot *s)
+{
+	const struct request *q = &s->group->r;
+	if (!q->temperature_at) return q->sampling.temperature;
+	return s->c->temperatures[s->c->count] = q->temperature_at(
+			   q->temperature_ctx, q->id, s->c->sample, s->c->tokens, s->c->count);
+}
+
 static struct ops_draw draw_of(const struct slot *s)
 {
 	const struct sampling *g = &s->group->r.sampling;
-	return (struct ops_draw){.temperature = g->temperature,
+	return (struct ops_draw){.temperature = temperature_of(s),
 		.top_k = g->top_k,
 		.top_p = g->top_p,
 		.min_p = g->min_p,

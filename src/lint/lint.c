@@ -73,15 +73,15 @@ static void node_finding(struct lint *l, enum lint_code code, TSNode n, const ch
 static bool is_jit_name(const struct lint *l, TSNode n)
 {
 	return !ts_node_is_null(n) &&
-		(slice_equal(node_text(&l->w, n), "jit") || name_set_find(&l->jit_aliases, node_text(&l->w, n)) >= 0);
+		(slice_is(node_text(&l->w, n), "jit") || name_set_find(&l->jit_aliases, node_text(&l->w, n)) >= 0);
 }
 
 /* `from triton import jit as j`. */
 static void collect_alias(struct lint *l, TSNode n)
 {
 	struct slice name = node_text(&l->w, node_field(n, "name")), alias = node_text(&l->w, node_field(n, "alias"));
-	if (slice_equal(name, "jit")) name_set_add(&l->jit_aliases, alias, node_line(n));
-	if (slice_equal(alias, "ModelNew")) l->has_model_new = true;
+	if (slice_is(name, "jit")) name_set_add(&l->jit_aliases, alias, node_line(n));
+	if (slice_is(alias, "ModelNew")) l->has_model_new = true;
 }
 
 /* `j = triton.jit`, `k = triton.jit(f)`, `self.fc = nn.Linear(..)`, `ModelNew = ..`. */
@@ -89,7 +89,7 @@ static void collect_assignment(struct lint *l, TSNode n)
 {
 	TSNode left = node_field(n, "left"), right = node_field(n, "right");
 	if (ts_node_is_null(right)) return;
-	if (slice_equal(node_text(&l->w, left), "ModelNew")) l->has_model_new = true;
+	if (slice_is(node_text(&l->w, left), "ModelNew")) l->has_model_new = true;
 	if (is_jit_name(l, node_terminal(right)))
 		name_set_add(node_is(right, "call") ? &l->jitted : &l->jit_aliases, node_text(&l->w, node_terminal(left)),
 			node_line(left));
@@ -98,7 +98,7 @@ static void collect_assignment(struct lint *l, TSNode n)
 	struct slice callee = node_text(&l->w, node_field(right, "function"));
 	bool is_module = (callee.len > 3 && !memcmp(callee.data, "nn.", 3)) ||
 		(callee.len > 9 && !memcmp(callee.data, "torch.nn.", 9));
-	bool is_parameter = slice_equal(callee, "nn.Parameter") || slice_equal(callee, "torch.nn.Parameter");
+	bool is_parameter = slice_is(callee, "nn.Parameter") || slice_is(callee, "torch.nn.Parameter");
 	if (is_module && !is_parameter)
 		name_set_add(&l->modules, node_text(&l->w, node_field(left, "attribute")), node_line(left));
 }
@@ -121,9 +121,9 @@ static void collect(struct lint *l, TSNode n)
 	else if (node_is(n, "assignment")) collect_assignment(l, n);
 	else if (node_is(n, "decorated_definition")) collect_decorated(l, n);
 	else if (node_is(n, "class_definition") || node_is(n, "function_definition"))
-		l->has_model_new |= slice_equal(node_text(&l->w, node_field(n, "name")), "ModelNew");
+		l->has_model_new |= slice_is(node_text(&l->w, node_field(n, "name")), "ModelNew");
 	else if (l->w.import_depth && node_is(n, "dotted_name"))
-		l->has_model_new |= slice_equal(node_text(&l->w, n), "ModelNew");
+		l->has_model_new |= slice_is(node_text(&l->w, n), "ModelNew");
 }
 
 /* The grammar has a gap: a starred display or literal in a tuple without parentheses, `return *[a],
@@ -143,7 +143,7 @@ static bool may_be_legal(const struct lint *l, TSNode n)
 			p++;
 		if (p > word) {
 			struct slice w = {word, (size_t)(p-- - word)};
-			operand = !slice_equal(w, "return") && !slice_equal(w, "yield") && !slice_equal(w, "in");
+			operand = !slice_is(w, "return") && !slice_is(w, "yield") && !slice_is(w, "in");
 		} else if (*p == '*' && !operand && p + 1 < stop && strchr("[({\"'", p[1])) return true;
 		else if (*p != ' ' && *p != '\t') operand = strchr(")]}\"'", *p) != NULL && *p;
 	}
@@ -190,13 +190,13 @@ static void note_call(struct lint *l, TSNode n)
 	if (!walk_in_host_code(&l->w) || !node_is(function, "attribute")) return;
 	TSNode object = node_field(function, "object");
 	struct slice owner = node_text(&l->w, object);
-	if (slice_equal(owner, "self")) {
+	if (slice_is(owner, "self")) {
 		if (name_set_find(&l->modules, name) >= 0) node_finding(l, LINT_MODULE_CALL, n, "calls an nn.Module");
 		return;
 	}
 	/* `math.sqrt(..)` and `triton.cdiv(..)` compute with numbers */
-	bool is_library = slice_equal(owner, "math") || slice_equal(owner, "triton") || slice_equal(owner, "tl") ||
-		slice_equal(owner, "np");
+	bool is_library = slice_is(owner, "math") || slice_is(owner, "triton") || slice_is(owner, "tl") ||
+		slice_is(owner, "np");
 	if (!is_library && slice_in(name, COMPUTE, ARRAY_LEN(COMPUTE)))
 		node_finding(l, LINT_TORCH_COMPUTE, n, "torch computes here");
 }
@@ -214,8 +214,8 @@ static void note_class(struct lint *l, TSNode n)
 {
 	TSNode bases = node_field(n, "superclasses");
 	uint32_t count = ts_node_is_null(bases) ? 0 : MIN(ts_node_named_child_count(bases), 16u);
-	for (uint32_t i = 0; i < count && slice_equal(node_text(&l->w, node_field(n, "name")), "ModelNew"); i++)
-		if (slice_equal(node_text(&l->w, ts_node_named_child(bases, i)), "Model"))
+	for (uint32_t i = 0; i < count && slice_is(node_text(&l->w, node_field(n, "name")), "ModelNew"); i++)
+		if (slice_is(node_text(&l->w, ts_node_named_child(bases, i)), "Model"))
 			node_finding(l, LINT_INHERITS_MODEL, n, "derives from the reference");
 }
 
@@ -225,7 +225,7 @@ static void count_use(struct lint *l, TSNode n)
 	int i = name_set_find(&l->jitted, node_text(&l->w, n));
 	if (i >= 0) l->jitted.uses[i]++;
 	if (!l->w.import_depth && is_jit_name(l, n)) l->uses_jit = true;
-	if (slice_equal(node_text(&l->w, n), "getattr") || slice_in(node_text(&l->w, n), DYNAMIC, ARRAY_LEN(DYNAMIC)))
+	if (slice_is(node_text(&l->w, n), "getattr") || slice_in(node_text(&l->w, n), DYNAMIC, ARRAY_LEN(DYNAMIC)))
 		l->is_dynamic = true;
 }
 
@@ -236,7 +236,7 @@ static void examine(struct lint *l, TSNode n)
 	if (node_is(n, "function_definition") && w->nscopes > 0 && w->scopes[w->nscopes - 1].depth == w->depth)
 		w->scopes[w->nscopes - 1].is_jit = name_set_find(&l->jitted, node_text(w, node_field(n, "name"))) >= 0;
 	if (node_is(n, "identifier")) count_use(l, n);
-	else if (node_is(n, "attribute") && slice_equal(node_text(w, n), "torch.jit"))
+	else if (node_is(n, "attribute") && slice_is(node_text(w, n), "torch.jit"))
 		l->ignored_byte = ts_node_start_byte(node_field(n, "attribute"));
 	else if (node_is(n, "try_statement"))
 		finding_add(l->out, LINT_TRY, node_line(n), (int)ts_node_start_point(n).column + 1, "try statement",

@@ -47,7 +47,6 @@ struct slice node_text(const struct walk *w, TSNode n);
 bool node_is(TSNode n, const char *type);
 TSNode node_field(TSNode n, const char *field);
 int node_line(TSNode n);
-bool slice_equal(struct slice s, const char *text);
 bool slice_in(struct slice s, const char *const *list, size_t count);
 /* The last name of `a`, `a.b`, `a.b(...)`: what a decorator or call is about. */
 TSNode node_terminal(TSNode n);

@@ -6,7 +6,7 @@
 int name_set_find(const struct name_set *s, struct slice name)
 {
 	for (int i = 0; i < s->count; i++)
-		if (s->names[i].len == name.len && !memcmp(s->names[i].data, name.data, name.len)) return i;
+		if (slice_same(s->names[i], name)) return i;
 	return -1;
 }
 
@@ -32,12 +32,10 @@ TSNode node_field(TSNode n, const char *field)
 	return ts_node_child_by_field_name(n, field, (uint32_t)strlen(field));
 }
 int node_line(TSNode n) { return (int)ts_node_start_point(n).row + 1; }
-bool slice_equal(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
-
 bool slice_in(struct slice s, const char *const *list, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		if (slice_equal(s, list[i])) return true;
+		if (slice_is(s, list[i])) return true;
 	return false;
 }
 
@@ -76,8 +74,8 @@ static void enter(struct walk *w)
 	struct slice name = node_text(w, node_field(n, "name"));
 	w->scopes[w->nscopes++] = (struct scope){.kind = is_class ? SCOPE_CLASS : SCOPE_FUNCTION,
 		.depth = w->depth,
-		.is_model_new = is_class && slice_equal(name, "ModelNew"),
-		.is_init = is_function && slice_equal(name, "__init__")};
+		.is_model_new = is_class && slice_is(name, "ModelNew"),
+		.is_init = is_function && slice_is(name, "__init__")};
 }
 
 bool walk_next(struct walk *w)

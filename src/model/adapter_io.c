@@ -2,6 +2,8 @@
  * variants of LoRA; each key of its config is listed here with what may stand there. A key that
  * would change the computation in a way that this room does not implement is refused by name. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 

@@ -8,6 +8,9 @@
  * elements are shorter than fp32, what learns are fp32 masters beside them: a step of a small
  * learning rate would round away. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,6 +9,8 @@
  * entry alone. */
 #ifndef HONE_MODEL_H
 #define HONE_MODEL_H
+#include "base/base.h"
+#include "base/dtype.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
 
@@ -151,7 +153,12 @@ void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint
  * the batch. */
 struct head_row {
 	int32_t at, target;
+	float temperature; /* by which its logits are divided; 0: the call's */
 };
+/* min_p of all later calls (0: off): tokens that are less likely than min_p times the likeliest one
+ * count as impossible, but for the target; log-probabilities are of what is left, and so are their
+ * gradients: what a sampler that truncates by min_p draws from. */
+void pass_min_p(struct pass *p, float min_p);
 /* Fills logprob (n) and entropy (n, may be NULL) of softmax(logits / temperature). */
 void pass_logprobs(
 	struct pass *p, const struct head_row *rows, int n, float temperature, float *logprob, float *entropy);

@@ -2,6 +2,7 @@
  * residual stream: each branch adds to it. Frozen parameters have no gradient array and cost
  * nothing; below the lowest block that learns, nothing is computed. */
 #include "model/model_internal.h"
+#include "ops/ops.h"
 
 static void linear_backward(
 	const struct walk *w, int layer, enum linear l, struct elem *dx, const struct elem *dy, const struct elem *x)

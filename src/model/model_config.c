@@ -5,6 +5,8 @@
  * Two generations of transformers spell the same things differently (rope_theta and rope_scaling
  * against rope_parameters, torch_dtype against dtype): both are read and both are written. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,8 @@
 /* The backend for a policy: a GPU keeps an adapter's B in columns beside the weights, whose number
  * is fixed when it is opened, so the ranks of the adapters to come are looked up first. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "ops/ops.h"
 
 #define COLUMNS_STEP 64
 

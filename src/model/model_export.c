@@ -1,6 +1,10 @@
 /* A model as a folder for other programs: with an adapter added into its weights or without, in
  * fp32 or rounded once to a shorter type, in one file or in shards. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "ops/ops.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>

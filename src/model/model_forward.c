@@ -5,6 +5,7 @@
  *   q, k = rope(norm_head(q)), ...    x += att(q, k, v) Wo
  *   n2 = norm(x)                      x += (silu(n2 Wgate) * n2 Wup) Wdown */
 #include "model/model_internal.h"
+#include "ops/ops.h"
 
 void walk_block(const struct walk *w, int layer, const struct acts *a, struct elem *x_out)
 {

@@ -6,6 +6,9 @@
  * pairs and its converter reorders the rows of q and k to match; Hugging Face rotates halves, so
  * the order is undone here. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,6 +5,8 @@
  * pass_logprobs and pass_backward cut the same rows into the same chunks: equal inputs give equal
  * bits, so the first update's ratio is exactly 1. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "ops/ops.h"
 
 #include <math.h>
 
@@ -20,7 +22,7 @@ static int group_want(
 	for (int i = 0; i < n; i++) {
 		h->at[i] = rows ? rows[begin + i].at : at[begin + i];
 		h->target[i] = rows ? rows[begin + i].target : 0;
-		h->temperature[i] = temperature;
+		h->temperature[i] = rows && rows[begin + i].temperature > 0 ? rows[begin + i].temperature : temperature;
 		CHECKF(h->at[i] >= 0 && h->at[i] < p->T, "row %d is at %d of %d tokens", begin + i, h->at[i], p->T);
 		CHECKF(h->target[i] >= 0 && h->target[i] < V, "row %d has target %d of %d", begin + i, h->target[i], V);
 	}
@@ -37,6 +39,34 @@ static void chunk_logits(struct pass *p, int first, int n)
 	ops->logits(ops->ctx, h->logits, h->x, &p->model->head_linear, n);
 }
 
+void pass_min_p(struct pass *p, float min_p)
+{
+	struct head *h = &p->head;
+	h->min_p = min_p;
+	if (min_p > 0 && !h->host_logits)
+		h->host_logits = xmalloc(
+			size_mul(size_mul((size_t)h->rows_max, (size_t)p->model->config.vocab_size), sizeof *h->host_logits));
+}
+
+/* What min_p drops gets a logit so low that it has no weight, and with it no gradient; by the
+ * sampler's own comparison of weights exp((x - top) / T) with min_p. The host does it: it is rare,
+ * and no stage of the table has it. */
+static void chunk_truncate(struct pass *p, int first, int n)
+{
+	enum { IMPOSSIBLE = -1000000000 };
+	struct ops *ops = p->model->ops;
+	struct head *h = &p->head;
+	int V = p->model->config.vocab_size;
+	ops->get_f32(ops->ctx, h->host_logits, h->logits, (int64_t)n * V);
+	for (int i = 0; i < n; i++) {
+		float *x = h->host_logits + (int64_t)i * V, top = x[0], inverse = 1.0f / h->temperature[first + i];
+		for (int k = 1; k < V; k++) top = fmaxf(top, x[k]);
+		for (int k = 0; k < V; k++)
+			if (k != h->target[first + i] && expf((x[k] - top) * inverse) < h->min_p) x[k] = IMPOSSIBLE;
+	}
+	ops->put_f32(ops->ctx, h->logits, h->host_logits, (int64_t)n * V);
+}
+
 /* Of n rows from `first` of the group on, the first `wanted` are somebody's; their figures go to the
  * host, hits to the caller's rows from `row` on. */
 static void chunk_forward(struct pass *p, int first, int n, int wanted, int row)
@@ -44,6 +74,7 @@ static void chunk_forward(struct pass *p, int first, int n, int wanted, int row)
 	struct ops *ops = p->model->ops;
 	struct head *h = &p->head;
 	chunk_logits(p, first, n);
+	if (h->min_p > 0) chunk_truncate(p, first, wanted);
 	ops->logprob(ops->ctx, h->out, h->logits, p->walk.batch, first, n, p->model->config.vocab_size);
 	ops->get_f32(ops->ctx, h->figures, h->out, (int64_t)wanted * OPS_FIGURES);
 	for (int i = 0; i < wanted; i++) {

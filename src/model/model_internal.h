@@ -2,7 +2,10 @@
  * and the table that carves activations. */
 #ifndef HONE_MODEL_INTERNAL_H
 #define HONE_MODEL_INTERNAL_H
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
+#include "tensor/tensor.h"
 
 #define ADAPTER_RANK_MAX 256   /* bounds the memory plan, which exists before adapters do */
 
@@ -188,6 +191,8 @@ struct head {            /* the last norm's output to logits, a chunk of rows at
 	int32_t *at, *target;         /* (group_max) */
 	float *temperature;           /* (group_max) */
 	uint8_t *hits;                /* caller's, or NULL */
+	float min_p;                  /* pass_min_p */
+	float *host_logits;           /* (rows_max, V) with min_p alone */
 };
 
 struct pass {

@@ -3,6 +3,8 @@
  * and the pointers used in it come from the same rows. With backward each layer keeps its own;
  * without, all layers share one set and the residual stream stays in place. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "ops/ops.h"
 
 #include <stdlib.h>
 
@@ -133,7 +135,7 @@ static void head_init(struct head *h, const struct model *m, int rows, int max_t
 static void head_release(struct head *h, struct ops *ops)
 {
 	void *memory[] = {h->x, h->dx, h->logits, h->out};
-	void *host[] = {h->figures, h->logprob, h->entropy, h->g, h->at, h->target, h->temperature};
+	void *host[] = {h->figures, h->logprob, h->entropy, h->g, h->at, h->target, h->temperature, h->host_logits};
 	for (size_t i = 0; i < ARRAY_LEN(memory); i++) ops->release(ops->ctx, memory[i]);
 	for (size_t i = 0; i < ARRAY_LEN(host); i++) free(host[i]);
 }

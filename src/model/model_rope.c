@@ -2,6 +2,7 @@
  * fp32 products of fp32 factors, as Hugging Face computes them: a more exact table would be a
  * different model far out in the context. */
 #include "model/model_internal.h"
+#include "base/base.h"
 
 #include <math.h>
 #include <stdlib.h>

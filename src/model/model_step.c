@@ -2,6 +2,8 @@
  * over keys and values kept in pages. The blocks are walk_block's; the stage of the heads stores
  * this step's keys and values, and attention then reads pages. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "ops/ops.h"
 
 #include <stdlib.h>
 

@@ -7,6 +7,10 @@
  * ones into such a block first; where the backend's elements are shorter than fp32 it fills the
  * masters from the file again, which therefore stays open. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "ops/ops.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>

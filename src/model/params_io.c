@@ -1,6 +1,10 @@
 /* Tables of parameters to and from safetensors files: model weights, adapters and optimiser moments
  * all go through here. */
 #include "model/model_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "ops/ops.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 

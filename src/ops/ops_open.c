@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "ops/ops.h"
+#include "base/base.h"
 #include "ops/ops_check.h"
 
 #define CUDA_LIBRARY "libhone_cuda.so"

@@ -66,14 +66,25 @@ struct rollout {
 };
 struct rollout_options {
 	int num_samples;
-	int64_t id_base; /* request id of prompt i is id_base + i: part of the random stream */
+	int first_sample;   /* number of the first one: further answers to a request that was begun before */
+	int64_t id_base;    /* request id of prompt i is id_base + i: part of the random stream */
+	const int64_t *ids; /* (n) request ids instead; NULL: id_base counts */
 	struct sampling sampling;
+	float temperature_code; /* at which tokens behind the opening fence are drawn; 0: sampling's for all */
 	int max_new_tokens;
 	const int32_t *stop_ids;
 	int nstop;
 	struct adapter *adapter;
 	const char *progress; /* label, or NULL */
 };
+/* Whether an answer that is still being written has come to its code: a line that begins with three
+ * backticks or more. A state of zeros is the beginning of a text. */
+struct span_state {
+	int seen;      /* tokens looked at */
+	int backticks; /* of the line so far where nothing but blanks stands before them; -1: something else does */
+	bool is_code;
+};
+bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
 /* Fills out[i * num_samples + s] for prompts[index[i]]. Returns 0, or the verifier's or engine's
  * error. */
 int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
@@ -82,23 +93,42 @@ void rollouts_release(struct rollout *r, int n);
 json_t *rollout_json(
 	const struct rollout *r, const struct prompt_set *prompts); /* what the store and --out files keep */
 
-/* Rewards and advantages of n groups of K rollouts in place. *dropped_groups counts those without
- * variance. */
-void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type,
-	const struct prompt_set *prompts, int *dropped_groups);
+struct advantage_options {
+	const struct reward_rule *rule;
+	enum advantage_type type;
+	double weight;          /* all advantages are multiplied by it; 0: rewards are published and do not train */
+	double negative_weight; /* those below 0 by this too */
+	/* DAPO's soft punishment: an answer of more than max_completion_length - buffer tokens loses up to penalty of
+	 * its reward, in proportion; buffer 0: off. */
+	int max_completion_length, overlong_buffer_len;
+	double overlong_penalty_factor;
+};
+/* Rewards and advantages of groups of rollouts in place; sizes (groups) says how many answers each
+ * has, one group behind the other. has_variance (groups, may be NULL) says which teach something.
+ * Returns how many teach nothing. */
+int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const struct advantage_options *o,
+	const struct prompt_set *prompts, bool *has_variance);
+/* What the overlong punishment takes from an answer of so many tokens: 0 to penalty factor. */
+double overlong_penalty(const struct advantage_options *o, int tokens);
+/* The reward that is published: the code part plus the weighted plan part. */
+double reward_total(const struct reward_rule *rule, const struct reward *r);
 
 /* ---- training ---- */
 
 struct rl_options {
 	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template,
-		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules, *device,
-		*cuda_libs, *verify_device, *gpu;
-	bool use_peft, truncate_prompts, dry_run;
-	int64_t num_generations, generation_batch_size, num_iterations, max_prompt_length, max_completion_length, max_steps,
-		save_steps, save_total_limit, warmup_steps, seed, lora_r, threads, verify_threads, max_tokens,
-		num_correct_trials, limit, level;
-	double temperature, top_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
-		epsilon, epsilon_high, beta, lora_alpha, lora_dropout, max_seconds;
+		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules,
+		*importance_sampling_mode, *prompt_selection, *level_weights, *guard, *device, *cuda_libs, *verify_device, *gpu;
+	bool use_peft, truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
+	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
+		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed, lora_r,
+		threads, verify_threads, max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches,
+		replay_updates, replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
+	double temperature, temperature_code, top_p, min_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon,
+		weight_decay, max_grad_norm, max_grad_ratio, epsilon, epsilon_high, delta, beta, lora_alpha, lora_dropout,
+		max_seconds, reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight,
+		importance_sampling_clip_max, overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor,
+		level_admission, guard_gap, guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
 	int64_t top_k;
 };
 extern const struct option_def rl_option_defs[];
@@ -112,10 +142,29 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
 /* ---- the update: rows, packing, loss ---- */
 
 struct updater;
+/* Weights of tokens whose sampler was another policy than the one that trains (older weights,
+ * another program): exp(old - sampler), TRL's modes. */
+enum importance_mode {
+	IMPORTANCE_OFF,
+	IMPORTANCE_TOKEN_TRUNCATE,
+	IMPORTANCE_TOKEN_MASK,
+	IMPORTANCE_SEQUENCE_TRUNCATE,
+	IMPORTANCE_SEQUENCE_MASK,
+	IMPORTANCE_COUNT
+};
+int importance_mode_from_name(const char *name, enum importance_mode *out, struct err *err);
 struct updater_options {
 	struct loss_options loss;
-	int num_iterations, max_tokens, max_completion_length;
-	float temperature;
+	int num_iterations;       /* passes over a batch of rollouts */
+	int steps_per_generation; /* mini-batches, each with its optimiser step, that a pass is cut into */
+	int max_tokens, max_completion_length;
+	float temperature; /* of tokens that carry none of their own */
+	float min_p;       /* as the sampler's: log-probabilities are of what it leaves */
+	enum importance_mode importance;
+	double importance_cap;
+	double max_grad_ratio;           /* limits a norm to so many times the mean of those before; 0: off */
+	bool mask_truncated_completions; /* answers cut by length do not train, and their tokens do not count */
+	uint64_t seed;                   /* of which answer goes to which mini-batch */
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
@@ -123,22 +172,47 @@ struct updater_options {
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
 void updater_free(struct updater *u);
+/* Optimiser steps that every batch of rollouts takes (of the schedule, too, where nothing trains). */
+int updater_steps(const struct updater_options *o);
 struct update_stats {
 	struct loss_stats loss;
-	double grad_norm;
-	int sequences, tokens;
+	double grad_norm;                          /* mean over updates, before clipping */
+	int counted, sequences;                    /* answers that enter normalisers; that train */
+	int updates;                               /* optimiser steps with a gradient */
+	int not_finite, spikes;                    /* of them: skipped for their norm; held to max_grad_ratio */
+	int64_t completion_tokens;                 /* of the counted answers */
+	int64_t tokens;                            /* passed through the model for gradients */
+	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
+	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
+	double fit_loss;                           /* sum over them of the mean loss of a token */
 };
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */
 int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
 	const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err);
+/* One supervised update: mean log-loss over the examples' completion tokens times weight, at
+ * rate_scale times the schedule's rate; adds to stats. Without examples a step of the schedule alone.
+ * Each example has a prompt and fits max_tokens. */
+void updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
+	struct update_stats *stats);
+/* What a checkpoint keeps of an updater. */
+json_t *updater_state(const struct updater *u);
+void updater_state_set(struct updater *u, const json_t *state);
+/* The rows of the last batch, in the order in which they trained: for tests. */
+const struct loss_row *updater_rows(const struct updater *u, size_t *count);
 
 /* ---- evaluation ---- */
 
-/* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k, well_formed, valid,
- * compiled, correct, genuine, reasons, mean and geometric mean speedup, mean length. */
+/* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k (over the tasks that have k
+ * answers with a verdict: pass_tasks), well_formed, valid, compiled, correct, genuine, reasons, mean
+ * and geometric mean speedup, mean length. */
 json_t *rollouts_summary(
 	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks);
-/* Paired bootstrap over tasks: 95 % interval of mean(a) - mean(b), a[i] and b[i] of the same task. */
-void bootstrap_paired(const double *a, const double *b, int n, uint64_t seed, double *low, double *mean, double *high);
+/* Numbers tasks by structure (0..count - 1, in byte order of structures); a task without one is a
+ * structure of its own. Returns the count. */
+int tasks_clusters(const struct task *const *tasks, int n, int *cluster /* (n) */);
+/* Paired bootstrap over clusters of tasks: 95 % interval of mean(a) - mean(b), a[i] and b[i] of the
+ * same task. cluster (n) numbers them below n; NULL: each task is one. */
+void bootstrap_paired(const double *a, const double *b, const int *cluster, int n, uint64_t seed, double *low,
+	double *mean, double *high);
 #endif

@@ -1,5 +1,6 @@
-/* Evaluation: rates over rollouts. Intervals come from a paired bootstrap over tasks, because answers to one task are
- * not independent. */
+/* Evaluation: rates over rollouts. The estimator of pass@k is the unbiased one; intervals come
+ * from a paired bootstrap over structures, because answers to one task are not independent, and
+ * neither are tasks that differ in sizes and names alone. */
 #include "rl/rl.h"
 #include "base/base.h"
 #include "eval/eval.h"
@@ -30,7 +31,7 @@ static void tally_add(struct tally *t, const struct rollout *r, const struct pro
 	t->length += r->completion.finish == FINISH_LENGTH;
 	if (v->class != VERDICT_GENUINE) return;
 	const struct prompt_row *p = &prompts->rows[r->prompt];
-	double s = p->kernel ? p->profile.cost_s / v->cost_s : v->speedup;
+	double s = p->kernel ? p->profile.cost_s / v->cost_s : v->speedup_fused;
 	t->genuine++;
 	if (isfinite(s) && s > 0) {
 		t->speedup += s;
@@ -53,9 +54,9 @@ json_t *rollouts_summary(
 	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks)
 {
 	struct tally t = {0};
-	json_t *reasons = json_object(), *pass = json_object();
+	json_t *reasons = json_object(), *pass = json_object(), *pass_tasks = json_object();
 	double *sum = xcalloc((size_t)MAX(nks, 1), sizeof *sum);
-	int counted = 0;
+	int *counted = xcalloc((size_t)MAX(nks, 1), sizeof *counted);
 	for (int p = 0; p < tasks; p++) {
 		int n = 0, c = 0;
 		for (int k = 0; k < K; k++) {
@@ -65,18 +66,24 @@ json_t *rollouts_summary(
 			n += !x->is_dropped;
 			c += !x->is_dropped && x->verdict.class == VERDICT_GENUINE;
 		}
-		if (n == 0) continue;
-		counted++;
-		for (int i = 0; i < nks; i++) sum[i] += pass_at_k(n, c, MIN(ks[i], n));
+		/* A task with fewer answers than k (the others had no verdict) says nothing about k tries: it
+		 * would enter as a lower pass@n. */
+		for (int i = 0; i < nks; i++) {
+			if (n < ks[i]) continue;
+			sum[i] += pass_at_k(n, c, ks[i]);
+			counted[i]++;
+		}
 	}
 	for (int i = 0; i < nks; i++) {
 		char key[32];
 		snprintf(key, sizeof key, "pass@%d", ks[i]);
-		json_object_set_new(pass, key, json_real(ratio(sum[i], counted)));
+		json_object_set_new(pass, key, json_real(ratio(sum[i], counted[i])));
+		json_object_set_new(pass_tasks, key, json_integer(counted[i]));
 	}
 	free(sum);
-	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks,
-		"samples", K, "answers", t.answers, "dropped", t.dropped, "pass", pass, "well_formed",
+	free(counted);
+	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks,
+		"samples", K, "answers", t.answers, "dropped", t.dropped, "pass", pass, "pass_tasks", pass_tasks, "well_formed",
 		ratio(t.well_formed, t.answers), "valid", ratio(t.valid, t.answers), "compiled", ratio(t.compiled, t.answers),
 		"correct", ratio(t.correct, t.answers), "genuine", ratio(t.genuine, t.answers), "speedup_mean",
 		ratio(t.speedup, t.genuine), "speedup_geomean", t.genuine ? exp(t.log_speedup / t.genuine) : 0.0, "mean_length",
@@ -89,23 +96,69 @@ static int compare_double(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void bootstrap_paired(const double *a, const double *b, int n, uint64_t seed, double *low, double *mean, double *high)
+/* Sums and sizes by cluster; returns how many there are. cluster NULL: each task alone. */
+static int clusters_sum(const double *a, const double *b, const int *cluster, int n, double *sum, int *size)
+{
+	int count = 0;
+	for (int i = 0; i < n; i++) {
+		int c = cluster ? cluster[i] : i;
+		CHECKF(c >= 0 && c < n, "cluster %d of %d tasks", c, n);
+		sum[c] += a[i] - b[i];
+		size[c]++;
+		count = MAX(count, c + 1);
+	}
+	return count;
+}
+
+void bootstrap_paired(
+	const double *a, const double *b, const int *cluster, int n, uint64_t seed, double *low, double *mean, double *high)
 {
 	enum { DRAWS = 10000 };
-	double *draws = xmalloc(DRAWS * sizeof *draws), total = 0;
+	double *draws = xmalloc(DRAWS * sizeof *draws), *sum = xcalloc((size_t)n, sizeof *sum), total = 0;
+	int *size = xcalloc((size_t)n, sizeof *size), clusters = clusters_sum(a, b, cluster, n, sum, size);
 	struct rng rng = {.seed = seed, .stream = 0x626f6f7473747261};
-	for (int i = 0; i < n; i++) total += a[i] - b[i];
+	for (int c = 0; c < clusters; c++) total += sum[c];
+	/* Whole clusters are drawn; the mean is over the tasks that they bring along. */
 	for (int d = 0; d < DRAWS; d++) {
 		double s = 0;
-		for (int i = 0; i < n; i++) {
-			uint32_t j = rng_below(&rng, (uint32_t)n);
-			s += a[j] - b[j];
+		int64_t tasks = 0;
+		for (int k = 0; k < clusters; k++) {
+			uint32_t c = rng_below(&rng, (uint32_t)clusters);
+			s += sum[c];
+			tasks += size[c];
 		}
-		draws[d] = s / n;
+		draws[d] = s / (double)MAX(tasks, 1);
 	}
 	qsort(draws, DRAWS, sizeof *draws, compare_double);
 	*mean = total / n;
 	*low = draws[(int)(0.025 * DRAWS)];
 	*high = draws[(int)(0.975 * DRAWS) - 1];
 	free(draws);
+	free(sum);
+	free(size);
+}
+
+/* ---- structures ---- */
+
+static int by_structure(const void *a, const void *b)
+{
+	const struct task *const *x = a, *const *y = b;
+	return strcmp(task_cluster(*x), task_cluster(*y));
+}
+
+int tasks_clusters(const struct task *const *tasks, int n, int *cluster)
+{
+	struct place {
+		const struct task *task;
+		int index;
+	} *order = xmalloc((size_t)MAX(n, 1) * sizeof *order);
+	int count = 0;
+	for (int i = 0; i < n; i++) order[i] = (struct place){tasks[i], i};
+	qsort(order, (size_t)n, sizeof *order, by_structure);
+	for (int i = 0; i < n; i++) {
+		count += i > 0 && strcmp(task_cluster(order[i - 1].task), task_cluster(order[i].task)) != 0;
+		cluster[order[i].index] = count;
+	}
+	free(order);
+	return n ? count + 1 : 0;
 }

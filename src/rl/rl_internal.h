@@ -1,11 +1,68 @@
-/* Between the files of the rl room: what a run folder remembers beside its checkpoints. */
+/* Between the files of the rl room: the loop's state, a step's answers, and what a run folder
+ * remembers beside its checkpoints. */
 #ifndef HONE_RL_INTERNAL_H
 #define HONE_RL_INTERNAL_H
 #include "agent/agent.h"
 #include "base/base.h"
 #include "model/model.h"
 #include "rl/rl.h"
-#include "store/store.h"
+#include "rl/rl_guard.h"
+#include "rl/rl_history.h"
+
+struct loop {
+	const struct rl_options *o;
+	struct ops *ops;
+	struct model *model;
+	struct adapter *adapter;
+	struct optimizer *optimizer;
+	struct tokenizer *tokenizer;
+	struct engine *engine;
+	struct verifier *verifier;
+	struct updater *updater;
+	struct updater_options update;
+	struct store *store;
+	struct prompt_set prompts, dev; /* dev: of the evaluations inside the run */
+	struct history *history;
+	struct guard guard;
+	const struct chat_template *chat;
+	struct reward_rule rule;
+	struct advantage_options advantage;
+	double level_weights[LEVELS_MAX];
+	int32_t stop_id;
+	int64_t run, step;     /* step: done so far */
+	double seconds_before; /* of earlier starts of this run */
+	uint64_t start_ns;
+	int64_t tokens;
+	FILE *metrics_file;
+};
+
+/* ---- a step's answers (rl_step.c) ---- */
+
+/* Groups in one row, those that train first. Sizes differ where groups are staged. */
+struct step_batch {
+	struct rollout *r;
+	int *sizes;          /* (groups) */
+	bool *varies;        /* (groups) whether the group teaches something */
+	int n, groups, flat; /* rollouts, groups, groups without variance */
+	int kept;            /* rollouts of the groups that train: the first ones */
+	int rounds;          /* of generation: more than one with filter_groups */
+};
+int step_collect(struct loop *l, struct step_batch *b, struct err *err);
+void step_batch_release(struct step_batch *b);
+/* Prompts of a step: the next ones of the epoch's permutation, whole chunks only, as TRL's sampler. */
+void epoch_prompts(uint64_t seed, int prompts, int64_t step, int groups, int *index /* (groups) */);
+/* Answers to dev prompts, greedily: puts eval/... into metrics. */
+int step_evaluate(struct loop *l, json_t *metrics, struct err *err);
+
+/* ---- metrics (rl_metrics.c) ---- */
+
+/* What a step's answers and updates say, under TRL's names where TRL has one. */
+json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule, const struct prompt_set *prompts,
+	const struct step_batch *b, const struct update_stats *u);
+/* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
+void put_number(json_t *m, const char *key, double x);
+
+/* ---- the run folder (rl_resume.c) ---- */
 
 /* Everything that a step's result depends on: the options but for places, ends, saves
  * and threads; hashes of the weights at the start and of the prompts. New reference. */

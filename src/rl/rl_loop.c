@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "store/store.h"
+#include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
 #include "verify/verdict.h"
@@ -18,29 +19,46 @@
 
 #define EXTRA_SECONDS "seconds"
 
-struct loop {
-	const struct rl_options *o;
-	struct ops *ops;
-	struct model *model;
-	struct adapter *adapter;
-	struct optimizer *optimizer;
-	struct tokenizer *tokenizer;
-	struct engine *engine;
-	struct verifier *verifier;
-	struct updater *updater;
-	struct store *store;
-	struct prompt_set prompts;
-	const struct chat_template *chat;
-	const struct reward_rule *rule;
-	enum advantage_type advantage;
-	enum loss_type loss;
-	int32_t stop_id;
-	int64_t run, step;
-	double seconds_before; /* of earlier starts of this run */
-	uint64_t start_ns;
-	int64_t tokens;
-	FILE *metrics_file;
-};
+/* Reward, advantage and loss, and which of their settings go together. */
+static int learning_check(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	int rc = reward_rule_set(&l->rule, o->reward, o->reward_alpha, o->reward_beta, o->reward_clip, err);
+	l->advantage = (struct advantage_options){
+		.rule = &l->rule,
+		.weight = o->policy_weight,
+		.negative_weight = o->negative_weight,
+		.max_completion_length = (int)o->max_completion_length,
+		.overlong_buffer_len = (int)o->overlong_buffer_len,
+		.overlong_penalty_factor = o->overlong_penalty_factor,
+	};
+	if (!rc) rc = advantage_type_from_name(o->advantage, &l->advantage.type, err);
+	if (!rc) rc = loss_type_from_name(o->loss_type, &l->update.loss.type, err);
+	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
+	if (rc) return rc;
+	if (l->advantage.type == ADVANTAGE_MAXRL && (l->rule.failure < 0 || o->overlong_buffer_len > 0))
+		return err_set(err, ERR_USAGE,
+			"--advantage maxrl divides by the mean reward, which must not be negative: --reward %s pays %g for "
+			"failure%s",
+			o->reward, l->rule.failure, o->overlong_buffer_len > 0 ? ", and --overlong_buffer_len takes from it" : "");
+	if (l->update.loss.type == LOSS_CISPO && o->epsilon_high < 1)
+		return err_set(err, ERR_USAGE,
+			"--epsilon_high %g: of --loss_type cispo it is the cap of the ratio itself; expected 1 or more, 5 as a "
+			"rule",
+			o->epsilon_high);
+	if (o->delta > 0 && o->delta <= 1 + o->epsilon_high)
+		return err_set(err, ERR_USAGE, "--delta %g: expected more than 1 + epsilon_high = %g, or 0", o->delta,
+			1 + o->epsilon_high);
+	if (o->min_p > 0 && (o->top_k > 0 || o->top_p < 1))
+		return err_set(err, ERR_USAGE,
+			"--min_p %g with --top_k %lld and --top_p %g: training knows what min_p leaves, not what the others do; "
+			"use one",
+			o->min_p, (long long)o->top_k, o->top_p);
+	if (o->overlong_buffer_len > o->max_completion_length)
+		return err_set(err, ERR_USAGE, "--overlong_buffer_len %lld: expected at most max_completion_length (%lld)",
+			(long long)o->overlong_buffer_len, (long long)o->max_completion_length);
+	return 0;
+}
 
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
@@ -53,10 +71,21 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 			(long long)o->generation_batch_size, (long long)o->num_generations);
 	if (o->max_steps <= 0 && o->max_seconds <= 0)
 		return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
-	l->rule = reward_rule_find(o->reward);
-	if (!l->rule) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", o->reward);
-	int rc = advantage_type_from_name(o->advantage, &l->advantage, err);
-	return rc ? rc : loss_type_from_name(o->loss_type, &l->loss, err);
+	if (o->num_generations_first >= o->num_generations)
+		return err_set(err, ERR_USAGE, "--num_generations_first %lld: expected less than num_generations (%lld)",
+			(long long)o->num_generations_first, (long long)o->num_generations);
+	if (o->steps_per_generation > o->generation_batch_size)
+		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
+			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
+	int rc = learning_check(l, err);
+	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
+	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
+		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
+	if (!rc && o->level_admission > 0 && !o->level_weights)
+		return err_set(err, ERR_USAGE, "--level_admission: name the levels and their shares with --level_weights");
+	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
+		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
+	return rc;
 }
 
 static int open_model(struct loop *l, struct err *err)
@@ -109,6 +138,41 @@ static int longest_prompt(const struct prompt_set *s)
 	return (int)n;
 }
 
+/* What is chosen by or reported is never trained on, whatever --split says. */
+static int prompts_check_split(const struct prompt_set *s, struct err *err)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct task *t = &s->rows[i].task;
+		if (!strcmp(t->split, task_split_name(TASK_DEV)) || !strcmp(t->split, task_split_name(TASK_TEST)))
+			return err_set(err, ERR_USAGE,
+				"task %s is of split %s: dev tasks are for choosing and test tasks for reporting, neither is trained "
+				"on; "
+				"use --split train",
+				t->name, t->split);
+	}
+	return 0;
+}
+
+/* Dev tasks of the same file: what the run is watched by. */
+static int open_dev(struct loop *l, int longest, struct err *err)
+{
+	struct prompt_options p = prompt_options_of(l);
+	p.split = task_split_name(TASK_DEV);
+	p.limit = l->o->eval_limit;
+	p.level = 0;
+	int rc = prompt_set_load(&p, l->tokenizer, &l->dev, err);
+	if (rc) return err_prefix(err, "--eval_steps");
+	/* The engine's room is that of the training prompts. */
+	size_t kept = 0;
+	for (size_t i = 0; i < l->dev.count; i++)
+		if (l->dev.rows[i].ids.count <= (size_t)longest) kept++;
+	if (kept == l->dev.count) return 0;
+	return err_set(err, ERR_LIMIT,
+		"--eval_steps: %zu of %zu dev prompts are longer than every training prompt (%d tokens); set "
+		"--max_prompt_length",
+		l->dev.count - kept, l->dev.count, longest);
+}
+
 static int open_prompts(struct loop *l, struct err *err)
 {
 	int rc = chat_template_find(l->o->chat_template, l->o->model, &l->chat, err);
@@ -118,6 +182,7 @@ static int open_prompts(struct loop *l, struct err *err)
 	struct prompt_options p = prompt_options_of(l);
 	rc = prompt_set_load(&p, l->tokenizer, &l->prompts, err);
 	if (rc) return rc;
+	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
@@ -129,7 +194,41 @@ static int open_prompts(struct loop *l, struct err *err)
 			"--max_completion_length or --max_prompt_length",
 			longest, (long long)l->o->max_completion_length, (long long)l->o->max_tokens);
 	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
-	return 0;
+	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
+}
+
+/* Optimiser steps of one step, those of the schedule alone included. */
+static int step_updates(const struct loop *l) { return updater_steps(&l->update) + (int)l->o->replay_updates; }
+
+/* Estimates, buffer and guards: empty until the store's rows are folded in. */
+static void open_history(struct loop *l)
+{
+	const struct rl_options *o = l->o;
+	struct history_options h = {
+		.seed = (uint64_t)o->seed,
+		.decay = o->promise_decay,
+		.floor = o->promise_floor,
+		.num_generations = (int)o->num_generations,
+		.level_admission = o->level_admission,
+		.max_tokens = (int)o->max_tokens,
+		.stop_id = l->stop_id,
+	};
+	memcpy(h.level_weights, l->level_weights, sizeof h.level_weights);
+	l->history = history_create(&h, &l->prompts, l->tokenizer);
+	struct guard_options g = {
+		.action = !strcmp(o->guard, "stop") ? GUARD_STOP
+			: !strcmp(o->guard, "warn")     ? GUARD_WARN
+											: GUARD_OFF,
+		.patience = (int)o->guard_patience,
+		.eval_patience = (int)o->eval_patience,
+		.gap = o->guard_gap,
+		.kl = o->guard_kl,
+		.degenerate = o->guard_degenerate,
+		.hack = o->guard_hack,
+		.clipped = o->guard_truncation,
+		.malformed = o->guard_format,
+	};
+	guard_init(&l->guard, &g);
 }
 
 static int open_trainer(struct loop *l, struct err *err)
@@ -146,25 +245,36 @@ static int open_trainer(struct loop *l, struct err *err)
 		.weight_decay = o->weight_decay,
 		.max_grad_norm = o->max_grad_norm,
 		.lr_scheduler_type = o->lr_scheduler_type,
-		.warmup_steps = o->warmup_steps,
-		.max_steps = o->max_steps,
 	};
-	l->optimizer = optimizer_create(l->ops, params, count, &oo);
 	struct updater_options u = {
-		.loss = {.type = l->loss,
+		.loss = {.type = l->update.loss.type,
 			.epsilon = (float)o->epsilon,
 			.epsilon_high = (float)o->epsilon_high,
-			.beta = (float)o->beta},
+			.beta = (float)o->beta,
+			.delta = (float)o->delta},
+		.importance = l->update.importance,
+		.importance_cap = o->importance_sampling_clip_max,
+		.max_grad_ratio = o->max_grad_ratio,
+		.mask_truncated_completions = o->mask_truncated_completions,
+		.seed = (uint64_t)o->seed,
 		.num_iterations = (int)o->num_iterations,
+		.steps_per_generation = (int)o->steps_per_generation,
 		.max_tokens = (int)o->max_tokens,
 		.max_completion_length = (int)o->max_completion_length,
 		.temperature = (float)o->temperature,
+		.min_p = (float)o->min_p,
 		.dropout_seed = o->lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
 		.full_reference = o->beta > 0 && !o->use_peft,
 		.reference_model = o->model,
 	};
+	l->update = u;
+	/* Schedules are set in steps; the optimiser counts its own, of which a step has several. */
+	oo.warmup_steps = o->warmup_steps * step_updates(l);
+	oo.max_steps = o->max_steps * step_updates(l);
+	l->optimizer = optimizer_create(l->ops, params, count, &oo);
 	int rc = updater_create(l->model, l->adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
+	open_history(l);
 	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
 		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length};
 	return engine_create(l->model, &e, &l->engine, err);
@@ -197,6 +307,24 @@ static int open_store(struct loop *l, struct err *err)
 	return rc ? rc : verifier_create(&v, &l->verifier, err);
 }
 
+static int fold_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	struct loop *l = ctx;
+	struct err err = {0};
+	(void)index;
+	int rc = history_add(l->history, step, row, &err);
+	if (rc) log_error("%s", err.text);
+	return rc;
+}
+
+static int fold_metrics(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	struct loop *l = ctx;
+	(void)index;
+	guard_add(&l->guard, step, row, NULL, NULL, 0);
+	return 0;
+}
+
 static int resume(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
@@ -206,10 +334,13 @@ static int resume(struct loop *l, struct err *err)
 		l->step = s.step;
 		l->seconds_before = json_number_value(json_object_get(s.extra, EXTRA_SECONDS));
 		l->tokens = json_integer_value(json_object_get(s.extra, "num_tokens"));
+		updater_state_set(l->updater, json_object_get(s.extra, "updater"));
 		log_info("%s: continuing after step %lld", l->o->output_dir, (long long)s.step);
 	}
 	json_decref(s.extra);
 	rc = store_run_truncate(l->store, l->run, l->step, err);
+	if (!rc) rc = store_samples_each(l->store, l->run, fold_sample, l, err);
+	if (!rc) rc = store_metrics_each(l->store, l->run, fold_metrics, l, err);
 	return rc ? rc : rl_metrics_open(l->o->output_dir, l->store, l->run, l->step, &l->metrics_file, err);
 }
 
@@ -225,184 +356,122 @@ static int save(struct loop *l, struct err *err)
 	 * equal bytes. */
 	if (l->o->max_seconds > 0) json_object_set_new(s.extra, EXTRA_SECONDS, json_real(loop_seconds(l)));
 	json_object_set_new(s.extra, "num_tokens", json_integer(l->tokens));
+	json_object_set_new(s.extra, "updater", updater_state(l->updater));
 	int rc = checkpoint_save(
 		l->o->output_dir, l->model, l->adapter, l->optimizer, &s, (int)l->o->save_total_limit, err);
 	json_decref(s.extra);
 	return rc;
 }
 
-/* Prompts of a step: the next ones of the epoch's permutation, whole chunks only, as TRL's sampler.
- */
-static void step_prompts(const struct loop *l, int groups, int *index)
+/* The rows of a step's answers as the store keeps them; the history learns from the very same. */
+static json_t *step_rows(struct loop *l, const struct step_batch *b, struct err *err)
 {
-	int64_t per_epoch = (int64_t)l->prompts.count / groups, epoch = l->step / per_epoch, chunk = l->step % per_epoch;
-	int n = (int)l->prompts.count, *order = xmalloc((size_t)n * sizeof *order);
-	struct rng rng = {.seed = (uint64_t)l->o->seed, .stream = 0x65706f6368000000 + (uint64_t)epoch};
-	for (int i = 0; i < n; i++) order[i] = i;
-	for (int i = n; i > 1; i--) {
-		int j = (int)rng_below(&rng, (uint32_t)i), tmp = order[i - 1];
-		order[i - 1] = order[j];
-		order[j] = tmp;
+	json_t *rows = json_array();
+	for (int i = 0; i < b->n; i++) {
+		json_t *row = rollout_json(&b->r[i], &l->prompts);
+		json_array_append_new(rows, row);
+		if (!history_add(l->history, l->step, row, err)) continue;
+		json_decref(rows);
+		return NULL;
 	}
-	memcpy(index, order + chunk * groups, (size_t)groups * sizeof *index);
-	free(order);
+	return rows;
 }
 
-struct rollout_stats {
-	double reward, reward_sq, genuine, length, terminated_length, speedup, plan, code;
-	int n, terminated, dropped, clipped, min_length, max_length;
-};
-
-static struct rollout_stats rollout_stats_of(const struct loop *l, const struct rollout *r, int n)
-{
-	struct rollout_stats s = {.min_length = INT32_MAX};
-	for (int i = 0; i < n; i++) {
-		if (r[i].is_dropped) {
-			s.dropped++;
-			continue;
-		}
-		int len = r[i].completion.count;
-		double reward = l->rule->is_split ? r[i].reward.code + l->rule->alpha * r[i].reward.plan : r[i].reward.code;
-		struct reward_input in = {.verdict = &r[i].verdict,
-			.baseline_cost_s = l->prompts.rows[r[i].prompt].kernel ? l->prompts.rows[r[i].prompt].profile.cost_s : 0};
-		s.n++;
-		s.reward += reward;
-		s.reward_sq += reward * reward;
-		s.plan += r[i].reward.plan;
-		s.code += r[i].reward.code;
-		s.genuine += r[i].verdict.class == VERDICT_GENUINE;
-		s.speedup += reward_speedup(l->rule, &in);
-		s.length += len;
-		s.min_length = MIN(s.min_length, len);
-		s.max_length = MAX(s.max_length, len);
-		if (r[i].completion.finish == FINISH_LENGTH) {
-			s.clipped++;
-			continue;
-		}
-		s.terminated++;
-		s.terminated_length += len;
-	}
-	return s;
-}
-
-static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
-
-/* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
-static void put_number(json_t *m, const char *key, double x)
-{
-	json_object_set_new(m, key, isfinite(x) ? json_real(x) : json_null());
-}
-
-static json_t *step_metrics(struct loop *l, const struct rollout *r, int n, int groups, int dropped_groups,
-	const struct update_stats *u, double generate_s, double update_s)
-{
-	struct rollout_stats s = rollout_stats_of(l, r, n);
-	double mean = per(s.reward, s.n), var = s.n > 1 ? fmax(0, (s.reward_sq - s.n * mean * mean) / (s.n - 1)) : 0,
-		   rows = (double)u->loss.rows;
-	json_t *m = json_pack("{s:I, s:I, s:i, s:i, s:i}", "step", (json_int_t)l->step, "num_tokens", (json_int_t)l->tokens,
-		"completions/min_length", s.n ? s.min_length : 0, "completions/max_length", s.max_length, "dropped", s.dropped);
-	put_number(m, "loss", u->loss.loss);
-	put_number(m, "grad_norm", u->grad_norm);
-	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
-	put_number(m, "reward", mean);
-	put_number(m, "reward_std", sqrt(var));
-	put_number(m, "completions/mean_length", per(s.length, s.n));
-	put_number(m, "completions/mean_terminated_length", per(s.terminated_length, s.terminated));
-	put_number(m, "completions/clipped_ratio", per(s.clipped, s.n));
-	put_number(m, "frac_reward_zero_std", (double)dropped_groups / groups);
-	put_number(m, "genuine", per(s.genuine, s.n));
-	char key[96];
-	snprintf(key, sizeof key, "rewards/%s/mean", l->rule->name);
-	put_number(m, key, mean);
-	snprintf(key, sizeof key, "rewards/%s/std", l->rule->name);
-	put_number(m, key, sqrt(var));
-	if (l->rule->is_split) {
-		put_number(m, "rewards/plan/mean", per(s.plan, s.n));
-		put_number(m, "rewards/code/mean", per(s.code, s.n));
-	}
-	put_number(m, "speedup", per(s.speedup, s.genuine));
-	put_number(m, "entropy", per(u->loss.entropy, rows));
-	if (l->o->beta > 0) put_number(m, "kl", per(u->loss.kl, rows));
-	put_number(m, "clip_ratio/low_mean", per(u->loss.clip_low, rows));
-	put_number(m, "clip_ratio/high_mean", per(u->loss.clip_high, rows));
-	put_number(m, "sampling/sampling_logp_difference/mean", per(u->loss.logprob_diff_sum, rows));
-	put_number(m, "sampling/sampling_logp_difference/max", u->loss.logprob_diff_max);
-	put_number(m, "timing_s/generate_and_verify", generate_s);
-	put_number(m, "timing_s/update", update_s);
-	put_number(m, "step_time", generate_s + update_s);
-	return m;
-}
-
-static int record(struct loop *l, const struct rollout *r, int n, const json_t *metrics, struct err *err)
+static int record(struct loop *l, const json_t *rows, const json_t *metrics, struct err *err)
 {
 	int rc = store_begin(l->store, err);
-	for (int i = 0; !rc && i < n; i++) {
-		json_t *row = rollout_json(&r[i], &l->prompts);
-		rc = store_sample_put(l->store, l->run, l->step, i, row, err);
-		json_decref(row);
-	}
+	for (size_t i = 0; !rc && i < json_array_size(rows); i++)
+		rc = store_sample_put(l->store, l->run, l->step, (int64_t)i, json_array_get(rows, i), err);
 	if (!rc) rc = store_metrics_put(l->store, l->run, l->step, metrics, err);
 	if (!rc) rc = store_commit(l->store, err);
 	if (!rc) rl_metrics_put(l->metrics_file, metrics);
 	return rc;
 }
 
-static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
+/* Supervised updates on the buffer, behind those of the answers themselves. */
+static void step_replay(struct loop *l, struct update_stats *u)
 {
 	const struct rl_options *o = l->o;
-	int K = (int)o->num_generations, n = (int)o->generation_batch_size, groups = n / K, dropped_groups;
-	int *index = xmalloc((size_t)groups * sizeof *index);
-	struct rollout *r = xcalloc((size_t)n, sizeof *r);
-	struct rollout_options ro = {
-		.num_samples = K,
-		.id_base = (l->step + 1) << 20,
-		.sampling = {.temperature = (float)o->temperature,
-			.top_k = (int)o->top_k,
-			.top_p = (float)o->top_p,
-			.seed = (uint64_t)o->seed},
-		.max_new_tokens = (int)o->max_completion_length,
-		.stop_ids = &l->stop_id,
-		.nstop = 1,
-		.adapter = l->adapter,
-	};
+	const struct sft_example **e = xcalloc((size_t)o->replay_batch_size, sizeof *e);
+	for (int k = 0; k < o->replay_updates; k++) {
+		bool is_ready = history_unique(l->history) >= o->replay_min;
+		int n = is_ready ? history_replay(l->history, l->step, k, (int)o->replay_batch_size, e) : 0;
+		updater_fit(l->updater, e, n, o->replay_rate, o->replay_weight, u);
+	}
+	free(e);
+}
+
+static int adapter_or_model_save(struct loop *l, const char *name, struct err *err)
+{
+	char *path = path_join(l->o->output_dir, name);
+	int rc = l->adapter ? adapter_save(l->adapter, path, l->o->model, err) : model_save(l->model, path, err);
+	if (!rc) rc = model_copy_tokenizer(l->o->model, path, err);
+	free(path);
+	return rc;
+}
+
+/* Dev and guards: what the step's row says about the run. The best weights on dev are kept. */
+static int step_watch(struct loop *l, json_t *m, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	char begins[512];
+	json_t *alarms = json_array();
+	bool is_due = o->eval_steps > 0 && l->step % o->eval_steps == 0;
+	int rc = is_due ? step_evaluate(l, m, err) : 0;
+	guard_add(&l->guard, l->step, m, alarms, begins, sizeof begins);
+	if (json_array_size(alarms)) json_object_set(m, "alarms", alarms);
+	if (l->guard.stops) json_object_set_new(m, "stopped", json_string(l->guard.why));
+	if (*begins) log_warn("%s", begins);
+	json_decref(alarms);
+	if (!rc && is_due && guard_is_best(&l->guard, l->step)) rc = adapter_or_model_save(l, "best", err);
+	return rc;
+}
+
+/* Everything behind generation: updates, rows, metrics. l->step is this step's number. */
+static int step_learn(
+	struct loop *l, struct step_batch *b, double generate_s, metrics_fn *metrics, void *ctx, struct err *err)
+{
 	struct update_stats u = {0};
-	uint64_t t0 = clock_ns(), t1 = t0;
-	if (o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / o->max_seconds);
-	step_prompts(l, groups, index);
-	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, index, groups, &ro, r, err);
-	if (!rc) {
-		rollouts_advantages(r, groups, K, l->rule, l->advantage, &l->prompts, &dropped_groups);
-		t1 = clock_ns();
-		rc = updater_run(l->updater, r, n, &l->prompts, l->tokenizer, l->rule->is_split, &u, err);
-	}
-	if (!rc) {
-		l->step++;
-		l->tokens += u.tokens;
-		json_t *m = step_metrics(
-			l, r, n, groups, dropped_groups, &u, (double)(t1 - t0) * 1e-9, (double)(clock_ns() - t1) * 1e-9);
-		rc = record(l, r, n, m, err);
-		if (!rc && metrics) rc = metrics(ctx, l->step, m);
-		json_decref(m);
-	}
-	rollouts_release(r, n);
-	free(r);
-	free(index);
+	uint64_t t0 = clock_ns();
+	int rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->tokenizer, l->rule.is_split, &u, err);
+	json_t *rows = rc ? NULL : step_rows(l, b, err);
+	if (!rows) return err->code;
+	step_replay(l, &u);
+	double update_s = (double)(clock_ns() - t0) * 1e-9;
+	l->tokens += u.tokens;
+	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, &u);
+	json_object_set_new(m, "step", json_integer(l->step));
+	json_object_set_new(m, "num_tokens", json_integer(l->tokens));
+	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
+	history_metrics(l->history, l->step, m);
+	rc = step_watch(l, m, err);
+	put_number(m, "timing_s/generate_and_verify", generate_s);
+	put_number(m, "timing_s/update", update_s);
+	put_number(m, "step_time", generate_s + (double)(clock_ns() - t0) * 1e-9);
+	if (!rc) rc = record(l, rows, m, err);
+	if (!rc && metrics) rc = metrics(ctx, l->step, m);
+	json_decref(m);
+	json_decref(rows);
+	return rc;
+}
+
+static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
+{
+	struct step_batch b;
+	uint64_t t0 = clock_ns();
+	if (l->o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / l->o->max_seconds);
+	int rc = step_collect(l, &b, err);
+	if (rc) return rc;
+	l->step++;
+	rc = step_learn(l, &b, (double)(clock_ns() - t0) * 1e-9, metrics, ctx, err);
+	step_batch_release(&b);
 	return rc;
 }
 
 static bool is_finished(const struct loop *l)
 {
-	return (l->o->max_steps > 0 && l->step >= l->o->max_steps) ||
+	return l->guard.stops || (l->o->max_steps > 0 && l->step >= l->o->max_steps) ||
 		(l->o->max_seconds > 0 && loop_seconds(l) >= l->o->max_seconds);
-}
-
-static int save_final(struct loop *l, struct err *err)
-{
-	char *path = path_join(l->o->output_dir, "final");
-	int rc = l->adapter ? adapter_save(l->adapter, path, l->o->model, err) : model_save(l->model, path, err);
-	if (!rc) rc = model_copy_tokenizer(l->o->model, path, err);
-	free(path);
-	return rc;
 }
 
 static void loop_release(struct loop *l)
@@ -413,7 +482,9 @@ static void loop_release(struct loop *l)
 	engine_free(l->engine);
 	updater_free(l->updater);
 	optimizer_free(l->optimizer);
+	history_free(l->history);
 	prompt_set_release(&l->prompts);
+	prompt_set_release(&l->dev);
 	tokenizer_free(l->tokenizer);
 	adapter_free(l->adapter);
 	model_free(l->model);
@@ -434,7 +505,8 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 		if (!rc && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
 	}
 	if (!rc) rc = save(&l, err);
-	if (!rc) rc = save_final(&l, err);
+	if (!rc) rc = adapter_or_model_save(&l, "final", err);
+	if (l.guard.stops) log_warn("%s", l.guard.why);
 	loop_release(&l);
 	return rc;
 }
@@ -447,8 +519,9 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	if (!rc) rc = model_config_load(o->model, &c, err);
 	if (!rc) rc = tokenizer_open(o->model, &l.tokenizer, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rl_plan_print(o, &c, &l.prompts, l.rule, out);
+	if (!rc) rl_plan_print(o, &c, &l.prompts, &l.rule, out);
 	prompt_set_release(&l.prompts);
+	prompt_set_release(&l.dev);
 	tokenizer_free(l.tokenizer);
 	return rc;
 }

@@ -138,7 +138,16 @@ static void run_print(const struct rl_options *o, const struct prompt_set *promp
 	fprintf(out, "update       %s, %s advantages, clip %g/%g, beta %g; AdamW at %g, %s%s\n", o->loss_type, o->advantage,
 		o->epsilon, o->epsilon_high, o->beta, o->learning_rate, o->lr_scheduler_type,
 		o->use_peft && o->lora_dropout > 0 ? ", adapter dropout in the gradient pass" : "");
-	fprintf(out, "reward       %s: %s\n", rule->name, rule->formula);
+	fprintf(out, "             %lld passes over %lld mini-batches a step; norms within %g times their mean\n",
+		(long long)o->num_iterations, (long long)o->steps_per_generation, o->max_grad_ratio);
+	fprintf(out, "reward       %s: %s (alpha %g, beta %g, clip %g)\n", rule->name, rule->formula, rule->alpha,
+		rule->beta, rule->speedup_clip);
+	fprintf(out, "draws        prompts by %s%s; groups %s%s\n", o->prompt_selection,
+		o->level_weights ? ", levels by share" : "", o->num_generations_first > 0 ? "staged" : "whole",
+		o->filter_groups ? ", replaced when they do not vary" : "");
+	if (o->replay_updates > 0)
+		fprintf(out, "replay       %lld supervised updates a step of %lld own genuine answers, at %g times the rate\n",
+			(long long)o->replay_updates, (long long)o->replay_batch_size, o->replay_rate);
 }
 
 void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct prompt_set *prompts,

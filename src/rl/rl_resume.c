@@ -6,6 +6,7 @@
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "store/store.h"
 #include "train/train.h"
 

@@ -21,12 +21,13 @@ struct collect {
 	const struct rollout_options *o;
 	struct rollout *out;
 	int total, finished, outstanding; /* rollouts in all, with a verdict, at the verifier */
+	struct span_state *spans;         /* (total) where code has a temperature of its own */
 	struct progress progress;
 };
 
 static void verdict_format_failure(struct verdict *v, const struct answer *a, enum finish_reason finish)
 {
-	*v = (struct verdict){.class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup = NAN};
+	*v = (struct verdict){.class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup_eager = NAN, .speedup_fused = NAN};
 	snprintf(v->reason, sizeof v->reason, "%s", finish == FINISH_LENGTH ? "length" : a->problem);
 	snprintf(v->detail, sizeof v->detail, "the answer is not a plan followed by one closed ```python block (%s)",
 		a->problem);
@@ -68,14 +69,54 @@ static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
 	return verifier_submit(c->verifier, &req, err);
 }
 
+static int64_t request_id(const struct collect *c, int place)
+{
+	return c->o->ids ? c->o->ids[place] : c->o->id_base + place;
+}
+
+static int request_place(const struct collect *c, int64_t id)
+{
+	if (!c->o->ids) return (int)(id - c->o->id_base);
+	int place = 0;
+	while (c->o->ids[place] != id) place++;
+	return place;
+}
+
+/* ---- plan and code while they are written ---- */
+
+bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count)
+{
+	for (; s->seen < count && !s->is_code; s->seen++) {
+		struct str text = {0};
+		tokenizer_decode(t, &tokens[s->seen], 1, true, &text);
+		for (size_t i = 0; i < text.len && !s->is_code; i++) {
+			char c = text.data[i];
+			if (c == '\n') s->backticks = 0;
+			else if (c == '`' && s->backticks >= 0) s->is_code = ++s->backticks == 3;
+			else if ((c != ' ' && c != '\t') || s->backticks > 0) s->backticks = -1;
+		}
+		str_release(&text);
+	}
+	return s->is_code;
+}
+
+static float temperature_at(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	struct collect *c = ctx;
+	int slot = request_place(c, id) * c->o->num_samples + sample - c->o->first_sample;
+	bool is_code = span_is_code(&c->spans[slot], c->tokenizer, tokens, count);
+	return is_code ? c->o->temperature_code : c->o->sampling.temperature;
+}
+
 static int take_completions(struct collect *c, struct engine *e, struct err *err)
 {
 	struct completion done;
 	while (engine_take(e, &done)) {
-		int64_t slot = (done.id - c->o->id_base) * c->o->num_samples + done.sample;
+		int place = request_place(c, done.id);
+		int64_t slot = (int64_t)place * c->o->num_samples + done.sample - c->o->first_sample;
 		CHECK(slot >= 0 && slot < c->total);
 		struct rollout *r = &c->out[slot];
-		*r = (struct rollout){.prompt = c->index[done.id - c->o->id_base], .sample = done.sample, .completion = done};
+		*r = (struct rollout){.prompt = c->index[place], .sample = done.sample, .completion = done};
 		int rc = completion_check(&done, err);
 		if (rc) return err_prefix(err, "task %s", c->prompts->rows[r->prompt].task.name);
 		rollout_decode(c, r);
@@ -114,15 +155,18 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 	for (int i = 0; i < n; i++) {
 		const struct prompt_row *p = &c->prompts->rows[c->index[i]];
 		struct request q = {
-			.id = c->o->id_base + i,
+			.id = request_id(c, i),
 			.prompt = p->ids.data,
 			.nprompt = (int)p->ids.count,
 			.num_samples = c->o->num_samples,
+			.first_sample = c->o->first_sample,
 			.sampling = c->o->sampling,
 			.max_new_tokens = c->o->max_new_tokens,
 			.stop_ids = c->o->stop_ids,
 			.nstop = c->o->nstop,
 			.adapter = c->o->adapter,
+			.temperature_at = c->o->temperature_code > 0 ? temperature_at : NULL,
+			.temperature_ctx = c,
 		};
 		q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
 		int rc = engine_submit(e, &q, err);
@@ -142,6 +186,7 @@ int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenize
 		.out = out,
 		.total = n * o->num_samples};
 	memset(out, 0, (size_t)c.total * sizeof *out);
+	c.spans = xcalloc((size_t)MAX(c.total, 1), sizeof *c.spans);
 	if (o->progress) progress_begin(&c.progress, o->progress, "answers", c.total);
 	int rc = submit_prompts(&c, e, n, err), active = 1;
 	while (!rc && active) {
@@ -151,6 +196,7 @@ int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenize
 	}
 	if (!rc) rc = take_verdicts(&c, -1, err);
 	if (o->progress) progress_end(&c.progress);
+	free(c.spans);
 	return rc;
 }
 
@@ -203,33 +249,63 @@ json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
 
 /* ---- rewards and advantages ---- */
 
-static void group_rewards(struct rollout *g, int K, const struct reward_rule *rule, const struct prompt_set *prompts,
+double overlong_penalty(const struct advantage_options *o, int tokens)
+{
+	if (o->overlong_buffer_len <= 0) return 0;
+	int free_tokens = o->max_completion_length - o->overlong_buffer_len;
+	double over = (double)(tokens - free_tokens) / o->overlong_buffer_len;
+	return o->overlong_penalty_factor * fmin(fmax(over, 0), 1);
+}
+
+double reward_total(const struct reward_rule *rule, const struct reward *r)
+{
+	return rule->is_split ? r->code + rule->alpha * r->plan : r->code;
+}
+
+static void group_rewards(struct rollout *g, int K, const struct advantage_options *o, const struct prompt_set *prompts,
 	double *plan, double *code)
 {
 	for (int k = 0; k < K; k++) {
 		const struct prompt_row *p = &prompts->rows[g[k].prompt];
 		struct reward_input in = {.verdict = &g[k].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0};
-		g[k].is_dropped = !reward_compute(rule, &in, &g[k].reward);
+		g[k].is_dropped = !reward_compute(o->rule, &in, &g[k].reward);
+		double penalty = overlong_penalty(o, g[k].completion.count);
+		g[k].reward.plan -= penalty;
+		g[k].reward.code -= penalty;
 		plan[k] = g[k].is_dropped ? NAN : g[k].reward.plan;
 		code[k] = g[k].is_dropped ? NAN : g[k].reward.code;
 	}
 }
 
-void rollouts_advantages(struct rollout *r, int groups, int K, const struct reward_rule *rule, enum advantage_type type,
-	const struct prompt_set *prompts, int *dropped_groups)
+static double weighted(const struct advantage_options *o, double advantage)
 {
-	double *v = xcalloc((size_t)K * 4, sizeof *v), *plan = v, *code = v + K, *a_plan = v + 2 * K, *a_code = v + 3 * K;
-	*dropped_groups = 0;
-	for (int g = 0; g < groups; g++) {
-		struct rollout *group = r + (size_t)g * (size_t)K;
-		group_rewards(group, K, rule, prompts, plan, code);
-		bool has_plan = group_advantages(type, plan, K, a_plan), has_code = group_advantages(type, code, K, a_code);
-		if (!has_plan && !has_code)
-			++*dropped_groups; /* without any variance there is nothing to learn from the group */
-		for (int k = 0; k < K; k++) {
-			group[k].advantage_plan = rule->is_split ? rule->alpha * a_plan[k] : a_code[k];
-			group[k].advantage_code = a_code[k];
-		}
+	return o->weight * (advantage < 0 ? advantage * o->negative_weight : advantage);
+}
+
+int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const struct advantage_options *o,
+	const struct prompt_set *prompts, bool *has_variance)
+{
+	int n = 0, dropped = 0, begin = 0;
+	for (int g = 0; g < groups; g++) n += sizes[g];
+	double *v = xcalloc((size_t)MAX(n, 1) * 4, sizeof *v), *plan = v, *code = v + n, *a_plan = v + 2 * n,
+		   *a_code = v + 3 * n;
+	for (int g = 0; g < groups; begin += sizes[g++]) {
+		group_rewards(r + begin, sizes[g], o, prompts, plan + begin, code + begin);
+		bool has_plan = group_advantages(o->type, plan + begin, sizes[g], a_plan + begin),
+			 has_code = group_advantages(o->type, code + begin, sizes[g], a_code + begin);
+		/* without any variance there is nothing to learn from the group */
+		dropped += !has_plan && !has_code;
+		if (has_variance) has_variance[g] = has_plan || has_code;
+	}
+	/* Scales of the whole batch, for each part's rewards. */
+	bool is_batch = o->type == ADVANTAGE_BATCH;
+	double plan_scale = is_batch ? advantages_batch_scale(plan, n) : 1,
+		   code_scale = is_batch ? advantages_batch_scale(code, n) : 1;
+	for (int i = 0; i < n; i++) {
+		r[i].advantage_code = weighted(o, code_scale * a_code[i]);
+		r[i].advantage_plan = o->rule->is_split ? weighted(o, o->rule->alpha * plan_scale * a_plan[i])
+												: r[i].advantage_code;
 	}
 	free(v);
+	return dropped;
 }

@@ -1,10 +1,15 @@
 /* The update: rollouts become rows of (token, old log-probability, weight, normaliser), rows are
  * packed into micro-batches, and the trainer, which knows nothing about kernels, does the rest.
  *
- * old_logprob is the trainer's own recomputation, not the sampler's: with one iteration (mu = 1) it
- * is the very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The
- * sampler's values are compared with it and the gap is published. */
-#include "rl/rl.h"
+ * A batch of rollouts is cut into steps_per_generation mini-batches, one optimiser step each, and
+ * passed over num_iterations times. Normalisers count all answers of a mini-batch that have a
+ * verdict, also those that do not train: a batch with one informative group must not move the
+ * weights as far as one with fifteen, and a tiny weight of the KL term must not change the scale.
+ *
+ * old_logprob is the trainer's own recomputation, not the sampler's: with a single update it is the
+ * very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The sampler's
+ * values are compared with it, and the gap is published. */
+#include "rl/rl_internal.h"
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
@@ -21,6 +26,13 @@ struct sequence {
 	size_t row_begin;
 };
 
+/* The sequences that train, mini-batch by mini-batch. */
+struct update_plan {
+	struct sequence *s;
+	int *begin; /* (parts + 1) into s */
+	int parts;
+};
+
 struct updater {
 	struct model *model,
 		*reference; /* reference: full training with beta > 0; with an adapter it is the model without it */
@@ -32,12 +44,14 @@ struct updater {
 	struct head_row *head;      /* (max_tokens) */
 	float *logprob;             /* (max_tokens) scratch */
 	struct loss_row *rows;
-	size_t nrows, rows_cap; /* of the whole batch, in sequence order */
-	float *sampler_logprob;
-	size_t sampler_cap; /* (nrows) */
+	size_t nrows, rows_cap;                   /* of the whole batch, in sequence order */
+	float *sampler_logprob, *row_temperature; /* (nrows) as the sampler recorded them; temperature 0: the usual */
+	double norm_mean;                         /* decaying mean of the norms of updates so far */
+	int64_t norm_count;
 	/* the micro-batch that the loss callback works on */
 	size_t row_offset;
-	bool is_first_iteration;
+	bool is_first_iteration, needs_old;
+	double fit_scale; /* supervised updates: 1 / tokens of the update */
 	struct update_stats *stats;
 };
 
@@ -46,12 +60,18 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 {
 	struct updater *u = xcalloc(1, sizeof *u);
 	*u = (struct updater){.model = m, .adapter = a, .optimizer = opt, .o = *o};
+	u->o.steps_per_generation = MAX(1, o->steps_per_generation);
+	u->o.num_iterations = MAX(1, o->num_iterations);
+	/* With one update for each batch this pass's values are the old ones. */
+	u->needs_old = u->o.num_iterations * u->o.steps_per_generation > 1 || o->importance != IMPORTANCE_OFF;
 	struct pass_options p = {.max_tokens = o->max_tokens, .head_rows = MIN(o->max_tokens, 512), .backward = true};
 	int rc = pass_create(m, &p, &u->pass, err);
+	if (!rc) pass_min_p(u->pass, o->min_p);
 	if (!rc && o->full_reference) {
 		rc = model_open(o->reference_model, model_ops(m), &u->reference, err);
 		p.backward = false;
 		if (!rc) rc = pass_create(u->reference, &p, &u->reference_pass, err);
+		if (!rc) pass_min_p(u->reference_pass, o->min_p);
 	}
 	size_t n = (size_t)o->max_tokens;
 	u->ids = xcalloc(n, sizeof *u->ids);
@@ -77,12 +97,45 @@ void updater_free(struct updater *u)
 	free(u->logprob);
 	free(u->rows);
 	free(u->sampler_logprob);
+	free(u->row_temperature);
 	free(u);
+}
+
+int updater_steps(const struct updater_options *o)
+{
+	return MAX(1, o->num_iterations) * MAX(1, o->steps_per_generation);
+}
+
+const struct loss_row *updater_rows(const struct updater *u, size_t *count)
+{
+	*count = u->nrows;
+	return u->rows;
+}
+
+json_t *updater_state(const struct updater *u)
+{
+	return json_pack("{s:f, s:I}", "norm_mean", u->norm_mean, "norm_count", (json_int_t)u->norm_count);
+}
+
+void updater_state_set(struct updater *u, const json_t *state)
+{
+	u->norm_mean = json_number_value(json_object_get(state, "norm_mean"));
+	u->norm_count = json_integer_value(json_object_get(state, "norm_count"));
+}
+
+/* ---- which answers count, and which train ---- */
+
+static bool rollout_counts(const struct rollout *r) { return !r->is_dropped && r->completion.count > 0; }
+
+/* DAPO's overlong filtering: an answer that was cut off says nothing about what it would have been. */
+static bool rollout_is_masked(const struct rollout *r, const struct updater_options *o)
+{
+	return o->mask_truncated_completions && r->completion.finish == FINISH_LENGTH;
 }
 
 static bool rollout_trains(const struct rollout *r, const struct updater_options *o)
 {
-	if (r->is_dropped || r->completion.count == 0) return false;
+	if (!rollout_counts(r) || rollout_is_masked(r, o)) return false;
 	return r->advantage_plan != 0 || r->advantage_code != 0 || o->loss.beta > 0;
 }
 
@@ -94,6 +147,7 @@ static void rows_reserve(struct updater *u, size_t n)
 	u->rows_cap = MAX(2 * u->rows_cap, u->nrows + n);
 	u->rows = xrealloc(u->rows, size_mul(u->rows_cap, sizeof *u->rows));
 	u->sampler_logprob = xrealloc(u->sampler_logprob, size_mul(u->rows_cap, sizeof *u->sampler_logprob));
+	u->row_temperature = xrealloc(u->row_temperature, size_mul(u->rows_cap, sizeof *u->row_temperature));
 }
 
 /* One row per completion token; `at` is relative to the sequence's first token until it is packed. */
@@ -108,37 +162,73 @@ static void sequence_rows(struct updater *u, struct sequence *s, const struct to
 	for (int i = 0; i < c->count; i++) {
 		bool is_code = !is_split || kinds[i];
 		u->sampler_logprob[u->nrows] = c->logprobs[i];
+		u->row_temperature[u->nrows] = c->temperatures ? c->temperatures[i] : 0;
 		u->rows[u->nrows++] = (struct loss_row){
 			.at = nprompt + i - 1,
 			.target = c->tokens[i],
 			.advantage = (float)(is_code ? s->r->advantage_code : s->r->advantage_plan),
 			.normaliser = s->normaliser,
+			.weight = 1,
+			.sequence_ratio = 1,
 		};
 	}
 	free(kinds);
 }
 
-static struct sequence *sequences_make(struct updater *u, const struct rollout *r, int n,
-	const struct prompt_set *prompts, const struct tokenizer *t, bool is_split, int *count)
+/* All that count, in the order in which mini-batches take them: as they come, or where there are
+ * several drawn anew for each batch, so that the answers to one prompt do not stay together. */
+static int *counted_order(const struct updater *u, const struct rollout *r, int n, int *count)
 {
-	struct sequence *s = xcalloc((size_t)MAX(n, 1), sizeof *s);
-	int *lengths = xcalloc((size_t)MAX(n, 1), sizeof *lengths), k = 0;
-	float *normalisers = xcalloc((size_t)MAX(n, 1), sizeof *normalisers);
-	for (int i = 0; i < n; i++) {
-		if (!rollout_trains(&r[i], &u->o)) continue;
-		lengths[k] = r[i].completion.count;
-		s[k++] = (struct sequence){.r = &r[i], .p = &prompts->rows[r[i].prompt]};
+	int *order = xcalloc((size_t)MAX(n, 1), sizeof *order), k = 0;
+	for (int i = 0; i < n; i++)
+		if (rollout_counts(&r[i])) order[k++] = i;
+	struct rng rng = {.seed = u->o.seed, .stream = 0x6d696e6962617463 + (uint64_t)optimizer_steps(u->optimizer)};
+	for (int i = k; u->o.steps_per_generation > 1 && i > 1; i--) {
+		int j = (int)rng_below(&rng, (uint32_t)i), tmp = order[i - 1];
+		order[i - 1] = order[j];
+		order[j] = tmp;
 	}
-	loss_normalisers(u->o.loss.type, lengths, k, u->o.max_completion_length, normalisers);
-	u->nrows = 0;
-	for (int i = 0; i < k; i++) {
-		s[i].normaliser = normalisers[i];
-		sequence_rows(u, &s[i], t, is_split);
+	*count = k;
+	return order;
+}
+
+/* One mini-batch: normalisers from all of it, sequences of those that train. */
+static int part_make(struct updater *u, const struct rollout *r, const int *order, int count,
+	const struct prompt_set *prompts, struct sequence *s)
+{
+	int *lengths = xcalloc((size_t)MAX(count, 1), sizeof *lengths), k = 0;
+	float *normalisers = xcalloc((size_t)MAX(count, 1), sizeof *normalisers);
+	for (int i = 0; i < count; i++)
+		lengths[i] = rollout_is_masked(&r[order[i]], &u->o) ? 0 : r[order[i]].completion.count;
+	loss_normalisers(u->o.loss.type, lengths, count, u->o.max_completion_length, normalisers);
+	for (int i = 0; i < count; i++) {
+		const struct rollout *x = &r[order[i]];
+		u->stats->completion_tokens += x->completion.count;
+		if (!rollout_trains(x, &u->o)) continue;
+		s[k++] = (struct sequence){.r = x, .p = &prompts->rows[x->prompt], .normaliser = normalisers[i]};
 	}
 	free(lengths);
 	free(normalisers);
-	*count = k;
-	return s;
+	return k;
+}
+
+static struct update_plan plan_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
+	const struct tokenizer *t, bool is_split)
+{
+	int counted, parts = u->o.steps_per_generation, *order = counted_order(u, r, n, &counted);
+	struct update_plan p = {.s = xcalloc((size_t)MAX(n, 1), sizeof *p.s),
+		.begin = xcalloc((size_t)parts + 1, sizeof *p.begin),
+		.parts = parts};
+	for (int k = 0; k < parts; k++) {
+		int from = (int)((int64_t)k * counted / parts), to = (int)((int64_t)(k + 1) * counted / parts);
+		p.begin[k + 1] = p.begin[k] + part_make(u, r, order + from, to - from, prompts, p.s + p.begin[k]);
+	}
+	u->nrows = 0;
+	for (int i = 0; i < p.begin[parts]; i++) sequence_rows(u, &p.s[i], t, is_split);
+	u->stats->counted = counted;
+	u->stats->sequences = p.begin[parts];
+	free(order);
+	return p;
 }
 
 /* ---- micro-batches ---- */
@@ -162,7 +252,8 @@ static struct micro micro_pack(struct updater *u, const struct sequence *s, int 
 		for (int k = 0; k < n; k++) u->pos[T + k] = k;
 		for (int k = 0; k < n - nprompt; k++, nhead++) {
 			const struct loss_row *row = &u->rows[s[i].row_begin + (size_t)k];
-			u->head[nhead] = (struct head_row){T + row->at, row->target};
+			u->head[nhead] = (struct head_row){
+				T + row->at, row->target, u->row_temperature[s[i].row_begin + (size_t)k]};
 		}
 		T += n;
 	}
@@ -178,12 +269,18 @@ static void gap_add(struct loss_stats *st, float trainer, float sampler)
 	st->logprob_diff_max = fmax(st->logprob_diff_max, d);
 }
 
-static void clip_count(struct loss_stats *st, const struct loss_options *o, const struct loss_row *r, float logprob)
+/* What is measured once a row: in the first pass over it, before its own update. */
+static void row_measure(struct updater *u, size_t row, float logprob, float entropy)
 {
-	double rho = exp((double)logprob - r->old_logprob);
-	st->ratio_max_dev = fmax(st->ratio_max_dev, fabs(rho - 1));
-	st->clip_low += r->advantage < 0 && rho < 1 - o->epsilon;
-	st->clip_high += r->advantage > 0 && rho > 1 + o->epsilon_high;
+	struct loss_stats *st = &u->stats->loss;
+	const struct loss_row *r = &u->rows[row];
+	gap_add(st, logprob, u->sampler_logprob[row]);
+	st->entropy += entropy;
+	if (u->o.loss.beta > 0) {
+		double d = (double)r->ref_logprob - logprob;
+		st->kl += exp(d) - d - 1;
+	}
+	st->rows++;
 }
 
 static void update_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
@@ -193,15 +290,12 @@ static void update_loss(void *ctx, int begin, int n, const float *logprob, const
 	for (int i = 0; i < n; i++) {
 		size_t row = u->row_offset + (size_t)(begin + i);
 		struct loss_row *r = &u->rows[row];
-		if (u->is_first_iteration) {
-			if (u->o.num_iterations == 1) r->old_logprob = logprob[i];
-			gap_add(st, logprob[i], u->sampler_logprob[row]);
-			st->entropy += entropy ? entropy[i] : 0;
-			if (u->o.loss.beta > 0)
-				st->kl += exp((double)r->ref_logprob - logprob[i]) - ((double)r->ref_logprob - logprob[i]) - 1;
-			st->rows++;
-		}
-		clip_count(st, &u->o.loss, r, logprob[i]);
+		if (!u->needs_old) r->old_logprob = logprob[i];
+		if (u->is_first_iteration) row_measure(u, row, logprob[i], entropy ? entropy[i] : 0);
+		int clip = loss_row_clip(&u->o.loss, r, logprob[i]);
+		st->clip_low += clip < 0;
+		st->clip_high += clip > 0;
+		st->ratio_max_dev = fmax(st->ratio_max_dev, fabs(exp((double)logprob[i] - r->old_logprob) - 1));
 		st->loss += loss_row_value(&u->o.loss, r, logprob[i], &g[i]);
 	}
 }
@@ -223,6 +317,71 @@ static void rows_logprobs(
 	}
 }
 
+/* ---- importance weights: the policy that trains against the one that sampled ---- */
+
+/* TRL's modes: the weight of a token or of its whole sequence, cut at the cap or dropped beyond it. */
+static const struct {
+	const char *name;
+	bool is_sequence, is_mask;
+} importance_modes[IMPORTANCE_COUNT] = {
+	[IMPORTANCE_OFF] = {"off", false, false},
+	[IMPORTANCE_TOKEN_TRUNCATE] = {"token_truncate", false, false},
+	[IMPORTANCE_TOKEN_MASK] = {"token_mask", false, true},
+	[IMPORTANCE_SEQUENCE_TRUNCATE] = {"sequence_truncate", true, false},
+	[IMPORTANCE_SEQUENCE_MASK] = {"sequence_mask", true, true},
+};
+
+int importance_mode_from_name(const char *name, enum importance_mode *out, struct err *err)
+{
+	for (int i = 0; i < IMPORTANCE_COUNT; i++)
+		if (!strcmp(importance_modes[i].name, name)) {
+			*out = (enum importance_mode)i;
+			return 0;
+		}
+	return err_set(err, ERR_USAGE, "importance_sampling_mode \"%.40s\" is unknown", name);
+}
+
+static double capped(const struct updater_options *o, double weight)
+{
+	if (importance_modes[o->importance].is_mask) return weight <= o->importance_cap ? weight : 0;
+	return fmin(weight, o->importance_cap);
+}
+
+static void importance_weights(struct updater *u, const struct sequence *s, int count)
+{
+	bool is_sequence = importance_modes[u->o.importance].is_sequence;
+	u->stats->weight_min = INFINITY;
+	for (int i = 0; i < count; i++) {
+		double sum = 0;
+		size_t begin = s[i].row_begin, n = (size_t)s[i].r->completion.count;
+		for (size_t k = begin; k < begin + n; k++) sum += (double)u->rows[k].old_logprob - u->sampler_logprob[k];
+		for (size_t k = begin; k < begin + n; k++) {
+			double own = (double)u->rows[k].old_logprob - u->sampler_logprob[k];
+			double weight = capped(&u->o, exp(is_sequence ? sum : own));
+			u->rows[k].weight = (float)weight;
+			u->stats->weight_sum += weight;
+			u->stats->weight_min = fmin(u->stats->weight_min, weight);
+			u->stats->weight_max = fmax(u->stats->weight_max, weight);
+		}
+	}
+}
+
+/* gspo: the ratio of each sequence of a micro-batch under the weights as they are now. */
+static void sequence_ratios(struct updater *u, const struct sequence *s, int begin, const struct micro *m)
+{
+	if (!loss_type_needs_sequence_ratio(u->o.loss.type) || !u->needs_old) return;
+	pass_logprobs(u->pass, u->head, m->nhead, u->o.temperature, u->logprob, NULL);
+	for (int i = begin; i < m->next; i++) {
+		double sum = 0;
+		size_t first = s[i].row_begin, n = (size_t)s[i].r->completion.count;
+		for (size_t k = first; k < first + n; k++)
+			sum += (double)u->logprob[k - u->row_offset] - u->rows[k].old_logprob;
+		for (size_t k = first; k < first + n; k++) u->rows[k].sequence_ratio = (float)exp(sum / (double)n);
+	}
+}
+
+/* ---- the steps ---- */
+
 static int check_fits(const struct updater *u, const struct sequence *s, int count, struct err *err)
 {
 	for (int i = 0; i < count; i++)
@@ -234,36 +393,134 @@ static int check_fits(const struct updater *u, const struct sequence *s, int cou
 	return 0;
 }
 
-static void iterate(struct updater *u, const struct sequence *s, int count, uint64_t dropout_seed)
+/* One step of the optimiser, held to max_grad_ratio times the mean norm of the steps before it: an
+ * absolute limit never acts where a loss's normaliser makes all norms small. */
+static void optimizer_advance(struct updater *u, double rate_scale)
 {
-	for (int i = 0; i < count;) {
-		struct micro m = micro_pack(u, s, i, count);
-		pass_forward(u->pass, u->adapter, &m.batch, dropout_seed ? dropout_seed + (uint64_t)i : 0);
+	enum { NORMS_BEFORE_LIMIT = 8 };
+	double limit = u->o.max_grad_ratio > 0 && u->norm_count >= NORMS_BEFORE_LIMIT ? u->o.max_grad_ratio * u->norm_mean
+																				  : 0;
+	optimizer_next(u->optimizer, rate_scale, limit);
+	double norm = optimizer_step(u->optimizer);
+	u->stats->updates++;
+	u->stats->grad_norm += norm;
+	if (!isfinite(norm)) {
+		u->stats->not_finite++;
+		return;
+	}
+	bool is_spike = limit > 0 && norm > limit;
+	u->stats->spikes += is_spike;
+	double kept = is_spike ? limit : norm, share = 1.0 / (double)MIN(u->norm_count + 1, 16);
+	u->norm_mean += share * (kept - u->norm_mean);
+	u->norm_count++;
+}
+
+/* One mini-batch: gradients of all its micro-batches, then a step. A mini-batch in which nothing
+ * trains is a step of the schedule alone. */
+static void part_run(struct updater *u, const struct sequence *s, int begin, int end)
+{
+	uint64_t step = (uint64_t)optimizer_steps(u->optimizer) + 1;
+	if (begin == end) {
+		optimizer_skip(u->optimizer);
+		return;
+	}
+	for (int i = begin; i < end;) {
+		struct micro m = micro_pack(u, s, i, end);
+		pass_forward(u->pass, u->adapter, &m.batch,
+			u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)(i - begin) : 0);
+		sequence_ratios(u, s, i, &m);
 		pass_backward(u->pass, u->head, m.nhead, u->o.temperature, update_loss, u);
 		u->stats->tokens += m.batch.packed.T;
 		i = m.next;
 	}
-	u->stats->grad_norm = optimizer_step(u->optimizer);
+	optimizer_advance(u, 1);
 }
 
 int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
 	const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err)
 {
-	int count;
 	*stats = (struct update_stats){0};
 	u->stats = stats;
-	struct sequence *s = sequences_make(u, r, n, prompts, t, is_split, &count);
-	int rc = check_fits(u, s, count, err);
-	stats->sequences = count;
-	if (!rc && count) {
-		if (u->o.loss.beta > 0) rows_logprobs(u, u->reference ? u->reference_pass : u->pass, NULL, s, count, true);
-		if (u->o.num_iterations > 1) rows_logprobs(u, u->pass, u->adapter, s, count, false);
-		for (int k = 0; k < u->o.num_iterations; k++) {
-			u->is_first_iteration = k == 0;
-			uint64_t step = (uint64_t)optimizer_steps(u->optimizer) + 1;
-			iterate(u, s, count, u->o.dropout_seed ? u->o.dropout_seed + (step << 20) : 0);
-		}
+	struct update_plan p = plan_make(u, r, n, prompts, t, is_split);
+	int count = p.begin[p.parts], rc = check_fits(u, p.s, count, err);
+	/* What the rows need of other policies, before the weights move. */
+	if (!rc && count && u->o.loss.beta > 0)
+		rows_logprobs(u, u->reference ? u->reference_pass : u->pass, NULL, p.s, count, true);
+	if (!rc && count && u->needs_old) rows_logprobs(u, u->pass, u->adapter, p.s, count, false);
+	if (!rc && u->o.importance != IMPORTANCE_OFF) importance_weights(u, p.s, count);
+	for (int k = 0; !rc && k < u->o.num_iterations; k++) {
+		u->is_first_iteration = k == 0;
+		for (int part = 0; part < p.parts; part++) part_run(u, p.s, p.begin[part], p.begin[part + 1]);
 	}
-	free(s);
+	/* Sums over updates become means; a batch in which nothing trained has none. */
+	if (stats->updates) {
+		stats->loss.loss /= stats->updates;
+		stats->grad_norm /= stats->updates;
+	}
+	free(p.s);
+	free(p.begin);
 	return rc;
+}
+
+/* ---- supervised updates between those of reinforcement ---- */
+
+static void fit_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
+	struct updater *u = ctx;
+	const struct loss_options o = {.type = LOSS_SFT};
+	const struct loss_row row = {.normaliser = (float)u->fit_scale, .weight = 1};
+	for (int i = 0; i < n; i++) u->stats->fit_loss += loss_row_value(&o, &row, logprob[i], &g[i]);
+}
+
+/* Packs examples from `begin` on; returns the first that did not fit. */
+static int fit_pack(
+	struct updater *u, const struct sft_example *const *e, int begin, int count, struct batch *batch, int *nhead)
+{
+	int T = 0, S = 0, i = begin;
+	*nhead = 0;
+	for (; i < count && T + e[i]->count <= u->o.max_tokens; i++, S++) {
+		u->start[S] = T;
+		memcpy(u->ids + T, e[i]->ids, (size_t)e[i]->count * sizeof *u->ids);
+		for (int k = 0; k < e[i]->count; k++) u->pos[T + k] = k;
+		for (int k = e[i]->completion_begin; k < e[i]->count; k++)
+			u->head[(*nhead)++] = (struct head_row){.at = T + k - 1, .target = e[i]->ids[k]};
+		T += e[i]->count;
+	}
+	u->start[S] = T;
+	*batch = (struct batch){u->ids, {T, S, u->start, u->pos}};
+	return i;
+}
+
+void updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
+	struct update_stats *stats)
+{
+	uint64_t step = (uint64_t)optimizer_steps(u->optimizer) + 1;
+	int64_t tokens = 0;
+	if (count == 0) {
+		optimizer_skip(u->optimizer);
+		return;
+	}
+	u->stats = stats;
+	for (int i = 0; i < count; i++) {
+		CHECKF(e[i]->completion_begin > 0 && e[i]->count <= u->o.max_tokens, "an example of %d tokens", e[i]->count);
+		tokens += e[i]->count - e[i]->completion_begin;
+	}
+	u->fit_scale = weight / (double)tokens;
+	pass_min_p(u->pass, 0); /* supervised updates are of the whole distribution */
+	for (int i = 0; i < count;) {
+		struct batch batch;
+		int nhead, next = fit_pack(u, e, i, count, &batch, &nhead);
+		pass_forward(
+			u->pass, u->adapter, &batch, u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)i : 0);
+		pass_backward(u->pass, u->head, nhead, 1, fit_loss, u);
+		stats->tokens += batch.packed.T;
+		i = next;
+	}
+	pass_min_p(u->pass, u->o.min_p);
+	/* Norms of these steps are of another loss: they do not enter the mean that limits the others. */
+	optimizer_next(u->optimizer, rate_scale, 0);
+	double norm = optimizer_step(u->optimizer);
+	stats->fit_updates++;
+	stats->not_finite += !isfinite(norm);
+	stats->fit_examples += count;
 }

@@ -21,9 +21,11 @@
 /* How the rows of one trial run. */
 struct launcher_trial {
 	bool want_cost;
-	bool crosswise;       /* vm: reductions combine in the second order */
-	bool is_overlapped;   /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
-	uint64_t deadline_ns; /* absolute; 0: none */
+	const json_t *compiled; /* want_cost: the compile worker's result for each kernel of the tape, or NULL */
+	const char *gpu;        /* want_cost: of the table of GPUs, or NULL */
+	bool crosswise;         /* vm: reductions combine in the second order */
+	bool is_overlapped;     /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
+	uint64_t deadline_ns;   /* absolute; 0: none */
 };
 
 struct launcher {

@@ -5,8 +5,8 @@
 #include "base/base.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
-#include "vm/vm.h"
 #include "runner/movement.h"
+#include "vm/vm.h"
 #include <stdlib.h>
 
 #define CANARY_BYTES 256
@@ -24,17 +24,26 @@ struct launcher_vm {
 	int64_t memory_bytes;
 	int ncached;
 	struct cached_kernel *cached;
-	struct vm_kernel **kernels; /* (tape->nkernels), owned by cached */
-	uint8_t **blocks;           /* (tape->nbuffers): canary, data, canary */
-	uint8_t **origin;           /* (tape->nbuffers) */
-	struct vm_buffer *memory;   /* (tape->nbuffers) */
-	int trials;                 /* so far: each lays buffers out in another way */
+	struct vm_kernel **kernels;    /* (tape->nkernels), owned by cached */
+	uint8_t **blocks;              /* (tape->nbuffers): canary, data, canary */
+	uint8_t **origin;              /* (tape->nbuffers) */
+	struct vm_buffer *memory;      /* (tape->nbuffers) */
+	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
+	int trials;                    /* so far: each lays buffers out in another way */
 };
 
 static uint8_t *buffer_data(const struct launcher_vm *v, int b) { return v->blocks[b] + CANARY_BYTES; }
 
+static void release_compiled(struct launcher_vm *v)
+{
+	for (int k = 0; v->compiled && k < v->tape->nkernels; k++) vm_compiled_free(v->compiled[k]);
+	free(v->compiled);
+	v->compiled = NULL;
+}
+
 static void release_tape(struct launcher_vm *v)
 {
+	release_compiled(v);
 	for (int b = 0; b < v->nbuffers; b++) {
 		free(v->blocks[b]);
 		free(v->origin[b]);
@@ -232,11 +241,27 @@ static int arguments_make(
 	return n;
 }
 
+/* What the compile says about each kernel: here, because its text comes from a compiler that ran on
+ * a stranger's IR. A kernel of which it says nothing has the tape's warps. */
+static void compiled_make(struct launcher_vm *v, const struct launcher_trial *trial)
+{
+	const struct vm_gpu *named = trial->gpu ? vm_gpu_find(trial->gpu) : NULL, *gpu = named ? named : &vm_gpus[0];
+	v->compiled = xcalloc((size_t)v->tape->nkernels + 1, sizeof *v->compiled);
+	for (int k = 0; k < v->tape->nkernels; k++) {
+		json_t *own = json_pack("{s:i}", "num_warps", v->tape->kernels[k].num_warps);
+		const json_t *result = json_array_get(trial->compiled, (size_t)k);
+		if (!json_is_object(result) || vm_compiled_create(result, gpu, &v->compiled[k], NULL))
+			CHECK(vm_compiled_create(own, gpu, &v->compiled[k], NULL) == 0);
+		json_decref(own);
+	}
+}
+
 static int row_launch(struct launcher_vm *v, int index, const struct launcher_trial *trial, struct runner_result *out,
 	struct runner_fault *fault)
 {
 	const struct tape_row *row = &v->tape->rows[index];
 	const struct vm_kernel *kernel = v->kernels[row->kernel];
+	if (trial->want_cost && !v->compiled) compiled_make(v, trial);
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
 	struct reach own;
 	reach_make(v, row, &own);
@@ -246,6 +271,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.nbuffers = own.n,
 		.deadline_ns = trial->deadline_ns,
 		.want_cost = trial->want_cost,
+		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
 		.num_warps = v->tape->kernels[row->kernel].num_warps,
 		/* the first replay looked for races; the second is in another order, as far as any is left open */
 		.checks = trial->crosswise ? 0 : VM_CHECK_RACE,
@@ -301,6 +327,7 @@ static int vm_finish(
 {
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	v->trials++;
+	release_compiled(v);
 	if (!canaries_hold(v))
 		return launcher_fault(
 			fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");

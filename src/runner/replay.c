@@ -8,6 +8,7 @@
 #include "runner/replay.h"
 #include "base/base.h"
 #include "base/dtype.h"
+#include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
 #include <stdlib.h>
@@ -265,6 +266,8 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	struct launcher *l = r->launcher;
 	uint64_t start = clock_ns();
 	struct launcher_trial how = {.want_cost = trial->want_cost,
+		.compiled = trial->compiled,
+		.gpu = trial->gpu,
 		.crosswise = trial->crosswise,
 		.is_overlapped = trial->is_overlapped,
 		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};

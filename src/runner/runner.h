@@ -25,7 +25,8 @@
 #include "cost/cost.h"
 #include "tape/tape.h"
 
-#define RUNNER_MESSAGE_BYTES_MAX ((size_t)8 << 20)
+#define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
+#define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
 #define RUNNER_NAME_BYTES_MAX 512
 #define RUNNER_TIMES_MAX 1000
 
@@ -47,6 +48,9 @@ struct runner_trial {
 	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
 	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
 	int deadline_ms;    /* for the whole replay */
+	/* want_cost: what costs are counted with. */
+	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
+	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
 };
 
 /* What the runner runs on. A GPU's figures are the driver's. */

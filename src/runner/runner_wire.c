@@ -30,9 +30,12 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs), "params",
-		given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
+	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs),
+		"params", given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
 		t->crosswise, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
+	if (t->compiled) json_object_set(o, "compiled", (json_t *)(uintptr_t)t->compiled);
+	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
+	return o;
 }
 
 static int given_parse(const json_t *o, const char *field, struct runner_given **out, int *count, struct err *err)
@@ -67,6 +70,8 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
 	if (!rc) rc = json_get_int(o, "trial", "time_repeats", 0, RUNNER_TIMES_MAX, &repeats, err);
+	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
+	t.compiled = json_object_get(o, "compiled");
 	const json_t *offsets = json_object_get(o, "output_offsets");
 	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))
 		rc = err_set(err, ERR_FORMAT, "trial.output_offsets: expected %d entries, found %zu", noutputs,

@@ -233,6 +233,7 @@ static int try_level(int level, char *text, size_t len)
 	struct sandbox_options o = {.level = level, .read_paths = none};
 	int fds[2], status = 0;
 	if (pipe2(fds, O_CLOEXEC)) return sandbox_fail(text, len, errno, "pipe2");
+	/* The child may spoil its own process; what it cannot reach it writes to the pipe. */
 	pid_t pid = fork();
 	if (pid < 0) {
 		close(fds[0]);
@@ -242,6 +243,7 @@ static int try_level(int level, char *text, size_t len)
 	if (pid == 0) {
 		char why[256] = "";
 		int rc = sandbox_unshare(&o, why, sizeof(why));
+		/* A new pid namespace begins with the next child: only that one is inside. */
 		pid_t inner = rc ? -1 : fork();
 		if (inner == 0) {
 			rc = sandbox_enter(&o, why, sizeof(why));

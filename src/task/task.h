@@ -18,7 +18,7 @@ struct task {
 	char *source;    /* Python text */
 	char *structure; /* composed tasks: operator combination without constants and sizes, "chain:relu,mul_c,tanh"; else
 						"" */
-	char *split;     /* "train", "heldout", "hand" or "" */
+	char *split;     /* "train", "dev", "test", "hand" or "" */
 	int level;       /* 1 single operator or short chain, 2 fused sequence, 3 small network; 0 unknown */
 	int64_t problem_id;     /* the number that a benchmark gives the task inside its level (the file name's prefix,
 							   "19_ReLU"); 0: none */
@@ -29,6 +29,20 @@ struct task_set {
 	struct task *tasks;
 	size_t count;
 };
+
+/* What tasks are alike in: the structure, or of a task without one its name. */
+const char *task_cluster(const struct task *t);
+/* Which split a structure belongs to, for ever: "test" (what is reported), "dev" (what settings and
+ * stopping points are chosen by), "train"; "" for "". A function of the structure's hash alone, so
+ * sets composed anywhere agree, and a label that says otherwise is refused wherever rows are read. */
+#define TASK_TEST_SHARE 0.07
+#define TASK_DEV_SHARE 0.03
+enum task_split { TASK_TRAIN, TASK_DEV, TASK_TEST, TASK_SPLIT_COUNT };
+enum task_split task_split_of(const char *structure);
+const char *task_split_name(enum task_split s);
+/* The split of a row: its label, which must be that of its structure; without a label the
+ * structure's. what names the row in errors. */
+int task_split_settle(const char *structure, const char *label, const char *what, const char **out, struct err *err);
 
 /* path: one .py file, a folder (searched for *.py, in name order; "levelN" in the path gives the
  * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure, split,
@@ -51,16 +65,15 @@ int task_check(const struct task *t, struct err *err);
 
 struct task_synth_options {
 	uint64_t seed;
-	int count_train, count_heldout;
-	int level_min, level_max; /* 1..3 */
-	double heldout_fraction;  /* of structures, chosen by hash: a held-out structure never appears in train */
+	int count[TASK_SPLIT_COUNT]; /* tasks of each split; a structure's split is task_split_of */
+	int level_min, level_max;    /* 1..3 */
 	const char
 		*operators; /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
 	int operators_min;    /* only tasks of at least so many */
 	const char *progress; /* label of a progress line; NULL: none */
 };
-/* Composes tasks; deduplicated by source hash; train and held-out share no structure. Same options,
- * same bytes. ERR_LIMIT when no more are to be found. */
+/* Composes tasks; deduplicated by source hash; splits share no structure. Same options, same bytes.
+ * ERR_LIMIT when no more are to be found. */
 int task_synth(const struct task_synth_options *o, struct task_set *out, struct err *err);
 
 /* A reference answer for a composed task: plan (1-3 short sentences that name the operators, block

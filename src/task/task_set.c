@@ -84,8 +84,6 @@ bool task_has_suffix(const char *s, const char *suffix)
 	return n >= m && !strcmp(s + n - m, suffix);
 }
 
-static bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
-
 int task_check(const struct task *t, struct err *err)
 {
 	static const struct {
@@ -137,11 +135,6 @@ static char *safe_name(const char *file)
 	return name;
 }
 
-static int is_known_split(const char *s)
-{
-	return !*s || !strcmp(s, "train") || !strcmp(s, "heldout") || !strcmp(s, "hand");
-}
-
 /* ---- JSON rows: the same object in .jsonl files and in the header comment of .py files ---- */
 
 struct row {
@@ -173,9 +166,7 @@ static int row_finish(struct row *r, const char *what, struct task *t, struct er
 			"%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most "
 			"%d bytes",
 			what, r->name, NAME_BYTES_MAX);
-	if (!is_known_split(r->split))
-		return err_set(
-			err, ERR_FORMAT, "%s: split \"%.64s\": expected train, heldout, hand or nothing", what, r->split);
+	if (task_split_settle(r->structure, r->split, what, &r->split, err)) return err->code;
 	int64_t problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name);
 	*t = (struct task){.name = xstrdup(r->name),
 		.source = xstrdup(r->source),

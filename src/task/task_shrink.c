@@ -9,8 +9,6 @@
 
 #define INTEGER_DIGITS_MAX 18
 
-static bool is_word(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
-
 /* A plain decimal literal; underscores are allowed. -1 for any other number. */
 static int64_t integer_of(struct slice s)
 {
@@ -36,10 +34,10 @@ struct place {
 static void place_move(struct place *p, bool is_line_start, enum py_token k, struct slice text)
 {
 	if (is_line_start) *p = (struct place){.first = text, .is_target = true};
-	if (p->is_target && is_word(text, "=")) p->in_sizes = true;
-	p->is_target = p->is_target && (k == PY_NAME || is_word(text, ",") || is_word(text, ":"));
-	if (p->tokens++ == 1 && is_word(p->first, "def"))
-		p->in_sizes = is_word(text, "get_inputs") || is_word(text, "get_init_inputs");
+	if (p->is_target && slice_is(text, "=")) p->in_sizes = true;
+	p->is_target = p->is_target && (k == PY_NAME || slice_is(text, ",") || slice_is(text, ":"));
+	if (p->tokens++ == 1 && slice_is(p->first, "def"))
+		p->in_sizes = slice_is(text, "get_inputs") || slice_is(text, "get_init_inputs");
 }
 
 bool task_shrink(struct task *t, int64_t size_max)

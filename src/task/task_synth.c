@@ -15,19 +15,10 @@
 struct synth {
 	const struct task_synth_options *o;
 	struct task_set *set;
-	int done[4][2], want[4][2]; /* [level][held out] */
-	const char **seen;          /* open-addressed set of source hashes, pointing into the tasks */
+	int done[4][TASK_SPLIT_COUNT], want[4][TASK_SPLIT_COUNT]; /* [level][split] */
+	const char **seen; /* open-addressed set of source hashes, pointing into the tasks */
 	size_t seen_size;
 };
-
-static bool is_heldout(const char *structure, double fraction)
-{
-	struct sha256_hex h = hash_bytes(structure, strlen(structure));
-	char head[9];
-	memcpy(head, h.text, 8);
-	head[8] = 0;
-	return (double)strtoul(head, NULL, 16) / 4294967296.0 < fraction;
-}
 
 /* The next name of a comma-separated list; false at its end. */
 static bool next_name(const char **list, struct slice *name)
@@ -76,8 +67,8 @@ static bool try_seed(struct synth *s, int level, uint64_t seed)
 	struct str source = {0}, structure = {0};
 	graph_compose(g, level, seed);
 	graph_structure(g, &structure);
-	bool held = is_heldout(structure.data, s->o->heldout_fraction);
-	if (s->done[level][held] < s->want[level][held] && is_wanted(g, s->o)) {
+	enum task_split split = task_split_of(structure.data);
+	if (s->done[level][split] < s->want[level][split] && is_wanted(g, s->o)) {
 		graph_source(g, &source);
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
 		if (!*seen_slot(s, hash.text)) {
@@ -85,13 +76,13 @@ static bool try_seed(struct synth *s, int level, uint64_t seed)
 			*t = (struct task){.name = xasprintf("synth-%d-%06d", level, (int)s->set->count),
 				.source = xstrdup(source.data),
 				.structure = xstrdup(structure.data),
-				.split = xstrdup(held ? "heldout" : "train"),
+				.split = xstrdup(task_split_name(split)),
 				.level = level,
 				.seed = seed,
 				.hash = hash};
 			*seen_slot(s, hash.text) = t->hash.text;
 			s->set->count++;
-			s->done[level][held]++;
+			s->done[level][split]++;
 			is_new = true;
 		}
 	}
@@ -106,15 +97,13 @@ static int options_check(const struct task_synth_options *o, struct err *err)
 	if (o->level_min < 1 || o->level_max > 3 || o->level_min > o->level_max)
 		return err_set(
 			err, ERR_RANGE, "levels %d to %d: expected 1 <= level_min <= level_max <= 3", o->level_min, o->level_max);
-	if (o->count_train < 0 || o->count_heldout < 0 || (int64_t)o->count_train + o->count_heldout > SYNTH_TASKS_MAX)
-		return err_set(err, ERR_RANGE, "%d + %d tasks: expected 0 to %d in all", o->count_train, o->count_heldout,
-			SYNTH_TASKS_MAX);
-	if (!(o->heldout_fraction >= 0.0 && o->heldout_fraction <= 1.0))
-		return err_set(err, ERR_RANGE, "heldout_fraction %g: expected 0 to 1", o->heldout_fraction);
-	if ((o->count_heldout > 0 && o->heldout_fraction == 0.0) || (o->count_train > 0 && o->heldout_fraction == 1.0))
-		return err_set(err, ERR_RANGE,
-			"heldout_fraction %g leaves one of the splits empty: expected a value between 0 and 1",
-			o->heldout_fraction);
+	int64_t total = 0;
+	for (int k = 0; k < TASK_SPLIT_COUNT; k++) {
+		total += MAX(o->count[k], 0);
+		if (o->count[k] < 0 || total > SYNTH_TASKS_MAX)
+			return err_set(err, ERR_RANGE, "%d tasks of split %s: expected 0 to %d over all splits", o->count[k],
+				task_split_name((enum task_split)k), SYNTH_TASKS_MAX);
+	}
 	const char *operators = o->operators;
 	for (struct slice name; next_name(&operators, &name);)
 		if (!op_find(name))
@@ -123,19 +112,18 @@ static int options_check(const struct task_synth_options *o, struct err *err)
 	return ERR_OK;
 }
 
-/* Each level gets an equal share of both splits, the first levels what does not divide. */
+/* Each level gets an equal share of every split, the first levels what does not divide. */
 static void shares(struct synth *s)
 {
 	int levels = s->o->level_max - s->o->level_min + 1;
-	for (int l = 0; l < levels; l++) {
-		s->want[s->o->level_min + l][0] = s->o->count_train / levels + (l < s->o->count_train % levels);
-		s->want[s->o->level_min + l][1] = s->o->count_heldout / levels + (l < s->o->count_heldout % levels);
-	}
+	for (int l = 0; l < levels; l++)
+		for (int k = 0; k < TASK_SPLIT_COUNT; k++)
+			s->want[s->o->level_min + l][k] = s->o->count[k] / levels + (l < s->o->count[k] % levels);
 }
 
 static bool is_level_done(const struct synth *s, int level)
 {
-	return s->done[level][0] == s->want[level][0] && s->done[level][1] == s->want[level][1];
+	return !memcmp(s->done[level], s->want[level], sizeof s->done[level]);
 }
 
 static int level_fail(const struct synth *s, int level, int64_t draws, int64_t dry, struct err *err)
@@ -146,18 +134,19 @@ static int level_fail(const struct synth *s, int level, int64_t draws, int64_t d
 		str_printf(&why, "the last %d of %lld draws gave no new one", SYNTH_DRY_DRAWS_MAX, (long long)draws);
 	else str_printf(&why, "%lld draws did not give more", (long long)draws);
 	int rc = err_set(err, ERR_LIMIT,
-		"level %d: found %d of %d training and %d of %d held-out tasks, and %s; ask for fewer, allow more operators or "
-		"fewer of "
-		"them, or move heldout_fraction",
-		level, done[0], want[0], done[1], want[1], why.data);
+		"level %d: found %d of %d training, %d of %d dev and %d of %d test tasks, and %s; ask for fewer, or allow more "
+		"operators or fewer of them",
+		level, done[TASK_TRAIN], want[TASK_TRAIN], done[TASK_DEV], want[TASK_DEV], done[TASK_TEST], want[TASK_TEST],
+		why.data);
 	str_release(&why);
 	return rc;
 }
 
 static int level_compose(struct synth *s, int level, struct progress *p, struct err *err)
 {
-	int64_t wanted = s->want[level][0] + s->want[level][1], draws_max = 1000 + wanted * SYNTH_ATTEMPTS_PER_TASK,
-			draws = 0, dry = 0;
+	int64_t wanted = 0, draws = 0, dry = 0;
+	for (int k = 0; k < TASK_SPLIT_COUNT; k++) wanted += s->want[level][k];
+	int64_t draws_max = 1000 + wanted * SYNTH_ATTEMPTS_PER_TASK;
 	for (; !is_level_done(s, level) && draws < draws_max && dry < SYNTH_DRY_DRAWS_MAX; draws++) {
 		struct rng_block b = rng_philox(s->o->seed, (uint64_t)level, (uint64_t)draws);
 		uint64_t seed = ((uint64_t)b.v[0] << 32 | b.v[1]) >> (64 - SEED_BITS);
@@ -172,7 +161,8 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
 	*out = (struct task_set){0};
 	int rc = options_check(o, err);
 	if (rc) return rc;
-	size_t total = (size_t)o->count_train + (size_t)o->count_heldout;
+	size_t total = 0;
+	for (int k = 0; k < TASK_SPLIT_COUNT; k++) total += (size_t)o->count[k];
 	struct synth s = {.o = o, .set = out, .seen_size = 2 * total + 1};
 	struct progress p;
 	out->tasks = xcalloc(total + 1, sizeof *out->tasks);

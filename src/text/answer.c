@@ -111,7 +111,7 @@ void answer_token_kinds(
 {
 	size_t at = 0;
 	for (size_t i = 0; i < count; i++) {
-		kinds[i] = a->well_formed && at >= a->plan_end;
+		kinds[i] = !a->well_formed || at >= a->plan_end;
 		if (ids[i] < 0 || ids[i] >= t->ntokens) continue;
 		const struct token *k = &t->tokens[ids[i]];
 		if (k->flags & TOKEN_PRESENT && !(k->flags & TOKEN_SPECIAL)) at += k->len;

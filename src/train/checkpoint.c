@@ -3,6 +3,8 @@
  * every file and the folder are synced, and then it is renamed: after kill -9 there is the whole
  * folder or none. Nothing in it depends on time or place, so equal runs have equal bytes. */
 #include "train/train_internal.h"
+#include "base/base.h"
+#include "model/model.h"
 
 #include <errno.h>
 #include <fcntl.h>

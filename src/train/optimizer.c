@@ -4,6 +4,9 @@
  * Moments live in one block in the parameters' order. The backend updates the whole list of weights
  * in one call. */
 #include "train/train_internal.h"
+#include "base/base.h"
+#include "model/model.h"
+#include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@ static double schedule_cosine(int64_t step, int64_t warmup, int64_t total)
 {
 	if (step < warmup) return ramp(step, warmup);
 	double progress = (double)(step - warmup) / (double)MAX(1, total - warmup);
-	return fmax(0, 0.5 * (1 + cos(M_PI * progress)));
+	return 0.5 * (1 + cos(M_PI * fmin(progress, 1))); /* past its end a cosine would rise again */
 }
 
 static const struct {
@@ -106,7 +109,7 @@ struct optimizer *optimizer_create(
 	struct optimizer *o = xcalloc(1, sizeof *o);
 	size_t n = (size_t)MAX(count, 1);
 	int64_t values = 0;
-	*o = (struct optimizer){.ops = ops, .params = params, .count = count, .options = *options};
+	*o = (struct optimizer){.ops = ops, .params = params, .count = count, .options = *options, .next_rate_scale = 1};
 	schedule_get(options->lr_scheduler_type);
 	for (int i = 0; i < count; i++) values += params[i].count;
 	o->block = ops->alloc(ops->ctx, size_mul((size_t)MAX(values, 1), 2 * sizeof(float)));
@@ -130,19 +133,30 @@ void optimizer_free(struct optimizer *o)
 
 int64_t optimizer_steps(const struct optimizer *o) { return o->steps; }
 
+void optimizer_skip(struct optimizer *o) { o->steps++; }
+
+void optimizer_next(struct optimizer *o, double rate_scale, double max_norm)
+{
+	o->next_rate_scale = rate_scale;
+	o->next_max_norm = max_norm;
+}
+
 /* ---- step ---- */
 
 /* As torch.nn.utils.clip_grad_norm_: scaled by max / (norm + 1e-6) when that is below 1. */
 static float clip_scale(const struct optimizer *o, double norm)
 {
-	double factor = o->options.max_grad_norm / (norm + 1e-6);
-	return o->options.max_grad_norm <= 0 || factor >= 1 ? 1 : (float)factor;
+	double fixed = o->options.max_grad_norm > 0 ? o->options.max_grad_norm : INFINITY,
+		   next = o->next_max_norm > 0 ? o->next_max_norm : INFINITY, factor = fmin(fixed, next) / (norm + 1e-6);
+	return factor < 1 ? (float)factor : 1;
 }
 
 double optimizer_step(struct optimizer *o)
 {
 	struct ops *ops = o->ops;
-	double lr = optimizer_lr(o, o->steps++), norm = sqrt(ops->sum_squares(ops->ctx, o->list, o->count));
+	double lr = optimizer_lr(o, o->steps++) * o->next_rate_scale,
+		   norm = sqrt(ops->sum_squares(ops->ctx, o->list, o->count)), scale = clip_scale(o, norm);
+	optimizer_next(o, 1, 0);
 	if (!isfinite(norm)) {
 		params_zero_grad(ops, o->params, o->count);
 		return norm;
@@ -154,7 +168,7 @@ double optimizer_step(struct optimizer *o)
 		.beta2 = (float)p->adam_beta2,
 		.eps = (float)p->adam_epsilon,
 		.weight_decay = (float)p->weight_decay,
-		.grad_scale = clip_scale(o, norm),
+		.grad_scale = (float)scale,
 		.step = ++o->updates,
 	};
 	ops->adamw(ops->ctx, o->list, o->count, &a);

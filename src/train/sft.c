@@ -6,6 +6,8 @@
  * step; what it writes from there has the bytes of a run that was never stopped. A checkpoint
  * remembers the settings it was made with and refuses others. */
 #include "train/train_internal.h"
+#include "base/base.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -89,7 +91,7 @@ static void step_loss(void *ctx, int begin, int n, const float *logprob, const f
 {
 	struct sft *s = ctx;
 	const struct loss_options o = {.type = LOSS_SFT};
-	const struct loss_row row = {.normaliser = (float)s->loss_scale};
+	const struct loss_row row = {.normaliser = (float)s->loss_scale, .weight = 1};
 	for (int i = 0; i < n; i++) {
 		loss_row_value(&o, &row, logprob[i], &g[i]);
 		s->step_loss -= logprob[i] * s->loss_scale;

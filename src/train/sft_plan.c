@@ -5,6 +5,8 @@
  * Packing is greedy in shuffled order: an example that does not fit opens the next micro-batch. No
  * padding is computed and no sequence sees another. */
 #include "train/train_internal.h"
+#include "base/base.h"
+#include "model/model.h"
 
 #include <stdlib.h>
 

@@ -6,53 +6,74 @@
  * as TRL's. */
 #ifndef HONE_TRAIN_H
 #define HONE_TRAIN_H
+#include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 /* ---- losses ---- */
 
 struct loss_row {
-	int32_t at, target; /* as struct head_row, into the packed batch */
-	float old_logprob;  /* of the policy that sampled it (trainer's recomputation); ignored by sft */
-	float ref_logprob;  /* of the reference policy; used when beta > 0 */
-	float advantage;    /* already weighted (alpha of plan or code) */
-	float normaliser;   /* this row's loss is multiplied by it: 1/(sequences * length), 1/(sequences * max length),
-						   1/tokens ... */
+	int32_t at, target;   /* as struct head_row, into the packed batch */
+	float old_logprob;    /* of the policy that sampled it (trainer's recomputation); ignored by sft */
+	float ref_logprob;    /* of the reference policy; used when beta > 0 */
+	float advantage;      /* already weighted (alpha of plan or code) */
+	float normaliser;     /* this row's loss is multiplied by it: 1/(sequences * length), 1/(sequences * max length),
+							 1/tokens ... */
+	float weight;         /* of the policy term, not of the KL: 1, or the importance weight of stale generation */
+	float sequence_ratio; /* gspo: exp of the mean of logprob - old_logprob over the row's sequence */
 };
-enum loss_type { LOSS_SFT, LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO, LOSS_TYPE_COUNT };
+enum loss_type { LOSS_SFT, LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO, LOSS_GSPO, LOSS_CISPO, LOSS_TYPE_COUNT };
 const char *loss_type_name(enum loss_type t);
 int loss_type_from_name(const char *name, enum loss_type *out, struct err *err);
+bool loss_type_needs_sequence_ratio(enum loss_type t);
 struct loss_options {
 	enum loss_type type;
 	float epsilon, epsilon_high, beta;
+	float delta; /* two-sided clipping: the ratio counts as at most this before min; 0: off */
 };
 struct loss_stats {
-	double loss, kl, entropy, clip_low, clip_high, ratio_max_dev, logprob_diff_max, logprob_diff_sum;
-	int64_t rows;
+	double loss;             /* mean over updates */
+	double clip_low;         /* rows that the lower clip held back (A < 0, ratio below 1 - epsilon), over all updates */
+	double clip_high;        /* rows that the upper clip held back, over all updates */
+	double ratio_max_dev;    /* largest |ratio - 1| over all updates */
+	double kl, entropy;      /* sums over rows, in the first pass over them */
+	double logprob_diff_max; /* of trainer and sampler, in the first pass */
+	double logprob_diff_sum;
+	int64_t rows; /* tokens that train, each once however often it is passed over */
 };
-/* Value and derivative of one row: *g = d loss / d logprob. Clip: -min(rho A, clip(rho, 1-eps,
- * 1+eps_high) A); KL k3 times beta. */
+/* Value and derivative of one row: *g = d loss / d logprob. Formulas: loss.c. */
 float loss_row_value(const struct loss_options *o, const struct loss_row *r, float logprob, float *g);
-/* Sets normalisers from sequence lengths: grpo per-sequence mean then mean over sequences; dr_grpo
- * sequences * max_completion_length; dapo and bnpo all tokens. */
+/* Which clip holds a row back: -1 the lower, 1 the upper, 0 none. */
+int loss_row_clip(const struct loss_options *o, const struct loss_row *r, float logprob);
+/* Sets normalisers from the lengths of ALL sequences of an update, those that do not train included
+ * (a length of 0 is a sequence whose tokens do not count): grpo and gspo per-sequence mean, then
+ * mean over sequences; dr_grpo sequences * max_completion_length; dapo, bnpo and cispo all tokens. */
 void loss_normalisers(
 	enum loss_type type, const int *lengths /* (S) */, int S, int max_completion_length, float *per_sequence /* (S) */);
 
 /* ---- advantages: rewards (K) of one group to advantages (K) ---- */
 
-/* RAW: the reward itself, no baseline (rejection sampling) */
+/* RAW: the reward itself, no baseline (rejection sampling). BATCH: r - mean, to be divided by
+ * advantages_batch_scale of all rewards of the batch. MAXRL: (r - mean) / mean, for rewards that are
+ * never negative. */
 enum advantage_type {
 	ADVANTAGE_LEAVE_ONE_OUT,
 	ADVANTAGE_MEAN_STD,
 	ADVANTAGE_MEAN,
+	ADVANTAGE_BATCH,
+	ADVANTAGE_MAXRL,
 	ADVANTAGE_RAW,
 	ADVANTAGE_TYPE_COUNT
 };
-int advantage_type_from_name(
-	const char *name /* "loo" | "mean_std" | "mean" | "raw" */, enum advantage_type *out, struct err *err);
+int advantage_type_from_name(const char *name /* "loo" | "mean_std" | "mean" | "batch" | "maxrl" | "raw" */,
+	enum advantage_type *out, struct err *err);
 /* NaN rewards (dropped samples) get 0 and do not count. Returns false when the group teaches
  * nothing (no variance; raw: all 0): all advantages are 0 then. Bessel-corrected std + 1e-4, as
  * TRL. */
 bool group_advantages(enum advantage_type type, const double *rewards, int K, double *advantages);
+/* 1 / (std + 1e-4) over all n rewards of a batch (Bessel-corrected, NaN left out), as TRL's
+ * scale_rewards "batch". */
+double advantages_batch_scale(const double *rewards, int n);
 
 /* ---- optimiser ---- */
 
@@ -71,6 +92,11 @@ void optimizer_pace(struct optimizer *o, double spent);
 /* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances.
  * Returns the norm before clipping; a non-finite norm skips the update and is returned. */
 double optimizer_step(struct optimizer *o);
+/* For the next step alone: its rate is multiplied by rate_scale, and its gradient's norm is also
+ * limited to max_norm (0: no further limit). */
+void optimizer_next(struct optimizer *o, double rate_scale, double max_norm);
+/* A step of the schedule without an update: there was nothing to learn from. */
+void optimizer_skip(struct optimizer *o);
 int64_t optimizer_steps(const struct optimizer *o);
 
 /* ---- checkpoints: folder checkpoint-<step>/ written beside, fsynced, renamed; never half there

@@ -1,6 +1,9 @@
 /* What checkpoints see of an optimiser, and the supervised loop's plan. */
 #ifndef HONE_TRAIN_INTERNAL_H
 #define HONE_TRAIN_INTERNAL_H
+#include "base/base.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "train/train.h"
 
 struct optimizer {
@@ -8,13 +11,14 @@ struct optimizer {
 	struct param *params;
 	int count;
 	struct optimizer_options options;
-	struct param *moments;      /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
-	struct f32 *block;          /* (2, values) */
-	struct ops_weight *weights; /* (count) the parameters with their moments */
-	struct ops_weight **list;   /* (count) pointers to them */
-	uint64_t moment_changes;    /* what params write here means nothing to anybody */
-	int64_t steps;              /* calls: drives the schedule */
-	int64_t updates;            /* calls that changed weights: drives bias correction */
+	struct param *moments;                 /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
+	struct f32 *block;                     /* (2, values) */
+	struct ops_weight *weights;            /* (count) the parameters with their moments */
+	struct ops_weight **list;              /* (count) pointers to them */
+	uint64_t moment_changes;               /* what params write here means nothing to anybody */
+	double next_rate_scale, next_max_norm; /* of the next step alone: optimizer_next */
+	int64_t steps;                         /* calls: drives the schedule */
+	int64_t updates;                       /* calls that changed weights: drives bias correction */
 };
 
 /* Moves folder tmp to final in one atomic step, replacing final when it exists. */

@@ -154,7 +154,5 @@ void ttir_release(struct ttir_module *m);
 int ttir_type_intern(struct ttir_module *m, const struct ttir_type *t);
 int ttir_type_scalar(struct ttir_module *m, enum elem e);
 void ttir_type_text(const struct ttir_module *m, int type, struct str *out);
-bool slice_is(struct slice s, const char *text);
-bool slice_same(struct slice a, struct slice b);
 uint32_t slice_hash(struct slice s, uint32_t seed);
 #endif

@@ -90,6 +90,7 @@ static void lex_sigil(struct lexer *lx, const char *p, enum token kind)
 
 void lexer_next(struct lexer *lx)
 {
+	/* Blanks and comments lie between tokens. */
 	const char *p = skip_space(lx->at, lx->end);
 	lx->tok_start = p;
 	lx->value_index = -1;
@@ -108,11 +109,14 @@ void lexer_next(struct lexer *lx)
 		{'#', TOKEN_HASH},
 		{'!', TOKEN_BANG},
 	};
+	/* A sign in front of a name says what the name is of. */
 	for (size_t i = 0; i < ARRAY_LEN(sigils); i++)
 		if (*p == sigils[i].c) {
 			lex_sigil(lx, p + 1, sigils[i].kind);
 			return;
 		}
+	/* Else the first character says what it is; whatever fits nothing is a bad token, which
+	 * every parser refuses. */
 	if (is_letter(*p)) {
 		const char *q = p;
 		while (q < lx->end && is_word(*q)) q++;
@@ -156,9 +160,6 @@ bool lexer_starts_line(const struct lexer *lx)
 	while (p > lx->text && (p[-1] == ' ' || p[-1] == '\t')) p--;
 	return p == lx->text || p[-1] == '\n';
 }
-
-bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
-bool slice_same(struct slice a, struct slice b) { return a.len == b.len && !memcmp(a.data, b.data, a.len); }
 
 uint32_t slice_hash(struct slice s, uint32_t seed)
 {

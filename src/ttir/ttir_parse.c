@@ -221,6 +221,7 @@ static int parse_for(struct parser *p, struct ttir_op *op)
 {
 	if (parse_is_word(p, "unsigned")) return parse_fail(p, ERR_UNSUPPORTED, "scf.for with unsigned comparison");
 	if (p->lx.kind != TOKEN_VALUE) return parse_fail(p, ERR_FORMAT, "expected the loop variable of scf.for");
+	/* The loop variable and its bounds: the first three operands. */
 	struct ttir_arg *args = parse_grow(p, NULL, 0, sizeof *args);
 	args[0] = (struct ttir_arg){p->lx.tok, -1};
 	int nargs = 1;
@@ -232,9 +233,11 @@ static int parse_for(struct parser *p, struct ttir_op *op)
 		lexer_next(&p->lx);
 		if (parse_carried(p, op, &args, &nargs) || parse_types_after_arrow(p, op)) return p->code;
 	}
+	/* Each carried value has one type, written behind the arrow. */
 	if (op->nresult_types != nargs - 1)
 		return parse_fail(p, ERR_FORMAT, "scf.for has %d carried values and %d types", nargs - 1, op->nresult_types);
 	for (int i = 1; i < nargs; i++) args[i].type = op->types[i - 1];
+	/* The variable's type, where it is written; Triton leaves out an index. */
 	args[0].type = ttir_type_scalar(p->m, ELEM_I64);
 	if (parse_accept(p, ':')) args[0].type = parse_type(p);
 	if (p->code || parse_region(p, &op->regions[0])) return p->code;
@@ -364,12 +367,15 @@ static int parse_op(struct parser *p, struct ttir_block *b)
 		{"scf.execute_region", parse_execute_region},
 		{"cf.switch", parse_switch},
 	};
+	/* "%a, %b:2 =", then the name. */
 	if (++p->m->nops > TTIR_OPS_MAX) return parse_fail(p, ERR_LIMIT, "more than %d operations", TTIR_OPS_MAX);
 	struct ttir_op *op = arena_alloc(&p->m->arena, sizeof *op);
 	op->loc = -1;
 	if (parse_results(p, op)) return p->code;
 	lexer_position(&p->lx, p->lx.tok_start, &op->line, &op->column);
 	op->name = p->lx.tok;
+	/* A name in quotes has the generic form; a bare one has a form of its own, or the one that
+	 * all others share. */
 	if (p->lx.kind == TOKEN_STRING) {
 		lexer_next(&p->lx);
 		op->regions = arena_alloc(&p->m->arena, 2 * sizeof *op->regions);
@@ -386,6 +392,7 @@ static int parse_op(struct parser *p, struct ttir_block *b)
 		return parse_fail(
 			p, ERR_FORMAT, "expected an operation, found '%.*s'", (int)MIN(p->lx.tok.len, 40), p->lx.tok.data);
 	}
+	/* Its place in the source, and its place in the block. */
 	op->loc = parse_loc_optional(p);
 	if (b->last) b->last->next = op;
 	else b->first = op;
@@ -454,6 +461,7 @@ static int parse_func(struct parser *p, struct ttir_func *f)
 	f->name = p->lx.tok;
 	lexer_next(&p->lx);
 	if (!parse_is(p, '(')) return parse_expect(p, '(');
+	/* Results' types are read as an operation's are. */
 	if (parse_args(p, &f->args, &f->nargs)) return p->code;
 	struct ttir_op holder = {.ntypes = 0};
 	if (parse_types_after_arrow(p, &holder)) return p->code;
@@ -463,6 +471,7 @@ static int parse_func(struct parser *p, struct ttir_func *f)
 		lexer_next(&p->lx);
 		if (parse_attr_dict(p, NULL)) return p->code;
 	}
+	/* A declaration has no body; an entry block has the function's arguments. */
 	if (parse_is(p, '{')) {
 		f->has_body = true;
 		if (parse_region(p, &f->body)) return p->code;

@@ -340,6 +340,8 @@ int parse_attr_value(struct parser *p, struct ttir_attr *a)
 {
 	a->type = -1;
 	a->text = p->lx.tok;
+	/* By its first token: a number, a text, a word with or without something in angle brackets.
+	 * What nobody asks for is skipped as far as its brackets balance. */
 	if (p->lx.kind == TOKEN_NUMBER) {
 		a->kind = ATTR_NUMBER;
 		a->i = number_as_int(p->lx.tok);

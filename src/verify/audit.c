@@ -2,6 +2,7 @@
  * wrong, what its trials are and what it costs. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
+#include "cost/cost.h"
 #include "task/task.h"
 
 static json_t *audit_trials(const struct oracle_data *d)

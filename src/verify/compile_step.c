@@ -3,6 +3,8 @@
  * is kept by hash: in memory for this process, in the store for all. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
 #include "store/store.h"
 #include "tape/tape.h"
 #include <errno.h>
@@ -12,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MESSAGE_BYTES_MAX ((size_t)1 << 20)
+#define MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define CUBIN_BYTES_MAX ((int64_t)16 << 20)
 #define ENTRIES 4096      /* power of two */
 #define CPU_S 300
@@ -87,11 +89,11 @@ static void store_keep(struct grading *g, const struct sha256_hex *key, const js
 
 static json_t *job_json(const struct grading *g, const struct tape_kernel *k)
 {
-	json_t *o = json_pack("{s:s%, s:i, s:i, s:i, s:i, s:I, s:b, s:b, s:b, s:b, s:b}", "ttir", k->ttir, k->ttir_len,
+	json_t *o = json_pack("{s:s%, s:i, s:i, s:i, s:i, s:I, s:b, s:b, s:b, s:b, s:b, s:b}", "ttir", k->ttir, k->ttir_len,
 		"num_warps", k->num_warps, "num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", g->s->gpu.capability,
 		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion, "enable_reflect_ftz",
-		!k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl, "want_cubin",
-		g->s->gpu_runners != NULL);
+		!k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl, "want_ttgir", 1,
+		"want_cubin", g->s->gpu_runners != NULL);
 	if (k->maxnreg) json_object_set_new(o, "maxnreg", json_integer(k->maxnreg));
 	if (k->ptx_options) json_object_set_new(o, "ptx_options", json_string(k->ptx_options));
 	return o;
@@ -201,6 +203,19 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
 	return rc;
 }
 
+/* What costs are counted with; a new reference. Texts beyond the runner's bound stay behind: those
+ * kernels' blocks count as row-major ones. */
+static json_t *cost_result(const json_t *result, size_t *ttgir_bytes)
+{
+	static const char *const names[] = {"num_warps", "registers", "stack_bytes", "spills", "shared_bytes"};
+	json_t *o = json_object(), *ttgir = json_object_get(result, "ttgir");
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (json_object_get(result, names[i])) json_object_set(o, names[i], json_object_get(result, names[i]));
+	*ttgir_bytes += json_string_length(ttgir);
+	if (json_is_string(ttgir) && *ttgir_bytes <= RUNNER_TTGIR_BYTES_MAX) json_object_set(o, "ttgir", ttgir);
+	return o;
+}
+
 static int line_of_kernel(const struct tape *t, int kernel)
 {
 	for (int i = 0; i < t->nrows; i++)
@@ -284,14 +299,14 @@ int compile_binaries(struct grading *g, const struct tape *t, struct compiled *o
 int compile_step(struct grading *g, const struct tape *t, struct err *err)
 {
 	g->v->stage = STAGE_COMPILE;
-	free(g->binaries);
-	g->binaries = xcalloc((size_t)t->nkernels + 1, sizeof *g->binaries);
-	g->nbinaries = t->nkernels;
+	json_decref(g->compiled);
+	g->compiled = json_array();
+	size_t ttgir_bytes = 0;
 	for (int k = 0; k < t->nkernels; k++) {
 		json_t *result = NULL;
 		int rc = compile_kernel(g, t, k, &result, err);
 		if (rc < 0) return rc;
-		g->binaries[k] = cost_binary(result);
+		json_array_append_new(g->compiled, cost_result(result, &ttgir_bytes));
 		if (!rc) rc = launch_limits_check(g, t, k, result);
 		json_decref(result);
 		if (rc) return rc;

@@ -6,9 +6,10 @@
  * A fault takes the runner's context with it: the runner ends, and the next one proves with a small
  * write that the GPU still answers before a candidate is charged for anything. */
 #include "verify/verify_internal.h"
-#include "tape/tape.h"
-#include "base/dtype.h"
 #include "base/base.h"
+#include "base/dtype.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

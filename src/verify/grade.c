@@ -112,16 +112,16 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 			"all else passed, but the kernels were not compiled");
 	if (!rc)
 		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0,
-			"%d trials agree; %.2fx of the reference by the cost model", g->v->trials, g->v->speedup);
+			"%d trials agree; by the cost model %.2fx as fast as PyTorch's operators, %.2fx as fast as these fused",
+			g->v->trials, g->v->speedup_eager, g->v->speedup_fused);
 	return rc;
 }
 
 static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
-	free(g->binaries);
-	g->binaries = NULL;
-	g->nbinaries = 0;
+	json_decref(g->compiled);
+	g->compiled = NULL;
 	if (g->has_tracer) job_end(&g->tracer);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
 	if (g->has_gpu_runner) runner_end(g->s->gpu_runners, &g->gpu_runner, NULL, 0, NULL);
@@ -132,8 +132,14 @@ static void grading_release(struct grading *g, struct trace *stock)
 
 static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 {
-	*out = (struct verdict){
-		.speedup = NAN, .cost_s = NAN, .reference_cost_s = NAN, .error_max = NAN, .tolerance = NAN, .kernelbench = -1};
+	*out = (struct verdict){.cost_s = NAN,
+		.eager_cost_s = NAN,
+		.fused_cost_s = NAN,
+		.speedup_eager = NAN,
+		.speedup_fused = NAN,
+		.error_max = NAN,
+		.tolerance = NAN,
+		.kernelbench = -1};
 	out->device.error_max = out->device.time_s = out->device.time_low_s = out->device.time_high_s = NAN;
 	out->gpu_arch = s->gpu.capability;
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));

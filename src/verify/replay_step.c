@@ -12,6 +12,7 @@
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
+#include "cost/cost.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
 #include <errno.h>
@@ -158,10 +159,10 @@ static void cost_keep(struct grading *g, const struct tape *t, const struct runn
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
-	double eager = 0, fused = 0;
-	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->binaries, g->nbinaries, &g->s->gpu);
-	v->reference_cost_s = cost_reference_s(g->oracle->cost, dot, &g->s->gpu, &eager, &fused);
-	v->speedup = v->cost_s > 0 ? v->reference_cost_s / v->cost_s : NAN;
+	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu);
+	cost_reference_s(g->oracle->cost, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
+	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
+	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
 	for (int i = 0; i < r->ncosts; i++) {
 		v->launches += r->costs[i].kind == TAPE_LAUNCH;
 		v->programs += r->costs[i].programs;
@@ -300,7 +301,9 @@ int attempt_run(
 		.crosswise = a->is_crosswise,
 		.is_overlapped = a->is_overlapped,
 		.time_repeats = a->time_repeats,
-		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms};
+		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,
+		.compiled = a->want_cost ? g->compiled : NULL,
+		.gpu = g->s->gpu.name};
 	*out = (struct attempt_result){.bytes = 64};
 	for (int i = 0; i < tr->tape->noutputs; i++) {
 		rt.output_offset[i] = out->offset[i] = out->bytes;

@@ -2,6 +2,8 @@
  * deadlines, bounds. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
 #include "sandbox/sandbox.h"
 #include <errno.h>
 #include <limits.h>

@@ -8,6 +8,7 @@
  * announced phase only picks a deadline and a word. How the process ended comes from the zygote. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
+#include "cost/cost.h"
 #include "tape/tape.h"
 #include <pthread.h>
 #include <signal.h>

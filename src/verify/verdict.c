@@ -64,9 +64,11 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "sizes", json_string(v->sizes));
 	json_object_set_new(o, "edge", json_string(v->edge));
 	json_object_set_new(o, "params", json_string(v->params_seeded ? "seeded" : "matched"));
-	json_object_set_new(o, "speedup", number_json(v->speedup));
+	json_object_set_new(o, "speedup_eager", number_json(v->speedup_eager));
+	json_object_set_new(o, "speedup_fused", number_json(v->speedup_fused));
 	json_object_set_new(o, "cost_s", number_json(v->cost_s));
-	json_object_set_new(o, "reference_cost_s", number_json(v->reference_cost_s));
+	json_object_set_new(o, "eager_cost_s", number_json(v->eager_cost_s));
+	json_object_set_new(o, "fused_cost_s", number_json(v->fused_cost_s));
 	json_object_set_new(o, "launches", json_integer(v->launches));
 	json_object_set_new(o, "programs", json_integer(v->programs));
 	json_object_set_new(o, "bytes", json_integer(v->bytes));
@@ -189,9 +191,11 @@ static int numbers_from_json(const json_t *o, struct verdict *v, struct err *err
 		const char *field;
 		double *to;
 	} reals[] = {
-		{"speedup", &v->speedup},
+		{"speedup_eager", &v->speedup_eager},
+		{"speedup_fused", &v->speedup_fused},
 		{"cost_s", &v->cost_s},
-		{"reference_cost_s", &v->reference_cost_s},
+		{"eager_cost_s", &v->eager_cost_s},
+		{"fused_cost_s", &v->fused_cost_s},
 		{"error_max", &v->error_max},
 		{"tolerance", &v->tolerance},
 		{"seconds", &v->seconds},

@@ -58,8 +58,13 @@ struct verdict {
 	char sizes[256]; /* "batch 2, stock 10": the sizes of the judgement where they are not the task's own, else "" */
 	char edge[256]; /* what it does with NaN, infinities and denormals, beside the reference; never judged; "" not tried
 					 */
-	double speedup; /* reference / candidate, by the cost model on a CPU (docs/cost-model.md); NaN when there is none */
-	double cost_s, reference_cost_s; /* the model's times */
+	/* Times by the cost model (docs/cost-model.md), and what they make of a candidate; NaN when there
+	 * is none. Eager: PyTorch's operators, a launch each. Fused: as an ideal compiler joins them. */
+	double cost_s;       /* the candidate's */
+	double eager_cost_s; /* the reference's */
+	double fused_cost_s;
+	double speedup_eager; /* eager / candidate */
+	double speedup_fused; /* fused / candidate: what rewards count */
 	int launches;
 	int64_t programs, bytes, sectors, flops;
 	int nlines;

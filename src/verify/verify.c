@@ -9,6 +9,8 @@
  * that nobody collects. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
 #include "sandbox/sandbox.h"
 #include "store/store.h"
 #include "task/task.h"

@@ -4,6 +4,7 @@
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
 #include "cost/cost.h"
+#include "runner/runner.h"
 #include "store/store.h"
 #include "tape/tape.h"
 #include "task/task.h"
@@ -71,8 +72,8 @@ struct grading {
 	bool has_gpu_runner;
 	int attempt;
 	struct verdict *v;
-	int nbinaries;
-	struct vm_binary *binaries;   // (the stock tape's kernels), by compile_step
+	json_t
+		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
 };
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an

@@ -153,10 +153,9 @@ struct vm_launch_options {
 	struct pool *pool;    /* NULL: the calling thread alone */
 	uint64_t deadline_ns; /* absolute; 0: none. Checked inside loops too. */
 	bool want_cost;
-	const struct vm_layouts *layouts; /* want_cost: layouts of the same compile (cost.h), or NULL */
-	int num_warps;                    /* want_cost: of a program; 0: 4 */
-	int64_t l1_bytes;                 /* want_cost: L1 that a program has (vm_cost_l1_bytes); 0: 32 KiB */
-	FILE *print;                      /* where tt.print writes, programs in order then; NULL: nowhere */
+	const struct vm_compiled
+		*compiled;          /* want_cost: of the same IR (cost.h); NULL: 4 warps, row-major blocks, 32 KiB of L1 */
+	FILE *print;            /* where tt.print writes, programs in order then; NULL: nowhere */
 	bool undefined_is_zero; /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no
 							   pattern */
 	bool has_host_pointers; /* addresses that name no buffer are looked up among the buffers' data, which rise with
@@ -170,6 +169,7 @@ struct vm_launch_options {
 						  drawn from this seed. Without checks and costs */
 	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
+	int num_warps;     /* checks: of a program; 0: 4 */
 	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
 						  over where  that is possible (a lane is left out), so that one run lists many */
 };

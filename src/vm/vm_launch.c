@@ -97,9 +97,11 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 {
 	if (l->ctx[thread]) return l->ctx[thread];
 	struct vm_ctx *c = l->ctx[thread] = xcalloc(1, sizeof *c);
+	/* Values with the kernel's constants and this launch's arguments. */
 	vm_ctx_init(c, l->k, l->p);
 	for (int i = 0; i < l->k->nargs; i++) arg_bits(l->k, i, &l->o->args[i], c->values[l->k->arg_values[i]].splat, NULL);
 	memcpy(c->grid, l->o->grid, sizeof c->grid);
+	/* What the launch allows, and where its thread reports. */
 	c->args = l->o->args;
 	c->memory = &l->memory;
 	c->deadline_ns = l->o->deadline_ns;
@@ -112,6 +114,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->check = l->check;
 	c->found = l->check ? &l->check->found : NULL;
 	if (l->o->checks & (VM_CHECK_OVERFLOW | VM_CHECK_DIVISION | VM_CHECK_ORDER)) c->watch = l->p->plan.watch;
+	/* Counts of its own, which are added up at the end. */
 	if (l->o->want_cost) {
 		c->want_cost = true;
 		c->cost = l->costs[thread] = xcalloc((size_t)l->p->nlines + 1, sizeof *c->cost);
@@ -258,6 +261,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	int rc = check_launch(&l, err);
 	if (!rc) rc = set_memory(&l, err);
 	if (rc) return rc;
+	/* Atomics, checks and prints need programs in order, on one thread. */
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
 	bool is_serial = !o->pool || l.p->has_atomics || o->checks || (o->print && l.p->has_prints);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
@@ -271,12 +275,14 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	l.meters = xcalloc((size_t)l.threads, sizeof *l.meters);
 	if (o->want_cost) {
 		make_maps(&l);
-		l.plans = vm_cost_plans_create(l.p, o, &l.memory);
+		l.plans = vm_cost_plans_create(l.p, o->compiled, &l.memory);
 	}
+	/* Run, in pieces small enough to spread. */
 	if (takes_turns && programs) run_scheduled(&l, programs);
 	else if (is_serial && programs) run_programs(&l, 0, programs, 0);
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 
+	/* The report is that of the lowest program with a fault; with checks, what one thread found. */
 	int64_t first = atomic_load(&l.faulted);
 	for (int t = 0; t < l.threads; t++)
 		if (l.reports[t].fault != VM_FAULT_NONE && program_number(o, &l.reports[t]) == first) *report = l.reports[t];

@@ -11,7 +11,7 @@
 
 static struct verdict verdict_of(enum verdict_class class, double speedup, double cost_s)
 {
-	return (struct verdict){.class = class, .stage = STAGE_DONE, .speedup = speedup, .cost_s = cost_s};
+	return (struct verdict){.class = class, .stage = STAGE_DONE, .speedup_fused = speedup, .cost_s = cost_s};
 }
 
 static void expect(const char *rule, enum verdict_class class, double speedup, double plan, double code)
@@ -70,7 +70,7 @@ static void test_baseline_replaces_the_reference(void **state)
 	assert_true(fabs(reward_speedup(reward_rule_find("uniform"), &in) - 2.5) < 1e-12);
 	/* but not in the paper's ratio, which has no noise band either */
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 0.5);
-	v.speedup = 1.01;
+	v.speedup_fused = 1.01;
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 1.01);
 	assert_true(reward_speedup(reward_rule_find("uniform"), &(struct reward_input){.verdict = &v}) == 1);
 }
@@ -101,6 +101,28 @@ static void test_non_finite_speedup_never_pays(void **state)
 	}
 }
 
+/* A recipe's constants: C + 0.1 C s is uniform with beta 1 and alpha 0.1; a clip of 1.5; hrd's weight. */
+static void test_constants_from_the_recipe(void **state)
+{
+	struct verdict v = verdict_of(VERDICT_GENUINE, 2, 1e-5);
+	struct reward_input in = {.verdict = &v};
+	struct reward_rule rule;
+	struct reward r;
+	struct err err = {0};
+	assert_int_equal(reward_rule_set(&rule, "uniform", 0.1, 1, -1, &err), 0);
+	assert_true(reward_compute(&rule, &in, &r) && fabs(r.code - 1.2) < 1e-12 && r.plan == r.code);
+	assert_int_equal(reward_rule_set(&rule, "uniform", -1, -1, 1.5, &err), 0);
+	assert_true(reward_compute(&rule, &in, &r) && fabs(r.code - 1.8) < 1e-12);
+	assert_int_equal(reward_rule_set(&rule, "hrd", 1, -1, 0, &err), 0);
+	v.speedup = 50;
+	assert_true(reward_compute(&rule, &in, &r) && r.plan == 50 && r.code == 1 && rule.alpha == 1);
+	assert_int_equal(reward_rule_set(&rule, "frontend", 0.5, -1, -1, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "reward_alpha"));
+	assert_int_equal(reward_rule_set(&rule, "hrd", -1, 0.3, -1, &err), ERR_USAGE);
+	assert_int_equal(reward_rule_set(&rule, "speed", -1, -1, -1, &err), ERR_USAGE);
+	assert_true(reward_rule_find("hrd")->alpha == 0.1); /* the table itself stays */
+}
+
 static void test_unknown_rule(void **state) { assert_null(reward_rule_find("speed")); }
 
 int main(void)
@@ -113,6 +135,7 @@ int main(void)
 		cmocka_unit_test(test_infra_is_no_reward),
 		cmocka_unit_test(test_no_candidate_is_failure),
 		cmocka_unit_test(test_non_finite_speedup_never_pays),
+		cmocka_unit_test(test_constants_from_the_recipe),
 		cmocka_unit_test(test_unknown_rule),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -21,7 +21,7 @@ bash example.sh
 "$hone" verify --task work/task.py --candidate work/candidate.py --json >verdict.json 2>errors
 [ "$(grep -o '"verdict": "[a-z]*"' verdict.json)" = '"verdict": "genuine"' ] || { cat verdict.json errors; false; }
 check $? "a verdict from another folder"
-"$hone" tasks synth --seed 1 --count_train 2 --count_heldout 1 --out tasks.jsonl >/dev/null 2>&1; check $? "tasks from another folder"
+"$hone" tasks synth --seed 1 --count_train 2 --count_dev 1 --count_test 0 --out tasks.jsonl >/dev/null 2>&1; check $? "tasks from another folder"
 
 cd "$OLDPWD" || exit 1
 make -s uninstall PREFIX="$prefix/hone" && [ -z "$(find "$prefix/hone" -type f -o -type l)" ]; check $? "make uninstall"

@@ -75,7 +75,10 @@ def test_midend():
     rl = (hone, "rl", "--stage", "midend", "--model", model, "--prompt_template", "recipes/prompts/small-midend.txt", "--chat_template", "plain", "--split", "",
           "--num_generations", 2, "--generation_batch_size", 2, "--max_completion_length", 64, "--reward", "uniform", "--dry_run")
     p = run(*rl, "--tasks", f"{work}/midend.jsonl")
-    check("hone rl --stage midend --dry_run reads them", p.returncode == 0 and f"prompts      {len(rows)} " in p.stdout and "total " in p.stdout,
+    check("hone rl refuses to train on a task of dev or test, whatever --split says", p.returncode == 2 and "of split dev" in p.stderr, p.stderr)
+    train = [r for r in rows if r["split"] == "train"]
+    p = run(*rl, "--tasks", write("train.jsonl", train))
+    check("hone rl --stage midend --dry_run reads them", p.returncode == 0 and 0 < len(train) < len(rows) and f"prompts      {len(train)} " in p.stdout and "total " in p.stdout,
           p.stdout + p.stderr)
     p = run(*rl, "--tasks", f"{work}/pairs.jsonl.gz")
     check("rows without a kernel are refused by line", p.returncode == 1 and "pairs.jsonl.gz:1" in p.stderr and "kernel" in p.stderr, p.stderr)
@@ -86,7 +89,7 @@ def test_midend():
 
 
 def main():
-    run(hone, "tasks", "synth", "--seed", 7, "--count_train", 1, "--count_heldout", 1, "--level_min", 1, "--level_max", 1, "--out", f"{work}/tasks.jsonl")
+    run(hone, "tasks", "synth", "--seed", 7, "--count_train", 1, "--count_dev", 1, "--count_test", 0, "--level_min", 1, "--level_max", 1, "--out", f"{work}/tasks.jsonl")
     rows = test_frontend()
     if len(rows) == 4:
         test_tampered(rows)

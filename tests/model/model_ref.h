@@ -81,8 +81,8 @@ static inline void ref_open(struct ref *r, const char *name)
 	r->weights = xcalloc((size_t)r->n, sizeof *r->weights);
 	for (int i = 0; i < r->n; i++) {
 		const json_t *row = json_array_get(rows, (size_t)i);
-		r->rows[i] = (struct head_row){
-			(int32_t)json_integer_value(json_array_get(row, 0)), (int32_t)json_integer_value(json_array_get(row, 1))};
+		r->rows[i] = (struct head_row){.at = (int32_t)json_integer_value(json_array_get(row, 0)),
+			.target = (int32_t)json_integer_value(json_array_get(row, 1))};
 		r->weights[i] = (float)json_number_value(json_array_get(weights, (size_t)i));
 	}
 	r->temperature = (float)json_number_value(json_object_get(r->meta, "temperature"));

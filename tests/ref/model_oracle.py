@@ -28,7 +28,11 @@ LENGTHS = [1, 31, 33, 5, 64]
 TEMPERATURE = 0.7
 ADAMW = dict(learning_rate=1e-3, adam_beta1=0.9, adam_beta2=0.95, adam_epsilon=1e-3, weight_decay=0.1, max_grad_norm=0.5, warmup_steps=3, max_steps=12)
 STEPS = 10
-GRPO = dict(epsilon=0.2, epsilon_high=0.28, beta=0.1)
+# Losses of reinforcement learning; small ranges for gspo and a low cap for cispo and delta, so that every branch is taken.
+RL = {kind: dict(loss_type=kind, epsilon=0.2, epsilon_high=0.28, beta=0.1, delta=0.0, weighted=False) for kind in ("grpo", "dr_grpo", "dapo", "bnpo")}
+RL["gspo"] = dict(loss_type="gspo", epsilon=0.03, epsilon_high=0.04, beta=0.1, delta=0.0, weighted=False)
+RL["cispo"] = dict(loss_type="cispo", epsilon=0.0, epsilon_high=1.1, beta=0.1, delta=0.0, weighted=True)
+RL["two_sided"] = dict(loss_type="dapo", epsilon=0.2, epsilon_high=0.28, beta=0.1, delta=1.4, weighted=True)
 
 
 def build(case):
@@ -121,22 +125,34 @@ def grpo_rows(rows, start):
     import torch
     n = len(rows)
     seq = torch.tensor([next(s for s in range(len(LENGTHS)) if start[s] <= at < start[s + 1]) for at, _ in rows])
-    return dict(seq=seq, old=0.3 * torch.randn(n), ref=0.3 * torch.randn(n), adv=torch.randn(len(LENGTHS))[seq])
+    return dict(seq=seq, old=0.3 * torch.randn(n), ref=0.3 * torch.randn(n), adv=torch.randn(len(LENGTHS))[seq],
+                w=0.5 + torch.rand(n))
 
 
-def grpo_loss(lp, kind, g, max_completion):
-    """As TRL 1.10 computes them: per-token clipped surrogate + beta k3, aggregated by loss type."""
+def rl_loss(lp, o, g, max_completion):
+    """As TRL computes them: clipped surrogate per token (gspo: per sequence), or cispo's weighted log-probability, + beta k3, aggregated by loss type."""
     import torch
+    adv, weight, sequences = g["adv"], g["w"] if o["weighted"] else torch.ones_like(lp), [g["seq"] == s for s in g["seq"].unique()]
     rho = torch.exp(lp - g["old_lp"])
-    token = -torch.min(rho * g["adv"], torch.clamp(rho, 1 - GRPO["epsilon"], 1 + GRPO["epsilon_high"]) * g["adv"])
+    if o["loss_type"] == "gspo":
+        of_sequence = torch.stack([torch.exp((lp - g["old_lp"])[s].mean()) for s in sequences])
+        first = torch.stack([adv[s][0] for s in sequences])
+        surrogate = -torch.min(of_sequence * first, torch.clamp(of_sequence, 1 - o["epsilon"], 1 + o["epsilon_high"]) * first)
+        token = torch.zeros_like(lp)
+    elif o["loss_type"] == "cispo":
+        token = -torch.clamp(rho, max=o["epsilon_high"]).detach() * adv * weight * lp
+    else:
+        bounded = torch.clamp(rho, max=o["delta"]) if o["delta"] > 0 else rho
+        token = -torch.min(bounded * adv, torch.clamp(rho, 1 - o["epsilon"], 1 + o["epsilon_high"]) * adv) * weight
     diff = g["ref_lp"] - lp
-    token = token + GRPO["beta"] * (torch.exp(diff) - diff - 1)
-    present = g["seq"].unique()
-    if kind == "grpo":
-        return torch.stack([token[g["seq"] == s].mean() for s in present]).mean()
-    if kind == "dr_grpo":
-        return token.sum() / (len(present) * max_completion)
-    return token.sum() / len(token)   # dapo, bnpo: one batch
+    token = token + o["beta"] * (torch.exp(diff) - diff - 1)
+    if o["loss_type"] == "grpo":
+        return torch.stack([token[s].mean() for s in sequences]).mean()
+    if o["loss_type"] == "gspo":
+        return surrogate.mean() + torch.stack([token[s].mean() for s in sequences]).mean()
+    if o["loss_type"] == "dr_grpo":
+        return token.sum() / (len(sequences) * max_completion)
+    return token.sum() / len(token)   # dapo, bnpo, cispo: one batch
 
 
 def named_grads(model, prefix, drop="", insert=""):
@@ -201,13 +217,13 @@ def rl_part(peft, lp, ids, start, rows):
     """GRPO and relatives: the derivative of each row, and the whole way to the adapter's gradients. lp: what the rollouts' log-probabilities are made from."""
     g = grpo_rows(rows, start)
     g["old_lp"], g["ref_lp"] = lp + g["old"], lp + g["ref"]
-    e = {"rl.old": g["old_lp"], "rl.ref": g["ref_lp"], "rl.adv": g["adv"]}
+    e = {"rl.old": g["old_lp"], "rl.ref": g["ref_lp"], "rl.adv": g["adv"], "rl.weight": g["w"]}
     losses = {}
-    for kind in ("grpo", "dr_grpo", "dapo", "bnpo"):
+    for kind, o in RL.items():
         peft.zero_grad()
         lp, _ = row_logprobs(logits_of(peft, ids, start), rows)
         lp.retain_grad()
-        loss = grpo_loss(lp, kind, g, 50)
+        loss = rl_loss(lp, o, g, 50)
         loss.backward()
         losses[kind] = loss.item()
         e["rl.dlp." + kind] = lp.grad.clone()
@@ -257,7 +273,7 @@ def run_case(name, case, out):
     model.save_pretrained(f"{out}/hf")
     write_old_spelling(case, model, ids, start, out)
     tensors = write_adapters(model, ids, start, f"{out}/adapters") if name == "tied" else {}
-    meta = dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, grpo=GRPO, targets=case["targets"])
+    meta = dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(), adamw=ADAMW, rl=RL, targets=case["targets"])
 
     forward = forward_part(model, ids, start, rows, weights)
     *lora, peft, lp = lora_part(case, model, ids, start, rows, weights, out)

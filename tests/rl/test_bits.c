@@ -142,7 +142,7 @@ static void batch_make(struct bits *b)
 		for (int t = starts[s]; t < starts[s + 1]; t++) b->pos[t] = t - starts[s];
 	for (int t = 0; t < T; t++) b->ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % V);
 	for (int i = 0; i < ROWS; i++)
-		b->rows[i] = (struct head_row){(i * 7) % T, (int32_t)(rng_u32(1, 1, (uint64_t)i) % V)};
+		b->rows[i] = (struct head_row){.at = (i * 7) % T, .target = (int32_t)(rng_u32(1, 1, (uint64_t)i) % V)};
 }
 
 static void bits_open(struct bits *b, enum arch arch, bool avx2_only, bool with_adapter, int threads)

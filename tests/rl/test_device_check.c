@@ -357,7 +357,8 @@ static int setup(void **state)
 	for (int s = 0; s < S; s++)
 		for (int t = starts[s]; t < starts[s + 1]; t++) pos[t] = t - starts[s];
 	for (int t = 0; t < T; t++) ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % V);
-	for (int i = 0; i < ROWS; i++) rows[i] = (struct head_row){(i * 7) % T, (int32_t)(rng_u32(1, 1, (uint64_t)i) % V)};
+	for (int i = 0; i < ROWS; i++)
+		rows[i] = (struct head_row){.at = (i * 7) % T, .target = (int32_t)(rng_u32(1, 1, (uint64_t)i) % V)};
 	return 0;
 }
 

@@ -125,7 +125,7 @@ static void pack(struct gap *g)
 			g->ids[g->T] = k < nprompt ? g->prompts[c->id][k] : c->tokens[k - nprompt];
 			g->pos[g->T] = k;
 			if (k < nprompt) continue;
-			g->rows[g->n] = (struct head_row){g->T - 1, g->ids[g->T]};
+			g->rows[g->n] = (struct head_row){.at = g->T - 1, .target = g->ids[g->T]};
 			g->sampler[g->n++] = c->logprobs[k - nprompt];
 		}
 	}
@@ -135,9 +135,9 @@ static void pack(struct gap *g)
 static void count_differences(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *out)
 {
 	struct gap *g = ctx;
-	const struct loss_options o = {LOSS_GRPO, 0.2f, 0.28f, 0};
+	const struct loss_options o = {.type = LOSS_GRPO, .epsilon = 0.2f, .epsilon_high = 0.28f};
 	for (int i = 0; i < n; i++) {
-		const struct loss_row r = {0, 0, g->trainer[begin + i], 0, 1, 1};
+		const struct loss_row r = {.old_logprob = g->trainer[begin + i], .advantage = 1, .normaliser = 1, .weight = 1};
 		float slope;
 		loss_row_value(&o, &r, logprob[i], &slope);
 		g->differs += memcmp(&logprob[i], &g->trainer[begin + i], sizeof(float)) != 0 ||

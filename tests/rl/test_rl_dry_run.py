@@ -102,14 +102,32 @@ def test_plan(policy):
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--no-use_peft")
     check("all weights: gradients, moments and the reference are as large as they are",
           near(m.get("gradients", 0), PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
-    p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz")
+    p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz", "--split", "train")
     check("the mid-end's plan, on rows with kernel and profile",
-          p.returncode == 0 and "1 + reference / kernel" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
+          p.returncode == 0 and "beta + alpha reference / kernel (raw) if C, else -10" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
     p, _ = plan("--recipe", "paper-midend", "--tasks", f"{work}/tasks.jsonl", expect=1)
     check("tasks without kernels are no prompts of the mid-end", p.returncode == 1 and 'no field "profile"' in p.stderr
           and "`hone pairs synth --stage midend` writes such rows" in p.stderr, p.stderr)
     p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--level", "3", expect=1)
     check("a level without tasks is an error", p.returncode == 1 and "no prompt left" in p.stderr, p.stderr)
+
+
+def test_settings_that_do_not_go_together(policy):
+    for options, said in ((("--advantage", "maxrl", "--reward", "paper-frontend"), "must not be negative"),
+                          (("--advantage", "maxrl", "--overlong_buffer_len", "4"), "overlong_buffer_len"),
+                          (("--loss_type", "cispo"), "cap of the ratio"),
+                          (("--delta", "1.2"), "more than 1 + epsilon_high"),
+                          (("--min_p", "0.1", "--top_p", "0.9"), "use one"),
+                          (("--num_generations_first", "8"), "num_generations_first"),
+                          (("--steps_per_generation", "65"), "steps_per_generation"),
+                          (("--level_weights", "1:1"), "promise"),
+                          (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5", "--policy_weight", "0"), "nothing would train"),
+                          (("--level_admission", "0.5"), "level_weights"),
+                          (("--prompt_selection", "promise", "--level_weights", "one"), "LEVEL:WEIGHT"),
+                          (("--reward", "frontend", "--reward_alpha", "1"), "no such constant"),
+                          (("--overlong_buffer_len", "200"), "max_completion_length")):
+        p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--max_completion_length", "100", "--dry_run", *options, expect=2)
+        check(f"refused: {' '.join(options)}", p.returncode == 2 and said in p.stderr, p.stderr)
 
 
 def test_step(policy):
@@ -126,5 +144,6 @@ policy = tiny_policy()
 test_recipes()
 if policy:
     test_plan(policy)
+    test_settings_that_do_not_go_together(policy)
     test_step(policy)
 done()

@@ -45,14 +45,16 @@ struct bandit {
 	struct rollout rollouts[GROUPS * K];
 };
 
-static void bandit_open(struct bandit *b, enum loss_type loss)
+static void bandit_open(struct bandit *b, enum loss_type loss, int steps_per_generation, int num_iterations)
 {
 	struct err err = {0};
 	struct ops_options oo = {.threads = 1};
 	struct engine_options eo = {.max_sequences = GROUPS * K, .max_context = PROMPT + ANSWER};
 	struct updater_options uo = {
-		.loss = {.type = loss, .epsilon = 0.2f, .epsilon_high = 0.28f},
-		.num_iterations = 1,
+		.loss = {.type = loss, .epsilon = 0.2f, .epsilon_high = loss == LOSS_CISPO ? 5 : 0.28f},
+		.num_iterations = num_iterations,
+		.steps_per_generation = steps_per_generation,
+		.seed = 3,
 		.max_tokens = 256,
 		.max_completion_length = ANSWER,
 		.temperature = 1,
@@ -117,17 +119,20 @@ static void bandit_sample(struct bandit *b, int step)
 static double bandit_step(struct bandit *b, int step, enum advantage_type advantage)
 {
 	double reward = 0;
-	int dropped;
+	int sizes[GROUPS];
 	struct update_stats stats;
 	struct err err = {0};
 	bandit_sample(b, step);
 	for (int i = 0; i < GROUPS * K; i++) {
 		bool is_good = b->rollouts[i].completion.tokens[0] < GOOD;
 		b->rollouts[i].verdict = (struct verdict){
-			.class = is_good ? VERDICT_GENUINE : VERDICT_WRONG, .speedup = 1, .cost_s = 1};
+			.class = is_good ? VERDICT_GENUINE : VERDICT_WRONG, .speedup_fused = 1, .cost_s = 1};
 		reward += is_good;
 	}
-	rollouts_advantages(b->rollouts, GROUPS, K, reward_rule_find("frontend"), advantage, &b->prompts, &dropped);
+	for (int g = 0; g < GROUPS; g++) sizes[g] = K;
+	const struct advantage_options o = {
+		.rule = reward_rule_find("frontend"), .type = advantage, .weight = 1, .negative_weight = 1};
+	rollouts_advantages(b->rollouts, sizes, GROUPS, &o, &b->prompts, NULL);
 	if (updater_run(b->updater, b->rollouts, GROUPS * K, &b->prompts, NULL, false, &stats, &err))
 		fail_msg("%s", err.text);
 	rollouts_release(b->rollouts, GROUPS * K);
@@ -136,30 +141,39 @@ static double bandit_step(struct bandit *b, int step, enum advantage_type advant
 
 /* Chance is 0.25; the mean of 4 steps x 32 answers has a standard error of 0.038 there, so 0.45 is
  * five of them above what chance gives. */
-static void learns(enum loss_type loss, enum advantage_type advantage)
+static void learns(enum loss_type loss, enum advantage_type advantage, int steps_per_generation, int num_iterations)
 {
 	struct bandit b;
 	double first = 0, last = 0;
-	bandit_open(&b, loss);
+	bandit_open(&b, loss, steps_per_generation, num_iterations);
 	for (int s = 0; s < STEPS; s++) {
 		double r = bandit_step(&b, s, advantage);
 		if (s < 2) first += r / 2;
 		if (s >= STEPS - 4) last += r / 4;
 	}
 	bandit_close(&b);
-	print_message("# loss %s, advantage %d: reward %.3f -> %.3f\n", loss_type_name(loss), (int)advantage, first, last);
+	print_message("# loss %s, advantage %d, %d x %d updates: reward %.3f -> %.3f\n", loss_type_name(loss),
+		(int)advantage, num_iterations, steps_per_generation, first, last);
 	if (!(first < 0.45)) fail_msg("reward before learning %.3f: the task is not one", first);
 	if (!(last > 0.8)) fail_msg("reward after %d updates %.3f, expected more than 0.8", STEPS, last);
 }
 
 static void test_losses(void **state)
 {
-	for (enum loss_type t = LOSS_GRPO; t < LOSS_TYPE_COUNT; t++) learns(t, ADVANTAGE_LEAVE_ONE_OUT);
+	for (enum loss_type t = LOSS_GRPO; t < LOSS_TYPE_COUNT; t++) learns(t, ADVANTAGE_LEAVE_ONE_OUT, 1, 1);
 }
 
 static void test_advantages(void **state)
 {
-	for (enum advantage_type a = 0; a < ADVANTAGE_TYPE_COUNT; a++) learns(LOSS_DR_GRPO, a);
+	for (enum advantage_type a = 0; a < ADVANTAGE_TYPE_COUNT; a++) learns(LOSS_DR_GRPO, a, 1, 1);
+}
+
+/* Mini-batches and several passes, also for the loss whose ratio is a sequence's. */
+static void test_mini_batches(void **state)
+{
+	learns(LOSS_DAPO, ADVANTAGE_LEAVE_ONE_OUT, 4, 2);
+	learns(LOSS_GSPO, ADVANTAGE_LEAVE_ONE_OUT, 2, 2);
+	learns(LOSS_CISPO, ADVANTAGE_MAXRL, 2, 1);
 }
 
 /* The counter-proof: advantages of the wrong sign unlearn, so the reward is what moves the policy. */
@@ -167,7 +181,7 @@ static void test_wrong_sign_unlearns(void **state)
 {
 	struct bandit b;
 	double last = 0;
-	bandit_open(&b, LOSS_DR_GRPO);
+	bandit_open(&b, LOSS_DR_GRPO, 1, 1);
 	for (int s = 0; s < STEPS; s++) {
 		struct update_stats stats;
 		struct err err = {0};
@@ -187,8 +201,8 @@ static void test_wrong_sign_unlearns(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_losses), cmocka_unit_test(test_advantages), cmocka_unit_test(test_wrong_sign_unlearns)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_losses), cmocka_unit_test(test_advantages),
+		cmocka_unit_test(test_mini_batches), cmocka_unit_test(test_wrong_sign_unlearns)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,39 @@ def test_reference():
     same("beta > 0, killed", "beta_a", "beta_b", *killed_run("beta_b", [1, 2], *more))
 
 
+def test_learning():
+    """Everything that a step may do beside the plain one, at once: prompts by promise, staged groups, dynamic sampling, mini-batches passed over twice,
+    a sequence-level loss, supervised updates on the run's own answers, evaluation on dev tasks."""
+    rows = [json.loads(line) for line in open(f"{policy}/tasks.jsonl")]
+    with open(f"{work}/with_dev.jsonl", "w") as f:   # the places of these structures: tests/task/test_task_set.c
+        f.writelines(json.dumps(r) + "\n" for r in rows)
+        f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev")) + "\n" for r, s in zip(rows, ("chain:a39", "chain:a192")))
+    more = ("--tasks", f"{work}/with_dev.jsonl", "--prompt_selection", "promise", "--num_generations_first", "2", "--filter_groups", "--max_num_gen_batches", "2",
+            "--steps_per_generation", "2", "--num_iterations", "2", "--loss_type", "gspo", "--advantage", "maxrl", "--lr_scheduler_type", "linear",
+            "--replay_updates", "2", "--replay_batch_size", "3", "--replay_min", "1", "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1",
+            "--temperature", "1.2", "--temperature_code", "0.9", "--min_p", "0.02")
+    p = run(*command("learn_a", *more))
+    m = metrics("learn_a") if p.returncode == 0 else []
+    rate = [1e-4 * (18 - (6 * k - 1)) / 18 for k in (1, 2, 3)]   # of the last of each step's six updates, of eighteen in all
+    check("the schedule spans all updates of all steps", [round(r["learning_rate"], 12) for r in m] == [round(x, 12) for x in rate],
+          ([r["learning_rate"] for r in m], rate, p.stderr))
+    samples = [(s, json.loads(t)) for s, _, t in store_rows("learn_a", "samples", "step, idx")] if m else []
+    genuine = {(r["task"], r["answer"]) for _, r in samples if r["verdict"]["verdict"] == "genuine"}
+    check("the buffer holds each genuine answer once, and is learned from",
+          m and m[-1]["replay/unique"] == len(genuine) > 0 and m[-1]["replay/examples"] == 6 and m[-1]["replay/loss"] > 0, m)
+    sizes = {}
+    for s, r in samples:
+        sizes.setdefault((s, r["task"]), []).append(r["sample"])
+    check("sampler and trainer agree, with a temperature for plan and one for code, and with min_p",
+          m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m), [r["sampling/trained_logp_difference/max"] for r in m])
+    counts = [[v.count(k) for k in range(4)] for v in sizes.values()]   # a task may come in two rounds
+    check("groups have their first two answers, or all four, numbered through",
+          counts and all(c[0] == c[1] >= c[2] == c[3] for c in counts) and len({c[2] > 0 for c in counts}) == 2, sizes)
+    check("dev tasks are answered every second step, and never trained on",
+          [("eval/genuine" in r) for r in m] == [False, True, False] and m[1]["eval/tasks"] == 2 and not any(r["split"] == "dev" for _, r in samples), m)
+    same("learning", "learn_a", "learn_b", *killed_run("learn_b", [1, random.uniform(0.3, 5.0), 2], *more))
+
+
 SLOW = """import torch
 import torch.nn as nn
 import triton
@@ -238,6 +271,7 @@ def main():
         test_adapter()
         test_weights()
         test_reference()
+        test_learning()
         test_midend()
         test_refusals()
     done()

@@ -77,7 +77,7 @@ static int setup(void **state)
 	struct ops_options oo = {.threads = 1};
 	if (ops_cpu_create(&oo, &f->ops, &err) || model_create(&config, 5, f->ops, &f->model, &err))
 		fail_msg("%s", err.text);
-	struct adapter_options a = {.r = 4, .lora_alpha = 8, .seed = 9};
+	struct adapter_options a = {.r = 4, .lora_alpha = 8, .lora_dropout = 0.3, .seed = 9}; /* acts with a seed alone */
 	if (adapter_create(f->model, &a, &f->adapter, &err)) fail_msg("%s", err.text);
 	int n;
 	struct param *p = adapter_params(f->adapter, &n); /* B = 0 would leave half of the gradients at zero */
@@ -105,6 +105,9 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* What a test asks of an updater beside the usual. */
+static struct updater_options asked;
+
 static struct update_stats update(
 	struct fixture *f, double lr, int max_tokens, int num_iterations, enum loss_type type, float beta)
 {
@@ -116,13 +119,13 @@ static struct update_stats update(
 		.adam_epsilon = 1e-8,
 		.lr_scheduler_type = "constant"};
 	struct optimizer *opt = optimizer_create(f->ops, p, n, &oo);
-	struct updater_options uo = {
-		.loss = {.type = type, .epsilon = 0.2f, .epsilon_high = 0.28f, .beta = beta},
-		.num_iterations = num_iterations,
-		.max_tokens = max_tokens,
-		.max_completion_length = ANSWER,
-		.temperature = 1,
-	};
+	struct updater_options uo = asked;
+	uo.loss = (struct loss_options){
+		.type = type, .epsilon = 0.2f, .epsilon_high = type == LOSS_CISPO ? 5 : 0.28f, .beta = beta};
+	uo.num_iterations = num_iterations;
+	uo.max_tokens = max_tokens;
+	uo.max_completion_length = ANSWER;
+	uo.temperature = 1;
 	struct updater *u;
 	struct update_stats stats;
 	struct err err = {0};
@@ -199,7 +202,7 @@ static void test_direction(void **state)
 		ids[i] = i < PROMPT ? f->row.ids.data[i] : c->tokens[i - PROMPT];
 		pos[i] = i;
 	}
-	for (int i = 0; i < c->count; i++) rows[i] = (struct head_row){PROMPT + i - 1, c->tokens[i]};
+	for (int i = 0; i < c->count; i++) rows[i] = (struct head_row){.at = PROMPT + i - 1, .target = c->tokens[i]};
 	struct batch b = {ids, {PROMPT + c->count, 1, start, pos}};
 	pass_forward(pass, f->adapter, &b, 0);
 	pass_logprobs(pass, rows, c->count, 1, logprob, NULL);
@@ -210,6 +213,458 @@ static void test_direction(void **state)
 	}
 	assert_true(now > before + 0.05);
 	pass_free(pass);
+}
+
+/* An updater for more than one call; lr 0 unless a test says otherwise. */
+struct open {
+	struct optimizer *optimizer;
+	struct updater *updater;
+};
+static struct open open_updater(struct fixture *f, struct updater_options uo, double lr, int64_t max_steps)
+{
+	struct open x;
+	struct err err = {0};
+	int n;
+	struct param *p = adapter_params(f->adapter, &n);
+	struct optimizer_options oo = {.learning_rate = lr,
+		.adam_beta1 = 0.9,
+		.adam_beta2 = 0.999,
+		.adam_epsilon = 1e-8,
+		.max_steps = max_steps,
+		.lr_scheduler_type = max_steps ? "linear" : "constant"};
+	uo.max_tokens = uo.max_tokens ? uo.max_tokens : 512;
+	uo.max_completion_length = ANSWER;
+	uo.temperature = 1;
+	uo.loss.type = uo.loss.type == LOSS_SFT ? LOSS_GRPO : uo.loss.type;
+	uo.loss.epsilon = 0.2f;
+	uo.loss.epsilon_high = 0.28f;
+	x.optimizer = optimizer_create(f->ops, p, n, &oo);
+	if (updater_create(f->model, f->adapter, x.optimizer, &uo, &x.updater, &err)) fail_msg("%s", err.text);
+	return x;
+}
+static struct update_stats run(struct fixture *f, const struct open *x, int n)
+{
+	struct update_stats stats;
+	struct err err = {0};
+	if (updater_run(x->updater, f->rollouts, n, &f->prompts, NULL, false, &stats, &err)) fail_msg("%s", err.text);
+	return stats;
+}
+static void close_updater(struct open *x)
+{
+	updater_free(x->updater);
+	optimizer_free(x->optimizer);
+}
+
+/* Answers that do not train are counted all the same: the rows of a single one that does are divided
+ * by all K. A KL weight that is next to nothing, which makes all train, changes no normaliser. */
+static void test_normalisers_count_all(void **state)
+{
+	struct fixture *f = *state;
+	for (int k = 1; k < K; k++) f->rollouts[k].advantage_plan = f->rollouts[k].advantage_code = 0;
+	for (int with_kl = 0; with_kl < 2; with_kl++)
+		for (enum loss_type t = LOSS_GRPO; t < LOSS_TYPE_COUNT; t++) {
+			struct open x = open_updater(
+				f, (struct updater_options){.loss = {.type = t, .beta = with_kl ? 1e-9f : 0}}, 0, 0);
+			struct update_stats s = run(f, &x, K);
+			int lengths[K];
+			float want[K];
+			size_t n;
+			for (int k = 0; k < K; k++) lengths[k] = f->rollouts[k].completion.count;
+			loss_normalisers(t, lengths, K, ANSWER, want);
+			const struct loss_row *rows = updater_rows(x.updater, &n);
+			assert_int_equal(s.counted, K);
+			assert_int_equal(s.sequences, with_kl ? K : 1);
+			assert_true(n > 0 && rows[0].normaliser == want[0]);
+			close_updater(&x);
+		}
+}
+
+/* Four passes over one batch, at rate 0: what is published is that of one pass, not four times it. */
+static void test_passes_are_averaged(void **state)
+{
+	struct update_stats one = update(*state, 0, 512, 1, LOSS_DAPO, 0), four = update(*state, 0, 512, 4, LOSS_DAPO, 0);
+	assert_true(fabs(one.loss.loss - four.loss.loss) < 1e-6 * fabs(one.loss.loss) + 1e-9);
+	assert_true(fabs(one.grad_norm - four.grad_norm) < 1e-6 * one.grad_norm);
+	assert_int_equal(one.loss.rows, four.loss.rows);
+	assert_true(fabs(one.loss.logprob_diff_sum - four.loss.logprob_diff_sum) < 1e-9);
+	assert_int_equal(four.updates, 4);
+}
+
+/* Mini-batches: each answer once a pass, in an order that is drawn anew for every batch; a mini-batch
+ * in which nothing trains is a step of the schedule alone. */
+static void test_mini_batches(void **state)
+{
+	struct fixture *f = *state;
+	struct open x = open_updater(
+		f, (struct updater_options){.steps_per_generation = 3, .num_iterations = 2, .seed = 4}, 0, 60);
+	float first[2][K];
+	for (int batch = 0; batch < 2; batch++) {
+		struct update_stats s = run(f, &x, K);
+		size_t n;
+		const struct loss_row *rows = updater_rows(x.updater, &n);
+		int tokens = 0, at = 0;
+		for (int k = 0; k < K; k++) tokens += f->rollouts[k].completion.count;
+		assert_int_equal(s.updates, 6);
+		assert_int_equal(n, tokens);
+		for (size_t i = 0; i < n; i++)
+			if (rows[i].at == PROMPT - 1) first[batch][at++] = rows[i].advantage + (float)rows[i].target;
+		assert_int_equal(at, K);
+	}
+	assert_true(memcmp(first[0], first[1], sizeof first[0]) != 0);
+	assert_int_equal(optimizer_steps(x.optimizer), 12);
+	for (int k = 1; k < K; k++) f->rollouts[k].advantage_plan = f->rollouts[k].advantage_code = 0;
+	assert_int_equal(run(f, &x, K).updates, 2); /* one mini-batch of three, twice */
+	assert_int_equal(optimizer_steps(x.optimizer), 18);
+	f->rollouts[0].advantage_plan = f->rollouts[0].advantage_code = 0;
+	assert_int_equal(run(f, &x, K).updates, 0);
+	assert_int_equal(optimizer_steps(x.optimizer), 24); /* the schedule is where its steps say */
+	close_updater(&x);
+}
+
+/* Two equal answers with opposite advantages, a micro-batch each: without dropout, or with one mask
+ * for both, their gradients cancel but for rounding. */
+static void test_dropout_masks(void **state)
+{
+	struct fixture *f = *state;
+	struct rollout keep[2] = {f->rollouts[0], f->rollouts[1]};
+	f->rollouts[1] = f->rollouts[0];
+	f->rollouts[0].advantage_plan = f->rollouts[0].advantage_code = 1;
+	f->rollouts[1].advantage_plan = f->rollouts[1].advantage_code = -1;
+	struct updater_options o = {.max_tokens = PROMPT + f->rollouts[0].completion.count};
+	struct open off = open_updater(f, o, 0, 0);
+	double without = run(f, &off, 2).grad_norm;
+	close_updater(&off);
+	o.dropout_seed = 7;
+	struct open on = open_updater(f, o, 0, 0);
+	double pair = run(f, &on, 2).grad_norm, a = run(f, &on, 1).grad_norm, b = run(f, &on, 1).grad_norm;
+	close_updater(&on);
+	f->rollouts[0] = keep[0];
+	f->rollouts[1] = keep[1];
+	if (!(without < 1e-6)) fail_msg("without dropout: norm %g", without);
+	if (!(pair > 1e-2 * a)) fail_msg("micro-batches share a mask: norm %g", pair);
+	if (!(a > 0 && fabs(a - b) > 1e-6 * a)) fail_msg("steps share a mask: norms %g and %g", a, b);
+}
+
+/* Which tokens the two advantages go to, with a real tokeniser: the plan's before the fence. */
+static void test_plan_and_code_tokens(void **state)
+{
+	struct fixture *f = *state;
+	const char text[] = "Use tiles.\n```python\nx = 1\n```\n";
+	const char *build = getenv("BUILD");
+	char *dir = path_join(build ? build : "build/release", "ref"), *path = path_join(dir, "rl-answer.json");
+	static const char *const special[] = {"<|im_end|>"};
+	struct slice training = {text, sizeof text - 1};
+	struct bpe_train_options o = {.vocab_size = 258, .special_tokens = special, .nspecial = 1};
+	struct err err = {0};
+	struct tokenizer *t;
+	struct ids ids = {0};
+	if (dir_make(dir, &err) || tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &t, &err) ||
+		tokenizer_encode(t, text, sizeof text - 1, true, &ids, &err))
+		fail_msg("%s", err.text);
+	/* The tiny model has fewer tokens than bytes: rate and gradient do not matter here, rows do. */
+	struct model_config wide = config;
+	wide.vocab_size = 300;
+	wide.eos_token_id = 299;
+	struct model *m;
+	struct adapter *a;
+	struct adapter_options ao = {.r = 2, .lora_alpha = 2, .seed = 1};
+	if (model_create(&wide, 5, f->ops, &m, &err) || adapter_create(m, &ao, &a, &err)) fail_msg("%s", err.text);
+	model_enable_grad(m, a);
+	struct fixture g = {.ops = f->ops, .model = m, .adapter = a};
+	float *logprobs = xcalloc(ids.count, sizeof *logprobs);
+	struct rollout r = {.completion = {.tokens = ids.data, .logprobs = logprobs, .count = (int)ids.count},
+		.answer = answer_parse(text, sizeof text - 1),
+		.advantage_plan = 0.25,
+		.advantage_code = -2};
+	struct open x = open_updater(&g, (struct updater_options){0}, 0, 0);
+	struct update_stats stats;
+	size_t n, plan = 0;
+	if (updater_run(x.updater, &r, 1, &f->prompts, t, true, &stats, &err)) fail_msg("%s", err.text);
+	const struct loss_row *rows = updater_rows(x.updater, &n);
+	assert_int_equal(n, ids.count);
+	for (size_t i = 0, at = 0; i < n; i++) {
+		struct str one = {0};
+		bool is_plan = at < strlen("Use tiles.\n");
+		if (rows[i].advantage != (is_plan ? 0.25f : -2))
+			fail_msg("token %zu at byte %zu has advantage %g", i, at, rows[i].advantage);
+		plan += is_plan;
+		tokenizer_decode(t, &ids.data[i], 1, true, &one);
+		at += one.len;
+		str_release(&one);
+	}
+	assert_true(plan > 0 && plan < n);
+	close_updater(&x);
+	adapter_free(a);
+	model_free(m);
+	tokenizer_free(t);
+	ids_release(&ids);
+	free(logprobs);
+	free(path);
+	free(dir);
+}
+
+/* The sampler claims probabilities that are lower by exp(0.5) a token: weights are that much, or the
+ * cap, or nothing beyond it; of a whole sequence the product. */
+static void test_importance_weights(void **state)
+{
+	struct fixture *f = *state;
+	struct rollout *r = &f->rollouts[0];
+	for (int k = 1; k < K; k++) f->rollouts[k].is_dropped = true;
+	for (int i = 0; i < r->completion.count; i++) r->completion.logprobs[i] -= 0.5f;
+	double token = exp(0.5), sequence = exp(0.5 * r->completion.count);
+	const struct {
+		enum importance_mode mode;
+		double cap, want;
+	} cases[] = {{IMPORTANCE_OFF, 3, 1}, {IMPORTANCE_TOKEN_TRUNCATE, 3, token}, {IMPORTANCE_TOKEN_TRUNCATE, 1.5, 1.5},
+		{IMPORTANCE_TOKEN_MASK, 3, token}, {IMPORTANCE_TOKEN_MASK, 1.5, 0},
+		{IMPORTANCE_SEQUENCE_TRUNCATE, 1e9, sequence}, {IMPORTANCE_SEQUENCE_MASK, 1.1, 0}};
+	for (size_t c = 0; c < ARRAY_LEN(cases); c++) {
+		struct open x = open_updater(
+			f, (struct updater_options){.importance = cases[c].mode, .importance_cap = cases[c].cap}, 0, 0);
+		size_t n;
+		run(f, &x, K);
+		const struct loss_row *rows = updater_rows(x.updater, &n);
+		for (size_t i = 0; i < n; i++)
+			if (fabs(rows[i].weight - cases[c].want) > 1e-4 * cases[c].want)
+				fail_msg("case %zu row %zu: weight %g, expected %g", c, i, rows[i].weight, cases[c].want);
+		close_updater(&x);
+	}
+}
+
+/* After updates of one size a batch that is a thousand times as large is held to max_grad_ratio: the
+ * next update's weights move as far as with a norm of the limit. */
+static void test_grad_ratio(void **state)
+{
+	struct fixture *f = *state;
+	struct open x = open_updater(f, (struct updater_options){.max_grad_ratio = 5}, 0, 0);
+	double usual = 0;
+	for (int i = 0; i < 10; i++) {
+		struct update_stats s = run(f, &x, K);
+		assert_int_equal(s.spikes, 0);
+		usual = s.grad_norm;
+	}
+	for (int k = 0; k < K; k++) f->rollouts[k].advantage_plan = f->rollouts[k].advantage_code *= 1000;
+	struct update_stats s = run(f, &x, K);
+	assert_int_equal(s.spikes, 1);
+	assert_true(s.grad_norm > 500 * usual);
+	json_t *state_json = updater_state(x.updater);
+	/* The spike enters the mean as the limit, 5 times the mean: (10 + 5) / 11. */
+	double mean = json_number_value(json_object_get(state_json, "norm_mean"));
+	assert_true(fabs(mean - usual * 15 / 11) < 1e-3 * usual);
+	struct open y = open_updater(f, (struct updater_options){.max_grad_ratio = 5}, 0, 0);
+	updater_state_set(y.updater, state_json);
+	assert_int_equal(run(f, &y, K).spikes, 1); /* a continued run knows the mean */
+	json_decref(state_json);
+	close_updater(&x);
+	close_updater(&y);
+}
+
+/* Answers that were cut do not train, and their tokens do not count; the sequences do. */
+static void test_overlong_filtering(void **state)
+{
+	struct fixture *f = *state;
+	for (int k = 0; k < K; k++) f->rollouts[k].completion.finish = k == 0 ? FINISH_LENGTH : FINISH_EOS;
+	struct open x = open_updater(
+		f, (struct updater_options){.mask_truncated_completions = true, .loss = {.type = LOSS_DAPO}}, 0, 0);
+	struct update_stats s = run(f, &x, K);
+	size_t n;
+	int tokens = 0;
+	for (int k = 1; k < K; k++) tokens += f->rollouts[k].completion.count;
+	const struct loss_row *rows = updater_rows(x.updater, &n);
+	assert_int_equal(s.counted, K);
+	assert_int_equal(s.sequences, K - 1);
+	assert_int_equal(n, tokens);
+	assert_true(fabs(rows[0].normaliser - 1.0 / tokens) < 1e-9);
+	close_updater(&x);
+}
+
+/* Answers drawn anew under other sampling, in place of the fixture's. */
+static void sample_again(
+	struct fixture *f, struct sampling sampling, float (*temperature_at)(void *, int64_t, int, const int32_t *, int))
+{
+	struct engine *e;
+	struct err err = {0};
+	struct completion c;
+	struct engine_options o = {.max_sequences = 4, .max_context = PROMPT + ANSWER};
+	struct request q = {.prompt = f->row.ids.data,
+		.nprompt = PROMPT,
+		.num_samples = K,
+		.sampling = sampling,
+		.max_new_tokens = ANSWER,
+		.adapter = f->adapter,
+		.temperature_at = temperature_at};
+	rollouts_release(f->rollouts, K);
+	if (engine_create(f->model, &o, &e, &err) || engine_submit(e, &q, &err)) fail_msg("%s", err.text);
+	for (int active = 1; active;) engine_step(e, &active);
+	while (engine_take(e, &c))
+		f->rollouts[c.sample] = (struct rollout){
+			.sample = c.sample, .completion = c, .advantage_plan = c.sample - 2.5, .advantage_code = c.sample - 2.5};
+	engine_free(e);
+}
+
+static float warm_then_cold(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	return count < 3 ? 1.5f : 0.6f + 0.1f * (float)sample;
+}
+
+/* A temperature for each token, which the sampler records and the trainer divides by: the gap is
+ * rounding (test_sampler_gap), where one temperature for all would be far off. */
+static void test_temperature_by_token(void **state)
+{
+	struct fixture *f = *state;
+	sample_again(f, (struct sampling){.temperature = 1, .top_p = 1, .seed = 12}, warm_then_cold);
+	for (int k = 0; k < K; k++)
+		for (int i = 0; i < f->rollouts[k].completion.count; i++)
+			assert_true(f->rollouts[k].completion.temperatures[i] == warm_then_cold(NULL, 0, k, NULL, i));
+	struct open x = open_updater(f, (struct updater_options){.num_iterations = 2}, 0, 0);
+	struct update_stats s = run(f, &x, K);
+	close_updater(&x);
+	assert_true(s.loss.logprob_diff_max < 1e-5 && s.loss.ratio_max_dev == 0);
+	for (int k = 0; k < K; k++) {
+		free(f->rollouts[k].completion.temperatures);
+		f->rollouts[k].completion.temperatures = NULL;
+	}
+	struct open y = open_updater(f, (struct updater_options){0}, 0, 0);
+	assert_true(run(f, &y, K).loss.logprob_diff_max > 0.1);
+	close_updater(&y);
+}
+
+/* min_p: sampler and trainer speak of the same renormalised distribution. */
+static void test_min_p(void **state)
+{
+	struct fixture *f = *state;
+	sample_again(f, (struct sampling){.temperature = 0.5f, .top_p = 1, .min_p = 0.5f, .seed = 13}, NULL);
+	struct updater_options o = {.min_p = 0.5f, .num_iterations = 2};
+	struct open x, y;
+	for (int k = 0; k < K; k++) {
+		struct completion *c = &f->rollouts[k].completion;
+		c->temperatures = xcalloc((size_t)c->count, sizeof *c->temperatures);
+		for (int i = 0; i < c->count; i++) c->temperatures[i] = 0.5f;
+	}
+	x = open_updater(f, o, 0, 0);
+	struct update_stats with = run(f, &x, K);
+	close_updater(&x);
+	y = open_updater(f, (struct updater_options){0}, 0, 0);
+	struct update_stats without = run(f, &y, K);
+	close_updater(&y);
+	/* One sum over what is left in place of one over all: a few roundings of numbers near 1. */
+	assert_true(with.loss.logprob_diff_max < 1e-5 && with.loss.ratio_max_dev == 0);
+	assert_true(without.loss.logprob_diff_max > 0.5);
+}
+
+static void ones(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
+	for (int i = 0; i < n; i++) g[i] = 1;
+}
+
+/* The gradient of renormalised log-probabilities against differences: (f(x + h) - f(x - h)) / 2h of
+ * a sum of fp32 numbers near 10 has an error of about 1e-6 / h + h^2: h = 1e-2 and 1e-3 relative to
+ * slopes of order 1. */
+static void test_min_p_gradient(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	struct pass *pass;
+	int32_t ids[PROMPT], pos[PROMPT], start[2] = {0, PROMPT};
+	struct head_row rows[PROMPT - 1];
+	float logprob[PROMPT - 1];
+	for (int i = 0; i < PROMPT; i++) {
+		ids[i] = f->row.ids.data[i];
+		pos[i] = i;
+	}
+	for (int i = 0; i < PROMPT - 1; i++)
+		rows[i] = (struct head_row){.at = i, .target = ids[i + 1], .temperature = 0.4f + 0.1f * (float)i};
+	struct batch b = {ids, {PROMPT, 1, start, pos}};
+	if (pass_create(f->model, &(struct pass_options){.max_tokens = PROMPT, .backward = true}, &pass, &err))
+		fail_msg("%s", err.text);
+	pass_min_p(pass, 0.3f);
+	int n, checked = 0;
+	struct param *p = adapter_params(f->adapter, &n);
+	params_zero_grad(f->ops, p, n);
+	pass_forward(pass, f->adapter, &b, 0);
+	pass_backward(pass, rows, PROMPT - 1, 1, ones, NULL);
+	for (int i = 0; i < n; i += 5) {
+		float *grad = xcalloc((size_t)p[i].count, sizeof *grad), *value = host_values(&p[i]), keep = value[1];
+		double side[2];
+		param_get_grad(f->ops, &p[i], grad);
+		for (int k = 0; k < 2; k++) {
+			value[1] = keep + (k ? -1e-2f : 1e-2f);
+			pass_forward(pass, f->adapter, &b, 0);
+			pass_logprobs(pass, rows, PROMPT - 1, 1, logprob, NULL);
+			side[k] = 0;
+			for (int r = 0; r < PROMPT - 1; r++) side[k] += logprob[r];
+		}
+		value[1] = keep;
+		double slope = (side[0] - side[1]) / 2e-2;
+		/* where a token enters or leaves what is left, the sum has a step and no slope */
+		if (fabs(slope) < 20) {
+			if (fabs(slope - grad[1]) > 3e-3 + 1e-2 * fabs(slope))
+				fail_msg("%s: gradient %g, differences %g", p[i].name, grad[1], slope);
+			checked++;
+		}
+		free(grad);
+	}
+	assert_true(checked > 2);
+	pass_free(pass);
+}
+
+/* Where the code's temperature begins: with the third backtick of a line that opens a block. */
+static void test_span(void **state)
+{
+	static const struct {
+		const char *text;
+		bool is_code;
+	} cases[] = {{"", false}, {"Use `x` and ``` in a line", false}, {"plan\n```", true}, {"plan\n  ```python\n", true},
+		{"```python", true}, {"plan\n``", false}, {"plan\n`` `", false}, {"a\nb ```\n", false}, {"a\n\t````\nx", true}};
+	const char *build = getenv("BUILD");
+	char *dir = path_join(build ? build : "build/release", "ref"), *path = path_join(dir, "rl-span.json");
+	struct slice training = {"plan\n```python\n", 15};
+	struct bpe_train_options o = {.vocab_size = 262};
+	struct err err = {0};
+	struct tokenizer *t;
+	if (dir_make(dir, &err) || tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &t, &err))
+		fail_msg("%s", err.text);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct ids ids = {0};
+		struct span_state whole = {0}, growing = {0};
+		bool at_end = false;
+		if (*cases[i].text && tokenizer_encode(t, cases[i].text, strlen(cases[i].text), true, &ids, &err))
+			fail_msg("%s", err.text);
+		for (int n = 0; n <= (int)ids.count; n++) at_end = span_is_code(&growing, t, ids.data, n);
+		assert_int_equal(at_end, cases[i].is_code);
+		assert_int_equal(span_is_code(&whole, t, ids.data, (int)ids.count), cases[i].is_code);
+		ids_release(&ids);
+	}
+	tokenizer_free(t);
+	free(path);
+	free(dir);
+}
+
+/* A supervised update: the loss is the mean log-loss of the completion's tokens, and falls. */
+static void test_fit(void **state)
+{
+	struct fixture *f = *state;
+	const struct completion *c = &f->rollouts[2].completion;
+	int32_t ids[PROMPT + ANSWER];
+	memcpy(ids, f->row.ids.data, PROMPT * sizeof *ids);
+	memcpy(ids + PROMPT, c->tokens, (size_t)c->count * sizeof *ids);
+	const struct sft_example e = {ids, PROMPT + c->count, PROMPT}, *const list[2] = {&e, &e};
+	double want = 0;
+	for (int i = 0; i < c->count; i++) want -= c->logprobs[i] / c->count;
+	struct open x = open_updater(f, (struct updater_options){0}, 1e-2, 0);
+	struct update_stats first = {0}, second = {0};
+	updater_fit(x.updater, list, 2, 1, 1, &first);
+	assert_true(fabs(first.fit_loss - want) < 1e-4 * want);
+	assert_true(first.fit_examples == 2 && first.fit_updates == 1);
+	updater_fit(x.updater, list, 1, 0, 1, &second); /* rate 0: looks only */
+	assert_true(second.fit_loss < first.fit_loss - 0.01);
+	struct update_stats third = {0};
+	updater_fit(x.updater, list, 1, 1, 1, &third);
+	assert_true(fabs(third.fit_loss - second.fit_loss) < 1e-6);
+	int64_t steps = optimizer_steps(x.optimizer);
+	updater_fit(x.updater, list, 0, 1, 1, &third);
+	assert_int_equal(optimizer_steps(x.optimizer), steps + 1);
+	close_updater(&x);
 }
 
 static void test_dropped_and_zero_do_not_train(void **state)
@@ -235,6 +690,19 @@ int main(void)
 		T(test_kl_needs_a_reference),
 		T(test_direction),
 		T(test_dropped_and_zero_do_not_train),
+		T(test_normalisers_count_all),
+		T(test_passes_are_averaged),
+		T(test_mini_batches),
+		T(test_dropout_masks),
+		T(test_plan_and_code_tokens),
+		T(test_importance_weights),
+		T(test_grad_ratio),
+		T(test_overlong_filtering),
+		T(test_temperature_by_token),
+		T(test_min_p),
+		T(test_min_p_gradient),
+		T(test_span),
+		T(test_fit),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,11 +14,10 @@ static int dump(int argc, char **argv)
 	struct err err = {0};
 	struct task_set set;
 	struct task_synth_options o = {.seed = (uint64_t)strtoull(argv[2], NULL, 10),
-		.count_train = atoi(argv[3]),
-		.count_heldout = atoi(argv[3]) / 8,
+		.count[TASK_TRAIN] = atoi(argv[3]),
+		.count[TASK_TEST] = atoi(argv[3]) / 8,
 		.level_min = atoi(argv[4]),
-		.level_max = atoi(argv[5]),
-		.heldout_fraction = 0.15};
+		.level_max = atoi(argv[5])};
 	if (task_synth(&o, &set, &err)) {
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
@@ -52,7 +51,7 @@ static void same_options_same_bytes(void **state)
 	struct err err = {0};
 	struct task_set a, b, c;
 	struct task_synth_options o = {
-		.seed = 11, .count_train = 40, .count_heldout = 10, .level_min = 1, .level_max = 3, .heldout_fraction = 0.15};
+		.seed = 11, .count[TASK_TRAIN] = 40, .count[TASK_TEST] = 10, .level_min = 1, .level_max = 3};
 	assert_int_equal(task_synth(&o, &a, &err), 0);
 	assert_int_equal(task_synth(&o, &b, &err), 0);
 	o.seed = 12;
@@ -76,8 +75,7 @@ static void splits_share_nothing(void **state)
 {
 	struct err err = {0};
 	struct task_set s[2];
-	struct task_synth_options o = {
-		.seed = 1, .count_train = 200, .count_heldout = 40, .level_min = 1, .level_max = 2, .heldout_fraction = 0.15};
+	struct task_synth_options o = {.seed = 1, .count = {200, 30, 40}, .level_min = 1, .level_max = 2};
 	assert_int_equal(task_synth(&o, &s[0], &err), 0);
 	o.seed = 2;
 	assert_int_equal(task_synth(&o, &s[1], &err), 0);
@@ -88,7 +86,7 @@ static void splits_share_nothing(void **state)
 			train++;
 			continue;
 		}
-		assert_string_equal(a->split, "heldout");
+		assert_true(!strcmp(a->split, "dev") || !strcmp(a->split, "test"));
 		held++;
 		for (int k = 0; k < 2; k++)
 			for (size_t j = 0; j < s[k].count; j++)
@@ -96,7 +94,7 @@ static void splits_share_nothing(void **state)
 					fail_msg("%s is in both splits", a->structure);
 	}
 	assert_int_equal(train, 200);
-	assert_int_equal(held, 40);
+	assert_int_equal(held, 70);
 	for (size_t i = 0; i < s[0].count; i++)
 		for (size_t j = 0; j < i; j++) assert_string_not_equal(s[0].tasks[i].hash.text, s[0].tasks[j].hash.text);
 	task_set_release(&s[0]);
@@ -115,8 +113,7 @@ static void texts_stay_short(void **state)
 {
 	struct err err = {0};
 	struct task_set set;
-	struct task_synth_options o = {
-		.seed = 5, .count_train = 300, .level_min = 1, .level_max = 1, .heldout_fraction = 0.1};
+	struct task_synth_options o = {.seed = 5, .count[TASK_TRAIN] = 300, .level_min = 1, .level_max = 1};
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	for (size_t i = 0; i < set.count; i++) {
 		struct str plan = {0}, code = {0};
@@ -135,8 +132,7 @@ static void strangers_get_no_answer(void **state)
 	struct err err = {0};
 	struct str plan = {0}, code = {0};
 	struct task_set set;
-	struct task_synth_options o = {
-		.seed = 6, .count_train = 2, .level_min = 2, .level_max = 2, .heldout_fraction = 0.1};
+	struct task_synth_options o = {.seed = 6, .count[TASK_TRAIN] = 2, .level_min = 2, .level_max = 2};
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	struct task t = set.tasks[0];
 	t.seed = set.tasks[1].seed;
@@ -163,11 +159,10 @@ static void operators_are_kept_to(void **state)
 	struct task_set set;
 	struct task_synth_options o = {
 		.seed = 4,
-		.count_train = 30,
-		.count_heldout = 5,
+		.count[TASK_TRAIN] = 30,
+		.count[TASK_DEV] = 5,
 		.level_min = 1,
 		.level_max = 1,
-		.heldout_fraction = 0.2,
 		.operators = "relu6,tanh,neg,abs,sin",
 		.operators_min = 2,
 	};
@@ -189,16 +184,15 @@ static void bad_options_are_refused(void **state)
 	struct err err = {0};
 	struct task_set set;
 	const struct task_synth_options BAD[] = {
-		{.count_train = 1, .level_min = 0, .level_max = 1},
-		{.count_train = 1, .level_min = 2, .level_max = 1},
-		{.count_train = 1, .level_min = 1, .level_max = 4},
-		{.count_train = -1, .level_min = 1, .level_max = 1},
-		{.count_train = 2000000, .level_min = 1, .level_max = 1},
-		{.count_heldout = 1, .level_min = 1, .level_max = 1},
-		{.count_train = 1, .level_min = 1, .level_max = 1, .heldout_fraction = 1.5},
-		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,rel"},
-		{.count_train = 1, .level_min = 1, .level_max = 1, .operators = "relu,,abs"},
-		{.count_train = 1, .level_min = 1, .level_max = 1, .operators_min = 4},
+		{.count[TASK_TRAIN] = 1, .level_min = 0, .level_max = 1},
+		{.count[TASK_TRAIN] = 1, .level_min = 2, .level_max = 1},
+		{.count[TASK_TRAIN] = 1, .level_min = 1, .level_max = 4},
+		{.count[TASK_TRAIN] = -1, .level_min = 1, .level_max = 1},
+		{.count[TASK_TRAIN] = 2000000, .level_min = 1, .level_max = 1},
+		{.count = {0, -1, 2}, .level_min = 1, .level_max = 1},
+		{.count[TASK_TRAIN] = 1, .level_min = 1, .level_max = 1, .operators = "relu,rel"},
+		{.count[TASK_TRAIN] = 1, .level_min = 1, .level_max = 1, .operators = "relu,,abs"},
+		{.count[TASK_TRAIN] = 1, .level_min = 1, .level_max = 1, .operators_min = 4},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) assert_true(task_synth(&BAD[i], &set, &err) < 0);
 }
@@ -208,10 +202,12 @@ static void an_empty_space_is_given_up(void **state)
 {
 	struct err err = {0};
 	struct task_set set;
-	const struct task_synth_options o = {.count_train = 100000, .level_min = 1, .level_max = 1, .operators_min = 4};
+	const struct task_synth_options o = {
+		.count[TASK_TRAIN] = 100000, .level_min = 1, .level_max = 1, .operators_min = 4};
 	assert_int_equal(task_synth(&o, &set, &err), ERR_LIMIT);
 	assert_non_null(strstr(err.text,
-		"found 0 of 100000 training and 0 of 0 held-out tasks, and the last 20000 of 20000 draws gave no new one"));
+		"found 0 of 100000 training, 0 of 0 dev and 0 of 0 test tasks, and the last 20000 of 20000 draws gave no new "
+		"one"));
 }
 
 int main(int argc, char **argv)

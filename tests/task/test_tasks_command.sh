@@ -13,7 +13,7 @@ status() { # expected status, text in stderr, command...
 	"$@" >/dev/null 2>"$tmp/said"; local got=$?
 	[ $got = "$want" ] && grep -q -- "$text" "$tmp/said" || { echo "status $got, expected $want with \"$text\"" >&2; cat "$tmp/said" >&2; return 1; }
 }
-synth() { "$hone" tasks synth --seed "$1" --count_train 40 --count_heldout 8 --level_min 1 --level_max 3 --out "$2"; }
+synth() { "$hone" tasks synth --seed "$1" --count_train 40 --count_dev 4 --count_test 8 --level_min 1 --level_max 3 --out "$2"; }
 count() { [ "$("$hone" tasks list "$@" --json | grep -c '"name"')" = "$want" ]; }
 folder_is_whole() {
 	"$hone" tasks import "$tmp/a.jsonl" --out "$tmp/tree" && "$hone" tasks import "$tmp/tree" --out "$tmp/c.jsonl" && cmp "$tmp/a.jsonl" "$tmp/c.jsonl"
@@ -49,8 +49,8 @@ echo 1..13
 check "synth writes a set" synth 5 "$tmp/a.jsonl"
 check "the same options give the same bytes" eval 'synth 5 "$tmp/b.jsonl" && cmp "$tmp/a.jsonl" "$tmp/b.jsonl"'
 check "another seed gives another set" eval 'synth 6 "$tmp/b.jsonl" && ! cmp -s "$tmp/a.jsonl" "$tmp/b.jsonl"'
-want=8 check "list chooses by split" count "$tmp/a.jsonl" --split heldout
-want=16 check "list chooses by level" count "$tmp/a.jsonl" --level 2
+want=8 check "list chooses by split" count "$tmp/a.jsonl" --split test
+want=17 check "list chooses by level" count "$tmp/a.jsonl" --level 2
 check "a folder holds all that the file holds" folder_is_whole
 check "import leaves duplicates out" duplicates_go
 check "show prints an answer" answer_is_python

@@ -2,6 +2,7 @@
  * minimum, checkpoints, and continuing: same bytes as an uninterrupted run. */
 #include "sft_run_ref.h"
 #include "train/train_internal.h"
+#include "../model/host_values.h"
 
 /* ---- packing ---- */
 
@@ -246,6 +247,75 @@ static void test_limits(void **state)
 	free(dir);
 }
 
+/* Gradient norms by step, of runs that do not move the weights. */
+struct norms {
+	double loss[16], norm[16];
+	int64_t steps;
+};
+static int record_norms(void *ctx, int64_t step, const json_t *m)
+{
+	struct norms *r = ctx;
+	assert_true(step < 16);
+	r->steps = step;
+	r->loss[step] = json_number_value(json_object_get(m, "loss"));
+	r->norm[step] = json_number_value(json_object_get(m, "grad_norm"));
+	return 0;
+}
+
+static struct norms run_still(
+	struct sft_setup *s, const struct sft_example *e, size_t n, int max_tokens, int accumulation, int64_t steps)
+{
+	struct err err = {0};
+	struct norms r = {0};
+	char *dir = sft_folder("still");
+	struct sft_options o = sft_options_make(dir);
+	o.optimizer.learning_rate = 0;
+	o.max_tokens = max_tokens;
+	o.gradient_accumulation_steps = accumulation;
+	o.num_train_epochs = 0;
+	o.max_steps = steps;
+	if (sft_run(s->m, s->a, e, n, NULL, 0, &o, record_norms, &r, &err)) fail_msg("%s", err.text);
+	free(dir);
+	return r;
+}
+
+/* However a step's examples are spread over micro-batches, its loss and gradient are means over all
+ * of its completion tokens. Six examples of 5 to 40 tokens: the first micro-batch alone has a very
+ * different number of them. Sums of the same numbers in another order: 1e-5. */
+static void test_accumulation_normalises_by_all(void **state)
+{
+	struct sft_setup s;
+	double loss, accuracy;
+	sft_setup_make(&s, false);
+	sft_evaluate(s.m, NULL, s.d->examples, 6, 256, &loss, &accuracy);
+	struct norms one = run_still(&s, s.d->examples, 6, 256, 1, 1),
+				 six = run_still(&s, s.d->examples, 6, EXAMPLE_MAX, 6, 1);
+	assert_true(fabs(one.loss[1] - loss) < 1e-5 * loss && fabs(six.loss[1] - loss) < 1e-5 * loss);
+	assert_true(fabs(one.norm[1] - six.norm[1]) < 1e-4 * one.norm[1]);
+	sft_setup_release(&s);
+}
+
+/* One example again and again at rate 0: nothing but its dropout mask can change. Steps have masks
+ * of their own, and so have the micro-batches of one step: with one mask for both, two equal
+ * micro-batches would give the gradient of one. */
+static void test_dropout_masks(void **state)
+{
+	struct sft_setup s;
+	sft_setup_make(&s, true);
+	int n; /* B of a new adapter is 0, and A's gradient, which dropout acts on, with it */
+	struct param *p = adapter_params(s.a, &n);
+	for (int i = 0; i < n; i++)
+		for (int64_t k = 0; k < p[i].count; k++)
+			host_values(&p[i])[k] = 0.1f * rng_normal(21, (uint64_t)i, (uint64_t)k);
+	struct sft_example twice[2] = {s.d->examples[0], s.d->examples[0]};
+	int tokens = twice[0].count;
+	struct norms steps = run_still(&s, twice, 1, tokens, 1, 4), pair = run_still(&s, twice, 2, tokens, 2, 1);
+	for (int i = 2; i <= 4; i++)
+		for (int k = 1; k < i; k++) assert_true(fabs(steps.norm[i] - steps.norm[k]) > 1e-5 * steps.norm[k]);
+	assert_true(fabs(pair.norm[1] - steps.norm[1]) > 1e-5 * steps.norm[1]);
+	sft_setup_release(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +327,8 @@ int main(void)
 		cmocka_unit_test(test_checkpoints_kept),
 		cmocka_unit_test(test_settings_must_match),
 		cmocka_unit_test(test_stop_at_minimum),
+		cmocka_unit_test(test_accumulation_normalises_by_all),
+		cmocka_unit_test(test_dropout_masks),
 		cmocka_unit_test(test_limits),
 	};
 	log_level_set(LOG_WARN);

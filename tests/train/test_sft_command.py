@@ -37,9 +37,10 @@ def make_data():
     rows = []
     for i in range(90):
         a, b = rng.randrange(50), rng.randrange(50)
-        rows.append(dict(prompt=f"add {a} {b}\n", completion=f"load {a} store {a + b} mask ✓", split="heldout" if i % 9 == 0 else "train", extra=1))
+        rows.append(dict(prompt=f"add {a} {b}\n", completion=f"load {a} store {a + b} mask ✓", split="dev" if i % 9 == 0 else "train", extra=1))
     rows.append(dict(prompt="p", completion="x " * 300))            # refused: too long
     rows.append(dict(prompt="p", completion="c", split="hand"))     # of another split
+    rows.append(dict(prompt="p", completion="c", structure="chain:a0"))   # no label, and its structure is a test structure
     rows.append(dict(prompt="ends by itself", completion="yes<|end|>"))
     with gzip.open(f"{work}/pairs.jsonl.gz", "wt") as f:
         f.write("\n".join(json.dumps(r) for r in rows) + "\n\n")
@@ -77,8 +78,13 @@ def metrics(out):
 def test_plan():
     p = run("sft", *COMMON, "--dry_run")
     check("a dry run counts examples, refusals and other splits",
-          p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout and "refused 1" in p.stdout and "other splits 1" in p.stdout
+          p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout and "refused 1" in p.stdout and "other splits 2" in p.stdout
           and "memory:" in p.stdout, p.stdout + p.stderr)
+    with open(f"{work}/mislabelled.jsonl", "w") as f:
+        f.write(json.dumps(dict(prompt="p", completion="c", structure="chain:a0", split="train")) + "\n")
+    p = run("sft", "--model", f"{work}/model", "--data", f"{work}/mislabelled.jsonl", "--output_dir", f"{work}/x", expect=1)
+    check("a test structure that is labelled train is refused by line", p.returncode == 1 and "mislabelled.jsonl:1" in p.stderr and "belongs to test" in p.stderr,
+          p.stderr)
     p = run("sft", "--model", f"{work}/model", "--data", f"{work}/none.jsonl", "--output_dir", f"{work}/x", expect=1)
     check("a missing file is named", p.returncode == 1 and "none.jsonl" in p.stderr, p.stderr)
     check("wrong usage exits with 2", run("sft", "--model", "m", expect=2).returncode == 2 and run("score", "--modle", "m", expect=2).returncode == 2
@@ -97,7 +103,7 @@ def test_adapter(t, rows):
     check("metrics have every step, and the held-out loss falls", [x["step"] for x in m] == list(range(1, len(m) + 1)) and evals[-1] < evals[0], evals)
     model, total, n = oracle(f"{work}/model", f"{work}/run/final"), 0.0, 0
     for r in rows:
-        if r.get("split") == "heldout":
+        if r.get("split") == "dev":
             prompt = encode(t, r["prompt"])
             ids = prompt + encode(t, r["completion"]) + [t.token_to_id("<|end|>")]
             lp = logprobs(model, ids, len(prompt))

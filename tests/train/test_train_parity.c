@@ -101,9 +101,9 @@ static void test_schedules(void **state)
 			&(struct optimizer_options){
 				.learning_rate = 1, .lr_scheduler_type = name, .warmup_steps = 4, .max_steps = 17});
 		for (size_t k = 0; k < json_array_size(list); k++) {
-			/* past the end cosines rise again in transformers; there is no step there */
-			double want = k <= 17 || strcmp(name, "cosine") ? json_number_value(json_array_get(list, k)) : -1;
-			if (want >= 0 && fabs(optimizer_lr(o, (int64_t)k) - want) > 1e-12)
+			/* past the end cosines rise again in transformers; here they stay at 0 */
+			double want = k <= 17 || strcmp(name, "cosine") ? json_number_value(json_array_get(list, k)) : 0;
+			if (fabs(optimizer_lr(o, (int64_t)k) - want) > 1e-12)
 				fail_msg("%s step %zu: %.12g, expected %.12g", name, k, optimizer_lr(o, (int64_t)k), want);
 		}
 		optimizer_free(o);
@@ -131,76 +131,102 @@ static void rl_loss(void *ctx, int begin, int n, const float *logprob, const flo
 	}
 }
 
-static void rl_rows(const struct ref *r, struct rl *l, enum loss_type type)
+static double logprob_of(const struct ref *r, const char *key, int i)
 {
-	const char *const keys[] = {"rl.old", "rl.ref", "rl.adv"};
-	float *v[3];
+	float *v = xcalloc((size_t)r->n, sizeof *v);
+	tensor_to_f32(safetensors_find(r->expected, key), v);
+	double x = v[i];
+	free(v);
+	return x;
+}
+
+static void rl_rows(const struct ref *r, struct rl *l, bool is_weighted)
+{
+	const char *const keys[] = {"rl.old", "rl.ref", "rl.adv", "rl.weight"};
+	float *v[4];
 	int n, lengths[16] = {0}, S = 0, index[16];
+	double sums[16] = {0};
 	int32_t *seq = ref_ints(json_object_get(r->meta, "rl_seq"), &n);
 	assert_int_equal(n, r->n);
-	for (int k = 0; k < 3; k++) {
+	for (int k = 0; k < 4; k++) {
 		v[k] = xcalloc((size_t)n, sizeof(float));
 		tensor_to_f32(safetensors_find(r->expected, keys[k]), v[k]);
 	}
 	for (int i = 0; i < n; i++) { /* rows come sequence by sequence; those without rows do not exist */
 		if (i == 0 || seq[i] != seq[i - 1]) index[S++] = seq[i];
 		lengths[S - 1]++;
+		sums[S - 1] += logprob_of(r, "lora.logprob", i) - v[0][i];
 	}
 	float per_sequence[16];
-	loss_normalisers(type, lengths, S, (int)number(r->meta, "rl_max_completion"), per_sequence);
+	loss_normalisers(l->o.type, lengths, S, (int)number(r->meta, "rl_max_completion"), per_sequence);
 	for (int i = 0; i < n; i++) {
 		int s = 0;
 		while (index[s] != seq[i]) s++;
-		l->rows[i] = (struct loss_row){r->rows[i].at, r->rows[i].target, v[0][i], v[1][i], v[2][i], per_sequence[s]};
+		l->rows[i] = (struct loss_row){.at = r->rows[i].at,
+			.target = r->rows[i].target,
+			.old_logprob = v[0][i],
+			.ref_logprob = v[1][i],
+			.advantage = v[2][i],
+			.normaliser = per_sequence[s],
+			.weight = is_weighted ? v[3][i] : 1,
+			.sequence_ratio = (float)exp(sums[s] / lengths[s])};
 	}
-	for (int k = 0; k < 3; k++) free(v[k]);
+	for (int k = 0; k < 4; k++) free(v[k]);
 	free(seq);
 }
 
-static void rl_case(struct ref *r, struct model *m, struct adapter *a, struct pass *p, enum loss_type type)
+static void rl_case(
+	struct ref *r, struct model *m, struct adapter *a, struct pass *p, const char *kind, const json_t *o)
 {
-	const json_t *o = json_object_get(r->meta, "grpo");
-	struct rl l = {.o = {type, (float)number(o, "epsilon"), (float)number(o, "epsilon_high"), (float)number(o, "beta")},
-		.rows = xcalloc((size_t)r->n, sizeof *l.rows),
-		.g = xcalloc((size_t)r->n, sizeof *l.g)};
+	struct rl l = {.rows = xcalloc((size_t)r->n, sizeof *l.rows), .g = xcalloc((size_t)r->n, sizeof *l.g)};
+	assert_int_equal(loss_type_from_name(json_string_value(json_object_get(o, "loss_type")), &l.o.type, NULL), 0);
+	l.o.epsilon = (float)number(o, "epsilon");
+	l.o.epsilon_high = (float)number(o, "epsilon_high");
+	l.o.beta = (float)number(o, "beta");
+	l.o.delta = (float)number(o, "delta");
 	double tolerance = ref_tolerance(model_config(m), r->T, true),
-		   want = number(json_object_get(r->meta, "rl_loss"), loss_type_name(type));
+		   want = number(json_object_get(r->meta, "rl_loss"), kind);
 	char key[256];
-	int n, clipped = 0;
+	int n, held = 0;
 	struct param *params = adapter_params(a, &n);
-	rl_rows(r, &l, type);
+	rl_rows(r, &l, json_is_true(json_object_get(o, "weighted")));
 	params_zero_grad(model_ops(m), params, n);
 	pass_forward(p, a, &r->batch, 0);
 	pass_backward(p, r->rows, r->n, r->temperature, rl_loss, &l);
 	if (fabs(l.loss - want) > tolerance * fmax(1, fabs(want)))
-		fail_msg("%s: loss %.9g, expected %.9g", loss_type_name(type), l.loss, want);
-	snprintf(key, sizeof key, "rl.dlp.%s", loss_type_name(type));
+		fail_msg("%s: loss %.9g, expected %.9g", kind, l.loss, want);
+	snprintf(key, sizeof key, "rl.dlp.%s", kind);
 	assert_true(ref_equal(r, key, l.g, r->n, tolerance));
-	snprintf(key, sizeof key, "rl.grad.%s.", loss_type_name(type));
+	snprintf(key, sizeof key, "rl.grad.%s.", kind);
 	assert_int_equal(ref_grads_differ(r, params, n, key, tolerance), 0);
 	struct loss_options no_kl = l.o;
 	no_kl.beta = 0;
-	for (int i = 0; i < r->n; i++) { /* the fixture reaches both branches */
-		float g;
-		loss_row_value(&no_kl, &l.rows[i], l.rows[i].old_logprob + 0.4f, &g);
-		clipped += g == 0;
+	for (int i = 0; i < r->n; i++) { /* the fixture reaches both branches: without KL a row held back has no slope */
+		float g, lp = (float)logprob_of(r, "lora.logprob", i);
+		loss_row_value(&no_kl, &l.rows[i], lp, &g);
+		held += l.o.type == LOSS_CISPO ? lp - l.rows[i].old_logprob > logf(l.o.epsilon_high) : g == 0;
+		if (l.o.delta == 0 && l.o.type != LOSS_CISPO)
+			assert_int_equal(loss_row_clip(&no_kl, &l.rows[i], lp) != 0, g == 0);
 	}
-	assert_true(clipped > 0 && clipped < r->n);
+	if (!(held > 0 && held < r->n)) fail_msg("%s: %d of %d rows are held back", kind, held, r->n);
 	free(l.rows);
 	free(l.g);
 }
+
 static void test_rl_losses(void **state)
 {
-	const enum loss_type types[] = {LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO};
 	for (size_t c = 0; c < 2; c++) {
 		struct ops *ops = ref_ops(false);
 		struct ref r;
+		const char *kind;
+		json_t *o;
 		ref_open(&r, ref_cases[c]);
 		struct model *m = ref_model(&r, ops, "hf");
 		struct adapter *a = ref_adapter(&r, m);
 		struct pass *p = ref_pass(m, r.T, 0, true);
 		model_enable_grad(m, a);
-		for (size_t i = 0; i < ARRAY_LEN(types); i++) rl_case(&r, m, a, p, types[i]);
+		json_object_foreach(json_object_get(r.meta, "rl"), kind, o) rl_case(&r, m, a, p, kind, o);
+		assert_int_equal(json_object_size(json_object_get(r.meta, "rl")), 7);
 		pass_free(p);
 		adapter_free(a);
 		model_free(m);
@@ -214,11 +240,13 @@ static void test_rl_losses(void **state)
 static void test_loss_row_slope(void **state)
 {
 	const float A[] = {-2, -0.5f, 0, 0.5f, 2}, shift[] = {-0.7f, -0.1f, 0, 0.1f, 0.7f};
-	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++)
+	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++) {
+		/* gspo's ratio and cispo's factor are constants of the row: there is no difference to take of them alone */
+		if (t == LOSS_GSPO || t == LOSS_CISPO) continue;
 		for (size_t i = 0; i < ARRAY_LEN(A); i++)
 			for (size_t k = 0; k < ARRAY_LEN(shift); k++) {
-				struct loss_options o = {t, 0.2f, 0.28f, 0.3f};
-				struct loss_row r = {0, 0, -1.5f, -1.2f, A[i], 0.25f};
+				struct loss_options o = {t, 0.2f, 0.28f, 0.3f, 1.6f};
+				struct loss_row r = {0, 0, -1.5f, -1.2f, A[i], 0.25f, 0.7f, 1};
 				float g, unused, lp = -1.5f + shift[k], h = 1e-2f;
 				loss_row_value(&o, &r, lp, &g);
 				double slope = ((double)loss_row_value(&o, &r, lp + h, &unused) -
@@ -227,6 +255,43 @@ static void test_loss_row_slope(void **state)
 				if (fabs(slope - g) > 2e-4)
 					fail_msg("%s A %g shift %g: slope %g, differences %g", loss_type_name(t), A[i], shift[k], g, slope);
 			}
+	}
+}
+
+/* Which clip holds back, by hand: the upper one gains (A > 0, ratio above), the lower one losses
+ * (A < 0, ratio below); nothing else. */
+static void test_loss_row_clip(void **state)
+{
+	const struct loss_options o = {LOSS_DAPO, 0.2f, 0.28f, 0, 0};
+	const struct {
+		float A, rho;
+		int clip;
+	} cases[] = {{1, 1.3f, 1}, {1, 1.2f, 0}, {1, 0.5f, 0}, {-1, 0.7f, -1}, {-1, 0.9f, 0}, {-1, 1.9f, 0}, {0, 3, 0}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct loss_row r = {.old_logprob = -1, .advantage = cases[i].A, .weight = 1};
+		assert_int_equal(loss_row_clip(&o, &r, -1 + logf(cases[i].rho)), cases[i].clip);
+	}
+}
+
+/* Normalisers by hand, with a sequence whose tokens do not count (length 0): it is still one of the
+ * sequences. */
+static void test_normalisers(void **state)
+{
+	const int lengths[4] = {2, 0, 6, 4};
+	const double want[LOSS_TYPE_COUNT][4] = {
+		[LOSS_SFT] = {1. / 12, 0, 1. / 12, 1. / 12},
+		[LOSS_GRPO] = {1. / 8, 0, 1. / 24, 1. / 16},
+		[LOSS_DR_GRPO] = {1. / 40, 0, 1. / 40, 1. / 40},
+		[LOSS_DAPO] = {1. / 12, 0, 1. / 12, 1. / 12},
+		[LOSS_BNPO] = {1. / 12, 0, 1. / 12, 1. / 12},
+		[LOSS_GSPO] = {1. / 8, 0, 1. / 24, 1. / 16},
+		[LOSS_CISPO] = {1. / 12, 0, 1. / 12, 1. / 12},
+	};
+	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++) {
+		float n[4];
+		loss_normalisers(t, lengths, 4, 10, n);
+		for (int i = 0; i < 4; i++) assert_true(fabs(n[i] - want[t][i]) < 1e-8);
+	}
 }
 
 static void test_loss_names(void **state)
@@ -253,6 +318,13 @@ static void test_advantages(void **state)
 	for (int i = 0; i < 4; i++) assert_true(fabs(a[i] - (r[i] - (4 - r[i]) / 3)) < 1e-15);
 	assert_true(group_advantages(ADVANTAGE_MEAN_STD, r, 4, a));
 	assert_true(fabs(a[3] - 2 / (sqrt(2) + 1e-4)) < 1e-15);
+	assert_true(fabs(a[3] * sqrt(2) - 2) < 1e-3); /* n - 1, not n: that would be 2 / sqrt(1.5) */
+	assert_true(group_advantages(ADVANTAGE_BATCH, r, 4, a) && a[3] == 2);
+	const double batch[6] = {1, 0, NAN, 0, 3, 1}; /* mean 1, squares 0 1 1 4 0, s = sqrt(6 / 4) */
+	assert_true(fabs(advantages_batch_scale(batch, 6) - 1 / (sqrt(1.5) + 1e-4)) < 1e-12);
+	const double success[4] = {0, 0, 1, 0}; /* mean 1/4: a lone success weighs 3, each failure 1 */
+	assert_true(group_advantages(ADVANTAGE_MAXRL, success, 4, a));
+	assert_true(fabs(a[2] - 3) < 1e-12 && fabs(a[0] + 1) < 1e-12);
 	const double dropped[4] = {1, NAN, 0, NAN};
 	assert_true(group_advantages(ADVANTAGE_LEAVE_ONE_OUT, dropped, 4, a));
 	assert_true(a[0] == 1 && a[1] == 0 && a[2] == -1 && a[3] == 0);
@@ -309,6 +381,8 @@ int main(void)
 		cmocka_unit_test(test_paced_schedule),
 		cmocka_unit_test(test_rl_losses),
 		cmocka_unit_test(test_loss_row_slope),
+		cmocka_unit_test(test_loss_row_clip),
+		cmocka_unit_test(test_normalisers),
 		cmocka_unit_test(test_loss_names),
 		cmocka_unit_test(test_advantages),
 		cmocka_unit_test(test_nonfinite_gradient),

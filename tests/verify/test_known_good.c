@@ -10,7 +10,7 @@ static void check(void **state)
 	assert_int_equal(v->stage, STAGE_DONE);
 	assert_true(v->compiled && v->correct && v->launches > 0 && v->trials > 0);
 	assert_true(v->error_max <= v->tolerance);
-	assert_true(v->speedup > 0);
+	assert_true(v->speedup_eager > 0 && v->speedup_fused > 0);
 }
 
 static void check_count(void **state) { assert_true(ngraded >= 60); }

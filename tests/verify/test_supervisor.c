@@ -131,7 +131,7 @@ static void test_store_outlives_the_verifier(void **state)
 	v = open_verifier(s);
 	struct verdict c = run(v, GOOD), d = run(v, BAD);
 	assert_true(c.cached && d.cached);
-	assert_true(c.class == a.class && d.class == b.class && c.speedup == a.speedup && c.nlines == a.nlines);
+	assert_true(c.class == a.class && d.class == b.class && c.speedup_eager == a.speedup_eager && c.nlines == a.nlines);
 	assert_string_equal(d.detail, b.detail);
 	assert_string_equal(c.key.text, a.key.text);
 	verifier_free(v);

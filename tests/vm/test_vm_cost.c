@@ -1,5 +1,6 @@
 /* Cost counting against counts made by hand, and contraction of mulf + addf. */
 #include "body_kernel.h"
+#include "cost/cost.h"
 #include <math.h>
 
 #define POINTERS(name, arg) "%" name "s = tt.splat %" arg " : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n" \
@@ -14,6 +15,7 @@ static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_
 {
 	struct err err = {0};
 	struct body_kernel b = body_kernel_make(BODY_HEAD("f32"), body, data, sizeof data[0], sizeof data[0], n);
+	struct vm_compiled two_warps = {.binary = vm_binary_default(2)};
 	struct vm_launch_options o = {
 		.grid = {grid, 1, 1},
 		.args = b.args,
@@ -21,7 +23,7 @@ static void run(const char *body, int64_t n, uint32_t grid, bool fma, struct vm_
 		.buffers = b.buffers,
 		.nbuffers = 3,
 		.want_cost = true,
-		.num_warps = 2,
+		.compiled = &two_warps,
 		.fma_contract = fma,
 		.pool = pool,
 	};

@@ -170,11 +170,12 @@ static struct vm_cost cost_of(const char *ttir, const char *ttgir, int warps)
 {
 	struct err err = {0};
 	struct vm_kernel *k;
-	struct vm_layouts *layouts;
+	struct vm_compiled compiled = {.binary = vm_binary_default(warps)}; /* with the vm's own size of L1 */
 	struct vm_report r;
 	struct vm_buffer buffer = {.address = tape_buffer_address(0), .bytes = sizeof matrix, .data = matrix};
 	struct vm_arg arg = {.i = (int64_t)buffer.address};
-	if (vm_kernel_create(ttir, strlen(ttir), &k, &err) || vm_layouts_create(ttgir, strlen(ttgir), &layouts, &err))
+	if (vm_kernel_create(ttir, strlen(ttir), &k, &err) ||
+		vm_layouts_create(ttgir, strlen(ttgir), &compiled.layouts, &err))
 		fail_msg("%s", err.text);
 	struct vm_launch_options o = {
 		.grid = {1, 1, 1},
@@ -183,13 +184,12 @@ static struct vm_cost cost_of(const char *ttir, const char *ttgir, int warps)
 		.buffers = &buffer,
 		.nbuffers = 1,
 		.want_cost = true,
-		.layouts = layouts,
-		.num_warps = warps,
+		.compiled = &compiled,
 	};
 	if (vm_launch(k, &o, &r, &err)) fail_msg("%s", err.text);
 	struct vm_cost c = r.cost;
 	vm_report_release(&r);
-	vm_layouts_free(layouts);
+	vm_layouts_free(compiled.layouts);
 	vm_kernel_free(k);
 	return c;
 }
@@ -331,81 +331,48 @@ static void test_async_copy(void **state)
 	vm_layouts_free(l);
 }
 
-/* ---- a cubin made here: ELF header, names, .text.k with one LDL.64 and one STL, .nv.info ---- */
+/* ---- what the compile worker says ---- */
 
-static void put(uint8_t *d, size_t at, uint64_t v, size_t bytes) { memcpy(d + at, &v, bytes); }
-
-#define CUBIN_BYTES 1024
-static void make_cubin(uint8_t d[CUBIN_BYTES])
+static void test_compiled(void **state)
 {
-	static const char names[] = "\0.shstrtab\0.text.k\0.nv.info\0.nv.shared.k";
-	memset(d, 0, CUBIN_BYTES);
-	memcpy(d, "\177ELF\2\1", 6);
-	put(d, 40, 512, 8); /* section table */
-	put(d, 58, 64, 2);
-	put(d, 60, 5, 2);
-	put(d, 62, 1, 2);
-	memcpy(d + 64, names, sizeof names);
-	put(d, 128, 0x983, 8);
-	put(d, 136, 5 << 9, 8); /* a load of 8 bytes */
-	put(d, 144, 0x387, 8);
-	put(d, 152, 4 << 9, 8); /* a store of 4 bytes */
-	uint64_t info[] = {
-		0x00082f04, 9, 40, 0x00081204, 9, 96, 0x00000103}; /* registers 40; stack 96; an attribute without a size */
-	for (size_t i = 0; i < ARRAY_LEN(info); i++) put(d, 192 + 4 * i, info[i], 4);
-	struct {
-		uint32_t name, type;
-		uint64_t at, size;
-	} s[] = {{0, 0, 0, 0}, {1, 3, 64, sizeof names}, {11, 1, 128, 32}, {19, 0x70000000, 192, 28}, {28, 8, 0, 2048}};
-	for (size_t i = 0; i < ARRAY_LEN(s); i++) {
-		put(d, 512 + 64 * i, s[i].name, 4);
-		put(d, 512 + 64 * i + 4, s[i].type, 4);
-		put(d, 512 + 64 * i + 24, s[i].at, 8);
-		put(d, 512 + 64 * i + 32, s[i].size, 8);
-	}
+	struct err err = {0};
+	struct vm_compiled *c;
+	json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i, s:s}", "num_warps", 8, "registers", 40, "stack_bytes", 96,
+		"spills", 12, "shared_bytes", 2048, "ttgir", TTGIR(BLOCKED_ROWS));
+	if (vm_compiled_create(o, vm_gpu_find("H200"), &c, &err)) fail_msg("%s", err.text);
+	assert_int_equal(c->binary.warps, 8);
+	assert_int_equal(c->binary.registers, 40);
+	assert_int_equal(c->binary.stack_bytes, 96);
+	assert_int_equal(c->binary.local_bytes, 12);
+	assert_int_equal(c->binary.shared_bytes, 2048);
+	/* 256 threads of 40 registers: 6 programs by registers, 8 by threads; each has its shared memory
+	 * and 1 KiB of the system's in a sixth of 256 KiB. */
+	assert_int_equal(c->l1_bytes, (256 << 10) / 6 - 2048 - 1024);
+	assert_int_equal(c->layouts->nsites, 2);
+	vm_compiled_free(c);
+	json_decref(o);
 }
 
-static void test_binary(void **state)
+/* Numbers of any size and things that are no numbers. */
+static void test_hostile_compiled(void **state)
 {
-	uint8_t d[CUBIN_BYTES];
-	struct err err = {0};
-	struct vm_binary b = vm_binary_default(8);
-	make_cubin(d);
-	if (vm_binary_read(d, sizeof d, &b, &err)) fail_msg("%s", err.text);
-	assert_int_equal(b.warps, 8);
-	assert_int_equal(b.registers, 40);
-	assert_int_equal(b.stack_bytes, 96);
-	assert_int_equal(b.local_bytes, 12);
-	assert_int_equal(b.shared_bytes, 2048);
-}
-
-/* Every prefix and every changed byte: an answer or an error, never a read outside (the copy ends
- * at a page of its own under AddressSanitizer). */
-static void test_hostile_binary(void **state)
-{
-	uint8_t d[CUBIN_BYTES];
-	struct err err = {0};
-	make_cubin(d);
-	int refused = 0;
-	for (size_t n = 0; n < CUBIN_BYTES; n++) {
-		uint8_t *cut = xmalloc(n + 1);
-		struct vm_binary b = vm_binary_default(4);
-		memcpy(cut, d, n);
-		refused += vm_binary_read(cut, n, &b, &err) != 0;
-		free(cut);
+	static const char *const texts[] = {"null", "{}", "[]",
+		"{\"num_warps\": 1e300, \"registers\": -5, \"spills\": \"x\", \"shared_bytes\": 1e99, \"stack_bytes\": [], "
+		"\"ttgir\": 7}",
+		"{\"num_warps\": 0.5, \"registers\": 99999, \"spills\": 9007199254740993, \"ttgir\": \"\\u0000#b\"}"};
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		struct err err = {0};
+		struct vm_compiled *c;
+		json_t *o = json_loads(texts[i], JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+		assert_non_null(o);
+		assert_int_equal(vm_compiled_create(o, vm_gpu_find("A100"), &c, &err), 0);
+		assert_in_range(c->binary.warps, 1, 32);
+		assert_in_range(c->binary.registers, 1, 255);
+		assert_true(c->binary.stack_bytes >= 0 && c->binary.local_bytes >= 0 && c->binary.shared_bytes >= 0);
+		assert_true(c->l1_bytes >= 2048);
+		vm_compiled_free(c);
+		json_decref(o);
 	}
-	assert_true(refused >= 512 + 64 * 4 + 48); /* nothing without all fields of its section table */
-	static const uint8_t values[] = {0, 1, 0x7f, 0x80, 0xff};
-	for (size_t at = 0; at < CUBIN_BYTES; at++)
-		for (size_t v = 0; v < ARRAY_LEN(values); v++) {
-			uint8_t *changed = xmalloc(CUBIN_BYTES);
-			struct vm_binary b = vm_binary_default(4);
-			memcpy(changed, d, CUBIN_BYTES);
-			changed[at] = values[v];
-			if (!vm_binary_read(changed, CUBIN_BYTES, &b, &err))
-				assert_true(b.registers >= 0 && b.registers <= 255 && b.stack_bytes >= 0 && b.shared_bytes >= 0);
-			free(changed);
-		}
 }
 
 static void test_hostile_text(void **state)
@@ -562,8 +529,8 @@ int main(void)
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_reduce_cost),
 		cmocka_unit_test(test_async_copy),
-		cmocka_unit_test(test_binary),
-		cmocka_unit_test(test_hostile_binary),
+		cmocka_unit_test(test_compiled),
+		cmocka_unit_test(test_hostile_compiled),
 		cmocka_unit_test(test_hostile_text),
 		cmocka_unit_test(test_monotonic),
 		cmocka_unit_test(test_resources),

@@ -2,6 +2,8 @@
  * small operations, and its figures for doctor and bench. */
 #include <stdlib.h>
 #include "ops/cpu_figures.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include "ops_cpu.h"
 
 /* x86-64-v4 by its parts: clang knows the level's name since 16 only. */

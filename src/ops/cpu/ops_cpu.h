@@ -12,6 +12,7 @@
  * from position 0 in both forms: the backend is always batch-invariant. */
 #ifndef HONE_OPS_CPU_H
 #define HONE_OPS_CPU_H
+#include "base/base.h"
 #include "ops/ops.h"
 
 #define HEAD_DIM_MAX 256              /* of one attention head */

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include "ops/cpu_figures.h"
+#include "base/base.h"
 #include "panels.h"
 
 #define GROUP 32   /* weights of a column that share a factor, as in GGUF */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "ops_cpu.h"
+#include "base/base.h"
+#include "base/dtype.h"
 #include "tensor/tensor.h"
 
 #define ALIGNMENT 256

@@ -93,17 +93,20 @@ void vm_notes_access(struct vm_ctx *c, const struct vm_instr *in, int mask, int6
 void vm_notes_finish(struct vm_ctx *c)
 {
 	struct vm_check *k = c->check;
+	/* The last program has no successor that would count it. */
 	k->idle_programs += !k->is_active && k->programs;
 	for (int i = 0; i < c->program->ninstrs; i++) {
 		const struct vm_instr *in = &c->program->instrs[i];
 		const struct check_use *use = &k->uses[i];
 		const char *what = in->op == OP_LOAD ? "load" : in->op == OP_STORE ? "store" : "atomic access";
+		/* Masks that never changed anything, or never let anything through. */
 		if (use->is_masked && use->active == use->lanes)
 			vm_note(c, in, VM_NOTE_MASK_ALWAYS, -1, "the mask of this %s held for all %lld elements", what,
 				(long long)use->lanes);
 		if (use->is_masked && !use->active)
 			vm_note(c, in, VM_NOTE_MASK_NEVER, -1, "the mask of this %s held for none of %lld elements", what,
 				(long long)use->lanes);
+		/* Neighbouring lanes that share no sector. */
 		if (use->is_uncoalesced && use->stride)
 			vm_note(c, in, VM_NOTE_UNCOALESCED, -1,
 				"neighbours of this %s are %lld bytes apart: each takes a 32-byte sector of its own", what,

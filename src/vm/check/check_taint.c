@@ -150,6 +150,7 @@ static void propagate(struct vm_ctx *c, const struct vm_instr *in)
 		return;
 	}
 	for (int d = 0; d < in->ndst; d++) {
+		/* The new marks are made beside the old ones: a result may be one of the operands. */
 		struct check_taint new = {.lanes = NULL}, *to = taint_of(c, vm_dst(c, in, d));
 		const struct check_taint *from = in->nsrc ? taint_of(c, vm_src(c, in, 0)) : NULL;
 		bool has_region = in->op == OP_REDUCE;
@@ -272,11 +273,14 @@ static bool affine_fits(struct vm_ctx *c, const struct vm_instr *in, uint8_t wat
 	if (!(watch & WATCH_SIGNED) || in->nsrc != 2 || !vm_affine_of(c, vm_src(c, in, 0), &a) ||
 		!vm_affine_of(c, vm_src(c, in, 1), &b))
 		return false;
+	/* A flat block is one number everywhere. */
 	bool overflow = false, a_flat = true, b_flat = true;
 	for (int d = 0; d < VM_LAZY_DIMS; d++) {
 		a_flat &= !a.stride[d];
 		b_flat &= !b.stride[d];
 	}
+	/* The result as an affine block of its own, without wrapping; a product is one where a
+	 * factor is flat. */
 	if (in->map_op == MAP_ADDI) {
 		overflow |= __builtin_add_overflow(a.base, b.base, &r.base);
 		for (int d = 0; d < VM_LAZY_DIMS; d++)
@@ -293,6 +297,7 @@ static bool affine_fits(struct vm_ctx *c, const struct vm_instr *in, uint8_t wat
 	} else {
 		return false;
 	}
+	/* It fits if both of its corners fit the type. */
 	const struct vm_value_info *info = &c->program->values[vm_dst(c, in, 0)];
 	int bits = 8 * (int)elem_bytes(info->elem);
 	int64_t type_max = (int64_t)(UINT64_MAX >> (65 - bits));

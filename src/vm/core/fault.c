@@ -51,6 +51,7 @@ static struct vm_finding *finding_new(
 {
 	struct vm_findings *k = c->found;
 	const struct vm_source *at = &c->program->locs[in->loc];
+	/* A list that is full counts what it drops. */
 	if (k->count == k->max) {
 		k->dropped++;
 		return NULL;
@@ -68,6 +69,7 @@ static struct vm_finding *finding_new(
 		.bytes = -1,
 		.other_line = -1,
 		.other_column = -1};
+	/* Copies: a finding outlives the kernel. */
 	snprintf(f->file, sizeof f->file, "%.127s", at->file);
 	snprintf(f->expression, sizeof f->expression, "%.63s", at->name);
 	snprintf(f->text, sizeof f->text, "%.319s", text);

@@ -101,6 +101,7 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	const struct vm_buffer *b = vm_buffer_at(c->memory, (uint64_t)address >> TAPE_ADDRESS_SHIFT);
 	int64_t offset = (int64_t)((uint64_t)address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
 	char where[160];
+	/* What is wrong with it, the worst first. */
 	enum vm_fault fault = VM_FAULT_NONE;
 	if (!b || offset + (int64_t)size > b->bytes) fault = VM_FAULT_OUT_OF_BOUNDS;
 	else if ((uint64_t)address % size) fault = VM_FAULT_MISALIGNED;
@@ -110,9 +111,11 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 		if (is_write && b->origin) memset(b->origin + offset, TAPE_ORIGIN_KERNEL, size);
 		return b->data + offset;
 	}
+	/* Out of bounds within the last granule: a GPU would give something there, here it is 0. */
 	static const uint64_t nothing = 0;
 	if (fault == VM_FAULT_OUT_OF_BOUNDS && !is_write && pass_over(c, in, b, address, size, element))
 		return (uint8_t *)(uintptr_t)&nothing;
+	/* A fault: in the report, and where findings are listed with the place it was meant for. */
 	bool is_first = c->report->fault == VM_FAULT_NONE;
 	describe(c, address, where, sizeof where);
 	vm_fault(c, in, fault, element, "%s of element %lld (%zu bytes) at %s", access_name(in), (long long)element, size,
@@ -121,6 +124,7 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	if (!c->check) return NULL;
 	struct place meant = place_of(c, address);
 	vm_finding_where(c, meant.index, meant.offset);
+	/* The launch goes on behind it: with what is there, or without this lane. */
 	if (!c->check->goes_on) return NULL;
 	if (fault == VM_FAULT_UNINITIALISED) return b->data + offset;
 	c->check->nowhere = 0;

@@ -77,6 +77,7 @@ int exec_inline_asm(struct vm_ctx *c, const struct vm_instr *in)
 	struct asm_array results[64], operands[64];
 	uint64_t scalars[64];
 	if (c->want_cost) vm_cost_map(c, in, n);
+	/* Operands as arrays, or one element that stands for all. */
 	for (int i = 0; i < in->nsrc; i++) {
 		int id = vm_src(c, in, i);
 		struct vm_value *v = &c->values[id];
@@ -85,6 +86,8 @@ int exec_inline_asm(struct vm_ctx *c, const struct vm_instr *in)
 			is_splat ? v->splat : (uint8_t *)vm_dense(c, in, id, n), elem_bytes(c->program->values[id].elem), is_splat};
 		if (!operands[i].data) return 1;
 	}
+	/* Registers of as many lanes as run at a time; results go straight to their blocks, a scalar
+	 * by way of a word. */
 	struct vm_buf *regs = vm_buf_get(c, in, (size_t)b->code.nregs * PTX_LANES * sizeof(uint64_t));
 	bool is_scalar = n == 1 && !c->program->values[vm_dst(c, in, 0)].ndim, failed = !regs;
 	for (int i = 0; i < in->ndst && !failed; i++) {

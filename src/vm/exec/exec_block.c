@@ -100,6 +100,8 @@ int exec_block_address(struct vm_ctx *c, const struct vm_instr *in)
 	struct affine a = {.base = r[RECORD_BASE]};
 	struct box b = {.lo = {0}};
 	bool overflow = false, is_full = true, is_empty = false;
+	/* Along each dimension: the address of the first element, the step, and the part of the
+	 * block that lies inside of the tensor. */
 	for (int d = 0; d < t->ndim; d++) {
 		int64_t shape = r[RECORD_DIMS + 3 * d], stride = r[RECORD_DIMS + 3 * d + 1], step;
 		int64_t offset = in->nsrc > 1 ? scalar_of(c, vm_src(c, in, 1 + d)) : r[RECORD_DIMS + 3 * d + 2];
@@ -114,10 +116,12 @@ int exec_block_address(struct vm_ctx *c, const struct vm_instr *in)
 		is_full &= b.lo[d] == 0 && b.hi[d] == t->shape[d];
 		is_empty |= b.lo[d] >= b.hi[d];
 	}
+	/* Result 0: the pointers. */
 	if (overflow || !vm_result_affine(c, in, &a)) {
 		int64_t nowhere = -1;
 		vm_result_splat(c, in, 0, &nowhere);
 	}
+	/* Result 1: the mask, a box unless it is the same everywhere. */
 	struct vm_value *mask = &c->values[vm_dst(c, in, 1)];
 	vm_value_clear(c, mask);
 	mask->form = is_full || is_empty ? FORM_SPLAT : FORM_BOX;
@@ -145,6 +149,7 @@ int exec_row_address(struct vm_ctx *c, const struct vm_instr *in)
 	int64_t *address = row ? vm_result(c, in, 0, rows * columns) : NULL;
 	uint8_t *mask = address ? vm_result(c, in, 1, rows * columns) : NULL;
 	if (!mask) return 1;
+	/* Addresses wrap where they overflow; the mask keeps such elements from being touched. */
 	for (int64_t i = 0; i < rows; i++) {
 		for (int64_t j = 0; j < columns; j++, address++, mask++) {
 			*mask = row[i] >= 0 && row[i] < r[RECORD_DIMS] && column + j >= 0 && column + j < r[RECORD_DIMS + 3];
@@ -153,6 +158,7 @@ int exec_row_address(struct vm_ctx *c, const struct vm_instr *in)
 			*address = (int64_t)((uint64_t)r[RECORD_BASE] + elements * (uint64_t)size);
 		}
 	}
+	/* What stands in rows and columns outside: 0 or NaN. */
 	if (in->ndst == 3) {
 		uint8_t bits[8] = {0};
 		if (r[RECORD_NAN_PADDING]) vm_pattern(t->elem, bits);

@@ -187,11 +187,13 @@ static int dot_f32(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *d
 				*b = a ? as_f32(c, in, 1, (int64_t)batch * k * n, &temp[TEMP_B]) : NULL;
 	float *sum = (float *)d->data;
 	int rc = !b;
+	/* A narrow sum is widened once, and rounded once at the end. */
 	if (!rc && e != ELEM_F32) {
 		temp[TEMP_D] = vm_buf_get(c, in, (size_t)total * sizeof(float));
 		rc = !temp[TEMP_D];
 		if (!rc) map_widen(e, sum = (float *)temp[TEMP_D]->data, d->data, total);
 	}
+	/* tf32 and its like split operands into parts, which need room. */
 	if (!rc && in->special) {
 		temp[TEMP_PART_A] = vm_buf_get(c, in, (size_t)m * (size_t)k * sizeof(float));
 		temp[TEMP_PART_B] = vm_buf_get(c, in, (size_t)k * (size_t)n * sizeof(float));
@@ -217,6 +219,7 @@ int exec_dot(struct vm_ctx *c, const struct vm_instr *in)
 	struct vm_buf *d = accumulator(c, in, (int64_t)batch * m * n);
 	if (!d) return 1;
 	int rc = 0;
+	/* f64 and int8 have loops of their own; all other types meet in f32. */
 	if (in->result_elem == ELEM_F64 || in->result_elem == ELEM_I32) {
 		const void *a = vm_dense(c, in, vm_src(c, in, 0), (int64_t)batch * m * k),
 				   *b = a ? vm_dense(c, in, vm_src(c, in, 1), (int64_t)batch * k * n) : NULL;
@@ -230,6 +233,7 @@ int exec_dot(struct vm_ctx *c, const struct vm_instr *in)
 	} else {
 		rc = dot_f32(c, in, d, batch, m, n, k);
 	}
+	/* The accumulator is the result. */
 	if (rc) {
 		vm_buf_put(c, d);
 		return 1;

@@ -152,6 +152,7 @@ int exec_select(struct vm_ctx *c, const struct vm_instr *in)
 {
 	int64_t n = in->n ? in->n : c->lanes;
 	struct vm_value *mask = &c->values[vm_src(c, in, 0)];
+	/* The same everywhere: one operand, in whatever form it has. */
 	if (mask->form == FORM_SPLAT) {
 		struct vm_value picked = c->values[vm_src(c, in, mask->splat[0] ? 1 : 2)];
 		if (picked.buf) picked.buf->refs++;
@@ -161,6 +162,7 @@ int exec_select(struct vm_ctx *c, const struct vm_instr *in)
 		*r = picked;
 		return 0;
 	}
+	/* Else element by element; a splat among x and y stays one element. */
 	struct operands o = {.splat = 0};
 	o.p[0] = vm_dense(c, in, vm_src(c, in, 0), n);
 	if (!o.p[0]) return 1;

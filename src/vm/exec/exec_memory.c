@@ -262,6 +262,7 @@ static int load_each(struct vm_ctx *c, const struct vm_instr *in, const int64_t 
 static bool all_in_one(const struct vm_ctx *c, const int64_t *address, const uint8_t *m, int64_t n, size_t size,
 	bool is_write, struct span *out)
 {
+	/* Lowest and highest active address, and all their bits: one pass without a branch. */
 	int64_t min = INT64_MAX, max = INT64_MIN;
 	uint64_t bits = 0;
 	if (m) {
@@ -279,6 +280,7 @@ static bool all_in_one(const struct vm_ctx *c, const int64_t *address, const uin
 			bits |= (uint64_t)address[i];
 		}
 	}
+	/* Both ends in one buffer that allows the access, and no address off its alignment. */
 	if (min > max) return false;
 	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
 	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || bits % size) return false;
@@ -464,6 +466,7 @@ static int store_box(struct vm_ctx *c, const struct vm_instr *in, int mask)
 	if (!vm_affine_of(c, vm_src(c, in, 0), &a) || !mask_box(c, mask, info, &b)) return -1;
 	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0])) return 0;
 	if (!prepare(c, info, &a, &b, elem_bytes(info->elem), true, &w, &mem, &start)) return -1;
+	/* One element everywhere, or rows of a dense block. */
 	if (v->form == FORM_SPLAT) {
 		uint8_t bits[8];
 		memcpy(bits, v->splat, sizeof bits);
@@ -471,6 +474,7 @@ static int store_box(struct vm_ctx *c, const struct vm_instr *in, int mask)
 		walk_box(&w, mem, bits, true, 0);
 		return 0;
 	}
+	/* A dense block is walked beside memory. */
 	const uint8_t *s = vm_dense(c, in, vm_src(c, in, 1), info->count);
 	if (!s) return 1;
 	union {
@@ -566,10 +570,12 @@ static void add_offsets(int64_t *d, const int64_t *p, int64_t pstep, const void 
 int exec_addptr(struct vm_ctx *c, const struct vm_instr *in)
 {
 	int64_t n = in->n;
+	/* Affine pointer and offsets: the result is affine too. */
 	if (in->rule(c, in)) {
 		vm_kill(c, in);
 		return 0;
 	}
+	/* Else pointers and offsets element by element; a splat is read with step 0. */
 	int ids[2] = {vm_src(c, in, 0), vm_src(c, in, 1)};
 	const void *p[2];
 	for (int i = 0; i < 2; i++) {

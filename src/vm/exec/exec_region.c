@@ -127,6 +127,8 @@ static int reduce_known(struct combine *k)
 		vm_buf_put(c, d);
 		return 1;
 	}
+	/* Halves of a row meet, then halves of what came out, until `inner` results are left:
+	 * lengths are powers of two. */
 	for (int64_t o = 0; o < k->shape.outer; o++) {
 		const uint8_t *from = s + (size_t)(o * row) * size;
 		uint8_t *to = d->data + (size_t)(o * inner) * size;
@@ -401,8 +403,10 @@ int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 	if (combine_init(&k, c, in)) return 1;
 	int64_t row = k.shape.len * k.shape.inner;
 	count_pairs(c, in, k.shape.outer * k.shape.inner * (k.shape.len - 1));
+	/* In place, on copies; a reverse scan runs over flipped ones. */
 	if (copy_operands(&k, cur, in->imm[3])) return 1;
 	int rc = 0;
+	/* By one kernel, by the region pair by pair, or by the region over many lanes. */
 	if (in->kernel) {
 		struct vm_buf *t = vm_buf_get(c, in, (size_t)row * k.size[0]);
 		if (!t) rc = 1;
@@ -412,6 +416,7 @@ int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 	} else {
 		rc = in->imm[2] ? fold_axis(&k, cur) : scan_lanes(&k, cur);
 	}
+	/* Flipped back. */
 	for (int i = 0; i < k.n && !rc && in->imm[3]; i++) {
 		struct vm_buf *t = vm_buf_get(c, in, (size_t)(k.shape.outer * row) * k.size[i]);
 		if (!t) {
@@ -457,6 +462,8 @@ static int map_lanes(struct combine *k, struct vm_buf **out, int64_t n)
 	struct vm_ctx *c = k->c;
 	int per = k->in->imm[0];
 	int64_t lanes = n / per;
+	/* Each argument of the region gets every per-th element of its operand; where that is all,
+	 * the operand's own buffer. */
 	for (int i = 0; i < k->n * per; i++) {
 		const uint8_t *s = vm_dense(c, k->in, vm_src(c, k->in, i / per), n);
 		struct vm_buf *b = !s ? NULL
@@ -467,6 +474,7 @@ static int map_lanes(struct combine *k, struct vm_buf **out, int64_t n)
 		else gather(b->data, s + (size_t)(i % per) * k->size[i / per], per, lanes, k->size[i / per]);
 		set_dense(c, vm_dst(c, k->begin, i), b);
 	}
+	/* And each result goes back to every per-th place. */
 	if (run_region(k, lanes)) return 1;
 	struct vm_buf *t = per == 1 ? NULL : vm_buf_get(c, k->in, (size_t)lanes * sizeof(uint64_t));
 	if (per > 1 && !t) return 1;

@@ -91,11 +91,13 @@ int exec_reshape(struct vm_ctx *c, const struct vm_instr *in)
 	if (c->crosswise && in->imm[0] && in->n > 1) return reshape_swapped(c, in);
 	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
 	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
+	/* Row-major elements do not move: buffers and splats are shared. */
 	if (v->form == FORM_SPLAT || v->form == FORM_DENSE) {
 		share(c, in);
 		return 0;
 	}
 	int of[VM_LAZY_DIMS];
+	/* A lazy value stays lazy where only dimensions of 1 come or go; else it is written out. */
 	if (!same_but_ones(from, to, of)) {
 		if (!vm_dense(c, in, vm_src(c, in, 0), in->n)) return 1;
 		struct vm_value dense = {.form = FORM_DENSE, .buf = v->buf};
@@ -103,6 +105,7 @@ int exec_reshape(struct vm_ctx *c, const struct vm_instr *in)
 		vm_kill(c, in);
 		return 0;
 	}
+	/* Its strides or bounds move with their dimensions; a new one of 1 has stride 0. */
 	struct vm_value lazy = {.form = v->form};
 	if (v->form == FORM_AFFINE) lazy.affine.base = v->affine.base;
 	for (int d = 0; d < to->ndim; d++) {
@@ -145,6 +148,7 @@ int exec_broadcast(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_value *v = &c->values[vm_src(c, in, 0)], *r = &c->values[vm_dst(c, in, 0)];
 	const struct vm_value_info *from = info_src(c, in, 0), *to = info_dst(c, in, 0);
+	/* Nothing is repeated: shared. */
 	if (from->count == to->count) {
 		share(c, in);
 		return 0;
@@ -154,6 +158,7 @@ int exec_broadcast(struct vm_ctx *c, const struct vm_instr *in)
 		vm_kill(c, in);
 		return 0;
 	}
+	/* A lazy value: a repeated dimension has stride 0, or the whole range. */
 	if (v->form != FORM_DENSE) {
 		struct vm_value lazy = {.form = v->form};
 		if (v->form == FORM_AFFINE) lazy.affine = v->affine;
@@ -168,6 +173,7 @@ int exec_broadcast(struct vm_ctx *c, const struct vm_instr *in)
 		*r = lazy;
 		return 0;
 	}
+	/* A dense one is copied, with stride 0 where it repeats. */
 	int64_t stride[TTIR_DIMS_MAX];
 	row_major(from, stride);
 	for (int d = 0; d < to->ndim; d++)
@@ -184,6 +190,7 @@ int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
 		share(c, in);
 		return 0;
 	}
+	/* Lazy values swap their strides or bounds. */
 	if (v->form != FORM_DENSE) {
 		struct vm_value lazy = {.form = v->form};
 		if (v->form == FORM_AFFINE) lazy.affine.base = v->affine.base;
@@ -196,6 +203,7 @@ int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
 		*r = lazy;
 		return 0;
 	}
+	/* A dense one is copied along the permuted strides. */
 	int64_t natural[TTIR_DIMS_MAX], stride[TTIR_DIMS_MAX];
 	row_major(from, natural);
 	for (int d = 0; d < from->ndim; d++) stride[d] = natural[perm[d]];

@@ -230,6 +230,7 @@ struct vm_instr *lower_emit(struct lowerer *lo, enum vm_op opcode, const int *ds
 		p->instrs_cap = MAX(p->instrs_cap * 2, 256);
 		p->instrs = xrealloc(p->instrs, size_mul((size_t)p->instrs_cap, sizeof *p->instrs));
 	}
+	/* Operands' and results' numbers lie in one list of the program's. */
 	struct vm_instr *in = &p->instrs[p->ninstrs++];
 	*in = (struct vm_instr){.target = -1, .n = 1, .weight = 1, .map_op = -1};
 	vm_instr_set(in, opcode);
@@ -237,6 +238,8 @@ struct vm_instr *lower_emit(struct lowerer *lo, enum vm_op opcode, const int *ds
 	in->src = add_ids(p, src, nsrc);
 	in->ndst = (int16_t)ndst;
 	in->nsrc = (int16_t)nsrc;
+	/* Types and size as most instructions have them: of the first result, else of the first
+	 * operand. In a region the number of lanes takes the size's place. */
 	if (nsrc) in->elem = (uint8_t)p->values[src[0]].elem;
 	if (ndst) {
 		in->result_elem = (uint8_t)p->values[dst[0]].elem;
@@ -246,6 +249,7 @@ struct vm_instr *lower_emit(struct lowerer *lo, enum vm_op opcode, const int *ds
 	}
 	in->weight = in->n;
 	if (lo->in_region) in->n = 0;
+	/* Where it comes from: for faults, and for counts by line. */
 	in->loc = lo->op ? loc_of(lo, lo->op->loc) : 0;
 	in->line_row = line_row(lo, p->locs[in->loc].line);
 	return in;

@@ -101,16 +101,20 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING || !names || names->kind != ATTR_STRING ||
 		op->nuses > 64 || op->nresult_types > 64 || op->ntypes != op->nuses + op->nresult_types || !op->nresult_types)
 		return lower_fail(lo, ERR_FORMAT, "%s needs a text, constraints, operands and results with types", row->name);
+	/* Operands, and how many neighbours the text gets at once; in a region, where lanes are
+	 * pairs, one alone. */
 	if (lower_uses(lo, op, 0, op->nuses, src) || lower_attr_int(lo, op, "packed_element", 1, ASM_PACK_MAX, &pack))
 		return lo->code;
 	if (lo->in_region && pack > 1)
 		return lower_fail(lo, ERR_UNSUPPORTED, "inline assembly on packed elements in a combine region");
+	/* Which elements go to which register, then the text itself. */
 	struct asm_block *b = arena_alloc(&lo->k->arena, sizeof *b);
 	*b = (struct asm_block){.pack = (int)pack};
 	if (find_slots(lo, op, b, src, dst) || constraints(lo, b, names->text)) return lo->code;
 	int code = ptx_parse(
 		unescape(&lo->k->arena, op->literals[0].text), b->nslots, &lo->k->arena, &b->code, why, sizeof why);
 	if (code) return lower_fail(lo, code, "%s: %s", row->name, why);
+	/* Which elements are packed together is open: the order may matter. */
 	struct vm_instr *in = lower_emit(lo, OP_INLINE_ASM, dst, op->nresult_types, src, op->nuses);
 	if (!in) return lo->code;
 	in->extra = b;

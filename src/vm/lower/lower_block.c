@@ -293,18 +293,21 @@ int lower_descriptor_reduce(struct lowerer *lo, const struct ttir_op *op, const 
 		{"or", 1, -1},
 		{"xor", 2, -1},
 	};
+	/* The descriptor, the corner of its block, and a value of that block's type. */
 	int src[1 + VM_LAZY_DIMS + 1], count, address[2], kind = -1;
 	if (descriptor_operands(lo, op, src, &count)) return lo->code;
 	if (op->nuses != count + 1) return lower_fail(lo, ERR_FORMAT, "tt.descriptor_reduce without a value");
 	int tensor = lower_type(lo, lower_info(lo, src[0])->type)->inner, value = as_block(lo, op, src[count], tensor);
 	if (value < 0) return lo->code;
 	enum elem e = lower_info(lo, value)->elem;
+	/* What is done to memory, by the name and whether elements are floats. */
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		if (op->nwords == 1 && slice_is(op->words[0], kinds[i].word))
 			kind = elem_is_float(e) ? kinds[i].floats : kinds[i].integers;
 	if (kind < 0 || e == ELEM_I1 || (elem_is_float(e) && elem_bytes(e) < 2))
 		return lower_fail(lo, ERR_UNSUPPORTED, "tt.descriptor_reduce %.*s on %s",
 			op->nwords ? (int)MIN(op->words[0].len, 20) : 0, op->nwords ? op->words[0].data : "", elem_name(e));
+	/* Pointers and mask of the block inside of the tensor's bounds, then one atomic over them. */
 	if (emit_address(lo, src, count, ~0u, address, 2)) return lo->code;
 	int before = lower_value_new(lo, tensor); /* what was there; nobody asks */
 	struct vm_instr *in = before < 0

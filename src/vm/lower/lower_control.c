@@ -107,12 +107,15 @@ int lower_for(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	if (lower_uses(lo, op, 0, 3, bounds) || same_int_type(lo, bounds, 3)) return lo->code;
 	if (body->nargs != n + 1 || op->nresult_types != n)
 		return lower_fail(lo, ERR_FORMAT, "scf.for carries %d values into a block of %d arguments", n, body->nargs);
+	/* Four lists: what the loop starts with, what its body is given, what a turn hands on, and
+	 * what is left behind the loop. The loop variable is the first of the first three. */
 	int *inits = list_new(lo, n + 1), *args = list_new(lo, n + 1), *yields = list_new(lo, n + 1),
 		*results = list_new(lo, n);
 	inits[0] = bounds[0];
 	if (lower_uses(lo, op, 3, n, inits + 1) || check_types(lo, inits + 1, op->types, n)) return lo->code;
 	args[0] = lower_value_new(lo, lower_info(lo, bounds[0])->type);
 	if (args[0] < 0 || values_new(lo, op->types, n, args + 1)) return lo->code;
+	/* args = inits; head: leave when the variable has reached the bound. */
 	int head = label_new(lo), exit = label_new(lo);
 	emit_move(lo, args, inits, n + 1);
 	label_place(lo, head);
@@ -123,6 +126,7 @@ int lower_for(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 		lower_region_values(lo, &scope, 0, n, args + 1, yields + 1))
 		return lo->code;
 	lower_region_end(lo, &scope);
+	/* Behind the body: the variable goes one step on, args = yields, and round again. */
 	yields[0] = lower_value_new(lo, lower_info(lo, bounds[0])->type);
 	if (yields[0] < 0) return lo->code;
 	struct vm_instr *in = lower_emit(lo, OP_MAP, &yields[0], 1, (int[]){args[0], bounds[2]}, 2);
@@ -131,6 +135,7 @@ int lower_for(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	emit_move(lo, args, yields, n + 1);
 	emit_jump(lo, OP_JUMP, head, NULL, 0);
 	label_place(lo, exit);
+	/* What was carried last is the result. */
 	if (results_new(lo, op, op->types, n, results)) return lo->code;
 	return emit_move(lo, results, args + 1, n);
 }
@@ -143,6 +148,7 @@ int lower_while(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	if (lower_uses(lo, op, 0, n, inits) || check_types(lo, inits, op->types, n)) return lo->code;
 	const int *out_types = op->types + n;
 	if (values_new(lo, op->types, n, before) || values_new(lo, out_types, nout, after)) return lo->code;
+	/* before = inits; head: the first region computes the condition and what passes on. */
 	int head = label_new(lo), exit = label_new(lo);
 	emit_move(lo, before, inits, n);
 	label_place(lo, head);
@@ -154,6 +160,7 @@ int lower_while(struct lowerer *lo, const struct ttir_op *op, const struct lower
 	if (condition < 0 || check_bool(lo, condition) || lower_region_values(lo, &scope, 1, nout, after, passed))
 		return lo->code;
 	lower_region_end(lo, &scope);
+	/* Where it holds, the second region gets that and hands back what the first begins with. */
 	emit_jump(lo, OP_JUMP_UNLESS, exit, &condition, 1);
 	emit_move(lo, after, passed, nout);
 
@@ -288,6 +295,7 @@ static bool ends_block(const struct ttir_block *b)
 
 int lower_function_blocks(struct lowerer *lo, const struct ttir_func *f)
 {
+	/* A label and values for the arguments of each block first: branches may lead forward. */
 	int first_label = lo->nlabels;
 	for (const struct ttir_block *b = f->body.first; b; b = b->next) {
 		int label = label_new(lo);
@@ -300,6 +308,7 @@ int lower_function_blocks(struct lowerer *lo, const struct ttir_func *f)
 		}
 		lo->labels[label] = (struct lower_label){b->label, lo->func, -1, b->nargs, args};
 	}
+	/* Then the blocks one behind another. */
 	int label = first_label;
 	lo->first_label = first_label;
 	lo->last_label = lo->nlabels;
@@ -359,12 +368,15 @@ int lower_call(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	if (op->nuses != f->nargs)
 		return lower_fail(
 			lo, ERR_FORMAT, "call of @%.*s with %d arguments, it takes %d", len, op->symbol.data, op->nuses, f->nargs);
+	/* The function's body is lowered anew at each call. */
 	if (++lo->inline_depth > VM_INLINE_DEPTH_MAX)
 		return lower_fail(lo, ERR_UNSUPPORTED, "calls nested more than %d deep (is @%.*s recursive?)",
 			VM_INLINE_DEPTH_MAX, len, op->symbol.data);
 	int *args = list_new(lo, f->nargs), *returned = list_new(lo, f->nresults), *results = list_new(lo, f->nresults);
 	if (lower_uses(lo, op, 0, f->nargs, args) || values_new(lo, f->results, f->nresults, returned)) return lo->code;
 
+	/* Names of the body belong to this call alone (func is their scope); its returns move their
+	 * values to `returned` and jump behind the body. */
 	struct lowerer outer = *lo;
 	lo->func = ++lo->nfuncs;
 	lo->in_func = f;
@@ -377,6 +389,7 @@ int lower_call(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 	}
 	if (lower_function_blocks(lo, f)) return lo->code;
 	label_place(lo, lo->return_label);
+	/* Back in the caller. */
 	lower_scope_close(lo, outer.nnames);
 	lo->func = outer.func;
 	lo->in_func = outer.in_func;

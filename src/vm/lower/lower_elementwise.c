@@ -115,6 +115,7 @@ int lower_extended(struct lowerer *lo, const struct ttir_op *op, const struct lo
 int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	static const char *const lazy[] = {"slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"};
+	/* The predicate: a word, or for cmpf also true or false. */
 	int src[2];
 	bool is_literal = op->nwords == 0 && op->nliterals == 1 &&
 		op->literals[0].kind == ATTR_BOOL; /* cmpf true, cmpf false */
@@ -124,6 +125,7 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	if (lower_uses(lo, op, 0, 2, src) || lower_same_types(lo, src, 2) ||
 		lower_written(lo, op, 0, lower_info(lo, src[0])->type))
 		return lo->code;
+	/* A block of bits of the operands' shape, by the kernel of the predicate and their type. */
 	const struct vm_value_info info = *lower_info(lo, src[0]);
 	int type = lower_same_shape(lo, info.type, ELEM_I1);
 	if (type < 0) return lo->code;
@@ -135,6 +137,7 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	if (!in) return lo->code;
 	in->imm[0] = elem_is_narrow(info.elem);
 	in->flops = row->arg ? 1 : 0;
+	/* Ordered comparisons of integers may stay lazy: an affine block against a scalar is a box. */
 	in->imm[1] = -1;
 	if (row->arg || info.elem == ELEM_I1) return 0;
 	for (int i = 0; i < 8; i++)
@@ -326,6 +329,7 @@ static int token_bits(struct lowerer *lo, struct slice s, enum elem e, uint8_t b
 	memcpy(text, s.data, s.len);
 	text[s.len] = 0;
 	memset(bits, 0, 8);
+	/* Integers: true, false, decimal with a sign, or hexadecimal. */
 	bool is_hex = !strncmp(text, "0x", 2), is_word = text[0] == 't' || text[0] == 'f';
 	if (elem_is_int(e)) {
 		if (strpbrk(text, ".eE") && !is_hex && !is_word)
@@ -337,6 +341,7 @@ static int token_bits(struct lowerer *lo, struct slice s, enum elem e, uint8_t b
 		memcpy(bits, &v, elem_bytes(e));
 		return 0;
 	}
+	/* Floats: the bits in hexadecimal, or a decimal that is rounded to the type once. */
 	if (is_word) return lower_fail(lo, ERR_FORMAT, "constant '%s' of a float type", text);
 	if (is_hex) {
 		uint64_t v = strtoull(text, NULL, 16);

@@ -185,6 +185,7 @@ static const char *conversion_kind(struct slice s)
 int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	const struct ttir_attr *symbol = lower_attr(op, "symbol");
+	/* Operands and a result of one shape; the symbol says the rest. */
 	int src[3];
 	if (!symbol || symbol->kind != ATTR_STRING || op->ntypes != op->nuses + 1)
 		return lower_fail(lo, ERR_FORMAT, "tt.extern_elementwise needs a symbol and types");
@@ -195,14 +196,17 @@ int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	int result = op->types[op->nuses];
 	if (lower_same_shape(lo, a.type, lower_type(lo, result)->elem) != result)
 		return lower_fail(lo, ERR_FORMAT, "tt.extern_elementwise changes the shape");
+	/* Symbols are of five kinds. Conversions are casts of the IR. */
 	const char *kind = conversion_kind(symbol->text);
 	if (kind && op->nuses == 1 && lower_cast_is_legal(kind, a.elem, lower_type(lo, result)->elem))
 		return lower_emit_cast(lo, kind, src[0], result);
+	/* The same bits under another type. */
 	if (op->nuses == 1 &&
 		(slice_is(symbol->text, "__nv_float_as_int") || slice_is(symbol->text, "__nv_int_as_float") ||
 			slice_is(symbol->text, "__nv_double_as_longlong") || slice_is(symbol->text, "__nv_longlong_as_double") ||
 			slice_is(symbol->text, "__nv_float_as_uint") || slice_is(symbol->text, "__nv_uint_as_float")))
 		return lower_emit_alias(lo, src[0], result);
+	/* Conversions and arithmetic with a rounding of their own. */
 	for (size_t i = 0; i < ARRAY_LEN(roundings); i++)
 		if (op->nuses == 1 && slice_is(symbol->text, roundings[i].symbol))
 			return lower_rounding(lo, &roundings[i], src[0], result);
@@ -220,9 +224,11 @@ int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	for (size_t i = 0; i < ARRAY_LEN(scaled); i++)
 		if (op->nuses == 2 && slice_is(symbol->text, scaled[i].symbol) && result == a.type)
 			return lower_float_with_int(lo, src, scaled[i].op);
+	/* isnan and its kind give an i32. */
 	map_fn *predicate = op->nuses == 1 ? predicate_kernel(symbol->text, a.elem) : NULL;
 	if (predicate && lower_type(lo, result)->elem == ELEM_I32)
 		return lower_emit_map(lo, OP_MAP, predicate, src, 1, result, 0) ? 0 : lo->code;
+	/* All others are element-wise operations of the tables. */
 	const struct symbol *s = find_symbol(symbol->text, a.elem);
 	if (!s || s->nsrc != op->nuses || result != a.type || !map_kernel((enum map_op)s->op, a.elem))
 		return lower_fail(

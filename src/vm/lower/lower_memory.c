@@ -111,6 +111,7 @@ int lower_atomic_rmw(struct lowerer *lo, const struct ttir_op *op, const struct 
 	for (size_t i = 0; i < ARRAY_LEN(rmw_names); i++)
 		if (op->nwords && slice_is(op->words[0], rmw_names[i])) kind = (int)i;
 	if (kind < 0) return lower_fail(lo, ERR_FORMAT, "tt.atomic_rmw needs an operation");
+	/* Ordering and scope, then pointer, value and perhaps a mask of one shape. */
 	if (check_order(lo, op, 1, &order) || lower_uses(lo, op, 0, op->nuses, src) || pointee_type(lo, src[0], &type))
 		return lo->code;
 	if (lower_info(lo, src[1])->type != type)
@@ -118,6 +119,8 @@ int lower_atomic_rmw(struct lowerer *lo, const struct ttir_op *op, const struct 
 			lo, ERR_FORMAT, "the value of tt.atomic_rmw does not have the type that the pointer points to");
 	if (op->nuses > 2 && check_mask(lo, src[2], src[0])) return lo->code;
 	enum elem e = lower_info(lo, src[1])->elem;
+	/* Which operations a type has: fadd is of floats, exchange of anything of a register's size,
+	 * all others of integers. */
 	bool is_legal = kind == 4 ? elem_is_float(e) && elem_bytes(e) > 1
 		: kind == 9           ? elem_bytes(e) >= 4 || elem_is_int(e)
 							  : elem_is_int(e) && e != ELEM_I1;

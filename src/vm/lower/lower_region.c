@@ -104,6 +104,8 @@ static int emit_region(struct lowerer *lo, const struct ttir_op *op, int owner, 
 	int *results = arena_alloc(&lo->k->arena, (size_t)nresults * sizeof *results + 4);
 	bool has_control = false;
 	int flops = 0, special = 0;
+	/* The region's code lies between a begin, which receives the two sides of each pair, and an
+	 * end, which hands their combination back. */
 	lo->in_region = true;
 	int begin = lo->p->ninstrs;
 	if (!lower_emit(lo, OP_REGION_BEGIN, args, nargs, NULL, 0)) return lo->code;
@@ -111,10 +113,12 @@ static int emit_region(struct lowerer *lo, const struct ttir_op *op, int owner, 
 		lower_region_values(lo, &scope, 0, nresults, like, results))
 		return lo->code;
 	lower_region_end(lo, &scope);
+	/* Its instructions must work on lanes; what a pair costs goes to the owner. */
 	if (check_region(lo, begin + 1, lo->p->ninstrs, &has_control, &flops, &special)) return lo->code;
 	struct vm_instr *end = lower_emit(lo, OP_REGION_END, NULL, 0, results, nresults);
 	if (!end) return lo->code;
 	lo->in_region = false;
+	/* The owner runs the region by itself and goes on behind it. */
 	end->imm[0] = begin;
 	end->target = lo->p->ninstrs;
 	struct vm_instr *in = &lo->p->instrs[owner];
@@ -186,6 +190,7 @@ static int lower_combine(
 {
 	int n = op->nuses, *src = arena_alloc(&lo->k->arena, (size_t)(4 * n) * sizeof *src), *dst = src + n,
 		*args = src + 2 * n;
+	/* Operands and attributes. */
 	int64_t axis, reverse = 0;
 	if (block_operands(lo, op, src) || lower_attr_int(lo, op, "axis", 0, lower_info(lo, src[0])->ndim - 1, &axis))
 		return lo->code;
@@ -193,6 +198,7 @@ static int lower_combine(
 	if (op->ntypes != 2 * n)
 		return lower_fail(
 			lo, ERR_FORMAT, "%.*s: %d types for %d operands", (int)op->name.len, op->name.data, op->ntypes, n);
+	/* Results: of the operands' shapes for a scan, without the axis for a reduction. */
 	for (int i = 0; i < n; i++) {
 		int type = keeps_shape ? lower_info(lo, src[i])->type
 							   : reduced_type(lo, lower_info(lo, src[i])->type, (int)axis);
@@ -200,11 +206,14 @@ static int lower_combine(
 		dst[i] = lower_result(lo, op, i, type);
 		if (dst[i] < 0) return lo->code;
 	}
+	/* The instruction itself; its region, if it needs one, follows it. */
 	int owner = lo->p->ninstrs;
 	struct vm_instr *in = lower_emit(lo, opcode, dst, n, src, n);
 	if (!in) return lo->code;
 	in->imm[3] = (int32_t)reverse;
 	set_axis(lo, owner, lower_info(lo, src[0])->type, (int)axis);
+	/* A region that is one commutative operation on its arguments is that operation's kernel.
+	 * The elements may meet in any order then, as they do on a GPU. */
 	int map = n == 1 ? single_map(op->regions[0].first) : -1;
 	enum elem e = lower_info(lo, src[0])->elem;
 	map_fn *kernel = map >= 0 ? map_kernel((enum map_op)map, e) : NULL;
@@ -215,6 +224,7 @@ static int lower_combine(
 		in->special = map_rows[map].special;
 		return 0;
 	}
+	/* Any other function may give another result in another order: the caller is told. */
 	if (!keeps_shape) lower_note_order(lo);
 	if (region_args(lo, src, n, args)) return lo->code;
 	return emit_region(lo, op, owner, args, 2 * n, args, n, terminator);
@@ -236,6 +246,8 @@ int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const st
 	int n = op->nuses, nout = op->nresult_types;
 	int64_t pack;
 	if (lower_attr_int(lo, op, "pack", 1, 64, &pack)) return lo->code;
+	/* One list for all values: operands, results, then the region's arguments and what it
+	 * returns, `per` of each. */
 	int per = (int)pack, *src = arena_alloc(&lo->k->arena, (size_t)((n + nout) * (1 + per) + 4) * sizeof *src),
 		*dst = src + n, *args = dst + nout, *like = args + n * per;
 	if (block_operands(lo, op, src)) return lo->code;
@@ -244,6 +256,7 @@ int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const st
 	if (op->ntypes != n + nout)
 		return lower_fail(
 			lo, ERR_FORMAT, "tt.map_elementwise: %d types for %d operands and %d results", op->ntypes, n, nout);
+	/* Results have the operands' shape and types of their own. */
 	for (int i = 0; i < nout; i++) {
 		int type = op->types[n + i];
 		if (lower_type(lo, type)->elem == ELEM_PTR ||
@@ -252,6 +265,7 @@ int lower_map_elementwise(struct lowerer *lo, const struct ttir_op *op, const st
 		dst[i] = lower_result(lo, op, i, type);
 		if (dst[i] < 0) return lo->code;
 	}
+	/* Inside the region every operand is `per` scalars, and so is every result. */
 	for (int i = 0; i < nout * per; i++) {
 		like[i] = lower_value_new(lo, lower_type(lo, op->types[n + i / per])->inner);
 		if (like[i] < 0) return lo->code;
@@ -286,6 +300,8 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	const struct ttir_type *a = lower_type(lo, lower_info(lo, src[0])->type),
 						   *b = lower_type(lo, lower_info(lo, src[1])->type),
 						   *c = lower_type(lo, lower_info(lo, src[2])->type);
+	/* Two or three dimensions, the first of three being a batch: (M, K) times (K, N) onto (M,
+	 * N). */
 	int n = a->ndim;
 	bool fits = a->kind == TYPE_TENSOR && b->kind == TYPE_TENSOR && c->kind == TYPE_TENSOR && (n == 2 || n == 3) &&
 		b->ndim == n && c->ndim == n && a->shape[n - 1] == b->shape[n - 2] && c->shape[n - 2] == a->shape[n - 2] &&
@@ -294,6 +310,7 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	if (!dot_types_are_known(a->elem, b->elem, c->elem))
 		return lower_fail(lo, ERR_UNSUPPORTED, "tt.dot of %s and %s to %s", elem_name(a->elem), elem_name(b->elem),
 			elem_name(c->elem));
+	/* How operands of f32 are rounded before they meet; without a word, not at all. */
 	const struct ttir_attr *p = lower_attr(op, "inputPrecision");
 	if (p) {
 		precision = -1;
@@ -306,6 +323,7 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	int dst = lower_result(lo, op, 0, lower_info(lo, src[2])->type);
 	struct vm_instr *in = dst < 0 ? NULL : lower_emit(lo, OP_DOT, &dst, 1, src, 3);
 	if (!in) return lo->code;
+	/* Batch, M, N, K. */
 	in->imm[0] = n == 3 ? a->shape[0] : 1;
 	in->imm[1] = a->shape[n - 2];
 	in->imm[2] = b->shape[n - 1];
@@ -313,6 +331,7 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	in->map_op = -1;
 	in->special = (uint8_t)(a->elem == ELEM_F32 ? precision : 0); /* the precision only means something for f32 */
 	in->weight = (int64_t)in->imm[0] * in->imm[1] * in->imm[2] * in->imm[3] / 8;
+	/* The strict rule on precision asks for the first such line. */
 	if (a->elem == ELEM_F32 && precision == 1 && !lo->k->uses_tf32) {
 		lo->k->uses_tf32 = true;
 		lo->k->tf32_line = lo->p->locs[in->loc].line;
@@ -363,10 +382,12 @@ static int scaled_operand(
 	int i = *at, nsrc = 1 + has_scale(op, i), k_dim = is_rhs ? 0 : 1;
 	*at += nsrc;
 	if (*at >= op->nuses) return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled needs two operands and a sum");
+	/* The operand as it is stored: two dimensions, of the format that the operation names. */
 	const struct ttir_type data = *lower_type(lo, lower_info(lo, src[i])->type);
 	if (data.kind != TYPE_TENSOR || data.ndim != 2 || data.elem != f->elem)
 		return lower_fail(
 			lo, ERR_UNSUPPORTED, "tt.dot_scaled of %s as %s, or not of two dimensions", elem_name(data.elem), f->name);
+	/* As f32, with two numbers for each byte of a packed one. */
 	int type = lower_same_shape(lo, lower_info(lo, src[i])->type, ELEM_F32);
 	if (type < 0) return lower_fail(lo, ERR_LIMIT, "too many types");
 	struct ttir_type wide = *lower_type(lo, type);
@@ -376,6 +397,7 @@ static int scaled_operand(
 		if (wide.count > TTIR_ELEMENTS_MAX || (type = ttir_type_intern(lo->m, &wide)) < 0)
 			return lower_fail(lo, ERR_LIMIT, "tt.dot_scaled of blocks that are too large");
 	}
+	/* One scale for some whole number of elements along K. */
 	if (nsrc == 2) {
 		const struct ttir_type s = *lower_type(lo, lower_info(lo, src[i + 1])->type);
 		if (s.kind != TYPE_TENSOR || s.ndim != 2 || (s.elem != ELEM_I8 && s.elem != ELEM_F8E4M3) ||
@@ -394,6 +416,7 @@ int lower_dot_scaled(struct lowerer *lo, const struct ttir_op *op, const struct 
 {
 	int src[5], at = 0, operands[3];
 	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;
+	/* Both operands become f32 blocks, each times its scale. */
 	for (int side = 0; side < 2; side++) {
 		const struct ttir_attr *pack = lower_attr(op, side ? "rhs_k_pack" : "lhs_k_pack");
 		const struct scaled_format *f = scaled_format(lo, op, side ? "rhs" : "lhs");
@@ -404,6 +427,7 @@ int lower_dot_scaled(struct lowerer *lo, const struct ttir_op *op, const struct 
 		if (operands[side] < 0) return lo->code;
 	}
 	if (at != op->nuses - 1) return lower_fail(lo, ERR_FORMAT, "tt.dot_scaled has %d operands", op->nuses);
+	/* The sum that they are added to comes last. */
 	operands[2] = src[at];
 	const struct vm_value_info a = *lower_info(lo, operands[0]), b = *lower_info(lo, operands[1]),
 							   c = *lower_info(lo, src[at]);

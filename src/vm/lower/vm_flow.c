@@ -44,6 +44,8 @@ static bool ends_block(const struct vm_instr *in)
 static void find_blocks(struct flow *f)
 {
 	struct vm_program *p = f->p;
+	/* A block begins at the first instruction, behind each one that may leave the straight line,
+	 * and wherever a jump leads. */
 	bool *leader = xcalloc((size_t)p->ninstrs + 2, 1);
 	leader[0] = true;
 	for (int i = 0; i < p->ninstrs; i++) {
@@ -52,6 +54,7 @@ static void find_blocks(struct flow *f)
 		leader[i + 1] = true;
 		if (in->target >= 0) leader[in->target] = true;
 	}
+	/* Cut the list at the leaders. */
 	f->block_of = xcalloc((size_t)p->ninstrs + 1, sizeof *f->block_of);
 	f->blocks = xcalloc((size_t)p->ninstrs + 1, sizeof *f->blocks);
 	for (int i = 0; i < p->ninstrs; i++) {
@@ -59,6 +62,9 @@ static void find_blocks(struct flow *f)
 		f->blocks[f->nblocks - 1].end = i + 1;
 		f->block_of[i] = f->nblocks - 1;
 	}
+	/* Where each block goes on: to the next one, to its last instruction's target, to both or to
+	 * neither. The end of a region goes back to the region's start (the next pair) or to what
+	 * follows it. */
 	for (int b = 0; b < f->nblocks; b++) {
 		const struct vm_instr *last = &p->instrs[f->blocks[b].end - 1];
 		int after = f->blocks[b].end < p->ninstrs ? f->block_of[f->blocks[b].end] : -1;
@@ -75,6 +81,10 @@ static void find_blocks(struct flow *f)
 static void find_globals(struct flow *f, const bool *pinned)
 {
 	struct vm_program *p = f->p;
+	/* A use of a value that the same block defined before it needs no set: mark_kills sees it on
+	 * its way through the block. Every other use, and so every one that is reached with the
+	 * value not yet defined, gives the value a bit. Constants and arguments are always there:
+	 * they have none. */
 	int *defined_in = xcalloc((size_t)p->nvalues + 1, sizeof *defined_in);
 	f->global = xcalloc((size_t)p->nvalues + 1, sizeof *f->global);
 	for (int v = 0; v < p->nvalues; v++) {
@@ -89,6 +99,7 @@ static void find_globals(struct flow *f, const bool *pinned)
 		}
 		for (int d = 0; d < in->ndst; d++) defined_in[p->ids[in->dst + d]] = f->block_of[i];
 	}
+	/* The inverse, for walking over a set. */
 	f->words = ((size_t)f->nglobals + 63) / 64;
 	f->value_of = xcalloc(f->words * 64 + 1, sizeof *f->value_of);
 	for (int v = 0; v < p->nvalues; v++)
@@ -118,6 +129,8 @@ static bool block_update(struct flow *f, int b)
 	uint64_t *in = f->in + (size_t)b * f->words, *out = f->out + (size_t)b * f->words;
 	const uint64_t *use = f->use + (size_t)b * f->words, *def = f->def + (size_t)b * f->words;
 	bool changed = false;
+	/* Live at the end: what either successor needs at its start. Live at the start: what the
+	 * block uses before it defines it, and what passes through. */
 	for (size_t w = 0; w < f->words; w++) {
 		uint64_t o = 0;
 		for (int n = 0; n < 2; n++)
@@ -162,6 +175,7 @@ static int liveness(struct flow *f, const bool *pinned, struct err *err, const c
 {
 	struct vm_program *p = f->p;
 	find_globals(f, pinned);
+	/* Four bit sets for each block. */
 	if (f->words * 64 * (size_t)f->nblocks > FLOW_BITS_MAX)
 		return err_set(err, ERR_LIMIT, "kernel %s: %d values cross %d blocks: too much control flow", name, f->nglobals,
 			f->nblocks);
@@ -171,14 +185,17 @@ static int liveness(struct flow *f, const bool *pinned, struct err *err, const c
 	f->use = xcalloc(1, bytes);
 	f->def = xcalloc(1, bytes);
 	for (int b = 0; b < f->nblocks; b++) block_sets(f, b);
+	/* Backwards over the blocks until nothing changes: the sets only grow. */
 	int sweeps = 0;
 	for (bool changed = true; changed; sweeps++) {
 		changed = false;
 		if (sweeps > FLOW_SWEEPS_MAX) return err_set(err, ERR_LIMIT, "kernel %s: control flow too tangled", name);
 		for (int b = f->nblocks - 1; b >= 0; b--) changed |= block_update(f, b);
 	}
+	/* What is live where the kernel starts is used before anything defines it. */
 	for (size_t w = 0; w < f->words && f->nblocks; w++)
 		if (f->in[w]) return err_set(err, ERR_FORMAT, "kernel %s: a value may be used before it is defined", name);
+	/* Operands that die; constants and arguments never do, they serve the next program too. */
 	bool *live = xcalloc((size_t)p->nvalues + 1, 1);
 	for (int b = 0; b < f->nblocks; b++) mark_kills(f, b, live);
 	for (int i = 0; i < p->ninstrs; i++)
@@ -195,10 +212,13 @@ static bool contract_side(struct flow *f, int i, int side, const int *uses, cons
 	struct vm_program *p = f->p;
 	struct vm_instr *in = &p->instrs[i];
 	int v = p->ids[in->src + side], at = def_at[v];
+	/* Only a product of the same block whose sole use this is may go: nobody else sees its
+	 * rounding. */
 	if (at < 0 || f->block_of[at] != f->block_of[i] || uses[v] != 1 || p->instrs[at].map_op != MAP_MULF) return false;
 	struct vm_instr *mul = &p->instrs[at];
 	int a = p->ids[mul->src], b = p->ids[mul->src + 1], c = p->ids[in->src + 1 - side];
 	enum map_op op = in->map_op == MAP_ADDF ? MAP_FMA : side == 0 ? MAP_FMS : MAP_FNMA;
+	/* The sum becomes the fused operation on the factors and the other operand. */
 	if (p->nids + 3 > p->ids_cap) {
 		p->ids_cap = MAX(p->ids_cap * 2, 1024);
 		p->ids = xrealloc(p->ids, size_mul((size_t)p->ids_cap, sizeof *p->ids));
@@ -211,6 +231,7 @@ static bool contract_side(struct flow *f, int i, int side, const int *uses, cons
 	in->map_op = op;
 	in->flops = 2;
 	in->kernel = map_kernel(op, (enum elem)in->elem);
+	/* The product stays in its place and does nothing, so that no jump has to move. */
 	mul->nsrc = mul->ndst = 0;
 	vm_instr_set(mul, OP_NOTHING);
 	mul->map_op = -1;

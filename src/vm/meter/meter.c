@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #define L1_BYTES_DEFAULT ((int64_t)32 << 10)
+#define WARPS_DEFAULT 4
 #define L1_WAYS 4
 #define SCHEDULERS 4
 #define UNROLL 4
@@ -150,8 +151,7 @@ static const struct vm_value_info *block_of(const struct vm_program *p, const st
 	return in->nsrc ? &p->values[p->ids[in->src]] : NULL;
 }
 
-static void memory_plan(
-	struct vm_cost_plans *plans, const struct vm_launch_options *o, const struct vm_instr *in, struct cost_plan *plan)
+static void memory_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
 {
 	static const enum cost_site_kind site_of[] = {
 		[PLAN_LOAD] = COST_SITE_LOAD, [PLAN_STORE] = COST_SITE_STORE, [PLAN_ATOMIC] = COST_SITE_ATOMIC};
@@ -163,9 +163,9 @@ static void memory_plan(
 		? &p->values[p->ids[in->dst]]
 		: &p->values[p->ids[in->src + 1]];
 	const struct cost_site *site = cost_site_find(
-		o->layouts, site_of[plan->kind], at->line, at->column, info->ndim, info->shape);
+		plans->layouts, site_of[plan->kind], at->line, at->column, info->ndim, info->shape);
 	const struct cost_layout *layout = site && site->layout >= 0 && site->ndim == info->ndim
-		? &o->layouts->layouts[site->layout]
+		? &plans->layouts->layouts[site->layout]
 		: NULL;
 	struct cost_lanes *lanes = arena_alloc(&plans->arena, sizeof *lanes);
 	plan->is_async = site && site->is_async;
@@ -175,37 +175,38 @@ static void memory_plan(
 }
 
 /* Without a TTGIR: what the compiler does with a block that is large enough. */
-static int dot_version(const struct vm_cost_plans *plans, const struct vm_launch_options *o, const struct vm_instr *in)
+static int dot_version(const struct vm_cost_plans *plans, const struct vm_instr *in)
 {
 	const struct vm_source *at = &plans->program->locs[in->loc];
 	const struct vm_value_info *d = &plans->program->values[plans->program->ids[in->dst]];
-	const struct cost_site *site = cost_site_find(o->layouts, COST_SITE_DOT, at->line, at->column, d->ndim, d->shape);
-	if (site && site->layout >= 0) return o->layouts->layouts[site->layout].mma_version;
+	const struct cost_site *site = cost_site_find(
+		plans->layouts, COST_SITE_DOT, at->line, at->column, d->ndim, d->shape);
+	if (site && site->layout >= 0) return plans->layouts->layouts[site->layout].mma_version;
 	if (in->elem == ELEM_F64 || (in->elem == ELEM_F32 && in->special == 0)) return 0;
 	return in->imm[1] >= 64 && plans->warps % 4 == 0 ? 3 : 2;
 }
 
-static void reduce_plan(
-	struct vm_cost_plans *plans, const struct vm_launch_options *o, const struct vm_instr *in, struct cost_plan *plan)
+static void reduce_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
 {
 	const struct vm_program *p = plans->program;
 	const struct vm_value_info *info = &p->values[p->ids[in->src]];
 	const struct vm_source *at = &p->locs[in->loc];
 	const struct region_shape *s = in->extra;
 	const struct cost_site *site = cost_site_find(
-		o->layouts, COST_SITE_REDUCE, at->line, at->column, info->ndim, info->shape);
+		plans->layouts, COST_SITE_REDUCE, at->line, at->column, info->ndim, info->shape);
 	if (!site || site->layout < 0 || site->ndim != info->ndim ||
 		memcmp(site->shape, info->shape, (size_t)info->ndim * sizeof *info->shape))
 		return;
 	int axis = info->ndim - 1;
 	for (int64_t inner = 1; inner < s->inner && axis > 0; axis--) inner *= info->shape[axis];
 	struct cost_reduce *reduce = arena_alloc(&plans->arena, sizeof *reduce);
-	if (cost_reduce_of(&o->layouts->layouts[site->layout], info->ndim, info->shape, axis, plans->warps, reduce))
+	if (cost_reduce_of(&plans->layouts->layouts[site->layout], info->ndim, info->shape, axis, plans->warps, reduce))
 		plan->reduce = reduce;
 }
 
-static void add_conversions(struct vm_cost_plans *plans, const struct vm_layouts *l)
+static void add_conversions(struct vm_cost_plans *plans)
 {
+	const struct vm_layouts *l = plans->layouts;
 	const struct vm_program *p = plans->program;
 	for (int s = 0; l && s < l->nsites; s++) {
 		const struct cost_site *site = &l->sites[s];
@@ -224,16 +225,19 @@ static void add_conversions(struct vm_cost_plans *plans, const struct vm_layouts
 }
 
 struct vm_cost_plans *vm_cost_plans_create(
-	const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *memory)
+	const struct vm_program *p, const struct vm_compiled *compiled, const struct vm_memory *memory)
 {
 	struct vm_cost_plans *plans = xcalloc(1, sizeof *plans);
 	*plans = (struct vm_cost_plans){
 		.program = p,
 		.memory = memory,
-		.warps = o->num_warps > 0 ? MIN(o->num_warps, 32) : 4,
-		.stages = o->layouts ? o->layouts->stages : 0,
-		.l1_bytes = o->l1_bytes > 0 ? o->l1_bytes : L1_BYTES_DEFAULT,
+		.layouts = compiled ? compiled->layouts : NULL,
+		.warps = compiled ? compiled->binary.warps : WARPS_DEFAULT,
+		.stages = compiled && compiled->layouts ? compiled->layouts->stages : 0,
+		.l1_bytes = compiled && compiled->l1_bytes > 0 ? compiled->l1_bytes : L1_BYTES_DEFAULT,
 	};
+	/* What each instruction costs is settled here, once for all programs, as far as it does not
+	 * hang on values. */
 	plans->plans = xcalloc((size_t)p->ninstrs + 1, sizeof *plans->plans);
 	plans->atomics = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomics);
 	for (int i = 0; i < p->ninstrs; i++) {
@@ -242,11 +246,11 @@ struct vm_cost_plans *vm_cost_plans_create(
 		plan->kind = kind_of(in);
 		if (plan->kind == PLAN_MAP) map_cost(p, in, plan);
 		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC)
-			memory_plan(plans, o, in, plan);
-		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, o, in, plan);
-		if (plan->kind == PLAN_DOT) plan->mma_version = dot_version(plans, o, in);
+			memory_plan(plans, in, plan);
+		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
+		if (plan->kind == PLAN_DOT) plan->mma_version = dot_version(plans, in);
 	}
-	add_conversions(plans, o->layouts);
+	add_conversions(plans);
 	return plans;
 }
 
@@ -334,13 +338,17 @@ static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, const
 		len = (double)s->len;
 		inner = (double)s->inner;
 	}
+	/* How the compiled code moves values: by the layout, or guessed without one. */
 	bool is_scan = plan->kind == PLAN_SCAN;
 	struct cost_reduce r = plan->reduce ? *plan->reduce : reduce_guess(n, len, inner, threads);
 	double combine = fmax(in->flops + in->special, 1), each = ceil(n / threads), twice = is_scan ? 2 : 1;
 	double results = is_scan ? fmax((double)r.results, each / 4) : (double)r.results, shuffles = results * r.steps;
+	/* A thread combines what it holds, lanes of a warp meet by shuffles; a scan does both once
+	 * more to hand the sums on. */
 	w->alu = each * combine * twice;
 	w->other = shuffles * (1 + combine);
 	w->latency = (each * combine * ALU_CYCLES / 2 + r.steps * (SHUFFLE_CYCLES + combine * ALU_CYCLES)) * twice;
+	/* Warps meet in shared memory, behind a barrier. */
 	if (r.warps_along > 1) {
 		double steps = ceil(log2(r.warps_along));
 		shuffles += (double)r.rounds * steps;
@@ -451,6 +459,8 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct work w = {0};
 	m->steps++;
+	/* What this instruction is for a warp: instructions by pipe, bytes of shared memory, cycles
+	 * until its result is there. */
 	switch (plan->kind) {
 	case PLAN_MAP: map_work(c, in, plan, &w); break;
 	case PLAN_LOAD:
@@ -465,6 +475,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 		break;
 	default: break;
 	}
+	/* A change of layout goes through shared memory, with a barrier between. */
 	if (plan->convert_bytes) {
 		double each = ceil((double)plan->convert_bytes / (16 * 32 * m->plans->warps));
 		w.shared += 2 * plan->convert_bytes;
@@ -482,6 +493,8 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 		for (int i = 0; plan->kind != PLAN_MOVE && i < in->ndst; i++) m->ready[vm_dst(c, in, i)] = ready;
 		return;
 	}
+	/* The busiest of the issue slots, the integer pipe at half and the special one at an eighth
+	 * of their rate. */
 	double pipe = fmax(fmax(w.fma + w.alu + w.special + w.other, 2 * w.alu), 8 * w.special);
 	follow(c, in, plan, &w, pipe * ceil(m->plans->warps / (double)SCHEDULERS));
 	add_instrs(c, in, &w);

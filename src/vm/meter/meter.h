@@ -36,6 +36,7 @@ struct vm_cost_plans {
 	const struct vm_memory *memory;
 	struct cost_plan *plans; /* (ninstrs) */
 	struct arena arena;
+	const struct vm_layouts *layouts; /* NULL: row-major */
 	int warps, stages;
 	int64_t l1_bytes;
 	uint32_t **atomics; /* (buffer index), (granules) or NULL: how many atomics hit it */
@@ -69,7 +70,7 @@ struct vm_cost *vm_cost_row(struct vm_ctx *c, const struct vm_instr *in);
 /* The cost model's view of a launch (shared by its threads) and of one running program. step is
  * called after each instruction. */
 struct vm_cost_plans *vm_cost_plans_create(
-	const struct vm_program *p, const struct vm_launch_options *o, const struct vm_memory *memory);
+	const struct vm_program *p, const struct vm_compiled *compiled, const struct vm_memory *memory);
 void vm_cost_plans_free(struct vm_cost_plans *plans);
 struct vm_meter *vm_meter_create(struct vm_cost_plans *plans);
 void vm_meter_free(struct vm_meter *m);

@@ -67,6 +67,7 @@ unsigned ptx_modifier_find(const char *name)
 		{"wrap", PTX_WRAP},
 		{"clamp", PTX_CLAMP},
 	};
+	/* "full" is an approximation with more bits, "abs" the second half of ".xorsign.abs". */
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (!strcmp(rows[i].name, name)) return rows[i].bit;
 	return 0;

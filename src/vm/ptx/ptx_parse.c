@@ -146,6 +146,7 @@ static int constant(struct ptx_parser *p, const char *text, const struct ptx_typ
 		 is_hex = !strncmp(digits, "0x", 2) || !strncmp(digits, "0X", 2);
 	bool is_bits = !is_hex && digits[0] == '0' && strchr("fFdD", digits[1]) && digits[1],
 		 is_float = is_bits || strchr(digits, '.');
+	/* Which kinds a type takes. */
 	if (is_float != (type->kind == 'f') || (is_float && type->bits < 32))
 		return fail(p, ERR_FORMAT, "a constant that the instruction does not take:", text);
 	if (is_bits) {
@@ -214,6 +215,7 @@ static int mnemonic(struct ptx_parser *p, const char *text, struct ptx_instr *in
 	const struct ptx_type *found[3] = {NULL};
 	int ntypes = 0;
 	snprintf(copy, sizeof copy, "%s", text);
+	/* The first part names the row, the others are its modifiers and types in any order. */
 	in->row = ptx_row_find(strsep(&rest, "."));
 	in->compare = -1;
 	bool is_known = in->row;
@@ -229,6 +231,7 @@ static int mnemonic(struct ptx_parser *p, const char *text, struct ptx_instr *in
 		else if (bit & in->row->modifiers) in->modifiers |= bit;
 		else is_known = false;
 	}
+	/* Exactly the types that it needs, and a comparison where there must be one. */
 	if (!is_known || ntypes != 1 + is_conversion || is_comparison != (in->compare >= 0))
 		return fail(p, ERR_UNSUPPORTED, "instruction", text);
 	in->type = found[0];
@@ -275,10 +278,12 @@ static int instruction(struct ptx_parser *p, const char *text, int guard, bool g
 	struct operands o = {.n = 0};
 	*in = (struct ptx_instr){.guard = guard, .guard_is_not = guard_is_not};
 	if (mnemonic(p, text, in)) return p->code;
+	/* What only orders or announces is skipped whole. */
 	if (in->row->nsources == -2) {
 		while (*p->at && *p->at != ';') p->at++;
 		return expect(p, ';');
 	}
+	/* Results first, then sources. */
 	if (operand(p, &o, in->type)) return p->code;
 	in->nresults = o.n;
 	while (accept(p, ','))

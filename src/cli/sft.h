@@ -1,0 +1,21 @@
+/* sft: settings of `hone sft`, and the command as a function: `hone distill` ends in it. */
+#ifndef HONE_SFT_H
+#define HONE_SFT_H
+#include "base/base.h"
+
+struct sft_cmd {
+	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type, *device,
+		*cuda_libs;
+	bool use_peft, stop_at_eval_minimum, dry_run;
+	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps,
+		save_total_limit, logging_steps, patience, seed, threads;
+	double lora_alpha, lora_dropout, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
+		num_train_epochs, max_seconds;
+};
+
+extern const struct option_def sft_option_defs[];
+extern const size_t sft_option_count;
+extern const struct sft_cmd sft_defaults;
+/* Trains, or prints the plan with dry_run; prints the result's folder. */
+int sft_command(const struct sft_cmd *o, struct err *err);
+#endif

@@ -1,0 +1,177 @@
+/* A step in numbers. Rates are over answers with a verdict; what is measured on the tokens that
+ * train alone says so in its name, because TRL's names mean all completion tokens. */
+#include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "verify/verdict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct rollout_stats {
+	double reward, reward_sq, genuine, length, terminated_length, speedup, plan, code, logprob;
+	int n, terminated, dropped, clipped, malformed, degenerate, hacks, min_length, max_length;
+	json_t *hack_reasons; /* reason -> count */
+};
+
+static void verdict_count(struct rollout_stats *s, const struct rollout *r)
+{
+	s->genuine += r->verdict.class == VERDICT_GENUINE;
+	s->malformed += !r->answer.well_formed;
+	if (r->verdict.class != VERDICT_CHEAT) return;
+	s->hacks++;
+	json_int_t n = json_integer_value(json_object_get(s->hack_reasons, r->verdict.reason));
+	json_object_set_new(s->hack_reasons, r->verdict.reason, json_integer(n + 1));
+}
+
+static void length_count(struct rollout_stats *s, const struct rollout *r)
+{
+	int len = r->completion.count;
+	s->length += len;
+	s->min_length = MIN(s->min_length, len);
+	s->max_length = MAX(s->max_length, len);
+	s->degenerate += degenerate_share(r->completion.tokens, len) >= DEGENERATE_FROM;
+	for (int k = 0; k < len; k++) s->logprob += r->completion.logprobs[k];
+	if (r->completion.finish == FINISH_LENGTH) {
+		s->clipped++;
+		return;
+	}
+	s->terminated++;
+	s->terminated_length += len;
+}
+
+static struct rollout_stats stats_of(
+	const struct reward_rule *rule, const struct prompt_set *prompts, const struct rollout *r, int n)
+{
+	struct rollout_stats s = {.min_length = INT32_MAX, .hack_reasons = json_object()};
+	for (int i = 0; i < n; i++) {
+		if (r[i].is_dropped) {
+			s.dropped++;
+			continue;
+		}
+		const struct prompt_row *p = &prompts->rows[r[i].prompt];
+		struct reward_input in = {.verdict = &r[i].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0};
+		double reward = reward_total(rule, &r[i].reward);
+		s.n++;
+		s.reward += reward;
+		s.reward_sq += reward * reward;
+		s.plan += r[i].reward.plan;
+		s.code += r[i].reward.code;
+		s.speedup += reward_speedup(rule, &in);
+		verdict_count(&s, &r[i]);
+		length_count(&s, &r[i]);
+	}
+	return s;
+}
+
+static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
+
+void put_number(json_t *m, const char *key, double x)
+{
+	json_object_set_new(m, key, isfinite(x) ? json_real(x) : json_null());
+}
+
+/* Whether the commonest answer of a group fails while another one succeeds: there sampling found
+ * what greedy decoding would not write. Groups that merely vary may have broken text for a reason. */
+static bool is_discovery(const struct rollout *g, int K)
+{
+	int commonest = -1, most = 0;
+	bool any = false;
+	for (int i = 0; i < K; i++) {
+		int same = 0;
+		if (g[i].is_dropped || !g[i].text) continue;
+		any |= g[i].verdict.class == VERDICT_GENUINE;
+		for (int k = 0; k < K; k++)
+			same += !g[k].is_dropped && g[k].text && g[k].text_len == g[i].text_len &&
+				!memcmp(g[k].text, g[i].text, g[i].text_len);
+		if (same <= most) continue;
+		most = same;
+		commonest = i;
+	}
+	return any && commonest >= 0 && g[commonest].verdict.class != VERDICT_GENUINE;
+}
+
+static void put_rewards(json_t *m, const struct reward_rule *rule, const struct rollout_stats *s)
+{
+	double mean = per(s->reward, s->n), var = s->n > 1 ? fmax(0, (s->reward_sq - s->n * mean * mean) / (s->n - 1)) : 0;
+	char key[96];
+	put_number(m, "reward", mean);
+	put_number(m, "reward_std", sqrt(var));
+	snprintf(key, sizeof key, "rewards/%s/mean", rule->name);
+	put_number(m, key, mean);
+	snprintf(key, sizeof key, "rewards/%s/std", rule->name);
+	put_number(m, key, sqrt(var));
+	if (rule->is_split) {
+		put_number(m, "rewards/plan/mean", per(s->plan, s->n));
+		put_number(m, "rewards/code/mean", per(s->code, s->n));
+	}
+	put_number(m, "speedup", per(s->speedup, s->genuine));
+	put_number(m, "genuine", per(s->genuine, s->n));
+}
+
+static void put_answers(json_t *m, const struct rollout_stats *s)
+{
+	const char *reason;
+	json_t *count;
+	json_object_set_new(m, "completions/min_length", json_integer(s->n ? s->min_length : 0));
+	json_object_set_new(m, "completions/max_length", json_integer(s->max_length));
+	put_number(m, "completions/mean_length", per(s->length, s->n));
+	put_number(m, "completions/mean_terminated_length", per(s->terminated_length, s->terminated));
+	put_number(m, "completions/clipped_ratio", per(s->clipped, s->n));
+	put_number(m, "completions/malformed_ratio", per(s->malformed, s->n));
+	put_number(m, "completions/degenerate_ratio", per(s->degenerate, s->n));
+	put_number(m, "hack", per(s->hacks, s->n));
+	json_object_foreach(s->hack_reasons, reason, count)
+	{
+		char key[96];
+		snprintf(key, sizeof key, "hack/%s", reason);
+		put_number(m, key, per((double)json_integer_value(count), s->n));
+	}
+	/* Minus the mean log-probability of what was sampled: the entropy's unbiased estimate over all
+	 * completion tokens, for which no pass is needed (of untruncated sampling). */
+	put_number(m, "entropy", -per(s->logprob, s->length));
+	json_object_set_new(m, "dropped", json_integer(s->dropped));
+}
+
+static void put_update(json_t *m, const struct rl_options *o, const struct update_stats *u)
+{
+	double rows = (double)u->loss.rows, seen = (double)u->completion_tokens * (double)o->num_iterations;
+	put_number(m, "loss", u->loss.loss);
+	put_number(m, "grad_norm", u->grad_norm);
+	put_number(m, "entropy/trained", per(u->loss.entropy, rows));
+	if (o->beta > 0) put_number(m, "kl", per(u->loss.kl, rows));
+	put_number(m, "clip_ratio/low_mean", per(u->loss.clip_low, seen));
+	put_number(m, "clip_ratio/high_mean", per(u->loss.clip_high, seen));
+	put_number(m, "sampling/trained_logp_difference/mean", per(u->loss.logprob_diff_sum, rows));
+	put_number(m, "sampling/trained_logp_difference/max", u->loss.logprob_diff_max);
+	if (strcmp(o->importance_sampling_mode, "off") && rows > 0) {
+		put_number(m, "sampling/importance_sampling_ratio/mean", per(u->weight_sum, rows));
+		put_number(m, "sampling/importance_sampling_ratio/min", u->weight_min);
+		put_number(m, "sampling/importance_sampling_ratio/max", u->weight_max);
+	}
+	if (o->replay_updates > 0) {
+		put_number(m, "replay/loss", per(u->fit_loss, u->fit_updates));
+		json_object_set_new(m, "replay/examples", json_integer(u->fit_examples));
+	}
+	json_object_set_new(m, "guard/not_finite", json_integer(u->not_finite));
+	json_object_set_new(m, "guard/spikes", json_integer(u->spikes));
+}
+
+json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule, const struct prompt_set *prompts,
+	const struct step_batch *b, const struct update_stats *u)
+{
+	struct rollout_stats s = stats_of(rule, prompts, b->r, b->n);
+	json_t *m = json_object();
+	int discoveries = 0, begin = 0;
+	for (int g = 0; g < b->groups; begin += b->sizes[g++]) discoveries += is_discovery(b->r + begin, b->sizes[g]);
+	put_rewards(m, rule, &s);
+	put_answers(m, &s);
+	put_update(m, o, u);
+	json_object_set_new(m, "answers", json_integer(b->n));
+	put_number(m, "frac_reward_zero_std", per(b->flat, b->groups));
+	put_number(m, "discoveries", per(discoveries, b->groups));
+	if (o->filter_groups) json_object_set_new(m, "num_gen_batches", json_integer(b->rounds));
+	json_decref(s.hack_reasons);
+	return m;
+}

@@ -1,0 +1,213 @@
+/* The answers of one step. Without more options: the step's prompts, K answers each. Staged: a few
+ * answers each first, the rest where they are likely to differ. DAPO's dynamic sampling
+ * (filter_groups): groups without variance are replaced by fresh prompts, up to max_num_gen_batches
+ * rounds; what was generated for nothing is recorded all the same, and does not train. */
+#include "rl/rl_internal.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "task/task.h"
+#include "verify/verdict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Below this chance that the rest of a staged group differs, the rest is not drawn. */
+#define STAGE_PAYS 0.25
+
+void epoch_prompts(uint64_t seed, int prompts, int64_t step, int groups, int *index)
+{
+	int64_t per_epoch = prompts / groups, epoch = step / per_epoch, chunk = step % per_epoch;
+	int *order = xmalloc((size_t)prompts * sizeof *order);
+	struct rng rng = {.seed = seed, .stream = 0x65706f6368000000 + (uint64_t)epoch};
+	for (int i = 0; i < prompts; i++) order[i] = i;
+	for (int i = prompts; i > 1; i--) {
+		int j = (int)rng_below(&rng, (uint32_t)i), tmp = order[i - 1];
+		order[i - 1] = order[j];
+		order[j] = tmp;
+	}
+	memcpy(index, order + chunk * groups, (size_t)groups * sizeof *index);
+	free(order);
+}
+
+void step_batch_release(struct step_batch *b)
+{
+	rollouts_release(b->r, b->n);
+	free(b->r);
+	free(b->sizes);
+	free(b->varies);
+	*b = (struct step_batch){0};
+}
+
+/* ---- one round ---- */
+
+/* Prompts of a round. The first one without promise is the epoch's next chunk. */
+static void round_prompts(const struct loop *l, int round, const int *taken, int ntaken, int n, int *index)
+{
+	const struct rl_options *o = l->o;
+	bool is_by_promise = !strcmp(o->prompt_selection, "promise");
+	if (round == 0 && !is_by_promise) epoch_prompts((uint64_t)o->seed, (int)l->prompts.count, l->step, n, index);
+	else history_draw(l->history, l->step + 1, round, taken, ntaken, n, index);
+}
+
+static struct rollout_options collect_options(const struct loop *l, int first, int samples, int64_t id_base)
+{
+	const struct rl_options *o = l->o;
+	return (struct rollout_options){
+		.num_samples = samples,
+		.first_sample = first,
+		.id_base = id_base,
+		.sampling = {.temperature = (float)o->temperature,
+			.top_k = (int)o->top_k,
+			.top_p = (float)o->top_p,
+			.min_p = (float)o->min_p,
+			.seed = (uint64_t)o->seed},
+		.temperature_code = (float)o->temperature_code,
+		.max_new_tokens = (int)o->max_completion_length,
+		.stop_ids = &l->stop_id,
+		.nstop = 1,
+		.adapter = l->adapter,
+	};
+}
+
+/* Whether the rest of a group is worth drawing, from its first answers and the run's history. */
+static bool group_pays(const struct loop *l, const struct rollout *g, int first, int rest)
+{
+	int success = 0, tried = 0;
+	for (int k = 0; k < first; k++) {
+		tried += !g[k].is_dropped;
+		success += !g[k].is_dropped && g[k].verdict.class == VERDICT_GENUINE;
+	}
+	return history_promise(l->history, l->step + 1, g->prompt, success, tried, rest) >= STAGE_PAYS;
+}
+
+/* The first answers of n groups, then the rest of those that pay; all into out, group behind group.
+ * Sample numbers go on, so a group that is completed has the answers of one that was drawn whole. */
+static int round_staged(struct loop *l, const int *index, int n, int64_t id_base, struct rollout *out, int *sizes,
+	int *total, struct err *err)
+{
+	int K = (int)l->o->num_generations, first = (int)l->o->num_generations_first, rest = K - first, pays = 0;
+	struct rollout *early = xcalloc((size_t)n * (size_t)first, sizeof *early),
+				   *late = xcalloc((size_t)n * (size_t)rest, sizeof *late);
+	int *chosen = xcalloc((size_t)n, sizeof *chosen);
+	int64_t *ids = xcalloc((size_t)n, sizeof *ids);
+	struct rollout_options ro = collect_options(l, 0, first, id_base);
+	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, index, n, &ro, early, err);
+	for (int g = 0; !rc && g < n; g++) {
+		sizes[g] = first;
+		if (!group_pays(l, early + (size_t)g * (size_t)first, first, rest)) continue;
+		chosen[pays] = index[g];
+		ids[pays++] = id_base + g;
+		sizes[g] = K;
+	}
+	ro = collect_options(l, first, rest, id_base);
+	ro.ids = ids;
+	if (!rc && pays)
+		rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, chosen, pays, &ro, late, err);
+	*total = 0;
+	for (int g = 0, at = 0; !rc && g < n; g++) {
+		memcpy(out + *total, early + (size_t)g * (size_t)first, (size_t)first * sizeof *out);
+		*total += first;
+		if (sizes[g] == first) continue;
+		memcpy(out + *total, late + (size_t)at++ * (size_t)rest, (size_t)rest * sizeof *out);
+		*total += rest;
+	}
+	if (rc) {
+		rollouts_release(early, n * first);
+		rollouts_release(late, pays * rest);
+	}
+	free(early);
+	free(late);
+	free(chosen);
+	free(ids);
+	return rc;
+}
+
+static int round_collect(struct loop *l, const int *index, int n, int64_t id_base, struct rollout *out, int *sizes,
+	int *total, struct err *err)
+{
+	int K = (int)l->o->num_generations;
+	if (l->o->num_generations_first > 0) return round_staged(l, index, n, id_base, out, sizes, total, err);
+	struct rollout_options ro = collect_options(l, 0, K, id_base);
+	*total = n * K;
+	for (int g = 0; g < n; g++) sizes[g] = K;
+	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, index, n, &ro, out, err);
+	if (rc) rollouts_release(out, *total);
+	return rc;
+}
+
+/* ---- the step ---- */
+
+/* Puts the groups that teach something first, in the order in which they came; with filter_groups
+ * the first `wanted` of them train, else all groups do. */
+static void batch_order(struct step_batch *b, bool filters, int wanted)
+{
+	struct rollout *r = xcalloc((size_t)MAX(b->n, 1), sizeof *r);
+	int *sizes = xcalloc((size_t)MAX(b->groups, 1), sizeof *sizes), n = 0, groups = 0, kept = 0;
+	b->kept = b->n;
+	if (filters) {
+		for (int pass = 0; pass < 2; pass++)
+			for (int g = 0, begin = 0; g < b->groups; begin += b->sizes[g++]) {
+				if (b->varies[g] == (pass == 1)) continue;
+				memcpy(r + n, b->r + begin, (size_t)b->sizes[g] * sizeof *r);
+				n += b->sizes[g];
+				sizes[groups++] = b->sizes[g];
+				if (pass == 0 && groups <= wanted) kept = n;
+			}
+		memcpy(b->r, r, (size_t)n * sizeof *r);
+		memcpy(b->sizes, sizes, (size_t)groups * sizeof *sizes);
+		for (int g = 0; g < groups; g++) b->varies[g] = g < groups - b->flat;
+		b->kept = kept;
+	}
+	free(r);
+	free(sizes);
+}
+
+int step_collect(struct loop *l, struct step_batch *b, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	int K = (int)o->num_generations, wanted = (int)(o->generation_batch_size / K),
+		rounds = o->filter_groups ? (int)o->max_num_gen_batches : 1, missing = wanted, rc = 0;
+	int most = wanted * rounds, *index = xcalloc((size_t)most, sizeof *index);
+	*b = (struct step_batch){.r = xcalloc((size_t)most * (size_t)K, sizeof *b->r),
+		.sizes = xcalloc((size_t)most, sizeof *b->sizes),
+		.varies = xcalloc((size_t)most, sizeof *b->varies)};
+	for (; !rc && b->rounds < rounds && missing > 0; b->rounds++) {
+		int total = 0;
+		round_prompts(l, b->rounds, index, b->groups, missing, index + b->groups);
+		rc = round_collect(l, index + b->groups, missing, ((l->step + 1) << 20) + b->groups, b->r + b->n,
+			b->sizes + b->groups, &total, err);
+		if (rc) break;
+		b->n += total;
+		b->groups += missing;
+		/* Advantages of all groups so far: a batch's scale is that of all of its rewards. */
+		b->flat = rollouts_advantages(b->r, b->sizes, b->groups, &l->advantage, &l->prompts, b->varies);
+		missing = wanted - (b->groups - b->flat);
+	}
+	free(index);
+	if (rc) step_batch_release(b);
+	else batch_order(b, o->filter_groups, wanted);
+	return rc;
+}
+
+/* ---- dev ---- */
+
+int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
+{
+	int n = (int)l->dev.count, *index = xcalloc((size_t)n + 1, sizeof *index), genuine = 0, counted = 0;
+	struct rollout *r = xcalloc((size_t)n + 1, sizeof *r);
+	struct rollout_options ro = collect_options(l, 0, 1, 0);
+	ro.sampling = (struct sampling){.temperature = 0, .top_p = 1};
+	ro.temperature_code = 0;
+	for (int i = 0; i < n; i++) index[i] = i;
+	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->dev, index, n, &ro, r, err);
+	for (int i = 0; !rc && i < n; i++) {
+		counted += !r[i].is_dropped;
+		genuine += !r[i].is_dropped && r[i].verdict.class == VERDICT_GENUINE;
+	}
+	if (!rc && counted) put_number(metrics, "eval/genuine", (double)genuine / counted);
+	if (!rc) json_object_set_new(metrics, "eval/tasks", json_integer(counted));
+	rollouts_release(r, n);
+	free(r);
+	free(index);
+	return rc;
+}
