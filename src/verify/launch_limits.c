@@ -2,6 +2,9 @@
  * GPU has so many threads in a block, registers for them, blocks in a cluster, and, for a grid that runs at once,
  * places on its multiprocessors. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "tape/tape.h"
 
 #define BLOCK_THREADS_MAX 1024
 #define CLUSTER_MAX 16              /* with the attribute that Triton's launcher sets */

@@ -6,6 +6,7 @@
  * split on purpose: x is rounded to hi, and x - hi, rounded again, takes part too (3xBF16 and the like), so nothing is
  * lost that the second part does not bring back. */
 #include "base/base.h"
+#include "ttir/ttir.h"
 #include "vm/check/check.h"
 #include "vm/core/program.h"
 #include "vm/map/map.h"

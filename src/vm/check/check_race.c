@@ -9,6 +9,7 @@
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "tape/tape.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include <stdlib.h>
