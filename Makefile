@@ -39,7 +39,7 @@ libs    = $(foreach r,$(call closure,$(1)),$(BUILD)/lib$(r).a $(EXTRA_LIBS_$(r))
 all: setup programs ## build build/release/hone (installs what is missing first)
 
 .PHONY: programs
-programs: $(BUILD)/hone $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so $(BUILD)/libhone_vm.so
+programs: $(BUILD)/hone $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so $(BUILD)/libhone_vm.so $(if $(NVCC),$(BUILD)/libhone_cuda.so)
 
 $(BUILD)/obj/%.o: %.c | $(SETUP_STAMPS)
 	@mkdir -p $(@D)

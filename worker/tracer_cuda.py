@@ -14,7 +14,18 @@ from tracer_fault import Unsupported
 # The card while the zygote warms itself; a job sets its own.
 CARD = dict(name="H200", capability=90, sms=132, shared_bytes=232448, memory_bytes=150_109_880_320, l2_bytes=62_914_560, clock_hz=1.98e9,
             dram_bytes_s=4.8e12, bus_bits=6144, l1_bytes=262144, registers=65536, threads=2048)
-RECORDER = None    # the process's recorder: streams and events leave rows in it
+
+
+class Done:
+    """Where no recorder is (`hone vm`): whatever a stream or event could wait for has run already."""
+
+    def synchronize(self, streams): pass
+    def wait_event(self, event, stream): pass
+    def record_event(self, event, stream): pass
+    def wait_on_host(self, event): pass
+
+
+RECORDER = Done()    # the tracer puts its own here: streams and events leave rows in it
 PROPERTIES = types.SimpleNamespace()
 
 

@@ -114,13 +114,6 @@ static void examples_push(struct examples *e, struct ids *ids, size_t nprompt)
 	*ids = (struct ids){0};
 }
 
-static bool is_eos(const struct model_config *c, int32_t id)
-{
-	bool found = id == c->eos_token_id;
-	for (int i = 0; i < c->neos_extra; i++) found |= id == c->eos_extra[i];
-	return found;
-}
-
 struct reader {
 	const struct sft_cmd *o;
 	const struct model_config *config;
@@ -153,7 +146,7 @@ static int row_add(void *ctx, const json_t *row, const char *what, struct err *e
 	size_t nprompt = ids.count;
 	if (!rc) rc = encode(r, completion, &ids, err);
 	if (!rc && ids.count == nprompt) rc = err_set(err, ERR_FORMAT, "the completion has no tokens");
-	if (!rc && !is_eos(r->config, ids.data[ids.count - 1])) ids_push(&ids, r->config->eos_token_id);
+	if (!rc && !model_config_is_eos(r->config, ids.data[ids.count - 1])) ids_push(&ids, r->config->eos_token_id);
 	if (rc) err_prefix(err, "%s", what);
 	else if (ids.count > (size_t)r->o->max_tokens || ids.count > (size_t)r->config->max_position_embeddings)
 		r->data->too_long++;

@@ -76,6 +76,10 @@ struct completion {
 /* ERR_LIMIT when prompt + max_new_tokens exceeds max_context (nothing is ever truncated). Queues
  * otherwise. */
 int engine_submit(struct engine *e, const struct request *r, struct err *err);
+/* Ends the request's samples that are not finished; they give no completion. Those that are finished
+ * can be taken still. Returns how many were ended: 0 for an id that is not known. Not from
+ * should_stop. */
+int engine_cancel(struct engine *e, int64_t id);
 /* One step: *active is the number of sequences still running or waiting. */
 void engine_step(struct engine *e, int *active);
 /* Takes a finished completion; false when none. Caller releases. Completion order does not matter

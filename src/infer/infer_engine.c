@@ -171,6 +171,7 @@ void engine_free(struct engine *e)
 
 static int check_request(const struct engine *e, const struct request *r, struct err *err)
 {
+	/* Sizes: each alone, then together against a sequence's context. */
 	if (r->nprompt < 1)
 		return err_set(
 			err, ERR_RANGE, "request %lld: the prompt is empty; expected at least one token", (long long)r->id);
@@ -190,6 +191,7 @@ static int check_request(const struct engine *e, const struct request *r, struct
 			"or raise max_context",
 			(long long)r->id, r->nprompt, r->max_new_tokens, (long long)r->nprompt + r->max_new_tokens,
 			e->o.max_context);
+	/* What it draws with and from. */
 	const struct sampling *s = &r->sampling;
 	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1) ||
 		!(s->min_p >= 0 && s->min_p <= 1))
@@ -202,6 +204,7 @@ static int check_request(const struct engine *e, const struct request *r, struct
 		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
 			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d",
 				(long long)r->id, i, r->prompt[i], e->config->vocab_size);
+	/* Pages: one more for samples that copy the partly filled page of their prompt. */
 	int needed = pages_for(r->nprompt + r->max_new_tokens - 1) +
 		(r->num_samples > 1 && (r->nprompt - 1) % OPS_PAGE != 0);
 	if (needed > e->o.kv_pages)
@@ -249,6 +252,44 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 	*e->queue_end = g;
 	e->queue_end = &g->next;
 	return 0;
+}
+
+/* ---- cancelling ---- */
+
+/* The first group with this id in the queue leaves it; its samples without a slot are over. */
+static struct group *queue_remove(struct engine *e, int64_t id, int *ended)
+{
+	struct group **at = &e->queue;
+	while (*at && (*at)->r.id != id) at = &(*at)->next;
+	struct group *g = *at;
+	if (!g) return NULL;
+	*at = g->next;
+	if (!*at) e->queue_end = at;
+	int left = g->r.num_samples - g->started;
+	e->live -= left;
+	*ended += left;
+	return g;
+}
+
+/* All of the group's sequences, then its own references to its prompt's pages, then itself. */
+static void group_cancel(struct engine *e, struct group *g, int *ended)
+{
+	for (int i = 0; i < e->o.max_sequences; i++) {
+		if (e->slots[i].state == SLOT_FREE || e->slots[i].group != g) continue;
+		slot_clear(e, &e->slots[i]);
+		++*ended;
+	}
+	for (int i = 0; g->started && i < g->nprompt_pages; i++) page_drop(e, g->prompt_pages[i]);
+	group_free(g);
+}
+
+int engine_cancel(struct engine *e, int64_t id)
+{
+	int ended = 0;
+	for (struct group *g; (g = queue_remove(e, id, &ended));) group_cancel(e, g, &ended);
+	for (int i = 0; i < e->o.max_sequences; i++)
+		if (e->slots[i].state != SLOT_FREE && e->slots[i].group->r.id == id) group_cancel(e, e->slots[i].group, &ended);
+	return ended;
 }
 
 bool engine_take(struct engine *e, struct completion *out)

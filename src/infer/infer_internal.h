@@ -82,4 +82,7 @@ static inline int pages_for(int positions) { return (positions + OPS_PAGE - 1) /
 /* Positions that one sequence of the group stores: the last sampled token is never run. */
 static inline int group_positions(const struct group *g) { return g->r.nprompt + g->r.max_new_tokens - 1; }
 void group_free(struct group *g);
+void page_drop(struct engine *e, int32_t p);
+/* The slot's sequence is over: gives back its pages and what it was promised. */
+void slot_clear(struct engine *e, struct slot *s);
 #endif

@@ -17,7 +17,7 @@ static int32_t page_take(struct engine *e, struct slot *s)
 	return p;
 }
 
-static void page_drop(struct engine *e, int32_t p)
+void page_drop(struct engine *e, int32_t p)
 {
 	CHECK(e->page_refs[p] > 0);
 	if (--e->page_refs[p] == 0) e->free_pages[e->nfree++] = p;
@@ -180,14 +180,6 @@ static void gather_rows(struct engine *e, const struct adapter *a, int *prefill_
 
 /* ---- tokens ---- */
 
-static bool is_eos(const struct model_config *c, int32_t id)
-{
-	if (id == c->eos_token_id) return true;
-	for (int i = 0; i < c->neos_extra; i++)
-		if (id == c->eos_extra[i]) return true;
-	return false;
-}
-
 static bool is_finished(const struct engine *e, const struct slot *s, enum finish_reason *reason)
 {
 	const struct group *g = s->group;
@@ -196,7 +188,7 @@ static bool is_finished(const struct engine *e, const struct slot *s, enum finis
 	bool stop = false;
 	for (int i = 0; i < g->r.nstop; i++) stop = stop || id == g->stop[i];
 	if (isnan(c->logprobs[c->count - 1])) *reason = FINISH_NAN;
-	else if (is_eos(e->config, id)) *reason = FINISH_EOS;
+	else if (model_config_is_eos(e->config, id)) *reason = FINISH_EOS;
 	else if (stop || (g->r.should_stop && g->r.should_stop(g->r.stop_ctx, g->r.id, c->sample, c->tokens, c->count)))
 		*reason = FINISH_STOP;
 	else if (c->count == g->r.max_new_tokens) *reason = FINISH_LENGTH;
@@ -204,17 +196,22 @@ static bool is_finished(const struct engine *e, const struct slot *s, enum finis
 	return true;
 }
 
+void slot_clear(struct engine *e, struct slot *s)
+{
+	for (int i = 0; i < s->npages; i++) page_drop(e, s->pages[i]);
+	e->promised -= s->promised;
+	*s = (struct slot){.pages = s->pages};
+	e->live--;
+}
+
 static void finish(struct engine *e, struct slot *s, enum finish_reason reason)
 {
 	struct group *g = s->group;
-	for (int i = 0; i < s->npages; i++) page_drop(e, s->pages[i]);
-	e->promised -= s->promised;
 	s->c->finish = reason;
 	CHECK(e->ready_end < e->ready_cap);
 	e->ready[e->ready_end++] = *s->c;
 	*s->c = (struct completion){0};
-	*s = (struct slot){.pages = s->pages};
-	e->live--;
+	slot_clear(e, s);
 	if (--g->live == 0) group_free(g);
 }
 

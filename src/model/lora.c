@@ -96,6 +96,7 @@ int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_
 		.is_rslora = is_rslora,
 		.scaling = alpha / (is_rslora ? sqrt(r) : r),
 		.serial = ++m->serial_last};
+	/* The table: a pair for every adapted projection, layer by layer. */
 	memcpy(a->targets, targets, sizeof a->targets);
 	a->params = xcalloc(2 * pairs, sizeof *a->params);
 	a->a = xcalloc(pairs, sizeof(struct param *));
@@ -104,6 +105,7 @@ int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_
 	for (int l = 0; l < m->config.num_hidden_layers; l++)
 		for (enum proj p = 0; p < PROJ_COUNT; p++)
 			if (targets[p]) lora_add(a, l, p);
+	/* Memory: working copies, and masters where those are shorter than fp32. */
 	a->block = ops->alloc(ops->ctx, params_bytes(ops, a->params, a->nparams));
 	params_carve(ops, a->params, a->nparams, a->block);
 	if (!ops->host_memory) a->masters = ops->alloc(ops->ctx, size_mul((size_t)a->count, sizeof(float)));

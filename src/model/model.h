@@ -25,6 +25,13 @@ struct model_config {
 	double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
 	int rope_original_positions;
 };
+/* Whether the token ends a sequence. */
+static inline bool model_config_is_eos(const struct model_config *c, int32_t id)
+{
+	bool is_eos = id == c->eos_token_id;
+	for (int i = 0; i < c->neos_extra; i++) is_eos |= id == c->eos_extra[i];
+	return is_eos;
+}
 int model_config_load(const char *dir, struct model_config *out,
 	struct err *err); /* old and new spellings; unknown architectures refused by name */
 int model_config_save(const char *dir, const struct model_config *c, struct err *err); /* for weights in fp32 */

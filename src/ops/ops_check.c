@@ -5,6 +5,8 @@
  *             releasing memory forgets what was recorded
  *   rows      batch_put and batch_want round up to a multiple of ROWS_STEP; the surplus rows of every
  *             output become NaN, so a reader of them is found, and every array must have room for them
+ *   tails     a linear's input was written for this linear and this adapter (next), and the adapter's
+ *             B, as it is now, was bound to the linear
  *   elements  are rounded to bf16 after each stage, weights when they are put or learn; masters are
  *             fp32 of their own, and host_memory is false
  * It computes with the CPU's arithmetic on these values, so it also tells how much bf16 costs. */
@@ -22,6 +24,11 @@ struct block { /* of alloc */
 	size_t bytes;
 };
 
+struct tail {       /* who may read what: a row's thin product, a weight's columns */
+	const void *of; /* an input of a linear, or a linear */
+	uint64_t hash;  /* of the linear and adapter that it was written for; of the bound B */
+};
+
 struct region {
 	uint64_t key;
 	uint64_t *calls; /* (count) hashes of the calls */
@@ -37,6 +44,8 @@ struct check {
 	int nblocks, blocks_cap;
 	struct region *regions;
 	int nregions, regions_cap;
+	struct tail *tails;
+	int ntails, tails_cap;
 	int current;  /* region between begin and end; -1: none */
 	int at;       /* its next call */
 	bool records; /* for the first time */
@@ -119,6 +128,45 @@ static uint64_t hash_heads(const struct ops_heads *h)
 	return mix(mix(mix(N(h->NH), N(h->NKV)), P(h->rope)), h->q_norm ? P(h->q_norm->w) : 0);
 }
 
+/* Of B's values: learning changes them. */
+static uint64_t hash_values(const struct ops_lora *l)
+{
+	uint64_t h = l ? 1 : 0;
+	for (int i = 0; l && i < OPS_PARTS; i++)
+		for (int64_t k = 0; l->b[i].w && k < (int64_t)l->b[i].rows * l->b[i].cols; k++) {
+			uint32_t bits;
+			memcpy(&bits, (const float *)l->b[i].w + k, sizeof bits);
+			h = mix(h, bits);
+		}
+	return h;
+}
+
+/* ---- tails ---- */
+
+static struct tail *tail_at(struct check *c, const void *of)
+{
+	for (int i = 0; i < c->ntails; i++)
+		if (c->tails[i].of == of) return &c->tails[i];
+	if (c->ntails == c->tails_cap) {
+		c->tails_cap = MAX(64, 2 * c->tails_cap);
+		c->tails = xrealloc(c->tails, (size_t)c->tails_cap * sizeof *c->tails);
+	}
+	c->tails[c->ntails] = (struct tail){.of = of};
+	return &c->tails[c->ntails++];
+}
+
+static void tail_write(struct check *c, const void *x, const struct ops_next *next)
+{
+	tail_at(c, x)->hash = hash_next(next);
+}
+
+static void tail_read(struct check *c, const void *x, const struct ops_linear *l, const struct ops_lora *lora)
+{
+	CHECKF(tail_at(c, x)->hash == hash_next(&(struct ops_next){l, lora}),
+		"linear: its input was written for another linear or adapter");
+	CHECKF(tail_at(c, l)->hash == hash_values(lora), "linear: the adapter's B, as it is now, was not bound to it");
+}
+
 static void outside(const struct check *c, const char *name)
 {
 	CHECKF(c->current < 0, "%s stands inside a region that repeats", name);
@@ -186,8 +234,13 @@ static void release(struct ops_context *ctx, void *p)
 	int i = 0;
 	while (i < c->nblocks && c->blocks[i].begin != p) i++;
 	CHECKF(i < c->nblocks, "released memory that was not allocated");
+	const char *from = p, *to = from + c->blocks[i].bytes;
 	c->blocks[i] = c->blocks[--c->nblocks];
 	regions_forget(c);
+	for (int k = c->ntails; k-- > 0;) { /* what lies there next was written for nobody */
+		const char *of = c->tails[k].of;
+		if (of >= from && of < to) c->tails[k] = c->tails[--c->ntails];
+	}
 	c->inner->release(c->ctx, p);
 }
 
@@ -297,6 +350,7 @@ static void bind(struct ops_context *ctx, struct ops_linear *l, const struct ops
 {
 	struct check *c = check_of(ctx);
 	outside(c, "bind");
+	tail_at(c, l)->hash = hash_values(lora);
 	c->inner->bind(c->ctx, l, lora);
 }
 
@@ -414,6 +468,7 @@ static void norm(struct ops_context *ctx, struct elem *y, struct f32 *rstd, cons
 	CALL(c, "norm", P(y), P(rstd), P(x), P(w->w), N(T), hash_next(next));
 	c->inner->norm(c->ctx, y, rstd, x, w, eps, rows, next);
 	output(c, "norm", y, rows, T, w->cols);
+	tail_write(c, y, next);
 	output_f32(c, "norm's rstd", rstd, rows, T, 1);
 }
 
@@ -422,6 +477,7 @@ static void linear(struct ops_context *ctx, struct elem *y, const struct elem *x
 {
 	struct check *c = check_of(ctx);
 	int rows = rows_of(c, NULL, "linear", T);
+	tail_read(c, x, l, lora);
 	CALL(c, "linear", P(y), P(x), P(add), N(T), hash_linear(l), hash_lora(lora));
 	c->inner->linear(c->ctx, y, x, l, lora, add, rows);
 	output(c, "linear", y, rows, T, l->out);
@@ -462,6 +518,7 @@ static void attend(struct ops_context *ctx, struct elem *att, struct f32 *lse, c
 	CALL(c, "attend", P(att), P(lse), P(q), P(k), P(qkv), P(b), N(T), hash_heads(h), hash_next(next));
 	c->inner->attend(c->ctx, att, lse, q, k, qkv, h, batch_of(b)->inner, rows, next);
 	output(c, "attend", att, rows, T, (int64_t)h->NH * h->HD);
+	tail_write(c, att, next);
 	output_f32(c, "attend's lse", lse, rows, T, h->NH);
 }
 
@@ -473,6 +530,7 @@ static void attend_paged(struct ops_context *ctx, struct elem *att, const struct
 	CALL(c, "attend_paged", P(att), P(q), P(kpages), P(vpages), P(b), N(T), hash_heads(h), hash_next(next));
 	c->inner->attend_paged(c->ctx, att, q, kpages, vpages, h, batch_of(b)->inner, rows, next);
 	output(c, "attend_paged", att, rows, T, (int64_t)h->NH * h->HD);
+	tail_write(c, att, next);
 }
 
 static void gate(
@@ -483,6 +541,7 @@ static void gate(
 	CALL(c, "gate", P(act), P(gu), N(I), N(T), hash_next(next));
 	c->inner->gate(c->ctx, act, gu, I, rows, next);
 	output(c, "gate", act, rows, T, I);
+	tail_write(c, act, next);
 }
 
 /* ---- the head ---- */
@@ -651,6 +710,7 @@ static void check_close(struct ops *ops)
 	ops_free(c->inner);
 	free(c->regions);
 	free(c->blocks);
+	free(c->tails);
 	free(c);
 	free(ops);
 }
@@ -663,6 +723,7 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		free(c);
 		return rc;
 	}
+	/* Every entry goes through a wrapper of its own; what is told of the memory is a GPU's. */
 	c->ctx = c->inner->ctx;
 	c->current = -1;
 	*out = xcalloc(1, sizeof **out);

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "eval/eval.h"
 #include "infer/infer.h"
+#include "task/task.h"
 #include "verify/verdict.h"
 
 #include <math.h>

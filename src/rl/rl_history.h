@@ -10,7 +10,10 @@
  * Draws are functions of (seed, step, slot) and the fold. One thread. */
 #ifndef HONE_RL_HISTORY_H
 #define HONE_RL_HISTORY_H
+#include "base/base.h"
 #include "rl/rl.h"
+#include "text/text.h"
+#include "train/train.h"
 
 #define LEVELS_MAX 10
 

@@ -4,10 +4,16 @@
 #define HONE_RL_INTERNAL_H
 #include "agent/agent.h"
 #include "base/base.h"
+#include "infer/infer.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "rl/rl.h"
 #include "rl/rl_guard.h"
 #include "rl/rl_history.h"
+#include "store/store.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verify.h"
 
 struct loop {
 	const struct rl_options *o;

@@ -307,27 +307,31 @@ static int open_store(struct loop *l, struct err *err)
 	return rc ? rc : verifier_create(&v, &l->verifier, err);
 }
 
+/* What the store holds of the steps that are behind the checkpoint, into history and guards. */
+struct fold {
+	struct loop *loop;
+	struct err *err;
+};
+
 static int fold_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
 {
-	struct loop *l = ctx;
-	struct err err = {0};
-	(void)index;
-	int rc = history_add(l->history, step, row, &err);
-	if (rc) log_error("%s", err.text);
-	return rc;
+	struct fold *f = ctx;
+	int rc = history_add(f->loop->history, step, row, f->err);
+	return rc ? err_prefix(f->err, "step %lld, answer %lld", (long long)step, (long long)index) : 0;
 }
 
 static int fold_metrics(int64_t step, int64_t index, const json_t *row, void *ctx)
 {
-	struct loop *l = ctx;
+	struct fold *f = ctx;
 	(void)index;
-	guard_add(&l->guard, step, row, NULL, NULL, 0);
+	guard_add(&f->loop->guard, step, row, NULL, NULL, 0);
 	return 0;
 }
 
 static int resume(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
+	struct fold fold = {l, err};
 	int rc = checkpoint_load(l->o->output_dir, l->model, l->adapter, l->optimizer, &s, err);
 	if (rc && rc != ERR_NOT_FOUND) return rc;
 	if (!rc) {
@@ -339,8 +343,8 @@ static int resume(struct loop *l, struct err *err)
 	}
 	json_decref(s.extra);
 	rc = store_run_truncate(l->store, l->run, l->step, err);
-	if (!rc) rc = store_samples_each(l->store, l->run, fold_sample, l, err);
-	if (!rc) rc = store_metrics_each(l->store, l->run, fold_metrics, l, err);
+	if (!rc) rc = store_samples_each(l->store, l->run, fold_sample, &fold, err);
+	if (!rc) rc = store_metrics_each(l->store, l->run, fold_metrics, &fold, err);
 	return rc ? rc : rl_metrics_open(l->o->output_dir, l->store, l->run, l->step, &l->metrics_file, err);
 }
 

@@ -42,7 +42,7 @@ struct updater {
 	struct pass *pass, *reference_pass;
 	int32_t *ids, *pos, *start; /* one micro-batch: (max_tokens), (max_tokens), (max_tokens + 1) */
 	struct head_row *head;      /* (max_tokens) */
-	float *logprob;             /* (max_tokens) scratch */
+	float *logprob, *entropy;   /* (max_tokens) scratch */
 	struct loss_row *rows;
 	size_t nrows, rows_cap;                   /* of the whole batch, in sequence order */
 	float *sampler_logprob, *row_temperature; /* (nrows) as the sampler recorded them; temperature 0: the usual */
@@ -50,7 +50,7 @@ struct updater {
 	int64_t norm_count;
 	/* the micro-batch that the loss callback works on */
 	size_t row_offset;
-	bool is_first_iteration, needs_old;
+	bool needs_old;
 	double fit_scale; /* supervised updates: 1 / tokens of the update */
 	struct update_stats *stats;
 };
@@ -79,6 +79,7 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 	u->start = xcalloc(n + 1, sizeof *u->start);
 	u->head = xcalloc(n, sizeof *u->head);
 	u->logprob = xcalloc(n, sizeof *u->logprob);
+	u->entropy = xcalloc(n, sizeof *u->entropy);
 	if (rc) updater_free(u);
 	else *out = u;
 	return rc;
@@ -95,6 +96,7 @@ void updater_free(struct updater *u)
 	free(u->start);
 	free(u->head);
 	free(u->logprob);
+	free(u->entropy);
 	free(u->rows);
 	free(u->sampler_logprob);
 	free(u->row_temperature);
@@ -269,7 +271,7 @@ static void gap_add(struct loss_stats *st, float trainer, float sampler)
 	st->logprob_diff_max = fmax(st->logprob_diff_max, d);
 }
 
-/* What is measured once a row: in the first pass over it, before its own update. */
+/* What is measured once a row: under the policy that sampled it, before any update. */
 static void row_measure(struct updater *u, size_t row, float logprob, float entropy)
 {
 	struct loss_stats *st = &u->stats->loss;
@@ -291,7 +293,7 @@ static void update_loss(void *ctx, int begin, int n, const float *logprob, const
 		size_t row = u->row_offset + (size_t)(begin + i);
 		struct loss_row *r = &u->rows[row];
 		if (!u->needs_old) r->old_logprob = logprob[i];
-		if (u->is_first_iteration) row_measure(u, row, logprob[i], entropy ? entropy[i] : 0);
+		if (!u->needs_old) row_measure(u, row, logprob[i], entropy ? entropy[i] : 0);
 		int clip = loss_row_clip(&u->o.loss, r, logprob[i]);
 		st->clip_low += clip < 0;
 		st->clip_high += clip > 0;
@@ -307,11 +309,15 @@ static void rows_logprobs(
 	for (int i = 0; i < count;) {
 		struct micro m = micro_pack(u, s, i, count);
 		pass_forward(pass, a, &m.batch, 0);
-		pass_logprobs(pass, u->head, m.nhead, u->o.temperature, u->logprob, NULL);
+		pass_logprobs(pass, u->head, m.nhead, u->o.temperature, u->logprob, u->entropy);
 		for (int k = 0; k < m.nhead; k++) {
-			struct loss_row *r = &u->rows[u->row_offset + (size_t)k];
-			if (is_reference) r->ref_logprob = u->logprob[k];
-			else r->old_logprob = u->logprob[k];
+			size_t row = u->row_offset + (size_t)k;
+			if (is_reference) {
+				u->rows[row].ref_logprob = u->logprob[k];
+				continue;
+			}
+			u->rows[row].old_logprob = u->logprob[k];
+			row_measure(u, row, u->logprob[k], u->entropy[k]);
 		}
 		i = m.next;
 	}
@@ -448,10 +454,8 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 		rows_logprobs(u, u->reference ? u->reference_pass : u->pass, NULL, p.s, count, true);
 	if (!rc && count && u->needs_old) rows_logprobs(u, u->pass, u->adapter, p.s, count, false);
 	if (!rc && u->o.importance != IMPORTANCE_OFF) importance_weights(u, p.s, count);
-	for (int k = 0; !rc && k < u->o.num_iterations; k++) {
-		u->is_first_iteration = k == 0;
+	for (int k = 0; !rc && k < u->o.num_iterations; k++)
 		for (int part = 0; part < p.parts; part++) part_run(u, p.s, p.begin[part], p.begin[part + 1]);
-	}
 	/* Sums over updates become means; a batch in which nothing trained has none. */
 	if (stats->updates) {
 		stats->loss.loss /= stats->updates;

@@ -2,6 +2,7 @@
  * so the split of a structure is no setting but a function of its hash, and every reader of rows
  * asks it again. */
 #include "task/task.h"
+#include "base/base.h"
 
 #include <stdlib.h>
 

@@ -36,7 +36,7 @@ struct loss_stats {
 	double clip_low;         /* rows that the lower clip held back (A < 0, ratio below 1 - epsilon), over all updates */
 	double clip_high;        /* rows that the upper clip held back, over all updates */
 	double ratio_max_dev;    /* largest |ratio - 1| over all updates */
-	double kl, entropy;      /* sums over rows, in the first pass over them */
+	double kl, entropy;      /* sums over rows, before any update */
 	double logprob_diff_max; /* of trainer and sampler, in the first pass */
 	double logprob_diff_sum;
 	int64_t rows; /* tokens that train, each once however often it is passed over */

@@ -114,7 +114,7 @@ static void test_constants_from_the_recipe(void **state)
 	assert_int_equal(reward_rule_set(&rule, "uniform", -1, -1, 1.5, &err), 0);
 	assert_true(reward_compute(&rule, &in, &r) && fabs(r.code - 1.8) < 1e-12);
 	assert_int_equal(reward_rule_set(&rule, "hrd", 1, -1, 0, &err), 0);
-	v.speedup = 50;
+	v.speedup_fused = 50;
 	assert_true(reward_compute(&rule, &in, &r) && r.plan == 50 && r.code == 1 && rule.alpha == 1);
 	assert_int_equal(reward_rule_set(&rule, "frontend", 0.5, -1, -1, &err), ERR_USAGE);
 	assert_non_null(strstr(err.text, "reward_alpha"));

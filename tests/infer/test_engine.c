@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "infer/infer.h"
+#include "infer/infer_internal.h"
 #include "ops/cpu/ops_cpu.h"
 
 enum { V = 97 };
@@ -266,6 +266,46 @@ static void test_sharing_saves_prefill(void **state)
 	engine_free(e); /* with completions that nobody took */
 }
 
+/* Requests are cancelled at any time: while they wait, prefill or run, with and without shared pages.
+ * The others are what they are alone, and in the end every page is free again. */
+static void test_cancel(void **state)
+{
+	struct engine *e;
+	struct err err = {0};
+	struct request requests[60];
+	bool cancelled[60] = {false};
+	struct engine_options o = {.max_sequences = 5, .max_context = 128, .kv_pages = 14, .prefill_rows = 16};
+	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
+	int active = 1, next = 0, expected = 0, ended = 0, taken = 0;
+	for (int step = 0; active || next < 60; step++) {
+		for (int burst = 0; burst < 2 && next < 60; burst++, next++) {
+			requests[next] = make_request(6, next, o.max_context);
+			if (engine_submit(e, &requests[next], &err)) fail_msg("%s", err.text);
+			expected += requests[next].num_samples;
+		}
+		if (step % 3 == 1) {
+			int id = (int)(rng_u32(7, 0, (uint64_t)step) % (uint32_t)next), n = engine_cancel(e, id);
+			cancelled[id] |= n > 0;
+			ended += n;
+			assert_int_equal(engine_cancel(e, id), 0); /* there is nothing left of it */
+		}
+		engine_step(e, &active);
+		for (struct completion c; engine_take(e, &c); taken++) {
+			check_alone(&requests[c.id], &c);
+			completion_release(&c);
+		}
+	}
+	int many = 0;
+	for (int i = 0; i < 60; i++) many += cancelled[i];
+	assert_true(many > 10);
+	assert_int_equal(taken + ended, expected);
+	assert_int_equal(engine_cancel(e, 1000), 0);
+	assert_int_equal(e->nfree, 14);
+	assert_int_equal(e->promised, 0);
+	assert_null(e->queue);
+	engine_free(e);
+}
+
 static void refuse(struct engine *e, struct request r, int code, const char *text)
 {
 	struct err err = {0};
@@ -335,6 +375,7 @@ int main(void)
 		cmocka_unit_test(test_mix),
 		cmocka_unit_test(test_few_pages),
 		cmocka_unit_test(test_sharing_saves_prefill),
+		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_refusals),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

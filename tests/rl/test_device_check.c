@@ -231,15 +231,15 @@ static void test_engine(void **state)
 	side_open(&s, "check", true, true);
 	forward(&s, S, 5); /* dropout's seed must not stay in the sampler's adapter */
 	if (engine_create(
-			s.m, &(struct engine_options){.max_sequences = 11, .max_context = 90, .prefill_rows = 21}, &e, &err))
+			s.m, &(struct engine_options){.max_sequences = 24, .max_context = 110, .prefill_rows = 21}, &e, &err))
 		fail_msg("%s", err.text);
 	for (int i = 0; i < 5; i++) {
 		struct request r = {.id = i,
 			.prompt = ids,
 			.nprompt = 1 + 17 * i,
-			.num_samples = 1 + i,
+			.num_samples = 2 + 2 * i,
 			.sampling = {.temperature = i ? 1 : 0, .top_k = i == 2 ? 9 : 0, .top_p = 1, .min_p = i == 3 ? 0.05f : 0},
-			.max_new_tokens = 20,
+			.max_new_tokens = 10 + 6 * i,
 			.adapter = i % 2 ? s.a : NULL};
 		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
 	}
@@ -251,13 +251,18 @@ static void test_engine(void **state)
 			completion_release(&c);
 		}
 	}
-	assert_int_equal(done, 15);
+	assert_int_equal(done, 30);
 	engine_free(e);
 	side_close(&s);
 }
 
 /* ---- what it finds: each of these ends a child with a message that names it ---- */
 
+static const struct ops_weight *embed_of(struct side *s)
+{
+	int n;
+	return &model_params(s->m, &n)[0].w;
+}
 static void wrong_pointer(struct side *s)
 {
 	struct ops *o = s->ops;
@@ -266,7 +271,7 @@ static void wrong_pointer(struct side *s)
 	const int32_t zeros[4] = {0};
 	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 4, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
 	for (int k = 0; k < 2; k++) {
-		if (o->begin(o->ctx, 1)) o->embed(o->ctx, k ? y : x, &s->params[0].w, b, 8);
+		if (o->begin(o->ctx, 1)) o->embed(o->ctx, k ? y : x, embed_of(s), b, 8);
 		o->end(o->ctx);
 	}
 }
@@ -291,7 +296,7 @@ static void unpadded_rows(struct side *s)
 	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0);
 	const int32_t zeros[4] = {0};
 	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 4, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
-	o->embed(o->ctx, o->alloc(o->ctx, 4096), &s->params[0].w, b, 4);
+	o->embed(o->ctx, o->alloc(o->ctx, 4096), embed_of(s), b, 4);
 }
 static void too_small(struct side *s)
 {
@@ -299,7 +304,34 @@ static void too_small(struct side *s)
 	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0);
 	const int32_t zeros[4] = {0};
 	int n = o->batch_put(o->ctx, b, &(struct ops_rows){.T = 4, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
-	o->embed(o->ctx, o->alloc(o->ctx, 4 * 48 * sizeof(float)), &s->params[0].w, b, n);
+	o->embed(o->ctx, o->alloc(o->ctx, 4 * 48 * sizeof(float)), embed_of(s), b, n);
+}
+
+static void unbound(struct side *s)
+{
+	float *x = xcalloc((size_t)s->params[1].count, sizeof *x);
+	struct ops_weight *b = &s->params[1].w; /* B of the first layer's q_proj */
+	forward(s, S, 0);
+	x[0] = 1;
+	s->ops->put(s->ops->ctx, b, x, DTYPE_F32); /* and nobody is told */
+	forward(s, S, 0);
+}
+/* An input that a stage wrote for one linear, read by another. */
+static void wrong_reader(struct side *s)
+{
+	struct ops *o = s->ops;
+	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0);
+	const int32_t zeros[8] = {0};
+	struct elem *x = o->alloc(o->ctx, 1 << 14), *n = o->alloc(o->ctx, 1 << 14), *y = o->alloc(o->ctx, 1 << 14);
+	struct ops_weight w = {.rows = 48, .cols = 48, .ld = 48, .w = o->alloc(o->ctx, 1 << 14)};
+	struct ops_linear mine = {.in = 48, .out = 48, .parts = 1, .w = {w}}, other = mine;
+	other.w[0].w = o->alloc(o->ctx, 1 << 14);
+	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 8, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
+	o->embed(o->ctx, x, &w, b, 8);
+	o->norm(o->ctx, n, NULL, x, &(struct ops_weight){.rows = 1, .cols = 48, .ld = 48, .w = w.w}, 1e-6f, 8,
+		&(struct ops_next){&mine, NULL});
+	o->linear(o->ctx, y, n, &mine, NULL, NULL, 8);
+	o->linear(o->ctx, y, n, &other, NULL, NULL, 8);
 }
 
 static void test_findings(void **state)
@@ -313,6 +345,8 @@ static void test_findings(void **state)
 		{transfer_inside, "get_f32 stands inside a region"},
 		{unpadded_rows, "called with 4 rows, batch_put gave 8"},
 		{too_small, "do not lie in memory of alloc"},
+		{unbound, "was not bound to it"},
+		{wrong_reader, "was written for another linear or adapter"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		int pipes[2], status;
@@ -322,7 +356,7 @@ static void test_findings(void **state)
 		if (!child) {
 			struct side s;
 			dup2(pipes[1], 2);
-			side_open(&s, "check", true, false);
+			side_open(&s, "check", true, true);
 			cases[i].wrong(&s);
 			_exit(0);
 		}

@@ -321,6 +321,22 @@ static void test_mini_batches(void **state)
 	close_updater(&x);
 }
 
+/* What is measured of sampler and trainer is of the policy that sampled: at a rate at which a first
+ * mini-batch moves the weights far, the gap of the second is rounding all the same. */
+static void test_gap_is_of_the_sampling_policy(void **state)
+{
+	struct fixture *f = *state;
+	struct open x = open_updater(
+		f, (struct updater_options){.steps_per_generation = 3, .num_iterations = 2, .loss = {.beta = 0.1f}}, 0.05, 0);
+	struct update_stats s = run(f, &x, K);
+	struct open y = open_updater(f, (struct updater_options){.loss = {.beta = 0.1f}}, 0, 0);
+	assert_true(s.updates == 6 && s.loss.ratio_max_dev > 0.1);
+	assert_true(s.loss.logprob_diff_max < 1e-5 && s.loss.entropy > 0 && s.loss.kl > 0);
+	assert_true(run(f, &y, K).loss.logprob_diff_max > 0.1); /* the weights did move */
+	close_updater(&x);
+	close_updater(&y);
+}
+
 /* Two equal answers with opposite advantages, a micro-batch each: without dropout, or with one mask
  * for both, their gradients cancel but for rounding. */
 static void test_dropout_masks(void **state)
@@ -693,6 +709,7 @@ int main(void)
 		T(test_normalisers_count_all),
 		T(test_passes_are_averaged),
 		T(test_mini_batches),
+		T(test_gap_is_of_the_sampling_policy),
 		T(test_dropout_masks),
 		T(test_plan_and_code_tokens),
 		T(test_importance_weights),

@@ -47,6 +47,7 @@ static void queries_backward(
 {
 	int HD = a->HD, group = a->group, rows = tokens * group, t = first + p0;
 	int64_t q_at = ((int64_t)t * a->NH + (int64_t)g * group) * HD, row = (int64_t)a->NKV * HD;
+	/* Queries and output gradients as rows; delta of each row. */
 	rows_gather(s->q, a->q + q_at, a, tokens, a->scale);
 	rows_gather(s->dout, a->dout + q_at, a, tokens, 1);
 	for (int r = 0; r < rows; r++) {
@@ -59,6 +60,7 @@ static void queries_backward(
 		}
 		s->delta[r] = vf_sum(delta);
 	}
+	/* Block by block of keys: P and dS again, then what they add to dv, dk and dq. */
 	memset(s->dq, 0, (size_t)rows * (size_t)HD * sizeof(float));
 	for (int j = 0; j < p0 + tokens; j += KEYS) {
 		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * group, left = rows - r0;

@@ -108,6 +108,7 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 	const float *packed_b = g->prepared ? unpack_block(g->prepared, scratch, n0, N, k0, K, &panel)
 										: pack_block(g, scratch, n0, N, k0, K, &panel);
 	int ntiles = (M + MR - 1) / MR, each = (M + ntiles - 1) / ntiles, group = g->at ? each * GROUP_TILES : each;
+	/* Transposed A is packed some tiles at a time, rows of A tile by tile. */
 	for (int first = 0; first < M; first += group) {
 		int end = MIN(M, first + group);
 		if (g->at) pack_a_columns(packed_a, g->a + k0 * lda + m0 + first, lda, end - first, each, K);

@@ -1,0 +1,96 @@
+/* attention: what the packed forward and backward passes share. A work item is `positions` queries (or
+ * keys) of one sequence; a block finds its item by counting through the sequences, so that the host
+ * has no table to build and nothing to send. */
+#ifndef HONE_CUDA_ATTENTION_CUH
+#define HONE_CUDA_ATTENTION_CUH
+#include "cuda_device.cuh"
+#include "attention_step.cuh"
+
+struct packed_attention {
+	const bf16 *q, *k, *v; /* row strides below; head h of q at h * HD */
+	int64_t q_row, k_row, v_row;
+	bf16 *att; /* forward's result */
+	int64_t att_row;
+	float *lse;       /* (T, NH), natural; NULL: not wanted */
+	const bf16 *datt; /* backward: row stride att_row, as att */
+	bf16 *dq, *dk, *dv;
+	int64_t dq_row, dk_row, dv_row;
+	float *delta;         /* (T, NH) scratch of backward: sum over d of datt * att */
+	const int32_t *start; /* (S + 1) first row of each sequence */
+	int S, T;
+	int NH, NKV;
+	int group;        /* NH / NKV */
+	int pack;         /* forward: heads of a group that share a block's keys */
+	float scale;      /* 1 / sqrt(HD) */
+	float scale_log2; /* the same times log2(e) */
+};
+
+struct span {
+	int first;    /* the sequence's first row */
+	int length;   /* its rows; 0: this block has nothing to do */
+	int position; /* the item's first position */
+};
+
+/* Item `index` of all sequences cut into runs of `positions`. Every warp counts by itself: 32 sequences at a time. */
+static __device__ __forceinline__ struct span span_find(const int32_t *start, int S, int index, int positions)
+{
+	int lane = (int)(threadIdx.x & 31);
+	for (int base = 0; base < S; base += 32) {
+		int s = base + lane, first = s < S ? start[s] : 0, length = s < S ? start[s + 1] - first : 0;
+		int items = (length + positions - 1) / positions, before = items;
+		for (int d = 1; d < 32; d *= 2) {
+			int left = __shfl_up_sync(0xffffffffu, before, d);
+			if (lane >= d) before += left;
+		}
+		int all = __shfl_sync(0xffffffffu, before, 31);
+		before -= items;
+		unsigned mine = __ballot_sync(0xffffffffu, index >= before && index < before + items);
+		if (mine) {
+			int owner = __ffs((int)mine) - 1;
+			struct span found;
+			found.first = __shfl_sync(0xffffffffu, first, owner);
+			found.length = __shfl_sync(0xffffffffu, length, owner);
+			found.position = (index - __shfl_sync(0xffffffffu, before, owner)) * positions;
+			return found;
+		}
+		index -= all;
+	}
+	struct span none = {0, 0, 0};
+	return none;
+}
+
+/* No more items than this: every sequence rounds up once. */
+static inline unsigned span_count_max(const struct packed_attention *a, int positions)
+{
+	return (unsigned)(a->T / positions + a->S);
+}
+
+/* What both directions say of a batch. q and k lie in qkv where the heads have no norm. */
+static inline struct packed_attention packed_attention_of(const struct ops_context *c, const struct ops_heads *h,
+	const struct ops_batch *b, const struct elem *q, const struct elem *k, const struct elem *qkv)
+{
+	CHECKF(b->is_packed, "attention over packed rows, but the batch has pages");
+	CHECKF(h->HD == 32 || h->HD == 64 || h->HD == 128 || h->HD == 256,
+		"heads of %d elements; the CUDA backend takes 32, 64, 128 and 256", h->HD);
+	CHECK(h->NH > 0 && h->NKV > 0 && h->NH % h->NKV == 0);
+	int Q = h->NH * h->HD, KV = h->NKV * h->HD, all = Q + 2 * KV;
+	struct packed_attention a = {};
+	a.q = elems(q), a.q_row = q == qkv ? all : Q;
+	a.k = k == qkv ? elems(qkv) + Q : elems(k), a.k_row = k == qkv ? all : KV;
+	a.v = elems(qkv) + Q + KV, a.v_row = all;
+	a.att_row = Q + c->tail;
+	a.start = b->view.start, a.S = b->sequences, a.T = b->rows;
+	a.NH = h->NH, a.NKV = h->NKV, a.group = h->NH / h->NKV, a.pack = a.group % 2 ? 1 : 2;
+	a.scale = (float)(1 / sqrt((double)h->HD)), a.scale_log2 = scale_log2_of(h->HD);
+	return a;
+}
+
+/* Surplus rows of a matrix become zeros: what is multiplied with them must be finite. */
+static inline void surplus_clear(
+	struct ops_context *c, bf16 *rows, int64_t row, int columns, const struct ops_batch *b, int T)
+{
+	if (T > b->rows)
+		CUDA_CHECK(cudaMemset2DAsync(rows + b->rows * row, (size_t)row * sizeof *rows, 0,
+			(size_t)columns * sizeof *rows, (size_t)(T - b->rows), c->stream));
+}
+#endif

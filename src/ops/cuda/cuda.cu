@@ -1,0 +1,308 @@
+/* cuda: the context: the device, its one stream, memory, and the only function that the library shows. */
+#include "cuda_internal.h"
+
+/* ---- memory ---- */
+
+static void *device_alloc(size_t bytes)
+{
+	void *p = NULL;
+	size_t free_bytes = 0, total = 0, rounded = (MAX(bytes, (size_t)1) + 255) / 256 * 256;
+	cudaError_t rc = cudaMalloc(&p, rounded);
+	if (rc != cudaSuccess) cudaMemGetInfo(&free_bytes, &total);
+	CHECKF(rc == cudaSuccess,
+		"out of GPU memory: %zu MiB wanted, %zu of %zu MiB are free; lower max_sequences, max_context or max_tokens "
+		"(%s)",
+		rounded >> 20, free_bytes >> 20, total >> 20, cudaGetErrorName(rc));
+	return p;
+}
+
+static void *cuda_alloc(struct ops_context *c, size_t bytes)
+{
+	void *p = device_alloc(bytes);
+	CUDA_CHECK(cudaMemsetAsync(p, 0, (MAX(bytes, (size_t)1) + 255) / 256 * 256, c->stream));
+	return p;
+}
+
+/* What was recorded may name the memory that goes. */
+static void cuda_release(struct ops_context *c, void *p)
+{
+	if (!p) return;
+	regions_forget(c);
+	CUDA_CHECK(cudaStreamSynchronize(c->stream));
+	CUDA_CHECK(cudaFree(p));
+}
+
+static void cuda_memory(struct ops_context *c, size_t *free_bytes, size_t *total_bytes)
+{
+	CUDA_CHECK(cudaMemGetInfo(free_bytes, total_bytes));
+}
+
+static void cuda_zero(struct ops_context *c, void *p, size_t bytes)
+{
+	if (bytes) CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, c->stream));
+}
+
+void *scratch_of(struct ops_context *c, size_t bytes)
+{
+	if (bytes <= c->scratch_bytes) return c->scratch;
+	CHECKF(
+		!c->is_recording, "a recorded region needs %zu bytes of scratch, its first run %zu", bytes, c->scratch_bytes);
+	regions_forget(c);
+	CUDA_CHECK(cudaStreamSynchronize(c->stream));
+	if (c->scratch) CUDA_CHECK(cudaFree(c->scratch));
+	c->scratch = device_alloc(bytes);
+	c->scratch_bytes = bytes;
+	return c->scratch;
+}
+
+/* ---- values between host and device ---- */
+
+struct staging *staging_take(struct ops_context *c)
+{
+	struct staging *s = &c->staging[c->staging_next++ % STAGING_COUNT];
+	if (!s->host) {
+		CUDA_CHECK(cudaHostAlloc(&s->host, STAGING_BYTES, cudaHostAllocDefault));
+		s->device = device_alloc(STAGING_BYTES);
+		CUDA_CHECK(cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming));
+	} else {
+		CUDA_CHECK(cudaEventSynchronize(s->done));
+	}
+	return s;
+}
+
+void staging_sent(struct ops_context *c, struct staging *s) { CUDA_CHECK(cudaEventRecord(s->done, c->stream)); }
+
+struct convert {
+	const void *from;
+	bf16 *w;
+	float *master;
+	int64_t n, ld, first; /* values, columns of the matrix, row stride of w, index of the first value */
+	int cols;
+	enum dtype dtype;
+};
+
+static __global__ void convert_kernel(struct convert v)
+{
+	grid_begin();
+	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < v.n) {
+		float x;
+		if (v.dtype == DTYPE_BF16) x = __bfloat162float(((const bf16 *)v.from)[i]);
+		else if (v.dtype == DTYPE_F16) x = __half2float(__ushort_as_half(((const uint16_t *)v.from)[i]));
+		else x = ((const float *)v.from)[i];
+		int64_t at = v.first + i;
+		v.w[at / v.cols * v.ld + at % v.cols] = __float2bfloat16_rn(x);
+		if (v.master) v.master[at] = x;
+	}
+}
+
+/* Through pinned buffers in turn; what is not fp32, bf16 or fp16 becomes fp32 on the host. */
+static void cuda_put(struct ops_context *c, struct ops_weight *w, const void *host, enum dtype dtype)
+{
+	bool is_direct = dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+	size_t size = is_direct ? dtype_bytes(dtype) : sizeof(float);
+	int64_t total = (int64_t)w->rows * w->cols, most = (int64_t)(STAGING_BYTES / size);
+	for (int64_t first = 0; first < total; first += most) {
+		int64_t n = MIN(most, total - first);
+		struct staging *s = staging_take(c);
+		if (is_direct) memcpy(s->host, (const char *)host + (size_t)first * size, (size_t)n * size);
+		else
+			for (int64_t i = 0; i < n; i++) ((float *)s->host)[i] = (float)dtype_load(dtype, host, first + i);
+		CUDA_CHECK(cudaMemcpyAsync(s->device, s->host, (size_t)n * size, cudaMemcpyHostToDevice, c->stream));
+		struct convert v = {
+			s->device, elems(w->w), floats(w->master), n, w->ld, first, w->cols, is_direct ? dtype : DTYPE_F32};
+		cuda_launch(c, {dim3((unsigned)((n + 255) / 256)), dim3(256), 0, 0}, convert_kernel, v);
+		c->weights_written = true;
+		staging_sent(c, s);
+	}
+}
+
+static void to_host(struct ops_context *c, void *host, const void *device, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += STAGING_BYTES) {
+		size_t n = MIN(STAGING_BYTES, bytes - at);
+		CUDA_CHECK(cudaMemcpyAsync(c->pinned, (const char *)device + at, n, cudaMemcpyDeviceToHost, c->stream));
+		CUDA_CHECK(cudaStreamSynchronize(c->stream));
+		memcpy((char *)host + at, c->pinned, n);
+	}
+}
+
+static void cuda_get_f32(struct ops_context *c, float *host, const struct f32 *from, int64_t n)
+{
+	to_host(c, host, from, (size_t)n * sizeof(float));
+}
+static void cuda_get_i32(struct ops_context *c, int32_t *host, const struct i32 *from, int64_t n)
+{
+	to_host(c, host, from, (size_t)n * sizeof(int32_t));
+}
+
+static void widen(
+	float *host, int64_t n) /* n bf16 at the end of host's room for n floats become floats, front to back */
+{
+	const uint16_t *raw = (const uint16_t *)host + n;
+	for (int64_t i = 0; i < n; i++) host[i] = bf16_to_f32(raw[i]);
+}
+
+static void cuda_get_elem(struct ops_context *c, float *host, const struct elem *from, int64_t n)
+{
+	to_host(c, (uint16_t *)host + n, from, (size_t)n * sizeof(bf16));
+	widen(host, n);
+}
+
+static void cuda_get(struct ops_context *c, float *host, const struct ops_weight *w)
+{
+	if (w->master) {
+		cuda_get_f32(c, host, w->master, (int64_t)w->rows * w->cols);
+		return;
+	}
+	int64_t n = (int64_t)w->rows * w->cols;
+	CUDA_CHECK(
+		cudaMemcpy2DAsync((uint16_t *)host + n, (size_t)w->cols * sizeof(bf16), w->w, (size_t)w->ld * sizeof(bf16),
+			(size_t)w->cols * sizeof(bf16), (size_t)w->rows, cudaMemcpyDeviceToHost, c->stream));
+	CUDA_CHECK(cudaStreamSynchronize(c->stream));
+	widen(host, n);
+}
+
+static void cuda_put_f32(struct ops_context *c, struct f32 *to, const float *host, int64_t n)
+{
+	size_t bytes = (size_t)n * sizeof(float);
+	for (size_t at = 0; at < bytes; at += STAGING_BYTES) {
+		struct staging *s = staging_take(c);
+		size_t part = MIN(STAGING_BYTES, bytes - at);
+		memcpy(s->host, (const char *)host + at, part);
+		CUDA_CHECK(cudaMemcpyAsync((char *)to + at, s->host, part, cudaMemcpyHostToDevice, c->stream));
+		staging_sent(c, s);
+	}
+}
+
+/* ---- pages ---- */
+
+static __global__ void pages_copy_kernel(bf16 *kv, int64_t plane, int64_t page, const int32_t *pairs, int n)
+{
+	grid_begin();
+	const uint4 *from = (const uint4 *)(kv + blockIdx.y * plane + pairs[n + blockIdx.x] * page);
+	uint4 *to = (uint4 *)(kv + blockIdx.y * plane + pairs[blockIdx.x] * page);
+	for (int64_t i = threadIdx.x; i < page / 8; i += blockDim.x) to[i] = from[i];
+}
+
+static void cuda_pages_copy(struct ops_context *c, struct elem *kv, int planes, int64_t plane, int64_t page,
+	const int32_t *dst, const int32_t *src, int n)
+{
+	CHECK(page % 8 == 0 && plane % 8 == 0 && planes > 0 && planes < 65536);
+	int most = (int)(STAGING_BYTES / (2 * sizeof(int32_t)));
+	for (int first = 0; first < n; first += most) {
+		int count = MIN(most, n - first);
+		struct staging *s = staging_take(c);
+		memcpy(s->host, dst + first, (size_t)count * sizeof *dst);
+		memcpy((int32_t *)s->host + count, src + first, (size_t)count * sizeof *src);
+		CUDA_CHECK(
+			cudaMemcpyAsync(s->device, s->host, 2 * (size_t)count * sizeof *src, cudaMemcpyHostToDevice, c->stream));
+		cuda_launch(c, {dim3((unsigned)count, (unsigned)planes), dim3(256), 0, 0}, pages_copy_kernel, elems(kv), plane,
+			page, (const int32_t *)s->device, count);
+		staging_sent(c, s);
+	}
+}
+
+void cuda_memory_entries(struct ops *t)
+{
+	t->alloc = cuda_alloc;
+	t->release = cuda_release;
+	t->memory = cuda_memory;
+	t->zero = cuda_zero;
+	t->put = cuda_put;
+	t->get = cuda_get;
+	t->put_f32 = cuda_put_f32;
+	t->get_f32 = cuda_get_f32;
+	t->get_elem = cuda_get_elem;
+	t->get_i32 = cuda_get_i32;
+	t->pages_copy = cuda_pages_copy;
+}
+
+/* ---- the context ---- */
+
+static void context_free(struct ops_context *c)
+{
+	if (!c) return;
+	if (c->stream) {
+		CUDA_CHECK(cudaStreamSynchronize(c->stream));
+		regions_forget(c);
+	}
+	lt_close(c);
+	for (int i = 0; i < STAGING_COUNT; i++) {
+		if (!c->staging[i].host) continue;
+		CUDA_CHECK(cudaFreeHost(c->staging[i].host));
+		CUDA_CHECK(cudaFree(c->staging[i].device));
+		CUDA_CHECK(cudaEventDestroy(c->staging[i].done));
+	}
+	if (c->pinned) CUDA_CHECK(cudaFreeHost(c->pinned));
+	if (c->scratch) CUDA_CHECK(cudaFree(c->scratch));
+	if (c->workspace) CUDA_CHECK(cudaFree(c->workspace));
+	if (c->stream) CUDA_CHECK(cudaStreamDestroy(c->stream));
+	free(c);
+}
+
+static void cuda_close(struct ops *t) { context_free(t ? t->ctx : NULL); }
+
+/* Whether there is a driver, a device of that number, and code in here that it runs. */
+static int device_check(int device, cudaDeviceProp *props, struct err *err)
+{
+	int count = 0;
+	cudaError_t rc = cudaGetDeviceCount(&count);
+	if (rc == cudaErrorInsufficientDriver || rc == cudaErrorNoDevice || (rc == cudaSuccess && !count))
+		return err_set(err, ERR_NOT_FOUND,
+			"device cuda: no NVIDIA GPU or no driver for CUDA 13 (580 or later) was found (%s); use --device cpu",
+			rc ? cudaGetErrorName(rc) : "0 devices");
+	if (rc != cudaSuccess)
+		return err_set(err, ERR_INFRA, "device cuda: %s (%s)", cudaGetErrorString(rc), cudaGetErrorName(rc));
+	if (device < 0 || device >= count)
+		return err_set(err, ERR_RANGE, "device cuda:%d: this machine has cuda:0 to cuda:%d", device, count - 1);
+	rc = cudaGetDeviceProperties(props, device);
+	if (rc == cudaSuccess) rc = cudaSetDevice(device);
+	cudaFuncAttributes attributes;
+	if (rc == cudaSuccess) rc = cudaFuncGetAttributes(&attributes, (const void *)pages_copy_kernel);
+	if (rc == cudaErrorNoKernelImageForDevice || rc == cudaErrorInvalidDeviceFunction)
+		return err_set(err, ERR_UNSUPPORTED,
+			"device cuda:%d: %s has compute capability %d.%d, for which this libhone_cuda.so holds no code", device,
+			props->name, props->major, props->minor);
+	if (rc != cudaSuccess)
+		return err_set(err, ERR_INFRA, "device cuda:%d: %s (%s)", device, cudaGetErrorString(rc), cudaGetErrorName(rc));
+	return 0;
+}
+
+extern "C" __attribute__((visibility("default"))) int hone_cuda_open(
+	const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err);
+int hone_cuda_open(const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err)
+{
+	if (strcmp(abi, HONE_OPS_ABI) != 0)
+		return err_set(err, ERR_MISMATCH,
+			"libhone_cuda.so was built for another version of hone (interface %.12s, the program's is %.12s); run make",
+			HONE_OPS_ABI, abi);
+	if (o->adapter_columns < 0 || o->adapter_columns % 64)
+		return err_set(err, ERR_RANGE, "adapter_columns is %d, expected a multiple of 64", o->adapter_columns);
+	cudaDeviceProp props;
+	int rc = device_check(device, &props, err);
+	if (rc) return rc;
+	struct ops_context *c = (struct ops_context *)xcalloc(1, sizeof *c);
+	c->device = device;
+	c->sms = props.multiProcessorCount;
+	c->tail = o->adapter_columns;
+	c->batch_invariant = o->batch_invariant;
+	if ((rc = lt_open(c, o->cuda_libs, err))) {
+		context_free(c);
+		return rc;
+	}
+	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+	c->workspace = device_alloc(WORKSPACE_BYTES);
+	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
+	struct ops *t = &c->table;
+	t->name = "cuda";
+	t->ctx = c;
+	t->elem_bytes = sizeof(bf16);
+	t->tail = c->tail;
+	t->close = cuda_close;
+#define X(name) cuda_##name##_entries(t);
+	CUDA_FAMILIES(X)
+#undef X
+	*out = t;
+	return 0;
+}

@@ -1,0 +1,225 @@
+/* cuda: what the files of this backend share: the context, batches as kernels see them, products, and how kernels are
+ * launched. The .cu files are C with kernels in it.
+ *
+ * Order in memory (ops.h leaves it to the backend):
+ *   qkv (T, Q + 2 KV)  row t holds q | k | v of token t, so that the three projections are one product
+ *   gu (T, 2 I)        row t holds gate | up
+ *   a page             (NKV, OPS_PAGE, HD), keys and values alike, the 16-byte pieces of a row permuted as in mma.cuh's
+ *                      tiles, so that a page comes into shared memory by one bulk copy
+ *   tail               part i's thin product stands at columns i * r.. of the tail, zeros behind the last part; B of
+ * part i stands at the same tail columns of part i's rows of W Every width that a projection reads is a multiple of 8
+ * (16-byte rows).
+ *
+ * Surplus rows (batch_put rounds T up) have id 0, position 0 and sequence -1. Every stage must leave finite values in
+ * them: their gradients are 0, and 0 times NaN would not be.
+ *
+ * Launches. Kernels go through cuda_launch, which lets the next kernel start while this one ends (programmatic
+ * dependent launch). So every kernel calls grid_begin() before it reads or writes what an earlier kernel touched: it
+ * waits for that one, then allows the next. What a kernel does ahead of grid_begin may read whatever was written two
+ * kernels back. */
+#ifndef HONE_CUDA_INTERNAL_H
+#define HONE_CUDA_INTERNAL_H
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <cuda_runtime.h>
+#include <cuda_bf16.h>
+extern "C" {
+#include "ops/ops.h"
+}
+
+typedef __nv_bfloat16 bf16;
+
+#define CUDA_CHECK(call) \
+	do { \
+		cudaError_t cuda_rc_ = (call); \
+		CHECKF(cuda_rc_ == cudaSuccess, "%s: %s", cudaGetErrorName(cuda_rc_), cudaGetErrorString(cuda_rc_)); \
+	} while (0)
+
+/* The opaque types of ops.h as what they are here. */
+static inline bf16 *elems(struct elem *p) { return (bf16 *)p; }
+static inline const bf16 *elems(const struct elem *p) { return (const bf16 *)p; }
+static inline float *floats(struct f32 *p) { return (float *)p; }
+static inline const float *floats(const struct f32 *p) { return (const float *)p; }
+static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
+
+/* ---- the context ---- */
+
+#define WORKSPACE_BYTES ((size_t)64 << 20)   /* of products */
+#define STAGING_BYTES ((size_t)16 << 20)     /* one of the pinned buffers that weights travel through */
+#define STAGING_COUNT 4
+#define GRAPHS_MAX 128
+
+struct staging { /* pinned; busy until its event has passed */
+	void *host;
+	void *device; /* as large: values that are converted on arrival */
+	cudaEvent_t done;
+};
+
+enum region_state { REGION_NEW, REGION_WARM, REGION_RECORDED };
+struct region {
+	uint64_t key;
+	enum region_state state;
+	cudaGraphExec_t exec;
+	uint64_t used; /* when last, in calls of begin */
+};
+
+struct ops_context {
+	struct ops table;
+	int device;
+	int sms;  /* multiprocessors */
+	int tail; /* spare elements behind a projection's input */
+	bool batch_invariant;
+	cudaStream_t stream;
+	struct lt *lt;   /* cuBLASLt, by dlopen: cuda_product.cu */
+	void *workspace; /* WORKSPACE_BYTES */
+	void *scratch;   /* what a stage needs between its own kernels: scratch_of */
+	size_t scratch_bytes;
+	struct staging staging[STAGING_COUNT];
+	int staging_next;
+	void *pinned; /* small results on their way to the host */
+	size_t pinned_bytes;
+	struct region regions[GRAPHS_MAX];
+	int nregions;
+	uint64_t begins;
+	struct region *region; /* between begin and end */
+	bool is_recording;     /* the stream is */
+	bool weights_written;  /* by the last kernel */
+	uint64_t shape;        /* of the batch last sent, as far as it decides which kernels run */
+};
+
+/* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded; recorded regions are
+ * forgotten then. */
+void *scratch_of(struct ops_context *, size_t bytes);
+void regions_forget(struct ops_context *);
+struct staging *staging_take(struct ops_context *); /* the next one, waited for */
+void staging_sent(struct ops_context *, struct staging *);
+
+/* ---- a batch as kernels see it; everything lies at addresses that do not change ---- */
+
+#define CHUNK 256              /* keys of a partial result of attention */
+#define ITEM_CHUNKS_MAX 4096   /* an item of paged decode is row * ITEM_CHUNKS_MAX + chunk */
+enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_ITEMS, HEAD_COUNT };
+
+struct batch_view {
+	int32_t *head;            /* (HEAD_COUNT) how many of each are in use */
+	int32_t *ids;             /* (T) */
+	int32_t *pos;             /* (T) */
+	const int32_t *sequence;  /* (T) -1: a surplus row */
+	const int32_t *start;     /* (S + 1) first row of a sequence */
+	const int32_t *table;     /* (S, pages) */
+	int pages;                /* columns of table, whatever the host's had */
+	int32_t *item;            /* (T * chunks) of paged decode */
+	int chunks;               /* most chunks of CHUNK keys that pages hold */
+	int32_t *wanted;          /* (1) wanted rows in use */
+	const int32_t *at;        /* (n) 0 in surplus rows */
+	const int32_t *target;    /* (n) 0 where the host gave none */
+	const float *temperature; /* (n) 1 where the host gave none */
+	struct ops_draw *draw;    /* (n) */
+};
+
+struct ops_batch {
+	struct batch_view view;
+	int T, S, pages, n;  /* the largest of each */
+	int rows, sequences; /* of the last batch_put */
+	bool is_packed;      /* no pages */
+	bool is_decode;      /* every sequence has one row */
+	int wanted;
+	char *device, *host; /* one block each; host is pinned, two halves in turn */
+	size_t bytes;
+	size_t want_at; /* where what batch_want sends begins */
+	int half, want_half;
+	cudaEvent_t sent[2], want_sent[2];
+	int32_t *start; /* host copy of view.start, (S + 1) */
+};
+
+/* ---- products ---- */
+
+/* d (M, N) = alpha * op(a) op(b) + beta * c + bias, everything row-major: a is (M, K), or (K, M) when a_transposed; b
+ * is (K, N), or (N, K) when b_transposed. a, b and bias are bf16, c and d bf16 or fp32. c may be d. Row strides in
+ * elements. */
+struct product {
+	int M, N, K;
+	bool a_transposed, b_transposed;
+	bool is_f32; /* c and d */
+	const void *a, *b, *c;
+	void *d;
+	int64_t lda, ldb, ldc, ldd;
+	float alpha, beta;
+	const bf16 *bias; /* (N) or NULL */
+};
+void cuda_product(struct ops_context *, const struct product *);
+int lt_open(struct ops_context *, const char *cuda_libs, struct err *);
+void lt_close(struct ops_context *);
+
+/* ---- stages that others build on ---- */
+
+/* h = scaling * drop(x) A^T behind rows (T, in + tail) that stand already; zeros where there is no adapter. */
+void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
+/* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of each, become rows
+ * (T, NH * HD + tail). */
+void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,
+	const struct ops_next *);
+static inline float scale_log2_of(int HD) { return (float)(1.4426950408889634 / sqrt((double)HD)); }
+/* Whether the parts lie one behind the other, so that one product serves all; biases as well. */
+bool parts_adjoin(const struct ops_linear *);
+
+/* Families of entries; each file fills its own. */
+#define CUDA_FAMILIES(X) X(memory) X(batch) X(rows) X(linear) X(heads) X(paged) X(head) \
+	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) X(rows_backward) \
+	X(optim)
+#define X(name) void cuda_##name##_entries(struct ops *);
+CUDA_FAMILIES(X)
+#undef X
+
+/* ---- launches ---- */
+
+static __device__ __forceinline__ void grid_begin(void)
+{
+	cudaGridDependencySynchronize();
+	cudaTriggerProgrammaticLaunchCompletion();
+}
+
+struct launch {
+	dim3 grid, block;
+	size_t shared_bytes;
+	int cluster; /* blocks of a cluster along x; 0: none */
+};
+
+/* Shared memory past 48 KiB has to be asked for, once a kernel. */
+template <typename... P> static inline void kernel_shared(void (*kernel)(P...), size_t bytes)
+{
+	if (bytes > (48 << 10))
+		CUDA_CHECK(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+}
+
+template <typename... P, typename... A>
+static inline void cuda_launch(struct ops_context *c, struct launch l, void (*kernel)(P...), A... args)
+{
+	cudaLaunchAttribute attribute[2] = {};
+	cudaLaunchConfig_t config = {};
+	config.gridDim = l.grid;
+	config.blockDim = l.block;
+	config.dynamicSmemBytes = l.shared_bytes;
+	config.stream = c->stream;
+	config.attrs = attribute;
+	attribute[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attribute[config.numAttrs++].val.programmaticStreamSerializationAllowed = !c->weights_written;
+	c->weights_written = false;
+	if (l.cluster) {
+		attribute[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+		attribute[config.numAttrs].val.clusterDim.x = (unsigned)l.cluster;
+		attribute[config.numAttrs].val.clusterDim.y = 1;
+		attribute[config.numAttrs++].val.clusterDim.z = 1;
+	}
+	kernel_shared(kernel, l.shared_bytes);
+	CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, (P)args...));
+}
+#endif

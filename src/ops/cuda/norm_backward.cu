@@ -1,0 +1,254 @@
+/* norm_backward: gradients of RMSNorm over rows, and of the norms and rotation of heads. Gradients of the weights are
+ * sums over all rows: each block sums a fixed run of rows in order, a second kernel adds the blocks' sums in order. */
+#include "cuda_device.cuh"
+
+#define NORM_ROWS 16       /* rows of a block */
+#define NORM_THREADS 512   /* of a block at most */
+#define NORM_PIECES_MAX 3  /* of eight columns a thread: rows of up to 12,288 columns */
+#define HEADS_TOKENS 16    /* tokens of a block */
+#define HEADS_THREADS 256
+#define SUM_THREADS 256
+
+/* grad (columns) += the blocks' sums (blocks, stride), in order. */
+static __global__ void __launch_bounds__(SUM_THREADS)
+	partials_add_kernel(float *grad, const float *partial, int64_t stride, int blocks, int columns)
+{
+	grid_begin();
+	int column = (int)(blockIdx.x * SUM_THREADS + threadIdx.x);
+	if (column >= columns) return;
+	float sum = 0;
+	for (int b = 0; b < blocks; b++) sum += partial[b * stride + column];
+	grad[column] += sum;
+}
+
+static void partials_add(
+	struct ops_context *c, struct f32 *grad, const float *partial, int64_t stride, int blocks, int columns)
+{
+	cuda_launch(c, {dim3((unsigned)((columns + SUM_THREADS - 1) / SUM_THREADS)), dim3(SUM_THREADS), 0, 0},
+		partials_add_kernel, floats(grad), partial, stride, blocks, columns);
+}
+
+/* ---- rows ---- */
+
+struct norm_backward_args {
+	bf16 *dx;
+	const bf16 *dy, *x, *w;
+	const float *rstd;
+	float *partial; /* (blocks, C) or NULL */
+	int64_t dy_ld;
+	int C, T;
+	bool adds;
+};
+
+/* Sum over the block; `sums` is one of two arrays in turn, so that one barrier a row is enough. */
+static __device__ __forceinline__ float block_sum(float x, float *sums)
+{
+	x = lanes_sum<WARP>(x);
+	if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = x;
+	__syncthreads();
+	float total = 0;
+	for (int i = 0; i < (int)(blockDim.x / WARP); i++) total += sums[i];
+	return total;
+}
+
+/* With xhat = x rstd and g = dy w:  dx = rstd (g - xhat mean(g xhat)), dw += dy xhat. A thread owns the same columns in
+ * all rows of its block. */
+template <int PIECES>
+static __global__ void __launch_bounds__(NORM_THREADS) norm_backward_kernel(const struct norm_backward_args a)
+{
+	__shared__ float sums[2][WARP];
+	float w[PIECES][8], dw[PIECES][8] = {};
+	grid_begin();
+#pragma unroll
+	for (int p = 0; p < PIECES; p++) {
+		int column = (p * (int)blockDim.x + (int)threadIdx.x) * 8;
+		unpack8(w[p], column < a.C ? load8(a.w + column) : zero8());
+	}
+	int first = (int)blockIdx.x * NORM_ROWS, end = min(first + NORM_ROWS, a.T);
+	for (int t = first; t < end; t++) {
+		/* the row, and the sum of g x */
+		bf16x8 dy[PIECES], x[PIECES];
+		float dot = 0, rstd = a.rstd[t];
+#pragma unroll
+		for (int p = 0; p < PIECES; p++) {
+			int column = (p * (int)blockDim.x + (int)threadIdx.x) * 8;
+			bool exists = column < a.C;
+			dy[p] = exists ? load8(a.dy + t * a.dy_ld + column) : zero8();
+			x[p] = exists ? load8(a.x + (int64_t)t * a.C + column) : zero8();
+			float d[8], v[8];
+			unpack8(d, dy[p]);
+			unpack8(v, x[p]);
+#pragma unroll
+			for (int i = 0; i < 8; i++) {
+				dot = fmaf(d[i] * w[p][i], v[i], dot);
+				dw[p][i] = fmaf(d[i], v[i] * rstd, dw[p][i]);
+			}
+		}
+		float k = block_sum(dot, sums[t & 1]) / (float)a.C * rstd * rstd;
+		/* the gradient */
+#pragma unroll
+		for (int p = 0; p < PIECES; p++) {
+			int column = (p * (int)blockDim.x + (int)threadIdx.x) * 8;
+			if (column >= a.C) continue;
+			bf16 *to = a.dx + (int64_t)t * a.C + column;
+			float d[8], v[8], out[8] = {};
+			unpack8(d, dy[p]);
+			unpack8(v, x[p]);
+			if (a.adds) unpack8(out, load8(to));
+#pragma unroll
+			for (int i = 0; i < 8; i++) out[i] += rstd * fmaf(-v[i], k, d[i] * w[p][i]);
+			store8(to, pack8(out));
+		}
+	}
+	if (!a.partial) return;
+#pragma unroll
+	for (int p = 0; p < PIECES; p++) {
+		int column = (p * (int)blockDim.x + (int)threadIdx.x) * 8;
+		float *to = a.partial + (int64_t)blockIdx.x * a.C + column;
+		if (column < a.C)
+#pragma unroll
+			for (int i = 0; i < 8; i++) to[i] = dw[p][i];
+	}
+}
+
+static void norm_backward(struct ops_context *c, struct elem *dx, const struct elem *dy, const struct elem *x,
+	struct ops_weight *w, const struct f32 *rstd, int T, enum ops_accumulate acc)
+{
+	static void (*const kernels[NORM_PIECES_MAX])(const struct norm_backward_args) = {
+		norm_backward_kernel<1>, norm_backward_kernel<2>, norm_backward_kernel<3>};
+	int C = w->cols, threads = MIN((C / 8 + WARP - 1) / WARP * WARP, NORM_THREADS),
+		pieces = (C / 8 + threads - 1) / MAX(threads, 1);
+	CHECKF(C % 8 == 0 && pieces <= NORM_PIECES_MAX,
+		"rows of %d columns; the CUDA backend takes multiples of 8 up to %d", C, NORM_PIECES_MAX * NORM_THREADS * 8);
+	if (!T) return;
+	int blocks = (T + NORM_ROWS - 1) / NORM_ROWS;
+	struct norm_backward_args a = {};
+	a.dx = elems(dx), a.dy = elems(dy), a.x = elems(x), a.w = elems(w->w), a.rstd = floats(rstd);
+	a.dy_ld = C + c->tail, a.C = C, a.T = T, a.adds = acc == OPS_ADD;
+	if (w->grad) a.partial = (float *)scratch_of(c, (size_t)blocks * (size_t)C * sizeof(float));
+	cuda_launch(c, {dim3((unsigned)blocks), dim3((unsigned)threads), 0, 0}, kernels[pieces - 1], a);
+	if (w->grad) partials_add(c, w->grad, a.partial, C, blocks, C);
+}
+
+/* ---- heads ---- */
+
+struct heads_backward_args {
+	bf16 *dqkv;
+	const bf16 *dq, *dk, *qkv;
+	int64_t dq_ld, dk_ld, qkv_ld;
+	const bf16 *q_norm, *k_norm; /* NULL: none */
+	const float *rstd, *rope;
+	float *partial; /* (blocks, 2 HD): q_norm's, k_norm's; or NULL */
+	const int32_t *pos;
+	int NH, NKV, T;
+};
+
+/* A head of a token is HD / 16 lanes: each has eight elements of the first half and the eight that they are rotated
+ * with. */
+template <int HD, bool NORM>
+static __global__ void __launch_bounds__(HEADS_THREADS) heads_backward_kernel(const struct heads_backward_args a)
+{
+	constexpr int LANES = HD / 16, TEAMS = HEADS_THREADS / LANES;
+	__shared__ float sums[NORM ? TEAMS : 1][HD];
+	int team = (int)threadIdx.x / LANES, at = (int)threadIdx.x % LANES * 8, all = a.NH + a.NKV;
+	int first = (int)blockIdx.x * HEADS_TOKENS, tokens = min(HEADS_TOKENS, a.T - first);
+	float dw[2][16] = {};
+	grid_begin();
+
+	/* teams go over (token, head) side by side; q heads first, so that a lane knows whose weight it sums */
+#pragma unroll
+	for (int part = 0; part < 2; part++) {
+		int heads = part ? a.NKV : a.NH, count = tokens * heads;
+		const bf16 *weight = part ? a.k_norm : a.q_norm;
+		for (int base = 0; base < count; base += TEAMS) {
+			int item = base + team;
+			bool exists = item < count;
+			int64_t t = first + (exists ? item / heads : 0);
+			int head = exists ? item % heads : 0, column = (part ? a.NH + head : head) * HD + at;
+			const bf16 *from = part ? a.dk + t * a.dk_ld + head * HD + at : a.dq + t * a.dq_ld + head * HD + at;
+			const float *cosines = a.rope + (int64_t)a.pos[t] * HD + at, *sines = cosines + HD / 2;
+			float low[8], high[8], d[16];
+			unpack8(low, load8(from));
+			unpack8(high, load8(from + HD / 2));
+			/* the rotation is orthogonal: its transpose turns the gradient back */
+#pragma unroll
+			for (int i = 0; i < 8; i++) {
+				d[i] = fmaf(high[i], sines[i], low[i] * cosines[i]);
+				d[8 + i] = fmaf(-low[i], sines[i], high[i] * cosines[i]);
+			}
+			if (NORM) {
+				float x[16], w[16], dot = 0, rstd = a.rstd[t * all + (part ? a.NH + head : head)];
+				unpack8(x, load8(a.qkv + t * a.qkv_ld + column));
+				unpack8(x + 8, load8(a.qkv + t * a.qkv_ld + column + HD / 2));
+				unpack8(w, load8(weight + at));
+				unpack8(w + 8, load8(weight + at + HD / 2));
+#pragma unroll
+				for (int i = 0; i < 16; i++) {
+					if (exists) dw[part][i] = fmaf(d[i], x[i] * rstd, dw[part][i]);
+					d[i] *= w[i];
+					dot = fmaf(d[i], x[i], dot);
+				}
+				float k = lanes_sum<LANES>(dot) / HD * rstd * rstd;
+#pragma unroll
+				for (int i = 0; i < 16; i++) d[i] = rstd * fmaf(-x[i], k, d[i]);
+			}
+			if (!exists) continue;
+			store8(a.dqkv + t * a.qkv_ld + column, pack8(d));
+			store8(a.dqkv + t * a.qkv_ld + column + HD / 2, pack8(d + 8));
+		}
+	}
+	/* the teams' sums, added in order */
+	if constexpr (NORM) {
+#pragma unroll
+		for (int part = 0; part < 2; part++) {
+			if (!a.partial) break;
+			__syncthreads();
+#pragma unroll
+			for (int i = 0; i < 8; i++) sums[team][at + i] = dw[part][i], sums[team][at + HD / 2 + i] = dw[part][8 + i];
+			__syncthreads();
+			for (int i = (int)threadIdx.x; i < HD; i += HEADS_THREADS) {
+				float sum = 0;
+				for (int j = 0; j < TEAMS; j++) sum += sums[j][i];
+				a.partial[((int64_t)blockIdx.x * 2 + part) * HD + i] = sum;
+			}
+		}
+	}
+}
+
+typedef void (*heads_kernel)(const struct heads_backward_args);
+static heads_kernel heads_kernel_of(int HD, bool has_norm)
+{
+	if (HD == 32) return has_norm ? heads_backward_kernel<32, true> : heads_backward_kernel<32, false>;
+	if (HD == 64) return has_norm ? heads_backward_kernel<64, true> : heads_backward_kernel<64, false>;
+	if (HD == 128) return has_norm ? heads_backward_kernel<128, true> : heads_backward_kernel<128, false>;
+	if (HD == 256) return has_norm ? heads_backward_kernel<256, true> : heads_backward_kernel<256, false>;
+	return NULL;
+}
+
+static void heads_backward(struct ops_context *c, struct elem *dqkv, const struct elem *dq, const struct elem *dk,
+	const struct elem *qkv, const struct f32 *rstd, struct ops_heads *h, const struct ops_batch *b, int T)
+{
+	heads_kernel kernel = heads_kernel_of(h->HD, h->q_norm != NULL);
+	CHECKF(kernel, "heads of %d elements; the CUDA backend takes 32, 64, 128 and 256", h->HD);
+	CHECK(!h->q_norm == !h->k_norm);
+	if (!T) return;
+	/* dq and dk may lie in dqkv: then they are turned in place */
+	int Q = h->NH * h->HD, KV = h->NKV * h->HD, blocks = (T + HEADS_TOKENS - 1) / HEADS_TOKENS;
+	struct f32 *grads[2] = {h->q_norm ? h->q_norm->grad : NULL, h->k_norm ? h->k_norm->grad : NULL};
+	struct heads_backward_args a = {};
+	a.dqkv = elems(dqkv), a.qkv = elems(qkv), a.qkv_ld = Q + 2 * KV;
+	a.dq = elems(dq), a.dq_ld = dq == dqkv ? a.qkv_ld : Q;
+	a.dk = dk == dqkv ? elems(dqkv) + Q : elems(dk), a.dk_ld = dk == dqkv ? a.qkv_ld : KV;
+	a.rstd = floats(rstd), a.rope = floats(h->rope), a.pos = b->view.pos, a.NH = h->NH, a.NKV = h->NKV, a.T = T;
+	if (h->q_norm) a.q_norm = elems(h->q_norm->w), a.k_norm = elems(h->k_norm->w);
+	if (grads[0] || grads[1]) a.partial = (float *)scratch_of(c, (size_t)blocks * 2 * (size_t)h->HD * sizeof(float));
+	cuda_launch(c, {dim3((unsigned)blocks), dim3(HEADS_THREADS), 0, 0}, kernel, a);
+	for (int i = 0; i < 2; i++)
+		if (grads[i]) partials_add(c, grads[i], a.partial + i * h->HD, 2 * h->HD, blocks, h->HD);
+}
+
+void cuda_norm_backward_entries(struct ops *t)
+{
+	t->norm_backward = norm_backward;
+	t->heads_backward = heads_backward;
+}

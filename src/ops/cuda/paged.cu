@@ -1,0 +1,503 @@
+/* paged: attention of a step over pages, in the order of attention_step.cuh.
+ *
+ * Two kernels, the same bits. Where every sequence has one row (decode) the work is cut into items (row, chunk of 256
+ * keys, key head): blocks that stay walk over them, the next item's keys and values on their way while this one is
+ * multiplied; partial sums go to scratch, and who writes the row's tail folds them (rows.cu). One block's four warps
+ * share an item: warp j makes the scores of subtile j, row maxima through shared memory give every warp the maxima that
+ * walking the subtiles in order would have met, and then each warp owns a quarter of the columns. Where sequences have
+ * more rows (prompts) a block owns 128 rows of a sequence, some heads of a group times some positions, and walks all
+ * keys they see. */
+#include "attention_step.cuh"
+#include "cuda_device.cuh"
+
+struct paged_args {
+	const bf16 *q; /* row stride q_ld, head h at h * HD */
+	int64_t q_ld;
+	const bf16 *kpages, *vpages; /* (pages, NKV, OPS_PAGE, HD) */
+	float *partial;              /* decode: (T, chunks, NH, HD + 2) */
+	bf16 *att;                   /* tiles: row stride att_ld */
+	int64_t att_ld;
+	struct batch_view b;
+	int S; /* tiles */
+	int NH, NKV, group;
+	int pack; /* tiles: heads of a group that share a block's keys */
+	int T;
+	float scale_log2; /* log2(e) / sqrt(HD) */
+};
+
+/* KEYS keys of one head from position `first` on, out of pages into a tile; those from `end` on are zeros. */
+template <int KEYS, int HD, int THREADS>
+static __device__ __forceinline__ void pages_load(
+	uint32_t tile, const bf16 *pages, const int32_t *table, int NKV, int kv, int first, int end)
+{
+	constexpr int PIECES = HD / 8;
+#pragma unroll 4
+	for (int at = (int)threadIdx.x; at < KEYS * PIECES; at += THREADS) {
+		int row = at / PIECES, piece = at % PIECES, position = first + row;
+		bool exists = position < end;
+		int64_t page = exists ? table[position / OPS_PAGE] : 0;
+		const char *from = (const char *)(pages + (page * NKV + kv) * OPS_PAGE * HD) +
+			tile_at<HD>(position % OPS_PAGE, piece);
+		copy_16(tile + tile_at<HD>(row, piece), exists ? from : (const char *)pages, exists);
+	}
+}
+
+/* ---- decode ---- */
+
+#define DECODE_WARPS 4
+#define DECODE_THREADS (DECODE_WARPS * WARP)
+#define GROUP_MAX 8
+
+#define STAGES 3   /* chunks of keys or values in shared memory at once */
+
+template <int HD> struct decode_shape {
+	static constexpr int CHUNK_BYTES = CHUNK * HD * 2;
+	static constexpr int P_STRIDE = CHUNK + 8;
+	static constexpr int P_BYTES = GROUP_MAX * P_STRIDE * 2;
+	static constexpr int STAT_BYTES = 2 * DECODE_WARPS * GROUP_MAX * 4;
+	static constexpr int SHARED_BYTES = STAGES * CHUNK_BYTES + P_BYTES + STAT_BYTES + STAGES * 8;
+	static constexpr int SQUARES = HD / 16 >= DECODE_WARPS ? HD / 16 / DECODE_WARPS : 1; /* of 16 columns, a warp's */
+};
+
+struct item {
+	int row, chunk, kv;
+	int pos;
+	const int32_t *table;
+};
+
+static __device__ __forceinline__ struct item item_get(const struct paged_args &a, int index)
+{
+	struct item it;
+	int packed = a.b.item[index / a.NKV];
+	it.kv = index % a.NKV;
+	it.row = packed / ITEM_CHUNKS_MAX;
+	it.chunk = packed % ITEM_CHUNKS_MAX;
+	it.pos = a.b.pos[it.row];
+	it.table = a.b.table + (int64_t)a.b.sequence[it.row] * a.b.pages;
+	return it;
+}
+
+/* Query heads of the item's group as rows 0.. of an A operand; rows 8 to 15 are zeros. */
+template <int HD>
+static __device__ __forceinline__ void group_load(
+	uint32_t q[HD / 16][4], const struct paged_args &a, const struct item &it, int lane)
+{
+	int g = lane >> 2;
+	const bf16 *from = a.q + it.row * a.q_ld + (it.kv * a.group + g) * HD + 2 * (lane & 3);
+#pragma unroll
+	for (int k = 0; k < HD / 16; k++) {
+		q[k][0] = g < a.group ? *(const uint32_t *)(from + k * 16) : 0;
+		q[k][2] = g < a.group ? *(const uint32_t *)(from + k * 16 + 8) : 0;
+		q[k][1] = q[k][3] = 0;
+	}
+}
+
+struct folded { /* what walking the four subtiles in order gives for the lane's row: factors of the accumulators,
+				   maximum */
+	float alpha[DECODE_WARPS], m[DECODE_WARPS];
+};
+
+static __device__ __forceinline__ struct folded tops_fold(const float *tops, int g, float scale_log2)
+{
+	struct folded f;
+	float m = -INFINITY;
+#pragma unroll
+	for (int j = 0; j < DECODE_WARPS; j++) {
+		float now = fmaxf(m, tops[j * GROUP_MAX + g]);
+		f.alpha[j] = shift_factor(m, now, scale_log2, shift_of(now, scale_log2));
+		f.m[j] = m = now;
+	}
+	return f;
+}
+
+/* This warp's subtile: probabilities to shared memory, as bf16, and their sum. */
+static __device__ __forceinline__ float probabilities_store(
+	const float s[SUBTILE / 8][4], bf16 *p, float shift, float scale_log2, int lane)
+{
+	float sum = 0;
+#pragma unroll
+	for (int i = 0; i < SUBTILE / 8; i++) {
+		float low = ex2(__fmaf_rn(s[i][0], scale_log2, -shift)), high = ex2(__fmaf_rn(s[i][1], scale_log2, -shift));
+		sum = __fadd_rn(__fadd_rn(sum, low), high);
+		*(uint32_t *)(p + 8 * i + 2 * (lane & 3)) = pack_bf16(low, high);
+	}
+	return quad_sum(sum);
+}
+
+/* A warp's columns of o over the whole chunk. */
+template <int HD>
+static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQUARES * 2][4], const bf16 *p,
+	uint32_t v_at, const struct folded &f, int first_square, int steps, int lane)
+{
+	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+#pragma unroll
+	for (int i = 0; i < SQUARES * 2; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+#pragma unroll
+	for (int j = 0; j < DECODE_WARPS; j++) {
+#pragma unroll
+		for (int i = 0; i < SQUARES * 2; i++) {
+			o[i][0] = __fmul_rn(o[i][0], f.alpha[j]);
+			o[i][1] = __fmul_rn(o[i][1], f.alpha[j]);
+		}
+#pragma unroll
+		for (int k = j * SUBTILE / 16; k < (j + 1) * SUBTILE / 16; k++) {
+			if (k >= steps) break; /* no keys there: their probabilities are 0 */
+			const uint32_t *from = (const uint32_t *)(p + 16 * k + 2 * (lane & 3));
+			const uint32_t a[4] = {from[0], 0, from[4], 0};
+#pragma unroll
+			for (int i = 0; i < SQUARES; i++) {
+				uint32_t b[4];
+				ldmatrix_transposed(b, square<HD>(v_at, k, first_square + i));
+				mma_bf16(o[2 * i], a, b[0], b[1]);
+				mma_bf16(o[2 * i + 1], a, b[2], b[3]);
+			}
+		}
+	}
+}
+
+/* ---- the ring: chunks of keys and of values by turns, each brought by bulk copies of whole pages ---- */
+
+static __device__ __forceinline__ void barrier_make(uint32_t barrier)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+	asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra "
+				 "there;\nbra again;\nthere:\n}" ::"r"(barrier),
+		"r"(parity)
+		: "memory");
+}
+
+/* One thread asks for the pages of an item's chunk; the barrier opens when all bytes are there. */
+template <int HD>
+static __device__ __forceinline__ void chunk_fetch(
+	uint32_t stage, uint32_t barrier, const bf16 *pages, const struct paged_args &a, const struct item &it)
+{
+	constexpr uint32_t BYTES = OPS_PAGE * HD * 2;
+	int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), n = (keys + OPS_PAGE - 1) / OPS_PAGE;
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"((uint32_t)n * BYTES)
+		: "memory");
+	for (int i = 0; i < n; i++) {
+		int64_t page = it.table[it.chunk * (CHUNK / OPS_PAGE) + i];
+		const bf16 *from = pages + (page * a.NKV + it.kv) * OPS_PAGE * HD;
+		asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+						 stage + (uint32_t)i * BYTES),
+			"l"(from), "r"(BYTES), "r"(barrier)
+			: "memory");
+	}
+}
+
+/* Rows of a last, partly filled page behind the last key, up to where products read: 0 times what stands there must be
+ * 0. */
+template <int HD> static __device__ __forceinline__ void values_clear(unsigned char *stage, int keys)
+{
+	int from = keys * HD * 2, to = (keys + 15) / 16 * 16 * HD * 2;
+	for (int at = from + (int)threadIdx.x * 16; at < to; at += DECODE_THREADS * 16)
+		*(uint4 *)(stage + at) = make_uint4(0, 0, 0, 0);
+	if (from < to) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* This warp's subtile: scores, -inf behind the last key. */
+template <int HD>
+static __device__ __forceinline__ float decode_scores(
+	float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at, int key, int pos, int lane)
+{
+	float top = -INFINITY;
+	if (key > pos) {
+#pragma unroll
+		for (int i = 0; i < SUBTILE / 8; i++) s[i][0] = s[i][1] = -INFINITY;
+		return top;
+	}
+	scores_multiply<HD>(s, q, k_at);
+#pragma unroll
+	for (int i = 0; i < SUBTILE / 8; i++) {
+		int at = key + 8 * i + 2 * (lane & 3);
+		if (at > pos) s[i][0] = -INFINITY;
+		if (at + 1 > pos) s[i][1] = -INFINITY;
+		top = fmaxf(top, fmaxf(s[i][0], s[i][1]));
+	}
+	return quad_max(top);
+}
+
+template <int HD>
+static __device__ __forceinline__ void partial_store(const struct paged_args &a, const struct item &it,
+	const float (*o)[4], const struct folded &f, const float *sums, int warp, int lane)
+{
+	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	int g = lane >> 2;
+	float *out = a.partial + (((int64_t)it.row * a.b.chunks + it.chunk) * a.NH + it.kv * a.group + g) * (HD + 2);
+#pragma unroll
+	for (int i = 0; i < SQUARES * 2; i++)
+		*(float2 *)(out + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)) = make_float2(o[i][0], o[i][1]);
+	if (warp != 0 || (lane & 3) != 0) return;
+	float l = 0;
+#pragma unroll
+	for (int j = 0; j < DECODE_WARPS; j++) l = __fmaf_rn(l, f.alpha[j], sums[j * GROUP_MAX + g]);
+	*(float2 *)(out + HD) = make_float2(f.m[DECODE_WARPS - 1], l);
+}
+
+template <int HD>
+static __global__ void __launch_bounds__(DECODE_THREADS,
+	HD == 128      ? 1
+		: HD == 64 ? 2
+				   : 4) decode_kernel(const struct paged_args a)
+{
+	using shape = decode_shape<HD>;
+	constexpr int SQUARES = shape::SQUARES;
+	extern __shared__ __align__(1024) unsigned char shared[];
+	bf16 *p = (bf16 *)(shared + STAGES * shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
+	float *tops = (float *)((unsigned char *)p + shape::P_BYTES),
+		  *sums = tops + DECODE_WARPS * GROUP_MAX; /* (subtile, GROUP_MAX) */
+	uint32_t ring = shared_address(shared), barriers = shared_address(sums + DECODE_WARPS * GROUP_MAX);
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, g = lane >> 2, step = (int)gridDim.x;
+	bool is_fetcher = threadIdx.x == 0;
+	if (is_fetcher) {
+		for (int i = 0; i < STAGES; i++) barrier_make(barriers + 8 * i);
+		asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	}
+	grid_begin();
+	int count = a.b.head[HEAD_ITEMS] * a.NKV, index = (int)blockIdx.x;
+	if (index >= count) return;
+	__syncthreads();
+
+	/* The ring's first turns: keys and values of the first item, keys of the second. Turn t is chunk t / 2's keys
+	 * (even) or values (odd), in stage t % STAGES. */
+	struct item it = item_get(a, index), next = index + step < count ? item_get(a, index + step) : it;
+	if (is_fetcher) {
+		chunk_fetch<HD>(ring, barriers, a.kpages, a, it);
+		chunk_fetch<HD>(ring + shape::CHUNK_BYTES, barriers + 8, a.vpages, a, it);
+		if (index + step < count) chunk_fetch<HD>(ring + 2 * shape::CHUNK_BYTES, barriers + 16, a.kpages, a, next);
+	}
+	for (int turn = 0;; turn += 2) {
+		uint32_t k_stage = (uint32_t)(turn % STAGES), v_stage = (uint32_t)((turn + 1) % STAGES);
+		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK);
+		bool more = index + step < count, even_more = index + 2 * step < count;
+		uint32_t q[HD / 16][4];
+		group_load<HD>(q, a, it, lane);
+		struct item after = even_more ? item_get(a, index + 2 * step) : next;
+		barrier_wait(barriers + 8 * k_stage, (uint32_t)(turn / STAGES & 1));
+
+		/* scores of this warp's subtile, and their maxima */
+		float s[SUBTILE / 8][4];
+		uint32_t k_at = ring + k_stage * shape::CHUNK_BYTES + (uint32_t)(warp * SUBTILE * HD * 2) +
+			lane_columns<HD>(lane);
+		float top = decode_scores<HD>(s, q, k_at, it.chunk * CHUNK + warp * SUBTILE, it.pos, lane);
+		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
+		__syncthreads();
+
+		/* everybody has read the keys: the next values take their place */
+		if (is_fetcher && more)
+			chunk_fetch<HD>(ring + k_stage * shape::CHUNK_BYTES, barriers + 8 * k_stage, a.vpages, a, next);
+		struct folded f = tops_fold(tops, g, a.scale_log2);
+		float mine = warp == 0 ? f.m[0] : warp == 1 ? f.m[1] : warp == 2 ? f.m[2] : f.m[3];
+		float sum = probabilities_store(
+			s, p + g * shape::P_STRIDE + warp * SUBTILE, shift_of(mine, a.scale_log2), a.scale_log2, lane);
+		if ((lane & 3) == 0) sums[warp * GROUP_MAX + g] = sum;
+		barrier_wait(barriers + 8 * v_stage, (uint32_t)((turn + 1) / STAGES & 1));
+		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
+		__syncthreads();
+
+		/* values, a warp a share of the columns */
+		if (warp * SQUARES < HD / 16) {
+			float o[SQUARES * 2][4];
+			chunk_values<HD>(o, p + g * shape::P_STRIDE, ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f,
+				warp * SQUARES, (keys + 15) / 16, lane);
+			if (g < a.group) partial_store<HD>(a, it, o, f, sums, warp, lane);
+		}
+		if (!more) break;
+		__syncthreads();
+		if (is_fetcher && even_more)
+			chunk_fetch<HD>(ring + v_stage * shape::CHUNK_BYTES, barriers + 8 * v_stage, a.kpages, a, after);
+		index += step, it = next, next = after;
+	}
+}
+
+template <int HD> static void decode_run(struct ops_context *c, const struct paged_args *a)
+{
+	constexpr int bytes = decode_shape<HD>::SHARED_BYTES;
+	int each = MIN(8, (227 << 10) / (bytes + 1024));
+	int64_t most = (int64_t)a->T * a->b.chunks * a->NKV;
+	struct launch l = {dim3((unsigned)MIN((int64_t)c->sms * each, most)), dim3(DECODE_THREADS), bytes, 0};
+	cuda_launch(c, l, decode_kernel<HD>, *a);
+}
+
+/* ---- tiles of queries ---- */
+
+#define TILE_ROWS 128
+#define TILE_THREADS 256
+
+template <int HD> struct tile_shape {
+	static constexpr int STAGE_BYTES = 2 * SUBTILE * HD * 2;
+	static constexpr int SHARED_BYTES = 2 * STAGE_BYTES + TILE_ROWS * HD * 4;
+};
+
+struct span {
+	int first;  /* the sequence's first row in the batch */
+	int length; /* its rows; 0: nothing to do */
+	int index;  /* the tile's first row, counted from the sequence's first */
+	int sequence;
+};
+
+/* Tile `index` of all sequences, each cut into runs of `positions` rows. Every warp counts for itself. */
+static __device__ __forceinline__ struct span span_find(const int32_t *start, int S, int index, int positions)
+{
+	int lane = (int)(threadIdx.x & 31);
+	for (int base = 0; base < S; base += 32) {
+		int s = base + lane, first = s < S ? start[s] : 0, length = s < S ? start[s + 1] - first : 0;
+		int tiles = (length + positions - 1) / positions, before = tiles;
+		for (int d = 1; d < 32; d *= 2) {
+			int left = __shfl_up_sync(ALL_LANES, before, d);
+			if (lane >= d) before += left;
+		}
+		int all = __shfl_sync(ALL_LANES, before, 31);
+		before -= tiles;
+		unsigned mine = __ballot_sync(ALL_LANES, index >= before && index < before + tiles);
+		if (mine) {
+			int owner = __ffs((int)mine) - 1;
+			return {__shfl_sync(ALL_LANES, first, owner), __shfl_sync(ALL_LANES, length, owner),
+				(index - __shfl_sync(ALL_LANES, before, owner)) * positions, base + owner};
+		}
+		index -= all;
+	}
+	return {0, 0, 0, 0};
+}
+
+/* Grid: (NH / pack, tiles). */
+template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile_kernel(const struct paged_args a)
+{
+	using shape = tile_shape<HD>;
+	extern __shared__ __align__(1024) unsigned char shared[];
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = TILE_ROWS / a.pack;
+	grid_begin();
+	struct span span = span_find(a.b.start, a.S, (int)blockIdx.y, positions);
+	if (span.length == 0) return;
+
+	/* which rows this warp has: 16 of one head; and how many subtiles the block's last row sees */
+	int head = (int)blockIdx.x * a.pack + warp * 16 / positions, kv = (int)blockIdx.x * a.pack / a.group;
+	int index = span.index + warp * 16 % positions, before = a.b.pos[span.first], position = before + index;
+	bool exists = index < span.length;
+	int end = before + min(span.index + positions, span.length), subtiles = (end - 1) / SUBTILE + 1;
+	const int32_t *table = a.b.table + (int64_t)span.sequence * a.b.pages;
+	uint32_t base = shared_address(shared), k_lane = lane_columns<HD>(lane), v_lane = lane_rows<HD>(lane);
+	float *total = (float *)(shared + 2 * shape::STAGE_BYTES) + threadIdx.x;
+
+	/* Q's fragments; rows behind the sequence are zeros */
+	uint32_t q[HD / 16][4];
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int at = index + (lane >> 2) + 8 * r;
+		const bf16 *from = a.q + (int64_t)(span.first + min(at, span.length - 1)) * a.q_ld + head * HD + 2 * (lane & 3);
+#pragma unroll
+		for (int k = 0; k < HD / 16; k++) {
+			q[k][r] = at < span.length ? *(const uint32_t *)(from + k * 16) : 0;
+			q[k][2 + r] = at < span.length ? *(const uint32_t *)(from + k * 16 + 8) : 0;
+		}
+	}
+	pages_load<SUBTILE, HD, TILE_THREADS>(base, a.kpages, table, a.NKV, kv, 0, end);
+	pages_load<SUBTILE, HD, TILE_THREADS>(base + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, 0, end);
+	copies_commit();
+
+	float o[HD / 8][4] = {};
+	struct softmax all = {{-INFINITY, -INFINITY}, {0, 0}}, chunk = all;
+	for (int j = 0; j < subtiles; j++) {
+		/* subtile j is here, and everybody has left the buffer of j - 1: j + 1 may go there */
+		copies_wait<0>();
+		__syncthreads();
+		uint32_t stage = base + (uint32_t)(j & 1) * shape::STAGE_BYTES,
+				 other = base + (uint32_t)((j + 1) & 1) * shape::STAGE_BYTES;
+		int key = j * SUBTILE, next = key + SUBTILE;
+		if (j + 1 < subtiles) {
+			pages_load<SUBTILE, HD, TILE_THREADS>(other, a.kpages, table, a.NKV, kv, next, end);
+			pages_load<SUBTILE, HD, TILE_THREADS>(
+				other + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, next, end);
+			copies_commit();
+		}
+		/* a subtile beyond the warp's last row would change nothing */
+		if (exists && key <= position + 15) {
+			float s[SUBTILE / 8][4];
+			scores_multiply<HD>(s, q, stage + k_lane);
+			scores_mask(s, lane, position, key);
+			softmax_step<HD / 8>(s, o, &chunk, a.scale_log2);
+			values_add<HD>(o, s, stage + shape::STAGE_BYTES / 2 + v_lane);
+		}
+		/* the chunk ends: fold it, and begin anew unless it was the last */
+		if (next % CHUNK != 0 && j + 1 < subtiles) continue;
+		chunk_fold<HD / 8, TILE_THREADS>(o, &chunk, total, &all, key < CHUNK, a.scale_log2);
+		if (j + 1 == subtiles) break;
+		chunk.m[0] = chunk.m[1] = -INFINITY;
+		chunk.l[0] = chunk.l[1] = 0;
+#pragma unroll
+		for (int i = 0; i < HD / 8; i++)
+#pragma unroll
+			for (int e = 0; e < 4; e++) total[(i * 4 + e) * TILE_THREADS] = o[i][e], o[i][e] = 0;
+	}
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int at = index + (lane >> 2) + 8 * r;
+		if (at >= span.length) continue;
+		float inverse = __frcp_rn(all.l[r]);
+		bf16 *to = a.att + (int64_t)(span.first + at) * a.att_ld + head * HD + 2 * (lane & 3);
+#pragma unroll
+		for (int i = 0; i < HD / 8; i++)
+			*(uint32_t *)(to + 8 * i) = pack_bf16(__fmul_rn(o[i][2 * r], inverse), __fmul_rn(o[i][2 * r + 1], inverse));
+	}
+}
+
+template <int HD> static void tile_run(struct ops_context *c, const struct paged_args *a)
+{
+	int positions = TILE_ROWS / a->pack, tiles = a->T / positions + a->S;
+	struct launch l = {
+		dim3((unsigned)(a->NH / a->pack), (unsigned)tiles), dim3(TILE_THREADS), tile_shape<HD>::SHARED_BYTES, 0};
+	cuda_launch(c, l, tile_kernel<HD>, *a);
+}
+
+/* Rows that no sequence has. */
+static __global__ void surplus_zero_kernel(bf16 *x, int64_t ld, const int32_t *sequence, int columns)
+{
+	grid_begin();
+	if (sequence[blockIdx.x] >= 0) return;
+	for (int i = (int)threadIdx.x; i < columns; i += (int)blockDim.x)
+		x[blockIdx.x * ld + i] = __float2bfloat16_rn(0.0f);
+}
+
+/* Heads of a group that share a block: as many of 1, 2, 4, 8 as divide it. */
+static int pack_of(int group)
+{
+	int pack = 1;
+	while (pack < 8 && group % (2 * pack) == 0) pack *= 2;
+	return pack;
+}
+
+static void attend_paged(struct ops_context *c, struct elem *att, const struct elem *q, const struct elem *kpages,
+	const struct elem *vpages, const struct ops_heads *h, const struct ops_batch *b, int T, const struct ops_next *next)
+{
+	struct paged_args a = {};
+	int Q = h->NH * h->HD;
+	CHECKF(!b->is_packed, "attention over pages for a batch that has none");
+	CHECKF(h->HD == 32 || h->HD == 64 || h->HD == 128, "heads of %d; the CUDA backend knows 32, 64 and 128", h->HD);
+	a.q = elems(q), a.q_ld = h->q_norm ? Q : Q + 2 * h->NKV * h->HD; /* without a norm q lies in qkv */
+	a.kpages = elems(kpages), a.vpages = elems(vpages), a.att = elems(att), a.att_ld = Q + c->tail;
+	a.b = b->view, a.S = b->sequences, a.NH = h->NH, a.NKV = h->NKV, a.group = h->NH / h->NKV,
+	a.pack = pack_of(a.group);
+	a.T = T, a.scale_log2 = scale_log2_of(h->HD);
+	if (b->is_decode) {
+		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
+		a.partial = (float *)scratch_of(
+			c, (size_t)b->T * (size_t)b->view.chunks * (size_t)h->NH * (size_t)(h->HD + 2) * sizeof(float));
+		if (h->HD == 32) decode_run<32>(c, &a);
+		else if (h->HD == 64) decode_run<64>(c, &a);
+		else decode_run<128>(c, &a);
+		cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
+		return;
+	}
+	if (h->HD == 32) tile_run<32>(c, &a);
+	else if (h->HD == 64) tile_run<64>(c, &a);
+	else tile_run<128>(c, &a);
+	if (T > b->rows)
+		cuda_launch(
+			c, {dim3((unsigned)T), dim3(128), 0, 0}, surplus_zero_kernel, elems(att), a.att_ld, b->view.sequence, Q);
+	cuda_thin(c, elems(att), Q, T, next);
+}
+
+void cuda_paged_entries(struct ops *t) { t->attend_paged = attend_paged; }

@@ -1,0 +1,445 @@
+/* product: dense products by cuBLASLt, which is opened at run time: bf16 operands, fp32 sums.
+ *
+ * The algorithm of a shape is the first one that the library's heuristic names, never one that was timed: the same
+ * shapes get the same algorithms in every run, so a resumed run repeats its bits. With batch_invariant no algorithm may
+ * split K over blocks, and each has to give, row by row, the bits of a first one that was chosen for the same matrix:
+ * those that do not are passed over. cuBLASLt is column-major: our row-major d = a b is its d' = b' a'. */
+#include "cuda_device.cuh"
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#define LT_FUNCTIONS(X) \
+	X(Create) X(Destroy) X(Matmul) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) X(MatrixLayoutCreate) \
+	X(MatrixLayoutDestroy) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic)
+#define PLANS_CAP 8192   /* of the hash table of shapes */
+#define CANDIDATES 16    /* algorithms asked for where bits decide */
+
+struct shape { /* what an algorithm is chosen by */
+	int M, N, K;
+	uint8_t a_transposed, b_transposed, is_f32, has_c, has_bias, gap[7]; /* compared as bytes */
+	int64_t lda, ldb, ldc, ldd;
+	int alignment_a, alignment_b, alignment_c, alignment_d;
+};
+struct plan {
+	bool is_set;
+	struct shape shape;
+	cublasLtMatmulDesc_t desc;
+	cublasLtMatrixLayout_t a, b, c, d; /* of the library's view: a is our b */
+	cublasLtMatmulAlgo_t algo;
+	bool is_plain; /* no algorithm of the library takes these strides */
+};
+struct lt {
+	void *library;
+	cublasLtHandle_t handle;
+#define X(name) decltype(&cublasLt##name) name;
+	LT_FUNCTIONS(X)
+#undef X
+	struct plan *plans; /* (PLANS_CAP) */
+	int nplans;
+};
+
+#define LT_CHECK(call) \
+	do { \
+		cublasStatus_t lt_rc_ = (call); \
+		CHECKF(lt_rc_ == CUBLAS_STATUS_SUCCESS, "cuBLASLt gives status %d", (int)lt_rc_); \
+	} while (0)
+
+/* ---- opening ---- */
+
+static void *library_try(const char *folder, const char *name, struct str *tried)
+{
+	char path[4096];
+	if (folder) snprintf(path, sizeof path, "%s/%s", folder, name);
+	else snprintf(path, sizeof path, "%s", name);
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library) str_printf(tried, "%s%s", tried->len ? ", " : "", path);
+	return library;
+}
+
+/* The folder that this library lies in. */
+static bool own_folder(char *folder, size_t room)
+{
+	Dl_info info;
+	if (!dladdr((void *)&own_folder, &info) || !info.dli_fname) return false;
+	char *real = realpath(info.dli_fname, NULL);
+	char *slash = real ? strrchr(real, '/') : NULL;
+	if (slash) snprintf(folder, room, "%.*s", (int)(slash - real), real);
+	free(real);
+	return slash != NULL;
+}
+
+/* nvidia/cu13/lib of a Python environment: HONE_PYTHON is .../bin/python, its packages .../lib/python3.x/site-packages.
+ */
+static bool python_folder(char *folder, size_t room)
+{
+	const char *python = getenv("HONE_PYTHON");
+	const char *slash = python ? strrchr(python, '/') : NULL;
+	if (!slash) return false;
+	for (int minor = 9; minor < 20; minor++) {
+		snprintf(
+			folder, room, "%.*s/../lib/python3.%d/site-packages/nvidia/cu13/lib", (int)(slash - python), python, minor);
+		if (access(folder, X_OK) == 0) return true;
+	}
+	return false;
+}
+
+static void *library_open(const char *cuda_libs, struct str *tried)
+{
+	static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so"};
+	char own[4000], python[4000];
+	const char *folders[4];
+	int n = 0;
+	if (cuda_libs) folders[n++] = cuda_libs;
+	if (own_folder(own, sizeof own)) folders[n++] = own;
+	if (python_folder(python, sizeof python)) folders[n++] = python;
+	folders[n++] = NULL;
+	for (int i = 0; i < n; i++)
+		for (size_t j = 0; j < ARRAY_LEN(names); j++) {
+			void *library = library_try(folders[i], names[j], tried);
+			if (library) return library;
+		}
+	return NULL;
+}
+
+int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
+{
+	struct str tried = {};
+	struct lt *lt = (struct lt *)xcalloc(1, sizeof *lt);
+	c->lt = lt;
+	lt->library = library_open(cuda_libs, &tried);
+	int rc = 0;
+	if (!lt->library)
+		rc = err_set(err, ERR_NOT_FOUND,
+			"device cuda: cuBLASLt of CUDA 13 was not found (%s); name its folder with --cuda_libs, or HONE_PYTHON as "
+			"a Python with torch",
+			tried.data);
+	str_release(&tried);
+	if (rc) return rc;
+#define X(name) \
+	if (!(lt->name = (decltype(lt->name))dlsym(lt->library, "cublasLt" #name))) \
+		return err_set(err, ERR_NOT_FOUND, "device cuda: the cuBLASLt that was found has no cublasLt" #name "; expected version 13");
+	LT_FUNCTIONS(X)
+#undef X
+	cublasStatus_t status = lt->Create(&lt->handle);
+	if (status != CUBLAS_STATUS_SUCCESS)
+		return err_set(err, ERR_INFRA,
+			"device cuda: cuBLASLt does not start (status %d); is another program holding the GPU's memory?",
+			(int)status);
+	lt->plans = (struct plan *)xcalloc(PLANS_CAP, sizeof *lt->plans);
+	return 0;
+}
+
+static void plan_release(struct lt *lt, struct plan *p)
+{
+	if (p->desc) lt->MatmulDescDestroy(p->desc);
+	cublasLtMatrixLayout_t layouts[] = {p->a, p->b, p->c, p->d};
+	for (size_t i = 0; i < ARRAY_LEN(layouts); i++)
+		if (layouts[i]) lt->MatrixLayoutDestroy(layouts[i]);
+}
+
+void lt_close(struct ops_context *c)
+{
+	struct lt *lt = c->lt;
+	if (!lt) return;
+	for (int i = 0; lt->plans && i < PLANS_CAP; i++)
+		if (lt->plans[i].is_set) plan_release(lt, &lt->plans[i]);
+	if (lt->handle) lt->Destroy(lt->handle);
+	free(lt->plans);
+	free(lt); /* the library stays: closing it would cost the next context its load */
+	c->lt = NULL;
+}
+
+/* ---- choosing ---- */
+
+static int alignment_of(const void *p)
+{
+	int bytes = 256;
+	while (bytes > 1 && (uintptr_t)p % (uintptr_t)bytes) bytes /= 2;
+	return bytes;
+}
+
+static struct shape shape_of(const struct product *p)
+{
+	struct shape s = {};
+	s.M = p->M, s.N = p->N, s.K = p->K;
+	s.a_transposed = p->a_transposed, s.b_transposed = p->b_transposed, s.is_f32 = p->is_f32;
+	s.has_c = p->beta != 0, s.has_bias = p->bias != NULL;
+	s.lda = p->lda, s.ldb = p->ldb, s.ldc = p->ldc, s.ldd = p->ldd;
+	s.alignment_a = alignment_of(p->a), s.alignment_b = alignment_of(p->b), s.alignment_d = alignment_of(p->d);
+	s.alignment_c = s.has_c ? alignment_of(p->c) : s.alignment_d;
+	if (!s.has_c) s.ldc = s.ldd;
+	return s;
+}
+
+static void plan_describe(struct lt *lt, struct plan *p)
+{
+	const struct shape *s = &p->shape;
+	cudaDataType_t out = s->is_f32 ? CUDA_R_32F : CUDA_R_16BF;
+	cublasOperation_t first = s->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+					  second = s->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	LT_CHECK(lt->MatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+	LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+	LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+	if (s->has_bias) {
+		cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+		cudaDataType_t type = CUDA_R_16BF;
+		LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+		LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
+	}
+	uint64_t M = (uint64_t)s->M, N = (uint64_t)s->N, K = (uint64_t)s->K;
+	LT_CHECK(lt->MatrixLayoutCreate(&p->a, CUDA_R_16BF, s->b_transposed ? K : N, s->b_transposed ? N : K, s->ldb));
+	LT_CHECK(lt->MatrixLayoutCreate(&p->b, CUDA_R_16BF, s->a_transposed ? M : K, s->a_transposed ? K : M, s->lda));
+	LT_CHECK(lt->MatrixLayoutCreate(&p->c, out, N, M, s->ldc));
+	LT_CHECK(lt->MatrixLayoutCreate(&p->d, out, N, M, s->ldd));
+}
+
+/* Where K is split over blocks, the parts are added as fp32: the other schemes round each to an element first. */
+static int heuristic(
+	struct lt *lt, const struct plan *p, bool is_split_allowed, int wanted, cublasLtMatmulHeuristicResult_t *found)
+{
+	const struct shape *s = &p->shape;
+	cublasLtMatmulPreference_t preference;
+	size_t workspace = WORKSPACE_BYTES;
+	uint32_t schemes = is_split_allowed ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+										: (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE;
+	const struct {
+		cublasLtMatmulPreferenceAttributes_t name;
+		uint32_t value;
+	} values[] = {{CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)s->alignment_b},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)s->alignment_a},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)s->alignment_c},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)s->alignment_d}};
+	LT_CHECK(lt->MatmulPreferenceCreate(&preference));
+	LT_CHECK(lt->MatmulPreferenceSetAttribute(
+		preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+	for (size_t i = 0; i < ARRAY_LEN(values); i++)
+		LT_CHECK(
+			lt->MatmulPreferenceSetAttribute(preference, values[i].name, &values[i].value, sizeof values[i].value));
+	int n = 0;
+	cublasStatus_t status = lt->MatmulAlgoGetHeuristic(
+		lt->handle, p->desc, p->a, p->b, p->c, p->d, preference, wanted, found, &n);
+	lt->MatmulPreferenceDestroy(preference);
+	return status == CUBLAS_STATUS_SUCCESS ? n : 0;
+}
+
+/* ---- the same bits for a row, whatever M ---- */
+
+static __global__ void noise_kernel(bf16 *x, int64_t n, uint64_t stream)
+{
+	grid_begin();
+	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < n) x[i] = __float2bfloat16_rn((float)(int32_t)philox(1, stream, (uint64_t)i).x * 0x1p-31f);
+}
+
+static __global__ void differs_kernel(const uint32_t *a, const uint32_t *b, int64_t n, int32_t *differs)
+{
+	grid_begin();
+	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < n && a[i] != b[i]) *differs = 1;
+}
+
+#define TRIAL_ROWS 64
+#define TRIAL_COLUMNS 4096
+
+/* A product of noise of this shape, at most TRIAL_COLUMNS of it, by an algorithm of the plan's own. */
+static void trial_run(struct ops_context *c, const struct shape *shape, const cublasLtMatmulAlgo_t *algo, const bf16 *x,
+	const bf16 *w, float *out)
+{
+	struct lt *lt = c->lt;
+	struct plan p = {};
+	p.shape = *shape;
+	p.shape.has_bias = 0, p.shape.has_c = 0;
+	p.shape.lda = p.shape.ldb = shape->K;
+	p.shape.ldc = p.shape.ldd = shape->N;
+	plan_describe(lt, &p);
+	float one = 1, zero = 0;
+	cublasStatus_t status = lt->Matmul(lt->handle, p.desc, &one, w, p.a, x, p.b, &zero, out, p.c, out, p.d, algo,
+		c->workspace, WORKSPACE_BYTES, c->stream);
+	if (status != CUBLAS_STATUS_SUCCESS)
+		CUDA_CHECK(cudaMemsetAsync(out, 0xff, (size_t)TRIAL_ROWS * TRIAL_COLUMNS * 4, c->stream));
+	CUDA_CHECK(cudaStreamSynchronize(c->stream));
+	plan_release(lt, &p);
+}
+
+/* The first candidate where its rows have the bits that the first candidate for TRIAL_ROWS rows gives, else that one
+ * itself, else another candidate. Runs on noise, outside of any recording. */
+static bool invariant_choose(struct ops_context *c, const struct plan *p, const cublasLtMatmulHeuristicResult_t *found,
+	int n, cublasLtMatmulAlgo_t *algo)
+{
+	struct shape trial = p->shape, base;
+	trial.N = MIN(trial.N, TRIAL_COLUMNS);
+	trial.M = MIN(trial.M, 8 * TRIAL_ROWS);
+	base = trial;
+	base.M = TRIAL_ROWS;
+	int rows = MIN(trial.M, base.M);
+	bool is_chosen = false;
+	size_t size = trial.is_f32 ? 4 : 2, x_count = (size_t)MAX(trial.M, base.M) * (size_t)trial.K,
+		   w_count = (size_t)trial.N * (size_t)trial.K;
+	size_t out_bytes = (size_t)MAX(trial.M, base.M) * (size_t)trial.N * 4;
+	bf16 *x, *w;
+	char *out[2];
+	int32_t *differs;
+	CUDA_CHECK(cudaMalloc((void **)&x, x_count * sizeof(bf16)));
+	CUDA_CHECK(cudaMalloc((void **)&w, w_count * sizeof(bf16)));
+	CUDA_CHECK(cudaMalloc((void **)&out[0], 2 * out_bytes));
+	CUDA_CHECK(cudaMalloc((void **)&differs, 4));
+	out[1] = out[0] + out_bytes;
+	cuda_launch(
+		c, {dim3((unsigned)((x_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, x, (int64_t)x_count, (uint64_t)1);
+	cuda_launch(
+		c, {dim3((unsigned)((w_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, w, (int64_t)w_count, (uint64_t)2);
+
+	/* what every algorithm is held against */
+	struct plan reference = {};
+	cublasLtMatmulHeuristicResult_t first;
+	reference.shape = base;
+	reference.shape.has_bias = reference.shape.has_c = 0;
+	reference.shape.lda = reference.shape.ldb = base.K, reference.shape.ldc = reference.shape.ldd = base.N;
+	plan_describe(c->lt, &reference);
+	int have = heuristic(c->lt, &reference, false, 1, &first);
+	plan_release(c->lt, &reference);
+	if (have) trial_run(c, &base, &first.algo, x, w, (float *)out[0]);
+	for (int i = 0; have && i <= n && !is_chosen; i++) {
+		*algo = i == 1 ? first.algo : found[i ? i - 1 : 0].algo;
+		CUDA_CHECK(cudaMemsetAsync(differs, 0, 4, c->stream));
+		trial_run(c, &trial, algo, x, w, (float *)out[1]);
+		int64_t words = (int64_t)((size_t)rows * (size_t)trial.N * size / 4);
+		cuda_launch(c, {dim3((unsigned)((words + 255) / 256)), dim3(256), 0, 0}, differs_kernel,
+			(const uint32_t *)out[0], (const uint32_t *)out[1], words, differs);
+		int32_t result = 1;
+		CUDA_CHECK(cudaMemcpyAsync(&result, differs, 4, cudaMemcpyDeviceToHost, c->stream));
+		CUDA_CHECK(cudaStreamSynchronize(c->stream));
+		is_chosen = !result;
+	}
+	CUDA_CHECK(cudaFree(x));
+	CUDA_CHECK(cudaFree(w));
+	CUDA_CHECK(cudaFree(out[0]));
+	CUDA_CHECK(cudaFree(differs));
+	return is_chosen;
+}
+
+/* ---- the library takes 16-byte rows; what else there is goes through this ---- */
+
+struct plain {
+	const bf16 *a, *b, *bias;
+	const void *c;
+	void *d;
+	int64_t a_row, a_col, b_row, b_col, ldc, ldd; /* of a by (m, k), of b by (k, n) */
+	int M, N, K;
+	float alpha, beta;
+	bool is_f32;
+};
+
+#define PLAIN_TILE 32
+
+static __global__ void plain_kernel(struct plain p)
+{
+	__shared__ float a[PLAIN_TILE][PLAIN_TILE + 1], b[PLAIN_TILE][PLAIN_TILE + 1];
+	int x = (int)threadIdx.x, y = (int)threadIdx.y, n = (int)blockIdx.x * PLAIN_TILE + x,
+		m0 = (int)blockIdx.y * PLAIN_TILE;
+	float sum[4] = {};
+	grid_begin();
+	for (int k0 = 0; k0 < p.K; k0 += PLAIN_TILE) {
+		for (int i = 0; i < 4; i++) {
+			int r = y + i * 8;
+			a[r][x] = m0 + r < p.M && k0 + x < p.K ? __bfloat162float(p.a[(m0 + r) * p.a_row + (k0 + x) * p.a_col])
+												   : 0.0f;
+			b[r][x] = k0 + r < p.K && n < p.N ? __bfloat162float(p.b[(k0 + r) * p.b_row + n * p.b_col]) : 0.0f;
+		}
+		__syncthreads();
+		for (int k = 0; k < PLAIN_TILE; k++)
+			for (int i = 0; i < 4; i++) sum[i] = fmaf(a[y + i * 8][k], b[k][x], sum[i]);
+		__syncthreads();
+	}
+	for (int i = 0; i < 4; i++) {
+		int m = m0 + y + i * 8;
+		if (m >= p.M || n >= p.N) continue;
+		float v = p.alpha * sum[i];
+		if (p.beta != 0)
+			v += p.beta *
+				(p.is_f32 ? ((const float *)p.c)[m * p.ldc + n] : __bfloat162float(((const bf16 *)p.c)[m * p.ldc + n]));
+		if (p.bias) v += __bfloat162float(p.bias[n]);
+		if (p.is_f32) ((float *)p.d)[m * p.ldd + n] = v;
+		else ((bf16 *)p.d)[m * p.ldd + n] = __float2bfloat16_rn(v);
+	}
+}
+
+static void plain_product(struct ops_context *c, const struct product *p)
+{
+	struct plain q = {(const bf16 *)p->a, (const bf16 *)p->b, p->bias, p->c, p->d, p->a_transposed ? 1 : p->lda,
+		p->a_transposed ? p->lda : 1, p->b_transposed ? 1 : p->ldb, p->b_transposed ? p->ldb : 1, p->ldc, p->ldd, p->M,
+		p->N, p->K, p->alpha, p->beta, p->is_f32};
+	dim3 grid((unsigned)((p->N + PLAIN_TILE - 1) / PLAIN_TILE), (unsigned)((p->M + PLAIN_TILE - 1) / PLAIN_TILE));
+	cuda_launch(c, {grid, dim3(PLAIN_TILE, 8), 0, 0}, plain_kernel, q);
+}
+
+/* ---- running ---- */
+
+static uint64_t shape_hash(const struct shape *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+	uint64_t h = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < sizeof *s; i++) h = (h ^ p[i]) * 0x100000001b3u;
+	return h;
+}
+
+static bool rows_are_aligned(const struct shape *s)
+{
+	return s->lda % 8 == 0 && s->ldb % 8 == 0 && s->alignment_a >= 16 && s->alignment_b >= 16;
+}
+
+static void plan_make(struct ops_context *c, struct plan *p, const struct shape *s)
+{
+	struct lt *lt = c->lt;
+	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+	p->is_set = true;
+	p->shape = *s;
+	/* given both, the library rounds to an element between residual stream and bias; no model has both */
+	p->is_plain = !rows_are_aligned(s) || (s->has_c && s->has_bias);
+	if (p->is_plain) return;
+	plan_describe(lt, p);
+	int n = heuristic(lt, p, !c->batch_invariant, c->batch_invariant ? CANDIDATES : 1, found);
+	CHECKF(!c->batch_invariant || !c->is_recording, "a product (%d, %d, %d) is met first while a region is recorded",
+		s->M, s->N, s->K);
+	p->is_plain = !n;
+	if (!n) return;
+	p->algo = found[0].algo;
+	if (c->batch_invariant && !s->a_transposed)
+		CHECKF(invariant_choose(c, p, found, n, &p->algo),
+			"no algorithm of cuBLASLt for (%d, %d, %d) gives the bits of the one for %d rows", s->M, s->N, s->K,
+			TRIAL_ROWS);
+}
+
+static struct plan *plan_of(struct ops_context *c, const struct shape *s)
+{
+	struct lt *lt = c->lt;
+	uint64_t at = shape_hash(s);
+	for (;; at++) {
+		struct plan *p = &lt->plans[at % PLANS_CAP];
+		if (p->is_set && !memcmp(&p->shape, s, sizeof *s)) return p;
+		if (p->is_set) continue;
+		CHECKF(++lt->nplans < PLANS_CAP, "%d shapes of products", lt->nplans);
+		plan_make(c, p, s);
+		return p;
+	}
+}
+
+void cuda_product(struct ops_context *c, const struct product *p)
+{
+	CHECK(p->M >= 0 && p->N > 0 && p->K > 0);
+	if (!p->M) return;
+	struct lt *lt = c->lt;
+	struct shape s = shape_of(p);
+	struct plan *plan = plan_of(c, &s);
+	if (plan->is_plain) {
+		plain_product(c, p);
+		return;
+	}
+	if (p->bias)
+		LT_CHECK(lt->MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
+	const void *add = p->beta != 0 ? p->c : p->d;
+	LT_CHECK(lt->Matmul(lt->handle, plan->desc, &p->alpha, p->b, plan->a, p->a, plan->b, &p->beta, add, plan->c, p->d,
+		plan->d, &plan->algo, c->workspace, WORKSPACE_BYTES, c->stream));
+}

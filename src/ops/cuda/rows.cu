@@ -1,0 +1,530 @@
+/* rows: who writes the input of a projection: norm, gate, attention's merged partials; and behind each row the thin
+ * product h = scaling * drop(x) A^T of the projection's adapter. One kernel over four sources.
+ *
+ * A cluster of blocks owns ROWS rows; each block owns a slice of their columns (the number of blocks follows from the
+ * width alone, so that no bit depends on T). It makes its part of the rows in shared memory, stores it, multiplies it
+ * with its part of A on tensor cores (every warp a share of the columns), and the cluster adds the parts up in order:
+ * warps first, then blocks. Decode and training run this same code. */
+#include "cuda_device.cuh"
+#include "rows_many.cuh"
+#include "attention_step.cuh"
+#include <cooperative_groups.h>
+
+namespace cg = cooperative_groups;
+
+#define ROWS 16
+#define THREADS 256
+#define WARPS (THREADS / WARP)
+#define CLUSTER_MAX 8
+#define SLICE_MIN 512   /* columns worth a block of their own */
+#define THIN_COLUMNS 64 /* of the tail at a time */
+#define PAD 32          /* elements between rows in shared memory: the lanes of a load fall into different banks */
+#define THIN_TILES (THIN_COLUMNS / 8)
+
+/* ---- the thin product's side ---- */
+
+struct thin_part {
+	const bf16 *a; /* (r, in), NULL: not adapted */
+	int64_t ld;
+};
+struct thin {
+	struct thin_part part[OPS_PARTS];
+	int r, used; /* rank; columns with an adapter behind them, r * parts: the rest of the tail is zeros */
+	int columns; /* of the tail; 0: leave it alone */
+	int group;   /* of them, multiplied at once; 0: none has an adapter */
+	float scaling;
+	float p; /* dropout */
+	uint64_t seed, stream;
+};
+
+static struct thin thin_of(const struct ops_context *c, const struct ops_next *next, int in)
+{
+	struct thin t = {};
+	if (!next || !c->tail) return t;
+	t.columns = c->tail;
+	const struct ops_lora *l = next->lora;
+	CHECKF(
+		!next->linear || next->linear->in == in, "a projection of %d columns reads rows of %d", next->linear->in, in);
+	if (!l) return t;
+	int parts = next->linear ? next->linear->parts : 1;
+	t.r = l->r;
+	t.used = l->r * parts;
+	CHECKF(t.used <= c->tail, "an adapter of rank %d needs %d spare columns, the backend was opened with %d", l->r,
+		t.used, c->tail);
+	for (int i = 0; i < parts; i++) {
+		t.part[i].a = elems(l->a[i].w);
+		t.part[i].ld = l->a[i].ld;
+		CHECK(!l->a[i].w || (l->a[i].cols == in && l->a[i].ld % 8 == 0));
+	}
+	t.scaling = l->scaling;
+	if (l->seed && l->dropout > 0) {
+		t.p = l->dropout;
+		t.seed = l->seed;
+		t.stream = l->stream;
+		t.scaling /= 1.0f - l->dropout;
+	}
+	return t;
+}
+
+/* ---- sources: where the rows come from ---- */
+
+struct rows_args {
+	bf16 *y; /* (T, width + tail) */
+	int64_t y_ld;
+	float *rstd;   /* norm */
+	const bf16 *x; /* norm: (T, width); gate: (T, 2 width) */
+	const bf16 *w; /* norm: (width) */
+	float eps;
+	const float *partial; /* merge: (T, chunks, NH, HD + 2): o, m, l */
+	const int32_t *pos, *sequence;
+	int chunks, HD;
+	float scale_log2;    /* merge: log2(e) / sqrt(HD) */
+	int T, width, slice; /* slice: columns of a block */
+	struct thin thin;
+};
+
+#define MERGE_STEP 4   /* chunks read side by side */
+
+enum source { SOURCE_NORM, SOURCE_GATE, SOURCE_MERGE, SOURCE_PLAIN };
+
+/* Eight columns of a row of attention: partials of chunks of keys, folded in order. */
+static __device__ __forceinline__ void merge8(float out[8], const struct rows_args &a, int row, int column)
+{
+	int NH = a.width / a.HD, head = column / a.HD, d = column % a.HD;
+	int64_t step = (int64_t)NH * (a.HD + 2);
+	const float *from = a.partial + (int64_t)row * a.chunks * step + (int64_t)head * (a.HD + 2);
+	int n = a.sequence[row] < 0 ? 0 : a.pos[row] / CHUNK + 1;
+	float M = -INFINITY, L = 0;
+#pragma unroll
+	for (int i = 0; i < 8; i++) out[i] = 0;
+	for (int j0 = 0; j0 < n; j0 += MERGE_STEP, from += MERGE_STEP * step) {
+		float2 o[MERGE_STEP][4], ml[MERGE_STEP];
+#pragma unroll
+		for (int j = 0; j < MERGE_STEP; j++) {
+			if (j0 + j >= n) break;
+			ml[j] = *(const float2 *)(from + j * step + a.HD);
+#pragma unroll
+			for (int i = 0; i < 4; i++) o[j][i] = *(const float2 *)(from + j * step + d + 2 * i);
+		}
+#pragma unroll
+		for (int j = 0; j < MERGE_STEP; j++) {
+			if (j0 + j >= n) break;
+			float m = ml[j].x, l = ml[j].y, M1 = fmaxf(M, m), shift = shift_of(M1, a.scale_log2);
+			float keep = shift_factor(M, M1, a.scale_log2, shift), take = shift_factor(m, M1, a.scale_log2, shift);
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				out[2 * i] = fmaf(o[j][i].x, take, __fmul_rn(out[2 * i], keep));
+				out[2 * i + 1] = fmaf(o[j][i].y, take, __fmul_rn(out[2 * i + 1], keep));
+			}
+			L = fmaf(l, take, __fmul_rn(L, keep));
+			M = M1;
+		}
+	}
+	float inverse = n ? __frcp_rn(L) : 0.0f;
+#pragma unroll
+	for (int i = 0; i < 8; i++) out[i] = __fmul_rn(out[i], inverse);
+}
+
+template <enum source SOURCE>
+static __device__ __forceinline__ bf16x8 source8(const struct rows_args &a, int row, int column)
+{
+	if (SOURCE == SOURCE_NORM) return load8(a.x + (int64_t)row * a.width + column);
+	if (SOURCE == SOURCE_PLAIN) return load8(a.y + (int64_t)row * a.y_ld + column);
+	float out[8];
+	if (SOURCE == SOURCE_GATE) {
+		float gate[8], up[8];
+		unpack8(gate, load8(a.x + (int64_t)row * 2 * a.width + column));
+		unpack8(up, load8(a.x + (int64_t)row * 2 * a.width + a.width + column));
+#pragma unroll
+		for (int i = 0; i < 8; i++) out[i] = silu(gate[i]) * up[i];
+	} else {
+		merge8(out, a, row, column);
+	}
+	return pack8(out);
+}
+
+/* ---- the kernel ---- */
+
+/* The block's slice of its rows into shared memory, rows of `stride` elements, and out where it is what the stage
+ * makes; zeros for rows that do not exist. */
+template <enum source SOURCE>
+static __device__ __forceinline__ void rows_make(
+	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns)
+{
+	int pieces = a.slice / 8, rows = min(ROWS, a.T - row0);
+#pragma unroll 4
+	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
+		int r = at / pieces, column = at % pieces * 8;
+		bf16x8 v = column < columns ? source8<SOURCE>(a, row0 + r, column0 + column) : zero8();
+		store8(tile + r * stride + column, v);
+		if (SOURCE != SOURCE_NORM && SOURCE != SOURCE_PLAIN && column < columns)
+			store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
+	}
+	for (int at = rows * pieces + (int)threadIdx.x; at < ROWS * pieces; at += THREADS)
+		store8(tile + at / pieces * stride + at % pieces * 8, zero8());
+}
+
+/* Sums of squares of the tile's rows: sixteen threads a row, always the same ones. */
+static __device__ __forceinline__ float rows_squares(const struct rows_args &a, const bf16 *tile, int stride)
+{
+	int r = (int)threadIdx.x / (THREADS / ROWS), lane = (int)threadIdx.x % (THREADS / ROWS);
+	float squares = 0;
+#pragma unroll 4
+	for (int column = lane * 8; column < a.slice; column += THREADS / ROWS * 8) {
+		float x[8];
+		unpack8(x, load8(tile + r * stride + column));
+#pragma unroll
+		for (int i = 0; i < 8; i++) squares = fmaf(x[i], x[i], squares);
+	}
+	return lanes_sum<THREADS / ROWS>(squares);
+}
+
+/* What stands in the tile becomes x * rstd * w, and goes out. */
+static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf16 *tile, int stride, int row0,
+	int column0, int columns, const bf16 *weights, const float *rstd)
+{
+	int pieces = columns / 8, rows = min(ROWS, a.T - row0);
+#pragma unroll 2
+	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
+		int r = at / pieces, column = at % pieces * 8;
+		float x[8], w[8];
+		unpack8(x, load8(tile + r * stride + column));
+		unpack8(w, load8(weights + column));
+#pragma unroll
+		for (int i = 0; i < 8; i++) x[i] = x[i] * rstd[r] * w[i];
+		bf16x8 v = pack8(x);
+		store8(tile + r * stride + column, v);
+		store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
+	}
+}
+
+/* ---- the thin product ---- */
+
+/* Rows n0.. of A (columns of the tail) into shared memory, the block's slice of each; zeros where there is no adapter.
+ */
+static __device__ __forceinline__ void thin_fetch(
+	bf16 *to, const struct rows_args &a, int stride, int n0, int column0, int columns)
+{
+	const struct thin &t = a.thin;
+	int pieces = a.slice / 8;
+	for (int at = (int)threadIdx.x; at < t.group * pieces; at += THREADS) {
+		int i = at / pieces, n = n0 + i, column = at % pieces * 8, part = n < t.used ? n / t.r : -1;
+		const bf16 *from = part == 0 ? t.part[0].a : part == 1 ? t.part[1].a : part == 2 ? t.part[2].a : NULL;
+		int64_t ld = part == 0 ? t.part[0].ld : part == 1 ? t.part[1].ld : t.part[2].ld;
+		bool exists = from && column < columns;
+		copy_16(shared_address(to + i * stride + column),
+			exists ? from + (n - part * t.r) * ld + column0 + column : a.y, exists);
+	}
+	copies_commit();
+}
+
+static __device__ __forceinline__ bf16x8 thin_drop(bf16x8 v, const struct thin &t, int part, uint64_t element)
+{
+	uint4 low = philox(t.seed, t.stream + (uint64_t)part, element / 4),
+		  high = philox(t.seed, t.stream + (uint64_t)part, element / 4 + 1);
+	uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+	float x[8];
+	unpack8(x, v);
+#pragma unroll
+	for (int i = 0; i < 8; i++) x[i] = dropout_keeps(word[i], t.p) ? x[i] : 0.0f;
+	return pack8(x);
+}
+
+/* A warp's share: acc (ROWS, group) += tile A^T over the columns [k0, k1) of the slice. Lane 4 g + q reads columns 8
+ * q.. of every 32: the two steps of 16 then multiply columns in another order than they stand, the same one for rows
+ * and for A. With dropout only the columns of one part are multiplied, by what the part's mask leaves of the rows. */
+template <bool DROPOUT>
+static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], const struct rows_args &a,
+	const bf16 *tile, const bf16 *thin, int stride, uint64_t element, int part, int n0, int k0, int k1)
+{
+	int lane = (int)threadIdx.x % WARP, g = lane / 4, q = lane % 4, tiles = a.thin.group / 8;
+	for (int k = k0; k < k1; k += 32) {
+		int column = k + q * 8;
+		union piece {
+			bf16x8 v;
+			uint32_t u[4];
+		} low, high, b;
+		low.v = load8(tile + g * stride + column);
+		high.v = load8(tile + (g + 8) * stride + column);
+		if (DROPOUT) {
+			low.v = thin_drop(low.v, a.thin, part, element + (uint64_t)column);
+			high.v = thin_drop(high.v, a.thin, part, element + 8 * (uint64_t)a.width + (uint64_t)column);
+		}
+		uint32_t first[4] = {low.u[0], high.u[0], low.u[1], high.u[1]},
+				 second[4] = {low.u[2], high.u[2], low.u[3], high.u[3]};
+#pragma unroll
+		for (int i = 0; i < THIN_TILES; i++) {
+			if (i >= tiles) break;
+			b.v = load8(thin + (i * 8 + g) * stride + column);
+			if (DROPOUT && (n0 + i * 8 + g) / a.thin.r != part) b.v = zero8();
+			mma_bf16(acc[i], first, b.u[0], b.u[1]);
+			mma_bf16(acc[i], second, b.u[2], b.u[3]);
+		}
+	}
+}
+
+/* The warps' sums become the block's, in order, and go to the block of the cluster that adds up this share of them. */
+static __device__ __forceinline__ void thin_push(
+	cg::cluster_group &cluster, const float acc[THIN_TILES][4], int group, float *parts, float *gathered)
+{
+	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), share = ROWS * group / blocks;
+	int lane = (int)threadIdx.x % WARP;
+	float *mine = parts + (int)threadIdx.x / WARP * ROWS * group + lane / 4 * group + lane % 4 * 2;
+#pragma unroll
+	for (int i = 0; i < THIN_TILES; i++) {
+		if (i * 8 >= group) break;
+		*(float2 *)(mine + i * 8) = make_float2(acc[i][0], acc[i][1]);
+		*(float2 *)(mine + i * 8 + 8 * group) = make_float2(acc[i][2], acc[i][3]);
+	}
+	__syncthreads();
+	for (int i = (int)threadIdx.x; i < ROWS * group; i += THREADS) {
+		float sum = parts[i];
+#pragma unroll
+		for (int w = 1; w < WARPS; w++) sum += parts[w * ROWS * group + i];
+		cluster.map_shared_rank(gathered, i / share)[rank * share + i % share] = sum;
+	}
+}
+
+/* This block's share of the cluster's sums, in the order of blocks, into the rows' tail. */
+static __device__ __forceinline__ void thin_store(
+	cg::cluster_group &cluster, const struct rows_args &a, const float *gathered, int row0, int n0)
+{
+	int blocks = (int)cluster.num_blocks(), group = a.thin.group, share = ROWS * group / blocks,
+		first = (int)cluster.block_rank() * share;
+	for (int i = (int)threadIdx.x; i < share; i += THREADS) {
+		int row = row0 + (first + i) / group, column = n0 + (first + i) % group;
+		float sum = 0;
+		for (int b = 0; b < blocks; b++) sum += gathered[b * share + i];
+		if (row < a.T && column < a.thin.columns)
+			a.y[(int64_t)row * a.y_ld + a.width + column] = __float2bfloat16_rn(sum * a.thin.scaling);
+	}
+}
+
+/* Norm: rows' sums over the cluster, in the order of blocks, then the values. */
+static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, const struct rows_args &a, bf16 *tile,
+	int stride, int row0, int column0, int columns, const bf16 *weights, float *squares, float *rstd)
+{
+	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), r = (int)threadIdx.x / (THREADS / ROWS);
+	float own = rows_squares(a, tile, stride);
+	int to = (int)threadIdx.x % (THREADS / ROWS);
+	if (to < blocks) cluster.map_shared_rank(squares, to)[rank * ROWS + r] = own;
+	cluster.sync();
+	if (threadIdx.x < ROWS) {
+		float sum = 0;
+		for (int b = 0; b < blocks; b++) sum += squares[b * ROWS + (int)threadIdx.x];
+		rstd[threadIdx.x] = rsqrtf(sum / (float)a.width + a.eps);
+		if (a.rstd && rank == 0 && row0 + (int)threadIdx.x < a.T) a.rstd[row0 + (int)threadIdx.x] = rstd[threadIdx.x];
+	}
+	__syncthreads();
+	rows_scale(a, tile, stride, row0, column0, columns, weights, rstd);
+}
+
+/* Where a block keeps what, in shared memory. */
+struct rows_shared {
+	bf16 *tile;      /* (ROWS, slice + PAD) */
+	bf16 *thin;      /* (group, slice + PAD) of A */
+	bf16 *weights;   /* (slice) of the norm */
+	float *squares;  /* (2, CLUSTER_MAX, ROWS): by turns, as gathered, since the others may be a step ahead */
+	float *rstd;     /* (ROWS) */
+	float *parts;    /* (WARPS, ROWS, group) */
+	float *gathered; /* (2, ROWS * group) */
+};
+static __host__ __device__ __forceinline__ size_t rows_carve(
+	struct rows_shared *s, unsigned char *base, int slice, int group)
+{
+	size_t stride = (size_t)slice + PAD;
+	s->tile = (bf16 *)base;
+	s->thin = s->tile + ROWS * stride;
+	s->weights = s->thin + (size_t)group * stride;
+	s->squares = (float *)(s->weights + slice);
+	s->rstd = s->squares + 2 * CLUSTER_MAX * ROWS;
+	s->parts = s->rstd + ROWS;
+	s->gathered = s->parts + WARPS * ROWS * group;
+	return (size_t)((unsigned char *)(s->gathered + 2 * ROWS * group) - base);
+}
+
+/* A cluster goes over its ROWS rows at a time. A is fetched once where all of its columns fit, else for each group. */
+template <enum source SOURCE, bool DROPOUT>
+static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct rows_args a)
+{
+	extern __shared__ __align__(16) unsigned char shared[];
+	cg::cluster_group cluster = cg::this_cluster();
+	int rank = (int)cluster.block_rank(), blocks = (int)cluster.num_blocks(), group = a.thin.group,
+		stride = a.slice + PAD;
+	int column0 = rank * a.slice, columns = max(0, min(a.slice, a.width - column0));
+	bool is_fetched_once = a.thin.used <= group;
+	struct rows_shared s;
+	rows_carve(&s, shared, a.slice, group);
+	cluster.barrier_arrive();
+
+	/* A and the norm's weights come while the kernel before still runs */
+	if (SOURCE == SOURCE_NORM) {
+		for (int at = (int)threadIdx.x * 8; at < columns; at += THREADS * 8)
+			copy_16(shared_address(s.weights + at), a.w + column0 + at, true);
+		copies_commit();
+	}
+	if (group && is_fetched_once) thin_fetch(s.thin, a, stride, 0, column0, columns);
+	grid_begin();
+	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
+		lane = (int)threadIdx.x % WARP;
+	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
+	cluster.barrier_wait(); /* the others have begun */
+	for (int row0 = (int)blockIdx.x / blocks * ROWS; row0 < a.T; row0 += (int)gridDim.x / blocks * ROWS, turn++) {
+		rows_make<SOURCE>(a, s.tile, stride, row0, column0, columns);
+		copies_wait<0>();
+		__syncthreads();
+		if (SOURCE == SOURCE_NORM)
+			norm_finish(cluster, a, s.tile, stride, row0, column0, columns, s.weights,
+				s.squares + (turn & 1) * CLUSTER_MAX * ROWS, s.rstd);
+
+		/* the tail; with dropout each part sees other zeros: the columns are gone over for each */
+		for (int n0 = 0; n0 < a.thin.used; n0 += group, push++) {
+			float acc[THIN_TILES][4] = {}, *to = s.gathered + (push & 1) * ROWS * group;
+			uint64_t element = (uint64_t)(row0 + lane / 4) * (uint64_t)a.width + (uint64_t)column0;
+			int last_part = DROPOUT ? (min(n0 + group, a.thin.used) - 1) / a.thin.r : 0;
+			if (!is_fetched_once) thin_fetch(s.thin, a, stride, n0, column0, columns);
+			copies_wait<0>();
+			__syncthreads();
+			for (int part = DROPOUT ? n0 / a.thin.r : 0; part <= last_part; part++)
+				thin_multiply<DROPOUT>(acc, a, s.tile, s.thin, stride, element, part, n0, k0, k1);
+			thin_push(cluster, acc, group, s.parts, to);
+			cluster.sync();
+			thin_store(cluster, a, to, row0, n0);
+		}
+		/* what no adapter uses */
+		int first = (a.thin.used + group - 1) / max(group, 1) * group, rest = a.thin.columns - first;
+		if (rank == blocks - 1)
+			for (int i = (int)threadIdx.x; i < ROWS * rest; i += THREADS)
+				if (row0 + i / rest < a.T)
+					a.y[(int64_t)(row0 + i / rest) * a.y_ld + a.width + first + i % rest] = __float2bfloat16_rn(0.0f);
+		__syncthreads();
+	}
+}
+
+/* Blocks of a cluster: by the width alone. */
+static void rows_shape(struct rows_args *a, int *cluster)
+{
+	*cluster = 1;
+	while (*cluster < CLUSTER_MAX && a->width > *cluster * SLICE_MIN) *cluster *= 2;
+	a->slice = (a->width + *cluster * 32 - 1) / (*cluster * 32) * 32;
+}
+
+#define SHARED_MOST (226 << 10)
+
+/* Blocks that a multiprocessor holds; columns of the tail at a time: all of them where two blocks still fit, else as
+ * many as do. */
+static int rows_group(struct rows_args *a, size_t *bytes)
+{
+	struct rows_shared s;
+	int most = MIN(THIN_COLUMNS, (a->thin.used + 7) / 8 * 8);
+	for (a->thin.group = most; a->thin.group > 8; a->thin.group -= 8)
+		if (2 * (rows_carve(&s, NULL, a->slice, a->thin.group) + 1024) <= SHARED_MOST) break;
+	*bytes = rows_carve(&s, NULL, a->slice, a->thin.group);
+	CHECKF(*bytes <= SHARED_MOST, "rows of %d columns; the CUDA backend takes at most %d", a->width, 20480);
+	return 2 * (*bytes + 1024) <= SHARED_MOST ? 2 : 1;
+}
+
+/* The rows of a training pass go through two kernels that give the same bits. */
+static bool many_run(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
+{
+	static const enum rows_source sources[] = {
+		[SOURCE_NORM] = ROWS_NORM, [SOURCE_GATE] = ROWS_GATE, [SOURCE_MERGE] = ROWS_PLAIN, [SOURCE_PLAIN] = ROWS_PLAIN};
+	if (source == SOURCE_MERGE || a->thin.p > 0) return false;
+	struct rows_many m = {};
+	m.y = a->y, m.y_ld = a->y_ld, m.rstd = a->rstd, m.x = a->x, m.w = a->w, m.eps = a->eps;
+	m.T = a->T, m.width = a->width, m.slice = a->slice, m.blocks = cluster;
+	for (int i = 0; i < OPS_PARTS; i++) m.a[i] = a->thin.part[i].a, m.a_ld[i] = a->thin.part[i].ld;
+	m.r = a->thin.r, m.used = a->thin.used, m.columns = a->thin.columns, m.scaling = a->thin.scaling;
+	return cuda_rows_many(c, sources[source], &m);
+}
+
+template <enum source SOURCE> static void rows_run(struct ops_context *c, struct rows_args *a)
+{
+	int cluster;
+	size_t bytes;
+	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
+	if (!a->T) return;
+	rows_shape(a, &cluster);
+	if (many_run(c, SOURCE, a, cluster)) return;
+	int each = rows_group(a, &bytes), clusters = MIN((a->T + ROWS - 1) / ROWS, c->sms * each / cluster);
+	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
+	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
+	else cuda_launch(c, l, rows_kernel<SOURCE, false>, *a);
+}
+
+/* ---- entries ---- */
+
+static void norm(struct ops_context *c, struct elem *y, struct f32 *rstd, const struct elem *x,
+	const struct ops_weight *w, float eps, int T, const struct ops_next *next)
+{
+	struct rows_args a = {};
+	a.y = elems(y), a.y_ld = w->cols + c->tail, a.rstd = floats(rstd), a.x = elems(x), a.w = elems(w->w), a.eps = eps;
+	a.T = T, a.width = w->cols, a.thin = thin_of(c, next, w->cols);
+	rows_run<SOURCE_NORM>(c, &a);
+}
+
+static void gate(
+	struct ops_context *c, struct elem *act, const struct elem *gu, int I, int T, const struct ops_next *next)
+{
+	struct rows_args a = {};
+	a.y = elems(act), a.y_ld = I + c->tail, a.x = elems(gu), a.T = T, a.width = I, a.thin = thin_of(c, next, I);
+	rows_run<SOURCE_GATE>(c, &a);
+}
+
+void cuda_merge(struct ops_context *c, bf16 *att, const float *partial, const struct batch_view *v, int NH, int HD,
+	int T, const struct ops_next *next)
+{
+	struct rows_args a = {};
+	a.y = att, a.y_ld = NH * HD + c->tail, a.partial = partial, a.pos = v->pos, a.sequence = v->sequence,
+	a.chunks = v->chunks, a.HD = HD;
+	a.scale_log2 = scale_log2_of(HD), a.T = T, a.width = NH * HD, a.thin = thin_of(c, next, NH * HD);
+	rows_run<SOURCE_MERGE>(c, &a);
+}
+
+void cuda_thin(struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
+{
+	struct rows_args a = {};
+	a.y = x, a.y_ld = in + c->tail, a.T = T, a.width = in, a.thin = thin_of(c, next, in);
+	if (a.thin.columns) rows_run<SOURCE_PLAIN>(c, &a);
+}
+
+/* ---- rows that are fetched ---- */
+
+static __global__ void fetch_kernel(
+	bf16 *out, int64_t out_ld, const bf16 *from, int64_t from_ld, const int32_t *which, int columns)
+{
+	grid_begin();
+	const uint4 *in = (const uint4 *)(from + which[blockIdx.x] * from_ld);
+	uint4 *to = (uint4 *)(out + blockIdx.x * out_ld);
+	for (int i = (int)threadIdx.x; i < columns / 8; i += (int)blockDim.x) to[i] = in[i];
+}
+
+static void fetch(
+	struct ops_context *c, bf16 *out, const bf16 *from, int64_t from_ld, const int32_t *which, int columns, int n)
+{
+	CHECKF(columns % 8 == 0 && from_ld % 8 == 0,
+		"rows of %d columns, %lld apart; the CUDA backend takes multiples of 8", columns, (long long)from_ld);
+	if (n)
+		cuda_launch(c, {dim3((unsigned)n), dim3(128), 0, 0}, fetch_kernel, out, (int64_t)columns, from, from_ld, which,
+			columns);
+}
+
+static void embed(
+	struct ops_context *c, struct elem *x, const struct ops_weight *table, const struct ops_batch *b, int T)
+{
+	fetch(c, elems(x), elems(table->w), table->ld, b->view.ids, table->cols, T);
+}
+
+static void gather(struct ops_context *c, struct elem *out, const struct elem *x, int C, int x_tail,
+	const struct ops_batch *b, int first, int n)
+{
+	fetch(c, elems(out), elems(x), C + x_tail, b->view.at + first, C, n);
+}
+
+void cuda_rows_entries(struct ops *t)
+{
+	t->norm = norm;
+	t->gate = gate;
+	t->embed = embed;
+	t->gather = gather;
+}

@@ -1,0 +1,29 @@
+/* rows_many: norm, gate and thin products over many rows; rows.cu asks for it. */
+#ifndef HONE_CUDA_ROWS_MANY_CUH
+#define HONE_CUDA_ROWS_MANY_CUH
+#include "cuda_internal.h"
+
+#define ROWS_MANY 1024   /* rows from which on the rows are made and multiplied in two kernels */
+
+enum rows_source { ROWS_NORM, ROWS_GATE, ROWS_PLAIN /* the rows stand already */ };
+struct rows_many {
+	bf16 *y; /* (T, width + tail) */
+	int64_t y_ld;
+	float *rstd;   /* norm; may be NULL */
+	const bf16 *x; /* norm: (T, width); gate: (T, 2 width) */
+	const bf16 *w; /* norm: (width) */
+	float eps;
+	int T, width;
+	int slice, blocks;        /* of rows.cu for this width: columns of a block, blocks of a cluster */
+	const bf16 *a[OPS_PARTS]; /* (r, width), NULL: not adapted */
+	int64_t a_ld[OPS_PARTS];
+	int r, used; /* rank; tail columns with an adapter behind them */
+	int columns; /* of the tail; 0: no thin product */
+	float scaling;
+};
+
+static __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
+
+/* false: too few rows, or too wide; nothing was done. */
+bool cuda_rows_many(struct ops_context *, enum rows_source, const struct rows_many *);
+#endif

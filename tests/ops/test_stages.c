@@ -1,0 +1,141 @@
+/* Stages that are more than a row of the small operations: drawing moves the batch one token on, so
+ * that several steps may stand in one region; a batch keeps its own copy; temperatures differ from
+ * row to row; pages are copied in all planes. The other stages are held by tests/rl/test_bits.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "ops/cpu/ops_cpu.h"
+
+enum { V = 300, ROWS = 4, PAGES = 3, STEPS = 5 };
+
+static struct ops *make_ops(void)
+{
+	struct ops *o;
+	struct err err = {0};
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 2}, &o, &err), 0);
+	return o;
+}
+
+static const struct ops_draw draws[ROWS] = {
+	{.temperature = 0.8f, .top_p = 1, .seed = 1, .stream = 2, .index = 3},
+	{.temperature = 0, .top_p = 1, .seed = 1, .stream = 3, .index = 9},
+	{.temperature = 1.3f, .top_k = 7, .top_p = 0.9f, .seed = 4, .stream = 0, .index = 0},
+	{.temperature = 1, .top_p = 1, .min_p = 0.2f, .seed = 5, .stream = 1, .index = 70},
+};
+
+/* Drawn five times in a row: the tokens are those of the next five indices, and the batch's rows are
+ * then the last of them, at positions five further, also over a page's end and behind the last. */
+static void test_sample_moves_on(void **state)
+{
+	struct ops *o = make_ops();
+	struct ops_batch *b = o->batch_create(o->ctx, ROWS + 1, ROWS, PAGES, ROWS);
+	int32_t ids[ROWS + 1] = {1, 2, 3, 4, 5}, pos[ROWS + 1] = {0, 29, 30, 5, 94}, sequence[ROWS + 1] = {0, 1, 2, 3, 3};
+	int32_t table[ROWS * PAGES], at[ROWS] = {0, 1, 2, 4}, drawn[ROWS];
+	float *x = xcalloc(ROWS * V, sizeof *x), logprob[ROWS];
+	struct arena scratch = {0};
+	for (int i = 0; i < ROWS * PAGES; i++) table[i] = 100 - i;
+	for (int i = 0; i < ROWS * V; i++) x[i] = 2 * rng_normal(3, 1, (uint64_t)i);
+	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof logprob);
+	struct i32 *tokens = o->alloc(o->ctx, sizeof drawn);
+	o->put_f32(o->ctx, logits, x, ROWS * V);
+	o->batch_put(o->ctx, b, &(struct ops_rows){ROWS + 1, ROWS, ids, pos, sequence, table, PAGES});
+	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .draw = draws});
+	memset(at, -1, sizeof at); /* the caller's arrays are his again */
+	for (int k = 0; k < STEPS; k++) {
+		o->sample(o->ctx, tokens, out, logits, b, ROWS, V);
+		o->get_i32(o->ctx, drawn, tokens, ROWS);
+		o->get_f32(o->ctx, logprob, out, ROWS);
+		for (int i = 0; i < ROWS; i++) {
+			const struct ops_draw *d = &draws[i];
+			float want, u = rng_uniform(d->seed, d->stream, d->index + (uint64_t)k);
+			assert_int_equal(drawn[i], sample_token(x + i * V, V, d, u, &want, &scratch));
+			assert_true(fabsf(logprob[i] - want) < 1e-5f);
+		}
+	}
+	static const int rows[ROWS] = {0, 1, 2, 4};
+	for (int i = 0; i < ROWS; i++) {
+		int t = rows[i], now = pos[t] + STEPS, page = now / OPS_PAGE;
+		assert_int_equal(b->ids[t], drawn[i]);
+		assert_int_equal(b->pos[t], now);
+		assert_int_equal(b->slot[t], page < PAGES ? table[sequence[t] * PAGES + page] * OPS_PAGE + now % OPS_PAGE : -1);
+	}
+	assert_int_equal(b->ids[3], 4); /* a row that nobody drew for stays */
+	assert_int_equal(b->pos[3], 5);
+	arena_release(&scratch);
+	o->release(o->ctx, logits);
+	o->release(o->ctx, out);
+	o->release(o->ctx, tokens);
+	o->batch_free(o->ctx, b);
+	free(x);
+	ops_free(o);
+}
+
+/* Rows of several temperatures in one call have the bits that each has alone; the fourth figure says
+ * whether the target is the largest. */
+static void test_temperatures(void **state)
+{
+	struct ops *o = make_ops();
+	const int32_t zeros[ROWS] = {0}, at[ROWS] = {0, 0, 0, 0};
+	const float temperature[ROWS] = {0.5f, 0.5f, 1, 2};
+	int32_t target[ROWS];
+	float *x = xcalloc(ROWS * V, sizeof *x), all[ROWS][OPS_FIGURES], one[OPS_FIGURES];
+	struct ops_batch *b = o->batch_create(o->ctx, 1, 1, 0, ROWS);
+	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof all);
+	for (int i = 0; i < ROWS * V; i++) x[i] = 2 * rng_normal(3, 2, (uint64_t)i);
+	for (int i = 0; i < ROWS; i++) {
+		target[i] = 11 * i;
+		if (i % 2) x[i * V + target[i]] = 50;
+	}
+	o->put_f32(o->ctx, logits, x, ROWS * V);
+	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 1, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
+	o->batch_want(o->ctx, b, &(struct ops_want){ROWS, at, target, temperature, NULL});
+	o->logprob(o->ctx, out, logits, b, 0, ROWS, V);
+	o->get_f32(o->ctx, &all[0][0], out, ROWS * OPS_FIGURES);
+	for (int i = 0; i < ROWS; i++) {
+		double sum = 0;
+		o->put_f32(o->ctx, logits, x + i * V, V);
+		o->logprob(o->ctx, out, logits, b, i, 1, V); /* its figures lie first in out */
+		o->get_f32(o->ctx, one, out, OPS_FIGURES);
+		assert_memory_equal(one, all[i], sizeof one);
+		for (int k = 0; k < V; k++) sum += exp((double)x[i * V + k] / temperature[i]);
+		assert_true(fabs(all[i][0] - ((double)x[i * V + target[i]] / temperature[i] - log(sum))) < 1e-4);
+		assert_true(all[i][3] == (i % 2));
+	}
+	o->release(o->ctx, logits);
+	o->release(o->ctx, out);
+	o->batch_free(o->ctx, b);
+	free(x);
+	ops_free(o);
+}
+
+static void test_pages_copy(void **state)
+{
+	enum { PLANES = 4, COUNT = 6, PAGE = 10, PLANE = COUNT * PAGE + 3 };
+	struct ops *o = make_ops();
+	float got[PLANES * PLANE], want[PLANES * PLANE];
+	const int32_t dst[2] = {5, 0}, src[2] = {2, 3};
+	struct f32 *kv = o->alloc(o->ctx, sizeof got);
+	for (int i = 0; i < PLANES * PLANE; i++) want[i] = (float)i;
+	o->put_f32(o->ctx, kv, want, PLANES * PLANE);
+	o->pages_copy(o->ctx, (struct elem *)kv, PLANES, PLANE, PAGE, dst, src, 2);
+	for (int p = 0; p < PLANES; p++)
+		for (int i = 0; i < 2; i++)
+			for (int k = 0; k < PAGE; k++) want[p * PLANE + dst[i] * PAGE + k] = want[p * PLANE + src[i] * PAGE + k];
+	o->get_elem(o->ctx, got, (struct elem *)kv, PLANES * PLANE);
+	assert_memory_equal(got, want, sizeof got);
+	o->release(o->ctx, kv);
+	ops_free(o);
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sample_moves_on),
+		cmocka_unit_test(test_temperatures),
+		cmocka_unit_test(test_pages_copy),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

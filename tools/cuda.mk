@@ -1,0 +1,34 @@
+# The CUDA backend, a plugin: libhone_cuda.so beside the program, where there is an nvcc (a toolkit's, or build/cuda of tools/setup.sh --cuda).
+# Functions of base (err_set, check_failed, xcalloc) are the program's; cudart is inside; cuBLASLt is opened at run time.
+# CUDA_ARCH is what nvcc makes code for: sm_90a alone while developing.
+NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard build/cuda/nvidia/cu13/bin/nvcc))
+CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a
+CUDA_SITE := $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13))
+CUDA_FLAGS := -std=c++20 -O3 -g -lineinfo $(CUDA_ARCH) -Werror all-warnings -Isrc -I$(CUDA_SITE)/include \
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers,-fno-strict-aliasing,-Werror
+CUDA_SOURCES := $(wildcard src/ops/cuda/*.cu)
+CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES))
+
+$(BUILD)/obj/%.cu.o: %.cu src/ops/ops.h | $(SETUP_STAMPS)
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) $(CUDA_FLAGS) -DHONE_OPS_ABI='"$(OPS_ABI)"' -MMD -MP -MF $(BUILD)/obj/$*.cu.d -c $< -o $@
+
+$(BUILD)/libhone_cuda.so: $(CUDA_OBJS)
+	$(call say,LD,$@)
+	$(Q)$(NVCC) -shared $(CUDA_ARCH) -cudart static -L$(CUDA_SITE)/lib -Xlinker --exclude-libs,ALL $^ -ldl -o $@
+
+.PHONY: cuda
+cuda: $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## build the CUDA backend (libhone_cuda.so), where there is an nvcc
+	$(if $(NVCC),,@echo 'make cuda: no nvcc on the PATH nor in build/cuda; tools/setup.sh --cuda fetches one' >&2; exit 1)
+
+# A decode step beside its floor (bench/gpu_decode.c); it shares the test's small world of stages.
+$(BUILD)/obj/bench/gpu_decode.o: CFLAGS += -Itests/ops
+$(BUILD)/bench/gpu_decode: $(BUILD)/obj/bench/gpu_decode.o $(call libs,ops)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
+
+.PHONY: bench-decode
+bench-decode: $(BUILD)/bench/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of a decode step of an 8B on a GPU beside its floor
+	$(BUILD)/bench/gpu_decode
