@@ -256,6 +256,9 @@ class Emitter:
 
     def module(self):
         job = self.job
+        for key, what in (("init_kwargs", "constructor arguments by keyword"), ("input_kwargs", "inputs by keyword"), ("draws", "random draws of the reference")):
+            if job.get(key):
+                raise Unsupported(f"the task has {what}")
         rows = [self.row(row) for row in self.tape["rows"]]
         made, used = self.buffers()
         tensors, others = [], []

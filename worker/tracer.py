@@ -163,8 +163,9 @@ def build(job, module):
     if not isinstance(cls, type):
         raise Stop("no-class", "NameError", f"the source defines no class {name}")
     args = [plain_value(v) for v in job.get("init_args", [])]
+    kwargs = {k: plain_value(v) for k, v in job.get("init_kwargs", {}).items()}
     torch.manual_seed(job.get("init_seed", 0))
-    model = cls(*args)
+    model = cls(*args, **kwargs)
     if not callable(getattr(model, "forward", None)):
         raise Stop("no-class", "AttributeError", f"{name} has no method forward")
     if isinstance(model, torch.nn.Module):
@@ -183,6 +184,8 @@ def plain_value(value):
             return {k: plain_value(v) for k, v in value["dict"].items()}
         if "dtype" in value:
             return DTYPES[value["dtype"]]
+        if "float" in value:
+            return float(value["float"])
         raise Stop("unsupported", "TypeError", f"constructor arguments of the form {sorted(value)} are not supported")
     return value
 
@@ -249,10 +252,11 @@ def meta_tensor(tracer, shape, stride, dtype, kind):
 
 
 def make_inputs(job, tracer, is_strided=False):
-    """Forward's arguments, new tensors, and the buffers of the tensors among them in flattened order. `is_strided`: with other strides than the task's."""
+    """Forward's arguments by position and by keyword, new tensors, and the buffers of the tensors among them in flattened order. The tensors that the reference
+    draws at random come last: what the candidate draws are these. `is_strided`: with other strides than the task's."""
     buffers = []
 
-    def make(value):
+    def make(value, show=shown):
         if isinstance(value, list):
             return [make(v) for v in value]
         if isinstance(value, dict):
@@ -262,7 +266,7 @@ def make_inputs(job, tracer, is_strided=False):
                 t = meta_tensor(tracer, spec["shape"], stride, DTYPES[spec["dtype"]], "input")
                 t._buffer.input = len(buffers)
                 buffers.append(t._buffer)
-                t = shown(t)
+                t = show(t)
                 return t.requires_grad_() if spec.get("requires_grad") else t
             if "tuple" in value:
                 return tuple(make(v) for v in value["tuple"])
@@ -272,7 +276,9 @@ def make_inputs(job, tracer, is_strided=False):
 
     with torch.utils._python_dispatch._disable_current_modes():
         args = [make(v) for v in job["inputs"]]
-    return args, buffers
+        kwargs = {k: make(v) for k, v in job.get("input_kwargs", {}).items()}
+        draws = [make({"tensor": spec}, show=lambda t: t) for spec in job.get("draws", [])]   # the tracer's own: nobody sees them before they are drawn
+    return args, kwargs, draws, buffers
 
 
 # ---- forwards ----
@@ -293,7 +299,7 @@ class Calls:
 
     def __init__(self, job, rec, tracer, model):
         self.job, self.rec, self.tracer, self.model = job, rec, tracer, model
-        self.args = self.buffers = None
+        self.args = self.kwargs = self.draws = self.buffers = None
         self.held = []           # outputs of former calls, kept alive
 
     def prepare(self, kind):
@@ -301,15 +307,16 @@ class Calls:
             self.held.clear()
         if kind in ("same", "changed"):
             if kind == "changed":
-                for t in tensors_in(self.args, []):
+                for t in tensors_in([self.args, self.kwargs], []):
                     torch.autograd.graph.increment_version(t)
         else:
-            self.args, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
+            self.args, self.kwargs, self.draws, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
+        self.tracer.draws = list(self.draws)   # each call draws from the first on
         self.rec.begin(self.buffers)
 
     def tape(self):
         """One counted call: its tape without the contents of constants."""
-        out = guarded(self.rec, "forward-error", lambda: self.model(*self.args))
+        out = guarded(self.rec, "forward-error", lambda: self.model(*self.args, **self.kwargs))
         self.held.append(out)
         outputs, is_tuple = flatten_output(out)
         self.check_kept(outputs)
@@ -325,7 +332,7 @@ class Calls:
     def disturb(self):
         """One call that does not count."""
         try:
-            self.model(*self.args)
+            self.model(*self.args, **self.kwargs)
         except Exception:
             pass
         self.rec.fault = None
@@ -396,6 +403,8 @@ def flatten_output(out):
     """The tensors that forward returned, in order: lists and tuples by position, dicts by insertion."""
     if out is None:
         raise Stop("no-output", "TypeError", "forward returned None")
+    if isinstance(out, (int, float, str)):
+        raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
     views = []
     flatten_into(out, views)
     if not views:
@@ -419,7 +428,7 @@ def flatten_into(out, views):
             flatten_into(item, views)
     elif isinstance(out, torch.Tensor):
         raise Stop("output-not-tensor", "TypeError", f"forward returned a tensor on {out.device}, expected cuda:0")
-    else:
+    elif out is not None and not isinstance(out, (int, float, str)):      # numbers and strings are no results of kernels: not compared
         raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
 
 

@@ -349,6 +349,7 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 		int rc = compile_kernel(g, t, k, &result, err);
 		if (rc < 0) return rc;
 		json_array_append_new(g->compiled, cost_result(result, &ttgir_bytes));
+		if (!rc) rc = launch_limits_check(g, t, k, result);
 		json_decref(result);
 		if (rc) return rc;
 	}

@@ -2,17 +2,19 @@
  * kernels become a module of their own (worker/emit.py), without the candidate's host code. It is
  * traced like any candidate, and written only where its tape is the same program. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "tape/tape.h"
 #include <stdlib.h>
 
 #define MODULE_BYTES_MAX ((size_t)64 << 20)
 
 static json_t *job_json(const struct grading *g, const struct trace *stock)
 {
-	const struct oracle_variant *v = &g->oracle->variants[0];
-	return json_pack("{s:b, s:s, s:s%, s:s%, s:s, s:O, s:O, s:b}", "emit", 1, "name",
+	json_t *job = json_pack("{s:b, s:s, s:s%, s:s%, s:s}", "emit", 1, "name",
 		g->task->name && g->task->name[0] ? g->task->name : "task", "source", g->source, g->source_len, "tape",
-		stock->text.data, stock->text.len, "task", g->task->source, "init_args", v->init_args, "inputs", v->inputs,
-		"training", v->training);
+		stock->text.data, stock->text.len, "task", g->task->source);
+	json_object_update(job, (json_t *)(uintptr_t)g->oracle->variants[0].job); /* what the tracer was told */
+	return job;
 }
 
 /* The module's own trace, compared with the one that was judged. */

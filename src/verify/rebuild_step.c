@@ -7,6 +7,8 @@
  * Kernels that were found right are remembered by hash, so that the same source at other sizes, or
  * judged again, costs nothing for kernels that did not change. */
 #include "verify/verify_internal.h"
+#include "base/base.h"
+#include "tape/tape.h"
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define TRIALS_DEFAULT 7
+#define TRIALS_DEFAULT 15
 #define TIME_REPEATS_DEFAULT 30
 #define GIB ((int64_t)1 << 30)
 

@@ -60,15 +60,14 @@ static json_t *gpu_json(const struct vm_gpu *c)
 static json_t *job_json(const struct grading *g)
 {
 	const struct oracle_data *d = g->oracle;
-	const struct oracle_variant *v = &d->variants[0];
+	json_t *job = json_pack(
+		"{s:s%, s:s, s:i}", "source", g->source, g->source_len, "class", "ModelNew", "init_seed", ORACLE_INIT_SEED);
 	json_t *others = json_array();
-	for (int i = 1; i < d->nvariants; i++)
-		json_array_append_new(others,
-			json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state, "inputs",
-				d->variants[i].inputs));
-	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o, s:o}", "source", g->source, g->source_len, "class",
-		"ModelNew", "init_args", v->init_args, "init_seed", ORACLE_INIT_SEED, "state", v->state, "inputs", v->inputs,
-		"training", v->training, "others", others, "gpu", gpu_json(&g->s->gpu));
+	json_object_update(job, (json_t *)(uintptr_t)d->variants[0].job);
+	for (int i = 1; i < d->nvariants; i++) json_array_append(others, (json_t *)(uintptr_t)d->variants[i].job);
+	json_object_set_new(job, "others", others);
+	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
+	return job;
 }
 
 static int phase_of(const json_t *message)

@@ -105,6 +105,8 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err);
  * ERR_CHILD: the process ended or did not make sense, inside its sandbox: the candidate's doing. */
 int compile_job(
 	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err);
+/* The launches of one kernel against what a driver accepts; result: what its compilation said. */
+int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
