@@ -88,6 +88,8 @@ def test_import():
     rows = []
     for (level, number, name), (op, dim) in TASKS.items():
         source = TASK.format(op=op, dim=dim)
+        if number in (20, 21):    # no number that could be lowered: these stay too large
+            source = source.replace("torch.randn(batch_size, dim)", f"torch.randn(int('{8}'), int('{dim}'))").replace(f"batch_size = 8\ndim = {dim}\n", "")
         write(f"{work}/checkout/KernelBench/level{level}/{number}_{name}.py", source)
         rows.append({"code": source, "level": level, "name": f"{number}_{name}", "problem_id": number})
     write(f"{work}/checkout/scripts/eval_from_generations.py", "print('no task')\n")

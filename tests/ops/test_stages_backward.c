@@ -1365,6 +1365,7 @@ CASES(X)
 
 int main(int argc, char **argv)
 {
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	if (argc > 1) cmocka_set_test_filter(argv[1]); /* one case by its name */
 #define X(name) cmocka_unit_test(name##_cpu), cmocka_unit_test(name##_cuda),
 	const struct CMUnitTest tests[] = {cmocka_unit_test(attention_differences), cmocka_unit_test(norm_differences),

@@ -117,6 +117,10 @@ class Tap:
         if not ok and detail:
             print("\n".join("# " + line for line in str(detail)[:1500].splitlines()), flush=True)
 
+    def skip(self, name, why):
+        self.count += 1
+        print(f"ok {self.count} - {name} # SKIP {why}", flush=True)
+
     def done(self):
         print(f"1..{self.count}")
         return 1 if self.failed else 0
