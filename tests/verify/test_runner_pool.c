@@ -35,7 +35,7 @@ static int set_up(void **state)
 	if (fd < 0 || !getcwd(cwd, sizeof cwd)) return -1;
 	build = build ? build : "build/release";
 	const char *slash = build[0] == '/' ? "" : "/", *root = build[0] == '/' ? "" : cwd;
-	dprintf(fd, "#!/bin/sh\nLD_LIBRARY_PATH='%s%s%s/tests/runner' exec '%s%s%s/hone-runner' \"$@\"\n", root, slash,
+	dprintf(fd, "#!/bin/sh\nLD_LIBRARY_PATH='%s%s%s/fake_driver' exec '%s%s%s/hone-runner' \"$@\"\n", root, slash,
 		build, root, slash, build);
 	if (fchmod(fd, 0700)) return -1;
 	close(fd);
