@@ -27,6 +27,20 @@ static int allocated; /* blocks */
 static int loaded;    /* modules */
 static int left;      /* buffers freed with something in them */
 static bool is_broken;
+/* A lost context takes its memory and modules with it: they are kept in reach, and go at the reset. */
+static void *held[1024];
+static void *hold(void *p)
+{
+	for (int i = 0; i < 1024; i++)
+		if (!held[i]) return held[i] = p;
+	abort();
+}
+static void let_go(void *p)
+{
+	for (int i = 0; i < 1024; i++)
+		if (held[i] == p) held[i] = NULL;
+	free(p);
+}
 int fake_loaded(void);
 int fake_loaded(void) { return loaded; }
 int fake_left(void);
@@ -39,6 +53,7 @@ void fake_reset(void)
 	state = CU_OK;
 	is_broken = false;
 	allocated = loaded = left = 0;
+	for (int i = 0; i < 1024; i++) let_go(held[i]);
 }
 
 static cu_result Init(unsigned flags) { return CU_OK; }
@@ -91,14 +106,14 @@ static cu_result CtxSynchronize(void) { return state; }
 static cu_result ModuleLoadData(cu_module *m, const void *image)
 {
 	if (memcmp(image, "\177ELF", 4)) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
-	*m = calloc(1, sizeof **m);
+	*m = hold(calloc(1, sizeof **m));
 	loaded++;
 	strncpy((*m)->name, (const char *)image + 4, sizeof(*m)->name - 1);
 	return CU_OK;
 }
 static cu_result ModuleUnload(cu_module m)
 {
-	free(m);
+	let_go(m);
 	loaded--;
 	return CU_OK;
 }
@@ -142,7 +157,7 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 }
 static cu_result MemAlloc(cu_address *p, size_t n)
 {
-	*p = (cu_address)(uintptr_t)aligned_alloc(512, (n + 511) / 512 * 512);
+	*p = (cu_address)(uintptr_t)hold(aligned_alloc(512, (n + 511) / 512 * 512));
 	allocated++;
 	return *p ? CU_OK : CU_OUT_OF_MEMORY;
 }
@@ -150,7 +165,7 @@ static cu_result MemFree(cu_address p)
 {
 	/* A buffer lies between two canaries of 4,096 bytes; all else is smaller. */
 	left += malloc_usable_size((void *)(uintptr_t)p) > 8192 && ((unsigned char *)(uintptr_t)p)[4096] != 0xff;
-	free((void *)(uintptr_t)p);
+	let_go((void *)(uintptr_t)p);
 	allocated--;
 	return CU_OK;
 }
