@@ -13,10 +13,16 @@ bench-verdicts: $(BUILD)/bench/verdicts $(BUILD)/hone-runner $(BUILD)/libhone_sa
 VERIFY_TESTS := $(filter $(BUILD)/tests/verify/%,$(TEST_PROGRAMS))
 ifeq ($(filter -fsanitize=%,$(FLAGS_$(CONFIG))),)
 $(VERIFY_TESTS): | $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so
+$(BUILD)/tests/verify/test_runner_pool: | $(BUILD)/fake_driver/libcuda.so.1
+$(BUILD)/fake_driver/libcuda.so.1: $(BUILD)/tests/runner/libcuda.so.1
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 else
 $(VERIFY_TESTS): | $(BUILD)/plain_helpers
 $(BUILD)/plain_helpers: $(wildcard $(foreach room,$(call closure,runner),src/$(room)/*.[ch] src/$(room)/*/*.[ch]))
 	@mkdir -p $(@D)
-	$(Q)$(MAKE) --no-print-directory CONFIG=release BUILD=$(BUILD)/plain $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so
+	$(Q)$(MAKE) --no-print-directory CONFIG=release BUILD=$(BUILD)/plain $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so \
+		$(BUILD)/plain/tests/runner/libcuda.so.1
+	$(Q)mkdir -p $(BUILD)/fake_driver && cp $(BUILD)/plain/tests/runner/libcuda.so.1 $(BUILD)/fake_driver/
 	$(Q)cp $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so $(BUILD)/ && touch $@
 endif

@@ -10,8 +10,8 @@
  *
  * A launcher serves one tape at a time: load, then any number of trials (buffer_set for each buffer,
  * row_run for each row in order, finish, output_read), then the next load or destroy. Kernels that a
- * former load brought are kept. All functions return 0, or a code with *fault set. After a fault a
- * launcher that is_spent() can only be destroyed. Threading: one thread. */
+ * former load brought are kept until reset, which comes between two candidates. All functions return 0, or a code with
+ * *fault set. After a fault a launcher that is_spent() can only be destroyed. Threading: one thread. */
 #ifndef HONE_LAUNCHER_H
 #define HONE_LAUNCHER_H
 #include "runner/runner.h"
@@ -55,6 +55,9 @@ struct launcher {
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
 	bool (*is_spent)(const struct launcher *l);
+	/* Drops all that the candidate brought (its memory is written over first) and proves that what it
+	 * ran on still works. NULL: a process serves one candidate. */
+	int (*reset)(struct launcher *l, struct runner_fault *fault);
 	void (*destroy)(struct launcher *l);
 };
 

@@ -124,6 +124,13 @@ void replay_free(struct replay *r)
 	free(r);
 }
 
+int replay_reset(struct replay *r, struct runner_fault *fault)
+{
+	release_tape(r);
+	if (!r->launcher->reset) return launcher_fault(fault, "bad-tape", -1, 0, "this launcher serves one candidate");
+	return r->launcher->reset(r->launcher, fault);
+}
+
 const struct tape *replay_tape(const struct replay *r) { return r->tape; }
 
 int replay_line(const struct replay *r, enum runner_question question)

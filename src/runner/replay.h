@@ -19,6 +19,9 @@ void replay_free(struct replay *r);
 /* Another tape of the same candidate: its kernels are kept. */
 int replay_reload(struct replay *r, struct tape *t, const struct runner_binaries *binaries, struct runner_fault *fault);
 const struct tape *replay_tape(const struct replay *r);
+/* The candidate is done: nothing of it is left, and the launcher is as good as new. On failure this
+ * process must end. */
+int replay_reset(struct replay *r, struct runner_fault *fault);
 /* Line of the first tf32 dot on fp32 operands in a kernel on the data path; of the first operation
  * whose order is open (vm_kernel_may_depend_on_order); of the first that rounds fp32 to less on its way to memory
  * (vm_kernel_narrows), or of such a cast by the host. -1 when there is none. */

@@ -13,9 +13,11 @@
  *     supervisor  {"trial": {...struct runner_trial...}}
  *                 + descriptors: memfd with the given data, memfd for the outputs
  *     runner      {"trial": {...struct runner_result...}}
- * Any number of loads and trials, all of one candidate; the end of the stream ends the process. A
- * load replaces the tape; kernels that were seen before are not parsed again. A fault on a GPU can
- * leave its context useless: the runner answers with the fault and ends.
+ *     supervisor  {"reset": {}}       GPU only: the candidate is done, the next one's loads follow
+ *     runner      {"ready": true}     everything of it is gone, and the GPU answered; else it ends
+ * Any number of loads and trials, all of one candidate up to a reset; the end of the stream ends the
+ * process. A load replaces the tape; kernels that were seen before are not parsed again. A fault on a
+ * GPU can leave its context useless: the runner answers with the fault and ends.
  *
  * The runner never sees expected values. Whoever controls it could fake outputs but not know what
  * to fake: the supervisor treats its messages as untrusted data. */

@@ -141,6 +141,17 @@ static void trial(const json_t *o, const int *fds)
 	runner_trial_release(&t);
 }
 
+/* Between two candidates. A runner that is not as good as new is not used again. */
+static void reset(void)
+{
+	struct runner_fault fault = {.row = -1};
+	if (replay && replay_reset(replay, &fault)) {
+		reply_fault(&fault);
+		_exit(0);
+	}
+	reply(json_pack("{s:b}", "ready", 1));
+}
+
 static int serve(const struct runner_options *options)
 {
 	struct str text = {0};
@@ -153,6 +164,7 @@ static int serve(const struct runner_options *options)
 		const json_t *request = json_object_get(o, "load");
 		if (request && nfds == (options->is_cuda ? 2 : 1)) load(options, request, fds, nfds);
 		else if (json_object_get(o, "trial") && nfds == 2) trial(json_object_get(o, "trial"), fds);
+		else if (json_object_get(o, "reset") && options->is_cuda && nfds == 0) reset();
 		else return 3;
 		for (int i = 0; i < nfds; i++) close(fds[i]);
 		json_decref(o);

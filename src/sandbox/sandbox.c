@@ -213,7 +213,7 @@ int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 	if (rc) return sandbox_fail(text, len, -rc, "resource limits");
 	if (o->level == SANDBOX_NONE) return 0;
 	rc = own_proc(o, text, len);
-	if (!rc && !o->stay_root) rc = sandbox_drop_root(text, len);
+	if (!rc) rc = sandbox_drop_root(text, len);
 	if (rc) return rc;
 	rc = drop_capabilities();
 	if (rc) return sandbox_fail(text, len, -rc, "capset");

@@ -27,7 +27,6 @@ struct sandbox_options {
 	int allow_threads;    /* clone(CLONE_THREAD) */
 	int allow_fork;       /* compile worker only */
 	int allow_memfd;      /* oracle only: memory files, each of at most memory_bytes */
-	int stay_root;        /* hone-runner on a GPU whose device files only root may open; never with level full */
 	/* NULL-terminated or NULL; device files to read, write and command (GPU's runner only). The process
 	 * may then also name its threads in /proc/self/task, for which it stays dumpable, and listen on a
 	 * local socket: the driver does not start without. */

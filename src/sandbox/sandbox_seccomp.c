@@ -229,8 +229,10 @@ static int add_clone_rules(scmp_filter_ctx c, const struct sandbox_options *o)
 }
 
 /* A GPU's driver listens on a local socket of its own from the first moment, and does not start
- * without; it also looks for a daemon that shares the GPU, and takes it well when there is none. So
- * sockets of that one kind exist, which can only be connected to, and connecting finds nobody. */
+ * without; before it binds it removes what may lie under the socket's name, and gives up where it may
+ * not, but takes it well that there is nothing. It also looks for a daemon that shares the GPU, and
+ * takes it well when there is none. So sockets of that one kind exist, which can only be connected
+ * to, connecting finds nobody, and there is never a file to remove. */
 static int add_driver_rules(scmp_filter_ctx c)
 {
 	static const int calls[] = {SCMP_SYS(bind), SCMP_SYS(listen)};
@@ -240,6 +242,7 @@ static int add_driver_rules(scmp_filter_ctx c)
 			SCMP_A1(SCMP_CMP_MASKED_EQ, ~(scmp_datum_t)(SOCK_CLOEXEC | SOCK_NONBLOCK), SOCK_SEQPACKET));
 	if (!rc) rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(setsockopt), 1, SCMP_A1(SCMP_CMP_EQ, SOL_SOCKET));
 	if (!rc) rc = seccomp_rule_add(c, SCMP_ACT_ERRNO(ENOENT), SCMP_SYS(connect), 0);
+	if (!rc) rc = seccomp_rule_add(c, SCMP_ACT_ERRNO(ENOENT), SCMP_SYS(unlink), 0);
 	return rc;
 }
 

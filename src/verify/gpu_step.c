@@ -3,8 +3,9 @@
  * the vm missed it, or a kernel does what Triton's IR does not say. Each such trial is counted as a
  * disagreement, and so is one that the vm failed by its values and the GPU passed.
  *
- * A fault takes the runner's context with it: the runner ends, and the next one proves with a small
- * write that the GPU still answers before a candidate is charged for anything. */
+ * Runners are warm: one serves many candidates, one after another, and proves after each that the GPU
+ * still answers. A fault, a deadline or a touched canary costs the runner, whether or not its context
+ * lived through it. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -63,7 +64,7 @@ static int runner_lost(struct grading *g, int rc, struct err *err)
 	return err_set(err, ERR_INFRA, "the GPU's runner was lost: %s (%s)", status, said);
 }
 
-/* A fresh runner with the tape and its binaries. */
+/* A runner with the tape and its binaries. */
 static int start(struct grading *g, const struct trace *tr, struct err *err)
 {
 	struct compiled c = {.fd = -1};
@@ -79,6 +80,7 @@ static int start(struct grading *g, const struct trace *tr, struct err *err)
 	if (!rc) {
 		uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
+		g->gpu_runner.is_tainted |= rc != 0;
 		if (rc == ERR_MISMATCH) rc = fault_end(g, &fault, NULL, err);
 		else if (rc) rc = runner_lost(g, rc, err);
 	}
@@ -120,6 +122,7 @@ static int replay(struct grading *g, const struct attempt *asked, struct attempt
 	else pthread_rwlock_rdlock(&g->s->gpu_lock);
 	int rc = attempt_run(g, &g->gpu_runner, a, r, err);
 	pthread_rwlock_unlock(&g->s->gpu_lock);
+	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
 	if (rc) return rc == ERR_INFRA ? rc : runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;
 	if (!r->result.has_fault) return 0;

@@ -130,7 +130,7 @@ static void grading_release(struct grading *g, struct trace *stock)
 	g->compiled = NULL;
 	if (g->has_tracer) job_end(&g->tracer);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
-	if (g->has_gpu_runner) runner_end(g->s->gpu_runners, &g->gpu_runner, NULL, 0, NULL);
+	if (g->has_gpu_runner) runner_give_back(g->s->gpu_runners, &g->gpu_runner);
 	g->has_runner = g->has_tracer = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;

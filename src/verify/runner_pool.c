@@ -1,5 +1,6 @@
-/* runner_pool: starting a runner costs a few milliseconds (exec, namespaces, seccomp), so a few
- * wait ready; the refill happens between two candidates' work. All waiting is on sockets. */
+/* runner_pool: starting a runner costs a few milliseconds (exec, namespaces, seccomp), and a GPU's
+ * context a quarter of a second, so a few wait ready; the refill happens between two candidates'
+ * work. All waiting is on sockets. */
 #include "verify/runner_pool.h"
 #include "base/base.h"
 #include "runner/runner.h"
@@ -15,6 +16,8 @@
 #define SPARE_MAX 16
 #define READY_MS 20000
 #define TAKEN_MAX 256
+#define RESET_MS 5000
+#define SERVED_MAX 1000 /* candidates; what a driver leaks for each of them ends with the process */
 
 struct runner_pool {
 	char *path, *device, memory[24]; /* device: NULL for the vm */
@@ -30,6 +33,7 @@ static int start(const struct runner_pool *p, struct runner *out, struct err *er
 {
 	if (p->is_stopped) return err_set(err, ERR_INFRA, "the verifier is being closed");
 	int pair[2];
+	*out = (struct runner){.fd = -1}; /* the caller's may have been another's */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
 	char *argv[] = {
@@ -149,7 +153,8 @@ int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
 void runner_pool_refill(struct runner_pool *p)
 {
 	pthread_mutex_lock(&p->lock);
-	while (p->count < p->spare) {
+	/* Those in use come back where they are a GPU's. */
+	while (p->count + (p->device ? p->ntaken : 0) < p->spare) {
 		struct runner r = {0};
 		if (start(p, &r, NULL)) break;
 		p->waiting[p->count++] = r;
@@ -249,4 +254,32 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int
 	if (!rc) rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
 	json_decref(answer);
 	return rc;
+}
+
+/* {"reset"}, and the answer that it is as good as new. */
+static int reset(struct runner *r)
+{
+	uint64_t deadline = clock_ns() + RESET_MS * UINT64_C(1000000);
+	struct err err = {0};
+	json_t *answer = NULL;
+	int rc = send_json(r, json_pack("{s:{}}", "reset"), NULL, 0, deadline, &err);
+	if (!rc) rc = recv_json(r, deadline, &answer, &err);
+	if (!rc && !json_is_true(json_object_get(answer, "ready"))) rc = ERR_CHILD;
+	json_decref(answer);
+	return rc;
+}
+
+void runner_give_back(struct runner_pool *p, struct runner *r)
+{
+	bool is_kept = p->device && !r->is_tainted && ++r->served < SERVED_MAX && !reset(r);
+	if (is_kept) {
+		pthread_mutex_lock(&p->lock);
+		is_kept = p->count < SPARE_MAX && !p->is_stopped;
+		if (is_kept) {
+			taken_remove(p, r->child.pid);
+			p->waiting[p->count++] = *r;
+		}
+		pthread_mutex_unlock(&p->lock);
+	}
+	if (!is_kept) runner_end(p, r, NULL, 0, NULL);
 }

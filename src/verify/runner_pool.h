@@ -1,5 +1,7 @@
-/* runner_pool: hone-runner processes, started ahead of need. One candidate a process: a runner is
- * ended when its candidate is done. */
+/* runner_pool: hone-runner processes, started ahead of need. On the vm one candidate a process: a
+ * runner is ended when its candidate is done. A GPU's runner has a context, which takes a quarter of
+ * a second to make and no two at once: it is given back and serves on, as long as no candidate did
+ * it harm (runner_give_back). */
 #ifndef HONE_RUNNER_POOL_H
 #define HONE_RUNNER_POOL_H
 #include "base/base.h"
@@ -10,6 +12,8 @@ struct runner {
 	struct child child;
 	int fd;
 	bool is_settled; /* its hello was read */
+	bool is_tainted; /* a fault, a deadline or a touched canary: not for another candidate */
+	int served;      /* candidates before this one */
 };
 struct runner_pool_options {
 	const char *path;   /* of hone-runner */
@@ -23,10 +27,13 @@ struct runner_pool_options {
 int runner_pool_create(
 	const struct runner_pool_options *o, struct runner_pool **out, struct runner_device *device, struct err *err);
 void runner_pool_free(struct runner_pool *p);
-/* A fresh runner, sandboxed and waiting. ERR_INFRA. */
+/* A runner with nothing of any candidate in it, sandboxed and waiting. ERR_INFRA. */
 int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err);
 /* Tops the pool up again; cheap when it is full. */
 void runner_pool_refill(struct runner_pool *p);
+/* When its candidate is done: a GPU's runner that is not tainted drops what it was given, proves that
+ * the GPU still answers and waits for the next one; every other is ended. */
+void runner_give_back(struct runner_pool *p, struct runner *r);
 /* Ends the process and closes the socket; status_text (may be NULL) tells how it ended. */
 void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size_t len, int *status);
 /* Kills the runners that are in use, so that whoever waits for one is woken, and refuses to start

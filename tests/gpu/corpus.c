@@ -93,6 +93,21 @@ static bool is_listed(const struct item *item)
 	return listed && item->verdict.class != VERDICT_GENUINE;
 }
 
+static double times[CASES_MAX];
+
+static int double_compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static int times_sort(const struct run *r)
+{
+	for (int i = 0; i < r->count; i++) times[i] = r->items[i].verdict.seconds;
+	qsort(times, (size_t)r->count, sizeof *times, double_compare);
+	return r->count;
+}
+
 static int report(const struct run *r, bool is_cuda, FILE *log)
 {
 	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0;
@@ -116,6 +131,10 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		fputc('\n', log);
 		json_decref(o);
 	}
+	int settled = times_sort(r);
+	if (settled)
+		printf("# seconds a verdict: median %.3f, ninth decile %.3f, longest %.3f\n", times[settled / 2],
+			times[settled * 9 / 10], times[settled - 1]);
 	printf("1..%d\n# %d failed; on the GPU %d trials in %.2f s, %d disagreements", r->count, failed, trials, seconds,
 		disagreements);
 	for (int i = 0; i < VERDICT_REPEAT_COUNT; i++)

@@ -61,7 +61,7 @@ def spoil(x, y, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     v = tl.load(x + i, mask=i < n)
     tl.store(y + i, v + 1, mask=i < n)
-    tl.store(x + i, v * 0, mask=i < 1)
+    tl.store(x + i, v - 1, mask=i < 1)
 
 
 @triton.jit

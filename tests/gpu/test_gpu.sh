@@ -49,7 +49,7 @@ for folder in known_good exploits; do
 	status=$?
 	sed 's/^/# /' "$out/$folder.err" | tail -n 20
 	grep -A1 '^not ok\|^Bail' "$out/$folder.tap" | sed 's/^not ok/# not ok/' | head -n 80
-	grep '^#' "$out/$folder.tap" | tail -n 2 | sed "s/^# /# $folder: /"
+	grep '^#' "$out/$folder.tap" | tail -n 3 | sed "s/^# /# $folder: /"
 	tell $status "$folder on $device, sandbox $sandbox"
 done
 echo "1..$count"

@@ -9,8 +9,12 @@
  *   spoil   the same, and x[0] = 7
  *   echo    (out, a, b, c, d ...): each parameter's 8 bytes to out, and the launch's shape behind them
  *   fault   CUDA_ERROR_ILLEGAL_ADDRESS at the next wait; hang: never done
+ *   break   as add, and from then on the memory does not keep what is written to it
+ * fake_left counts the buffers that were freed with something in them; fake_loaded the modules there
+ * are.
  * What cannot be told apart from the real driver by the launcher is left out. */
 #include "runner/cuda/driver.h"
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +24,37 @@ struct cu_module_opaque {
 };
 static int state;     /* what StreamQuery answers */
 static int allocated; /* blocks */
+static int loaded;    /* modules */
+static int left;      /* buffers freed with something in them */
+static bool is_broken;
+/* A lost context takes its memory and modules with it: they are kept in reach, and go at the reset. */
+static void *held[1024];
+static void *hold(void *p)
+{
+	for (int i = 0; i < 1024; i++)
+		if (!held[i]) return held[i] = p;
+	abort();
+}
+static void let_go(void *p)
+{
+	for (int i = 0; i < 1024; i++)
+		if (held[i] == p) held[i] = NULL;
+	free(p);
+}
+int fake_loaded(void);
+int fake_loaded(void) { return loaded; }
+int fake_left(void);
+int fake_left(void) { return left; }
 int fake_allocated(void);
 int fake_allocated(void) { return allocated; }
 void fake_reset(void);
-void fake_reset(void) { state = CU_OK; }
+void fake_reset(void)
+{
+	state = CU_OK;
+	is_broken = false;
+	allocated = loaded = left = 0;
+	for (int i = 0; i < 1024; i++) let_go(held[i]);
+}
 
 static cu_result Init(unsigned flags) { return CU_OK; }
 static cu_result DriverGetVersion(int *v)
@@ -75,13 +106,15 @@ static cu_result CtxSynchronize(void) { return state; }
 static cu_result ModuleLoadData(cu_module *m, const void *image)
 {
 	if (memcmp(image, "\177ELF", 4)) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
-	*m = calloc(1, sizeof **m);
+	*m = hold(calloc(1, sizeof **m));
+	loaded++;
 	strncpy((*m)->name, (const char *)image + 4, sizeof(*m)->name - 1);
 	return CU_OK;
 }
 static cu_result ModuleUnload(cu_module m)
 {
-	free(m);
+	let_go(m);
+	loaded--;
 	return CU_OK;
 }
 static cu_result ModuleGetFunction(cu_function *f, cu_module m, const char *name)
@@ -114,6 +147,7 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 	else if (!strcmp(name, "hang")) state = CU_NOT_READY;
 	else if (!strcmp(name, "echo")) echo(c, p);
 	else {
+		is_broken = !strcmp(name, "break");
 		float *x = *(float **)p[0], *y = *(float **)p[1];
 		int n = *(int *)p[2] + !strcmp(name, "beyond");
 		for (int i = 0; i < n; i++) y[i] = x[i] + 1;
@@ -123,13 +157,15 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 }
 static cu_result MemAlloc(cu_address *p, size_t n)
 {
-	*p = (cu_address)(uintptr_t)aligned_alloc(512, (n + 511) / 512 * 512);
+	*p = (cu_address)(uintptr_t)hold(aligned_alloc(512, (n + 511) / 512 * 512));
 	allocated++;
 	return *p ? CU_OK : CU_OUT_OF_MEMORY;
 }
 static cu_result MemFree(cu_address p)
 {
-	free((void *)(uintptr_t)p);
+	/* A buffer lies between two canaries of 4,096 bytes; all else is smaller. */
+	left += malloc_usable_size((void *)(uintptr_t)p) > 8192 && ((unsigned char *)(uintptr_t)p)[4096] != 0xff;
+	let_go((void *)(uintptr_t)p);
 	allocated--;
 	return CU_OK;
 }
@@ -151,7 +187,7 @@ static cu_result MemcpyDtoDAsync(cu_address to, cu_address from, size_t n, cu_st
 static cu_result MemcpyDtoHAsync(void *to, cu_address from, size_t n, cu_stream s) { return MemcpyDtoH(to, from, n); }
 static cu_result MemsetD8Async(cu_address to, unsigned char v, size_t n, cu_stream s)
 {
-	memset((void *)(uintptr_t)to, v, n);
+	memset((void *)(uintptr_t)to, is_broken ? 0 : v, n);
 	return CU_OK;
 }
 static cu_result MemsetD16Async(cu_address to, unsigned short v, size_t n, cu_stream s)

@@ -74,6 +74,7 @@ static void test_rows_run(void **state)
 	for (int i = 0; i < 16; i++) assert_true(((float *)output)[i] == (float)i + 1);
 	runner_result_release(&r);
 	assert_int_equal(((int (*)(void))dlsym(library, "fake_allocated"))(), 0);
+	assert_true(((int (*)(void))dlsym(library, "fake_left"))() > 0); /* the process ends; a reset writes over it */
 }
 
 /* Memory that nobody wrote is NaN; strided rows and casts go through the vm's own code. */
@@ -167,6 +168,58 @@ static void test_faults(void **state)
 		&b, "bad-binary", false);
 }
 
+static int fake(const char *function)
+{
+	int (*f)(void) = (int (*)(void))dlsym(library, function);
+	assert_non_null(f);
+	return f();
+}
+
+/* Two candidates in one process: nothing of the first is left for the second, neither memory nor
+ * code, though both call their kernel the same. A launcher whose memory forgets is not used again. */
+static void test_reset(void **state)
+{
+	char image[128] = "\177ELF", said[256] = "";
+	struct launcher *l = NULL;
+	struct runner_device device;
+	struct runner_fault fault = {0};
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &b};
+	struct replay *r = NULL;
+	((void (*)(void))dlsym(library, "fake_reset"))();
+	assert_int_equal(launcher_cuda_create(0, MIB, &l, &device, said, sizeof said), 0);
+	b.bytes = sizeof image;
+	static const struct {
+		const char *kind, *code;
+		int reset;
+	} rounds[] = {{"add", "", 0}, {"spoil", "input-modified", 0}, {"add", "", 0}, {"break", "", ERR_MISMATCH}};
+	for (size_t i = 0; i < ARRAY_LEN(rounds); i++) {
+		struct tape *t = NULL;
+		struct err err = {0};
+		struct runner_result out = {0};
+		const char *text = TAPE("", ADD, VIEW(1, 16));
+		assert_int_equal(tape_parse(text, strlen(text), &t, &err), 0);
+		snprintf(image + 4, sizeof image - 4, "%s", rounds[i].kind);
+		assert_int_equal(r ? replay_reload(r, t, &list, &fault) : replay_create(t, l, &list, &r, &fault), 0);
+		struct runner_given given = {.bytes = 64};
+		struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
+		for (int k = 0; k < 16; k++) input[k] = (float)k;
+		replay_run(
+			r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, output, sizeof output, &out);
+		assert_string_equal(out.fault.code, rounds[i].code);
+		for (int k = 0; k < 16 && !out.has_fault; k++) assert_true(((float *)output)[k] == (float)k + 1);
+		runner_result_release(&out);
+		assert_int_equal(fake("fake_loaded"), 1);
+		assert_int_equal(replay_reset(r, &fault), rounds[i].reset);
+		assert_int_equal(fake("fake_loaded"), 0);
+		assert_int_equal(fake("fake_allocated"), 0);
+		assert_true(rounds[i].reset || fake("fake_left") == 0);
+		assert_null(replay_tape(r));
+	}
+	assert_true(replay_is_spent(r));
+	replay_free(r);
+}
+
 /* Binaries and devices through the wire; hostile ones are refused. */
 static void test_wire(void **state)
 {
@@ -211,6 +264,7 @@ int main(void)
 		cmocka_unit_test(test_movement),
 		cmocka_unit_test(test_launch_has_tritons_form),
 		cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_wire),
 	};
 	char path[4096];

@@ -307,6 +307,8 @@ static int try_bind_path(void)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	return fd < 0 ? errno : result_of(bind(fd, (struct sockaddr *)&a, sizeof(a)));
 }
+/* There is never a file to remove, which the driver does before it binds. */
+static int try_unlink(void) { return unlink(readable) && errno == ENOENT ? ALLOWED : EPERM; }
 static int try_datagram(void) { return result_of(socket(AF_UNIX, SOCK_DGRAM, 0)); }
 static int try_thread_name(void)
 {
@@ -320,6 +322,7 @@ static const struct probe DEVICE_PROBES[] = {
 	{"use another device", try_other_device, FAILS},
 	{"listen on a local socket", try_listen, WORKS},
 	{"bind a socket to a path", try_bind_path, FAILS},
+	{"find nothing to remove", try_unlink, WORKS},
 	{"datagram socket", try_datagram, FAILS},
 	{"name a thread", try_thread_name, WORKS},
 };

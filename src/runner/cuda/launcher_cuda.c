@@ -12,6 +12,7 @@
 #define SPIN_NS 200000  /* a wait looks all the time for so long, then now and then */
 #define NAP_NS 20000
 #define PROBE_BYTES 4096
+#define RESET_NS 1000000000u /* for all that is still queued and for writing over what was used */
 
 /* ---- faults ---- */
 
@@ -273,6 +274,61 @@ static int cuda_line_of(const struct launcher *l, const bool *on_path, enum runn
 
 static bool cuda_is_spent(const struct launcher *l) { return ((const struct cuda *)l)->is_spent; }
 
+/* Health: the device remembers what is written to it, and the launcher's own kernel still does what it
+ * did. A card that a fault left in a bad state shows here, before a candidate is charged for it. */
+static cu_result probe(struct cuda *c)
+{
+	cu_address p = 0;
+	uint8_t back[PROBE_BYTES] = {0};
+	struct runner_fault ignored;
+	cu_result r = c->cu.MemAlloc(&p, sizeof back);
+	if (!r) r = c->cu.MemsetD8Async(p, c->has_own ? 0 : LAUNCHER_CANARY, sizeof back, c->streams[0]);
+
+	/* A fill by the own kernel, word by word, in the order of the stream. */
+	struct cuda_move fill = {
+		.dst = p, .count = PROBE_BYTES / 4, .value = 0x01010101u * LAUNCHER_CANARY, .size = 4, .ndim = 1};
+	fill.shape[0] = fill.count;
+	fill.dst_step[0] = fill.size;
+	if (!r && c->has_own && cuda_own_launch(c, c->move, fill.count, (void *[]){&fill}, c->streams[0], -1, &ignored))
+		r = CU_ECC_UNCORRECTABLE;
+	uint64_t deadline = clock_ns() + RESET_NS;
+	while (!r && (r = c->cu.StreamQuery(c->streams[0])) == CU_NOT_READY)
+		r = clock_ns() < deadline ? CU_OK : CU_LAUNCH_TIMEOUT;
+	if (!r) r = c->cu.MemcpyDtoH(back, p, sizeof back);
+	if (!r && !is_filled_with(back, sizeof back, LAUNCHER_CANARY)) r = CU_ECC_UNCORRECTABLE;
+	if (p) c->cu.MemFree(p);
+	return r;
+}
+
+/* Memory that the next candidate is given may be this one's: what was in it is written over before it
+ * is freed. */
+static int cuda_reset(struct launcher *l, struct runner_fault *fault)
+{
+	struct cuda *c = (struct cuda *)l;
+	uint64_t deadline = clock_ns() + RESET_NS;
+	int rc = c->is_spent ? launcher_fault(fault, "gpu-lost", -1, 0, "the context was lost before") : 0;
+	for (int s = 0; s < c->nstreams && !rc; s++) rc = cuda_wait(c, c->streams[s], deadline, -1, fault);
+	for (int b = 0; b < c->nbuffers && !rc; b++)
+		rc = cuda_check(c,
+			c->cu.MemsetD8Async(c->buffers[b].block, LAUNCHER_UNWRITTEN,
+				(size_t)c->buffers[b].bytes + 2 * CUDA_CANARY_BYTES, c->streams[0]),
+			"writing over a buffer", -1, fault);
+	if (!rc && c->scratch)
+		rc = cuda_check(c, c->cu.MemsetD8Async(c->scratch, LAUNCHER_UNWRITTEN, c->scratch_bytes, c->streams[0]),
+			"writing over scratch memory", -1, fault);
+	if (!rc) rc = cuda_wait(c, c->streams[0], deadline, -1, fault);
+	if (rc) return rc;
+
+	/* Then nothing of the candidate's is left: neither memory nor code. */
+	release_tape(c);
+	for (int i = 0; i < c->ncached; i++) cuda_kernel_release(c, &c->cached[i]);
+	c->ncached = 0;
+	if (c->scratch) c->cu.MemFree(c->scratch);
+	c->scratch = 0;
+	c->scratch_bytes = 0;
+	return cuda_check(c, probe(c), "the health probe", -1, fault);
+}
+
 static void cuda_destroy(struct launcher *l)
 {
 	struct cuda *c = (struct cuda *)l;
@@ -307,25 +363,13 @@ static cu_result facts_read(struct cuda *c)
 	return r;
 }
 
-/* Health: the device remembers what is written to it. A card that a fault left in a bad state shows
- * here, before a candidate is charged for it. */
-static cu_result probe(struct cuda *c)
-{
-	cu_address p = 0;
-	uint8_t back[PROBE_BYTES] = {0};
-	cu_result r = c->cu.MemAlloc(&p, sizeof back);
-	if (!r) r = c->cu.MemsetD8Async(p, LAUNCHER_CANARY, sizeof back, c->streams[0]);
-	while (!r && (r = c->cu.StreamQuery(c->streams[0])) == CU_NOT_READY) r = CU_OK;
-	if (!r) r = c->cu.MemcpyDtoH(back, p, sizeof back);
-	if (!r && !is_filled_with(back, sizeof back, LAUNCHER_CANARY)) r = CU_ECC_UNCORRECTABLE;
-	if (p) c->cu.MemFree(p);
-	return r;
-}
-
 static cu_result context_make(struct cuda *c, int ordinal)
 {
 	const struct cu *cu = &c->cu;
 	cu_context context = NULL;
+	/* Compiled code of the driver's own making is nobody's to share: no cache in a home that a sandbox
+	 * closes anyway. */
+	setenv("CUDA_CACHE_DISABLE", "1", 1);
 	cu_result r = cu->Init(0);
 	if (!r) r = cu->DeviceGet(&c->device, ordinal);
 	if (!r) cu->DevicePrimaryCtxSetFlags(c->device, CU_CONTEXT_BLOCKING);
@@ -334,6 +378,7 @@ static cu_result context_make(struct cuda *c, int ordinal)
 	if (!r) r = facts_read(c);
 	if (!r) r = cu->StreamCreate(&c->streams[0], CU_STREAM_ALONE);
 	if (!r) c->nstreams = 1;
+	if (!r) cuda_own_load(c); /* compiled here, where nobody waits; without it the host moves what is strided */
 	return r ? r : probe(c);
 }
 
@@ -350,6 +395,7 @@ int launcher_cuda_create(
 		.time = cuda_time,
 		.line_of = cuda_line_of,
 		.is_spent = cuda_is_spent,
+		.reset = cuda_reset,
 		.destroy = cuda_destroy};
 	c->memory_bytes = memory_bytes;
 	c->cached = xcalloc(2 * TAPE_KERNELS_MAX, sizeof *c->cached);
@@ -365,7 +411,6 @@ int launcher_cuda_create(
 		free(c);
 		return -1;
 	}
-	cuda_own_load(c); /* compiled here, where nobody waits; without it the host moves what is strided */
 	*facts = c->facts;
 	*out = &c->base;
 	return 0;

@@ -3,7 +3,8 @@
  *
  * Memory is the launcher's own: each buffer lies between two canaries in an allocation of its own.
  * Errors of kernels are facts of the driver (struct runner_fault's codes); most of them leave the
- * process's context useless, and the launcher is_spent. */
+ * process's context useless, and the launcher is_spent. Between two candidates it is reset: what one
+ * brought is gone, memory and code, before the next is loaded. */
 #ifndef HONE_LAUNCHER_CUDA_H
 #define HONE_LAUNCHER_CUDA_H
 #include "runner/launcher.h"

@@ -1,0 +1,181 @@
+/* The pool of a GPU's runners over a driver without a GPU (tests/runner/fake_cuda.c): a runner serves
+ * one candidate after another in one process; one that saw a fault, forgets its memory or is dead is
+ * never handed out again. What a real GPU adds is make test-gpu's. */
+#include "base/base.h"
+#include "runner/runner.h"
+#include "sandbox/sandbox.h"
+#include "verify/runner_pool.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define N 16
+#define DEADLINE_MS 500
+#define TAPE \
+	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}], " \
+	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, \"num_ctas\": 1}], " \
+	"\"rows\": [{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, " \
+	"{\"buffer\": 1, \"offset\": 0}, {\"int\": 16}]}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, \"dtype\": \"float32\", " \
+	"\"shape\": [16], \"stride\": [1]}], \"tuple\": false}"
+
+static char script[64] = "/tmp/hone-fake-runner-XXXXXX";
+static struct runner_pool *pool;
+
+/* A child has none of our environment, so a script says where the driver lies. */
+static int set_up(void **state)
+{
+	const char *build = getenv("BUILD");
+	char cwd[4096];
+	struct err err = {0};
+	int fd = mkstemp(script);
+	if (fd < 0 || !getcwd(cwd, sizeof cwd)) return -1;
+	build = build ? build : "build/release";
+	const char *slash = build[0] == '/' ? "" : "/", *root = build[0] == '/' ? "" : cwd;
+	dprintf(fd, "#!/bin/sh\nLD_LIBRARY_PATH='%s%s%s/fake_driver' exec '%s%s%s/hone-runner' \"$@\"\n", root, slash,
+		build, root, slash, build);
+	if (fchmod(fd, 0700)) return -1;
+	close(fd);
+	struct runner_device device;
+	struct runner_pool_options o = {
+		.path = script, .device = "cuda:0", .memory_bytes = 1 << 20, .spare = 1, .level = SANDBOX_NONE};
+	if (runner_pool_create(&o, &pool, &device, &err)) fail_msg("%s", err.text);
+	assert_string_equal(device.name, "Fake H200");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	runner_pool_free(pool);
+	unlink(script);
+	return 0;
+}
+
+static int memory_of(const void *data, size_t bytes)
+{
+	struct err err = {0};
+	int fd = memfd_make("data", bytes, &err);
+	assert_true(fd >= 0 && pwrite(fd, data, bytes, 0) == (ssize_t)bytes);
+	return fd;
+}
+
+/* A candidate whose one kernel does `kind`: the fault's code, or "" and the right outputs. */
+static void candidate(struct runner *r, const char *kind, char code[32])
+{
+	char image[128] = "\177ELF";
+	float input[N], output[16 + N] = {0};
+	struct runner_binary b = {
+		.name = "k", .num_warps = 4, .nargs = 3, .args = {"*f32", "*f32", "i32"}, .bytes = sizeof image};
+	struct runner_result result = {0};
+	struct runner_fault fault = {0};
+	struct runner_loaded loaded;
+	struct err err = {0};
+	uint64_t deadline = clock_ns() + UINT64_C(20000000000);
+	snprintf(image + 4, sizeof image - 4, "%s", kind);
+	for (int i = 0; i < N; i++) input[i] = (float)i;
+	int fds[] = {memory_of(image, sizeof image), memory_of(input, sizeof input), memory_of(output, sizeof output)};
+	struct runner_load load = {.tape = TAPE, .len = strlen(TAPE), .count = 1, .binaries = &b, .binaries_fd = fds[0]};
+	if (runner_load(r, &load, deadline, &loaded, &fault, &err)) fail_msg("%s: %s%s", kind, err.text, fault.text);
+	struct runner_given given = {.bytes = sizeof input};
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .output_offset = {64}, .deadline_ms = DEADLINE_MS};
+	if (runner_try(r, &trial, 1, fds[1], fds[2], deadline, &result, &err)) fail_msg("%s: %s", kind, err.text);
+	snprintf(code, 32, "%s", result.has_fault ? result.fault.code : "");
+	assert_int_equal(pread(fds[2], output, sizeof output, 0), sizeof output);
+	for (int i = 0; i < N && !result.has_fault; i++) assert_true(output[16 + i] == input[i] + 1);
+	runner_result_release(&result);
+	for (int i = 0; i < 3; i++) close(fds[i]);
+}
+
+static void take(struct runner *r)
+{
+	struct err err = {0};
+	if (runner_pool_take(pool, r, &err)) fail_msg("%s", err.text);
+}
+
+static void serve(const char *kind, const char *code, bool is_tainted, pid_t *pid)
+{
+	struct runner r;
+	char found[32];
+	take(&r);
+	*pid = r.child.pid;
+	candidate(&r, kind, found);
+	assert_string_equal(found, code);
+	r.is_tainted = is_tainted;
+	runner_give_back(pool, &r);
+}
+
+static void test_serves_on(void **state)
+{
+	pid_t first, next;
+	serve("add", "", false, &first);
+	for (int i = 0; i < 20; i++) {
+		serve("add", "", false, &next);
+		assert_int_equal(next, first);
+	}
+	/* A fault with which the launcher lives costs the runner where the caller says so. */
+	serve("spoil", "input-modified", true, &next);
+	assert_int_equal(next, first);
+	serve("add", "", false, &next);
+	assert_int_not_equal(next, first);
+}
+
+/* Whatever the caller says: a context that is lost, and memory that forgets, end the runner. */
+static void test_harm_ends_it(void **state)
+{
+	static const struct {
+		const char *kind, *code;
+	} harm[] = {{"fault", "out-of-bounds"}, {"hang", "timeout"}, {"break", ""}};
+	for (size_t i = 0; i < sizeof harm / sizeof *harm; i++) {
+		pid_t harmed, next;
+		serve(harm[i].kind, harm[i].code, false, &harmed);
+		assert_int_equal(kill(harmed, 0), -1); /* waited for: no such process */
+		serve("add", "", false, &next);
+		assert_int_not_equal(next, harmed);
+	}
+}
+
+static void test_dead_while_it_waits(void **state)
+{
+	pid_t first, next;
+	serve("add", "", false, &first);
+	assert_int_equal(kill(first, SIGKILL), 0);
+	usleep(100000);
+	serve("add", "", false, &next);
+	assert_int_not_equal(next, first);
+}
+
+/* Two in use at once are two processes, and both come back; the pool counts those in use. */
+static void test_several(void **state)
+{
+	struct runner a, b;
+	char found[32];
+	pid_t next;
+	take(&a);
+	runner_pool_refill(pool); /* the one in use is the pool's one spare */
+	take(&b);
+	assert_int_not_equal(a.child.pid, b.child.pid);
+	candidate(&b, "add", found);
+	candidate(&a, "add", found);
+	pid_t pids[] = {a.child.pid, b.child.pid};
+	runner_give_back(pool, &a);
+	runner_give_back(pool, &b);
+	for (int i = 0; i < 4; i++) {
+		serve("add", "", false, &next);
+		assert_true(next == pids[0] || next == pids[1]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_serves_on),
+		cmocka_unit_test(test_harm_ends_it),
+		cmocka_unit_test(test_dead_while_it_waits),
+		cmocka_unit_test(test_several),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("runner_pool", tests, set_up, tear_down);
+}
