@@ -6,6 +6,7 @@ process is sandboxed like a tracer's; beyond that it has one scratch folder, mad
 import os
 import re
 import shutil
+import signal
 import tempfile
 
 from triton import knobs
@@ -13,10 +14,13 @@ from triton.backends.compiler import GPUTarget, Language
 from triton.compiler.compiler import make_backend
 from triton._C.libtriton import ir
 
+import emit
+import rebuild
 import wire
 
 PTXAS = knobs.nvidia.ptxas.path
 TEXT_MAX = 4096
+NAME_MAX = 256                 # of a kernel, in the answer
 STAGE_TEXT_MAX = 4 << 20       # of one stage: longer ones are left out
 INT_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 BOOL_OPTIONS = ("enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl")
@@ -91,6 +95,12 @@ def run(job, sock):
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fd, 2)                      # MLIR's diagnostics go to stderr
     fds = ()
+    if job.get("emit"):
+        wire.send(sock, emit.emit(job))
+        return
+    if "recipes" in job:
+        wire.send(sock, {"kernels": rebuild.rebuild_all(job["source"], job["recipes"], job["arch"])})
+        return
     try:
         result, cubin = compile_ttir(job, _scratch)
         if job.get("want_cubin"):
@@ -155,7 +165,7 @@ def compile_ttir(job, folder):
                            "Reducing block sizes or num_stages may help.", shared)
     cubin, log = assemble(module, target.arch, folder, ([] if options.enable_fp_fusion else ["--fmad=false"]) + words)
     result = {
-        "name": metadata["name"], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
+        "name": metadata["name"][:NAME_MAX], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
         "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"),
         "stack_bytes": found(log, r"(\d+) bytes stack frame"), "shared_bytes": shared,
         "num_warps": metadata.get("num_warps", options.num_warps), "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
@@ -176,6 +186,8 @@ def assemble(ptx, arch, folder, more):
     pid = os.posix_spawn(PTXAS, argv, {"TMPDIR": folder}, file_actions=actions)
     _, status = os.waitpid(pid, 0)
     text = tail(log, 1 << 16)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        raise CompileFault("timeout-compile", "ptxas used up the candidate's time")
     if status != 0:
         raise CompileFault("ptxas-error", f"ptxas ended with {status_text(status)}: {text.replace(folder + os.sep, '')}")
     with open(binary, "rb") as f:
@@ -222,7 +234,9 @@ WARM_TTIR = """module {
 
 
 def warm():
-    """One small compilation; ptxas's version is asked and remembered on the way."""
+    """One small compilation, and one small kernel made from its text: what forks need later is imported here."""
+    rebuild.install()
+    rebuild.warm()
     folder = tempfile.mkdtemp(prefix="hone-warm-")
     try:
         compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, folder)

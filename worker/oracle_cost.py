@@ -24,6 +24,7 @@ class OpLog(TorchDispatchMode):
         super().__init__()
         self.rows = []
         self.alive = []
+        self.narrows = False         # some tensor is of fp16, bf16 or fp8
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -32,7 +33,9 @@ class OpLog(TorchDispatchMode):
         return out
 
     def _note(self, func, args, kwargs, out):
-        self.alive += tensors_in((args, kwargs, out))
+        tensors = tensors_in((args, kwargs, out))
+        self.alive += tensors
+        self.narrows |= any(t.is_floating_point() and t.element_size() < 4 for t in tensors)
         row = row_of(func, args, kwargs, out)
         if row:
             self.rows.append(row)

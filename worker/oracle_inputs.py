@@ -1,42 +1,41 @@
-"""Hidden inputs: other distributions, other sizes and other parameter values than the task's own, each kept inside the domain that the stock values show.
+"""Hidden inputs: other kinds of values, other sizes, other strides and other parameters than the task's own.
 
-A candidate that is right only where the task's own get_inputs() happens to look is caught by these (docs/verifier.md). Which domain an input has is read
-off its stock values: integers, bools and 0/1 or -1/1 targets stay as they are, rows that sum to one stay probabilities, exact zeros and symmetry stay."""
+A candidate that is right only where the task's own get_inputs() happens to look is caught by these (docs/verifier.md). What an input may be is read off
+its stock values under two seeds (`Domain`): rows that sum to one stay probabilities, the zeros and the symmetry of a structured matrix stay, integers stay
+in their range. An input that no seed changes (an all-ones mask, a zero state, arange) is a default and no domain: one kind of trial varies those, as far
+as the reference allows."""
 import ast
 import math
+import random
+import re
 
 import torch
-from torch.utils import _pytree as pytree
+
+import oracle_size
 
 ZERO_FRACTION = 0.1      # this many exact zeros in a stock float tensor are structure (triangular, diagonal, masked), not chance
-VARIANT_ATTEMPTS = 6
+VARIANT_ATTEMPTS = 9
 VARIANT_CONSTANT_MAX = 1 << 20
 
 
-# ---- distributions ----
+# ---- domains ----
 
-def _normal(x, generator):
-    return torch.randn(x.shape, generator=generator, dtype=torch.float32)
+class Domain:
+    """What two draws of one stock input show about it."""
 
-
-def _heavy_tail(x, generator):
-    """Student t with 3 degrees of freedom: mostly small, some values beyond 10, clipped at 50 so that fp16 squares stay finite."""
-    chi = sum(torch.randn(x.shape, generator=generator) ** 2 for _ in range(3)) / 3
-    return (_normal(x, generator) / chi.clamp_min(1e-3).sqrt()).clamp(-50, 50)
-
-
-DISTRIBUTIONS = {
-    "stock": None,
-    "sign-mixed": lambda x, g: _normal(x, g),
-    "scaled-up": lambda x, g: x.float() * 3,
-    "scaled-down": lambda x, g: x.float() * 0.01,
-    "shifted": lambda x, g: _normal(x, g) + 2.5,
-    "heavy-tail": _heavy_tail,
-}
+    def __init__(self, x, y):
+        self.is_fixed = x.numel() > 0 and torch.equal(x, y)
+        self.kind = kind_of(x)
+        self.values = "other"
+        if x.numel() and not x.is_complex():
+            v = x.detach().float() if x.is_floating_point() else x.detach()
+            self.range = (v.min().item(), v.max().item())
+            distinct = set(torch.unique(v.flatten()[:4096]).tolist())
+            self.values = "zeros" if distinct == {0} else "mask" if distinct <= {0, 1} else "signs" if distinct <= {-1, 1} else "other"
 
 
-def domain(x):
-    """What the stock values of one tensor show: 'keep', 'probability', or flags for structure."""
+def kind_of(x):
+    """'keep', 'probability', 'log-probability' or 'free'."""
     if not x.is_floating_point() or x.numel() == 0:
         return "keep"
     v = x.detach().float()
@@ -52,23 +51,101 @@ def domain(x):
     return "free"
 
 
-def transform(x, name, generator, positive):
-    """One input under a distribution; positive: only magnitudes, for references that are undefined below zero."""
-    kind = domain(x)
-    if DISTRIBUTIONS[name] is None or kind == "keep":
+# ---- kinds of values ----
+
+def normal(x, generator):
+    return torch.randn(x.shape, generator=generator, dtype=torch.float32)
+
+
+def heavy_tail(x, generator):
+    """Student t with 3 degrees of freedom: mostly small, some values beyond 10, clipped at 50 so that fp16 squares stay finite."""
+    chi = sum(torch.randn(x.shape, generator=generator) ** 2 for _ in range(3)) / 3
+    return (normal(x, generator) / chi.clamp_min(1e-3).sqrt()).clamp(-50, 50)
+
+
+def rows(x, generator, ties):
+    """Rows of zeros, with one element alone, of equal elements, of two signs, and ordinary ones between: what a norm divides by, what a maximum must
+    not take from masked lanes, where ties and empty sums are. Two inputs meet in all combinations, since each draws its own. Without ties, for
+    references that return positions: rows of very different sizes."""
+    v = normal(x, generator)
+    if x.dim() == 0 or x.numel() == 0:
+        return v
+    flat = v.reshape(-1, x.shape[-1])
+    what = torch.randint(0, 5, (flat.shape[0], 1), generator=generator)
+    if not ties:
+        return (flat * 10.0 ** (what - 3)).reshape(x.shape)
+    place = torch.randint(0, flat.shape[1], (flat.shape[0], 1), generator=generator)
+    first = flat[:, :1].clone()
+    lone = torch.zeros_like(flat).scatter_(1, place, first)
+    for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, first.expand_as(flat)), (3, flat.sign() * first.abs())):
+        flat = torch.where(what == number, value, flat)
+    return flat.reshape(x.shape)
+
+
+def near_one(x, generator):
+    """Magnitudes around one: products and powers of many of them neither vanish nor overflow."""
+    return torch.exp(0.02 * normal(x, generator)) * torch.where(torch.rand(x.shape, generator=generator) < 0.5, -1.0, 1.0)
+
+
+def edge(x, generator):
+    """NaN, infinities and denormals among ordinary values."""
+    v, which = normal(x, generator), torch.randint(0, 64, x.shape, generator=generator)
+    for number, value in ((0, math.nan), (1, math.inf), (2, -math.inf), (3, 1e-40), (4, -0.0)):
+        v = torch.where(which == number, torch.tensor(value), v)
+    return v
+
+
+KINDS = {
+    "stock": None,
+    "sign-mixed": lambda x, g, power: normal(x, g),
+    "scaled-up": lambda x, g, power: x.float() * 3,
+    "scaled-down": lambda x, g, power: x.float() * 0.01,
+    "shifted": lambda x, g, power: normal(x, g) + 2.5,
+    "heavy-tail": lambda x, g, power: heavy_tail(x, g),
+    "negative": lambda x, g, power: -normal(x, g).abs() - 0.05,
+    "large": lambda x, g, power: normal(x, g).clamp(-4, 4) * 2.0 ** (power - 2),
+    "rows": lambda x, g, power: rows(x, g, power == 0),
+    "near-one": lambda x, g, power: near_one(x, g),
+    "defaults": lambda x, g, power: normal(x, g),
+    "edge": lambda x, g, power: edge(x, g),
+}
+# "large" goes up to 2^power. A product of four such values stays below 2^100, so a sum of honest terms overflows in no order.
+LARGE_POWERS = (24, 16, 10, 8, 6.3, 5, 4)
+
+
+def attempts(kind, returns_positions):
+    """(positive, power) in the order in which they are tried: the first under which the reference stays finite and exact is taken. Positive: magnitudes
+    alone, for references that are undefined below zero. A power below zero stands for rows without ties: which of several equal elements an index
+    names is for the reference's documentation to say, and it mostly does not."""
+    if kind == "stock":
+        return [(False, 0)]
+    if returns_positions and kind in ("rows", "large"):
+        return [(False, -1 if kind == "rows" else LARGE_POWERS[-1])]
+    if kind == "large":
+        return [(False, p) for p in LARGE_POWERS] + [(True, p) for p in LARGE_POWERS]
+    return [(False, 0)] if kind in ("negative", "edge") else [(False, 0), (True, 0)]
+
+
+def transform(x, domain, kind, generator, positive, power):
+    """One input under a kind of values."""
+    if KINDS[kind] is None or domain.kind == "keep":
         return x
-    if kind == "probability":
-        values = torch.softmax(3 * _normal(x, generator), -1)
-    elif kind == "log-probability":
-        values = torch.log_softmax(3 * _normal(x, generator), -1)
-    else:
-        values = DISTRIBUTIONS[name](x, generator)
-        values = values.abs() if positive else values
-        values = _keep_structure(x, values)
-    return _like(x, values)
+    if domain.kind != "free":
+        spread = 30 if kind in ("large", "rows") else 3      # rows of probabilities close to one and zero
+        logits = spread * normal(x, generator)
+        if domain.kind == "log-probability":
+            return like(x, torch.log_softmax(logits.clamp(-20, 20) if spread == 3 else logits, -1))
+        values = torch.softmax(logits, -1)
+        if kind == "rows" and not positive:
+            values = torch.where(torch.arange(values[..., 0].numel()).reshape(values.shape[:-1])[..., None] % 3 == 0,
+                                 torch.nn.functional.one_hot(values.argmax(-1), x.shape[-1]).float(), values)
+        return like(x, values)
+    values = KINDS[kind](x, generator, power)
+    values = values.abs() if positive else values
+    return like(x, keep_structure(x, values))
 
 
-def _keep_structure(x, values):
+def keep_structure(x, values):
     if (x == 0).float().mean() > ZERO_FRACTION:
         values = values * (x != 0)
     if x.dim() == 2 and x.shape[0] == x.shape[1] and x.shape[0] > 1 and torch.equal(x, x.T):
@@ -76,11 +153,53 @@ def _keep_structure(x, values):
     return values
 
 
-def _like(x, values):
+def other_default(x, domain, generator):
+    """Another value for an input that is the same under every seed; None where there is nothing to vary."""
+    if domain.values == "zeros" and x.is_floating_point():
+        return like(x, normal(x, generator))
+    if domain.values in ("zeros", "mask") or x.dtype == torch.bool:
+        mask = torch.rand(x.shape, generator=generator) < 0.6
+        if mask.dim() > 0 and mask.numel() and mask.shape[-1] > 1:
+            mask[..., 0] = True           # no row is masked as a whole: what a softmax gives there is nobody's contract
+        return like(x, mask.to(x.dtype))
+    if domain.values == "signs":
+        return like(x, torch.where(torch.rand(x.shape, generator=generator) < 0.5, -1, 1).to(x.dtype))
+    if x.is_floating_point():
+        return like(x, normal(x, generator)) if domain.kind == "free" else None
+    lowest, highest = domain.range
+    flat = x.flatten()
+    if flat.numel() == torch.unique(flat).numel():            # arange and other orders: a permutation keeps what it indexes
+        return like(x, flat[torch.randperm(flat.numel(), generator=generator)].reshape(x.shape))
+    return like(x, torch.randint(int(lowest), int(highest) + 1, x.shape, generator=generator).to(x.dtype))
+
+
+def like(x, values):
     """values in x's dtype and strides; a tensor that overlaps itself (expanded) keeps its own values."""
     if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
         return x
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(values)
+
+
+# ---- strides ----
+
+def text_allows_strides(source):
+    """Whether the task says that its inputs may have any strides. Where it does not, only those inputs get others that it hands over in a layout of its
+    own (a transposed weight)."""
+    return re.search(r"(non|not)[ -]contiguous|\bstrided\b|any strides?\b", source, re.I) is not None
+
+
+def strided(x, number, anything):
+    """The same values with other strides; between them lie NaNs, or the largest integers, which nobody may read."""
+    if x.dim() == 0 or x.numel() < 2 or any(s == 0 for s in x.stride()) or x.is_contiguous() and not anything:
+        return x
+    shape = list(x.shape)
+    if x.dim() >= 2 and number % 2:
+        return x.transpose(0, -1).contiguous().transpose(0, -1)
+    wide = shape[:-1] + [shape[-1] + 3]
+    filler = math.nan if x.is_floating_point() else True if x.dtype == torch.bool else torch.iinfo(x.dtype).max
+    base = torch.full(wide, filler, dtype=x.dtype) if x.dim() >= 2 else torch.full((2 * shape[0],), filler, dtype=x.dtype)
+    view = base[..., :shape[-1]] if x.dim() >= 2 else base[::2]
+    return view.copy_(x)
 
 
 # ---- parameters ----
@@ -93,7 +212,7 @@ def randomise_state(model, seed):
     with torch.no_grad():
         for name, p in model.named_parameters(remove_duplicate=True):
             if p.is_floating_point() and p.numel():
-                p.copy_(_parameter_values(p, generator))
+                p.copy_(parameter_values(p, generator))
                 done.add(p.data_ptr())
         for name, b in model.named_buffers(remove_duplicate=True):
             if not b.is_floating_point() or b.data_ptr() in done:
@@ -104,7 +223,7 @@ def randomise_state(model, seed):
                 b.copy_(0.5 * torch.randn(b.shape, generator=generator))
 
 
-def _parameter_values(p, generator):
+def parameter_values(p, generator):
     v = p.detach().float()
     spread = v.std().item() if v.numel() > 1 else 0.0
     if not math.isfinite(spread):
@@ -120,68 +239,74 @@ def _parameter_values(p, generator):
 
 # ---- sizes ----
 
-def _odd(value):
-    """A smaller odd size that is no multiple of a block; very small ones grow instead."""
+def smaller(value, draw):
+    """A secret smaller odd size that is no multiple of a block; very small ones grow instead."""
+    if value >= 16:
+        return int(value * draw.uniform(0.6, 0.9)) | 1
     return (value * 3 // 4) | 1 if value >= 5 else value + 1 if value == 1 else value - 1 if value == 4 else value + 2
 
 
-def _names_in(node):
+def larger(value, draw, share):
+    """A secret larger size, up to the next power of two; share (0 to 1) of the way at most. A power of two grows by a little."""
+    power = 1 << (value - 1).bit_length()
+    room = power - value if value < power else max(1, value // 16)
+    return value + draw.randint(1, max(1, int(room * share)))
+
+
+def rounds_up_alike(stock, other):
+    """Whether blocks that were rounded up to a power of two for the stock shapes reach the other ones, for each dimension and each product of neighbouring
+    ones: a kernel may take a whole row, or a whole small tensor, in one block. What was a power of two may outgrow its block."""
+    for a, b in zip(stock, other):
+        for i in range(len(a)):
+            for j in range(i + 1, len(a) + 1):
+                before, after = math.prod(a[i:j]), math.prod(b[i:j])
+                power = 1 << max(before - 1, 0).bit_length()
+                if before < power < after:
+                    return False
+    return True
+
+
+def size_variants(source, is_larger, seed):
+    """(source, {name: (old, new)}) with other sizes, best first. Sizes are module-level integer constants; literals inside get_inputs() are the task's
+    statement that it has one size. What only get_inputs() uses changes first, all of it together and then each alone; then what the constructor's
+    arguments share, on both sides: the module is executed anew, so everything that is computed from a size follows it. At last sizes are halved or
+    doubled, for networks that need their divisors."""
+    draw = random.Random(seed)
+    groups = constant_groups(source)[:VARIANT_ATTEMPTS]
+    grow = [lambda v, share=share: larger(v, draw, share) for share in (1, 0.5, 0.25, 0)]
+    for group in groups:
+        for way in grow if is_larger else [lambda v: smaller(v, draw)]:
+            yield sized(source, group, [way(s.value) for s in group])
+    for group in groups:
+        yield sized(source, group, [2 * s.value if is_larger else max(s.value // 2, 1) for s in group])
+
+
+def sized(source, group, values):
+    return oracle_size.rewritten(source, group, values), {s.name: (s.value, v) for s, v in zip(group, values)}
+
+
+def names_in(node):
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
-def size_variants(source):
-    """Source texts with other sizes, best first, each with {name: (old, new)}. Sizes are module-level integer constants; literals inside get_inputs() are the
-    task's statement that it has one size. What only get_inputs() uses changes first, all of it together and then each alone; then what the constructor's
-    arguments share, on both sides: the module is executed anew, so everything that is computed from a size follows it."""
+def constant_groups(source):
+    """Lists of sites that change together."""
     tree = ast.parse(source)
-    for group in _constant_groups(tree)[:VARIANT_ATTEMPTS]:
-        changed = {name: (nodes[0].value, _odd(nodes[0].value)) for name, nodes in group.items()}
-        for name, nodes in group.items():
-            for node in nodes:
-                node.value = changed[name][1]
-        text = ast.unparse(tree)
-        for name, nodes in group.items():
-            for node in nodes:
-                node.value = changed[name][0]
-        yield text, changed
-
-
-def _is_size(node):
-    return isinstance(node, ast.Constant) and type(node.value) is int and 1 <= node.value <= VARIANT_CONSTANT_MAX
-
-
-def _functions(tree):
-    return {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-
-
-def _largest_first(names, sites):
-    return sorted(names, key=lambda n: (-sites[n][0].value, n))
-
-
-def _ordered_groups(pure, shared, sites):
-    pick = lambda names: {n: sites[n] for n in names}
-    groups = ([pick(pure)] if pure else []) + ([pick([n]) for n in pure] if len(pure) > 1 else [])
-    return groups + ([pick(pure + shared)] if shared else []) + [pick([n]) for n in shared]
-
-
-def _constant_groups(tree):
-    constants, derived, functions = {}, {}, _functions(tree)
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            if _is_size(node.value):
-                constants[node.targets[0].id] = [node.value]
-            else:
-                derived[node.targets[0].id] = _names_in(node.value)
+    sites = [s for s in oracle_size.sites_of(source, in_functions=False) if s.value <= VARIANT_CONSTANT_MAX]
+    bases = {s.name.split("[")[0] for s in sites}
+    functions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    derived = {node.targets[0].id: names_in(node.value) for node in tree.body
+               if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id not in bases}
 
     def used_by(function):
-        names = _names_in(functions[function]) if function in functions else set()
+        names = names_in(functions[function]) if function in functions else set()
         for _ in range(len(derived)):
             names |= {n for d in names & set(derived) for n in derived[d]}
-        return {n for n in names if n in constants}
+        return names & bases
 
     in_inputs, elsewhere = used_by("get_inputs"), used_by("get_init_inputs") | used_by("Model")
-    return _ordered_groups(_largest_first(in_inputs - elsewhere, constants), _largest_first(in_inputs & elsewhere, constants), constants)
-
-
-def tensors_of(values):
-    return [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
+    order = sorted(sites, key=lambda s: (-s.value, s.name))
+    pure = [s for s in order if s.name.split("[")[0] in in_inputs - elsewhere]
+    shared = [s for s in order if s.name.split("[")[0] in in_inputs & elsewhere]
+    groups = ([pure] if pure else []) + ([[s] for s in pure] if len(pure) > 1 else [])
+    return groups + ([pure + shared] if shared else []) + [[s] for s in shared]

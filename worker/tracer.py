@@ -15,7 +15,9 @@ import torch
 import tracer_cuda
 import tracer_driver
 import tracer_movement
+import tracer_plain
 import tracer_record
+import tracer_state
 import tracer_tensor
 import wire
 from tracer_fault import Fault, Unsupported
@@ -24,8 +26,10 @@ from tracer_tensor import TraceTensor
 
 TAPE_TEXT_MAX = 64 << 20
 TEXT_MAX = 2048
-FORWARDS = 3
 OUTPUTS_MAX = 64
+
+
+CANDIDATE = "candidate"      # name of the module that the candidate becomes
 
 
 class Stop(Exception):
@@ -38,6 +42,7 @@ class Stop(Exception):
 
 def run(job, sock):
     """The zygote's entry. Sends phases, then one result; then one more for each of the job's `others` that the supervisor asks for."""
+    tracer_state.install_clocks() if not job.get("plain") else tracer_plain.install(job["plain"])
     wire.send(sock, result_of(job, sock))
     for other in job.get("others", []):
         wire.recv(sock)
@@ -61,11 +66,13 @@ def trace(job, rec, announce):
     tracer = tracer_tensor.Tracer(rec, tracer_movement.HANDLERS)
     tracer_tensor.TRACER = tracer
     tracer_driver.RECORDER = rec
+    if tracer_plain.SHELL:
+        tracer.mode, tracer.shell = tracer_plain.PlainMode, tracer_plain.SHELL
     tracer_cuda.begin(rec)
     if "gpu" in job:
         tracer_cuda.set_card(job["gpu"])
     torch._C._set_only_lift_cpu_tensors(True)    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
-    with torch.no_grad(), tracer_tensor.TraceMode():
+    with torch.no_grad(), tracer.mode():
         announce("import")
         module = guarded(rec, "import-error", lambda: load_candidate(job["source"]))
         announce("init")
@@ -124,7 +131,22 @@ def traceback_line(error):
     return line
 
 
+LIBRARIES = []      # torch.library.Library objects of the candidate: its source is executed once for each size, and its operators are defined anew
+
+
+def remember_libraries():
+    """Once, in the zygote."""
+    make = torch.library.Library.__init__
+
+    def init(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        LIBRARIES.append(self)
+    torch.library.Library.__init__ = init
+
+
 def load_candidate(source):
+    while LIBRARIES:
+        LIBRARIES.pop()._destroy()
     module = types.ModuleType("candidate")
     module.__file__ = SOURCE_NAME
     sys.modules["candidate"] = module
@@ -141,8 +163,9 @@ def build(job, module):
     if not isinstance(cls, type):
         raise Stop("no-class", "NameError", f"the source defines no class {name}")
     args = [plain_value(v) for v in job.get("init_args", [])]
+    kwargs = {k: plain_value(v) for k, v in job.get("init_kwargs", {}).items()}
     torch.manual_seed(job.get("init_seed", 0))
-    model = cls(*args)
+    model = cls(*args, **kwargs)
     if not callable(getattr(model, "forward", None)):
         raise Stop("no-class", "AttributeError", f"{name} has no method forward")
     if isinstance(model, torch.nn.Module):
@@ -161,6 +184,8 @@ def plain_value(value):
             return {k: plain_value(v) for k, v in value["dict"].items()}
         if "dtype" in value:
             return DTYPES[value["dtype"]]
+        if "float" in value:
+            return float(value["float"])
         raise Stop("unsupported", "TypeError", f"constructor arguments of the form {sorted(value)} are not supported")
     return value
 
@@ -200,18 +225,25 @@ def replaced(value, memo, depth):
 
 
 def placed(value, name, entry, tracer):
+    value_of = tracer_plain.SHELL.trace_of(value) if tracer_plain.SHELL else None
     wanted = entry is not None and list(value.shape) == entry["shape"] and value.dtype == DTYPES.get(entry["dtype"])
     if wanted:
         t = meta_tensor(tracer, value.shape, None, value.dtype, "param")
     else:
-        t = value.detach() if isinstance(value, TraceTensor) else tracer.wrap(value.detach())
+        t = value.detach() if isinstance(value, TraceTensor) else tracer.wrap(value.detach()) if value_of is None else value_of
         if t._buffer.known:
             t._buffer.kind = "const"
             tracer.rec.freeze(t._buffer)    # a parameter is data, also one that the task does not have: what is computed from it belongs on the tape
     t._buffer.name = name
+    t = shown(t)
     if isinstance(value, torch.nn.Parameter):
         t = torch.nn.Parameter(t, requires_grad=value.requires_grad)
     return t
+
+
+def shown(t):
+    """The tensor that the candidate is to see."""
+    return tracer_plain.SHELL.outer(t) if tracer_plain.SHELL else t
 
 
 def meta_tensor(tracer, shape, stride, dtype, kind):
@@ -219,19 +251,22 @@ def meta_tensor(tracer, shape, stride, dtype, kind):
     return tracer.wrap(inner, kind)
 
 
-def make_inputs(job, tracer):
-    """Forward's arguments, fresh for each call, and the buffers of the tensors among them in flattened order."""
+def make_inputs(job, tracer, is_strided=False):
+    """Forward's arguments by position and by keyword, new tensors, and the buffers of the tensors among them in flattened order. The tensors that the reference
+    draws at random come last: what the candidate draws are these. `is_strided`: with other strides than the task's."""
     buffers = []
 
-    def make(value):
+    def make(value, show=shown):
         if isinstance(value, list):
             return [make(v) for v in value]
         if isinstance(value, dict):
             if "tensor" in value:
                 spec = value["tensor"]
-                t = meta_tensor(tracer, spec["shape"], spec.get("stride"), DTYPES[spec["dtype"]], "input")
+                stride = [2 * n for n in spec["stride"]] if is_strided and spec.get("stride") else spec.get("stride")
+                t = meta_tensor(tracer, spec["shape"], stride, DTYPES[spec["dtype"]], "input")
                 t._buffer.input = len(buffers)
                 buffers.append(t._buffer)
+                t = show(t)
                 return t.requires_grad_() if spec.get("requires_grad") else t
             if "tuple" in value:
                 return tuple(make(v) for v in value["tuple"])
@@ -241,31 +276,107 @@ def make_inputs(job, tracer):
 
     with torch.utils._python_dispatch._disable_current_modes():
         args = [make(v) for v in job["inputs"]]
-    return args, buffers
+        kwargs = {k: make(v) for k, v in job.get("input_kwargs", {}).items()}
+        draws = [make({"tensor": spec}, show=lambda t: t) for spec in job.get("draws", [])]   # the tracer's own: nobody sees them before they are drawn
+    return args, kwargs, draws, buffers
 
 
 # ---- forwards ----
 
-def trace_forwards(job, rec, tracer, model):
-    first = None
-    for call in range(FORWARDS):
-        args, buffers = make_inputs(job, tracer)
-        rec.begin(buffers)
-        out = guarded(rec, "forward-error", lambda: model(*args))
-        outputs, is_tuple = flatten_output(out)
-        tape = guarded(rec, "unsupported", lambda: tracer_record.tape_json(rec, outputs, is_tuple))
-        if first is None:
-            first = tape
-            bare = json.dumps(tape, separators=(",", ":"))
-            guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, first))
+# What each call of the first trace does before forward. Every counted one has to leave the tape of the first.
+#   fresh     new tensors
+#   same      the tensors of the call before, unchanged, its outputs alive
+#   changed   the same tensors, written in place since
+#   released  new tensors, and all outputs of former calls are gone
+#   strided   new tensors with other strides; what comes of it does not matter, only what it leaves behind
+CALLS = ("fresh", "fresh", "same", "changed", "strided", "fresh", "same", "released", "changed", "fresh", "same", "released")
+SETTLED_CALLS = (6, 7)       # after these two the host code's memory is compared
+PLAIN_CALLS = ("fresh", "same", "released")
+
+
+class Calls:
+    """The forwards of one trace."""
+
+    def __init__(self, job, rec, tracer, model):
+        self.job, self.rec, self.tracer, self.model = job, rec, tracer, model
+        self.args = self.kwargs = self.draws = self.buffers = None
+        self.held = []           # outputs of former calls, kept alive
+
+    def prepare(self, kind):
+        if kind == "released":
+            self.held.clear()
+        if kind in ("same", "changed"):
+            if kind == "changed":
+                for t in tensors_in([self.args, self.kwargs], []):
+                    torch.autograd.graph.increment_version(t)
         else:
-            other = json.dumps(tape, separators=(",", ":"))
-            if other != bare:
-                raise difference(first, tape, call + 1)
+            self.args, self.kwargs, self.draws, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
+        self.tracer.draws = list(self.draws)   # each call draws from the first on
+        self.rec.begin(self.buffers)
+
+    def tape(self):
+        """One counted call: its tape without the contents of constants."""
+        out = guarded(self.rec, "forward-error", lambda: self.model(*self.args, **self.kwargs))
+        self.held.append(out)
+        outputs, is_tuple = flatten_output(out)
+        self.check_kept(outputs)
+        return guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
+
+    def check_kept(self, outputs):
+        """An output in memory of an earlier call: whoever still holds that call's result sees it change."""
+        for buf, *_ in outputs:
+            if buf.kind in ("temp", "const") and buf.epoch != self.rec.epoch and buf.written_epoch == self.rec.epoch:
+                raise Stop("nondeterministic", "Fault", "forward returned memory that it made before this call and wrote to again: the result of an earlier "
+                           "call would change under whoever holds it; make the output in each call")
+
+    def disturb(self):
+        """One call that does not count."""
+        try:
+            self.model(*self.args, **self.kwargs)
+        except Exception:
+            pass
+        self.rec.fault = None
+
+
+def tensors_in(value, out):
+    if isinstance(value, torch.Tensor):
+        out.append(value)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            tensors_in(v, out)
+    elif isinstance(value, dict):
+        tensors_in(list(value.values()), out)
+    return out
+
+
+def trace_forwards(job, rec, tracer, model):
+    calls = Calls(job, rec, tracer, model)
+    first = bare = state = None
+    for number, kind in enumerate(PLAIN_CALLS if tracer_plain.SHELL else CALLS):
+        calls.prepare(kind)
+        if kind == "strided":
+            calls.disturb()
+            continue
+        tape = calls.tape()
+        # The first call's tape is the result; the others are compared with it.
+        if first is None:
+            bare, first = tape, dict(tape, buffers=[dict(b) for b in tape["buffers"]])
+            guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, first))
+            continue
+        if tape != bare:
+            raise difference(bare, tape, number + 1)
+        if number == 1:
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, tape))
             if tape["buffers"] != first["buffers"]:
                 raise Stop("nondeterministic", "Fault",
-                           f"forward {call + 1} used other constants than the first: it depends on random numbers or on earlier calls")
+                           f"forward {number + 1} used other constants than the first: it depends on random numbers or on earlier calls")
+        # Counters that no call above reached the end of: by now nothing may change from call to call.
+        if number + 1 not in SETTLED_CALLS:
+            continue
+        before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE])
+        changed = before and tracer_state.difference(before, state)
+        if changed:
+            raise Stop("nondeterministic", "Fault", f"every call of forward changes {changed}: what a call does may not depend on how often or when it is called")
     text = json.dumps(first, separators=(",", ":"))
     if len(text) > TAPE_TEXT_MAX:
         raise Stop("too-large", "Fault", f"the tape has {len(text)} bytes; the limit is {TAPE_TEXT_MAX}")
@@ -292,6 +403,8 @@ def flatten_output(out):
     """The tensors that forward returned, in order: lists and tuples by position, dicts by insertion."""
     if out is None:
         raise Stop("no-output", "TypeError", "forward returned None")
+    if isinstance(out, (int, float, str)):
+        raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
     views = []
     flatten_into(out, views)
     if not views:
@@ -302,6 +415,9 @@ def flatten_output(out):
 
 
 def flatten_into(out, views):
+    if tracer_plain.SHELL and isinstance(out, torch.Tensor):
+        found = tracer_plain.SHELL.trace_of(out)
+        out = out if found is None else found
     if isinstance(out, TraceTensor):
         views.append(out.view_tuple())
     elif isinstance(out, (list, tuple)):
@@ -312,7 +428,7 @@ def flatten_into(out, views):
             flatten_into(item, views)
     elif isinstance(out, torch.Tensor):
         raise Stop("output-not-tensor", "TypeError", f"forward returned a tensor on {out.device}, expected cuda:0")
-    else:
+    elif out is not None and not isinstance(out, (int, float, str)):      # numbers and strings are no results of kernels: not compared
         raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
 
 
@@ -362,6 +478,7 @@ def warm():
     import torch.nn.functional
     import triton.language.extra.libdevice
     del numpy
+    remember_libraries()
     tracer_cuda.install()
     tracer_driver.install()
     tracer_tensor.install()

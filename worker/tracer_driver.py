@@ -6,7 +6,7 @@ decorators, specialisation of arguments, the launch syntax) is Triton's own. No 
 Autotuning has nothing to measure here: the first configuration that survives pruning and compiles is taken, and the number of
 configurations is kept in the tape's kernel entry.
 """
-import os
+import re
 import types
 
 import torch
@@ -20,14 +20,17 @@ from triton.runtime.autotuner import Autotuner
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
-from ttir_compile import error_line, parse_options, target, ttir_text
+from tracer_source import recipe_text
+from ttir_compile import TRITON_FOLDER, error_line, parse_options, target, ttir_text
 
-TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
+IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
 # Options that would make the compiler read other files, or do something else than compile this kernel for this card.
 FORBIDDEN_OPTIONS = {"ir_override": None, "ptx_version": None, "instrumentation_mode": "", "warp_size": 32}
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
+SHELL = None       # the second trace's plain tensors (tracer_plain.py)
+ASM_MORE = {}      # further texts that a kernel is said to have
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
 
 
@@ -49,12 +52,13 @@ class TracedKernel:
     n_max_threads = 1024
     hash = ""
 
-    def __init__(self, src, options, ttir):
+    def __init__(self, src, options, ttir, source):
         self.src = src
         self.name = src.fn.__name__ if src is not None else "kernel"
         self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
         self.signature = list(src.signature.values())
-        self.asm = {"ttir": ttir}
+        self.asm = dict(ASM_MORE, ttir=ttir)
+        self.source = source
         self.configs = CONFIGS
         self.written = "unknown"
         self.options = options
@@ -86,7 +90,7 @@ class TracedKernel:
     def tape_entry(self):
         """Options at their default are left out."""
         out = {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas,
-               "configs": self.configs}
+               "configs": self.configs, "source": self.source}
         for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("enable_reflect_ftz", True), ("launch_cooperative_grid", False),
                               ("launch_pdl", False)):
             value = getattr(self.options, name)
@@ -114,7 +118,8 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     except Exception as error:
         raise CompileFailed(error, error_line(src, error)) from error
     # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
-    return TracedKernel(src, options, text.replace(TRITON_FOLDER, "triton/"))
+    found = IR_NAME.search(text)
+    return TracedKernel(src, options, text.replace(TRITON_FOLDER, "triton/"), recipe_text(src, options, found.group(1) if found else ""))
 
 
 def record_launch(kernel, grid, args):
@@ -143,7 +148,7 @@ def append_argument(out, kind, value, index):
     elif kind.startswith("tensordesc"):
         out.append({"descriptor": descriptor_argument(value, index)})
     else:
-        out.append({"int": int(value)})
+        out.append({"int": integer_argument(int(value))})
 
 
 def descriptor_argument(value, index):
@@ -157,10 +162,22 @@ def pointer_argument(value, index):
     if isinstance(value, torch.Tensor) and value.device.type != "cuda":
         raise ValueError(f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)")
     address = value if isinstance(value, int) else value.data_ptr()
-    number = (address >> ADDRESS_SHIFT) - 1
-    if not 0 <= number < len(RECORDER.order):
+    found = SHELL.buffer_at(address) if SHELL is not None else buffer_at(address)
+    if found is None:
         raise ValueError(f"Pointer argument (at {index}) is {address:#x}, which is no tensor's address")
-    return {"buffer": RECORDER.order[number], "offset": address & ((1 << ADDRESS_SHIFT) - 1)}
+    return {"buffer": found[0], "offset": found[1]}
+
+
+def buffer_at(address):
+    """(buffer, offset) of a synthetic address, or None."""
+    number = (address >> ADDRESS_SHIFT) - 1
+    return (RECORDER.order[number], address & ((1 << ADDRESS_SHIFT) - 1)) if 0 <= number < len(RECORDER.order) else None
+
+
+def integer_argument(value):
+    """An integer; where it is a plain tensor's address, the synthetic one."""
+    found = SHELL.buffer_at(value) if SHELL is not None else None
+    return value if found is None else ((RECORDER.number(found[0]) + 1) << ADDRESS_SHIFT) + found[1]
 
 
 class Driver(DriverBase):

@@ -50,7 +50,7 @@ def candidate_line():
 
 
 class Buffer:
-    __slots__ = ("kind", "bytes", "storage", "past", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input", "read_epoch", "stale_epoch")
+    __slots__ = ("kind", "bytes", "storage", "past", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input", "read_epoch", "stale_epoch", "written_epoch")
 
     def __init__(self, storage, epoch, kind="temp"):
         self.kind = kind            # input, param, const, temp
@@ -65,6 +65,7 @@ class Buffer:
         self.name = None
         self.input = 0
         self.read_epoch = -1        # the last forward in which something may have read it
+        self.written_epoch = -1     # the last forward that wrote to it
         self.stale_epoch = 0        # the first forward that may have left something in it: later ones cannot have its first contents
 
     @property
@@ -158,6 +159,7 @@ class Recorder:
     def written(self, buf, by_movement=False):
         """What was made before the first forward, and every constant, starts each forward as it was made; as long as that is what really happens: no launch or
         operator may write it, and movement does so only before the forward reads it, the same way each time."""
+        buf.written_epoch = self.epoch
         if self.epoch > 0 and (buf.epoch == 0 or buf.kind == "const"):
             if not by_movement or buf.read_epoch == self.epoch:
                 buf.stale_epoch = buf.stale_epoch or self.epoch

@@ -119,6 +119,10 @@ UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::squ
                    "aten::as_strided_", "aten::swapaxes_", "aten::swapdims_", "aten::set_data"}
 
 
+DRAWN = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "randperm"}
+DRAWN_IN_PLACE = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
+
+
 def is_cuda_device(value):
     return value is not None and torch.device(value).type == "cuda"
 
@@ -128,6 +132,9 @@ class Tracer:
         self.rec = rec
         self.movement = movement     # operator name -> handler(tracer, func, args, kwargs)
         self.phase = "import"
+        self.mode = TraceMode        # what catches operators while candidate code runs
+        self.shell = None            # the second trace's plain tensors (tracer_plain.py)
+        self.draws = []              # what forward's random draws are, in order (make_inputs in tracer.py)
 
     # ---- tensors ----
 
@@ -147,6 +154,19 @@ class Tracer:
             copy = cpu.detach().clone()
         return self.wrap(copy)
 
+    def draw(self, func, args, kwargs):
+        """The reference's own draw in place of the candidate's, where it is the next one and has the same shape and dtype; None otherwise."""
+        name = func._schema.name.split("::")[-1]
+        in_place = name.endswith("_")
+        if not self.draws or name not in DRAWN and name not in DRAWN_IN_PLACE:
+            return None
+        meta = dict(kwargs, device=META) if not in_place and "_like" not in name else dict(kwargs)
+        shape_of = args[0] if in_place else func(*self.to_meta(args, {}), **self.to_meta(meta, {}))
+        if list(shape_of.shape) != list(self.draws[0].shape) or shape_of.dtype != self.draws[0].dtype:
+            return None
+        drawn = self.draws.pop(0)
+        return args[0].copy_(drawn) if in_place else drawn.clone()
+
     # ---- dispatch ----
 
     def dispatch(self, func, args, kwargs):
@@ -156,7 +176,13 @@ class Tracer:
             collect(kwargs.values(), tensors)
         to_cuda = is_cuda_device(kwargs.get("device"))
         if "nondeterministic_seeded" in tag_names(func) and self.phase == "forward" and not is_dead_dropout(func, args):
+            drawn = self.draw(func, args, kwargs)
+            if drawn is not None:
+                return drawn
             self.rec.fail("random", f"{func.name()} draws random numbers in forward; a kernel takes its seed as an argument")
+        body = custom_body(func) if func.namespace not in LIBRARY_NAMESPACES else None
+        if body is not None:
+            return self.run_custom(body, args, kwargs)
         if not tensors and not to_cuda:
             return func(*args, **kwargs)
         return self.dispatch_cuda(func, args, kwargs, tensors, to_cuda)
@@ -188,6 +214,14 @@ class Tracer:
                 self.rec.to_known(t._buffer)
             return self.run_known(func, args, kwargs)
         return self.run_unknown(func, args, kwargs)
+
+    def run_custom(self, body, args, kwargs):
+        """An operator that the candidate made: its body is host code like any other, and what happens in it goes on the tape."""
+        with self.mode():
+            if self.shell is None:
+                return body(*args, **kwargs)
+            out = body(*self.shell.outwards(args, {}), **{k: self.shell.outwards(v, {}) for k, v in kwargs.items()})
+        return self.shell.inwards(out, {})
 
     def may_compute(self, name):
         """Factories: while the module is built all of them have contents (parameters need them); in forward only those with a value of their own."""
@@ -307,6 +341,20 @@ def func_meta(t, kwargs):
 
 
 # ---- small helpers over arguments ----
+
+LIBRARY_NAMESPACES = frozenset(("aten", "prim", "prims", "quantized", "_quantized", "inductor", "higher_order", "profiler", "mkldnn", "debugprims", "rngprims"))
+
+
+def custom_body(func):
+    """What runs on CUDA for an operator that torch does not bring along; None where there is nothing."""
+    definition = torch._library.custom_ops._maybe_get_opdef(func)
+    if definition is not None:
+        return definition._backend_fns.get("cuda") or definition._backend_fns.get(None)
+    if torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "CUDA"):
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+        return lambda *args, **kwargs: func.redispatch(keys, *args, **kwargs)
+    return None
+
 
 _TAGS = {}
 

@@ -2,12 +2,16 @@
 
 Shared by the tracer (tracer_driver.py), which records launches, and by `hone vm` (vm_driver.py), which runs them.
 """
+import os
+
+import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError
 from triton._C.libtriton import ir
 
 WARP = 32
+TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep    # where Triton is installed says nothing about a kernel: texts have "triton/" instead
 
 
 def target(capability):

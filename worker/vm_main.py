@@ -21,6 +21,7 @@ except ImportError as error:
     sys.exit(f"hone vm: {sys.executable} has no torch or triton: {error}; name another Python in HONE_PYTHON")
 
 import vm_driver
+import vm_blas
 import vm_cost
 
 
@@ -62,6 +63,7 @@ def main():
     device = "cuda:0" if settings["cuda_shim"] else "cpu"
     vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], device, settings["configs"],
                       settings["fma_contract"])
+    vm_blas.install()
     if settings["cuda_shim"]:
         import vm_shim
         vm_shim.install()

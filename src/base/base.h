@@ -88,6 +88,11 @@ void str_vprintf(struct str *s, const char *fmt, va_list ap);
 void str_clear(struct str *s); /* len = 0, memory kept */
 void str_release(struct str *s);
 
+/* In place: what would move a terminal's cursor, change its colours or turn the direction of text
+ * becomes '?': control characters but line feed and tab, C1 controls, marks of direction, broken
+ * UTF-8. For text of strangers that people are to see. Never longer than before. */
+void text_make_printable(char *s);
+
 /* A view of bytes that someone else owns. */
 struct slice {
 	const char *data;
@@ -137,6 +142,7 @@ int jsonl_write(const char *path, const struct str *text, struct err *err);
 bool path_exists(const char *path);
 bool path_is_same(const char *a, const char *b); /* one file or folder, however it is spelled */
 char *path_join(const char *a, const char *b);   /* caller frees; b alone when it is absolute */
+char *path_real(const char *path);               /* absolute, links followed; as it is where that cannot be told */
 /* A file that ships with hone ("recipes/paper.yaml", "worker", "build/venv/bin/python"), looked for
  * in the program's folder and the ones above it, never in the current folder: that one may be a
  * stranger's. NULL when absent; caller frees. */

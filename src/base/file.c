@@ -196,6 +196,12 @@ char *path_installed(const char *relative)
 	return NULL;
 }
 
+char *path_real(const char *path)
+{
+	char *real = realpath(path, NULL);
+	return real ? real : xstrdup(path);
+}
+
 char *path_or_installed(const char *path)
 {
 	char *shipped = !path[0] || path[0] == '/' || path_exists(path) ? NULL : path_installed(path);

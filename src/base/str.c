@@ -60,6 +60,50 @@ void str_release(struct str *s)
 	*s = (struct str){0};
 }
 
+/* Decodes one character of UTF-8 at s: its length, or 0 where it is broken; *code is its number. */
+static int utf8_next(const unsigned char *s, uint32_t *code)
+{
+	int len = s[0] < 0x80             ? 1
+		: s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+		: (s[0] & 0xf0) == 0xe0       ? 3
+		: s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+									  : 0;
+	*code = len == 1 ? s[0] : len ? s[0] & (0x7fu >> len) : 0;
+	for (int i = 1; i < len; i++) {
+		if ((s[i] & 0xc0) != 0x80) return 0;
+		*code = *code << 6 | (s[i] & 0x3f);
+	}
+	return len;
+}
+
+/* Invisible, or with a meaning for the terminal: ranges of characters. */
+static bool is_unprintable(uint32_t c)
+{
+	static const uint32_t ranges[][2] = {{0, 8}, {0xb, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200b, 0x200f},
+		{0x2028, 0x202e}, {0x2060, 0x206f}, {0xd800, 0xdfff}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
+	for (size_t i = 0; i < ARRAY_LEN(ranges); i++)
+		if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+	return false;
+}
+
+void text_make_printable(char *s)
+{
+	char *to = s;
+	while (*s) {
+		uint32_t code;
+		int len = utf8_next((const unsigned char *)s, &code);
+		if (!len || is_unprintable(code)) {
+			*to++ = '?';
+			s += len ? len : 1;
+			continue;
+		}
+		memmove(to, s, (size_t)len);
+		to += len;
+		s += len;
+	}
+	*to = 0;
+}
+
 /* ---- slices ---- */
 
 bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }

@@ -358,8 +358,11 @@ static int store_begin_run(struct run *r, struct err *err)
 	json_t *config = options_json(sft_option_defs, sft_option_count, r->o);
 	int rc = dir_make(r->o->output_dir, err);
 	if (!rc) rc = store_open(path, &r->store, err);
-	if (!rc) rc = store_run_open(r->store, r->o->output_dir, config, &r->store_run, err);
+	/* A store that several runs share knows each by its folder, wherever hone was started. */
+	char *name = path_real(r->o->output_dir);
+	if (!rc) rc = store_run_open(r->store, name, config, &r->store_run, err);
 	json_decref(config);
+	free(name);
 	free(path);
 	return rc;
 }
@@ -394,15 +397,24 @@ static int train(struct run *r, struct err *err)
 	return rc;
 }
 
+/* Settings of the adapter: the checkpoint's weights fit under others of them as well. */
+static json_t *adapter_settings(const struct sft_cmd *o)
+{
+	return json_pack("{s:b, s:I, s:f, s:f, s:s?}", "use_peft", o->use_peft, "lora_r", (json_int_t)o->lora_r,
+		"lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout, "lora_target_modules", o->lora_target_modules);
+}
+
 int sft_command(const struct sft_cmd *o, struct err *err)
 {
 	struct run r = {.o = o};
 	int rc = options_check(o, err);
 	r.sft = sft_options_of(o);
+	r.sft.fixed = adapter_settings(o);
 	if (!rc) rc = open_all(&r, err);
 	if (!rc) rc = data_load(&r, err);
 	if (!rc && o->dry_run) print_plan(&r, stdout);
 	if (!rc && !o->dry_run) rc = train(&r, err);
+	json_decref(r.sft.fixed);
 	store_close(r.store);
 	examples_release(&r.data.train);
 	examples_release(&r.data.heldout);

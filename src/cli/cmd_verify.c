@@ -14,7 +14,7 @@
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
 struct verify_settings {
-	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root;
+	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit;
 	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
 		oracle_timeout_ms;
 	bool allow_unsandboxed, skip_compile, skip_timing, audit, json;
@@ -42,6 +42,8 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_BOOL, skip_compile, "leave the compile stage out; never genuine then", NULL),
+	O(OPTION_STR, emit,
+		"write what was judged genuine to this file, as a module of its own for exactly the judged shapes", NULL),
 	O(OPTION_BOOL, audit, "judge the task instead: does its reference run, does it tell right from wrong", NULL),
 	O(OPTION_BOOL, json, "print JSON", NULL),
 };
@@ -86,8 +88,21 @@ static void print_line(const struct str *source, int line)
 {
 	const char *p = source->data ? source->data : "";
 	for (int at = 1; at < line && *p; p++) at += *p == '\n';
-	int len = (int)strcspn(p, "\n");
-	if (*p) printf("%6d | %.*s\n", line, MIN(len, 200), p);
+	char text[201];
+	snprintf(text, sizeof text, "%.*s", (int)strcspn(p, "\n"), p);
+	text_make_printable(text);
+	if (*p) printf("%6d | %s\n", line, text);
+}
+
+/* A detail can hold a candidate's own words: each of its lines is marked, so that none can pass for
+ * one of ours. */
+static void print_detail(const char *detail)
+{
+	for (const char *p = detail; *p;) {
+		int len = (int)strcspn(p, "\n");
+		printf(p == detail ? "  %.*s\n" : "  | %.*s\n", len, p);
+		p += len + (p[len] == '\n');
+	}
 }
 
 /* What a person wants to know, in the order they want it. */
@@ -95,7 +110,8 @@ static void print_text(const char *path, const struct str *source, const struct 
 {
 	printf("%s: %s", path, verdict_class_name(v->class));
 	if (v->class != VERDICT_GENUINE) printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
-	printf("\n  %s\n", v->detail);
+	putchar('\n');
+	print_detail(v->detail);
 	if (v->line > 0) print_line(source, v->line);
 	if (isfinite(v->speedup_eager))
 		printf("  cost model: %.3g us; PyTorch's operators %.3g us (speedup %.2f), fused %.3g us (speedup %.2f); %d "
@@ -178,6 +194,12 @@ static int settings_check(const struct verify_settings *s, int npos, char **argv
 	if (npos)
 		return err_set(err, ERR_USAGE, "unexpected argument \"%s\"; candidates are named with --candidate", argv[1]);
 	if (!s->task) return err_set(err, ERR_USAGE, "--task is missing; expected a KernelBench-style Python file");
+	struct stat st;
+	if (s->emit && s->candidate && stat(s->candidate, &st) == 0 && S_ISDIR(st.st_mode))
+		return err_set(
+			err, ERR_USAGE, "--emit writes one module; expected one candidate, found the folder %s", s->candidate);
+	if (s->emit && s->audit)
+		return err_set(err, ERR_USAGE, "--emit writes a candidate's module; --audit judges no candidate");
 	if (!s->candidate && !s->audit)
 		return err_set(
 			err, ERR_USAGE, "--candidate is missing; expected a Python file that defines ModelNew (or --audit)");
@@ -213,6 +235,7 @@ static int run(const struct verify_settings *s, struct err *err)
 		.replay_timeout_ms = (int)s->replay_timeout_ms,
 		.oracle_timeout_ms = (int)s->oracle_timeout_ms,
 		.skip_compile = s->skip_compile,
+		.emit = s->emit,
 		.store = store,
 	};
 	if (!o.threads) o.threads = MIN((int)MAX(files.count, 1), cpu_count());

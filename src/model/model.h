@@ -114,6 +114,10 @@ int adapter_rank(const char *dir, int *r, struct err *err);
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);
+/* A hash of which weights these are: a few values of every tensor, and the adapter's scaling and
+ * dropout. Reading all of a large model at every start would be dear, and another model differs
+ * everywhere. */
+struct sha256_hex weights_fingerprint(struct model *m, struct adapter *a /* or NULL */);
 /* Writes config.json and the weights as Hugging Face's programs load them. With an adapter scaling
  * * B A is added into a copy first, in fp32: for others only, hone never runs merged weights. NULL
  * options: fp32, files of at most MODEL_SHARD_BYTES. */

@@ -293,8 +293,11 @@ static int open_store(struct loop *l, struct err *err)
 	rc = store_open(path, &l->store, err);
 	free(path);
 	json_t *config = options_json(rl_option_defs, rl_option_count, o);
-	if (!rc) rc = store_run_open(l->store, o->output_dir, config, &l->run, err);
+	/* A store that several runs share knows each by its folder, wherever hone was started. */
+	char *name = path_real(o->output_dir);
+	if (!rc) rc = store_run_open(l->store, name, config, &l->run, err);
 	json_decref(config);
+	free(name);
 	struct verify_options v = {
 		.device = o->verify_device,
 		.gpu = o->gpu,

@@ -1,8 +1,7 @@
 /* What a run folder remembers. A second start with other settings would mix two runs in one folder
  * and call the result a continuation, so settings.json is compared before any checkpoint is loaded.
- * Paths are compared as they are written, contents by hashes: the prompts in full, the weights by a
- * few values of every tensor, because reading all of a large model again at every start would be
- * dear and another model differs everywhere. */
+ * Paths are compared as they are written, contents by hashes: the prompts in full, the weights by
+ * their fingerprint. */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "model/model.h"
@@ -12,40 +11,10 @@
 
 #include <stdlib.h>
 
-enum { VALUES_PER_TENSOR = 16 };
-
 /* A run may be continued in another place, for longer, saving more often, on more threads: none of
  * these changes what a step computes. */
 static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
 	"save_total_limit", "threads", "cuda_libs", "verify_threads", "dry_run"};
-
-static void put_params(struct str *out, struct ops *ops, const struct param *p, int count)
-{
-	for (int i = 0; i < count; i++) {
-		int64_t stride = MAX(1, p[i].count / VALUES_PER_TENSOR);
-		str_append(out, p[i].name, strlen(p[i].name) + 1);
-		str_append(out, &p[i].count, sizeof p[i].count);
-		for (int64_t k = 0; k < p[i].count; k += stride) {
-			float value = param_value(ops, &p[i], k);
-			str_append(out, &value, sizeof value);
-		}
-	}
-}
-
-static json_t *weights_hash(struct model *m, struct adapter *a)
-{
-	struct str bytes = {0};
-	int n;
-	const struct param *p = model_params(m, &n);
-	put_params(&bytes, model_ops(m), p, n);
-	if (a) {
-		p = adapter_params(a, &n);
-		put_params(&bytes, model_ops(m), p, n);
-	}
-	struct sha256_hex h = hash_bytes(bytes.data ? bytes.data : "", bytes.len);
-	str_release(&bytes);
-	return json_string(h.text);
-}
 
 static json_t *prompts_hash(const struct prompt_set *s)
 {
@@ -72,7 +41,7 @@ json_t *rl_settings_json(
 		json_object_set(j, "max_steps", max_steps); /* a schedule that ends depends on its end */
 	json_decref(max_steps);
 	json_object_set_new(j, "prompts", prompts_hash(prompts));
-	json_object_set_new(j, "weights", weights_hash(m, a));
+	json_object_set_new(j, "weights", json_string(weights_fingerprint(m, a).text));
 	return j;
 }
 

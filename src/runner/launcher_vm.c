@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #define CANARY_BYTES 256
+#define DISTANCE_MIN 3   /* between two buffers of a launch, in steps of a buffer's room */
+#define DISTANCES 5
 
 struct cached_kernel {
 	struct sha256_hex hash;
@@ -27,6 +29,7 @@ struct launcher_vm {
 	uint8_t **origin;              /* (tape->nbuffers) */
 	struct vm_buffer *memory;      /* (tape->nbuffers) */
 	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
+	int trials;                    /* so far: each lays buffers out in another way */
 };
 
 static uint8_t *buffer_data(const struct launcher_vm *v, int b) { return v->blocks[b] + CANARY_BYTES; }
@@ -161,15 +164,57 @@ static const char *fault_code(const struct launcher_vm *v, const struct vm_repor
 	return "param-modified";
 }
 
+/* What a launch may touch: the buffers of its arguments. They lie at other distances from each other, and in another
+ * order, in each trial: a pointer that is computed from another buffer's by a number reaches nothing. */
+struct reach {
+	int n;
+	int ids[TAPE_ARGS_MAX];                  /* buffers of the tape, rising */
+	struct vm_buffer buffers[TAPE_ARGS_MAX]; /* by rising address */
+	uint64_t address[TAPE_ARGS_MAX];         /* of ids[i] in this launch */
+};
+
+static int reach_find(const struct reach *own, int buffer)
+{
+	int at = 0;
+	while (at < own->n && own->ids[at] < buffer) at++;
+	return at;
+}
+
+static void reach_make(const struct launcher_vm *v, const struct tape_row *row, struct reach *own)
+{
+	own->n = 0;
+	/* each buffer once, in order */
+	for (int a = 0; a < row->nargs; a++) {
+		if (!tape_arg_has_buffer(&row->args[a])) continue;
+		int at = reach_find(own, row->args[a].buffer);
+		if (at < own->n && own->ids[at] == row->args[a].buffer) continue;
+		memmove(own->ids + at + 1, own->ids + at, (size_t)(own->n++ - at) * sizeof *own->ids);
+		own->ids[at] = row->args[a].buffer;
+	}
+	/* places for them in this trial */
+	int distance = DISTANCE_MIN + v->trials % DISTANCES;
+	bool is_reversed = v->trials & 1;
+	for (int i = 0; i < own->n; i++) {
+		int at = is_reversed ? own->n - 1 - i : i;
+		own->address[i] = tape_buffer_address(at * distance + v->trials % distance);
+		own->buffers[at] = v->memory[own->ids[i]];
+		own->buffers[at].address = own->address[i];
+	}
+}
+
+static int64_t reach_address(const struct reach *own, const struct tape_arg *a)
+{
+	return (int64_t)(own->address[reach_find(own, a->buffer)] + (uint64_t)a->offset_bytes);
+}
+
 /* A descriptor is its base with sizes and strides behind it. A kernel for cards without tensor maps
  * takes them twice: the compiler's own part (i64, and whether padding is NaN), then the sizes (i32)
  * and strides (i64) that every descriptor has. Returns how many words it wrote. */
-static int descriptor_words(const struct tape_arg *a, bool is_lowered, struct vm_arg *out)
+static int descriptor_words(const struct reach *own, const struct tape_arg *a, bool is_lowered, struct vm_arg *out)
 {
 	const struct tape_view *v = &a->descriptor->view;
 	int n = 0;
-	out[n++] = (struct vm_arg){.i = (int64_t)(tape_buffer_address(a->buffer) + (uint64_t)a->offset_bytes),
-		.nan_padding = a->descriptor->nan_padding};
+	out[n++] = (struct vm_arg){.i = reach_address(own, a), .nan_padding = a->descriptor->nan_padding};
 	for (int round = is_lowered ? 0 : 1; round < 2; round++) {
 		for (int d = 0; d < v->ndim; d++) out[n++] = (struct vm_arg){.i = v->shape[d]};
 		for (int d = 0; d < v->ndim; d++) out[n++] = (struct vm_arg){.i = v->stride[d]};
@@ -178,19 +223,19 @@ static int descriptor_words(const struct tape_arg *a, bool is_lowered, struct vm
 	return n;
 }
 
-static int arguments_make(const struct vm_kernel *k, const struct tape_row *row, struct vm_arg *args)
+static int arguments_make(
+	const struct vm_kernel *k, const struct tape_row *row, const struct reach *own, struct vm_arg *args)
 {
 	int n = 0;
 	for (int a = 0; a < row->nargs; a++) {
 		const struct tape_arg *ta = &row->args[a];
 		if (ta->kind == TAPE_ARG_DESCRIPTOR) {
 			bool is_lowered = n >= vm_kernel_nargs(k) || !vm_kernel_arg_is_descriptor(k, n);
-			n += descriptor_words(ta, is_lowered, args + n);
+			n += descriptor_words(own, ta, is_lowered, args + n);
 			continue;
 		}
 		args[n] = (struct vm_arg){.i = ta->i, .f = ta->f};
-		if (ta->kind == TAPE_ARG_POINTER)
-			args[n].i = (int64_t)(tape_buffer_address(ta->buffer) + (uint64_t)ta->offset_bytes);
+		if (ta->kind == TAPE_ARG_POINTER) args[n].i = reach_address(own, ta);
 		n++;
 	}
 	return n;
@@ -218,14 +263,19 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	const struct vm_kernel *kernel = v->kernels[row->kernel];
 	if (trial->want_cost && !v->compiled) compiled_make(v, trial);
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
+	struct reach own;
+	reach_make(v, row, &own);
 	struct vm_launch_options o = {.args = args,
-		.nargs = arguments_make(kernel, row, args),
-		.buffers = v->memory,
-		.nbuffers = v->tape->nbuffers,
+		.nargs = arguments_make(kernel, row, &own, args),
+		.buffers = own.buffers,
+		.nbuffers = own.n,
 		.deadline_ns = trial->deadline_ns,
 		.want_cost = trial->want_cost,
 		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
-		.checks = VM_CHECK_RACE,
+		.num_warps = v->tape->kernels[row->kernel].num_warps,
+		/* the first replay looked for races; the second is in another order, as far as any is left open */
+		.checks = trial->crosswise ? 0 : VM_CHECK_RACE,
+		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
 
@@ -276,12 +326,13 @@ static int vm_finish(
 	struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault)
 {
 	struct launcher_vm *v = (struct launcher_vm *)l;
+	v->trials++;
 	release_compiled(v);
 	if (!canaries_hold(v))
 		return launcher_fault(
 			fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");
 	out->has_lineage = true;
-	out->lineage = tape_lineage_outputs(v->tape, v->origin, &out->lineage_output);
+	out->lineage = tape_lineage_outputs(v->tape, v->origin, trial->may_be_given, &out->lineage_output);
 	return 0;
 }
 
@@ -295,8 +346,9 @@ static int vm_output_read(struct launcher *l, int i, uint8_t *out, struct runner
 
 static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner_question question)
 {
-	static bool (*const has[])(const struct vm_kernel *k, int *line) = {
-		[RUNNER_TF32] = vm_kernel_uses_tf32, [RUNNER_ORDER] = vm_kernel_may_depend_on_order};
+	static bool (*const has[])(const struct vm_kernel *k, int *line) = {[RUNNER_TF32] = vm_kernel_uses_tf32,
+		[RUNNER_ORDER] = vm_kernel_may_depend_on_order,
+		[RUNNER_NARROW] = vm_kernel_narrows};
 	const struct launcher_vm *v = (const struct launcher_vm *)l;
 	for (int i = 0; i < v->tape->nrows; i++) {
 		int line = 0;

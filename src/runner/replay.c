@@ -128,7 +128,16 @@ const struct tape *replay_tape(const struct replay *r) { return r->tape; }
 
 int replay_line(const struct replay *r, enum runner_question question)
 {
-	return r->launcher->line_of(r->launcher, r->on_path, question);
+	int line = r->launcher->line_of(r->launcher, r->on_path, question);
+	/* the host's casts are rows of their own */
+	for (int i = 0; i < r->tape->nrows && line < 0 && question == RUNNER_NARROW; i++) {
+		const struct tape_row *row = &r->tape->rows[i];
+		if (row->kind != TAPE_COPY || !r->on_path[i]) continue;
+		enum dtype from = row->src.dtype, to = row->dst.dtype;
+		bool is_wide = from == DTYPE_F32 || from == DTYPE_F64;
+		if (is_wide && dtype_is_float(to) && dtype_bytes(to) < 4) line = MAX(row->line, 0);
+	}
+	return line;
 }
 
 bool replay_is_spent(const struct replay *r) { return r->launcher->is_spent(r->launcher); }
@@ -261,6 +270,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		.gpu = trial->gpu,
 		.crosswise = trial->crosswise,
 		.is_overlapped = trial->is_overlapped,
+		.may_be_given = trial->may_be_given,
 		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
 	if (how.want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 

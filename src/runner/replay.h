@@ -20,7 +20,8 @@ void replay_free(struct replay *r);
 int replay_reload(struct replay *r, struct tape *t, const struct runner_binaries *binaries, struct runner_fault *fault);
 const struct tape *replay_tape(const struct replay *r);
 /* Line of the first tf32 dot on fp32 operands in a kernel on the data path; of the first operation
- * whose order is open (vm_kernel_may_depend_on_order). -1 when there is none. */
+ * whose order is open (vm_kernel_may_depend_on_order); of the first that rounds fp32 to less on its way to memory
+ * (vm_kernel_narrows), or of such a cast by the host. -1 when there is none. */
 int replay_line(const struct replay *r, enum runner_question question);
 /* The launcher cannot be used any more: this process must end. */
 bool replay_is_spent(const struct replay *r);

@@ -7,8 +7,8 @@
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
  *                 + descriptors: memfd with the tape's text; for a GPU, memfd with the binaries
- *     runner      {"loaded": {"tf32_line": L, "order_line": L}}  or  {"fault": {...}}
- *                 of a tf32 dot on fp32 operands, of a reduction that may depend on the order; -1
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L}}  or  {"fault": {...}}
+ *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less; -1
  *                 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
  *                 + descriptors: memfd with the given data, memfd for the outputs
@@ -51,6 +51,7 @@ struct runner_trial {
 	/* want_cost: what costs are counted with. */
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
+	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
 };
 
 /* What the runner runs on. A GPU's figures are the driver's. */
@@ -88,7 +89,7 @@ struct runner_binaries {
 	int count; /* the tape's kernels; 0 for the vm */
 	struct runner_binary *binaries;
 };
-enum runner_question { RUNNER_TF32, RUNNER_ORDER };
+enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW };
 
 /* code: a vm fault's name, or one of
  *   bad-tape     the tape does not parse, or does not fit the given data (sizes, names)

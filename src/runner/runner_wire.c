@@ -35,6 +35,7 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 		t->crosswise, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
 	if (t->compiled) json_object_set(o, "compiled", (json_t *)(uintptr_t)t->compiled);
 	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
+	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	return o;
 }
 
@@ -80,6 +81,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 		t.output_offset[i] = json_integer_value(json_array_get(offsets, (size_t)i));
 	t.deadline_ms = (int)deadline;
 	t.time_repeats = (int)repeats;
+	t.may_be_given = (uint64_t)json_integer_value(json_object_get(o, "may_be_given"));
 	if (rc) runner_trial_release(&t);
 	else *out = t;
 	return rc;

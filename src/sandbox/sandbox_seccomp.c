@@ -4,11 +4,14 @@
  * starts a program, touches another process, another user's rights or the kernel's settings. */
 #include "sandbox/sandbox_internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <linux/sockios.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,7 +46,6 @@ static const int ALWAYS[] = {
 	SCMP_SYS(open),
 	SCMP_SYS(openat),
 	SCMP_SYS(getdents64),
-	SCMP_SYS(fcntl),
 	SCMP_SYS(dup),
 	SCMP_SYS(dup2),
 	SCMP_SYS(dup3),
@@ -89,14 +91,9 @@ static const int ALWAYS[] = {
 	/* threads, signals within the process, time */
 	SCMP_SYS(futex),
 	SCMP_SYS(set_robust_list),
-	SCMP_SYS(get_robust_list),
 	SCMP_SYS(rseq),
 	SCMP_SYS(set_tid_address),
 	SCMP_SYS(sched_yield),
-	SCMP_SYS(sched_getaffinity),
-	SCMP_SYS(sched_setaffinity),
-	SCMP_SYS(sched_getparam),
-	SCMP_SYS(sched_getscheduler),
 	SCMP_SYS(sched_get_priority_max),
 	SCMP_SYS(sched_get_priority_min),
 	SCMP_SYS(getcpu),
@@ -132,9 +129,6 @@ static const int ALWAYS[] = {
 	SCMP_SYS(getresuid),
 	SCMP_SYS(getresgid),
 	SCMP_SYS(getpgrp),
-	SCMP_SYS(getpgid),
-	SCMP_SYS(getsid),
-	SCMP_SYS(getpriority),
 	SCMP_SYS(uname),
 	SCMP_SYS(sysinfo),
 	SCMP_SYS(getrlimit),
@@ -172,8 +166,8 @@ static const int WITH_EXEC[] = {SCMP_SYS(execve)};
  * and DUMPABLE. */
 static const int PRCTL_OPTIONS[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA_OPTION, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE,
 	PR_GET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAPBSET_READ, PR_GET_TIMERSLACK};
-/* Pushing input into a terminal, and taking one. */
-static const unsigned long IOCTLS_DENIED[] = {TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD, TIOCCONS};
+/* Pushing input into a terminal, and taking one; naming who gets a descriptor's signals. */
+static const unsigned long IOCTLS_DENIED[] = {TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCSETD, TIOCCONS, FIOSETOWN, SIOCSPGRP};
 
 static int allow_all(scmp_filter_ctx c, const int *calls, size_t count)
 {
@@ -182,6 +176,20 @@ static int allow_all(scmp_filter_ctx c, const int *calls, size_t count)
 	return rc;
 }
 
+/* Calls that name a process by their first argument: 0 or its own pid, as it sees it. */
+static const int OF_A_PROCESS[] = {
+	SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(sched_setaffinity),
+	SCMP_SYS(sched_getparam),
+	SCMP_SYS(sched_getscheduler),
+	SCMP_SYS(getpgid),
+	SCMP_SYS(getsid),
+	SCMP_SYS(get_robust_list),
+};
+/* Of fcntl: not what names who gets a descriptor's signals (F_SETOWN and its like). */
+static const int FCNTL_COMMANDS[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK,
+	F_SETLKW, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_GETPIPE_SZ, F_SETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS};
+
 /* Signals to this process alone: by its pid as it sees it. */
 static int add_signal_rules(scmp_filter_ctx c)
 {
@@ -189,6 +197,22 @@ static int add_signal_rules(scmp_filter_ctx c)
 	int rc = 0;
 	for (size_t i = 0; i < COUNT(calls) && !rc; i++)
 		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, calls[i], 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+	return rc;
+}
+
+/* The kernel takes a pid as 32 bits, whatever stands above them; so does the filter. */
+static int add_process_rules(scmp_filter_ctx c)
+{
+	const scmp_datum_t own[] = {0, (scmp_datum_t)getpid()};
+	int rc = 0;
+	for (size_t i = 0; i < COUNT(OF_A_PROCESS) && !rc; i++)
+		for (size_t j = 0; j < COUNT(own) && !rc; j++)
+			rc = seccomp_rule_add(
+				c, SCMP_ACT_ALLOW, OF_A_PROCESS[i], 1, SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffull, own[j]));
+	for (size_t j = 0; j < COUNT(own) && !rc; j++)
+		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(getpriority), 2,
+			SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffull, PRIO_PROCESS),
+			SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffull, own[j]));
 	return rc;
 }
 
@@ -232,6 +256,9 @@ static int add_argument_rules(scmp_filter_ctx c)
 		denied[i] = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffull, IOCTLS_DENIED[i]);
 		rc = seccomp_rule_add(c, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(ioctl), 1, denied[i]);
 	}
+	for (size_t i = 0; i < COUNT(FCNTL_COMMANDS) && !rc; i++)
+		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+			SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffull, (scmp_datum_t)FCNTL_COMMANDS[i]));
 	return rc ? rc : seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 0);
 }
 
@@ -246,6 +273,7 @@ int sandbox_seccomp(const struct sandbox_options *o, char *text, size_t len)
 	if (!rc && o->exec_paths) rc = allow_all(c, WITH_EXEC, COUNT(WITH_EXEC));
 	if (!rc && o->device_paths) rc = add_driver_rules(c);
 	if (!rc) rc = add_signal_rules(c);
+	if (!rc) rc = add_process_rules(c);
 	if (!rc) rc = add_clone_rules(c, o);
 	if (!rc) rc = add_argument_rules(c);
 	if (!rc) rc = seccomp_load(c);

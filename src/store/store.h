@@ -17,7 +17,8 @@ int store_commit(struct store *s, struct err *err);
 int store_get(struct store *s, const char *kind, const char *key, struct str *out, struct err *err); /* ERR_NOT_FOUND */
 int store_put(struct store *s, const char *kind, const char *key, const void *data, size_t len, struct err *err);
 
-/* Runs: config is the recorded settings. Re-opening the same folder's run gives the same id. */
+/* Runs: config is the recorded settings. A run is known by the real path of
+ * its folder; opening it again gives the same id. */
 int store_run_open(struct store *s, const char *name, const json_t *config, int64_t *run, struct err *err);
 /* One row per (run, step): replaced when written again (a resumed run repeats its last step).
  * Values are TRL's metric names. */

@@ -90,6 +90,7 @@ struct tape_kernel {
 	/* Options that reach the launch. */
 	bool is_cooperative;    /* all programs are resident at once */
 	bool is_pdl;            /* programmatic dependent launch: may start before the launch in front of it ended */
+	const char *source;     /* what the IR can be made from again (worker/tracer_source.py), or NULL */
 	struct sha256_hex hash; /* of ttir and options: the key of the compile cache */
 };
 
@@ -140,6 +141,9 @@ struct tape {
  * names the field (rows[3].grid[0]). */
 int tape_parse(const char *text, size_t len, struct tape **out, struct err *err);
 void tape_free(struct tape *t);
+/* The hash of what a tape does: without lines, IR locations, recipes and numbers of configurations,
+ * so that the same program written elsewhere has the same. */
+struct sha256_hex tape_program_hash(const struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
 bool tape_view_is_contiguous(const struct tape_view *v);
 /* A kind that touches no memory. */
@@ -179,6 +183,8 @@ const char *tape_lineage_reason(
  * one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);
 /* After a replay: origin[b] is the tag array of buffer b, one byte per byte. Looks at every byte of
- * every output. */
-enum tape_lineage tape_lineage_outputs(const struct tape *t, uint8_t *const *origin, int *output);
+ * every output. may_be_given: a bit for each output that needs no kernel, since the reference itself
+ * passes it through or makes it of constants. */
+enum tape_lineage tape_lineage_outputs(
+	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, int *output);
 #endif

@@ -103,7 +103,7 @@ static unsigned tags_of_view(const struct tape_view *v, const uint8_t *origin)
 	return tags;
 }
 
-enum tape_lineage tape_lineage_outputs(const struct tape *t, uint8_t *const *origin, int *output)
+enum tape_lineage tape_lineage_outputs(const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, int *output)
 {
 	for (int i = 0; i < t->noutputs; i++) {
 		*output = i;
@@ -111,7 +111,7 @@ enum tape_lineage tape_lineage_outputs(const struct tape *t, uint8_t *const *ori
 		unsigned tags = tags_of_view(&t->outputs[i], origin[t->outputs[i].buffer]);
 		if (tags & 1u << TAPE_ORIGIN_NONE) return TAPE_LINEAGE_OUTPUT_UNWRITTEN;
 		if (tags & 1u << TAPE_ORIGIN_LIBRARY) return TAPE_LINEAGE_LIBRARY;
-		if (!(tags & 1u << TAPE_ORIGIN_KERNEL)) return TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL;
+		if (!(tags & 1u << TAPE_ORIGIN_KERNEL) && !(may_be_given >> i & 1)) return TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL;
 	}
 	return TAPE_LINEAGE_OK;
 }

@@ -13,6 +13,7 @@
 #define PATH_MAX_BYTES 96
 #define NAME_BYTES_MAX 256
 #define TTIR_BYTES_MAX ((size_t)16 << 20)
+#define SOURCE_BYTES_MAX ((size_t)4 << 20)
 #define LIBRARY_VIEWS_MAX 512
 
 struct path {
@@ -330,7 +331,7 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 {
 	static const char *const keys[] = {"name", "ttir", "num_warps", "num_stages", "num_ctas", "maxnreg",
 		"enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl", "ptx_options", "configs",
-		NULL};
+		"source", NULL};
 	int64_t configs;
 	int rc = check_object(o, what, keys, err);
 	if (!rc) rc = get_name(o, what, "name", &k->name, err);
@@ -344,6 +345,11 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 	if (k->ttir_len == 0 || k->ttir_len > TTIR_BYTES_MAX)
 		return err_set(
 			err, ERR_LIMIT, "tape: %s.ttir: expected 1 .. %zu bytes, found %zu", what, TTIR_BYTES_MAX, k->ttir_len);
+	const json_t *source = json_object_get(o, "source");
+	if (source && (!json_is_string(source) || json_string_length(source) > SOURCE_BYTES_MAX))
+		return err_set(
+			err, ERR_FORMAT, "tape: %s.source: expected a string of at most %zu bytes", what, SOURCE_BYTES_MAX);
+	k->source = json_string_value(source);
 	char options[64];
 	int len = snprintf(options, sizeof(options), "%d,%d,%d,%d,%d,%d,%d,%d", k->num_warps, k->num_stages, k->num_ctas,
 		k->maxnreg, k->no_fp_fusion, k->no_reflect_ftz, k->is_cooperative, k->is_pdl);
@@ -625,6 +631,52 @@ static int read_tape(struct tape *t, struct err *err)
 		rc = read_row(t, json_array_get(rows, (size_t)i), path_at("", "rows", i).text, &t->rows[i], err);
 	if (!rc) rc = check_order(t, err);
 	return rc ? rc : read_views(t, outputs, "", "outputs", &t->noutputs, &t->outputs, err);
+}
+
+/* IR text without locations: "#loc" lines and loc(...) with what it encloses; strings are kept whole
+ * inside it. */
+static json_t *ir_without_locations(const char *text, size_t len)
+{
+	struct str out = {0};
+	for (size_t i = 0; i < len; i++) {
+		bool line_start = !i || text[i - 1] == '\n';
+		if (line_start && !strncmp(text + i, "#loc", 4)) {
+			while (i < len && text[i] != '\n') i++;
+			continue;
+		}
+		if (strncmp(text + i, " loc(", 5)) {
+			str_putc(&out, text[i]);
+			continue;
+		}
+		int depth = 0;
+		for (i += 4; i < len; i++) {
+			if (text[i] == '"')
+				for (i++; i < len && text[i] != '"'; i++) i += text[i] == '\\';
+			depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+			if (!depth) break;
+		}
+	}
+	json_t *o = json_stringn(out.data ? out.data : "", out.len);
+	str_release(&out);
+	return o;
+}
+
+struct sha256_hex tape_program_hash(const struct tape *t)
+{
+	json_t *copy = json_deep_copy(t->json), *o;
+	size_t i;
+	json_array_foreach(json_object_get(copy, "rows"), i, o) json_object_del(o, "line");
+	json_array_foreach(json_object_get(copy, "kernels"), i, o)
+	{
+		json_object_del(o, "configs");
+		json_object_del(o, "source");
+		json_object_set_new(o, "ttir", ir_without_locations(t->kernels[i].ttir, t->kernels[i].ttir_len));
+	}
+	char *text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+	struct sha256_hex hash = hash_bytes(text ? text : "", text ? strlen(text) : 0);
+	free(text);
+	json_decref(copy);
+	return hash;
 }
 
 static int hash_canonical(struct tape *t, struct err *err)

@@ -27,6 +27,7 @@ struct sft {
 	struct epoch_plan plan;
 	int64_t plan_epoch, plan_step; /* its number and its first step */
 	int64_t total_steps;
+	struct sha256_hex weights; /* of the start: before a checkpoint is loaded */
 	uint64_t begin_ns;
 	double loss_scale; /* 1 / completion tokens of this step */
 	double step_loss;
@@ -243,6 +244,8 @@ static json_t *settings_json(const struct sft *s)
 		"weight_decay", p->weight_decay, "max_grad_norm", p->max_grad_norm, "lr_scheduler_type", p->lr_scheduler_type,
 		"warmup_steps", (json_int_t)p->warmup_steps, "max_tokens", o->max_tokens, "gradient_accumulation_steps",
 		o->gradient_accumulation_steps, "seed", (json_int_t)o->seed, "examples", hash.text);
+	if (s->o->fixed) json_object_update(j, s->o->fixed);
+	json_object_set_new(j, "weights", json_string(s->weights.text));
 	json_object_set_new(j, "schedule_steps", json_integer(is_constant || is_paced(s) ? 0 : s->total_steps));
 	return j;
 }
@@ -255,6 +258,7 @@ static int settings_check(const json_t *old, json_t *now, struct err *err)
 	{
 		const json_t *w = json_object_get(old, key);
 		if (json_equal(w, v)) continue;
+		if (!strcmp(key, "weights")) key = "weights (hash of the model and adapter at the start)";
 		char *was = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY);
 		err_set(err, ERR_MISMATCH,
 			"the checkpoint was made with %s %s, now it is %s; continue with the same settings or choose another "
@@ -383,6 +387,7 @@ static int sft_init(struct sft *s, struct err *err)
 	s->optimizer = optimizer_create(model_ops(s->model), params, n, &oo);
 	sft_batch_init(&s->batch, s->o->max_tokens);
 	s->hits = xcalloc((size_t)s->o->max_tokens, 1);
+	s->weights = weights_fingerprint(s->model, s->adapter);
 	rc = dir_make(s->o->output_dir, err);
 	return rc ? rc : resume(s, err);
 }

@@ -137,6 +137,7 @@ struct sft_options {
 	int save_total_limit, logging_steps;
 	uint64_t seed;
 	const char *output_dir;
+	json_t *fixed; /* borrowed: further settings that a later part of the run must share, by name; NULL: none */
 	bool stop_at_eval_minimum;
 	int patience; /* stop when held-out loss has not improved for `patience` evaluations; best weights kept */
 };

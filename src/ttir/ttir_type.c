@@ -212,6 +212,9 @@ static int parse_named_type(struct parser *p)
 		return parse_tensor(p);
 	}
 	struct ttir_type t = {.kind = TYPE_SCALAR, .count = 1};
+	/* descriptors say whether their integers have a sign ("si32"), which no operation on them asks for */
+	if (name.len > 2 && (name.data[0] == 's' || name.data[0] == 'u') && name.data[1] == 'i')
+		name = (struct slice){name.data + 1, name.len - 1};
 	for (int e = 0; e < ELEM_PTR; e++)
 		if (slice_is(name, elems[e].text)) {
 			t.elem = (enum elem)e;

@@ -26,10 +26,11 @@ static json_t *audit_json(const struct verify_shared *s, const struct oracle_dat
 	double eager = 0, fused = 0;
 	enum cost_dot dot = cost_dot_of(d->dtype, s->tf32);
 	cost_reference_s(d->cost, dot, &s->gpu, &eager, &fused);
-	return json_pack("{s:b, s:b, s:s, s:b, s:s, s:o, s:o, s:o}", "runs", 1, "discriminates", d->null_kernel == NULL,
-		"null_kernel", d->null_kernel ? d->null_kernel : "", "training", d->variants[0].training, "other_sizes",
-		d->nvariants > 1 ? d->variants[1].changed : "", "trials", audit_trials(d), "eager_s",
-		eager == eager ? json_real(eager) : json_null(), "fused_s", fused == fused ? json_real(fused) : json_null());
+	return json_pack("{s:b, s:s, s:b, s:s, s:b, s:s, s:o, s:o, s:o}", "runs", 1, "judged_at", d->variants[0].changed,
+		"discriminates", d->null_kernel == NULL, "null_kernel", d->null_kernel ? d->null_kernel : "", "training",
+		d->variants[0].training, "other_sizes", d->nvariants > 1 ? d->variants[1].changed : "", "trials",
+		audit_trials(d), "eager_s", eager == eager ? json_real(eager) : json_null(), "fused_s",
+		fused == fused ? json_real(fused) : json_null());
 }
 
 int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err)

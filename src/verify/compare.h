@@ -3,10 +3,10 @@
  *
  * Per element with exact value r (fp64 reference), plain value f (the reference in its own
  * precision) and found value y, the scaled error is
- * |y - r| / (|r| + m) where m is the mean of |r| over the output. The bound is max(floor of the
- * dtype, 8 x the largest scaled error of f). Integers and
- * bools must be equal. NaN never passes as a wildcard: where the reference is finite the found
- * value must be. */
+ * |y - r| / (|r| + m) where m is the size that is usual where the element lies: the mean of |r| over the output, made
+ * smaller for rows and columns that are small as a whole. The bound is max(floor of the dtype, 8 x the largest scaled
+ * error of f). Integers and bools must be equal. NaN never passes as a wildcard: where the reference is finite the
+ * found value must be. */
 #ifndef HONE_COMPARE_H
 #define HONE_COMPARE_H
 #include "base/dtype.h"
@@ -22,7 +22,11 @@ struct compare_output {
 int64_t compare_elements(const struct compare_output *o);
 
 struct compare_bound {
-	double scale;           /* m */
+	double scale;           /* mean of |r| over the output */
+	int64_t ncolumns;       /* of the last dimension; element i lies in row i / ncolumns, column i % ncolumns */
+	double *rows, *columns; /* means of |r| over each row and column, as shares of scale; NULL where there are too few
+							   to average over */
+	double share_min;       /* no element's m is a smaller share of scale than this; 1: scale alone counts */
 	double reference_error; /* largest scaled error of f */
 	double tolerance;
 	int64_t nonfinite; /* elements where r or f is not finite */
@@ -30,6 +34,11 @@ struct compare_bound {
 };
 /* has_dot and tf32: in tf32 mode an fp32 task with matrix products is allowed tf32's rounding. */
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out);
+
+void compare_bound_release(struct compare_bound *b);
+/* Whether a zero in place of element i would be wrong. An element that is zero counts as seen: anything else there is
+ * wrong. */
+bool compare_sees(const struct compare_output *o, const struct compare_bound *b, int64_t i);
 
 struct compare_result {
 	bool is_equal;

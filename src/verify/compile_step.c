@@ -10,14 +10,16 @@
 #include <errno.h>
 #include <nettle/base64.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define CUBIN_BYTES_MAX ((int64_t)16 << 20)
 #define ENTRIES 4096      /* power of two */
-#define CPU_S 300
+#define WALL_FACTOR 3     /* wall clock a compilation may take per CPU time left */
 
 struct entry {
 	struct sha256_hex key;
@@ -126,43 +128,79 @@ static json_t *fault_json(const char *code, const char *text)
 }
 
 /* Triton's compiler dies on some IR (assertions, stack overflow): the kernel's fault, not ours,
- * unless the process never got as far. */
-static int compiler_died(struct job *job, json_t **result, struct err *err)
+ * unless the process never got as far. The same holds for an answer that is none. */
+static int compiler_died(struct job *job, const char *what, struct err *err)
 {
-	char status[64] = "closed its socket", sentence[160];
+	char status[64] = "still running";
 	job_wait(job, 1000);
 	if (job_check_entered(job, err)) return ERR_INFRA;
 	if (job->ended) child_status_text(job->status, status, sizeof status);
-	snprintf(sentence, sizeof sentence, "the compiler ended on this kernel: %s", status);
-	*result = fault_json("compiler-crash", sentence);
-	return 0;
+	if (job->ended && WIFSIGNALED(job->status) && WTERMSIG(job->status) == SIGXCPU)
+		return err_set(err, ERR_TIMEOUT, "the compiler used up the candidate's time");
+	return err_set(err, ERR_CHILD, "the compiler ended on this kernel: %s (%.200s)", status, what);
+}
+
+/* All compilations of one candidate share one budget of CPU time: a hundred kernels have no more of
+ * it than one. The clock on the wall may run WALL_FACTOR as fast, for a loaded machine. */
+int compile_job(
+	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err)
+{
+	int64_t left_ms = g->s->limits.compile_timeout_ms - g->compile_ms;
+	if (left_ms <= 0) {
+		json_decref(task);
+		return err_set(err, ERR_TIMEOUT, "compiling all kernels took more than %d ms", g->s->limits.compile_timeout_ms);
+	}
+	struct job_limits limits = {g->s->level, g->s->limits.compile_memory_bytes, (int)(left_ms / 1000 + 1)};
+	struct job job;
+	struct err said = {0};
+	int rc = job_start(g->s->compiler, &limits, task, &job, err);
+	if (rc) return rc;
+	rc = job_next(&job, bytes_max, text, fds, nfds, clock_ns() + (uint64_t)left_ms * WALL_FACTOR * 1000000u, &said);
+	if (rc == ERR_TIMEOUT)
+		rc = err_set(err, ERR_TIMEOUT, "the compiler did not finish in time (%d ms for all kernels together)",
+			g->s->limits.compile_timeout_ms);
+	else if (rc) rc = compiler_died(&job, said.text, err);
+	else job_wait(&job, 1000); /* for its CPU time */
+	job_end(&job);
+	g->compile_ms += job.cpu_ms;
+	return rc;
 }
 
 /* Asks the compile worker. 0 with *result; a fault of the compiler on this input is a result too. */
 static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, struct err *err)
 {
-	struct job_limits limits = {g->s->level, g->s->limits.compile_memory_bytes, CPU_S};
-	struct job job;
 	struct str text = {0};
-	int rc = job_start(g->s->compiler, &limits, job_json(g, k), &job, err);
-	if (rc) return rc;
+	int64_t before_ms = g->compile_ms;
+	struct err parse = {0};
 	int fds[1] = {-1}, nfds = 1;
-	rc = job_next(&job, MESSAGE_BYTES_MAX, &text, fds, &nfds,
-		clock_ns() + (uint64_t)g->s->limits.compile_timeout_ms * 1000000u, err);
+	int rc = compile_job(g, job_json(g, k), MESSAGE_BYTES_MAX, &text, fds, &nfds, err);
 	if (rc == ERR_TIMEOUT) {
-		*result = fault_json("timeout-compile", "the compiler did not finish in time");
+		*result = fault_json("timeout-compile", err->text);
 		rc = 0;
 	} else if (rc == ERR_CHILD) {
-		rc = compiler_died(&job, result, err);
-	} else if (!rc && json_parse(text.data, text.len, "compile worker's answer", result, err)) {
-		rc = err_set(err, ERR_INFRA, "the compile worker's answer is no JSON");
+		*result = fault_json("compiler-crash", err->text);
+		rc = 0;
+	} else if (!rc &&
+		(json_parse(text.data, text.len, "compile worker's answer", result, &parse) || !json_is_object(*result))) {
+		json_decref(*result);
+		*result = fault_json("compiler-crash", "the compiler's answer on this kernel is no JSON object");
 	}
-	if (!rc && *result && g->s->gpu_runners && !json_object_get(*result, "fault"))
-		rc = cubin_take(*result, fds[0], err);
+	if (!rc && g->s->gpu_runners && !json_object_get(*result, "fault")) rc = cubin_take(*result, fds[0], err);
 	if (nfds > 0 && fds[0] >= 0) close(fds[0]);
-	job_end(&job);
+	if (!rc) json_object_set_new(*result, "cpu_ms", json_integer(g->compile_ms - before_ms));
 	str_release(&text);
 	return rc;
+}
+
+/* The fault of an answer, one of the known codes; the answer's process had the candidate's IR. */
+static const char *fault_code(const json_t *fault)
+{
+	static const char *const codes[] = {
+		"compile-error", "out-of-resources", "ptxas-error", "compiler-crash", "timeout-compile"};
+	const char *code = json_string_value(json_object_get(fault, "code"));
+	for (size_t i = 0; code && i < ARRAY_LEN(codes); i++)
+		if (!strcmp(code, codes[i])) return codes[i];
+	return codes[0];
 }
 
 static bool is_lasting(const json_t *result)
@@ -173,11 +211,12 @@ static bool is_lasting(const json_t *result)
 
 /* A new reference in *result: from memory, from the store, or compiled now (once, however many
  * threads ask). */
-static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **result, struct err *err)
+static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **result, bool *is_new, struct err *err)
 {
 	struct compile_cache *c = g->s->compiles;
 	struct sha256_hex key = key_of(g, k);
 	struct entry *e = slot(c, &key);
+	*is_new = false;
 	pthread_mutex_lock(&c->lock);
 	while (e->is_running) pthread_cond_wait(&c->changed, &c->lock);
 	if (e->result && !strcmp(e->key.text, key.text)) {
@@ -191,6 +230,7 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
 
 	json_t *found = store_find(g, &key);
 	int rc = 0;
+	*is_new = !found;
 	if (!found) {
 		rc = ask(g, k, &found, err);
 		if (!rc && is_lasting(found)) store_keep(g, &key, found);
@@ -226,14 +266,16 @@ static int line_of_kernel(const struct tape *t, int kernel)
 /* compile_one with its faults as a verdict. */
 static int compile_kernel(struct grading *g, const struct tape *t, int k, json_t **result, struct err *err)
 {
-	int rc = compile_one(g, &t->kernels[k], result, err);
+	bool is_new;
+	int rc = compile_one(g, &t->kernels[k], result, &is_new, err);
 	if (rc) return err_set(err, ERR_INFRA, "compiling: %.800s", err->text);
+	/* A kernel from the cache costs the candidate what it cost first: its verdict is the same. */
+	if (!is_new) g->compile_ms += json_integer_value(json_object_get(*result, "cpu_ms"));
 	const json_t *fault = json_object_get(*result, "fault");
 	if (!fault) return GRADE_ON;
-	const char *code = json_string_value(json_object_get(fault, "code")),
-			   *text = json_string_value(json_object_get(fault, "text"));
+	const char *text = json_string_value(json_object_get(fault, "text"));
 	int line = line_of_kernel(t, k);
-	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code ? code : "compile-error", line,
+	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, fault_code(fault), line,
 		"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
 }
 
@@ -307,6 +349,7 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err)
 		int rc = compile_kernel(g, t, k, &result, err);
 		if (rc < 0) return rc;
 		json_array_append_new(g->compiled, cost_result(result, &ttgir_bytes));
+		if (!rc) rc = launch_limits_check(g, t, k, result);
 		json_decref(result);
 		if (rc) return rc;
 	}

@@ -27,6 +27,9 @@ int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage st
 	va_start(ap, fmt);
 	vsnprintf(v->detail, sizeof v->detail, fmt, ap);
 	va_end(ap);
+	/* Both may hold a candidate's words, and people read them in terminals, logs and reports. */
+	text_make_printable(v->reason);
+	text_make_printable(v->detail);
 	return GRADE_END;
 }
 
@@ -104,8 +107,10 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	int rc = oracle_step(g, err);
 	if (!rc) rc = trace_step(g, stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
+	if (!rc) rc = rebuild_step(g, stock->tape, err);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	if (!rc) rc = replay_step(g, stock, err);
+	if (!rc) rc = trace_again_step(g, stock, err);
 	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = gpu_time_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
@@ -114,6 +119,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0,
 			"%d trials agree; by the cost model %.2fx as fast as PyTorch's operators, %.2fx as fast as these fused",
 			g->v->trials, g->v->speedup_eager, g->v->speedup_fused);
+	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && g->s->emit) emit_step(g, stock, err);
 	return rc;
 }
 
@@ -174,6 +180,7 @@ void grade(struct verify_shared *s, const struct task *task, const char *source,
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);
 			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
 		}
+		if (rc == GRADE_END && out->class == VERDICT_CHEAT) kernelbench_step(&g, &stock);
 		grading_release(&g, &stock);
 	}
 	out->seconds = (double)(clock_ns() - start) * 1e-9;

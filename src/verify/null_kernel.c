@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define HIDDEN_SHARE 16   /* this part of an output, never seen by any trial, is too much */
+
 /* Fills output `index` of a trial with what the cheat would leave there. `known` is the trial that
  * the cheat was made from. */
 typedef void make_fn(const struct oracle_trial *t, const struct oracle_trial *known, int index, uint8_t *out);
@@ -41,6 +43,15 @@ static void make_mean(const struct oracle_trial *t, const struct oracle_trial *k
 	for (int64_t i = 0; i < n; i++) dtype_store(o->dtype, out, i, have ? sum / (double)have : 0);
 }
 
+/* The first trial's own outputs again, whatever the inputs are. */
+static void make_first_outputs(const struct oracle_trial *t, const struct oracle_trial *known, int index, uint8_t *out)
+{
+	const struct compare_output *o = &t->outputs[index], *seen = &known->outputs[index];
+	int64_t n = compare_elements(o), have = compare_elements(seen);
+	for (int64_t i = 0; i < n; i++)
+		dtype_store(o->dtype, out, i, have ? dtype_load(seen->dtype, seen->plain, i % have) : 0);
+}
+
 /* All right up to the last sixteenth, which nobody wrote. */
 static void make_partial(const struct oracle_trial *t, const struct oracle_trial *known, int index, uint8_t *out)
 {
@@ -58,6 +69,7 @@ static const struct {
 	{"the first input", make_first_input},
 	{"a constant", make_mean},
 	{"an unfinished output", make_partial},
+	{"trial 1's outputs", make_first_outputs},
 };
 
 static bool passes(const struct oracle_trial *t, const struct oracle_trial *known, make_fn *make)
@@ -74,16 +86,46 @@ static bool passes(const struct oracle_trial *t, const struct oracle_trial *know
 	return true;
 }
 
+/* Whether zeros could stand for a sixteenth and more of an output because no counted trial at the first sizes sees
+ * them. */
+static bool hides_elements(const struct oracle_data *d, int index)
+{
+	int64_t n = compare_elements(&d->trials[0].outputs[index]), hidden = 0;
+	uint8_t *seen = xcalloc((size_t)n + 1, 1);
+	uint8_t *is_small = xcalloc((size_t)n + 1, 1);
+	for (int k = 0; k < d->ntrials; k++) {
+		const struct oracle_trial *t = &d->trials[k];
+		if (!t->counts || t->variant != 0 || t->noutputs <= index || compare_elements(&t->outputs[index]) != n)
+			continue;
+		for (int64_t i = 0; i < n; i++) {
+			bool sees = compare_sees(&t->outputs[index], &t->bounds[index], i);
+			is_small[i] |= !sees;
+			/* a zero of the reference is seen, but says nothing about the element where it is not zero */
+			seen[i] |= sees && dtype_load(t->outputs[index].dtype, t->outputs[index].plain, i) != 0;
+		}
+	}
+	for (int64_t i = 0; i < n; i++) hidden += is_small[i] && !seen[i];
+	free(seen);
+	free(is_small);
+	return hidden > 0 && hidden >= n / HIDDEN_SHARE;
+}
+
 const char *oracle_null_kernel(const struct oracle_data *d)
 {
+	for (int i = 0; i < d->trials[0].noutputs; i++)
+		if (hides_elements(d, i)) return "zero where it is small";
 	for (size_t k = 0; k < ARRAY_LEN(NULL_KERNELS); k++) {
-		bool all = true;
-		for (int i = 0; i < d->ntrials && all; i++) {
+		/* What repeats the first trial's outputs is right there by its making: the others judge it, where there are
+		 * any. */
+		bool knows_first = NULL_KERNELS[k].make == make_first_outputs, all = true;
+		int judged = 0;
+		for (int i = knows_first; i < d->ntrials && all; i++) {
 			const struct oracle_trial *t = &d->trials[i];
 			if (!t->counts) continue;
+			judged++;
 			all = t->noutputs == d->trials[0].noutputs && passes(t, &d->trials[0], NULL_KERNELS[k].make);
 		}
-		if (all) return NULL_KERNELS[k].name;
+		if (all && judged) return NULL_KERNELS[k].name;
 	}
 	return NULL;
 }

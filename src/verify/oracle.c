@@ -19,20 +19,32 @@
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
+#define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
+
+enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED }; /* as worker/oracle.py, VARIANTS */
 
 static const struct {
 	const char *distribution;
-	bool other_sizes, random_params;
+	int variant;
+	bool random_params;
 } TRIALS[] = {
-	{"stock", false, false},
-	{"stock", false, true},
-	{"sign-mixed", false, true},
-	{"sign-mixed", true, true},
-	{"heavy-tail", false, true},
-	{"scaled-down", false, true},
-	{"shifted", false, true},
-	{"stock", true, true},
-	{"scaled-up", false, true},
+	{"stock", SIZES_STOCK, false},
+	{"stock", SIZES_STOCK, true},
+	{"sign-mixed", SIZES_STOCK, true},
+	{"sign-mixed", SIZES_SMALLER, true},
+	{"heavy-tail", SIZES_STOCK, true},
+	{"rows", SIZES_STOCK, true},
+	{"large", SIZES_STOCK, true},
+	{"negative", SIZES_STOCK, true},
+	{"sign-mixed", SIZES_LARGER, true},
+	{"defaults", SIZES_STOCK, true},
+	{"near-one", SIZES_STOCK, true},
+	{"sign-mixed", STRIDED, true},
+	{"scaled-down", SIZES_STOCK, true},
+	{"shifted", SIZES_STOCK, true},
+	{"edge", SIZES_STOCK, true},
+	{"stock", SIZES_SMALLER, true},
+	{"scaled-up", SIZES_STOCK, true},
 };
 
 /* Trial seeds come from the verifier's secret and the task, so that nobody who lacks the secret can
@@ -52,11 +64,12 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 		size_t at = (size_t)i < ARRAY_LEN(TRIALS) ? (size_t)i : 1 + (size_t)i % (ARRAY_LEN(TRIALS) - 1);
 		json_array_append_new(trials,
 			json_pack("{s:I, s:s, s:i, s:s}", "seed", (json_int_t)trial_seed(o->seed, task, i), "distribution",
-				TRIALS[at].distribution, "shape_variant", (int)TRIALS[at].other_sizes, "parameters",
+				TRIALS[at].distribution, "shape_variant", TRIALS[at].variant, "parameters",
 				TRIALS[at].random_params ? "random" : "initial"));
 	}
-	return json_pack("{s:s, s:i, s:o, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials", trials,
-		"precision", o->tf32 ? "tf32" : "strict");
+	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials",
+		trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE, "memory_bytes",
+		(json_int_t)o->limits.memory_bytes);
 }
 
 static int given_read(
@@ -164,7 +177,7 @@ static void trials_calibrate(struct oracle_data *d, bool tf32)
 		struct oracle_trial *t = &d->trials[i];
 		for (int j = 0; j < t->noutputs; j++) {
 			compare_calibrate(&t->outputs[j], d->has_dot, tf32, &t->bounds[j]);
-			if (t->counts && !t->is_stock && !t->bounds[j].is_usable) {
+			if (t->counts && !t->is_edge && !t->is_stock && !t->bounds[j].is_usable) {
 				t->counts = false;
 				snprintf(
 					t->why, sizeof t->why, "the reference's own error there is %.2g", t->bounds[j].reference_error);
@@ -176,9 +189,12 @@ static void trials_calibrate(struct oracle_data *d, bool tf32)
 static int trial_take(
 	const json_t *o, const struct oracle_options *opt, const int *fds, int nfds, struct oracle_data *d, struct err *err)
 {
-	int64_t index = 0;
+	int64_t index = 0, variant = 0;
+	bool is_edge = false;
 	const char *distribution = "", *skipped = NULL;
 	int rc = json_get_int(o, "trial", "index", 0, opt->num_trials - 1, &index, err);
+	if (!rc) rc = json_opt_int(o, "trial", "variant", 0, d->nvariants - 1, &variant, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "edge", &is_edge, err);
 	if (!rc) rc = json_get_str(o, "trial", "distribution", &distribution, err);
 	if (!rc) rc = json_opt_str(o, "trial", "skipped", &skipped, err);
 	if (!rc && index != d->ntrials)
@@ -187,17 +203,36 @@ static int trial_take(
 	struct oracle_trial *t = &d->trials[d->ntrials++];
 	size_t at = (size_t)index < ARRAY_LEN(TRIALS) ? (size_t)index : 1 + (size_t)index % (ARRAY_LEN(TRIALS) - 1);
 	*t = (struct oracle_trial){.given_fd = -1,
-		.variant = TRIALS[at].other_sizes,
+		.variant = (int)variant,
+		.is_edge = is_edge,
 		.is_random_params = TRIALS[at].random_params,
-		.is_stock = !TRIALS[at].other_sizes && !strcmp(TRIALS[at].distribution, "stock")};
+		.is_stock = TRIALS[at].variant == SIZES_STOCK && !strcmp(TRIALS[at].distribution, "stock")};
 	snprintf(t->distribution, sizeof t->distribution, "%s", distribution);
 	if (skipped) {
 		snprintf(t->why, sizeof t->why, "%s", skipped);
 		return t->is_stock ? err_set(err, ERR_FORMAT, "a stock trial was skipped: %s", skipped) : 0;
 	}
-	t->counts = true;
+	t->counts = !is_edge;
 	return nfds == 2 ? trial_read(o, opt, fds[0], fds[1], d, t, err)
 					 : err_set(err, ERR_FORMAT, "oracle's trial came with %d descriptors", nfds);
+}
+
+/* Constants of the task that were changed. is_judged: the sizes at which all is judged, in place of the task's own. */
+static void changed_text(const json_t *changed, bool is_judged, char *text, size_t len)
+{
+	const char *name;
+	json_t *value;
+	size_t used = 0;
+	json_object_foreach((json_t *)(uintptr_t)changed, name, value)
+	{
+		long long before = (long long)json_integer_value(json_array_get(value, 0)),
+				  after = (long long)json_integer_value(json_array_get(value, 1));
+		if (used >= len) return;
+		used += is_judged
+			? (size_t)snprintf(
+				  text + used, len - used, "%s%.40s %lld, stock %lld", used ? "; " : "", name, after, before)
+			: (size_t)snprintf(text + used, len - used, "%s%.40s %lld -> %lld", used ? ", " : "", name, before, after);
+	}
 }
 
 static int task_take(json_t *o, struct oracle_data *d, struct err *err)
@@ -208,20 +243,15 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 		return err_set(err, ERR_FORMAT, "oracle's task message has %zu variants", n);
 	d->task = json_incref(o);
 	for (size_t i = 0; i < n; i++) {
-		const json_t *v = json_array_get(variants, i), *changed = json_object_get(v, "changed"), *value;
+		const json_t *v = json_array_get(variants, i), *changed = json_object_get(v, "changed");
 		struct oracle_variant *to = &d->variants[d->nvariants++];
-		*to = (struct oracle_variant){json_object_get(v, "init_args"), json_object_get(v, "state"),
-			json_object_get(v, "inputs"), json_is_true(json_object_get(v, "training")), ""};
-		if (!json_is_array(to->init_args) || !json_is_object(to->state) || !json_is_array(to->inputs))
+		const json_t *job = json_object_get(v, "job");
+		*to = (struct oracle_variant){job, json_object_get(job, "state"),
+			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")), ""};
+		if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(to->state) || !to->kind ||
+			!json_is_array(json_object_get(job, "inputs")))
 			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);
-		const char *name;
-		json_object_foreach((json_t *)(uintptr_t)changed, name, value)
-		{
-			size_t used = strlen(to->changed);
-			snprintf(to->changed + used, sizeof to->changed - used, "%s%.40s %lld -> %lld", used ? ", " : "", name,
-				(long long)json_integer_value(json_array_get(value, 0)),
-				(long long)json_integer_value(json_array_get(value, 1)));
-		}
+		changed_text(changed, !strcmp(to->kind, "stock"), to->changed, sizeof to->changed);
 	}
 	return 0;
 }
@@ -231,6 +261,7 @@ static void cost_take(json_t *o, struct oracle_data *d)
 	json_decref(d->cost);
 	d->cost = json_incref(o);
 	const json_t *eager = json_object_get(o, "eager");
+	d->narrows = json_is_true(json_object_get(o, "narrows"));
 	for (size_t i = 0; i < json_array_size(eager); i++)
 		d->has_dot |= json_integer_value(json_object_get(json_array_get(eager, i), "dot_flops")) > 0;
 }
@@ -343,6 +374,7 @@ void oracle_data_free(struct oracle_data *d)
 		if (t->expected) munmap(t->expected, (size_t)t->expected_bytes);
 		free(t->inputs);
 		free(t->params);
+		for (int j = 0; j < t->noutputs && t->bounds; j++) compare_bound_release(&t->bounds[j]);
 		free(t->outputs);
 		free(t->bounds);
 	}

@@ -12,16 +12,20 @@
 #include "verify/worker.h"
 
 #define ORACLE_TRIALS_MAX 32
-#define ORACLE_VARIANTS_MAX 2
+#define ORACLE_VARIANTS_MAX 4  /* the sizes at which the task is judged, smaller ones, larger ones, other strides */
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
 struct oracle_variant {
-	const json_t *init_args, *state, *inputs; /* as the tracer wants them */
+	const json_t
+		*job; /* keys of the tracer's job: init_args, init_kwargs, state, inputs, input_kwargs, draws, training */
+	const json_t *state; /* of job: the reference's parameters and buffers */
 	bool training;
-	char changed[256]; /* "dim 1024 -> 769", "" for the stock sizes */
+	const char *kind;  /* "stock", "smaller", "larger" or "strided" */
+	char changed[256]; /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
 };
 struct oracle_trial {
-	bool counts; /* false: skipped or not usable; why says it */
+	bool counts;  /* false: skipped or not usable; why says it */
+	bool is_edge; /* NaN, infinities, denormals: replayed and reported, never judged */
 	char why[320], distribution[48];
 	int variant;
 	bool is_stock; /* stock inputs and sizes (parameters may be random) */
@@ -47,6 +51,7 @@ struct oracle_data {
 	int ntrials;
 	struct oracle_trial trials[ORACLE_TRIALS_MAX];
 	bool has_dot;
+	bool narrows;            /* the reference itself uses fp16, bf16 or fp8 somewhere */
 	const char *null_kernel; /* an output made without computing that passes every counted trial ("zeros"); NULL: none,
 								as it should be */
 	enum dtype dtype;        /* of the first floating output: the task's precision */

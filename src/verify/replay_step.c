@@ -59,13 +59,14 @@ const char *attempt_reason(const struct oracle_trial *t, const char *plain)
 
 void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
 {
-	const char *changed = g->oracle->variants[t->variant].changed;
-	snprintf(text, len, "%s inputs%s%s%s", t->distribution,
-		t->is_random_params && t->nparams ? " with other parameter values" : "", changed[0] ? " at sizes " : "",
-		changed);
+	const struct oracle_variant *v = &g->oracle->variants[t->variant];
+	snprintf(text, len, "%s inputs%s%s%s%s", t->distribution,
+		strcmp(v->kind, "strided") ? "" : " that are not contiguous",
+		t->is_random_params && t->nparams ? " with other parameter values" : "", v->changed[0] ? " at sizes " : "",
+		v->changed);
 }
 
-static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
+static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t)
 {
 	char trial[400] = "";
 	bool hidden = t && !t->is_stock;
@@ -77,7 +78,8 @@ static int fault_end(struct grading *g, const struct runner_fault *f, const stru
 		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s",
 			fragile ? "only for hidden trials: " : "", trial, hidden ? ": " : "", f->text);
 	}
-	return err_set(err, ERR_INFRA, "the runner reports %s: %.600s", f->code, f->text);
+	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "replay-crash", f->line,
+		"the replay of this tape ends with %.60s: %.600s", f->code, f->text);
 }
 
 /* Our own process died or fell silent on this tape. Once may be chance; twice is the tape's doing,
@@ -133,11 +135,11 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 static int load(struct grading *g, const struct trace *t, int *order_line, struct err *err)
 {
 	struct runner_fault fault = {0};
-	struct runner_loaded loaded = {-1, -1};
+	struct runner_loaded loaded = {-1, -1, -1};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	struct runner_load l = {.tape = t->text.data, .len = t->text.len, .binaries_fd = -1};
 	int rc = runner_load(&g->runner, &l, deadline, &loaded, &fault, err);
-	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL, err);
+	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL);
 	if (rc) return runner_lost(g, rc, err);
 	*order_line = loaded.order_line;
 	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
@@ -145,6 +147,12 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
 			"pass input_precision=\"ieee\", or verify with --precision tf32",
 			loaded.tf32_line);
+	if (loaded.narrow_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32 && !g->oracle->narrows)
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "low-precision", loaded.narrow_line,
+			"candidate.py:%d: values of fp32 are rounded to a narrower type there and then stored; the task computes "
+			"in fp32 "
+			"throughout, so its kernels have to, whatever the error is (or verify with --precision tf32)",
+			loaded.narrow_line);
 	return GRADE_ON;
 }
 
@@ -198,8 +206,9 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line,
 				"candidate.py:%d: the result depends on an order that a GPU "
 				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a "
-				"reshape with can_reorder or packed inline "
-				"assembly put where is open. Output %d for %s: %s",
+				"reshape with can_reorder or packed inline assembly put where is open, and so is which program comes "
+				"first "
+				"at an atomic. Output %d for %s: %s",
 				a->order_line, i, trial, r.text);
 		else
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(t, "mismatch"), 0,
@@ -210,11 +219,30 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 	return rc;
 }
 
+/* What the candidate does with NaN, infinities and denormals is said and never judged: Triton promises little about
+ * them. */
+static int edge_note(struct grading *g, const struct oracle_trial *t, const struct runner_result *r,
+	const uint8_t *outputs, const int64_t *offset)
+{
+	struct verdict *v = g->v;
+	snprintf(v->edge, sizeof v->edge, "as the reference");
+	if (r->has_fault) snprintf(v->edge, sizeof v->edge, "%.40s: %.190s", r->fault.code, r->fault.text);
+	for (int i = 0; i < t->noutputs && !r->has_fault; i++) {
+		struct compare_result c;
+		compare_run(&t->outputs[i], &t->bounds[i], outputs + offset[i], &c);
+		if (c.is_equal) continue;
+		snprintf(v->edge, sizeof v->edge, "output %d: %.230s", i, c.text);
+		break;
+	}
+	return GRADE_ON;
+}
+
 static int result_judge(struct grading *g, const struct attempt *a, const struct runner_result *r,
 	const uint8_t *outputs, const int64_t *offset, struct err *err)
 {
 	const struct oracle_trial *t = a->trial;
-	if (r->has_fault) return fault_end(g, &r->fault, t, err);
+	if (t->is_edge) return edge_note(g, t, r, outputs, offset);
+	if (r->has_fault) return fault_end(g, &r->fault, t);
 	const char *reason = tape_lineage_reason(r->lineage);
 	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0,
@@ -261,6 +289,53 @@ static int params_pair(const struct tape *t, const struct oracle_data *d, int va
 	return added;
 }
 
+static bool is_given(const struct oracle_trial *t, const struct runner_given *g, const void *bytes, size_t size)
+{
+	return (size_t)g->bytes == size && t->given && !memcmp(t->given + g->offset, bytes, size);
+}
+
+static size_t output_bytes(const struct oracle_trial *t, int output)
+{
+	return (size_t)compare_elements(&t->outputs[output]) * dtype_bytes(t->outputs[output].dtype);
+}
+
+/* Whether something that the trials are given holds the reference's output in all of them: input or
+ * parameter number k, or, for k = -1, what its output was in the first trial of the same sizes. */
+static bool is_always_given(const struct oracle_data *d, int output, bool is_param, int k)
+{
+	const struct oracle_trial *first[ORACLE_VARIANTS_MAX] = {0};
+	bool was_compared = false;
+	for (int i = 0; i < d->ntrials; i++) {
+		const struct oracle_trial *t = &d->trials[i];
+		if (!t->counts) continue;
+		if (output >= t->noutputs || !t->outputs[output].plain || !output_bytes(t, output)) return false;
+		const struct oracle_trial *f = first[t->variant];
+		const void *plain = t->outputs[output].plain;
+		size_t size = output_bytes(t, output);
+		bool same = k < 0 ? !f || (output_bytes(f, output) == size && !memcmp(f->outputs[output].plain, plain, size))
+			: is_param    ? k < t->nparams && is_given(t, &t->params[k], plain, size)
+						  : k < t->ninputs && is_given(t, &t->inputs[k], plain, size);
+		if (!same) return false;
+		was_compared |= f != NULL;
+		first[t->variant] = f ? f : t;
+	}
+	return was_compared;
+}
+
+/* The outputs that the reference passes through or makes of constants: it asks nobody to compute
+ * them, and a candidate that does the same is as honest. */
+static uint64_t outputs_given(const struct oracle_data *d, int noutputs)
+{
+	uint64_t mask = 0;
+	for (int i = 0; i < noutputs; i++) {
+		bool found = is_always_given(d, i, false, -1);
+		for (int k = 0; k < d->trials[0].ninputs && !found; k++) found = is_always_given(d, i, false, k);
+		for (int k = 0; k < d->trials[0].nparams && !found; k++) found = is_always_given(d, i, true, k);
+		if (found) mask |= (uint64_t)1 << i;
+	}
+	return mask;
+}
+
 /* One replay of one trial by one runner. The outputs' memory is made here, sealed in size, and read
  * only after the runner answered. */
 int attempt_run(
@@ -273,6 +348,7 @@ int attempt_run(
 		.want_cost = a->want_cost,
 		.crosswise = a->is_crosswise,
 		.is_overlapped = a->is_overlapped,
+		.may_be_given = a->may_be_given,
 		.time_repeats = a->time_repeats,
 		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,
 		.compiled = a->want_cost ? g->compiled : NULL,
@@ -320,7 +396,7 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 		attempt_release(&r);
 		return err_set(err, ERR_INFRA, "the runner says nothing of where its outputs come from");
 	}
-	g->v->trials += !a->is_crosswise;
+	g->v->trials += !a->is_crosswise && !a->trial->is_edge;
 	g->vm_ns = MAX(g->vm_ns, r.result.run_ns);
 	rc = result_judge(g, a, &r.result, r.outputs, r.offset, err);
 	g->v->trials_failed += rc == GRADE_END;
@@ -337,15 +413,17 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 	int rc = GRADE_ON;
 	bool first = true;
 	int order_line = -1;
+	uint64_t given = outputs_given(g->oracle, tr->tape->noutputs);
 	for (int i = 0; i < g->oracle->ntrials && !rc; i++) {
 		const struct oracle_trial *t = &g->oracle->trials[i];
-		if (!t->counts || t->variant != variant) continue;
+		if ((!t->counts && !t->is_edge) || t->given_fd < 0 || t->variant != variant) continue;
 		if (first) rc = outputs_check(g, tr->tape, t);
 		if (first && !rc) rc = load(g, tr, &order_line, err);
-		struct attempt in_order = {.trace = tr, .trial = t, .want_cost = first && variant == 0};
-		struct attempt crosswise = {.trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line};
+		struct attempt in_order = {.trace = tr, .trial = t, .want_cost = first && variant == 0, .may_be_given = given};
+		struct attempt crosswise = {
+			.trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line, .may_be_given = given};
 		if (!rc) rc = trial_run(g, &in_order, err);
-		if (!rc && order_line >= 0) rc = trial_run(g, &crosswise, err);
+		if (!rc && order_line >= 0 && !t->is_edge) rc = trial_run(g, &crosswise, err);
 		first = false;
 	}
 	if (!rc && !first && g->s->gpu_runners) rc = gpu_step(g, tr, variant, err);
@@ -365,41 +443,76 @@ static bool params_are_seeded(const struct tape *t, const struct oracle_data *d)
 	return paired < named;
 }
 
-/* The second trace: the same source, other sizes. A candidate that cannot even be traced there
- * works for one size alone. */
-static int other_sizes(struct grading *g, struct err *err)
+/* What a failure of another variant's trace means: a candidate that cannot even be traced there works for one size, or
+ * one layout of its inputs, alone. */
+static int other_trace(struct grading *g, const struct oracle_variant *variant, struct trace *tr, struct err *err)
 {
-	struct trace tr = {0};
-	const struct oracle_variant *variant = &g->oracle->variants[1];
-	int rc = trace_other_step(g, &tr, err);
+	int rc = trace_other_step(g, tr, err);
+	bool is_strided = !strcmp(variant->kind, "strided");
 	if (rc == GRADE_END) {
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
 		snprintf(detail, sizeof detail, "%s", g->v->detail);
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
-		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line,
-			"right for the task's own sizes only; with %s: %s: %.700s", variant->changed, reason, detail);
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line,
+			"right for the task's own %s only; with %s: %s: %.700s", is_strided ? "strides" : "sizes",
+			is_strided ? "inputs that are not contiguous" : variant->changed, reason, detail);
 	}
-	if (!rc && (rc = lineage_step(g, tr.tape)) == GRADE_END) {
+	if (!rc && (rc = lineage_step(g, tr->tape)) == GRADE_END) {
 		size_t used = strlen(g->v->detail);
-		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other sizes: %s)", variant->changed);
+		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other %s: %s)",
+			is_strided ? "strides" : "sizes", variant->changed);
 	}
-	if (!rc) rc = variant_run(g, &tr, 1, err);
-	trace_release(&tr);
 	return rc;
+}
+
+/* The further traces: the same source, other sizes and strides. The tracer makes them in the oracle's order, so each is
+ * asked for even where none of its trials counts. */
+static int other_variants(struct grading *g, struct err *err)
+{
+	int rc = GRADE_ON, last = 0;
+	for (int i = 0; i < g->oracle->ntrials; i++)
+		if (g->oracle->trials[i].counts) last = MAX(last, g->oracle->trials[i].variant);
+	for (int i = 1; i <= last && !rc; i++) {
+		struct trace tr = {0};
+		rc = other_trace(g, &g->oracle->variants[i], &tr, err);
+		if (!rc) rc = rebuild_step(g, tr.tape, err);
+		if (!rc) rc = variant_run(g, &tr, i, err);
+		trace_release(&tr);
+	}
+	return rc;
+}
+
+/* KernelBench's own verdict on a tape that was settled before its replay (a cheat, mostly): one
+ * trial on stock inputs, of which nothing but that verdict is kept. */
+void kernelbench_step(struct grading *g, const struct trace *stock)
+{
+	const struct oracle_trial *t = g->oracle && g->oracle->ntrials ? &g->oracle->trials[0] : NULL;
+	struct verdict said = {.kernelbench = -1}, *kept = g->v;
+	struct err err = {0};
+	int row = -1, order_line = -1;
+	if (!stock->tape || !t || !t->counts || t->variant || g->v->kernelbench >= 0) return;
+	if (tape_lineage_static(stock->tape, &row) == TAPE_LINEAGE_LIBRARY) return;
+	if (!g->has_runner && runner_pool_take(g->s->runners, &g->runner, &err)) return;
+	g->has_runner = true;
+	/* The steps below settle a verdict of their own, which is dropped. */
+	g->v = &said;
+	struct attempt a = {.trace = stock, .trial = t};
+	if (outputs_check(g, stock->tape, t)) said.kernelbench = 0;
+	else if (load(g, stock, &order_line, &err) == GRADE_ON) trial_run(g, &a, &err);
+	g->v = kept;
+	g->v->kernelbench = said.kernelbench;
 }
 
 int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	g->v->stage = STAGE_CORRECTNESS;
 	g->v->params_seeded = params_are_seeded(stock->tape, g->oracle);
+	snprintf(g->v->sizes, sizeof g->v->sizes, "%s", g->oracle->variants[0].changed);
 	int rc = runner_pool_take(g->s->runners, &g->runner, err);
 	if (rc) return rc;
 	g->has_runner = true;
 	rc = variant_run(g, stock, 0, err);
-	bool has_other = false;
-	for (int i = 0; i < g->oracle->ntrials; i++)
-		has_other |= g->oracle->trials[i].counts && g->oracle->trials[i].variant == 1;
-	if (!rc && has_other) rc = other_sizes(g, err);
+	if (!rc) rc = other_variants(g, err);
 	if (!rc) g->v->correct = true;
 	return rc;
 }

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define TRIALS_DEFAULT 7
+#define TRIALS_DEFAULT 15
 #define TIME_REPEATS_DEFAULT 30
 #define GIB ((int64_t)1 << 30)
 
@@ -182,6 +182,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	};
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
+	s->emit = o->emit;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
 	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);
 	s->store = o->store;

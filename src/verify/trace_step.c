@@ -23,6 +23,7 @@
 #define VALUES_MAX 64             /* in one message; a tape is a string there */
 #define LARGE_TAPE_BYTES ((size_t)4 << 20)
 #define CPU_S 120
+#define PLAIN_CALLS 4             /* buffers that the second trace may have at once, in tapes */
 
 static const char *const PHASES[] = {"import", "init", "forward"};
 /* Reason codes that a tracer may give (docs/worker-protocol.md). */
@@ -59,15 +60,14 @@ static json_t *gpu_json(const struct vm_gpu *c)
 static json_t *job_json(const struct grading *g)
 {
 	const struct oracle_data *d = g->oracle;
-	const struct oracle_variant *v = &d->variants[0];
+	json_t *job = json_pack(
+		"{s:s%, s:s, s:i}", "source", g->source, g->source_len, "class", "ModelNew", "init_seed", ORACLE_INIT_SEED);
 	json_t *others = json_array();
-	for (int i = 1; i < d->nvariants; i++)
-		json_array_append_new(others,
-			json_pack("{s:O, s:O, s:O}", "init_args", d->variants[i].init_args, "state", d->variants[i].state, "inputs",
-				d->variants[i].inputs));
-	return json_pack("{s:s%, s:s, s:O, s:i, s:O, s:O, s:b, s:o, s:o}", "source", g->source, g->source_len, "class",
-		"ModelNew", "init_args", v->init_args, "init_seed", ORACLE_INIT_SEED, "state", v->state, "inputs", v->inputs,
-		"training", v->training, "others", others, "gpu", gpu_json(&g->s->gpu));
+	json_object_update(job, (json_t *)(uintptr_t)d->variants[0].job);
+	for (int i = 1; i < d->nvariants; i++) json_array_append(others, (json_t *)(uintptr_t)d->variants[i].job);
+	json_object_set_new(job, "others", others);
+	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
+	return job;
 }
 
 static int phase_of(const json_t *message)
@@ -103,7 +103,7 @@ static int timeout_end(struct grading *g, int phase, int timeout_ms)
 	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0, "%s took longer than %d ms",
 		phase == 0       ? "importing the source"
 			: phase == 1 ? "the constructor of ModelNew"
-						 : "tracing forward three times",
+						 : "tracing the calls of forward",
 		timeout_ms);
 }
 
@@ -207,6 +207,72 @@ int trace_step(struct grading *g, struct trace *out, struct err *err)
 	int rc = job_start(g->s->tracer, &limits, job_json(g), &g->tracer, err);
 	g->has_tracer = rc == 0;
 	return rc ? rc : listen(g, out, err);
+}
+
+/* ---- the second trace ---- */
+
+static int differs_end(struct grading *g, int line, const char *what)
+{
+	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "trace-differs", line,
+		"traced again in a new process, on tensors of another kind, forward did other work: %.700s. Host code may "
+		"depend on "
+		"shapes, strides, dtypes, the device's properties, constructor arguments and versions only",
+		what);
+}
+
+/* Names the first thing in which two tapes differ. */
+static int tapes_differ(struct grading *g, const struct tape *a, const struct tape *b)
+{
+	static const char *const parts[] = {"buffers", "outputs", "kernels", "tuple"};
+	const json_t *before = json_object_get(a->json, "rows"), *after = json_object_get(b->json, "rows");
+	char what[200];
+	for (size_t i = 0; i < json_array_size(before) && i < json_array_size(after); i++) {
+		const json_t *x = json_array_get(before, i), *y = json_array_get(after, i);
+		if (json_equal(x, y)) continue;
+		int line = (int)json_integer_value(json_object_get(y, "line"));
+		snprintf(what, sizeof what, "row %zu is a %.20s (candidate.py:%d), was a %.20s (candidate.py:%d)", i,
+			json_string_value(json_object_get(y, "op")), line, json_string_value(json_object_get(x, "op")),
+			(int)json_integer_value(json_object_get(x, "line")));
+		return differs_end(g, line, what);
+	}
+	if (a->nrows != b->nrows) {
+		snprintf(what, sizeof what, "%d rows, were %d", b->nrows, a->nrows);
+		return differs_end(g, 0, what);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+		if (!json_equal(json_object_get(a->json, parts[i]), json_object_get(b->json, parts[i]))) {
+			snprintf(what, sizeof what, "the same rows with other %s", parts[i]);
+			return differs_end(g, 0, what);
+		}
+	return GRADE_ON;
+}
+
+/* A tape that would be genuine is traced once more, where host code sees other tensors, addresses,
+ * clocks and names (worker/tracer_plain.py). Its tensors have memory, so its limit is higher by what
+ * the tape's buffers take. */
+int trace_again_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	int64_t bytes = 0;
+	for (int b = 0; b < stock->tape->nbuffers; b++) bytes += stock->tape->buffers[b].bytes;
+	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes + PLAIN_CALLS * bytes, CPU_S};
+	struct trace again = {0};
+	json_t *job = job_json(g);
+	json_object_del(job, "others");
+	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
+	if (g->has_tracer) job_end(&g->tracer);
+	int rc = job_start(g->s->tracer, &limits, job, &g->tracer, err);
+	g->has_tracer = rc == 0;
+	if (!rc) rc = listen(g, &again, err);
+	if (rc == GRADE_END) {
+		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
+		snprintf(detail, sizeof detail, "%s: %.600s", g->v->reason, g->v->detail);
+		snprintf(reason, sizeof reason, "%s", g->v->reason);
+		/* A machine that is too slow, or too small, says nothing about the candidate's honesty. */
+		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory")) rc = differs_end(g, g->v->line, detail);
+	}
+	if (!rc && strcmp(again.tape->hash.text, stock->tape->hash.text)) rc = tapes_differ(g, stock->tape, again.tape);
+	trace_release(&again);
+	return rc;
 }
 
 int trace_other_step(struct grading *g, struct trace *out, struct err *err)

@@ -61,6 +61,8 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "line", json_integer(v->line));
 	json_object_set_new(o, "compiled", json_boolean(v->compiled));
 	json_object_set_new(o, "correct", json_boolean(v->correct));
+	json_object_set_new(o, "sizes", json_string(v->sizes));
+	json_object_set_new(o, "edge", json_string(v->edge));
 	json_object_set_new(o, "params", json_string(v->params_seeded ? "seeded" : "matched"));
 	json_object_set_new(o, "speedup_eager", number_json(v->speedup_eager));
 	json_object_set_new(o, "speedup_fused", number_json(v->speedup_fused));

@@ -55,6 +55,9 @@ struct verdict {
 	int line;                 /* candidate's line that detail speaks of, or 0 */
 	bool compiled, correct;   /* every launched kernel compiled for the target; all counted trials agreed */
 	bool params_seeded;       /* some parameters kept the candidate's own values */
+	char sizes[256]; /* "batch 2, stock 10": the sizes of the judgement where they are not the task's own, else "" */
+	char edge[256]; /* what it does with NaN, infinities and denormals, beside the reference; never judged; "" not tried
+					 */
 	/* Times by the cost model (docs/cost-model.md), and what they make of a candidate; NaN when there
 	 * is none. Eager: PyTorch's operators, a launch each. Fused: as an ideal compiler joins them. */
 	double cost_s;       /* the candidate's */

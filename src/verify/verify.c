@@ -235,10 +235,10 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu", v->s.gpu_runners ? d->name : "vm",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu %s", v->s.gpu_runners ? d->name : "vm",
 		d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict",
 		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile,
-		(unsigned long long)o->seed);
+		(unsigned long long)o->seed, o->emit ? o->emit : "");
 }
 
 /* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
@@ -273,7 +273,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 {
 	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
-	if (!rc && !o->skip_compile) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
+	if (!rc) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
 	struct runner_pool_options pool = {
 		.path = v->places.runner, .level = v->s.level, .memory_bytes = v->s.limits.replay_memory_bytes, .spare = spare};
 	if (!rc) rc = runner_pool_create(&pool, &v->s.runners, NULL, err);
@@ -299,6 +299,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	struct verifier *v = xcalloc(1, sizeof *v);
 	v->s = shared;
 	v->s.compiles = compile_cache_create();
+	v->s.rebuilds = rebuild_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
 	pthread_rwlockattr_t kind;
@@ -363,6 +364,7 @@ void verifier_free(struct verifier *v)
 	runner_pool_free(v->s.gpu_runners);
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
+	rebuild_cache_free(v->s.rebuilds);
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);

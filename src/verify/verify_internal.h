@@ -31,11 +31,13 @@ int setup_device(const char *text, bool *is_cuda, int *number, struct err *err);
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct compile_cache;
+struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
 	struct zygote *tracer, *compiler, *oracle;
 	struct oracle_cache *oracles;
 	struct compile_cache *compiles;
+	struct rebuild_cache *rebuilds;
 	struct runner_pool *runners;
 	struct runner_pool *gpu_runners; /* NULL: the vm alone */
 	/* Replays on the GPU hold it shared, timed ones alone: nothing of this verifier runs beside them. */
@@ -46,6 +48,7 @@ struct verify_shared {
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile;
+	const char *emit; /* file for the module of a genuine candidate, or NULL */
 	int time_repeats; /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
@@ -72,6 +75,7 @@ struct grading {
 	bool has_gpu_runner;
 	int attempt;
 	struct verdict *v;
+	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
 	json_t
 		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
 };
@@ -86,8 +90,23 @@ int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage st
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
+/* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
+ * tracer that stayed. */
+int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
+/* Each kernel's IR against what a clean process makes from the candidate's text. */
+int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+void kernelbench_step(struct grading *g, const struct trace *stock);
+/* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
+int emit_step(struct grading *g, const struct trace *stock, struct err *err);
+/* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its answer
+ * in *text (and descriptors in fds, nfds: room before, count after; may be NULL). ERR_TIMEOUT: the budget is spent;
+ * ERR_CHILD: the process ended or did not make sense, inside its sandbox: the candidate's doing. */
+int compile_job(
+	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err);
+/* The launches of one kernel against what a driver accepts; result: what its compilation said. */
+int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
@@ -107,8 +126,9 @@ struct attempt {
 	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
 	int time_repeats;
-	bool is_crosswise; /* the second on the vm, after the first was right */
-	int order_line;    /* of what the second is for */
+	bool is_crosswise;     /* the second on the vm, after the first was right */
+	int order_line;        /* of what the second is for */
+	uint64_t may_be_given; /* outputs that the reference itself does not compute */
 };
 struct attempt_result {
 	struct runner_result result;
@@ -147,6 +167,8 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 
 int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err);
 
+struct rebuild_cache *rebuild_cache_create(void);
+void rebuild_cache_free(struct rebuild_cache *c);
 struct compile_cache *compile_cache_create(void);
 void compile_cache_free(struct compile_cache *c);
 #endif

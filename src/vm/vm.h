@@ -45,9 +45,14 @@ bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
  * rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
 
+/* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern) and what comes of it
+ * is stored: not what only comparisons see, nor the parts of a split product. *line is the first's source line. */
+bool vm_kernel_narrows(const struct vm_kernel *k, int *line);
+
 /* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that
  * is no single known operation, inline assembly on several elements at once, tt.cat, a reshape that
- * may reorder. *line is the first's source line. */
+ * may reorder; an atomic whose result is used, that exchanges or compares, or that changes what
+ * another kind of atomic changes too. *line is the first's source line. */
 bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
 
 /* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin
@@ -160,8 +165,11 @@ struct vm_launch_options {
 							   fault like any other */
 	bool crosswise;    /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a
 						  GPU has an    order of its own, so what is right must not depend on it (docs/vm.md) */
+	uint64_t schedule; /* not 0, and some result may depend on who comes first at an atomic: programs take turns there,
+						  drawn from this seed. Without checks and costs */
 	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
+	int num_warps;     /* checks: of a program; 0: 4 */
 	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
 						  over where  that is possible (a lane is left out), so that one run lists many */
 };

@@ -82,8 +82,17 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
 	return k->uses_tf32;
 }
 
+bool vm_kernel_narrows(const struct vm_kernel *k, int *line)
+{
+	int at = k->program.plan.narrow_instr;
+	if (line) *line = at >= 0 ? k->program.locs[k->program.instrs[at].loc].line : -1;
+	return at >= 0;
+}
+
 bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line)
 {
+	int atomic = k->program.plan.order_instr;
 	if (line) *line = k->order_line;
-	return k->may_depend_on_order;
+	if (line && !k->may_depend_on_order && atomic >= 0) *line = k->program.locs[k->program.instrs[atomic].loc].line;
+	return k->may_depend_on_order || atomic >= 0;
 }

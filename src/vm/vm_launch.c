@@ -12,6 +12,7 @@
 #include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
 #include "vm/meter/meter.h"
+#include "vm/vm_schedule.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -147,6 +148,14 @@ static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 	}
 }
 
+/* Programs in turns, on contexts of their own. */
+static void run_scheduled(struct launch *l, int64_t programs)
+{
+	int64_t faulted = 0;
+	for (int t = 0; t < l->threads; t++) ctx_of(l, t);
+	if (vm_schedule(l->o, l->p, l->ctx, l->threads, programs, &faulted)) atomic_store(&l->faulted, faulted);
+}
+
 /* Counts are sums, all of them 64-bit. */
 static void add_cost(struct vm_cost *to, const struct vm_cost *from)
 {
@@ -255,7 +264,8 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	/* Atomics, checks and prints need programs in order, on one thread. */
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
 	bool is_serial = !o->pool || l.p->has_atomics || o->checks || (o->print && l.p->has_prints);
-	l.threads = is_serial ? 1 : pool_threads(o->pool);
+	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
+	l.threads = takes_turns ? (int)MIN(programs, VM_RESIDENT_MAX) : is_serial ? 1 : pool_threads(o->pool);
 	atomic_init(&l.faulted, INT64_MAX);
 	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
 	l.costs = xcalloc((size_t)l.threads, sizeof *l.costs);
@@ -268,7 +278,8 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 		l.plans = vm_cost_plans_create(l.p, o->compiled, &l.memory);
 	}
 	/* Run, in pieces small enough to spread. */
-	if (is_serial && programs) run_programs(&l, 0, programs, 0);
+	if (takes_turns && programs) run_scheduled(&l, programs);
+	else if (is_serial && programs) run_programs(&l, 0, programs, 0);
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 
 	/* The report is that of the lowest program with a fault; with checks, what one thread found. */

@@ -182,6 +182,79 @@ print(x[1].item() == 2**-46, x[1].item() == 0)
 """
 
 
+INTEGERS = """
+import torch, triton, triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+@triton.jit
+def sums(x, total, s, p, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    tl.store(total, tl.sum(v, 0))
+    tl.store(s + i, tl.cumsum(v, 0))
+    tl.store(p + i, tl.cumprod(v, 0))
+
+@triton.jit
+def total_of(x, total, N: tl.constexpr):
+    tl.store(total, tl.sum(tl.load(x + tl.arange(0, N)), 0))
+
+@triton.jit
+def tiles(x, y, M, N, B: tl.constexpr):
+    a = tl.make_tensor_descriptor(x, [M, N], [N, 1], [B, B])
+    b = tl.make_tensor_descriptor(y, [M, N], [N, 1], [B, B])
+    b.store([B, B], a.load([B, B]) + 1)
+
+@triton.jit
+def host_tiles(a, b):
+    b.store([16, 16], a.load([16, 16]) + 1)
+
+triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))
+for n in (1, 16, 1024):
+    x = torch.randint(1, 3, (n,), dtype=torch.int32) if n < 32 else torch.ones(n, dtype=torch.int32)
+    total, s, p = torch.zeros(1, dtype=torch.int32), torch.zeros_like(x), torch.zeros_like(x)
+    sums[(1,)](x, total, s, p, N=n)
+    assert total.item() == x.sum() and torch.equal(s, x.cumsum(0).int()) and torch.equal(p, x.cumprod(0).int()), n
+for dtype in (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64):
+    x = (torch.arange(1024) % 100).reshape(32, 32).to(dtype)
+    for is_host in (False, True):
+        y = torch.zeros(32, 32, dtype=torch.int64).to(dtype)
+        if is_host:
+            host_tiles[(1,)](TensorDescriptor.from_tensor(x, [16, 16]), TensorDescriptor.from_tensor(y, [16, 16]))
+        else:
+            tiles[(1,)](x, y, 32, 32, B=16)
+        assert torch.equal(y[16:, 16:].long(), x[16:, 16:].long() + 1), (dtype, is_host)
+print("sums and descriptors")
+if OVERFLOWS:
+    total_of[(1,)](torch.full((16,), 2**30, dtype=torch.int32), torch.zeros(1, dtype=torch.int32), N=16)
+"""
+BEFORE = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def shift(a, x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(x + i - 64, tl.load(y + i) + tl.load(a + i))
+
+a, x, y = (torch.zeros(256) for _ in range(3))
+shift[(1,)](a, x, y, N=16)
+"""
+LIBRARIES = """
+import torch, triton.testing
+from triton._C.libtriton import nvidia
+
+blas = nvidia.cublas.CublasLt(torch.empty(32 << 20, device="cuda", dtype=torch.uint8))
+a, b = torch.randn(32, 48, device="cuda").half(), torch.randn(64, 48, device="cuda").half()
+c, d = torch.empty(32, 64, device="cuda", dtype=torch.half), torch.empty(32, 64, device="cuda", dtype=torch.half)
+blas.matmul(a, b, c)
+blas.gemm(a, b, c, d, 2.0, 1.0)
+want = a.float() @ b.float().T
+assert torch.equal(c, want.half()) and (d.float() - 2 * want - c.float()).abs().max() < 0.05
+empty, zeros = (triton.testing.do_bench(lambda: make(1 << 24, device="cuda")) for make in (torch.empty, torch.zeros))
+assert empty == 0 and zeros > 0.01, (empty, zeros)
+print("products and times")
+"""
+
+
 def write(name, text):
     with open(f"{work}/{name}", "w") as f:
         f.write(text)
@@ -274,6 +347,20 @@ def test_usage():
     check("--help says that there is no sandbox", "unsandboxed" in run(hone, "vm", "--help").stdout)
 
 
+def test_refusals_that_were():
+    """Shapes of Triton's own tests that an earlier vm refused, or answered with the wrong words."""
+    for check_too in ([], ["--check"]):
+        p = run(hone, "vm", *check_too, write("integers.py", INTEGERS.replace("OVERFLOWS", "False")))
+        check(f"sums, scans and descriptors of integers run {check_too}", p.returncode == 0 and p.stdout == "sums and descriptors\n", p.stdout + p.stderr)
+    p = run(hone, "vm", "--check", write("integers.py", INTEGERS.replace("OVERFLOWS", "True")))
+    check("a sum of int32 that overflows fails its assert under --check", p.returncode == 1 and "error: assert" in p.stderr and "overflow" in p.stderr,
+          p.stdout + p.stderr)
+    p = run(hone, "vm", write("before.py", BEFORE))
+    check("a store before a tensor names that tensor", p.returncode == 1 and "argument x: index -64, allowed 0 to 255" in p.stderr, p.stderr)
+    p = run(hone, "vm", "--cuda-shim", write("libraries.py", LIBRARIES))
+    check("cuBLAS is PyTorch's product, and an allocation costs nothing", p.returncode == 0 and p.stdout == "products and times\n", p.stdout + p.stderr)
+
+
 test_plain()
 test_faults()
 test_checks()
@@ -282,4 +369,5 @@ test_beyond()
 test_contraction()
 test_nvidia_smi()
 test_usage()
+test_refusals_that_were()
 done()

@@ -3,6 +3,9 @@
  * missing shows as "allowed". */
 #include "sandbox/sandbox.h"
 #include <errno.h>
+#include <linux/sockios.h>
+#include <asm/ioctls.h>
+#include <sys/ioctl.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -64,6 +67,43 @@ static int try_kill_parent(void) { return result_of(kill(getppid() ? getppid() :
 static int try_kill_outside(void) { return result_of(kill(outside, 0)); }
 static int try_kill_all(void) { return result_of(kill(-1, 0)); }
 static int try_kill_self(void) { return result_of(kill(getpid(), 0)); }
+static int try_pin_parent(void)
+{
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	return result_of(sched_setaffinity(getppid() ? getppid() : outside, sizeof one, &one));
+}
+static int try_pin_outside_wide(void)
+{
+	unsigned long mask = 1; /* the kernel reads 32 bits of a pid */
+	return result_of(syscall(SYS_sched_setaffinity, (1ul << 32) | (unsigned long)outside, sizeof mask, &mask));
+}
+static int try_pin_self(void)
+{
+	cpu_set_t mine;
+	return sched_getaffinity(0, sizeof mine, &mine) ? errno
+													: result_of(sched_setaffinity(getpid(), sizeof mine, &mine));
+}
+static int try_affinity_outside(void)
+{
+	cpu_set_t theirs;
+	return result_of(sched_getaffinity(outside, sizeof theirs, &theirs));
+}
+static int try_group_outside(void) { return result_of(getpgid(outside)); }
+static int try_priority_outside(void) { return result_of(getpriority(PRIO_PROCESS, (id_t)outside)); }
+static int try_signal_owner(void)
+{
+	int fds[2];
+	return pipe(fds) ? errno : result_of(fcntl(fds[0], F_SETOWN, outside));
+}
+static int try_signal_owner_ioctl(void)
+{
+	int fds[2];
+	return socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0 || pipe(fds) == 0
+		? result_of(ioctl(fds[0], FIOSETOWN, &outside))
+		: errno;
+}
 static int try_ptrace(void) { return result_of(ptrace(PTRACE_TRACEME, 0, NULL, NULL)); }
 static int try_parent_memory(void)
 {
@@ -150,6 +190,14 @@ static const struct probe PROBES[] = {
 	{"signal a process outside", try_kill_outside, FAILS},
 	{"signal everybody", try_kill_all, FAILS},
 	{"signal itself", try_kill_self, WORKS},
+	{"pin the parent to a processor", try_pin_parent, EPERM},
+	{"pin a process by a wide pid", try_pin_outside_wide, EPERM},
+	{"pin itself", try_pin_self, WORKS},
+	{"a process's processors", try_affinity_outside, EPERM},
+	{"a process's group", try_group_outside, EPERM},
+	{"a process's priority", try_priority_outside, EPERM},
+	{"signals of a descriptor to a process", try_signal_owner, EPERM},
+	{"the same by ioctl", try_signal_owner_ioctl, FAILS},
 	{"ptrace", try_ptrace, FAILS},
 	{"read the parent's memory", try_parent_memory, FAILS},
 	{"process_vm_readv", try_vm_read, EPERM},

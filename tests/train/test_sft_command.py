@@ -1,7 +1,7 @@
 """hone sft, score and merge as commands, with transformers and peft as oracle.  timeout: 300
 
 A byte-level tokenizer and a tiny random Qwen3 model are made here; nothing is downloaded."""
-import gzip, json, os, random, signal, subprocess, sys, time
+import gzip, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
 
 sys.path.append("tests")
 from command import check, done, hone, work_folder
@@ -197,6 +197,45 @@ def test_claim():
     check("a free one is cleaned and used", not os.path.exists(half) and os.path.exists(f"{out}/final/adapter_config.json"))
 
 
+def test_settings():
+    """A run is not continued under settings that its checkpoint would not notice: the adapter's, and another model of the same shapes."""
+    out, other = f"{work}/settings", f"{work}/other_model"
+    two = [*COMMON, "--max_steps", 2, "--lr_scheduler_type", "constant", "--output_dir", out]
+    run("sft", *two)
+    for option, value in (("lora_alpha", 8), ("lora_dropout", 0.25)):
+        p = run("sft", *two, f"--{option}", value, "--max_steps", 3, expect=1)
+        check(f"another {option} is refused by name", f"made with {option} " in p.stderr, p.stderr)
+    import torch, transformers
+    m = transformers.AutoModelForCausalLM.from_pretrained(f"{work}/model", dtype=torch.float32)
+    shutil.copytree(f"{work}/model", other)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.mul_(1.01)
+    m.save_pretrained(other)
+    p = run("sft", *two, "--model", other, "--max_steps", 3, expect=1)
+    check("another model of the same shapes is refused", "weights (hash of the model" in p.stderr, p.stderr)
+    p = run("sft", *two, "--max_steps", 3)
+    check("the same settings go on", p.returncode == 0, p.stderr)
+
+
+def test_shared_store():
+    """Two folders of one name in one store are two runs, and each goes on."""
+    program, store = os.path.abspath(hone), os.path.abspath(f"{work}/shared.db")
+    common = [str(a) for a in COMMON]
+    for i, name in enumerate(common):
+        if name.startswith(work):
+            common[i] = os.path.abspath(name)
+    for steps in (1, 2):
+        for place in ("here", "there"):
+            os.makedirs(f"{work}/{place}", exist_ok=True)
+            p = subprocess.run([program, "sft", *common, "--max_steps", str(steps), "--lr_scheduler_type", "constant", "--output_dir", "run", "--store", store],
+                               cwd=f"{work}/{place}", capture_output=True, text=True, timeout=300)
+            check(f"run of {steps} steps in {place}", p.returncode == 0, p.stderr)
+    db = sqlite3.connect(store)
+    rows = db.execute("SELECT runs.name, max(step), count(*) FROM runs JOIN metrics ON run = id GROUP BY id").fetchall()
+    check("the store holds two runs with their own rows", len(rows) == 2 and all(r[1] == 2 for r in rows) and rows[0][0] != rows[1][0], rows)
+
+
 def test_weights():
     p = run("sft", *COMMON, "--no-use_peft", "--output_dir", f"{work}/full", "--stop_at_eval_minimum", "--max_steps", 6)
     check("sft trains all weights into a model folder",
@@ -222,6 +261,8 @@ def main():
     test_score(t)
     test_kill(whole)
     test_claim()
+    test_settings()
+    test_shared_store()
     test_weights()
     done()
 

@@ -123,17 +123,17 @@ static const struct {
 		IMPORT(TAPE_HEAD "t['buffers'][0]['input'] = 3\n"
 						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
 						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/bad-tape"},
+		"invalid/bad-tape cheat/ir-not-from-source"},
 	{"an input of another size",
 		IMPORT(TAPE_HEAD "t['buffers'][0]['bytes'] = 1 << 30\n"
 						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
 						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/bad-tape"},
+		"invalid/bad-tape cheat/ir-not-from-source"},
 	{"more memory than the replay gives",
 		IMPORT(TAPE_HEAD "t['buffers'].append({'kind': 'temp', 'bytes': 1 << 34})\n"
 						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
 						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/memory"},
+		"invalid/memory cheat/ir-not-from-source"},
 	{"IR that is no IR",
 		IMPORT(TAPE_HEAD "t['kernels'][0]['ttir'] = 'module { \\x00 %%%'\n"
 						 "t['rows'] = [{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': "

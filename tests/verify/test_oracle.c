@@ -66,8 +66,15 @@ static void test_trials_of_a_plain_task(void **state)
 	struct oracle_fault fault = {0};
 	assert_int_equal(run(MODEL("return torch.relu(x) + 1"), 9, &d, &fault), 0);
 	assert_int_equal(d->ntrials, 9);
-	assert_int_equal(d->nvariants, 2);
-	assert_string_equal(d->variants[1].changed, "N 64 -> 49, B 4 -> 3");
+	/* the task's own sizes, secret smaller and secret larger ones */
+	assert_int_equal(d->nvariants, 3);
+	assert_string_equal(d->variants[0].changed, "");
+	int sizes[3][2] = {{64, 4}}, scanned[2];
+	for (int v = 1; v < 3; v++) {
+		assert_int_equal(sscanf(d->variants[v].changed, "N 64 -> %d, B 4 -> %d", &scanned[0], &scanned[1]), 2);
+		memcpy(sizes[v], scanned, sizeof scanned);
+		assert_true(v == 1 ? scanned[0] < 64 && scanned[0] % 2 && scanned[1] < 4 : scanned[0] > 64 && scanned[1] > 4);
+	}
 	assert_null(d->null_kernel);
 	for (int i = 0; i < 9; i++) {
 		const struct oracle_trial *t = &d->trials[i];
@@ -76,15 +83,16 @@ static void test_trials_of_a_plain_task(void **state)
 		const float *x = (const float *)(const void *)(t->given + t->inputs[0].offset),
 					*y = (const float *)(const void *)t->outputs[0].plain;
 		int64_t n = compare_elements(&t->outputs[0]);
-		assert_int_equal(n, t->variant ? 3 * 49 : 4 * 64);
+		assert_int_equal(n, sizes[t->variant][0] * sizes[t->variant][1]);
 		assert_int_equal(t->inputs[0].bytes, n * 4);
 		int negative = 0;
 		for (int64_t k = 0; k < n; k++) {
 			assert_true(y[k] == (x[k] > 0 ? x[k] : 0) + 1);
 			negative += x[k] < 0;
 		}
-		assert_int_equal(
-			!strcmp(t->distribution, "sign-mixed"), negative > n / 4 && strcmp(t->distribution, "heavy-tail"));
+		assert_int_equal(!strcmp(t->distribution, "negative"), negative == n);
+		if (!strcmp(t->distribution, "stock")) assert_int_equal(negative, 0);
+		if (!strcmp(t->distribution, "sign-mixed")) assert_true(negative > n / 4 && negative < n);
 	}
 	/* Another secret, other inputs. */
 	assert_memory_not_equal(d->trials[0].given, d->trials[1].given, 1024);
@@ -181,13 +189,16 @@ static void test_broken_tasks_have_codes(void **state)
 	} cases[] = {
 		{"x = (", "task-broken", "SyntaxError"},
 		{HEAD "def get_inputs(): return []\n", "task-broken", "does not define Model"},
-		{MODEL("return torch.rand_like(x)"), "task-random", "differ"},
+		{MODEL("return nn.functional.dropout(x)"), "task-random", "differ"},
 		{MODEL("import os; os._exit(0)"), "task-broken", "exit 0"},
 		{MODEL("import ctypes; return ctypes.string_at(0)"), "task-broken", "signal 11"},
-		{MODEL("return 'text'"), "task-unsupported", "str"},
+		{MODEL("return 'text'"), "task-unsupported", "no tensor"},
+		{MODEL("return x + 1, set()"), "task-unsupported", "set"},
+		{MODEL("return x + 1, x.sum().item()"), "task-unsupported", "depends on its inputs"},
 		{MODEL("return open('/etc/passwd').read()"), "task-broken", "Error"},
 		{MODEL("return torch.ones(1 << 40)"), "task-too-large", "outputs"}, /* known from shapes alone */
-		{MODEL("return x + torch.ones(1 << 40)[:1]"), "task-broken", ""}, /* not known before: the memory limit holds */
+		{MODEL("return x + torch.ones(1 << 40)[:1]"), "task-too-large",
+			"reference needs"}, /* so is what only forward needs */
 		{MODEL("import sys; sys.exit()"), "task-broken", "SystemExit"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -198,6 +209,109 @@ static void test_broken_tasks_have_codes(void **state)
 		if (!strstr(fault.text, cases[i].text))
 			fail_msg("case %zu: \"%s\" does not hold \"%s\"", i, fault.text, cases[i].text);
 	}
+}
+
+/* Tasks are written in several ways; all of them have one oracle. */
+static void test_forms_of_tasks(void **state)
+{
+	static const struct {
+		const char *model, *tail;
+		int ninputs;
+	} cases[] = {
+		{"    def __init__(self, n, k=1):\n        super().__init__()\n        self.w = nn.Parameter(torch.full((n,), "
+		 "float(k)))\n"
+		 "    def forward(self, x):\n        return x + self.w\n",
+			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return [[], {'n': 8, 'k': 3}]\n", 1},
+		{"    def __init__(self, sizes, options):\n        super().__init__()\n        self.n = sizes[0] * "
+		 "options['a']\n"
+		 "    def forward(self, x):\n        return x + self.n\n",
+			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return [[2, 3], {'a': 1}]\n", 1},
+		{"    def forward(self, x):\n        return x + 1\n",
+			"def get_inputs(): return torch.rand(4, 8)\ndef get_init_inputs(): return ()\n", 1},
+		{"    def forward(self, x, *, y):\n        return {'a': x + y, 'b': [x - y, 3, None, 'words']}\n",
+			"def get_inputs(): return {'x': torch.rand(4, 8), 'y': torch.rand(4, 8)}\ndef get_init_inputs(): return "
+			"{}\n",
+			2},
+		{"    def forward(self, x):\n        assert x.is_cuda and x.device.type == 'cuda'\n"
+		 "        return x + torch.ones(8, device=x.device) + torch.arange(8, device='cuda')\n",
+			"def get_inputs(): return [torch.rand(4, 8).cuda()]\ndef get_init_inputs(): return []\n", 1},
+		{"    def forward(self, x):\n        return x + torch.randn(8, device=x.device) * torch.rand_like(x)\n",
+			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return []\n", 3},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct oracle_data *d = NULL;
+		struct oracle_fault fault = {0};
+		char *source = xasprintf(HEAD "class Model(nn.Module):\n%s%s", cases[i].model, cases[i].tail);
+		if (run(source, 3, &d, &fault)) fail_msg("case %zu: %s: %s", i, fault.code, fault.text);
+		assert_int_equal(d->trials[0].ninputs, cases[i].ninputs);
+		assert_true(d->trials[0].counts && d->trials[2].counts);
+		assert_null(d->null_kernel);
+		oracle_data_free(d);
+		free(source);
+	}
+}
+
+/* A task that is too large is judged at smaller sizes, the batch first, and the record says so. */
+static void test_sizes_are_fitted(void **state)
+{
+	static const char source[] = HEAD
+		"batch_size = 1 << 4\nbatch = 4096\nchannels, height, width = 16, 512, 512\n"
+		"class Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x) + 1\n"
+		"def get_inputs(): return [torch.rand(batch, channels, height, width)]\n"
+		"def get_init_inputs(): return []\n";
+	struct oracle_data *d = NULL;
+	struct oracle_fault fault = {0};
+	int batch = 0;
+	if (run(source, 3, &d, &fault)) fail_msg("%s: %s", fault.code, fault.text);
+	assert_int_equal(sscanf(d->variants[0].changed, "batch %d, stock 4096", &batch), 1);
+	assert_true(batch >= 2 && batch < 64);
+	assert_null(strstr(d->variants[0].changed, "channels"));
+	assert_true(d->trials[0].counts);
+	oracle_data_free(d);
+}
+
+/* An input that is the same under every seed is varied by one kind of trial, and so are rows, magnitudes and strides.
+ */
+static void test_kinds_of_inputs(void **state)
+{
+	static const char source[] = HEAD
+		"M = 24\nN = 16\nclass Model(nn.Module):\n    def forward(self, x, mask, h, at, w):\n"
+		"        return ((x * mask + h) @ w)[at]\n"
+		"def get_inputs(): return [torch.rand(M, N), torch.ones(M, N), torch.zeros(M, N), torch.arange(M), "
+		"torch.rand(8, N).t()]\n"
+		"def get_init_inputs(): return []\n";
+	struct oracle_data *d = NULL;
+	struct oracle_fault fault = {0};
+	bool varied = false, strided = false, large = false, zero_row = false;
+	if (run(source, 15, &d, &fault)) fail_msg("%s: %s", fault.code, fault.text);
+	for (int i = 0; i < d->ntrials; i++) {
+		const struct oracle_trial *t = &d->trials[i];
+		if (t->is_edge) assert_false(t->counts);
+		if (!t->counts) continue;
+		const float *x = (const float *)(const void *)(t->given + t->inputs[0].offset),
+					*mask = (const float *)(const void *)(t->given + t->inputs[1].offset),
+					*h = (const float *)(const void *)(t->given + t->inputs[2].offset);
+		const int64_t *at = (const int64_t *)(const void *)(t->given + t->inputs[3].offset);
+		int ones = 0, zeros = 0, moved = 0;
+		for (int k = 0; k < 64; k++) ones += mask[k] == 1, zeros += h[k] == 0;
+		for (int k = 0; k < 8; k++) moved += at[k] != k;
+		if (!strcmp(t->distribution, "defaults")) {
+			assert_true(ones < 64 && zeros < 64 && moved > 0);
+			varied = true;
+		} else {
+			assert_true(ones == 64 && zeros == 64 && moved == 0);
+		}
+		large |= !strncmp(t->distribution, "large", 5) && fabsf(x[0]) + fabsf(x[1]) > 1e4f;
+		if (!strcmp(t->distribution, "rows"))
+			for (int r = 0; r < 24; r++) {
+				int empty = 0;
+				for (int k = 0; k < 16; k++) empty += x[r * 16 + k] == 0;
+				zero_row |= empty == 16;
+			}
+		strided |= !strcmp(d->variants[t->variant].kind, "strided") && t->counts;
+	}
+	assert_true(varied && large && zero_row && strided);
+	oracle_data_free(d);
 }
 
 /* A reference that never returns costs its deadline and nothing else. */
@@ -226,6 +340,9 @@ int main(void)
 		cmocka_unit_test(test_domains_are_kept),
 		cmocka_unit_test(test_null_kernels_are_found),
 		cmocka_unit_test(test_broken_tasks_have_codes),
+		cmocka_unit_test(test_forms_of_tasks),
+		cmocka_unit_test(test_sizes_are_fitted),
+		cmocka_unit_test(test_kinds_of_inputs),
 		cmocka_unit_test(test_a_hanging_task_is_killed),
 	};
 	return cmocka_run_group_tests(tests, start, end);

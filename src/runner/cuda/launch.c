@@ -5,7 +5,7 @@
  * (or, where the compiler did not make one: base, sizes, strides and padding), then its sizes (i32)
  * and strides (i64). The grid's first size is multiplied by the cluster's; a block has 32 threads
  * for each warp of the *compiled* kernel, which warp specialisation makes more than the tape's. */
-#include "runner/cuda/cuda_internal.h"
+#include "runner/cuda/gpu_internal.h"
 #include "tape/tape.h"
 #include "base/dtype.h"
 #include "base/base.h"

@@ -6,7 +6,7 @@
  * of its data there, and no dirty lines to write back. Two events stand around the rows on the first
  * stream; the other streams wait for the first and are waited for before the second. The same with no
  * rows between them is what the clock itself costs (empty_ns). */
-#include "runner/cuda/cuda_internal.h"
+#include "runner/cuda/gpu_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  *   used
  *   check_reduce.c  reductions that give another value in another order
  *   check_notes.c   masks, idle programs, coalescing
+ *   check_narrow.c  what loses digits on its way to memory, in the program alone
  *   check_report.c  the life of all this
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
@@ -21,9 +22,22 @@
  * another, so the records of the running program are those from race.first on: a cell is compared
  * with one number. */
 struct check_record {
-	uint32_t program, instr, stamp, covers;
+	uint64_t block;       /* the pointer block: its addresses as a hash, equal for equal blocks */
+	uint32_t program;     /* number of the program */
+	uint32_t instr;       /* index of the instruction */
+	uint32_t stamp;       /* atomics of the launch so far */
+	uint32_t covers;      /* another program's atomic that this came on top of */
+	uint32_t epoch;       /* barriers of the program so far */
+	uint32_t collectives; /* exchanges between lanes of the program so far */
 	bool is_atomic, is_write;
-}; /* covers: another program's atomic that this came on top of */
+	bool is_single; /* a scalar written by one thread, the same that does the program's scalar atomics */
+};
+/* The access that is being looked at, as a block. */
+struct check_block {
+	uint64_t hash;
+	int64_t lanes;
+	bool may_overlap; /* several lanes may have one address */
+};
 #define CHECK_RECORDS_MAX ((uint32_t)1 << 24)
 #define CHECK_MANY 0x80000000u            /* of a reader: other programs read the cell too; of an atomic writer: others changed it before, in no order */
 /* Cells are kept by 64. Most rows cover such a group whole, and then two numbers stand for all of
@@ -49,6 +63,8 @@ struct check_shadow { /* of one buffer; cells of 1, 2, 4 or 8 bytes: the smalles
  */
 struct check_node {
 	uint32_t program, previous_here, previous_own;
+	uint32_t epoch; /* barriers of its program before it; UINT32_MAX: an atomic of a whole block, whose lanes release
+					   their own */
 	bool acquires, releases;
 };
 #define CHECK_NODES_MAX ((uint32_t)1 << 23)
@@ -97,6 +113,11 @@ struct vm_check {
 	int64_t programs; /* how many there are */
 	bool is_incomplete;
 	const char *incomplete_why;
+	int64_t threads;          /* of a program */
+	uint32_t epoch;           /* of the running program */
+	struct check_block block; /* of the running access */
+	int64_t *lane_of;         // (lane_slots): open hash from address to the first lane of a store that has it
+	int64_t lane_slots;
 
 	bool *is_tracked;               // (buffer index): some store of the kernel may reach it
 	struct check_shadow *shadows;   // (buffer index)
@@ -122,6 +143,10 @@ enum { WATCH_SIGNED = 1, WATCH_UNSIGNED = 2, WATCH_DIVISION = 4 };
 void vm_plan_make(const struct vm_kernel *k, struct vm_program *p);
 void vm_plan_release(struct vm_program *p);
 
+/* ---- check_narrow.c ---- */
+/* Index of the first instruction that rounds a wide float to a narrow one which then reaches memory; -1: none. */
+int vm_narrow_find(const struct vm_program *p);
+
 /* ---- check_report.c ---- */
 struct vm_check *vm_check_create(const struct vm_kernel *k, const struct vm_program *p,
 	const struct vm_launch_options *o, const struct vm_memory *m);
@@ -140,6 +165,13 @@ enum check_kind { CHECK_READ, CHECK_WRITE, CHECK_ATOMIC };
 void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p,
 	const struct vm_launch_options *o, const struct vm_memory *m);
 void vm_race_free(struct vm_check *k, const struct vm_memory *m);
+/* Before the rows of one access: its pointers as a block. a: an affine pointer of the given shape; else `address`, n of
+ * them. */
+void vm_race_block_affine(struct vm_check *k, const struct affine *a, const struct vm_value_info *info);
+void vm_race_block(struct vm_check *k, const int64_t *address, int64_t n, size_t size);
+/* Lanes of one store that have one address and different values. 1 when the program stops. */
+int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask,
+	const uint8_t *value, int64_t n, size_t size);
 /* n elements of `size` bytes, `step` bytes apart, from address on, all inside their buffer. value:
  * what is stored (step value_step), or NULL. Elements are numbered from `element` by
  * `element_step`. 1 when the program stops. */
@@ -153,7 +185,7 @@ int vm_race_row(
 
 /* ---- check_order.c ---- */
 void vm_order_program(struct check_order *o);
-void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool releases, bool is_write);
+void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool releases, bool is_write, uint32_t epoch);
 bool vm_order_knows(struct vm_check *k, const struct check_record *r);
 
 /* ---- check_taint.c ---- */

@@ -48,7 +48,7 @@ static struct check_place *place_of(struct check_order *o, uint64_t address)
 	return &o->places[at];
 }
 
-void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool releases, bool is_write)
+void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool releases, bool is_write, uint32_t epoch)
 {
 	struct check_order *o = &k->order;
 	if (!o->is_on) return;
@@ -68,7 +68,7 @@ void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool r
 	}
 	uint32_t id = ++o->nnodes;
 	o->mark[id] = 0;
-	o->nodes[id] = (struct check_node){(uint32_t)k->found.program, place->node, o->own, acquires, releases};
+	o->nodes[id] = (struct check_node){(uint32_t)k->found.program, place->node, o->own, epoch, acquires, releases};
 	if (is_write && !place->node) o->nplaces++;
 	if (is_write) place->node = id; /* a read leaves the sequence as it is */
 	o->own = id;
@@ -97,6 +97,14 @@ static void visit(struct vm_check *k, uint32_t id)
 	else known->node = MAX(known->node, id);
 }
 
+/* Whether what the running program knows of another one holds an access of that. One thread does a program's scalar
+ * atomics, so these release what other threads did only where a barrier lies between. */
+static bool holds(const struct check_order *o, const struct check_known *known, const struct check_record *r)
+{
+	return known->asker == o->asker && known->node > r->stamp &&
+		(r->is_single || o->nodes[known->node].epoch > r->epoch);
+}
+
 bool vm_order_knows(struct vm_check *k, const struct check_record *r)
 {
 	struct check_order *o = &k->order;
@@ -104,9 +112,9 @@ bool vm_order_knows(struct vm_check *k, const struct check_record *r)
 	if (!o->own) return false;
 	mark(o, o->own, VIEW_PROGRAM); /* raises the cursor again when there are new atomics */
 	const struct check_known *known = &o->known[r->program];
-	while (o->cursor > r->stamp && !(known->asker == o->asker && known->node > r->stamp)) {
+	while (o->cursor > r->stamp && !holds(o, known, r)) {
 		uint32_t id = o->cursor--; /* before the visit: marks only go down */
 		visit(k, id);
 	}
-	return known->asker == o->asker && known->node > r->stamp;
+	return holds(o, known, r);
 }

@@ -22,6 +22,8 @@ struct roots {
 	bool from_memory;
 }; /* arguments a value can come from; from_memory: or a value that was read */
 
+#define RMW_EXCHANGE 9   /* of lower_memory.c, rmw_names */
+
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
 
@@ -82,15 +84,24 @@ static void find_written(const struct vm_kernel *k, struct vm_program *p)
 static void find_acquires(struct vm_program *p)
 {
 	bool *is_used = xcalloc((size_t)p->nvalues + 1, sizeof *is_used);
+	int kind = -1;
+	p->plan.order_instr = -1;
 	for (int i = 0; i < p->ninstrs; i++)
 		for (int s = 0; s < p->instrs[i].nsrc; s++) is_used[src_id(p, &p->instrs[i], s)] = true;
 	for (int i = 0; i < p->ninstrs; i++) {
 		struct vm_instr *in = &p->instrs[i];
 		bool is_atomic = in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
 		if (!is_atomic && !(in->op == OP_LOAD && in->imm[3])) continue;
+		/* Additions commute, and so does each other kind with itself; what was there before, or who exchanged last, is
+		 * for the order to say. */
+		bool is_exchange = in->op == OP_ATOMIC_CAS || (in->op == OP_ATOMIC_RMW && in->imm[0] == RMW_EXCHANGE);
+		bool is_mixed = in->op == OP_ATOMIC_RMW && kind >= 0 && kind != in->imm[0];
+		if (in->op == OP_ATOMIC_RMW) kind = in->imm[0];
+		if (p->plan.order_instr < 0 && (is_used[dst_id(p, in, 0)] || is_exchange || is_mixed)) p->plan.order_instr = i;
 		/* What nobody looks at orders nothing: the compiler makes it a reduction, which has no
 		 * acquire. */
 		if (!is_used[dst_id(p, in, 0)]) in->imm[3] &= ~ORDER_ACQUIRE;
+		else if (is_atomic && p->values[dst_id(p, in, 0)].ndim == 0) in->imm[3] |= ORDER_MEETS;
 		p->plan.has_acquire |= (in->imm[3] & ORDER_ACQUIRE) && !(in->imm[3] & ORDER_LOCAL);
 	}
 	free(is_used);
@@ -173,6 +184,7 @@ void vm_plan_make(const struct vm_kernel *k, struct vm_program *p)
 	find_written(k, p);
 	find_acquires(p);
 	find_watched(p);
+	p->plan.narrow_instr = vm_narrow_find(p);
 }
 
 void vm_plan_release(struct vm_program *p) { free(p->plan.watch); }

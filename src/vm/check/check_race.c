@@ -9,6 +9,7 @@
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "tape/tape.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include <stdlib.h>
@@ -30,6 +31,7 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	}
 	for (uint64_t b = 0; b <= m->index_max && writes_anywhere; b++) k->is_tracked[b] = true;
 	k->first = k->nrecords = 1; /* record 0: nobody */
+	k->threads = 32 * (o->num_warps > 0 ? o->num_warps : 4);
 	bool has_room = k->programs <= CHECK_ORDER_PROGRAMS_MAX;
 	k->order.is_on = p->plan.has_acquire && has_room;
 	if (k->order.is_on) k->order.known = xcalloc((size_t)k->programs + 1, sizeof *k->order.known);
@@ -48,6 +50,7 @@ void vm_race_free(struct vm_check *k, const struct vm_memory *m)
 	free(k->is_tracked);
 	free(k->records);
 	free(k->record_of);
+	free(k->lane_of);
 	free(k->order.nodes);
 	free(k->order.mark);
 	free(k->order.places);
@@ -161,7 +164,11 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 	struct vm_check *k = c->check;
 	int64_t instr = in - c->program->instrs;
 	uint32_t id = k->record_of[instr];
-	if (id >= k->first && k->records[id].stamp == k->order.nnodes) return id;
+	const struct check_record *r = &k->records[id];
+	/* the same access again, as far as anyone can tell */
+	if (id >= k->first && r->stamp == k->order.nnodes && r->epoch == k->epoch && r->block == k->block.hash &&
+		!k->block.may_overlap && (kind != CHECK_READ || r->collectives == c->collectives))
+		return id;
 	if (k->nrecords >= CHECK_RECORDS_MAX) {
 		k->is_incomplete = true;
 		k->incomplete_why = "too many accesses";
@@ -172,8 +179,15 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		k->records = xrealloc(k->records, (size_t)k->records_cap * sizeof *k->records);
 	}
 	bool is_atomic = (kind == CHECK_ATOMIC || (in->imm[3] & ORDER_VOLATILE)) && !(in->imm[3] & ORDER_LOCAL);
-	k->records[k->nrecords] = (struct check_record){
-		(uint32_t)k->found.program, (uint32_t)instr, k->order.nnodes, 0, is_atomic, kind != CHECK_READ};
+	k->records[k->nrecords] = (struct check_record){.block = k->block.hash,
+		.program = (uint32_t)k->found.program,
+		.instr = (uint32_t)instr,
+		.stamp = k->order.nnodes,
+		.epoch = k->epoch,
+		.collectives = c->collectives,
+		.is_atomic = is_atomic,
+		.is_write = kind != CHECK_READ,
+		.is_single = kind != CHECK_READ && k->block.lanes == 1};
 	return k->record_of[instr] = k->nrecords++;
 }
 
@@ -207,6 +221,24 @@ static int race(struct vm_ctx *c, const struct vm_instr *in, uint32_t other, enu
 		"programs",
 		verb(kind, kind != CHECK_READ), (long long)element, (long long)offset, vm_buffer_name(c, index, name), id[0],
 		id[1], id[2], r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line);
+	vm_finding_where(c, index, offset);
+	describe_other(c, r);
+	return !c->check->goes_on;
+}
+
+/* Two lanes of one program. */
+static int lane_race(struct vm_ctx *c, const struct vm_instr *in, uint32_t other, enum check_kind kind, int64_t element,
+	uint64_t index, int64_t offset)
+{
+	const struct check_record *r = &c->check->records[other];
+	const struct vm_source *at = &c->program->locs[c->program->instrs[r->instr].loc];
+	char name[96];
+	vm_fault(c, in, VM_FAULT_RACE, element,
+		"%s of element %lld at offset %lld of %s: the same program %s it at line %d, and nothing orders the threads of "
+		"a "
+		"program but tl.debug_barrier()",
+		verb(kind, kind != CHECK_READ), (long long)element, (long long)offset, vm_buffer_name(c, index, name),
+		r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line);
 	vm_finding_where(c, index, offset);
 	describe_other(c, r);
 	return !c->check->goes_on;
@@ -262,6 +294,23 @@ static bool conflicts(const struct visit *v, uint32_t other)
 	return !(r->is_atomic && k->records[v->record].is_atomic) && !vm_order_knows(k, r);
 }
 
+/* The running program's access and an earlier one of its own, perhaps by another lane. Which thread has which lane is
+ * the compiler's choice, so lanes are ordered by barriers alone; but equal blocks of pointers get equal layouts, and
+ * then the same thread has both lanes. A block of fewer lanes than threads is loaded by several threads and stored by
+ * one of them: its own loads may come before that store. Between a load and a store lies an order too where the lanes
+ * exchanged values in between, since what is stored may wait for what was loaded. */
+static bool lanes_conflict(const struct visit *v, uint32_t own)
+{
+	const struct vm_check *k = v->c->check;
+	if (own < k->first || own == v->record) return false;
+	const struct check_record *a = &k->records[own], *b = &k->records[v->record];
+	if (a->epoch != b->epoch || (a->is_atomic && b->is_atomic)) return false;
+	bool is_load = v->kind == CHECK_READ;
+	if (a->block == b->block) return a->is_write && is_load && k->block.lanes < k->threads;
+	if (a->is_single && b->is_single) return false;
+	return a->is_write || a->collectives == v->c->collectives;
+}
+
 /* The write in a cell that an access has to be ordered with: the last, or what an atomic of the
  * running program came on top of. */
 static uint32_t writer_of(const struct visit *v, uint32_t w)
@@ -284,7 +333,10 @@ static int visit_read(const struct visit *v, const struct cell *cell, int64_t el
 {
 	struct vm_check *k = v->c->check;
 	uint32_t r = *cell->reader & ~CHECK_MANY, w = writer_of(v, *cell->writer);
-	int rc = conflicts(v, w) ? race(v->c, v->in, w, v->kind, element, v->index, cell->offset) : 0;
+	int rc = conflicts(v, w) ? race(v->c, v->in, w, v->kind, element, v->index, cell->offset)
+		: lanes_conflict(v, *cell->writer & ~CHECK_MANY)
+		? lane_race(v->c, v->in, *cell->writer & ~CHECK_MANY, v->kind, element, v->index, cell->offset)
+		: 0;
 	if (!r) *cell->reader = v->record;
 	else if (!is_other(k, r)) *cell->reader = later_reader(v, r) | (*cell->reader & CHECK_MANY);
 	else *cell->reader = vm_order_knows(k, &k->records[r]) ? v->record | CHECK_MANY : *cell->reader | CHECK_MANY;
@@ -318,6 +370,10 @@ static int visit_write(const struct visit *v, const struct cell *cell, int64_t e
 		else if (k->checks & VM_CHECK_NOTES) same_value(v->c, v->in, w, element, v->index, cell->offset);
 	} else if (conflicts(v, r)) {
 		rc = race(v->c, v->in, r, v->kind, element, v->index, cell->offset);
+	} else if (!is_same && lanes_conflict(v, *cell->writer & ~CHECK_MANY)) {
+		rc = lane_race(v->c, v->in, *cell->writer & ~CHECK_MANY, v->kind, element, v->index, cell->offset);
+	} else if (!is_same && lanes_conflict(v, r)) {
+		rc = lane_race(v->c, v->in, r, v->kind, element, v->index, cell->offset);
 	} else if (w >= k->first && !r && v->kind == CHECK_WRITE && (k->checks & VM_CHECK_NOTES)) {
 		dead_store(v->c, w, element, v->index, cell->offset);
 	}
@@ -347,12 +403,25 @@ static bool is_plain(const struct vm_check *k, const uint32_t *x, int n, bool on
 	return !found;
 }
 
+/* No record of the running program among n is in conflict with its access. Most rows hold one record or none. */
+static bool lanes_agree(const struct visit *v, const uint32_t *x, int n)
+{
+	uint32_t fine = 0;
+	for (int i = 0; i < n; i++) {
+		if (x[i] == 0 || x[i] == fine) continue;
+		if (lanes_conflict(v, x[i] & ~CHECK_MANY)) return false;
+		fine = x[i];
+	}
+	return true;
+}
+
 /* An atomic access does not simply take the place of a plain one, and a store that might make an
  * earlier one dead is noted: cell by cell. */
 static bool are_plain(const struct visit *v, const uint32_t *writer, const uint32_t *reader, int n)
 {
 	const struct vm_check *k = v->c->check;
 	if (v->kind == CHECK_ATOMIC || k->records[v->record].is_atomic) return false;
+	if (!lanes_agree(v, writer, n) || (v->kind != CHECK_READ && !lanes_agree(v, reader, n))) return false;
 	return is_plain(k, writer, n, v->kind != CHECK_READ && (k->checks & VM_CHECK_NOTES)) &&
 		is_plain(k, reader, n, false);
 }
@@ -398,6 +467,83 @@ static int visit_elements(const struct visit *v, const struct check_row *row, co
 		bool is_same = row->value && !memcmp(b->data + offset, row->value + i * row->value_step, size);
 		int rc = visit_element(v, offset, size, row->element + i * row->element_step, is_same);
 		if (rc) return rc;
+	}
+	return 0;
+}
+
+/* ---- blocks ---- */
+
+static uint64_t hash_step(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15u;
+	return h ^ h >> 32;
+}
+
+void vm_race_block_affine(struct vm_check *k, const struct affine *a, const struct vm_value_info *info)
+{
+	int64_t size = (int64_t)elem_bytes(info->elem), reach = size;
+	uint64_t h = hash_step((uint64_t)info->count, (uint64_t)a->base);
+	k->block = (struct check_block){.lanes = info->count};
+	/* dimensions by rising stride: each has to step over all that the smaller ones reach */
+	bool done[VM_LAZY_DIMS] = {false};
+	for (int round = 0; round < info->ndim; round++) {
+		int next = -1;
+		for (int d = 0; d < info->ndim; d++)
+			if (!done[d] && (next < 0 || llabs(a->stride[d]) < llabs(a->stride[next]))) next = d;
+		done[next] = true;
+		if (info->shape[next] == 1) continue;
+		k->block.may_overlap |= llabs(a->stride[next]) < reach;
+		reach += llabs(a->stride[next]) * (info->shape[next] - 1);
+	}
+	for (int d = 0; d < info->ndim; d++)
+		if (info->shape[d] > 1) h = hash_step(hash_step(h, (uint64_t)a->stride[d]), (uint64_t)info->shape[d]);
+	k->block.hash = hash_step(h, (uint64_t)size);
+}
+
+void vm_race_block(struct vm_check *k, const int64_t *address, int64_t n, size_t size)
+{
+	uint64_t h = hash_step((uint64_t)n, (uint64_t)address[0]);
+	/* a row with one step that was spelt out is the same block as the affine one */
+	int64_t step = n > 1 ? address[1] - address[0] : 0, i = 2;
+	while (i < n && address[i] - address[i - 1] == step) i++;
+	if (n > 1 && i >= n) h = hash_step(hash_step(h, (uint64_t)step), (uint64_t)n);
+	else
+		for (i = 1; i < n; i++) h = hash_step(h, (uint64_t)address[i]);
+	k->block = (struct check_block){hash_step(h, (uint64_t)size), n, n > 1};
+}
+
+int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask,
+	const uint8_t *value, int64_t n, size_t size)
+{
+	struct vm_check *k = c->check;
+	int64_t slots = 16;
+	while (slots < 2 * n) slots *= 2;
+	if (slots > k->lane_slots) {
+		k->lane_of = xrealloc(k->lane_of, (size_t)slots * sizeof *k->lane_of);
+		k->lane_slots = slots;
+	}
+	memset(k->lane_of, 0xff, (size_t)slots * sizeof *k->lane_of); /* -1: empty */
+	for (int64_t i = 0; i < n; i++) {
+		if (mask && !mask[i]) continue;
+		int64_t at = (int64_t)(hash_step(0, (uint64_t)address[i]) & (uint64_t)(slots - 1));
+		while (k->lane_of[at] >= 0 && address[k->lane_of[at]] != address[i]) at = (at + 1) & (slots - 1);
+		if (k->lane_of[at] < 0) {
+			k->lane_of[at] = i;
+			continue;
+		}
+		int64_t first = k->lane_of[at];
+		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
+		if (!memcmp(value + first * (int64_t)size, value + i * (int64_t)size, size) || !vm_buffer_at(c->memory, index))
+			continue;
+		char name[96];
+		int64_t offset = address[i] - (int64_t)(index << TAPE_ADDRESS_SHIFT);
+		vm_fault(c, in, VM_FAULT_RACE, i,
+			"store of element %lld at offset %lld of %s: element %lld of the same store has this address and another "
+			"value, "
+			"and either may come last",
+			(long long)i, (long long)offset, vm_buffer_name(c, index, name), (long long)first);
+		vm_finding_where(c, index, offset);
+		return !k->goes_on;
 	}
 	return 0;
 }

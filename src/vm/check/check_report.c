@@ -44,6 +44,7 @@ void vm_check_program(struct vm_ctx *c, int64_t number)
 	k->is_active = false;
 	k->found.program = number;
 	k->first = MAX(k->nrecords, 1u);
+	k->epoch = 0;
 	if (k->order.is_on) vm_order_program(&k->order);
 	if (c->is_tainted) vm_taint_clear(c);
 }

@@ -50,6 +50,10 @@ int vm_spin_check(struct vm_ctx *c, const struct vm_instr *jump)
 	if ((turns & (turns - 1)) == 0) s->hash = hash_values(c);
 	bool is_next = ((turns - 1) & (turns - 2)) == 0;
 	if (!is_next || s->hash != hash_values(c)) return 0;
+	if (c->yields) {
+		c->is_waiting = true;
+		return 0;
+	}
 	return vm_fault(c, c->polled, VM_FAULT_CO_RESIDENCY, -1,
 		"the loop waits for a value that only a later program of the grid can write: it ends only if both "
 		"run at the same time");

@@ -29,7 +29,7 @@
 	X(OP_ADVANCE, exec_advance) X(OP_BLOCK_ADDRESS, exec_block_address) X(OP_ROW_ADDRESS, exec_row_address) \
 	X(OP_REDUCE, exec_reduce) X(OP_SCAN, exec_scan) X(OP_MAP_REGION, exec_map_region) \
 	X(OP_REGION_BEGIN, exec_region_begin) X(OP_REGION_END, exec_region_end) X(OP_DOT, exec_dot) \
-	X(OP_SCALE, exec_scale)
+	X(OP_SCALE, exec_scale) X(OP_BARRIER, exec_barrier)
 #define X(op, function) op,
 enum vm_op { VM_OP_TABLE(X) OP_COUNT };
 #undef X
@@ -104,6 +104,8 @@ struct vm_program {
 		uint8_t *watch;           // (ninstrs): WATCH_ bits
 		uint64_t written[2];
 		bool writes_anywhere; /* arguments whose buffers some store may reach; or any buffer at all */
+		int order_instr;      /* the first atomic by which a result may depend on who comes first; -1: none */
+		int narrow_instr;     /* the first that rounds fp32 to less, where that reaches memory; -1: none */
 		bool has_acquire;     /* some atomic's result is used, so that it can order anything */
 	} plan;
 };
@@ -111,8 +113,10 @@ enum {
 	ORDER_ACQUIRE = 1,
 	ORDER_RELEASE = 2,
 	ORDER_LOCAL = 4,
-	ORDER_VOLATILE = 8
-}; /* imm[3] of loads and atomics; local: within a program only */
+	ORDER_VOLATILE = 8,
+	ORDER_MEETS = 16
+}; /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is used, so that
+	  all threads of the program wait for it */
 
 struct vm_kernel {
 	struct arena arena;

@@ -25,7 +25,10 @@ static struct place place_of(const struct vm_ctx *c, int64_t address)
 {
 	uint64_t index = (uint64_t)address >> TAPE_ADDRESS_SHIFT;
 	int64_t below = (int64_t)((uint64_t)address - ((index + 1) << TAPE_ADDRESS_SHIFT)); /* hostile addresses wrap */
-	if (!vm_buffer_at(c->memory, index) && below > -BELOW_MAX && vm_buffer_at(c->memory, index + 1)) index++;
+	/* nearer to the next buffer's start than to this one's end: before that one */
+	const struct vm_buffer *b = vm_buffer_at(c->memory, index), *next = vm_buffer_at(c->memory, index + 1);
+	int64_t beyond = b ? (int64_t)((uint64_t)address - (index << TAPE_ADDRESS_SHIFT)) - b->bytes : INT64_MAX;
+	if (next && below > -BELOW_MAX && beyond >= 0 && -below < beyond) index++;
 	return (struct place){
 		vm_buffer_at(c->memory, index), index, (int64_t)((uint64_t)address - (index << TAPE_ADDRESS_SHIFT))};
 }

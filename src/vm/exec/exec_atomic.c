@@ -107,6 +107,8 @@ static int check_all(
 	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 0), mask_id, in->n, true)) return 1;
 	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 1), mask_id, in->n, false)) return 1;
 	if (!(k->checks & VM_CHECK_RACE)) return 0;
+	uint32_t epoch = in->n > 1 ? UINT32_MAX : k->epoch;
+	vm_race_block(k, address, in->n, size);
 	for (int64_t i = 0; i < in->n; i++) {
 		int64_t at = vm_address(c, address[i]);
 		uint64_t index = (uint64_t)at >> TAPE_ADDRESS_SHIFT;
@@ -114,10 +116,12 @@ static int check_all(
 		if ((mask && !mask[i]) || !b || (uint64_t)at % size || at - (int64_t)b->address + (int64_t)size > b->bytes)
 			continue;
 		bool is_local = in->imm[3] & ORDER_LOCAL;
-		if (!is_local) vm_order_atomic(k, (uint64_t)at, in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true);
+		if (!is_local)
+			vm_order_atomic(k, (uint64_t)at, in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true, epoch);
 		struct check_row row = {at, (int64_t)size, 1, NULL, 0, i, 1};
 		if (vm_race_row(c, in, &row, size, CHECK_ATOMIC)) return 1;
 	}
+	if (in->imm[3] & ORDER_MEETS) k->epoch++;
 	return 0;
 }
 

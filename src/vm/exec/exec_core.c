@@ -18,6 +18,13 @@ static int check_clock(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
+int vm_step(struct vm_ctx *c, const struct vm_instr *in)
+{
+	c->next = in + 1;
+	c->fuel -= in->weight;
+	return (c->fuel < 0 && check_clock(c, in)) || in->exec(c, in);
+}
+
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to)
 {
 	const struct vm_instr *outer = c->next;
@@ -103,6 +110,13 @@ int exec_num_programs(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
+/* All threads of the program meet: what its lanes did before is ordered before what they do afterwards. */
+int exec_barrier(struct vm_ctx *c, const struct vm_instr *in)
+{
+	if (c->check) c->check->epoch++;
+	return 0;
+}
+
 int exec_poison(struct vm_ctx *c, const struct vm_instr *in)
 {
 	vm_result_splat(c, in, 0, in->extra);
@@ -112,8 +126,9 @@ int exec_poison(struct vm_ctx *c, const struct vm_instr *in)
 int exec_assert(struct vm_ctx *c, const struct vm_instr *in)
 {
 	int id = vm_src(c, in, 0);
-	int64_t n = c->values[id].form == FORM_SPLAT ? 1 : in->n;
-	const uint8_t *ok = n == 1 ? c->values[id].splat : vm_dense(c, in, id, n);
+	bool is_splat = c->values[id].form == FORM_SPLAT;
+	int64_t n = is_splat ? 1 : in->n ? in->n : c->lanes; /* in a region: of as many pairs as are combined at once */
+	const uint8_t *ok = is_splat ? c->values[id].splat : vm_dense(c, in, id, n);
 	if (!ok) return 1;
 	for (int64_t i = 0; i < n; i++)
 		if (!ok[i])

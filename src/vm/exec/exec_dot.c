@@ -213,6 +213,7 @@ static int dot_f32(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *d
 
 int exec_dot(struct vm_ctx *c, const struct vm_instr *in)
 {
+	c->collectives++;
 	int batch = in->imm[0], m = in->imm[1], n = in->imm[2], k = in->imm[3];
 	if (c->want_cost) vm_cost_row(c, in)->dot_flops += 2 * (int64_t)batch * m * n * k;
 	struct vm_buf *d = accumulator(c, in, (int64_t)batch * m * n);

@@ -369,6 +369,8 @@ static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, con
 	const int64_t *address = vm_dense(c, in, vm_src(c, in, 0), n);
 	const uint8_t *m = address ? mask_bytes(c, in, mask, n, &failed) : NULL;
 	if (!address || failed) return 1;
+	vm_race_block(c->check, address, n, size);
+	if (kind == CHECK_WRITE && value_step && vm_race_lanes(c, in, address, m, value, n, size)) return 1;
 	for (int64_t i = 0; i < n;) {
 		int64_t at = vm_address(c, address[i]);
 		const struct vm_buffer *b = vm_buffer_at(c->memory, (uint64_t)at >> TAPE_ADDRESS_SHIFT);
@@ -405,6 +407,9 @@ static int check_races(struct vm_ctx *c, const struct vm_instr *in, int mask, in
 	}
 	if (!vm_affine_of(c, vm_src(c, in, 0), &a) || !mask_box(c, mask, info, &b))
 		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
+	vm_race_block_affine(c->check, &a, info);
+	if (c->check->block.may_overlap && kind == CHECK_WRITE)
+		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
 	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0])) return 0;
 	if (!prepare(c, info, &a, &b, (size_t)size, kind == CHECK_WRITE, &w, &mem, &start))
 		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
@@ -423,7 +428,7 @@ static int check_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 	if (!(checks & VM_CHECK_RACE)) return 0;
 	struct affine a;
 	if ((in->imm[3] & ORDER_ACQUIRE) && info->ndim == 0 && vm_affine_of(c, vm_src(c, in, 0), &a))
-		vm_order_atomic(c->check, (uint64_t)vm_address(c, a.base), true, false, false);
+		vm_order_atomic(c->check, (uint64_t)vm_address(c, a.base), true, false, false, c->check->epoch);
 	return check_races(c, in, mask, stored, info, kind);
 }
 

@@ -385,6 +385,7 @@ static int reduce_region(struct combine *k)
 
 int exec_reduce(struct vm_ctx *c, const struct vm_instr *in)
 {
+	c->collectives++;
 	struct combine k;
 	if (combine_init(&k, c, in)) return 1;
 	count_pairs(c, in, k.shape.outer * k.shape.inner * (k.shape.len - 1));
@@ -396,6 +397,7 @@ int exec_reduce(struct vm_ctx *c, const struct vm_instr *in)
 
 int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 {
+	c->collectives++;
 	struct combine k;
 	struct vm_buf *cur[OPERANDS_MAX];
 	if (combine_init(&k, c, in)) return 1;

@@ -273,6 +273,7 @@ static int64_t load_int(const uint8_t *p, int64_t i, enum elem e)
 
 int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 {
+	c->collectives++;
 	const struct vm_value_info *from = info_src(c, in, 0), *index = info_src(c, in, 1);
 	const uint8_t *s = source(c, in, 0), *x = source(c, in, 1);
 	uint8_t *d = s && x ? vm_result(c, in, 0, in->n) : NULL;
@@ -297,6 +298,7 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 /* Values outside the bins are not counted. */
 int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
 {
+	c->collectives++;
 	const struct vm_value_info *from = info_src(c, in, 0);
 	const uint8_t *s = source(c, in, 0), *mask = in->nsrc > 1 ? source(c, in, 1) : NULL;
 	int32_t *d = s && (mask || in->nsrc == 1) ? vm_result(c, in, 0, in->n) : NULL;

@@ -116,7 +116,7 @@ lower_fn lower_map, lower_class, lower_sincos, lower_cmp, lower_cast, lower_sele
 lower_fn lower_splat, lower_range, lower_expand_dims, lower_broadcast, lower_reshape, lower_trans, lower_cat,
 	lower_join, lower_split, lower_gather, lower_histogram;
 lower_fn lower_program_id, lower_addptr, lower_load, lower_store, lower_atomic_rmw, lower_atomic_cas, lower_assert,
-	lower_print, lower_ignore, lower_unsplat;
+	lower_print, lower_ignore, lower_assume, lower_barrier, lower_unsplat;
 lower_fn lower_make_tensor_ptr, lower_advance, lower_make_descriptor, lower_descriptor_load, lower_descriptor_store,
 	lower_descriptor_gather, lower_descriptor_scatter, lower_descriptor_reduce;
 lower_fn lower_dot, lower_dot_scaled, lower_reduce, lower_scan, lower_map_elementwise;

@@ -63,6 +63,7 @@ static bool allowed_in_region(const struct vm_instr *in)
 		OP_JUMP_UNLESS,
 		OP_LOOP_TEST,
 		OP_NOTHING,
+		OP_ASSERT,
 	};
 	for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
 		if (in->op == allowed[i]) return true;

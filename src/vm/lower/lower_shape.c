@@ -253,8 +253,27 @@ int lower_assert(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	return lo->code;
 }
 
-/* Operations without an effect on memory or values: print, assume, barriers (a program is one
- * thread here). */
+/* A promise to the compiler, which may make code of it that goes wrong where it is broken: asserted. */
+int lower_assume(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	int src;
+	if (lower_uses(lo, op, 0, 1, &src)) return lo->code;
+	if (lower_info(lo, src)->elem != ELEM_I1)
+		return lower_fail(lo, ERR_FORMAT, "the condition of %.*s is not i1", (int)op->name.len, op->name.data);
+	struct vm_instr *in = lo->in_region ? NULL : lower_emit(lo, OP_ASSERT, NULL, 0, &src, 1);
+	if (in) in->extra = "tl.assume does not hold";
+	return lo->code;
+}
+
+/* Orders the lanes of a program for those who check them (check_race.c); a program itself is one thread here. */
+int lower_barrier(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
+{
+	if (lower_ignore(lo, op, row) || lo->in_region) return lo->code;
+	lower_emit(lo, OP_BARRIER, NULL, 0, NULL, 0);
+	return lo->code;
+}
+
+/* Operations without an effect on memory or values. */
 int lower_ignore(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	for (int i = 0; i < op->nuses; i++)

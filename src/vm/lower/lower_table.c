@@ -85,9 +85,9 @@ static const struct lower_row rows[] = {
 	{"tt.descriptor_reduce", lower_descriptor_reduce, "*", 2, 2 + VM_LAZY_DIMS, 0, 0},
 	{"tt.assert", lower_assert, "", 1, 1, 0, 0},
 	{"tt.print", lower_print, "hex isSigned", 0, ANY, 0, 0},
-	{"llvm.intr.assume", lower_ignore, "", 1, 1, 0, 0},
-	{"gpu.barrier", lower_ignore, "", 0, 0, 0, 0},
-	{"ttg.barrier", lower_ignore, "*", 0, 0, 0, 0},
+	{"llvm.intr.assume", lower_assume, "", 1, 1, 0, 0},
+	{"gpu.barrier", lower_barrier, "", 0, 0, 0, 0},
+	{"ttg.barrier", lower_barrier, "*", 0, 0, 0, 0},
 
 	{"scf.for", lower_for, "", 3, ANY, -1, 0},
 	{"scf.while", lower_while, "", 0, ANY, -1, 0},

@@ -53,7 +53,7 @@ class ModelNew(nn.Module):
         linear[(triton.cdiv(B * T, 16), triton.cdiv(3 * D, 16))](x, self.qkv.weight, self.qkv.bias, y, B * T, 3 * D, D, 16, 16, 16)
         q, k, v = y.view(B, T, 3, H, DH).permute(2, 0, 3, 1, 4).unbind(0)
         s = torch.empty((B, H, T, T), device=x.device, dtype=x.dtype)
-        scores[(B * H,)](q, k, s, H, T, q.stride(0), q.stride(1), q.stride(2), DH ** -0.5, DH=DH, BT=16)
+        scores[(B * H,)](q, k, s, H, T, q.stride(0), q.stride(1), q.stride(2), DH ** -0.5, DH=DH, BT=max(16, triton.next_power_of_2(T)))
         o = torch.empty_like(x)
-        mix[(B * H,)](s, v, o, H, T, v.stride(0), v.stride(1), v.stride(2), DH=DH, BT=16)
+        mix[(B * H,)](s, v, o, H, T, v.stride(0), v.stride(1), v.stride(2), DH=DH, BT=max(16, triton.next_power_of_2(T)))
         return o

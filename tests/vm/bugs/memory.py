@@ -254,6 +254,7 @@ def output_set_first(x, o, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     m = i < n
     tl.store(o + i, 0.0, mask=m)
+    tl.debug_barrier()
     tl.store(o + i, tl.load(o + i, mask=m) + tl.load(x + i, mask=m), mask=m)
 
 
@@ -281,6 +282,7 @@ def counter_never_set(o, count):
 def scratch_half_written(x, scratch, o, n, B: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(scratch + i, tl.load(x + i, mask=i < n), mask=i < n)
+    tl.debug_barrier()
     v = tl.load(scratch + i)   # BUG uninitialised
     tl.store(o + i, v)
 
@@ -289,6 +291,7 @@ def scratch_half_written(x, scratch, o, n, B: tl.constexpr):
 def scratch_read_as_written(x, scratch, o, n, B: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(scratch + i, tl.load(x + i, mask=i < n), mask=i < n)
+    tl.debug_barrier()
     v = tl.load(scratch + i, mask=i < n, other=0.0)
     tl.store(o + i, v)
 
@@ -315,6 +318,7 @@ def accumulates_from_the_first(x, o, n, B: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(o + i, tl.load(x + i))
     for k in range(1, 4):
+        tl.debug_barrier()
         tl.store(o + i, tl.load(o + i) + tl.load(x + k * B + i))
 
 

@@ -1,6 +1,6 @@
 /* What the files of the CUDA launcher share. */
-#ifndef HONE_CUDA_INTERNAL_H
-#define HONE_CUDA_INTERNAL_H
+#ifndef HONE_GPU_INTERNAL_H
+#define HONE_GPU_INTERNAL_H
 #include "base/base.h"
 #include "runner/cuda/driver.h"
 #include "runner/cuda/kernels.h"

@@ -1,0 +1,112 @@
+/* Programs of one launch in turns. A GPU admits programs in the order of the grid and runs many at once; here a few are
+ * resident, and one of them runs until it stands before an atomic (or a volatile load), where another may go on. Only
+ * there can it matter who comes first: all else that two programs share is a race. Which one goes on is drawn from a
+ * seed, so a launch gives the same result again. After a bounded number of switches the residents end in order. */
+#include "vm/vm_schedule.h"
+#include "base/base.h"
+#include "vm/core/program.h"
+
+struct turns {
+	struct vm_ctx *const *ctx; /* (n) */
+	int n;
+	const struct vm_launch_options *o;
+	const struct vm_program *p;
+	int64_t programs, admitted;
+	int64_t number[VM_RESIDENT_MAX];            /* program of each resident, -1: none */
+	const struct vm_instr *at[VM_RESIDENT_MAX]; /* where it goes on */
+	bool is_fresh[VM_RESIDENT_MAX]; /* nothing of it ran yet: what it stands at is no atomic that it was stopped at */
+	uint64_t waits_since[VM_RESIDENT_MAX]; /* changes of memory when it was found waiting */
+	bool is_waiting[VM_RESIDENT_MAX];
+	uint64_t draws;
+};
+
+static bool is_meeting(const struct vm_instr *in)
+{
+	return in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS || (in->op == OP_LOAD && (in->imm[3] & ORDER_VOLATILE));
+}
+
+static uint64_t changes(const struct turns *t)
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < t->n; i++) sum += t->ctx[i]->version;
+	return sum;
+}
+
+static void admit(struct turns *t, int slot)
+{
+	t->number[slot] = -1;
+	if (t->admitted >= t->programs) return;
+	int64_t i = t->number[slot] = t->admitted++;
+	struct vm_ctx *c = t->ctx[slot];
+	c->id[0] = (uint32_t)(i % t->o->grid[0]);
+	c->id[1] = (uint32_t)(i / t->o->grid[0] % t->o->grid[1]);
+	c->id[2] = (uint32_t)(i / t->o->grid[0] / t->o->grid[1]);
+	memset(c->spins, 0, sizeof c->spins);
+	t->at[slot] = t->p->instrs;
+	t->is_fresh[slot] = true;
+	t->is_waiting[slot] = false;
+}
+
+/* Some resident that can go on; the first one where `draws` is over; -1: all wait for each other. */
+static int choose(struct turns *t, bool is_drawn)
+{
+	int can[VM_RESIDENT_MAX], n = 0;
+	uint64_t now = changes(t);
+	for (int i = 0; i < t->n; i++) {
+		if (t->number[i] < 0) continue;
+		if (t->is_waiting[i] && t->waits_since[i] == now) continue;
+		/* rising program numbers, so that the first is the oldest */
+		int at = n++;
+		for (; at > 0 && t->number[can[at - 1]] > t->number[i]; at--) can[at] = can[at - 1];
+		can[at] = i;
+	}
+	if (n == 0) return -1;
+	struct rng_block b = rng_philox(t->o->schedule, 0x7475726e73u, t->draws++);
+	return can[is_drawn ? b.v[0] % (uint32_t)n : 0];
+}
+
+/* Runs a resident up to its next meeting. 1: it faulted. */
+static int run(struct turns *t, int slot)
+{
+	struct vm_ctx *c = t->ctx[slot];
+	const struct vm_instr *end = t->p->instrs + t->p->ninstrs, *in = t->at[slot];
+	bool may_stop = t->is_fresh[slot];
+	t->is_fresh[slot] = t->is_waiting[slot] = c->is_waiting = false;
+	for (; in != end; in = c->next, may_stop = true) {
+		if (may_stop && is_meeting(in)) {
+			t->at[slot] = in;
+			t->is_waiting[slot] = c->is_waiting;
+			t->waits_since[slot] = changes(t);
+			return 0;
+		}
+		if (vm_step(c, in)) return 1;
+	}
+	admit(t, slot);
+	return 0;
+}
+
+int vm_schedule(const struct vm_launch_options *o, const struct vm_program *p, struct vm_ctx *const *ctx, int n,
+	int64_t programs, int64_t *faulted)
+{
+	struct turns t = {.ctx = ctx, .n = n, .o = o, .p = p, .programs = programs};
+	for (int i = 0; i < n; i++) {
+		ctx[i]->yields = true;
+		admit(&t, i);
+	}
+	for (;;) {
+		bool is_empty = true;
+		for (int i = 0; i < n; i++) is_empty &= t.number[i] < 0;
+		if (is_empty) return 0;
+		int slot = choose(&t, t.draws < VM_SWITCHES_MAX);
+		if (slot < 0) {
+			for (slot = 0; t.number[slot] < 0;) slot++;
+			*faulted = t.number[slot];
+			return vm_fault(ctx[slot], t.at[slot], VM_FAULT_CO_RESIDENCY, -1,
+				"all %d programs that run at once wait for each other, or for one that comes later in the grid", n);
+		}
+		if (run(&t, slot)) {
+			*faulted = t.number[slot];
+			return 1;
+		}
+	}
+}

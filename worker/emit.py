@@ -1,0 +1,342 @@
+"""emit: the program on a tape as a Python module of its own (`hone verify --emit`).
+
+What is delivered is what was judged: kernels from the candidate's text as syntax trees (rebuild.py reads them the same way), the launches, fills and copies of the
+tape, and nothing else of the candidate's host code. The module works for exactly the shapes, strides, dtypes, constructor arguments and mode that were traced and
+raises for any other. Its parameters are made by the task's own reference, so that they are the seed's.
+"""
+import ast
+import copy
+import json
+import math
+import textwrap
+
+import rebuild
+from rebuild import COMPILER_OPTIONS, Unsupported
+
+DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "i1": "bool", "u1": "bool",
+          "int1": "bool"}
+DTYPES.update({f"i{n}": f"int{n}" for n in (8, 16, 32, 64)})
+DTYPES.update({f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)})
+SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2}
+DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "warp_size": 32, "maxnreg": None, "enable_fp_fusion": True, "enable_reflect_ftz": True,
+            "launch_cooperative_grid": False, "launch_pdl": False, "default_dot_input_precision": "tf32", "debug": False, "sanitize_overflow": True}
+
+HEAD = '''"""{title}
+
+Written by hone from a tape that was judged genuine. It runs for exactly the shapes, strides, types, constructor arguments and mode that were judged, and raises for
+any other."""
+import base64
+import collections
+import importlib
+import types
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+def _module(name, **values):
+    made = types.ModuleType(name)
+    vars(made).update(values)
+    return made
+
+
+def _flat(t, size):
+    """The memory of a tensor from its start, as one dimension."""
+    return t.as_strided((size // t.element_size(),), (1,), 0)
+
+
+def _view(flat, offset, dtype, shape, stride):
+    """A view of a flat tensor: offset in bytes, strides in elements."""
+    if flat.dtype != dtype:
+        flat = flat.view(torch.uint8)
+        flat = flat[:flat.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
+    return flat.as_strided(shape, stride, offset // dtype.itemsize)
+
+
+def _leaves(value, tensors, others):
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            _leaves(v, tensors, others)
+    elif isinstance(value, dict):
+        for v in value.values():
+            _leaves(v, tensors, others)
+    else:
+        others.append(str(value))
+    return tensors, others
+
+
+def _put(module, name, value):
+    """A parameter or buffer under its dotted name."""
+    *path, last = name.split(".")
+    for part in path:
+        if part not in module._modules:
+            module.add_module(part, nn.Module())
+        module = module._modules[part]
+    if value.is_floating_point():
+        module.register_parameter(last, nn.Parameter(value, requires_grad=False))
+    else:
+        module.register_buffer(last, value)
+
+
+def _get(module, name):
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+'''
+
+
+def literal(v):
+    if isinstance(v, float) and not math.isfinite(v):
+        return f"float({str(v)!r})"
+    return repr(v)
+
+
+class Emitter:
+    def __init__(self, job):
+        self.job = job
+        self.tape = json.loads(job["tape"])
+        self.definitions = rebuild.prepare(job["source"])
+        self.functions = {}       # text of a function's factory -> its name in the module
+        self.out = [HEAD.format(title=f"{job['name']}: verified kernels")]
+        if any(row["op"] == "library" for row in self.tape["rows"]):
+            raise Unsupported("the tape has an operator of torch that is no movement: there is nothing to emit")
+        if any(row["op"] in ("record", "wait") or "stream" in row for row in self.tape["rows"]):
+            raise Unsupported("the tape has more than one stream")
+
+    # ---- functions ----
+
+    def value(self, v, names):
+        """A recipe's value as an expression; `names`: the recipe's functions, emitted."""
+        kind, rest = v[0], v[1:]
+        if kind == "scalar":
+            return literal(rest[0])
+        if kind == "float":
+            return literal(float.fromhex(rest[0]))
+        if kind == "constexpr":
+            return f"tl.constexpr({self.value(rest[0], names)})"
+        if kind == "dtype":
+            return f"tl.dtype({rest[0]!r})"
+        if kind == "pointer":
+            return f"tl.pointer_type({self.value(rest[0], names)}, {rest[1]!r}, {rest[2]!r})"
+        if kind == "torch":
+            return f"torch.{rest[0]}"
+        if kind in ("tuple", "list"):
+            items = "".join(self.value(x, names) + ", " for x in rest[0])
+            return f"({items})" if kind == "tuple" else f"[{items}]"
+        if kind == "namedtuple_class":
+            return f"collections.namedtuple({rest[0]!r}, {rest[1]!r})"
+        if kind == "namedtuple":
+            return f"collections.namedtuple({rest[0]!r}, {rest[1]!r})({', '.join(self.value(x, names) for x in rest[2])})"
+        if kind == "module":
+            return f"importlib.import_module({rest[0]!r})"
+        if kind == "library":
+            return f"getattr(importlib.import_module({rest[0]!r}), {rest[1]!r})"
+        if kind == "names":
+            return f"_module({rest[0]!r}, {', '.join(f'{n}={self.value(x, names)}' for n, x in sorted(rest[1].items()))})"
+        if kind == "function":
+            return names(rest[0])
+        raise Unsupported("a kernel uses a value that is no constant")
+
+    def function(self, recipe, index):
+        """The name under which a function stands in the module; its factory is written at the first use."""
+        entry = recipe["functions"][index]
+        names = lambda i: self.function(recipe, i)
+        node = copy.deepcopy(self.definitions.get((entry["line"], entry["name"])))
+        if node is None or entry["kind"] == "builtin":
+            raise Unsupported(f"function {entry['name']} cannot be emitted")
+        own = {a.arg for a in node.args.args}
+        needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own
+        lines = [f"{name} = {self.value(v, names)}" for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
+        positions = len(node.args.args) - len(node.args.defaults)
+        lines += [f"_default_{i} = {self.value(v, names)}" for i, v in enumerate(entry["defaults"])]
+        node.args.defaults = [ast.Name(f"_default_{i}") for i in range(len(entry["defaults"]))] if positions >= 0 else []
+        node.decorator_list = [self.decorator(node, entry)]
+        lines.append(ast.unparse(ast.fix_missing_locations(node)))
+        text = "\n".join(lines) + f"\nreturn {entry['name']}\n"
+        if text not in self.functions:
+            name = f"_{entry['name']}_{len(self.functions)}"
+            self.functions[text] = name
+            self.out.append(f"\ndef _make{name}():\n{textwrap.indent(text, '    ')}\n\n{name} = _make{name}()\n")
+        return self.functions[text]
+
+    def decorator(self, node, entry):
+        """triton.jit with what the text's own decorator says about specialisation."""
+        if entry["kind"] == "constexpr":
+            return ast.parse("triton.constexpr_function", mode="eval").body
+        keywords = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords
+                    if k.arg in ("do_not_specialize", "do_not_specialize_on_alignment", "noinline") and is_literal(k.value)]
+        call = ast.parse("triton.jit", mode="eval").body
+        return ast.Call(call, [], keywords) if keywords else call
+
+    # ---- rows ----
+
+    def launch(self, row):
+        kernel = self.tape["kernels"][row["kernel"]]
+        recipe = json.loads(kernel["source"])
+        name = self.function(recipe, recipe["entry"])
+        constants = {tuple(path): v for path, v in recipe["constants"]}
+        given = iter(row["args"])
+        names = lambda i: self.function(recipe, i)
+
+        def argument(kind, path):
+            if not isinstance(kind, str):
+                items = [argument(k, (*path, i)) for i, k in enumerate(kind[-1])]
+                made = f"({''.join(f'{i}, ' for i in items)})"
+                return made if kind[0] == "tuple" else f"collections.namedtuple({kind[1]!r}, {kind[2]!r})(*{made})"
+            if kind == "constexpr":
+                return self.value(constants[path], names)
+            return self.runtime(kind, next(given))
+
+        args = [f"{parameter}={argument(kind, (i,))}" for i, (parameter, kind) in enumerate(recipe["signature"])]
+        options = [f"{k}={literal(v)}" for k, v in sorted(recipe["options"].items()) if k in COMPILER_OPTIONS and k in DEFAULTS and v != DEFAULTS[k]]
+        return f"{name}[{tuple(row['grid'])!r}]({', '.join(args + options)})"
+
+    def runtime(self, kind, arg):
+        if "descriptor" in arg:
+            raise Unsupported("a tensor descriptor made on the host")
+        if "buffer" in arg:
+            dtype = DTYPES[kind.lstrip("*").removeprefix("k")]
+            return f"_view(b{arg['buffer']}, {arg['offset']}, torch.{dtype}, (1,), (1,))"
+        if "float" in arg:
+            return literal(float(arg["float"]))
+        return repr(bool(arg["int"])) if kind in ("i1", "u1") else repr(arg["int"])
+
+    def view(self, v):
+        return f"_view(b{v['buffer']}, {v['offset']}, torch.{v['dtype']}, {tuple(v['shape'])!r}, {tuple(v['stride'])!r})"
+
+    def row(self, row):
+        if row["op"] == "fill":
+            value = row["value"]
+            return f"{self.view(row['dst'])}.fill_({literal(float(value) if isinstance(value, str) else value)})"
+        if row["op"] == "copy":
+            return f"{self.view(row['dst'])}.copy_({self.view(row['src'])})"
+        return self.launch(row)
+
+    # ---- the module ----
+
+    def buffers(self):
+        """(lines of the constructor, lines at the start of forward)."""
+        made, used = [], []
+        for i, b in enumerate(self.tape["buffers"]):
+            size = b["bytes"]
+            if b["kind"] == "input":
+                used.append(f"b{i} = _flat(tensors[{b['input']}], {size})")
+            elif b["kind"] == "param":
+                made.append(f"_put(self, {b['name']!r}, given[{b['name']!r}])")
+                used.append(f"b{i} = _flat(_get(self, {b['name']!r}), {size})")
+            elif b["kind"] == "const":
+                data = f"torch.frombuffer(bytearray(base64.b64decode({b['data']!r})), dtype=torch.uint8)"
+                if "name" in b:
+                    made.append(f"_put(self, {b['name']!r}, {data})")
+                    used.append(f"b{i} = _flat(_get(self, {b['name']!r}), {size})")
+                else:
+                    made.append(f"self.c{i} = {data}.to('cuda')")
+                    used.append(f"b{i} = self.c{i}")
+            else:
+                dtype = self.dtype_of(i, size)
+                used.append(f"b{i} = torch.empty({size // SIZES.get(dtype, 1)}, dtype=torch.{dtype}, device='cuda')")
+        return made, used
+
+    def dtype_of(self, buffer, size):
+        for row in self.tape["rows"]:
+            for v in (row.get("dst"), row.get("src")):
+                if v and v["buffer"] == buffer and size % SIZES.get(v["dtype"], 1) == 0:
+                    return v["dtype"]
+            if row["op"] == "launch":
+                kinds = [k for k in flat_kinds(json.loads(self.tape["kernels"][row["kernel"]]["source"])["signature"]) if k != "constexpr"]
+                for kind, arg in zip(kinds, row["args"]):
+                    if arg.get("buffer") == buffer and size % SIZES.get(DTYPES[kind.lstrip("*").removeprefix("k")], 1) == 0:
+                        return DTYPES[kind.lstrip("*").removeprefix("k")]
+        return "uint8"
+
+    def module(self):
+        job = self.job
+        for key, what in (("init_kwargs", "constructor arguments by keyword"), ("input_kwargs", "inputs by keyword"), ("draws", "random draws of the reference")):
+            if job.get(key):
+                raise Unsupported(f"the task has {what}")
+        rows = [self.row(row) for row in self.tape["rows"]]
+        made, used = self.buffers()
+        tensors, others = [], []
+        leaves(job["inputs"], tensors, others)
+        specs = [(tuple(t["shape"]), tuple(t["stride"]), f"torch.{t['dtype']}") for t in tensors]
+        outputs = [self.view(v) for v in self.tape["outputs"]]
+        needs_reference = any(b["kind"] == "param" for b in self.tape["buffers"])
+        body = [f"\n_INPUTS = {specs!r}", f"_OTHERS = {[str(o) for o in others]!r}", f"_ARGUMENTS = {str(arguments_of(job['init_args']))!r}",
+                f"_TASK = {job['task'] if needs_reference else ''!r}\n", "",
+                "class ModelNew(nn.Module):", "    def __init__(self, *args):", "        super().__init__()",
+                "        if str(list(args)) != _ARGUMENTS:",
+                "            raise ValueError(f'made for the constructor arguments {_ARGUMENTS}, found {list(args)}')"]
+        if needs_reference:
+            body += ["        space = {'__name__': 'task'}", "        exec(_TASK, space)", "        reference = space['Model'](*args)",
+                     "        given = {**dict(reference.named_parameters(remove_duplicate=False)), **dict(reference.named_buffers(remove_duplicate=False))}",
+                     "        given = {name: t.detach().clone() for name, t in given.items()}"]
+        body += [f"        {line}" for line in made]
+        body += [f"        self.train({bool(job['training'])})", "", "    def forward(self, *args):", "        tensors, others = _leaves(args, [], [])",
+                 f"        found = [(tuple(t.shape), tuple(t.stride()), str(t.dtype)) for t in tensors]",
+                 "        if found != _INPUTS or others != _OTHERS or not all(t.is_cuda for t in tensors):",
+                 "            raise ValueError(f'made for the inputs {_INPUTS} {_OTHERS} on CUDA, found {found} {others}')",
+                 f"        if self.training != {bool(job['training'])}:",
+                 f"            raise ValueError('made for training = {bool(job['training'])}')"]
+        body += [f"        {line}" for line in used + rows]
+        body.append(f"        return {outputs[0] if not self.tape['tuple'] else '(' + ''.join(o + ', ' for o in outputs) + ')'}")
+        return "\n".join(self.out + body) + "\n"
+
+
+def is_literal(node):
+    try:
+        ast.literal_eval(node)
+        return True
+    except ValueError:
+        return False
+
+
+def flat_kinds(signature):
+    def flat(kind):
+        return [kind] if isinstance(kind, str) else [x for k in kind[-1] for x in flat(k)]
+    return [x for _, kind in signature for x in flat(kind)]
+
+
+def leaves(value, tensors, others):
+    """The job's description of inputs, in the order in which forward flattens them."""
+    if isinstance(value, list):
+        for v in value:
+            leaves(v, tensors, others)
+    elif isinstance(value, dict) and "tensor" in value:
+        tensors.append(value["tensor"])
+    elif isinstance(value, dict) and "tuple" in value:
+        leaves(value["tuple"], tensors, others)
+    elif isinstance(value, dict) and "dict" in value:
+        leaves(list(value["dict"].values()), tensors, others)
+    else:
+        others.append(f"torch.{value['dtype']}" if isinstance(value, dict) else str(value))
+
+
+class Name:
+    def __init__(self, text): self.text = text
+    def __repr__(self): return self.text
+
+
+def arguments_of(value):
+    """Constructor arguments as Python prints them."""
+    if isinstance(value, list):
+        return [arguments_of(v) for v in value]
+    if isinstance(value, dict):
+        if "tuple" in value:
+            return tuple(arguments_of(v) for v in value["tuple"])
+        if "dict" in value:
+            return {k: arguments_of(v) for k, v in value["dict"].items()}
+        return Name(f"torch.{value['dtype']}")
+    return value
+
+
+def emit(job):
+    """{"module": text} or {"fault": why}."""
+    try:
+        return {"module": Emitter(job).module()}
+    except Exception as error:
+        return {"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[:600]}

@@ -1,0 +1,196 @@
+"""One task's reference: its module executed, its model built, its inputs made, its forward called in its own precision and in fp64.
+
+A task may be written in several ways (docs/tasks.md): arguments as a list, a tuple, a dict of keywords, a pair of both or a single tensor; on the CPU or
+on cuda; with a forward that draws random numbers, which is then called under one seed, as KernelBench does."""
+import contextlib
+import copy
+import hashlib
+import inspect
+import linecache
+import random
+import sys
+import types
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import oracle_device
+from oracle_pack import Fault, dtype_name, image
+
+TASK_FILE = "task.py"
+DRAW_SEED = 42      # forward is called under this seed, as KernelBench calls it
+DRAWS_MAX = 64
+
+
+def task_text(source):
+    """The module's file name is known to linecache, so that inspect finds classes' texts and tracebacks have lines."""
+    linecache.cache[TASK_FILE] = (len(source), None, source.splitlines(True), TASK_FILE)
+
+
+class Call:
+    """Arguments by position and by keyword. `tensors` are those that it holds, in the order in which the tracer numbers them."""
+
+    def __init__(self, args, kwargs):
+        self.args, self.kwargs = args, kwargs
+
+    def tensors(self):
+        return [t for t in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(t, torch.Tensor)]
+
+    def map(self, one):
+        """Another call with every tensor replaced by one(tensor)."""
+        args, kwargs = pytree.tree_map(lambda t: one(t) if isinstance(t, torch.Tensor) else t, (self.args, self.kwargs))
+        return Call(args, kwargs)
+
+
+def call_of(value, function, maker):
+    """What get_inputs or get_init_inputs returned as the call that it stands for. [[...], {...}] are arguments by position and by keyword where the
+    function takes them so."""
+    if isinstance(value, dict):
+        return Call([], dict(value))
+    if not isinstance(value, (list, tuple)):
+        if value is None or callable(value):
+            raise Fault("task-broken", f"{maker}() returned {type(value).__name__}, expected a list, a tuple, a dict or a tensor")
+        return Call([value], {})
+    if len(value) == 2 and isinstance(value[0], (list, tuple)) and isinstance(value[1], dict) and takes(function, *value):
+        return Call(list(value[0]), dict(value[1]))
+    return Call(list(value), {})
+
+
+def takes(function, args, kwargs):
+    try:
+        inspect.signature(function).bind(None, *args, **kwargs)    # None stands for self
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class Reference:
+    """One executed task source: its module, model and argument makers."""
+
+    def __init__(self, source, init_seed, announce=lambda phase: None):
+        announce("import")
+        self.module = types.ModuleType("task")
+        self.module.__file__ = TASK_FILE
+        sys.modules["task"] = self.module
+        task_text(source)
+        exec(compile(source, TASK_FILE, "exec"), self.module.__dict__)
+        for name in ("Model", "get_inputs", "get_init_inputs"):
+            if not hasattr(self.module, name):
+                raise Fault("task-broken", f"the task does not define {name}")
+        announce("init")
+        seed_all(init_seed)
+        self.init = call_of(self.module.get_init_inputs(), self.module.Model.__init__, "get_init_inputs")
+        self.init_seed = init_seed
+        seed_all(init_seed)
+        self.model = self.module.Model(*copy.deepcopy(self.init.args), **copy.deepcopy(self.init.kwargs))
+
+    def inputs(self, seed):
+        """Forward's arguments under a seed, as a Call. What is no leaf of autograd's graph is cut from it: inputs are data."""
+        seed_all(seed)
+        call = call_of(self.module.get_inputs(), self.module.Model.forward, "get_inputs")
+        return call.map(lambda t: t if t.is_leaf else t.detach())
+
+    def state(self):
+        out = {}
+        for name, t in named_tensors(self.model):
+            out[name] = {"dtype": dtype_name(t), "shape": list(t.shape), "sha256": hashlib.sha256(image(t.detach().contiguous())).hexdigest()}
+        return out
+
+
+def named_tensors(model):
+    return list(model.named_parameters(remove_duplicate=False)) + list(model.named_buffers(remove_duplicate=False))
+
+
+def seed_all(seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    try:
+        import numpy
+        numpy.random.seed(seed & 0xFFFFFFFF)
+    except ImportError:
+        pass
+
+
+# ---- calls of forward ----
+
+class Draws(TorchDispatchMode):
+    """The tensors that forward draws at random. Without `given` they are kept in order; with it they are handed out again, in the dtype asked for, so
+    that the same call in fp64 sees the same numbers."""
+
+    FACTORIES = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "bernoulli", "multinomial", "randperm"}
+    IN_PLACE = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_"}
+
+    def __init__(self, given=None):
+        super().__init__()
+        self.given, self.taken, self.kinds = given, [], set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
+        name = func._schema.name.split("::")[-1]
+        out = func(*args, **kwargs)
+        if not isinstance(out, torch.Tensor) or name not in self.FACTORIES | self.IN_PLACE or len(self.taken) == DRAWS_MAX:
+            self.kinds.add("other")
+            return out
+        if self.given is not None:
+            drawn = self.given[len(self.taken)].to(out.dtype)
+            out = out.copy_(drawn) if name in self.IN_PLACE else drawn.clone()
+        self.kinds.add("mask" if "bernoulli" in name else "draw")
+        self.taken.append(out.detach().clone())
+        return out
+
+
+def forward(model, call, draws=None):
+    """The tensors that forward returns, in order. Draws are watched where the caller asks for it."""
+    with torch.no_grad(), draws or contextlib.nullcontext():
+        return flatten_outputs(model(*call.args, **call.kwargs))
+
+
+def flatten_outputs(out):
+    """Numbers, strings and None among the outputs are no results of kernels and are left out."""
+    leaves = pytree.tree_leaves(out)
+    tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
+    odd = sorted({type(t).__name__ for t in leaves if not isinstance(t, (torch.Tensor, int, float, str, type(None)))})
+    if odd or not tensors:
+        raise Fault("task-unsupported", f"forward returned {', '.join(odd) or 'no tensor'}; only tensors can be compared (lists, tuples and dicts "
+                    "of them, with numbers, strings and None among them)")
+    return tensors
+
+
+def plain_outputs(model, call):
+    """The numbers and strings among forward's outputs."""
+    with torch.no_grad():
+        return [repr(v) for v in pytree.tree_leaves(model(*call.args, **call.kwargs)) if isinstance(v, (int, float, str))]
+
+
+def clone_tensor(t, double=False):
+    if any(stride == 0 and size > 1 for stride, size in zip(t.stride(), t.shape)):
+        c = t.detach().clone()
+    else:
+        c = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(t.detach())
+    return c.double() if double and t.is_floating_point() else c
+
+
+def forward_double(model, call, draws):
+    """The reference in fp64, or None where it cannot run so. Tensors that forward makes itself become fp64 through the default dtype; a model
+    that insists on another dtype is tried without."""
+    for default in (torch.float64, torch.float32):
+        torch.set_default_dtype(default)
+        try:
+            twin = copy.deepcopy(model).double()
+            return forward(twin, call.map(lambda t: clone_tensor(t, double=True)), Draws(draws) if draws else None)
+        except Exception:
+            continue
+        finally:
+            torch.set_default_dtype(torch.float32)
+    return None
+
+
+def device_mode(source, device):
+    """The context in which a task's code runs."""
+    if "cuda" not in source:
+        return contextlib.nullcontext()
+    oracle_device.install()
+    return oracle_device.OneDevice(device)

@@ -1,0 +1,445 @@
+"""rebuild: a kernel's IR once more, in a process in which the candidate never ran (docs/verifier.md, "The IR is the source's").
+
+Input is the candidate's text and a kernel's recipe (tracer_source.py), which the candidate's process wrote: hostile. Functions are taken from the text as syntax
+trees and given to Triton's front end in a namespace of constants; nothing of the candidate is executed here. The functions that the compiler itself calls
+(constexpr_function, builtin) run in a child with nothing but a pipe, and return constants. Whatever has no place in this scheme is `unsupported`.
+"""
+import ast
+import collections
+import importlib
+import inspect
+import json
+import linecache
+import math
+import os
+import resource
+import struct
+import sys
+import types
+
+import triton
+import triton.language as tl
+from triton.compiler.code_generator import CodeGenerator
+from triton.compiler.compiler import ASTSource
+from triton.runtime.jit import BoundConstexprFunction, ConstexprFunction, JITFunction
+
+from ttir_compile import TRITON_FOLDER, make_backend, target, ttir_text
+
+SOURCE_NAME = "candidate.py"
+ANSWER_BYTES_MAX = 1 << 20
+KINDS = ("jit", "constexpr", "builtin")
+TRITON_NAMES = ("language", "cdiv", "next_power_of_2")      # of the package itself, what a kernel may use
+COMPILER_OPTIONS = frozenset(("num_warps", "num_ctas", "num_stages", "warp_size", "maxnreg", "enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid",
+                              "launch_pdl", "default_dot_input_precision", "max_num_imprecise_acc_default", "debug", "sanitize_overflow"))
+NULL_OPTIONS = frozenset(("ptx_version", "ir_override", "instrumentation_mode"))   # not understood unless unset
+
+
+class Unsupported(Exception):
+    """Not understood: no reproach."""
+
+
+# ---- what a kernel's text may reach in this process ----
+
+def check_module_attribute(module, name):
+    """Attributes of modules: Triton's language and math alone; elsewhere the text could reach the interpreter."""
+    if isinstance(module, NameSpace):
+        return
+    if module.__name__ == "triton":
+        if name not in TRITON_NAMES:
+            raise Unsupported(f"triton.{name} inside a kernel")
+    elif module is not math and not module.__name__.startswith("triton.language"):
+        raise Unsupported(f"module {module.__name__} inside a kernel")
+
+
+class NameSpace(types.ModuleType):
+    """A module of the candidate's as far as a kernel uses it: constants."""
+
+
+_visit_attribute = CodeGenerator.visit_Attribute
+_call_function = CodeGenerator.call_Function
+
+
+def visit_attribute(self, node):
+    if node.attr.startswith("__"):
+        raise Unsupported(f"attribute {node.attr} inside a kernel")
+    value = _visit_attribute(self, node)
+    if isinstance(value, types.ModuleType) and not isinstance(value, NameSpace) and not value.__name__.startswith("triton.language"):
+        raise Unsupported(f"module {value.__name__} inside a kernel")
+    return value
+
+
+_get_attribute = CodeGenerator.get_Attribute
+
+
+def get_attribute(self, lhs, attr):
+    if isinstance(lhs, types.ModuleType):
+        check_module_attribute(lhs, attr)
+    return _get_attribute(self, lhs, attr)
+
+
+def may_call(self, fn):
+    if isinstance(fn, (JITFunction, ConstexprFunction, BoundConstexprFunction)) or tl.core.is_builtin(fn) or fn in self.builtin_namespace.values():
+        return True
+    if isinstance(fn, type):
+        return issubclass(fn, tuple) and hasattr(fn, "_fields") or fn.__module__.startswith("triton.language")
+    owner = getattr(fn, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return isinstance(owner, (tl.core.base_value, str, int, float, tuple, list, tl.core.base_type))
+    name = getattr(fn, "__name__", None)
+    if isinstance(name, str) and getattr(math, name, None) is fn:
+        return True
+    return type(fn).__name__ == "BoundJITMethod" or isinstance(getattr(fn, "__module__", None), str) and fn.__module__.startswith("triton.language")
+
+
+def call_function(self, node, fn, args, kws):
+    if fn is getattr or fn is hasattr:
+        target, name = args[0], args[1].value if isinstance(args[1], tl.constexpr) else args[1]
+        if isinstance(target, types.ModuleType) or str(name).startswith("__"):
+            raise Unsupported(f"{fn.__name__} of {name} inside a kernel")
+    if not may_call(self, fn):
+        raise Unsupported(f"a call of {getattr(fn, '__name__', type(fn).__name__)} inside a kernel")
+    return _call_function(self, node, fn, args, kws)
+
+
+def install():
+    """Once, in the zygote: Triton's front end with its reach bounded."""
+    CodeGenerator.visit_Attribute = visit_attribute
+    CodeGenerator.get_Attribute = get_attribute
+    CodeGenerator.call_Function = call_function
+
+
+# ---- the candidate's own compile-time functions: a child that computes constants ----
+
+def send(fd, message):
+    data = json.dumps(message).encode()
+    data = struct.pack("<I", len(data)) + data
+    while data:
+        data = data[os.write(fd, data):]
+
+
+def receive(fd):
+    def take(count):
+        out = b""
+        while len(out) < count:
+            piece = os.read(fd, count - len(out))
+            if not piece:
+                raise Unsupported("a function that the compiler calls ended its process")
+            out += piece
+        return out
+    (length,) = struct.unpack("<I", take(4))
+    if length > ANSWER_BYTES_MAX:
+        raise Unsupported("a function that the compiler calls returned more than 1 MiB")
+    return json.loads(take(length))
+
+
+def constant_json(v):
+    """Constants alone cross the pipe."""
+    if isinstance(v, tl.constexpr):
+        return ["constexpr", constant_json(v.value)]
+    if v is None or type(v) in (bool, int, str):
+        return ["scalar", v]
+    if type(v) is float:
+        return ["float", v.hex()]
+    if type(v) is tl.dtype:
+        return ["dtype", v.name]
+    if type(v) in (tuple, list) or isinstance(v, tl.core.tuple):
+        return ["tuple", [constant_json(x) for x in v]]
+    raise Unsupported(f"a function that the compiler calls takes or returns {type(v).__name__}, not constants alone")
+
+
+def constant(value):
+    kind, rest = value[0], value[1:]
+    if kind == "constexpr":
+        return tl.constexpr(constant(rest[0]))
+    if kind == "scalar" and (rest[0] is None or type(rest[0]) in (bool, int, str)):
+        return rest[0]
+    if kind == "float":
+        return float.fromhex(rest[0])
+    if kind == "dtype":
+        return tl.dtype(rest[0])
+    if kind == "tuple":
+        return tuple(constant(x) for x in rest[0])
+    raise Unsupported("a function that the compiler calls returned no constant")
+
+
+class Evaluator:
+    """The child, started at the first call."""
+
+    def __init__(self, builder):
+        self.builder = builder
+        self.pid = 0
+
+    def call(self, index, args, kwargs):
+        if not self.pid:
+            self.start()
+        send(self.to_child, [index, [constant_json(a) for a in args], {k: constant_json(v) for k, v in kwargs.items()}])
+        kind, value = receive(self.from_child)
+        if kind != "value":
+            raise Unsupported(f"a function that the compiler calls failed: {str(value)[:300]}")
+        return constant(value)
+
+    def start(self):
+        child_in, self.to_child = os.pipe()
+        self.from_child, child_out = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self.serve(child_in, child_out)
+            finally:
+                os._exit(0)
+        os.close(child_in)
+        os.close(child_out)
+
+    def serve(self, fd_in, fd_out):
+        """The child's life. No other descriptor, no other process, no file written."""
+        os.dup2(fd_in, 3)
+        os.dup2(fd_out, 4) if fd_out != 4 else None
+        os.closerange(5, 1024)
+        for limit in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE):
+            resource.setrlimit(limit, (0, 0))
+        functions = {}
+        while True:
+            index, args, kwargs = receive(3)
+            try:
+                fn = self.builder.python_function(index, functions)
+                args, kwargs = [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
+                if "_semantic" in inspect.signature(fn).parameters:
+                    kwargs["_semantic"] = None
+                answer = ["value", constant_json(fn(*args, **kwargs))]
+            except BaseException as error:
+                answer = ["error", f"{type(error).__name__}: {error}"]
+            send(4, answer)
+
+    def close(self):
+        if self.pid:
+            os.close(self.to_child)
+            os.close(self.from_child)
+            try:
+                os.kill(self.pid, 9)
+            except OSError:
+                pass
+            os.waitpid(self.pid, 0)
+
+
+# ---- from a recipe to functions ----
+
+def definitions(tree):
+    """Each function of the candidate's text by its first line (a decorator's, as Python counts) and name."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno] + [d.lineno for d in node.decorator_list])
+            found[first, node.name] = node
+    return found
+
+
+def without_body(node):
+    """The same parameters, no annotations, nothing to execute."""
+    def bare(arg):
+        return ast.arg(arg.arg) if arg else None
+    a = node.args
+    args = ast.arguments([bare(x) for x in a.posonlyargs], [bare(x) for x in a.args], bare(a.vararg), [bare(x) for x in a.kwonlyargs],
+                         [None] * len(a.kwonlyargs), bare(a.kwarg), [])
+    return ast.FunctionDef(node.name, args, [ast.Pass()], [])
+
+
+def code_of(node, line):
+    module = ast.fix_missing_locations(ast.Module([node], []))
+    code = next(c for c in compile(module, SOURCE_NAME, "exec").co_consts if isinstance(c, types.CodeType))
+    return code.replace(co_firstlineno=line)
+
+
+class Builder:
+    """The functions of one recipe, made from the candidate's text."""
+
+    def __init__(self, definitions, recipe):
+        self.definitions = definitions
+        self.entries = recipe["functions"]
+        self.made = {}
+        self.evaluator = Evaluator(self)
+
+    def node(self, entry):
+        node = self.definitions.get((entry["line"], entry["name"]))
+        if node is None:
+            raise Unsupported(f"function {str(entry['name'])[:100]} is not at line {entry['line']} of the source: kernels made of text at run time are not supported")
+        return node
+
+    def value(self, v, function):
+        """`function`: what makes a function's value from its index."""
+        kind, rest = v[0], v[1:]
+        if kind in ("scalar", "float"):
+            return constant(v)
+        if kind == "constexpr":
+            return tl.constexpr(self.value(rest[0], function))
+        if kind == "dtype":
+            return tl.dtype(rest[0])
+        if kind == "pointer":
+            return tl.pointer_type(self.value(rest[0], function), rest[1], rest[2])
+        if kind == "torch":
+            import torch
+            found = getattr(torch, rest[0])
+            if not isinstance(found, torch.dtype):
+                raise Unsupported(f"torch.{rest[0]} is no type of elements")
+            return found
+        if kind in ("tuple", "list"):
+            return (tuple if kind == "tuple" else list)(self.value(x, function) for x in rest[0])
+        if kind == "namedtuple_class":
+            return collections.namedtuple(rest[0], rest[1])
+        if kind == "namedtuple":
+            return collections.namedtuple(rest[0], rest[1])(*(self.value(x, function) for x in rest[2]))
+        if kind == "module":
+            return library_module(rest[0])
+        if kind == "library":
+            return getattr(library_module(rest[0]), rest[1])
+        if kind == "names":
+            space = NameSpace(rest[0])
+            vars(space).update((name, self.value(x, function)) for name, x in rest[1].items())
+            return space
+        if kind == "function":
+            return function(rest[0])
+        raise KeyError("a value that is no constant")
+
+    def names(self, entry, function):
+        space = {}
+        for name, v in entry["names"].items():
+            try:
+                space[name] = self.value(v, function)
+            except KeyError:
+                pass          # unknown here: the compiler says so where it asks for it
+        return space
+
+    def function(self, index):
+        """The function that stands for the candidate's in the compiler's eyes."""
+        if index in self.made:
+            return self.made[index]
+        entry = self.entries[index]
+        if entry["kind"] not in KINDS:
+            raise Unsupported("a function of an unknown kind")
+        node = self.node(entry)
+        space = {"__builtins__": __builtins__, "__name__": entry["module"]}
+        stub = types.FunctionType(code_of(without_body(node), entry["line"]), space, entry["name"], tuple(self.value(d, self.function) for d in entry["defaults"]))
+        stub.__qualname__, stub.__module__ = entry["qualname"], entry["module"]
+        stub.__kwdefaults__ = {name: self.value(d, self.function) for name, d in entry["kwdefaults"].items()} or None
+        self.made[index] = made = self.wrapped(index, entry, stub)
+        space.update(self.names(entry, self.function))
+        return made
+
+    def wrapped(self, index, entry, stub):
+        if entry["kind"] == "jit":
+            return JITFunction(stub, noinline=entry["noinline"])
+
+        def compute(*args, **kwargs):
+            return self.evaluator.call(index, args, kwargs)
+
+        if entry["kind"] == "constexpr":
+            made = ConstexprFunction(stub)
+            made.fn = compute
+            return made
+
+        def builtin(*args, _semantic=None, **kwargs):
+            return self.evaluator.call(index, args, kwargs)
+        builtin.__triton_builtin__ = True
+        return builtin
+
+    def python_function(self, index, made):
+        """In the evaluator's child: the function itself, to be executed."""
+        if index in made:
+            return made[index]
+        entry = self.entries[index]
+        node = self.node(entry)
+        node = ast.FunctionDef(node.name, without_body(node).args, node.body, [])
+        other = lambda i: self.python_function(i, made)
+        space = {"__builtins__": __builtins__, "__name__": entry["module"]}
+        made[index] = fn = types.FunctionType(code_of(node, entry["line"]), space, entry["name"], tuple(self.value(d, other) for d in entry["defaults"]))
+        fn.__kwdefaults__ = {name: self.value(d, other) for name, d in entry["kwdefaults"].items()} or None
+        space.update(self.names(entry, other))
+        return fn
+
+
+def library_module(name):
+    if name not in ("triton", "math") and not name.startswith("triton.language"):
+        raise Unsupported(f"module {name} inside a kernel")
+    return importlib.import_module(name)
+
+
+def type_of(kind):
+    """A parameter's type in a signature: a text, or a tuple of such."""
+    if isinstance(kind, str):
+        return kind
+    items = [type_of(k) for k in kind[-1]]
+    return tuple(items) if kind[0] == "tuple" else collections.namedtuple(kind[1], kind[2])(*items)
+
+
+def options_of(backend, given):
+    for name, value in given.items():
+        if name in NULL_OPTIONS and value not in (None, ""):
+            raise Unsupported(f"compiler option {name}")
+    return backend.parse_options({k: v for k, v in given.items() if k in COMPILER_OPTIONS})
+
+
+def rebuild(definitions, text, goal):
+    """One recipe: (TTIR text, name, options)."""
+    recipe = json.loads(text)
+    builder = Builder(definitions, recipe)
+    try:
+        if recipe["entry"] < 0:
+            raise Unsupported("the kernel is no function of the candidate's text")
+        fn = builder.function(recipe["entry"])
+        fn.repr = lambda _: recipe["name"]
+        constants = {tuple(path): builder.value(v, builder.function) for path, v in recipe["constants"]}
+        attrs = {tuple(path): [[a, n] for a, n in pairs] for path, pairs in recipe["attrs"]}
+        src = ASTSource(fn, {k: type_of(v) for k, v in recipe["signature"]}, constants, attrs)
+        options = options_of(make_backend(goal), recipe["options"])
+        return ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options
+    finally:
+        builder.evaluator.close()
+
+
+def prepare(source):
+    """The candidate's text becomes what inspect finds under its name; nothing is executed. Returns its functions."""
+    module = types.ModuleType("candidate")
+    module.__file__ = SOURCE_NAME
+    sys.modules["candidate"] = module
+    linecache.cache[SOURCE_NAME] = (len(source), None, source.splitlines(keepends=True), SOURCE_NAME)
+    return definitions(ast.parse(source))
+
+
+def rebuild_all(source, recipes, capability):
+    """For each recipe what its IR has to be, or why it cannot be said."""
+    import hashlib
+    out = []
+    found = prepare(source)
+    for text in recipes:
+        try:
+            ttir, name, options = rebuild(found, text, target(capability))
+            out.append({"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "name": name, "num_warps": options.num_warps, "num_stages": options.num_stages,
+                        "num_ctas": options.num_ctas, "maxnreg": options.maxnreg or 0, "enable_fp_fusion": options.enable_fp_fusion,
+                        "enable_reflect_ftz": options.enable_reflect_ftz, "launch_cooperative_grid": options.launch_cooperative_grid, "launch_pdl": options.launch_pdl})
+        except Exception as error:
+            while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
+                error = error.__cause__
+            out.append({"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[-500:]})
+    return out
+
+
+WARM_SOURCE = """import triton
+import triton.language as tl
+
+@triton.jit
+def warm(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(x + i, v / tl.sum(tl.exp(v - tl.max(v, axis=0)), axis=0), mask=i < n)
+"""
+
+
+def warm():
+    """In the zygote: the front end's tables are built once."""
+    function = {"kind": "jit", "name": "warm", "qualname": "warm", "module": "candidate", "line": 4, "noinline": False, "defaults": [], "kwdefaults": {},
+                "names": {"tl": ["module", "triton.language"]}}
+    recipe = {"functions": [function], "entry": 0, "name": "warm", "signature": [["x", "*fp32"], ["n", "i32"], ["BLOCK", "constexpr"]],
+              "constants": [[[2], ["scalar", 64]]], "attrs": [], "options": {}}
+    (result,) = rebuild_all(WARM_SOURCE, [json.dumps(recipe)], 90)
+    if "fault" in result:
+        raise RuntimeError(f"the front end does not work: {result['fault']}")
+    del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

@@ -1,0 +1,190 @@
+"""tracer_source: what a clean process needs to make a kernel's IR again (rebuild.py), written into the tape beside the IR.
+
+A kernel's recipe names functions by their place in the candidate's text, never by their text: whoever reads it takes the syntax trees from the candidate's file
+itself. What the functions see beyond their own names are values: constants, other functions, library functions and modules of Triton by name. What has no
+such form is written as unknown; that matters only where the compiler asks for it.
+
+A recipe is a JSON object: {"functions": [function...], "entry": index, "name": kernel's name, "signature": [[parameter, type]...], "constants": [[path, value]...],
+"attrs": [[path, [[name, n]...]]...], "options": {name: scalar}}. A function is {"kind": "jit"|"constexpr"|"builtin", "name", "qualname", "module", "line",
+"noinline", "defaults": [value...], "kwdefaults": {name: value}, "names": {name: value}}. A value is a list that starts with its kind: see value() below.
+"""
+import ast
+import json
+import math
+import sys
+import textwrap
+import types
+
+import torch
+import triton
+import triton.language as tl
+from triton._utils import is_namedtuple
+from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
+
+from tracer_record import SOURCE_NAME
+
+LIBRARY = ("triton", "triton.language", "math")      # modules that the rebuilding process may hold itself
+DEPTH_MAX = 16
+
+
+def is_library_name(name):
+    return name in LIBRARY or name.startswith("triton.language.")
+
+
+class Recipe:
+    """Collects the functions that a kernel reaches."""
+
+    def __init__(self):
+        self.functions = []
+        self.index = {}          # id of a function object -> its place in functions
+
+    def value(self, v, chains=frozenset(), depth=0):
+        """A value as lists of JSON. `chains`: the attributes that the function asks of it, for modules that are not Triton's."""
+        if depth > DEPTH_MAX:
+            return ["unknown", "a value nested too deep"]
+        if v is None or type(v) in (bool, int, str):
+            return ["scalar", v]
+        if type(v) is float:
+            return ["float", v.hex()]
+        if isinstance(v, tl.constexpr):
+            return ["constexpr", self.value(v.value, depth=depth + 1)]
+        if isinstance(v, tl.pointer_type):
+            return ["pointer", self.value(v.element_ty, depth=depth + 1), v.address_space, bool(v.const)]
+        if type(v) is tl.dtype:
+            return ["dtype", v.name]
+        if isinstance(v, torch.dtype):
+            return ["torch", str(v).removeprefix("torch.")]
+        if isinstance(v, types.ModuleType):
+            return self.module(v, chains, depth)
+        if isinstance(v, (tuple, list)) or isinstance(v, type) and issubclass(v, tuple):
+            return self.sequence(v, depth)
+        return self.callable(v)
+
+    def sequence(self, v, depth):
+        if isinstance(v, type):
+            return ["namedtuple_class", v.__name__, list(v._fields)] if hasattr(v, "_fields") else ["unknown", v.__name__]
+        items = [self.value(x, depth=depth + 1) for x in v]
+        if is_namedtuple(type(v)):
+            return ["namedtuple", type(v).__name__, list(v._fields), items]
+        return ["tuple" if isinstance(v, tuple) else "list", items]
+
+    def module(self, v, chains, depth):
+        name = v.__name__
+        if is_library_name(name) and sys.modules.get(name) is v:
+            return ["module", name]
+        attributes = {}
+        for attribute in {c[0] for c in chains if c}:
+            if hasattr(v, attribute):
+                rest = frozenset(c[1:] for c in chains if c and c[0] == attribute)
+                attributes[attribute] = self.value(getattr(v, attribute), rest, depth + 1)
+        return ["names", name, attributes]
+
+    def callable(self, v):
+        """A function of Triton's by name, one of the candidate's by place."""
+        place = library_place(v)
+        if place is not None:
+            return ["library", *place]
+        kind, function = candidate_function(v)
+        if function is None:
+            return ["unknown", type(v).__name__]
+        if id(v) not in self.index:
+            self.index[id(v)] = len(self.functions)
+            self.functions.append(None)
+            self.functions[self.index[id(v)]] = self.function(kind, v, function)
+        return ["function", self.index[id(v)]]
+
+    def function(self, kind, v, function):
+        """A function of the candidate's: where it stands, and what the names in it mean."""
+        scope = dict(function.__globals__)
+        scope.update((name, cell_value(cell)) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()))
+        names = {}
+        for name, chains in names_of(source_of(v, function)).items():
+            if name in scope and scope[name] is not CELL_EMPTY:
+                names[name] = self.value(scope[name], frozenset(chains))
+        return {
+            "kind": kind, "name": function.__name__, "qualname": function.__qualname__, "module": function.__module__, "line": function.__code__.co_firstlineno,
+            "noinline": bool(getattr(v, "noinline", False)), "names": names,
+            "defaults": [self.value(d) for d in function.__defaults__ or ()],
+            "kwdefaults": {name: self.value(d) for name, d in (function.__kwdefaults__ or {}).items()},
+        }
+
+
+CELL_EMPTY = object()
+
+
+def cell_value(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return CELL_EMPTY
+
+
+def library_place(v):
+    """(module, name) of what an installed Triton has under that name, or None."""
+    module, name = getattr(v, "__module__", None), getattr(v, "__name__", None)
+    if isinstance(module, str) and isinstance(name, str) and is_library_name(module):
+        if getattr(sys.modules.get(module), name, None) is v:
+            return module, name
+    return None
+
+
+def candidate_function(v):
+    """(kind, Python function) of a function whose text is the candidate's."""
+    if isinstance(v, ConstexprFunction):
+        kind, function = "constexpr", v.fn
+    elif isinstance(v, JITFunction):
+        kind, function = "jit", v.fn
+    elif getattr(v, "__triton_builtin__", False):
+        kind, function = "builtin", getattr(v, "__wrapped__", v)
+    else:
+        return None, None
+    if not isinstance(function, types.FunctionType) or function.__code__.co_filename != SOURCE_NAME:
+        return None, None
+    return kind, function
+
+
+def source_of(v, function):
+    if isinstance(v, JITCallable):
+        return v._src
+    import inspect
+    return textwrap.dedent("".join(inspect.getsourcelines(function)[0]))
+
+
+def names_of(source):
+    """Each name that a function's text mentions, with the chains of attributes that follow it: math.pi is {"math": {("pi",)}}."""
+    found = {}
+    for node in ast.walk(ast.parse(source)):
+        chain = []
+        while isinstance(node, ast.Attribute):
+            chain.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Name):
+            found.setdefault(node.id, set()).add(tuple(chain))
+    return found
+
+
+def option_values(options):
+    """The options of a compilation that are plain values; what belongs to the target is the same everywhere."""
+    target = ("arch", "extern_libs", "backend_name")
+    return {k: v for k, v in options.__dict__.items() if k not in target and (v is None or type(v) in (bool, int, str) or type(v) is float and math.isfinite(v))}
+
+
+def type_json(kind):
+    """A parameter's type: a text, ["tuple", [type...]] or ["namedtuple", name, fields, [type...]]."""
+    if not isinstance(kind, tuple):
+        return str(kind)
+    items = [type_json(k) for k in kind]
+    return ["namedtuple", type(kind).__name__, list(kind._fields), items] if hasattr(kind, "_fields") else ["tuple", items]
+
+
+def recipe_text(src, options, name):
+    """The recipe of one compilation (ASTSource), as JSON text."""
+    recipe = Recipe()
+    entry = recipe.callable(src.fn)
+    return json.dumps({
+        "functions": recipe.functions, "entry": entry[1] if entry[0] == "function" else -1, "name": name,
+        "signature": [[k, type_json(v)] for k, v in src.signature.items()],
+        "constants": [[list(path), recipe.value(v)] for path, v in src.constants.items()],
+        "attrs": [[list(path), [[a, n] for a, n in pairs]] for path, pairs in src.attrs.items()],
+        "options": option_values(options),
+    }, separators=(",", ":"), sort_keys=True)
