@@ -35,7 +35,7 @@ struct shared_row { /* one a block; others of the cluster read it */
 	double block_sum, block_weighted;
 	int larger[WARPS], block_larger;
 	int ties[WARPS];
-	unsigned long long mass[WARPS];
+	unsigned long long mass[WARPS], block_mass;
 	unsigned count_bin[BINS];
 	unsigned long long mass_bin[BINS];
 	unsigned all_count[BINS];
@@ -66,6 +66,7 @@ static __device__ __forceinline__ void row_top(
 {
 	float best = -INFINITY;
 	int at = INT32_MAX;
+#pragma unroll 8
 	for (int i = r.begin + r.lane; i < r.end; i += WARP)
 		if (r.x[i] > best) best = r.x[i], at = r.base + i;
 	for (int d = WARP / 2; d; d /= 2) {
@@ -108,6 +109,7 @@ static __device__ __forceinline__ void row_sums(cg::cluster_group &cluster, stru
 	float top, float inverse, double *sum, double *weighted)
 {
 	float e_sum = 0, w_sum = 0;
+#pragma unroll 8
 	for (int i = r.begin + r.lane; i < r.end; i += WARP) {
 		float e = weight_of(r.x[i], top, inverse);
 		e_sum = __fadd_rn(e_sum, e);
@@ -149,6 +151,7 @@ static __global__ void __launch_bounds__(THREADS)
 	/* how many logits are larger than the target's */
 	float x = logits[b.target[first + n]];
 	int larger = 0;
+#pragma unroll 8
 	for (int i = r.begin + r.lane; i < r.end; i += WARP) larger += r.x[i] > x;
 	larger = __reduce_add_sync(ALL_LANES, larger);
 	if (r.lane == 0) shared.larger[r.warp] = larger;
@@ -279,6 +282,28 @@ static __device__ __forceinline__ unsigned long long ties_before(
 	return before;
 }
 
+/* What the warps' spans weigh together, and those before this warp's. */
+static __device__ __forceinline__ void masses_gather(cg::cluster_group &cluster, struct shared_row *s,
+	const struct row &r, unsigned long long mass, unsigned long long *total, unsigned long long *before)
+{
+	unsigned long long all = 0;
+	*total = *before = 0;
+	if (r.lane == 0) s->mass[r.warp] = mass;
+	__syncthreads();
+#pragma unroll 4
+	for (int w = 0; w < WARPS; w++) {
+		if (w < r.warp) *before += s->mass[w];
+		all += s->mass[w];
+	}
+	if (threadIdx.x == 0) s->block_mass = all;
+	cluster.sync();
+	for (int b = 0; b < (int)cluster.num_blocks(); b++) {
+		unsigned long long its = cluster.map_shared_rank(s, b)->block_mass;
+		if (b < (int)cluster.block_rank()) *before += its;
+		*total += its;
+	}
+}
+
 /* The token is out; its row moves on. */
 static __device__ __forceinline__ void row_advance(struct batch_view b, int n, int token)
 {
@@ -340,13 +365,8 @@ static __global__ void __launch_bounds__(THREADS)
 	for (int i = r.begin; i < r.end; i += WARP)
 		mass += mass_left(r, i + r.lane, top, inverse, cut, is_cut, draw.min_p, &ties);
 	mass = lanes_sum_mass(mass);
-	if (r.lane == 0) shared.mass[r.warp] = mass;
-	cluster.sync();
-	unsigned long long total = 0, base = 0;
-	for (int i = 0; i < (int)cluster.num_blocks() * WARPS; i++) {
-		if (i == rank * WARPS + r.warp) base = total;
-		total += cluster.map_shared_rank(&shared, i / WARPS)->mass[i % WARPS];
-	}
+	unsigned long long total, base;
+	masses_gather(cluster, &shared, r, mass, &total, &base);
 	unsigned u = philox(draw.seed, draw.stream, draw.index).x >> 8;
 	unsigned long long target = (total >> 24) * u + ((total & 0xffffffu) * u >> 24);
 	cluster.sync();

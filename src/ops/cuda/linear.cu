@@ -5,8 +5,7 @@
 
 #define GEMV_ROWS 4
 #define GEMV_WARPS 4
-#define GEMV_OUTPUTS 2       /* rows of W that a warp reads side by side */
-#define GEMV_DEPTH 4         /* pieces of each that are on their way at once */
+#define GEMV_PIECES 8        /* of W that are on their way to a lane at once */
 #define GEMV_STEP (WARP * 8) /* elements of a row that a warp reads at once */
 #define GEMV_BLOCKS 8        /* of a multiprocessor, where two warps share a row of W */
 
@@ -28,42 +27,41 @@ template <int M> static __device__ __forceinline__ void gemv_store(const struct 
 	else ((bf16 *)g.y)[m * g.y_ld + n] = __float2bfloat16_rn(v);
 }
 
-/* GEMV_DEPTH pieces of each of the warp's rows of W, from column k on; zeros behind the row. */
-template <int SPLIT>
-static __device__ __forceinline__ void gemv_load(
-	bf16x8 raw[GEMV_DEPTH][GEMV_OUTPUTS], const bf16 *const w[GEMV_OUTPUTS], int k, int K)
+/* DEPTH pieces of each of the warp's rows of W, from column k on; zeros behind the row. */
+template <int SPLIT, int OUTPUTS, int DEPTH>
+static __device__ __forceinline__ void gemv_load(bf16x8 raw[DEPTH][OUTPUTS], const bf16 *const w[OUTPUTS], int k, int K)
 {
 #pragma unroll
-	for (int d = 0; d < GEMV_DEPTH; d++)
+	for (int d = 0; d < DEPTH; d++)
 #pragma unroll
-		for (int j = 0; j < GEMV_OUTPUTS; j++)
+		for (int j = 0; j < OUTPUTS; j++)
 			raw[d][j] = k + d * SPLIT * GEMV_STEP < K ? load8_once(w[j] + k + d * SPLIT * GEMV_STEP) : zero8();
 }
 
-template <int M, int SPLIT>
+template <int M, int SPLIT, int OUTPUTS>
 static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS : 1) gemv_kernel(const struct gemv g)
 {
-	__shared__ float halves[GEMV_WARPS / 2][M][GEMV_OUTPUTS];
+	constexpr int DEPTH = GEMV_PIECES / OUTPUTS; /* pieces of a row among them */
+	__shared__ float halves[GEMV_WARPS / 2][M][OUTPUTS];
 	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, half = warp % SPLIT;
-	int n0 = ((int)blockIdx.x * (GEMV_WARPS / SPLIT) + warp / SPLIT) * GEMV_OUTPUTS,
-		first = half * GEMV_STEP + lane * 8;
-	const bf16 *w[GEMV_OUTPUTS];
+	int n0 = ((int)blockIdx.x * (GEMV_WARPS / SPLIT) + warp / SPLIT) * OUTPUTS, first = half * GEMV_STEP + lane * 8;
+	const bf16 *w[OUTPUTS];
 #pragma unroll
-	for (int j = 0; j < GEMV_OUTPUTS; j++) w[j] = g.w + (int64_t)min(n0 + j, g.N - 1) * g.w_ld;
+	for (int j = 0; j < OUTPUTS; j++) w[j] = g.w + (int64_t)min(n0 + j, g.N - 1) * g.w_ld;
 
 	/* weights come while the kernel before still runs */
-	bf16x8 raw[GEMV_DEPTH][GEMV_OUTPUTS];
-	gemv_load<SPLIT>(raw, w, first, g.K);
+	bf16x8 raw[DEPTH][OUTPUTS];
+	gemv_load<SPLIT, OUTPUTS, DEPTH>(raw, w, first, g.K);
 	grid_begin();
 
-	float acc[M][GEMV_OUTPUTS] = {};
-	for (int k = first; k < g.K; k += GEMV_DEPTH * SPLIT * GEMV_STEP) {
+	float acc[M][OUTPUTS] = {};
+	for (int k = first; k < g.K; k += DEPTH * SPLIT * GEMV_STEP) {
 #pragma unroll
-		for (int d = 0; d < GEMV_DEPTH; d++) {
-			int at = k + d * SPLIT * GEMV_STEP, later = at + GEMV_DEPTH * SPLIT * GEMV_STEP;
-			bf16x8 now[GEMV_OUTPUTS];
+		for (int d = 0; d < DEPTH; d++) {
+			int at = k + d * SPLIT * GEMV_STEP, later = at + DEPTH * SPLIT * GEMV_STEP;
+			bf16x8 now[OUTPUTS];
 #pragma unroll
-			for (int j = 0; j < GEMV_OUTPUTS; j++) {
+			for (int j = 0; j < OUTPUTS; j++) {
 				now[j] = raw[d][j];
 				raw[d][j] = later < g.K ? load8_once(w[j] + later) : zero8(); /* this place's next */
 			}
@@ -73,7 +71,7 @@ static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS 
 				float x[8], v[8];
 				unpack8(x, load8(g.x + m * g.x_ld + at));
 #pragma unroll
-				for (int j = 0; j < GEMV_OUTPUTS; j++) {
+				for (int j = 0; j < OUTPUTS; j++) {
 					unpack8(v, now[j]);
 #pragma unroll
 					for (int i = 0; i < 8; i++) acc[m][j] = fmaf(x[i], v[i], acc[m][j]);
@@ -84,7 +82,7 @@ static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS 
 #pragma unroll
 	for (int m = 0; m < M; m++)
 #pragma unroll
-		for (int j = 0; j < GEMV_OUTPUTS; j++) {
+		for (int j = 0; j < OUTPUTS; j++) {
 			acc[m][j] = lanes_sum<WARP>(acc[m][j]);
 			if (SPLIT == 2 && half && lane == 0) halves[warp / 2][m][j] = acc[m][j];
 		}
@@ -93,21 +91,30 @@ static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS 
 #pragma unroll
 	for (int m = 0; m < M; m++)
 #pragma unroll
-		for (int j = 0; j < GEMV_OUTPUTS; j++)
+		for (int j = 0; j < OUTPUTS; j++)
 			if (n0 + j < g.N) gemv_store<M>(g, m, n0 + j, SPLIT == 2 ? acc[m][j] + halves[warp / 2][m][j] : acc[m][j]);
 }
 
 static void gemv(struct ops_context *c, const struct gemv *g, int M)
 {
-	static void (*const kernels[2][GEMV_ROWS])(const struct gemv) = {
-		{gemv_kernel<1, 1>, gemv_kernel<2, 1>, gemv_kernel<3, 1>, gemv_kernel<4, 1>},
-		{gemv_kernel<1, 2>, gemv_kernel<2, 2>, gemv_kernel<3, 2>, gemv_kernel<4, 2>}};
-	/* few outputs leave multiprocessors short of loads: two warps share a row, if all blocks still run at once, for
-	 * only then may the next kernel begin early */
-	bool is_split = g->N <= c->sms * GEMV_BLOCKS * GEMV_WARPS / 2 * GEMV_OUTPUTS;
-	int each = GEMV_WARPS / (is_split ? 2 : 1) * GEMV_OUTPUTS;
-	cuda_launch(
-		c, {dim3((unsigned)((g->N + each - 1) / each)), dim3(GEMV_WARPS * WARP), 0, 0}, kernels[is_split][M - 1], *g);
+	/* Few outputs leave multiprocessors short of loads: two warps share rows, if all blocks still run at once, for only
+	 * then may the next kernel begin early. Three rows for the two of them, where two rows make too many blocks. */
+	static const struct {
+		int split, outputs; /* warps that share rows, rows of W that they read side by side */
+		void (*kernels[GEMV_ROWS])(const struct gemv);
+	} forms[] = {
+		{2, 2, {gemv_kernel<1, 2, 2>, gemv_kernel<2, 2, 2>, gemv_kernel<3, 2, 2>, gemv_kernel<4, 2, 2>}},
+		{2, 3, {gemv_kernel<1, 2, 3>, gemv_kernel<2, 2, 3>, gemv_kernel<3, 2, 3>, gemv_kernel<4, 2, 3>}},
+		{1, 2, {gemv_kernel<1, 1, 2>, gemv_kernel<2, 1, 2>, gemv_kernel<3, 1, 2>, gemv_kernel<4, 1, 2>}},
+	};
+	size_t form = 0;
+	int each, blocks;
+	for (;; form++) {
+		each = GEMV_WARPS / forms[form].split * forms[form].outputs;
+		blocks = (g->N + each - 1) / each;
+		if (form + 1 == ARRAY_LEN(forms) || blocks <= c->sms * GEMV_BLOCKS) break;
+	}
+	cuda_launch(c, {dim3((unsigned)blocks), dim3(GEMV_WARPS * WARP), 0, 0}, forms[form].kernels[M - 1], *g);
 }
 
 /* ---- products of a projection ---- */

@@ -1,10 +1,11 @@
 /* rows: who writes the input of a projection: norm, gate, attention's merged partials; and behind each row the thin
  * product h = scaling * drop(x) A^T of the projection's adapter. One kernel over four sources.
  *
- * A cluster of blocks owns ROWS rows; each block owns a slice of their columns (the number of blocks follows from the
- * width alone, so that no bit depends on T). It makes its part of the rows in shared memory, stores it, multiplies it
- * with its part of A on tensor cores (every warp a share of the columns), and the cluster adds the parts up in order:
- * warps first, then blocks. Decode and training run this same code. */
+ * A cluster of blocks owns up to ROWS rows, fewer where a step has too few to keep the machine busy; each block owns a
+ * slice of their columns (the number of blocks follows from the width alone, so that no bit depends on T). It makes its
+ * part of the rows in shared memory, stores it, multiplies it with its part of A on tensor cores (every warp a share of
+ * the columns), and the cluster adds the parts up in order: warps first, then blocks. No bit of a row depends on how
+ * many rows its cluster has. */
 #include "cuda_device.cuh"
 #include "rows_many.cuh"
 #include "attention_step.cuh"
@@ -80,6 +81,8 @@ struct rows_args {
 	int chunks, HD;
 	float scale_log2;    /* merge: log2(e) / sqrt(HD) */
 	int T, width, slice; /* slice: columns of a block */
+	int rows;            /* of a cluster at a time */
+	int held;            /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
 	struct thin thin;
 };
 
@@ -145,13 +148,22 @@ static __device__ __forceinline__ bf16x8 source8(const struct rows_args &a, int 
 
 /* ---- the kernel ---- */
 
+/* Rows [first, last) of the tile become zeros. */
+static __device__ __forceinline__ void rows_clear(
+	const struct rows_args &a, bf16 *tile, int stride, int first, int last)
+{
+	int pieces = a.slice / 8;
+	for (int at = first * pieces + (int)threadIdx.x; at < last * pieces; at += THREADS)
+		store8(tile + at / pieces * stride + at % pieces * 8, zero8());
+}
+
 /* The block's slice of its rows into shared memory, rows of `stride` elements, and out where it is what the stage
  * makes; zeros for rows that do not exist. */
 template <enum source SOURCE>
 static __device__ __forceinline__ void rows_make(
 	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns)
 {
-	int pieces = a.slice / 8, rows = min(ROWS, a.T - row0);
+	int pieces = a.slice / 8, rows = min(a.rows, a.T - row0);
 #pragma unroll 4
 	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
 		int r = at / pieces, column = at % pieces * 8;
@@ -160,8 +172,7 @@ static __device__ __forceinline__ void rows_make(
 		if (SOURCE != SOURCE_NORM && SOURCE != SOURCE_PLAIN && column < columns)
 			store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
 	}
-	for (int at = rows * pieces + (int)threadIdx.x; at < ROWS * pieces; at += THREADS)
-		store8(tile + at / pieces * stride + at % pieces * 8, zero8());
+	rows_clear(a, tile, stride, rows, a.rows);
 }
 
 /* Sums of squares of the tile's rows: sixteen threads a row, always the same ones. */
@@ -170,7 +181,7 @@ static __device__ __forceinline__ float rows_squares(const struct rows_args &a, 
 	int r = (int)threadIdx.x / (THREADS / ROWS), lane = (int)threadIdx.x % (THREADS / ROWS);
 	float squares = 0;
 #pragma unroll 4
-	for (int column = lane * 8; column < a.slice; column += THREADS / ROWS * 8) {
+	for (int column = lane * 8; column < a.slice && r < a.rows; column += THREADS / ROWS * 8) {
 		float x[8];
 		unpack8(x, load8(tile + r * stride + column));
 #pragma unroll
@@ -183,7 +194,7 @@ static __device__ __forceinline__ float rows_squares(const struct rows_args &a, 
 static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf16 *tile, int stride, int row0,
 	int column0, int columns, const bf16 *weights, const float *rstd)
 {
-	int pieces = columns / 8, rows = min(ROWS, a.T - row0);
+	int pieces = columns / 8, rows = min(a.rows, a.T - row0);
 #pragma unroll 2
 	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
 		int r = at / pieces, column = at % pieces * 8;
@@ -206,14 +217,17 @@ static __device__ __forceinline__ void thin_fetch(
 	bf16 *to, const struct rows_args &a, int stride, int n0, int column0, int columns)
 {
 	const struct thin &t = a.thin;
-	int pieces = a.slice / 8;
-	for (int at = (int)threadIdx.x; at < t.group * pieces; at += THREADS) {
-		int i = at / pieces, n = n0 + i, column = at % pieces * 8, part = n < t.used ? n / t.r : -1;
-		const bf16 *from = part == 0 ? t.part[0].a : part == 1 ? t.part[1].a : part == 2 ? t.part[2].a : NULL;
+	for (int i = (int)threadIdx.x / WARP; i < t.group; i += WARPS) { /* a warp a row */
+		int n = n0 + i, part = n < t.used ? n / t.r : -1;
+		const bf16 *row = part == 0 ? t.part[0].a : part == 1 ? t.part[1].a : part == 2 ? t.part[2].a : NULL;
 		int64_t ld = part == 0 ? t.part[0].ld : part == 1 ? t.part[1].ld : t.part[2].ld;
-		bool exists = from && column < columns;
-		copy_16(shared_address(to + i * stride + column),
-			exists ? from + (n - part * t.r) * ld + column0 + column : a.y, exists);
+		const bf16 *from = row ? row + (n - part * t.r) * ld + column0 : a.y;
+		uint32_t at = shared_address(to + i * stride);
+#pragma unroll 4
+		for (int column = (int)threadIdx.x % WARP * 8; column < a.slice; column += WARP * 8) {
+			bool exists = row && column < columns;
+			copy_16(at + (uint32_t)column * 2, exists ? from + column : a.y, exists);
+		}
 	}
 	copies_commit();
 }
@@ -245,7 +259,7 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 			uint32_t u[4];
 		} low, high, b;
 		low.v = load8(tile + g * stride + column);
-		high.v = load8(tile + (g + 8) * stride + column);
+		high.v = a.held > 8 ? load8(tile + (g + 8) * stride + column) : zero8();
 		if (DROPOUT) {
 			low.v = thin_drop(low.v, a.thin, part, element + (uint64_t)column);
 			high.v = thin_drop(high.v, a.thin, part, element + 8 * (uint64_t)a.width + (uint64_t)column);
@@ -264,23 +278,23 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 }
 
 /* The warps' sums become the block's, in order, and go to the block of the cluster that adds up this share of them. */
-static __device__ __forceinline__ void thin_push(
-	cg::cluster_group &cluster, const float acc[THIN_TILES][4], int group, float *parts, float *gathered)
+static __device__ __forceinline__ void thin_push(cg::cluster_group &cluster, const struct rows_args &a,
+	const float acc[THIN_TILES][4], float *parts, float *gathered)
 {
-	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), share = ROWS * group / blocks;
-	int lane = (int)threadIdx.x % WARP;
-	float *mine = parts + (int)threadIdx.x / WARP * ROWS * group + lane / 4 * group + lane % 4 * 2;
+	int group = a.thin.group, blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(),
+		share = a.rows * group / blocks, lane = (int)threadIdx.x % WARP;
+	float *mine = parts + (int)threadIdx.x / WARP * a.held * group + lane / 4 * group + lane % 4 * 2;
 #pragma unroll
 	for (int i = 0; i < THIN_TILES; i++) {
 		if (i * 8 >= group) break;
 		*(float2 *)(mine + i * 8) = make_float2(acc[i][0], acc[i][1]);
-		*(float2 *)(mine + i * 8 + 8 * group) = make_float2(acc[i][2], acc[i][3]);
+		if (a.held > 8) *(float2 *)(mine + i * 8 + 8 * group) = make_float2(acc[i][2], acc[i][3]);
 	}
 	__syncthreads();
-	for (int i = (int)threadIdx.x; i < ROWS * group; i += THREADS) {
+	for (int i = (int)threadIdx.x; i < a.rows * group; i += THREADS) {
 		float sum = parts[i];
 #pragma unroll
-		for (int w = 1; w < WARPS; w++) sum += parts[w * ROWS * group + i];
+		for (int w = 1; w < WARPS; w++) sum += parts[w * a.held * group + i];
 		cluster.map_shared_rank(gathered, i / share)[rank * share + i % share] = sum;
 	}
 }
@@ -289,7 +303,7 @@ static __device__ __forceinline__ void thin_push(
 static __device__ __forceinline__ void thin_store(
 	cg::cluster_group &cluster, const struct rows_args &a, const float *gathered, int row0, int n0)
 {
-	int blocks = (int)cluster.num_blocks(), group = a.thin.group, share = ROWS * group / blocks,
+	int blocks = (int)cluster.num_blocks(), group = a.thin.group, share = a.rows * group / blocks,
 		first = (int)cluster.block_rank() * share;
 	for (int i = (int)threadIdx.x; i < share; i += THREADS) {
 		int row = row0 + (first + i) / group, column = n0 + (first + i) % group;
@@ -309,7 +323,7 @@ static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, c
 	int to = (int)threadIdx.x % (THREADS / ROWS);
 	if (to < blocks) cluster.map_shared_rank(squares, to)[rank * ROWS + r] = own;
 	cluster.sync();
-	if (threadIdx.x < ROWS) {
+	if ((int)threadIdx.x < a.rows) {
 		float sum = 0;
 		for (int b = 0; b < blocks; b++) sum += squares[b * ROWS + (int)threadIdx.x];
 		rstd[threadIdx.x] = rsqrtf(sum / (float)a.width + a.eps);
@@ -321,29 +335,30 @@ static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, c
 
 /* Where a block keeps what, in shared memory. */
 struct rows_shared {
-	bf16 *tile;      /* (ROWS, slice + PAD) */
+	bf16 *tile;      /* (held, slice + PAD) */
 	bf16 *thin;      /* (group, slice + PAD) of A */
 	bf16 *weights;   /* (slice) of the norm */
 	float *squares;  /* (2, CLUSTER_MAX, ROWS): by turns, as gathered, since the others may be a step ahead */
 	float *rstd;     /* (ROWS) */
-	float *parts;    /* (WARPS, ROWS, group) */
-	float *gathered; /* (2, ROWS * group) */
+	float *parts;    /* (WARPS, held, group) */
+	float *gathered; /* (2, held * group) */
 };
 static __host__ __device__ __forceinline__ size_t rows_carve(
-	struct rows_shared *s, unsigned char *base, int slice, int group)
+	struct rows_shared *s, unsigned char *base, int slice, int held, int group)
 {
 	size_t stride = (size_t)slice + PAD;
 	s->tile = (bf16 *)base;
-	s->thin = s->tile + ROWS * stride;
+	s->thin = s->tile + (size_t)held * stride;
 	s->weights = s->thin + (size_t)group * stride;
 	s->squares = (float *)(s->weights + slice);
 	s->rstd = s->squares + 2 * CLUSTER_MAX * ROWS;
 	s->parts = s->rstd + ROWS;
-	s->gathered = s->parts + WARPS * ROWS * group;
-	return (size_t)((unsigned char *)(s->gathered + 2 * ROWS * group) - base);
+	s->gathered = s->parts + WARPS * held * group;
+	return (size_t)((unsigned char *)(s->gathered + 2 * held * group) - base);
 }
 
-/* A cluster goes over its ROWS rows at a time. A is fetched once where all of its columns fit, else for each group. */
+/* A cluster goes over its rows, a.rows at a time. A is fetched once where all of its columns fit, else for each group.
+ */
 template <enum source SOURCE, bool DROPOUT>
 static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct rows_args a)
 {
@@ -354,7 +369,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	int column0 = rank * a.slice, columns = max(0, min(a.slice, a.width - column0));
 	bool is_fetched_once = a.thin.used <= group;
 	struct rows_shared s;
-	rows_carve(&s, shared, a.slice, group);
+	rows_carve(&s, shared, a.slice, a.held, group);
 	cluster.barrier_arrive();
 
 	/* A and the norm's weights come while the kernel before still runs */
@@ -364,12 +379,13 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 		copies_commit();
 	}
 	if (group && is_fetched_once) thin_fetch(s.thin, a, stride, 0, column0, columns);
+	rows_clear(a, s.tile, stride, a.rows, a.held);
 	grid_begin();
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
 	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
 	cluster.barrier_wait(); /* the others have begun */
-	for (int row0 = (int)blockIdx.x / blocks * ROWS; row0 < a.T; row0 += (int)gridDim.x / blocks * ROWS, turn++) {
+	for (int row0 = (int)blockIdx.x / blocks * a.rows; row0 < a.T; row0 += (int)gridDim.x / blocks * a.rows, turn++) {
 		rows_make<SOURCE>(a, s.tile, stride, row0, column0, columns);
 		copies_wait<0>();
 		__syncthreads();
@@ -379,7 +395,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 
 		/* the tail; with dropout each part sees other zeros: the columns are gone over for each */
 		for (int n0 = 0; n0 < a.thin.used; n0 += group, push++) {
-			float acc[THIN_TILES][4] = {}, *to = s.gathered + (push & 1) * ROWS * group;
+			float acc[THIN_TILES][4] = {}, *to = s.gathered + (push & 1) * a.held * group;
 			uint64_t element = (uint64_t)(row0 + lane / 4) * (uint64_t)a.width + (uint64_t)column0;
 			int last_part = DROPOUT ? (min(n0 + group, a.thin.used) - 1) / a.thin.r : 0;
 			if (!is_fetched_once) thin_fetch(s.thin, a, stride, n0, column0, columns);
@@ -387,26 +403,30 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 			__syncthreads();
 			for (int part = DROPOUT ? n0 / a.thin.r : 0; part <= last_part; part++)
 				thin_multiply<DROPOUT>(acc, a, s.tile, s.thin, stride, element, part, n0, k0, k1);
-			thin_push(cluster, acc, group, s.parts, to);
+			thin_push(cluster, a, acc, s.parts, to);
 			cluster.sync();
 			thin_store(cluster, a, to, row0, n0);
 		}
 		/* what no adapter uses */
 		int first = (a.thin.used + group - 1) / max(group, 1) * group, rest = a.thin.columns - first;
 		if (rank == blocks - 1)
-			for (int i = (int)threadIdx.x; i < ROWS * rest; i += THREADS)
+			for (int i = (int)threadIdx.x; i < a.rows * rest; i += THREADS)
 				if (row0 + i / rest < a.T)
 					a.y[(int64_t)(row0 + i / rest) * a.y_ld + a.width + first + i % rest] = __float2bfloat16_rn(0.0f);
 		__syncthreads();
 	}
 }
 
-/* Blocks of a cluster: by the width alone. */
-static void rows_shape(struct rows_args *a, int *cluster)
+/* Blocks of a cluster: by the width alone. Rows of one: as few as make no more than `most` blocks, so that a step
+ * of few rows uses the whole machine. */
+static void rows_shape(struct rows_args *a, int most, int *cluster)
 {
 	*cluster = 1;
 	while (*cluster < CLUSTER_MAX && a->width > *cluster * SLICE_MIN) *cluster *= 2;
 	a->slice = (a->width + *cluster * 32 - 1) / (*cluster * 32) * 32;
+	a->rows = 1;
+	while (a->rows < ROWS && (a->T + a->rows - 1) / a->rows * *cluster > most) a->rows *= 2;
+	a->held = a->rows > 8 ? ROWS : 8;
 }
 
 #define SHARED_MOST (226 << 10)
@@ -418,8 +438,8 @@ static int rows_group(struct rows_args *a, size_t *bytes)
 	struct rows_shared s;
 	int most = MIN(THIN_COLUMNS, (a->thin.used + 7) / 8 * 8);
 	for (a->thin.group = most; a->thin.group > 8; a->thin.group -= 8)
-		if (2 * (rows_carve(&s, NULL, a->slice, a->thin.group) + 1024) <= SHARED_MOST) break;
-	*bytes = rows_carve(&s, NULL, a->slice, a->thin.group);
+		if (2 * (rows_carve(&s, NULL, a->slice, a->held, a->thin.group) + 1024) <= SHARED_MOST) break;
+	*bytes = rows_carve(&s, NULL, a->slice, a->held, a->thin.group);
 	CHECKF(*bytes <= SHARED_MOST, "rows of %d columns; the CUDA backend takes at most %d", a->width, 20480);
 	return 2 * (*bytes + 1024) <= SHARED_MOST ? 2 : 1;
 }
@@ -444,9 +464,9 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	size_t bytes;
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
-	rows_shape(a, &cluster);
+	rows_shape(a, SOURCE == SOURCE_NORM ? c->sms / 2 : c->sms, &cluster);
 	if (many_run(c, SOURCE, a, cluster)) return;
-	int each = rows_group(a, &bytes), clusters = MIN((a->T + ROWS - 1) / ROWS, c->sms * each / cluster);
+	int each = rows_group(a, &bytes), clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
 	else cuda_launch(c, l, rows_kernel<SOURCE, false>, *a);
