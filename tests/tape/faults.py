@@ -86,7 +86,7 @@ FAULTS = [
     ("random constants", "nondeterministic", "constants",
      "import random\n\n\n"
      + forward("t = torch.tensor([random.random()] * 64, device=x.device)\ny = torch.empty_like(x)\ncopy_kernel[(1,)](t, y, 64, BLOCK=64)\nreturn y")),
-    ("accumulates across calls", "nondeterministic", "forward 2",
+    ("accumulates across calls", "nondeterministic", "made before this call",
      forward("copy_kernel[(1,)](x, self.acc, 4, BLOCK=64)\nreturn self.acc", "self.acc = torch.zeros(64, device='cuda')")),
     ("a kernel writes into a constant", "nondeterministic", "forward 2",
      forward("y = launch(self.t)\ncopy_kernel[(1,)](x, self.t, 64, BLOCK=64)\nreturn y", "self.t = torch.arange(64.0, device='cuda')")),
@@ -97,7 +97,7 @@ FAULTS = [
     ("nothing", "no-output", "None", forward("launch(x)")),
     ("empty list", "no-output", "no tensor", forward("return []")),
     ("a number", "output-not-tensor", "int", forward("launch(x)\nreturn 3")),
-    ("a list with a string", "output-not-tensor", "str", forward("return [launch(x), 'PASS']")),
+    ("a list with an object", "output-not-tensor", "object", forward("return [launch(x), object()]")),
     ("a CPU tensor", "output-not-tensor", "cpu", forward("launch(x)\nreturn torch.zeros(4)")),
     ("an object", "output-not-tensor", "Fake",
      "class Fake:\n    shape = (1,)\n    dtype = torch.float32\n\n    def data_ptr(self):\n        return 1 << 40\n\n\n" + forward("return Fake()")),
