@@ -148,6 +148,7 @@ static void print(const struct text_bench *b)
 	double mb = (double)b->bytes * 1e-6;
 	for (size_t i = 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];
+		/* Both rates are of the same ids, since encode_peer refuses any that differ. */
 		double mine = (double)f->tokens / f->hone, theirs = (double)f->tokens / f->peer;
 		json_object_set_new(
 			all, f->kind, json_pack("{s:f, s:f, s:f}", "hone", mine, "tokenizers", theirs, "ratio", mine / theirs));
@@ -155,6 +156,7 @@ static void print(const struct text_bench *b)
 		printf("%-8s %7.2f M tok/s (%6.1f MB/s)   tokenizers %6.2f M tok/s (%5.1f MB/s)   %6.2fx\n", f->kind,
 			mine * 1e-6, mb / f->hone, theirs * 1e-6, mb / f->peer, mine / theirs);
 	}
+	/* The peer's time stays 0 when no tokenizer was trained (--train_vocab_size 0). */
 	if (b->train_peer > 0) {
 		double ratio = b->train_peer / b->train_hone;
 		json_object_set_new(all, "train_seconds",

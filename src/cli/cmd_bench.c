@@ -90,6 +90,8 @@ static double bench_train(struct bench *b, struct err *err)
 		ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % (uint32_t)o->vocab_size);
 		pos[t] = t % L;
 	}
+	/* The sequences are packed behind one another; each token but a sequence's last predicts its
+	 * next. */
 	for (int s = 0, n = 0; s < S; s++) {
 		start[s + 1] = (s + 1) * L;
 		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){.at = t, .target = ids[t + 1]};
@@ -111,6 +113,8 @@ static double bench_train(struct bench *b, struct err *err)
 	struct optimizer *optimizer = optimizer_create(b->ops, params, nparams, &oo);
 	int rc = pass_create(b->model, &po, &pass, err);
 	float count = (float)nrows;
+	/* One step more than asked for: the first is a warm-up, and the peer leaves out its first
+	 * one too. */
 	for (int64_t step = 0; !rc && step <= o->train_steps; step++) {
 		double begin = bench_seconds(o->cpu_time);
 		pass_forward(pass, NULL, &batch, 0);
@@ -137,6 +141,7 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 	if (rc) return rc;
 	double best = 0;
 	int32_t *prompt = xcalloc((size_t)n, sizeof *prompt);
+	/* The better of two repeats counts, as on the peer's side. */
 	for (int repeat = 0; repeat < 2 && !rc; repeat++) {
 		double begin = bench_seconds(o->cpu_time);
 		int64_t before = engine_tokens_generated(e);
@@ -153,9 +158,11 @@ static double bench_generate(struct bench *b, int batch, struct err *err)
 			};
 			rc = engine_submit(e, &r, err);
 		}
+		/* A model of --model may end a text early, so the tokens that really came are counted. */
 		do engine_step(e, &active);
 		while (active);
 		best = fmax(best, (double)(engine_tokens_generated(e) - before) / (bench_seconds(o->cpu_time) - begin));
+		/* Completions are taken after the clock was read; their texts are of no interest here. */
 		for (struct completion c; engine_take(e, &c);) completion_release(&c);
 	}
 	free(prompt);
@@ -236,6 +243,7 @@ static int open_folder(struct bench *b, struct err *err)
 static int make_folder(struct bench *b, struct err *err)
 {
 	const struct bench_options *o = b->o;
+	/* Without an end-of-sequence id all generated sequences have their full length. */
 	struct model_config c = {
 		.vocab_size = (int)o->vocab_size,
 		.hidden_size = (int)o->hidden_size,
@@ -255,10 +263,13 @@ static int make_folder(struct bench *b, struct err *err)
 	};
 	struct ops_options oo = {.threads = (int)o->threads, .batch_invariant = o->batch_invariant};
 	b->vocab_size = c.vocab_size;
+	/* The four heads share the hidden size, and a head's dimension has to be even. */
 	if (o->hidden_size % 8)
 		return err_set(err, ERR_USAGE, "--hidden_size %lld: expected a multiple of 8", (long long)o->hidden_size);
 	int rc = bench_folder_make(b->dir, sizeof b->dir, err);
 	if (!rc) rc = ops_cpu_create(&oo, &b->ops, err);
+	/* One seed gives both models the same weights: the first is trained, the other only
+	 * generates. What is saved is what the peer opens. */
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->model, err);
 	if (!rc) rc = model_create(&c, 1, b->ops, &b->sampler, err);
 	if (!rc) rc = model_save(b->model, b->dir, err);
@@ -280,6 +291,7 @@ static void bench_close(struct bench *b)
 static void bench_print(const struct bench *b, bool has_peer)
 {
 	json_t *all = json_object();
+	/* Only a folder of --model was timed at its opening; the random model was made here. */
 	if (b->o->model) {
 		double both_ms = b->weights_ms + b->tokenizer_ms;
 		double packed = (double)ops_prepared_bytes(b->ops);
@@ -293,6 +305,7 @@ static void bench_print(const struct bench *b, bool has_peer)
 				4e-6 * (double)model_config_params(model_config(b->sampler)));
 		}
 	}
+	/* The object is filled without --json too: the text's last line reads from it. */
 	for (int f = 0; f < FIGURE_COUNT; f++) {
 		if (!is_measured(b, f)) continue;
 		double ratio = has_peer ? b->hone[f] / b->peer[f] : 0;
@@ -347,6 +360,7 @@ int cmd_bench(int argc, char **argv)
 		.peer = "bench/cpu_peer.py",
 	};
 	struct err err = {0};
+	/* The text benchmark has options of its own, so it parses the command line itself. */
 	if (argc > 1 && !strcmp(argv[1], "text")) return bench_text(argc - 1, argv + 1);
 	int npos,
 		rc = options_parse("bench",

@@ -142,6 +142,8 @@ static int prompts_load(struct distill *d, struct err *err)
 	const struct distill_cmd *o = d->o;
 	const struct chat_template *chat;
 	struct tokenizer *t = NULL;
+	/* Prompts are rendered for the model that is to be trained, hence its tokenizer and chat
+	 * form. */
 	int rc = tokenizer_open(o->sft.model, &t, err);
 	if (!rc) rc = chat_template_find(o->chat_template, o->sft.model, &chat, err);
 	if (!rc) rc = chat_date_check(chat, o->chat_date, err);
@@ -149,6 +151,8 @@ static int prompts_load(struct distill *d, struct err *err)
 		tokenizer_free(t);
 		return rc;
 	}
+	/* Only training tasks are loaded: an answer to any other task then finds no prompt and is
+	 * left out. */
 	struct prompt_options p = {
 		.tasks = o->tasks,
 		.split = task_split_name(TASK_TRAIN),
@@ -161,6 +165,7 @@ static int prompts_load(struct distill *d, struct err *err)
 	rc = prompt_set_load(&p, t, &d->prompts, err);
 	tokenizer_free(t);
 	if (rc) return rc;
+	/* Samples name their tasks: sorted by name, each prompt is found by a binary search. */
 	d->order = xcalloc(d->prompts.count + 1, sizeof *d->order);
 	for (size_t i = 0; i < d->prompts.count; i++) d->order[i] = &d->prompts.rows[i];
 	qsort(d->order, d->prompts.count, sizeof *d->order, by_task);
@@ -215,6 +220,8 @@ int cmd_distill(int argc, char **argv)
 	};
 	struct err err = {0};
 	int npos;
+	/* One table for both kinds of options: the settings of sft come first in ours, so that the
+	 * offsets in its table hold here as well. */
 	size_t count = sft_option_count + ARRAY_LEN(own_defs);
 	struct option_def *defs = xcalloc(count, sizeof *defs);
 	memcpy(defs, own_defs, sizeof own_defs);
@@ -224,6 +231,8 @@ int cmd_distill(int argc, char **argv)
 	free(defs);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	/* From here on every path ends at the releases below, which do no harm to what was never
+	 * filled. */
 	struct distill d = {.o = &o, .seen = json_object(), .per_structure = json_object()};
 	if (!rc) rc = options_check(&o, &err);
 	if (!rc) rc = distill_run(&d, &err);

@@ -188,6 +188,7 @@ static void probe_gpu(struct report *r)
 	struct cuda c = {0};
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	int count = 0, version = 0, rc = 0;
+	/* A machine without a GPU can still verify, so nothing that is absent here is an error. */
 	if (!lib) add(r, "gpu", STATE_NOTE, NULL, less, "libcuda.so.1 was not found");
 	else if (!cuda_load(lib, &c)) add(r, "gpu", STATE_NOTE, NULL, less, "libcuda.so.1 lacks a function");
 	else if ((rc = c.init(0)) || (rc = c.count(&count)) || !count) {
@@ -196,6 +197,7 @@ static void probe_gpu(struct report *r)
 		add(r, "gpu", STATE_NOTE, NULL, less, text);
 	}
 	if (count) c.version(&version);
+	/* The driver gives its version as 1000 * major + 10 * minor. */
 	for (int i = 0; i < MIN(count, GPUS_SHOWN_MAX); i++) {
 		char name[128] = "?";
 		int device = 0, major = 0, minor = 0;

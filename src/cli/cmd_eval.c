@@ -185,12 +185,14 @@ static int eval_open(struct eval *e, struct err *err)
 	};
 	rc = prompt_set_load(&p, e->tokenizer, &e->prompts, err);
 	if (rc) return rc;
+	/* The engine cuts nothing and refuses what is too long: it is made for the longest prompt. */
 	size_t longest = 0;
 	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length};
 	rc = engine_create(e->model, &eo, &e->engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
 	struct verify_options v = eval_verify_options(o, e->store);
+	/* What can still be refused is asked here, before the first answer is generated. */
 	if (!rc) rc = compare_check(e, err);
 	if (!rc && o->results) rc = results_level(e, err);
 	return rc ? rc : verifier_create(&v, &e->verifier, err);
@@ -286,6 +288,7 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 	double *a = xcalloc(e->prompts.count, sizeof *a), *b = xcalloc(e->prompts.count, sizeof *b), low, mean, high;
 	const struct task **tasks = xcalloc(e->prompts.count, sizeof *tasks);
 	int *cluster = xcalloc(e->prompts.count, sizeof *cluster);
+	/* A task enters when both sides have a verdict on it; dropped answers count on neither side. */
 	for (size_t i = 0; i < e->prompts.count; i++) {
 		const json_t *t = json_object_get(e->rates, e->prompts.rows[i].task.name);
 		json_int_t others = json_integer_value(json_array_get(t, 0));
@@ -301,6 +304,7 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 		b[n++] = (double)json_integer_value(json_array_get(t, 1)) / (double)others;
 	}
 	if (n) {
+		/* Tasks of one structure are alike, so the bootstrap draws whole structures. */
 		int structures = tasks_clusters(tasks, n, cluster);
 		bootstrap_paired(a, b, cluster, n, (uint64_t)e->o->seed, &low, &mean, &high);
 		json_object_set_new(summary, "compare",
@@ -321,6 +325,8 @@ static void print_summary(const json_t *s)
 	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")),
 		(long long)json_integer_value(json_object_get(s, "samples")),
 		(long long)json_integer_value(json_object_get(s, "dropped")));
+	/* pass@k needs k verdicts on a task: where dropped answers left fewer on some, the line says
+	 * so. */
 	long long tasks = json_integer_value(json_object_get(s, "tasks"));
 	json_object_foreach(json_object_get(s, "pass"), key, value)
 	{
@@ -334,6 +340,7 @@ static void print_summary(const json_t *s)
 		printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
 	json_object_foreach(json_object_get(s, "reasons"), key, value)
 		printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
+	/* These parts are there only when --compare or --results asked for them. */
 	const json_t *c = json_object_get(s, "compare");
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
@@ -402,6 +409,7 @@ int cmd_eval(int argc, char **argv)
 	struct eval e = {.o = &o};
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = eval_check(&o, &err);
+	/* Kernels that are there need no model: that path shares only the options. */
 	if (!rc && o.from_runs) {
 		rc = eval_runs(&o, &err);
 		return rc ? cli_fail("eval", &err) : 0;

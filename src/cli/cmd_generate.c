@@ -171,6 +171,8 @@ static int run(struct generate *g, struct err *err)
 {
 	const struct generate_options *o = g->o;
 	int64_t count = o->num_samples * g->npolicies;
+	/* Only a single text is streamed: several would run into each other, and JSON comes as a
+	 * whole. */
 	bool streams = count == 1 && !o->json;
 	struct request r = {
 		.prompt = g->prompt.data,
@@ -188,6 +190,8 @@ static int run(struct generate *g, struct err *err)
 		.stop_ctx = g,
 	};
 	int rc = 0, active = 1;
+	/* A request for each adapter, with its index as id; without adapters the one entry is the
+	 * base. */
 	for (; r.id < g->npolicies && !rc; r.id++) {
 		r.adapter = g->adapters[r.id];
 		rc = engine_submit(g->engine, &r, err);
@@ -197,6 +201,8 @@ static int run(struct generate *g, struct err *err)
 	uint64_t start = clock_ns();
 	while (active) engine_step(g->engine, &active);
 	double seconds = (double)(clock_ns() - start) * 1e-9;
+	/* Completions come in no fixed order, so each goes to the place that its id and sample name.
+	 * All are taken even after an error, so that all are released. */
 	for (struct completion c; engine_take(g->engine, &c);) {
 		g->done[c.id * o->num_samples + c.sample] = c;
 		if (!rc) rc = completion_check(&c, err);

@@ -259,8 +259,10 @@ int cmd_init(int argc, char **argv)
 		rc = options_parse("init", "make a random model folder and train its tokenizer on texts", defs, ARRAY_LEN(defs),
 			&o, argc, argv, &npos, &err);
 	if (rc > 0) return 0;
+	/* The options and the place of the result are checked before the long part: the tokenizer. */
 	if (!rc) rc = check_options(&o, &err);
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);
+	/* --text takes the first file; further ones follow as positional arguments. */
 	if (!rc) rc = add_file(&texts, o.text, &err);
 	for (int i = 1; i <= npos && !rc; i++) rc = add_file(&texts, argv[i], &err);
 	if (!rc) rc = init_run(&o, &texts, &err);

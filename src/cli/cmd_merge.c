@@ -38,9 +38,12 @@ int cmd_merge(int argc, char **argv)
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc && (!o.model || !o.adapter || !o.out))
 		rc = err_set(&err, ERR_USAGE, "--model, --adapter and --out are needed");
+	/* Writing into either source folder would overwrite what is being read. */
 	if (!rc && (path_is_same(o.model, o.out) || path_is_same(o.adapter, o.out)))
 		rc = err_set(&err, ERR_USAGE, "--out %s is the folder of the model or of the adapter; choose another", o.out);
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);
+	/* The option's table has admitted no other name, so an unknown type would be our own
+	 * mistake. */
 	if (!rc) {
 		CHECK(!dtype_from_name(o.dtype, &export.dtype));
 		export.shard_bytes = o.max_shard_mb * 1000 * 1000;
@@ -48,6 +51,7 @@ int cmd_merge(int argc, char **argv)
 	if (!rc) rc = ops_cpu_create(&(struct ops_options){.threads = (int)o.threads}, &ops, &err);
 	if (!rc) rc = model_open(o.model, ops, &m, &err);
 	if (!rc) rc = adapter_open(m, o.adapter, &a, &err);
+	/* The folder is made and claimed only when both sources have been opened. */
 	if (!rc) rc = dir_claim(o.out, &err);
 	if (!rc) rc = model_export(m, a, o.out, &export, &err);
 	if (!rc) rc = model_copy_tokenizer(o.model, o.out, &err);

@@ -131,12 +131,15 @@ static int rows_grade(struct pairs *p, struct err *err)
 	struct progress bar;
 	progress_begin(&bar, "pairs", "rows", (int64_t)p->count);
 	while (!rc && (next < p->count || waiting)) {
+		/* Submitting never blocks: the limit on waiting ones keeps the verifier's queue short. */
 		for (; !rc && next < p->count && waiting < ahead; next++) {
 			struct pair *row = &p->rows[next];
 			struct verify_request r = {
 				.task = row->task, .source = row->code.data, .source_len = row->code.len, .id = 2 * (int64_t)next};
 			rc = verifier_submit(p->verifier, &r, err);
 			waiting++;
+			/* The midend's prompt shows a slow kernel with its profile, so that one is graded as
+			 * well. */
 			if (rc || p->stage != AGENT_MIDEND) continue;
 			r = (struct verify_request){
 				.task = row->task, .source = row->slow.data, .source_len = row->slow.len, .id = 2 * (int64_t)next + 1};
@@ -148,6 +151,8 @@ static int rows_grade(struct pairs *p, struct err *err)
 		if (!rc) rc = verifier_collect(p->verifier, -1, &id, &v, err);
 		if (rc) break;
 		waiting--;
+		/* Verdicts come as they finish, and the id says whose it is. A row is counted by its
+		 * answer alone. */
 		*(id & 1 ? &p->rows[id / 2].profile : &p->rows[id / 2].verdict) = v;
 		if (!(id & 1)) progress_update(&bar, (int64_t)++finished, NULL);
 	}
@@ -340,9 +345,11 @@ int cmd_pairs(int argc, char **argv)
 	if (rc == 1) return 0;
 	struct pairs p = {.o = &o, .rejected = json_object()};
 	if (!rc && npos != 1) rc = err_set(&err, ERR_USAGE, "expected one of synth, check");
+	/* The number of styles is the composer's, so the options' table cannot state this range. */
 	if (!rc && (o.style < -1 || o.style >= task_answer_styles()))
 		rc = err_set(&err, ERR_USAGE, "--style %lld: expected -1 to %d", (long long)o.style, task_answer_styles() - 1);
 	if (!rc) rc = agent_stage_from_name(o.stage, &p.stage, &err);
+	/* The verb decides which of the two commands runs; each checks the options that it needs. */
 	size_t i = 0;
 	while (!rc && i < ARRAY_LEN(verbs) && strcmp(verbs[i].name, argv[1])) i++;
 	if (!rc && i == ARRAY_LEN(verbs)) rc = err_set(&err, ERR_USAGE, "\"%s\": expected synth or check", argv[1]);

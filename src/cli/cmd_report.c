@@ -49,8 +49,10 @@ int cmd_report(int argc, char **argv)
 	if (!rc && !o.store)
 		rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FILE, &err);
+	/* store_open makes what is not there; a report about a new, empty store would say nothing. */
 	if (!rc && !path_exists(o.store))
 		rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
+	/* Extra tables are read and checked before anything is written. */
 	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);
 	if (!rc && o.tables) rc = tables_check(tables, o.tables, &err);
 	if (!rc) rc = store_open(o.store, &s, &err);

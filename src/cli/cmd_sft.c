@@ -137,15 +137,19 @@ static int row_add(void *ctx, const json_t *row, const char *what, struct err *e
 	if (!rc) rc = json_opt_str(row, what, "structure", &structure, err);
 	if (!rc) rc = task_split_settle(structure, split, what, &split, err);
 	if (rc) return rc;
+	/* Dev rows are held out for evaluation; rows of the test split or any other are left alone. */
 	bool is_heldout = !strcmp(split, task_split_name(TASK_DEV));
 	if (!is_heldout && *split && strcmp(split, "train")) {
 		r->data->other_splits++;
 		return 0;
 	}
+	/* Prompt and completion are encoded apart, so that no token spans the place where the loss
+	 * begins. */
 	rc = encode(r, prompt, &ids, err);
 	size_t nprompt = ids.count;
 	if (!rc) rc = encode(r, completion, &ids, err);
 	if (!rc && ids.count == nprompt) rc = err_set(err, ERR_FORMAT, "the completion has no tokens");
+	/* The model has to learn where to stop: a completion without an end gets one. */
 	if (!rc && !model_config_is_eos(r->config, ids.data[ids.count - 1])) ids_push(&ids, r->config->eos_token_id);
 	if (rc) err_prefix(err, "%s", what);
 	else if (ids.count > (size_t)r->o->max_tokens || ids.count > (size_t)r->config->max_position_embeddings)
@@ -249,6 +253,7 @@ static int options_check(const struct sft_cmd *o, struct err *err)
 
 static struct sft_options sft_options_of(const struct sft_cmd *o)
 {
+	/* The ranges in the option table let each of the narrowed numbers fit an int. */
 	return (struct sft_options){
 		.optimizer =
 			{

@@ -169,6 +169,7 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 	struct str text = {0};
 	json_t *row = json_pack(
 		"{s:s, s:I, s:I}", "out", o->out, "count", (json_int_t)set->count, "duplicates", (json_int_t)duplicates);
+	/* Levels that the table has no place for are counted at its ends. */
 	for (size_t i = 0; i < set->count; i++) {
 		levels[MIN(MAX(set->tasks[i].level, 0), 9)]++;
 		for (int k = 0; k < TASK_SPLIT_COUNT; k++)
@@ -176,6 +177,7 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 	}
 	for (int k = 0; k < TASK_SPLIT_COUNT; k++)
 		json_object_set_new(row, task_split_name((enum task_split)k), json_integer(splits[k]));
+	/* Levels 1 to 3 are always named, even when empty; higher ones only where they have tasks. */
 	for (int l = 1; l < 10; l++) {
 		char key[16];
 		if (l > 3 && !levels[l]) continue;
@@ -183,6 +185,7 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 		json_object_set_new(row, key, json_integer(levels[l]));
 		str_printf(&text, "%s%d: %d", l > 1 ? ", " : "level ", l, levels[l]);
 	}
+	/* json_print releases what it is given; the row itself is released below. */
 	if (o->json) json_print(json_incref(row));
 	else
 		printf("%s: %zu tasks (%d train, %d dev, %d test; %s), %zu duplicates left out\n", o->out, set->count,
@@ -321,6 +324,7 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 		.seed = (uint64_t)o->seed,
 		.num_correct_trials = (int)o->num_correct_trials,
 		.oracle_timeout_ms = (int)o->oracle_timeout_ms};
+	/* The set is loaded first: a wrong path is told before the verifier starts its processes. */
 	int rc = load(o, pos[0], &set, err);
 	if (rc) return rc;
 	a.list = json_array();
@@ -332,6 +336,7 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 		progress_update(&p, (int64_t)i + 1, set.tasks[i].name);
 	}
 	if (a.verifier) progress_end(&p);
+	/* The list is complete before bad tasks make the command fail, so that it names them all. */
 	if (!rc && o->json)
 		json_print(json_pack("{s:I, s:i, s:O}", "count", (json_int_t)set.count, "bad", a.bad, "tasks", a.list));
 	if (!rc && a.bad)

@@ -108,11 +108,13 @@ static void print_detail(const char *detail)
 /* What a person wants to know, in the order they want it. */
 static void print_text(const char *path, const struct str *source, const struct verdict *v)
 {
+	/* First the judgement and, for what is not genuine, where and why it ended. */
 	printf("%s: %s", path, verdict_class_name(v->class));
 	if (v->class != VERDICT_GENUINE) printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
 	putchar('\n');
 	print_detail(v->detail);
 	if (v->line > 0) print_line(source, v->line);
+	/* Then what was measured. The cost model's figures are NaN where there are none. */
 	if (isfinite(v->speedup_eager))
 		printf("  cost model: %.3g us; PyTorch's operators %.3g us (speedup %.2f), fused %.3g us (speedup %.2f); %d "
 			   "launches, %lld programs, %lld bytes\n",
@@ -121,6 +123,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	/* Only a real GPU has a driver; the vm leaves it 0. */
 	if (v->device.driver)
 		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements "
 			   "with the vm\n",
@@ -146,6 +149,8 @@ static int grade_all(
 {
 	struct str *sources = xcalloc(files->count, sizeof *sources);
 	int rc = 0, worst = 0;
+	/* All candidates are handed in before a verdict is waited for, so they are graded side by
+	 * side. */
 	for (size_t i = 0; i < files->count && !rc; i++) {
 		rc = file_read(files->paths[i], SOURCE_BYTES_MAX, &sources[i], err);
 		struct verify_request r = {.task = task,
@@ -154,6 +159,8 @@ static int grade_all(
 			.id = (int64_t)i};
 		if (!rc) rc = verifier_submit(v, &r, err);
 	}
+	/* Verdicts come in the order in which they finish; the id leads back to the file. The exit
+	 * status is that of the worst one. */
 	for (size_t i = 0; i < files->count && !rc; i++) {
 		struct verdict d;
 		int64_t id = 0;
@@ -214,6 +221,7 @@ static int run(const struct verify_settings *s, struct err *err)
 	struct store *store = NULL;
 	struct verifier *v = NULL;
 	int rc = task_set_load(s->task, &tasks, err);
+	/* A candidate answers one task; which one of a larger set would be a guess. */
 	if (!rc && tasks.count != 1)
 		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
 	if (!rc && s->candidate) rc = candidates_find(s->candidate, &files, err);
@@ -238,6 +246,7 @@ static int run(const struct verify_settings *s, struct err *err)
 		.emit = s->emit,
 		.store = store,
 	};
+	/* By default no more threads than there are candidates, since each grades one. */
 	if (!o.threads) o.threads = MIN((int)MAX(files.count, 1), cpu_count());
 	if (!rc) rc = verifier_create(&o, &v, err);
 	if (!rc) rc = s->audit ? audit(v, &tasks.tasks[0], err) : grade_all(v, &tasks.tasks[0], &files, s->json, err);
