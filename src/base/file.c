@@ -110,11 +110,14 @@ int file_write_atomic(const char *path, const void *data, size_t len, struct err
 		rc = err_set(err, ERR_USAGE, "%s: names a folder, not a file", path);
 		goto cleanup;
 	}
+	/* The folder is held open so that the rename itself can be synced at the end. */
 	dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0) {
 		rc = fail(err, "open its folder", path);
 		goto cleanup;
 	}
+	/* The bytes go to a file beside the target: whoever reads the target sees the old or the new
+	 * whole. */
 	fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0) {
 		rc = fail(err, "create a file beside it", path);
@@ -129,6 +132,7 @@ int file_write_atomic(const char *path, const void *data, size_t len, struct err
 		rc = fail(err, "replace", path);
 		goto cleanup;
 	}
+	/* From here on the new file is the target, which must not be removed even if the sync fails. */
 	made = false;
 	if (fsync(dir)) rc = fail(err, "sync its folder", path);
 cleanup:

@@ -49,6 +49,7 @@ void log_msg(enum log_level level, const char *fmt, ...)
 {
 	static const char *const names[] = {"debug", "info ", "warn ", "error"};
 	CHECK((unsigned)level < ARRAY_LEN(names));
+	/* The text is formatted before the lock is taken: no other thread waits for that. */
 	struct str text = {0}, line = {0};
 	va_list ap;
 	va_start(ap, fmt);
@@ -61,6 +62,7 @@ void log_msg(enum log_level level, const char *fmt, ...)
 	localtime_r(&now.tv_sec, &day);
 	pthread_mutex_lock(&log_lock);
 	if (level >= log_min) {
+		/* A progress bar stands in the last line of the terminal: the log line takes its place. */
 		if (bar_drawn) str_puts(&line, "\r\033[K");
 		bar_drawn = false;
 		str_printf(&line, "%02d:%02d:%02d %s ", day.tm_hour, day.tm_min, day.tm_sec, names[level]);

@@ -51,11 +51,14 @@ int msg_send(int fd, const void *data, size_t len, const int *fds, int nfds, uin
 	uint8_t header[HEADER_BYTES];
 	for (int i = 0; i < HEADER_BYTES; i++) header[i] = (uint8_t)(len >> (8 * i));
 	union control control = {0};
+	/* The socket may take any part of the bytes, so each round sends what is left of header and
+	 * body. */
 	for (size_t sent = 0; sent < HEADER_BYTES + len;) {
 		size_t head_left = sent < HEADER_BYTES ? HEADER_BYTES - sent : 0, body_at = sent - (HEADER_BYTES - head_left);
 		struct iovec parts[2] = {
 			{header + HEADER_BYTES - head_left, head_left}, {(char *)(uintptr_t)data + body_at, len - body_at}};
 		struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
+		/* Descriptors go with the first byte only, which is where the receiver accepts them. */
 		if (sent == 0 && nfds) {
 			m.msg_control = control.bytes;
 			m.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));

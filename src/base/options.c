@@ -155,6 +155,7 @@ static int set_text(const struct parse *p, const char *where, const struct optio
 	void *at = field(p, d);
 	char *end = NULL;
 	bool blank = !value[0] || isspace((unsigned char)value[0]);
+	/* strtoll and strtod skip leading white space, which is refused here. */
 	errno = 0;
 	switch (d->type) {
 	case OPTION_BOOL:
@@ -181,6 +182,7 @@ static int set_text(const struct parse *p, const char *where, const struct optio
 		return 0;
 	case OPTION_LIST: return list_add(p, where, d, value);
 	}
+	/* All types return above; what comes here is a wrong table, not a wrong command line. */
 	CHECKF(false, "option %s has type %d", d->name, (int)d->type);
 	return 0;
 }
@@ -362,10 +364,12 @@ int options_parse(const char *command, const char *summary, const struct option_
 {
 	struct parse p = {command, defs, count, settings, err};
 	int found = 0;
+	/* Recipes are applied first, so that what stands on the command line wins over them. */
 	int rc = first_pass(&p, summary, argc, argv);
 	if (rc) return rc;
 	for (int i = 1; i < argc; i++) {
 		char *text = argv[i];
+		/* Behind a lone -- everything is positional, whatever it begins with. */
 		if (!strcmp(text, "--")) {
 			while (++i < argc) argv[1 + found++] = argv[i];
 			break;
@@ -379,6 +383,7 @@ int options_parse(const char *command, const char *summary, const struct option_
 				"%s: unknown option; options begin with --, and positional words that begin with - follow a lone --",
 				text);
 		struct arg a = split(text);
+		/* The recipe was applied in the first pass; only its value has to be stepped over. */
 		const char *ignored;
 		rc = same_name(a.name, a.len, "recipe") ? value_of(&p, &a, argc, argv, &i, &ignored)
 												: apply_arg(&p, argc, argv, &i);

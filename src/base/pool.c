@@ -159,12 +159,15 @@ void pool_run(struct pool *p, int64_t count, int64_t grain, pool_fn *fn, void *c
 	CHECKF(count >= 0 && grain > 0, "count %lld, grain %lld", (long long)count, (long long)grain);
 	if (!count) return;
 	int64_t chunks = (count - 1) / grain + 1;
+	/* With one chunk or one thread no worker is needed, and the caller runs the chunks in order. */
 	if (chunks == 1 || p->threads == 1) {
 		for (int64_t i = 0; i < chunks; i++) fn(ctx, i * grain, MIN(count - i * grain, grain) + i * grain, 0);
 		return;
 	}
 	CHECKF(chunks <= UINT32_MAX, "%lld chunks: use a larger grain", (long long)chunks);
 	uint64_t section = (atomic_load_explicit(&p->ticket, memory_order_relaxed) >> 32) + 1;
+	/* No chunk is left to claim, so the section may be rewritten; the ticket, stored last,
+	 * publishes it. */
 	atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
 	atomic_store_explicit(&p->ctx, ctx, memory_order_relaxed);
 	atomic_store_explicit(&p->count, count, memory_order_relaxed);
@@ -175,10 +178,13 @@ void pool_run(struct pool *p, int64_t count, int64_t grain, pool_fn *fn, void *c
 	atomic_fetch_add(&p->wake, 1);
 	if (atomic_load(&p->sleepers)) futex_wake(&p->wake, (int)MIN(chunks - 1, p->threads - 1));
 
+	/* The caller takes chunks too, and then waits for those that workers still run. */
 	run_chunks(p, 0);
 	for (uint32_t done; (done = atomic_load(&p->finished)) != (uint32_t)chunks;) {
 		if (spin_while(p, &p->finished, done)) continue;
 		atomic_store(&p->caller_sleeps, 1);
+		/* The count is looked at again after the announcement: the last worker may have missed
+		 * it. */
 		if (atomic_load(&p->finished) == done) futex_wait(&p->finished, done);
 		atomic_store(&p->caller_sleeps, 0);
 	}

@@ -169,6 +169,7 @@ static void put_reasons(struct str *out, const struct run_data *d)
 	json_t *table = json_object(), *counts, *value; /* reason -> [count per bucket] */
 	double totals[BUCKETS] = {0};
 	const char *step_key, *key;
+	/* Counts of all steps of a tenth are added up, each reason in a row of its own. */
 	json_object_foreach(d->reasons, step_key, counts)
 	{
 		int b = (int)MIN(BUCKETS - 1, (atoll(step_key) - 1) * BUCKETS / MAX(1, d->last_step));
@@ -184,6 +185,8 @@ static void put_reasons(struct str *out, const struct run_data *d)
 			totals[b] += (double)json_integer_value(value);
 		}
 	}
+	/* A run without verdicts gets no table at all. A tenth without answers has no shares: empty
+	 * cells. */
 	if (json_object_size(table)) {
 		str_puts(out, "<h3>Verdicts over the run (share of answers, by tenth of the steps): ");
 		put_text(out, d->name);
@@ -215,6 +218,7 @@ static void put_sample(struct str *out, const json_t *row)
 			   *reason = json_string_value(json_object_get(v, "reason")),
 			   *detail = json_string_value(json_object_get(v, "detail"));
 	const char *task = json_string_value(json_object_get(s, "task"));
+	/* The summary line has the verdict, so that samples can be scanned without being opened. */
 	bool is_genuine = class && !strcmp(class, "genuine");
 	str_printf(out, "<details><summary>step %lld, answer %lld, ",
 		(long long)json_integer_value(json_object_get(row, "step")),
@@ -230,6 +234,7 @@ static void put_sample(struct str *out, const json_t *row)
 		put_text(out, detail);
 		str_puts(out, "</p>");
 	}
+	/* The answer goes by its length, not as a C string: what a model wrote may hold any byte. */
 	str_puts(out, "<pre>");
 	html_escape(out, answer ? json_string_value(answer) : "", answer ? json_string_length(answer) : 0);
 	str_puts(out, "</pre></details>\n");
@@ -240,6 +245,7 @@ static void put_table(struct str *out, const json_t *table)
 	const char *title = json_string_value(json_object_get(table, "title"));
 	size_t i, k;
 	json_t *row, *cell;
+	/* The heads of the columns come first; every text is escaped, as a table comes from outside. */
 	str_puts(out, "<h2>");
 	put_text(out, title ? title : "Table");
 	str_puts(out, "</h2><table><tr>");
@@ -250,6 +256,7 @@ static void put_table(struct str *out, const json_t *table)
 		str_puts(out, "</th>");
 	}
 	str_puts(out, "</tr>");
+	/* Numbers are set to the right with four digits; a cell of any other type stays empty. */
 	json_array_foreach(json_object_get(table, "rows"), i, row)
 	{
 		str_puts(out, "<tr>");
@@ -300,6 +307,7 @@ int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const j
 	if (rc) return rc;
 	struct run_data *runs = xcalloc(json_array_size(list) + 1, sizeof *runs);
 	size_t count = 0, i;
+	/* The wanted runs are read whole; after an error the rest of the list is only stepped over. */
 	json_array_foreach(list, i, row)
 	{
 		int64_t id = json_integer_value(json_object_get(row, "id"));
@@ -312,6 +320,8 @@ int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const j
 	if (!rc && count == 0)
 		rc = err_set(err, ERR_NOT_FOUND, "the store holds no run to report on; `hone sft` and `hone rl` write them");
 	if (!rc) {
+		/* The page is built in memory and written in one go, so that no half report is left
+		 * behind. */
 		struct str out = {0};
 		str_puts(&out, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>");
 		put_text(&out, o->title);
@@ -324,6 +334,8 @@ int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const j
 		rc = file_write_atomic(path, out.data, out.len, err);
 		str_release(&out);
 	}
+	/* Name and config belong to the list of runs, so only what was read for each run is given
+	 * back. */
 	for (i = 0; i < count; i++) {
 		json_decref(runs[i].metrics);
 		json_decref(runs[i].samples);

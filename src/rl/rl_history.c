@@ -290,6 +290,8 @@ void history_metrics(const struct history *h, int64_t step, json_t *metrics)
 {
 	int tried = 0, solved = 0, hopeless = 0;
 	double known = 0.5 * h->o.num_generations; /* answers that must still weigh for an estimate to mean something */
+	/* Old answers weigh less at this step; a structure with too few of them is neither solved nor
+	 * hopeless. */
 	for (int i = 0; i < h->nstructures; i++) {
 		struct tally t = tally_at(h, &h->structures[i].tally, step);
 		tried += h->structures[i].tally.step > 0;
@@ -303,6 +305,7 @@ void history_metrics(const struct history *h, int64_t step, json_t *metrics)
 	json_object_set_new(metrics, "prompts/hopeless", json_integer(hopeless));
 	json_object_set_new(metrics, "replay/unique", json_integer(h->nkept));
 	json_object_set_new(metrics, "replay/structures", json_integer(h->nfilled));
+	/* Levels that are never drawn, having no weight, are left out. */
 	for (int l = 0; l < LEVELS_MAX; l++) {
 		char key[32];
 		struct tally t = tally_at(h, &h->levels[l], step);

@@ -23,6 +23,7 @@
 static int learning_check(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
+	/* Names are turned into types first, because the checks below depend on the types. */
 	int rc = reward_rule_set(&l->rule, o->reward, o->reward_alpha, o->reward_beta, o->reward_clip, err);
 	l->advantage = (struct advantage_options){
 		.rule = &l->rule,
@@ -36,6 +37,7 @@ static int learning_check(struct loop *l, struct err *err)
 	if (!rc) rc = loss_type_from_name(o->loss_type, &l->update.loss.type, err);
 	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
 	if (rc) return rc;
+	/* From here on: settings that are each valid alone but contradict each other. */
 	if (l->advantage.type == ADVANTAGE_MAXRL && (l->rule.failure < 0 || o->overlong_buffer_len > 0))
 		return err_set(err, ERR_USAGE,
 			"--advantage maxrl divides by the mean reward, which must not be negative: --reward %s pays %g for "
@@ -62,10 +64,13 @@ static int learning_check(struct loop *l, struct err *err)
 
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
+	/* First what the run cannot do without, and what needs no other setting to be read. */
 	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
 	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
+	/* Groups are whole: a step has a whole number of them, and a staged group leaves answers to
+	 * draw. */
 	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
 		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)",
 			(long long)o->generation_batch_size, (long long)o->num_generations);
@@ -77,6 +82,7 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	if (o->steps_per_generation > o->generation_batch_size)
 		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
 			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
+	/* Settings that need another one are refused without it, and are not silently ignored. */
 	int rc = learning_check(l, err);
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
 	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
@@ -204,6 +210,7 @@ static int step_updates(const struct loop *l) { return updater_steps(&l->update)
 static void open_history(struct loop *l)
 {
 	const struct rl_options *o = l->o;
+	/* Estimates of the prompts, and the buffer of own answers. */
 	struct history_options h = {
 		.seed = (uint64_t)o->seed,
 		.decay = o->promise_decay,
@@ -215,6 +222,8 @@ static void open_history(struct loop *l)
 	};
 	memcpy(h.level_weights, l->level_weights, sizeof h.level_weights);
 	l->history = history_create(&h, &l->prompts, l->tokenizer);
+	/* The guard's limits come from the options; any other action than stop and warn switches it
+	 * off. */
 	struct guard_options g = {
 		.action = !strcmp(o->guard, "stop") ? GUARD_STOP
 			: !strcmp(o->guard, "warn")     ? GUARD_WARN

@@ -121,6 +121,7 @@ const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 
 void rl_options_default(struct rl_options *o)
 {
+	/* What is not named here starts as zero: no limit, not used, or none. */
 	*o = (struct rl_options){
 		.device = "cpu",
 		.stage = "frontend",
@@ -142,6 +143,7 @@ void rl_options_default(struct rl_options *o)
 		.prompt_selection = "epoch",
 		.promise_decay = 0.98,
 		.promise_floor = 0.05,
+		/* A negative value stands for the reward row's own number. */
 		.reward_alpha = -1,
 		.reward_beta = -1,
 		.reward_clip = -1,

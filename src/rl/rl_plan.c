@@ -80,9 +80,12 @@ struct line {
 
 static void memory_print(const struct rl_options *o, const struct model_config *c, size_t longest, FILE *out)
 {
+	/* The same sizes that the run asks for, so that the plan and the run agree. */
 	struct pass_options p = {.max_tokens = (int)o->max_tokens, .head_rows = HEAD_ROWS, .backward = true};
 	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
 		.max_context = (int)longest + (int)o->max_completion_length};
+	/* With an adapter the base weights are frozen: gradients and moments are the adapter's
+	 * alone. */
 	double params = (double)model_config_params(c), adapter = o->use_peft ? adapter_weights(o, c) : 0,
 		   trained = o->use_peft ? adapter : params;
 	double kv = 2.0 * c->num_hidden_layers * c->num_key_value_heads * c->head_dim * 4 * e.max_sequences * e.max_context;
@@ -98,6 +101,7 @@ static void memory_print(const struct rl_options *o, const struct model_config *
 		{"KV cache", kv, ""},
 		{"generation", (double)engine_bytes(NULL, c, &e) - kv, "activations of a step, bookkeeping, rounding to pages"},
 	};
+	/* Lines whose words depend on the options are filled in here. */
 	snprintf(lines[0].what, sizeof lines[0].what, "fp32, %.3f billion parameters in %d layers", params * 1e-9,
 		c->num_hidden_layers);
 	const char *reference = has_reference ? "a second copy for the KL term"
@@ -109,6 +113,8 @@ static void memory_print(const struct rl_options *o, const struct model_config *
 		adapter * 1e-6);
 	snprintf(lines[6].what, sizeof lines[6].what, "%lld packed tokens, forward and backward", (long long)o->max_tokens);
 	snprintf(lines[7].what, sizeof lines[7].what, "%d sequences of %d tokens", e.max_sequences, e.max_context);
+	/* The sum is compared with the memory of this machine, which is the question that the plan
+	 * answers. */
 	double total = 0, machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
 		fprintf(out, "%-12s %10.1f MiB%s%s\n", lines[i].name, lines[i].bytes * MIB, *lines[i].what ? "   " : "",
@@ -122,6 +128,7 @@ static void memory_print(const struct rl_options *o, const struct model_config *
 static void run_print(const struct rl_options *o, const struct prompt_set *prompts, const struct lengths *l,
 	const struct reward_rule *rule, FILE *out)
 {
+	/* Answers are counted at their full length, so the figures are upper bounds. */
 	int64_t groups = o->generation_batch_size / o->num_generations,
 			answers = o->generation_batch_size * o->max_completion_length;
 	double mean = (double)l->sum / (double)prompts->count,
@@ -135,6 +142,7 @@ static void run_print(const struct rl_options *o, const struct prompt_set *promp
 		"passes over the prompts\n",
 		(long long)answers, step, (long long)o->num_iterations, (double)answers * (double)o->max_steps,
 		(double)o->max_steps * (double)groups / (double)prompts->count);
+	/* How a step learns: the update, the reward and the way in which prompts are drawn. */
 	fprintf(out, "update       %s, %s advantages, clip %g/%g, beta %g; AdamW at %g, %s%s\n", o->loss_type, o->advantage,
 		o->epsilon, o->epsilon_high, o->beta, o->learning_rate, o->lr_scheduler_type,
 		o->use_peft && o->lora_dropout > 0 ? ", adapter dropout in the gradient pass" : "");

@@ -90,8 +90,11 @@ static int round_staged(struct loop *l, const int *index, int n, int64_t id_base
 				   *late = xcalloc((size_t)n * (size_t)rest, sizeof *late);
 	int *chosen = xcalloc((size_t)n, sizeof *chosen);
 	int64_t *ids = xcalloc((size_t)n, sizeof *ids);
+	/* First stage: a few answers of every group. */
 	struct rollout_options ro = collect_options(l, 0, first, id_base);
 	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, index, n, &ro, early, err);
+	/* Groups that pay keep the ids of their first answers, so that the rest goes on with their
+	 * numbers. */
 	for (int g = 0; !rc && g < n; g++) {
 		sizes[g] = first;
 		if (!group_pays(l, early + (size_t)g * (size_t)first, first, rest)) continue;
@@ -103,6 +106,8 @@ static int round_staged(struct loop *l, const int *index, int n, int64_t id_base
 	ro.ids = ids;
 	if (!rc && pays)
 		rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, chosen, pays, &ro, late, err);
+	/* Both stages are put together group by group; late holds the chosen groups only, in their
+	 * order. */
 	*total = 0;
 	for (int g = 0, at = 0; !rc && g < n; g++) {
 		memcpy(out + *total, early + (size_t)g * (size_t)first, (size_t)first * sizeof *out);
@@ -111,6 +116,8 @@ static int round_staged(struct loop *l, const int *index, int n, int64_t id_base
 		memcpy(out + *total, late + (size_t)at++ * (size_t)rest, (size_t)rest * sizeof *out);
 		*total += rest;
 	}
+	/* On success the answers have moved into out, so that their contents are released only on
+	 * failure. */
 	if (rc) {
 		rollouts_release(early, n * first);
 		rollouts_release(late, pays * rest);

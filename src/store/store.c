@@ -107,6 +107,8 @@ static int schema_check(struct store *s, struct err *err)
 	if (!rc) rc = pragma_get(s, "PRAGMA user_version", &version, err);
 	if (!rc) rc = pragma_get(s, "PRAGMA application_id", &application, err);
 	if (!rc) rc = pragma_get(s, "SELECT count(*) FROM sqlite_master", &tables, err);
+	/* Only a file that holds nothing at all is new; its number marks it as a store of this
+	 * version. */
 	if (!rc && version == 0 && tables == 0) {
 		char text[128];
 		snprintf(text, sizeof text, "PRAGMA user_version = %d; PRAGMA application_id = %d", STORE_SCHEMA,
@@ -123,6 +125,7 @@ static int schema_check(struct store *s, struct err *err)
 			"file",
 			s->path, (long long)version, STORE_SCHEMA);
 	}
+	/* On an error all is taken back, so that a file is never left with half of its tables. */
 	if (!rc) return exec_plain(s, "COMMIT", err);
 	sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 	return rc;

@@ -225,6 +225,7 @@ static int read_buffer(struct tape *t, const json_t *o, const char *what, struct
 	if (!json_is_object(o)) return err_set(err, ERR_FORMAT, "tape: %s: expected an object", what);
 	const char *kind;
 	int64_t input;
+	/* The kind comes first, because it decides which keys the object may have. */
 	int rc = get_name(o, what, "kind", &kind, err), k = 0;
 	if (rc) return rc;
 	while (k < TAPE_BUFFER_KIND_COUNT && strcmp(kind, kinds[k])) k++;
@@ -234,6 +235,7 @@ static int read_buffer(struct tape *t, const json_t *o, const char *what, struct
 	rc = check_object(o, what, keys[k], err);
 	if (!rc) rc = get_int(o, what, "bytes", 0, TAPE_BUFFER_BYTES_MAX, &b->bytes, err);
 	if (rc) return rc;
+	/* What the kind brings with it; a temporary buffer has no more than its size. */
 	switch (b->kind) {
 	case TAPE_INPUT:
 		rc = get_int(o, what, "input", 0, TAPE_BUFFERS_MAX - 1, &input, err);
@@ -333,11 +335,13 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 		"enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl", "ptx_options", "configs",
 		"source", NULL};
 	int64_t configs;
+	/* Name and options are checked before the long texts. */
 	int rc = check_object(o, what, keys, err);
 	if (!rc) rc = get_name(o, what, "name", &k->name, err);
 	if (!rc) rc = read_options(o, what, k, err);
 	if (!rc && json_object_get(o, "configs")) rc = get_int(o, what, "configs", 1, 1 << 20, &configs, err);
 	if (rc) return rc;
+	/* The texts stay where the JSON holds them: only their lengths are checked here. */
 	const json_t *ttir = json_object_get(o, "ttir");
 	if (!json_is_string(ttir)) return err_set(err, ERR_FORMAT, "tape: %s.ttir: expected a string", what);
 	k->ttir = json_string_value(ttir);
@@ -350,6 +354,8 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 		return err_set(
 			err, ERR_FORMAT, "tape: %s.source: expected a string of at most %zu bytes", what, SOURCE_BYTES_MAX);
 	k->source = json_string_value(source);
+	/* The hash is the key of the compile cache: all that the code depends on, and not the
+	 * source. */
 	char options[64];
 	int len = snprintf(options, sizeof(options), "%d,%d,%d,%d,%d,%d,%d,%d", k->num_warps, k->num_stages, k->num_ctas,
 		k->maxnreg, k->no_fp_fusion, k->no_reflect_ftz, k->is_cooperative, k->is_pdl);
@@ -415,6 +421,8 @@ static int read_arg(struct tape *t, const json_t *o, const char *what, struct ta
 	int64_t buffer;
 	int rc = check_object(o, what, keys, err);
 	if (rc) return rc;
+	/* The keys say which form it is; their number is checked too, so that no two forms are
+	 * mixed. */
 	size_t n = json_object_size(o);
 	const json_t *f = json_object_get(o, "float");
 	*a = (struct tape_arg){0};
@@ -451,6 +459,7 @@ static int read_launch(struct tape *t, const json_t *o, const char *what, struct
 	if (!rc) rc = get_array(o, what, "args", 0, TAPE_ARGS_MAX, &args, err);
 	if (rc) return rc;
 	r->kernel = (int)kernel;
+	/* Each axis of the grid has a limit of its own. */
 	for (int i = 0; i < 3; i++) {
 		const json_t *g = json_array_get(grid, (size_t)i);
 		if (!json_is_integer(g)) return err_set(err, ERR_FORMAT, "tape: %s.grid[%d]: expected an integer", what, i);
@@ -462,6 +471,7 @@ static int read_launch(struct tape *t, const json_t *o, const char *what, struct
 	}
 	r->nargs = (int)json_array_size(args);
 	r->args = arena_alloc(&t->arena, (size_t)r->nargs * sizeof(*r->args));
+	/* A descriptor is several arguments of the IR, so the widths are added up, not the entries. */
 	int width = 0;
 	for (int i = 0; i < r->nargs && !rc; i++) {
 		rc = read_arg(t, json_array_get(args, (size_t)i), path_at(what, "args", i).text, &r->args[i], err);
@@ -607,6 +617,7 @@ static int read_tape(struct tape *t, struct err *err)
 	static const char *const keys[] = {"version", "buffers", "kernels", "rows", "outputs", "tuple", NULL};
 	const json_t *buffers, *kernels, *rows, *outputs, *tuple = json_object_get(t->json, "tuple");
 	int64_t version;
+	/* Form and lengths first: the memory below is taken by the numbers that were checked here. */
 	int rc = check_object(t->json, "", keys, err);
 	if (!rc) rc = get_int(t->json, "", "version", TAPE_VERSION, TAPE_VERSION, &version, err);
 	if (!rc) rc = get_array(t->json, "", "buffers", 0, TAPE_BUFFERS_MAX, &buffers, err);
@@ -622,6 +633,7 @@ static int read_tape(struct tape *t, struct err *err)
 	t->buffers = arena_alloc(&t->arena, (size_t)t->nbuffers * sizeof(*t->buffers));
 	t->kernels = arena_alloc(&t->arena, (size_t)t->nkernels * sizeof(*t->kernels));
 	t->rows = arena_alloc(&t->arena, (size_t)t->nrows * sizeof(*t->rows));
+	/* Buffers, then kernels, then rows: each refers to what was read before it. */
 	for (int i = 0; i < t->nbuffers && !rc; i++)
 		rc = read_buffer(t, json_array_get(buffers, (size_t)i), path_at("", "buffers", i).text, &t->buffers[i], err);
 	if (!rc) rc = check_buffers(t, err);

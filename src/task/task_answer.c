@@ -274,8 +274,10 @@ static int answer(const struct task *t, int style, bool is_slow, struct str *pla
 	struct task_graph *g = xmalloc(sizeof *g);
 	struct answer *a = xcalloc(1, sizeof *a);
 	struct str source = {0};
+	/* The graph is not stored with the task: level and seed compose it again. */
 	graph_compose(g, t->level, t->seed);
 	graph_source(g, &source);
+	/* A graph that prints another source than the task's would give the answer to another task. */
 	if (strcmp(task_source_hash(source.data, source.len).text, task_source_hash(t->source, strlen(t->source)).text) !=
 		0) {
 		rc = err_set(err, ERR_NOT_FOUND,
@@ -284,6 +286,7 @@ static int answer(const struct task *t, int style, bool is_slow, struct str *pla
 	} else {
 		a->g = g;
 		a->style = STYLES[style];
+		/* The slow answer keeps the style's names but takes small blocks and small tiles. */
 		if (is_slow) {
 			a->style.is_slow = true;
 			a->style.block_size = style % 2 ? 128 : 64;

@@ -141,6 +141,7 @@ static int reader_run(const char *kind, const char *path, struct task_set *out, 
 	char *python = path_installed("build/venv/bin/python"), *script = path_installed("worker/rows.py"),
 		 *library = path_installed("libhone_sandbox.so");
 	char *whole = realpath(path, NULL);
+	/* What is missing is named before anything is started. */
 	int rc = whole ? ERR_OK : err_set(err, ERR_NOT_FOUND, "%s: cannot open: %s", path, strerror(errno));
 	if (!rc && !(python && script && library))
 		rc = err_set(err, ERR_NOT_FOUND, "%s: reading it needs %s, which is not there; run `make`, or tools/setup.sh",
@@ -148,10 +149,12 @@ static int reader_run(const char *kind, const char *path, struct task_set *out, 
 			!python       ? "build/venv/bin/python"
 				: !script ? "worker/rows.py"
 						  : "libhone_sandbox.so");
+	/* The reader runs to its end, and its verdict is heard before any of its rows is believed. */
 	if (!rc)
 		rc = reader_start(&r, (char *[]){python, "-I", script, (char *)(uintptr_t)kind, whole, library, NULL}, err);
 	if (!rc) rc = reader_wait(&r, err);
 	if (!rc) rc = reader_verdict(&r, path, err);
+	/* Its words for people are passed on even when all went well. */
 	if (!rc && r.said[1].len) fwrite(r.said[1].data, 1, r.said[1].len, stderr);
 	if (!rc) rc = rows_add(&r.said[0], path, out, err);
 	if (!rc && !out->count) rc = err_set(err, ERR_NOT_FOUND, "%s: no row became a task", path);

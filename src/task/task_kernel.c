@@ -116,6 +116,8 @@ static void matmul_print(
 	const struct task_graph *g, const struct segment *s, const struct answer_style *style, struct str *out)
 {
 	const struct node *n = &g->nodes[s->first];
+	/* A program makes one tile of the result and walks along K; masks stand for sizes that do not
+	 * divide. */
 	str_puts(out,
 		"    rm = tl.program_id(0) * BM + tl.arange(0, BM)\n    rn = tl.program_id(1) * BN + tl.arange(0, BN)\n"
 		"    acc = tl.zeros((BM, BN), dtype=tl.float32)\n    for start in range(0, K, BK):\n        rk = start + "
@@ -125,16 +127,19 @@ static void matmul_print(
 		" + rm[:, None] * K + rk[None, :], mask=(rm[:, None] < M) & (rk[None, :] < K), other=0.0)\n        rhs = "
 		"tl.load(");
 	ptr_print(out, style, g->nodes[n->args[1]].name);
+	/* A transposed operand is stored (N, K), so that its two strides change places. */
 	str_puts(out, n->transposed ? " + rn[None, :] * K + rk[:, None]" : " + rk[:, None] * N + rn[None, :]");
 	str_puts(out,
 		", mask=(rk[:, None] < K) & (rn[None, :] < N), other=0.0)\n        acc += tl.dot(lhs, rhs, "
 		"input_precision=\"ieee\")\n");
+	/* The third operand, when there is one, is a row that is added to every row of the tile. */
 	if (n->nargs > 2) {
 		str_printf(out, "    %s = tl.load(", g->nodes[n->args[2]].name);
 		ptr_print(out, style, g->nodes[n->args[2]].name);
 		str_printf(
 			out, " + rn, mask=rn < N, other=0.0)\n    %s = acc + %s[None, :]\n", n->name, g->nodes[n->args[2]].name);
 	} else str_printf(out, "    %s = acc\n", n->name);
+	/* What was fused behind the product works on the same tile, under one mask for both edges. */
 	str_printf(out, "    %s = (rm[:, None] < M) & (rn[None, :] < N)\n", style->mask);
 	for (int i = n->nargs; i < s->nreads; i++) load_print(g, s, style, s->reads[i], out);
 	body_print(g, s, style, s->first + 1, out);

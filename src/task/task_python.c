@@ -131,6 +131,7 @@ struct sha256_hex task_source_hash(const char *src, size_t len)
 	struct str flat = {0};
 	int widths[100] = {0}, depth = 0;
 	bool fresh = true;
+	/* Only tokens enter the hash, so that white space between them does not count. */
 	py_scanner_init(&s, src, len);
 	for (;;) {
 		enum py_token t = py_scanner_next(&s, &text);
@@ -140,6 +141,8 @@ struct sha256_hex task_source_hash(const char *src, size_t len)
 			continue;
 		}
 		if (fresh) {
+			/* The widths of the open blocks form a stack, whose height is the depth of this
+			 * line. */
 			while (depth > 0 && s.indent < widths[depth]) depth--;
 			if (s.indent > widths[depth] && depth + 1 < (int)ARRAY_LEN(widths)) widths[++depth] = s.indent;
 			str_printf(&flat, "\n%d", depth);

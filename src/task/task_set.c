@@ -91,6 +91,7 @@ int task_check(const struct task *t, struct err *err)
 	} NEEDED[] = {{"class", "Model"}, {"def", "get_inputs"}, {"def", "get_init_inputs"}};
 	bool found[ARRAY_LEN(NEEDED)] = {false};
 	size_t len = strlen(t->source);
+	/* Size and encoding first, so that the scanner below reads bounded text. */
 	if (len > TASK_SOURCE_BYTES_MAX)
 		return err_set(
 			err, ERR_LIMIT, "task %s: %zu bytes of source, at most %zu are read", t->name, len, TASK_SOURCE_BYTES_MAX);
@@ -98,6 +99,8 @@ int task_check(const struct task *t, struct err *err)
 		return err_set(err, ERR_FORMAT, "task %s: the source is not UTF-8", t->name);
 	struct py_scanner s;
 	struct slice word = {0}, previous = {0};
+	/* Tokens are compared, not bytes, and only those that are not indented: nested names do not
+	 * count. */
 	py_scanner_init(&s, t->source, len);
 	for (enum py_token k = py_scanner_next(&s, &word); k != PY_END; previous = word, k = py_scanner_next(&s, &word))
 		for (size_t i = 0; i < ARRAY_LEN(NEEDED) && k == PY_NAME && s.indent == 0; i++)
@@ -255,8 +258,10 @@ static int file_load(const char *path, const char *name, struct task_set *set, s
 	char *safe = safe_name(name);
 	int rc = file_read(path, TASK_SOURCE_BYTES_MAX, &text, err);
 	const char *source = text.data ? text.data : "";
+	/* What follows reads the source as a C string, which a zero byte would cut short. */
 	if (!rc && strlen(source) != text.len)
 		rc = err_set(err, ERR_FORMAT, "%s: a zero byte after %zu bytes: expected Python text", path, strlen(source));
+	/* A first line may hold the task's fields as JSON; a plain file has none of them. */
 	if (!rc && !strncmp(source, HEADER, strlen(HEADER))) {
 		const char *line = source + strlen(HEADER);
 		size_t len = strcspn(line, "\n");
@@ -265,6 +270,8 @@ static int file_load(const char *path, const char *name, struct task_set *set, s
 	} else if (!rc) header = json_object();
 	if (!rc && !json_is_object(header))
 		rc = err_set(err, ERR_FORMAT, "%s:1: expected an object after \"%s\"", path, HEADER);
+	/* The file's name stands for the name, and its path for the level, unless the header says
+	 * otherwise. */
 	struct row r = {.name = safe, .source = source, .structure = "", .split = ""};
 	if (!rc) rc = row_fields(header, path, &r, err);
 	if (!rc && !r.level) r.level = level_of_path(path);

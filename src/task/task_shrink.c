@@ -54,10 +54,13 @@ bool task_shrink(struct task *t, int64_t size_max)
 			at_start = true;
 			continue;
 		}
+		/* Only tokens at the top level begin a statement that can change whether sizes stand
+		 * here. */
 		if (s.indent == 0) place_move(&place, at_start, k, text);
 		at_start = false;
 		int64_t v = k == PY_NUMBER && place.in_sizes ? integer_of(text) : -1;
 		if (v <= size_max) continue;
+		/* The literal alone is replaced; the text before it is copied as it is, with its layout. */
 		while (v > size_max) v = (v + 1) / 2;
 		size_t begin = (size_t)(text.data - t->source);
 		str_append(&out, t->source + copied, begin - copied);
@@ -70,6 +73,7 @@ bool task_shrink(struct task *t, int64_t size_max)
 		str_release(&out);
 		return false;
 	}
+	/* The source has changed, so that its hash has to be taken again. */
 	free(t->source);
 	t->source = xasprintf("# Sizes over %lld were halved until they fit.\n%s", (long long)size_max, out.data);
 	t->hash = task_source_hash(t->source, strlen(t->source));

@@ -65,10 +65,13 @@ static bool try_seed(struct synth *s, int level, uint64_t seed)
 	bool is_new = false;
 	struct task_graph *g = xmalloc(sizeof *g);
 	struct str source = {0}, structure = {0};
+	/* The split follows from the structure alone, so that no two splits share a structure. */
 	graph_compose(g, level, seed);
 	graph_structure(g, &structure);
 	enum task_split split = task_split_of(structure.data);
 	if (s->done[level][split] < s->want[level][split] && is_wanted(g, s->o)) {
+		/* The source is printed only for a graph that is wanted; its hash tells whether it was
+		 * there before. */
 		graph_source(g, &source);
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
 		if (!*seen_slot(s, hash.text)) {
@@ -80,6 +83,7 @@ static bool try_seed(struct synth *s, int level, uint64_t seed)
 				.level = level,
 				.seed = seed,
 				.hash = hash};
+			/* The table points into the task: the set has its full size and does not move. */
 			*seen_slot(s, hash.text) = t->hash.text;
 			s->set->count++;
 			s->done[level][split]++;

@@ -306,6 +306,7 @@ static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t ali
 {
 	struct gguf *g = c->g;
 	uint64_t next = 0, pad = padding((uint64_t)(c->at - g->map.data), alignment);
+	/* Without tensors there is no data, and no more than the padding may follow the header. */
 	if (!g->count)
 		return left(c) <= pad ? 0
 							  : err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the header belong to no tensor",
@@ -316,6 +317,8 @@ static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t ali
 	for (size_t i = 0; i < g->count && !rc; i++) {
 		struct gguf_tensor *t = &g->tensors[i];
 		snprintf(c->field, sizeof c->field, "tensor '%s'", t->name);
+		/* The offset is compared with what the sizes add up to, so that no two tensors share
+		 * bytes. */
 		if (offsets[i] != next)
 			return FAIL(c, ERR_FORMAT,
 				"begins at byte %llu of the data, expected %llu: tensors must follow each other without gap or overlap",
@@ -326,6 +329,7 @@ static int place_tensors(struct cursor *c, const uint64_t *offsets, uint64_t ali
 		next += t->bytes + pad;
 		if (i + 1 < g->count) rc = take(c, pad, &skipped);
 	}
+	/* What is left is the last padding at most. */
 	if (!rc && left(c) > pad)
 		rc = err_set(c->err, ERR_FORMAT, "%s: %llu bytes after the last tensor belong to none", g->path,
 			(unsigned long long)(left(c) - pad));

@@ -75,12 +75,14 @@ static int read_entry(struct tensor_info *t, const json_t *entry, const char *pa
 	if (dtype_from_safetensors(json_string_value(dtype), &t->dtype))
 		return err_set(err, ERR_UNSUPPORTED, "%s: tensor '%s' has dtype '%.32s', which is not supported", path, t->name,
 			json_string_value(dtype));
+	/* The size is counted from the shape, and the offsets have to agree with it. */
 	uint64_t bytes = 0, begin = 0, end = 0;
 	int rc = read_shape(t, json_object_get(entry, "shape"), path, &bytes, err);
 	if (rc) return rc;
 	if (!json_is_array(offsets) || json_array_size(offsets) != 2 || read_offset(json_array_get(offsets, 0), &begin) ||
 		read_offset(json_array_get(offsets, 1), &end))
 		return err_set(err, ERR_FORMAT, "%s: tensor '%s': expected \"data_offsets\": [begin, end]", path, t->name);
+	/* The range is checked before a pointer is made of it: the numbers come from a file. */
 	if (begin > end || end > data_bytes)
 		return err_set(err, ERR_RANGE,
 			"%s: tensor '%s': bytes %llu..%llu lie outside the %llu bytes of data; is the file cut off?", path, t->name,
@@ -90,6 +92,7 @@ static int read_entry(struct tensor_info *t, const json_t *entry, const char *pa
 			path, t->name, (unsigned long long)bytes, (unsigned long long)(end - begin));
 	t->data = data + begin;
 	t->bytes = (size_t)bytes;
+	/* Elements are read where they lie in the mapped file, which needs them aligned. */
 	if ((uintptr_t)t->data % dtype_bytes(t->dtype))
 		return err_set(err, ERR_FORMAT,
 			"%s: tensor '%s' is not aligned to its element size; save the file again with a current safetensors", path,
@@ -162,9 +165,13 @@ static int add_file(struct safetensors *s, const char *path, struct err *err)
 	struct file_map *map = &s->shards[s->nshards];
 	int rc = file_map_open(path, map, err);
 	if (rc) return rc;
+	/* The file counts as soon as it is open, so that closing the set closes it whatever fails
+	 * below. */
 	s->nshards++;
 	if (map->len < 8)
 		return err_set(err, ERR_FORMAT, "%s: %zu bytes are too few for a safetensors file", path, map->len);
+	/* The length of the header: 8 bytes, the lowest first. It is bounded before anything is
+	 * parsed. */
 	uint64_t n = 0;
 	for (int i = 7; i >= 0; i--) n = n << 8 | map->data[i];
 	if (n > HEADER_BYTES_MAX)
@@ -173,6 +180,7 @@ static int add_file(struct safetensors *s, const char *path, struct err *err)
 	if (n > map->len - 8)
 		return err_set(err, ERR_FORMAT, "%s: header of %llu bytes, but the file ends after %zu; is the file cut off?",
 			path, (unsigned long long)n, map->len - 8);
+	/* The header has to begin with the object itself: white space before it is refused. */
 	json_error_t e;
 	json_t *header = n && map->data[8] == '{'
 		? json_loadb((const char *)map->data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &e)
@@ -255,13 +263,16 @@ static int add_index(struct safetensors *s, const char *path, struct err *err)
 		rc = err_set(err, ERR_FORMAT, "%s: expected an object \"weight_map\" with at least one tensor", path);
 		goto cleanup;
 	}
+	/* Room for as many files as there may be is made once, before the first is added. */
 	s->shards = xrealloc(s->shards, SAFETENSORS_SHARDS_MAX * sizeof *s->shards);
+	/* The index names a file for each tensor; seen remembers those that are open already. */
 	json_object_foreach((json_t *)weight_map, name, file)
 	{
 		if (!json_is_string(file)) rc = err_set(err, ERR_FORMAT, "%s: weight_map '%.128s' is not a string", path, name);
 		else if ((rc = add_shard(s, folder, json_string_value(file), seen, err))) err_prefix(err, "%s", path);
 		if (rc) goto cleanup;
 	}
+	/* What the files hold is then compared with what the index says. */
 	rc = sort_and_refuse_duplicates(s, path, err);
 	if (!rc) rc = check_weight_map(s, weight_map, seen, path, err);
 cleanup:

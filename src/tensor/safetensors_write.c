@@ -113,6 +113,7 @@ static void sync_folder_of(const char *path)
 
 static int write_atomic(const char *path, const struct source *s, struct err *err)
 {
+	/* The bytes go to a file beside the target, so that the target is never half written. */
 	char *beside = xasprintf("%s.%d.tmp", path, (int)getpid());
 	int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), rc = 0;
 	if (fd < 0) {
@@ -120,6 +121,7 @@ static int write_atomic(const char *path, const struct source *s, struct err *er
 		free(beside);
 		return rc;
 	}
+	/* The first failure is the one to report: errno is kept before later calls change it. */
 	bool failed = write_file(fd, s) || fsync(fd);
 	int saved = errno;
 	if (close(fd) && !failed) {

@@ -4,6 +4,7 @@
 void tensor_to_f32(const struct tensor_info *t, float *out)
 {
 	size_t count = t->bytes / dtype_bytes(t->dtype);
+	/* fp32 is copied as it is; every other format is converted element by element. */
 	switch (t->dtype) {
 	case DTYPE_F32:
 		if (count) memcpy(out, t->data, t->bytes);

@@ -75,10 +75,13 @@ static bool is_blank(const char *text, size_t begin, size_t end)
 struct answer answer_parse(const char *text, size_t len)
 {
 	size_t think = 0, think_end = 0, from = 0;
+	/* Reasoning ends behind the last closing tag; one that was opened after it was cut off. */
 	bool opened = find_last(text, len, "<think>", &think), closed = find_last(text, len, "</think>", &think_end);
 	if (opened && (!closed || think > think_end)) return malformed("unclosed-think", len);
 	if (closed) from = think_end + strlen("</think>");
 
+	/* Then line by line: a fence opens a block, and only a bare one that is long enough closes
+	 * it. */
 	struct answer a = malformed("no-code-block", len);
 	enum language best = LANGUAGE_OTHER, inside = LANGUAGE_OTHER;
 	struct fence open = {0}, f;
@@ -94,6 +97,8 @@ struct answer answer_parse(const char *text, size_t len)
 			open_line = line;
 			code_begin = next;
 		} else if (!f.info.len && f.ticks >= open.ticks && f.indent <= MAX(3, open.indent)) {
+			/* Of equally good languages the later block wins; a block in another language is never
+			 * taken. */
 			if (inside >= MAX(best, LANGUAGE_NONE)) {
 				best = inside;
 				a = (struct answer){true, NULL, 0, open_line, code_begin, line};
@@ -101,6 +106,7 @@ struct answer answer_parse(const char *text, size_t len)
 			open.ticks = 0;
 		}
 	}
+	/* A block that is still open may be the code, so that a whole one before it does not count. */
 	if (open.ticks && inside > LANGUAGE_OTHER) return malformed("unclosed-code-block", len);
 	if (a.well_formed && is_blank(text, a.code_begin, a.code_end)) return malformed("empty-code", len);
 	return a;

@@ -207,6 +207,8 @@ static int load_switches(struct opener *o, const char *what, const char **unk)
 	const json_t *m = o->model, *dropout = json_object_get(m, "dropout");
 	const char *type = "BPE";
 	bool byte_fallback = false;
+	/* A field that is not known could change what text becomes, so it is refused and not
+	 * ignored. */
 	if (pipeline_check_keys(m, what,
 			NAMES("type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
 				"byte_fallback", "ignore_merges", "vocab", "merges"),
@@ -217,6 +219,7 @@ static int load_switches(struct opener *o, const char *what, const char **unk)
 		json_opt_bool(m, what, "fuse_unk", &o->t->fuse_unk, o->err) ||
 		json_opt_bool(m, what, "ignore_merges", &o->t->ignore_merges, o->err))
 		return o->err->code;
+	/* These would give other tokens, or not the same ones each time. */
 	if (strcmp(type, "BPE"))
 		return err_set(o->err, ERR_UNSUPPORTED, "%s: type \"%.60s\": only byte-level BPE is read", what, type);
 	if (byte_fallback)
@@ -226,6 +229,7 @@ static int load_switches(struct opener *o, const char *what, const char **unk)
 		return err_set(o->err, ERR_UNSUPPORTED,
 			"%s: field \"dropout\": expected null or 0, found %s; encoding here is deterministic", what,
 			json_is_number(dropout) ? "another number" : pipeline_json_kind(dropout));
+	/* Affixes are accepted only when they are empty. */
 	for (size_t i = 0; i < ARRAY_LEN(affixes); i++) {
 		const char *text = "";
 		if (json_opt_str(m, what, affixes[i], &text, o->err)) return o->err->code;
@@ -375,12 +379,15 @@ int tokenizer_open(const char *path, struct tokenizer **out, struct err *err)
 	struct str text = {0};
 	json_t *root = NULL, *whole = NULL;
 	*out = NULL;
+	/* Errors go to own first, because the whole file may have a better one to tell. */
 	int rc = read_file(&o, &text, &root);
 	if (!rc) {
 		o.t = xcalloc(1, sizeof(*o.t));
 		o.root = root;
 		rc = load(&o);
 	}
+	/* The long lists were cut out before the parse: of broken JSON the whole text tells the right
+	 * place. */
 	if (o.is_broken && json_parse(text.data, text.len, file, &whole, err)) rc = err->code;
 	else if (rc) err_set(err, rc, "%s", own.text);
 	else *out = o.t;

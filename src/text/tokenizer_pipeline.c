@@ -176,6 +176,7 @@ static int load_component(struct tokenizer *t, const json_t *o, const struct com
 	if (!type)
 		return err_set(err, ERR_FORMAT, "%s: expected an object with a string \"type\", found %s", what,
 			json_is_object(o) ? "an object without" : pipeline_json_kind(o));
+	/* The type decides which fields may stand here; what is not in the table is refused. */
 	const struct component *c = table;
 	while (c->type && strcmp(c->type, type)) c++;
 	if (!c->type)
@@ -185,6 +186,7 @@ static int load_component(struct tokenizer *t, const json_t *o, const struct com
 			what, type);
 	if (depth > NESTING_MAX) return err_set(err, ERR_LIMIT, "%s: nested more than %d deep", what, NESTING_MAX);
 	if (pipeline_check_keys(o, what, c->fields, err)) return err->code;
+	/* A single step: nothing may come behind ByteLevel when text is split. */
 	if (!c->parts) {
 		if (*last && !strcmp(*last, "ByteLevel") && table == pre_tokenizers)
 			return err_set(err, ERR_UNSUPPORTED,
@@ -192,6 +194,8 @@ static int load_component(struct tokenizer *t, const json_t *o, const struct com
 		*last = c->type;
 		return c->load ? c->load(t, o, what, err) : 0;
 	}
+	/* A Sequence: each part is read under a name of its own, so that an error says where it
+	 * stands. */
 	const json_t *parts = json_object_get(o, c->parts);
 	if (!json_is_array(parts))
 		return err_set(
@@ -217,6 +221,7 @@ int pipeline_load(struct tokenizer *t, const json_t *root, const char *path, str
 		{"post_processor", post_processors, NULL},
 		{"decoder", decoders, "ByteLevel"},
 	};
+	/* An absent part does nothing, but the two that make it byte-level have to be there. */
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
 		const json_t *o = json_object_get(root, parts[i].field);
 		const char *last = NULL;

@@ -141,6 +141,7 @@ static void digits_run(const struct stage *s, int count, const char *text, size_
 
 void stages_run(const struct stage *s, int count, const char *text, size_t len, word_fn *fn, void *ctx)
 {
+	/* What has passed all stages is a word. */
 	if (!count) {
 		fn(ctx, text, len);
 		return;
@@ -149,12 +150,15 @@ void stages_run(const struct stage *s, int count, const char *text, size_t len, 
 	case STAGE_SPLIT:
 		for (size_t i = 0, n; i < len; i += n) {
 			n = split_word(s->rules, text + i, len - i);
+			/* The last stage hands its words over at once, which saves a call for each of them. */
 			if (count == 1) fn(ctx, text + i, n);
 			else stages_run(s + 1, count - 1, text + i, n, fn, ctx);
 		}
 		break;
 	case STAGE_DIGITS: digits_run(s, count, text, len, fn, ctx); break;
 	case STAGE_PREFIX_SPACE: {
+		/* A text that is empty or begins with a space needs none, and is passed on without a
+		 * copy. */
 		if (!len || text[0] == ' ') {
 			stages_run(s + 1, count - 1, text, len, fn, ctx);
 			break;

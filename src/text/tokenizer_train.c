@@ -246,11 +246,15 @@ static void merge_all(struct trainer *r, int ntokens_max)
 	while (r->ntokens < ntokens_max && r->nqueue) {
 		struct train_entry top = queue_pop(r);
 		struct train_pair *p = &r->pairs[top.pair];
+		/* Entries grow stale while others merge: dead pairs are dropped, and counts that fell are
+		 * queued anew. */
 		if (p->merged || p->count <= 0) continue;
 		if (p->count != top.count) {
 			queue_push(r, (struct train_entry){p->count, top.pair});
 			continue;
 		}
+		/* The merge is recorded under the ids of its halves; its bytes may belong to a token
+		 * already. */
 		int32_t left = p->left, right = p->right;
 		str_clear(&bytes);
 		str_append(&bytes, r->tokens[left].data, r->tokens[left].len);
@@ -259,6 +263,7 @@ static void merge_all(struct trainer *r, int ntokens_max)
 		GROW(r->merges, r->nmerges, r->merges_cap);
 		r->merges[r->nmerges][0] = left;
 		r->merges[r->nmerges++][1] = right;
+		/* The list of words is taken off the pair first, since merging moves the pairs about. */
 		uint32_t *words = p->words, nwords = p->nwords;
 		p->words = NULL;
 		p->nwords = p->words_cap = 0;

@@ -144,6 +144,7 @@ static int check_opens(const char *path, struct err *err)
 
 int tokenizer_write(const struct tokenizer_parts *p, const char *path, struct err *err)
 {
+	/* What the caller gave is checked before anything is built from it. */
 	const struct family *f = family_find(p->kind);
 	if (!f)
 		return err_set(err, ERR_UNSUPPORTED,
@@ -154,12 +155,14 @@ int tokenizer_write(const struct tokenizer_parts *p, const char *path, struct er
 			p->ntokens);
 	json_t *vocab = json_object(), *added = json_array(), *merges = json_array(), *root = NULL;
 	char *bos = p->bos_id < 0 ? NULL : xstrndup(p->tokens[p->bos_id].data, p->tokens[p->bos_id].len);
+	/* Tokens and merges are complete before the file is written, so that an error leaves none. */
 	int rc = vocabulary(p, vocab, added, err);
 	if (!rc) rc = merge_list(p, merges, err);
 	if (!rc) {
 		root = root_json(f, bos, p->bos_id, vocab, added, merges);
 		rc = write_json(root, path, err);
 	}
+	/* The file is opened once as any reader would, so that no file stays that cannot be read. */
 	if (!rc) rc = check_opens(path, err);
 	free(bos);
 	json_decref(vocab);

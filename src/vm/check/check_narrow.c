@@ -64,6 +64,7 @@ static bool flow_step(const struct vm_program *p, int i, bool *marked)
 	const struct vm_instr *in = &p->instrs[i];
 	bool any = false, changed = false;
 	bool has_region = (in->op == OP_REDUCE || in->op == OP_SCAN || in->op == OP_MAP_REGION) && in->target > i;
+	/* A move copies each operand to the result at its own place, so the marks go pairwise. */
 	if (in->op == OP_MOVE) {
 		for (int s = 0; s < in->nsrc; s++) {
 			if (!marked[src_id(p, in, s)] || marked[dst_id(p, in, s)]) continue;
@@ -71,6 +72,7 @@ static bool flow_step(const struct vm_program *p, int i, bool *marked)
 		}
 		return changed;
 	}
+	/* Anywhere else one marked operand that reaches the result as a value marks all results. */
 	for (int s = 0; s < in->nsrc; s++) any |= marked[src_id(p, in, s)] && carries(in, s);
 	if (has_region) {
 		const struct vm_instr *begin = in + 1, *end = &p->instrs[in->target - 1];
@@ -78,6 +80,7 @@ static bool flow_step(const struct vm_program *p, int i, bool *marked)
 			changed |= !marked[dst_id(p, begin, d)];
 			marked[dst_id(p, begin, d)] = true;
 		}
+		/* The region's last operands are the results of the whole instruction. */
 		for (int s = 0; s < end->nsrc; s++) any |= marked[src_id(p, end, s)];
 	}
 	for (int d = 0; any && d < in->ndst; d++) {

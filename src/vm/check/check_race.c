@@ -516,6 +516,8 @@ int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *ad
 	const uint8_t *value, int64_t n, size_t size)
 {
 	struct vm_check *k = c->check;
+	/* A hash table from address to its first lane, at least twice as large as needed: probes stay
+	 * short. */
 	int64_t slots = 16;
 	while (slots < 2 * n) slots *= 2;
 	if (slots > k->lane_slots) {
@@ -531,10 +533,12 @@ int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *ad
 			k->lane_of[at] = i;
 			continue;
 		}
+		/* The same value twice is harmless; what lies in no buffer is the access's own fault. */
 		int64_t first = k->lane_of[at];
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT;
 		if (!memcmp(value + first * (int64_t)size, value + i * (int64_t)size, size) || !vm_buffer_at(c->memory, index))
 			continue;
+		/* One finding per store is enough, so the search ends with it. */
 		char name[96];
 		int64_t offset = address[i] - (int64_t)(index << TAPE_ADDRESS_SHIFT);
 		vm_fault(c, in, VM_FAULT_RACE, i,

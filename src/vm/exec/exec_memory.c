@@ -370,6 +370,8 @@ static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, con
 	const uint8_t *m = address ? mask_bytes(c, in, mask, n, &failed) : NULL;
 	if (!address || failed) return 1;
 	vm_race_block(c->check, address, n, size);
+	/* Lanes of one store can only race when their values may differ: with step 0 all have the
+	 * same. */
 	if (kind == CHECK_WRITE && value_step && vm_race_lanes(c, in, address, m, value, n, size)) return 1;
 	for (int64_t i = 0; i < n;) {
 		int64_t at = vm_address(c, address[i]);
@@ -379,6 +381,8 @@ static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, con
 			i++;
 			continue;
 		}
+		/* The row goes on while the next lane is active, adjoins the last one and lies in the
+		 * buffer. */
 		int64_t j = i + 1;
 		while (j < n && (!m || m[j]) && address[j] == address[j - 1] + (int64_t)size &&
 			(j - i + 1) * (int64_t)size <= room)
@@ -399,20 +403,25 @@ static int check_races(struct vm_ctx *c, const struct vm_instr *in, int mask, in
 	struct span mem;
 	int64_t start, size = (int64_t)elem_bytes(info->elem), value_step = 0;
 	const uint8_t *value = NULL;
+	/* A splat is one value for all lanes: it is read with step 0 and not spelt out. */
 	if (stored >= 0) {
 		const struct vm_value *v = &c->values[stored];
 		value_step = v->form == FORM_SPLAT ? 0 : size;
 		value = v->form == FORM_SPLAT ? v->splat : vm_dense(c, in, stored, info->count);
 		if (!value) return 1;
 	}
+	/* The walk by rows needs an affine pointer and a mask that is a box. */
 	if (!vm_affine_of(c, vm_src(c, in, 0), &a) || !mask_box(c, mask, info, &b))
 		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
 	vm_race_block_affine(c->check, &a, info);
+	/* When lanes may meet at one address, their values are compared, which is done address by
+	 * address. */
 	if (c->check->block.may_overlap && kind == CHECK_WRITE)
 		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
 	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0])) return 0;
 	if (!prepare(c, info, &a, &b, (size_t)size, kind == CHECK_WRITE, &w, &mem, &start))
 		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
+	/* The walk begins at the first element that the mask lets through. */
 	int64_t address = a.base;
 	for (int d = 0; d < info->ndim; d++) address += a.stride[d] * b.lo[d];
 	return check_box(c, in, &w, vm_address(c, address), value, value_step, start, kind);

@@ -154,6 +154,8 @@ INLINE double f_log1p(double x)
 INLINE double f_erf(double x)
 {
 	double z = x * x, a = clamp(fabs(x), 0.84, 4), t = a - 2.42;
+	/* Near zero: the Taylor polynomial in x squared, which is odd again after the product with
+	 * x. */
 	double p = -6.7113668551641105e-12;
 	p = fma_(p, z, 9.422759064650411e-11);
 	p = fma_(p, z, -1.2290555301717928e-09);
@@ -168,6 +170,7 @@ INLINE double f_erf(double x)
 	p = fma_(p, z, 0.11283791670955126);
 	p = fma_(p, z, -0.37612638903183754);
 	p = fma_(p, z, 1.1283791670955126);
+	/* Beyond: log(erfc), as a polynomial about 2.42, the middle of the interval. */
 	double q = 1.1903402829475053e-09;
 	q = fma_(q, t, -6.094655909974042e-09);
 	q = fma_(q, t, 1.43248728095206e-08);
@@ -182,6 +185,7 @@ INLINE double f_erf(double x)
 	q = fma_(q, t, -0.9412024378571989);
 	q = fma_(q, t, -5.201870751260161);
 	q = fma_(q, t, -7.384636083124774);
+	/* The polynomial knows |x| alone; the sign is put back. */
 	double far = copysign(1 - exp_double(q), x);
 	return fabs(x) > 0.84 ? far : p * x;
 }
