@@ -83,6 +83,8 @@ static int memory_prepare(struct launcher_vm *v, struct runner_fault *fault)
 {
 	const struct tape *t = v->tape;
 	int64_t total = 0;
+	/* The bound is checked before anything is allocated, since the sizes are the tape's word. Each
+	 * byte counts twice: an origin tag stands beside it. */
 	for (int b = 0; b < t->nbuffers; b++) {
 		total += 2 * t->buffers[b].bytes + 2 * CANARY_BYTES;
 		if (total > v->memory_bytes) {
@@ -99,6 +101,8 @@ static int memory_prepare(struct launcher_vm *v, struct runner_fault *fault)
 	v->origin = xcalloc(n, sizeof *v->origin);
 	v->memory = xcalloc(n, sizeof *v->memory);
 	v->nbuffers = t->nbuffers;
+	/* A block has its two canaries inside and is rounded up to what aligned_alloc takes. Contents
+	 * come with each trial, from buffer_set. */
 	for (int b = 0; b < t->nbuffers; b++) {
 		size_t bytes = (size_t)t->buffers[b].bytes, rounded = (bytes + 2 * CANARY_BYTES + 255) / 256 * 256;
 		v->blocks[b] = aligned_alloc(256, rounded);

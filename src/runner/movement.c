@@ -69,6 +69,7 @@ static void walk_each(const struct walk *w, int64_t a_bytes, int64_t b_bytes, ru
 
 static int64_t load_int(enum dtype t, const void *p)
 {
+	/* Each case copies into a variable of the type, so that the return widens it rightly. */
 	switch (t) {
 	case DTYPE_I8: {
 		int8_t v;

@@ -157,18 +157,21 @@ static int given_match(struct replay *r, const struct runner_trial *trial, struc
 		const struct tape_buffer *tb = &r->tape->buffers[b];
 		const struct runner_given *g = NULL;
 		r->given[b] = -1;
+		/* The index is the tape's word, so it is checked before it is used. */
 		if (tb->kind == TAPE_INPUT) {
 			if (tb->input < 0 || tb->input >= trial->ninputs)
 				return bad_tape(
 					fault, "buffer %d is input %d, the task has %d tensor inputs", b, tb->input, trial->ninputs);
 			g = &trial->inputs[r->given[b] = tb->input];
 		} else if (tb->kind == TAPE_PARAM) {
+			/* A parameter is found by name; what is given for constants is not meant here. */
 			for (int p = 0; p < trial->nparams && !g; p++)
 				if (!trial->params[p].for_const && !strcmp(trial->params[p].name, tb->name))
 					g = &trial->params[r->given[b] = p];
 			if (!g)
 				return bad_tape(fault, "buffer %d is parameter %.200s, which the reference does not have", b, tb->name);
 		} else if (tb->kind == TAPE_CONST && tb->name && tb->name[0]) {
+			/* Finding none is no fault: the constant keeps the tape's own data then. */
 			for (int p = 0; p < trial->nparams && !g; p++)
 				if (trial->params[p].for_const && !strcmp(trial->params[p].name, tb->name))
 					g = &trial->params[r->given[b] = p];

@@ -219,15 +219,19 @@ int main(int argc, char **argv)
 			"descriptor 3; not for hands\n");
 		return 2;
 	}
+	/* A name that is no level leaves the loop behind the last one and is refused below. */
 	int level = SANDBOX_NONE;
 	while (level <= SANDBOX_FULL && strcmp(sandbox_level_name(level), argv[1])) level++;
 	o.memory_bytes = strtoll(argv[2], NULL, 10);
 	if (level > SANDBOX_FULL || o.memory_bytes <= 0) return 2;
+	/* The vm reads no files, so no path is open to it; a GPU's driver brings a list of its own. */
 	static const char *const NO_PATHS[] = {NULL};
 	o.sandbox = (struct sandbox_options){
 		.level = level, .read_paths = NO_PATHS, .memory_bytes = o.memory_bytes + BYTES_BESIDE_BUFFERS};
 	if (o.is_cuda) launcher_cuda_sandbox(&o.sandbox);
 	char text[512] = "";
+	/* Only the full level has namespaces, which are made before the fork: the child does the work
+	 * in them, and this process ends as the child ended. */
 	if (level != SANDBOX_FULL) return work(&o);
 	if (sandbox_unshare(&o.sandbox, text, sizeof text)) {
 		reply(json_pack("{s:s}", "failed", text));

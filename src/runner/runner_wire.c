@@ -64,6 +64,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 {
 	struct runner_trial t = {0};
 	int64_t deadline = 0, repeats = 0;
+	/* The fields are read in turn, and rc keeps the first one that is wrong. */
 	int rc = given_parse(o, "inputs", &t.inputs, &t.ninputs, err);
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_cost", &t.want_cost, err);
@@ -73,6 +74,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_get_int(o, "trial", "time_repeats", 0, RUNNER_TIMES_MAX, &repeats, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
 	t.compiled = json_object_get(o, "compiled");
+	/* Each output of the tape needs its place in the outputs memfd, so the count must agree. */
 	const json_t *offsets = json_object_get(o, "output_offsets");
 	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))
 		rc = err_set(err, ERR_FORMAT, "trial.output_offsets: expected %d entries, found %zu", noutputs,
@@ -82,6 +84,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	t.deadline_ms = (int)deadline;
 	t.time_repeats = (int)repeats;
 	t.may_be_given = (uint64_t)json_integer_value(json_object_get(o, "may_be_given"));
+	/* On a fault the caller gets nothing, so what was read until then is released here. */
 	if (rc) runner_trial_release(&t);
 	else *out = t;
 	return rc;

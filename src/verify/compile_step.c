@@ -218,12 +218,15 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
 	struct entry *e = slot(c, &key);
 	*is_new = false;
 	pthread_mutex_lock(&c->lock);
+	/* Whoever asks for a kernel in the making waits for it. The slot is shared by many keys, so the
+	 * key is compared after the wait. */
 	while (e->is_running) pthread_cond_wait(&c->changed, &c->lock);
 	if (e->result && !strcmp(e->key.text, key.text)) {
 		*result = json_incref(e->result);
 		pthread_mutex_unlock(&c->lock);
 		return 0;
 	}
+	/* A compilation takes long, so it runs without the lock: the mark keeps others off the slot. */
 	json_decref(e->result);
 	*e = (struct entry){.key = key, .is_running = true};
 	pthread_mutex_unlock(&c->lock);
@@ -235,6 +238,7 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
 		rc = ask(g, k, &found, err);
 		if (!rc && is_lasting(found)) store_keep(g, &key, found);
 	}
+	/* An infrastructure fault leaves the slot empty, so that the next one who asks tries again. */
 	pthread_mutex_lock(&c->lock);
 	*e = (struct entry){.key = key, .result = rc ? NULL : json_incref(found)};
 	pthread_cond_broadcast(&c->changed);
@@ -295,6 +299,7 @@ static int binaries_write(struct compiled *c, struct err *err)
 {
 	struct str all = {0};
 	for (size_t k = 0; k < json_array_size(c->results); k++) {
+		/* The result may come from the store, so its text is decoded with checks. */
 		json_t *result = json_array_get(c->results, k);
 		const char *text = json_string_value(json_object_get(result, "cubin"));
 		size_t len = json_string_length(json_object_get(result, "cubin")), n = BASE64_DECODE_LENGTH(len);
@@ -315,6 +320,7 @@ static int binaries_write(struct compiled *c, struct err *err)
 	bool is_written = c->fd >= 0 && (!all.len || pwrite(c->fd, all.data, all.len, 0) == (ssize_t)all.len);
 	struct runner_binaries parsed = {0};
 	int rc = c->fd < 0 ? c->fd : is_written ? 0 : err_set(err, ERR_INFRA, "writing binaries: %s", strerror(errno));
+	/* The runner's own reader makes the list, so that both sides understand the same. */
 	if (!rc) rc = runner_binaries_parse(c->results, (int64_t)all.len, &parsed, err);
 	c->binaries = parsed.binaries;
 	c->count = parsed.count;

@@ -27,7 +27,9 @@ int launch_limits_check(struct grading *g, const struct tape *t, int kernel, con
 	int warps = (int)json_integer_value(json_object_get(result, "num_warps")),
 		registers = (int)json_integer_value(json_object_get(result, "registers"));
 	int64_t shared = json_integer_value(json_object_get(result, "shared_bytes"));
+	/* Warp specialisation makes more warps than the tape's, so the compiled count goes first. */
 	if (warps <= 0) warps = k->num_warps;
+	/* Each launch is looked at by itself, because a refusal names its line and its grid. */
 	for (int i = 0; i < t->nrows; i++) {
 		const struct tape_row *row = &t->rows[i];
 		if (row->kind != TAPE_LAUNCH || row->kernel != kernel) continue;
@@ -47,6 +49,7 @@ int launch_limits_check(struct grading *g, const struct tape *t, int kernel, con
 				"shared memory "
 				"do not fit on a multiprocessor",
 				k->name, row->line, warps, registers, (long long)shared);
+		/* A cooperative grid's blocks all run at once, so the card must have places for them. */
 		int64_t blocks = (int64_t)row->grid[0] * row->grid[1] * row->grid[2] * k->num_ctas;
 		if (k->is_cooperative && blocks > fit * g->s->gpu.sms)
 			return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, "grid-not-resident", row->line,

@@ -98,6 +98,7 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 	const char *name = "";
 	const json_t *shape = json_object_get(e, "shape");
 	int64_t plain = 0, exact = -1, elements = 1;
+	/* What compare cannot handle is refused first, by a message about the task. */
 	int rc = json_get_str(e, "output", "dtype", &name, err);
 	if (!rc && dtype_from_name(name, &out->dtype))
 		rc = err_set(err, ERR_UNSUPPORTED, "the reference returns %.60s, which cannot be compared", name);
@@ -105,12 +106,14 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 		rc = err_set(err, ERR_LIMIT, "the reference returns a tensor of %zu dimensions, at most %d are supported",
 			json_array_size(shape), TAPE_DIMS_MAX);
 	if (rc) return rc;
+	/* A size is checked before it is multiplied in, so that the product cannot overflow. */
 	for (out->ndim = 0; out->ndim < (int)json_array_size(shape); out->ndim++) {
 		int64_t size = json_integer_value(json_array_get(shape, (size_t)out->ndim));
 		if (size < 0 || (size && elements > t->expected_bytes / size))
 			return err_set(err, ERR_FORMAT, "oracle's output shape does not fit its data");
 		elements *= out->shape[out->ndim] = size;
 	}
+	/* Both parts must lie in the mapping, aligned for doubles: compare reads them in place. */
 	rc = json_get_int(e, "output", "plain", 0, t->expected_bytes, &plain, err);
 	if (!rc) rc = json_get_int(e, "output", "exact", -1, t->expected_bytes, &exact, err);
 	if (!rc &&
@@ -197,10 +200,13 @@ static int trial_take(
 	if (!rc) rc = json_opt_bool(o, "trial", "edge", &is_edge, err);
 	if (!rc) rc = json_get_str(o, "trial", "distribution", &distribution, err);
 	if (!rc) rc = json_opt_str(o, "trial", "skipped", &skipped, err);
+	/* Trials come in the order in which they were asked for: TRIALS says what each of them is. */
 	if (!rc && index != d->ntrials)
 		rc = err_set(err, ERR_FORMAT, "oracle's trial %lld comes as number %d", (long long)index, d->ntrials);
 	if (rc) return rc;
 	struct oracle_trial *t = &d->trials[d->ntrials++];
+	/* Behind the table's end its rows come again without the first, as in job_json. Stock and
+	 * random are taken from the table and not from the message. */
 	size_t at = (size_t)index < ARRAY_LEN(TRIALS) ? (size_t)index : 1 + (size_t)index % (ARRAY_LEN(TRIALS) - 1);
 	*t = (struct oracle_trial){.given_fd = -1,
 		.variant = (int)variant,
@@ -208,6 +214,7 @@ static int trial_take(
 		.is_random_params = TRIALS[at].random_params,
 		.is_stock = TRIALS[at].variant == SIZES_STOCK && !strcmp(TRIALS[at].distribution, "stock")};
 	snprintf(t->distribution, sizeof t->distribution, "%s", distribution);
+	/* A trial may be left out with a reason, but not a stock one, which is KernelBench's check. */
 	if (skipped) {
 		snprintf(t->why, sizeof t->why, "%s", skipped);
 		return t->is_stock ? err_set(err, ERR_FORMAT, "a stock trial was skipped: %s", skipped) : 0;
@@ -331,6 +338,8 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
 		rc = job_next(&job, MESSAGE_BYTES_MAX, &text, fds, &nfds, deadline, err);
+		/* The process had the reference's code in it, so its end or a broken message is the task's
+		 * fault, unless broken finds one of the infrastructure. */
 		if (rc == ERR_CHILD || rc == ERR_LIMIT || rc == ERR_IO) {
 			rc = broken(&job, err ? err->text : "", fault, err);
 			break;
@@ -345,6 +354,7 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 		}
 		rc = message_take(&text, fds, nfds, o, d, fault, err);
 		for (int i = 0; i < nfds; i++) close(fds[i]);
+		/* A message that makes no sense is the task's fault too, not the infrastructure's. */
 		if (rc < 0 && rc != ERR_MISMATCH && rc != ERR_INFRA) {
 			snprintf(fault->code, sizeof fault->code, "task-unsupported");
 			snprintf(fault->text, sizeof fault->text, "%s", err ? err->text : "");
@@ -357,6 +367,7 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 		oracle_data_free(d);
 		return rc;
 	}
+	/* The cost has come by now, and with it what the bounds depend on. */
 	trials_calibrate(d, o->tf32);
 	d->dtype = task_dtype(d);
 	d->null_kernel = oracle_null_kernel(d);

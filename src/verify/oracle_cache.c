@@ -120,6 +120,8 @@ int oracle_cache_get(struct oracle_cache *c, const struct task *task, const stru
 	int rc = 0;
 	pthread_mutex_lock(&c->lock);
 	struct entry *e = NULL;
+	/* Both a fill and a wait give up the lock, so every turn looks the task up anew. A task without
+	 * an entry needs one that nobody uses, or waits until one comes free. */
 	while (!rc) {
 		e = find(c, &hash);
 		if (e && e->state != ENTRY_RUNNING) break;
@@ -132,6 +134,7 @@ int oracle_cache_get(struct oracle_cache *c, const struct task *task, const stru
 			*fault = e->fault;
 			rc = ERR_MISMATCH;
 		} else {
+			/* The user is counted before the cache shrinks, so that this entry stays. */
 			e->users++;
 			*out = e->data;
 			shrink(c);

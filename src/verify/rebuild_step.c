@@ -92,14 +92,17 @@ static int answer_judge(struct grading *g, const struct tape *t, int kernel, con
 	const char *fault = json_string_value(json_object_get(answer, "fault"));
 	const char *hash = json_string_value(json_object_get(answer, "sha256"));
 	int line = line_of_kernel(t, kernel);
+	/* A recipe that the clean process does not understand proves no cheat: it is unsupported. */
 	if (fault || !hash)
 		return grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "unsupported", line,
 			"kernel %.100s (launched at candidate.py:%d) cannot be compiled from its source alone: %.600s", k->name,
 			line, fault ? fault : "no answer");
+	/* The IR itself is hashed here, so that what is compared is what would be launched. */
 	struct sha256_hex found = hash_bytes(k->ttir, k->ttir_len);
 	if (strcmp(found.text, hash)) return not_from_source(g, t, kernel, "its IR");
 	const char *name = json_string_value(json_object_get(answer, "name"));
 	if (!name || strcmp(name, k->name)) return not_from_source(g, t, kernel, "its name");
+	/* The same IR with other options becomes other code, so each option must agree as well. */
 	if (json_integer_value(json_object_get(answer, "maxnreg")) != k->maxnreg ||
 		json_is_true(json_object_get(answer, "enable_fp_fusion")) == k->no_fp_fusion ||
 		json_is_true(json_object_get(answer, "enable_reflect_ftz")) == k->no_reflect_ftz ||

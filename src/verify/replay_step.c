@@ -195,13 +195,16 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 		struct compare_result r;
 		compare_run(&t->outputs[i], &t->bounds[i], outputs + offset[i], &r);
 		kernelbench &= r.kernelbench;
+		/* The comparison is negated because error_max is NaN before the first output. */
 		if (!(v->error_max >= r.error_max)) {
 			v->error_max = r.error_max;
 			v->tolerance = t->bounds[i].tolerance;
 		}
+		/* Errors and KernelBench's check go on; the first difference alone is the verdict. */
 		if (r.is_equal || rc) continue;
 		char trial[400];
 		attempt_text(g, t, trial, sizeof trial);
+		/* The first order gave the right result, so the order makes the difference. */
 		if (a->is_crosswise)
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "order-dependent", a->order_line,
 				"candidate.py:%d: the result depends on an order that a GPU "
@@ -214,6 +217,7 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(t, "mismatch"), 0,
 				"output %d for %s: %s", i, trial, r.text);
 	}
+	/* KernelBench checks stock inputs with the seed's own parameters; one failure stays. */
 	if (!a->is_crosswise && t->is_stock && !(t->is_random_params && t->nparams))
 		v->kernelbench = v->kernelbench != 0 && kernelbench;
 	return rc;

@@ -109,6 +109,7 @@ static const struct vm_gpu *gpu_of_device(const char *device)
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err)
 {
 	bool is_named = name && name[0];
+	/* A card that is named goes first, then the one that the device is, then the default. */
 	const struct vm_gpu *gpu = is_named ? vm_gpu_find(name)
 		: device                        ? gpu_of_device(device->name)
 										: vm_gpu_find(VERIFY_GPU);
@@ -125,9 +126,11 @@ int setup_gpu(const char *name, const struct runner_device *device, struct vm_gp
 	}
 	*out = *gpu;
 	if (!device) return 0;
+	/* Kernels are compiled for one compute capability, which must be the device's. */
 	if (gpu->capability != device->capability)
 		return err_set(err, ERR_USAGE, "gpu: kernels for a %s (sm_%d) do not run on the device, a %s (sm_%d)",
 			gpu->name, gpu->capability, device->name, device->capability);
+	/* The device may have less than the table's card, so the smaller figure holds. */
 	out->sms = MIN(out->sms, device->sms);
 	out->shared_bytes = MIN(out->shared_bytes, device->shared_bytes);
 	out->memory_bytes = MIN(out->memory_bytes, device->memory_bytes);

@@ -54,6 +54,8 @@ static json_t *device_json(const struct verdict_device *d)
 json_t *verdict_json(const struct verdict *v)
 {
 	json_t *o = json_object(), *lines = json_array();
+	/* Text that may hold a candidate's bytes goes through text_json, and numbers that may be NaN
+	 * through number_json, since JSON has neither. */
 	json_object_set_new(o, "verdict", json_string(verdict_class_name(v->class)));
 	json_object_set_new(o, "stage", json_string(verdict_stage_name(v->stage)));
 	json_object_set_new(o, "reason", text_json(v->reason));
@@ -83,6 +85,7 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "trials_failed", json_integer(v->trials_failed));
 	json_object_set_new(o, "error_max", number_json(v->error_max));
 	json_object_set_new(o, "tolerance", number_json(v->tolerance));
+	/* Before KernelBench's check was reached there is no answer, which null says. */
 	json_object_set_new(o, "kernelbench",
 		json_pack("{s:b, s:o}", "compiled", v->compiled, "correctness",
 			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench)));
@@ -129,12 +132,14 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		rc = json_opt_int(o, "verdict.device", ints[i].field, 0, INT32_MAX, &value, err);
 		*ints[i].to = (int)value;
 	}
+	/* What was not finite was written as null, and reads back as NaN. */
 	for (size_t i = 0; i < ARRAY_LEN(reals) && !rc; i++) {
 		*reals[i].to = NAN;
 		if (!json_is_null(json_object_get(o, reals[i].field)))
 			rc = json_opt_num(o, "verdict.device", reals[i].field, reals[i].to, err);
 	}
 	if (!rc) rc = json_opt_str(o, "verdict.device", "untimed", &untimed, err);
+	/* The texts are the JSON object's, so the record keeps copies. */
 	text_copy(d->untimed, sizeof d->untimed, untimed);
 	text_copy(d->name, sizeof d->name, name);
 	d->repeat = (enum verdict_repeat)index;
@@ -205,6 +210,7 @@ static int numbers_from_json(const json_t *o, struct verdict *v, struct err *err
 		bool *to;
 	} bools[] = {{"compiled", &v->compiled}, {"correct", &v->correct}, {"cached", &v->cached}};
 	int rc = 0;
+	/* The reader knows 64 bits only, so an int goes through a wider variable in its range. */
 	for (size_t i = 0; i < ARRAY_LEN(ints) && !rc; i++) {
 		int64_t value = 0;
 		rc = json_opt_int(o, "verdict", ints[i].field, INT32_MIN, INT32_MAX, &value, err);
@@ -212,6 +218,7 @@ static int numbers_from_json(const json_t *o, struct verdict *v, struct err *err
 	}
 	for (size_t i = 0; i < ARRAY_LEN(longs) && !rc; i++)
 		rc = json_opt_int(o, "verdict", longs[i].field, INT64_MIN, INT64_MAX, longs[i].to, err);
+	/* What was not finite was written as null, and reads back as NaN. */
 	for (size_t i = 0; i < ARRAY_LEN(reals) && !rc; i++) {
 		*reals[i].to = NAN;
 		if (!json_is_null(json_object_get(o, reals[i].field)))

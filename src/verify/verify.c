@@ -205,18 +205,21 @@ static void *worker_main(void *arg)
 	for (;;) {
 		while (!v->queue && !v->is_closing) pthread_cond_wait(&v->has_work, &v->lock);
 		if (v->is_closing) break;
+		/* The item moves from the queue to the running ones, where a duplicate still finds it. */
 		struct work *w = v->queue;
 		v->queue = w->next;
 		if (!v->queue) v->queue_last = NULL;
 		w->next = v->running;
 		v->running = w;
 		pthread_mutex_unlock(&v->lock);
+		/* Judging takes long, so it runs without the lock. */
 		struct verdict d = {0};
 		judge(v, w, &d);
 		pthread_mutex_lock(&v->lock);
 		publish(v, w, &d);
 		pthread_mutex_unlock(&v->lock);
 		work_free(w);
+		/* Used runners are replaced after the verdict is out, so as not to delay it. */
 		runner_pool_refill(v->s.runners);
 		if (v->s.gpu_runners) runner_pool_refill(v->s.gpu_runners);
 		pthread_mutex_lock(&v->lock);
@@ -294,6 +297,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err)
 {
 	struct verify_shared shared = {0};
+	/* Options are checked before anything is made: a wrong one leaves nothing to release. */
 	int rc = setup_shared(o, &shared, err);
 	if (rc) return rc;
 	struct verifier *v = xcalloc(1, sizeof *v);
@@ -308,6 +312,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	pthread_rwlock_init(&v->s.gpu_lock, &kind);
 	pthread_rwlockattr_destroy(&kind);
 	pthread_cond_init(&v->has_work, NULL);
+	/* A wait for a verdict may have a deadline, on the clock that is never set back or forward. */
 	pthread_condattr_t attr;
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -320,6 +325,8 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	rc = setup_places(o, &v->places, err);
 	if (!rc) rc = children_start(v, o, threads, err);
 	if (!rc) options_text_set(v, o);
+	/* Threads start last, since they use all of the above, and are counted one by one: after a
+	 * failure those that run are joined. */
 	while (!rc && v->nthreads < threads) {
 		if (pthread_create(&v->threads[v->nthreads], NULL, worker_main, v))
 			rc = err_set(err, ERR_INFRA, "cannot start worker thread %d: %s", v->nthreads, strerror(errno));
@@ -350,16 +357,19 @@ static void lists_free(struct verifier *v)
 void verifier_free(struct verifier *v)
 {
 	if (!v) return;
+	/* Threads without work are woken and find that it is over. */
 	pthread_mutex_lock(&v->lock);
 	v->is_closing = true;
 	pthread_cond_broadcast(&v->has_work);
 	pthread_mutex_unlock(&v->lock);
+	/* Threads at work wait for a child: its end wakes them, and no new one starts. */
 	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler};
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
 		if (zygotes[i]) zygote_stop(zygotes[i]);
 	if (v->s.runners) runner_pool_stop(v->s.runners);
 	if (v->s.gpu_runners) runner_pool_stop(v->s.gpu_runners);
 	for (int i = 0; i < v->nthreads; i++) pthread_join(v->threads[i], NULL);
+	/* What the threads share is freed when none of them is left. */
 	runner_pool_free(v->s.runners);
 	runner_pool_free(v->s.gpu_runners);
 	oracle_cache_free(v->s.oracles);

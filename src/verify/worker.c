@@ -44,6 +44,7 @@ static int spawn(struct zygote *z, struct err *err)
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "%s zygote: no socket pair: %s", z->kind, strerror(errno));
+	/* With -I Python takes nothing from the environment or the user's own folders. */
 	char *python = path_join(z->root, "build/venv/bin/python"), *script = path_join(z->root, "worker/zygote.py");
 	char *argv[] = {python, (char *)(uintptr_t)"-I", script, z->kind, z->library, NULL};
 	struct child_options o = {.argv = argv,
@@ -54,6 +55,7 @@ static int spawn(struct zygote *z, struct err *err)
 		.stderr_fd = STDERR_FILENO,
 		.die_with_parent = true};
 	int rc = child_spawn(&z->child, &o, err);
+	/* The child has its own copy of this end; with ours closed, its death ends the stream. */
 	close(pair[1]);
 	free(python);
 	free(script);
@@ -114,6 +116,7 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 	struct str text = {0};
 	json_t *hello = NULL;
 	int rc = 0;
+	/* A zygote that ended is started again, but not for ever: each start imports torch. */
 	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX) rc = spawn(z, err);
 	if (!rc)
 		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running")
@@ -122,6 +125,7 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 	if (!rc && !json_is_true(json_object_get(hello, "ready")))
 		rc = err_set(err, ERR_INFRA, "it answered %.300s", text.data);
 	if (rc) {
+		/* How the process ended tells the most, so it has a moment to end by itself. */
 		char status[64] = "still running";
 		if (child_wait(&z->child, 1000, NULL) == 0) child_status_text(z->child.status, status, sizeof status);
 		json_decref(hello);
@@ -166,6 +170,7 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 {
 	int data[2] = {-1, -1}, status[2] = {-1, -1};
 	*out = (struct job){.data_fd = -1, .status_fd = -1, .pid_fd = -1};
+	/* One stream is the job's own, whose words are hostile; the other is its keeper's, believed. */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data) ||
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, status)) {
 		json_decref(task);
@@ -175,6 +180,7 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 		}
 		return err_set(err, ERR_INFRA, "no socket pair for a job: %s", strerror(errno));
 	}
+	/* The lock is held over the request, so that no two threads start or write to a zygote. */
 	pthread_mutex_lock(&z->lock);
 	json_t *o = request(z, l, task);
 	char *text = json_dumps(o, JSON_COMPACT);
@@ -182,6 +188,7 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 	json_decref(o);
 	int fds[2] = {data[1], status[1]};
 	int rc = z->is_stopped ? err_set(err, ERR_INFRA, "the verifier is being closed") : send_request(z, text, fds, err);
+	/* A zygote may have died since its last job: it is started again and asked once more. */
 	if (rc && !z->is_stopped) {
 		log_warn("%s zygote died (%s); starting it again", z->kind, err ? err->text : "");
 		stop(z);
@@ -210,8 +217,10 @@ static int status_take(struct job *j, uint64_t deadline_ns, struct err *err)
 	if (!rc) rc = json_parse(text.data, text.len, "status message", &o, err);
 	if (!rc && json_object_get(o, "pid")) {
 		j->pid = (pid_t)json_integer_value(json_object_get(o, "pid"));
+		/* A pidfd still means this process when its number went to another. */
 		if (j->pid > 1 && j->pid_fd < 0) j->pid_fd = (int)syscall(SYS_pidfd_open, j->pid, 0);
 	} else if (!rc && json_object_get(o, "status")) {
+		/* The last message tells how the job ended, by the keeper's word and not by the job's. */
 		j->ended = true;
 		j->status = (int)json_integer_value(json_object_get(o, "status"));
 		j->max_rss_bytes = json_integer_value(json_object_get(o, "max_rss_bytes"));

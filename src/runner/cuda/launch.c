@@ -78,11 +78,13 @@ static int module_load(struct cuda *c, struct cuda_kernel *k, const struct runne
 int cuda_kernel_load(struct cuda *c, int kernel, const struct runner_binaries *list, struct runner_fault *fault)
 {
 	const struct tape_kernel *tk = &c->tape->kernels[kernel];
+	/* A kernel of an earlier tape is still loaded under its hash and is taken as it is. */
 	for (int i = 0; i < c->ncached; i++)
 		if (!strcmp(c->cached[i].hash.text, tk->hash.text)) {
 			c->kernels[kernel] = &c->cached[i];
 			return 0;
 		}
+	/* The room never grows, since c->kernels points into it: what does not fit is refused. */
 	if (c->ncached == TAPE_KERNELS_MAX * 2)
 		return launcher_fault(fault, "memory", -1, 0, "more kernels than one candidate may load");
 	const struct runner_binary *b = &list->binaries[kernel];
@@ -90,6 +92,7 @@ int cuda_kernel_load(struct cuda *c, int kernel, const struct runner_binaries *l
 	int rc = module_load(c, &k, b, list->data + b->offset, fault);
 	args_copy(&k, b);
 	if (!rc) rc = shared_set(c, &k, b->name, fault);
+	/* Clusters of more than 8 blocks run on some cards only, so they have to be allowed. */
 	if (!rc && tk->num_ctas > PORTABLE_CLUSTER)
 		rc = cuda_check(c, c->cu.FuncSetAttribute(k.function, CU_FUNC_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
 			"allowing a cluster of more than 8", -1, fault);
@@ -200,9 +203,11 @@ static int params_make(struct cuda *c, const struct tape_row *row, int index, co
 	int rc = 0;
 	for (int i = 0; i < row->nargs && !rc; i++) {
 		const struct tape_arg *a = &row->args[i];
+		/* The type is looked up by the words so far, not by i: a descriptor adds several. */
 		const char *type = p->count < b->nargs ? b->args[p->count] : "";
 		bool is_pointer = type[0] == '*', is_descriptor = !strncmp(type, "!tt.tensordesc", 14),
 			 is_float = strchr("fb", type[0]) && type[0];
+		/* A descriptor that became no tensor map begins with its base, a pointer. */
 		bool fits = a->kind == TAPE_ARG_POINTER ? is_pointer
 			: a->kind == TAPE_ARG_FLOAT         ? is_float
 			: a->kind == TAPE_ARG_INT           ? type[0] == 'i' || is_pointer
@@ -217,6 +222,7 @@ static int params_make(struct cuda *c, const struct tape_row *row, int index, co
 		else if (a->kind == TAPE_ARG_POINTER) word_add(p, cuda_data(c, a->buffer) + (uint64_t)a->offset_bytes);
 		else word_add(p, a->kind == TAPE_ARG_FLOAT ? float_bits(a->f, type) : (uint64_t)a->i);
 	}
+	/* Too few words would make the driver read behind them. */
 	if (!rc && p->count != b->nargs)
 		rc = launcher_fault(fault, "argument", index, row->line, "the row has fewer arguments than the kernel");
 	return rc;

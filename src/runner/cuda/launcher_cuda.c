@@ -398,12 +398,14 @@ int launcher_cuda_create(
 		.reset = cuda_reset,
 		.destroy = cuda_destroy};
 	c->memory_bytes = memory_bytes;
+	/* The room for kernels is made once and never moved, because a loaded tape points into it. */
 	c->cached = xcalloc(2 * TAPE_KERNELS_MAX, sizeof *c->cached);
 	if (cu_open(&c->cu, text, len)) {
 		free(c->cached);
 		free(c);
 		return -1;
 	}
+	/* The context is made and probed now, so that a dead GPU is found before any tape comes. */
 	cu_result r = context_make(c, device);
 	if (r) {
 		snprintf(text, len, "GPU %d does not answer: %s (%d)", device, cu_name(&c->cu, r), r);
