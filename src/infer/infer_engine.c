@@ -77,6 +77,7 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	const struct model_config *config = model_config(m);
 	int rc = check_options(m, &o, err);
 	if (rc) return rc;
+	/* What steps work with is allocated here, at its largest size, so that no step has to. */
 	struct engine *e = xcalloc(1, sizeof *e);
 	*e = (struct engine){
 		.m = m, .o = o, .config = config, .pages_per_sequence = pages_for(o.max_context), .queue_end = &e->queue};
@@ -87,12 +88,15 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	e->step = step_create(m, &step);
 	e->page_refs = xcalloc((size_t)o.kv_pages, sizeof *e->page_refs);
 	e->free_pages = xcalloc((size_t)o.kv_pages, sizeof *e->free_pages);
+	/* Pages are handed out from the top of this stack, so they go in backwards. */
 	for (int p = o.kv_pages; p-- > 0;) e->free_pages[e->nfree++] = p; /* page 0 on top */
 	e->slots = xcalloc(sequences, sizeof *e->slots);
 	e->slot_done = xcalloc(sequences, sizeof *e->slot_done);
 	e->page_lists = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof *e->page_lists);
+	/* Each slot owns a fixed run of the page list, long enough for a sequence of max_context. */
 	for (int s = 0; s < o.max_sequences; s++)
 		e->slots[s].pages = e->page_lists + (size_t)s * (size_t)e->pages_per_sequence;
+	/* A step runs at most one row for each sequence and prefill_rows more of prompts. */
 	e->rows = (struct rows){
 		.ids = xcalloc(rows, sizeof(int32_t)),
 		.pos = xcalloc(rows, sizeof(int32_t)),
@@ -229,16 +233,21 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 {
 	int rc = check_request(e, r, err);
 	if (rc) return rc;
+	/* The engine keeps its own copies of the prompt and the stop ids: the caller may free its
+	 * request now. */
 	struct group *g = xcalloc(1, sizeof *g);
 	g->r = *r;
 	g->r.prompt = memcpy(
 		xmalloc(size_mul((size_t)r->nprompt, sizeof(int32_t))), r->prompt, (size_t)r->nprompt * sizeof(int32_t));
 	if (r->nstop) memcpy(g->stop, r->stop_ids, (size_t)r->nstop * sizeof(int32_t));
 	g->r.stop_ids = NULL;
+	/* The prompt's last token is left out, as every sample runs it itself; a prompt of one token
+	 * thus has nothing to prefill. */
 	g->nprompt_pages = pages_for(r->nprompt - 1);
 	g->prompt_pages = xcalloc((size_t)MAX(g->nprompt_pages, 1), sizeof(int32_t));
 	g->prefilled = r->nprompt == 1;
 	g->live = r->num_samples;
+	/* The buffers have their full size from the start, because a step does not allocate. */
 	g->results = xcalloc((size_t)r->num_samples, sizeof *g->results);
 	for (int i = 0; i < r->num_samples; i++)
 		g->results[i] = (struct completion){.id = r->id,
@@ -246,6 +255,8 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 			.tokens = xcalloc((size_t)r->max_new_tokens, sizeof(int32_t)),
 			.logprobs = xcalloc((size_t)r->max_new_tokens, sizeof(float)),
 			.temperatures = r->temperature_at ? xcalloc((size_t)r->max_new_tokens, sizeof(float)) : NULL};
+	/* Finished samples must find room in the list of results, so it grows here, before they count
+	 * as live. */
 	if (!e->ready) e->ready = xcalloc(e->ready_cap = 64, sizeof *e->ready);
 	ready_reserve(e, r->num_samples);
 	e->live += r->num_samples;

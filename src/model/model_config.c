@@ -371,17 +371,23 @@ int model_config_save_as(const char *dir, const struct model_config *c, enum dty
 	const struct arch *arch = arch_of(c);
 	char *path = path_join(dir, "config.json");
 	json_t *o = NULL;
+	/* Only what could be loaded again is written: there has to be an architecture of this name, and
+	 * the sizes have to fit. */
 	int rc = arch
 		? model_config_check(c, path, err)
 		: err_set(err, ERR_UNSUPPORTED, "%s: no known architecture has both attention_bias and qk_norm", path);
 	if (!rc) {
+		/* The type stands under its old and its new name, so that readers of either find it. */
 		o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:f}", "architectures", arch->name, "model_type",
 			arch->model_type, "dtype", dtype_name(dtype), "torch_dtype", dtype_name(dtype), "hidden_act", "silu",
 			"rms_norm_eps", c->rms_norm_eps, "rope_theta", c->rope_theta, "tie_word_embeddings", c->tie_word_embeddings,
 			"use_cache", 1, "initializer_range", 0.02);
+		/* Sizes are named and located by the table that loading uses too. */
 		for (size_t i = 0; i < ARRAY_LEN(int_fields); i++)
 			json_object_set_new(
 				o, int_fields[i].name, json_integer(*(const int *)((const char *)c + int_fields[i].offset)));
+		/* Rotary settings are written in the new spelling, which holds theta, and in the old one,
+		 * where theta stands outside. */
 		json_object_set_new(o, "rope_parameters", rope_json(c, true));
 		json_object_set_new(o, "rope_scaling", c->rope_factor ? rope_json(c, false) : json_null());
 		json_object_set_new(o, "bos_token_id", token_json(c->bos_token_id));

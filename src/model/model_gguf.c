@@ -230,6 +230,7 @@ static bool is_llama3(const struct model_config *c, const float *divisors, int c
 
 static int rope_factors_read(struct reader *r, struct model_config *c)
 {
+	/* Files without this tensor use plain rotary angles. */
 	const struct gguf_tensor *t = gguf_tensor_find(r->g, "rope_freqs.weight");
 	if (!t) return 0;
 	int count = c->head_dim / 2;
@@ -237,11 +238,14 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 		return err_set(
 			r->err, ERR_MISMATCH, "%s: tensor 'rope_freqs.weight': expected %d values", gguf_path(r->g), count);
 	float *divisors = xcalloc((size_t)count, sizeof *divisors);
+	/* All ones mean no stretching. Anything else has to be what Llama 3's rule gives, since the
+	 * config can say no other. */
 	bool is_plain = true;
 	gguf_to_f32(t, divisors);
 	for (int i = 0; i < count; i++) is_plain &= divisors[i] == 1;
 	bool known = is_plain || is_llama3(c, divisors, count);
 	if (!is_plain && known) {
+		/* The slowest frequency is divided by the whole factor, so the last divisor tells it. */
 		c->rope_factor = (double)divisors[count - 1];
 		c->rope_low_freq_factor = LLAMA3_LOW;
 		c->rope_high_freq_factor = LLAMA3_HIGH;
@@ -323,6 +327,7 @@ static int sources_find(struct import *im, const struct gguf *g, bool is_interle
 {
 	const struct model *m = im->table;
 	size_t used = gguf_tensor_find(g, "rope_freqs.weight") ? 1 : 0;
+	/* The sources stand in the order of our parameters, whatever the order of the file. */
 	for (int i = 0; i < m->nparams; i++) {
 		const struct param *p = &m->params[i];
 		char name[128];
@@ -337,6 +342,8 @@ static int sources_find(struct import *im, const struct gguf *g, bool is_interle
 				(long long)p->shape[0]);
 		im->sources[i] = (struct source){t, is_interleaved ? rotated_heads(&m->config, p->name) : 0};
 	}
+	/* All parameters were found, so equal counts mean that nothing is left over; otherwise the
+	 * stranger is named. */
 	if (gguf_count(g) == used + (size_t)m->nparams) return 0;
 	for (size_t i = 0; i < gguf_count(g); i++) {
 		const struct gguf_tensor *t = gguf_at(g, i);

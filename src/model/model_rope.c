@@ -22,10 +22,13 @@ static float llama3_stretch(const struct model_config *c, float freq)
 void model_ensure_rope(struct model *m, int positions)
 {
 	if (positions <= m->rope_positions) return;
+	/* The table only grows: the angles of a position do not depend on how many there are. */
 	const struct model_config *c = &m->config;
 	int H = c->head_dim / 2;
 	size_t bytes = size_mul(size_mul((size_t)positions, (size_t)c->head_dim), sizeof(float));
 	float *freq = xmalloc(size_mul((size_t)H, sizeof *freq)), *table = xmalloc(bytes);
+	/* Frequencies fall from dimension to dimension; a model trained for longer contexts stretches
+	 * the slow ones. */
 	for (int i = 0; i < H; i++) {
 		freq[i] = 1.0f / powf((float)c->rope_theta, (float)(2 * i) / (float)c->head_dim);
 		if (c->rope_factor) freq[i] = llama3_stretch(c, freq[i]);
@@ -37,6 +40,8 @@ void model_ensure_rope(struct model *m, int positions)
 			row[H + i] = sinf((float)p * freq[i]);
 		}
 	}
+	/* The old table goes before the new one is allocated, and every layer has to learn the new
+	 * address. */
 	if (m->rope) m->ops->release(m->ops->ctx, m->rope);
 	m->rope = m->ops->alloc(m->ops->ctx, bytes);
 	m->ops->put_f32(m->ops->ctx, m->rope, table, (int64_t)positions * c->head_dim);

@@ -192,6 +192,7 @@ static int tensors_check(
 	const struct model *m, const struct safetensors *s, const struct tensor_info **found, struct err *err)
 {
 	size_t used = 0;
+	/* Each parameter has to be there, in a type that can be converted to floats. */
 	for (int i = 0; i < m->nparams; i++) {
 		const struct param *p = &m->params[i];
 		int rc = safetensors_get(s, p->name, p->ndim, p->shape, &found[i], err);
@@ -200,13 +201,17 @@ static int tensors_check(
 			return err_set(err, ERR_UNSUPPORTED, "%s: type %s; expected a floating point type", p->name,
 				dtype_name(found[i]->dtype));
 	}
+	/* All parameters were found, so as many tensors as parameters mean that there is no other. */
 	for (size_t i = 0; i < safetensors_count(s); i++) used += !is_ignored(m, safetensors_at(s, i)->name);
 	if (used == (size_t)m->nparams) return 0;
 	for (size_t i = 0; i < safetensors_count(s); i++) {
 		const char *name = safetensors_at(s, i)->name;
 		bool known = is_ignored(m, name);
 		for (int k = 0; k < m->nparams && !known; k++) known = !strcmp(m->params[k].name, name);
+		/* The first tensor that we do not know is named, as the config and the weights then
+		 * disagree. */
 		if (known) continue;
+		/* Scales come from a quantised export, and for these there is a remedy to tell. */
 		if (strstr(name, "_scale") || strstr(name, ".scales") || strstr(name, "qzeros"))
 			return err_set(err, ERR_UNSUPPORTED,
 				"tensor %s scales quantised weights, which is not supported; export the model in bfloat16 or float32",

@@ -50,6 +50,7 @@ bool group_advantages(enum advantage_type type, const double *rewards, int K, do
 	double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
 	int n = 0;
 	if (type == ADVANTAGE_RAW) return raw_advantages(rewards, K, advantages);
+	/* Samples without a verdict keep 0 and are left out of the mean. */
 	for (int i = 0; i < K; i++) {
 		advantages[i] = 0;
 		if (isnan(rewards[i])) continue;
@@ -60,6 +61,8 @@ bool group_advantages(enum advantage_type type, const double *rewards, int K, do
 	}
 	if (n < 2 || !(low < high))
 		return false; /* compared, not subtracted: the mean of equal values need not be equal to them */
+	/* The types differ only in what the distance from the mean is multiplied by. The batch's spread
+	 * is not known here, so its type is left as it is. */
 	double mean = sum / n;
 	for (int i = 0; i < K; i++)
 		if (!isnan(rewards[i])) squares += (rewards[i] - mean) * (rewards[i] - mean);

@@ -144,9 +144,11 @@ void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_examp
 	uint8_t *hits = xcalloc((size_t)max_tokens, 1);
 	double sum = 0;
 	int64_t rows = 0, correct = 0;
+	/* Examples are packed in the given order, as a mean does not depend on it. */
 	sft_batch_init(&b, max_tokens);
 	epoch_plan_make(&plan, examples, n, max_tokens, false, 0, 0);
 	for (size_t i = 0; i < plan.nmicro; i++) {
+		/* The passes see each example as in training, but without dropout and without gradients. */
 		sft_batch_pack(&b, examples, plan.order + plan.micro[i], plan.micro[i + 1] - plan.micro[i]);
 		pass_forward(p, a, &(struct batch){b.ids, {b.T, b.S, b.start, b.pos}}, 0);
 		pass_want_hits(p, hits);
@@ -156,6 +158,7 @@ void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_examp
 			correct += hits[k];
 		}
 	}
+	/* Both figures are means over all target rows, so long answers count by their length. */
 	*loss = rows ? sum / (double)rows : 0;
 	*accuracy = rows ? (double)correct / (double)rows : 0;
 	epoch_plan_release(&plan);

@@ -34,12 +34,16 @@ static struct scratch scratch_carve(float *p)
  * is scaled when the maximum grew. */
 static inline void softmax_advance(float *scores, float *top, float *sums, float *acc, int nvisible, int HD)
 {
+	/* Keys behind the last visible one get -inf: they do not raise the maximum, and their weights
+	 * become 0. */
 	vf x[KEY_VECTORS], m = vf_set1(-INFINITY);
 	for (int i = 0; i < KEY_VECTORS; i++) {
 		x[i] = visible(vf_load(scores + i * VL), i, nvisible, -INFINITY);
 		m = vf_max(m, x[i]);
 	}
 	float block_top = vf_hmax(m);
+	/* A larger maximum than before changes the unit of what was summed, so sums and values are
+	 * scaled to it. */
 	vf sum = vf_load(sums);
 	if (block_top > *top) {
 		vf keep = vf_exp(vf_set1(*top - block_top)); /* 0 at the first block */
@@ -50,6 +54,8 @@ static inline void softmax_advance(float *scores, float *top, float *sums, float
 		}
 		*top = block_top;
 	}
+	/* The scores are replaced by their weights, which the product with the values reads next. The
+	 * sum stays in lanes until the last block. */
 	vf shift = vf_set1(*top);
 	for (int i = 0; i < KEY_VECTORS; i++) {
 		vf p = vf_exp(vf_sub(x[i], shift));
@@ -73,11 +79,15 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 {
 	struct scratch s = scratch_carve(scratch);
 	int HD = a->HD, rows = tokens * a->group;
+	/* The heads of a group share their keys and values, so their queries become rows of one
+	 * product. */
 	int64_t first = ((int64_t)t * a->NH + (int64_t)g * a->group) * HD;
 	rows_gather(s.q, a->q + first, a, tokens, a->scale);
 	memset(s.acc, 0, (size_t)rows * (size_t)HD * sizeof(float));
 	memset(s.sums, 0, (size_t)rows * VL * sizeof(float));
 	for (int r = 0; r < rows; r++) s.top[r] = -INFINITY;
+	/* Blocks of keys up to the last query's own position: scores, then weights, then the weighted
+	 * values. */
 	for (int j = 0; j < p0 + tokens; j += KEYS) {
 		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * a->group; /* rows before r0 see none of these keys */
 		struct keys k = keys_of(a, where, j / KEYS, n, g, s.panels);
@@ -85,6 +95,8 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 		for (int r = r0; r < rows; r++)
 			softmax_advance(
 				s.scores + r * A_ROW, &s.top[r], s.sums + r * VL, s.acc + r * HD, p0 + r / a->group + 1 - j, HD);
+		/* The weights of keys that a row does not see are 0 by now, so all rows take part in one
+		 * product. */
 		struct tile values = {.a = s.scores + r0 * A_ROW,
 			.b = k.v,
 			.b_row = k.v_row,
@@ -95,6 +107,7 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 			.add = true};
 		tiles_run(values, rows - r0, HD);
 	}
+	/* Dividing by the sum at the end saves normalising at every block. */
 	for (int r = 0; r < rows; r++) {
 		float *out = a->out + first + ((int64_t)(r / a->group) * a->NH + r % a->group) * HD,
 			  sum = vf_sum(vf_load(s.sums + r * VL)), inverse = 1.0f / sum;

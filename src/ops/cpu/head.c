@@ -28,6 +28,7 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 	const struct head_args *a = arg;
 	vf inv = vf_set1(a->inv_temperature);
 	for (int64_t row = begin; row < end; row++) {
+		/* Subtracting the maximum keeps every exponential at 1 or less, so none overflows. */
 		const float *x = a->logits + row * a->V;
 		float top = row_max(x, a->V);
 		vf shift = vf_set1(top);
@@ -35,6 +36,8 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 		for (int base = 0; base < a->V; base += SUM_SPAN) {
 			vf s = vf_zero(), w = vf_zero();
 			int stop = MIN(a->V, base + SUM_SPAN);
+			/* Lanes behind the last logit must add nothing, though exp of what they were filled
+			 * with may not be 0. */
 			for (int i = base; i < stop; i += VL) {
 				int n = MIN(VL, stop - i);
 				vf z = vf_mul(vf_sub(vf_load_n(x + i, n), shift), inv);
@@ -45,6 +48,7 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 			sum += vf_sum(s);
 			weighted += vf_sum(w);
 		}
+		/* The row's figures are formed in fp64 and rounded once. */
 		double log_sum = log(sum);
 		a->lse_out[row] = (float)((double)top * a->inv_temperature + log_sum);
 		a->logprob[row] = (float)(((double)x[a->targets[row]] - top) * a->inv_temperature - log_sum);

@@ -163,6 +163,8 @@ static inline __attribute__((always_inline)) void weights_at(
 {
 	switch (form) {
 	case FORM_Q4: {
+		/* A byte holds a column of each half, so one load serves both vectors; scale and offset
+		 * undo the rounding to 0..15. */
 		vi pair = vi_load_u8(*p);
 		*w0 = vf_fma(f->scale0, vf_from_ints(vi_low_nibble(pair)), f->shift0);
 		*w1 = vf_fma(f->scale1, vf_from_ints(vi_high_nibble(pair)), f->shift1);
@@ -170,11 +172,13 @@ static inline __attribute__((always_inline)) void weights_at(
 		return;
 	}
 	case FORM_Q8:
+		/* Integers with a sign need a scale alone. */
 		*w0 = vf_mul(f->scale0, vf_from_ints(vi_load_i8(*p)));
 		*w1 = vf_mul(f->scale1, vf_from_ints(vi_load_i8(*p + VL)));
 		*p += NR;
 		return;
 	case FORM_BF16:
+		/* The 16-bit types are widened to fp32 as they stand. */
 		*w0 = vf_load_bf16((const uint16_t *)*p);
 		*w1 = vf_load_bf16((const uint16_t *)*p + VL);
 		*p += NR * sizeof(uint16_t);

@@ -156,8 +156,12 @@ int32_t sample_token(
 {
 	CHECK(V > 0 && s->temperature >= 0);
 	float top, inv = s->temperature > 0 ? 1.0f / s->temperature : 1.0f;
+	/* The most likely token is what a greedy request gets, and the answer where no token has a
+	 * weight. */
 	int32_t token = arg_max(logits, V, &top);
 	int nspans = (V + SPAN - 1) / SPAN;
+	/* Weights of all tokens relative to the largest, with their sums by spans: drawing then skips
+	 * whole spans. */
 	arena_reset(scratch);
 	float *e = arena_alloc(scratch, size_mul((size_t)V, sizeof *e));
 	double *spans = arena_alloc(scratch, size_mul((size_t)nspans, sizeof *spans)), sum = 0, left;
@@ -166,8 +170,12 @@ int32_t sample_token(
 	left = sum; /* the weight of what the log-probability is relative to */
 	if (s->temperature > 0 && sum > 0) {
 		if ((s->top_k <= 0 || s->top_k >= V) && s->top_p >= 1 && s->min_p <= 0) {
+			/* Nothing is cut off, so the ids are walked in their order and nothing has to be
+			 * sorted. */
 			token = draw_in_order(e, spans, V, u * sum);
 		} else {
+			/* Otherwise only the survivors are drawn from, heaviest first. The last one takes what
+			 * rounding leaves of the target. */
 			int32_t *ids = arena_alloc(scratch, size_mul((size_t)V, sizeof *ids)),
 					*heap = arena_alloc(scratch, size_mul((size_t)V, sizeof *heap));
 			double weight;
@@ -175,6 +183,8 @@ int32_t sample_token(
 			double target = u * weight;
 			for (; i + 1 < count && target >= e[ids[i]]; i++) target -= e[ids[i]];
 			token = ids[i];
+			/* Only min_p changes what the log-probability is relative to; top_k and top_p leave it
+			 * that of the full vocabulary. */
 			if (s->min_p > 0) left = weight;
 		}
 	}

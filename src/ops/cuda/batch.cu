@@ -173,6 +173,8 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 static int batch_want(struct ops_context *c, struct ops_batch *b, const struct ops_want *w)
 {
 	CHECKF(w->n >= 0 && w->n <= b->n, "%d wanted rows of %d", w->n, b->n);
+	/* Two halves of host memory take turns: this one may be written once the copy made from it
+	 * before is over. */
 	int half = b->want_half, n = rounded_rows(w->n, b->n);
 	b->want_half = !half;
 	CUDA_CHECK(cudaEventSynchronize(b->want_sent[half]));
@@ -184,6 +186,8 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 	*v.wanted = w->n;
 	int32_t *at = (int32_t *)v.at, *target = (int32_t *)v.target;
 	float *temperature = (float *)v.temperature;
+	/* Rows behind the wanted ones make the count a rounded one. They ask for something harmless
+	 * that is valid everywhere. */
 	for (int i = 0; i < n; i++) {
 		bool is_wanted = i < w->n;
 		CHECKF(
@@ -196,6 +200,7 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 		none.top_p = 1;
 		v.draw[i] = is_wanted && w->draw ? w->draw[i] : none;
 	}
+	/* Only the part in use travels. The event tells when this half may be written again. */
 	size_t end = (size_t)((char *)(v.draw + n) - base);
 	CUDA_CHECK(
 		cudaMemcpyAsync(b->device + b->want_at, base + want_at, end - want_at, cudaMemcpyHostToDevice, c->stream));

@@ -273,6 +273,8 @@ extern "C" __attribute__((visibility("default"))) int hone_cuda_open(
 	const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err);
 int hone_cuda_open(const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err)
 {
+	/* The library is loaded at run time, so it may be older than the program: its tables would not
+	 * fit. */
 	if (strcmp(abi, HONE_OPS_ABI) != 0)
 		return err_set(err, ERR_MISMATCH,
 			"libhone_cuda.so was built for another version of hone (interface %.12s, the program's is %.12s); run make",
@@ -282,6 +284,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	cudaDeviceProp props;
 	int rc = device_check(device, &props, err);
 	if (rc) return rc;
+	/* Where the library does not open, the context has to be given back. */
 	struct ops_context *c = (struct ops_context *)xcalloc(1, sizeof *c);
 	c->device = device;
 	c->sms = props.multiProcessorCount;
@@ -291,9 +294,12 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 		context_free(c);
 		return rc;
 	}
+	/* All work goes through one stream of our own, with a workspace and pinned memory that live as
+	 * long as the context. */
 	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	c->workspace = device_alloc(WORKSPACE_BYTES);
 	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
+	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;
 	t->name = "cuda";
 	t->ctx = c;

@@ -64,11 +64,14 @@ static __device__ __forceinline__ struct row row_load(
 static __device__ __forceinline__ void row_top(
 	cg::cluster_group &cluster, struct shared_row *s, const struct row &r, float *top, int *id)
 {
+	/* Each lane looks at every 32nd logit of its warp's span. Its ids rise, so among equals the
+	 * first one stays. */
 	float best = -INFINITY;
 	int at = INT32_MAX;
 #pragma unroll 8
 	for (int i = r.begin + r.lane; i < r.end; i += WARP)
 		if (r.x[i] > best) best = r.x[i], at = r.base + i;
+	/* Lanes interleave, so here a tie has to be decided by the id. */
 	for (int d = WARP / 2; d; d /= 2) {
 		float other = __shfl_xor_sync(ALL_LANES, best, d);
 		int other_at = __shfl_xor_sync(ALL_LANES, at, d);
@@ -76,12 +79,14 @@ static __device__ __forceinline__ void row_top(
 	}
 	if (r.lane == 0) s->top[r.warp] = best, s->top_id[r.warp] = at;
 	__syncthreads();
+	/* Warps hold their spans in the order of ids, so a later one has to be larger to win. */
 	if (threadIdx.x == 0) {
 		for (int w = 1; w < WARPS; w++)
 			if (s->top[w] > s->top[0]) s->top[0] = s->top[w], s->top_id[0] = s->top_id[w];
 		s->block_top = s->top[0], s->block_top_id = s->top_id[0];
 	}
 	cluster.sync();
+	/* Every block reads the results of all, in order, so all threads end with the same answer. */
 	*top = -INFINITY, *id = 0;
 	for (int b = 0; b < (int)cluster.num_blocks(); b++) {
 		const struct shared_row *o = cluster.map_shared_rank(s, b);
@@ -221,9 +226,13 @@ static __device__ __forceinline__ struct cut cut_find(cg::cluster_group &cluster
 {
 	unsigned prefix = 0;
 	unsigned long long before = 0, tie_mass = 0, tie_count = 0;
+	/* One byte of the key a round, the highest first: a bin holds the tokens whose keys agree so
+	 * far. */
 	for (int shift = 24; shift >= 0; shift -= 8) {
 		bins_fill(cluster, s, r, top, inverse, prefix, shift);
 		int bin = 0, last = -1;
+		/* Bins are passed, heavier tokens first, until the one in which the wanted count or weight
+		 * is reached. */
 		for (; bin < BINS; bin++) {
 			unsigned long long size = by_mass ? s->all_mass[bin] : s->all_count[bin];
 			if (!size) continue;
@@ -236,9 +245,13 @@ static __device__ __forceinline__ struct cut cut_find(cg::cluster_group &cluster
 			*left = before;
 			return {0xffffffffu, ~0ull};
 		}
+		/* The next round looks inside this bin only; after the last one, what remains have equal
+		 * keys. */
 		prefix |= (unsigned)last << shift;
 		tie_mass = s->all_mass[bin], tie_count = s->all_count[bin];
 	}
+	/* Equal keys mean nearly equal weights, so an average weight tells how many of the ties are
+	 * needed. */
 	unsigned long long each = max(tie_mass / tie_count, 1ull), ties = by_mass ? (wanted + each - 1) / each : wanted;
 	ties = min(ties, tie_count);
 	*left = before + ties * each;

@@ -24,11 +24,14 @@ static __global__ void __launch_bounds__(THREADS) logits_gradient_kernel(const s
 	int row = (int)blockIdx.x, target = a.target[row];
 	const float *in = a.logits + row * a.V;
 	bf16 *to = (bf16 *)in;
+	/* The log-probability's gradient is ((j is the target) - p_j) / T. The forward pass left the
+	 * log of the sum, so p needs no second pass over the row. */
 	float inverse = 1.0f / a.temperature[row], g = row < a.wanted ? a.g[row] * inverse : 0.0f;
 	float scale = inverse * LOG2E, shift = a.out[(int64_t)row * OPS_FIGURES + 2] * LOG2E;
 	bool is_zero = g == 0; /* also rows nobody wants: what they hold is not looked at */
 	for (int64_t base = 0; base < a.V; base += STEP) {
 		int64_t first = base + (VECTOR ? threadIdx.x * 8 : threadIdx.x);
+		/* Rows with a zero gradient are not read: what they hold may not even be finite. */
 		float x[8] = {};
 		if (!is_zero) {
 			if (VECTOR && first < a.V) {
@@ -44,6 +47,8 @@ static __global__ void __launch_bounds__(THREADS) logits_gradient_kernel(const s
 				x[i] = (j == target ? g : 0.0f) - g * ex2(fmaf(x[i], scale, -shift));
 			}
 		}
+		/* The two-byte results lie over floats that other threads read in this step, so all have to
+		 * have read them. */
 		__syncthreads();
 		if (VECTOR && first < a.V) store8(to + first, pack8(x));
 #pragma unroll

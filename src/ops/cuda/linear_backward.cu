@@ -369,9 +369,13 @@ static void adapter_gradients(struct ops_context *c, const bf16 *dy, const bf16 
 	float *partial, const struct ops_linear *l, struct ops_lora *lora, int T)
 {
 	struct drop drop = drop_of(lora, l->in);
+	/* What dropout keeps weighs 1 / (1 - p); the factor is the same for all elements, so it is
+	 * applied to the sum. */
 	float scale = drop.p > 0 ? lora->scaling / (1.0f - drop.p) : lora->scaling;
 	int64_t x_ld = l->in + c->tail;
 	int step = drop.p > 0 ? 1 : l->parts, at = 0;
+	/* Without dropout all parts see the same x, so one pass over it serves them all. With it each
+	 * part has a mask of its own. */
 	for (int i = 0; i < l->parts; i += step) {
 		struct thin_gradient a = {dh, dh_ld, x, x_ld, partial, i * lora->r, (i + step) * lora->r, l->in, T, drop};
 		struct thin_sum sum = {};
@@ -380,10 +384,12 @@ static void adapter_gradients(struct ops_context *c, const bf16 *dy, const bf16 
 			sum.grad[j] = floats(lora->a[i + j].grad);
 			is_wanted = is_wanted || sum.grad[j];
 		}
+		/* A part's mask has the stream that the forward pass drew it from. */
 		a.drop.stream += (uint64_t)i;
 		sum.r = lora->r, sum.scale = scale;
 		if (is_wanted) thin_gradient(c, a, sum);
 	}
+	/* The gradient of B needs no factor: h stands behind x with its scaling already in it. */
 	for (int i = 0; i < l->parts; at += l->w[i++].rows) {
 		if (!lora->b[i].grad) continue;
 		struct thin_gradient b = {

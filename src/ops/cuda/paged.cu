@@ -132,6 +132,8 @@ static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQ
 	constexpr int SQUARES = decode_shape<HD>::SQUARES;
 #pragma unroll
 	for (int i = 0; i < SQUARES * 2; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+	/* Probabilities of a subtile are relative to the maximum so far, so what was summed before is
+	 * scaled first. */
 #pragma unroll
 	for (int j = 0; j < DECODE_WARPS; j++) {
 #pragma unroll
@@ -142,8 +144,12 @@ static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQ
 #pragma unroll
 		for (int k = j * SUBTILE / 16; k < (j + 1) * SUBTILE / 16; k++) {
 			if (k >= steps) break; /* no keys there: their probabilities are 0 */
+			/* Row 8 and those behind it are no heads of the group: their halves of the A operand
+			 * are zeros. */
 			const uint32_t *from = (const uint32_t *)(p + 16 * k + 2 * (lane & 3));
 			const uint32_t a[4] = {from[0], 0, from[4], 0};
+			/* One load brings sixteen columns of sixteen keys, which are two products of eight
+			 * columns. */
 #pragma unroll
 			for (int i = 0; i < SQUARES; i++) {
 				uint32_t b[4];
@@ -476,11 +482,14 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	int Q = h->NH * h->HD;
 	CHECKF(!b->is_packed, "attention over pages for a batch that has none");
 	CHECKF(h->HD == 32 || h->HD == 64 || h->HD == 128, "heads of %d; the CUDA backend knows 32, 64 and 128", h->HD);
+	/* Where things lie, and how heads share blocks. */
 	a.q = elems(q), a.q_ld = h->q_norm ? Q : Q + 2 * h->NKV * h->HD; /* without a norm q lies in qkv */
 	a.kpages = elems(kpages), a.vpages = elems(vpages), a.att = elems(att), a.att_ld = Q + c->tail;
 	a.b = b->view, a.S = b->sequences, a.NH = h->NH, a.NKV = h->NKV, a.group = h->NH / h->NKV,
 	a.pack = pack_of(a.group);
 	a.T = T, a.scale_log2 = scale_log2_of(h->HD);
+	/* In a decode step each sequence has one row, so the work is cut by chunks of its keys, whose
+	 * partial results are then merged. */
 	if (b->is_decode) {
 		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
 		a.partial = (float *)scratch_of(
@@ -491,9 +500,11 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 		cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
 		return;
 	}
+	/* Otherwise tiles of rows walk all their keys, and nothing is left to merge. */
 	if (h->HD == 32) tile_run<32>(c, &a);
 	else if (h->HD == 64) tile_run<64>(c, &a);
 	else tile_run<128>(c, &a);
+	/* Surplus rows become zeros: what the next product multiplies must be finite. */
 	if (T > b->rows)
 		cuda_launch(
 			c, {dim3((unsigned)T), dim3(128), 0, 0}, surplus_zero_kernel, elems(att), a.att_ld, b->view.sequence, Q);

@@ -107,6 +107,7 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 {
 	struct str tried = {};
 	struct lt *lt = (struct lt *)xcalloc(1, sizeof *lt);
+	/* The context owns this from here on: a caller that sees an error frees it with the context. */
 	c->lt = lt;
 	lt->library = library_open(cuda_libs, &tried);
 	int rc = 0;
@@ -117,6 +118,7 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 			tried.data);
 	str_release(&tried);
 	if (rc) return rc;
+	/* The library is not linked, so its functions are looked up by name. */
 #define X(name) \
 	if (!(lt->name = (decltype(lt->name))dlsym(lt->library, "cublasLt" #name))) \
 		return err_set( \
@@ -128,6 +130,7 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 		return err_set(err, ERR_INFRA,
 			"device cuda: cuBLASLt does not start (status %d); is another program holding the GPU's memory?",
 			(int)status);
+	/* The table of plans is empty at first and fills as shapes come up. */
 	lt->plans = (struct plan *)xcalloc(PLANS_CAP, sizeof *lt->plans);
 	return 0;
 }
@@ -200,6 +203,7 @@ static void plan_describe(struct lt *lt, struct plan *p)
 static int heuristic(
 	struct lt *lt, const struct plan *p, bool is_split_allowed, int wanted, cublasLtMatmulHeuristicResult_t *found)
 {
+	/* The library's A is our b, as it counts in columns, so the alignments change places too. */
 	const struct shape *s = &p->shape;
 	cublasLtMatmulPreference_t preference;
 	size_t workspace = WORKSPACE_BYTES;
@@ -213,12 +217,14 @@ static int heuristic(
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)s->alignment_a},
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)s->alignment_c},
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)s->alignment_d}};
+	/* Only algorithms that do with the workspace we have, and with these alignments, are wanted. */
 	LT_CHECK(lt->MatmulPreferenceCreate(&preference));
 	LT_CHECK(lt->MatmulPreferenceSetAttribute(
 		preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
 	for (size_t i = 0; i < ARRAY_LEN(values); i++)
 		LT_CHECK(
 			lt->MatmulPreferenceSetAttribute(preference, values[i].name, &values[i].value, sizeof values[i].value));
+	/* A refusal is no error here: the caller learns that there is no algorithm for this shape. */
 	int n = 0;
 	cublasStatus_t status = lt->MatmulAlgoGetHeuristic(
 		lt->handle, p->desc, p->a, p->b, p->c, p->d, preference, wanted, found, &n);
@@ -343,6 +349,8 @@ static __global__ void plain_kernel(struct plain p)
 		m0 = (int)blockIdx.y * PLAIN_TILE;
 	float sum[4] = {};
 	grid_begin();
+	/* Tiles of both operands go through shared memory as fp32. What lies outside the matrices is 0
+	 * and adds nothing. */
 	for (int k0 = 0; k0 < p.K; k0 += PLAIN_TILE) {
 		for (int i = 0; i < 4; i++) {
 			int r = y + i * 8;
@@ -351,10 +359,12 @@ static __global__ void plain_kernel(struct plain p)
 			b[r][x] = k0 + r < p.K && n < p.N ? __bfloat162float(p.b[(k0 + r) * p.b_row + n * p.b_col]) : 0.0f;
 		}
 		__syncthreads();
+		/* A thread owns four rows of one column, so the element of b is used four times. */
 		for (int k = 0; k < PLAIN_TILE; k++)
 			for (int i = 0; i < 4; i++) sum[i] = fmaf(a[y + i * 8][k], b[k][x], sum[i]);
 		__syncthreads();
 	}
+	/* With beta 0 c is not read: it may hold anything. */
 	for (int i = 0; i < 4; i++) {
 		int m = m0 + y + i * 8;
 		if (m >= p.M || n >= p.N) continue;

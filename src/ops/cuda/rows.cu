@@ -42,11 +42,14 @@ static struct thin thin_of(const struct ops_context *c, const struct ops_next *n
 {
 	struct thin t = {};
 	if (!next || !c->tail) return t;
+	/* The tail is written also where there is no adapter, since the product that follows reads it:
+	 * zeros then. */
 	t.columns = c->tail;
 	const struct ops_lora *l = next->lora;
 	CHECKF(
 		!next->linear || next->linear->in == in, "a projection of %d columns reads rows of %d", next->linear->in, in);
 	if (!l) return t;
+	/* Parts that read the same input have their ranks side by side in the tail. */
 	int parts = next->linear ? next->linear->parts : 1;
 	t.r = l->r;
 	t.used = l->r * parts;
@@ -58,6 +61,7 @@ static struct thin thin_of(const struct ops_context *c, const struct ops_next *n
 		CHECK(!l->a[i].w || (l->a[i].cols == in && l->a[i].ld % 8 == 0));
 	}
 	t.scaling = l->scaling;
+	/* What dropout keeps weighs 1 / (1 - p), a factor that goes into the scaling. */
 	if (l->seed && l->dropout > 0) {
 		t.p = l->dropout;
 		t.seed = l->seed;
@@ -96,10 +100,12 @@ static __device__ __forceinline__ void merge8(float out[8], const struct rows_ar
 	int NH = a.width / a.HD, head = column / a.HD, d = column % a.HD;
 	int64_t step = (int64_t)NH * (a.HD + 2);
 	const float *from = a.partial + (int64_t)row * a.chunks * step + (int64_t)head * (a.HD + 2);
+	/* Chunks of keys up to the row's own position; a row that no sequence has gets zeros. */
 	int n = a.sequence[row] < 0 ? 0 : a.pos[row] / CHUNK + 1;
 	float M = -INFINITY, L = 0;
 #pragma unroll
 	for (int i = 0; i < 8; i++) out[i] = 0;
+	/* Several chunks are read before the first one is folded, so that their loads overlap. */
 	for (int j0 = 0; j0 < n; j0 += MERGE_STEP, from += MERGE_STEP * step) {
 		float2 o[MERGE_STEP][4], ml[MERGE_STEP];
 #pragma unroll
@@ -109,6 +115,8 @@ static __device__ __forceinline__ void merge8(float out[8], const struct rows_ar
 #pragma unroll
 			for (int i = 0; i < 4; i++) o[j][i] = *(const float2 *)(from + j * step + d + 2 * i);
 		}
+		/* Then they are folded one by one, in order: each has its own maximum, and the larger one
+		 * sets the unit of both. */
 #pragma unroll
 		for (int j = 0; j < MERGE_STEP; j++) {
 			if (j0 + j >= n) break;
@@ -123,6 +131,7 @@ static __device__ __forceinline__ void merge8(float out[8], const struct rows_ar
 			M = M1;
 		}
 	}
+	/* The sum divides once, at the end. */
 	float inverse = n ? __frcp_rn(L) : 0.0f;
 #pragma unroll
 	for (int i = 0; i < 8; i++) out[i] = __fmul_rn(out[i], inverse);
@@ -259,16 +268,23 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 			uint32_t u[4];
 		} low, high, b;
 		low.v = load8(tile + g * stride + column);
+		/* A tile of eight rows leaves the upper half of the operand empty. */
 		high.v = a.held > 8 ? load8(tile + (g + 8) * stride + column) : zero8();
+		/* Each part has a mask of its own, drawn by the number that the element has in the whole
+		 * matrix. */
 		if (DROPOUT) {
 			low.v = thin_drop(low.v, a.thin, part, element + (uint64_t)column);
 			high.v = thin_drop(high.v, a.thin, part, element + 8 * (uint64_t)a.width + (uint64_t)column);
 		}
+		/* The 32 columns make two products of 16, as said above: low and high words of what a
+		 * lane holds. */
 		uint32_t first[4] = {low.u[0], high.u[0], low.u[1], high.u[1]},
 				 second[4] = {low.u[2], high.u[2], low.u[3], high.u[3]};
 #pragma unroll
 		for (int i = 0; i < THIN_TILES; i++) {
 			if (i >= tiles) break;
+			/* Under a mask, tail columns that belong to other parts must not be added to: their
+			 * rows of A become zeros. */
 			b.v = load8(thin + (i * 8 + g) * stride + column);
 			if (DROPOUT && (n0 + i * 8 + g) / a.thin.r != part) b.v = zero8();
 			mma_bf16(acc[i], first, b.u[0], b.u[1]);

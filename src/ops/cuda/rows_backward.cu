@@ -35,9 +35,12 @@ static __global__ void __launch_bounds__(THREADS) rows_add_kernel(const struct r
 {
 	grid_begin();
 	int row = (int)blockIdx.x, place = a.place[row], column = ((int)blockIdx.y * THREADS + (int)threadIdx.x) * 8;
+	/* The first row that goes to a place adds up all of them, in their order: no atomics, so the
+	 * bits repeat. */
 	if (next_row(a.place, 0, a.rows, place) != row) return;
 	bool exists = column < a.columns;
 	float sum[8] = {};
+	/* Every thread takes part in the search for the next row, also those that have no column. */
 	for (int r = row; r < a.rows; r = next_row(a.place, r + 1, a.rows, place)) {
 		float d[8];
 		unpack8(d, exists ? load8(a.from + (int64_t)r * a.columns + column) : zero8());
@@ -45,6 +48,7 @@ static __global__ void __launch_bounds__(THREADS) rows_add_kernel(const struct r
 		for (int i = 0; i < 8; i++) sum[i] += d[i];
 	}
 	if (!exists) return;
+	/* The sum is added to what is there, in the type in which the gradient is kept. */
 	if (a.to_f32) {
 		float *to = a.to_f32 + place * a.to_ld + column;
 #pragma unroll

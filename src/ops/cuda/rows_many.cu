@@ -36,11 +36,13 @@ template <int PIECES> static __global__ void __launch_bounds__(THREADS) norm_man
 		bool exists = row < a.T && mine < rows;
 		bf16x8 x[PIECES];
 		float sum = 0, v[8];
+		/* The row stays in registers, so that it is read once for the sum and for the output. */
 #pragma unroll
 		for (int p = 0; p < PIECES; p++) {
 			int column = (p * NORM_LANES + lane) * 8;
 			x[p] = exists && column < columns ? load8(a.x + (int64_t)row * a.width + column0 + column) : zero8();
 		}
+		/* Sums of squares follow the order that rows.cu has, so that both give the same bits. */
 #pragma unroll
 		for (int p = 0; p < PIECES; p++) {
 			unpack8(v, x[p]);
@@ -48,11 +50,15 @@ template <int PIECES> static __global__ void __launch_bounds__(THREADS) norm_man
 			for (int i = 0; i < 8; i++) sum = fmaf(v[i], v[i], sum);
 		}
 		sum = lanes_sum<NORM_LANES>(sum);
+		/* The two halves take turns, so one barrier a row is enough: the next row writes where
+		 * nobody reads. */
 		if (lane == 0) squares[turn][team] = sum;
 		__syncthreads();
+		/* Slices are added in order, by every lane for itself. */
 		sum = 0;
 		for (int b = 0; b < a.blocks; b++) sum += squares[turn][min(mine, rows - 1) * a.blocks + b];
 		float rstd = rsqrtf(sum / (float)a.width + a.eps);
+		/* Threads without a row leave here, behind the barrier that they had to reach too. */
 		if (!exists) continue;
 		if (a.rstd && slice == 0 && lane == 0) a.rstd[row] = rstd;
 #pragma unroll
