@@ -3,7 +3,8 @@
 # reads DIR/NAME-greedy.json and DIR/NAME-sampled.json as `hone eval --json` prints them (one flat line; the few numbers wanted are cut out with sed).
 set -euo pipefail
 dir=$1; shift
-number() { sed -n "s/.*\"$2\": *\([-0-9.e]*\).*/\1/p" "$1"; }
+# the first number of that name: counts of tasks by k come later under the same names
+number() { grep -o "\"$2\": *[-0-9.e]*" "$1" | head -n 1 | sed 's/.*: *//'; }
 printf '%-14s %14s %15s %15s %10s %12s\n' model 'greedy pass@1' 'sampled pass@1' 'sampled pass@4' tasks 'speedup'
 rows=
 for name in "$@"; do
