@@ -151,6 +151,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
+	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) trace_release(&g->others[i]);
 	json_decref(g->compiled);
 	g->compiled = NULL;
 	if (g->has_tracer) job_end(&g->tracer);

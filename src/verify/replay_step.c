@@ -512,7 +512,8 @@ static int other_variants(struct grading *g, struct err *err)
 		rc = other_trace(g, &g->oracle->variants[i], &tr, err);
 		if (!rc) rc = rebuild_step(g, tr.tape, err);
 		if (!rc) rc = variant_run(g, &tr, i, err);
-		trace_release(&tr);
+		if (!rc && g->s->emit) g->others[i] = tr;
+		else trace_release(&tr);
 	}
 	return rc;
 }

@@ -80,6 +80,7 @@ struct grading {
 	char library_op[104];
 	struct library *library; /* who computes the loaded tape's library rows; NULL: it has none */
 	struct runner_library computes; /* of library */
+	struct trace others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
 	int attempt;
 	struct verdict *v;
 	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
