@@ -56,6 +56,9 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 /* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when
  * nothing is outstanding. */
 int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err);
+/* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
+ * too (a server, its connections). The verifier's own: not to be read or closed. */
+int verifier_fd(const struct verifier *v);
 /* submit + collect of one. */
 int verifier_run(
 	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err);
