@@ -71,7 +71,8 @@ struct verdict {
 	struct verdict_line lines[VERDICT_LINES_MAX];
 	int trials, trials_failed;
 	double error_max, tolerance; /* worst scaled error over trials and its bound */
-	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 was not reached */
+	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 is not known */
+	int kernelbench_trials; /* that it was computed from */
 	char sandbox[8];
 	char gpu[24]; /* the card for which kernels were compiled, whose limits held and whose time is predicted */
 	int gpu_arch; /* 90: compute capability 9.0 */
