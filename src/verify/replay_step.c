@@ -509,8 +509,11 @@ static int other_variants(struct grading *g, struct err *err)
 		if (g->oracle->trials[i].counts) last = MAX(last, g->oracle->trials[i].variant);
 	for (int i = 1; i <= last && !rc; i++) {
 		struct trace tr = {0};
+		times_lap(g, STEP_TRACE);
 		rc = other_trace(g, &g->oracle->variants[i], &tr, err);
+		times_lap(g, STEP_REBUILD);
 		if (!rc) rc = rebuild_step(g, tr.tape, err);
+		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
 		trace_release(&tr);
 	}

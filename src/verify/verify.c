@@ -318,6 +318,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s.rebuilds = rebuild_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
+	pthread_mutex_init(&v->s.times_lock, NULL);
 	pthread_rwlockattr_t kind;
 	pthread_rwlockattr_init(&kind);
 	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* a timing does not starve */
@@ -388,6 +389,7 @@ void verifier_free(struct verifier *v)
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
+	pthread_mutex_destroy(&v->s.times_lock);
 	pthread_rwlock_destroy(&v->s.gpu_lock);
 	pthread_cond_destroy(&v->has_work);
 	if (v->finished_fd >= 0) close(v->finished_fd);
@@ -505,6 +507,13 @@ int verifier_run(
 	int64_t id = 0;
 	int rc = verifier_submit(v, &r, err);
 	return rc ? rc : verifier_collect(v, -1, &id, out, err);
+}
+
+void verifier_times(struct verifier *v, struct verify_times *out)
+{
+	pthread_mutex_lock(&v->s.times_lock);
+	*out = v->s.times;
+	pthread_mutex_unlock(&v->s.times_lock);
 }
 
 int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err)

@@ -53,6 +53,15 @@ struct verify_shared {
 	int time_repeats; /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
+	struct verify_times times;
+	pthread_mutex_t times_lock;
+};
+
+/* The step that a thread is at, and since when; what its verdict took so far. */
+struct lap {
+	enum verify_step step;
+	uint64_t wall_ns, cpu_ns; /* 0: not begun */
+	struct verify_times spent;
 };
 
 struct trace {
@@ -69,7 +78,7 @@ struct grading {
 	size_t source_len;
 	const struct oracle_data *oracle;
 	struct job tracer;
-	bool has_tracer;
+	bool has_tracer, is_traced_again;
 	struct runner runner;
 	bool has_runner;
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
@@ -85,7 +94,17 @@ struct grading {
 	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
 	json_t
 		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
+	struct lap lap;
 };
+
+/* times.c: what passed since the last call belongs to the step that was named then. */
+void times_lap(struct grading *g, enum verify_step next);
+void times_child(struct grading *g, enum verify_step step, double cpu_s);
+/* At a verdict's end: into the verifier's sums. */
+void times_add(struct grading *g);
+
+/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
+void tracer_end(struct grading *g, enum verify_step step);
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
  * infrastructure fault, to be tried again. */
