@@ -10,6 +10,7 @@
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include "task/task.h"
+#include "verify/guided.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -126,6 +127,8 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
+	guided_free(g->guided);
+	g->guided = NULL;
 	json_decref(g->compiled);
 	g->compiled = NULL;
 	if (g->has_tracer) job_end(&g->tracer);

@@ -75,6 +75,7 @@ struct grading {
 	bool has_gpu_runner;
 	int attempt;
 	struct verdict *v;
+	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
 	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
 	json_t
 		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
@@ -109,6 +110,9 @@ int compile_job(
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 
+/* One guided trial on the vm, with the variant's tape loaded. */
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
 	int count, fd;                  /* fd: memfd with all binaries, -1 */
@@ -126,6 +130,7 @@ struct attempt {
 	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
 	int time_repeats;
+	bool want_coverage;    /* on the vm: which sides of its comparisons the candidate takes */
 	bool is_crosswise;     /* the second on the vm, after the first was right */
 	int order_line;        /* of what the second is for */
 	uint64_t may_be_given; /* outputs that the reference itself does not compute */
