@@ -10,6 +10,7 @@
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include "task/task.h"
+#include "verify/guided.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -158,6 +159,8 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
+	guided_free(g->guided);
+	g->guided = NULL;
 	json_decref(g->compiled);
 	g->compiled = NULL;
 	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);

@@ -91,6 +91,7 @@ struct grading {
 	struct runner_library computes; /* of library */
 	int attempt;
 	struct verdict *v;
+	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
 	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
 	json_t
 		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
@@ -148,6 +149,9 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 int library_start(struct grading *g, const struct tape *t, struct err *err);
 void library_end(struct grading *g);
 
+/* One guided trial on the vm, with the variant's tape loaded. */
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
 	int count, fd;                  /* fd: memfd with all binaries, -1 */
@@ -165,6 +169,7 @@ struct attempt {
 	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
 	int time_repeats;
+	bool want_coverage;    /* on the vm: which sides of its comparisons the candidate takes */
 	bool is_crosswise;     /* the second on the vm, after the first was right */
 	bool is_unchecked;     /* as a GPU runs it: no race is looked for, and inputs may be written to */
 	int order_line;        /* of what the second is for */
