@@ -9,6 +9,7 @@ import traceback
 import torch
 
 import oracle_cost
+import oracle_guided
 import oracle_inputs
 import oracle_library
 import oracle_size
@@ -84,7 +85,7 @@ class Variant:
         return {"job": {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs), "state": self.reference.state(),
                         "training": self.training, "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
                         "draws": [dict(describe(t)["tensor"], drawn=how) for t, how in zip(self.draws, self.drawn)]},
-                "kind": self.kind, "changed": {n: list(v) for n, v in self.changed.items()}}
+                "kind": self.kind, "source": self.reference.source, "changed": {n: list(v) for n, v in self.changed.items()}}
 
 
 def strided_call(call, anything):
@@ -136,6 +137,11 @@ def run_trial(variant, trial, positive, power):
         call = vary_defaults(variant, trial, call)
         if call is None:
             return None
+    return run_call(variant, trial, call)
+
+
+def run_call(variant, trial, call):
+    """The reference on one call, plain and in fp64."""
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"])
@@ -330,6 +336,8 @@ def run(job, sock):
         return oracle_library.serve(job, sock)
     send = lambda message, fds=(): wire.send(sock, message, fds)
     try:
+        if "guided" in job:
+            return oracle_guided.serve(job, sock)
         judge(job, send)
     except BaseException as e:   # SystemExit too: a task that exits is a broken task
         send(fault_of(e))

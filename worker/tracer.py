@@ -498,4 +498,7 @@ def warm():
     trace(job, tracer_record.Recorder(), lambda name: None)
     tracer_tensor.TRACER = None
     tracer_driver.RECORDER = None
+    tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
+    tracer_plain.HIDDEN[:] = tracer_plain.own_names()
+    LIBRARIES.clear()      # what was imported on the way defined operators of torch's own: they stay
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

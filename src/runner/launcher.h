@@ -37,6 +37,7 @@ struct launcher_trial {
 	bool is_overlapped;     /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
 	uint64_t deadline_ns;   /* absolute; 0: none */
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
+	bool want_coverage;     /* vm: sides of comparisons are recorded, and reported by finish */
 };
 
 struct launcher {

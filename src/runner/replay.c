@@ -285,6 +285,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		.crosswise = trial->crosswise,
 		.is_overlapped = trial->is_overlapped,
 		.may_be_given = trial->may_be_given,
+		.want_coverage = trial->want_coverage,
 		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
 	if (how.want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 

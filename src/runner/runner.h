@@ -29,11 +29,13 @@
 #include "base/base.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
+#include "vm/vm.h"
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
 #define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
 #define RUNNER_NAME_BYTES_MAX 512
 #define RUNNER_TIMES_MAX 1000
+#define RUNNER_SITES_MAX 512
 
 /* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the
  * reference itself modifies it, so a kernel may too. for_const: the values of the tape's *constant*
@@ -58,6 +60,7 @@ struct runner_trial {
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
+	bool want_coverage;     /* on the vm: which sides of their comparisons on data kernels take */
 };
 
 /* What the runner runs on. A GPU's figures are the driver's. */
@@ -126,6 +129,21 @@ struct runner_line_cost {
 	int line;
 	int64_t bytes, sectors, flops;
 };
+/* A site of a kernel of the tape; struct vm_site's fields. least, most,
+ * nearest: of this trial; NaN where nothing was seen. */
+struct runner_site {
+	int id; /* the same in every trial of a tape */
+	int kernel, line, column;
+	enum vm_site_kind kind;
+	uint8_t wanted, taken;
+	double low, high, constant, least, most, nearest;
+	char what[32];
+};
+struct runner_coverage {
+	int sides, taken; /* over all sites of the tape's kernels, in all trials so far */
+	int nsites;
+	struct runner_site *sites; /* heap; the first RUNNER_SITES_MAX */
+};
 struct runner_result {
 	bool has_fault;
 	struct runner_fault fault;
@@ -141,6 +159,7 @@ struct runner_result {
 	int64_t *times_ns; /* of the timed replays, in order; heap */
 	int64_t empty_ns;  /* what the clock shows where nothing runs */
 	char untimed[128]; /* why there are none though they were asked for */
+	struct runner_coverage coverage;
 };
 void runner_result_release(struct runner_result *r);
 

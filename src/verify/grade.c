@@ -10,6 +10,7 @@
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include "task/task.h"
+#include "verify/guided.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -128,14 +129,21 @@ static int oracle_step(struct grading *g, struct err *err)
 
 static int steps(struct grading *g, struct trace *stock, struct err *err)
 {
+	times_lap(g, STEP_ORACLE);
 	int rc = oracle_step(g, err);
+	times_lap(g, STEP_TRACE);
 	if (!rc) rc = trace_step(g, stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
+	times_lap(g, STEP_REBUILD);
 	if (!rc) rc = rebuild_step(g, stock->tape, err);
+	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
+	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	times_lap(g, STEP_AGAIN);
 	if (!rc) rc = trace_again_step(g, stock, err);
+	times_lap(g, STEP_GPU);
 	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = gpu_time_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
@@ -152,13 +160,16 @@ static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
 	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) trace_release(&g->others[i]);
+	guided_free(g->guided);
+	g->guided = NULL;
 	json_decref(g->compiled);
 	g->compiled = NULL;
-	if (g->has_tracer) job_end(&g->tracer);
+	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
 	library_end(g);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
+	times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
 	if (g->has_gpu_runner) runner_give_back(g->s->gpu_runners, &g->gpu_runner);
-	g->has_runner = g->has_tracer = g->has_gpu_runner = false;
+	g->has_runner = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }
@@ -209,7 +220,9 @@ void grade(struct verify_shared *s, const struct task *task, const char *source,
 			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
 		}
 		if (rc == GRADE_END) kernelbench_step(&g, &stock);
+		times_lap(&g, STEP_END);
 		grading_release(&g, &stock);
+		times_add(&g);
 	}
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
 }

@@ -15,6 +15,7 @@
 #include "cost/cost.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
+#include "verify/guided.h"
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -53,6 +54,7 @@ static const struct {
 /* What a failing trial tells, given that all before it passed. */
 const char *attempt_reason(const struct oracle_trial *t, const char *plain)
 {
+	if (t->is_guided) return plain;
 	if (!t->is_stock) return "fragile";
 	return t->is_random_params && t->nparams ? "stale-params" : plain;
 }
@@ -74,9 +76,9 @@ static int fault_end(struct grading *g, const struct runner_fault *f, const stru
 	for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++) {
 		if (strcmp(FAULTS[i].code, f->code)) continue;
 		const char *reason = FAULTS[i].reason ? FAULTS[i].reason : FAULTS[i].code;
-		bool fragile = hidden && FAULTS[i].class == VERDICT_WRONG;
-		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s",
-			fragile ? "only for hidden trials: " : "", trial, hidden ? ": " : "", f->text);
+		bool is_late = hidden && FAULTS[i].class == VERDICT_WRONG;
+		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, is_late && !t->is_guided ? "fragile" : reason, f->line,
+			"%s%s%s%.800s", is_late ? "only for hidden trials: " : "", trial, hidden ? ": " : "", f->text);
 	}
 	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "replay-crash", f->line,
 		"the replay of this tape ends with %.60s: %.600s", f->code, f->text);
@@ -381,6 +383,7 @@ int attempt_run(
 		.is_unchecked = a->is_unchecked,
 		.is_overlapped = a->is_overlapped,
 		.may_be_given = a->may_be_given,
+		.want_coverage = a->want_coverage,
 		.time_repeats = a->time_repeats,
 		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,
 		.compiled = a->want_cost ? g->compiled : NULL,
@@ -433,6 +436,7 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	}
 	g->v->trials += !a->is_crosswise && !a->trial->is_edge;
 	g->vm_ns = MAX(g->vm_ns, r.result.run_ns);
+	if (a->want_coverage) guided_note(g, a->trial->variant, &r.result.coverage);
 	rc = result_judge(g, a, &r.result, r.outputs, r.offset, err);
 	g->v->trials_failed += rc == GRADE_END;
 	if (!rc && a->want_cost && !g->is_partial) cost_keep(g, a->trace->tape, &r.result);
@@ -441,6 +445,15 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	attempt_release(&r);
 	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners) gpu_second_opinion(g, a->trace, a->trial);
 	return rc;
+}
+
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
+{
+	struct attempt a = {.trace = tr,
+		.trial = t,
+		.want_coverage = true,
+		.may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
+	return trial_run(g, &a, err);
 }
 
 static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)
@@ -454,7 +467,11 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 		if ((!t->counts && !t->is_edge) || t->given_fd < 0 || t->variant != variant) continue;
 		if (first) rc = outputs_check(g, tr->tape, t);
 		if (first && !rc) rc = load(g, tr, &order_line, err);
-		struct attempt in_order = {.trace = tr, .trial = t, .want_cost = first && variant == 0, .may_be_given = given};
+		struct attempt in_order = {.trace = tr,
+			.trial = t,
+			.want_cost = first && variant == 0,
+			.want_coverage = !t->is_edge,
+			.may_be_given = given};
 		struct attempt crosswise = {
 			.trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line, .may_be_given = given};
 		if (!rc) rc = trial_run(g, &in_order, err);
@@ -509,13 +526,26 @@ static int other_variants(struct grading *g, struct err *err)
 		if (g->oracle->trials[i].counts) last = MAX(last, g->oracle->trials[i].variant);
 	for (int i = 1; i <= last && !rc; i++) {
 		struct trace tr = {0};
+		times_lap(g, STEP_TRACE);
 		rc = other_trace(g, &g->oracle->variants[i], &tr, err);
+		times_lap(g, STEP_REBUILD);
 		if (!rc) rc = rebuild_step(g, tr.tape, err);
+		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
+		if (!rc && guided_wants(g, i)) rc = guided_search(g, &tr, i, err);
 		if (!rc && g->s->emit) g->others[i] = tr;
 		else trace_release(&tr);
 	}
 	return rc;
+}
+
+/* The stock tape's own search comes when all else is right: most candidates need none. */
+static int guided_stock(struct grading *g, const struct trace *stock, struct err *err)
+{
+	int order_line;
+	if (!guided_wants(g, 0)) return GRADE_ON;
+	int rc = load(g, stock, &order_line, err);
+	return rc ? rc : guided_search(g, stock, 0, err);
 }
 
 int replay_step(struct grading *g, const struct trace *stock, struct err *err)
@@ -528,6 +558,8 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 	g->has_runner = true;
 	rc = variant_run(g, stock, 0, err);
 	if (!rc) rc = other_variants(g, err);
+	if (!rc) rc = guided_stock(g, stock, err);
+	guided_report(g);
 	if (!rc) g->v->correct = true;
 	return rc;
 }

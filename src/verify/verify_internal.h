@@ -53,6 +53,15 @@ struct verify_shared {
 	int time_repeats; /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
+	struct verify_times times;
+	pthread_mutex_t times_lock;
+};
+
+/* The step that a thread is at, and since when; what its verdict took so far. */
+struct lap {
+	enum verify_step step;
+	uint64_t wall_ns, cpu_ns; /* 0: not begun */
+	struct verify_times spent;
 };
 
 struct trace {
@@ -69,7 +78,7 @@ struct grading {
 	size_t source_len;
 	const struct oracle_data *oracle;
 	struct job tracer;
-	bool has_tracer;
+	bool has_tracer, is_traced_again;
 	struct runner runner;
 	bool has_runner;
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
@@ -83,10 +92,21 @@ struct grading {
 	struct trace others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
 	int attempt;
 	struct verdict *v;
+	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
 	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
 	json_t
 		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
+	struct lap lap;
 };
+
+/* times.c: what passed since the last call belongs to the step that was named then. */
+void times_lap(struct grading *g, enum verify_step next);
+void times_child(struct grading *g, enum verify_step step, double cpu_s);
+/* At a verdict's end: into the verifier's sums. */
+void times_add(struct grading *g);
+
+/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
+void tracer_end(struct grading *g, enum verify_step step);
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
  * infrastructure fault, to be tried again. */
@@ -130,6 +150,9 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 int library_start(struct grading *g, const struct tape *t, struct err *err);
 void library_end(struct grading *g);
 
+/* One guided trial on the vm, with the variant's tape loaded. */
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
 	int count, fd;                  /* fd: memfd with all binaries, -1 */
@@ -147,6 +170,7 @@ struct attempt {
 	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
 	int time_repeats;
+	bool want_coverage;    /* on the vm: which sides of its comparisons the candidate takes */
 	bool is_crosswise;     /* the second on the vm, after the first was right */
 	bool is_unchecked;     /* as a GPU runs it: no race is looked for, and inputs may be written to */
 	int order_line;        /* of what the second is for */
