@@ -82,8 +82,8 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out)
 {
 	if (in->verdict && in->verdict->class == VERDICT_INFRA) return false;
-	bool genuine =
-		in->verdict && (rule->is_stock ? in->verdict->kernelbench == 1 : in->verdict->class == VERDICT_GENUINE);
+	bool genuine = in->verdict &&
+		(rule->is_stock ? in->verdict->kernelbench == 1 : in->verdict->class == VERDICT_GENUINE);
 	double s = reward_speedup(rule, in);
 	*out = (struct reward){rule->plan(rule, genuine, s), rule->code(rule, genuine, s)};
 	return true;
