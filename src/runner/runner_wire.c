@@ -236,7 +236,8 @@ int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binar
 /* ---- results ---- */
 
 /* Costs and lines travel as rows of numbers: a tape may have thousands. */
-#define COST_FIELDS(X, c) X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
+#define COST_FIELDS(X, c) \
+	X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
 
 json_t *runner_result_json(const struct runner_result *r)
 {

@@ -161,10 +161,10 @@ struct vm_launch_options {
 	bool has_host_pointers; /* addresses that name no buffer are looked up among the buffers' data, which rise with
 							   their addresses then: for kernels that read pointers from memory */
 	int64_t load_granule;   /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and
-							   within that gives   0 and the launch goes on (report.is_passed_over). 0, or with checks: a
-							   fault like any other */
+							   within that gives 0 and the launch goes on (report.is_passed_over). 0, or with checks:
+							   a fault like any other */
 	bool crosswise;    /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a
-						  GPU has an    order of its own, so what is right must not depend on it (docs/vm.md) */
+						  GPU has an order of its own, so what is right must not depend on it (docs/vm.md) */
 	uint64_t schedule; /* not 0, and some result may depend on who comes first at an atomic: programs take turns there,
 						  drawn from this seed. Without checks and costs */
 	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */

@@ -21,7 +21,9 @@
 #define VM_LAZY_DIMS 4                            /* affine and box blocks have at most this many dimensions */
 #define VM_ARENA_BYTES_MAX ((size_t)1 << 29)      /* block buffers of one running program */
 #define VM_STRIP 512                              /* elements converted at a time */
-#define VM_FUEL ((int64_t)1 << 18)                /* element operations between two looks at the clock; a scalar one takes as long as hundreds in a block */
+/* Element operations between two looks at the clock; a scalar one takes as long as hundreds in a
+ * block. */
+#define VM_FUEL ((int64_t)1 << 18)
 
 enum form { FORM_DENSE, FORM_SPLAT, FORM_AFFINE, FORM_BOX };
 struct vm_buf {
