@@ -22,7 +22,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "3"         /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "4"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
 #define KNOWN_MAX 4096               /* verdicts kept in memory */
 #define ORACLE_TASKS_MAX 48
@@ -143,7 +143,10 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 {
 	struct err err = {0};
 	uint64_t start = clock_ns();
-	if (grade_text(&v->s, w->source, w->source_len, out)) {
+	bool is_settled = grade_text(&v->s, w->source, w->source_len, out);
+	if (is_settled) kernelbench_refused(out);
+	/* A cheat by its text has KernelBench's verdict all the same, and that takes workers. */
+	if (is_settled && (out->class != VERDICT_CHEAT || ready(v, &err))) {
 		out->key = w->key;
 		return;
 	}
@@ -159,7 +162,8 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 		out->seconds = (double)(clock_ns() - start) * 1e-9;
 		return;
 	}
-	grade(&v->s, &w->task, w->source, w->source_len, out);
+	if (is_settled) grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
+	else grade(&v->s, &w->task, w->source, w->source_len, out);
 	out->key = key;
 	store_keep(v, out);
 }
@@ -296,6 +300,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 		.timeout_ms = v->s.limits.oracle_timeout_ms,
 		.seed = seed,
 		.num_trials = v->s.num_trials,
+		.num_checks = KERNELBENCH_TRIALS - 1,
 		.tf32 = v->s.tf32};
 	v->s.oracles = oracle_cache_create(v->s.oracle, &oracle, ORACLE_BYTES_MAX, ORACLE_TASKS_MAX);
 	return 0;
@@ -313,6 +318,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s.rebuilds = rebuild_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
+	pthread_mutex_init(&v->s.times_lock, NULL);
 	pthread_rwlockattr_t kind;
 	pthread_rwlockattr_init(&kind);
 	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* a timing does not starve */
@@ -383,6 +389,7 @@ void verifier_free(struct verifier *v)
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
+	pthread_mutex_destroy(&v->s.times_lock);
 	pthread_rwlock_destroy(&v->s.gpu_lock);
 	pthread_cond_destroy(&v->has_work);
 	if (v->finished_fd >= 0) close(v->finished_fd);
@@ -500,6 +507,13 @@ int verifier_run(
 	int64_t id = 0;
 	int rc = verifier_submit(v, &r, err);
 	return rc ? rc : verifier_collect(v, -1, &id, out, err);
+}
+
+void verifier_times(struct verifier *v, struct verify_times *out)
+{
+	pthread_mutex_lock(&v->s.times_lock);
+	*out = v->s.times;
+	pthread_mutex_unlock(&v->s.times_lock);
 }
 
 int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err)
