@@ -141,7 +141,8 @@ struct vm_finding {
 
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an end's d is the
  * operand itself; a truth's is 1 and -1. */
-#define VM_SITE_TABLE(X) X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
+#define VM_SITE_TABLE(X) \
+	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
@@ -203,8 +204,8 @@ struct vm_launch_options {
 	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int num_warps;     /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
-	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
-						  over where  that is possible (a lane is left out), so that one run lists many */
+	int findings_max; /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
+						 over where  that is possible (a lane is left out), so that one run lists many */
 };
 struct vm_report {
 	enum vm_fault fault;
