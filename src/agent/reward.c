@@ -8,7 +8,9 @@
 
 #include <math.h>
 
-#define NOISE_BAND 0.02   /* the cost model's own granularity: padding and masking differences move s by 1-2 % without being a better kernel */
+/* The cost model's own granularity: padding and masking differences move s by 1-2 % without being a
+ * better kernel. */
+#define NOISE_BAND 0.02
 
 static double only_genuine(const struct reward_rule *r, bool genuine, double s) { return genuine ? 1.0 : r->failure; }
 static double genuine_speedup(const struct reward_rule *r, bool genuine, double s) { return genuine ? s : r->failure; }

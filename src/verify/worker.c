@@ -24,7 +24,8 @@
 #define SEND_TIMEOUT_MS 20000
 #define STATUS_TIMEOUT_MS 5000    /* from a kill to the zygote's report */
 #define RESTART_READY_MS 120000
-#define FAILED_STARTS_MAX 2       /* in a row; then every request fails at once instead of after another import of torch */
+/* In a row; then every request fails at once instead of after another import of torch. */
+#define FAILED_STARTS_MAX 2
 
 struct zygote {
 	char *root, *library, *kind;

@@ -141,7 +141,8 @@ struct vm_finding {
 
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an end's d is the
  * operand itself; a truth's is 1 and -1. */
-#define VM_SITE_TABLE(X) X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
+#define VM_SITE_TABLE(X) \
+	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
@@ -193,18 +194,18 @@ struct vm_launch_options {
 	bool has_host_pointers; /* addresses that name no buffer are looked up among the buffers' data, which rise with
 							   their addresses then: for kernels that read pointers from memory */
 	int64_t load_granule;   /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and
-							   within that gives   0 and the launch goes on (report.is_passed_over). 0, or with checks: a
-							   fault like any other */
+							   within that gives 0 and the launch goes on (report.is_passed_over). 0, or with checks:
+							   a fault like any other */
 	bool crosswise;    /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a
-						  GPU has an    order of its own, so what is right must not depend on it (docs/vm.md) */
+						  GPU has an order of its own, so what is right must not depend on it (docs/vm.md) */
 	uint64_t schedule; /* not 0, and some result may depend on who comes first at an atomic: programs take turns there,
 						  drawn from this seed. Without checks and costs */
 	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int num_warps;     /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
-	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
-						  over where  that is possible (a lane is left out), so that one run lists many */
+	int findings_max; /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
+						 over where  that is possible (a lane is left out), so that one run lists many */
 };
 struct vm_report {
 	enum vm_fault fault;
