@@ -11,7 +11,9 @@
 /* ---- drawing ---- */
 
 /* Operators that a chain may have, by what its variable holds: anything around zero; values that
- * are all positive, where a rectifier would do nothing; sums of many, where tanh would saturate. */
+ * are all positive, where a rectifier would do nothing; sums of many, where tanh would saturate and
+ * a reciprocal would show how terms of two signs cancelled; values whose order decides, which must
+ * not be rounded. */
 static const struct {
 	const char *class, *operators;
 } CLASSES[] = {
@@ -21,8 +23,9 @@ static const struct {
 		"logsigmoid,relu6,max_c,min_c,celu,selu"},
 	{"positive", "sqrt_abs,square,neg,mul_c,div_c,add_c,rsub_c,tanh,sigmoid,log1p_abs,sin,cos,recip_abs,exp_neg_abs,"
 				 "gauss,softsign,silu,gelu,mish,softplus,erf,logsigmoid"},
-	{"wide", "relu,leaky_relu,abs,neg,mul_c,div_c,sub_c,sqrt_abs,log1p_abs,softsign,recip_abs,elu,silu,softplus,"
-			 "hardswish,celu,mish,logsigmoid"},
+	{"exact", "abs,neg"},
+	{"wide", "relu,leaky_relu,abs,neg,mul_c,div_c,add_c,sub_c,rsub_c,max_c,min_c,elu,silu,softplus,hardswish,celu,mish,"
+			 "logsigmoid"},
 };
 
 static const char *class_operators(struct slice class)

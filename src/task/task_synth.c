@@ -117,10 +117,11 @@ static bool try_seed(struct synth *s, int at, uint64_t seed)
 
 static int options_check(const struct task_synth_options *o, struct err *err)
 {
-	if (o->level_min < 1 || o->level_max > 3 || o->level_min > o->level_max)
+	bool is_by_level = !o->rungs || !*o->rungs;
+	if (is_by_level && (o->level_min < 1 || o->level_max > 3 || o->level_min > o->level_max))
 		return err_set(
 			err, ERR_RANGE, "levels %d to %d: expected 1 <= level_min <= level_max <= 3", o->level_min, o->level_max);
-	if (o->rungs && *o->rungs && ((o->operators && *o->operators) || o->operators_min))
+	if (!is_by_level && ((o->operators && *o->operators) || o->operators_min))
 		return err_set(err, ERR_USAGE,
 			"operators choose among the graphs of levels, rungs have families beside them: give levels or rungs");
 	int64_t total = 0;

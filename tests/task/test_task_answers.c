@@ -1,6 +1,7 @@
 /* Composed tasks and their reference answers, as text. What the answers compute is checked by
  * test_answers.py, which has this program print them (`test_task_answers --dump SEED COUNT
- * LEVEL_MIN LEVEL_MAX`: one JSON object a line with the task and every answer in every style). */
+ * LEVEL_MIN LEVEL_MAX`: one JSON object a line with the task and every answer in every style), and
+ * by test_families.py (`--rungs SEED COUNT RUNGS`: every choice). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,6 +42,43 @@ static int dump(int argc, char **argv)
 			json_decref(row);
 			str_release(&plan);
 			str_release(&code);
+		}
+	task_set_release(&set);
+	return 0;
+}
+
+/* Tasks of rungs, in one style after the other and in every choice. */
+static int dump_rungs(char **argv)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct task_synth_options o = {
+		.seed = (uint64_t)strtoull(argv[2], NULL, 10), .count[TASK_TRAIN] = atoi(argv[3]), .rungs = argv[4]};
+	if (task_synth(&o, &set, &err)) {
+		fprintf(stderr, "%s\n", err.text);
+		return 1;
+	}
+	for (size_t i = 0; i < set.count; i++)
+		for (int choice = 0;; choice++) {
+			const struct task *t = &set.tasks[i];
+			struct str plan = {0}, code = {0};
+			int style = (int)((i + (size_t)choice) % (size_t)task_answer_styles()),
+				rc = task_answer_choice(t, style, choice, &plan, &code, &err);
+			if (!rc) {
+				json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s}", "name", t->name, "rung", t->rung,
+					"structure", t->structure, "source", t->source, "style", style, "choice", choice, "plan", plan.data,
+					"code", code.data);
+				json_dumpf(row, stdout, JSON_COMPACT);
+				putchar('\n');
+				json_decref(row);
+			}
+			str_release(&plan);
+			str_release(&code);
+			if (rc == ERR_RANGE && choice > 0) break;
+			if (rc) {
+				fprintf(stderr, "%s\n", err.text);
+				return 1;
+			}
 		}
 	task_set_release(&set);
 	return 0;
@@ -213,6 +251,7 @@ static void an_empty_space_is_given_up(void **state)
 int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "--dump")) return dump(argc, argv);
+	if (argc == 5 && !strcmp(argv[1], "--rungs")) return dump_rungs(argv);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_options_same_bytes),
 		cmocka_unit_test(splits_share_nothing),
