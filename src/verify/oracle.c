@@ -69,7 +69,7 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 	}
 	for (int i = o->num_trials; i < o->num_trials + o->num_checks; i++)
 		json_array_append_new(trials,
-			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)trial_seed(o->seed, task, i), "distribution",
+			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i), "distribution",
 				"stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
 	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials",
 		trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE, "memory_bytes",
