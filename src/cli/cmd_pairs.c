@@ -214,10 +214,11 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	if (p->o->styles > 1) str_printf(&name, "-s%d", row->style);
 	if (p->o->choices > 1) str_printf(&name, "-c%d", row->choice);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
-	json_t *o = rc ? NULL
-				   : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i, s:i}", "name", name.data, "source", t->source,
-						 "structure", t->structure, "split", t->split, "level", t->level, "seed", (json_int_t)t->seed,
-						 "prompt", prompt.text.data, "completion", completion.data, "style", row->style, "choice", row->choice);
+	json_t *o = rc
+		? NULL
+		: json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i, s:i}", "name", name.data, "source", t->source,
+			  "structure", t->structure, "split", t->split, "level", t->level, "seed", (json_int_t)t->seed, "prompt",
+			  prompt.text.data, "completion", completion.data, "style", row->style, "choice", row->choice);
 	if (o && *t->rung) json_object_set_new(o, "rung", json_string(t->rung));
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));

@@ -22,7 +22,7 @@ struct task {
 	char *structure; /* composed tasks: operator combination without constants and sizes, "chain:relu,mul_c,tanh"; else
 						"" */
 	char *split;     /* "train", "dev", "test", "hand" or "" */
-	char *rung;            /* of the ladder, composed tasks: "T0" to "T4"; else "" */
+	char *rung;      /* of the ladder, composed tasks: "T0" to "T4"; else "" */
 	int level;       /* 1 single operator or short chain, 2 fused sequence, 3 small network; 0 unknown */
 	int64_t problem_id;     /* the number that a benchmark gives the task inside its level (the file name's prefix,
 							   "19_ReLU"); 0: none */

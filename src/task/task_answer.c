@@ -302,8 +302,8 @@ static bool is_source_of(const struct composed *c, const struct task *t)
 {
 	struct str source = {0};
 	composed_source(c, &source);
-	bool same =
-		!strcmp(task_source_hash(source.data, source.len).text, task_source_hash(t->source, strlen(t->source)).text);
+	bool same = !strcmp(
+		task_source_hash(source.data, source.len).text, task_source_hash(t->source, strlen(t->source)).text);
 	str_release(&source);
 	return same;
 }
@@ -353,8 +353,7 @@ int task_answer(const struct task *t, int style, struct str *plan, struct str *c
 {
 	return answer(t, style, 0, plan, code, err);
 }
-int task_answer_choice(
-	const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err)
+int task_answer_choice(const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err)
 {
 	if (choice < 0) return err_set(err, ERR_RANGE, "task %s: choice %d: expected 0 or more", t->name, choice);
 	return answer(t, style, choice, plan, code, err);

@@ -21,11 +21,13 @@ static const struct {
 		"relu,sigmoid,tanh,gelu,silu,elu,leaky_relu,softplus,mish,hardtanh,hardswish,hardsigmoid,softsign,softshrink,"
 		"square,abs,neg,sin,cos,clamp,add_c,rsub_c,mul_c,div_c,exp_neg_abs,gauss,log1p_abs,sqrt_abs,recip_abs,erf,"
 		"logsigmoid,relu6,max_c,min_c,celu,selu"},
-	{"positive", "sqrt_abs,square,neg,mul_c,div_c,add_c,rsub_c,tanh,sigmoid,log1p_abs,sin,cos,recip_abs,exp_neg_abs,"
-				 "gauss,softsign,silu,gelu,mish,softplus,erf,logsigmoid"},
+	{"positive",
+		"sqrt_abs,square,neg,mul_c,div_c,add_c,rsub_c,tanh,sigmoid,log1p_abs,sin,cos,recip_abs,exp_neg_abs,"
+		"gauss,softsign,silu,gelu,mish,softplus,erf,logsigmoid"},
 	{"exact", "abs,neg"},
-	{"wide", "relu,leaky_relu,abs,neg,mul_c,div_c,add_c,sub_c,rsub_c,max_c,min_c,elu,silu,softplus,hardswish,celu,mish,"
-			 "logsigmoid"},
+	{"wide",
+		"relu,leaky_relu,abs,neg,mul_c,div_c,add_c,sub_c,rsub_c,max_c,min_c,elu,silu,softplus,hardswish,celu,mish,"
+		"logsigmoid"},
 };
 
 static const char *class_operators(struct slice class)
@@ -265,8 +267,7 @@ void family_source(const struct family_task *t, struct str *out)
 	str_printf(out, "]\n\ndef get_init_inputs():\n    return [%.*s]\n", (int)f->init.len, f->init.data);
 	str_puts(out, TASK_JUDGED_AT);
 	for (int i = 0; i < f->ndims; i++)
-		str_printf(
-			out, "%s%.*s=%d", i ? ", " : "", (int)f->dims[i].name.len, f->dims[i].name.data, f->dims[i].judged);
+		str_printf(out, "%s%.*s=%d", i ? ", " : "", (int)f->dims[i].name.len, f->dims[i].name.data, f->dims[i].judged);
 	str_putc(out, '\n');
 }
 
@@ -318,7 +319,10 @@ static bool holds(const struct family_task *t, struct slice when)
 		char text[32];
 		snprintf(text, sizeof text, "%.*s", (int)bound.len, bound.data);
 		double right = atof(text);
-		all &= slice_is(op, "<=") ? left <= right : slice_is(op, ">=") ? left >= right : slice_is(op, "<") ? left < right : left > right;
+		all &= slice_is(op, "<=") ? left <= right
+			: slice_is(op, ">=")  ? left >= right
+			: slice_is(op, "<")   ? left < right
+								  : left > right;
 		if (when.len) template_word(&when, " "); /* "and" */
 	}
 	return all;
@@ -363,7 +367,8 @@ void family_plan(const struct family_task *t, int number, int choice, struct str
 		expand(&e, e.answer->because, out);
 	}
 	for (int i = 0; i < f->nchains; i++)
-		chain_words(&t->chains[i], slice_is(f->chains[i].name, "pre") ? " First, in registers: " : " Then, in registers: ", out);
+		chain_words(&t->chains[i],
+			slice_is(f->chains[i].name, "pre") ? " First, in registers: " : " Then, in registers: ", out);
 }
 
 /* Spells identifiers anew by style: offs, ok, BLOCK, out, and pointers. */

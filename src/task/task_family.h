@@ -9,9 +9,9 @@
 /* One task of a family: what was drawn. */
 struct family_task {
 	const struct family *family;
-	int sizes[FAMILY_DIMS_MAX];           /* of the family's dims */
-	int rows[FAMILY_PICKS_MAX];           /* which row of each pick */
-	struct slice consts[FAMILY_LISTS_MAX]; /* the value of each constant */
+	int sizes[FAMILY_DIMS_MAX];                  /* of the family's dims */
+	int rows[FAMILY_PICKS_MAX];                  /* which row of each pick */
+	struct slice consts[FAMILY_LISTS_MAX];       /* the value of each constant */
 	struct task_graph chains[FAMILY_CHAINS_MAX]; /* one input, the variable, and operators on it */
 };
 /* Deterministic in (family, seed). */
@@ -23,7 +23,8 @@ void family_structure(const struct family_task *t, struct str *out);
 const struct family_answer *family_choice(const struct family_task *t, int choice);
 void family_plan(const struct family_task *t, int number, int choice, struct str *out);
 /* The candidate without its imports. number: of the style, which takes the tuned values in turn. */
-void family_code(const struct family_task *t, const struct answer_style *style, int number, int choice, struct str *out);
+void family_code(
+	const struct family_task *t, const struct answer_style *style, int number, int choice, struct str *out);
 
 /* ---- rungs (task_rung.c) ---- */
 

@@ -174,7 +174,8 @@ static int row_finish(struct row *r, const char *what, struct task *t, struct er
 			what, r->name, NAME_BYTES_MAX);
 	if (task_split_settle(r->structure, r->split, what, &r->split, err)) return err->code;
 	if (*r->rung && rung_find((struct slice){r->rung, strlen(r->rung)}) < 0)
-		return err_set(err, ERR_FORMAT, "%s: rung \"%.16s\": expected T0 to T%d or nothing", what, r->rung, RUNG_COUNT - 1);
+		return err_set(
+			err, ERR_FORMAT, "%s: rung \"%.16s\": expected T0 to T%d or nothing", what, r->rung, RUNG_COUNT - 1);
 	int64_t problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name);
 	*t = (struct task){.name = xstrdup(r->name),
 		.source = xstrdup(r->source),

@@ -18,7 +18,7 @@ struct synth {
 	struct task_set *set;
 	struct composer_room *room;
 	bool is_by_rung;
-	int places[SHARES_MAX], nplaces; /* levels or rungs */
+	int places[SHARES_MAX], nplaces;                                            /* levels or rungs */
 	int done[SHARES_MAX][TASK_SPLIT_COUNT], want[SHARES_MAX][TASK_SPLIT_COUNT]; /* [index into places][split] */
 	const char **seen; /* open-addressed set of source hashes, pointing into the tasks */
 	size_t seen_size;
@@ -93,8 +93,9 @@ static bool try_seed(struct synth *s, int at, uint64_t seed)
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
 		if (!*seen_slot(s, hash.text)) {
 			struct task *t = &s->set->tasks[s->set->count];
-			*t = (struct task){.name = s->is_by_rung ? xasprintf("synth-%s-%06d", rung_name(c->rung), (int)s->set->count)
-									 : xasprintf("synth-%d-%06d", c->level, (int)s->set->count),
+			*t = (struct task){.name = s->is_by_rung
+					? xasprintf("synth-%s-%06d", rung_name(c->rung), (int)s->set->count)
+					: xasprintf("synth-%d-%06d", c->level, (int)s->set->count),
 				.source = xstrdup(source.data),
 				.structure = xstrdup(structure.data),
 				.split = xstrdup(task_split_name(split)),
@@ -178,10 +179,10 @@ static int place_fail(const struct synth *s, int at, int64_t draws, int64_t dry,
 		str_printf(&why, "the last %d of %lld draws gave no new one", SYNTH_DRY_DRAWS_MAX, (long long)draws);
 	else str_printf(&why, "%lld draws did not give more", (long long)draws);
 	int rc = err_set(err, ERR_LIMIT,
-		"%s %d: found %d of %d training, %d of %d dev and %d of %d test tasks, and %s; ask for fewer, or allow more "
+		"%s%d: found %d of %d training, %d of %d dev and %d of %d test tasks, and %s; ask for fewer, or allow more "
 		"operators or fewer of them",
-		s->is_by_rung ? "rung" : "level", s->places[at], done[TASK_TRAIN], want[TASK_TRAIN], done[TASK_DEV], want[TASK_DEV], done[TASK_TEST], want[TASK_TEST],
-		why.data);
+		s->is_by_rung ? "rung T" : "level ", s->places[at], done[TASK_TRAIN], want[TASK_TRAIN], done[TASK_DEV],
+		want[TASK_DEV], done[TASK_TEST], want[TASK_TEST], why.data);
 	str_release(&why);
 	return rc;
 }

@@ -13,7 +13,7 @@
  *   %- ROW | text | text ...       $NAME.FIELD its text. Row names are part of the structure
  *   %const NAME VALUE VALUE ...    one value is taken; no part of the structure
  *   %chain NAME VAR LO..HI CLASS   LO to HI element-wise operators on VAR, where a line says @NAME;
- * *                                  CLASS: signed, positive, wide or exact (task_family.c), what VAR may hold
+ *                                  CLASS: signed, positive, wide or exact (task_family.c), what VAR may hold
  *   %inputs EXPR, EXPR             what get_inputs returns, in terms of sizes
  *   %init NAME, NAME               sizes that the constructor takes; the text: its statements
  *   %forward ARG, ARG              the body of Model.forward
