@@ -261,7 +261,7 @@ static struct micro micro_pack(struct updater *u, const struct sequence *s, int 
 	}
 	u->start[S] = T;
 	u->row_offset = s[begin].row_begin;
-	return (struct micro){.batch = {u->ids, {T, S, u->start, u->pos}}, .nhead = nhead, .next = i};
+	return (struct micro){.batch = {u->ids, {T, S, u->start, u->pos, NULL}}, .nhead = nhead, .next = i};
 }
 
 static void gap_add(struct loss_stats *st, float trainer, float sampler)
@@ -491,7 +491,7 @@ static int fit_pack(
 		T += e[i]->count;
 	}
 	u->start[S] = T;
-	*batch = (struct batch){u->ids, {T, S, u->start, u->pos}};
+	*batch = (struct batch){u->ids, {T, S, u->start, u->pos, NULL}};
 	return i;
 }
 

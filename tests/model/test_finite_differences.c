@@ -89,7 +89,7 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout)
 	for (int t = 0; t < T; t++) f->ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % 37);
 	for (int i = 0; i < ROWS; i++)
 		f->rows[i] = (struct head_row){.at = (i * 7) % T, .target = (int32_t)(rng_u32(1, 1, (uint64_t)i) % 37)};
-	f->batch = (struct batch){f->ids, {T, S, starts, f->pos}};
+	f->batch = (struct batch){f->ids, {T, S, starts, f->pos, NULL}};
 	model_enable_grad(f->m, f->a);
 }
 

@@ -203,7 +203,7 @@ static void test_direction(void **state)
 		pos[i] = i;
 	}
 	for (int i = 0; i < c->count; i++) rows[i] = (struct head_row){.at = PROMPT + i - 1, .target = c->tokens[i]};
-	struct batch b = {ids, {PROMPT + c->count, 1, start, pos}};
+	struct batch b = {ids, {PROMPT + c->count, 1, start, pos, NULL}};
 	pass_forward(pass, f->adapter, &b, 0);
 	pass_logprobs(pass, rows, c->count, 1, logprob, NULL);
 	double before = 0, now = 0;
@@ -590,7 +590,7 @@ static void test_min_p_gradient(void **state)
 	}
 	for (int i = 0; i < PROMPT - 1; i++)
 		rows[i] = (struct head_row){.at = i, .target = ids[i + 1], .temperature = 0.4f + 0.1f * (float)i};
-	struct batch b = {ids, {PROMPT, 1, start, pos}};
+	struct batch b = {ids, {PROMPT, 1, start, pos, NULL}};
 	if (pass_create(f->model, &(struct pass_options){.max_tokens = PROMPT, .backward = true}, &pass, &err))
 		fail_msg("%s", err.text);
 	pass_min_p(pass, 0.3f);
