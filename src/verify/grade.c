@@ -161,6 +161,7 @@ static void grading_release(struct grading *g, struct trace *stock)
 	trace_release(stock);
 	guided_free(g->guided);
 	g->guided = NULL;
+	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) trace_release(&g->others[i]);
 	json_decref(g->compiled);
 	g->compiled = NULL;
 	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
