@@ -27,7 +27,8 @@ struct oracle_variant {
 struct oracle_trial {
 	bool counts;  /* false: skipped or not usable; why says it */
 	bool is_edge; /* NaN, infinities, denormals: replayed and reported, never judged */
-	bool is_guided; /* made for one candidate: inputs on which its comparisons take other sides */
+	json_t *message; /* keeps names alive, where oracle_data.messages does not */
+	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
 	char why[320], distribution[96];
 	int variant;
 	bool is_stock; /* stock inputs and sizes (parameters may be random) */
