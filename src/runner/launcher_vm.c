@@ -336,7 +336,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
 		.num_warps = v->tape->kernels[row->kernel].num_warps,
 		/* the first replay looked for races; the second is in another order, as far as any is left open */
-		.checks = trial->crosswise ? 0 : VM_CHECK_RACE,
+		.checks = trial->crosswise || trial->is_unchecked ? 0 : VM_CHECK_RACE,
 		.coverage = trial->want_coverage ? coverage_of(v, row->kernel) : NULL,
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
@@ -357,6 +357,26 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	return rc ? ERR_MISMATCH : 0;
 }
 
+/* An operator of torch: its operands go out, somebody else computes it, what it wrote comes back. */
+static int row_library(
+	struct launcher_vm *v, int index, const struct launcher_library *library, struct runner_fault *fault)
+{
+	const struct tape_row *row = &v->tape->rows[index];
+	int64_t *offset = xcalloc((size_t)(row->nreads + row->nwrites) + 1, sizeof *offset);
+	int64_t bytes = tape_library_layout(row, offset);
+	CHECKF(library && bytes <= library->bytes, "row %d's operands have no place", index);
+	for (int i = 0; i < row->nreads; i++)
+		movement_gather(&row->reads[i], buffer_data(v, row->reads[i].buffer), library->memory + offset[i]);
+	int rc = library->ask(library, index, fault);
+	for (int i = 0; i < row->nwrites && !rc; i++) {
+		int b = row->writes[i].buffer;
+		movement_scatter(&row->writes[i], (struct memory_view){buffer_data(v, b), v->origin[b]},
+			library->memory + offset[row->nreads + i]);
+	}
+	free(offset);
+	return rc;
+}
+
 /* Rows of order have nothing to do: the vm runs one row after another in any case. */
 static int vm_row_run(struct launcher *l, int index, const struct launcher_trial *trial, struct runner_result *out,
 	struct runner_fault *fault)
@@ -364,6 +384,7 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	const struct tape_row *row = &v->tape->rows[index];
 	if (row->kind == TAPE_LAUNCH) return row_launch(v, index, trial, out, fault);
+	if (row->kind == TAPE_LIBRARY) return row_library(v, index, trial->library, fault);
 	if (tape_row_is_order(row->kind)) return 0;
 	int to = row->dst.buffer;
 	struct memory_view dst = {buffer_data(v, to), v->origin[to]};

@@ -11,7 +11,10 @@
  *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less; -1
  *                 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
- *                 + descriptors: memfd with the given data, memfd for the outputs
+ *                 + descriptors: memfd with the given data, memfd for the outputs and, where library
+ *                 rows are to be computed, memfd for their operands
+ *     runner      {"library": row}    a row of the tape, whose reads lie in the memfd for operands
+ *     supervisor  {"library": true}  or  {"failed": text}     its writes lie there; it cannot be computed
  *     runner      {"trial": {...struct runner_result...}}
  *     supervisor  {"reset": {}}       GPU only: the candidate is done, the next one's loads follow
  *     runner      {"ready": true}     everything of it is gone, and the GPU answered; else it ends
@@ -49,6 +52,7 @@ struct runner_trial {
 	struct runner_given *params;
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
+	bool is_unchecked;                       /* as a GPU runs it: no race is looked for */
 	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
 	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
 	int deadline_ms;    /* for the whole replay */
@@ -101,7 +105,7 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW };
  *   bad-ir       a kernel's IR does not parse          unsupported-op  it has an operation the vm
  *   does not know
  *   memory       buffers over the bound                library-row     a torch operator stands on
- *   the data path
+ *   the data path, and nobody computes it
  *   input-modified, param-modified                     a movement row or kernel wrote to what the
  *   reference leaves alone
  *   canary       memory around a buffer changed: on the vm our own bug; on a GPU a kernel wrote there

@@ -2,6 +2,7 @@
  * two cannot drift apart; each side bounds what it reads, since the other may have been taken over.
  */
 #include "runner/runner.h"
+#include "vm/vm.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "cost/cost.h"
@@ -31,9 +32,9 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs),
+	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs),
 		"params", given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
-		t->crosswise, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
+		t->crosswise, "unchecked", t->is_unchecked, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
 	if (t->compiled) json_object_set(o, "compiled", (json_t *)(uintptr_t)t->compiled);
 	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
@@ -71,6 +72,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_cost", &t.want_cost, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "crosswise", &t.crosswise, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "unchecked", &t.is_unchecked, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_coverage", &t.want_coverage, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);

@@ -67,6 +67,10 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 				TRIALS[at].distribution, "shape_variant", TRIALS[at].variant, "parameters",
 				TRIALS[at].random_params ? "random" : "initial"));
 	}
+	for (int i = o->num_trials; i < o->num_trials + o->num_checks; i++)
+		json_array_append_new(trials,
+			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i), "distribution",
+				"stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
 	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials",
 		trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE, "memory_bytes",
 		(json_int_t)o->limits.memory_bytes);
@@ -189,7 +193,7 @@ static int trial_take(
 	int64_t index = 0, variant = 0;
 	bool is_edge = false;
 	const char *distribution = "", *skipped = NULL;
-	int rc = json_get_int(o, "trial", "index", 0, opt->num_trials - 1, &index, err);
+	int rc = json_get_int(o, "trial", "index", 0, opt->num_trials + opt->num_checks - 1, &index, err);
 	if (!rc) rc = json_opt_int(o, "trial", "variant", 0, d->nvariants - 1, &variant, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "edge", &is_edge, err);
 	if (!rc) rc = json_get_str(o, "trial", "distribution", &distribution, err);
@@ -199,11 +203,15 @@ static int trial_take(
 		rc = err_set(err, ERR_FORMAT, "oracle's trial %lld comes as number %d", (long long)index, d->ntrials);
 	if (rc) return rc;
 	struct oracle_trial *t = &d->trials[d->ntrials++];
+	bool is_check = index >= opt->num_trials;
 	/* Behind the table's end its rows come again without the first, as in job_json. Stock and
 	 * random are taken from the table and not from the message. */
-	size_t at = (size_t)index < ARRAY_LEN(TRIALS) ? (size_t)index : 1 + (size_t)index % (ARRAY_LEN(TRIALS) - 1);
+	size_t at = is_check                    ? 0
+		: (size_t)index < ARRAY_LEN(TRIALS) ? (size_t)index
+											: 1 + (size_t)index % (ARRAY_LEN(TRIALS) - 1);
 	*t = (struct oracle_trial){.given_fd = -1,
 		.variant = (int)variant,
+		.is_check = is_check,
 		.is_edge = is_edge,
 		.is_random_params = TRIALS[at].random_params,
 		.is_stock = TRIALS[at].variant == SIZES_STOCK && !strcmp(TRIALS[at].distribution, "stock")};
@@ -211,9 +219,10 @@ static int trial_take(
 	/* A trial may be left out with a reason, but not a stock one, which is KernelBench's check. */
 	if (skipped) {
 		snprintf(t->why, sizeof t->why, "%s", skipped);
-		return t->is_stock ? err_set(err, ERR_FORMAT, "a stock trial was skipped: %s", skipped) : 0;
+		return t->is_stock && !is_check ? err_set(err, ERR_FORMAT, "a stock trial was skipped: %s", skipped) : 0;
 	}
-	t->counts = !is_edge;
+	t->counts = !is_edge && !is_check;
+	if (is_check) snprintf(t->why, sizeof t->why, "for KernelBench's own verdict alone");
 	if (nfds != 2) return err_set(err, ERR_FORMAT, "oracle's trial came with %d descriptors", nfds);
 	rc = oracle_trial_read(o, fds[0], fds[1], t, err);
 	d->bytes += t->given_bytes + t->expected_bytes;
@@ -307,7 +316,7 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 	if (trial) return trial_take(trial, o, fds, nfds, d, err);
 	if (cost) cost_take(cost, d);
 	if (!json_is_true(json_object_get(m, "done"))) return 0;
-	return d->task && d->cost && d->ntrials == o->num_trials ? 1 : err_set(err, ERR_FORMAT, "the oracle ended early");
+	return d->task && d->cost && d->ntrials == o->num_trials + o->num_checks ? 1 : err_set(err, ERR_FORMAT, "the oracle ended early");
 }
 
 /* How a reference that gave no result ended. */
@@ -325,7 +334,8 @@ static int broken(struct job *j, const char *what, struct oracle_fault *fault, s
 int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,
 	struct oracle_fault *fault, struct err *err)
 {
-	CHECKF(o->num_trials >= 1 && o->num_trials <= ORACLE_TRIALS_MAX, "%d trials", o->num_trials);
+	CHECKF(o->num_trials >= 1 && o->num_checks >= 0 && o->num_trials + o->num_checks <= ORACLE_TRIALS_MAX,
+		"%d and %d trials", o->num_trials, o->num_checks);
 	struct job job;
 	int rc = job_start(z, &o->limits, job_json(task, o), &job, err);
 	if (rc) return rc;

@@ -11,7 +11,7 @@
 #include "verify/compare.h"
 #include "verify/worker.h"
 
-#define ORACLE_TRIALS_MAX 32
+#define ORACLE_TRIALS_MAX 40
 #define ORACLE_VARIANTS_MAX 4  /* the sizes at which the task is judged, smaller ones, larger ones, other strides */
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
@@ -26,6 +26,7 @@ struct oracle_variant {
 };
 struct oracle_trial {
 	bool counts;  /* false: skipped or not usable; why says it */
+	bool is_check; /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
 	bool is_edge; /* NaN, infinities, denormals: replayed and reported, never judged */
 	json_t *message; /* keeps names alive, where oracle_data.messages does not */
 	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
@@ -66,6 +67,7 @@ struct oracle_options {
 	int timeout_ms;
 	uint64_t seed;
 	int num_trials;
+	int num_checks; /* further trials for KernelBench's verdict alone, behind the others */
 	bool tf32;
 };
 struct oracle_fault {

@@ -96,10 +96,11 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "error_max", number_json(v->error_max));
 	json_object_set_new(o, "tolerance", number_json(v->tolerance));
 	json_object_set_new(o, "coverage", coverage_json(v));
-	/* Before KernelBench's check was reached there is no answer, which null says. */
+	/* Where KernelBench's check could not be computed there is no answer, which null says. What passes it was
+	 * compiled, whatever ended our own judgement before a compilation. */
 	json_object_set_new(o, "kernelbench",
-		json_pack("{s:b, s:o}", "compiled", v->compiled, "correctness",
-			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench)));
+		json_pack("{s:b, s:o, s:i}", "compiled", v->compiled || v->kernelbench > 0, "correctness",
+			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench), "trials", v->kernelbench_trials));
 	json_object_set_new(o, "sandbox", json_string(v->sandbox));
 	json_object_set_new(o, "gpu", text_json(v->gpu));
 	json_object_set_new(o, "gpu_arch", json_integer(v->gpu_arch));
@@ -288,8 +289,9 @@ int verdict_from_json(const json_t *o, struct verdict *out, struct err *err)
 	if (!rc) rc = coverage_from_json(o, &v, err);
 	if (rc) return rc;
 	lines_from_json(o, &v);
-	const json_t *kernelbench = json_object_get(json_object_get(o, "kernelbench"), "correctness");
-	v.kernelbench = json_is_boolean(kernelbench) ? json_is_true(kernelbench) : -1;
+	const json_t *check = json_object_get(o, "kernelbench"), *correctness = json_object_get(check, "correctness");
+	v.kernelbench = json_is_boolean(correctness) ? json_is_true(correctness) : -1;
+	v.kernelbench_trials = (int)json_integer_value(json_object_get(check, "trials"));
 	*out = v;
 	return 0;
 }

@@ -79,7 +79,8 @@ struct verdict {
 	int sides, sides_taken, guided; /* of comparisons on data, at all places; trials that were searched and took a new one */
 	int nunreached, unreached_more; /* more: beside those listed */
 	struct verdict_side unreached[VERDICT_SIDES_MAX];
-	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 was not reached */
+	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 is not known */
+	int kernelbench_trials; /* that it was computed from */
 	char sandbox[8];
 	char gpu[24]; /* the card for which kernels were compiled, whose limits held and whose time is predicted */
 	int gpu_arch; /* 90: compute capability 9.0 */
