@@ -157,6 +157,8 @@ struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
 	int line, column;
+	bool by_size;          /* an end: d is the operand's magnitude */
+	bool is_equality;      /* a comparison by == or != */
 	uint8_t wanted, taken; /* enum vm_side, or'ed */
 	double low, high, constant;
 	double least, most, nearest;
