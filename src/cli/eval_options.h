@@ -8,7 +8,8 @@
 
 struct eval_options {
 	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *chat_date, *device,
-		*cuda_libs, *precision, *out, *compare, *store, *from_runs, *results, *timings, *baseline, *verify_device, *gpu;
+		*cuda_libs, *precision, *out, *compare, *store, *from_runs, *results, *timings, *baseline, *verify_device, *gpu,
+		*cost_size;
 	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, threads, verify_threads,
 		num_correct_trials, verify_seed, level, oracle_timeout_ms;
 	double temperature, top_p;

@@ -118,7 +118,8 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 struct rl_options {
 	const char *model, *adapter, *output_dir, *store, *stage, *tasks, *split, *prompt_template, *chat_template,
 		*chat_date, *precision, *reward, *advantage, *loss_type, *lr_scheduler_type, *lora_target_modules,
-		*importance_sampling_mode, *prompt_selection, *level_weights, *guard, *device, *cuda_libs, *verify_device, *gpu;
+		*importance_sampling_mode, *prompt_selection, *level_weights, *guard, *device, *cuda_libs, *verify_device, *gpu,
+		*cost_size;
 	bool use_peft, truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed, lora_r,

@@ -110,6 +110,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc) rc = rebuild_step(g, stock->tape, err);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	if (!rc) rc = replay_step(g, stock, err);
+	if (!rc) rc = price_step(g, stock, err);
 	if (!rc) rc = trace_again_step(g, stock, err);
 	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = gpu_time_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
@@ -117,7 +118,9 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 			"all else passed, but the kernels were not compiled");
 	if (!rc)
 		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0,
-			"%d trials agree; by the cost model %.2fx as fast as PyTorch's operators, %.2fx as fast as these fused",
+			g->v->not_predicted[0] ? "%d trials agree; at the sizes of the cost no time is predicted"
+								   : "%d trials agree; by the cost model %.2fx as fast as PyTorch's operators, %.2fx "
+									 "as fast as these fused",
 			g->v->trials, g->v->speedup_eager, g->v->speedup_fused);
 	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && g->s->emit) emit_step(g, stock, err);
 	return rc;
@@ -128,6 +131,7 @@ static void grading_release(struct grading *g, struct trace *stock)
 	trace_release(stock);
 	json_decref(g->compiled);
 	g->compiled = NULL;
+	runner_result_release(&g->judged);
 	if (g->has_tracer) job_end(&g->tracer);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
 	if (g->has_gpu_runner) runner_give_back(g->s->gpu_runners, &g->gpu_runner);
@@ -145,6 +149,7 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 		.speedup_fused = NAN,
 		.error_max = NAN,
 		.tolerance = NAN,
+		.cost_error = NAN,
 		.kernelbench = -1};
 	out->device.error_max = out->device.time_s = out->device.time_low_s = out->device.time_high_s = NAN;
 	out->gpu_arch = s->gpu.capability;
