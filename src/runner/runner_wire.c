@@ -2,6 +2,7 @@
  * two cannot drift apart; each side bounds what it reads, since the other may have been taken over.
  */
 #include "runner/runner.h"
+#include "vm/vm.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "cost/cost.h"

@@ -1,6 +1,7 @@
 /* A parsed tape's lifetime, and questions about single views. */
 #include "tape/tape.h"
 #include "base/base.h"
+#include "base/dtype.h"
 #include <stdlib.h>
 
 void tape_free(struct tape *t)

@@ -6,6 +6,7 @@
  * reached is in the record. */
 #ifndef HONE_VERIFY_GUIDED_H
 #define HONE_VERIFY_GUIDED_H
+#include "base/base.h"
 #include "runner/runner.h"
 #include "verify/verify_internal.h"
 

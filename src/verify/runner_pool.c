@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
+#include "tape/tape.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
