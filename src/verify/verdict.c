@@ -164,8 +164,7 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 static int strings_from_json(const json_t *o, struct verdict *v, struct err *err)
 {
 	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
-			   *cost_size = "", *not_predicted = "",
-			   *sizes = "", *edge = "";
+			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "";
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
 	v->class = (enum verdict_class)index;

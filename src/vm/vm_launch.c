@@ -315,7 +315,8 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (rc) return rc;
 	/* Atomics, checks and prints need programs in order, on one thread. */
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
-	bool is_serial = !o->pool || o->sample || l.p->has_atomics || o->checks || o->coverage || (o->print && l.p->has_prints);
+	bool is_serial = !o->pool || o->sample || l.p->has_atomics || o->checks || o->coverage ||
+		(o->print && l.p->has_prints);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
 	l.threads = o->sample ? 2
 		: takes_turns     ? (int)MIN(programs, VM_RESIDENT_MAX)

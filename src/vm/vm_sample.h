@@ -2,7 +2,7 @@
  * launch's. Private to the vm room; vm.h says what a sampled launch is. */
 #ifndef HONE_VM_SAMPLE_H
 #define HONE_VM_SAMPLE_H
-#include "cost/cost.h"
+#include "base/base.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/meter/meter.h"

@@ -2,7 +2,6 @@
  * arguments, grid and program numbers alone. Private to the vm room. */
 #ifndef HONE_VM_DEPEND_H
 #define HONE_VM_DEPEND_H
-#include "base/base.h"
 #include "vm/core/program.h"
 
 struct vm_dependence {
