@@ -49,7 +49,12 @@ struct oracle_trial {
 };
 struct oracle_data {
 	json_t *task, *cost;
-	json_t *messages; /* keeps strings alive */
+	/* At other sizes than the judged ones, where such costs are asked for (oracle_options.cost_size); else NULL:
+	 * {"same"}; {"why": text}; or {"job": keys of the tracer's job, "changed": as a variant's, "outputs": [[dtype,
+	 * shape]], "eager", "fused": as cost's}. */
+	json_t *priced;
+	char priced_at[256]; /* "batch 4096, stock 16"; "" where the task's own sizes are meant */
+	json_t *messages;    /* keeps strings alive */
 	int nvariants;
 	struct oracle_variant variants[ORACLE_VARIANTS_MAX];
 	int ntrials;
@@ -69,6 +74,7 @@ struct oracle_options {
 	int num_trials;
 	int num_checks; /* further trials for KernelBench's verdict alone, behind the others */
 	bool tf32;
+	const char *cost_size; /* NULL: as judged; "stock"; or elements that the largest input has at least */
 };
 struct oracle_fault {
 	char code[48], text[1024];
