@@ -30,6 +30,8 @@
 #define HONE_VM_H
 #include "base/base.h"
 #include "cost/cost.h"
+#include "field/field.h"
+#include "ttir/ttir.h"
 
 struct vm_kernel;
 int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struct err *err);
@@ -258,4 +260,52 @@ struct vm_report {
  * for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);
 void vm_report_release(struct vm_report *r);
+
+/* ---- a launch on exact values (field.h), for proofs ----
+ *
+ * Floats are field values, integers and pointers what they always are. Every float that a buffer
+ * holds is one value beside the buffer's bytes; bytes that were written as integers, or came with
+ * the tape, are read as constants. The buffer's origin tags tell which: NONE where a value stands,
+ * or nothing. */
+struct vm_exact_buffer {
+	enum elem elem;             /* type of the values; ELEM_COUNT: there are none yet */
+	struct field_value *values; /* (bytes / size of elem), heap: made by the first store, or by the caller */
+	uint8_t *is_set;            /* (bytes / size of elem), heap: a value stands there */
+};
+/* Gives a buffer room for values of one type; what stood there is gone. */
+void vm_exact_buffer_set(struct vm_exact_buffer *b, enum elem e, int64_t bytes);
+void vm_exact_buffer_release(struct vm_exact_buffer *b);
+
+enum vm_exact_end {
+	VM_EXACT_DONE,
+	VM_EXACT_UNDECIDED, /* an interval did not decide: draw other inputs */
+	VM_EXACT_OUTSIDE,   /* an operation that has no reading on exact values */
+	VM_EXACT_FAULT      /* what vm_launch would have found too, and a deadline */
+};
+/* Which ways the comparisons, maxima and minima of one line went. */
+struct vm_exact_side {
+	int line;
+	unsigned orders; /* MAP_LESS, MAP_EQUAL, ... (1, 2, 4, 8), or'ed */
+};
+#define VM_EXACT_SIDES_MAX 256
+struct vm_exact_options {
+	uint32_t grid[3];
+	const struct vm_arg *args;
+	int nargs;
+	struct vm_buffer *buffers; /* with origin tags */
+	int nbuffers;              /* sorted by address */
+	struct vm_exact_buffer **exact; // (nbuffers)
+	struct field *field;
+	uint64_t deadline_ns;
+};
+struct vm_exact_report {
+	enum vm_exact_end end;
+	char text[512]; /* of what ended it, with its place */
+	int line;
+	int nsides; /* added to by each launch, so that a caller may gather several */
+	struct vm_exact_side sides[VM_EXACT_SIDES_MAX];
+};
+/* 0 when it ran, ERR_MISMATCH with report->end otherwise; ERR_RANGE for arguments that do not fit. */
+int vm_exact_launch(
+	const struct vm_kernel *k, const struct vm_exact_options *o, struct vm_exact_report *report, struct err *err);
 #endif
