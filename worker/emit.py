@@ -100,7 +100,7 @@ class Emitter:
     def __init__(self, job):
         self.job = job
         self.tape = json.loads(job["tape"])
-        self.definitions = rebuild.prepare(job["source"])
+        self.definitions = rebuild.prepare(job["source"]).functions
         self.functions = {}       # text of a function's factory -> its name in the module
         self.out = [HEAD.format(title=f"{job['name']}: verified kernels")]
         if any(row["op"] == "library" for row in self.tape["rows"]):
