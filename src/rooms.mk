@@ -1,13 +1,14 @@
 # The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
 # Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
-ROOMS := base text tensor ops model infer train task lint tape ttir cost vm sandbox runner verify agent eval rl store report cli
+ROOMS := base text tensor ops model infer task policy train lint tape ttir cost vm sandbox runner verify agent eval rl store report cli
 USES_base   :=
 USES_text   := base
 USES_tensor := base
 USES_ops    := base tensor
 USES_model  := base tensor ops
 USES_infer  := base ops model
-USES_train  := base ops model
+USES_policy := base text ops model
+USES_train  := base text ops model task policy
 USES_task   := base
 USES_lint   := base
 USES_tape   := base
@@ -25,9 +26,9 @@ USES_vm/exec  := vm/core vm/check vm/meter vm/map vm/ptx
 USES_sandbox :=
 USES_runner := base tape cost vm sandbox
 USES_store  := base
-USES_verify := base task lint tape cost sandbox runner store
+USES_verify := base task lint tape cost vm sandbox runner store
 USES_agent  := base task verify
 USES_eval   := base task verify
-USES_rl     := base ops model infer train task text agent verify eval store
+USES_rl     := base ops model infer policy train task text agent verify eval store
 USES_report := base store
-USES_cli    := base text tensor ops model infer train task sandbox verify agent eval rl store report
+USES_cli    := base text tensor ops model infer policy train task sandbox verify agent eval rl store report

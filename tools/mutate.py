@@ -1,15 +1,21 @@
 """Plants one error at a time in the C sources and looks whether a test notices: make mutate.
 
-A mutant is one edit of one line of src/: an operator turned, a constant moved by one, a condition negated, a statement left out. Rooms are drawn with equal chance, then a
-file of the room, then a place in it; (seed, number) decides all of it. Each mutant is built in a copy of HEAD and run against the tests of its room, then of the rooms that stand on it,
-nearest first, until one fails. What no test noticed is printed with its line and kept in the file of survivors: each is a missing test, or an edit that changes nothing.
+A mutant is one edit of one line of src/: an operator turned, a constant moved by one, a condition negated, a statement left out. Rooms are drawn with equal
+chance, then a file of the room, then a place in it; (seed, number) decides all of it. Each mutant is built in a copy of HEAD, only as far as the tests that run
+next need it: the C tests of its room, the C tests of the rooms that stand on it, nearest first, then the scripts in the same order, until one fails. A test that
+fails is believed when it passes without the edit: one that does not is left out from then on.
 
-An edit that does not compile, or that leaves the object file as it was, is drawn again: it is no mutant.
+What no test noticed is printed with its line and kept in the file of results: each is a missing test, or an edit that changes nothing. An edit that does not
+compile, or that leaves the machine code as it was, is drawn again: it is no mutant. Code that only a GPU's tests reach is left out.
 
-usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N] [--seconds 900] [--jobs 2] [--out build/mutate/mutants.jsonl]
+A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at HEAD.
+
+usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N] [--seconds 900] [--jobs 2] [--fresh] [--out build/mutate/mutants.jsonl]
        build/venv/bin/python tools/mutate.py --show N [--seed 1]      prints mutant N as a diff
+       build/venv/bin/python tools/mutate.py --sum                    sums up the file of results
+--seconds: for the tests of one mutant; one that is not noticed by then counts as a survivor, and the result says where it stopped.
 """
-import argparse, difflib, json, os, random, re, shutil, signal, subprocess, sys, time
+import argparse, difflib, glob, json, os, random, re, signal, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # pattern, replacements: one is drawn. Applied to code alone: no comments, strings, #lines, asserts.
@@ -30,8 +36,8 @@ def say(text):
     print(text, flush=True)
 
 
-def rooms_of():
-    text = open(f"{ROOT}/src/rooms.mk").read()
+def rooms_of(root):
+    text = open(f"{root}/src/rooms.mk").read()
     uses = {m[1]: m[2].split() for m in re.finditer(r"^USES_(\w+)\s*:=(.*)$", text, re.M)}
     return re.search(r"^ROOMS := (.*)$", text, re.M)[1].split(), uses
 
@@ -83,18 +89,18 @@ def negate(line, begin):
     return None
 
 
-def draw(number, seed, rooms, only):
-    """Mutant `number`: (room, file, line number, old line, new line)."""
+def draw(root, number, seed, rooms, only):
+    """Mutant `number` of the sources in root: (room, file, line number, old line, new line), and further ones in its place."""
     r = random.Random(f"{seed}/{number}")
     while True:
         room = r.choice(only or rooms)
-        files = sorted(os.path.relpath(os.path.join(d, f), ROOT) for d, _, fs in os.walk(f"{ROOT}/src/{room}") for f in fs if f.endswith((".c", ".h")))
-        file = r.choice(files)
-        spots = places(f"{ROOT}/{file}")
+        files = sorted(os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(f"{root}/src/{room}") for f in fs if f.endswith((".c", ".h")))
+        file = r.choice([f for f in files if "/cuda/" not in f])
+        spots = places(f"{root}/{file}")
         if not spots:
             continue
         line_number, begin, end, into = r.choice(spots)
-        old = open(f"{ROOT}/{file}").read().split("\n")[line_number - 1]
+        old = open(f"{root}/{file}").read().split("\n")[line_number - 1]
         choice = r.choice(into)
         if choice == "if (!":
             new = negate(old, begin)
@@ -107,17 +113,22 @@ def draw(number, seed, rooms, only):
 
 
 class Tree:
-    """A copy of HEAD with its own build folder; the Python environment is shared."""
-    def __init__(self, path):
+    """A copy of the sources with its own build folder; the Python environment is shared."""
+    def __init__(self, path, is_fresh):
         self.path = path
-        if not os.path.isdir(path):
+        if is_new := not os.path.isdir(path):
             subprocess.run(["git", "clone", "-q", ROOT, path], check=True)
-        subprocess.run(["git", "-C", path, "fetch", "-q", ROOT, "HEAD"], check=True)
-        subprocess.run(["git", "-C", path, "checkout", "-qf", "FETCH_HEAD"], check=True)
+        if is_new or is_fresh:
+            subprocess.run(["git", "-C", path, "fetch", "-q", ROOT, "HEAD"], check=True)
+            subprocess.run(["git", "-C", path, "checkout", "-qf", "FETCH_HEAD"], check=True)
+        subprocess.run(["git", "-C", path, "checkout", "-q", "."], check=True)   # an edit that a kill left
         os.makedirs(f"{path}/build", exist_ok=True)
         for name in ("venv", "deps"):
             if not os.path.lexists(f"{path}/build/{name}"):
                 os.symlink(os.path.realpath(f"{ROOT}/build/{name}"), f"{path}/build/{name}")
+
+    def commit(self):
+        return subprocess.run(["git", "-C", self.path, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
 
     def run(self, command, seconds):
         """(exit status or None after the limit, output)"""
@@ -128,8 +139,8 @@ class Tree:
             os.killpg(p.pid, signal.SIGKILL)   # the group that this call started
             return None, p.communicate()[0]
 
-    def build(self, jobs):
-        return self.run(["make", f"-j{jobs}", "programs", "tests"], 1800)
+    def build(self, jobs, targets):
+        return self.run(["make", f"-j{jobs}", *targets], 1800)
 
     def edit(self, file, line_number, new):
         lines = open(f"{self.path}/{file}").read().split("\n")
@@ -146,27 +157,93 @@ def stripped(path):
     return p.stdout
 
 
-def judge(tree, room, file, jobs, seconds, rooms, uses):
-    """("killed", by) or ("survived", "") or ("no mutant", why)"""
-    object_file = f"{tree.path}/build/release/obj/{file[:-2]}.o"
-    before = stripped(object_file) if file.endswith(".c") else None
-    status, out = tree.build(jobs)
-    if status != 0:
-        return "no mutant", "does not compile"
-    if before is not None and stripped(object_file) == before:
-        return "no mutant", "the same machine code"
-    end = time.monotonic() + seconds
-    for r in test_rooms(room, rooms, uses):
-        left = end - time.monotonic()
-        if left <= 0:
-            return "survived", f"after {seconds} s, before the tests of {r}"
-        status, out = tree.run(["tests/run.sh", "--filter", f"{r}/*"], left)
-        if status is None:
-            return "survived", f"after {seconds} s, within the tests of {r}"
-        if status != 0 and "passed," in out:
-            failed = re.search(r"^failed:\n\s*(.*)$", out, re.M)
-            return "killed", failed[1].strip() if failed else r
-    return "survived", "all tests of the room and of those above it passed"
+class Judge:
+    """Runs tests over one mutant after another; remembers which tests pass without an edit, and which do not."""
+    def __init__(self, tree, jobs, seconds, rooms, uses):
+        self.tree, self.jobs, self.seconds, self.rooms, self.uses = tree, jobs, seconds, rooms, uses
+        self.sound, self.unsound = set(), set()
+
+    def programs(self, room):
+        return [f"build/release/tests/{room}/{os.path.basename(f)[:-2]}" for f in sorted(glob.glob(f"{self.tree.path}/tests/{room}/test_*.c"))]
+
+    def stages(self, room):
+        """(words, what to build, arguments of tests/run.sh) in the order in which they are tried."""
+        order = test_rooms(room, self.rooms, self.uses)
+        for r in order:
+            if programs := self.programs(r):
+                # Some programs of tests start the real ones.
+                yield f"C tests of {r}", programs + (["programs"] if r in ("runner", "verify", "vm", "rl") else []), ["--programs", "--filter", f"{r}/*"]
+        for r in order:
+            for script in sorted(glob.glob(f"{self.tree.path}/tests/{r}/test_*.sh") + glob.glob(f"{self.tree.path}/tests/{r}/test_*.py")):
+                yield f"{r}/{os.path.basename(script)}", ["programs"], ["--filter", f"{r}/{os.path.basename(script)}"]
+
+    def failures(self, out):
+        """test -> whether it failed by its time limit alone"""
+        found = {}
+        for m in re.finditer(r"^FAIL (\S+)", out, re.M):
+            why = re.findall(rf"^  {re.escape(m[1])}: (.*)$", out, re.M)
+            found[m[1]] = bool(why) and all("timeout" in w or "took longer" in w for w in why)
+        return {t: late for t, late in found.items() if t not in self.unsound}
+
+    def believed(self, test, is_late, built):
+        """Whether the test passes on the tree without an edit, as it stands now."""
+        if test in self.sound and not is_late:
+            return True
+        self.tree.build(self.jobs, built)
+        status, out = self.tree.run(["tests/run.sh", "--filter", test], 1200)
+        if status == 0:
+            self.sound.add(test)
+            return True
+        if not is_late:
+            self.unsound.add(test)
+            say(f"{test} fails without an edit too: it is left out")
+        return False
+
+    def judge(self, room, file, line_number, new):
+        """("killed", by) or ("survived", until where) or ("no mutant", why); the tree is as it was."""
+        object_file = f"build/release/obj/{file[:-2]}.o"
+        compiled = [object_file] if file.endswith(".c") else [f"build/release/lib{room}.a"]
+        self.tree.build(self.jobs, compiled)
+        before = stripped(f"{self.tree.path}/{compiled[0]}")
+        end = time.monotonic() + self.seconds
+        self.tree.edit(file, line_number, new)
+        try:
+            if self.tree.build(self.jobs, compiled)[0] != 0:
+                return "no mutant", "does not compile"
+            if stripped(f"{self.tree.path}/{compiled[0]}") == before:
+                return "no mutant", "the same machine code"
+            for words, built, arguments in self.stages(room):
+                left = end - time.monotonic()
+                if left <= 0:
+                    return "survived", f"{self.seconds} s, before {words}"
+                if self.tree.build(self.jobs, built)[0] != 0:
+                    return "no mutant", "does not compile"
+                status, out = self.tree.run(["tests/run.sh", *arguments], left)
+                if status is None:
+                    return "survived", f"{self.seconds} s, within {words}"
+                failed = self.failures(out)
+                if not failed:
+                    continue
+                self.tree.restore(file)
+                for test, is_late in failed.items():
+                    if self.believed(test, is_late, built):
+                        return "killed", test
+                self.tree.edit(file, line_number, new)
+            return "survived", "all tests passed"
+        finally:
+            self.tree.restore(file)
+
+
+def results(path, seed=None):
+    rows = [json.loads(line) for line in open(path)] if os.path.exists(path) else []
+    return [r for r in rows if seed is None or r["seed"] == seed]
+
+
+def sum_up(rows):
+    survivors = [r for r in rows if r["verdict"] == "survived"]
+    for r in survivors:
+        say(f"{r['file']}:{r['line']}: survived ({r['by']})\n  - {r['old']}\n  + {r['new']}")
+    say(f"{len(rows)} mutants, {len(rows) - len(survivors)} killed, {len(survivors)} survived ({100 * len(survivors) / max(len(rows), 1):.1f} %)")
 
 
 def main():
@@ -178,39 +255,42 @@ def main():
     a.add_argument("--seconds", type=int, default=900)
     a.add_argument("--jobs", type=int, default=2)
     a.add_argument("--out", default="build/mutate/mutants.jsonl")
+    a.add_argument("--fresh", action="store_true")
+    a.add_argument("--sum", action="store_true")
     a.add_argument("--show", type=int)
     o = a.parse_args()
-    rooms, uses = rooms_of()
+    path = f"{ROOT}/{o.out}"
     only = [r for r in o.rooms.split(",") if r]
+    if o.sum:
+        return sum_up(results(path))
+    if o.show is not None:
+        room, file, n, old, new = next(draw(ROOT, o.show, o.seed, rooms_of(ROOT)[0], only))
+        return say("".join(difflib.unified_diff([old + "\n"], [new + "\n"], f"{file}:{n}", f"{file}:{n}")))
+    os.nice(19)   # it takes hours: whatever else runs comes first
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if o.fresh and os.path.exists(path):
+        os.rename(path, path + ".old")
+    tree = Tree(f"{ROOT}/build/mutate/tree", o.fresh)
+    rooms, uses = rooms_of(tree.path)
     if unknown := set(only) - set(rooms):
         sys.exit(f"mutate: no room {', '.join(sorted(unknown))}; rooms are {' '.join(rooms)}")
-    if o.show is not None:
-        room, file, n, old, new = next(draw(o.show, o.seed, rooms, only))
-        say("".join(difflib.unified_diff([old + "\n"], [new + "\n"], f"{file}:{n}", f"{file}:{n}")))
-        return
-    os.makedirs(os.path.dirname(f"{ROOT}/{o.out}"), exist_ok=True)
-    tree = Tree(f"{ROOT}/build/mutate/tree")
-    status, out = tree.build(o.jobs)
+    status, out = tree.build(o.jobs, ["programs"])
     if status != 0:
         sys.exit("mutate: the tree does not build:\n" + out[-2000:])
-    counts = {"killed": 0, "survived": 0}
-    with open(f"{ROOT}/{o.out}", "a") as log:
-        for number in range(o.first, o.first + o.count):
-            for room, file, n, old, new in draw(number, o.seed, rooms, only):
-                tree.edit(file, n, new)
-                verdict, by = judge(tree, room, file, o.jobs, o.seconds, rooms, uses)
-                tree.restore(file)
-                if verdict != "no mutant":
-                    break
-            counts[verdict] += 1
-            log.write(json.dumps(dict(number=number, seed=o.seed, file=file, line=n, old=old.strip(), new=new.strip(), verdict=verdict, by=by)) + "\n")
-            log.flush()
-            if verdict == "survived":
-                say(f"{file}:{n}: survived ({by})\n  - {old.strip()}\n  + {new.strip()}")
-            else:
-                say(f"{file}:{n}: killed by {by}")
-    total = sum(counts.values())
-    say(f"{total} mutants, {counts['killed']} killed, {counts['survived']} survived ({100 * counts['survived'] / max(total, 1):.1f} %)")
+    court = Judge(tree, o.jobs, o.seconds, rooms, uses)
+    done = {r["number"] for r in results(path, o.seed)}
+    for number in range(o.first, o.first + o.count):
+        if number in done:
+            continue
+        for room, file, n, old, new in draw(tree.path, number, o.seed, rooms, only):
+            verdict, by = court.judge(room, file, n, new)
+            if verdict != "no mutant":
+                break
+        row = dict(number=number, seed=o.seed, commit=tree.commit(), file=file, line=n, old=old.strip(), new=new.strip(), verdict=verdict, by=by)
+        with open(path, "a") as log:
+            log.write(json.dumps(row) + "\n")
+        say(f"{number} {file}:{n}: {verdict}: {by}")
+    sum_up(results(path, o.seed))
 
 
 main()

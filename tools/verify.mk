@@ -1,5 +1,6 @@
-# bench/verdicts.c: a program of its own over the verify room. (This file comes after tree_sitter.mk, which names a library that lint needs.)
-$(BUILD)/bench/verdicts: $(BUILD)/obj/bench/verdicts.o $(call libs,verify)
+# bench/verdicts.c and bench/grade_list.c: programs of their own over the verify room. (This file comes after tree_sitter.mk, which names a library that lint needs.)
+VERIFY_BENCHES := $(BUILD)/bench/verdicts $(BUILD)/bench/grade_list
+$(VERIFY_BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call libs,verify)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@

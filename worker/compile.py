@@ -17,6 +17,7 @@ from triton._C.libtriton import ir
 import emit
 import rebuild
 import wire
+from ttir_compile import context_of
 
 PTXAS = knobs.nvidia.ptxas.path
 TEXT_MAX = 4096
@@ -144,9 +145,7 @@ def compile_ttir(job, folder):
     backend = make_backend(target)
     options = backend.parse_options(options_of(job))
     words = ptx_words(job)
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
+    context = context_of(target)
     path = os.path.join(folder, "kernel.ttir")
     with open(path, "w") as f:
         f.write(job["ttir"])

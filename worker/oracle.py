@@ -9,7 +9,9 @@ import traceback
 import torch
 
 import oracle_cost
+import oracle_guided
 import oracle_inputs
+import oracle_library
 import oracle_size
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
@@ -83,7 +85,7 @@ class Variant:
         return {"job": {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs), "state": self.reference.state(),
                         "training": self.training, "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
                         "draws": [describe(t)["tensor"] for t in self.draws]},
-                "kind": self.kind, "changed": {n: list(v) for n, v in self.changed.items()}}
+                "kind": self.kind, "source": self.reference.source, "changed": {n: list(v) for n, v in self.changed.items()}}
 
 
 def strided_call(call, anything):
@@ -135,6 +137,11 @@ def run_trial(variant, trial, positive, power):
         call = vary_defaults(variant, trial, call)
         if call is None:
             return None
+    return run_call(variant, trial, call)
+
+
+def run_call(variant, trial, call):
+    """The reference on one call, plain and in fp64."""
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"])
@@ -152,7 +159,7 @@ def run_trial(variant, trial, positive, power):
         for name, t in params:
             now[name].copy_(t)
     torch.set_rng_state(start)
-    exact = forward_double(model, call, draws.taken if draws else [])
+    exact = None if trial.get("check") else forward_double(model, call, draws.taken if draws else [])
     if exact is not None and (len(exact) != len(plain) or any(e.shape != p.shape for e, p in zip(exact, plain))):
         exact = None
     drawn = draws.taken if draws else []
@@ -324,9 +331,13 @@ def fault_of(e):
 
 
 def run(job, sock):
-    """The zygote's entry. The last message is {"done": true} or a fault."""
+    """The zygote's entry. A task's last message is {"done": true} or a fault."""
+    if "library" in job:
+        return oracle_library.serve(job, sock)
     send = lambda message, fds=(): wire.send(sock, message, fds)
     try:
+        if "guided" in job:
+            return oracle_guided.serve(job, sock)
         judge(job, send)
     except BaseException as e:   # SystemExit too: a task that exits is a broken task
         send(fault_of(e))

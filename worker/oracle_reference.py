@@ -70,6 +70,7 @@ class Reference:
 
     def __init__(self, source, init_seed, announce=lambda phase: None):
         announce("import")
+        self.source = source
         self.module = types.ModuleType("task")
         self.module.__file__ = TASK_FILE
         sys.modules["task"] = self.module

@@ -7,6 +7,7 @@ The candidate is executed as module `candidate` from memory; a linecache entry l
 """
 import json
 import linecache
+import math
 import sys
 import types
 
@@ -301,6 +302,7 @@ class Calls:
         self.job, self.rec, self.tracer, self.model = job, rec, tracer, model
         self.args = self.kwargs = self.draws = self.buffers = None
         self.held = []           # outputs of former calls, kept alive
+        self.state_bytes = {math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize for e in job.get("state", {}).values() if e["dtype"] in DTYPES}
 
     def prepare(self, kind):
         if kind == "released":
@@ -323,11 +325,21 @@ class Calls:
         return guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
 
     def check_kept(self, outputs):
-        """An output in memory of an earlier call: whoever still holds that call's result sees it change."""
-        for buf, *_ in outputs:
-            if buf.kind in ("temp", "const") and buf.epoch != self.rec.epoch and buf.written_epoch == self.rec.epoch:
-                raise Stop("nondeterministic", "Fault", "forward returned memory that it made before this call and wrote to again: the result of an earlier "
-                           "call would change under whoever holds it; make the output in each call")
+        """Memory that was made before this call and that this call writes: what one call leaves there, the next may find. As an output it changes under
+        whoever holds an earlier call's result."""
+        kept = {id(buf) for buf in self.rec.order if self.is_kept(buf)}
+        if any(id(buf) in kept for buf, *_ in outputs):
+            raise Stop("nondeterministic", "Fault", "forward returned memory that it made before this call and wrote to again: the result of an earlier "
+                       "call would change under whoever holds it; make the output in each call")
+        if kept:
+            raise Stop("nondeterministic", "Fault", "forward writes into memory that was made before this call (by the constructor, or by an earlier call): "
+                       "buffers may not be kept across calls, constants may; make scratch memory in each call")
+
+    def is_kept(self, buf):
+        """Parameters and buffers that the task's model has too may be written where its forward does that; the replay judges it."""
+        if buf.kind not in ("temp", "const") or buf.epoch == self.rec.epoch or buf.written_epoch != self.rec.epoch:
+            return False
+        return buf.name is None or buf.bytes not in self.state_bytes
 
     def disturb(self):
         """One call that does not count."""
@@ -486,4 +498,7 @@ def warm():
     trace(job, tracer_record.Recorder(), lambda name: None)
     tracer_tensor.TRACER = None
     tracer_driver.RECORDER = None
+    tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
+    tracer_plain.HIDDEN[:] = tracer_plain.own_names()
+    LIBRARIES.clear()      # what was imported on the way defined operators of torch's own: they stay
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

@@ -198,10 +198,17 @@ def install_clocks():
     datetime.datetime = LaterDatetime
 
 
+HIDDEN = []    # what own_names says, asked once in the zygote: a look at each module's name touches a thousand pages that a fork shares
+
+
+def own_names():
+    """The modules that no ordinary process has."""
+    return [name for name in sys.modules if name.startswith(("tracer", "ttir_compile", "zygote", "wire"))]
+
+
 def install_names():
     """Names by which the tracing modules, its process and its classes could be known."""
-    hidden = [name for name in sys.modules if name.startswith(("tracer", "ttir_compile", "zygote", "wire"))]
-    for name in hidden:
+    for name in HIDDEN or own_names():
         KEPT.append(sys.modules.pop(name))
     sys.path[:] = [p for p in sys.path if not p.endswith("worker")]
     sys.argv[:] = ["bench.py"]

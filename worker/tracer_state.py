@@ -22,25 +22,28 @@ from triton.runtime.jit import JITCallable
 ITEMS_MAX = 50000
 DEPTH_MAX = 24
 LIBRARIES = ("torch", "triton", "numpy", "builtins", "collections", "functools", "typing", "tracer", "logging", "threading", "re")
-SCALARS = (int, float, bool, str, bytes, complex, type(None))
+PLAIN_SCALARS = frozenset((int, str, bytes, type(None)))
+SCALARS = PLAIN_SCALARS | {float, bool, complex}
+COLLECTIONS = frozenset((list, dict, set))
 ITERATORS = tuple(type(i) for i in (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]), itertools.count(), itertools.cycle(()), itertools.repeat(0),
                                     itertools.chain(), itertools.islice((), 0), enumerate(()), zip(), map(abs, ())))
 WATCHED = (builtins, sys, os, math, random, time, types, collections, itertools, torch, torch.nn, torch.nn.functional, torch.cuda, triton, triton.language)
 
 
 def snapshot(model, module):
-    """Everything that could count: {path: value}, values as short texts."""
+    """Everything that could count: {path: value}; a path is a text, or a pair of a well-known module and a name in it."""
     walk = Walk()
     walk.visit("model", model, 0)
     walk.names(module.__name__, vars(module), 0)
     for watched in WATCHED:
         walk.scalars(watched.__name__, vars(watched))
     walk.out["os.environ"] = digest(repr(sorted(os.environ.items())))
-    walk.out["the state of the module random"] = digest(repr(random.getstate()))
+    walk.out["the state of the module random"] = random.getstate()
     walk.out["the state of torch's random numbers"] = digest(torch._C.default_generator.get_state().numpy().tobytes())
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        walk.out["the state of numpy's random numbers"] = digest(repr(numpy.random.get_state()))
+        kind, key, *rest = numpy.random.get_state()
+        walk.out["the state of numpy's random numbers"] = (kind, key.tobytes(), *rest)
     return walk.out
 
 
@@ -48,9 +51,13 @@ def difference(before, after):
     """The first thing that changed, in words, or None."""
     for path, value in after.items():
         if before.get(path, value) != value:
-            return path
+            return words(path)
     missing = [path for path in after if path not in before] or [path for path in before if path not in after]
-    return missing[0] if missing else None
+    return words(missing[0]) if missing else None
+
+
+def words(path):
+    return path if isinstance(path, str) else ".".join(path)
 
 
 def digest(data):
@@ -65,10 +72,13 @@ class Walk:
     def scalars(self, name, table):
         """Numbers and texts of a well-known module, without what lies below; its private caches are its own."""
         for key, value in list(table.items()):
-            if type(value) in SCALARS:
-                self.out[f"{name}.{key}"] = repr(value)[:64]
-            elif type(value) in (list, dict, set) and not key.startswith("_"):
-                self.out[f"{name}.{key}"] = f"{len(value)} items"
+            kind = type(value)
+            if kind in PLAIN_SCALARS:
+                self.out[name, key] = value
+            elif kind in SCALARS:
+                self.out[name, key] = (kind, repr(value))      # by text: True is not 1, and NaN is NaN
+            elif kind in COLLECTIONS and not key.startswith("_"):
+                self.out[name, key] = (kind, len(value))
 
     def names(self, name, table, depth):
         for key, value in list(table.items()):

@@ -25,12 +25,24 @@ def parse_options(src, options, goal=TARGET):
     return make_backend(goal).parse_options(dict(options or {}, **src.parse_options()))
 
 
+CONTEXTS = {}      # by backend
+
+
+def context_of(goal):
+    """The process's MLIR context. Loading the dialects takes longer than a small kernel, so a zygote makes one before it forks; what a context keeps between
+    kernels (types and attributes, one of each) does not show in any text."""
+    if goal.backend not in CONTEXTS:
+        context = ir.context()
+        ir.load_dialects(context)
+        make_backend(goal).load_dialects(context)
+        CONTEXTS[goal.backend] = context
+    return CONTEXTS[goal.backend]
+
+
 def ttir_text(src, options, goal=TARGET):
     """The front end and the target-independent passes, nothing after. Raises what Triton raises."""
     backend = make_backend(goal)
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
+    context = context_of(goal)
     module = src.make_ir(goal, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     stages = {}
     backend.add_stages(stages, options, src.language)

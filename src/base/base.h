@@ -233,6 +233,7 @@ struct child {
 	pid_t pid;
 	int status;
 	bool reaped;
+	int64_t cpu_us; /* processor time of it and of what it waited for, once reaped */
 };
 /* New session and process group; all other descriptors are closed in the child. */
 int child_spawn(struct child *c, const struct child_options *o, struct err *err);

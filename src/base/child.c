@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,8 +170,11 @@ int child_wait(struct child *c, int timeout_ms, struct err *err)
 		wait_for_end(c->pid, timeout_ms < 0 ? -1 : timeout_ms - (int)passed_ms);
 	}
 	kill(-c->pid, SIGKILL);
-	while (waitpid(c->pid, &c->status, 0) < 0 && errno == EINTR) {}
+	struct rusage used = {0};
+	while (wait4(c->pid, &c->status, 0, &used) < 0 && errno == EINTR) {}
 	c->reaped = true;
+	c->cpu_us = (int64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000 + used.ru_utime.tv_usec +
+		used.ru_stime.tv_usec;
 	return 0;
 }
 

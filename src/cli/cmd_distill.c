@@ -8,10 +8,10 @@
 #include "base/base.h"
 #include "cli/cli.h"
 #include "cli/sft.h"
+#include "policy/policy.h"
 #include "rl/rl.h"
 #include "store/store.h"
 #include "task/task.h"
-#include "text/text.h"
 #include "train/train.h"
 #include "verify/verdict.h"
 
@@ -20,7 +20,7 @@
 struct distill_cmd {
 	struct sft_cmd sft; /* first: its options' offsets hold here too */
 	struct option_list from;
-	const char *tasks, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision;
+	const char *tasks, *pairs, *stage, *prompt_template, *precision;
 	int64_t per_structure;
 };
 
@@ -31,10 +31,7 @@ static const struct option_def own_defs[] = {
 	O(OPTION_STR, pairs, "pairs that are learned together with the answers (with their dev rows)", NULL),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
-	O(OPTION_STR, chat_template, "chat form of the prompt; auto: what the model's folder says",
-		"auto|" CHAT_TEMPLATE_NAMES),
-	O(OPTION_STR, chat_date,
-		"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
+	POLICY_CHAT_OPTIONS(sft_cmd),
 	O(OPTION_STR, precision, "fp32 rule that the prompt states", "strict|tf32"),
 	O(OPTION_INT, per_structure, "answers kept of one structure, the first ones; 0: all", "0 to 1000000"),
 };
@@ -140,17 +137,12 @@ static int pair_add(void *ctx, const json_t *row, const char *where, struct err 
 static int prompts_load(struct distill *d, struct err *err)
 {
 	const struct distill_cmd *o = d->o;
-	const struct chat_template *chat;
-	struct tokenizer *t = NULL;
-	/* Prompts are rendered for the model that is to be trained, hence its tokenizer and chat
-	 * form. */
-	int rc = tokenizer_open(o->sft.model, &t, err);
-	if (!rc) rc = chat_template_find(o->chat_template, o->sft.model, &chat, err);
-	if (!rc) rc = chat_date_check(chat, o->chat_date, err);
-	if (rc) {
-		tokenizer_free(t);
-		return rc;
-	}
+	struct policy_options text = o->sft.policy;
+	struct policy policy;
+	/* Prompts are rendered for the model that is to be trained, hence its tokenizer and chat form. */
+	text.text_only = true;
+	int rc = policy_open(&text, &policy, err);
+	if (rc) return rc;
 	/* Only training tasks are loaded: an answer to any other task then finds no prompt and is
 	 * left out. */
 	struct prompt_options p = {
@@ -158,12 +150,12 @@ static int prompts_load(struct distill *d, struct err *err)
 		.split = task_split_name(TASK_TRAIN),
 		.stage = o->stage,
 		.prompt_template = o->prompt_template,
-		.chat_template = chat,
-		.chat_date = o->chat_date,
+		.chat_template = policy.chat,
+		.chat_date = policy.chat_date,
 		.precision = o->precision,
 	};
-	rc = prompt_set_load(&p, t, &d->prompts, err);
-	tokenizer_free(t);
+	rc = prompt_set_load(&p, policy.tokenizer, &d->prompts, err);
+	policy_close(&policy);
 	if (rc) return rc;
 	/* Samples name their tasks: sorted by name, each prompt is found by a binary search. */
 	d->order = xcalloc(d->prompts.count + 1, sizeof *d->order);
@@ -175,7 +167,7 @@ static int prompts_load(struct distill *d, struct err *err)
 static int options_check(const struct distill_cmd *o, struct err *err)
 {
 	if (!o->from.count) return err_set(err, ERR_USAGE, "--from is missing: name a run folder or a store");
-	if (!o->tasks || !o->sft.model || !o->sft.output_dir)
+	if (!o->tasks || !o->sft.policy.model || !o->sft.output_dir)
 		return err_set(err, ERR_USAGE, "--model, --tasks and --output_dir are needed");
 	if (o->sft.data)
 		return err_set(err, ERR_USAGE, "--data: what is trained on are the answers of --from and the rows of --pairs");
@@ -215,11 +207,11 @@ int cmd_distill(int argc, char **argv)
 		.sft = sft_defaults,
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
-		.chat_template = "auto",
 		.precision = "strict",
 	};
 	struct err err = {0};
 	int npos;
+	o.sft.policy.chat_template = "auto";
 	/* One table for both kinds of options: the settings of sft come first in ours, so that the
 	 * offsets in its table hold here as well. */
 	size_t count = sft_option_count + ARRAY_LEN(own_defs);

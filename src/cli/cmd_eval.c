@@ -7,12 +7,10 @@
 #include "cli/eval_options.h"
 #include "eval/eval.h"
 #include "infer/infer.h"
-#include "model/model.h"
-#include "ops/ops.h"
+#include "policy/policy.h"
 #include "rl/rl.h"
 #include "store/store.h"
 #include "task/task.h"
-#include "text/text.h"
 #include "verify/verdict.h"
 #include "verify/verify.h"
 
@@ -21,16 +19,14 @@
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct eval_options, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, model, "model folder", NULL),
-	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
+	POLICY_MODEL_OPTION(eval_options),
+	POLICY_ADAPTER_OPTION(eval_options, "PEFT adapter folder"),
 	O(OPTION_STR, tasks, "task file or folder (midend: rows with kernel and profile)", NULL),
 	O(OPTION_STR, split, "keep tasks of this split: dev to choose by, test to report; empty keeps all", NULL),
 	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
-	O(OPTION_STR, chat_template, "chat form; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
-	O(OPTION_STR, chat_date,
-		"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
+	POLICY_CHAT_OPTIONS(eval_options),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, num_samples, "answers per task at --temperature", "1 to 65536"),
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
@@ -40,9 +36,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, max_completion_length, "tokens per answer", "1 to 16777216"),
 	O(OPTION_INT, seed, "of sampling and task selection", NULL),
 	O(OPTION_INT, verify_seed, "of hidden inputs", NULL),
-	O(OPTION_STR, device, "where the model computes: cpu, cuda or cuda:N", NULL),
-	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
-	O(OPTION_INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"),
+	POLICY_DEVICE_OPTIONS(eval_options),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
@@ -64,18 +58,14 @@ static const struct option_def defs[] = {
 
 struct eval {
 	const struct eval_options *o;
-	struct ops *ops;
-	struct model *model;
-	struct adapter *adapter;
-	struct tokenizer *tokenizer;
+	struct policy policy;
 	struct engine *engine;
 	struct verifier *verifier;
 	struct store *store;
 	struct prompt_set prompts;
 	struct rollout *rollouts;
 	json_t *rates; /* of --compare: task -> [answers, genuine] */
-	int32_t stop_id;
-	int level; /* of --results */
+	int level;     /* of --results */
 	struct kernelbench_times times;
 };
 
@@ -147,49 +137,37 @@ static int results_level(struct eval *e, struct err *err)
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
-	struct device_options device = {.device = o->device,
-		.cuda_libs = o->cuda_libs,
-		.threads = (int)o->threads,
-		.adapters = &o->adapter,
-		.nadapters = 1};
-	if (!o->model || !o->tasks)
-		return err_set(err, ERR_USAGE, "--%s is missing%s", o->model ? "tasks" : "model",
-			o->model ? "" : " (or --from_runs: kernels that are there)");
+	if (!o->policy.model || !o->tasks)
+		return err_set(err, ERR_USAGE, "--%s is missing%s", o->policy.model ? "tasks" : "model",
+			o->policy.model ? "" : " (or --from_runs: kernels that are there)");
 	if ((o->timings || o->baseline) && !o->results)
 		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
 	if (o->compare)
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
 			err); /* before the long part, as all that can fail */
-	if (!rc) rc = device_open(&device, &e->ops, err);
-	if (!rc) rc = model_open(o->model, e->ops, &e->model, err);
-	if (!rc && o->adapter) rc = adapter_open(e->model, o->adapter, &e->adapter, err);
-	if (!rc) rc = tokenizer_open(o->model, &e->tokenizer, err);
-	const struct chat_template *chat = NULL;
-	if (!rc) rc = chat_template_find(o->chat_template, o->model, &chat, err);
-	if (!rc) rc = chat_date_check(chat, o->chat_date, err);
-	if (!rc && chat_end_id(chat, e->tokenizer, &e->stop_id, err)) rc = err_prefix(err, "%s", o->model);
+	if (!rc) rc = policy_open(&o->policy, &e->policy, err);
 	if (rc) return rc;
 	struct prompt_options p = {
 		.tasks = o->tasks,
 		.split = o->split,
 		.stage = o->stage,
 		.prompt_template = o->prompt_template,
-		.chat_template = chat,
-		.chat_date = o->chat_date,
+		.chat_template = e->policy.chat,
+		.chat_date = e->policy.chat_date,
 		.precision = o->precision,
 		.limit = o->limit,
 		.level = (int)o->level,
 		.seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
 	};
-	rc = prompt_set_load(&p, e->tokenizer, &e->prompts, err);
+	rc = prompt_set_load(&p, e->policy.tokenizer, &e->prompts, err);
 	if (rc) return rc;
 	/* The engine cuts nothing and refuses what is too long: it is made for the longest prompt. */
 	size_t longest = 0;
 	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length};
-	rc = engine_create(e->model, &eo, &e->engine, err);
+	rc = engine_create(e->policy.model, &eo, &e->engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
 	struct verify_options v = eval_verify_options(o, e->store);
 	/* What can still be refused is asked here, before the first answer is generated. */
@@ -210,13 +188,14 @@ static int eval_answers(struct eval *e, struct err *err)
 			.top_p = (float)o->top_p,
 			.seed = (uint64_t)o->seed},
 		.max_new_tokens = (int)o->max_completion_length,
-		.stop_ids = &e->stop_id,
+		.stop_ids = &e->policy.stop_id,
 		.nstop = 1,
-		.adapter = e->adapter,
+		.adapter = e->policy.adapter,
 		.progress = "eval",
 	};
 	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
-	int rc = rollouts_collect(e->engine, e->verifier, e->tokenizer, &e->prompts, index, n, &ro, e->rollouts, err);
+	int rc = rollouts_collect(
+		e->engine, e->verifier, e->policy.tokenizer, &e->prompts, index, n, &ro, e->rollouts, err);
 	free(index);
 	return rc;
 }
@@ -379,10 +358,7 @@ static void eval_release(struct eval *e)
 	store_close(e->store);
 	engine_free(e->engine);
 	prompt_set_release(&e->prompts);
-	tokenizer_free(e->tokenizer);
-	adapter_free(e->adapter);
-	model_free(e->model);
-	ops_free(e->ops);
+	policy_close(&e->policy);
 }
 
 int cmd_eval(int argc, char **argv)
@@ -391,11 +367,10 @@ int cmd_eval(int argc, char **argv)
 		.split = "test",
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
-		.chat_template = "auto",
 		.verify_device = "cpu",
 		.precision = "strict",
 		.num_samples = 1,
-		.device = "cpu",
+		.policy = {.chat_template = "auto", .device = "cpu"},
 		.top_p = 1,
 		.max_completion_length = 8192,
 		.seed = 42,

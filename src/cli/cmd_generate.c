@@ -6,33 +6,30 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "infer/infer.h"
-#include "model/model.h"
-#include "ops/ops.h"
+#include "policy/policy.h"
 #include "text/text.h"
 #include "text/unicode.h"
 
 #include <stdlib.h>
 
 struct generate_options {
-	struct option_list adapter;
-	const char *model, *prompt, *prompt_file, *chat_template, *chat_date, *device, *cuda_libs;
-	int64_t max_new_tokens, top_k, seed, num_samples, threads;
+	struct policy_options policy;
+	const char *prompt, *prompt_file;
+	int64_t max_new_tokens, top_k, seed, num_samples;
 	double temperature, top_p, min_p;
-	bool chat, batch_invariant, json;
+	bool chat, json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct generate_options, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, model, "model folder (with tokenizer.json)", NULL),
-	O(OPTION_LIST, adapter,
+	POLICY_MODEL_OPTION(generate_options),
+	{"adapter", OPTION_LIST, offsetof(struct generate_options, policy.adapters),
 		"PEFT adapter folder; given several times, each continues the prompt, all in one batch and with one seed",
-		NULL),
+		NULL},
 	O(OPTION_STR, prompt, "the prompt", NULL),
 	O(OPTION_STR, prompt_file, "file whose whole text is the prompt", NULL),
 	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
-	O(OPTION_STR, chat_template, "form of the chat; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
-	O(OPTION_STR, chat_date,
-		"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL),
+	POLICY_CHAT_OPTIONS(generate_options),
 	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", "1 to 16777216"),
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
@@ -43,35 +40,29 @@ static const struct option_def defs[] = {
 		"0 to 1"),
 	O(OPTION_INT, seed, "of sampling", NULL),
 	O(OPTION_INT, num_samples, "continuations of the one prompt", "1 to 4096"),
-	O(OPTION_STR, device, "where the model computes: cpu, cuda or cuda:N", NULL),
-	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
-	O(OPTION_INT, threads, "threads of the CPU; 0: cores", "0 to 4096"),
-	O(OPTION_BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL),
+	POLICY_DEVICE_OPTIONS(generate_options),
+	POLICY_INVARIANT_OPTION(generate_options),
 	O(OPTION_BOOL, json, "print one JSON object: completions with text, tokens, logprobs, finish", NULL),
 };
 
 struct generate {
 	const struct generate_options *o;
-	struct ops *ops;
-	struct model *model;
-	struct adapter *adapters[OPTION_LIST_MAX];
+	struct policy policy;
 	int npolicies; /* adapters, or 1: the base */
-	struct tokenizer *tokenizer;
 	struct engine *engine;
 	struct ids prompt;
-	int32_t stop_id;
 	struct completion *done; /* (npolicies, num_samples) */
 	struct str chunk;        /* bytes of the token being streamed */
 };
 
 static int options_check(const struct generate_options *o, struct err *err)
 {
-	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing");
+	if (!o->policy.model) return err_set(err, ERR_USAGE, "--model is missing");
 	if (!o->prompt == !o->prompt_file) return err_set(err, ERR_USAGE, "expected one of --prompt and --prompt_file");
-	if (!o->chat && strcmp(o->chat_template, "auto"))
+	if (!o->chat && strcmp(o->policy.chat_template, "auto"))
 		return err_set(err, ERR_USAGE, "--chat_template %s without --chat: the prompt is taken as it is; add --chat",
-			o->chat_template);
-	if (!o->chat && o->chat_date)
+			o->policy.chat_template);
+	if (!o->chat && o->policy.chat_date)
 		return err_set(err, ERR_USAGE, "--chat_date without --chat: the prompt is taken as it is; add --chat");
 	return 0;
 }
@@ -85,7 +76,7 @@ static int prompt_text(const struct generate_options *o, struct str *out, struct
 
 static int context_check(const struct generate *g, struct err *err)
 {
-	int64_t positions = model_config(g->model)->max_position_embeddings,
+	int64_t positions = g->policy.config.max_position_embeddings,
 			wanted = (int64_t)g->prompt.count + g->o->max_new_tokens;
 	if (wanted <= positions) return 0;
 	return err_set(err, ERR_LIMIT,
@@ -97,16 +88,13 @@ static int context_check(const struct generate *g, struct err *err)
 
 static int chat_prompt(struct generate *g, const struct str *text, struct err *err)
 {
-	const struct chat_template *c;
 	struct chat_text chat = {0};
 	struct chat_message user = {"user", text->data};
 	if (strlen(text->data) < text->len)
 		return err_set(
 			err, ERR_FORMAT, "%s: byte %zu is 0, which no turn of a chat has", g->o->prompt_file, strlen(text->data));
-	int rc = chat_template_find(g->o->chat_template, g->o->model, &c, err);
-	if (!rc && chat_end_id(c, g->tokenizer, &g->stop_id, err)) rc = err_prefix(err, "%s", g->o->model);
-	if (!rc) rc = chat_render(c, g->o->chat_date, &user, 1, true, &chat, err);
-	if (!rc) rc = chat_encode(g->tokenizer, &chat, &g->prompt, err);
+	int rc = chat_render(g->policy.chat, g->policy.chat_date, &user, 1, true, &chat, err);
+	if (!rc) rc = chat_encode(g->policy.tokenizer, &chat, &g->prompt, err);
 	chat_text_release(&chat);
 	return rc;
 }
@@ -115,13 +103,12 @@ static int prompt_encode(struct generate *g, struct err *err)
 {
 	struct str text = {0};
 	int rc = prompt_text(g->o, &text, err);
-	g->stop_id = -1;
 	if (!rc && g->o->chat) {
 		rc = chat_prompt(g, &text, err);
 	} else if (!rc) {
-		tokenizer_push_prefix(g->tokenizer, &g->prompt);
-		rc = tokenizer_encode(g->tokenizer, text.data, text.len, true, &g->prompt, err);
-		if (rc) err_prefix(err, "%s", g->o->prompt_file ? g->o->prompt_file : "--prompt");
+		tokenizer_push_prefix(g->policy.tokenizer, &g->prompt);
+		rc = policy_encode(
+			&g->policy, g->o->prompt_file ? g->o->prompt_file : "--prompt", text.data, text.len, &g->prompt, err);
 	}
 	str_release(&text);
 	if (rc) return rc;
@@ -133,26 +120,18 @@ static int prompt_encode(struct generate *g, struct err *err)
 static int open_all(struct generate *g, struct err *err)
 {
 	const struct generate_options *o = g->o;
-	struct device_options d = {.device = o->device,
-		.cuda_libs = o->cuda_libs,
-		.threads = (int)o->threads,
-		.batch_invariant = o->batch_invariant,
-		.adapters = (const char *const *)o->adapter.items,
-		.nadapters = o->adapter.count};
-	int rc = device_open(&d, &g->ops, err);
-	if (!rc) rc = model_open(o->model, g->ops, &g->model, err);
-	for (int i = 0; i < o->adapter.count && !rc; i++)
-		rc = adapter_open(g->model, o->adapter.items[i], &g->adapters[i], err);
-	if (!rc) rc = tokenizer_open(o->model, &g->tokenizer, err);
+	struct policy_options p = o->policy;
+	if (!o->chat) p.chat_template = NULL;
+	int rc = policy_open(&p, &g->policy, err);
 	if (!rc) rc = prompt_encode(g, err);
 	if (!rc) rc = context_check(g, err);
 	if (rc) return rc;
 	struct engine_options eo = {.max_sequences = (int)MIN(o->num_samples * g->npolicies, 32),
 		.max_context = (int)g->prompt.count + (int)o->max_new_tokens};
-	rc = engine_create(g->model, &eo, &g->engine, err);
+	rc = engine_create(g->policy.model, &eo, &g->engine, err);
 	if (!rc)
 		log_info("%.1f MiB for %d sequences of up to %d tokens",
-			(double)engine_bytes(g->ops, model_config(g->model), &eo) / (1 << 20), eo.max_sequences, eo.max_context);
+			(double)engine_bytes(g->policy.ops, &g->policy.config, &eo) / (1 << 20), eo.max_sequences, eo.max_context);
 	return rc;
 }
 
@@ -161,7 +140,7 @@ static bool stream_token(void *ctx, int64_t id, int sample, const int32_t *token
 {
 	struct generate *g = ctx;
 	str_clear(&g->chunk);
-	tokenizer_decode(g->tokenizer, tokens + count - 1, 1, true, &g->chunk);
+	tokenizer_decode(g->policy.tokenizer, tokens + count - 1, 1, true, &g->chunk);
 	if (g->chunk.len) fwrite(g->chunk.data, 1, g->chunk.len, stdout);
 	fflush(stdout);
 	return false;
@@ -184,8 +163,8 @@ static int run(struct generate *g, struct err *err)
 			.top_p = (float)o->top_p,
 			.min_p = (float)o->min_p,
 			.seed = (uint64_t)o->seed},
-		.stop_ids = &g->stop_id,
-		.nstop = g->stop_id >= 0,
+		.stop_ids = &g->policy.stop_id,
+		.nstop = g->policy.stop_id >= 0,
 		.should_stop = streams ? stream_token : NULL,
 		.stop_ctx = g,
 	};
@@ -193,7 +172,7 @@ static int run(struct generate *g, struct err *err)
 	/* A request for each adapter, with its index as id; without adapters the one entry is the
 	 * base. */
 	for (; r.id < g->npolicies && !rc; r.id++) {
-		r.adapter = g->adapters[r.id];
+		r.adapter = g->policy.adapters[r.id];
 		rc = engine_submit(g->engine, &r, err);
 	}
 	if (rc) return rc;
@@ -240,7 +219,7 @@ static json_t *completion_json(const struct generate *g, const struct completion
 	}
 	json_t *o = json_pack("{s:i, s:s, s:o, s:o, s:o}", "sample", c->sample, "finish", finish_reason_name(c->finish),
 		"text", text_json(text), "tokens", tokens, "logprobs", logprobs);
-	if (g->o->adapter.count) json_object_set_new(o, "adapter", json_string(g->o->adapter.items[c->id]));
+	if (g->o->policy.adapters.count) json_object_set_new(o, "adapter", json_string(g->o->policy.adapters.items[c->id]));
 	return o;
 }
 
@@ -251,11 +230,11 @@ static void print(const struct generate *g)
 	for (int64_t i = 0; i < count; i++) {
 		const struct completion *c = &g->done[i];
 		struct str text = {0};
-		tokenizer_decode(g->tokenizer, c->tokens, (size_t)c->count, true, &text);
+		tokenizer_decode(g->policy.tokenizer, c->tokens, (size_t)c->count, true, &text);
 		if (g->o->json) json_array_append_new(list, completion_json(g, c, &text));
 		else if (count > 1) {
 			bool is_named = g->npolicies > 1;
-			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->adapter.items[c->id] : "",
+			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->policy.adapters.items[c->id] : "",
 				is_named ? ", " : "", c->sample, c->count, finish_reason_name(c->finish));
 			if (text.len) fwrite(text.data, 1, text.len, stdout);
 			printf("\n");
@@ -275,16 +254,12 @@ static void close_all(struct generate *g)
 	str_release(&g->chunk);
 	ids_release(&g->prompt);
 	engine_free(g->engine);
-	tokenizer_free(g->tokenizer);
-	for (int i = 0; i < g->npolicies; i++) adapter_free(g->adapters[i]);
-	model_free(g->model);
-	ops_free(g->ops);
+	policy_close(&g->policy);
 }
 
 int cmd_generate(int argc, char **argv)
 {
-	struct generate_options o = {.chat_template = "auto",
-		.device = "cpu",
+	struct generate_options o = {.policy = {.chat_template = "auto", .device = "cpu"},
 		.max_new_tokens = 256,
 		.temperature = 1,
 		.top_p = 1,
@@ -295,7 +270,7 @@ int cmd_generate(int argc, char **argv)
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = options_check(&o, &err);
-	g.npolicies = MAX(o.adapter.count, 1);
+	g.npolicies = MAX(o.policy.adapters.count, 1);
 	if (!rc) rc = open_all(&g, &err);
 	if (!rc) rc = run(&g, &err);
 	if (!rc) print(&g);

@@ -1,8 +1,4 @@
-/* hone sft: supervised fine-tuning on pairs. Rows (JSONL, gzip or plain) carry prompt and
- * completion as rendered text, and optionally structure and split: "train" rows and rows without a
- * split are trained on, "dev" rows are evaluated, all others ("test" above all) are left alone and
- * counted. A split must be the structure's. The end-of-sequence token is appended to each completion. What does not fit
- * max_tokens is refused and counted, never cut.
+/* hone sft: supervised fine-tuning on pairs (their format: train.h's sft_data_load).
  *
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
  * metrics.jsonl, hone.db and final/. */
@@ -10,10 +6,8 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "model/model.h"
-#include "ops/ops.h"
+#include "policy/policy.h"
 #include "store/store.h"
-#include "task/task.h"
-#include "text/text.h"
 #include "train/train.h"
 
 #include <errno.h>
@@ -24,16 +18,12 @@
 #define F(field, help, range) { #field, OPTION_FLOAT, offsetof(struct sft_cmd, field), help, range }
 #define B(field, help) { #field, OPTION_BOOL, offsetof(struct sft_cmd, field), help, NULL }
 const struct option_def sft_option_defs[] = {
-	S(model, "model folder to start from (with tokenizer.json)", NULL),
-	S(adapter, "PEFT adapter folder to start from; default: a fresh adapter", NULL),
+	POLICY_MODEL_OPTION(sft_cmd),
+	POLICY_ADAPTER_OPTION(sft_cmd, "PEFT adapter folder to start from; default: a fresh adapter"),
 	S(data, "pairs: .jsonl or .jsonl.gz with prompt, completion, optional split", NULL),
 	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
 	S(store, "SQLite file for metrics; default: <output_dir>/hone.db", NULL),
-	B(use_peft, "train a LoRA adapter; --no-use_peft trains all weights"),
-	I(lora_r, "adapter rank", "1 to 256"),
-	F(lora_alpha, "adapter scaling numerator", "1e-6 or more"),
-	F(lora_dropout, "dropout on the adapter's input", "0 to 0.999"),
-	S(lora_target_modules, "comma list of projections; default: all seven", NULL),
+	POLICY_LORA_OPTIONS(sft_cmd),
 	I(max_tokens, "packed tokens per micro-batch; longer examples are refused", "2 to 4194304"),
 	I(gradient_accumulation_steps, "micro-batches per optimiser step", "1 to 1048576"),
 	F(learning_rate, "AdamW's learning rate", "0 to 1000"),
@@ -54,18 +44,13 @@ const struct option_def sft_option_defs[] = {
 	B(stop_at_eval_minimum, "stop when the loss on dev rows turns, and keep the best weights"),
 	I(patience, "evaluations without improvement before stopping", "1 to 1000000000"),
 	I(seed, "of order, dropout and the adapter's first weights", NULL),
-	S(device, "where the model computes: cpu, cuda or cuda:N", NULL),
-	S(cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
-	I(threads, "threads of the CPU; 0: cores", "0 to 4096"),
+	POLICY_DEVICE_OPTIONS(sft_cmd),
 	B(dry_run, "print token counts, steps and the memory plan, and stop"),
 };
 const size_t sft_option_count = ARRAY_LEN(sft_option_defs);
 
 const struct sft_cmd sft_defaults = {
-	.device = "cpu",
-	.use_peft = true,
-	.lora_r = 16,
-	.lora_alpha = 32,
+	.policy = {.device = "cpu", .use_peft = true, .lora_r = 16, .lora_alpha = 32},
 	.max_tokens = 4096,
 	.gradient_accumulation_steps = 1,
 	.num_train_epochs = 3,
@@ -83,91 +68,12 @@ const struct sft_cmd sft_defaults = {
 	.logging_steps = 10,
 };
 
-/* ---- data ---- */
-
-struct examples {
-	struct sft_example *v;
-	size_t count, cap;
-	int64_t tokens, completion_tokens;
-};
-struct data {
-	struct examples train, heldout;
-	int64_t too_long, other_splits;
-};
-
-static void examples_release(struct examples *e)
-{
-	for (size_t i = 0; i < e->count; i++) free((int32_t *)(uintptr_t)e->v[i].ids);
-	free(e->v);
-}
-
-static void examples_push(struct examples *e, struct ids *ids, size_t nprompt)
-{
-	if (e->count == e->cap) {
-		e->cap = MAX(2 * e->cap, 256);
-		e->v = xrealloc(e->v, size_mul(e->cap, sizeof *e->v));
-	}
-	e->v[e->count++] = (struct sft_example){
-		.ids = ids->data, .count = (int)ids->count, .completion_begin = (int)nprompt};
-	e->tokens += (int64_t)ids->count;
-	e->completion_tokens += (int64_t)(ids->count - nprompt);
-	*ids = (struct ids){0};
-}
-
-struct reader {
-	const struct sft_cmd *o;
-	const struct model_config *config;
-	const struct tokenizer *tokenizer;
-	struct data *data;
-};
-
-static int encode(const struct reader *r, const char *text, struct ids *ids, struct err *err)
-{
-	return *text ? tokenizer_encode(r->tokenizer, text, strlen(text), true, ids, err) : 0;
-}
-
-static int row_add(void *ctx, const json_t *row, const char *what, struct err *err)
-{
-	const struct reader *r = ctx;
-	const char *prompt, *completion, *split = "", *structure = "";
-	struct ids ids = {0};
-	int rc = json_get_str(row, what, "prompt", &prompt, err);
-	if (!rc) rc = json_get_str(row, what, "completion", &completion, err);
-	if (!rc) rc = json_opt_str(row, what, "split", &split, err);
-	if (!rc) rc = json_opt_str(row, what, "structure", &structure, err);
-	if (!rc) rc = task_split_settle(structure, split, what, &split, err);
-	if (rc) return rc;
-	/* Dev rows are held out for evaluation; rows of the test split or any other are left alone. */
-	bool is_heldout = !strcmp(split, task_split_name(TASK_DEV));
-	if (!is_heldout && *split && strcmp(split, "train")) {
-		r->data->other_splits++;
-		return 0;
-	}
-	/* Prompt and completion are encoded apart, so that no token spans the place where the loss
-	 * begins. */
-	rc = encode(r, prompt, &ids, err);
-	size_t nprompt = ids.count;
-	if (!rc) rc = encode(r, completion, &ids, err);
-	if (!rc && ids.count == nprompt) rc = err_set(err, ERR_FORMAT, "the completion has no tokens");
-	/* The model has to learn where to stop: a completion without an end gets one. */
-	if (!rc && !model_config_is_eos(r->config, ids.data[ids.count - 1])) ids_push(&ids, r->config->eos_token_id);
-	if (rc) err_prefix(err, "%s", what);
-	else if (ids.count > (size_t)r->o->max_tokens || ids.count > (size_t)r->config->max_position_embeddings)
-		r->data->too_long++;
-	else examples_push(is_heldout ? &r->data->heldout : &r->data->train, &ids, nprompt);
-	ids_release(&ids);
-	return rc;
-}
-
 /* ---- metrics ---- */
 
 struct run {
 	const struct sft_cmd *o;
-	struct ops *ops;
-	struct model *model;
-	struct adapter *adapter;
-	struct tokenizer *tokenizer;
-	struct data data;
+	struct policy policy;
+	struct sft_data data;
 	struct sft_options sft;
 	struct store *store;
 	int64_t store_run;
@@ -245,9 +151,10 @@ static int on_metrics(void *ctx, int64_t step, const json_t *m)
 
 static int options_check(const struct sft_cmd *o, struct err *err)
 {
-	if (!o->model || !o->data || (!o->output_dir && !o->dry_run))
+	if (!o->policy.model || !o->data || (!o->output_dir && !o->dry_run))
 		return err_set(err, ERR_USAGE, "--model, --data and --output_dir are needed");
-	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
+	if (o->policy.adapter && !o->policy.use_peft)
+		return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
 	return 0;
 }
 
@@ -282,70 +189,33 @@ static struct sft_options sft_options_of(const struct sft_cmd *o)
 	};
 }
 
-static int adapter_make(struct run *r, struct err *err)
-{
-	const struct sft_cmd *o = r->o;
-	if (!o->use_peft) return 0;
-	if (o->adapter) return adapter_open(r->model, o->adapter, &r->adapter, err);
-	struct adapter_options a = {
-		.r = (int)o->lora_r,
-		.lora_alpha = o->lora_alpha,
-		.lora_dropout = o->lora_dropout,
-		.target_modules = o->lora_target_modules,
-		.seed = (uint64_t)o->seed,
-	};
-	return adapter_create(r->model, &a, &r->adapter, err);
-}
-
 static int open_all(struct run *r, struct err *err)
 {
-	struct device_options d = {.device = r->o->device,
-		.cuda_libs = r->o->cuda_libs,
-		.threads = (int)r->o->threads,
-		.adapters = &r->o->adapter,
-		.nadapters = 1,
-		.new_rank = r->o->use_peft ? (int)r->o->lora_r : 0};
-	int rc = device_open(&d, &r->ops, err);
-	if (!rc) rc = model_open(r->o->model, r->ops, &r->model, err);
-	if (!rc) rc = tokenizer_open(r->o->model, &r->tokenizer, err);
+	struct policy_options p = r->o->policy;
+	struct sft_data *d = &r->data;
+	p.lora_seed = (uint64_t)r->o->seed;
+	int rc = policy_open(&p, &r->policy, err);
+	if (!rc) rc = sft_data_load(r->o->data, &r->policy, (int)r->o->max_tokens, d, err);
 	if (rc) return rc;
-	const struct model_config *c = model_config(r->model);
-	if (tokenizer_vocab_size(r->tokenizer) > c->vocab_size)
-		return err_set(err, ERR_MISMATCH, "%s: the tokenizer has %d ids, the model %d; they do not belong together",
-			r->o->model, tokenizer_vocab_size(r->tokenizer), c->vocab_size);
-	if (c->eos_token_id < 0)
-		return err_set(err, ERR_FORMAT, "%s: config.json has no eos_token_id; completions need an end", r->o->model);
-	return adapter_make(r, err);
-}
-
-static int data_load(struct run *r, struct err *err)
-{
-	struct reader reader = {r->o, model_config(r->model), r->tokenizer, &r->data};
-	int rc = jsonl_each(r->o->data, JSONL_LINE_MAX, row_add, &reader, err);
-	if (rc) return rc;
-	struct data *d = &r->data;
 	if (d->too_long)
 		log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused",
 			(long long)d->too_long, (long long)r->o->max_tokens);
 	if (d->other_splits) log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
-	if (!d->train.count)
-		return err_set(err, ERR_RANGE, "%s: no example to train on (%lld refused for their length)", r->o->data,
-			(long long)d->too_long);
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
 	return 0;
 }
 
 static void print_plan(const struct run *r, FILE *to)
 {
-	const struct model_config *c = model_config(r->model);
+	const struct model_config *c = &r->policy.config;
+	struct adapter *a = r->policy.adapter;
 	struct pass_options p = {.max_tokens = (int)r->o->max_tokens, .backward = true};
 	int n = 0;
 	int64_t trained = 0, weights = model_config_params(c);
-	const struct param *params = r->adapter ? adapter_params(r->adapter, &n) : model_params(r->model, &n);
+	const struct param *params = a ? adapter_params(a, &n) : model_params(r->policy.model, &n);
 	for (int i = 0; i < n; i++) trained += params[i].count;
 	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib,
-		   state_mib = (double)trained * (r->adapter ? 16 : 12) * mib,
-		   pass_mib = (double)pass_bytes(r->ops, c, &p) * mib;
+		   state_mib = (double)trained * (a ? 16 : 12) * mib, pass_mib = (double)pass_bytes(r->policy.ops, c, &p) * mib;
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
@@ -372,12 +242,6 @@ static int store_begin_run(struct run *r, struct err *err)
 	return rc;
 }
 
-static int final_save(const struct run *r, char *path, struct err *err)
-{
-	int rc = r->adapter ? adapter_save(r->adapter, path, r->o->model, err) : model_save(r->model, path, err);
-	return rc ? rc : model_copy_tokenizer(r->o->model, path, err);
-}
-
 static int train(struct run *r, struct err *err)
 {
 	char *final = path_join(r->o->output_dir, "final");
@@ -387,7 +251,7 @@ static int train(struct run *r, struct err *err)
 	if (!rc) {
 		print_plan(r, stderr);
 		progress_begin(&r->progress, "sft", "steps", r->total_steps == INT64_MAX ? 0 : r->total_steps);
-		rc = sft_run(r->model, r->adapter, r->data.train.v, r->data.train.count, r->data.heldout.v,
+		rc = sft_run(r->policy.model, r->policy.adapter, r->data.train.v, r->data.train.count, r->data.heldout.v,
 			r->data.heldout.count, &r->sft, on_metrics, r, err);
 		progress_end(&r->progress);
 	}
@@ -395,7 +259,7 @@ static int train(struct run *r, struct err *err)
 		*err = r->err;
 		rc = err->code;
 	}
-	if (!rc) rc = final_save(r, final, err);
+	if (!rc) rc = policy_save(&r->policy, r->o->policy.model, final, err);
 	if (!rc) printf("%s\n", final);
 	free(final);
 	free(r->metrics_path);
@@ -403,7 +267,7 @@ static int train(struct run *r, struct err *err)
 }
 
 /* Settings of the adapter: the checkpoint's weights fit under others of them as well. */
-static json_t *adapter_settings(const struct sft_cmd *o)
+static json_t *adapter_settings(const struct policy_options *o)
 {
 	return json_pack("{s:b, s:I, s:f, s:f, s:s?}", "use_peft", o->use_peft, "lora_r", (json_int_t)o->lora_r,
 		"lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout, "lora_target_modules", o->lora_target_modules);
@@ -414,19 +278,14 @@ int sft_command(const struct sft_cmd *o, struct err *err)
 	struct run r = {.o = o};
 	int rc = options_check(o, err);
 	r.sft = sft_options_of(o);
-	r.sft.fixed = adapter_settings(o);
+	r.sft.fixed = adapter_settings(&o->policy);
 	if (!rc) rc = open_all(&r, err);
-	if (!rc) rc = data_load(&r, err);
 	if (!rc && o->dry_run) print_plan(&r, stdout);
 	if (!rc && !o->dry_run) rc = train(&r, err);
 	json_decref(r.sft.fixed);
 	store_close(r.store);
-	examples_release(&r.data.train);
-	examples_release(&r.data.heldout);
-	tokenizer_free(r.tokenizer);
-	adapter_free(r.adapter);
-	model_free(r.model);
-	ops_free(r.ops);
+	sft_data_release(&r.data);
+	policy_close(&r.policy);
 	return rc;
 }
 

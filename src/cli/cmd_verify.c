@@ -33,7 +33,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_STR, store, "SQLite file that keeps verdicts and compiled kernels", NULL),
 	O(OPTION_STR, root, "folder with worker/ and build/venv; found from this program when empty", NULL),
 	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
-	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 7", "0 to 32"),
+	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 15", "0 to 32"),
 	O(OPTION_INT, num_perf_trials, "timed replays on a GPU; 0: 30", "0 to 1000"),
 	O(OPTION_BOOL, skip_timing, "no timed replays on a GPU", NULL),
 	O(OPTION_INT, seed, "of the hidden inputs; 0: random", NULL),
@@ -123,6 +123,12 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	if (v->sides)
+		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");
+	if (v->sides && v->guided) printf(", after %d guided trials\n", v->guided);
+	for (int i = 0; i < v->nunreached; i++)
+		printf("    candidate.py:%d: %s\n", v->unreached[i].line, v->unreached[i].text);
+	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);
 	/* Only a real GPU has a driver; the vm leaves it 0. */
 	if (v->device.driver)
 		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements "

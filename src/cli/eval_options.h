@@ -3,13 +3,15 @@
 #ifndef HONE_EVAL_OPTIONS_H
 #define HONE_EVAL_OPTIONS_H
 #include "base/base.h"
+#include "policy/policy.h"
 #include "store/store.h"
 #include "verify/verify.h"
 
 struct eval_options {
-	const char *model, *adapter, *tasks, *split, *stage, *prompt_template, *chat_template, *chat_date, *device,
-		*cuda_libs, *precision, *out, *compare, *store, *from_runs, *results, *timings, *baseline, *verify_device, *gpu;
-	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, threads, verify_threads,
+	struct policy_options policy;
+	const char *tasks, *split, *stage, *prompt_template, *precision, *out, *compare, *store, *from_runs, *results,
+		*timings, *baseline, *verify_device, *gpu;
+	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, verify_threads,
 		num_correct_trials, verify_seed, level, oracle_timeout_ms;
 	double temperature, top_p;
 	bool json;

@@ -73,7 +73,7 @@ static int report(struct runs *r, struct err *err)
 
 static int options_check(const struct eval_options *o, struct err *err)
 {
-	if (o->model || o->adapter)
+	if (o->policy.model || o->policy.adapter)
 		return err_set(err, ERR_USAGE,
 			"--from_runs grades kernels that are there; --model and --adapter make new ones: choose one");
 	if (o->compare)

@@ -2,15 +2,16 @@
 #ifndef HONE_SFT_H
 #define HONE_SFT_H
 #include "base/base.h"
+#include "policy/policy.h"
 
 struct sft_cmd {
-	const char *model, *adapter, *data, *output_dir, *store, *lora_target_modules, *lr_scheduler_type, *device,
-		*cuda_libs;
-	bool use_peft, stop_at_eval_minimum, dry_run;
-	int64_t lora_r, max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps,
-		save_total_limit, logging_steps, patience, seed, threads;
-	double lora_alpha, lora_dropout, learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm,
-		num_train_epochs, max_seconds;
+	struct policy_options policy;
+	const char *data, *output_dir, *store, *lr_scheduler_type;
+	bool stop_at_eval_minimum, dry_run;
+	int64_t max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps, save_total_limit,
+		logging_steps, patience, seed;
+	double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, num_train_epochs,
+		max_seconds;
 };
 
 extern const struct option_def sft_option_defs[];

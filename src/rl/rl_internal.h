@@ -6,22 +6,18 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
-#include "ops/ops.h"
+#include "policy/policy.h"
 #include "rl/rl.h"
 #include "rl/rl_guard.h"
 #include "rl/rl_history.h"
 #include "store/store.h"
-#include "text/text.h"
 #include "train/train.h"
 #include "verify/verify.h"
 
 struct loop {
 	const struct rl_options *o;
-	struct ops *ops;
-	struct model *model;
-	struct adapter *adapter;
+	struct policy policy;
 	struct optimizer *optimizer;
-	struct tokenizer *tokenizer;
 	struct engine *engine;
 	struct verifier *verifier;
 	struct updater *updater;
@@ -30,11 +26,9 @@ struct loop {
 	struct prompt_set prompts, dev; /* dev: of the evaluations inside the run */
 	struct history *history;
 	struct guard guard;
-	const struct chat_template *chat;
 	struct reward_rule rule;
 	struct advantage_options advantage;
 	double level_weights[LEVELS_MAX];
-	int32_t stop_id;
 	int64_t run, step;     /* step: done so far */
 	double seconds_before; /* of earlier starts of this run */
 	uint64_t start_ns;

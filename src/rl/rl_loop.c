@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
-#include "ops/ops.h"
+#include "policy/policy.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "text/text.h"
@@ -65,10 +65,11 @@ static int learning_check(struct loop *l, struct err *err)
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
 	/* First what the run cannot do without, and what needs no other setting to be read. */
-	if (!o->model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
+	if (!o->policy.model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
-	if (o->adapter && !o->use_peft) return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
+	if (o->policy.adapter && !o->policy.use_peft)
+		return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
 	/* Groups are whole: a step has a whole number of them, and a staged group leaves answers to
 	 * draw. */
 	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
@@ -94,28 +95,12 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	return rc;
 }
 
-static int open_model(struct loop *l, struct err *err)
+static int open_policy(struct loop *l, bool text_only, struct err *err)
 {
-	const struct rl_options *o = l->o;
-	struct device_options d = {.device = o->device,
-		.cuda_libs = o->cuda_libs,
-		.threads = (int)o->threads,
-		.adapters = &o->adapter,
-		.nadapters = 1,
-		.new_rank = o->use_peft ? (int)o->lora_r : 0};
-	int rc = device_open(&d, &l->ops, err);
-	if (!rc) rc = model_open(o->model, l->ops, &l->model, err);
-	if (!rc) rc = tokenizer_open(o->model, &l->tokenizer, err);
-	if (rc || !o->use_peft) return rc;
-	struct adapter_options a = {
-		.r = (int)o->lora_r,
-		.lora_alpha = o->lora_alpha,
-		.lora_dropout = o->lora_dropout,
-		.target_modules = o->lora_target_modules,
-		.seed = (uint64_t)o->seed,
-	};
-	return o->adapter ? adapter_open(l->model, o->adapter, &l->adapter, err)
-					  : adapter_create(l->model, &a, &l->adapter, err);
+	struct policy_options p = l->o->policy;
+	p.lora_seed = (uint64_t)l->o->seed;
+	p.text_only = text_only;
+	return policy_open(&p, &l->policy, err);
 }
 
 static struct prompt_options prompt_options_of(const struct loop *l)
@@ -126,8 +111,8 @@ static struct prompt_options prompt_options_of(const struct loop *l)
 		.split = o->split,
 		.stage = o->stage,
 		.prompt_template = o->prompt_template,
-		.chat_template = l->chat,
-		.chat_date = o->chat_date,
+		.chat_template = l->policy.chat,
+		.chat_date = l->policy.chat_date,
 		.precision = o->precision,
 		.level = (int)o->level,
 		.limit = o->limit,
@@ -166,7 +151,7 @@ static int open_dev(struct loop *l, int longest, struct err *err)
 	p.split = task_split_name(TASK_DEV);
 	p.limit = l->o->eval_limit;
 	p.level = 0;
-	int rc = prompt_set_load(&p, l->tokenizer, &l->dev, err);
+	int rc = prompt_set_load(&p, l->policy.tokenizer, &l->dev, err);
 	if (rc) return err_prefix(err, "--eval_steps");
 	/* The engine's room is that of the training prompts. */
 	size_t kept = 0;
@@ -181,12 +166,8 @@ static int open_dev(struct loop *l, int longest, struct err *err)
 
 static int open_prompts(struct loop *l, struct err *err)
 {
-	int rc = chat_template_find(l->o->chat_template, l->o->model, &l->chat, err);
-	if (!rc) rc = chat_date_check(l->chat, l->o->chat_date, err);
-	if (!rc && chat_end_id(l->chat, l->tokenizer, &l->stop_id, err)) rc = err_prefix(err, "%s", l->o->model);
-	if (rc) return rc;
 	struct prompt_options p = prompt_options_of(l);
-	rc = prompt_set_load(&p, l->tokenizer, &l->prompts, err);
+	int rc = prompt_set_load(&p, l->policy.tokenizer, &l->prompts, err);
 	if (rc) return rc;
 	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
@@ -218,10 +199,10 @@ static void open_history(struct loop *l)
 		.num_generations = (int)o->num_generations,
 		.level_admission = o->level_admission,
 		.max_tokens = (int)o->max_tokens,
-		.stop_id = l->stop_id,
+		.stop_id = l->policy.stop_id,
 	};
 	memcpy(h.level_weights, l->level_weights, sizeof h.level_weights);
-	l->history = history_create(&h, &l->prompts, l->tokenizer);
+	l->history = history_create(&h, &l->prompts, l->policy.tokenizer);
 	/* The guard's limits come from the options; any other action than stop and warn switches it
 	 * off. */
 	struct guard_options g = {
@@ -243,9 +224,10 @@ static void open_history(struct loop *l)
 static int open_trainer(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	model_enable_grad(l->model, l->adapter);
+	model_enable_grad(l->policy.model, l->policy.adapter);
 	int count;
-	struct param *params = l->adapter ? adapter_params(l->adapter, &count) : model_params(l->model, &count);
+	struct param *params = l->policy.adapter ? adapter_params(l->policy.adapter, &count)
+											 : model_params(l->policy.model, &count);
 	struct optimizer_options oo = {
 		.learning_rate = o->learning_rate,
 		.adam_beta1 = o->adam_beta1,
@@ -272,27 +254,27 @@ static int open_trainer(struct loop *l, struct err *err)
 		.max_completion_length = (int)o->max_completion_length,
 		.temperature = (float)o->temperature,
 		.min_p = (float)o->min_p,
-		.dropout_seed = o->lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
-		.full_reference = o->beta > 0 && !o->use_peft,
-		.reference_model = o->model,
+		.dropout_seed = o->policy.lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
+		.full_reference = o->beta > 0 && !o->policy.use_peft,
+		.reference_model = o->policy.model,
 	};
 	l->update = u;
 	/* Schedules are set in steps; the optimiser counts its own, of which a step has several. */
 	oo.warmup_steps = o->warmup_steps * step_updates(l);
 	oo.max_steps = o->max_steps * step_updates(l);
-	l->optimizer = optimizer_create(l->ops, params, count, &oo);
-	int rc = updater_create(l->model, l->adapter, l->optimizer, &u, &l->updater, err);
+	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
+	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
 	open_history(l);
 	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
 		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length};
-	return engine_create(l->model, &e, &l->engine, err);
+	return engine_create(l->policy.model, &e, &l->engine, err);
 }
 
 static int open_store(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	json_t *settings = rl_settings_json(o, l->model, l->adapter, &l->prompts);
+	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts);
 	int rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
 	if (!rc) rc = run_folder_claim(o->output_dir, err);
@@ -344,7 +326,7 @@ static int resume(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
 	struct fold fold = {l, err};
-	int rc = checkpoint_load(l->o->output_dir, l->model, l->adapter, l->optimizer, &s, err);
+	int rc = checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, &s, err);
 	if (rc && rc != ERR_NOT_FOUND) return rc;
 	if (!rc) {
 		l->step = s.step;
@@ -374,7 +356,7 @@ static int save(struct loop *l, struct err *err)
 	json_object_set_new(s.extra, "num_tokens", json_integer(l->tokens));
 	json_object_set_new(s.extra, "updater", updater_state(l->updater));
 	int rc = checkpoint_save(
-		l->o->output_dir, l->model, l->adapter, l->optimizer, &s, (int)l->o->save_total_limit, err);
+		l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, &s, (int)l->o->save_total_limit, err);
 	json_decref(s.extra);
 	return rc;
 }
@@ -417,11 +399,10 @@ static void step_replay(struct loop *l, struct update_stats *u)
 	free(e);
 }
 
-static int adapter_or_model_save(struct loop *l, const char *name, struct err *err)
+static int weights_save(struct loop *l, const char *name, struct err *err)
 {
 	char *path = path_join(l->o->output_dir, name);
-	int rc = l->adapter ? adapter_save(l->adapter, path, l->o->model, err) : model_save(l->model, path, err);
-	if (!rc) rc = model_copy_tokenizer(l->o->model, path, err);
+	int rc = policy_save(&l->policy, l->o->policy.model, path, err);
 	free(path);
 	return rc;
 }
@@ -439,7 +420,7 @@ static int step_watch(struct loop *l, json_t *m, struct err *err)
 	if (l->guard.stops) json_object_set_new(m, "stopped", json_string(l->guard.why));
 	if (*begins) log_warn("%s", begins);
 	json_decref(alarms);
-	if (!rc && is_due && guard_is_best(&l->guard, l->step)) rc = adapter_or_model_save(l, "best", err);
+	if (!rc && is_due && guard_is_best(&l->guard, l->step)) rc = weights_save(l, "best", err);
 	return rc;
 }
 
@@ -449,7 +430,7 @@ static int step_learn(
 {
 	struct update_stats u = {0};
 	uint64_t t0 = clock_ns();
-	int rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->tokenizer, l->rule.is_split, &u, err);
+	int rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err);
 	json_t *rows = rc ? NULL : step_rows(l, b, err);
 	if (!rows) return err->code;
 	step_replay(l, &u);
@@ -501,17 +482,14 @@ static void loop_release(struct loop *l)
 	history_free(l->history);
 	prompt_set_release(&l->prompts);
 	prompt_set_release(&l->dev);
-	tokenizer_free(l->tokenizer);
-	adapter_free(l->adapter);
-	model_free(l->model);
-	ops_free(l->ops);
+	policy_close(&l->policy);
 }
 
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err)
 {
 	struct loop l = {.o = o, .start_ns = clock_ns()};
 	int rc = options_check(o, &l, err);
-	if (!rc) rc = open_model(&l, err);
+	if (!rc) rc = open_policy(&l, false, err);
 	if (!rc) rc = open_prompts(&l, err);
 	if (!rc) rc = open_trainer(&l, err);
 	if (!rc) rc = open_store(&l, err);
@@ -521,7 +499,7 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 		if (!rc && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
 	}
 	if (!rc) rc = save(&l, err);
-	if (!rc) rc = adapter_or_model_save(&l, "final", err);
+	if (!rc) rc = weights_save(&l, "final", err);
 	if (l.guard.stops) log_warn("%s", l.guard.why);
 	loop_release(&l);
 	return rc;
@@ -530,14 +508,12 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 {
 	struct loop l = {.o = o};
-	struct model_config c;
 	int rc = options_check(o, &l, err);
-	if (!rc) rc = model_config_load(o->model, &c, err);
-	if (!rc) rc = tokenizer_open(o->model, &l.tokenizer, err);
+	if (!rc) rc = open_policy(&l, true, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rl_plan_print(o, &c, &l.prompts, &l.rule, out);
+	if (!rc) rl_plan_print(o, &l.policy.config, &l.prompts, &l.rule, out);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
-	tokenizer_free(l.tokenizer);
+	policy_close(&l.policy);
 	return rc;
 }

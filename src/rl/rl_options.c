@@ -2,7 +2,7 @@
  * Names are TRL's where TRL has one. */
 #include "rl/rl.h"
 #include "base/base.h"
-#include "text/text.h"
+#include "policy/policy.h"
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }
 #define I(field, help, range) { #field, OPTION_INT, offsetof(struct rl_options, field), help, range }
@@ -10,8 +10,8 @@
 #define B(field, help) { #field, OPTION_BOOL, offsetof(struct rl_options, field), help, NULL }
 
 const struct option_def rl_option_defs[] = {
-	S(model, "model folder to start from", NULL),
-	S(adapter, "PEFT adapter folder to start from; default: a fresh adapter", NULL),
+	POLICY_MODEL_OPTION(rl_options),
+	POLICY_ADAPTER_OPTION(rl_options, "PEFT adapter folder to start from; default: a fresh adapter"),
 	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
 	S(store, "SQLite file for metrics, samples and verdicts; default: <output_dir>/hone.db", NULL),
 	S(stage, "agent", "frontend|midend"),
@@ -20,9 +20,7 @@ const struct option_def rl_option_defs[] = {
 	I(level, "keep tasks of this level; 0: all", "0 to 9"),
 	I(limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
 	S(prompt_template, "template file (recipes/prompts/)", NULL),
-	S(chat_template, "chat form of the prompt; auto: what the model's folder says", "auto|" CHAT_TEMPLATE_NAMES),
-	S(chat_date, "of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default",
-		NULL),
+	POLICY_CHAT_OPTIONS(rl_options),
 	S(precision, "fp32 rule that the verifier applies", "strict|tf32"),
 	S(reward, "row of the reward table (docs/rewards.md)",
 		"frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin"),
@@ -37,11 +35,7 @@ const struct option_def rl_option_defs[] = {
 	F(negative_weight, "advantages below 0 are multiplied by it", "0 or more"),
 	S(loss_type, "loss and its normalisation; cispo's epsilon_high is the cap itself, 5 as a rule",
 		"grpo|dr_grpo|dapo|bnpo|gspo|cispo"),
-	B(use_peft, "train a LoRA adapter; --no-use_peft trains all weights"),
-	I(lora_r, "adapter rank", "1 to 256"),
-	F(lora_alpha, "adapter scaling numerator", "1e-6 or more"),
-	F(lora_dropout, "dropout on the adapter's input in the gradient pass alone", "0 to 0.999"),
-	S(lora_target_modules, "comma list of projections; default: all seven", NULL),
+	POLICY_LORA_OPTIONS(rl_options),
 	I(num_generations, "answers per prompt (K)", "2 to 4096"),
 	I(num_generations_first,
 		"staged groups: answers drawn first, the others where they are likely to differ; 0: all at once", "0 to 4095"),
@@ -108,9 +102,7 @@ const struct option_def rl_option_defs[] = {
 	F(guard_truncation, "alarm: share of answers cut by length; 0: off", "0 to 1"),
 	F(guard_format, "alarm: share of answers without plan and code block; 0: off", "0 to 1"),
 	I(seed, "of prompts, sampling and hidden inputs", NULL),
-	S(device, "where the model computes: cpu, cuda or cuda:N", NULL),
-	S(cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
-	I(threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"),
+	POLICY_DEVICE_OPTIONS(rl_options),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
@@ -123,11 +115,10 @@ void rl_options_default(struct rl_options *o)
 {
 	/* What is not named here starts as zero: no limit, not used, or none. */
 	*o = (struct rl_options){
-		.device = "cpu",
+		.policy = {.device = "cpu", .chat_template = "auto", .use_peft = true, .lora_r = 16, .lora_alpha = 32},
 		.stage = "frontend",
 		.split = "train",
 		.prompt_template = "recipes/prompts/frontend.txt",
-		.chat_template = "auto",
 		.precision = "strict",
 		.verify_device = "cpu",
 		.reward = "frontend",
@@ -176,9 +167,6 @@ void rl_options_default(struct rl_options *o)
 		.adam_epsilon = 1e-8,
 		.max_grad_norm = 1.0,
 		.max_grad_ratio = 5.0,
-		.use_peft = true,
-		.lora_r = 16,
-		.lora_alpha = 32,
 		.max_steps = 100,
 		.save_steps = 50,
 		.save_total_limit = 2,

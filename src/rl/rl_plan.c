@@ -59,8 +59,9 @@ static double adapter_weights(const struct rl_options *o, const struct model_con
 	} projections[] = {{"q_proj", C, Q}, {"k_proj", C, K}, {"v_proj", C, K}, {"o_proj", Q, C}, {"gate_proj", C, M},
 		{"up_proj", C, M}, {"down_proj", M, C}};
 	for (size_t i = 0; i < ARRAY_LEN(projections); i++)
-		if (is_target(o->lora_target_modules, projections[i].name)) sides += projections[i].in + projections[i].out;
-	return sides * (double)o->lora_r * c->num_hidden_layers;
+		if (is_target(o->policy.lora_target_modules, projections[i].name))
+			sides += projections[i].in + projections[i].out;
+	return sides * (double)o->policy.lora_r * c->num_hidden_layers;
 }
 
 /* Bytes of the projections and the head once more, in the order in which generation reads them
@@ -68,7 +69,8 @@ static double adapter_weights(const struct rl_options *o, const struct model_con
 static double packed_bytes(const struct rl_options *o, const struct model_config *c)
 {
 	double embeddings = (double)c->vocab_size * c->hidden_size;
-	double weights = o->use_peft ? (double)model_config_params(c) - (c->tie_word_embeddings ? 0 : embeddings) : 0;
+	double weights = o->policy.use_peft ? (double)model_config_params(c) - (c->tie_word_embeddings ? 0 : embeddings)
+										: 0;
 	return fmin(4 * weights, (double)OPS_PREPARED_BYTES_MAX);
 }
 
@@ -86,10 +88,10 @@ static void memory_print(const struct rl_options *o, const struct model_config *
 		.max_context = (int)longest + (int)o->max_completion_length};
 	/* With an adapter the base weights are frozen: gradients and moments are the adapter's
 	 * alone. */
-	double params = (double)model_config_params(c), adapter = o->use_peft ? adapter_weights(o, c) : 0,
-		   trained = o->use_peft ? adapter : params;
+	double params = (double)model_config_params(c), adapter = o->policy.use_peft ? adapter_weights(o, c) : 0,
+		   trained = o->policy.use_peft ? adapter : params;
 	double kv = 2.0 * c->num_hidden_layers * c->num_key_value_heads * c->head_dim * 4 * e.max_sequences * e.max_context;
-	bool has_reference = o->beta > 0 && !o->use_peft;
+	bool has_reference = o->beta > 0 && !o->policy.use_peft;
 	struct line lines[] = {
 		{"weights", 4 * params, ""},
 		{"packed copy", packed_bytes(o, c), "at most: projections and head again, as generation reads them"},
@@ -109,8 +111,8 @@ static void memory_print(const struct rl_options *o, const struct model_config *
 										  : "beta is 0";
 	snprintf(lines[2].what, sizeof lines[2].what, "%s", reference);
 	snprintf(lines[3].what, sizeof lines[3].what,
-		o->use_peft ? "rank %lld, %.1f million parameters" : "none: all weights are trained", (long long)o->lora_r,
-		adapter * 1e-6);
+		o->policy.use_peft ? "rank %lld, %.1f million parameters" : "none: all weights are trained",
+		(long long)o->policy.lora_r, adapter * 1e-6);
 	snprintf(lines[6].what, sizeof lines[6].what, "%lld packed tokens, forward and backward", (long long)o->max_tokens);
 	snprintf(lines[7].what, sizeof lines[7].what, "%d sequences of %d tokens", e.max_sequences, e.max_context);
 	/* The sum is compared with the memory of this machine, which is the question that the plan
@@ -145,7 +147,7 @@ static void run_print(const struct rl_options *o, const struct prompt_set *promp
 	/* How a step learns: the update, the reward and the way in which prompts are drawn. */
 	fprintf(out, "update       %s, %s advantages, clip %g/%g, beta %g; AdamW at %g, %s%s\n", o->loss_type, o->advantage,
 		o->epsilon, o->epsilon_high, o->beta, o->learning_rate, o->lr_scheduler_type,
-		o->use_peft && o->lora_dropout > 0 ? ", adapter dropout in the gradient pass" : "");
+		o->policy.use_peft && o->policy.lora_dropout > 0 ? ", adapter dropout in the gradient pass" : "");
 	fprintf(out, "             %lld passes over %lld mini-batches a step; norms within %g times their mean\n",
 		(long long)o->num_iterations, (long long)o->steps_per_generation, o->max_grad_ratio);
 	fprintf(out, "reward       %s: %s (alpha %g, beta %g, clip %g)\n", rule->name, rule->formula, rule->alpha,

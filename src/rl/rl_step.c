@@ -63,9 +63,9 @@ static struct rollout_options collect_options(const struct loop *l, int first, i
 			.seed = (uint64_t)o->seed},
 		.temperature_code = (float)o->temperature_code,
 		.max_new_tokens = (int)o->max_completion_length,
-		.stop_ids = &l->stop_id,
+		.stop_ids = &l->policy.stop_id,
 		.nstop = 1,
-		.adapter = l->adapter,
+		.adapter = l->policy.adapter,
 	};
 }
 
@@ -92,7 +92,7 @@ static int round_staged(struct loop *l, const int *index, int n, int64_t id_base
 	int64_t *ids = xcalloc((size_t)n, sizeof *ids);
 	/* First stage: a few answers of every group. */
 	struct rollout_options ro = collect_options(l, 0, first, id_base);
-	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, index, n, &ro, early, err);
+	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, early, err);
 	/* Groups that pay keep the ids of their first answers, so that the rest goes on with their
 	 * numbers. */
 	for (int g = 0; !rc && g < n; g++) {
@@ -105,7 +105,7 @@ static int round_staged(struct loop *l, const int *index, int n, int64_t id_base
 	ro = collect_options(l, first, rest, id_base);
 	ro.ids = ids;
 	if (!rc && pays)
-		rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, chosen, pays, &ro, late, err);
+		rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, chosen, pays, &ro, late, err);
 	/* Both stages are put together group by group; late holds the chosen groups only, in their
 	 * order. */
 	*total = 0;
@@ -137,7 +137,7 @@ static int round_collect(struct loop *l, const int *index, int n, int64_t id_bas
 	struct rollout_options ro = collect_options(l, 0, K, id_base);
 	*total = n * K;
 	for (int g = 0; g < n; g++) sizes[g] = K;
-	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->prompts, index, n, &ro, out, err);
+	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, out, err);
 	if (rc) rollouts_release(out, *total);
 	return rc;
 }
@@ -206,7 +206,7 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 	ro.sampling = (struct sampling){.temperature = 0, .top_p = 1};
 	ro.temperature_code = 0;
 	for (int i = 0; i < n; i++) index[i] = i;
-	int rc = rollouts_collect(l->engine, l->verifier, l->tokenizer, &l->dev, index, n, &ro, r, err);
+	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->dev, index, n, &ro, r, err);
 	for (int i = 0; !rc && i < n; i++) {
 		counted += !r[i].is_dropped;
 		genuine += !r[i].is_dropped && r[i].verdict.class == VERDICT_GENUINE;

@@ -18,8 +18,18 @@
 #include "cost/cost.h"
 #include "tape/tape.h"
 
+/* Who computes library rows: torch, in a process of its own behind the supervisor. `memory` holds one
+ * row's operands at a time (tape_library_layout): the reads when it is asked, the writes after. */
+struct launcher_library {
+	uint8_t *memory;
+	int64_t bytes;
+	int (*ask)(const struct launcher_library *l, int row, struct runner_fault *fault); /* 0, or a code with *fault */
+};
+
 /* How the rows of one trial run. */
 struct launcher_trial {
+	const struct launcher_library *library; /* vm: NULL where library rows stop the replay */
+	bool is_unchecked;                      /* vm: no race is looked for */
 	bool want_cost;
 	const json_t *compiled; /* want_cost: the compile worker's result for each kernel of the tape, or NULL */
 	const char *gpu;        /* want_cost: of the table of GPUs, or NULL */
@@ -27,6 +37,7 @@ struct launcher_trial {
 	bool is_overlapped;     /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
 	uint64_t deadline_ns;   /* absolute; 0: none */
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
+	bool want_coverage;     /* vm: sides of comparisons are recorded, and reported by finish */
 };
 
 struct launcher {

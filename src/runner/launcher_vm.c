@@ -12,10 +12,12 @@
 #define CANARY_BYTES 256
 #define DISTANCE_MIN 3   /* between two buffers of a launch, in steps of a buffer's room */
 #define DISTANCES 5
+#define RUNNER_SITE_STRIDE 65536 /* between the sites of two kernels */
 
 struct cached_kernel {
 	struct sha256_hex hash;
 	struct vm_kernel *kernel;
+	struct vm_coverage *coverage; /* NULL until a trial asks for it */
 };
 struct launcher_vm {
 	struct launcher base;
@@ -25,6 +27,7 @@ struct launcher_vm {
 	int ncached;
 	struct cached_kernel *cached;
 	struct vm_kernel **kernels;    /* (tape->nkernels), owned by cached */
+	int *cached_of;                /* (tape->nkernels): into cached */
 	uint8_t **blocks;              /* (tape->nbuffers): canary, data, canary */
 	uint8_t **origin;              /* (tape->nbuffers) */
 	struct vm_buffer *memory;      /* (tape->nbuffers) */
@@ -49,11 +52,13 @@ static void release_tape(struct launcher_vm *v)
 		free(v->origin[b]);
 	}
 	free(v->kernels);
+	free(v->cached_of);
 	free(v->blocks);
 	free(v->origin);
 	free(v->memory);
 	v->nbuffers = 0;
 	v->kernels = NULL;
+	v->cached_of = NULL;
 	v->blocks = v->origin = NULL;
 	v->memory = NULL;
 	v->tape = NULL;
@@ -63,17 +68,22 @@ static int kernels_prepare(struct launcher_vm *v, struct runner_fault *fault)
 {
 	const struct tape *t = v->tape;
 	v->kernels = xcalloc((size_t)t->nkernels + 1, sizeof *v->kernels);
+	v->cached_of = xcalloc((size_t)t->nkernels + 1, sizeof *v->cached_of);
 	for (int k = 0; k < t->nkernels; k++) {
 		const struct tape_kernel *tk = &t->kernels[k];
-		for (int i = 0; i < v->ncached && !v->kernels[k]; i++)
-			if (!strcmp(v->cached[i].hash.text, tk->hash.text)) v->kernels[k] = v->cached[i].kernel;
+		for (int i = 0; i < v->ncached && !v->kernels[k]; i++) {
+			if (strcmp(v->cached[i].hash.text, tk->hash.text)) continue;
+			v->kernels[k] = v->cached[i].kernel;
+			v->cached_of[k] = i;
+		}
 		if (v->kernels[k]) continue;
 		struct err err = {0};
 		struct vm_kernel *made = NULL;
 		int rc = vm_kernel_create(tk->ttir, tk->ttir_len, &made, &err);
 		if (rc) return launcher_fault(fault, rc == ERR_UNSUPPORTED ? "unsupported-op" : "bad-ir", -1, 0, err.text);
 		v->cached = xrealloc(v->cached, size_mul((size_t)v->ncached + 1, sizeof *v->cached));
-		v->cached[v->ncached++] = (struct cached_kernel){tk->hash, made};
+		v->cached_of[k] = v->ncached;
+		v->cached[v->ncached++] = (struct cached_kernel){tk->hash, made, NULL};
 		v->kernels[k] = made;
 	}
 	return 0;
@@ -260,6 +270,53 @@ static void compiled_make(struct launcher_vm *v, const struct launcher_trial *tr
 	}
 }
 
+static struct vm_coverage *coverage_of(struct launcher_vm *v, int kernel)
+{
+	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
+	if (!c->coverage) c->coverage = vm_coverage_create(c->kernel);
+	return c->coverage;
+}
+
+static void site_report(const struct vm_site *s, int id, int kernel, struct runner_coverage *out)
+{
+	struct runner_site *to = &out->sites[out->nsites++];
+	*to = (struct runner_site){.id = id,
+		.kernel = kernel,
+		.line = s->line,
+		.column = s->column,
+		.kind = s->kind,
+		.wanted = s->wanted,
+		.taken = s->taken,
+		.low = s->low,
+		.high = s->high,
+		.constant = s->constant,
+		.least = s->least,
+		.most = s->most,
+		.nearest = s->nearest};
+	snprintf(to->what, sizeof to->what, "%s", s->what);
+}
+
+/* What the trial showed of the tape's kernels, each once; the next trial starts afresh. */
+static void coverage_report(struct launcher_vm *v, struct runner_coverage *out)
+{
+	out->sites = xcalloc(RUNNER_SITES_MAX, sizeof *out->sites);
+	for (int k = 0; k < v->tape->nkernels; k++) {
+		bool is_first = true;
+		for (int before = 0; before < k; before++) is_first &= v->cached_of[before] != v->cached_of[k];
+		struct vm_coverage *c = v->cached[v->cached_of[k]].coverage;
+		const struct vm_site *sites = NULL;
+		int n = is_first && c ? vm_coverage_sites(c, &sites) : 0;
+		for (int i = 0; i < n; i++) {
+			uint8_t taken = sites[i].taken & sites[i].wanted;
+			out->sides += __builtin_popcount(sites[i].wanted);
+			out->taken += __builtin_popcount(taken);
+			if (sites[i].wanted && out->nsites < RUNNER_SITES_MAX)
+				site_report(&sites[i], k * RUNNER_SITE_STRIDE + i, k, out);
+		}
+		if (n) vm_coverage_begin(c);
+	}
+}
+
 static int row_launch(struct launcher_vm *v, int index, const struct launcher_trial *trial, struct runner_result *out,
 	struct runner_fault *fault)
 {
@@ -278,7 +335,8 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
 		.num_warps = v->tape->kernels[row->kernel].num_warps,
 		/* the first replay looked for races; the second is in another order, as far as any is left open */
-		.checks = trial->crosswise ? 0 : VM_CHECK_RACE,
+		.checks = trial->crosswise || trial->is_unchecked ? 0 : VM_CHECK_RACE,
+		.coverage = trial->want_coverage ? coverage_of(v, row->kernel) : NULL,
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
@@ -298,6 +356,26 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	return rc ? ERR_MISMATCH : 0;
 }
 
+/* An operator of torch: its operands go out, somebody else computes it, what it wrote comes back. */
+static int row_library(
+	struct launcher_vm *v, int index, const struct launcher_library *library, struct runner_fault *fault)
+{
+	const struct tape_row *row = &v->tape->rows[index];
+	int64_t *offset = xcalloc((size_t)(row->nreads + row->nwrites) + 1, sizeof *offset);
+	int64_t bytes = tape_library_layout(row, offset);
+	CHECKF(library && bytes <= library->bytes, "row %d's operands have no place", index);
+	for (int i = 0; i < row->nreads; i++)
+		movement_gather(&row->reads[i], buffer_data(v, row->reads[i].buffer), library->memory + offset[i]);
+	int rc = library->ask(library, index, fault);
+	for (int i = 0; i < row->nwrites && !rc; i++) {
+		int b = row->writes[i].buffer;
+		movement_scatter(&row->writes[i], (struct memory_view){buffer_data(v, b), v->origin[b]},
+			library->memory + offset[row->nreads + i]);
+	}
+	free(offset);
+	return rc;
+}
+
 /* Rows of order have nothing to do: the vm runs one row after another in any case. */
 static int vm_row_run(struct launcher *l, int index, const struct launcher_trial *trial, struct runner_result *out,
 	struct runner_fault *fault)
@@ -305,6 +383,7 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	const struct tape_row *row = &v->tape->rows[index];
 	if (row->kind == TAPE_LAUNCH) return row_launch(v, index, trial, out, fault);
+	if (row->kind == TAPE_LIBRARY) return row_library(v, index, trial->library, fault);
 	if (tape_row_is_order(row->kind)) return 0;
 	int to = row->dst.buffer;
 	struct memory_view dst = {buffer_data(v, to), v->origin[to]};
@@ -332,6 +411,7 @@ static int vm_finish(
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	v->trials++;
 	release_compiled(v);
+	if (trial->want_coverage) coverage_report(v, &out->coverage);
 	if (!canaries_hold(v))
 		return launcher_fault(
 			fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");
@@ -369,7 +449,10 @@ static void vm_destroy(struct launcher *l)
 {
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	release_tape(v);
-	for (int i = 0; i < v->ncached; i++) vm_kernel_free(v->cached[i].kernel);
+	for (int i = 0; i < v->ncached; i++) {
+		vm_coverage_free(v->cached[i].coverage);
+		vm_kernel_free(v->cached[i].kernel);
+	}
 	free(v->cached);
 	free(v);
 }

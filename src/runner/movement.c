@@ -280,3 +280,27 @@ void movement_gather(const struct tape_view *src, const uint8_t *from, uint8_t *
 	walk_init(&w, &dense, src->stride, g.size);
 	walk_each(&w, 0, src->offset_bytes, gather_run, &g);
 }
+
+struct scatter_run {
+	struct memory_view to;
+	const uint8_t *from;
+	size_t size;
+};
+
+static void scatter_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_step, int64_t count)
+{
+	const struct scatter_run *s = ctx;
+	for (int64_t i = 0; i < count; i++, a += a_step, b += b_step) {
+		memcpy(s->to.data + b, s->from + a, s->size);
+		memset(s->to.origin + b, TAPE_ORIGIN_LIBRARY, s->size);
+	}
+}
+
+void movement_scatter(const struct tape_view *dst, struct memory_view to, const uint8_t *from)
+{
+	struct tape_view dense = dense_view(dst);
+	struct scatter_run s = {to, from, dtype_bytes(dst->dtype)};
+	struct walk w;
+	walk_init(&w, &dense, dst->stride, s.size);
+	walk_each(&w, 0, dst->offset_bytes, scatter_run, &s);
+}

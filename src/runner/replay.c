@@ -3,8 +3,9 @@
  * What is the same for every launcher is here: which rows run, which piece of the given data belongs
  * to which buffer, what may not change, deadlines. Inputs, parameters and constants are given;
  * temporaries start as bytes of 0xff (NaN in every float format, -1 in every integer), so that a
- * value nobody wrote is loud in a comparison. Library rows on the data path stop the replay; dead
- * ones are skipped together with the launches that only they feed. */
+ * value nobody wrote is loud in a comparison. Library rows on the data path are computed by whoever
+ * the caller names (struct launcher_library), and refuse the tape where there is nobody; dead ones are
+ * skipped together with the launches that only they feed. */
 #include "runner/replay.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -75,13 +76,7 @@ static int rows_prepare(struct replay *r, struct runner_fault *fault)
 			uses_taint |= tape_arg_has_buffer(&row->args[a]) && tainted[row->args[a].buffer];
 		uses_taint |= row->kind == TAPE_COPY && tainted[row->src.buffer];
 		if (row->kind != TAPE_LIBRARY && !uses_taint) continue;
-		if (r->on_path[i]) {
-			if (row->kind == TAPE_LIBRARY) {
-				rc = launcher_fault(fault, "library-row", i, row->line, row->op);
-				break;
-			}
-			continue; /* cannot be: what feeds a row on the path is on the path */
-		}
+		if (r->on_path[i]) continue; /* and so is what feeds it */
 		r->is_skipped[i] = true;
 		for (int w = 0; row->kind == TAPE_LIBRARY && w < row->nwrites; w++) tainted[row->writes[w].buffer] = true;
 		for (int a = 0; row->kind == TAPE_LAUNCH && a < row->nargs; a++)
@@ -225,18 +220,23 @@ void launcher_cost_add(struct runner_result *out, int row, const struct tape_row
 	to->sectors = (to->bytes + 31) / 32;
 }
 
-/* A movement row that writes to what the reference leaves alone. */
+/* A row of the host's, no launch, that writes to what the reference leaves alone. */
 static int target_check(const struct replay *r, int index, struct runner_fault *fault)
 {
 	const struct tape_row *row = &r->tape->rows[index];
-	int to = row->dst.buffer;
-	if ((row->kind != TAPE_FILL && row->kind != TAPE_COPY) || !r->is_read_only[to]) return 0;
-	bool is_input = r->tape->buffers[to].kind == TAPE_INPUT;
-	char text[128];
-	snprintf(text, sizeof text, "candidate.py:%d: a %s writes to %s %d, which the reference leaves alone", row->line,
-		row->kind == TAPE_FILL ? "fill" : "copy", is_input ? "input" : "parameter buffer",
-		is_input ? r->tape->buffers[to].input : to);
-	return launcher_fault(fault, is_input ? "input-modified" : "param-modified", index, row->line, text);
+	bool is_library = row->kind == TAPE_LIBRARY;
+	int targets = is_library ? row->nwrites : row->kind == TAPE_FILL || row->kind == TAPE_COPY;
+	for (int i = 0; i < targets; i++) {
+		int to = is_library ? row->writes[i].buffer : row->dst.buffer;
+		if (!r->is_read_only[to]) continue;
+		bool is_input = r->tape->buffers[to].kind == TAPE_INPUT;
+		char text[256];
+		snprintf(text, sizeof text, "candidate.py:%d: %.100s writes to %s %d, which the reference leaves alone",
+			row->line, is_library ? row->op : row->kind == TAPE_FILL ? "a fill" : "a copy",
+			is_input ? "input" : "parameter buffer", is_input ? r->tape->buffers[to].input : to);
+		return launcher_fault(fault, is_input ? "input-modified" : "param-modified", index, row->line, text);
+	}
+	return 0;
 }
 
 static int outputs_write(struct replay *r, const struct runner_trial *trial, uint8_t *outputs, int64_t outputs_bytes,
@@ -263,6 +263,8 @@ static int rows_run(
 		if (how->deadline_ns && clock_ns() > how->deadline_ns)
 			rc = launcher_fault(fault, vm_fault_name(VM_FAULT_TIMEOUT), i, r->tape->rows[i].line,
 				"the replay's time was spent before this row");
+		if (!rc && r->tape->rows[i].kind == TAPE_LIBRARY && !how->library)
+			rc = launcher_fault(fault, "library-row", i, r->tape->rows[i].line, r->tape->rows[i].op);
 		if (!rc) rc = target_check(r, i, fault);
 		if (!rc) rc = r->launcher->row_run(r->launcher, i, how, out, fault);
 	}
@@ -275,12 +277,15 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	*out = (struct runner_result){.lineage_output = -1};
 	struct launcher *l = r->launcher;
 	uint64_t start = clock_ns();
-	struct launcher_trial how = {.want_cost = trial->want_cost,
+	struct launcher_trial how = {.library = given->library,
+		.is_unchecked = trial->is_unchecked,
+		.want_cost = trial->want_cost,
 		.compiled = trial->compiled,
 		.gpu = trial->gpu,
 		.crosswise = trial->crosswise,
 		.is_overlapped = trial->is_overlapped,
 		.may_be_given = trial->may_be_given,
+		.want_coverage = trial->want_coverage,
 		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
 	if (how.want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 

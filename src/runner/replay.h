@@ -10,6 +10,7 @@ struct replay;
 struct replay_given {
 	const uint8_t *data;
 	int64_t bytes;
+	const struct launcher_library *library; /* who computes library rows; NULL: one on the data path is a fault */
 };
 /* Takes the tape over (also on failure), and the launcher. On failure *fault says why. binaries may
  * be NULL for the vm. */

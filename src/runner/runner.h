@@ -11,7 +11,10 @@
  *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less; -1
  *                 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
- *                 + descriptors: memfd with the given data, memfd for the outputs
+ *                 + descriptors: memfd with the given data, memfd for the outputs and, where library
+ *                 rows are to be computed, memfd for their operands
+ *     runner      {"library": row}    a row of the tape, whose reads lie in the memfd for operands
+ *     supervisor  {"library": true}  or  {"failed": text}     its writes lie there; it cannot be computed
  *     runner      {"trial": {...struct runner_result...}}
  *     supervisor  {"reset": {}}       GPU only: the candidate is done, the next one's loads follow
  *     runner      {"ready": true}     everything of it is gone, and the GPU answered; else it ends
@@ -26,11 +29,13 @@
 #include "base/base.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
+#include "vm/vm.h"
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
 #define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
 #define RUNNER_NAME_BYTES_MAX 512
 #define RUNNER_TIMES_MAX 1000
+#define RUNNER_SITES_MAX 512
 
 /* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the
  * reference itself modifies it, so a kernel may too. for_const: the values of the tape's *constant*
@@ -47,6 +52,7 @@ struct runner_trial {
 	struct runner_given *params;
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
+	bool is_unchecked;                       /* as a GPU runs it: no race is looked for */
 	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
 	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
 	int deadline_ms;    /* for the whole replay */
@@ -54,6 +60,7 @@ struct runner_trial {
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
+	bool want_coverage;     /* on the vm: which sides of their comparisons on data kernels take */
 };
 
 /* What the runner runs on. A GPU's figures are the driver's. */
@@ -98,7 +105,7 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW };
  *   bad-ir       a kernel's IR does not parse          unsupported-op  it has an operation the vm
  *   does not know
  *   memory       buffers over the bound                library-row     a torch operator stands on
- *   the data path
+ *   the data path, and nobody computes it
  *   input-modified, param-modified                     a movement row or kernel wrote to what the
  *   reference leaves alone
  *   canary       memory around a buffer changed: on the vm our own bug; on a GPU a kernel wrote there
@@ -122,6 +129,21 @@ struct runner_line_cost {
 	int line;
 	int64_t bytes, sectors, flops;
 };
+/* A site of a kernel of the tape; struct vm_site's fields. least, most,
+ * nearest: of this trial; NaN where nothing was seen. */
+struct runner_site {
+	int id; /* the same in every trial of a tape */
+	int kernel, line, column;
+	enum vm_site_kind kind;
+	uint8_t wanted, taken;
+	double low, high, constant, least, most, nearest;
+	char what[32];
+};
+struct runner_coverage {
+	int sides, taken; /* over all sites of the tape's kernels, in all trials so far */
+	int nsites;
+	struct runner_site *sites; /* heap; the first RUNNER_SITES_MAX */
+};
 struct runner_result {
 	bool has_fault;
 	struct runner_fault fault;
@@ -137,6 +159,7 @@ struct runner_result {
 	int64_t *times_ns; /* of the timed replays, in order; heap */
 	int64_t empty_ns;  /* what the clock shows where nothing runs */
 	char untimed[128]; /* why there are none though they were asked for */
+	struct runner_coverage coverage;
 };
 void runner_result_release(struct runner_result *r);
 

@@ -117,7 +117,24 @@ static void load(const struct runner_options *o, const json_t *request, const in
 	if (load_again_ready(o)) exit(3);
 }
 
-static void trial(const json_t *o, const int *fds)
+/* One library row: the supervisor has it computed and says when its writes lie in the memory. */
+static int library_ask(const struct launcher_library *l, int row, struct runner_fault *fault)
+{
+	struct str text = {0};
+	struct err err = {0};
+	json_t *answer = NULL;
+	reply(json_pack("{s:i}", "library", row));
+	if (msg_recv(CONTROL_FD, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, 0, &err)) exit(3);
+	if (json_parse(text.data, text.len, "answer", &answer, &err)) exit(3);
+	const char *failed = json_string_value(json_object_get(answer, "failed"));
+	int line = replay_tape(replay)->rows[row].line, rc = 0;
+	if (failed) rc = launcher_fault(fault, "library-row", row, line, failed);
+	json_decref(answer);
+	str_release(&text);
+	return rc;
+}
+
+static void trial(const json_t *o, const int *fds, int nfds)
 {
 	struct runner_trial t = {0};
 	struct runner_result result = {0};
@@ -132,10 +149,14 @@ static void trial(const json_t *o, const int *fds)
 		CHECKF(g->bytes <= given_bytes && g->offset <= given_bytes - g->bytes,
 			"given data %d does not lie in its descriptor", i);
 	}
-	struct replay_given data = {given, given_bytes};
+	struct launcher_library library = {.ask = library_ask};
+	if (nfds > 2)
+		library.memory = (uint8_t *)(uintptr_t)map_fd(fds[2], PROT_READ | PROT_WRITE, MAP_SHARED, &library.bytes);
+	struct replay_given data = {given, given_bytes, nfds > 2 ? &library : NULL};
 	replay_run(replay, &t, &data, outputs, outputs_bytes, &result);
 	unmap(given, given_bytes);
 	unmap(outputs, outputs_bytes);
+	unmap(library.memory, library.bytes);
 	reply(json_pack("{s:o}", "trial", runner_result_json(&result)));
 	runner_result_release(&result);
 	runner_trial_release(&t);
@@ -157,13 +178,13 @@ static int serve(const struct runner_options *options)
 	struct str text = {0};
 	struct err err = {0};
 	for (;;) {
-		int fds[2] = {-1, -1}, nfds = 2;
+		int fds[3] = {-1, -1, -1}, nfds = 3;
 		if (msg_recv(CONTROL_FD, RUNNER_MESSAGE_BYTES_MAX, &text, fds, &nfds, 0, &err)) break;
 		json_t *o = NULL;
 		if (json_parse(text.data, text.len, "message", &o, &err)) return 3;
 		const json_t *request = json_object_get(o, "load");
 		if (request && nfds == (options->is_cuda ? 2 : 1)) load(options, request, fds, nfds);
-		else if (json_object_get(o, "trial") && nfds == 2) trial(json_object_get(o, "trial"), fds);
+		else if (json_object_get(o, "trial") && nfds >= 2) trial(json_object_get(o, "trial"), fds, nfds);
 		else if (json_object_get(o, "reset") && options->is_cuda && nfds == 0) reset();
 		else return 3;
 		for (int i = 0; i < nfds; i++) close(fds[i]);

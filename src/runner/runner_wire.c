@@ -2,10 +2,12 @@
  * two cannot drift apart; each side bounds what it reads, since the other may have been taken over.
  */
 #include "runner/runner.h"
+#include "vm/vm.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define GIVEN_MAX 65536
@@ -30,11 +32,12 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs),
+	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs),
 		"params", given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
-		t->crosswise, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
+		t->crosswise, "unchecked", t->is_unchecked, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
 	if (t->compiled) json_object_set(o, "compiled", (json_t *)(uintptr_t)t->compiled);
 	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
+	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	return o;
 }
@@ -69,7 +72,9 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_cost", &t.want_cost, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "crosswise", &t.crosswise, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "unchecked", &t.is_unchecked, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "want_coverage", &t.want_coverage, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
 	if (!rc) rc = json_get_int(o, "trial", "time_repeats", 0, RUNNER_TIMES_MAX, &repeats, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
@@ -238,6 +243,62 @@ int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binar
 /* Costs and lines travel as rows of numbers: a tape may have thousands. */
 #define COST_FIELDS(X, c) X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
 
+/* What was not seen, or never is, has no number. */
+static json_t *real_json(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+static json_t *coverage_json(const struct runner_coverage *c)
+{
+	json_t *open = json_array();
+	for (int i = 0; i < c->nsites; i++) {
+		const struct runner_site *s = &c->sites[i];
+		json_array_append_new(open,
+			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s]", s->id, s->kernel, s->line, s->column, (int)s->kind,
+				s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant), real_json(s->least),
+				real_json(s->most), real_json(s->nearest), s->what));
+	}
+	return json_pack("{s:i, s:i, s:o}", "sides", c->sides, "taken", c->taken, "sites", open);
+}
+
+static double real_at(const json_t *row, size_t i)
+{
+	const json_t *v = json_array_get(row, i);
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static int int_at(const json_t *row, size_t i, int max)
+{
+	json_int_t v = json_integer_value(json_array_get(row, i));
+	return (int)MIN(MAX(v, 0), max);
+}
+
+static void coverage_parse(const json_t *o, struct runner_coverage *out)
+{
+	const json_t *open = json_object_get(o, "sites");
+	size_t n = MIN(json_array_size(open), (size_t)RUNNER_SITES_MAX);
+	out->sides = (int)MIN(MAX(json_integer_value(json_object_get(o, "sides")), 0), INT32_MAX);
+	out->taken = (int)MIN(MAX(json_integer_value(json_object_get(o, "taken")), 0), out->sides);
+	out->sites = xcalloc(n + 1, sizeof *out->sites);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *row = json_array_get(open, i);
+		struct runner_site *s = &out->sites[out->nsites++];
+		const char *what = json_string_value(json_array_get(row, 13));
+		*s = (struct runner_site){.id = int_at(row, 0, INT32_MAX),
+			.kernel = int_at(row, 1, TAPE_KERNELS_MAX - 1),
+			.line = int_at(row, 2, INT32_MAX),
+			.column = int_at(row, 3, INT32_MAX),
+			.kind = (enum vm_site_kind)int_at(row, 4, SITE_KIND_COUNT - 1),
+			.wanted = (uint8_t)int_at(row, 5, 7),
+			.taken = (uint8_t)int_at(row, 6, 7),
+			.low = real_at(row, 7),
+			.high = real_at(row, 8),
+			.constant = real_at(row, 9),
+			.least = real_at(row, 10),
+			.most = real_at(row, 11),
+			.nearest = real_at(row, 12)};
+		snprintf(s->what, sizeof s->what, "%s", what ? what : "");
+	}
+}
+
 json_t *runner_result_json(const struct runner_result *r)
 {
 	json_t *costs = json_array(), *lines = json_array(), *times = json_array();
@@ -258,7 +319,8 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(lines,
 			json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
 				(json_int_t)r->lines[i].flops));
-	return json_pack("{s:o, s:b, s:i, s:i, s:o, s:o, s:I, s:o, s:I, s:s}", "fault",
+	json_t *coverage = r->coverage.sites ? coverage_json(&r->coverage) : json_null();
+	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:o, s:o, s:I, s:o, s:I, s:s}", "coverage", coverage, "fault",
 		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
 		(int)r->lineage, "lineage_output", r->lineage_output, "costs", costs, "lines", lines, "run_ns",
 		(json_int_t)r->run_ns, "times_ns", times, "empty_ns", (json_int_t)r->empty_ns, "untimed", r->untimed);
@@ -326,6 +388,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	r.lineage_output = (int)output;
 	costs_parse(o, &r);
 	times_parse(o, &r);
+	if (json_is_object(json_object_get(o, "coverage"))) coverage_parse(json_object_get(o, "coverage"), &r.coverage);
 	*out = r;
 	return 0;
 }
@@ -335,5 +398,6 @@ void runner_result_release(struct runner_result *r)
 	free(r->costs);
 	free(r->lines);
 	free(r->times_ns);
+	free(r->coverage.sites);
 	*r = (struct runner_result){0};
 }

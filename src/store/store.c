@@ -9,7 +9,11 @@
  * is a fair next step. */
 #include "store/store_internal.h"
 #include "base/base.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #define STORE_SCHEMA 1
 #define STORE_APPLICATION_ID 0x686f6e65   /* "hone" */
@@ -131,6 +135,51 @@ static int schema_check(struct store *s, struct err *err)
 	return rc;
 }
 
+/* Only one process at a time opens or closes a store. SQLite waits politely for writers, but not
+ * while a new file becomes a WAL file: several processes that open it at that moment get "database
+ * is locked" at once, whatever the busy timeout says. The lock is a file of its own: closing a
+ * second descriptor of the database would drop SQLite's own locks, and its folder may be claimed
+ * by a run. Returns the descriptor, or -1 with err set. */
+static int door_lock(const char *path, struct err *err)
+{
+	struct str name = {0};
+	str_printf(&name, "%s-lock", path);
+	int fd = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	int failed = fd < 0;
+	while (!failed && flock(fd, LOCK_EX)) failed = errno != EINTR;
+	if (failed) {
+		err_set(err, ERR_IO, "store %s: cannot lock %s: %s; name a store in a folder that can be written", path,
+			name.data, strerror(errno));
+		if (fd >= 0) close(fd);
+		fd = -1;
+	}
+	str_release(&name);
+	return fd;
+}
+
+/* Unlocks by name, since a child that was forked meanwhile still has the descriptor. */
+static void door_unlock(int fd)
+{
+	if (fd < 0) return;
+	flock(fd, LOCK_UN);
+	close(fd);
+}
+
+static int database_open(struct store *s, struct err *err)
+{
+	if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
+		SQLITE_OK)
+		return store_fail(s, "cannot open", err);
+	sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
+	int rc = exec_plain(s,
+		"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF",
+		err);
+	if (rc && sqlite3_errcode(s->db) == SQLITE_NOTADB)
+		return err_set(
+			err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", s->path);
+	return rc ? rc : schema_check(s, err);
+}
+
 int store_open(const char *path, struct store **out, struct err *err)
 {
 	struct store *s = xcalloc(1, sizeof *s);
@@ -142,21 +191,9 @@ int store_open(const char *path, struct store **out, struct err *err)
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&s->lock, &attr);
 	pthread_mutexattr_destroy(&attr);
-	int rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) ==
-			SQLITE_OK
-		? 0
-		: store_fail(s, "cannot open", err);
-	if (!rc) {
-		sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
-		rc = exec_plain(s,
-			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = "
-			"OFF",
-			err);
-		if (rc && sqlite3_errcode(s->db) == SQLITE_NOTADB)
-			rc = err_set(
-				err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", path);
-	}
-	if (!rc) rc = schema_check(s, err);
+	int door = door_lock(path, err);
+	int rc = door < 0 ? ERR_IO : database_open(s, err);
+	door_unlock(door);
 	if (rc) {
 		store_close(s);
 		return rc;
@@ -168,7 +205,10 @@ int store_open(const char *path, struct store **out, struct err *err)
 void store_close(struct store *s)
 {
 	if (!s) return;
+	/* The last to leave folds the WAL into the file and removes it: nobody may enter meanwhile. */
+	int door = s->db ? door_lock(s->path, NULL) : -1;
 	sqlite3_close(s->db);
+	door_unlock(door);
 	pthread_mutex_destroy(&s->lock);
 	free(s->path);
 	free(s);

@@ -1,6 +1,7 @@
 /* A parsed tape's lifetime, and questions about single views. */
 #include "tape/tape.h"
 #include "base/base.h"
+#include "base/dtype.h"
 #include <stdlib.h>
 
 void tape_free(struct tape *t)
@@ -30,4 +31,15 @@ bool tape_view_is_contiguous(const struct tape_view *v)
 		expected *= v->shape[i];
 	}
 	return true;
+}
+
+int64_t tape_library_layout(const struct tape_row *r, int64_t *offset)
+{
+	int64_t at = 0;
+	for (int i = 0; i < r->nreads + r->nwrites; i++) {
+		const struct tape_view *v = i < r->nreads ? &r->reads[i] : &r->writes[i - r->nreads];
+		if (offset) offset[i] = at;
+		at += (tape_view_elements(v) * (int64_t)dtype_bytes(v->dtype) + 63) / 64 * 64;
+	}
+	return at;
 }

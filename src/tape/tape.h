@@ -146,6 +146,10 @@ void tape_free(struct tape *t);
 struct sha256_hex tape_program_hash(const struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
 bool tape_view_is_contiguous(const struct tape_view *v);
+/* Where a library row's operands lie when they are handed to whoever computes it: the reads, then the
+ * writes, each dense in row-major order and 64-byte aligned. offset: (nreads + nwrites), or NULL.
+ * Returns the bytes of all. */
+int64_t tape_library_layout(const struct tape_row *r, int64_t *offset);
 /* A kind that touches no memory. */
 static inline bool tape_row_is_order(enum tape_row_kind k) { return k == TAPE_RECORD || k == TAPE_WAIT; }
 /* Arguments of the IR's function that a launch row's argument stands for. */

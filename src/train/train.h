@@ -1,6 +1,6 @@
-/* train: losses over rows, advantages, AdamW, schedules, checkpoints, and the supervised loop.
- * Knows nothing about kernels, prompts or verdicts: its input is rows of (token, old
- * log-probability, weight, normaliser).
+/* train: losses over rows, advantages, AdamW, schedules, checkpoints, and supervised training.
+ * Knows nothing about kernels, rewards or verdicts: a loss sees rows of (token, old
+ * log-probability, weight, normaliser), and supervised training sees pairs of texts.
  *
  * Formulas: docs/training.md (GRPO arXiv 2402.03300, Dr. GRPO 2503.20783, DAPO 2503.14476). Names
  * as TRL's. */
@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "policy/policy.h"
 
 /* ---- losses ---- */
 
@@ -126,6 +127,25 @@ struct sft_example {
 	int count;
 	int completion_begin;
 }; /* loss on ids[completion_begin..] */
+/* Rows of JSONL (gzip or plain) carry prompt and completion as rendered text, and optionally
+ * structure and split: "train" rows and rows without a split are trained on, "dev" rows are held out
+ * for evaluation, all others ("test" above all) are left alone and counted. A split must be the
+ * structure's. A completion that does not end in one of the model's end tokens gets the first of
+ * them. What has more than max_tokens tokens, or more than the model has positions, is refused and
+ * counted, never cut. */
+struct sft_examples {
+	struct sft_example *v;
+	size_t count, cap;
+	int64_t tokens, completion_tokens; /* sums over them */
+};
+struct sft_data {
+	struct sft_examples train, heldout;
+	int64_t too_long;     /* rows refused for their length */
+	int64_t other_splits; /* rows left alone */
+};
+/* ERR_RANGE when nothing is left to train on. */
+int sft_data_load(const char *path, const struct policy *p, int max_tokens, struct sft_data *out, struct err *err);
+void sft_data_release(struct sft_data *d);
 struct sft_options {
 	struct optimizer_options optimizer;
 	int max_tokens; /* packed tokens per micro-batch: padding is not computed */

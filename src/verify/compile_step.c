@@ -163,6 +163,7 @@ int compile_job(
 	else job_wait(&job, 1000); /* for its CPU time */
 	job_end(&job);
 	g->compile_ms += job.cpu_ms;
+	times_child(g, g->lap.step, (double)job.cpu_ms * 1e-3);
 	return rc;
 }
 

@@ -10,6 +10,7 @@
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include "task/task.h"
+#include "verify/guided.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -59,18 +60,42 @@ int lineage_step(struct grading *g, const struct tape *t)
 	enum tape_lineage l = tape_lineage_static(t, &row);
 	if (l == TAPE_LINEAGE_OK) return GRADE_ON;
 	for (int i = 0; i < t->nrows; i++) launches += t->rows[i].kind == TAPE_LAUNCH;
+	/* Somebody else's work, but work: it is judged, as partial. */
 	if (l == TAPE_LINEAGE_LIBRARY) {
-		int line = t->rows[row].line;
-		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, tape_lineage_reason(l), line,
-			"candidate.py:%d: torch's %.100s stands between the inputs and what forward returns; its result was not "
-			"compared",
-			line, t->rows[row].op);
+		if (!g->is_partial) g->library_line = t->rows[row].line;
+		if (!g->is_partial) snprintf(g->library_op, sizeof g->library_op, "%s", t->rows[row].op);
+		g->is_partial = true;
+		return GRADE_ON;
 	}
 	if (!launches)
 		return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_NO_LAUNCH), 0,
 			"forward launches no Triton kernel");
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL), 0,
 		"forward launches %d kernels, but none of them has a part in what it returns", launches);
+}
+
+/* What the judgement of a partial candidate is called: right or wrong with torch's own part computed
+ * by torch, or library-row where torch could not do that here. */
+static int partial_end(struct grading *g, int rc)
+{
+	struct verdict *v = g->v;
+	char said[sizeof v->detail], reason[sizeof v->reason], head[256];
+	if (!g->is_partial || rc < 0 || (rc == GRADE_END && v->class != VERDICT_WRONG && v->class != VERDICT_PARTIAL))
+		return rc;
+	snprintf(said, sizeof said, "%s", v->detail);
+	snprintf(reason, sizeof reason, "%s", v->reason);
+	if (g->library_line)
+		snprintf(head, sizeof head, "candidate.py:%d: torch's %s stands between the inputs and what forward returns",
+			g->library_line, g->library_op);
+	else snprintf(head, sizeof head, "torch's %s stands between the inputs and what forward returns", g->library_op);
+	if (rc == GRADE_ON)
+		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, "right", g->library_line,
+			"%s; with that part computed by torch, %d trials agree", head, v->trials);
+	if (v->class == VERDICT_WRONG)
+		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, "wrong", v->line ? v->line : g->library_line,
+			"%s; with that part computed by torch: %s: %.600s", head, reason, said);
+	return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, g->library_line, "%s; nothing was compared: %.600s", head,
+		said);
 }
 
 /* Only what makes a candidate hopeless whatever it does at run time; lint's notes are not for
@@ -104,13 +129,21 @@ static int oracle_step(struct grading *g, struct err *err)
 
 static int steps(struct grading *g, struct trace *stock, struct err *err)
 {
+	times_lap(g, STEP_ORACLE);
 	int rc = oracle_step(g, err);
+	times_lap(g, STEP_TRACE);
 	if (!rc) rc = trace_step(g, stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
+	times_lap(g, STEP_REBUILD);
 	if (!rc) rc = rebuild_step(g, stock->tape, err);
+	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
+	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
+	rc = partial_end(g, rc);
+	times_lap(g, STEP_AGAIN);
 	if (!rc) rc = trace_again_step(g, stock, err);
+	times_lap(g, STEP_GPU);
 	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = gpu_time_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
@@ -126,12 +159,16 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 static void grading_release(struct grading *g, struct trace *stock)
 {
 	trace_release(stock);
+	guided_free(g->guided);
+	g->guided = NULL;
 	json_decref(g->compiled);
 	g->compiled = NULL;
-	if (g->has_tracer) job_end(&g->tracer);
+	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
+	library_end(g);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
+	times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
 	if (g->has_gpu_runner) runner_give_back(g->s->gpu_runners, &g->gpu_runner);
-	g->has_runner = g->has_tracer = g->has_gpu_runner = false;
+	g->has_runner = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }
@@ -145,7 +182,8 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 		.speedup_fused = NAN,
 		.error_max = NAN,
 		.tolerance = NAN,
-		.kernelbench = -1};
+		.kernelbench = -1,
+		.kernelbench_trials = 0};
 	out->device.error_max = out->device.time_s = out->device.time_low_s = out->device.time_high_s = NAN;
 	out->gpu_arch = s->gpu.capability;
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
@@ -180,8 +218,25 @@ void grade(struct verify_shared *s, const struct task *task, const char *source,
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);
 			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
 		}
-		if (rc == GRADE_END && out->class == VERDICT_CHEAT) kernelbench_step(&g, &stock);
+		if (rc == GRADE_END) kernelbench_step(&g, &stock);
+		times_lap(&g, STEP_END);
 		grading_release(&g, &stock);
+		times_add(&g);
 	}
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
+}
+
+void grade_kernelbench(
+	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out)
+{
+	uint64_t start = clock_ns();
+	struct grading g = {.s = s, .task = task, .source = source, .source_len = source_len, .v = out};
+	struct oracle_fault fault = {0};
+	struct trace stock = {0};
+	struct err err = {0};
+	if (!oracle_cache_get(s->oracles, task, &g.oracle, &fault, &err)) {
+		kernelbench_step(&g, &stock);
+		grading_release(&g, &stock);
+	}
+	out->seconds += (double)(clock_ns() - start) * 1e-9;
 }

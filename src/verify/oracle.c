@@ -49,7 +49,7 @@ static const struct {
 
 /* Trial seeds come from the verifier's secret and the task, so that nobody who lacks the secret can
  * know an input. */
-static uint64_t trial_seed(uint64_t secret, const struct task *task, int index)
+uint64_t oracle_trial_seed(uint64_t secret, const struct task *task, int index)
 {
 	uint64_t at = 0;
 	for (int i = 0; i < 16; i++) at = at * 31 + (uint64_t)task->hash.text[i];
@@ -63,10 +63,14 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 	for (int i = 0; i < o->num_trials; i++) {
 		size_t at = (size_t)i < ARRAY_LEN(TRIALS) ? (size_t)i : 1 + (size_t)i % (ARRAY_LEN(TRIALS) - 1);
 		json_array_append_new(trials,
-			json_pack("{s:I, s:s, s:i, s:s}", "seed", (json_int_t)trial_seed(o->seed, task, i), "distribution",
+			json_pack("{s:I, s:s, s:i, s:s}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i), "distribution",
 				TRIALS[at].distribution, "shape_variant", TRIALS[at].variant, "parameters",
 				TRIALS[at].random_params ? "random" : "initial"));
 	}
+	for (int i = o->num_trials; i < o->num_trials + o->num_checks; i++)
+		json_array_append_new(trials,
+			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i), "distribution",
+				"stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
 	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials",
 		trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE, "memory_bytes",
 		(json_int_t)o->limits.memory_bytes);
@@ -148,8 +152,7 @@ static int map_fd(int fd, int64_t bytes, uint8_t **out, struct err *err)
 	return 0;
 }
 
-static int trial_read(const json_t *o, const struct oracle_options *opt, int given_fd, int expected_fd,
-	struct oracle_data *d, struct oracle_trial *t, struct err *err)
+int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err)
 {
 	const json_t *outputs = json_object_get(o, "outputs");
 	t->given_fd = fcntl(given_fd, F_DUPFD_CLOEXEC, 3);
@@ -168,23 +171,18 @@ static int trial_read(const json_t *o, const struct oracle_options *opt, int giv
 	t->bounds = xcalloc(json_array_size(outputs) + 1, sizeof *t->bounds);
 	for (; !rc && t->noutputs < (int)json_array_size(outputs); t->noutputs++)
 		rc = output_read(json_array_get(outputs, (size_t)t->noutputs), t, &t->outputs[t->noutputs], err);
-	d->bytes += t->given_bytes + t->expected_bytes;
 	return rc;
 }
 
 /* Bounds are set when the cost is known, since they depend on whether the task has matrix products.
  */
-static void trials_calibrate(struct oracle_data *d, bool tf32)
+void oracle_trial_calibrate(const struct oracle_data *d, struct oracle_trial *t, bool tf32)
 {
-	for (int i = 0; i < d->ntrials; i++) {
-		struct oracle_trial *t = &d->trials[i];
-		for (int j = 0; j < t->noutputs; j++) {
-			compare_calibrate(&t->outputs[j], d->has_dot, tf32, &t->bounds[j]);
-			if (t->counts && !t->is_edge && !t->is_stock && !t->bounds[j].is_usable) {
-				t->counts = false;
-				snprintf(
-					t->why, sizeof t->why, "the reference's own error there is %.2g", t->bounds[j].reference_error);
-			}
+	for (int j = 0; j < t->noutputs; j++) {
+		compare_calibrate(&t->outputs[j], d->has_dot, tf32, &t->bounds[j]);
+		if (t->counts && !t->is_edge && !t->is_stock && !t->bounds[j].is_usable) {
+			t->counts = false;
+			snprintf(t->why, sizeof t->why, "the reference's own error there is %.2g", t->bounds[j].reference_error);
 		}
 	}
 }
@@ -195,7 +193,7 @@ static int trial_take(
 	int64_t index = 0, variant = 0;
 	bool is_edge = false;
 	const char *distribution = "", *skipped = NULL;
-	int rc = json_get_int(o, "trial", "index", 0, opt->num_trials - 1, &index, err);
+	int rc = json_get_int(o, "trial", "index", 0, opt->num_trials + opt->num_checks - 1, &index, err);
 	if (!rc) rc = json_opt_int(o, "trial", "variant", 0, d->nvariants - 1, &variant, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "edge", &is_edge, err);
 	if (!rc) rc = json_get_str(o, "trial", "distribution", &distribution, err);
@@ -205,11 +203,15 @@ static int trial_take(
 		rc = err_set(err, ERR_FORMAT, "oracle's trial %lld comes as number %d", (long long)index, d->ntrials);
 	if (rc) return rc;
 	struct oracle_trial *t = &d->trials[d->ntrials++];
+	bool is_check = index >= opt->num_trials;
 	/* Behind the table's end its rows come again without the first, as in job_json. Stock and
 	 * random are taken from the table and not from the message. */
-	size_t at = (size_t)index < ARRAY_LEN(TRIALS) ? (size_t)index : 1 + (size_t)index % (ARRAY_LEN(TRIALS) - 1);
+	size_t at = is_check                    ? 0
+		: (size_t)index < ARRAY_LEN(TRIALS) ? (size_t)index
+											: 1 + (size_t)index % (ARRAY_LEN(TRIALS) - 1);
 	*t = (struct oracle_trial){.given_fd = -1,
 		.variant = (int)variant,
+		.is_check = is_check,
 		.is_edge = is_edge,
 		.is_random_params = TRIALS[at].random_params,
 		.is_stock = TRIALS[at].variant == SIZES_STOCK && !strcmp(TRIALS[at].distribution, "stock")};
@@ -217,11 +219,14 @@ static int trial_take(
 	/* A trial may be left out with a reason, but not a stock one, which is KernelBench's check. */
 	if (skipped) {
 		snprintf(t->why, sizeof t->why, "%s", skipped);
-		return t->is_stock ? err_set(err, ERR_FORMAT, "a stock trial was skipped: %s", skipped) : 0;
+		return t->is_stock && !is_check ? err_set(err, ERR_FORMAT, "a stock trial was skipped: %s", skipped) : 0;
 	}
-	t->counts = !is_edge;
-	return nfds == 2 ? trial_read(o, opt, fds[0], fds[1], d, t, err)
-					 : err_set(err, ERR_FORMAT, "oracle's trial came with %d descriptors", nfds);
+	t->counts = !is_edge && !is_check;
+	if (is_check) snprintf(t->why, sizeof t->why, "for KernelBench's own verdict alone");
+	if (nfds != 2) return err_set(err, ERR_FORMAT, "oracle's trial came with %d descriptors", nfds);
+	rc = oracle_trial_read(o, fds[0], fds[1], t, err);
+	d->bytes += t->given_bytes + t->expected_bytes;
+	return rc;
 }
 
 /* Constants of the task that were changed. is_judged: the sizes at which all is judged, in place of the task's own. */
@@ -254,8 +259,10 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 		struct oracle_variant *to = &d->variants[d->nvariants++];
 		const json_t *job = json_object_get(v, "job");
 		*to = (struct oracle_variant){job, json_object_get(job, "state"),
-			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")), ""};
+			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")),
+			json_string_value(json_object_get(v, "source")), ""};
 		if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(to->state) || !to->kind ||
+			!to->source ||
 			!json_is_array(json_object_get(job, "inputs")))
 			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);
 		changed_text(changed, !strcmp(to->kind, "stock"), to->changed, sizeof to->changed);
@@ -309,7 +316,7 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 	if (trial) return trial_take(trial, o, fds, nfds, d, err);
 	if (cost) cost_take(cost, d);
 	if (!json_is_true(json_object_get(m, "done"))) return 0;
-	return d->task && d->cost && d->ntrials == o->num_trials ? 1 : err_set(err, ERR_FORMAT, "the oracle ended early");
+	return d->task && d->cost && d->ntrials == o->num_trials + o->num_checks ? 1 : err_set(err, ERR_FORMAT, "the oracle ended early");
 }
 
 /* How a reference that gave no result ended. */
@@ -327,7 +334,8 @@ static int broken(struct job *j, const char *what, struct oracle_fault *fault, s
 int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,
 	struct oracle_fault *fault, struct err *err)
 {
-	CHECKF(o->num_trials >= 1 && o->num_trials <= ORACLE_TRIALS_MAX, "%d trials", o->num_trials);
+	CHECKF(o->num_trials >= 1 && o->num_checks >= 0 && o->num_trials + o->num_checks <= ORACLE_TRIALS_MAX,
+		"%d and %d trials", o->num_trials, o->num_checks);
 	struct job job;
 	int rc = job_start(z, &o->limits, job_json(task, o), &job, err);
 	if (rc) return rc;
@@ -368,27 +376,30 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 		return rc;
 	}
 	/* The cost has come by now, and with it what the bounds depend on. */
-	trials_calibrate(d, o->tf32);
+	for (int i = 0; i < d->ntrials; i++) oracle_trial_calibrate(d, &d->trials[i], o->tf32);
 	d->dtype = task_dtype(d);
 	d->null_kernel = oracle_null_kernel(d);
 	*out = d;
 	return 0;
 }
 
+void oracle_trial_release(struct oracle_trial *t)
+{
+	if (t->given_fd >= 0) close(t->given_fd);
+	if (t->given) munmap(t->given, (size_t)t->given_bytes);
+	if (t->expected) munmap(t->expected, (size_t)t->expected_bytes);
+	free(t->inputs);
+	free(t->params);
+	for (int j = 0; j < t->noutputs && t->bounds; j++) compare_bound_release(&t->bounds[j]);
+	free(t->outputs);
+	free(t->bounds);
+	*t = (struct oracle_trial){.given_fd = -1};
+}
+
 void oracle_data_free(struct oracle_data *d)
 {
 	if (!d) return;
-	for (int i = 0; i < d->ntrials; i++) {
-		struct oracle_trial *t = &d->trials[i];
-		if (t->given_fd >= 0) close(t->given_fd);
-		if (t->given) munmap(t->given, (size_t)t->given_bytes);
-		if (t->expected) munmap(t->expected, (size_t)t->expected_bytes);
-		free(t->inputs);
-		free(t->params);
-		for (int j = 0; j < t->noutputs && t->bounds; j++) compare_bound_release(&t->bounds[j]);
-		free(t->outputs);
-		free(t->bounds);
-	}
+	for (int i = 0; i < d->ntrials; i++) oracle_trial_release(&d->trials[i]);
 	json_decref(d->task);
 	json_decref(d->cost);
 	json_decref(d->messages);

@@ -11,7 +11,7 @@
 #include "verify/compare.h"
 #include "verify/worker.h"
 
-#define ORACLE_TRIALS_MAX 32
+#define ORACLE_TRIALS_MAX 40
 #define ORACLE_VARIANTS_MAX 4  /* the sizes at which the task is judged, smaller ones, larger ones, other strides */
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
@@ -21,12 +21,15 @@ struct oracle_variant {
 	const json_t *state; /* of job: the reference's parameters and buffers */
 	bool training;
 	const char *kind;  /* "stock", "smaller", "larger" or "strided" */
+	const char *source; /* of the reference at these sizes */
 	char changed[256]; /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
 };
 struct oracle_trial {
 	bool counts;  /* false: skipped or not usable; why says it */
+	bool is_check; /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
 	bool is_edge; /* NaN, infinities, denormals: replayed and reported, never judged */
-	char why[320], distribution[48];
+	bool is_guided; /* made for one candidate: inputs on which its comparisons take other sides */
+	char why[320], distribution[96];
 	int variant;
 	bool is_stock; /* stock inputs and sizes (parameters may be random) */
 	bool is_random_params;
@@ -63,6 +66,7 @@ struct oracle_options {
 	int timeout_ms;
 	uint64_t seed;
 	int num_trials;
+	int num_checks; /* further trials for KernelBench's verdict alone, behind the others */
 	bool tf32;
 };
 struct oracle_fault {
@@ -78,14 +82,34 @@ void oracle_data_free(struct oracle_data *d);
  * counted trials, or NULL. */
 const char *oracle_null_kernel(const struct oracle_data *d);
 
+void oracle_trial_release(struct oracle_trial *t);
+/* Of trial `index`: nobody who lacks the secret can know an input. */
+uint64_t oracle_trial_seed(uint64_t secret, const struct task *task, int index);
+/* One message about a trial with its two descriptors, which stay the caller's. */
+int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err);
+/* Sets the bounds; a hidden trial on which the reference is not exact enough does not count then. */
+void oracle_trial_calibrate(const struct oracle_data *d, struct oracle_trial *t, bool tf32);
+
 /* Cache over oracle_run: one run at a time for each task, bounded memory, least recently used goes
  * first. Thread-safe. */
 struct oracle_cache;
 struct oracle_cache *oracle_cache_create(
 	struct zygote *z, const struct oracle_options *o, int64_t bytes_max, int entries_max);
 void oracle_cache_free(struct oracle_cache *c);
+const struct oracle_options *oracle_cache_options(const struct oracle_cache *c, struct zygote **z);
 /* The data stays valid until oracle_cache_put. */
 int oracle_cache_get(struct oracle_cache *c, const struct task *task, const struct oracle_data **out,
 	struct oracle_fault *fault, struct err *err);
 void oracle_cache_put(struct oracle_cache *c, const struct oracle_data *d);
+
+/* Guided trials: the reference of one variant in a process of its own, which makes inputs by recipe and computes what is
+ * expected of them (oracle_guided.c). All recipes of a session are for one candidate. */
+struct oracle_session;
+int oracle_session_start(struct oracle_cache *c, const struct task *task, const struct oracle_data *d, int variant,
+	struct oracle_session **out, struct err *err);
+/* edits: a list (docs/worker-protocol.md), taken over. 0 with a trial that counts, or does not and says why; the caller
+ * releases it. Any other code: the process is of no more use, which is nobody's fault. */
+int oracle_session_trial(
+	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
+void oracle_session_end(struct oracle_session *s);
 #endif

@@ -51,6 +51,12 @@ void oracle_cache_free(struct oracle_cache *c)
 	free(c);
 }
 
+const struct oracle_options *oracle_cache_options(const struct oracle_cache *c, struct zygote **z)
+{
+	*z = c->z;
+	return &c->options;
+}
+
 /* What names a task here: its exact text, since line numbers in messages come from it. */
 static struct sha256_hex task_key(const struct task *t) { return hash_bytes(t->source, strlen(t->source)); }
 

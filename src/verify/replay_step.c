@@ -15,6 +15,7 @@
 #include "cost/cost.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
+#include "verify/guided.h"
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -53,6 +54,7 @@ static const struct {
 /* What a failing trial tells, given that all before it passed. */
 const char *attempt_reason(const struct oracle_trial *t, const char *plain)
 {
+	if (t->is_guided) return plain;
 	if (!t->is_stock) return "fragile";
 	return t->is_random_params && t->nparams ? "stale-params" : plain;
 }
@@ -74,9 +76,9 @@ static int fault_end(struct grading *g, const struct runner_fault *f, const stru
 	for (size_t i = 0; i < ARRAY_LEN(FAULTS); i++) {
 		if (strcmp(FAULTS[i].code, f->code)) continue;
 		const char *reason = FAULTS[i].reason ? FAULTS[i].reason : FAULTS[i].code;
-		bool fragile = hidden && FAULTS[i].class == VERDICT_WRONG;
-		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, fragile ? "fragile" : reason, f->line, "%s%s%s%.800s",
-			fragile ? "only for hidden trials: " : "", trial, hidden ? ": " : "", f->text);
+		bool is_late = hidden && FAULTS[i].class == VERDICT_WRONG;
+		return grade_end(g, FAULTS[i].class, FAULTS[i].stage, is_late && !t->is_guided ? "fragile" : reason, f->line,
+			"%s%s%s%.800s", is_late ? "only for hidden trials: " : "", trial, hidden ? ": " : "", f->text);
 	}
 	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "replay-crash", f->line,
 		"the replay of this tape ends with %.60s: %.600s", f->code, f->text);
@@ -109,7 +111,7 @@ static void shape_text(int ndim, const int64_t *shape, char *text, size_t len)
 }
 
 /* Number, dtypes and shapes of what forward returned. */
-static int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial)
+int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial)
 {
 	const char *hidden = trial->is_stock ? "" : " at other sizes";
 	if (t->noutputs != trial->noutputs)
@@ -132,15 +134,32 @@ static int outputs_check(struct grading *g, const struct tape *t, const struct o
 	return GRADE_ON;
 }
 
-static int load(struct grading *g, const struct trace *t, int *order_line, struct err *err)
+static bool has_library_rows(const struct tape *t)
+{
+	bool on_path[TAPE_ROWS_MAX], found = false;
+	tape_data_path(t, on_path);
+	for (int i = 0; i < t->nrows; i++) found |= on_path[i] && t->rows[i].kind == TAPE_LIBRARY;
+	return found;
+}
+
+int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err)
 {
 	struct runner_fault fault = {0};
-	struct runner_loaded loaded = {-1, -1, -1};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	struct runner_load l = {.tape = t->text.data, .len = t->text.len, .binaries_fd = -1};
-	int rc = runner_load(&g->runner, &l, deadline, &loaded, &fault, err);
+	*loaded = (struct runner_loaded){-1, -1, -1};
+	int rc = runner_load(&g->runner, &l, deadline, loaded, &fault, err);
 	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL);
 	if (rc) return runner_lost(g, rc, err);
+	library_end(g);
+	return has_library_rows(t->tape) ? library_start(g, t->tape, err) : GRADE_ON;
+}
+
+static int load(struct grading *g, const struct trace *t, int *order_line, struct err *err)
+{
+	struct runner_loaded loaded;
+	int rc = replay_load(g, t, &loaded, err);
+	if (rc) return rc;
 	*order_line = loaded.order_line;
 	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", loaded.tf32_line,
@@ -252,12 +271,12 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0,
 			"parts of output %d were never written%s", r->lineage_output, t->is_stock ? "" : " at other sizes");
 	int rc = outputs_compare(g, a, outputs, offset);
-	if (rc || r->lineage == TAPE_LINEAGE_OK) return rc;
-	if (r->lineage == TAPE_LINEAGE_LIBRARY)
-		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, 0,
-			"output %d holds values that a cast of torch made (float to integer or bool, or straight from what was "
-			"given), not a kernel",
-			r->lineage_output);
+	if (r->lineage == TAPE_LINEAGE_LIBRARY && !g->is_partial) {
+		g->is_partial = true;
+		snprintf(g->library_op, sizeof g->library_op,
+			"cast to output %d (float to integer or bool, or straight from what was given)", r->lineage_output);
+	}
+	if (rc || r->lineage == TAPE_LINEAGE_OK || r->lineage == TAPE_LINEAGE_LIBRARY) return rc;
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0,
 		"output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
 }
@@ -340,6 +359,16 @@ static uint64_t outputs_given(const struct oracle_data *d, int noutputs)
 	return mask;
 }
 
+/* Nothing that is given is protected: inputs as a copy, parameters in place. */
+static struct runner_given *given_free(struct runner_trial *t)
+{
+	struct runner_given *inputs = xcalloc((size_t)t->ninputs + 1, sizeof *inputs);
+	if (t->ninputs) memcpy(inputs, t->inputs, (size_t)t->ninputs * sizeof *inputs);
+	for (int i = 0; i < t->ninputs; i++) inputs[i].may_change = true;
+	for (int i = 0; i < t->nparams; i++) t->params[i].may_change = true;
+	return inputs;
+}
+
 /* One replay of one trial by one runner. The outputs' memory is made here, sealed in size, and read
  * only after the runner answered. */
 int attempt_run(
@@ -351,8 +380,10 @@ int attempt_run(
 		.inputs = t->inputs,
 		.want_cost = a->want_cost,
 		.crosswise = a->is_crosswise,
+		.is_unchecked = a->is_unchecked,
 		.is_overlapped = a->is_overlapped,
 		.may_be_given = a->may_be_given,
+		.want_coverage = a->want_coverage,
 		.time_repeats = a->time_repeats,
 		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,
 		.compiled = a->want_cost ? g->compiled : NULL,
@@ -369,8 +400,11 @@ int attempt_run(
 	rt.params = xcalloc((size_t)(t->nparams + tr->tape->nbuffers) + 1, sizeof *rt.params);
 	memcpy(rt.params, t->params, (size_t)t->nparams * sizeof *rt.params);
 	rt.nparams = t->nparams + params_pair(tr->tape, g->oracle, t->variant, t, rt.params + t->nparams);
+	if (a->is_unchecked) rt.inputs = given_free(&rt);
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
-	int rc = runner_try(runner, &rt, tr->tape->noutputs, t->given_fd, fd, deadline, &out->result, err);
+	struct runner_data data = {t->given_fd, fd, runner == &g->runner && g->library ? &g->computes : NULL};
+	int rc = runner_try(runner, &rt, tr->tape->noutputs, &data, deadline, &out->result, err);
+	if (a->is_unchecked) free(rt.inputs);
 	free(rt.params);
 	if (!rc) {
 		void *outputs = mmap(NULL, (size_t)out->bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -402,14 +436,24 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	}
 	g->v->trials += !a->is_crosswise && !a->trial->is_edge;
 	g->vm_ns = MAX(g->vm_ns, r.result.run_ns);
+	if (a->want_coverage) guided_note(g, a->trial->variant, &r.result.coverage);
 	rc = result_judge(g, a, &r.result, r.outputs, r.offset, err);
 	g->v->trials_failed += rc == GRADE_END;
-	if (!rc && a->want_cost) cost_keep(g, a->trace->tape, &r.result);
+	if (!rc && a->want_cost && !g->is_partial) cost_keep(g, a->trace->tape, &r.result);
 	/* Right or wrong by its values, and the GPU's word is still open. */
 	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
 	attempt_release(&r);
-	if (is_by_values && !a->is_crosswise && g->s->gpu_runners) gpu_second_opinion(g, a->trace, a->trial);
+	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners) gpu_second_opinion(g, a->trace, a->trial);
 	return rc;
+}
+
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
+{
+	struct attempt a = {.trace = tr,
+		.trial = t,
+		.want_coverage = true,
+		.may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
+	return trial_run(g, &a, err);
 }
 
 static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)
@@ -423,14 +467,18 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 		if ((!t->counts && !t->is_edge) || t->given_fd < 0 || t->variant != variant) continue;
 		if (first) rc = outputs_check(g, tr->tape, t);
 		if (first && !rc) rc = load(g, tr, &order_line, err);
-		struct attempt in_order = {.trace = tr, .trial = t, .want_cost = first && variant == 0, .may_be_given = given};
+		struct attempt in_order = {.trace = tr,
+			.trial = t,
+			.want_cost = first && variant == 0,
+			.want_coverage = !t->is_edge,
+			.may_be_given = given};
 		struct attempt crosswise = {
 			.trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line, .may_be_given = given};
 		if (!rc) rc = trial_run(g, &in_order, err);
 		if (!rc && order_line >= 0 && !t->is_edge) rc = trial_run(g, &crosswise, err);
 		first = false;
 	}
-	if (!rc && !first && g->s->gpu_runners) rc = gpu_step(g, tr, variant, err);
+	if (!rc && !first && !g->is_partial && g->s->gpu_runners) rc = gpu_step(g, tr, variant, err);
 	return rc;
 }
 
@@ -478,33 +526,25 @@ static int other_variants(struct grading *g, struct err *err)
 		if (g->oracle->trials[i].counts) last = MAX(last, g->oracle->trials[i].variant);
 	for (int i = 1; i <= last && !rc; i++) {
 		struct trace tr = {0};
+		times_lap(g, STEP_TRACE);
 		rc = other_trace(g, &g->oracle->variants[i], &tr, err);
+		times_lap(g, STEP_REBUILD);
 		if (!rc) rc = rebuild_step(g, tr.tape, err);
+		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
+		if (!rc && guided_wants(g, i)) rc = guided_search(g, &tr, i, err);
 		trace_release(&tr);
 	}
 	return rc;
 }
 
-/* KernelBench's own verdict on a tape that was settled before its replay (a cheat, mostly): one
- * trial on stock inputs, of which nothing but that verdict is kept. */
-void kernelbench_step(struct grading *g, const struct trace *stock)
+/* The stock tape's own search comes when all else is right: most candidates need none. */
+static int guided_stock(struct grading *g, const struct trace *stock, struct err *err)
 {
-	const struct oracle_trial *t = g->oracle && g->oracle->ntrials ? &g->oracle->trials[0] : NULL;
-	struct verdict said = {.kernelbench = -1}, *kept = g->v;
-	struct err err = {0};
-	int row = -1, order_line = -1;
-	if (!stock->tape || !t || !t->counts || t->variant || g->v->kernelbench >= 0) return;
-	if (tape_lineage_static(stock->tape, &row) == TAPE_LINEAGE_LIBRARY) return;
-	if (!g->has_runner && runner_pool_take(g->s->runners, &g->runner, &err)) return;
-	g->has_runner = true;
-	/* The steps below settle a verdict of their own, which is dropped. */
-	g->v = &said;
-	struct attempt a = {.trace = stock, .trial = t};
-	if (outputs_check(g, stock->tape, t)) said.kernelbench = 0;
-	else if (load(g, stock, &order_line, &err) == GRADE_ON) trial_run(g, &a, &err);
-	g->v = kept;
-	g->v->kernelbench = said.kernelbench;
+	int order_line;
+	if (!guided_wants(g, 0)) return GRADE_ON;
+	int rc = load(g, stock, &order_line, err);
+	return rc ? rc : guided_search(g, stock, 0, err);
 }
 
 int replay_step(struct grading *g, const struct trace *stock, struct err *err)
@@ -517,6 +557,8 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 	g->has_runner = true;
 	rc = variant_run(g, stock, 0, err);
 	if (!rc) rc = other_variants(g, err);
+	if (!rc) rc = guided_stock(g, stock, err);
+	guided_report(g);
 	if (!rc) g->v->correct = true;
 	return rc;
 }

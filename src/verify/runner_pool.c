@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
+#include "tape/tape.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -244,13 +245,35 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 	return rc;
 }
 
-int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd,
+/* The runner's question about one library row, and the answer to it. */
+static int library_answer(struct runner *r, const struct runner_library *library, const json_t *row,
+	uint64_t deadline_ns, struct err *err)
+{
+	char why[400] = "";
+	json_int_t index = json_integer_value(row);
+	if (!library || index < 0 || index >= TAPE_ROWS_MAX)
+		return err_set(err, ERR_FORMAT, "the runner asks for a library row that nobody computes");
+	int rc = library->compute(library->ctx, (int)index, deadline_ns, why, sizeof why, err);
+	if (rc && rc != ERR_MISMATCH) return rc;
+	json_t *answer = rc ? json_pack("{s:s}", "failed", why) : json_pack("{s:b}", "library", 1);
+	return send_json(r, answer, NULL, 0, deadline_ns, err);
+}
+
+int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err)
 {
-	int fds[2] = {given_fd, outputs_fd};
+	int fds[3] = {data->given_fd, data->outputs_fd, data->library ? data->library->fd : -1}, nfds = data->library ? 3 : 2;
 	json_t *answer = NULL;
-	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, 2, deadline_ns, err);
-	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
+	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, nfds, deadline_ns, err);
+	/* Questions about library rows come first, then the result. */
+	for (;;) {
+		if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
+		const json_t *row = json_object_get(answer, "library");
+		if (rc || !row) break;
+		rc = library_answer(r, data->library, row, deadline_ns, err);
+		json_decref(answer);
+		answer = NULL;
+	}
 	if (!rc) rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
 	json_decref(answer);
 	return rc;

@@ -58,7 +58,20 @@ struct runner_load {
  * ERR_FORMAT when it does not speak. */
 int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline_ns, struct runner_loaded *loaded,
 	struct runner_fault *fault, struct err *err);
+/* Who computes library rows for a runner. */
+struct runner_library {
+	int fd; /* memfd for the operands of one row at a time, as tape_library_layout says */
+	/* Computes a row of the tape, in place. 0; ERR_MISMATCH with why it cannot be computed; another code
+	 * ends the trial. */
+	int (*compute)(void *ctx, int row, uint64_t deadline_ns, char *why, size_t len, struct err *err);
+	void *ctx;
+};
+/* What a trial hands over beside its message. */
+struct runner_data {
+	int given_fd, outputs_fd;
+	const struct runner_library *library; /* NULL: a library row on the data path is a fault */
+};
 /* One trial; result is valid on 0. */
-int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, int given_fd, int outputs_fd,
+int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err);
 #endif

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define TRIALS_DEFAULT 15
+#define TRIALS_MAX 32
 #define TIME_REPEATS_DEFAULT 30
 #define GIB ((int64_t)1 << 30)
 
@@ -149,9 +150,9 @@ static int options_check(const struct verify_options *o, struct err *err)
 	if (o->num_perf_trials < 0 || o->num_perf_trials > RUNNER_TIMES_MAX)
 		return err_set(
 			err, ERR_USAGE, "num_perf_trials: expected 0 to %d, found %d", RUNNER_TIMES_MAX, o->num_perf_trials);
-	if (o->num_correct_trials < 0 || o->num_correct_trials > ORACLE_TRIALS_MAX)
+	if (o->num_correct_trials < 0 || o->num_correct_trials > TRIALS_MAX)
 		return err_set(
-			err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", ORACLE_TRIALS_MAX, o->num_correct_trials);
+			err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", TRIALS_MAX, o->num_correct_trials);
 	return 0;
 }
 

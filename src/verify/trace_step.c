@@ -201,6 +201,14 @@ static int listen(struct grading *g, struct trace *out, struct err *err)
 	return rc;
 }
 
+void tracer_end(struct grading *g, enum verify_step step)
+{
+	if (!g->has_tracer) return;
+	job_end(&g->tracer);
+	g->has_tracer = false;
+	times_child(g, step, (double)g->tracer.cpu_ms * 1e-3);
+}
+
 int trace_step(struct grading *g, struct trace *out, struct err *err)
 {
 	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes, CPU_S};
@@ -259,7 +267,8 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	json_t *job = job_json(g);
 	json_object_del(job, "others");
 	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
-	if (g->has_tracer) job_end(&g->tracer);
+	tracer_end(g, STEP_TRACE);
+	g->is_traced_again = true;
 	int rc = job_start(g->s->tracer, &limits, job, &g->tracer, err);
 	g->has_tracer = rc == 0;
 	if (!rc) rc = listen(g, &again, err);

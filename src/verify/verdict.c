@@ -51,6 +51,16 @@ static json_t *device_json(const struct verdict_device *d)
 		"empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
 }
 
+static json_t *coverage_json(const struct verdict *v)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < v->nunreached; i++)
+		json_array_append_new(
+			list, json_pack("{s:i, s:o}", "line", v->unreached[i].line, "text", text_json(v->unreached[i].text)));
+	return json_pack("{s:i, s:i, s:i, s:o, s:i}", "sides", v->sides, "taken", v->sides_taken, "guided", v->guided,
+		"unreached", list, "more", v->unreached_more);
+}
+
 json_t *verdict_json(const struct verdict *v)
 {
 	json_t *o = json_object(), *lines = json_array();
@@ -85,10 +95,12 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "trials_failed", json_integer(v->trials_failed));
 	json_object_set_new(o, "error_max", number_json(v->error_max));
 	json_object_set_new(o, "tolerance", number_json(v->tolerance));
-	/* Before KernelBench's check was reached there is no answer, which null says. */
+	json_object_set_new(o, "coverage", coverage_json(v));
+	/* Where KernelBench's check could not be computed there is no answer, which null says. What passes it was
+	 * compiled, whatever ended our own judgement before a compilation. */
 	json_object_set_new(o, "kernelbench",
-		json_pack("{s:b, s:o}", "compiled", v->compiled, "correctness",
-			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench)));
+		json_pack("{s:b, s:o, s:i}", "compiled", v->compiled || v->kernelbench > 0, "correctness",
+			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench), "trials", v->kernelbench_trials));
 	json_object_set_new(o, "sandbox", json_string(v->sandbox));
 	json_object_set_new(o, "gpu", text_json(v->gpu));
 	json_object_set_new(o, "gpu_arch", json_integer(v->gpu_arch));
@@ -148,7 +160,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 
 static int strings_from_json(const json_t *o, struct verdict *v, struct err *err)
 {
-	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "";
+	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
+			   *sizes = "", *edge = "";
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
 	v->class = (enum verdict_class)index;
@@ -161,12 +174,16 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "sandbox", &sandbox, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "key", &key, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "gpu", &gpu, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "sizes", &sizes, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "edge", &edge, err);
 	if (!rc && json_object_get(o, "device")) rc = device_from_json(json_object_get(o, "device"), &v->device, err);
 	text_copy(v->reason, sizeof v->reason, reason);
 	text_copy(v->detail, sizeof v->detail, detail);
 	text_copy(v->sandbox, sizeof v->sandbox, sandbox);
 	text_copy(v->key.text, sizeof v->key.text, key);
 	text_copy(v->gpu, sizeof v->gpu, gpu);
+	text_copy(v->sizes, sizeof v->sizes, sizes);
+	text_copy(v->edge, sizeof v->edge, edge);
 	v->params_seeded = !strcmp(params, "seeded");
 	return rc;
 }
@@ -240,16 +257,41 @@ static void lines_from_json(const json_t *o, struct verdict *v)
 	}
 }
 
+static int coverage_from_json(const json_t *o, struct verdict *v, struct err *err)
+{
+	const json_t *c = json_object_get(o, "coverage"), *list = json_object_get(c, "unreached");
+	const struct {
+		const char *field;
+		int *to;
+	} ints[] = {{"sides", &v->sides}, {"taken", &v->sides_taken}, {"guided", &v->guided}, {"more", &v->unreached_more}};
+	int rc = 0;
+	for (size_t i = 0; i < ARRAY_LEN(ints) && c && !rc; i++) {
+		int64_t value = 0;
+		rc = json_opt_int(c, "verdict.coverage", ints[i].field, 0, INT32_MAX, &value, err);
+		*ints[i].to = (int)value;
+	}
+	for (size_t i = 0; i < json_array_size(list) && v->nunreached < VERDICT_SIDES_MAX; i++) {
+		const json_t *e = json_array_get(list, i);
+		const char *text = json_string_value(json_object_get(e, "text"));
+		struct verdict_side *to = &v->unreached[v->nunreached++];
+		to->line = (int)json_integer_value(json_object_get(e, "line"));
+		text_copy(to->text, sizeof to->text, text ? text : "");
+	}
+	return rc;
+}
+
 int verdict_from_json(const json_t *o, struct verdict *out, struct err *err)
 {
 	struct verdict v = {0};
 	if (!json_is_object(o)) return err_set(err, ERR_FORMAT, "verdict: expected a JSON object");
 	int rc = strings_from_json(o, &v, err);
 	if (!rc) rc = numbers_from_json(o, &v, err);
+	if (!rc) rc = coverage_from_json(o, &v, err);
 	if (rc) return rc;
 	lines_from_json(o, &v);
-	const json_t *kernelbench = json_object_get(json_object_get(o, "kernelbench"), "correctness");
-	v.kernelbench = json_is_boolean(kernelbench) ? json_is_true(kernelbench) : -1;
+	const json_t *check = json_object_get(o, "kernelbench"), *correctness = json_object_get(check, "correctness");
+	v.kernelbench = json_is_boolean(correctness) ? json_is_true(correctness) : -1;
+	v.kernelbench_trials = (int)json_integer_value(json_object_get(check, "trials"));
 	*out = v;
 	return 0;
 }

@@ -42,6 +42,11 @@ struct verdict_device {
 	char untimed[128];
 };
 
+#define VERDICT_SIDES_MAX 16
+struct verdict_side {
+	int line;
+	char text[112];
+}; /* a side of a comparison on data that no trial took */
 #define VERDICT_LINES_MAX 64
 struct verdict_line {
 	int line;
@@ -71,7 +76,11 @@ struct verdict {
 	struct verdict_line lines[VERDICT_LINES_MAX];
 	int trials, trials_failed;
 	double error_max, tolerance; /* worst scaled error over trials and its bound */
-	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 was not reached */
+	int sides, sides_taken, guided; /* of comparisons on data, at all places; trials that were searched and took a new one */
+	int nunreached, unreached_more; /* more: beside those listed */
+	struct verdict_side unreached[VERDICT_SIDES_MAX];
+	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 is not known */
+	int kernelbench_trials; /* that it was computed from */
 	char sandbox[8];
 	char gpu[24]; /* the card for which kernels were compiled, whose limits held and whose time is predicted */
 	int gpu_arch; /* 90: compute capability 9.0 */

@@ -15,12 +15,14 @@
 #include "store/store.h"
 #include "task/task.h"
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "3"         /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "4"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
 #define KNOWN_MAX 4096               /* verdicts kept in memory */
 #define ORACLE_TASKS_MAX 48
@@ -52,9 +54,10 @@ struct verifier {
 	int nthreads;
 	pthread_t *threads;
 	pthread_mutex_t lock;
-	pthread_cond_t has_work, has_finished;
+	pthread_cond_t has_work;
 	struct work *queue, *queue_last, *running;
 	struct finished *finished, *finished_last;
+	int finished_fd; /* eventfd that counts the list: readable while there is something to collect; -1: none */
 	int outstanding; /* ids submitted and not collected */
 	bool is_closing;
 	bool is_ready;
@@ -140,7 +143,10 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 {
 	struct err err = {0};
 	uint64_t start = clock_ns();
-	if (grade_text(&v->s, w->source, w->source_len, out)) {
+	bool is_settled = grade_text(&v->s, w->source, w->source_len, out);
+	if (is_settled) kernelbench_refused(out);
+	/* A cheat by its text has KernelBench's verdict all the same, and that takes workers. */
+	if (is_settled && (out->class != VERDICT_CHEAT || ready(v, &err))) {
 		out->key = w->key;
 		return;
 	}
@@ -156,7 +162,8 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 		out->seconds = (double)(clock_ns() - start) * 1e-9;
 		return;
 	}
-	grade(&v->s, &w->task, w->source, w->source_len, out);
+	if (is_settled) grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
+	else grade(&v->s, &w->task, w->source, w->source_len, out);
 	out->key = key;
 	store_keep(v, out);
 }
@@ -174,6 +181,17 @@ static void work_free(struct work *w)
 	free(w);
 }
 
+/* With the lock: puts a verdict behind the finished ones and counts it. */
+static void finished_push(struct verifier *v, int64_t id, const struct verdict *d, bool is_cached)
+{
+	struct finished *f = xcalloc(1, sizeof *f);
+	*f = (struct finished){.id = id, .verdict = *d};
+	f->verdict.cached |= is_cached;
+	*(v->finished_last ? &v->finished_last->next : &v->finished) = f;
+	v->finished_last = f;
+	CHECK(eventfd_write(v->finished_fd, 1) == 0);
+}
+
 /* With the lock: hands the verdict to everyone who waits for it. */
 static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 {
@@ -182,20 +200,13 @@ static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 			*p = w->next;
 			break;
 		}
-	for (struct waiter *x = w->waiters; x; x = x->next) {
-		struct finished *f = xcalloc(1, sizeof *f);
-		*f = (struct finished){.id = x->id, .verdict = *d};
-		f->verdict.cached |= x->is_duplicate;
-		*(v->finished_last ? &v->finished_last->next : &v->finished) = f;
-		v->finished_last = f;
-	}
+	for (struct waiter *x = w->waiters; x; x = x->next) finished_push(v, x->id, d, x->is_duplicate);
 	if (d->class != VERDICT_INFRA) {
 		struct verdict **slot = known_slot(v, &w->key);
 		if (!*slot) *slot = xmalloc(sizeof **slot);
 		**slot = *d;
 		memcpy(v->known_keys[slot - v->known].text, w->key.text, sizeof w->key.text);
 	}
-	pthread_cond_broadcast(&v->has_finished);
 }
 
 static void *worker_main(void *arg)
@@ -289,6 +300,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 		.timeout_ms = v->s.limits.oracle_timeout_ms,
 		.seed = seed,
 		.num_trials = v->s.num_trials,
+		.num_checks = KERNELBENCH_TRIALS - 1,
 		.tf32 = v->s.tf32};
 	v->s.oracles = oracle_cache_create(v->s.oracle, &oracle, ORACLE_BYTES_MAX, ORACLE_TASKS_MAX);
 	return 0;
@@ -306,23 +318,21 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s.rebuilds = rebuild_cache_create();
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
+	pthread_mutex_init(&v->s.times_lock, NULL);
 	pthread_rwlockattr_t kind;
 	pthread_rwlockattr_init(&kind);
 	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* a timing does not starve */
 	pthread_rwlock_init(&v->s.gpu_lock, &kind);
 	pthread_rwlockattr_destroy(&kind);
 	pthread_cond_init(&v->has_work, NULL);
-	/* A wait for a verdict may have a deadline, on the clock that is never set back or forward. */
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&v->has_finished, &attr);
-	pthread_condattr_destroy(&attr);
+	/* As a semaphore each read takes one verdict off the count, so that the descriptor stays readable for the rest. */
+	v->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
 	v->known = xcalloc(KNOWN_MAX, sizeof *v->known);
 	v->known_keys = xcalloc(KNOWN_MAX, sizeof *v->known_keys);
 	int threads = o->threads > 0 ? o->threads : cpu_count();
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
-	rc = setup_places(o, &v->places, err);
+	if (!rc) rc = setup_places(o, &v->places, err);
 	if (!rc) rc = children_start(v, o, threads, err);
 	if (!rc) options_text_set(v, o);
 	/* Threads start last, since they use all of the above, and are counted one by one: after a
@@ -379,9 +389,10 @@ void verifier_free(struct verifier *v)
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
+	pthread_mutex_destroy(&v->s.times_lock);
 	pthread_rwlock_destroy(&v->s.gpu_lock);
 	pthread_cond_destroy(&v->has_work);
-	pthread_cond_destroy(&v->has_finished);
+	if (v->finished_fd >= 0) close(v->finished_fd);
 	free(v->s.versions);
 	free(v->threads);
 	setup_places_release(&v->places);
@@ -434,13 +445,9 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	struct work *same = list_find(v->queue, &key);
 	if (!same) same = list_find(v->running, &key);
 	if (*known && !strcmp(v->known_keys[known - v->known].text, key.text)) {
-		struct finished *f = xcalloc(1, sizeof *f);
-		*f = (struct finished){.id = r->id, .verdict = **known};
-		f->verdict.cached = true;
-		f->verdict.seconds = 0;
-		*(v->finished_last ? &v->finished_last->next : &v->finished) = f;
-		v->finished_last = f;
-		pthread_cond_broadcast(&v->has_finished);
+		struct verdict again = **known;
+		again.seconds = 0;
+		finished_push(v, r->id, &again, true);
 	} else if (same) {
 		waiter_add(same, r->id, true);
 	} else {
@@ -454,29 +461,43 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	return 0;
 }
 
+int verifier_fd(const struct verifier *v) { return v->finished_fd; }
+
+/* Waits until the descriptor is readable: 0, or ERR_TIMEOUT. */
+static int finished_wait(struct verifier *v, int timeout_ms, struct err *err)
+{
+	struct pollfd p = {.fd = v->finished_fd, .events = POLLIN};
+	uint64_t now = clock_ns(), end = now + (uint64_t)MAX(timeout_ms, 0) * 1000000u;
+	int n;
+	/* A signal ends poll early: what is left of the time is waited again, rounded up. */
+	while ((n = poll(&p, 1, timeout_ms < 0 ? -1 : (int)((end - now + 999999u) / 1000000u))) < 0) {
+		CHECKF(errno == EINTR, "poll: %s", strerror(errno));
+		now = MIN(clock_ns(), end);
+	}
+	return n ? 0 : err_set(err, ERR_TIMEOUT, "no verdict within %d ms", timeout_ms);
+}
+
 int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err)
 {
-	uint64_t end = clock_ns() + (uint64_t)MAX(timeout_ms, 0) * 1000000u;
-	struct timespec at = {.tv_sec = (time_t)(end / 1000000000u), .tv_nsec = (long)(end % 1000000000u)};
-	int rc = 0;
 	pthread_mutex_lock(&v->lock);
-	if (!v->outstanding) rc = err_set(err, ERR_NOT_FOUND, "no verdict is outstanding");
-	while (!rc && !v->finished) {
-		if (timeout_ms < 0) pthread_cond_wait(&v->has_finished, &v->lock);
-		else if (clock_ns() >= end) rc = err_set(err, ERR_TIMEOUT, "no verdict within %d ms", timeout_ms);
-		else pthread_cond_timedwait(&v->has_finished, &v->lock, &at);
-	}
-	if (!rc) {
-		struct finished *f = v->finished;
-		v->finished = f->next;
-		if (!v->finished) v->finished_last = NULL;
-		v->outstanding--;
-		*id = f->id;
-		*out = f->verdict;
-		free(f);
-	}
+	bool is_idle = !v->outstanding;
 	pthread_mutex_unlock(&v->lock);
-	return rc;
+	if (is_idle) return err_set(err, ERR_NOT_FOUND, "no verdict is outstanding");
+	int rc = finished_wait(v, timeout_ms, err);
+	if (rc) return rc;
+	/* One thread collects, so what made the descriptor readable is still there. */
+	eventfd_t one;
+	pthread_mutex_lock(&v->lock);
+	CHECK(eventfd_read(v->finished_fd, &one) == 0);
+	struct finished *f = v->finished;
+	v->finished = f->next;
+	if (!v->finished) v->finished_last = NULL;
+	v->outstanding--;
+	pthread_mutex_unlock(&v->lock);
+	*id = f->id;
+	*out = f->verdict;
+	free(f);
+	return 0;
 }
 
 int verifier_run(
@@ -486,6 +507,13 @@ int verifier_run(
 	int64_t id = 0;
 	int rc = verifier_submit(v, &r, err);
 	return rc ? rc : verifier_collect(v, -1, &id, out, err);
+}
+
+void verifier_times(struct verifier *v, struct verify_times *out)
+{
+	pthread_mutex_lock(&v->s.times_lock);
+	*out = v->s.times;
+	pthread_mutex_unlock(&v->s.times_lock);
 }
 
 int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err)

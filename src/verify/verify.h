@@ -56,9 +56,28 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 /* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when
  * nothing is outstanding. */
 int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err);
+/* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
+ * too (a server, its connections). The verifier's own: not to be read or closed. */
+int verifier_fd(const struct verifier *v);
 /* submit + collect of one. */
 int verifier_run(
 	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err);
+
+/* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
+ * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without
+ * the keepers' own (their forks). */
+#define VERIFY_STEP_TABLE(X) X(STEP_ORACLE, "reference's results") X(STEP_TRACE, "traces") X(STEP_REBUILD, "IR from source") \
+	X(STEP_COMPILE, "machine code") X(STEP_REPLAY, "trials") X(STEP_AGAIN, "second trace") X(STEP_GPU, "GPU and costs") \
+	X(STEP_END, "ending processes")
+#define X(e, t) e,
+enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };
+#undef X
+const char *verify_step_name(enum verify_step s);
+struct verify_times {
+	double wall_s[VERIFY_STEP_COUNT], cpu_s[VERIFY_STEP_COUNT];
+	int64_t count; /* verdicts */
+};
+void verifier_times(struct verifier *v, struct verify_times *out);
 
 /* What the reference alone says about a task: runs, discriminates (zeros, constants and inputs do
  * not pass), its cost. */

@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #define VERIFY_SOURCE_BYTES_MAX ((size_t)256 << 10)
+#define KERNELBENCH_TRIALS 5 /* of its check, as its scripts call it */
 #define VERIFY_GPU "H200" /* without a device and without a name */
 
 /* Deadlines and bounds in force, defaults filled in. */
@@ -52,6 +53,15 @@ struct verify_shared {
 	int time_repeats; /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
+	struct verify_times times;
+	pthread_mutex_t times_lock;
+};
+
+/* The step that a thread is at, and since when; what its verdict took so far. */
+struct lap {
+	enum verify_step step;
+	uint64_t wall_ns, cpu_ns; /* 0: not begun */
+	struct verify_times spent;
 };
 
 struct trace {
@@ -60,6 +70,7 @@ struct trace {
 };
 void trace_release(struct trace *t);
 
+struct library;
 struct grading {
 	struct verify_shared *s;
 	const struct task *task;
@@ -67,18 +78,34 @@ struct grading {
 	size_t source_len;
 	const struct oracle_data *oracle;
 	struct job tracer;
-	bool has_tracer;
+	bool has_tracer, is_traced_again;
 	struct runner runner;
 	bool has_runner;
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
+	bool is_partial;     /* torch's own work stands between inputs and outputs: the line and name of the first such */
+	int library_line;
+	char library_op[104];
+	struct library *library; /* who computes the loaded tape's library rows; NULL: it has none */
+	struct runner_library computes; /* of library */
 	int attempt;
 	struct verdict *v;
+	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
 	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
 	json_t
 		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
+	struct lap lap;
 };
+
+/* times.c: what passed since the last call belongs to the step that was named then. */
+void times_lap(struct grading *g, enum verify_step next);
+void times_child(struct grading *g, enum verify_step step, double cpu_s);
+/* At a verdict's end: into the verifier's sums. */
+void times_add(struct grading *g);
+
+/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
+void tracer_end(struct grading *g, enum verify_step step);
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
  * infrastructure fault, to be tried again. */
@@ -97,7 +124,10 @@ int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
-void kernelbench_step(struct grading *g, const struct trace *stock);
+/* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock may be without a tape. */
+void kernelbench_step(struct grading *g, struct trace *stock);
+/* The part of it that a reason alone decides. */
+bool kernelbench_refused(struct verdict *v);
 /* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
 int emit_step(struct grading *g, const struct trace *stock, struct err *err);
 /* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its answer
@@ -108,6 +138,19 @@ int compile_job(
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
+/* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused. */
+int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
+/* Number, dtypes and shapes of what forward returned; settles the verdict where they are not the reference's. */
+int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial);
+
+/* ---- library_step.c ---- */
+
+/* Starts the process that computes the library rows of a tape, in place of an earlier tape's. */
+int library_start(struct grading *g, const struct tape *t, struct err *err);
+void library_end(struct grading *g);
+
+/* One guided trial on the vm, with the variant's tape loaded. */
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
@@ -126,7 +169,9 @@ struct attempt {
 	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
 	int time_repeats;
+	bool want_coverage;    /* on the vm: which sides of its comparisons the candidate takes */
 	bool is_crosswise;     /* the second on the vm, after the first was right */
+	bool is_unchecked;     /* as a GPU runs it: no race is looked for, and inputs may be written to */
 	int order_line;        /* of what the second is for */
 	uint64_t may_be_given; /* outputs that the reference itself does not compute */
 };
@@ -154,6 +199,9 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
 /* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
  * cannot be judged is VERDICT_INFRA. */
 void grade(
+	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
+void grade_kernelbench(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
 
 /* setup.c: where things lie; options checked and filled in. places are released by the caller, also

@@ -137,6 +137,38 @@ struct vm_finding {
 					   bytes" */
 };
 
+/* ---- coverage: which sides of its comparisons on data a kernel took ---- */
+
+/* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an end's d is the
+ * operand itself; a truth's is 1 and -1. */
+#define VM_SITE_TABLE(X) X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
+	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
+#define X(e, t) e,
+enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
+#undef X
+enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
+
+/* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below `low`, d equal to 0,
+ * d above `high`. `taken` is over all launches; least, most and nearest (of |d|) are over those since the last
+ * vm_coverage_begin, infinite where nothing was seen. `constant`: the other operand, where the program text fixes it;
+ * else NaN. */
+struct vm_site {
+	enum vm_site_kind kind;
+	const char *what; /* the operation: "math.exp"; lives as long as the program */
+	int line, column;
+	uint8_t wanted, taken; /* enum vm_side, or'ed */
+	double low, high, constant;
+	double least, most, nearest;
+};
+struct vm_coverage;
+/* One for each kernel that is to be followed, which outlives it. A launch that is given one runs its programs on one
+ * thread. */
+struct vm_coverage *vm_coverage_create(const struct vm_kernel *k);
+void vm_coverage_free(struct vm_coverage *c);
+void vm_coverage_begin(struct vm_coverage *c);
+int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out);
+const char *vm_site_kind_name(enum vm_site_kind kind);
+
 /* Pointer, or base of a descriptor: address in i; integers in i; floats in f. nan_padding: of a
  * descriptor, what lies outside is NaN, not 0. */
 struct vm_arg {
@@ -170,6 +202,7 @@ struct vm_launch_options {
 	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
 	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int num_warps;     /* checks: of a program; 0: 4 */
+	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
 	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
 						  over where  that is possible (a lane is left out), so that one run lists many */
 };

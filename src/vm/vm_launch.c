@@ -108,6 +108,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->undefined_is_zero = l->o->undefined_is_zero;
 	c->crosswise = l->o->crosswise;
 	c->print = l->o->print;
+	c->coverage = l->p == &l->k->program ? l->o->coverage : NULL;
 	c->report = &l->reports[thread];
 	c->passed_over = &l->passed_over[thread];
 	c->load_granule = l->o->load_granule;
@@ -263,7 +264,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (rc) return rc;
 	/* Atomics, checks and prints need programs in order, on one thread. */
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
-	bool is_serial = !o->pool || l.p->has_atomics || o->checks || (o->print && l.p->has_prints);
+	bool is_serial = !o->pool || l.p->has_atomics || o->checks || o->coverage || (o->print && l.p->has_prints);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
 	l.threads = takes_turns ? (int)MIN(programs, VM_RESIDENT_MAX) : is_serial ? 1 : pool_threads(o->pool);
 	atomic_init(&l.faulted, INT64_MAX);

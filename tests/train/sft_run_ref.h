@@ -29,13 +29,13 @@ static const struct model_config sft_config = {
 	.pad_token_id = -1,
 };
 
-struct sft_data {
+struct sft_case {
 	int32_t ids[EXAMPLES + HELDOUT][EXAMPLE_MAX];
 	struct sft_example examples[EXAMPLES + HELDOUT];
 };
 
 /* Learnable: each token is the previous one plus the example's step. */
-static inline void sft_data_make(struct sft_data *d)
+static inline void sft_data_make(struct sft_case *d)
 {
 	for (int i = 0; i < EXAMPLES + HELDOUT; i++) {
 		int n = 5 + (int)(rng_u32(1, 0, (uint64_t)i) % (EXAMPLE_MAX - 4)), step = 1 + i % 3;
@@ -74,7 +74,7 @@ struct sft_setup {
 	struct ops *ops;
 	struct model *m;
 	struct adapter *a;
-	struct sft_data *d;
+	struct sft_case *d;
 };
 static inline void sft_setup_make(struct sft_setup *s, bool with_adapter)
 {

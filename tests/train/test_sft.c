@@ -8,7 +8,7 @@
 
 static void test_plan(void **state)
 {
-	struct sft_data d;
+	struct sft_case d;
 	struct epoch_plan p = {0}, q = {0};
 	sft_data_make(&d);
 	for (int64_t epoch = 0; epoch < 3; epoch++) {

@@ -2,6 +2,7 @@
  * under it. */
 #include "verify/verify.h"
 #include <dirent.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -119,6 +120,44 @@ static void test_duplicates_are_graded_once(void **state)
 	verifier_free(v);
 }
 
+/* As a server waits: one poll over the verifier and over what else may happen. */
+static void test_verdicts_wake_a_poll(void **state)
+{
+	struct verifier *v = open_verifier(NULL);
+	struct err err = {0};
+	const char *const sources[] = {GOOD, "no code at all", GOOD, BAD};
+	int other[2], collected = 0;
+	assert_int_equal(pipe(other), 0);
+	struct pollfd p[] = {{.fd = verifier_fd(v), .events = POLLIN}, {.fd = other[0], .events = POLLIN}};
+	assert_int_equal(poll(p, 2, 0), 0);
+	/* What else may happen wakes it without a verdict, and stays apart from one. */
+	assert_int_equal(write(other[1], "x", 1), 1);
+	assert_int_equal(poll(p, 2, -1), 1);
+	assert_int_equal(p[0].revents, 0);
+	assert_int_equal(close(other[1]) || close(other[0]), 0);
+	for (int i = 0; i < 4; i++) {
+		struct verify_request r = {.task = &task, .source = sources[i], .source_len = strlen(sources[i]), .id = i};
+		assert_int_equal(verifier_submit(v, &r, &err), 0);
+	}
+	/* Readable for as long as there is one more: each collects without waiting. */
+	for (int64_t id; collected < 4; collected++) {
+		struct verdict d;
+		assert_int_equal(poll(p, 1, -1), 1);
+		assert_int_equal(p[0].revents, POLLIN);
+		assert_int_equal(verifier_collect(v, 0, &id, &d, &err), 0);
+	}
+	assert_int_equal(poll(p, 1, 0), 0);
+	/* A verdict that is known is there as soon as it is asked for. */
+	struct verify_request again = {.task = &task, .source = GOOD, .source_len = strlen(GOOD), .id = 9};
+	struct verdict d;
+	int64_t id = 0;
+	assert_int_equal(verifier_submit(v, &again, &err), 0);
+	assert_int_equal(poll(p, 1, 0), 1);
+	assert_int_equal(verifier_collect(v, 0, &id, &d, &err), 0);
+	assert_true(id == 9 && d.cached && d.class == VERDICT_GENUINE);
+	verifier_free(v);
+}
+
 static void test_store_outlives_the_verifier(void **state)
 {
 	struct store *s = NULL;
@@ -219,6 +258,7 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_duplicates_are_graded_once),
+		cmocka_unit_test(test_verdicts_wake_a_poll),
 		cmocka_unit_test(test_store_outlives_the_verifier),
 		cmocka_unit_test(test_dead_workers_are_replaced),
 		cmocka_unit_test(test_audit),

@@ -147,6 +147,16 @@ void vm_plan_release(struct vm_program *p);
 /* Index of the first instruction that rounds a wide float to a narrow one which then reaches memory; -1: none. */
 int vm_narrow_find(const struct vm_program *p);
 
+/* ---- check_cover.c ---- */
+struct vm_coverage {
+	int nsites;
+	struct vm_site *sites;
+	int32_t *at; // (ninstrs): site that is still open, or -1
+	const struct vm_instr *first;
+};
+/* Records what an instruction with an open site is about to look at. */
+void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site);
+
 /* ---- check_report.c ---- */
 struct vm_check *vm_check_create(const struct vm_kernel *k, const struct vm_program *p,
 	const struct vm_launch_options *o, const struct vm_memory *m);

@@ -108,6 +108,7 @@ struct vm_ctx {
 	struct vm_findings *found; /* NULL unless the launch has checks, as check is */
 	struct vm_check *check;
 	const uint8_t *watch; /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
+	struct vm_coverage *coverage; /* NULL unless sides are to be recorded */
 	uint32_t collectives; /* operations so far in which the lanes of the program exchange values */
 	bool is_tainted;      /* some lane is being followed: every instruction is looked at */
 	bool yields,

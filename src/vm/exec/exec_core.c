@@ -34,6 +34,8 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 		if (c->fuel < 0 && check_clock(c, in)) return 1;
 		if (c->watch && (c->is_tainted || c->watch[in - c->program->instrs]))
 			vm_taint_step(c, in, c->watch[in - c->program->instrs]);
+		if (c->coverage && c->coverage->at[in - c->program->instrs] >= 0)
+			vm_cover_step(c, in, c->coverage->at[in - c->program->instrs]);
 		if (in->exec(c, in)) return 1;
 		if (c->want_cost) vm_cost_step(c, in);
 	}

@@ -1,0 +1,339 @@
+/* guided_step: the search for guided inputs (guided.h).
+ *
+ * One recipe changes all sites at once, so a ladder of recipes is climbed and every open side watches: values that the
+ * program text compares with (and their neighbours) among ordinary ones, rows of one value, equal elements, larger,
+ * shifted and single values, then each input alone. A step that brings some open side nearer is kept and taken again:
+ * hill climbing on the distance between what is compared. Recipes follow from the sites and the verifier's seed alone.
+ *
+ * A side at which two trials stopped at the same value, however different they were, has a bound there (a softmax never
+ * gives exp more than 0) and is not searched for. */
+#include "verify/guided.h"
+#include "base/base.h"
+#include "runner/runner.h"
+#include "vm/vm.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define WORK_MAX 96e6      /* bytes and operations of all probes together, as the first trial counted them */
+#define PROGRAM_WORK 2000  /* what a program costs beside them */
+#define PROBES_MIN 3
+#define PROBES_MAX 14
+#define SAME 1e-6          /* relative distance of two trials that stopped at one bound */
+#define NEARER 0.95        /* a step that leaves this part of a distance is worth another */
+#define VALUES_MAX 12      /* compared constants in one recipe */
+#define REPEATS 3
+#define EDITS_MAX 6
+
+enum { SIDES = 3 };
+static const uint8_t SIDE_OF[SIDES] = {SIDE_BELOW, SIDE_EQUAL, SIDE_ABOVE};
+
+struct side_state {
+	double best; /* nearest value of d so far */
+	int times;   /* trials that stopped there */
+	bool is_seen;
+};
+struct site_state {
+	struct runner_site site;
+	struct side_state sides[SIDES];
+	bool is_known_before; /* an earlier variant has a site at this place */
+};
+struct guided {
+	int searches; /* recipes so far: numbers of their seeds */
+	struct {
+		int n;
+		struct site_state *sites;
+	} variants[ORACLE_VARIANTS_MAX];
+};
+
+void guided_free(struct guided *s)
+{
+	if (!s) return;
+	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) free(s->variants[i].sites);
+	free(s);
+}
+
+/* ---- what trials showed ---- */
+
+static bool is_open(const struct runner_site *s, int side)
+{
+	return s->wanted & SIDE_OF[side] && !(s->taken & SIDE_OF[side]);
+}
+
+/* How far d is from a side: 0 when it is reached. */
+static double distance(const struct runner_site *s, int side, double d)
+{
+	double low = isfinite(s->low) ? s->low : 0, high = isfinite(s->high) ? s->high : 0;
+	return side == 0 ? MAX(d - low, 0) : side == 1 ? fabs(d) : MAX(high - d, 0);
+}
+
+static void side_note(struct side_state *st, const struct runner_site *s, int side)
+{
+	double d = side == 0 ? s->least : side == 1 ? s->nearest : s->most;
+	if (!isfinite(d)) return;
+	double scale = MAX(fabs(d), fabs(st->best));
+	if (st->is_seen && fabs(d - st->best) <= SAME * scale) {
+		st->times++;
+		return;
+	}
+	if (st->is_seen && distance(s, side, d) >= distance(s, side, st->best)) return;
+	*st = (struct side_state){.best = d, .times = 1, .is_seen = true};
+}
+
+static bool is_same_place(const struct runner_site *a, const struct runner_site *b)
+{
+	return a->line == b->line && a->column == b->column && a->kind == b->kind && !strcmp(a->what, b->what);
+}
+
+static struct site_state *state_of(struct guided *s, int variant, const struct runner_site *site)
+{
+	struct site_state *list = s->variants[variant].sites;
+	for (int i = 0; i < s->variants[variant].n; i++)
+		if (list[i].site.id == site->id) return &list[i];
+	list = xrealloc(list, size_mul((size_t)s->variants[variant].n + 1, sizeof *list));
+	s->variants[variant].sites = list;
+	struct site_state *st = &list[s->variants[variant].n++];
+	*st = (struct site_state){.site = *site};
+	for (int v = 0; v < variant; v++)
+		for (int i = 0; i < s->variants[v].n; i++)
+			st->is_known_before |= is_same_place(&s->variants[v].sites[i].site, site);
+	return st;
+}
+
+void guided_note(struct grading *g, int variant, const struct runner_coverage *c)
+{
+	if (!g->guided) g->guided = xcalloc(1, sizeof *g->guided);
+	for (int i = 0; i < c->nsites; i++) {
+		struct site_state *st = state_of(g->guided, variant, &c->sites[i]);
+		st->site = c->sites[i];
+		for (int side = 0; side < SIDES; side++)
+			if (is_open(&st->site, side)) side_note(&st->sides[side], &st->site, side);
+	}
+}
+
+/* ---- what is worth a search ---- */
+
+/* Masks and branches made of several comparisons have no distance: those comparisons have. */
+static bool is_searched(const struct site_state *st, int side)
+{
+	const struct side_state *s = &st->sides[side];
+	bool has_distance = st->site.kind != SITE_SELECT && st->site.kind != SITE_MASK && st->site.kind != SITE_BRANCH;
+	return !st->is_known_before && has_distance && is_open(&st->site, side) && s->is_seen && s->times < 2;
+}
+
+bool guided_wants(const struct grading *g, int variant)
+{
+	const struct guided *s = g->guided;
+	for (int i = 0; s && i < s->variants[variant].n; i++)
+		for (int side = 0; side < SIDES; side++)
+			if (is_searched(&s->variants[variant].sites[i], side)) return true;
+	return false;
+}
+
+/* ---- recipes ---- */
+
+static json_t *edit(const char *op, int input, double by)
+{
+	return json_pack("{s:s, s:i, s:f}", "op", op, "input", input, "by", by);
+}
+
+static json_t *edit_values(const char *op, const double *values, int n)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++) json_array_append_new(list, json_real(values[i]));
+	return json_pack("{s:s, s:o}", "op", op, "values", list);
+}
+
+/* The numbers that open sides are compared with, each with those from which a product by two or a half makes it. */
+static int values_find(const struct guided *s, int variant, double *out)
+{
+	int n = 0;
+	for (int i = 0; i < s->variants[variant].n && n < VALUES_MAX; i++) {
+		const struct site_state *st = &s->variants[variant].sites[i];
+		bool any = false;
+		for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
+		if (!any) continue;
+		double c = st->site.kind == SITE_END ? (is_open(&st->site, 0) ? st->site.low : st->site.high) : st->site.constant;
+		if (!isfinite(c)) c = 0;
+		bool is_new = true;
+		for (int k = 0; k < n; k++) is_new &= out[k] != c;
+		const double more[] = {c, 2 * c, c / 2, -c};
+		for (size_t k = 0; is_new && k < (c == 0 ? 1 : ARRAY_LEN(more)) && n < VALUES_MAX; k++) out[n++] = more[k];
+	}
+	return n;
+}
+
+/* Step k of the ladder; NULL behind the last. */
+static json_t *ladder(const struct guided *s, int variant, int ninputs, int k)
+{
+	double values[VALUES_MAX], largest = 1;
+	int n = values_find(s, variant, values);
+	for (int i = 0; i < n; i++) largest = MAX(largest, fabs(values[i]));
+	double lone[] = {4 * largest, -4 * largest};
+	switch (k) {
+	case 0: return edit_values("sprinkle", values, n);
+	case 1: return edit_values("fill", values, n);
+	case 2: return edit("ties", -1, 0);
+	case 3: return edit("scale", -1, 8);
+	case 4: return edit("shift", -1, 1.25 * largest);
+	case 5: return edit("shift", -1, -1.25 * largest);
+	case 6: return edit_values("lone", lone, 2);
+	case 7: return edit("scale", -1, 1.0 / 64);
+	default: break;
+	}
+	int input = (k - 8) / 2;
+	if (input >= ninputs || ninputs < 2) return NULL;
+	return k % 2 == 0 ? edit("scale", input, -16) : edit("shift", input, 1.25 * largest);
+}
+
+/* ---- the search ---- */
+
+/* The sum of what is left to the open sides, each as a part of what it was at the start of the search, and their
+ * number: smaller is nearer. */
+struct measure {
+	int open;
+	double nearest; /* smallest part that some side has left */
+};
+
+static void distances(const struct guided *s, int variant, double *out)
+{
+	for (int i = 0; i < s->variants[variant].n; i++)
+		for (int side = 0; side < SIDES; side++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			out[SIDES * i + side] =
+				is_searched(st, side) ? distance(&st->site, side, st->sides[side].best) : NAN;
+		}
+}
+
+/* Compares two looks at the sides: how many were reached, and whether one came nearer. */
+static struct measure progress(const struct guided *s, int variant, const double *before)
+{
+	struct measure m = {0, 1};
+	for (int i = 0; i < s->variants[variant].n; i++)
+		for (int side = 0; side < SIDES; side++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			double was = before[SIDES * i + side];
+			if (isnan(was)) continue;
+			if (!is_open(&st->site, side)) m.open++;
+			else if (was > 0) m.nearest = MIN(m.nearest, distance(&st->site, side, st->sides[side].best) / was);
+		}
+	return m;
+}
+
+static int probes_allowed(const struct verdict *v)
+{
+	double work = (double)v->bytes + (double)v->flops + PROGRAM_WORK * (double)v->programs;
+	double n = work > 0 ? WORK_MAX / work : PROBES_MAX;
+	return (int)MIN(MAX(n, PROBES_MIN), PROBES_MAX);
+}
+
+/* One recipe: asked for, replayed, judged. reached: sides that nothing took before. */
+static int probe(struct grading *g, struct oracle_session *session, const struct trace *tr, int variant,
+	const json_t *edits, struct measure *m, bool *is_over, struct err *err)
+{
+	struct guided *s = g->guided;
+	struct oracle_trial t;
+	double *before = xcalloc((size_t)s->variants[variant].n * SIDES + 1, sizeof *before);
+	struct err local = {0};
+	*m = (struct measure){0, 1};
+	distances(s, variant, before);
+	int rc = GRADE_ON;
+	if (oracle_session_trial(session, s->searches++, json_deep_copy(edits), &t, &local)) {
+		*is_over = true; /* the reference's process ended on its own inputs: what is open stays open, and is listed */
+	} else {
+		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs) {
+			rc = guided_trial(g, tr, &t, err);
+			*m = progress(s, variant, before);
+			g->v->guided += m->open > 0;
+		}
+		oracle_trial_release(&t);
+	}
+	free(before);
+	return rc;
+}
+
+int guided_search(struct grading *g, const struct trace *tr, int variant, struct err *err)
+{
+	struct oracle_session *session = NULL;
+	int rc = oracle_session_start(g->s->oracles, g->task, g->oracle, variant, &session, err);
+	if (rc) return rc;
+	int allowed = probes_allowed(g->v), repeats = 0, ninputs = g->oracle->trials[0].ninputs;
+	json_t *kept = json_array();
+	bool is_over = false;
+	/* A step that helped is taken once more on top of itself; else the next one is tried. */
+	for (int k = 0, n = 0; n < allowed && !rc && !is_over && guided_wants(g, variant); n++) {
+		json_t *step = ladder(g->guided, variant, ninputs, k), *edits = json_copy(kept);
+		if (step) json_array_append(edits, step);
+		struct measure m;
+		if (step) rc = probe(g, session, tr, variant, edits, &m, &is_over, err);
+		else is_over = true;
+		bool is_nearer = step && m.nearest < NEARER && k > 2 && repeats < REPEATS && json_array_size(kept) < EDITS_MAX;
+		if (is_nearer) {
+			json_array_append(kept, step);
+			repeats++;
+		} else {
+			k++;
+			repeats = 0;
+		}
+		json_decref(step);
+		json_decref(edits);
+	}
+	json_decref(kept);
+	oracle_session_end(session);
+	return rc;
+}
+
+/* ---- the record ---- */
+
+/* "math.exp never at 88 or above (highest 3.2)" */
+static void side_text(const struct site_state *st, int side, char *text, size_t len)
+{
+	const struct runner_site *s = &st->site;
+	const struct side_state *seen = &st->sides[side];
+	char than[48] = "", best[48] = "";
+	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
+	if (is_truth) {
+		snprintf(text, len, "%s never %s", vm_site_kind_name(s->kind), side == 0 ? "false" : "true");
+		return;
+	}
+	if (s->kind == SITE_END) snprintf(than, sizeof than, " at %.4g", side == 0 ? s->low : s->high);
+	else if (isfinite(s->constant)) snprintf(than, sizeof than, " %.6g", s->constant);
+	if (seen->is_seen)
+		snprintf(best, sizeof best, " (%s %.4g)",
+			s->kind == SITE_END ? "nearest" : "nearest difference", seen->best);
+	snprintf(text, len, "%s%s: never %s%s", s->what, than, side == 0 ? "below" : side == 1 ? "equal" : "above", best);
+}
+
+/* Whether an earlier line of the record says the same: a device function that is called twice has its sites twice. */
+static void unreached_add(struct verdict *v, int line, const char *text)
+{
+	for (int i = 0; i < v->nunreached; i++)
+		if (v->unreached[i].line == line && !strcmp(v->unreached[i].text, text)) return;
+	if (v->nunreached == VERDICT_SIDES_MAX) {
+		v->unreached_more++;
+		return;
+	}
+	struct verdict_side *to = &v->unreached[v->nunreached++];
+	to->line = MAX(line, 0);
+	snprintf(to->text, sizeof to->text, "%s", text);
+	text_make_printable(to->text);
+}
+
+void guided_report(struct grading *g)
+{
+	const struct guided *s = g->guided;
+	struct verdict *v = g->v;
+	v->sides = v->sides_taken = v->nunreached = v->unreached_more = 0;
+	for (int variant = 0; s && variant < ORACLE_VARIANTS_MAX; variant++)
+		for (int i = 0; i < s->variants[variant].n; i++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			if (st->is_known_before) continue;
+			v->sides += __builtin_popcount(st->site.wanted);
+			v->sides_taken += __builtin_popcount(st->site.wanted & st->site.taken);
+			for (int side = 0; side < SIDES; side++) {
+				char text[sizeof v->unreached[0].text];
+				if (!is_open(&st->site, side)) continue;
+				side_text(st, side, text, sizeof text);
+				unreached_add(v, st->site.line, text);
+			}
+		}
+}

@@ -1,0 +1,403 @@
+/* Coverage: which sides of its comparisons, selects, clamps, masks and function ends a kernel took on data.
+ *
+ * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a bound decides nothing
+ * that another input could change, so it is no site. A site records how far its operands were from each side; once all
+ * its sides were taken it is closed, and costs nothing any more. NaN is on no side: what a kernel does with it is
+ * reported elsewhere and never judged. */
+#include "vm/check/check.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
+#include "vm/vm.h"
+#include <math.h>
+#include <stdlib.h>
+
+static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
+static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
+
+/* Where a function leaves the range in which it is worth something: beyond it overflows, vanishes, saturates or meets a
+ * pole. A missing end is infinite. operand: which source is looked at; by_size: its magnitude. */
+static const struct {
+	int16_t op;
+	uint8_t operand;
+	bool by_size;
+	double low, high;
+} ENDS[] = {
+	{MAP_EXP, 0, false, -87, 88},
+	{MAP_EXP2, 0, false, -126, 127},
+	{MAP_EXP10, 0, false, -37, 38},
+	{MAP_EXPM1, 0, false, -17, 88},
+	{MAP_LOG, 0, false, 0x1p-12, 0x1p12},
+	{MAP_LOG2, 0, false, 0x1p-12, 0x1p12},
+	{MAP_LOG10, 0, false, 0x1p-12, 0x1p12},
+	{MAP_LOG1P, 0, false, 0x1p-12, 0x1p12},
+	{MAP_TANH, 0, false, -9, 9},
+	{MAP_ERF, 0, false, -4, 4},
+	{MAP_ERFC, 0, false, -4, 10},
+	{MAP_SINH, 0, false, -88, 88},
+	{MAP_COSH, 0, false, -88, 88},
+	{MAP_SIN, 0, false, -100, 100},
+	{MAP_COS, 0, false, -100, 100},
+	{MAP_SQRT, 0, false, 0x1p-12, 0x1p12},
+	{MAP_PRECISE_SQRT, 0, false, 0x1p-12, 0x1p12},
+	{MAP_RSQRT, 0, false, 0x1p-12, 0x1p12},
+	{MAP_RCP, 0, true, 0x1p-12, INFINITY},
+	{MAP_DIVF, 1, true, 0x1p-12, INFINITY},
+	{MAP_PRECISE_DIVF, 1, true, 0x1p-12, INFINITY},
+};
+
+#define X(e, t) t,
+static const char *const KIND_NAMES[] = {VM_SITE_TABLE(X)};
+#undef X
+const char *vm_site_kind_name(enum vm_site_kind kind) { return KIND_NAMES[kind]; }
+
+/* ---- what is data ---- */
+
+/* One step of the flow: whether something was added. A region's operands come from the instruction before it, and its
+ * last instruction has the results of the whole. */
+static bool data_step(const struct vm_program *p, int i, bool *is_data)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	bool any = in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS,
+		 changed = false;
+	if (in->op == OP_MOVE) {
+		for (int s = 0; s < in->nsrc; s++) {
+			if (!is_data[src_id(p, in, s)] || is_data[dst_id(p, in, s)]) continue;
+			changed = is_data[dst_id(p, in, s)] = true;
+		}
+		return changed;
+	}
+	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
+	if ((in->op == OP_REDUCE || in->op == OP_SCAN || in->op == OP_MAP_REGION) && in->target > i) {
+		const struct vm_instr *begin = in + 1, *end = &p->instrs[in->target - 1];
+		for (int d = 0; any && d < begin->ndst; d++) {
+			changed |= !is_data[dst_id(p, begin, d)];
+			is_data[dst_id(p, begin, d)] = true;
+		}
+		for (int s = 0; s < end->nsrc; s++) any |= is_data[src_id(p, end, s)];
+	}
+	for (int d = 0; any && d < in->ndst; d++) {
+		changed |= !is_data[dst_id(p, in, d)];
+		is_data[dst_id(p, in, d)] = true;
+	}
+	return changed;
+}
+
+static bool *find_data(const struct vm_program *p)
+{
+	bool *is_data = xcalloc((size_t)p->nvalues + 1, sizeof *is_data);
+	for (bool changed = true; changed;) {
+		changed = false;
+		for (int i = 0; i < p->ninstrs; i++) changed |= data_step(p, i, is_data);
+	}
+	return is_data;
+}
+
+/* ---- sites ---- */
+
+static bool is_compare(const struct vm_instr *in)
+{
+	return in->op == OP_MAP && in->map_op < 0 && in->nsrc == 2 && in->ndst == 1 && in->result_elem == ELEM_I1;
+}
+static bool is_extreme(const struct vm_instr *in)
+{
+	switch (in->map_op) {
+	case MAP_MAXIMUMF:
+	case MAP_MINIMUMF:
+	case MAP_MAXNUMF:
+	case MAP_MINNUMF:
+	case MAP_MAXSI:
+	case MAP_MINSI: return in->op == OP_MAP;
+	default: return false;
+	}
+}
+
+/* A number that the program text fixes; NaN for any other value. */
+static double constant_of(const struct vm_program *p, int value)
+{
+	enum elem e = p->values[value].elem;
+	for (int i = 0; i < p->nconsts; i++) {
+		const struct vm_const *k = &p->consts[i];
+		if (k->value != value || k->data) continue;
+		if (e == ELEM_F32) {
+			float x;
+			memcpy(&x, k->bits, sizeof x);
+			return (double)x;
+		}
+		if (e == ELEM_F64) {
+			double x;
+			memcpy(&x, k->bits, sizeof x);
+			return x;
+		}
+		if (elem_is_narrow(e)) {
+			float x;
+			map_widen(e, &x, k->bits, 1);
+			return (double)x;
+		}
+		int64_t bits = 0;
+		memcpy(&bits, k->bits, elem_bytes(e));
+		int shift = 64 - 8 * (int)elem_bytes(e);
+		return (double)((int64_t)((uint64_t)bits << shift) >> shift);
+	}
+	return NAN;
+}
+
+/* The value that stands behind changes of shape, and the instruction that made it. */
+static const struct vm_instr *maker_of(const struct vm_program *p, const int32_t *maker, int *value)
+{
+	for (;;) {
+		const struct vm_instr *in = maker[*value] < 0 ? NULL : &p->instrs[maker[*value]];
+		bool is_shape = in && (in->op == OP_SPLAT || in->op == OP_UNSPLAT || in->op == OP_BROADCAST ||
+								  in->op == OP_RESHAPE || in->op == OP_TRANS);
+		if (!is_shape) return in;
+		*value = src_id(p, in, 0);
+	}
+}
+
+static struct vm_site *site_add(struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind,
+	uint8_t wanted)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	c->sites = xrealloc(c->sites, size_mul((size_t)c->nsites + 1, sizeof *c->sites));
+	struct vm_site *s = &c->sites[c->nsites];
+	*s = (struct vm_site){.kind = kind,
+		.what = in->op == OP_MAP && in->map_op >= 0 ? map_rows[in->map_op].name : KIND_NAMES[kind],
+		.line = p->locs[in->loc].line,
+		.column = p->locs[in->loc].column,
+		.wanted = wanted,
+		.constant = NAN};
+	c->at[i] = c->nsites++;
+	return s;
+}
+
+/* Two numbers, of which at least one is data. Against an infinity nothing lies beyond. */
+static void pair_add(struct vm_coverage *c, const struct vm_program *p, int i, const int32_t *maker, bool is_plain)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	int a = src_id(p, in, 0), b = src_id(p, in, 1);
+	if (a == b) return;
+	struct vm_site *s = site_add(c, p, i, is_plain ? SITE_COMPARE : SITE_EXTREME,
+		is_plain ? SIDE_BELOW | SIDE_EQUAL | SIDE_ABOVE : SIDE_BELOW | SIDE_ABOVE);
+	maker_of(p, maker, &a);
+	maker_of(p, maker, &b);
+	double first = constant_of(p, a), second = constant_of(p, b);
+	s->constant = isnan(second) ? first : second;
+	if (isinf(s->constant)) s->wanted = 0;
+}
+
+/* A block of bits whose comparisons are sites of their own says nothing new. */
+static void truth_add(struct vm_coverage *c, const struct vm_program *p, int i, int operand, enum vm_site_kind kind,
+	const int32_t *maker, const bool *is_data)
+{
+	int value = src_id(p, &p->instrs[i], operand);
+	if (!is_data[value]) return;
+	const struct vm_instr *in = maker_of(p, maker, &value);
+	if (in && is_compare(in)) return;
+	struct vm_site *s = site_add(c, p, i, kind, SIDE_BELOW | SIDE_ABOVE);
+	s->constant = operand; /* which source is looked at: kept apart from numbers by the kind */
+}
+
+static void map_add(
+	struct vm_coverage *c, const struct vm_program *p, int i, const int32_t *maker, const bool *is_data)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	bool any = false;
+	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
+	if (!any) return;
+	if (is_compare(in) || is_extreme(in)) {
+		pair_add(c, p, i, maker, is_compare(in));
+	} else if (in->map_op == MAP_CLAMPF || in->map_op == MAP_CLAMPF_NAN) {
+		site_add(c, p, i, SITE_CLAMP, SIDE_BELOW | SIDE_ABOVE);
+	} else if (in->map_op == MAP_ABSF || in->map_op == MAP_ABSI) {
+		site_add(c, p, i, SITE_SIGN, SIDE_BELOW | SIDE_ABOVE);
+	} else if (in->map_op == MAP_SATURATE) {
+		site_add(c, p, i, SITE_SIGN, SIDE_BELOW | SIDE_ABOVE)->high = 1;
+	}
+	for (size_t e = 0; e < ARRAY_LEN(ENDS) && c->at[i] < 0; e++) {
+		if (ENDS[e].op != in->map_op || !is_data[src_id(p, in, ENDS[e].operand)]) continue;
+		struct vm_site *s = site_add(c, p, i, SITE_END, SIDE_BELOW | (isinf(ENDS[e].high) ? 0 : SIDE_ABOVE));
+		s->low = ENDS[e].low;
+		s->high = ENDS[e].high;
+	}
+}
+
+struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
+{
+	const struct vm_program *p = &k->program;
+	struct vm_coverage *c = xcalloc(1, sizeof *c);
+	bool *is_data = find_data(p);
+	int32_t *maker = xmalloc(size_mul((size_t)p->nvalues + 1, sizeof *maker));
+	c->at = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *c->at));
+	c->first = p->instrs;
+	memset(maker, 0xff, ((size_t)p->nvalues + 1) * sizeof *maker);
+	memset(c->at, 0xff, ((size_t)p->ninstrs + 1) * sizeof *c->at);
+	for (int i = 0; i < p->ninstrs; i++)
+		for (int d = 0; d < p->instrs[i].ndst; d++) maker[dst_id(p, &p->instrs[i], d)] = i;
+	/* Selects have the bits first, loads second, stores and atomics third; a branch has them alone. */
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		if (in->op == OP_MAP) map_add(c, p, i, maker, is_data);
+		else if (in->op == OP_SELECT) truth_add(c, p, i, 0, SITE_SELECT, maker, is_data);
+		else if (in->op == OP_LOAD && in->nsrc > 1) truth_add(c, p, i, 1, SITE_MASK, maker, is_data);
+		else if ((in->op == OP_STORE || in->op == OP_ATOMIC_RMW) && in->nsrc > 2)
+			truth_add(c, p, i, 2, SITE_MASK, maker, is_data);
+		else if (in->op == OP_JUMP_UNLESS) truth_add(c, p, i, 0, SITE_BRANCH, maker, is_data);
+	}
+	for (int i = 0; i < p->ninstrs; i++)
+		if (c->at[i] >= 0 && !c->sites[c->at[i]].wanted) c->at[i] = -1;
+	free(is_data);
+	free(maker);
+	vm_coverage_begin(c);
+	return c;
+}
+
+void vm_coverage_free(struct vm_coverage *c)
+{
+	if (!c) return;
+	free(c->sites);
+	free(c->at);
+	free(c);
+}
+
+void vm_coverage_begin(struct vm_coverage *c)
+{
+	for (int i = 0; i < c->nsites; i++) {
+		c->sites[i].least = c->sites[i].nearest = INFINITY;
+		c->sites[i].most = -INFINITY;
+	}
+}
+
+int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out)
+{
+	*out = c->sites;
+	return c->nsites;
+}
+
+/* ---- recording ---- */
+
+/* One operand as doubles, a strip at a time. */
+struct reader {
+	const uint8_t *data;
+	enum elem elem;
+	bool is_splat;
+	double strip[VM_STRIP];
+};
+
+static bool reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct reader *r)
+{
+	int id = vm_src(c, in, operand);
+	const struct vm_value *v = &c->values[id];
+	r->elem = c->program->values[id].elem;
+	r->is_splat = v->form == FORM_SPLAT;
+	r->data = r->is_splat ? v->splat : vm_dense(c, in, id, n);
+	return r->data != NULL;
+}
+
+static void read_ints(const uint8_t *data, enum elem e, int64_t n, double *out)
+{
+	size_t size = elem_bytes(e);
+	int shift = e == ELEM_I1 ? 0 : 64 - 8 * (int)size;
+	for (int64_t i = 0; i < n; i++) {
+		int64_t bits = 0;
+		memcpy(&bits, data + (size_t)i * size, size);
+		out[i] = (double)((int64_t)((uint64_t)bits << shift) >> shift);
+	}
+}
+
+/* m elements from element `at` on. */
+static const double *reader_strip(struct reader *r, int64_t at, int64_t m)
+{
+	float wide[VM_STRIP];
+	const uint8_t *from = r->data + (r->is_splat ? 0 : (size_t)at * elem_bytes(r->elem));
+	int64_t n = r->is_splat ? 1 : m;
+	if (r->is_splat && at) return r->strip; /* as it was read the first time */
+	if (r->elem == ELEM_F64) {
+		memcpy(r->strip, from, (size_t)n * sizeof *r->strip);
+	} else if (elem_is_float(r->elem)) {
+		const float *f = (const void *)from;
+		if (r->elem != ELEM_F32) {
+			map_widen(r->elem, wide, from, n);
+			f = wide;
+		}
+		for (int64_t i = 0; i < n; i++) r->strip[i] = (double)f[i];
+	} else {
+		read_ints(from, r->elem, n, r->strip);
+	}
+	for (int64_t i = 1; r->is_splat && i < VM_STRIP; i++) r->strip[i] = r->strip[0];
+	return r->strip;
+}
+
+/* The comparisons leave NaN out. */
+static void take(struct vm_site *s, const double *a, const double *b, int64_t n)
+{
+	double least = s->least, most = s->most, nearest = s->nearest;
+	for (int64_t i = 0; i < n; i++) {
+		double d = b ? a[i] - b[i] : a[i];
+		double size = fabs(d);
+		least = d < least ? d : least;
+		most = d > most ? d : most;
+		nearest = size < nearest ? size : nearest;
+	}
+	s->least = least;
+	s->most = most;
+	s->nearest = nearest;
+}
+
+static void take_sizes(struct vm_site *s, const double *a, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		double size = fabs(a[i]);
+		s->least = size < s->least ? size : s->least;
+		s->most = size > s->most ? size : s->most;
+	}
+}
+
+static void take_truths(struct vm_site *s, const double *a, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		if (a[i] != 0) s->most = 1;
+		else s->least = -1;
+	}
+}
+
+/* x below the lower bound, or above the upper one, of which each has a strip. */
+static void take_clamp(struct vm_site *s, const double *x, const double *low, const double *high, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		s->least = x[i] - low[i] < s->least ? x[i] - low[i] : s->least;
+		s->most = x[i] - high[i] > s->most ? x[i] - high[i] : s->most;
+	}
+}
+
+void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
+{
+	struct vm_site *s = &c->coverage->sites[site];
+	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
+	bool by_size = s->kind == SITE_END && isinf(s->high);
+	int first = is_truth ? (int)s->constant : by_size && in->nsrc > 1 ? 1 : 0;
+	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME ? 2 : s->kind == SITE_CLAMP ? 3 : 1;
+	struct reader r[3];
+	bool all_splat = true;
+	int64_t n = in->n ? in->n : c->lanes;
+	for (int i = 0; i < count; i++) {
+		/* A value that cannot be made (the arena is full) is the next instruction's fault, not ours. */
+		if (!reader_make(c, in, first + i, n, &r[i])) return;
+		all_splat &= r[i].is_splat;
+	}
+	if (all_splat) n = 1;
+	for (int64_t at = 0; at < n; at += VM_STRIP) {
+		int64_t m = MIN(n - at, VM_STRIP);
+		const double *x = reader_strip(&r[0], at, m), *y = count > 1 ? reader_strip(&r[1], at, m) : NULL;
+		if (is_truth) take_truths(s, x, m);
+		else if (by_size) take_sizes(s, x, m);
+		else if (count == 3) take_clamp(s, x, y, reader_strip(&r[2], at, m), m);
+		else take(s, x, y, m);
+	}
+	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */
+	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW;
+	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE;
+	if (s->nearest == 0) s->taken |= SIDE_EQUAL;
+	if ((s->taken & s->wanted) == s->wanted) c->coverage->at[in - c->coverage->first] = -1;
+}

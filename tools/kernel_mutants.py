@@ -1,0 +1,387 @@
+"""Plants one error at a time in honest kernels and looks whether the verifier notices: make mutants.
+
+A mutant is one edit inside a @triton.jit function of a candidate under tests/known_good: an operator turned, a constant moved, a mask taken away or widened,
+an index shifted, a dtype changed, an order of operands, axes or statements turned, a statement left out. (seed, number) decides all of it: cases come in
+turns, then a family is drawn, then a place in it. A mutant that Triton refuses to trace or that no compiler takes is no mutant: it is counted apart, and
+the next number is drawn in its place. Each is judged with the task of its case; what is not found to be wrong survives.
+
+A survivor whose kernels give the same PTX as the original's (comments, places and names aside), with the same launches, changes nothing. So does one that
+has an entry in tests/mutants/equivalent.json, which says why no input tells it from the original. The rest is printed: each is a hole in the verifier.
+Beside hone's verdict stands that of KernelBench's own check on the same mutant (torch.allclose on stock inputs, under the first of its five seeds), where
+the vm could run the mutant up to its outputs.
+
+usage: build/venv/bin/python tools/kernel_mutants.py [--count 1500] [--seed 1] [--out build/mutants] [--threads 2] [--cases a,b] [--again] [--table]
+       build/venv/bin/python tools/kernel_mutants.py --show N [--seed 1]       prints mutant N as a diff
+--again judges the survivors of a run anew, under another seed of hidden inputs too with --hidden; --table prints the table of what a run has found so far.
+"""
+import argparse, ast, difflib, hashlib, json, os, random, re, subprocess, sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+GOOD = f"{ROOT}/tests/known_good"
+EQUIVALENT = f"{ROOT}/tests/mutants/equivalent.json"
+FAMILIES = ("operator", "constant", "mask", "index", "dtype", "order", "statement")
+SWAPS = {ast.Add: ["-"], ast.Sub: ["+"], ast.Mult: ["+"], ast.Div: ["*"], ast.FloorDiv: ["%", "*"], ast.Mod: ["//"], ast.BitAnd: ["|"], ast.BitOr: ["&"],
+         ast.BitXor: ["|"], ast.LShift: [">>"], ast.RShift: ["<<"]}
+COMPARES = {ast.Lt: ["<=", ">"], ast.LtE: ["<", ">="], ast.Gt: [">=", "<"], ast.GtE: [">", "<="], ast.Eq: ["!="], ast.NotEq: ["=="]}
+REDUCTIONS = ("max", "min", "sum", "argmax", "argmin", "cumsum", "sort", "reduce", "associative_scan", "softmax", "xor_sum")
+HINTS = ("other", "num_stages", "num_warps", "loop_unroll_factor", "eviction_policy", "cache_modifier", "axis")
+# Functions that take the same arguments.
+CALLS = {"maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "sum": "max", "exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log",
+         "sqrt": "exp", "rsqrt": "sqrt", "sin": "cos", "cos": "sin", "abs": "exp", "floor": "ceil", "ceil": "floor", "argmax": "argmin", "argmin": "argmax",
+         "tanh": "erf", "erf": "tanh", "sigmoid": "exp", "atomic_add": "atomic_max", "cumsum": "cumprod", "cumprod": "cumsum", "cdiv": "minimum",
+         "zeros_like": "ones_like"}
+DTYPES = {"float32": ["float16", "bfloat16"], "float16": ["bfloat16"], "bfloat16": ["float16"], "float64": ["float32"], "int32": ["int16", "uint8"],
+          "int64": ["int32", "int16"], "int8": ["uint8"], "uint8": ["int8"], "int16": ["int8"], "uint32": ["uint16"]}
+
+
+def say(text):
+    print(text, flush=True)
+
+
+# ---- places ----
+
+class Text:
+    """A source whose pieces are known by syntax nodes."""
+
+    def __init__(self, source):
+        self.source, self.tree = source, ast.parse(source)
+        data, self.starts = source.encode(), [0]
+        for line in data.split(b"\n"):
+            self.starts.append(self.starts[-1] + len(line) + 1)
+        self.data = data
+
+    def span(self, n):
+        return self.starts[n.lineno - 1] + n.col_offset, self.starts[n.end_lineno - 1] + n.end_col_offset
+
+    def of(self, n):
+        a, b = self.span(n)
+        return self.data[a:b].decode()
+
+    def kernels(self):
+        return [f for f in ast.walk(self.tree) if isinstance(f, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in f.decorator_list)]
+
+
+def name_of(call):
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def edits(text):
+    """{family: [(begin, end, replacement), ...]}, spans in bytes. What stands in a call's keywords (num_stages and the like) and in annotations is code too."""
+    found = {f: [] for f in FAMILIES}
+    for kernel in text.kernels():
+        parents = {}
+        for node in ast.walk(kernel):
+            for child in ast.iter_child_nodes(node):
+                parents[child] = node
+        body = [s for s in kernel.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        for statement in body:
+            for node in ast.walk(statement):
+                edits_of(text, node, parents, kernel, found)
+        statements(text, kernel, found)
+    return {f: list(dict.fromkeys(e)) for f, e in found.items() if e}
+
+
+def edits_of(text, node, parents, kernel, found):
+    span = text.span(node) if hasattr(node, "lineno") else None
+    if isinstance(node, ast.BinOp):
+        left, right = text.of(node.left), text.of(node.right)
+        between = (text.span(node.left)[1], text.span(node.right)[0])
+        inside = text.data[between[0]:between[1]].decode()
+        sign = re.search(r"\*\*|//|<<|>>|[-+*/%&|^@]", inside)
+        for other in SWAPS.get(type(node.op), []):
+            if sign:
+                at = between[0] + len(inside[:sign.start()].encode())
+                found["operator"].append((at, at + len(sign[0].encode()), other))
+        if type(node.op) in (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod) and left != right:
+            found["order"].append((*span, f"(({right}) {sign[0] if sign else '-'} ({left}))"))
+    elif isinstance(node, ast.AugAssign) and type(node.op) in (ast.Add, ast.Mult, ast.Sub):
+        found["operator"].append((*span, f"{text.of(node.target)} {'-=' if isinstance(node.op, ast.Add) else '+='} {text.of(node.value)}"))
+        found["operator"].append((*span, f"{text.of(node.target)} = {text.of(node.value)}"))
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = text.of(node.left), text.of(node.comparators[0])
+        for other in COMPARES.get(type(node.ops[0]), []):
+            found["operator"].append((*span, f"({left} {other} {right})"))
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not, ast.Invert)):
+        found["operator"].append((*span, text.of(node.operand)))
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float) and not is_hint(node, parents):
+        constant_edits(node.value, span, found)
+    elif isinstance(node, ast.Call):
+        call_edits(text, node, span, found, is_reduced(text, node, parents, kernel))
+    elif isinstance(node, ast.Attribute) and node.attr in DTYPES and isinstance(node.value, ast.Name):
+        found["dtype"] += [(*span, f"{node.value.id}.{other}") for other in DTYPES[node.attr]]
+
+
+def is_hint(node, parents):
+    """Whether a constant stands in a keyword that no result depends on, or that has edits of its own."""
+    while node in parents and not isinstance(node, ast.stmt):
+        node = parents[node]
+        if isinstance(node, ast.JoinedStr) or isinstance(node, ast.keyword) and node.arg in HINTS:
+            return True
+    return False
+
+
+def is_reduced(text, node, parents, kernel):
+    """Whether what a load gives is reduced as it is: then its masked lanes count."""
+    reductions = [c for c in ast.walk(kernel) if isinstance(c, ast.Call) and name_of(c) in REDUCTIONS and c.args]
+    while node in parents and not isinstance(node, ast.stmt):
+        node = parents[node]
+        if node in reductions:
+            return True
+    names = {n.id for t in getattr(node, "targets", []) for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return any(isinstance(a, ast.Name) and a.id in names for c in reductions for a in c.args)
+
+
+def constant_edits(value, span, found):
+    if isinstance(value, int):
+        others = [value + 1] + ([value - 1] if value > 0 else [])
+    else:
+        others = [value * 2, value * 0.99, -value] if value else [1.0, 1e-3]
+    found["constant"] += [(*span, f"({v!r})" if v < 0 else repr(v)) for v in others]
+
+
+def call_edits(text, node, span, found, is_reduced):
+    name = name_of(node)
+    if name in CALLS and (not isinstance(node.func, ast.Attribute) or text.of(node.func.value) in ("tl", "tl.math", "libdevice", "math")):
+        a, b = text.span(node.func)
+        found["operator"].append((a, b, text.of(node.func)[:-len(name)] + CALLS[name]))
+    keywords = {k.arg: k for k in node.keywords}
+    everything = [text.of(a) for a in node.args] + [f"{k.arg}={text.of(k.value)}" if k.arg else f"**{text.of(k.value)}" for k in node.keywords]
+    if "mask" in keywords:
+        mask = keywords["mask"].value
+        found["mask"].append((*text.span(mask), "None") if "other" not in keywords else (*text.span(mask), f"({text.of(mask)}) | True"))
+        for part in ([mask.left, mask.right] if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd) else []):
+            found["mask"].append((*text.span(mask), text.of(part)))
+    if "other" in keywords and is_reduced:
+        found["mask"] += [(*text.span(keywords["other"].value), v) for v in ("0.0", "1.0") if v != text.of(keywords["other"].value)]
+    if name in ("load", "store", "atomic_add") and node.args:
+        pointer = text.of(node.args[0])
+        found["index"] += [(*text.span(node.args[0]), f"({pointer}) {by}") for by in ("+ 1", "- 1")]
+    if name == "program_id" and node.args and isinstance(node.args[0], ast.Constant):
+        found["index"].append((*text.span(node.args[0]), "1" if node.args[0].value == 0 else "0"))
+    if name == "arange" and len(node.args) == 2:
+        found["index"] += [(*span, f"({text.of(node)} + 1)"), (*span, f"({text.of(node)} // 2)")]
+    if name in ("where", "dot", "maximum", "minimum", "fma") and len(node.args) > 1:
+        swapped = [1, 0] if name != "where" else [0, 2, 1]
+        order = swapped + list(range(len(swapped), len(everything)))
+        if len(node.args) >= len(swapped) and name not in ("maximum", "minimum"):
+            found["order"].append((*span, f"{text.of(node.func)}({', '.join(everything[i] for i in order)})"))
+    if name == "to" and isinstance(node.func, ast.Attribute):
+        found["dtype"].append((*span, text.of(node.func.value)))
+    if "input_precision" in keywords:
+        found["dtype"].append((*text.span(keywords["input_precision"].value), '"tf32"'))
+    axis = keywords["axis"].value if "axis" in keywords else node.args[1] if name in ("sum", "max", "min", "cumsum", "reduce") and len(node.args) > 1 else None
+    if isinstance(axis, ast.Constant) and axis.value in (0, 1):
+        found["order"].append((*text.span(axis), str(1 - axis.value)))
+
+
+def meet(first, second):
+    """Whether one of two statements writes what the other one uses."""
+    used = [{n.id for n in ast.walk(s) if isinstance(n, ast.Name)} for s in (first, second)]
+    written = [{n.id for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} for s in (first, second)]
+    return bool(written[0] & used[1] or written[1] & used[0])
+
+
+def statements(text, kernel, found):
+    """Statements left out, and neighbours that change places."""
+    for node in ast.walk(kernel):
+        for block in (getattr(node, f, None) for f in ("body", "orelse")):
+            if not isinstance(block, list):
+                continue
+            for first, second in zip(block, block[1:] + [None]):
+                if isinstance(first, (ast.Expr, ast.AugAssign, ast.Return, ast.If, ast.For)) and not isinstance(getattr(first, "value", None), ast.Constant):
+                    found["statement"].append((*text.span(first), "pass"))
+                elif isinstance(first, ast.Assign) and any(isinstance(n, ast.Name) and n.id == text.of(first.targets[0]) for n in ast.walk(first.value)):
+                    found["statement"].append((*text.span(first), "pass"))       # it changes a value that is there already
+                simple = (ast.Assign, ast.AugAssign, ast.Expr)
+                if isinstance(first, simple) and isinstance(second, simple) and first.end_lineno < second.lineno and meet(first, second):
+                    a, b = text.span(first)[0], text.span(second)[1]
+                    indent = "\n" + " " * first.col_offset
+                    found["order"].append((a, b, text.of(second) + indent + text.of(first)))
+
+
+# ---- drawing ----
+
+def cases_of(only):
+    names = sorted(n for n in os.listdir(GOOD) if os.path.exists(f"{GOOD}/{n}/candidate.py"))
+    return [n for n in names if not only or n in only]
+
+
+def mutant(number, seed, cases, kept={}):
+    """(case, family, source, mutated source, line) of one number; None where its case has no place of that kind."""
+    r = random.Random(f"{seed}/{number}")
+    case = cases[(number + int(hashlib.sha256(str(seed).encode()).hexdigest(), 16)) % len(cases)]
+    if case not in kept:
+        text = Text(open(f"{GOOD}/{case}/candidate.py").read())
+        kept[case] = (text, edits(text))
+    text, places = kept[case]
+    if not places:
+        return None
+    family = r.choice(sorted(places))
+    begin, end, new = r.choice(places[family])
+    data = text.data[:begin] + new.encode() + text.data[end:]
+    try:
+        source = data.decode()
+        if ast.dump(ast.parse(source)) == ast.dump(text.tree):
+            return None
+    except SyntaxError:
+        return None
+    return case, family, text.source, source, text.data[:begin].count(b"\n") + 1
+
+
+def drawn(seed, cases):
+    """Mutants in the order of their numbers, each source once."""
+    seen, number, misses = set(), 0, 0
+    while misses < 20000:
+        m = mutant(number, seed, cases)
+        key = m and hashlib.sha256((m[0] + m[3]).encode()).hexdigest()
+        misses = misses + 1 if key in seen or m is None else 0
+        if m and key not in seen:
+            seen.add(key)
+            yield number, m
+        number += 1
+
+
+# ---- judging ----
+
+def grade(lines, threads, hidden_seed, out):
+    """Verdicts of a list, appended to a file as they come."""
+    p = subprocess.Popen([f"{ROOT}/build/release/bench/grade_list", str(threads), str(hidden_seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    p.stdin.write("".join(json.dumps(line) + "\n" for line in lines))
+    p.stdin.close()
+    with open(out, "a") as log:
+        for line in p.stdout:
+            log.write(line)
+            log.flush()
+    if p.wait():
+        sys.exit(f"kernel_mutants: grade_list ended with {p.returncode}")
+
+
+def is_stillborn(v):
+    """No compiler takes it: no mutant."""
+    return v["verdict"] == "invalid" and v["stage"] in ("format", "static", "trace", "compile") and v["reason"] not in ("nondeterministic", "data-dependent")
+
+
+def results(out):
+    """The last verdict of each mutant of a run."""
+    last = {}
+    if os.path.exists(f"{out}/verdicts.jsonl"):
+        for line in open(f"{out}/verdicts.jsonl"):
+            o = json.loads(line)
+            last[o["number"]] = o
+    return last
+
+
+def run(o, cases):
+    """Batches until `count` mutants that compile were judged."""
+    os.makedirs(f"{o.out}/sources", exist_ok=True)
+    source = drawn(o.seed, cases)
+    known = results(o.out)
+    alive = sum(not is_stillborn(r["verdict"]) for r in known.values())
+    while alive < o.count:
+        lines = []
+        for number, (case, family, _, text, line) in source:
+            if number in known:
+                continue
+            path = f"{o.out}/sources/{number}.py"
+            with open(path, "w") as f:
+                f.write(text)
+            lines.append({"id": str(number), "number": number, "case": case, "family": family, "line": line, "task": f"{GOOD}/{case}/task.py", "candidate": path})
+            if len(lines) >= min(250, max(8, (o.count - alive) * 5 // 4)):
+                break
+        if not lines:
+            say(f"only {alive} mutants exist under these cases and this seed")
+            break
+        grade(lines, o.threads, o.hidden, f"{o.out}/verdicts.jsonl")
+        known = results(o.out)
+        alive = sum(not is_stillborn(r["verdict"]) for r in known.values())
+        say(f"{alive} mutants, {sum(r['verdict']['verdict'] == 'genuine' for r in known.values())} survive so far")
+
+
+def again(o):
+    lines = [{k: v for k, v in r.items() if k != "verdict"} for r in results(o.out).values() if r["verdict"]["verdict"] in ("genuine", "infra")]
+    grade(lines, o.threads, o.hidden, f"{o.out}/verdicts.jsonl")
+
+
+# ---- equivalence ----
+
+def ptx_keys(pairs):
+    """{number: whether a mutant's kernels and launches are those of its original}, by the workers that the verifier uses."""
+    script = f"{ROOT}/tests/mutants/same_ptx.py"
+    p = subprocess.run([sys.executable, script], input="".join(json.dumps(x) + "\n" for x in pairs), capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f"kernel_mutants: {p.stderr[-2000:]}")
+    return {o["number"]: o["same"] for o in map(json.loads, p.stdout.splitlines())}
+
+
+def written(r, arguments):
+    """The written argument for a survivor: found by its case and by what it changes, so that it stays true under other seeds."""
+    for a in arguments:
+        if a["case"] == r["case"] and a["changed"] == changed(r):
+            return a["why"]
+    return None
+
+
+def changed(r):
+    """The lines of a mutant that its original does not have."""
+    old, new = open(f"{GOOD}/{r['case']}/candidate.py").read().splitlines(), open(r["candidate"]).read().splitlines()
+    return [d[2:].strip() for d in difflib.ndiff(old, new) if d.startswith("+ ")]
+
+
+def table(o):
+    known = [r for r in results(o.out).values()]
+    stillborn = [r for r in known if is_stillborn(r["verdict"])]
+    mutants = [r for r in known if not is_stillborn(r["verdict"])]
+    survivors = [r for r in mutants if r["verdict"]["verdict"] == "genuine"]
+    odd = [r for r in mutants if r["verdict"]["verdict"] == "infra"]
+    same = ptx_keys(survivors) if survivors else {}
+    arguments = json.load(open(EQUIVALENT)) if os.path.exists(EQUIVALENT) else []
+    for r in survivors:
+        r["how"] = "equal PTX" if same.get(r["number"]) else "argument" if written(r, arguments) else "survived"
+    say(f"seed {o.seed}, hidden inputs of seed {o.hidden}: {len(mutants)} mutants of {len({r['case'] for r in mutants})} kernels' candidates; "
+        f"{len(stillborn)} more were no mutants (Triton or ptxas refuse them)\n")
+    say("| family | mutants | equal PTX | written argument | killed | survive | KernelBench's check passes of the killed | fails | not reached |")
+    say("|---|---|---|---|---|---|---|---|---|")
+    for family in FAMILIES + ("all",):
+        mine = [r for r in mutants if family in ("all", r["family"])]
+        how = lambda name: sum(r.get("how") == name for r in mine)
+        killed = [r for r in mine if r["verdict"]["verdict"] not in ("genuine", "infra")]
+        kb = [r["verdict"]["kernelbench"]["correctness"] for r in killed]
+        say(f"| {family} | {len(mine)} | {how('equal PTX')} | {how('argument')} | {len(killed)} | {how('survived')} | {sum(k is True for k in kb)} | "
+            f"{sum(k is False for k in kb)} | {sum(k is None for k in kb)} |")
+    differ = [r for r in mutants if r.get("how") not in ("equal PTX", "argument")]
+    killed = [r for r in differ if r.get("how") != "survived"]
+    say(f"\n{len(killed) - len(odd)} of {len(differ)} that differ are killed: {100 * (len(killed) - len(odd)) / max(len(differ), 1):.2f} %; infra {len(odd)}")
+    for r in survivors + odd:
+        if r.get("how") not in ("equal PTX", "argument"):
+            say(f"\n{r['number']} {r['case']} ({r['family']}, line {r['line']}): {r['verdict']['verdict']}")
+            say("\n".join("  + " + line for line in changed(r)))
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--count", type=int, default=1500)
+    a.add_argument("--seed", default="1")
+    a.add_argument("--hidden", type=int, default=1, help="seed of the verifier's hidden inputs")
+    a.add_argument("--out", default=f"{ROOT}/build/mutants")
+    a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--cases", default="")
+    a.add_argument("--again", action="store_true")
+    a.add_argument("--table", action="store_true")
+    a.add_argument("--show", type=int)
+    o = a.parse_args()
+    cases = cases_of([c for c in o.cases.split(",") if c])
+    if o.show is not None:
+        m = mutant(o.show, o.seed, cases)
+        if not m:
+            sys.exit(f"kernel_mutants: number {o.show} is no mutant under seed {o.seed}")
+        say("".join(difflib.unified_diff(m[2].splitlines(True), m[3].splitlines(True), m[0], f"{m[0]}, {m[1]}")))
+        return
+    if o.again:
+        again(o)
+    elif not o.table:
+        run(o, cases)
+    table(o)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Guided trials: inputs by recipe, on which one candidate's comparisons take sides that the ordinary trials left out.
+
+A recipe is {"seed", "edits": [...]}: ordinary values of two signs under that seed, changed by each edit in turn. Where an edit would leave what an input may
+be (oracle_inputs.Domain) it leaves the input alone. docs/worker-protocol.md lists the edits; src/verify/guided_step.c chooses them.
+"""
+import torch
+
+import oracle
+import oracle_inputs
+import wire
+from oracle_reference import Reference, device_mode
+
+DISTRIBUTION = "sign-mixed"
+SHARE = 1 / 8       # of an input's elements that `sprinkle` sets, in every second row
+NAME_MAX = 90
+
+
+def serve(job, sock):
+    """Answers recipes until the supervisor closes its socket."""
+    torch.set_num_threads(1)
+    source, kind = job["source"], job["guided"]["kind"]
+    with device_mode(source, "cpu"):
+        variant = oracle.Variant(Reference(source, job["init_seed"]), kind, {}, job["guided"]["probe_seed"])
+        if kind == "strided":
+            variant.any_strides = oracle_inputs.text_allows_strides(source)
+        while True:
+            try:
+                recipe, _ = wire.recv(sock)
+            except EOFError:
+                return
+            answer(variant, recipe, sock)
+
+
+def answer(variant, recipe, sock):
+    name = name_of(recipe["edits"])
+    trial = {"seed": recipe["seed"], "distribution": DISTRIBUTION, "parameters": "random"}
+    skip = lambda why: wire.send(sock, {"trial": {"distribution": name, "skipped": why[:300]}})
+    try:
+        call = edited(variant, trial, recipe["edits"])
+        if call is None:
+            return skip("no input may take such values")
+        r = oracle.run_call(variant, trial, call)
+    except Exception as e:
+        return skip(f"{type(e).__name__}: {e}")
+    if not (oracle.is_finite(r) and oracle.is_exact(r)):
+        return skip("the reference is not finite and exact there")
+    message, given, expected = oracle.pack_trial(0, 0, name, r, False)
+    wire.send(sock, message, (given.seal(), expected.seal()))
+    given.close()
+    expected.close()
+
+
+def name_of(edits):
+    words = []
+    for e in edits:
+        values = ", ".join(f"{v:g}" for v in e.get("values", [])[:3])
+        words.append(" ".join(w for w in (e["op"], values, f"{e['by']:g}" if "by" in e else "", f"input {e['input']}" if e.get("input", -1) >= 0 else "") if w))
+    return ("guided (" + "; ".join(words))[:NAME_MAX] + ")"
+
+
+def edited(variant, trial, edits):
+    """The call of a recipe; None where no edit changes anything."""
+    call = variant.reference.inputs(trial["seed"])
+    generator = torch.Generator().manual_seed(trial["seed"] ^ 0x5DEECE66D)
+    domains = variant.domains
+    before = call.tensors()
+    tensors = [oracle_inputs.transform(t, d, DISTRIBUTION, generator, False, 0) for t, d in zip(before, domains)]
+    start = tensors
+    for e in edits:
+        if e["op"] in TIES and variant.returns_positions:
+            return None      # which of equal elements a position names is for the reference's documentation to say, and it mostly does not
+        tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
+        if e["op"] == "ties":
+            tensors = shared(tensors, domains, generator)
+    if all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
+        return None
+    tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t)) for t, s, b in zip(tensors, start, before)]
+    call = oracle.replaced(call, tensors)
+    return oracle.strided_call(call, variant.any_strides) if variant.kind == "strided" else call
+
+
+def one(x, domain, index, e, generator):
+    """One input after one edit."""
+    if e.get("input", -1) not in (-1, index) or x.numel() == 0 or x.dim() == 0 and e["op"] == "ties":
+        return x
+    if not x.is_floating_point():
+        return whole(x, domain, e, generator)
+    if domain.kind != "free":
+        return x
+    return EDITS[e["op"]](x, e, generator).to(x.dtype)
+
+
+def whole(x, domain, e, generator):
+    """Integers take values that were seen to lie within their range, and no others."""
+    if e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other":
+        return x
+    values = sorted({v for given in e["values"] for v in (int(given) - 1, int(given), int(given) + 1) if domain.range[0] <= v <= domain.range[1]})
+    return torch.where(chosen(x, generator), drawn(x, torch.tensor(values, dtype=x.dtype), generator), x) if values else x
+
+
+def chosen(x, generator):
+    """Some elements of every second row."""
+    mask = torch.rand(x.shape, generator=generator) < SHARE
+    if x.dim() > 1:
+        mask &= torch.rand(x.shape[:-1] + (1,), generator=generator) < 0.5
+    elif x.dim() == 1 and not mask.any():
+        mask[torch.randint(0, x.shape[0], (1,), generator=generator)] = True
+    return mask if x.dim() else torch.ones_like(mask)
+
+
+def drawn(x, values, generator):
+    return values[torch.randint(0, len(values), x.shape, generator=generator)]
+
+
+def neighbours(values, dtype):
+    """Each value with the next ones below and above it."""
+    v = torch.tensor(values, dtype=torch.float64).to(dtype)
+    if dtype not in (torch.float32, torch.float64):     # a relative step of the type's precision: nextafter has no half types
+        step = v * torch.finfo(dtype).eps
+        return torch.cat([v, v - step, v + step])
+    up, down = torch.full_like(v, float("inf")), torch.full_like(v, float("-inf"))
+    return torch.cat([v, torch.nextafter(v, up), torch.nextafter(v, down)])
+
+
+def sprinkle(x, e, generator):
+    return torch.where(chosen(x, generator), drawn(x, neighbours(e["values"], x.dtype), generator), x)
+
+
+def fill(x, e, generator):
+    """Rows of one value each; every third row stays."""
+    values = torch.tensor(e["values"], dtype=torch.float64).to(x.dtype)
+    if x.dim() == 0:
+        return values[0]
+    number = torch.arange(x[..., 0].numel()).reshape(x.shape[:-1])[..., None]
+    return torch.where(number % 3 == 2, x, values[number // 3 % len(values)])
+
+
+def lone(x, e, generator):
+    """One element of each row."""
+    if x.dim() == 0:
+        return x
+    place = torch.randint(0, x.shape[-1], x.shape[:-1] + (1,), generator=generator)
+    return x.clone().scatter_(-1, place, drawn(place, torch.tensor(e["values"], dtype=torch.float64).to(x.dtype), generator))
+
+
+def ties(x, e, generator):
+    """Half of the elements are equal to the one before."""
+    return torch.where(torch.rand(x.shape, generator=generator) < 0.5, x.roll(1, -1), x)
+
+
+def shared(tensors, domains, generator):
+    """Inputs of one shape have half of their elements in common."""
+    first, out = {}, []
+    for t, d in zip(tensors, domains):
+        key = (t.dtype, tuple(t.shape))
+        if t.is_floating_point() and d.kind == "free" and t.numel():
+            if key in first:
+                t = torch.where(torch.rand(t.shape, generator=generator) < 0.5, first[key], t)
+            first.setdefault(key, t)
+        out.append(t)
+    return out
+
+
+EDITS = {
+    "scale": lambda x, e, g: x.float() * e["by"],
+    "shift": lambda x, e, g: x.float() + e["by"],
+    "sprinkle": sprinkle,
+    "fill": fill,
+    "lone": lone,
+    "ties": ties,
+}
+TIES = ("sprinkle", "fill", "ties")
