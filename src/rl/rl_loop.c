@@ -257,7 +257,11 @@ static int open_trainer(struct loop *l, struct err *err)
 		.dropout_seed = o->policy.lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
 		.full_reference = o->beta > 0 && !o->policy.use_peft,
 		.reference_model = o->policy.model,
+		.apart = o->apart,
 	};
+	if (!l->policy.ops->follows)
+		log_info("device %s: its attention knows no shared beginnings, so every answer trains whole, with its prompt",
+			l->policy.ops->name);
 	l->update = u;
 	/* Schedules are set in steps; the optimiser counts its own, of which a step has several. */
 	oo.warmup_steps = o->warmup_steps * step_updates(l);
@@ -267,7 +271,8 @@ static int open_trainer(struct loop *l, struct err *err)
 	if (rc) return rc;
 	open_history(l);
 	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
-		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length};
+		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length,
+		.rows_apart = o->apart};
 	return engine_create(l->policy.model, &e, &l->engine, err);
 }
 
@@ -443,6 +448,9 @@ static int step_learn(
 	history_metrics(l->history, l->step, m);
 	rc = step_watch(l, m, err);
 	put_number(m, "timing_s/generate_and_verify", generate_s);
+	put_number(m, "timing_s/generate", l->times.generate_s);
+	put_number(m, "timing_s/idle", l->times.idle_s);
+	put_number(m, "timing_s/verdicts", l->times.verify_s);
 	put_number(m, "timing_s/update", update_s);
 	put_number(m, "step_time", generate_s + (double)(clock_ns() - t0) * 1e-9);
 	if (!rc) rc = record(l, rows, m, err);
@@ -456,6 +464,7 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 {
 	struct step_batch b;
 	uint64_t t0 = clock_ns();
+	l->times = (struct rollout_times){0};
 	if (l->o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / l->o->max_seconds);
 	int rc = step_collect(l, &b, err);
 	if (rc) return rc;
