@@ -371,7 +371,8 @@ int cmd_bench(int argc, char **argv)
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	if (npos != 1 || strcmp(argv[1], "cpu"))
-		return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu`, `hone bench text` or `hone bench rl`"), &err));
+		return cli_fail("bench",
+			(err_set(&err, ERR_USAGE, "expected `hone bench cpu`, `hone bench text` or `hone bench rl`"), &err));
 	rc = bench_cpu(&o, &err);
 	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -66,9 +66,10 @@ struct rollout {
 	double advantage_plan, advantage_code;
 };
 struct rollout_times {
-	double generate_s; /* until there was nothing to generate, verdicts that came meanwhile included */
-	double idle_s;     /* nothing to generate, and verdicts were waited for */
-	double verify_s;   /* that the verdicts took, each on a thread of the verifier's; none for those it knew */
+	double generate_s;     /* until there was nothing to generate, verdicts that came meanwhile included */
+	double idle_s;         /* nothing to generate, and verdicts were waited for */
+	double verify_s;       /* that the verdicts took, each on a thread of the verifier's; none for those it knew */
+	double (*clock)(void); /* in seconds; NULL: of the wall */
 };
 struct rollout_options {
 	int num_samples;
@@ -141,7 +142,10 @@ struct rl_options {
 		replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap, guard_kl,
 		guard_degenerate, guard_hack, guard_truncation, guard_format;
 	int64_t top_k;
-	bool apart; /* no setting: rows and sequences apart, for `hone bench rl` to measure what sharing saves */
+	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
+	 * seconds, NULL: of the wall. */
+	bool apart;
+	double (*clock)(void);
 };
 extern const struct option_def rl_option_defs[];
 extern const size_t rl_option_count;

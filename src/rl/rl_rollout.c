@@ -173,10 +173,12 @@ static int take_verdicts(struct collect *c, struct err *err)
 	return 0;
 }
 
+static double seconds(const struct rollout_times *t) { return t && t->clock ? t->clock() : 1e-9 * (double)clock_ns(); }
+
 static int collect_run(struct collect *c, int n, struct err *err)
 {
 	int rc = 0, first = c->o->first ? c->o->first : c->o->num_samples;
-	uint64_t t0 = clock_ns();
+	double t0 = seconds(c->o->times);
 	for (int i = 0; i < n && !rc; i++) rc = submit_answers(c, i, 0, first, err);
 	while (!rc && (c->active || c->outstanding)) {
 		bool generates = c->active;
@@ -187,8 +189,8 @@ static int collect_run(struct collect *c, int n, struct err *err)
 			rc = take_completions(c, err);
 		}
 		if (!rc) rc = take_verdicts(c, err);
-		uint64_t now = clock_ns();
-		if (c->o->times) *(generates ? &c->o->times->generate_s : &c->o->times->idle_s) += (double)(now - t0) * 1e-9;
+		double now = seconds(c->o->times);
+		if (c->o->times) *(generates ? &c->o->times->generate_s : &c->o->times->idle_s) += now - t0;
 		t0 = now;
 	}
 	return rc;

@@ -92,8 +92,7 @@ static int round_collect(struct loop *l, const int *index, int n, int64_t id_bas
 	ro.pays = group_pays;
 	ro.pays_ctx = l;
 	ro.times = &l->times;
-	int rc = rollouts_collect(
-		l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, out, sizes, err);
+	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, out, sizes, err);
 	if (rc) {
 		rollouts_release(out, n * K);
 		return rc;

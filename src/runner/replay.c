@@ -232,7 +232,10 @@ static int target_check(const struct replay *r, int index, struct runner_fault *
 		bool is_input = r->tape->buffers[to].kind == TAPE_INPUT;
 		char text[256];
 		snprintf(text, sizeof text, "candidate.py:%d: %.100s writes to %s %d, which the reference leaves alone",
-			row->line, is_library ? row->op : row->kind == TAPE_FILL ? "a fill" : "a copy",
+			row->line,
+			is_library                   ? row->op
+				: row->kind == TAPE_FILL ? "a fill"
+										 : "a copy",
 			is_input ? "input" : "parameter buffer", is_input ? r->tape->buffers[to].input : to);
 		return launcher_fault(fault, is_input ? "input-modified" : "param-modified", index, row->line, text);
 	}

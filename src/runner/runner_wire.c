@@ -34,7 +34,8 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
 	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs),
 		"params", given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
-		t->crosswise, "unchecked", t->is_unchecked, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats, "deadline_ms", t->deadline_ms);
+		t->crosswise, "unchecked", t->is_unchecked, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats,
+		"deadline_ms", t->deadline_ms);
 	if (t->compiled) json_object_set(o, "compiled", (json_t *)(uintptr_t)t->compiled);
 	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());

@@ -94,8 +94,8 @@ static int partial_end(struct grading *g, int rc)
 	if (v->class == VERDICT_WRONG)
 		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, "wrong", v->line ? v->line : g->library_line,
 			"%s; with that part computed by torch: %s: %.600s", head, reason, said);
-	return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, g->library_line, "%s; nothing was compared: %.600s", head,
-		said);
+	return grade_end(
+		g, VERDICT_PARTIAL, STAGE_LINEAGE, reason, g->library_line, "%s; nothing was compared: %.600s", head, said);
 }
 
 /* Only what makes a candidate hopeless whatever it does at run time; lint's notes are not for

@@ -152,7 +152,8 @@ static int values_find(const struct guided *s, int variant, double *out)
 		bool any = false;
 		for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
 		if (!any) continue;
-		double c = st->site.kind == SITE_END ? (is_open(&st->site, 0) ? st->site.low : st->site.high) : st->site.constant;
+		double c = st->site.kind == SITE_END ? (is_open(&st->site, 0) ? st->site.low : st->site.high)
+											 : st->site.constant;
 		if (!isfinite(c)) c = 0;
 		bool is_new = true;
 		for (int k = 0; k < n; k++) is_new &= out[k] != c;
@@ -199,8 +200,7 @@ static void distances(const struct guided *s, int variant, double *out)
 	for (int i = 0; i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
-			out[SIDES * i + side] =
-				is_searched(st, side) ? distance(&st->site, side, st->sides[side].best) : NAN;
+			out[SIDES * i + side] = is_searched(st, side) ? distance(&st->site, side, st->sides[side].best) : NAN;
 		}
 }
 
@@ -298,8 +298,7 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 	if (s->kind == SITE_END) snprintf(than, sizeof than, " at %.4g", side == 0 ? s->low : s->high);
 	else if (isfinite(s->constant)) snprintf(than, sizeof than, " %.6g", s->constant);
 	if (seen->is_seen)
-		snprintf(best, sizeof best, " (%s %.4g)",
-			s->kind == SITE_END ? "nearest" : "nearest difference", seen->best);
+		snprintf(best, sizeof best, " (%s %.4g)", s->kind == SITE_END ? "nearest" : "nearest difference", seen->best);
 	snprintf(text, len, "%s%s: never %s%s", s->what, than, side == 0 ? "below" : side == 1 ? "equal" : "above", best);
 }
 

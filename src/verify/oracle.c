@@ -69,8 +69,8 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 	}
 	for (int i = o->num_trials; i < o->num_trials + o->num_checks; i++)
 		json_array_append_new(trials,
-			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i), "distribution",
-				"stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
+			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i),
+				"distribution", "stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
 	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials",
 		trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE, "memory_bytes",
 		(json_int_t)o->limits.memory_bytes);
@@ -262,8 +262,7 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")),
 			json_string_value(json_object_get(v, "source")), ""};
 		if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(to->state) || !to->kind ||
-			!to->source ||
-			!json_is_array(json_object_get(job, "inputs")))
+			!to->source || !json_is_array(json_object_get(job, "inputs")))
 			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);
 		changed_text(changed, !strcmp(to->kind, "stock"), to->changed, sizeof to->changed);
 	}
@@ -316,7 +315,9 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 	if (trial) return trial_take(trial, o, fds, nfds, d, err);
 	if (cost) cost_take(cost, d);
 	if (!json_is_true(json_object_get(m, "done"))) return 0;
-	return d->task && d->cost && d->ntrials == o->num_trials + o->num_checks ? 1 : err_set(err, ERR_FORMAT, "the oracle ended early");
+	return d->task && d->cost && d->ntrials == o->num_trials + o->num_checks
+		? 1
+		: err_set(err, ERR_FORMAT, "the oracle ended early");
 }
 
 /* How a reference that gave no result ended. */

@@ -443,16 +443,15 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	/* Right or wrong by its values, and the GPU's word is still open. */
 	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
 	attempt_release(&r);
-	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners) gpu_second_opinion(g, a->trace, a->trial);
+	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners)
+		gpu_second_opinion(g, a->trace, a->trial);
 	return rc;
 }
 
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
 {
-	struct attempt a = {.trace = tr,
-		.trial = t,
-		.want_coverage = true,
-		.may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
+	struct attempt a = {
+		.trace = tr, .trial = t, .want_coverage = true, .may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
 	return trial_run(g, &a, err);
 }
 

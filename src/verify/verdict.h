@@ -76,10 +76,11 @@ struct verdict {
 	struct verdict_line lines[VERDICT_LINES_MAX];
 	int trials, trials_failed;
 	double error_max, tolerance; /* worst scaled error over trials and its bound */
-	int sides, sides_taken, guided; /* of comparisons on data, at all places; trials that were searched and took a new one */
+	int sides, sides_taken,
+		guided; /* of comparisons on data, at all places; trials that were searched and took a new one */
 	int nunreached, unreached_more; /* more: beside those listed */
 	struct verdict_side unreached[VERDICT_SIDES_MAX];
-	int kernelbench; /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 is not known */
+	int kernelbench;        /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 is not known */
 	int kernelbench_trials; /* that it was computed from */
 	char sandbox[8];
 	char gpu[24]; /* the card for which kernels were compiled, whose limits held and whose time is predicted */

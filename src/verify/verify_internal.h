@@ -84,15 +84,15 @@ struct grading {
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
-	bool is_partial;     /* torch's own work stands between inputs and outputs: the line and name of the first such */
+	bool is_partial; /* torch's own work stands between inputs and outputs: the line and name of the first such */
 	int library_line;
 	char library_op[104];
-	struct library *library; /* who computes the loaded tape's library rows; NULL: it has none */
+	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
 	struct runner_library computes; /* of library */
 	int attempt;
 	struct verdict *v;
 	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
-	int64_t compile_ms; /* CPU time that the candidate's compilations took so far, in this attempt */
+	int64_t compile_ms;    /* CPU time that the candidate's compilations took so far, in this attempt */
 	json_t
 		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
 	struct lap lap;
@@ -138,7 +138,8 @@ int compile_job(
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
-/* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused. */
+/* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused.
+ */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
 /* Number, dtypes and shapes of what forward returned; settles the verdict where they are not the reference's. */
 int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial);

@@ -203,8 +203,8 @@ struct vm_launch_options {
 	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int num_warps;     /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
-	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
-						  over where  that is possible (a lane is left out), so that one run lists many */
+	int findings_max; /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
+						 over where  that is possible (a lane is left out), so that one run lists many */
 };
 struct vm_report {
 	enum vm_fault fault;

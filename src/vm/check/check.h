@@ -151,7 +151,7 @@ int vm_narrow_find(const struct vm_program *p);
 struct vm_coverage {
 	int nsites;
 	struct vm_site *sites;
-	int32_t *at; // (ninstrs): site that is still open, or -1
+	int32_t *at;   // (ninstrs): site that is still open, or -1
 	const struct vm_instr *first;
 };
 /* Records what an instruction with an open site is about to look at. */

@@ -107,10 +107,10 @@ struct vm_ctx {
 	int64_t load_granule;
 	struct vm_findings *found; /* NULL unless the launch has checks, as check is */
 	struct vm_check *check;
-	const uint8_t *watch; /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
+	const uint8_t *watch;         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
 	struct vm_coverage *coverage; /* NULL unless sides are to be recorded */
-	uint32_t collectives; /* operations so far in which the lanes of the program exchange values */
-	bool is_tainted;      /* some lane is being followed: every instruction is looked at */
+	uint32_t collectives;         /* operations so far in which the lanes of the program exchange values */
+	bool is_tainted;              /* some lane is being followed: every instruction is looked at */
 	bool yields,
 		is_waiting; /* a program that waits for another is no fault but says so: others are resident (vm_schedule.c) */
 	uint64_t version, polls;       /* how often memory changed, and how often an atomic looked at it */
