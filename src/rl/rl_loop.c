@@ -287,6 +287,7 @@ static int open_store(struct loop *l, struct err *err)
 	struct verify_options v = {
 		.device = o->verify_device,
 		.gpu = o->gpu,
+		.cost_size = o->cost_size,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,

@@ -267,7 +267,7 @@ static void group_rewards(struct rollout *g, int K, const struct advantage_optio
 {
 	for (int k = 0; k < K; k++) {
 		const struct prompt_row *p = &prompts->rows[g[k].prompt];
-		struct reward_input in = {.verdict = &g[k].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0};
+		struct reward_input in = {.verdict = &g[k].verdict, .baseline = p->kernel ? &p->profile : NULL};
 		g[k].is_dropped = !reward_compute(o->rule, &in, &g[k].reward);
 		double penalty = overlong_penalty(o, g[k].completion.count);
 		g[k].reward.plan -= penalty;

@@ -74,6 +74,11 @@ struct verdict {
 	double fused_cost_s;
 	double speedup_eager; /* eager / candidate */
 	double speedup_fused; /* fused / candidate: what rewards count */
+	/* Where the times are of other sizes than those of the judgement: these, and how far a sample of programs may be
+	 * off; or why there is no time, and so no speed to reward. */
+	char cost_size[256];     /* "stock" or "batch 4096, stock 16"; "" as judged */
+	double cost_error;       /* relative standard error of cost_s; 0: every program was counted */
+	char not_predicted[256]; /* "" it was */
 	int launches;
 	int64_t programs, bytes, sectors, flops;
 	int nlines;

@@ -43,7 +43,8 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
-	out->data = b->data + (a->base + shift - start);
+	if (b->period && max - min + (int64_t)size > b->period) return false;
+	out->data = vm_buffer_data(b, min - start, is_write) + (a->base + shift - min);
 	out->origin = b->origin ? b->origin + (a->base + shift - start) : NULL;
 	return true;
 }
@@ -289,7 +290,9 @@ static bool all_in_one(const struct vm_ctx *c, const int64_t *address, const uin
 	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
-	*out = (struct span){b->data, b->origin, start};
+	if (b->period && max - min + (int64_t)size > b->period) return false;
+	*out = b->period ? (struct span){vm_buffer_data(b, min - start, is_write), NULL, min}
+					 : (struct span){b->data, b->origin, start};
 	return true;
 }
 

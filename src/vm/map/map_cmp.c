@@ -101,6 +101,23 @@ map_fn *map_cmpf_kernel(struct slice predicate, enum elem e)
 	return NULL;
 }
 
+int map_cmpf_orders(struct slice predicate)
+{
+	static const struct {
+		const char *name;
+		int orders;
+	} rows[] = {{"eq", MAP_EQUAL}, {"gt", MAP_GREATER}, {"ge", MAP_GREATER | MAP_EQUAL}, {"lt", MAP_LESS},
+		{"le", MAP_LESS | MAP_EQUAL}, {"ne", MAP_LESS | MAP_GREATER}};
+	if (slice_is(predicate, "true")) return MAP_LESS | MAP_EQUAL | MAP_GREATER | MAP_UNORDERED;
+	if (slice_is(predicate, "ord")) return MAP_LESS | MAP_EQUAL | MAP_GREATER;
+	if (slice_is(predicate, "uno")) return MAP_UNORDERED;
+	/* o: false where an operand is a NaN; u: true there */
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (predicate.len == 3 && !memcmp(predicate.data + 1, rows[i].name, 2))
+			return rows[i].orders | (predicate.data[0] == 'u' ? MAP_UNORDERED : 0);
+	return 0;
+}
+
 /* Both as i1 (the math dialect) and as i32 (libdevice). */
 #define CLASS(name, T, D, expr) \
 	static void name(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) \
@@ -131,6 +148,14 @@ map_fn *map_class_kernel(const char *predicate, enum elem e, enum elem result)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (!strcmp(rows[i].name, predicate)) return rows[i].fn[e == ELEM_F64][result == ELEM_I32];
 	return NULL;
+}
+
+int map_class_of(const char *predicate)
+{
+	static const char *const names[MAP_CLASS_COUNT] = {"isnan", "isinf", "isfinite", "isnormal", "signbit"};
+	int i = 0;
+	while (i < MAP_CLASS_COUNT && strcmp(names[i], predicate)) i++;
+	return i;
 }
 
 /* d may be x or y; the mask is a byte per element. */
