@@ -231,15 +231,7 @@ static int open_trainer(struct loop *l, struct err *err)
 	int count;
 	struct param *params = l->policy.adapter ? adapter_params(l->policy.adapter, &count)
 											 : model_params(l->policy.model, &count);
-	struct optimizer_options oo = {
-		.learning_rate = o->learning_rate,
-		.adam_beta1 = o->adam_beta1,
-		.adam_beta2 = o->adam_beta2,
-		.adam_epsilon = o->adam_epsilon,
-		.weight_decay = o->weight_decay,
-		.max_grad_norm = o->max_grad_norm,
-		.lr_scheduler_type = o->lr_scheduler_type,
-	};
+	struct optimizer_options oo = o->optimizer;
 	struct updater_options u = {
 		.loss = {.type = l->update.loss.type,
 			.epsilon = (float)o->epsilon,
@@ -267,7 +259,7 @@ static int open_trainer(struct loop *l, struct err *err)
 			l->policy.ops->name);
 	l->update = u;
 	/* Schedules are set in steps; the optimiser counts its own, of which a step has several. */
-	oo.warmup_steps = o->warmup_steps * step_updates(l);
+	oo.warmup_steps *= step_updates(l);
 	oo.max_steps = o->max_steps * step_updates(l);
 	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
 	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
