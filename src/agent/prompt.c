@@ -2,6 +2,7 @@
  * that names an unknown hole is refused rather than sent to a model with the braces still in it. */
 #include "agent/agent.h"
 #include "base/base.h"
+#include "task/task.h"
 #include "verify/verdict.h"
 
 static const char *const stage_names[AGENT_STAGE_COUNT] = {"frontend", "midend"};
