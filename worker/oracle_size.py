@@ -43,7 +43,7 @@ class Site:
     """One integer that may be a size: where it stands in the text, its value and what it is called."""
 
     def __init__(self, name, node, value):
-        self.name, self.node, self.value, self.role = name, node, value, None
+        self.name, self.node, self.value, self.role, self.dimension = name, node, value, None, 0
 
 
 def folded(node):
@@ -193,21 +193,23 @@ def on_meta(source):
 
 
 def without_contents(source, init_seed):
-    """(model, inputs) on the meta device. A constructor that reads values is run with contents first."""
+    """(reference, inputs), its model and they on the meta device. A constructor that reads values is run with contents first."""
     try:
         with on_meta(source):
             reference = Reference(source, init_seed)
-            return reference.model, reference.inputs(0)
+            return reference, reference.inputs(0)
     except (NotImplementedError, RuntimeError):
         with oracle_device.OneDevice("cpu") if "cuda" in source else contextlib.nullcontext():
             reference = Reference(source, init_seed)
         with on_meta(source):
-            return reference.model.to("meta"), reference.inputs(0)
+            reference.model = reference.model.to("meta")
+            return reference, reference.inputs(0)
 
 
 def measure(source, init_seed):
     """The load of one trial. Raises what the reference raises without contents."""
-    model, inputs = without_contents(source, init_seed)
+    reference, inputs = without_contents(source, init_seed)
+    model = reference.model
     with on_meta(source):
         walk = Walk()
         with torch.no_grad(), walk, RecurrentShapes(walk):
@@ -263,6 +265,7 @@ def roles_set(source, init_seed, sites):
         except Exception:
             other = stock
         followers = {(len(a), d) for a, b in zip(stock, other) if len(a) == len(b) for d in range(len(a)) if a[d] != b[d]}
+        site.dimension = min([d for _, d in followers], default=9)
         site.role = role_of(site, followers, any(len(shape) >= 4 for shape in stock))
 
 

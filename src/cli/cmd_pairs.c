@@ -17,7 +17,7 @@
 
 struct pairs_options {
 	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store,
-		*verify_device, *gpu;
+		*verify_device, *gpu, *cost_size;
 	int64_t styles, style, choices, seed, verify_threads, num_correct_trials;
 	double fraction;
 };
@@ -46,6 +46,8 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
+	O(OPTION_STR, cost_size,
+		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
 };
 
@@ -74,6 +76,7 @@ static int open_verifier(struct pairs *p, struct err *err)
 	struct verify_options v = {
 		.device = p->o->verify_device,
 		.gpu = p->o->gpu,
+		.cost_size = p->o->cost_size,
 		.precision = p->o->precision,
 		.threads = (int)p->o->verify_threads,
 		.num_correct_trials = (int)p->o->num_correct_trials,
@@ -344,6 +347,7 @@ static const struct {
 int cmd_pairs(int argc, char **argv)
 {
 	struct pairs_options o = {
+		.cost_size = "judged",
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "qwen3",
