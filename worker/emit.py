@@ -109,7 +109,7 @@ def literal(v):
 class Emitter:
     def __init__(self, job):
         self.job = job
-        self.definitions = rebuild.prepare(job["source"])
+        self.definitions = rebuild.prepare(job["source"]).functions
         self.functions = {}       # text of a function's factory -> its name in the module
         self.out = [HEAD.format(title=f"{job['name']}: verified kernels")]
         self.tape = None          # the entry's in hand

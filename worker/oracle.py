@@ -12,6 +12,7 @@ import oracle_cost
 import oracle_guided
 import oracle_inputs
 import oracle_library
+import oracle_scale
 import oracle_size
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
@@ -317,6 +318,8 @@ def judge(job, send):
             else:
                 send_trial(send, index, names.index(kind), found[kind], trial)
         send({"cost": measure_cost(stock, seed)})
+    if job.get("cost_size"):
+        send({"priced": oracle_scale.priced(job["cost_size"], job["source"], source, job["init_seed"], stock)})
     send({"done": True})
 
 

@@ -280,6 +280,20 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 	return rc;
 }
 
+int runner_price(struct runner *r, const char *tape, size_t len, const struct runner_trial *t, uint64_t deadline_ns,
+	struct runner_result *result, struct err *err)
+{
+	int fd = tape_fd(tape, len, err);
+	if (fd < 0) return fd;
+	json_t *answer = NULL;
+	int rc = send_json(r, json_pack("{s:o}", "price", runner_trial_json(t, 0)), &fd, 1, deadline_ns, err);
+	close(fd);
+	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
+	if (!rc) rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
+	json_decref(answer);
+	return rc;
+}
+
 /* {"reset"}, and the answer that it is as good as new. */
 static int reset(struct runner *r)
 {
