@@ -27,3 +27,7 @@ $(BUILD)/plain_helpers: $(wildcard $(foreach room,$(call closure,runner),src/$(r
 	$(Q)mkdir -p $(BUILD)/fake_driver && cp $(BUILD)/plain/tests/runner/libcuda.so.1 $(BUILD)/fake_driver/
 	$(Q)cp $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so $(BUILD)/ && touch $@
 endif
+
+.PHONY: redteam
+redteam: setup programs ## 5,000 kernels that are wrong by construction against the verifier (about 80 CPU minutes); REDTEAM='--count 300 --family data'
+	$(Q)$(BUILD)/hone redteam --seed 42 $(or $(REDTEAM),--count 5000)

@@ -20,7 +20,7 @@
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
+	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms, oracle_work_ms;
 	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
