@@ -48,6 +48,7 @@ struct prove_result {
 	int rounds;        /* points at which residues were compared */
 	int undecided;     /* points that did not decide a branch */
 	int64_t elements;  /* of all outputs */
+	bool is_floating;  /* the reference returns floats, among others */
 	double degree;     /* of the two expressions together, at most */
 	double bound;      /* chance that different expressions agree in all rounds that count, by degree / field size */
 	bool is_theorem;   /* arithmetic alone (Schwartz, Zippel); else a conjecture */

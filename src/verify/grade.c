@@ -136,6 +136,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc) rc = lineage_step(g, stock->tape);
 	times_lap(g, STEP_REBUILD);
 	if (!rc) rc = rebuild_step(g, stock->tape, err);
+	if (!rc && g->proof) rc = prove_step(g, stock, err);
 	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	times_lap(g, STEP_REPLAY);
@@ -205,6 +206,12 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
 
 void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out)
 {
+	grade_proof(s, task, source, source_len, out, NULL);
+}
+
+void grade_proof(struct verify_shared *s, const struct task *task, const char *source, size_t source_len,
+	struct verdict *out, struct prove_result *proof)
+{
 	uint64_t start = clock_ns();
 	struct err err = {0};
 	int rc = -1;
@@ -212,7 +219,7 @@ void grade(struct verify_shared *s, const struct task *task, const char *source,
 		struct trace stock = {0};
 		verdict_clear(s, out);
 		struct grading g = {
-			.s = s, .task = task, .source = source, .source_len = source_len, .attempt = attempt, .v = out};
+			.proof = proof, .s = s, .task = task, .source = source, .source_len = source_len, .attempt = attempt, .v = out};
 		rc = steps(&g, &stock, &err);
 		if (rc < 0) {
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);

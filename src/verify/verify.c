@@ -516,6 +516,31 @@ void verifier_times(struct verifier *v, struct verify_times *out)
 	pthread_mutex_unlock(&v->s.times_lock);
 }
 
+/* The verdict's word, where it has one; else the proof's. */
+static void proof_settle(const struct verdict *d, struct verify_proof *p)
+{
+	struct prove_result *r = &p->result;
+	bool is_passed = d->class == VERDICT_GENUINE || !strcmp(d->reason, "compile-skipped");
+	p->alone = r->answer;
+	if (is_passed) return;
+	r->answer = d->class == VERDICT_WRONG ? PROVE_REFUTED : PROVE_OUTSIDE;
+	r->line = d->line;
+	snprintf(r->text, sizeof r->text, "%s/%s: %.900s", verdict_class_name(d->class), d->reason, d->detail);
+}
+
+int verifier_prove(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *verdict,
+	struct verify_proof *out, struct err *err)
+{
+	*out = (struct verify_proof){.result = {.answer = PROVE_OUTSIDE}};
+	int rc = ready(v, err);
+	if (rc) return rc;
+	if (!grade_text(&v->s, source, len, verdict)) grade_proof(&v->s, task, source, len, verdict, &out->result);
+	proof_settle(verdict, out);
+	return verdict->class == VERDICT_INFRA && strcmp(verdict->reason, "compile-skipped")
+		? err_set(err, ERR_INFRA, "%.900s", verdict->detail)
+		: 0;
+}
+
 int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err)
 {
 	int rc = ready(v, err);

@@ -20,6 +20,7 @@
 #ifndef HONE_VERIFY_H
 #define HONE_VERIFY_H
 #include "base/base.h"
+#include "prove/prove.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "verify/verdict.h"
@@ -78,6 +79,16 @@ struct verify_times {
 	int64_t count; /* verdicts */
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
+
+/* Grades as verifier_run does, on the calling thread and without the caches, and proves the tape
+ * (prove.h). What the float replay finds wrong is refuted, whatever the proof says; a candidate
+ * whose tape is never replayed (invalid, a cheat by its tape) is outside. */
+struct verify_proof {
+	struct prove_result result;
+	enum prove_answer alone; /* of the proof, without the replay */
+};
+int verifier_prove(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *verdict,
+	struct verify_proof *out, struct err *err);
 
 /* What the reference alone says about a task: runs, discriminates (zeros, constants and inputs do
  * not pass), its cost. */

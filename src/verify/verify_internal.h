@@ -4,6 +4,7 @@
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
 #include "cost/cost.h"
+#include "prove/prove.h"
 #include "runner/runner.h"
 #include "store/store.h"
 #include "tape/tape.h"
@@ -72,6 +73,7 @@ void trace_release(struct trace *t);
 
 struct library;
 struct grading {
+	struct prove_result *proof; /* asked for: filled by prove_step; NULL: not asked for */
 	struct verify_shared *s;
 	const struct task *task;
 	const char *source;
@@ -138,6 +140,14 @@ int compile_job(
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
+/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
+ * contents are those of a reference's parameter that the tape does not have by name, it is that
+ * parameter, and gets its values. Equal contents (all ones) are paired in order. of: for each buffer of the tape the
+ * index of that parameter, or -1. */
+void params_stand_in(
+	const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of);
+/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof. Never settles the verdict. */
+int prove_step(struct grading *g, const struct trace *stock, struct err *err);
 /* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused. */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
 /* Number, dtypes and shapes of what forward returned; settles the verdict where they are not the reference's. */
@@ -200,6 +210,9 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
  * cannot be judged is VERDICT_INFRA. */
 void grade(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* The same, and a proof beside it, where the tape is one that can be replayed. */
+void grade_proof(struct verify_shared *s, const struct task *task, const char *source, size_t source_len,
+	struct verdict *out, struct prove_result *proof);
 /* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
 void grade_kernelbench(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
