@@ -236,7 +236,9 @@ def warm():
     """One small compilation, and one small kernel made from its text: what forks need later is imported here."""
     rebuild.install()
     rebuild.warm()
-    folder = tempfile.mkdtemp(prefix="hone-warm-")
+    clear_stale()   # before root is dropped: what a killed start left may be root's
+    folder = scratch_root()
+    os.makedirs(folder, mode=0o700)
     try:
         compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, folder)
     finally:

@@ -67,8 +67,8 @@ def edited(variant, trial, edits):
     tensors = [oracle_inputs.transform(t, d, DISTRIBUTION, generator, False, 0) for t, d in zip(before, domains)]
     start = tensors
     for e in edits:
-        if e["op"] in TIES and variant.returns_positions:
-            return None      # which of equal elements a position names is for the reference's documentation to say, and it mostly does not
+        if variant.returns_positions and not (e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]):
+            return None
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
             tensors = shared(tensors, domains, generator)
@@ -167,6 +167,9 @@ EDITS = {
     "sprinkle": sprinkle,
     "fill": fill,
     "lone": lone,
+    "uniform": lambda x, e, g: torch.full_like(x, e["by"]),
     "ties": ties,
 }
-TIES = ("sprinkle", "fill", "ties")
+# Where the reference returns positions nothing may make elements equal, or so large that a function saturates: which of equal elements a position names is
+# for the reference's documentation to say, and it mostly does not.
+SCALES = (1 / 64, 4)

@@ -6,6 +6,7 @@ decorators, specialisation of arguments, the launch syntax) is Triton's own. No 
 Autotuning has nothing to measure here: the first configuration that survives pruning and compiles is taken, and the number of
 configurations is kept in the tape's kernel entry.
 """
+import functools
 import re
 import types
 
@@ -20,8 +21,8 @@ from triton.runtime.autotuner import Autotuner
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
-from tracer_source import recipe_text
-from ttir_compile import TRITON_FOLDER, error_line, parse_options, target, ttir_text
+from tracer_source import recipe_of, recipe_text
+from ttir_compile import TRITON_FOLDER, error_line, make_backend, parse_options, target, ttir_text
 
 IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
@@ -31,6 +32,7 @@ FORBIDDEN_OPTIONS = {"ir_override": None, "ptx_version": None, "instrumentation_
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
 SHELL = None       # the second trace's plain tensors (tracer_plain.py)
 ASM_MORE = {}      # further texts that a kernel is said to have
+TEXTS = {}         # recipe -> IR, of kernels of this process: most sizes of a task ask for the same one
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
 
 
@@ -106,20 +108,33 @@ def current_target():
     return target(tracer_cuda.CARD["capability"])
 
 
+@functools.cache
+def default_options(goal):
+    return make_backend(goal).parse_options({})
+
+
 def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     """In place of triton.compile."""
-    default = parse_options(src, None, current_target())
+    default = default_options(current_target())
     options = parse_options(src, options, current_target())
     for name in ("extern_libs", "arch", *FORBIDDEN_OPTIONS):
         if getattr(options, name) != FORBIDDEN_OPTIONS.get(name, getattr(default, name)):
             RECORDER.fail("unsupported", f"the launch option {name} is not supported: kernels are compiled from their own IR for the card of the record")
-    try:
-        text = ttir_text(src, options, current_target())
-    except Exception as error:
-        raise CompileFailed(error, error_line(src, error)) from error
-    # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
+    recipe = recipe_of(src, options)
+    key = recipe_text(recipe)
+    text = TEXTS.get(key)
+    if text is None:
+        try:
+            text = ttir_text(src, options, current_target())
+        except Exception as error:
+            raise CompileFailed(error, error_line(src, error)) from error
+        # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
+        text = text.replace(TRITON_FOLDER, "triton/")
+        # A recipe is all that an IR depends on, unless it has parts that are not understood, or a name that is computed.
+        if '"unknown"' not in key and src.fn._repr is None:
+            TEXTS[key] = text
     found = IR_NAME.search(text)
-    return TracedKernel(src, options, text.replace(TRITON_FOLDER, "triton/"), recipe_text(src, options, found.group(1) if found else ""))
+    return TracedKernel(src, options, text, recipe_text(recipe, name=found.group(1) if found else ""))
 
 
 def record_launch(kernel, grid, args):

@@ -46,9 +46,8 @@ void feedback_render(const struct verdict *v, const char *source, size_t source_
 /* ---- rewards ---- */
 
 struct reward_input {
-	const struct verdict *verdict; /* of a well-formed answer; NULL when the answer had no candidate in it */
-	double baseline_cost_s;        /* midend: model time of the kernel that was given; 0: the reference counts
-									  (verdict->speedup_fused) */
+	const struct verdict *verdict;  /* of a well-formed answer; NULL when the answer had no candidate in it */
+	const struct verdict *baseline; /* midend: of the kernel that was given; NULL: the reference counts */
 };
 struct reward {
 	double plan, code;

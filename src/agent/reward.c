@@ -8,7 +8,9 @@
 
 #include <math.h>
 
-#define NOISE_BAND 0.02   /* the cost model's own granularity: padding and masking differences move s by 1-2 % without being a better kernel */
+/* The cost model's own granularity: padding and masking differences move s by 1-2 % without being a
+ * better kernel. */
+#define NOISE_BAND 0.02
 
 static double only_genuine(const struct reward_rule *r, bool genuine, double s) { return genuine ? 1.0 : r->failure; }
 static double genuine_speedup(const struct reward_rule *r, bool genuine, double s) { return genuine ? s : r->failure; }
@@ -70,8 +72,11 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 {
 	const struct verdict *v = in->verdict;
 	if (!v || v->class != VERDICT_GENUINE) return 0;
-	double s = in->baseline_cost_s > 0 && !rule->is_against_reference ? in->baseline_cost_s / v->cost_s
-																	  : v->speedup_fused;
+	const struct verdict *b = in->baseline && in->baseline->cost_s > 0 && !rule->is_against_reference ? in->baseline
+																									  : NULL;
+	/* Times at different sizes say nothing about each other. */
+	if (b && strcmp(b->cost_size, v->cost_size)) return 0;
+	double s = b ? b->cost_s / v->cost_s : v->speedup_fused;
 	if (!isfinite(s) || s < 0) return 0;
 	if (fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference) s = 1;
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;

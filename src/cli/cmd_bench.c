@@ -96,7 +96,7 @@ static double bench_train(struct bench *b, struct err *err)
 		start[s + 1] = (s + 1) * L;
 		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){.at = t, .target = ids[t + 1]};
 	}
-	struct batch batch = {ids, {T, S, start, pos}};
+	struct batch batch = {ids, {T, S, start, pos, NULL}};
 	struct pass_options po = {.max_tokens = T, .backward = true};
 	struct pass *pass = NULL;
 	double best = INFINITY;

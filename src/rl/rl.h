@@ -120,7 +120,7 @@ struct rl_options {
 	struct policy_options policy;
 	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *advantage,
 		*loss_type, *lr_scheduler_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard,
-		*verify_device, *gpu;
+		*verify_device, *gpu, *cost_size;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed,
@@ -170,6 +170,7 @@ struct updater_options {
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
+	bool apart; /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
 };
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
@@ -184,6 +185,7 @@ struct update_stats {
 	int not_finite, spikes;                    /* of them: skipped for their norm; held to max_grad_ratio */
 	int64_t completion_tokens;                 /* of the counted answers */
 	int64_t tokens;                            /* passed through the model for gradients */
+	int64_t tokens_apart;                      /* of rollouts, if every answer were passed whole with its prompt */
 	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
 	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
 	double fit_loss;                           /* sum over them of the mean loss of a token */

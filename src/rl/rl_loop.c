@@ -56,6 +56,9 @@ static int learning_check(struct loop *l, struct err *err)
 			"--min_p %g with --top_k %lld and --top_p %g: training knows what min_p leaves, not what the others do; "
 			"use one",
 			o->min_p, (long long)o->top_k, o->top_p);
+	if (o->temperature_code > 0 && o->temperature_code < SAMPLING_TEMPERATURE_MIN)
+		return err_set(err, ERR_USAGE, "--temperature_code %g: expected 0 (as --temperature) or at least %g",
+			o->temperature_code, SAMPLING_TEMPERATURE_MIN);
 	if (o->overlong_buffer_len > o->max_completion_length)
 		return err_set(err, ERR_USAGE, "--overlong_buffer_len %lld: expected at most max_completion_length (%lld)",
 			(long long)o->overlong_buffer_len, (long long)o->max_completion_length);
@@ -292,6 +295,7 @@ static int open_store(struct loop *l, struct err *err)
 	struct verify_options v = {
 		.device = o->verify_device,
 		.gpu = o->gpu,
+		.cost_size = o->cost_size,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,

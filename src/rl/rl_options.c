@@ -107,6 +107,7 @@ const struct option_def rl_option_defs[] = {
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),
+	S(cost_size, "sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	B(dry_run, "print the memory plan, token counts and what would run, and stop"),
 };
 const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
@@ -120,6 +121,7 @@ void rl_options_default(struct rl_options *o)
 		.split = "train",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.precision = "strict",
+		.cost_size = "judged",
 		.verify_device = "cpu",
 		.reward = "frontend",
 		.advantage = "loo",

@@ -65,6 +65,7 @@ static json_t *job_json(const struct grading *g)
 	json_t *others = json_array();
 	json_object_update(job, (json_t *)(uintptr_t)d->variants[0].job);
 	for (int i = 1; i < d->nvariants; i++) json_array_append(others, (json_t *)(uintptr_t)d->variants[i].job);
+	if (json_object_get(d->priced, "job")) json_array_append(others, json_object_get(d->priced, "job"));
 	json_object_set_new(job, "others", others);
 	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
 	return job;
@@ -214,6 +215,7 @@ int trace_step(struct grading *g, struct trace *out, struct err *err)
 	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes, CPU_S};
 	int rc = job_start(g->s->tracer, &limits, job_json(g), &g->tracer, err);
 	g->has_tracer = rc == 0;
+	g->next_other = 1;
 	return rc ? rc : listen(g, out, err);
 }
 
@@ -288,6 +290,7 @@ int trace_other_step(struct grading *g, struct trace *out, struct err *err)
 {
 	static const char ask[] = "{\"next\": true}";
 	struct err local = {0};
+	g->next_other++;
 	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0,
 			clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
 		return death_end(g, &g->tracer, 0, local.text, err);

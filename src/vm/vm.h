@@ -59,13 +59,31 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
 
 /* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin
  * (may be NULL) has one tag per byte (enum tape_origin): a load of a byte tagged NONE is
- * VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault. */
+ * VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault.
+ *
+ * period (a power of two; 0: none): memory by offset, for launches whose values do not matter. `data` has four periods:
+ * what is read at an offset is the first two's at its remainder, what is written goes to the last two and is never
+ * read. Bounds are those of `bytes` all the same. origin is NULL then. vm_pattern_fill makes the first two. */
 struct vm_buffer {
 	uint64_t address;
 	int64_t bytes;
 	uint8_t *data;
 	uint8_t *origin;
 	bool is_read_only;
+	int64_t period;
+};
+#define VM_PERIOD_BYTES ((int64_t)8 << 20)
+void vm_pattern_fill(uint8_t *data, int64_t period); /* finite and not zero in every type, and different by offset */
+
+/* A launch of which a sample of programs runs (want_cost, without checks): the report's counts are those of the whole
+ * grid. Programs whose ways through branches and loops are alike stand for each other, and their counts are scaled; the
+ * grid's corners run always, and everything runs where that is little work. What the values in memory are does not
+ * matter: a launch whose addresses, masks or branches depend on what it reads is ERR_UNSUPPORTED, with the place. */
+struct vm_sample_options {
+	uint64_t seed;
+	int64_t all_work,
+		work_max; /* element operations: up to all_work everything runs; beyond work_max nothing; 0: 2^28, 2^33
+				   */
 };
 
 enum vm_fault {
@@ -143,7 +161,8 @@ struct vm_finding {
 
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an end's d is the
  * operand itself; a truth's is 1 and -1. */
-#define VM_SITE_TABLE(X) X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
+#define VM_SITE_TABLE(X) \
+	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
@@ -158,6 +177,8 @@ struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
 	int line, column;
+	bool by_size;          /* an end: d is the operand's magnitude */
+	bool is_equality;      /* a comparison by == or != */
 	uint8_t wanted, taken; /* enum vm_side, or'ed */
 	double low, high, constant;
 	double least, most, nearest;
@@ -195,18 +216,19 @@ struct vm_launch_options {
 	bool has_host_pointers; /* addresses that name no buffer are looked up among the buffers' data, which rise with
 							   their addresses then: for kernels that read pointers from memory */
 	int64_t load_granule;   /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and
-							   within that gives   0 and the launch goes on (report.is_passed_over). 0, or with checks: a
-							   fault like any other */
+							   within that gives 0 and the launch goes on (report.is_passed_over). 0, or with checks:
+							   a fault like any other */
 	bool crosswise;    /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a
-						  GPU has an    order of its own, so what is right must not depend on it (docs/vm.md) */
+						  GPU has an order of its own, so what is right must not depend on it (docs/vm.md) */
 	uint64_t schedule; /* not 0, and some result may depend on who comes first at an atomic: programs take turns there,
 						  drawn from this seed. Without checks and costs */
 	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
-	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
-	int num_warps;     /* checks: of a program; 0: 4 */
+	const struct vm_sample_options *sample; /* NULL: every program runs. With want_cost, without checks */
+	unsigned checks;              /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
+	int num_warps;                /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
-	int findings_max;  /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
-						  over where  that is possible (a lane is left out), so that one run lists many */
+	int findings_max; /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
+						 over where  that is possible (a lane is left out), so that one run lists many */
 };
 struct vm_report {
 	enum vm_fault fault;
@@ -221,6 +243,12 @@ struct vm_report {
 	bool is_passed_over; /* the fault stopped nothing (load_granule): vm_launch returns 0 */
 	int64_t offset, access_bytes, address; /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
+	int64_t sampled;  /* programs that ran for these counts; all of them without sample */
+	uint64_t reached; /* want_cost: which instructions ran in some program, as a hash; equal programs that took the same
+						 branches have the same */
+	int64_t *touched; /* want_cost: distinct bytes read and written of each of the launch's buffers, in pairs; heap,
+						 freed by vm_report_release */
+	double sample_error; /* relative standard error of the least certain of the counts that time is made of; 0: exact */
 	int nlines;
 	struct vm_line_cost *lines; /* want_cost: heap, freed by vm_report_release */
 	int nfindings;

@@ -66,7 +66,8 @@ static void test_noise_band(void **state)
 static void test_baseline_replaces_the_reference(void **state)
 {
 	struct verdict v = verdict_of(VERDICT_GENUINE, 0.5, 1e-5);
-	struct reward_input in = {.verdict = &v, .baseline_cost_s = 2.5e-5};
+	struct verdict baseline = {.cost_s = 2.5e-5};
+	struct reward_input in = {.verdict = &v, .baseline = &baseline};
 	assert_true(fabs(reward_speedup(reward_rule_find("uniform"), &in) - 2.5) < 1e-12);
 	/* but not in the paper's ratio, which has no noise band either */
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 0.5);

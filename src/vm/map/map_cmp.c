@@ -27,9 +27,12 @@ INT_COMPARES(64)
 
 /* o: false when an operand is a NaN; u: true then. */
 #define FLOAT_COMPARES(T, s) \
-	COMPARE(oeq_##s, T, x == y) COMPARE(ogt_##s, T, x > y) COMPARE(oge_##s, T, x >= y) COMPARE(olt_##s, T, x < y) COMPARE(ole_##s, T, x <= y) \
-	COMPARE(one_##s, T, (x < y) | (x > y)) COMPARE(ord_##s, T, (x == x) & (y == y)) COMPARE(ueq_##s, T, !((x < y) | (x > y))) \
-	COMPARE(ugt_##s, T, !(x <= y)) COMPARE(uge_##s, T, !(x < y)) COMPARE(ult_##s, T, !(x >= y)) COMPARE(ule_##s, T, !(x > y)) \
+	COMPARE(oeq_##s, T, x == y) COMPARE(ogt_##s, T, x > y) COMPARE(oge_##s, T, x >= y) COMPARE(olt_##s, T, x < y) \
+	COMPARE(ole_##s, T, x <= y) \
+	COMPARE(one_##s, T, (x < y) | (x > y)) COMPARE(ord_##s, T, (x == x) & (y == y)) \
+	COMPARE(ueq_##s, T, !((x < y) | (x > y))) \
+	COMPARE(ugt_##s, T, !(x <= y)) COMPARE(uge_##s, T, !(x < y)) COMPARE(ult_##s, T, !(x >= y)) \
+	COMPARE(ule_##s, T, !(x > y)) \
 	COMPARE(une_##s, T, x != y) COMPARE(uno_##s, T, (x != x) | (y != y))
 FLOAT_COMPARES(float, f32)
 FLOAT_COMPARES(double, f64)
@@ -116,10 +119,12 @@ int map_cmpf_orders(struct slice predicate)
 }
 
 /* Both as i1 (the math dialect) and as i32 (libdevice). */
-#define CLASS(name, T, D, expr) static void name(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) \
+#define CLASS(name, T, D, expr) \
+	static void name(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) \
 	{ D *d = vd; const T *a = va; for (int64_t i = 0; i < n; i++) { const T x = a[i]; d[i] = (expr) != 0; } }
 #define CLASSES(T, s, D, w) \
-	CLASS(isnan_##s##_##w, T, D, x != x) CLASS(isinf_##s##_##w, T, D, isinf(x)) CLASS(finite_##s##_##w, T, D, isfinite(x)) \
+	CLASS(isnan_##s##_##w, T, D, x != x) CLASS(isinf_##s##_##w, T, D, isinf(x)) \
+	CLASS(finite_##s##_##w, T, D, isfinite(x)) \
 	CLASS(normal_##s##_##w, T, D, isnormal(x)) CLASS(signbit_##s##_##w, T, D, signbit(x))
 CLASSES(float, f32, uint8_t, i1)
 CLASSES(float, f32, int32_t, i32)
