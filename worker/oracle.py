@@ -329,10 +329,11 @@ def judge(job, send):
 
 def send_proofs(send, variant, seeds):
     """The reference as a graph of exact steps, at several points (oracle_proof.py)."""
+    graph = None
     for seed in seeds:
         given = Pack("given", GIVEN_BYTES_MAX)
         try:
-            message, tables = oracle_proof.describe(variant, seed, given)
+            message, tables, graph = oracle_proof.describe(variant, seed, given, graph)
         except oracle_proof.Outside as e:
             send({"outside": str(e)[:300]})
             return

@@ -35,11 +35,12 @@ static void print_text(const char *path, const struct verify_proof *p)
 	const struct prove_result *r = &p->result;
 	printf("%s: %s\n  %s\n", path, prove_answer_name(r->answer), r->text);
 	if (r->answer == PROVE_PROVED)
-		printf("  %lld elements, %d points; degree at most %.3g: another expression would agree with a chance below %.2g (%s)\n",
+		printf("  %lld elements, %d points; degree at most %.3g: another expression would agree with a chance below "
+			   "%.2g (%s)\n",
 			(long long)r->elements, r->rounds, r->degree, r->bound,
-			r->is_theorem ? "theorem: Schwartz, Zippel" : "conjecture: exponentials, roots or random functions take part");
-	if (r->answer != p->alone)
-		printf("  the proof alone: %s\n", prove_answer_name(p->alone));
+			r->is_theorem ? "theorem: Schwartz, Zippel"
+						  : "conjecture: exponentials, roots or random functions take part");
+	if (r->answer != p->alone) printf("  the proof alone: %s\n", prove_answer_name(p->alone));
 	for (int i = 0; i < r->nsides && r->answer == PROVE_PROVED; i++)
 		printf("  line %d: the left side was always: %s\n", r->sides[i].line, r->sides[i].text);
 	printf("  %.3f s\n", r->seconds);
@@ -64,7 +65,8 @@ static int run(const struct prove_settings *s, struct err *err)
 	struct verdict verdict;
 	struct verify_proof p;
 	int rc = task_set_load(s->task, &tasks, err);
-	if (!rc && tasks.count != 1) rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
+	if (!rc && tasks.count != 1)
+		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
 	if (!rc) rc = file_read(s->candidate, SOURCE_BYTES_MAX, &source, err);
 	/* Kernels are not compiled: a proof is about what the IR says. */
 	struct verify_options o = {.root = s->root,
@@ -89,7 +91,8 @@ int cmd_prove(int argc, char **argv)
 	struct err err = {0};
 	int npos, rc = options_parse("prove", SUMMARY, DEFS, ARRAY_LEN(DEFS), &s, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
-	if (!rc && npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"; the candidate is named with --candidate", argv[1]);
+	if (!rc && npos)
+		rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"; the candidate is named with --candidate", argv[1]);
 	if (!rc && (!s.task || !s.candidate))
 		rc = err_set(&err, ERR_USAGE, "--%s is missing; expected a Python file", s.task ? "candidate" : "task");
 	if (!rc) rc = run(&s, &err);

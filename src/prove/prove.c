@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "field/field.h"
 #include "prove/prove_internal.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <stdlib.h>
@@ -22,16 +23,20 @@ const char *prove_answer_name(enum prove_answer a)
 
 /* ---- leaves ---- */
 
-static int leaf_make(const struct prove_draw *d, const struct prove_memory *m, int64_t fixed, struct field *f, struct prove_leaf *out, struct err *err)
+static int leaf_make(const struct prove_draw *d, const struct prove_memory *m, int64_t fixed, struct field *f,
+	struct prove_leaf *out, struct err *err)
 {
 	enum dtype dtype;
 	*out = (struct prove_leaf){.memory = *m};
-	if (dtype_from_name(m->dtype, &dtype)) return err_set(err, ERR_FORMAT, "the reference has a tensor of %.40s", m->dtype);
+	if (dtype_from_name(m->dtype, &dtype))
+		return err_set(err, ERR_FORMAT, "the reference has a tensor of %.40s", m->dtype);
 	out->is_float = dtype_is_float(dtype);
 	out->count = m->bytes / (int64_t)dtype_bytes(dtype);
 	if (!out->is_float) return 0;
-	if (out->count * (int64_t)sizeof *out->values > PROVE_BYTES_MAX) return err_set(err, ERR_LIMIT, "a tensor of %lld elements", (long long)out->count);
-	if (fixed >= 0 && out->count > d->table_bytes - fixed) return err_set(err, ERR_FORMAT, "the table of an input's constants is not there");
+	if (out->count * (int64_t)sizeof *out->values > PROVE_BYTES_MAX)
+		return err_set(err, ERR_LIMIT, "a tensor of %lld elements", (long long)out->count);
+	if (fixed >= 0 && out->count > d->table_bytes - fixed)
+		return err_set(err, ERR_FORMAT, "the table of an input's constants is not there");
 	out->values = xmalloc(size_mul((size_t)out->count + 1, sizeof *out->values));
 	for (int64_t i = 0; i < out->count; i++) {
 		double x = dtype_load(dtype, d->given + m->offset, i);
@@ -40,7 +45,8 @@ static int leaf_make(const struct prove_draw *d, const struct prove_memory *m, i
 	return 0;
 }
 
-static int memory_read(const struct prove_draw *d, const json_t *o, bool is_param, struct prove_memory *out, struct err *err)
+static int memory_read(
+	const struct prove_draw *d, const json_t *o, bool is_param, struct prove_memory *out, struct err *err)
 {
 	int rc = is_param ? json_get_str(o, "parameter", "name", &out->name, err) : 0;
 	if (!rc) rc = json_get_str(o, "memory", "dtype", &out->dtype, err);
@@ -64,10 +70,13 @@ static int64_t fixed_of(const struct prove_draw *d, size_t index)
 	return -1;
 }
 
-static int list_make(const struct prove_draw *d, const json_t *list, bool is_param, struct field *f, struct prove_leaf **out, int *count, struct err *err)
+static int list_make(const struct prove_draw *d, const json_t *list, bool is_param, struct field *f,
+	struct prove_leaf **out, int *count, struct err *err)
 {
 	size_t n = json_array_size(list);
-	int rc = json_is_array(list) && n <= TAPE_BUFFERS_MAX ? 0 : err_set(err, ERR_FORMAT, "the reference has %zu inputs or parameters", n);
+	int rc = json_is_array(list) && n <= TAPE_BUFFERS_MAX
+		? 0
+		: err_set(err, ERR_FORMAT, "the reference has %zu inputs or parameters", n);
 	if (rc) return rc;
 	*out = xcalloc(n + 1, sizeof **out);
 	for (size_t i = 0; i < n && !rc; i++) {
@@ -119,7 +128,8 @@ static void shape_text(const struct prove_output *o, struct str *out)
 	str_putc(out, ']');
 }
 
-static void settle(struct proof *p, enum prove_answer a, int line, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static void settle(struct proof *p, enum prove_answer a, int line, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 static void settle(struct proof *p, enum prove_answer a, int line, const char *fmt, ...)
 {
 	va_list ap;
@@ -134,7 +144,8 @@ static void settle(struct proof *p, enum prove_answer a, int line, const char *f
 
 static bool shapes_agree(struct proof *p, const struct prove_outputs *want, const struct prove_outputs *found)
 {
-	if (want->n != found->n) settle(p, PROVE_NOT_PROVED, 0, "the candidate returns %d tensors, the reference %d", found->n, want->n);
+	if (want->n != found->n)
+		settle(p, PROVE_NOT_PROVED, 0, "the candidate returns %d tensors, the reference %d", found->n, want->n);
 	for (int i = 0; i < want->n && !p->is_settled; i++) {
 		const struct prove_output *a = &want->outputs[i], *b = &found->outputs[i];
 		struct str x = {0}, y = {0};
@@ -163,7 +174,8 @@ static void place_text(const struct prove_output *o, int64_t at, char *text, siz
 	snprintf(text + MIN(used, len - 2), 2, "]");
 }
 
-static void float_compare(struct proof *p, const struct field *f, int i, const struct prove_output *a, const struct prove_output *b, int64_t k)
+static void float_compare(struct proof *p, const struct field *f, int i, const struct prove_output *a,
+	const struct prove_output *b, int64_t k)
 {
 	const struct field_value *x = &a->values[k], *y = &b->values[k];
 	char place[160];
@@ -177,18 +189,22 @@ static void float_compare(struct proof *p, const struct field *f, int i, const s
 		return;
 	}
 	case FIELD_NOTHING:
-		settle(p, PROVE_OUTSIDE, 0, "'%s' of a value without the residue that it needs (two exponentials, or two logarithms, one upon the other)",
+		settle(p, PROVE_OUTSIDE, 0,
+			"'%s' of a value without the residue that it needs (two exponentials, or two logarithms, one upon the "
+			"other)",
 			f->lost ? f->lost : "an operation");
 		return;
 	default: break;
 	}
 	place_text(a, k, place, sizeof place);
-	settle(p, PROVE_NOT_PROVED, 0, "output %d at %s is another expression: about %.9g there, the reference's about %.9g", i, place,
+	settle(p, PROVE_NOT_PROVED, 0,
+		"output %d at %s is another expression: about %.9g there, the reference's about %.9g", i, place,
 		(y->lo + y->hi) / 2, (x->lo + x->hi) / 2);
 }
 
 /* Whether one more round may be needed. */
-static bool outputs_compare(struct proof *p, const struct field *f, const struct prove_outputs *want, const struct prove_outputs *found)
+static bool outputs_compare(
+	struct proof *p, const struct field *f, const struct prove_outputs *want, const struct prove_outputs *found)
 {
 	bool is_open = false;
 	if (!shapes_agree(p, want, found)) return false;
@@ -206,7 +222,8 @@ static bool outputs_compare(struct proof *p, const struct field *f, const struct
 				p->agreed[i][k] = (uint8_t)MIN(p->agreed[i][k] + 1, AGREEMENTS);
 			} else {
 				place_text(a, k, place, sizeof place);
-				settle(p, PROVE_NOT_PROVED, 0, "output %d at %s is %lld, the reference's %lld", i, place, (long long)b->ints[k], (long long)a->ints[k]);
+				settle(p, PROVE_NOT_PROVED, 0, "output %d at %s is %lld, the reference's %lld", i, place,
+					(long long)b->ints[k], (long long)a->ints[k]);
 			}
 			is_open |= p->agreed[i][k] < AGREEMENTS;
 		}
@@ -223,8 +240,8 @@ static void settle_stop(struct proof *p, const struct prove_stop *s)
 }
 
 /* One round at one real point. 0 or a negative code; *is_open: some element needs another. */
-static int round_run(struct proof *p, struct tape_side *side, const struct prove_draw *d, const struct prove_options *o, int number,
-	bool *is_open, bool *is_undecided, struct err *err)
+static int round_run(struct proof *p, struct tape_side *side, const struct prove_draw *d, const struct prove_options *o,
+	int number, bool *is_open, bool *is_undecided, struct err *err)
 {
 	struct field *f = xmalloc(sizeof *f);
 	struct prove_leaves leaves;
@@ -263,7 +280,9 @@ static void sides_take(struct prove_result *out, const struct vm_exact_report *r
 		struct prove_side *s = &out->sides[out->nsides++];
 		*s = (struct prove_side){.line = r->sides[i].line};
 		for (int k = 0; k < 4; k++)
-			if (o >> k & 1) snprintf(s->text + strlen(s->text), sizeof s->text - strlen(s->text), "%s%s", s->text[0] ? ", " : "", names[k]);
+			if (o >> k & 1)
+				snprintf(s->text + strlen(s->text), sizeof s->text - strlen(s->text), "%s%s", s->text[0] ? ", " : "",
+					names[k]);
 	}
 }
 
@@ -307,7 +326,8 @@ int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, 
 		snprintf(why, sizeof why, "%s", out->text);
 		settle(&p, PROVE_NOT_PROVED, 0, "no point of %d decides all branches: %.900s", ndraws, why);
 	} else if (!rc && !p.is_settled && is_open) {
-		settle(&p, PROVE_NOT_PROVED, 0, "some element depends on so many roots that none of %d rounds took all of squares", ROUNDS_MAX);
+		settle(&p, PROVE_NOT_PROVED, 0,
+			"some element depends on so many roots that none of %d rounds took all of squares", ROUNDS_MAX);
 	} else if (!rc && !p.is_settled) {
 		settle_proved(&p, t);
 	}
@@ -321,9 +341,11 @@ int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, 
 json_t *prove_result_json(const struct prove_result *r)
 {
 	json_t *sides = json_array();
-	for (int i = 0; i < r->nsides; i++) json_array_append_new(sides, json_pack("{s:i, s:s}", "line", r->sides[i].line, "orders", r->sides[i].text));
-	json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:f, s:o}", "answer", prove_answer_name(r->answer), "text", r->text, "line", r->line,
-		"rounds", r->rounds, "undecided", r->undecided, "elements", (json_int_t)r->elements, "seconds", r->seconds, "one_sided", sides);
+	for (int i = 0; i < r->nsides; i++)
+		json_array_append_new(sides, json_pack("{s:i, s:s}", "line", r->sides[i].line, "orders", r->sides[i].text));
+	json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:f, s:o}", "answer", prove_answer_name(r->answer), "text",
+		r->text, "line", r->line, "rounds", r->rounds, "undecided", r->undecided, "elements", (json_int_t)r->elements,
+		"seconds", r->seconds, "one_sided", sides);
 	if (r->answer == PROVE_PROVED) {
 		json_object_set_new(o, "degree", json_real(r->degree));
 		json_object_set_new(o, "bound", json_real(r->bound));

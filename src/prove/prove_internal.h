@@ -5,7 +5,6 @@
 #include "field/field.h"
 #include "prove/prove.h"
 #include "tape/tape.h"
-#include "ttir/ttir.h"
 
 #define PROVE_BYTES_MAX ((int64_t)4 << 30) /* of exact values on either side */
 
@@ -24,7 +23,7 @@ struct prove_leaf {
 	struct prove_memory memory;
 	int64_t count;
 	bool is_float;
-	struct field_value *values; // (count): of floats
+	struct field_value *values;   // (count): of floats
 };
 struct prove_leaves {
 	int ninputs, nparams;
@@ -36,8 +35,8 @@ void leaves_release(struct prove_leaves *l);
 struct prove_output {
 	bool is_float;
 	int64_t count;
-	struct field_value *values; // (count)
-	int64_t *ints;              // (count)
+	struct field_value *values;   // (count)
+	int64_t *ints;                // (count)
 	char dtype[24];
 	int ndim;
 	int64_t shape[TAPE_DIMS_MAX];

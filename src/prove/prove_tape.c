@@ -17,9 +17,9 @@
 
 struct tape_side {
 	const struct tape *t;
-	struct vm_kernel **kernels; // (nkernels)
-	bool *on_path;              // (nrows)
-	struct vm_buffer *buffers;  // (nbuffers)
+	struct vm_kernel **kernels;   // (nkernels)
+	bool *on_path;                // (nrows)
+	struct vm_buffer *buffers;    // (nbuffers)
 	struct vm_exact_buffer *exact;
 	struct vm_exact_buffer **exact_list;
 	struct vm_exact_report report;
@@ -89,7 +89,8 @@ int tape_side_create(const struct tape *t, struct tape_side **out, struct prove_
 		s->exact_list[b] = &s->exact[b];
 		bytes += t->buffers[b].bytes * 16;
 		if (bytes > PROVE_BYTES_MAX) {
-			int rc = prove_stop_at(stop, PROVE_LEFT, 0, "the tape's buffers have more than %lld MiB", (long long)(PROVE_BYTES_MAX / 16 >> 20));
+			int rc = prove_stop_at(stop, PROVE_LEFT, 0, "the tape's buffers have more than %lld MiB",
+				(long long)(PROVE_BYTES_MAX / 16 >> 20));
 			tape_side_free(s);
 			return rc;
 		}
@@ -98,7 +99,8 @@ int tape_side_create(const struct tape *t, struct tape_side **out, struct prove_
 		size_t n = (size_t)t->buffers[b].bytes;
 		uint8_t *data = aligned_alloc(256, (n + 256) / 256 * 256);
 		CHECKF(data, "%zu bytes", n);
-		s->buffers[b] = (struct vm_buffer){tape_buffer_address(b), (int64_t)n, data, xcalloc(n + 1, 1), false};
+		s->buffers[b] = (struct vm_buffer){
+			.address = tape_buffer_address(b), .bytes = (int64_t)n, .data = data, .origin = xcalloc(n + 1, 1)};
 	}
 	tape_data_path(t, s->on_path);
 	int rc = kernels_make(s, stop);
@@ -111,13 +113,17 @@ int tape_side_create(const struct tape *t, struct tape_side **out, struct prove_
 
 static enum elem elem_of(enum dtype d)
 {
-	static const uint8_t elems[DTYPE_COUNT] = {
-		[DTYPE_F32] = ELEM_F32, [DTYPE_F64] = ELEM_F64, [DTYPE_F16] = ELEM_F16, [DTYPE_BF16] = ELEM_BF16,
-		[DTYPE_F8E4M3] = ELEM_F8E4M3, [DTYPE_F8E5M2] = ELEM_F8E5M2};
+	static const uint8_t elems[DTYPE_COUNT] = {[DTYPE_F32] = ELEM_F32,
+		[DTYPE_F64] = ELEM_F64,
+		[DTYPE_F16] = ELEM_F16,
+		[DTYPE_BF16] = ELEM_BF16,
+		[DTYPE_F8E4M3] = ELEM_F8E4M3,
+		[DTYPE_F8E5M2] = ELEM_F8E5M2};
 	return dtype_is_float(d) ? (enum elem)elems[d] : ELEM_COUNT;
 }
 
-static const struct prove_leaf *leaf_of(const struct tape_side *s, int b, const struct prove_leaves *leaves, const struct prove_options *o)
+static const struct prove_leaf *leaf_of(
+	const struct tape_side *s, int b, const struct prove_leaves *leaves, const struct prove_options *o)
 {
 	const struct tape_buffer *tb = &s->t->buffers[b];
 	const char *name = tb->kind == TAPE_PARAM ? tb->name : o->const_names ? o->const_names[b] : NULL;
@@ -137,13 +143,15 @@ static int buffer_fill(struct tape_side *s, int b, const struct prove_draw *d, c
 	memset(to->data, LAUNCHER_UNWRITTEN, (size_t)tb->bytes);
 	memset(to->origin, tb->kind == TAPE_TEMP || leaf ? TAPE_ORIGIN_NONE : TAPE_ORIGIN_GIVEN, (size_t)tb->bytes);
 	if (!leaf && (tb->kind == TAPE_INPUT || tb->kind == TAPE_PARAM))
-		return prove_stop_at(stop, PROVE_FAULT, 0, "the tape uses an input or parameter that the reference does not have");
+		return prove_stop_at(
+			stop, PROVE_FAULT, 0, "the tape uses an input or parameter that the reference does not have");
 	if (!leaf) {
 		if (tb->data) memcpy(to->data, tb->data, (size_t)tb->bytes);
 		return 0;
 	}
 	if (leaf->memory.bytes != tb->bytes)
-		return prove_stop_at(stop, PROVE_FAULT, 0, "a buffer of %lld bytes, the reference's has %lld", (long long)tb->bytes, (long long)leaf->memory.bytes);
+		return prove_stop_at(stop, PROVE_FAULT, 0, "a buffer of %lld bytes, the reference's has %lld",
+			(long long)tb->bytes, (long long)leaf->memory.bytes);
 	enum dtype dtype;
 	if (!leaf->is_float) {
 		memcpy(to->data, d->given + leaf->memory.offset, (size_t)tb->bytes);
@@ -188,7 +196,8 @@ static bool is_written(const struct vm_buffer *b, int64_t offset, int64_t size)
 }
 
 /* A float where a walk stands: a value, or bits that are a constant. */
-static int float_read(struct tape_side *s, struct field *f, const struct walk *w, struct field_value *out, struct prove_stop *stop)
+static int float_read(
+	struct tape_side *s, struct field *f, const struct walk *w, struct field_value *out, struct prove_stop *stop)
 {
 	static const int significand[DTYPE_COUNT] = {
 		[DTYPE_F32] = 24, [DTYPE_F64] = 53, [DTYPE_F16] = 11, [DTYPE_BF16] = 8, [DTYPE_F8E4M3] = 4, [DTYPE_F8E5M2] = 3};
@@ -199,7 +208,8 @@ static int float_read(struct tape_side *s, struct field *f, const struct walk *w
 		return 0;
 	}
 	if (e->elem != ELEM_COUNT && e->elem != elem_of(w->v->dtype))
-		return prove_stop_at(stop, PROVE_LEFT, 0, "floats of %s read as %s", elem_name(e->elem), dtype_name(w->v->dtype));
+		return prove_stop_at(
+			stop, PROVE_LEFT, 0, "floats of %s read as %s", elem_name(e->elem), dtype_name(w->v->dtype));
 	if (e->elem == ELEM_COUNT || !e->is_set[w->offset / w->size])
 		return prove_stop_at(stop, PROVE_FAULT, 0, "memory is read that nobody wrote");
 	*out = e->values[w->offset / w->size];
@@ -212,7 +222,8 @@ static int float_write(struct tape_side *s, const struct walk *w, const struct f
 	struct vm_buffer *b = &s->buffers[w->v->buffer];
 	if (e->elem == ELEM_COUNT) vm_exact_buffer_set(e, elem_of(w->v->dtype), b->bytes);
 	if (e->elem != elem_of(w->v->dtype))
-		return prove_stop_at(stop, PROVE_LEFT, 0, "floats of %s over floats of %s", dtype_name(w->v->dtype), elem_name(e->elem));
+		return prove_stop_at(
+			stop, PROVE_LEFT, 0, "floats of %s over floats of %s", dtype_name(w->v->dtype), elem_name(e->elem));
 	e->values[w->offset / w->size] = *v;
 	e->is_set[w->offset / w->size] = 1;
 	memset(b->origin + w->offset, TAPE_ORIGIN_NONE, (size_t)w->size);
@@ -220,7 +231,8 @@ static int float_write(struct tape_side *s, const struct walk *w, const struct f
 }
 
 /* The integer that a copy casts a float to; bool is x != 0. */
-static int cast_to_int(struct field *f, const struct field_value *v, bool is_bool, int64_t *out, struct prove_stop *stop)
+static int cast_to_int(
+	struct field *f, const struct field_value *v, bool is_bool, int64_t *out, struct prove_stop *stop)
 {
 	struct field_value zero = field_integer(f, 0);
 	enum field_order order = field_compare(v, &zero);
@@ -229,8 +241,10 @@ static int cast_to_int(struct field *f, const struct field_value *v, bool is_boo
 		*out = order != FIELD_EQUAL;
 		return 0;
 	}
-	if (isnan(lo) || fabs(lo) >= 0x1p63 || isinf(hi)) return prove_stop_at(stop, PROVE_LEFT, 0, "a copy of a float to an integer that cannot hold it");
-	if (is_bool || lo != hi) return prove_stop_at(stop, PROVE_UNDECIDED, 0, "a copy to integers is not decided by the real values");
+	if (isnan(lo) || fabs(lo) >= 0x1p63 || isinf(hi))
+		return prove_stop_at(stop, PROVE_LEFT, 0, "a copy of a float to an integer that cannot hold it");
+	if (is_bool || lo != hi)
+		return prove_stop_at(stop, PROVE_UNDECIDED, 0, "a copy to integers is not decided by the real values");
 	*out = (int64_t)lo;
 	return 0;
 }
@@ -245,14 +259,16 @@ static int64_t int_read(enum dtype t, const uint8_t *p)
 	return is_signed ? (int64_t)(v << (64 - bits)) >> (64 - bits) : (int64_t)v;
 }
 
-static int copy_ints_from_floats(struct tape_side *s, struct field *f, const struct tape_row *row, struct prove_stop *stop)
+static int copy_ints_from_floats(
+	struct tape_side *s, struct field *f, const struct tape_row *row, struct prove_stop *stop)
 {
 	struct walk from = walk_of(&row->src), to = walk_of(&row->dst);
 	int64_t n = tape_view_elements(&row->src);
 	for (int64_t i = 0; i < n; i++, walk_next(&from), walk_next(&to)) {
 		struct field_value v;
 		int64_t whole = 0;
-		if (float_read(s, f, &from, &v, stop) || cast_to_int(f, &v, row->dst.dtype == DTYPE_BOOL, &whole, stop)) return 1;
+		if (float_read(s, f, &from, &v, stop) || cast_to_int(f, &v, row->dst.dtype == DTYPE_BOOL, &whole, stop))
+			return 1;
 		struct vm_buffer *b = &s->buffers[row->dst.buffer];
 		memcpy(b->data + to.offset, &whole, (size_t)to.size);
 		memset(b->origin + to.offset, TAPE_ORIGIN_LIBRARY, (size_t)to.size);
@@ -271,7 +287,8 @@ static int copy_floats(struct tape_side *s, struct field *f, const struct tape_r
 	for (int64_t i = 0; i < n && !rc; i++, walk_next(&from)) {
 		const struct vm_buffer *b = &s->buffers[row->src.buffer];
 		if (!is_int) rc = float_read(s, f, &from, &all[i], stop);
-		else if (!is_written(b, from.offset, from.size)) rc = prove_stop_at(stop, PROVE_LEFT, row->line, "bits of floats read as integers");
+		else if (!is_written(b, from.offset, from.size))
+			rc = prove_stop_at(stop, PROVE_LEFT, row->line, "bits of floats read as integers");
 		else all[i] = field_integer(f, int_read(row->src.dtype, b->data + from.offset));
 	}
 	for (int64_t i = 0; i < n && !rc; i++, walk_next(&to)) rc = float_write(s, &to, &all[i], stop);
@@ -287,9 +304,10 @@ static int row_copy(struct tape_side *s, struct field *f, const struct tape_row 
 	struct walk w = walk_of(&row->src);
 	for (int64_t i = 0; i < tape_view_elements(&row->src); i++, walk_next(&w))
 		if (!is_written(&s->buffers[row->src.buffer], w.offset, w.size))
-			return prove_stop_at(stop, PROVE_LEFT, row->line, "a copy of integers that nobody wrote, or of floats' bits");
-	movement_copy(&row->dst, (struct memory_view){s->buffers[row->dst.buffer].data, s->buffers[row->dst.buffer].origin}, &row->src,
-		(struct memory_view){s->buffers[row->src.buffer].data, s->buffers[row->src.buffer].origin});
+			return prove_stop_at(
+				stop, PROVE_LEFT, row->line, "a copy of integers that nobody wrote, or of floats' bits");
+	movement_copy(&row->dst, (struct memory_view){s->buffers[row->dst.buffer].data, s->buffers[row->dst.buffer].origin},
+		&row->src, (struct memory_view){s->buffers[row->src.buffer].data, s->buffers[row->src.buffer].origin});
 	return 0;
 }
 
@@ -312,7 +330,8 @@ static int row_fill(struct tape_side *s, struct field *f, const struct tape_row 
 /* ---- launches ---- */
 
 /* A launch reaches its own arguments' buffers alone. */
-static int row_launch(struct tape_side *s, struct field *f, const struct tape_row *row, uint64_t deadline_ns, struct prove_stop *stop)
+static int row_launch(
+	struct tape_side *s, struct field *f, const struct tape_row *row, uint64_t deadline_ns, struct prove_stop *stop)
 {
 	const struct vm_kernel *k = s->kernels[row->kernel];
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1];
@@ -328,7 +347,8 @@ static int row_launch(struct tape_side *s, struct field *f, const struct tape_ro
 				break;
 			}
 	for (int a = 0; a < row->nargs; a++)
-		if (tape_arg_has_buffer(&row->args[a])) address[a] = tape_buffer_address(row->args[a].buffer) + (uint64_t)row->args[a].offset_bytes;
+		if (tape_arg_has_buffer(&row->args[a]))
+			address[a] = tape_buffer_address(row->args[a].buffer) + (uint64_t)row->args[a].offset_bytes;
 	struct vm_exact_options o = {.args = args,
 		.nargs = launcher_arguments(k, row, address, args),
 		.buffers = own,
@@ -339,14 +359,17 @@ static int row_launch(struct tape_side *s, struct field *f, const struct tape_ro
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	struct err err = {0};
 	if (!vm_exact_launch(k, &o, &s->report, &err)) return 0;
-	static const enum prove_end ends[] = {
-		[VM_EXACT_DONE] = PROVE_FAULT, [VM_EXACT_UNDECIDED] = PROVE_UNDECIDED, [VM_EXACT_OUTSIDE] = PROVE_LEFT, [VM_EXACT_FAULT] = PROVE_FAULT};
+	static const enum prove_end ends[] = {[VM_EXACT_DONE] = PROVE_FAULT,
+		[VM_EXACT_UNDECIDED] = PROVE_UNDECIDED,
+		[VM_EXACT_OUTSIDE] = PROVE_LEFT,
+		[VM_EXACT_FAULT] = PROVE_FAULT};
 	return prove_stop_at(stop, ends[s->report.end], s->report.line, "%.600s", err.text);
 }
 
 /* ---- outputs ---- */
 
-static int output_take(struct tape_side *s, struct field *f, const struct tape_view *v, struct prove_output *out, struct prove_stop *stop)
+static int output_take(
+	struct tape_side *s, struct field *f, const struct tape_view *v, struct prove_output *out, struct prove_stop *stop)
 {
 	struct walk w = walk_of(v);
 	out->count = tape_view_elements(v);
@@ -360,7 +383,8 @@ static int output_take(struct tape_side *s, struct field *f, const struct tape_v
 		const struct vm_buffer *b = &s->buffers[v->buffer];
 		if (out->is_float && float_read(s, f, &w, &out->values[i], stop)) return 1;
 		if (out->is_float) continue;
-		if (!is_written(b, w.offset, w.size)) return prove_stop_at(stop, PROVE_FAULT, 0, "an output that nobody wrote as integers");
+		if (!is_written(b, w.offset, w.size))
+			return prove_stop_at(stop, PROVE_FAULT, 0, "an output that nobody wrote as integers");
 		out->ints[i] = int_read(v->dtype, b->data + w.offset);
 	}
 	return 0;
@@ -379,6 +403,7 @@ int tape_side_run(struct tape_side *s, const struct prove_draw *d, struct field 
 		else if (row->kind == TAPE_FILL) rc = row_fill(s, f, row, stop);
 		else rc = row_copy(s, f, row, stop);
 	}
-	for (; out->n < s->t->noutputs && !rc; out->n++) rc = output_take(s, f, &s->t->outputs[out->n], &out->outputs[out->n], stop);
+	for (; out->n < s->t->noutputs && !rc; out->n++)
+		rc = output_take(s, f, &s->t->outputs[out->n], &out->outputs[out->n], stop);
 	return rc;
 }

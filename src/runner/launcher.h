@@ -83,7 +83,8 @@ struct launcher *launcher_vm_create_sampling(void);
  * row's arguments points (rows' order; others' are not looked at). Returns how many there are. */
 struct vm_kernel;
 struct vm_arg;
-int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args);
+int launcher_arguments(
+	const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args);
 
 /* Bytes that lie before and behind each buffer, and what is in them. */
 #define LAUNCHER_CANARY 0xa5

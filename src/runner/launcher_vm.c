@@ -253,7 +253,8 @@ static int descriptor_words(uint64_t address, const struct tape_arg *a, bool is_
 	return n;
 }
 
-int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args)
+int launcher_arguments(
+	const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args)
 {
 	int n = 0;
 	for (int a = 0; a < row->nargs; a++) {

@@ -26,9 +26,9 @@ struct oracle_variant {
 	char changed[256];  /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
 };
 struct oracle_trial {
-	bool counts;  /* false: skipped or not usable; why says it */
-	bool is_check; /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
-	bool is_edge; /* NaN, infinities, denormals: replayed and reported, never judged */
+	bool counts;     /* false: skipped or not usable; why says it */
+	bool is_check;   /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
+	bool is_edge;    /* NaN, infinities, denormals: replayed and reported, never judged */
 	json_t *message; /* keeps names alive, where oracle_data.messages does not */
 	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
 	char why[320], distribution[96];
@@ -91,8 +91,8 @@ json_t *oracle_job(const struct task *task, const struct oracle_options *o);
 /* Maps a sealed memfd of the oracle's; *out is NULL where it is empty. */
 int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err);
 
-/* The reference as a graph of exact steps at several real points (prove.h). why: what the graph cannot say, "" when there
- * is one. */
+/* The reference as a graph of exact steps at several real points (prove.h). why: what the graph cannot say, "" when
+ * there is one. */
 struct oracle_proofs {
 	char why[320];
 	int ndraws;
@@ -100,8 +100,8 @@ struct oracle_proofs {
 	json_t *messages;
 };
 /* As oracle_run. */
-int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_proofs *out,
-	struct oracle_fault *fault, struct err *err);
+int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o,
+	struct oracle_proofs *out, struct oracle_fault *fault, struct err *err);
 void oracle_proofs_release(struct oracle_proofs *p);
 /* Tries outputs that no kernel computed (null_kernel.c); the name of the first that passes all
  * counted trials, or NULL. */

@@ -42,8 +42,8 @@ static int draw_take(const json_t *graph, const int *fds, int nfds, struct oracl
 }
 
 /* One message: 1 when it was the last. */
-static int message_take(const struct str *text, const int *fds, int nfds, struct oracle_proofs *p, struct oracle_fault *fault,
-	struct err *err)
+static int message_take(const struct str *text, const int *fds, int nfds, struct oracle_proofs *p,
+	struct oracle_fault *fault, struct err *err)
 {
 	json_t *m = NULL;
 	int rc = json_parse(text->data, text->len, "oracle's message", &m, err);
@@ -53,7 +53,8 @@ static int message_take(const struct str *text, const int *fds, int nfds, struct
 	const char *outside = json_string_value(json_object_get(m, "outside"));
 	if (f) {
 		snprintf(fault->code, sizeof fault->code, "task-broken");
-		snprintf(fault->text, sizeof fault->text, "%.1000s", json_string_value(json_object_get(f, "text")) ? json_string_value(json_object_get(f, "text")) : "");
+		snprintf(fault->text, sizeof fault->text, "%.1000s",
+			json_string_value(json_object_get(f, "text")) ? json_string_value(json_object_get(f, "text")) : "");
 		return ERR_MISMATCH;
 	}
 	if (outside) {
@@ -65,8 +66,8 @@ static int message_take(const struct str *text, const int *fds, int nfds, struct
 	return json_is_true(json_object_get(m, "done"));
 }
 
-int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_proofs *out,
-	struct oracle_fault *fault, struct err *err)
+int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o,
+	struct oracle_proofs *out, struct oracle_fault *fault, struct err *err)
 {
 	json_t *job_text = oracle_job(task, o), *seeds = json_array();
 	*out = (struct oracle_proofs){.messages = json_array()};
@@ -109,7 +110,8 @@ static const char **constants_named(const struct grading *g, const struct tape *
 	for (int p = 0; p < n; p++) {
 		const json_t *o = json_array_get(list, (size_t)p);
 		const char *name = json_string_value(json_object_get(o, "name"));
-		params[p] = (struct runner_given){.name = name ? name : "", .bytes = json_integer_value(json_object_get(o, "bytes"))};
+		params[p] = (struct runner_given){
+			.name = name ? name : "", .bytes = json_integer_value(json_object_get(o, "bytes"))};
 	}
 	params_stand_in(t, g->oracle->variants[0].state, params, n, of);
 	for (int b = 0; b < t->nbuffers; b++)
@@ -136,7 +138,8 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err)
 		snprintf(out->text, sizeof out->text, "the reference: %s", p.why);
 	} else if (!rc) {
 		const char **names = constants_named(g, stock->tape, &p.draws[0]);
-		struct prove_options po = {.seed = o->seed, .deadline_ns = clock_ns() + PROOF_S * (uint64_t)1000000000, .const_names = names};
+		struct prove_options po = {
+			.seed = o->seed, .deadline_ns = clock_ns() + PROOF_S * (uint64_t)1000000000, .const_names = names};
 		rc = p.ndraws ? prove_run(stock->tape, p.draws, p.ndraws, &po, out, err) : err_set(err, ERR_FORMAT, "no graph");
 		free(names);
 		/* A graph that makes no sense is the task's fault. */
@@ -146,7 +149,8 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err)
 			rc = 0;
 		}
 	}
-	for (int i = 0; i < g->oracle->trials[0].noutputs; i++) out->is_floating |= dtype_is_float(g->oracle->trials[0].outputs[i].dtype);
+	for (int i = 0; i < g->oracle->trials[0].noutputs; i++)
+		out->is_floating |= dtype_is_float(g->oracle->trials[0].outputs[i].dtype);
 	text_make_printable(out->text);
 	oracle_proofs_release(&p);
 	out->seconds = (double)(clock_ns() - start) * 1e-9;

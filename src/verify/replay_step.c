@@ -286,8 +286,7 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 		"output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
 }
 
-void params_stand_in(
-	const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of)
+void params_stand_in(const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of)
 {
 	bool *is_taken = xcalloc((size_t)nparams + 1, sizeof *is_taken);
 	for (int b = 0; b < t->nbuffers; b++)

@@ -43,6 +43,7 @@ struct verify_options {
 	const char *cost_size; /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							  task's own; a number: so large that the largest input has as many elements at least */
 	bool skip_compile;     /* for tests of later stages only: recorded, and never genuine */
+	bool skip_replay;      /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
 	struct store *store;   /* caches; may be NULL */
 };
 struct verifier;

@@ -49,7 +49,7 @@ struct verify_shared {
 	struct store *store;         /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
-	bool tf32, skip_compile;
+	bool tf32, skip_compile, skip_replay;
 	uint64_t cost_seed; /* of samples */
 	const char *emit;   /* file for the module of a genuine candidate, or NULL */
 	int time_repeats;   /* timed replays on the GPU; 0: none */
@@ -95,7 +95,8 @@ struct grading {
 	char library_op[104];
 	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
 	struct runner_library computes; /* of library */
-	struct trace others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
+	struct trace
+		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
 	int attempt;
 	struct verdict *v;
 	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
@@ -151,7 +152,8 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err);
  * index of that parameter, or -1. */
 void params_stand_in(
 	const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of);
-/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof. Never settles the verdict. */
+/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof. Never settles the
+ * verdict. */
 int prove_step(struct grading *g, const struct trace *stock, struct err *err);
 /* Costs at the sizes that were asked for, after replay_step and in its runner and tracer. Never settles a verdict but
  * for IR that is not the source's: what cannot be predicted is said in the record. */

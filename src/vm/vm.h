@@ -292,9 +292,9 @@ struct vm_exact_options {
 	uint32_t grid[3];
 	const struct vm_arg *args;
 	int nargs;
-	struct vm_buffer *buffers; /* with origin tags */
-	int nbuffers;              /* sorted by address */
-	struct vm_exact_buffer **exact; // (nbuffers)
+	struct vm_buffer *buffers;        /* with origin tags */
+	int nbuffers;                     /* sorted by address */
+	struct vm_exact_buffer **exact;   // (nbuffers)
 	struct field *field;
 	uint64_t deadline_ns;
 };

@@ -37,13 +37,13 @@ enum vm_op { VM_OP_TABLE(X) OP_COUNT };
 /* What a map without a number of its own (map_op) does to floats: for engines that do not compute with its kernel. */
 enum vm_number {
 	NUMBER_NONE,
-	NUMBER_MAP,           /* imm[1]: enum map_op */
-	NUMBER_COMPARE,       /* imm[2]: MAP_LESS, MAP_EQUAL, ...: of which orders it is true */
-	NUMBER_CLASS,         /* imm[2]: enum map_class */
-	NUMBER_CAST,          /* between floats */
-	NUMBER_FROM_SIGNED,   /* integer to float */
+	NUMBER_MAP,         /* imm[1]: enum map_op */
+	NUMBER_COMPARE,     /* imm[2]: MAP_LESS, MAP_EQUAL, ...: of which orders it is true */
+	NUMBER_CLASS,       /* imm[2]: enum map_class */
+	NUMBER_CAST,        /* between floats */
+	NUMBER_FROM_SIGNED, /* integer to float */
 	NUMBER_FROM_UNSIGNED,
-	NUMBER_TO_SIGNED,     /* float to integer, toward zero */
+	NUMBER_TO_SIGNED, /* float to integer, toward zero */
 	NUMBER_TO_UNSIGNED
 };
 
