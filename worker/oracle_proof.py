@@ -377,7 +377,7 @@ class Evaluator:
 
     def total(self, x, dims, keepdim, dtype=None):
         if not x.is_float and not (dtype and dtype.is_floating_point):
-            return self.g.reduce("int sum", x, dims, keepdim, torch.int64)
+            return self.g.reduce("int sum", x, dims, keepdim, dtype or torch.int64)
         x = self.g.as_float(x)
         return self.g.reduce("sum", x, dims, keepdim, x.dtype)
 

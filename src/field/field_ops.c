@@ -68,6 +68,7 @@ static struct field_value add_signed(
 	struct field *f, const struct field_value *a, const struct field_value *b, bool minus)
 {
 	struct interval i = interval_add(interval_of(a), minus ? (struct interval){-b->hi, -b->lo} : interval_of(b));
+	if (!field_is_infinite(a) && !field_is_infinite(b)) i = interval_finite(i);
 	struct field_value r = {.lo = i.lo, .hi = i.hi, .flags = flags_of(a->flags, b->flags)};
 	if (isnan(i.lo) || isnan(i.hi)) return field_nan();
 	r.q = minus ? residue_sub(&f->q, a->q, b->q) : residue_add(&f->q, a->q, b->q);
@@ -100,6 +101,7 @@ struct field_value field_mul(struct field *f, struct field_value a, struct field
 		return is_undefined ? field_nan() : field_integer(f, 0);
 	}
 	struct interval i = interval_mul(interval_of(&a), interval_of(&b));
+	if (!field_is_infinite(&a) && !field_is_infinite(&b)) i = interval_finite(i);
 	return (struct field_value){residue_mul(&f->q, a.q, b.q), residue_mul(&f->p, a.p, b.p), i.lo, i.hi,
 		a.degree + b.degree, flags_of(a.flags, b.flags)};
 }
@@ -115,6 +117,7 @@ struct field_value field_div(struct field *f, struct field_value a, struct field
 	}
 	if (field_is_zero(&a)) return a;
 	struct interval i = interval_div(interval_of(&a), interval_of(&b));
+	if (!field_is_infinite(&a)) i = interval_finite(i);
 	struct field_value r = {.lo = i.lo, .hi = i.hi, .degree = a.degree + b.degree, .flags = flags_of(a.flags, b.flags)};
 	if (b.degree > 0) r.flags |= FIELD_RATIONAL;
 	/* A residue of 0 has no inverse: the quotient lacks it. */
@@ -209,7 +212,7 @@ static struct field_value exponential(struct field *f, enum field_op op, const s
 	if (field_is_nan(a)) return *a;
 	if (field_is_infinite(a)) return a->lo < 0 ? field_integer(f, 0) : *a;
 	if (field_is_zero(a)) return field_integer(f, 1);
-	struct interval i = interval_about(real(a->lo), real(a->hi));
+	struct interval i = interval_finite(interval_about(real(a->lo), real(a->hi)));
 	struct field_value r = {
 		.lo = fmax(i.lo, 0), .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_EXP};
 	if (!(a->flags & FIELD_Q)) {
