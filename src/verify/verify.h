@@ -81,7 +81,8 @@ enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };
 const char *verify_step_name(enum verify_step s);
 struct verify_times {
 	double wall_s[VERIFY_STEP_COUNT], cpu_s[VERIFY_STEP_COUNT];
-	int64_t count; /* verdicts */
+	int64_t processes[VERIFY_STEP_COUNT]; /* that were started */
+	int64_t count;                        /* verdicts */
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
 

@@ -82,6 +82,8 @@ struct grading {
 	const struct oracle_data *oracle;
 	struct job tracer;
 	bool has_tracer, is_traced_again;
+	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
+	bool has_builder;
 	struct runner runner;
 	bool has_runner;
 	int next_other; /* of the tracer's other sizes: the next that it makes, from 1 */
@@ -143,6 +145,9 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err);
  * ERR_CHILD: the process ended or did not make sense, inside its sandbox: the candidate's doing. */
 int compile_job(
 	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err);
+/* The same of the job that stays until the candidate is judged: the first task starts it, later ones are sent to it. */
+int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
+void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
