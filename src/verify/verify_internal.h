@@ -95,7 +95,8 @@ struct grading {
 	char library_op[104];
 	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
 	struct runner_library computes; /* of library */
-	struct trace others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
+	struct trace
+		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
 	int attempt;
 	struct verdict *v;
 	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
