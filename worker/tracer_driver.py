@@ -17,6 +17,7 @@ import triton.compiler
 import triton.compiler.compiler
 import triton.testing
 from triton.backends.driver import DriverBase
+from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 
 import tracer_cuda
@@ -68,6 +69,7 @@ class TracedKernel:
         self.src = src
         self.name = src.fn.__name__ if src is not None else "kernel"
         self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
+        self.makes_descriptors = "tt.make_tensor_descriptor" in ttir       # the launcher then asks the host's allocator for memory
         self.signature = list(src.signature.values())
         self.asm = dict(ASM_MORE, ttir=ttir)
         self.source = source
@@ -157,7 +159,7 @@ def record_launch(kernel, grid, args):
     for index, (kind, value) in enumerate(zip(kernel.signature, args)):
         append_argument(row_args, kind, value, index)
     if grid[0] * grid[1] * grid[2] > 0:
-        RECORDER.launch(kernel, grid, row_args)
+        RECORDER.launch(kernel, grid, row_args, kernel.makes_descriptors and _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR)
 
 
 def append_argument(out, kind, value, index):

@@ -72,7 +72,7 @@ static uint32_t prime_draw(struct rng *r)
 {
 	for (;;) {
 		uint32_t q = (1u << 29) + rng_below(r, 1u << 29);
-		q |= 3; /* q = 3 mod 4, so p = 7 mod 8 */
+		q |= 3;                                               /* q = 3 mod 4, so p = 7 mod 8 */
 		if (q % 3 != 2 || q % 5 == 2 || q % 7 == 3) continue; /* p or q would have a small factor */
 		if (is_prime(q) && is_prime(2 * q + 1)) return q;
 	}

@@ -23,13 +23,13 @@
 #include <math.h>
 
 enum field_flag {
-	FIELD_Q = 1,          /* q holds a residue */
-	FIELD_P = 2,          /* p holds a residue */
+	FIELD_Q = 1,            /* q holds a residue */
+	FIELD_P = 2,            /* p holds a residue */
 	FIELD_NOT_SQUARE_Q = 4, /* some root was taken of no square: a mismatch of this residue says nothing */
 	FIELD_NOT_SQUARE_P = 8,
-	FIELD_RATIONAL = 16,  /* was divided by something that is no constant */
-	FIELD_EXP = 32,       /* came through exp */
-	FIELD_BEYOND = 64,    /* came through log, a root or a random function */
+	FIELD_RATIONAL = 16, /* was divided by something that is no constant */
+	FIELD_EXP = 32,      /* came through exp */
+	FIELD_BEYOND = 64,   /* came through log, a root or a random function */
 };
 struct field_value {
 	uint32_t q, p;  /* in Montgomery's form */
@@ -46,13 +46,13 @@ struct field_modulus {
 struct field_log_table;
 struct field {
 	struct field_modulus q, p;
-	uint64_t seed;                                       /* of random functions and fresh values */
-	uint64_t fresh;                                      /* how many fresh values were drawn */
-	uint32_t ln2_q, ln2_p, inverse_ln2_q, pi_q, pi_p;    /* in Montgomery's form */
-	uint32_t power[FIELD_POWER_WINDOWS][256];            /* 2^(d 256^w) modulo p */
-	struct field_log_table *logs;                        /* made at the first logarithm */
-	const char *lost;                                    /* the first operation that lacked a residue; NULL: none */
-	const char *outside;                                 /* an operation that has no reading here; NULL: none */
+	uint64_t seed;                                    /* of random functions and fresh values */
+	uint64_t fresh;                                   /* how many fresh values were drawn */
+	uint32_t ln2_q, ln2_p, inverse_ln2_q, pi_q, pi_p; /* in Montgomery's form */
+	uint32_t power[FIELD_POWER_WINDOWS][256];         /* 2^(d 256^w) modulo p */
+	struct field_log_table *logs;                     /* made at the first logarithm */
+	const char *lost;                                 /* the first operation that lacked a residue; NULL: none */
+	const char *outside;                              /* an operation that has no reading here; NULL: none */
 };
 /* Draws primes between 2^30 and 2^31 and the random elements. */
 void field_init(struct field *f, uint64_t seed);
@@ -100,8 +100,9 @@ enum field_order field_compare(const struct field_value *a, const struct field_v
 /* ---- making values ---- */
 
 struct field_value field_integer(const struct field *f, int64_t i);
-/* A constant of a program: the simplest of integers, fractions, decimals, their roots, and multiples of pi and ln 2 that
- * lies within half a unit in the last place of `bits` (24: fp32; 53: fp64; ...) around x; else x itself, exactly. */
+/* A constant of a program: the simplest of integers, fractions, decimals, their roots, and multiples of pi and ln 2
+ * that lies within half a unit in the last place of `bits` (24: fp32; 53: fp64; ...) around x; else x itself, exactly.
+ */
 struct field_value field_constant(struct field *f, double x, int bits);
 /* An input: random residues beside the real value. */
 struct field_value field_input(struct field *f, double x);
@@ -112,7 +113,8 @@ static inline bool field_is_infinite(const struct field_value *v) { return isinf
 /* Known to be exactly 0. */
 static inline bool field_is_zero(const struct field_value *v)
 {
-	return v->lo == 0 && v->hi == 0 && v->degree == 0 && !v->q && !v->p && (v->flags & (FIELD_Q | FIELD_P)) == (FIELD_Q | FIELD_P);
+	return v->lo == 0 && v->hi == 0 && v->degree == 0 && !v->q && !v->p &&
+		(v->flags & (FIELD_Q | FIELD_P)) == (FIELD_Q | FIELD_P);
 }
 
 /* ---- what two computations of one thing agree in ---- */

@@ -9,7 +9,6 @@
  * constants get one reading only where they are the same number in their type, or where both are
  * that number rounded. */
 #include "field/field.h"
-#include "base/base.h"
 #include "field/field_internal.h"
 #include "field/field_interval.h"
 #include <stdlib.h>
@@ -31,8 +30,8 @@ static bool simplest(double lo, double hi, double max, struct fraction *out)
 		double term = whole == lo ? whole : ends ? whole + 1 : whole;
 		if (!(term < 0x1p40)) return false;
 		int64_t t = (int64_t)term, n, d;
-		if (__builtin_mul_overflow(t, n1, &n) || __builtin_add_overflow(n, n0, &n) || __builtin_mul_overflow(t, d1, &d) ||
-			__builtin_add_overflow(d, d0, &d) || (double)n * (double)d > max)
+		if (__builtin_mul_overflow(t, n1, &n) || __builtin_add_overflow(n, n0, &n) ||
+			__builtin_mul_overflow(t, d1, &d) || __builtin_add_overflow(d, d0, &d) || (double)n * (double)d > max)
 			return false;
 		n0 = n1, d0 = d1, n1 = n, d1 = d;
 		if (ends) {
@@ -48,8 +47,8 @@ static bool simplest(double lo, double hi, double max, struct fraction *out)
 
 static struct field_value ratio(struct field *f, struct fraction r, int shift)
 {
-	struct field_value v = field_div(f, field_integer(f, r.n), field_integer(f, r.d)),
-					   two = field_integer(f, 2), factor = field_integer(f, 1);
+	struct field_value v = field_div(f, field_integer(f, r.n), field_integer(f, r.d)), two = field_integer(f, 2),
+					   factor = field_integer(f, 1);
 	for (int i = 0; i < abs(shift); i++) factor = field_mul(f, factor, two);
 	return shift < 0 ? field_div(f, v, factor) : field_mul(f, v, factor);
 }
@@ -118,10 +117,10 @@ static bool try_forms(struct field *f, double lo, double hi, double max, struct 
 		static const struct {
 			double real;
 			bool is_pi, is_inverse, is_root_of_all, is_root;
-		} forms[10] = {{1, false, false, false, true}, {M_PI, true, false, false, false}, {M_PI, true, true, false, false},
-			{M_LN2, false, false, false, false}, {M_LN2, false, true, false, false}, {M_PI, true, false, true, false},
-			{M_PI, true, true, true, false}, {M_LN2, false, true, false, true}, {M_LN2, false, false, false, true},
-			{M_PI, true, false, false, true}};
+		} forms[10] = {{1, false, false, false, true}, {M_PI, true, false, false, false},
+			{M_PI, true, true, false, false}, {M_LN2, false, false, false, false}, {M_LN2, false, true, false, false},
+			{M_PI, true, false, true, false}, {M_PI, true, true, true, false}, {M_LN2, false, true, false, true},
+			{M_LN2, false, false, false, true}, {M_PI, true, false, false, true}};
 		double unit = forms[form].is_inverse ? 1 / forms[form].real : forms[form].real, a = lo, b = hi;
 		struct field_value r;
 		/* x = sqrt(r unit), x = sqrt(r) unit, or x = r unit */
@@ -130,7 +129,7 @@ static bool try_forms(struct field *f, double lo, double hi, double max, struct 
 		else a /= unit, b /= unit;
 		if (!try_fraction(f, a, b, max, &r)) continue;
 		struct field_value u = forms[form].real == 1 ? field_integer(f, 1)
-			: forms[form].is_pi                    ? transcendental(f, M_PI, f->pi_q, f->pi_p, forms[form].is_inverse)
+			: forms[form].is_pi                      ? transcendental(f, M_PI, f->pi_q, f->pi_p, forms[form].is_inverse)
 								: transcendental(f, M_LN2, f->ln2_q, f->ln2_p, forms[form].is_inverse);
 		if (forms[form].is_root_of_all) r = field_mul(f, r, u);
 		if (forms[form].is_root_of_all || forms[form].is_root) field_apply(f, FIELD_SQRT, &r, NULL, &r);
@@ -153,7 +152,12 @@ struct field_value field_constant(struct field *f, double x, int bits)
 	/* The bounds leave about a hundredth for chance: so many fractions, decimals and forms lie
 	 * within a relative distance of 2^-bits. */
 	bool is_wide = bits > 24;
-	double fraction_max = is_wide ? 0x1p34 : bits == 24 ? 0x1p17 : 256, form_max = is_wide ? 0x1p26 : bits == 24 ? 0x1p12 : 16;
+	double fraction_max = is_wide ? 0x1p34
+		: bits == 24              ? 0x1p17
+								  : 256,
+		   form_max = is_wide ? 0x1p26
+		: bits == 24          ? 0x1p12
+							  : 16;
 	int digits = is_wide ? 8 : bits == 24 ? 6 : 2;
 	bool found = try_fraction(f, lo, hi, fraction_max, &v) || try_decimal(f, size, lo, hi, digits, &v) ||
 		try_forms(f, lo, hi, form_max, &v) || (is_wide && try_decimal(f, size, lo, hi, 15, &v));

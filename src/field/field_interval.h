@@ -1,7 +1,6 @@
 /* Real intervals with outward rounding: ends that a double cannot hold move one step out. */
 #ifndef HONE_FIELD_INTERVAL_H
 #define HONE_FIELD_INTERVAL_H
-#include "base/base.h"
 #include <math.h>
 
 struct interval {

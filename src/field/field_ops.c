@@ -34,7 +34,8 @@ struct field_value field_infinity(bool is_negative)
 struct field_value field_integer(const struct field *f, int64_t i)
 {
 	uint64_t size = i < 0 ? -(uint64_t)i : (uint64_t)i;
-	struct field_value v = {residue_of(&f->q, size), residue_of(&f->p, size), (double)i, (double)i, 0, FIELD_Q | FIELD_P};
+	struct field_value v = {
+		residue_of(&f->q, size), residue_of(&f->p, size), (double)i, (double)i, 0, FIELD_Q | FIELD_P};
 	if (i < 0) {
 		v.q = residue_sub(&f->q, 0, v.q);
 		v.p = residue_sub(&f->p, 0, v.p);
@@ -49,8 +50,7 @@ struct field_value field_input(struct field *f, double x)
 	uint64_t h = field_mix(f->seed + ++f->fresh * 0x9e3779b97f4a7c15u);
 	if (isnan(x)) return field_nan();
 	if (isinf(x)) return field_infinity(x < 0);
-	return (struct field_value){
-		(uint32_t)(h % f->q.m), (uint32_t)(field_mix(h) % f->p.m), x, x, 1, FIELD_Q | FIELD_P};
+	return (struct field_value){(uint32_t)(h % f->q.m), (uint32_t)(field_mix(h) % f->p.m), x, x, 1, FIELD_Q | FIELD_P};
 }
 
 static struct interval interval_of(const struct field_value *v) { return (struct interval){v->lo, v->hi}; }
@@ -63,10 +63,10 @@ static bool is_point(const struct field_value *v) { return v->lo == v->hi && v->
 
 /* ---- arithmetic ---- */
 
-static struct field_value add_signed(struct field *f, const struct field_value *a, const struct field_value *b, bool minus)
+static struct field_value add_signed(
+	struct field *f, const struct field_value *a, const struct field_value *b, bool minus)
 {
-	struct interval i = interval_add(
-		interval_of(a), minus ? (struct interval){-b->hi, -b->lo} : interval_of(b));
+	struct interval i = interval_add(interval_of(a), minus ? (struct interval){-b->hi, -b->lo} : interval_of(b));
 	struct field_value r = {.lo = i.lo, .hi = i.hi, .flags = flags_of(a->flags, b->flags)};
 	if (isnan(i.lo) || isnan(i.hi)) return field_nan();
 	r.q = minus ? residue_sub(&f->q, a->q, b->q) : residue_add(&f->q, a->q, b->q);
@@ -209,7 +209,8 @@ static struct field_value exponential(struct field *f, enum field_op op, const s
 	if (field_is_infinite(a)) return a->lo < 0 ? field_integer(f, 0) : *a;
 	if (field_is_zero(a)) return field_integer(f, 1);
 	struct interval i = interval_about(real(a->lo), real(a->hi));
-	struct field_value r = {.lo = fmax(i.lo, 0), .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_EXP};
+	struct field_value r = {
+		.lo = fmax(i.lo, 0), .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_EXP};
 	if (!(a->flags & FIELD_Q)) {
 		lose(f, op);
 		return r;
@@ -228,7 +229,8 @@ static struct field_value logarithm(struct field *f, enum field_op op, const str
 	if (field_is_zero(a)) return field_infinity(true);
 	if (field_is_infinite(a)) return *a;
 	struct interval i = interval_about(a->lo > 0 ? real(a->lo) : -INFINITY, real(a->hi));
-	struct field_value r = {.lo = i.lo, .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_BEYOND};
+	struct field_value r = {
+		.lo = i.lo, .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_BEYOND};
 	if (is_point(a) && a->lo == 1) return field_integer(f, 0);
 	if (!(a->flags & FIELD_P) || !a->p) {
 		lose(f, op);
@@ -261,7 +263,8 @@ static struct field_value square_root(struct field *f, const struct field_value 
 /* Cubing is a bijection of both fields, since 3 divides neither q - 1 nor p - 1. */
 static uint32_t residue_cube_root(const struct field_modulus *m, uint32_t a)
 {
-	uint32_t order = m->m - 1, e = order % 3 == 1 ? (2 * (uint64_t)order + 1) / 3 : (uint32_t)(((uint64_t)order + 1) / 3);
+	uint32_t order = m->m - 1,
+			 e = order % 3 == 1 ? (2 * (uint64_t)order + 1) / 3 : (uint32_t)(((uint64_t)order + 1) / 3);
 	return residue_power(m, a, e);
 }
 
@@ -269,8 +272,8 @@ static struct field_value cube_root(struct field *f, const struct field_value *a
 {
 	if (field_is_nan(a) || field_is_infinite(a) || field_is_zero(a)) return *a;
 	struct interval i = interval_about(cbrt(a->lo), cbrt(a->hi));
-	return (struct field_value){residue_cube_root(&f->q, a->q), residue_cube_root(&f->p, a->p), i.lo, i.hi, a->degree,
-		a->flags | FIELD_BEYOND};
+	return (struct field_value){
+		residue_cube_root(&f->q, a->q), residue_cube_root(&f->p, a->p), i.lo, i.hi, a->degree, a->flags | FIELD_BEYOND};
 }
 
 static struct field_value integer_power(struct field *f, struct field_value a, int n)
@@ -337,8 +340,8 @@ static struct field_value random_function(struct field *f, enum field_op op, enu
 		i.lo, i.hi, a->degree + 1, a->flags | FIELD_BEYOND};
 }
 
-static struct field_value random_of_two(
-	struct field *f, enum field_op op, double (*real)(double, double), const struct field_value *a, const struct field_value *b)
+static struct field_value random_of_two(struct field *f, enum field_op op, double (*real)(double, double),
+	const struct field_value *a, const struct field_value *b)
 {
 	double x = real(a->lo, b->lo), slack = 1e-9 * (fabs(x) + 1);
 	if (isnan(x)) return field_nan();

@@ -24,8 +24,8 @@ struct prove_memory {
 	const char *dtype;
 };
 struct prove_draw {
-	const json_t *graph;    /* nodes, outputs, inputs, params */
-	const uint8_t *given;   /* inputs and parameters */
+	const json_t *graph;  /* nodes, outputs, inputs, params */
+	const uint8_t *given; /* inputs and parameters */
 	int64_t given_bytes;
 	const uint8_t *tables;
 	int64_t table_bytes;
@@ -43,24 +43,26 @@ struct prove_side {
 };
 struct prove_result {
 	enum prove_answer answer;
-	char text[1024];   /* proved: shapes; not proved: the first place; outside: the operation; refuted: the input */
-	int line;          /* candidate's, or 0 */
-	int rounds;        /* points at which residues were compared */
-	int undecided;     /* points that did not decide a branch */
-	int64_t elements;  /* of all outputs */
-	double degree;     /* of the two expressions together, at most */
-	double bound;      /* chance that different expressions agree in all rounds that count, by degree / field size */
-	bool is_theorem;   /* arithmetic alone (Schwartz, Zippel); else a conjecture */
+	char text[1024];  /* proved: shapes; not proved: the first place; outside: the operation; refuted: the input */
+	int line;         /* candidate's, or 0 */
+	int rounds;       /* points at which residues were compared */
+	int undecided;    /* points that did not decide a branch */
+	int64_t elements; /* of all outputs */
+	double degree;    /* of the two expressions together, at most */
+	double bound;     /* chance that different expressions agree in all rounds that count, by degree / field size */
+	bool is_theorem;  /* arithmetic alone (Schwartz, Zippel); else a conjecture */
 	int nsides;
 	struct prove_side sides[PROVE_SIDES_MAX]; /* comparisons that the points took one way alone */
 	double seconds;
 };
 struct prove_options {
 	uint64_t seed;
-	uint64_t deadline_ns;         /* absolute; 0: none */
-	const char *const *const_names; // (buffers of the tape): the reference's parameter that a constant stands for, or NULL
+	uint64_t deadline_ns; /* absolute; 0: none */
+	const char *const
+		*const_names;   // (buffers of the tape): the reference's parameter that a constant stands for, or NULL
 };
-/* 0 with an answer (never REFUTED: that takes a replay); ERR_FORMAT, ERR_LIMIT or ERR_RANGE where the graph makes no sense. */
+/* 0 with an answer (never REFUTED: that takes a replay); ERR_FORMAT, ERR_LIMIT or ERR_RANGE where the graph makes no
+ * sense. */
 int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, const struct prove_options *o,
 	struct prove_result *out, struct err *err);
 json_t *prove_result_json(const struct prove_result *r);

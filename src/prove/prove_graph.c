@@ -28,12 +28,12 @@ struct node {
 	bool is_float;
 	int64_t count;
 	int nsources;
-	int *sources;           /* nodes in front of this one */
-	struct field_value *f;  // (count)
-	int64_t *i;             // (count)
-	const uint8_t *table;   /* take: (count) places */
-	int width, fill;        /* take: bytes of a place; node for negative ones, or -1 */
-	int last;               /* the last node that reads it */
+	int *sources;            /* nodes in front of this one */
+	struct field_value *f;   // (count)
+	int64_t *i;              // (count)
+	const uint8_t *table;    /* take: (count) places */
+	int width, fill;         /* take: bytes of a place; node for negative ones, or -1 */
+	int last;                /* the last node that reads it */
 };
 struct graph {
 	const struct prove_draw *d;
@@ -143,7 +143,10 @@ static int spend(struct graph *g, int64_t work)
 	return 0;
 }
 
-static const struct node *source(const struct graph *g, const struct node *n, int i) { return &g->nodes[n->sources[i]]; }
+static const struct node *source(const struct graph *g, const struct node *n, int i)
+{
+	return &g->nodes[n->sources[i]];
+}
 
 /* A source with floats, of n's own number of elements or of one. */
 static int wants(struct graph *g, const struct node *n, int i, bool is_float, int64_t count)
@@ -265,14 +268,16 @@ static int step_take(struct graph *g, struct node *n)
 		is_deep |= source(g, n, s)->is_take;
 	}
 	n->fill = (int)fill;
-	if (fill >= 0 && (g->nodes[fill].is_float != n->is_float || g->nodes[fill].count != 1)) return bad(g, "what fills a take does not fit it");
+	if (fill >= 0 && (g->nodes[fill].is_float != n->is_float || g->nodes[fill].count != 1))
+		return bad(g, "what fills a take does not fit it");
 	n->width = (int)width;
 	n->table = memory_of(g, n, n->count, width);
 	if (!n->table) return ERR_FORMAT;
 	/* every place is looked at once, here */
 	for (int64_t k = 0; k < n->count; k++) {
 		int64_t p = place_at(n, k);
-		if (p >= total || (p < 0 && fill < 0)) return bad(g, "place %lld of %lld elements", (long long)p, (long long)total);
+		if (p >= total || (p < 0 && fill < 0))
+			return bad(g, "place %lld of %lld elements", (long long)p, (long long)total);
 	}
 	n->is_take = true;
 	return is_deep || n->nsources > 8 ? written_out(g, n) : spend(g, n->count);
@@ -353,7 +358,8 @@ static int map_floats(struct graph *g, struct node *n, enum field_op op)
 	const struct node *a = source(g, n, 0), *b = operands > 1 ? source(g, n, 1) : NULL;
 	for (int64_t k = 0; k < n->count; k++) {
 		if (spend(g, 4)) return 1;
-		if (field_apply(g->field, op, float_at(g, a, k), b ? float_at(g, b, k) : NULL, &n->f[k])) return undecided(g, field_op_name(op));
+		if (field_apply(g->field, op, float_at(g, a, k), b ? float_at(g, b, k) : NULL, &n->f[k]))
+			return undecided(g, field_op_name(op));
 	}
 	return 0;
 }
@@ -374,8 +380,8 @@ static int map_one(struct graph *g, struct node *n, size_t form, int64_t k)
 	case FORM_CLASS:
 		x = float_at(g, a, k);
 		n->i[k] = forms[form].value == 0 ? field_is_nan(x)
-			: forms[form].value == 1   ? field_is_infinite(x)
-									   : !field_is_nan(x) && !field_is_infinite(x);
+			: forms[form].value == 1     ? field_is_infinite(x)
+										 : !field_is_nan(x) && !field_is_infinite(x);
 		return 0;
 	case FORM_WHERE:
 		if (n->is_float) n->f[k] = *float_at(g, source(g, n, int_at(g, a, k) ? 1 : 2), k);
@@ -393,8 +399,8 @@ static int map_check(struct graph *g, struct node *n, size_t form, bool *is_floa
 	enum map_form f = forms[form].form;
 	if (n->nsources != forms[form].nsources) return bad(g, "%d sources for '%s'", n->nsources, forms[form].name);
 	for (int s = 0; s < n->nsources; s++) {
-		bool wanted = f == FORM_COMPARE || f == FORM_CLASS || f == FORM_TO_INT || (f == FORM_TO_FLOAT && source(g, n, 0)->is_float) ||
-			(f == FORM_WHERE && s && source(g, n, 1)->is_float);
+		bool wanted = f == FORM_COMPARE || f == FORM_CLASS || f == FORM_TO_INT ||
+			(f == FORM_TO_FLOAT && source(g, n, 0)->is_float) || (f == FORM_WHERE && s && source(g, n, 1)->is_float);
 		if (wants(g, n, s, wanted, n->count)) return ERR_FORMAT;
 	}
 	*is_float = f == FORM_TO_FLOAT || (f == FORM_WHERE && source(g, n, 1)->is_float);
@@ -455,7 +461,8 @@ static int fold_of(struct graph *g, const struct node *n, size_t *out)
 }
 
 /* The first position of the largest, or least, element of a row. */
-static int position_of(struct graph *g, const struct node *a, int64_t first, int64_t length, bool wants_greater, int64_t *out)
+static int position_of(
+	struct graph *g, const struct node *a, int64_t first, int64_t length, bool wants_greater, int64_t *out)
 {
 	int64_t best = 0;
 	for (int64_t l = 1; l < length; l++) {
@@ -481,7 +488,8 @@ static int reduce_floats(struct graph *g, struct node *n, size_t fold, int64_t l
 		}
 		struct field_value r = length ? *float_at(g, a, k * length) : field_integer(g->field, fold == 1);
 		for (int64_t l = 1; l < length; l++)
-			if (field_apply(g->field, folds[fold].op, &r, float_at(g, a, k * length + l), &r)) return undecided(g, folds[fold].name);
+			if (field_apply(g->field, folds[fold].op, &r, float_at(g, a, k * length + l), &r))
+				return undecided(g, folds[fold].name);
 		n->f[k] = r;
 	}
 	return 0;
@@ -513,7 +521,8 @@ static int step_reduce(struct graph *g, struct node *n)
 	if (!rc) rc = fold_of(g, n, &fold);
 	if (rc) return rc;
 	const struct node *a = source(g, n, 0);
-	if (length && (n->count > ELEMENTS_MAX / length || a->count != n->count * length)) return bad(g, "rows that do not fit their source");
+	if (length && (n->count > ELEMENTS_MAX / length || a->count != n->count * length))
+		return bad(g, "rows that do not fit their source");
 	if (!a->is_float) return reduce_integers(g, n, length);
 	if (fold == ARRAY_LEN(folds)) return bad(g, "a reduction of floats that is not known");
 	return reduce_floats(g, n, fold, length);
@@ -528,18 +537,21 @@ static int step_scan(struct graph *g, struct node *n)
 	if (!rc) rc = wants(g, n, 0, true, -1);
 	if (rc) return rc;
 	const struct node *a = source(g, n, 0);
-	if (a->count != n->count || (n->count && (!length || n->count % length)) || fold >= 4) return bad(g, "a scan that does not fit its source");
+	if (a->count != n->count || (n->count && (!length || n->count % length)) || fold >= 4)
+		return bad(g, "a scan that does not fit its source");
 	if (room(g, n, true)) return 1;
 	for (int64_t k = 0; k < n->count; k++) {
 		if (spend(g, 2)) return 1;
 		if (k % length == 0) n->f[k] = *float_at(g, a, k);
-		else if (field_apply(g->field, folds[fold].op, &n->f[k - 1], float_at(g, a, k), &n->f[k])) return undecided(g, folds[fold].name);
+		else if (field_apply(g->field, folds[fold].op, &n->f[k - 1], float_at(g, a, k), &n->f[k]))
+			return undecided(g, folds[fold].name);
 	}
 	return 0;
 }
 
 /* Positions of a row in sorted order, equal elements in theirs (merge sort). */
-static int sort_row(struct graph *g, const struct node *a, int64_t first, int64_t n, bool descending, int64_t *order, int64_t *spare)
+static int sort_row(
+	struct graph *g, const struct node *a, int64_t first, int64_t n, bool descending, int64_t *order, int64_t *spare)
 {
 	for (int64_t i = 0; i < n; i++) order[i] = i;
 	for (int64_t width = 1; width < n; width *= 2) {
@@ -548,7 +560,8 @@ static int sort_row(struct graph *g, const struct node *a, int64_t first, int64_
 			for (int64_t k = lo; k < hi; k++) {
 				bool takes_second = i >= mid;
 				if (i < mid && j < hi) {
-					enum field_order o = field_compare(float_at(g, a, first + order[j]), float_at(g, a, first + order[i]));
+					enum field_order o = field_compare(
+						float_at(g, a, first + order[j]), float_at(g, a, first + order[i]));
 					if (o == FIELD_UNDECIDED) return undecided(g, "an order");
 					takes_second = o == (descending ? FIELD_GREATER : FIELD_LESS);
 				}
@@ -567,7 +580,8 @@ static int step_order(struct graph *g, struct node *n)
 	if (!rc) rc = wants(g, n, 0, true, -1);
 	if (rc) return rc;
 	const struct node *a = source(g, n, 0);
-	if (a->count != n->count || (n->count && (!length || n->count % length))) return bad(g, "an order that does not fit its source");
+	if (a->count != n->count || (n->count && (!length || n->count % length)))
+		return bad(g, "an order that does not fit its source");
 	if (room(g, n, false)) return 1;
 	int64_t *spare = xmalloc(size_mul((size_t)length + 1, sizeof *spare));
 	bool descending = json_is_true(json_object_get(n->json, "descending"));
@@ -689,7 +703,8 @@ static int node_read(struct graph *g, const json_t *o, struct node *n)
 	n->sources = xcalloc(count + 1, sizeof *n->sources);
 	for (size_t s = 0; s < count; s++) {
 		json_int_t at = json_integer_value(json_array_get(sources, s));
-		if (!json_is_integer(json_array_get(sources, s)) || at < 0 || at >= g->at) return bad(g, "a source that is not in front of it");
+		if (!json_is_integer(json_array_get(sources, s)) || at < 0 || at >= g->at)
+			return bad(g, "a source that is not in front of it");
 		n->sources[s] = (int)at;
 	}
 	return 0;
@@ -728,7 +743,9 @@ static int output_read(struct graph *g, const json_t *o, int *node, struct prove
 		if (size < 0 || (size && count > ELEMENTS_MAX / size)) return bad(g, "an output's shape");
 		count *= out->shape[d] = size;
 	}
-	if (count != g->nodes[at].count) return bad(g, "an output of %lld elements from a step of %lld", (long long)count, (long long)g->nodes[at].count);
+	if (count != g->nodes[at].count)
+		return bad(
+			g, "an output of %lld elements from a step of %lld", (long long)count, (long long)g->nodes[at].count);
 	out->count = count;
 	return 0;
 }
@@ -745,10 +762,12 @@ static void output_take(const struct graph *g, const struct node *n, struct prov
 }
 
 /* Nodes and outputs as they are written, checked; nothing is computed yet. */
-static int graph_read(struct graph *g, const json_t *nodes, const json_t *outputs, int *nodes_of_outputs, struct prove_outputs *out)
+static int graph_read(
+	struct graph *g, const json_t *nodes, const json_t *outputs, int *nodes_of_outputs, struct prove_outputs *out)
 {
 	if (!json_is_array(nodes) || json_array_size(nodes) > NODES_MAX || json_array_size(outputs) > TAPE_OUTPUTS_MAX)
-		return err_set(g->err, ERR_FORMAT, "the reference's graph has %zu steps and %zu outputs", json_array_size(nodes), json_array_size(outputs));
+		return err_set(g->err, ERR_FORMAT, "the reference's graph has %zu steps and %zu outputs",
+			json_array_size(nodes), json_array_size(outputs));
 	g->nodes = xcalloc(json_array_size(nodes) + 1, sizeof *g->nodes);
 	int rc = 0;
 	for (g->at = 0; g->at < (int)json_array_size(nodes) && !rc; g->at++) {
@@ -763,7 +782,13 @@ static int graph_read(struct graph *g, const json_t *nodes, const json_t *output
 int graph_run(const struct prove_draw *d, struct field *f, const struct prove_leaves *leaves, uint64_t deadline_ns,
 	struct prove_outputs *out, struct prove_stop *stop, struct err *err)
 {
-	struct graph g = {.d = d, .field = f, .leaves = leaves, .deadline_ns = deadline_ns, .fuel = CLOCK_STEPS, .stop = stop, .err = err};
+	struct graph g = {.d = d,
+		.field = f,
+		.leaves = leaves,
+		.deadline_ns = deadline_ns,
+		.fuel = CLOCK_STEPS,
+		.stop = stop,
+		.err = err};
 	int of[TAPE_OUTPUTS_MAX];
 	*out = (struct prove_outputs){.n = 0};
 	int rc = graph_read(&g, json_object_get(d->graph, "nodes"), json_object_get(d->graph, "outputs"), of, out);

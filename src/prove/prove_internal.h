@@ -24,7 +24,7 @@ struct prove_leaf {
 	struct prove_memory memory;
 	int64_t count;
 	bool is_float;
-	struct field_value *values; // (count): of floats
+	struct field_value *values;   // (count): of floats
 };
 struct prove_leaves {
 	int ninputs, nparams;
@@ -36,8 +36,8 @@ void leaves_release(struct prove_leaves *l);
 struct prove_output {
 	bool is_float;
 	int64_t count;
-	struct field_value *values; // (count)
-	int64_t *ints;              // (count)
+	struct field_value *values;   // (count)
+	int64_t *ints;                // (count)
 	char dtype[24];
 	int ndim;
 	int64_t shape[TAPE_DIMS_MAX];

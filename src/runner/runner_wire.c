@@ -256,9 +256,9 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	for (int i = 0; i < c->nsites; i++) {
 		const struct runner_site *s = &c->sites[i];
 		json_array_append_new(open,
-			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b]", s->id, s->kernel, s->line, s->column, (int)s->kind,
-				s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant), real_json(s->least),
-				real_json(s->most), real_json(s->nearest), s->what, s->is_equality));
+			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b]", s->id, s->kernel, s->line, s->column,
+				(int)s->kind, s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant),
+				real_json(s->least), real_json(s->most), real_json(s->nearest), s->what, s->is_equality));
 	}
 	return json_pack("{s:i, s:i, s:o}", "sides", c->sides, "taken", c->taken, "sites", open);
 }

@@ -107,6 +107,7 @@ struct vm_ctx {
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
 	bool want_cost, undefined_is_zero, crosswise;
+	bool counts_region;   /* want_cost is off inside a function; its instructions count all the same */
 	bool ignores_asserts; /* of a sampled launch: its values are nobody's */
 	FILE *print;
 	struct vm_cost *cost; /* per line row; NULL unless want_cost */
@@ -156,6 +157,8 @@ const char *vm_buffer_name(const struct vm_ctx *c, uint64_t index, char text[96]
 struct vm_buf *vm_buf_get(struct vm_ctx *c, const struct vm_instr *in, size_t bytes);
 void vm_buf_put(struct vm_ctx *c, struct vm_buf *b);
 void vm_value_clear(struct vm_ctx *c, struct vm_value *v);
+/* The value becomes what the buffer holds; the buffer is its own from then on. */
+void vm_value_dense(struct vm_ctx *c, int id, struct vm_buf *b);
 void vm_value_share(struct vm_ctx *c, struct vm_value *to, const struct vm_value *from);
 /* The value's elements; splat, affine and box values get a buffer beside their form. NULL after a
  * fault. n: elements. */

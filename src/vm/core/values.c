@@ -66,6 +66,14 @@ void vm_value_clear(struct vm_ctx *c, struct vm_value *v)
 	v->buf = NULL;
 }
 
+void vm_value_dense(struct vm_ctx *c, int id, struct vm_buf *b)
+{
+	struct vm_value *v = &c->values[id];
+	vm_value_clear(c, v);
+	v->form = FORM_DENSE;
+	v->buf = b;
+}
+
 void vm_value_share(struct vm_ctx *c, struct vm_value *to, const struct vm_value *from)
 {
 	if (from->buf) from->buf->refs++;

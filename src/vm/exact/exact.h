@@ -5,9 +5,11 @@
  * has a function here instead, and floats have blocks of field values beside the context's values. */
 #ifndef HONE_VM_EXACT_H
 #define HONE_VM_EXACT_H
+#include "base/base.h"
+#include "field/field.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
-#include "field/field.h"
 
 #define EXACT_BYTES_MAX ((int64_t)3 << 30) /* of all blocks of a running program */
 
@@ -19,8 +21,8 @@ struct exact_block {
 struct exact {
 	struct vm_ctx c;
 	struct field *f;
-	struct exact_block **blocks; // (values of the program): of floats
-	struct vm_exact_buffer **memory; // (buffers of the launch)
+	struct exact_block **blocks;       // (values of the program): of floats
+	struct vm_exact_buffer **memory;   // (buffers of the launch)
 	struct vm_exact_report *out;
 	int64_t bytes;
 	struct rng rng; /* real values of what is undefined */

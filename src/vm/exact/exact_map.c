@@ -3,6 +3,8 @@
 #include "base/base.h"
 #include "field/field.h"
 #include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/map/map.h"
 
 /* Maps that are one operation of the field room; FIELD_OP_COUNT: others, or none. */
@@ -76,7 +78,8 @@ static int extreme(struct exact *e, const struct vm_instr *in, int op, const str
 		return 0;
 	}
 	enum field_order order = field_compare(a, b);
-	if (field_apply(e->f, is_max ? FIELD_MAX : FIELD_MIN, a, b, out)) return undecided(e, in, is_max ? "a maximum" : "a minimum");
+	if (field_apply(e->f, is_max ? FIELD_MAX : FIELD_MIN, a, b, out))
+		return undecided(e, in, is_max ? "a maximum" : "a minimum");
 	exact_note_side(e, in, order);
 	return 0;
 }
@@ -113,8 +116,8 @@ int exact_apply(struct exact *e, const struct vm_instr *in, int map_op, const st
 
 /* ---- comparisons, classes and casts ---- */
 
-static int compare(struct exact *e, const struct vm_instr *in, const struct field_value *a, const struct field_value *b,
-	int64_t *out)
+static int compare(
+	struct exact *e, const struct vm_instr *in, const struct field_value *a, const struct field_value *b, int64_t *out)
 {
 	enum field_order order = field_compare(a, b);
 	if (order == FIELD_UNDECIDED) return undecided(e, in, "a comparison");
@@ -151,7 +154,8 @@ static int to_integer(struct exact *e, const struct vm_instr *in, const struct f
 }
 
 /* One element with an integer result. */
-static int integer_result(struct exact *e, const struct vm_instr *in, const struct field_value *const x[3], int64_t *out)
+static int integer_result(
+	struct exact *e, const struct vm_instr *in, const struct field_value *const x[3], int64_t *out)
 {
 	if (in->number == NUMBER_COMPARE) return compare(e, in, x[0], x[1], out);
 	if (in->number == NUMBER_CLASS) return classify(e, in, x[0], out);
@@ -190,8 +194,7 @@ static int from_integers(struct exact *e, const struct vm_instr *in, int64_t n)
 		int64_t v = exact_int_at(&x, i, is_signed);
 		bool is_large = !is_signed && x.elem == ELEM_I64 && v < 0; /* beyond 2^63 */
 		b->v[i] = field_integer(e->f, is_large ? (int64_t)((uint64_t)v >> 1) : v);
-		if (is_large)
-			b->v[i] = field_add(e->f, field_add(e->f, b->v[i], b->v[i]), field_integer(e->f, v & 1));
+		if (is_large) b->v[i] = field_add(e->f, field_add(e->f, b->v[i], b->v[i]), field_integer(e->f, v & 1));
 	}
 	exact_set(e, vm_dst(&e->c, in, 0), b);
 	return 0;

@@ -9,6 +9,8 @@
 #include "field/field.h"
 #include "tape/tape.h"
 #include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/exec/exec.h"
 
 struct place {
@@ -18,15 +20,18 @@ struct place {
 };
 
 /* Bounds, alignment, permission: the engine's. Origin is looked at here. */
-static bool find(struct exact *e, const struct vm_instr *in, int64_t address, size_t size, int64_t element, bool is_write,
-	struct place *out)
+static bool find(struct exact *e, const struct vm_instr *in, int64_t address, size_t size, int64_t element,
+	bool is_write, struct place *out)
 {
 	struct vm_ctx *c = &e->c;
 	const struct vm_buffer *b = vm_buffer_at(c->memory, (uint64_t)address >> TAPE_ADDRESS_SHIFT);
 	int64_t offset = (int64_t)((uint64_t)address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
-	bool is_plain = b && offset + (int64_t)size <= b->bytes && (uint64_t)address % size == 0 && !(is_write && b->is_read_only);
+	bool is_plain = b && offset + (int64_t)size <= b->bytes && (uint64_t)address % size == 0 &&
+		!(is_write && b->is_read_only);
 	/* only a fault goes through the engine's door: it writes the message */
-	if (!is_plain) return vm_access(c, in, address, size, element, !is_write, is_write) && !exact_stop(e, in, VM_EXACT_FAULT, "an access");
+	if (!is_plain)
+		return vm_access(c, in, address, size, element, !is_write, is_write) &&
+			!exact_stop(e, in, VM_EXACT_FAULT, "an access");
 	*out = (struct place){e->memory[b - c->memory->buffers], b, offset, offset / (int64_t)size};
 	return true;
 }
@@ -38,7 +43,8 @@ static bool has_origin(const struct place *p, size_t size)
 	return true;
 }
 
-static int load_one(struct exact *e, const struct vm_instr *in, int64_t address, enum elem elem, int64_t element, struct field_value *out)
+static int load_one(struct exact *e, const struct vm_instr *in, int64_t address, enum elem elem, int64_t element,
+	struct field_value *out)
 {
 	struct place p;
 	size_t size = elem_bytes(elem);
@@ -52,18 +58,21 @@ static int load_one(struct exact *e, const struct vm_instr *in, int64_t address,
 		return 0;
 	}
 	if (p.exact->elem != ELEM_COUNT && p.exact->elem != elem)
-		return exact_stop(e, in, VM_EXACT_OUTSIDE, "floats of %s read as %s", elem_name(p.exact->elem), elem_name(elem));
+		return exact_stop(
+			e, in, VM_EXACT_OUTSIDE, "floats of %s read as %s", elem_name(p.exact->elem), elem_name(elem));
 	return exact_stop(e, in, VM_EXACT_FAULT, "a load of memory that nobody wrote (element %lld)", (long long)element);
 }
 
-static int store_one(struct exact *e, const struct vm_instr *in, int64_t address, enum elem elem, int64_t element, const struct field_value *v)
+static int store_one(struct exact *e, const struct vm_instr *in, int64_t address, enum elem elem, int64_t element,
+	const struct field_value *v)
 {
 	struct place p;
 	size_t size = elem_bytes(elem);
 	if (!find(e, in, address, size, element, true, &p)) return 1;
 	if (p.exact->elem == ELEM_COUNT) vm_exact_buffer_set(p.exact, elem, p.buffer->bytes);
 	if (p.exact->elem != elem)
-		return exact_stop(e, in, VM_EXACT_OUTSIDE, "floats of %s over floats of %s", elem_name(elem), elem_name(p.exact->elem));
+		return exact_stop(
+			e, in, VM_EXACT_OUTSIDE, "floats of %s over floats of %s", elem_name(elem), elem_name(p.exact->elem));
 	p.exact->values[p.slot] = *v;
 	p.exact->is_set[p.slot] = 1;
 	memset(p.buffer->origin + p.offset, TAPE_ORIGIN_NONE, size);
@@ -133,8 +142,8 @@ int exact_store(struct exact *e, const struct vm_instr *in)
 	return 0;
 }
 
-/* Additions meet in any order. The old values are what memory held in this one: a result that depends on them depends on
- * the order, and differs from a reference that does not. */
+/* Additions meet in any order. The old values are what memory held in this one: a result that depends on them depends
+ * on the order, and differs from a reference that does not. */
 int exact_atomic(struct exact *e, const struct vm_instr *in)
 {
 	enum { RMW_FADD = 4 };

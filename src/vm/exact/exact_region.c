@@ -4,6 +4,8 @@
 #include "base/base.h"
 #include "field/field.h"
 #include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/map/map.h"
 
 #define OPERANDS_MAX 64
@@ -50,7 +52,8 @@ static int columns_of(struct exact *e, const struct vm_instr *in, int64_t count,
 	return 0;
 }
 
-static int set_argument(struct exact *e, const struct vm_instr *in, int value, const struct columns *k, int column, int64_t at)
+static int set_argument(
+	struct exact *e, const struct vm_instr *in, int value, const struct columns *k, int column, int64_t at)
 {
 	struct vm_value *v = &e->c.values[value];
 	if (!k->floats[column]) {
@@ -102,7 +105,8 @@ static int combine(struct exact *e, const struct vm_instr *in, struct columns *k
 	}
 	const struct vm_instr *begin = in + 1, *end = e->c.program->instrs + in->target - 1;
 	for (int i = 0; i < k->n; i++)
-		if (set_argument(e, in, vm_dst(&e->c, begin, i), k, i, a) || set_argument(e, in, vm_dst(&e->c, begin, k->n + i), k, i, b))
+		if (set_argument(e, in, vm_dst(&e->c, begin, i), k, i, a) ||
+			set_argument(e, in, vm_dst(&e->c, begin, k->n + i), k, i, b))
 			return 1;
 	if (run_lane(e, begin + 1, end)) return 1;
 	for (int i = 0; i < k->n; i++)
@@ -199,7 +203,8 @@ int exact_map_region(struct exact *e, const struct vm_instr *in)
 		for (int64_t i = 0; i < from.n * per && !rc; i++)
 			rc = set_argument(e, in, vm_dst(&e->c, begin, (int)i), &from, (int)(i / per), at + i % per);
 		if (!rc) rc = run_lane(e, begin + 1, end);
-		for (int64_t i = 0; i < to.n * per && !rc; i++) rc = take_result(e, end, (int)i, &to, (int)(i / per), at + i % per);
+		for (int64_t i = 0; i < to.n * per && !rc; i++)
+			rc = take_result(e, end, (int)i, &to, (int)(i / per), at + i % per);
 	}
 	columns_release(e, &from);
 	return finish(e, in, &to, n, rc);

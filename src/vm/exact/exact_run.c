@@ -5,6 +5,8 @@
 #include "field/field.h"
 #include "tape/tape.h"
 #include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include "vm/exec/exec.h"
 #include "vm/map/map.h"
 #include <math.h>
@@ -21,8 +23,8 @@ int exact_stop(struct exact *e, const struct vm_instr *in, enum vm_exact_end end
 	if (r->end != VM_EXACT_DONE) return 1;
 	r->end = end;
 	r->line = at->line;
-	int n = snprintf(r->text, sizeof r->text, "%s:%d in %s, program (%u,%u,%u): ", at->file, at->line, e->c.kernel->name,
-		e->c.id[0], e->c.id[1], e->c.id[2]);
+	int n = snprintf(r->text, sizeof r->text, "%s:%d in %s, program (%u,%u,%u): ", at->file, at->line,
+		e->c.kernel->name, e->c.id[0], e->c.id[1], e->c.id[2]);
 	va_start(ap, fmt);
 	if (n >= 0 && (size_t)n < sizeof r->text) vsnprintf(r->text + n, sizeof r->text - (size_t)n, fmt, ap);
 	va_end(ap);
@@ -31,7 +33,9 @@ int exact_stop(struct exact *e, const struct vm_instr *in, enum vm_exact_end end
 
 void exact_note_side(struct exact *e, const struct vm_instr *in, enum field_order order)
 {
-	static const unsigned bits[] = {[FIELD_LESS] = MAP_LESS, [FIELD_EQUAL] = MAP_EQUAL, [FIELD_GREATER] = MAP_GREATER,
+	static const unsigned bits[] = {[FIELD_LESS] = MAP_LESS,
+		[FIELD_EQUAL] = MAP_EQUAL,
+		[FIELD_GREATER] = MAP_GREATER,
 		[FIELD_UNORDERED] = MAP_UNORDERED};
 	struct vm_exact_report *r = e->out;
 	int line = e->c.program->locs[in->loc].line, i = r->nsides - 1;
@@ -49,7 +53,8 @@ struct exact_block *exact_block_new(struct exact *e, const struct vm_instr *in, 
 {
 	int64_t bytes = (int64_t)sizeof(struct exact_block) + n * (int64_t)sizeof(struct field_value);
 	if (e->bytes + bytes > EXACT_BYTES_MAX) {
-		exact_stop(e, in, VM_EXACT_OUTSIDE, "blocks of more than %lld MiB of exact values", (long long)(EXACT_BYTES_MAX >> 20));
+		exact_stop(e, in, VM_EXACT_OUTSIDE, "blocks of more than %lld MiB of exact values",
+			(long long)(EXACT_BYTES_MAX >> 20));
 		return NULL;
 	}
 	struct exact_block *b = xmalloc((size_t)bytes);
@@ -292,7 +297,8 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 		const struct vm_const *c = &p->consts[i];
 		if (!exact_is_float(e, c->value)) continue;
 		exact_set(e, c->value,
-			block_of_constants(e, p->values[c->value].elem, c->data ? c->data : c->bits, c->data ? p->values[c->value].count : 1));
+			block_of_constants(
+				e, p->values[c->value].elem, c->data ? c->data : c->bits, c->data ? p->values[c->value].count : 1));
 	}
 	for (int i = 0; i < k->nargs; i++) {
 		enum elem elem = k->module.types[k->arg_types[i]].elem;
@@ -300,7 +306,8 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 		uint8_t bits[8] = {0};
 		bool strips;
 		if (elem == ELEM_F64) memcpy(bits, &o->args[i].f, 8);
-		else if (elem_is_float(elem)) map_cast_kernel("truncf", ELEM_F64, elem, &strips)(bits, &o->args[i].f, NULL, NULL, 1, 0);
+		else if (elem_is_float(elem))
+			map_cast_kernel("truncf", ELEM_F64, elem, &strips)(bits, &o->args[i].f, NULL, NULL, 1, 0);
 		if (elem_is_float(elem)) {
 			exact_set(e, value, block_of_constants(e, elem, bits, 1));
 			continue;
@@ -318,7 +325,8 @@ static void take_fault(struct exact *e, const struct vm_report *r)
 	bool is_data = r->fault == VM_FAULT_UNINITIALISED && r->buffer >= 0 && e->memory[r->buffer]->elem != ELEM_COUNT;
 	e->out->end = is_data || r->fault == VM_FAULT_UNSUPPORTED ? VM_EXACT_OUTSIDE : VM_EXACT_FAULT;
 	e->out->line = r->line;
-	snprintf(e->out->text, sizeof e->out->text, "%s%.480s", is_data ? "bits of floats read as integers: " : "", r->text);
+	snprintf(
+		e->out->text, sizeof e->out->text, "%s%.480s", is_data ? "bits of floats read as integers: " : "", r->text);
 }
 
 int vm_exact_launch(

@@ -2,6 +2,8 @@
 #include "vm/exact/exact.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 
 /* The same elements in the same order: shared. */
 int exact_reshape(struct exact *e, const struct vm_instr *in)
@@ -65,7 +67,8 @@ static int gather(struct exact *e, const struct vm_instr *in, const struct exact
 	for (int64_t i = 0; i < to->count; i++) {
 		int64_t k = exact_int_at(&index, i, true);
 		if (k < 0 || k >= from->shape[axis])
-			return exact_stop(e, in, VM_EXACT_FAULT, "gather of index %lld along an axis of %d", (long long)k, from->shape[axis]);
+			return exact_stop(
+				e, in, VM_EXACT_FAULT, "gather of index %lld along an axis of %d", (long long)k, from->shape[axis]);
 		d->v[i] = *exact_at(s, place_of(to, stride, i) + k * along);
 	}
 	return 0;
