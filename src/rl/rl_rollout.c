@@ -11,6 +11,7 @@
 #include "verify/verify.h"
 
 #include <math.h>
+#include <limits.h>
 #include <stdlib.h>
 
 struct collect {
@@ -178,17 +179,16 @@ static int submit_prompts(struct collect *c, struct engine *e, int n, struct err
 int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
 	const int *index, int n, const struct rollout_options *o, struct rollout *out, struct err *err)
 {
-	struct collect c = {.verifier = v,
-		.tokenizer = t,
-		.prompts = prompts,
-		.index = index,
-		.o = o,
-		.out = out,
-		.total = n * o->num_samples};
+	struct collect c = {.verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out};
+	/* Verdicts come back under the number of their answer, which has to fit an int. */
+	if (__builtin_mul_overflow(n, o->num_samples, &c.total))
+		return err_set(err, ERR_LIMIT, "%d prompts with %d answers each are more than %d answers; ask for fewer", n,
+			o->num_samples, INT_MAX);
 	memset(out, 0, (size_t)c.total * sizeof *out);
 	c.spans = xcalloc((size_t)MAX(c.total, 1), sizeof *c.spans);
 	if (o->progress) progress_begin(&c.progress, o->progress, "answers", c.total);
 	int rc = submit_prompts(&c, e, n, err), active = 1;
+	/* An answer goes to the verifier as soon as it is whole, and is graded while others are still being written. */
 	while (!rc && active) {
 		engine_step(e, &active);
 		rc = take_completions(&c, e, err);
