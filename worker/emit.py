@@ -94,6 +94,12 @@ def _get(module, name):
 '''
 
 
+ALLOCATOR = """
+# Scratch memory of kernels that make descriptors.
+triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
+"""
+
+
 def literal(v):
     if isinstance(v, float) and not math.isfinite(v):
         return f"float({str(v)!r})"
@@ -103,7 +109,7 @@ def literal(v):
 class Emitter:
     def __init__(self, job):
         self.job = job
-        self.definitions = rebuild.prepare(job["source"])
+        self.definitions = rebuild.prepare(job["source"]).functions
         self.functions = {}       # text of a function's factory -> its name in the module
         self.out = [HEAD.format(title=f"{job['name']}: verified kernels")]
         self.tape = None          # the entry's in hand
@@ -317,6 +323,8 @@ class Emitter:
             about.append(what)
             made.append(lines)
             methods += method
+            if any(row.get("allocator") for row in self.tape["rows"]) and ALLOCATOR not in self.out:
+                self.out.append(ALLOCATOR)
         has_params = [any(line.startswith("_put") and "given[" in line for line in lines) for lines in made]
         body = ["\n# What each entry was judged for.", "_TABLE = ["] + [f"    {what!r}," for what in about] + ["]",
                 f"_TASK = {self.job['task'] if any(has_params) else ''!r}\n", "",

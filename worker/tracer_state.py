@@ -24,6 +24,7 @@ ITEMS_MAX = 50000
 DEPTH_MAX = 24
 LIBRARIES = ("torch", "triton", "numpy", "builtins", "collections", "functools", "typing", "tracer", "logging", "threading", "re")
 PLAIN_SCALARS = frozenset((int, str, bytes, type(None)))
+ENVIRONMENT = type(os.environ)
 SCALARS = PLAIN_SCALARS | {float, bool, complex}
 COLLECTIONS = frozenset((list, dict, set))
 ITERATORS = tuple(type(i) for i in (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]), itertools.count(), itertools.cycle(()), itertools.repeat(0),
@@ -38,7 +39,7 @@ def snapshot(model, module):
     walk.names(module.__name__, vars(module), 0)
     for module in WATCHED:
         watch(module, walk.out)
-    walk.out["os.environ"] = digest(repr(sorted(os.environ.items())))
+    walk.out["os.environ"] = dict(os.environ._data) if type(os.environ) is ENVIRONMENT else digest(repr(sorted(os.environ.items())))
     walk.out["the state of the module random"] = random.getstate()
     walk.out["the state of torch's random numbers"] = digest(torch._C.default_generator.get_state().numpy().tobytes())
     numpy = sys.modules.get("numpy")

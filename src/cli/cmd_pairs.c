@@ -222,6 +222,7 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 		: json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i, s:i}", "name", name.data, "source", t->source,
 			  "structure", t->structure, "split", t->split, "level", t->level, "seed", (json_int_t)t->seed, "prompt",
 			  prompt.text.data, "completion", completion.data, "style", row->style, "choice", row->choice);
+	if (o && !isnan(row->verdict.cost_s)) json_object_set_new(o, "cost_s", json_real(row->verdict.cost_s));
 	if (o && *t->rung) json_object_set_new(o, "rung", json_string(t->rung));
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));
@@ -252,6 +253,36 @@ static int rows_text(struct pairs *p, const char *template_text, struct str *tex
 	return rc;
 }
 
+/* Where several choices of a task were admitted and all have a price: how often the best by the
+ * family's rule is the cheapest. Rows of one task follow one another. */
+static void print_prices(const struct pairs *p)
+{
+	int tasks = 0, best = 0;
+	double lost = 0.0;
+	for (size_t i = 0, end; i < p->count; i = end) {
+		double first = NAN, least = INFINITY;
+		int priced = 0;
+		bool whole = true;
+		for (end = i; end < p->count && p->rows[end].task == p->rows[i].task; end++) {
+			const struct pair *row = &p->rows[end];
+			if (row->style != p->rows[i].style) continue;
+			double cost = row->verdict.class == VERDICT_GENUINE ? row->verdict.cost_s : NAN;
+			whole &= !isnan(cost);
+			priced++;
+			if (row->choice == 0) first = cost;
+			least = fmin(least, cost);
+		}
+		if (!whole || priced < 2) continue;
+		tasks++;
+		best += first <= least;
+		lost += log(first / least);
+	}
+	if (tasks)
+		printf("choices   the first is the cheapest of %d of %d tasks; it costs %.2f times the cheapest (geometric "
+			   "mean)\n",
+			best, tasks, exp(lost / tasks));
+}
+
 static void print_rejected(const struct pairs *p)
 {
 	const char *key;
@@ -279,6 +310,7 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	str_release(&template_text);
 	if (rc) return rc;
 	printf("%s: %d of %zu answers admitted\n", p->o->out, admitted, p->count);
+	print_prices(p);
 	print_rejected(p);
 	return admitted
 		? 0

@@ -537,6 +537,7 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 			u->pass, u->adapter, &batch, u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)i : 0);
 		pass_backward(u->pass, u->head, nhead, 1, fit_loss, u);
 		stats->tokens += batch.packed.T;
+		stats->fit_tokens += batch.packed.T;
 		i = next;
 	}
 	pass_min_p(u->pass, u->o.min_p);

@@ -10,24 +10,22 @@
 
 /* ---- drawing ---- */
 
-/* Operators that a chain may have, by what its variable holds: anything around zero; values that
- * are all positive, where a rectifier would do nothing; sums of many, where tanh would saturate and
- * a reciprocal would show how terms of two signs cancelled; values whose order decides, which must
- * not be rounded. */
+/* Operators that a chain may have, by what its variable holds. A result that hardly varies would
+ * let a constant pass for right, and one that shows how terms cancelled would fail honest kernels:
+ *   signed    around zero
+ *   positive  shares of one and their logarithms: nothing saturates, zero stays zero
+ *   wide      sums of many terms and losses, of any size: nothing saturates, nothing is inverted
+ *   exact     values whose order decides: nothing is rounded */
 static const struct {
 	const char *class, *operators;
 } CLASSES[] = {
 	{"signed",
 		"relu,sigmoid,tanh,gelu,silu,elu,leaky_relu,softplus,mish,hardtanh,hardswish,hardsigmoid,softsign,softshrink,"
 		"square,abs,neg,sin,cos,clamp,add_c,rsub_c,mul_c,div_c,exp_neg_abs,gauss,log1p_abs,sqrt_abs,recip_abs,erf,"
-		"logsigmoid,relu6,max_c,min_c,celu,selu"},
-	{"positive",
-		"sqrt_abs,square,neg,mul_c,div_c,add_c,rsub_c,tanh,sigmoid,log1p_abs,sin,cos,recip_abs,exp_neg_abs,"
-		"gauss,softsign,silu,gelu,mish,softplus,erf,logsigmoid"},
+		"logsigmoid,celu,selu"},
+	{"positive", "neg,mul_c,div_c,square,log1p_abs,sin,softsign,leaky_relu,abs"},
+	{"wide", "leaky_relu,abs,neg,mul_c,div_c,add_c,sub_c,rsub_c"},
 	{"exact", "abs,neg"},
-	{"wide",
-		"relu,leaky_relu,abs,neg,mul_c,div_c,add_c,sub_c,rsub_c,max_c,min_c,elu,silu,softplus,hardswish,celu,mish,"
-		"logsigmoid"},
 };
 
 static const char *class_operators(struct slice class)

@@ -76,6 +76,14 @@ static void compose(const struct synth *s, int place, uint64_t seed, struct comp
 	out->rung = out->graph.rung;
 }
 
+/* Tasks of rungs are named by the set's seed as well, so that sets of one rung can be joined. */
+static char *task_name(const struct synth *s, const struct composed *c)
+{
+	int number = (int)s->set->count;
+	if (!s->is_by_rung) return xasprintf("synth-%d-%06d", c->level, number);
+	return xasprintf("synth-%s-%llu-%06d", rung_name(c->rung), (unsigned long long)s->o->seed, number);
+}
+
 /* Whether the seed gave a task. at: which level or rung. */
 static bool try_seed(struct synth *s, int at, uint64_t seed)
 {
@@ -93,9 +101,7 @@ static bool try_seed(struct synth *s, int at, uint64_t seed)
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
 		if (!*seen_slot(s, hash.text)) {
 			struct task *t = &s->set->tasks[s->set->count];
-			*t = (struct task){.name = s->is_by_rung
-					? xasprintf("synth-%s-%06d", rung_name(c->rung), (int)s->set->count)
-					: xasprintf("synth-%d-%06d", c->level, (int)s->set->count),
+			*t = (struct task){.name = task_name(s, c),
 				.source = xstrdup(source.data),
 				.structure = xstrdup(structure.data),
 				.split = xstrdup(task_split_name(split)),

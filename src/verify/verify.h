@@ -38,6 +38,8 @@ struct verify_options {
 	bool skip_timing;       /* no timed replays */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
 	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms; /* 0: defaults */
+	int oracle_work_ms;    /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
+							  Sizes); 0: a 24th of oracle_timeout_ms */
 	const char *emit;      /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
 	const char *cost_size; /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							  task's own; a number: so large that the largest input has as many elements at least */
@@ -79,7 +81,8 @@ enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };
 const char *verify_step_name(enum verify_step s);
 struct verify_times {
 	double wall_s[VERIFY_STEP_COUNT], cpu_s[VERIFY_STEP_COUNT];
-	int64_t count; /* verdicts */
+	int64_t processes[VERIFY_STEP_COUNT]; /* that were started */
+	int64_t count;                        /* verdicts */
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
 

@@ -20,7 +20,7 @@
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
+	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms, oracle_work_ms;
 	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
@@ -80,9 +80,12 @@ struct grading {
 	const struct oracle_data *oracle;
 	struct job tracer;
 	bool has_tracer, is_traced_again;
+	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
+	bool has_builder;
 	struct runner runner;
 	bool has_runner;
-	int next_other; /* of the tracer's other sizes: the next that it makes, from 1 */
+	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
+	int next_other;   /* of the tracer's other sizes: the next that it makes, from 1 */
 	struct runner_result
 		judged;    /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
@@ -141,13 +144,17 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err);
  * ERR_CHILD: the process ended or did not make sense, inside its sandbox: the candidate's doing. */
 int compile_job(
 	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err);
+/* The same of the job that stays until the candidate is judged: the first task starts it, later ones are sent to it. */
+int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
+void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* Costs at the sizes that were asked for, after replay_step and in its runner and tracer. Never settles a verdict but
  * for IR that is not the source's: what cannot be predicted is said in the record. */
 int price_step(struct grading *g, const struct trace *stock, struct err *err);
-/* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. */
+/* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. A trial that is
+ * cheaper than one before it leaves the record as it is: the dearest counts. */
 void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r);
 /* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused.
  */

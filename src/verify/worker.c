@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STATUS_BYTES_MAX 4096
@@ -287,6 +288,14 @@ int job_check_entered(const struct job *j, struct err *err)
 	return !j->ended || j->entered
 		? 0
 		: err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
+}
+
+int64_t job_cpu_ms(const struct job *j)
+{
+	clockid_t clock;
+	struct timespec t;
+	if (j->ended || j->pid <= 1 || clock_getcpuclockid(j->pid, &clock) || clock_gettime(clock, &t)) return 0;
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 void job_end(struct job *j)

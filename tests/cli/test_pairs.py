@@ -26,7 +26,7 @@ def test_frontend():
     synth = ("--tasks", f"{work}/tasks.jsonl", "--prompt_template", "recipes/prompts/small-frontend.txt", "--chat_template", "plain", "--styles", 2)
     p = pairs("synth", *synth, "--out", f"{work}/pairs.jsonl.gz")
     rows = read(f"{work}/pairs.jsonl.gz") if p.returncode == 0 else []
-    keys = {"name", "source", "structure", "split", "level", "seed", "prompt", "completion", "style", "choice", "rung"}
+    keys = {"name", "source", "structure", "split", "level", "seed", "prompt", "completion", "style", "choice", "rung", "cost_s"}
     check("synth writes a row for each admitted answer, in two styles",
           len(rows) == 4 and all(set(r) == keys for r in rows) and len({(r["name"], r["style"]) for r in rows}) == 4
           and "4 of 4 answers admitted" in p.stdout, p.stdout + p.stderr)

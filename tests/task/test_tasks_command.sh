@@ -21,8 +21,8 @@ folder_is_whole() {
 rungs_are_whole() {
 	"$hone" tasks synth --seed 5 --rungs T0,T2,T4 --count_train 9 --count_dev 0 --count_test 0 --out "$tmp/r.jsonl" &&
 	"$hone" tasks import "$tmp/r.jsonl" --out "$tmp/rtree" && "$hone" tasks import "$tmp/rtree" --out "$tmp/r2.jsonl" && cmp "$tmp/r.jsonl" "$tmp/r2.jsonl" &&
-	[ "$(grep -c '"rung":"T2"' "$tmp/r.jsonl")" = 3 ] && "$hone" tasks show "$tmp/r2.jsonl" synth-T4-000006 --answer --choice 0 | grep -q 'class ModelNew' &&
-	status 1 "choice 9: expected 0 to" "$hone" tasks show "$tmp/r2.jsonl" synth-T4-000006 --answer --choice 9
+	[ "$(grep -c '"rung":"T2"' "$tmp/r.jsonl")" = 3 ] && "$hone" tasks show "$tmp/r2.jsonl" synth-T4-5-000006 --answer --choice 0 | grep -q 'class ModelNew' &&
+	status 1 "choice 9: expected 0 to" "$hone" tasks show "$tmp/r2.jsonl" synth-T4-5-000006 --answer --choice 9
 }
 duplicates_go() {
 	local two=$tmp/two/level1
