@@ -66,12 +66,15 @@ def code_spans(line):
 
 
 def places(path):
-    in_comment, found = False, []
+    in_comment, in_left_alone, found = False, False, []
     for number, line in enumerate(open(path), 1):
         line = line.rstrip("\n")
         was_in = in_comment
         in_comment = (in_comment or "/*" in line) and line.rfind("*/") <= line.rfind("/*") if "/*" in line or "*/" in line else in_comment
-        if was_in or not line.startswith("\t") or LEFT_ALONE.search(line):
+        # A statement that is left alone is so to its end, on whichever line that is.
+        in_left_alone = in_left_alone or bool(LEFT_ALONE.search(line)) and not line.lstrip().startswith(("#", "*", "/*"))
+        was_left_alone, in_left_alone = in_left_alone, in_left_alone and not line.endswith((";", "{", "}"))
+        if was_in or was_left_alone or not line.startswith("\t") or LEFT_ALONE.search(line):
             continue
         masked = code_spans(line)
         for pattern, into in EDITS:
