@@ -55,8 +55,9 @@ static long child_ticks(const char *pid)
 	text[n] = 0;
 	/* The name may hold anything, and ends at the last parenthesis. */
 	const char *after = strrchr(text, ')');
-	if (!after || sscanf(after + 1, " %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld %ld %ld", &parent, &t[0], &t[1],
-				&t[2], &t[3]) != 5)
+	if (!after ||
+		sscanf(after + 1, " %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld %ld %ld", &parent, &t[0], &t[1], &t[2],
+			&t[3]) != 5)
 		return 0;
 	return parent == (long)getpid() ? t[0] + t[1] + t[2] + t[3] : 0;
 }
@@ -102,8 +103,8 @@ static double grade_many(
 }
 
 /* One kind of candidates, graded and printed. */
-static bool measure(struct verifier *v, const struct task *task, const char *name, int first, int count, int threads,
-	bool new_kernels)
+static bool measure(
+	struct verifier *v, const struct task *task, const char *name, int first, int count, int threads, bool new_kernels)
 {
 	struct verify_times before, after;
 	double latency = 0, cpu = tree_cpu_s();
@@ -117,8 +118,9 @@ static bool measure(struct verifier *v, const struct task *task, const char *nam
 	double rest = cpu;
 	for (int i = 0; i < VERIFY_STEP_COUNT; i++) {
 		double wall_s = after.wall_s[i] - before.wall_s[i], cpu_s = after.cpu_s[i] - before.cpu_s[i];
-		printf("  %-22s %7.1f ms, %7.1f ms of processor time\n", verify_step_name((enum verify_step)i),
-			wall_s / count * 1e3, cpu_s / count * 1e3);
+		printf("  %-22s %7.1f ms, %7.1f ms of processor time, %.2f processes\n",
+			verify_step_name((enum verify_step)i), wall_s / count * 1e3, cpu_s / count * 1e3,
+			(double)(after.processes[i] - before.processes[i]) / count);
 		rest -= cpu_s;
 	}
 	printf("  %-22s             %7.1f ms of processor time\n", "forks and the rest", rest / count * 1e3);

@@ -91,8 +91,9 @@ def one(x, domain, index, e, generator):
 
 
 def whole(x, domain, e, generator):
-    """Integers take values that were seen to lie within their range, and no others."""
-    if e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other":
+    """Integers take values that were seen to lie within their range, and no others. Where all differ, as positions do, that is what the reference may rely
+    on."""
+    if e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or torch.unique(x).numel() == x.numel():
         return x
     values = sorted({v for given in e["values"] for v in (int(given) - 1, int(given), int(given) + 1) if domain.range[0] <= v <= domain.range[1]})
     return torch.where(chosen(x, generator), drawn(x, torch.tensor(values, dtype=x.dtype), generator), x) if values else x

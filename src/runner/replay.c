@@ -261,7 +261,10 @@ static int target_check(const struct replay *r, int index, struct runner_fault *
 		bool is_input = r->tape->buffers[to].kind == TAPE_INPUT;
 		char text[256];
 		snprintf(text, sizeof text, "candidate.py:%d: %.100s writes to %s %d, which the reference leaves alone",
-			row->line, is_library ? row->op : row->kind == TAPE_FILL ? "a fill" : "a copy",
+			row->line,
+			is_library                   ? row->op
+				: row->kind == TAPE_FILL ? "a fill"
+										 : "a copy",
 			is_input ? "input" : "parameter buffer", is_input ? r->tape->buffers[to].input : to);
 		return launcher_fault(fault, is_input ? "input-modified" : "param-modified", index, row->line, text);
 	}
@@ -339,5 +342,19 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	}
 	if (!rc) rc = outputs_write(r, trial, outputs, outputs_bytes, &out->fault);
 	out->has_fault = rc != 0;
+	out->run_ns = (int64_t)(clock_ns() - start);
+}
+
+void replay_price(struct replay *r, const struct runner_trial *trial, struct runner_result *out)
+{
+	uint64_t start = clock_ns();
+	struct launcher_trial how = {.want_cost = true,
+		.compiled = trial->compiled,
+		.gpu = trial->gpu,
+		.seed = trial->seed,
+		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
+	*out = (struct runner_result){.lineage_output = -1};
+	out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
+	out->has_fault = rows_run(r, &how, out, &out->fault) != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);
 }

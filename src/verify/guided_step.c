@@ -125,9 +125,9 @@ static bool is_searched(const struct site_state *st, int side)
 	return !st->is_known_before && has_distance && is_open(&st->site, side) && s->is_seen && s->times < 2;
 }
 
-/* Whether some side is searched for at step k. The first steps are for all. That two numbers are equal matters little to an
- * order (< and its like are continuous there, mostly), and an end that the first steps brought no nearer depends on
- * parameters or on shapes: the further steps are not for those. */
+/* Whether some side is searched for at step k. The first steps are for all. That two numbers are equal matters little
+ * to an order (< and its like are continuous there, mostly), and an end that the first steps brought no nearer depends
+ * on parameters or on shapes: the further steps are not for those. */
 static bool is_any_searched(const struct guided *s, int variant, int k)
 {
 	for (int i = 0; s && i < s->variants[variant].n; i++)
@@ -213,8 +213,7 @@ static void distances(const struct guided *s, int variant, double *out)
 	for (int i = 0; i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
-			out[SIDES * i + side] =
-				is_searched(st, side) ? distance(&st->site, side, st->sides[side].best) : NAN;
+			out[SIDES * i + side] = is_searched(st, side) ? distance(&st->site, side, st->sides[side].best) : NAN;
 		}
 }
 
@@ -276,8 +275,9 @@ static double seen_alike(const struct runner_site *s, double at_zero)
 	return is_alike(s->most, at_zero) ? s->least : NAN;
 }
 
-/* One site by the secant method: all elements of all inputs are one number, which moves to where the operands meet; then
- * that number and its neighbours stand among ordinary values. What depends on more than one number is left alone. */
+/* One site by the secant method: all elements of all inputs are one number, which moves to where the operands meet;
+ * then that number and its neighbours stand among ordinary values. What depends on more than one number is left alone.
+ */
 static int root_search(
 	struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, int site, struct err *err)
 {
@@ -316,8 +316,7 @@ static int roots_search(
 	for (int i = 0; i < g->guided->variants[variant].n && searched < ROOTS_MAX && !rc; i++) {
 		const struct site_state *st = &g->guided->variants[variant].sites[i];
 		bool is_wanted = st->site.is_equality && is_searched(st, 1);
-		for (int side = 0; side < SIDES; side += 2)
-			is_wanted |= st->site.kind == SITE_COMPARE && is_searched(st, side);
+		for (int side = 0; side < SIDES; side += 2) is_wanted |= st->site.kind == SITE_COMPARE && is_searched(st, side);
 		if (!is_wanted) continue;
 		searched++;
 		rc = root_search(g, session, tr, variant, i, err);
@@ -345,7 +344,8 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 		struct measure m;
 		if (step) rc = probe(g, session, tr, variant, edits, &m, &is_over_early, err);
 		is_over = !step || is_over_early;
-		bool is_nearer = step && m.nearest < NEARER && (k == 1 || k >= STEPS_FIRST) && repeats < REPEATS && json_array_size(kept) < EDITS_MAX;
+		bool is_nearer = step && m.nearest < NEARER && (k == 1 || k >= STEPS_FIRST) && repeats < REPEATS &&
+			json_array_size(kept) < EDITS_MAX;
 		if (is_nearer) {
 			json_array_append(kept, step);
 			repeats++;
@@ -378,8 +378,7 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 	if (s->kind == SITE_END) snprintf(than, sizeof than, " at %.4g", side == 0 ? s->low : s->high);
 	else if (isfinite(s->constant)) snprintf(than, sizeof than, " %.6g", s->constant);
 	if (seen->is_seen)
-		snprintf(best, sizeof best, " (%s %.4g)",
-			s->kind == SITE_END ? "nearest" : "nearest difference", seen->best);
+		snprintf(best, sizeof best, " (%s %.4g)", s->kind == SITE_END ? "nearest" : "nearest difference", seen->best);
 	snprintf(text, len, "%s%s: never %s%s", s->what, than, side == 0 ? "below" : side == 1 ? "equal" : "above", best);
 }
 

@@ -51,7 +51,8 @@ static json_t *job_json(const struct tape *t, int64_t *bytes)
 		*bytes = MAX(*bytes, tape_library_layout(r, offset));
 		json_array_append_new(rows,
 			json_pack("{s:s, s:O, s:o, s:o}", "name", r->op, "args", (json_t *)(uintptr_t)r->op_args, "reads",
-				views_json(r->reads, r->nreads, offset), "writes", views_json(r->writes, r->nwrites, offset + r->nreads)));
+				views_json(r->reads, r->nreads, offset), "writes",
+				views_json(r->writes, r->nwrites, offset + r->nreads)));
 		free(offset);
 	}
 	return json_pack("{s:o}", "library", rows);

@@ -69,11 +69,11 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 	}
 	for (int i = o->num_trials; i < o->num_trials + o->num_checks; i++)
 		json_array_append_new(trials,
-			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i), "distribution",
-				"stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
-	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials",
-		trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE, "memory_bytes",
-		(json_int_t)o->limits.memory_bytes);
+			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i),
+				"distribution", "stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
+	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED,
+		"trials", trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE,
+		"memory_bytes", (json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "");
 }
 
 static int given_read(
@@ -262,8 +262,7 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")),
 			json_string_value(json_object_get(v, "source")), ""};
 		if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(to->state) || !to->kind ||
-			!to->source ||
-			!json_is_array(json_object_get(job, "inputs")))
+			!to->source || !json_is_array(json_object_get(job, "inputs")))
 			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);
 		changed_text(changed, !strcmp(to->kind, "stock"), to->changed, sizeof to->changed);
 	}
@@ -278,6 +277,19 @@ static void cost_take(json_t *o, struct oracle_data *d)
 	d->narrows = json_is_true(json_object_get(o, "narrows"));
 	for (size_t i = 0; i < json_array_size(eager); i++)
 		d->has_dot |= json_integer_value(json_object_get(json_array_get(eager, i), "dot_flops")) > 0;
+}
+
+/* Sizes at which costs are predicted. What is not as it should be is no more than a reason not to. */
+static void priced_take(json_t *o, struct oracle_data *d)
+{
+	const json_t *job = json_object_get(o, "job");
+	bool is_whole = json_is_array(json_object_get(job, "init_args")) && json_is_array(json_object_get(job, "inputs")) &&
+		json_is_object(json_object_get(job, "state"));
+	json_decref(d->priced);
+	d->priced = is_whole || json_is_true(json_object_get(o, "same")) || json_is_string(json_object_get(o, "why"))
+		? json_incref(o)
+		: json_pack("{s:s}", "why", "the oracle describes no other sizes");
+	changed_text(json_object_get(o, "changed"), true, d->priced_at, sizeof d->priced_at);
 }
 
 static int fault_take(const json_t *o, struct oracle_fault *fault, struct err *err)
@@ -315,8 +327,11 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 	if (task) return task_take(task, d, err);
 	if (trial) return trial_take(trial, o, fds, nfds, d, err);
 	if (cost) cost_take(cost, d);
+	if (json_object_get(m, "priced")) priced_take(json_object_get(m, "priced"), d);
 	if (!json_is_true(json_object_get(m, "done"))) return 0;
-	return d->task && d->cost && d->ntrials == o->num_trials + o->num_checks ? 1 : err_set(err, ERR_FORMAT, "the oracle ended early");
+	return d->task && d->cost && d->ntrials == o->num_trials + o->num_checks
+		? 1
+		: err_set(err, ERR_FORMAT, "the oracle ended early");
 }
 
 /* How a reference that gave no result ended. */
@@ -403,6 +418,7 @@ void oracle_data_free(struct oracle_data *d)
 	for (int i = 0; i < d->ntrials; i++) oracle_trial_release(&d->trials[i]);
 	json_decref(d->task);
 	json_decref(d->cost);
+	json_decref(d->priced);
 	json_decref(d->messages);
 	free(d);
 }

@@ -20,14 +20,14 @@ struct oracle_variant {
 		*job; /* keys of the tracer's job: init_args, init_kwargs, state, inputs, input_kwargs, draws, training */
 	const json_t *state; /* of job: the reference's parameters and buffers */
 	bool training;
-	const char *kind;  /* "stock", "smaller", "larger" or "strided" */
+	const char *kind;   /* "stock", "smaller", "larger" or "strided" */
 	const char *source; /* of the reference at these sizes */
-	char changed[256]; /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
+	char changed[256];  /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
 };
 struct oracle_trial {
-	bool counts;  /* false: skipped or not usable; why says it */
-	bool is_check; /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
-	bool is_edge; /* NaN, infinities, denormals: replayed and reported, never judged */
+	bool counts;     /* false: skipped or not usable; why says it */
+	bool is_check;   /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
+	bool is_edge;    /* NaN, infinities, denormals: replayed and reported, never judged */
 	json_t *message; /* keeps names alive, where oracle_data.messages does not */
 	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
 	char why[320], distribution[96];
@@ -49,7 +49,12 @@ struct oracle_trial {
 };
 struct oracle_data {
 	json_t *task, *cost;
-	json_t *messages; /* keeps strings alive */
+	/* At other sizes than the judged ones, where such costs are asked for (oracle_options.cost_size); else NULL:
+	 * {"same"}; {"why": text}; or {"job": keys of the tracer's job, "changed": as a variant's, "outputs": [[dtype,
+	 * shape]], "eager", "fused": as cost's}. */
+	json_t *priced;
+	char priced_at[256]; /* "batch 4096, stock 16"; "" where the task's own sizes are meant */
+	json_t *messages;    /* keeps strings alive */
 	int nvariants;
 	struct oracle_variant variants[ORACLE_VARIANTS_MAX];
 	int ntrials;
@@ -69,6 +74,7 @@ struct oracle_options {
 	int num_trials;
 	int num_checks; /* further trials for KernelBench's verdict alone, behind the others */
 	bool tf32;
+	const char *cost_size; /* NULL: as judged; "stock"; or elements that the largest input has at least */
 };
 struct oracle_fault {
 	char code[48], text[1024];
@@ -103,8 +109,8 @@ int oracle_cache_get(struct oracle_cache *c, const struct task *task, const stru
 	struct oracle_fault *fault, struct err *err);
 void oracle_cache_put(struct oracle_cache *c, const struct oracle_data *d);
 
-/* Guided trials: the reference of one variant in a process of its own, which makes inputs by recipe and computes what is
- * expected of them (oracle_guided.c). All recipes of a session are for one candidate. */
+/* Guided trials: the reference of one variant in a process of its own, which makes inputs by recipe and computes what
+ * is expected of them (oracle_guided.c). All recipes of a session are for one candidate. */
 struct oracle_session;
 int oracle_session_start(struct oracle_cache *c, const struct task *task, const struct oracle_data *d, int variant,
 	struct oracle_session **out, struct err *err);

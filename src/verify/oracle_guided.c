@@ -1,7 +1,7 @@
 /* oracle_guided: one reference in a process of its own, asked for one trial after another.
  *
- * The process holds a stranger's task as the oracle's does, and is believed as little: what it sends is read by the same
- * functions. A process that ends or falls silent ends the search for guided inputs and settles nothing. */
+ * The process holds a stranger's task as the oracle's does, and is believed as little: what it sends is read by the
+ * same functions. A process that ends or falls silent ends the search for guided inputs and settles nothing. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/oracle.h"
@@ -77,8 +77,7 @@ static int answer_take(
 
 int oracle_session_trial(struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err)
 {
-	*out = (struct oracle_trial){
-		.given_fd = -1, .variant = s->variant, .is_guided = true, .is_random_params = true};
+	*out = (struct oracle_trial){.given_fd = -1, .variant = s->variant, .is_guided = true, .is_random_params = true};
 	json_t *recipe = json_pack("{s:I, s:o}", "seed",
 		(json_int_t)oracle_trial_seed(s->options->seed, s->task, FIRST_NUMBER + number), "edits", edits);
 	char *text = json_dumps(recipe, JSON_COMPACT);

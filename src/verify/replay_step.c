@@ -175,14 +175,16 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	return GRADE_ON;
 }
 
-static void cost_keep(struct grading *g, const struct tape *t, const struct runner_result *r)
+void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r)
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
-	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu);
-	cost_reference_s(g->oracle->cost, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
+	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu, &v->cost_error);
+	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
+	v->launches = v->nlines = 0;
+	v->programs = v->bytes = v->sectors = v->flops = 0;
 	for (int i = 0; i < r->ncosts; i++) {
 		v->launches += r->costs[i].kind == TAPE_LAUNCH;
 		v->programs += r->costs[i].programs;
@@ -442,20 +444,25 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	if (a->want_coverage) guided_note(g, a->trial->variant, &r.result.coverage);
 	rc = result_judge(g, a, &r.result, r.outputs, r.offset, err);
 	g->v->trials_failed += rc == GRADE_END;
-	if (!rc && a->want_cost && !g->is_partial) cost_keep(g, a->trace->tape, &r.result);
+	if (!rc && a->want_cost && !g->is_partial) {
+		cost_keep(g, g->oracle->cost, &r.result);
+		/* What the judged launches did stays for the price at other sizes. */
+		runner_result_release(&g->judged);
+		g->judged = r.result;
+		r.result = (struct runner_result){0};
+	}
 	/* Right or wrong by its values, and the GPU's word is still open. */
 	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
 	attempt_release(&r);
-	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners) gpu_second_opinion(g, a->trace, a->trial);
+	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners)
+		gpu_second_opinion(g, a->trace, a->trial);
 	return rc;
 }
 
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
 {
-	struct attempt a = {.trace = tr,
-		.trial = t,
-		.want_coverage = true,
-		.may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
+	struct attempt a = {
+		.trace = tr, .trial = t, .want_coverage = true, .may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
 	return trial_run(g, &a, err);
 }
 
@@ -536,7 +543,8 @@ static int other_variants(struct grading *g, struct err *err)
 		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
 		if (!rc && guided_wants(g, i)) rc = guided_search(g, &tr, i, err);
-		trace_release(&tr);
+		if (!rc && g->s->emit) g->others[i] = tr;
+		else trace_release(&tr);
 	}
 	return rc;
 }

@@ -246,8 +246,8 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 }
 
 /* The runner's question about one library row, and the answer to it. */
-static int library_answer(struct runner *r, const struct runner_library *library, const json_t *row,
-	uint64_t deadline_ns, struct err *err)
+static int library_answer(
+	struct runner *r, const struct runner_library *library, const json_t *row, uint64_t deadline_ns, struct err *err)
 {
 	char why[400] = "";
 	json_int_t index = json_integer_value(row);
@@ -262,7 +262,8 @@ static int library_answer(struct runner *r, const struct runner_library *library
 int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err)
 {
-	int fds[3] = {data->given_fd, data->outputs_fd, data->library ? data->library->fd : -1}, nfds = data->library ? 3 : 2;
+	int fds[3] = {data->given_fd, data->outputs_fd, data->library ? data->library->fd : -1},
+		nfds = data->library ? 3 : 2;
 	json_t *answer = NULL;
 	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, nfds, deadline_ns, err);
 	/* Questions about library rows come first, then the result. */
@@ -274,6 +275,20 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 		json_decref(answer);
 		answer = NULL;
 	}
+	if (!rc) rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
+	json_decref(answer);
+	return rc;
+}
+
+int runner_price(struct runner *r, const char *tape, size_t len, const struct runner_trial *t, uint64_t deadline_ns,
+	struct runner_result *result, struct err *err)
+{
+	int fd = tape_fd(tape, len, err);
+	if (fd < 0) return fd;
+	json_t *answer = NULL;
+	int rc = send_json(r, json_pack("{s:o}", "price", runner_trial_json(t, 0)), &fd, 1, deadline_ns, err);
+	close(fd);
+	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 	if (!rc) rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
 	json_decref(answer);
 	return rc;

@@ -74,4 +74,7 @@ struct runner_data {
 /* One trial; result is valid on 0. */
 int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err);
+/* What a tape costs, by samples: of t its compiled, gpu, deadline_ms and seed. result is valid on 0. */
+int runner_price(struct runner *r, const char *tape, size_t len, const struct runner_trial *t, uint64_t deadline_ns,
+	struct runner_result *result, struct err *err);
 #endif

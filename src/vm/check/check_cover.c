@@ -1,9 +1,9 @@
 /* Coverage: which sides of its comparisons, selects, clamps, masks and function ends a kernel took on data.
  *
- * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a bound decides nothing
- * that another input could change, so it is no site. A site records how far its operands were from each side; once all
- * its sides were taken it is closed, and costs nothing any more. NaN is on no side: what a kernel does with it is
- * reported elsewhere and never judged. */
+ * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a bound decides
+ * nothing that another input could change, so it is no site. A site records how far its operands were from each side;
+ * once all its sides were taken it is closed, and costs nothing any more. NaN is on no side: what a kernel does with it
+ * is reported elsewhere and never judged. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
@@ -60,8 +60,7 @@ const char *vm_site_kind_name(enum vm_site_kind kind) { return KIND_NAMES[kind];
 static bool data_step(const struct vm_program *p, int i, bool *is_data)
 {
 	const struct vm_instr *in = &p->instrs[i];
-	bool any = in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS,
-		 changed = false;
+	bool any = in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS, changed = false;
 	if (in->op == OP_MOVE) {
 		for (int s = 0; s < in->nsrc; s++) {
 			if (!is_data[src_id(p, in, s)] || is_data[dst_id(p, in, s)]) continue;
@@ -158,15 +157,16 @@ static const struct vm_instr *maker_of(const struct vm_program *p, const int32_t
 {
 	for (;;) {
 		const struct vm_instr *in = maker[*value] < 0 ? NULL : &p->instrs[maker[*value]];
-		bool is_shape = in && (in->op == OP_SPLAT || in->op == OP_UNSPLAT || in->op == OP_BROADCAST ||
-								  in->op == OP_RESHAPE || in->op == OP_TRANS);
+		bool is_shape = in &&
+			(in->op == OP_SPLAT || in->op == OP_UNSPLAT || in->op == OP_BROADCAST || in->op == OP_RESHAPE ||
+				in->op == OP_TRANS);
 		if (!is_shape) return in;
 		*value = src_id(p, in, 0);
 	}
 }
 
-static struct vm_site *site_add(struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind,
-	uint8_t wanted)
+static struct vm_site *site_add(
+	struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind, uint8_t wanted)
 {
 	const struct vm_instr *in = &p->instrs[i];
 	c->sites = xrealloc(c->sites, size_mul((size_t)c->nsites + 1, sizeof *c->sites));
@@ -209,8 +209,7 @@ static void truth_add(struct vm_coverage *c, const struct vm_program *p, int i, 
 	s->constant = operand; /* which source is looked at: kept apart from numbers by the kind */
 }
 
-static void map_add(
-	struct vm_coverage *c, const struct vm_program *p, int i, const int32_t *maker, const bool *is_data)
+static void map_add(struct vm_coverage *c, const struct vm_program *p, int i, const int32_t *maker, const bool *is_data)
 {
 	const struct vm_instr *in = &p->instrs[i];
 	bool any = false;

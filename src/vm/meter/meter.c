@@ -22,7 +22,8 @@
 #define L1_WAYS 4
 #define SCHEDULERS 4
 #define UNROLL 4
-#define LAZY_INSTRS 0.25          /* uniform values and index arithmetic: folded into addresses, hoisted, or on the uniform pipe */
+/* Uniform values and index arithmetic: folded into addresses, hoisted, or on the uniform pipe. */
+#define LAZY_INSTRS 0.25
 
 /* Cycles. Alu: dependent instruction; the others as published microbenchmarks and
  * bench/cost_h200.py's chase_ns and reduce_ns give them for Hopper. */
@@ -240,6 +241,8 @@ struct vm_cost_plans *vm_cost_plans_create(
 	 * hang on values. */
 	plans->plans = xcalloc((size_t)p->ninstrs + 1, sizeof *plans->plans);
 	plans->atomics = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomics);
+	plans->atomic_hits = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomic_hits);
+	plans->atomic_hottest = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomic_hottest);
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		struct cost_plan *plan = &plans->plans[i];
@@ -262,6 +265,8 @@ void vm_cost_plans_free(struct vm_cost_plans *plans)
 	if (!plans) return;
 	for (uint64_t i = 0; i <= plans->memory->index_max; i++) free(plans->atomics[i]);
 	free(plans->atomics);
+	free(plans->atomic_hits);
+	free(plans->atomic_hottest);
 	free(plans->plans);
 	arena_release(&plans->arena);
 	free(plans);
@@ -276,6 +281,7 @@ struct vm_meter *vm_meter_create(struct vm_cost_plans *plans)
 	while ((int64_t)m->l1_sets * 2 * L1_WAYS * 32 <= plans->l1_bytes && m->l1_sets < 1 << 14) m->l1_sets *= 2;
 	m->l1 = xcalloc(m->l1_sets * L1_WAYS, sizeof *m->l1);
 	m->l2_loads = xcalloc((size_t)plans->memory->index_max + 1, sizeof *m->l2_loads);
+	m->ran = xcalloc((size_t)plans->program->ninstrs + 1, 1);
 	return m;
 }
 
@@ -285,6 +291,7 @@ void vm_meter_free(struct vm_meter *m)
 	free(m->ready);
 	free(m->l1);
 	free(m->l2_loads);
+	free(m->ran);
 	free(m);
 }
 
@@ -462,6 +469,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct work w = {0};
 	m->steps++;
+	m->ran[in - c->program->instrs] = 1;
 	/* What this instruction is for a warp: instructions by pipe, bytes of shared memory, cycles
 	 * until its result is there. */
 	switch (plan->kind) {
@@ -517,12 +525,10 @@ void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to)
  * indices) stays there: each SM reads it once, whatever its programs ask for. */
 #define RESIDENT_BYTES ((int64_t)64 << 10)
 #define SMS_FEW 132
-void vm_cost_l2(
-	struct vm_meter *const *meters, int nmeters, uint64_t index_max, const int64_t *footprint, struct vm_cost *to)
+void vm_cost_l2(const int64_t *l2_loads, uint64_t index_max, const int64_t *footprint, struct vm_cost *to)
 {
 	for (uint64_t i = 0; i <= index_max; i++) {
-		int64_t loads = 0, once = footprint[i] / 32 * SMS_FEW;
-		for (int t = 0; t < nmeters; t++) loads += meters[t] ? meters[t]->l2_loads[i] : 0;
-		if (footprint[i] <= RESIDENT_BYTES && loads > once) to->l2_sectors -= loads - once;
+		int64_t once = footprint[i] / 32 * SMS_FEW;
+		if (footprint[i] <= RESIDENT_BYTES && l2_loads[i] > once) to->l2_sectors -= l2_loads[i] - once;
 	}
 }

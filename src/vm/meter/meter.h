@@ -40,7 +40,9 @@ struct vm_cost_plans {
 	const struct vm_layouts *layouts; /* NULL: row-major */
 	int warps, stages;
 	int64_t l1_bytes;
-	uint32_t **atomics; /* (buffer index), (granules) or NULL: how many atomics hit it */
+	uint32_t **atomics;      /* (buffer index), (granules) or NULL: how many atomics hit it */
+	int64_t *atomic_hits;    /* (buffer index): all of them, a warp's neighbours as one */
+	int64_t *atomic_hottest; /* (buffer index): of one granule */
 	int64_t atomic_hot;
 };
 struct l1_entry {
@@ -62,6 +64,15 @@ struct vm_meter {
 	struct l1_entry *l1; /* (l1_sets, L1_WAYS) */
 	int64_t *l2_loads;   /* (buffer index): sectors */
 	int64_t steps, path_cycles, path_trips, path_max;
+	uint8_t *ran;               /* (ninstrs): the instruction ran */
+	struct vm_touched *touched; /* of a sampled launch; else NULL */
+};
+/* What the running program of a sample touches of each buffer, in granules of 32 bytes. The maps' bytes name the last
+ * program that was there. */
+struct vm_touched {
+	uint8_t program;           /* 1 and up */
+	int64_t *own[2];           // read, written: (buffer index), of this program
+	int64_t *low[2], *high[2]; /* the lowest and the highest granule of all programs that ran */
 };
 
 void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n);
@@ -80,11 +91,10 @@ void vm_cost_program_end(struct vm_ctx *c);
 void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in);
 void vm_cost_atomic(
 	struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n);
-/* Adds what only the whole launch shows: L2 traffic, contention and paths of one thread's meter.
- * footprint: bytes read of each buffer index. */
+/* Adds what only the whole launch shows: contention and paths of one thread's meter. */
 void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to);
-void vm_cost_l2(
-	struct vm_meter *const *meters, int nmeters, uint64_t index_max, const int64_t *footprint, struct vm_cost *to);
+/* L2 traffic. l2_loads: sectors by buffer index; footprint: bytes read of each buffer index. */
+void vm_cost_l2(const int64_t *l2_loads, uint64_t index_max, const int64_t *footprint, struct vm_cost *to);
 
 static inline const struct cost_plan *vm_cost_plan(const struct vm_ctx *c, const struct vm_instr *in)
 {

@@ -181,6 +181,16 @@ static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struc
 	return 0;
 }
 
+/* One granule of a sampled program. */
+static void touch_own(struct vm_touched *t, int is_store, uint64_t index, int64_t granule, uint8_t *byte)
+{
+	t->low[is_store][index] = MIN(t->low[is_store][index], granule);
+	t->high[is_store][index] = MAX(t->high[is_store][index], granule);
+	if (*byte == t->program) return;
+	*byte = t->program;
+	t->own[is_store][index]++;
+}
+
 int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
 	size_t size, bool is_store)
 {
@@ -196,9 +206,10 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 		if (mask && !mask[i]) continue;
 		active++;
 		if (!buffer_of(c->memory, address[i])) continue;
-		uint8_t *granule =
-			&map[(uint64_t)address[i] >> TAPE_ADDRESS_SHIFT][((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES];
-		__atomic_store_n(granule, 1, __ATOMIC_RELAXED); /* other threads' programs touch it too */
+		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT,
+				 at = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
+		if (m->touched) touch_own(m->touched, is_store, index, (int64_t)at, &map[index][at]);
+		else __atomic_store_n(&map[index][at], 1, __ATOMIC_RELAXED); /* other threads' programs touch it too */
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
 	return plan->joined > (int)size && plan->lanes ? check_joined(c, in, plan, address, mask, n, size) : 0;
@@ -224,6 +235,8 @@ void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 				(size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
 		uint32_t *count = &plans->atomics[index][granule];
 		if (*count < UINT32_MAX) ++*count;
+		plans->atomic_hits[index]++;
+		plans->atomic_hottest[index] = MAX(plans->atomic_hottest[index], (int64_t)*count);
 		plans->atomic_hot = MAX(plans->atomic_hot, (int64_t)*count);
 	}
 }
