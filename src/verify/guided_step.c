@@ -226,7 +226,9 @@ static void distances(const struct guided *s, int variant, double *out)
 	for (int i = 0; i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
-			out[SIDES * i + side] = is_searched(st, side) ? distance(&st->site, side, st->sides[side].best) : NAN;
+			bool is_bits = is_truth_open(st) && is_open(&st->site, side);
+			double left = distance(&st->site, side, st->sides[side].best);
+			out[SIDES * i + side] = is_bits ? 1 : is_searched(st, side) ? left : NAN;
 		}
 }
 
@@ -240,7 +242,7 @@ static struct measure progress(const struct guided *s, int variant, const double
 			double was = before[SIDES * i + side];
 			if (isnan(was)) continue;
 			if (!is_open(&st->site, side)) m.open++;
-			else if (was > 0) m.nearest = MIN(m.nearest, distance(&st->site, side, st->sides[side].best) / was);
+			else if (was > 0 && !is_truth(&st->site)) m.nearest = MIN(m.nearest, distance(&st->site, side, st->sides[side].best) / was);
 		}
 	return m;
 }
