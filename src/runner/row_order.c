@@ -7,11 +7,11 @@
 
 struct clocks {
 	int nstreams;
-	int32_t *stream;             // (nstreams, nstreams): rows done, as their index + 1
-	int32_t *event;              // (nevents, nstreams)
-	int32_t *last_write;         // (nbuffers, nstreams): index + 1
-	int32_t *last_read;          // (nbuffers, nstreams)
-	int32_t *front;              // (nstreams): the launch that a dependent one may overtake, as its index + 1
+	int32_t *stream;       // (nstreams, nstreams): rows done, as their index + 1
+	int32_t *event;        // (nevents, nstreams)
+	int32_t *last_write;   // (nbuffers, nstreams): index + 1
+	int32_t *last_read;    // (nbuffers, nstreams)
+	int32_t *front;        // (nstreams): the launch that a dependent one may overtake, as its index + 1
 	const struct tape *tape;
 	const struct row_kernel *kernels;
 	struct row_race race;
@@ -31,9 +31,9 @@ static void use(struct clocks *c, int row, int stream, int buffer, bool is_write
 	const int32_t *known = clock_of(c, stream);
 	for (int s = 0; s < c->nstreams && c->race.row < 0; s++) {
 		int32_t done = s == stream ? before : known[s];
-		int32_t other = c->last_write[at + (size_t)s] > done ? c->last_write[at + (size_t)s]
+		int32_t other = c->last_write[at + (size_t)s] > done  ? c->last_write[at + (size_t)s]
 			: is_write && c->last_read[at + (size_t)s] > done ? c->last_read[at + (size_t)s]
-															 : 0;
+															  : 0;
 		if (other && other - 1 != row) c->race = (struct row_race){row, other - 1, buffer};
 	}
 	int32_t *last = is_write ? c->last_write : c->last_read;

@@ -242,7 +242,8 @@ static struct measure progress(const struct guided *s, int variant, const double
 			double was = before[SIDES * i + side];
 			if (isnan(was)) continue;
 			if (!is_open(&st->site, side)) m.open++;
-			else if (was > 0 && !is_truth(&st->site)) m.nearest = MIN(m.nearest, distance(&st->site, side, st->sides[side].best) / was);
+			else if (was > 0 && !is_truth(&st->site))
+				m.nearest = MIN(m.nearest, distance(&st->site, side, st->sides[side].best) / was);
 		}
 	return m;
 }
