@@ -121,7 +121,7 @@ static void batch_make(struct world *w)
 	int32_t *all = xcalloc(3 * T, sizeof *all), *at = xcalloc(2 * WANTED, sizeof *at);
 	for (int t = 0; t < T; t++) all[t] = t * 7 % V, all[T + t] = t % LENGTH, all[2 * T + t] = t / LENGTH;
 	for (int i = 0; i < WANTED; i++) at[i] = i / 3 * 4 + i % 3, at[WANTED + i] = i * 11 % V;
-	w->b = w->o->batch_create(w->o->ctx, T, S, 0, WANTED);
+	w->b = w->o->batch_create(w->o->ctx, T, S, 0, WANTED, WANTED);
 	int rows = w->o->batch_put(
 		w->o->ctx, w->b, &(struct ops_rows){.T = T, .S = S, .ids = all, .pos = all + T, .sequence = all + 2 * T});
 	int wanted = w->o->batch_want(w->o->ctx, w->b, &(struct ops_want){.n = WANTED, .at = at, .target = at + WANTED});

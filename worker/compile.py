@@ -100,7 +100,7 @@ def run(job, sock):
         wire.send(sock, emit.emit(job))
         return
     if "recipes" in job:
-        wire.send(sock, {"kernels": rebuild.rebuild_all(job["source"], job["recipes"], job["arch"])})
+        serve_recipes(job, sock)
         return
     try:
         result, cubin = compile_ttir(job, _scratch)
@@ -112,6 +112,17 @@ def run(job, sock):
         text = f"{type(error).__name__}: {error}\n{tail(log)}".replace(_scratch + os.sep, "")
         result = {"fault": {"code": "compile-error", "text": text[:TEXT_MAX]}}
     wire.send(sock, result, fds)
+
+
+def serve_recipes(job, sock):
+    """One candidate's kernels: those of the stock sizes, then, in the same process, what other sizes add."""
+    source, recipes = rebuild.prepare(job["source"]), job["recipes"]
+    while True:
+        wire.send(sock, {"kernels": rebuild.rebuild_all(source, recipes, job["arch"])})
+        try:
+            recipes = wire.recv(sock)[0]["recipes"]
+        except EOFError:
+            return
 
 
 def options_of(job):
@@ -236,7 +247,9 @@ def warm():
     """One small compilation, and one small kernel made from its text: what forks need later is imported here."""
     rebuild.install()
     rebuild.warm()
-    folder = tempfile.mkdtemp(prefix="hone-warm-")
+    clear_stale()   # before root is dropped: what a killed start left may be root's
+    folder = scratch_root()
+    os.makedirs(folder, mode=0o700)
     try:
         compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, folder)
     finally:

@@ -63,6 +63,7 @@ struct reward_rule {
 	double speedup_clip;       /* 0: raw */
 	bool is_against_reference; /* s is reference / kernel always, also where the prompt showed a kernel, and without the
 								  noise band: the paper's ratio */
+	bool is_stock;             /* KernelBench's own check decides in place of our verdict: the reward that is hacked */
 	const char *formula;       /* for --help and the docs */
 };
 /* The row of that name with a recipe's constants in place of its own; below 0: the row's own. A

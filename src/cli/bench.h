@@ -1,11 +1,12 @@
-/* bench: what the subjects of `hone bench` share. Each has a peer in Python, which is run in turns
- * with hone and prints one JSON object. */
+/* bench: what the subjects of `hone bench` share. cpu and text have a peer in Python, which is run in
+ * turns with hone and prints one JSON object; rl has hone's own long way beside it. */
 #ifndef HONE_CLI_BENCH_H
 #define HONE_CLI_BENCH_H
 #include "base/base.h"
 #include "cli/cli.h"
 
 int bench_text(int argc, char **argv); /* bench_text.c */
+int bench_rl(int argc, char **argv);   /* bench_rl.c */
 /* Runs a program (argv ends with NULL) in the current folder and parses what it prints; the first
  * two of argv, Python and script, may be those that ship with hone. Its stderr is ours. */
 int bench_peer_run(char *const *argv, json_t **out, struct err *err);

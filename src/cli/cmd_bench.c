@@ -1,5 +1,5 @@
 /* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and
- * sizes, in the same minutes. `hone bench text` is bench_text.c.
+ * sizes, in the same minutes. `hone bench text` is bench_text.c, `hone bench rl` bench_rl.c.
  *
  * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures
  * training (forward, backward, AdamW over packed sequences) and generation, then lets
@@ -96,7 +96,7 @@ static double bench_train(struct bench *b, struct err *err)
 		start[s + 1] = (s + 1) * L;
 		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){.at = t, .target = ids[t + 1]};
 	}
-	struct batch batch = {ids, {T, S, start, pos}};
+	struct batch batch = {ids, {T, S, start, pos, NULL}};
 	struct pass_options po = {.max_tokens = T, .backward = true};
 	struct pass *pass = NULL;
 	double best = INFINITY;
@@ -360,17 +360,19 @@ int cmd_bench(int argc, char **argv)
 		.peer = "bench/cpu_peer.py",
 	};
 	struct err err = {0};
-	/* The text benchmark has options of its own, so it parses the command line itself. */
+	/* These have options of their own, so they parse the command line themselves. */
 	if (argc > 1 && !strcmp(argv[1], "text")) return bench_text(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "rl")) return bench_rl(argc - 1, argv + 1);
 	int npos,
 		rc = options_parse("bench",
 			"cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside "
 			"transformers; text: the tokenizer "
-			"(hone bench text --help)",
+			"(hone bench text --help); rl: steps of reinforcement learning (hone bench rl --help)",
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	if (npos != 1 || strcmp(argv[1], "cpu"))
-		return cli_fail("bench", (err_set(&err, ERR_USAGE, "expected `hone bench cpu` or `hone bench text`"), &err));
+		return cli_fail("bench",
+			(err_set(&err, ERR_USAGE, "expected `hone bench cpu`, `hone bench text` or `hone bench rl`"), &err));
 	rc = bench_cpu(&o, &err);
 	return rc ? cli_fail("bench", &err) : 0;
 }

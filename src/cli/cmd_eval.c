@@ -198,7 +198,7 @@ static int eval_answers(struct eval *e, struct err *err)
 	};
 	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
 	int rc = rollouts_collect(
-		e->engine, e->verifier, e->policy.tokenizer, &e->prompts, index, n, &ro, e->rollouts, err);
+		e->engine, e->verifier, e->policy.tokenizer, &e->prompts, index, n, &ro, e->rollouts, NULL, err);
 	free(index);
 	return rc;
 }

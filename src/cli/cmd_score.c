@@ -79,7 +79,7 @@ static int compute(struct score *s, const struct score_options *o, struct err *e
 	for (int t = 0; t < T; t++) pos[t] = t;
 	for (int i = 0; i < n; i++)
 		rows[i] = (struct head_row){.at = s->nprompt + i - 1, .target = s->ids.data[s->nprompt + i]};
-	pass_forward(s->pass, s->policy.adapter, &(struct batch){s->ids.data, {T, 1, start, pos}}, 0);
+	pass_forward(s->pass, s->policy.adapter, &(struct batch){s->ids.data, {T, 1, start, pos, NULL}}, 0);
 	pass_logprobs(s->pass, rows, n, (float)o->temperature, s->logprobs, NULL);
 	free(pos);
 	free(rows);

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_dev, count_test, level_min, level_max, operators_min, level, style,
+	int64_t seed, count_train, count_dev, count_test, level_min, level_max, operators_min, level, style, choice,
 		num_correct_trials, oracle_timeout_ms, oracle_work_ms, size_max, verify_threads;
-	const char *verify_device, *gpu, *operators, *out, *split, *precision, *sandbox;
+	const char *verify_device, *gpu, *operators, *rungs, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
 };
 
@@ -26,6 +26,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, count_test, "synth: tasks to report on, of structures of their own", "0 to 1000000"),
 	O(OPTION_INT, level_min, "synth: lowest level, 1 to 3", "1 to 3"),
 	O(OPTION_INT, level_max, "synth: highest level, 1 to 3", "1 to 3"),
+	O(OPTION_STR, rungs, "synth: tasks of these rungs of the ladder in place of levels, as T0,T1,T2,T3,T4", NULL),
 	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)",
 		NULL),
 	O(OPTION_INT, operators_min, "synth: only tasks of at least so many operators", "0 to 2147483647"),
@@ -38,6 +39,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, split, "list, import, audit: only this split", "train|dev|test|hand"),
 	O(OPTION_BOOL, answer, "show: also the reference answer of a composed task", NULL),
 	O(OPTION_INT, style, "show: style of the answer", NULL),
+	O(OPTION_INT, choice, "show: which of the answers that the task's sizes choose among; 0: the best", "0 to 15"),
 	O(OPTION_BOOL, slow, "show: the answer with one launch per operator", NULL),
 	O(OPTION_STR, precision, "audit: fp32 rule", "strict|tf32"),
 	O(OPTION_STR, verify_device, "audit: cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
@@ -136,7 +138,8 @@ static int show_task(const struct tasks_options *o, const struct task *t, struct
 {
 	struct str plan = {0}, code = {0};
 	int rc = ERR_OK;
-	if (o->answer) rc = (o->slow ? task_answer_slow : task_answer)(t, (int)o->style, &plan, &code, err);
+	if (o->answer && o->slow) rc = task_answer_slow(t, (int)o->style, &plan, &code, err);
+	else if (o->answer) rc = task_answer_choice(t, (int)o->style, (int)o->choice, &plan, &code, err);
 	if (!rc && o->json) {
 		json_t *row = task_json(t);
 		json_object_set_new(row, "source", json_string(t->source));
@@ -217,6 +220,7 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 		.level_max = (int)o->level_max,
 		.operators = o->operators,
 		.operators_min = (int)o->operators_min,
+		.rungs = o->rungs,
 		.progress = "synth"};
 	rc = task_synth(&s, &set, err);
 	if (rc) {

@@ -1,14 +1,18 @@
 /* infer: generation. An engine holds a model, KV pages and a batch; requests come and go, each step
  * advances every running sequence by a token and prefills waiting prompts (continuous batching).
- * The K samples of one request share the pages of their prompt; the last, partly filled page is
- * copied on first write.
+ *
+ * Equal prefixes are run once. Samples of a request with equal tokens so far are one row of decode: a
+ * token is drawn for each of them from the row's logits, and where the tokens differ the row splits,
+ * the new rows sharing its whole pages and copying the partly filled one. K samples begin as one row,
+ * and those whose whole text is equal stay one to the end.
  *
  * Sampling is a pure function of (logits, seed, sample, position): u = rng_uniform(seed, sample,
- * position of the new token). Results do not depend on batch composition beyond the logits
- * themselves; requests with one seed share their random numbers, so give each prompt a seed of its
- * own. Log-probabilities are recorded for the sampled token under the full vocabulary at the
- * request's temperature (before top-k/top-p), because that is what training needs; with min_p under
- * what was left, renormalised.
+ * position of the new token), never of the row in which a sample stands. Results do not depend on
+ * batch composition beyond the logits themselves, so where a row's logits do not depend on the other
+ * rows (the CPU; a GPU with batch_invariant) they have the bits of samples that are run apart.
+ * Requests with one seed share their random numbers, so give each prompt a seed of its own. Log-probabilities are
+ * recorded for the sampled token under the full vocabulary at the request's temperature (before top-k/top-p), because
+ * that is what training needs; with min_p under what was left, renormalised.
  *
  * Everything is allocated at create; what does not fit is refused with the sum. One thread drives
  * an engine. */
@@ -18,8 +22,10 @@
 #include "model/model.h"
 #include "ops/ops.h"
 
+/* The least temperature: logits are divided by it, and below it quotients leave the range of fp32 in the end. */
+#define SAMPLING_TEMPERATURE_MIN 1e-3f
 struct sampling {
-	float temperature; /* 0: greedy */
+	float temperature; /* 0: greedy; else SAMPLING_TEMPERATURE_MIN or more */
 	int top_k;         /* 0: off */
 	float top_p;       /* 1: off */
 	float min_p;       /* 0: off */
@@ -31,6 +37,7 @@ struct engine_options {
 	int max_context;   /* prompt + completion tokens of one sequence */
 	int kv_pages;      /* 0: enough for max_sequences full contexts without sharing */
 	int prefill_rows;  /* prompt tokens per step; 0: default */
+	bool rows_apart;   /* every sample has a row of its own from its second token on: to measure what sharing saves */
 };
 int engine_create(struct model *m, const struct engine_options *o, struct engine **out, struct err *err);
 void engine_free(struct engine *e);
@@ -87,5 +94,6 @@ void engine_step(struct engine *e, int *active);
 bool engine_take(struct engine *e, struct completion *out);
 int completion_check(const struct completion *c, struct err *err); /* an error for FINISH_NAN */
 void completion_release(struct completion *c);
-int64_t engine_tokens_generated(const struct engine *e);
+int64_t engine_tokens_generated(const struct engine *e); /* of all samples */
+int64_t engine_tokens_run(const struct engine *e); /* rows of decode that they took: one for each distinct prefix */
 #endif

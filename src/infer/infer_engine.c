@@ -18,12 +18,16 @@ static struct engine_options with_defaults(const struct engine_options *o)
 	return d;
 }
 
+/* Samples that run at once: rows are shared, so there may be more than max_sequences of them. */
+static int slots_of(const struct engine_options *o) { return SAMPLES_PER_ROW * o->max_sequences; }
+
 static struct step_options step_options_of(const struct engine_options *o)
 {
 	return (struct step_options){.rows = o->max_sequences + o->prefill_rows,
 		.sequences = o->max_sequences,
 		.pages = pages_for(o->max_context),
-		.wanted = o->max_sequences};
+		.wanted = o->max_sequences,
+		.draws = slots_of(o)};
 }
 
 static size_t activations_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *o)
@@ -35,8 +39,9 @@ static size_t activations_bytes(const struct ops *ops, const struct model_config
 static size_t bookkeeping_bytes(const struct engine_options *o)
 {
 	size_t rows = (size_t)o->max_sequences + (size_t)o->prefill_rows;
-	size_t slot = sizeof(struct slot) + sizeof(struct ops_draw) + 8 * (size_t)pages_for(o->max_context) + 40;
-	return (size_t)o->kv_pages * 8 + (size_t)o->max_sequences * slot + rows * 12;
+	size_t list = 4 * (size_t)pages_for(o->max_context),
+		   slot = sizeof(struct slot) + sizeof(struct ops_draw) + list + 32;
+	return (size_t)o->kv_pages * 8 + (size_t)slots_of(o) * slot + (size_t)o->max_sequences * (list + 8) + rows * 12;
 }
 
 size_t engine_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *options)
@@ -81,7 +86,7 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	struct engine *e = xcalloc(1, sizeof *e);
 	*e = (struct engine){
 		.m = m, .o = o, .config = config, .pages_per_sequence = pages_for(o.max_context), .queue_end = &e->queue};
-	size_t sequences = (size_t)o.max_sequences, rows = sequences + (size_t)o.prefill_rows;
+	size_t sequences = (size_t)o.max_sequences, rows = sequences + (size_t)o.prefill_rows, slots = (size_t)slots_of(&o);
 	model_prepare(m);
 	e->kv = kv_create(m, o.kv_pages);
 	struct step_options step = step_options_of(&o);
@@ -90,12 +95,17 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 	e->free_pages = xcalloc((size_t)o.kv_pages, sizeof *e->free_pages);
 	/* Pages are handed out from the top of this stack, so they go in backwards. */
 	for (int p = o.kv_pages; p-- > 0;) e->free_pages[e->nfree++] = p; /* page 0 on top */
-	e->slots = xcalloc(sequences, sizeof *e->slots);
-	e->slot_done = xcalloc(sequences, sizeof *e->slot_done);
-	e->page_lists = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof *e->page_lists);
+	e->nslots = (int)slots;
+	e->slots = xcalloc(slots, sizeof *e->slots);
+	e->running = xcalloc(slots, sizeof *e->running);
+	e->parts = xcalloc(slots, sizeof *e->parts);
+	e->slot_done = xcalloc(slots, sizeof *e->slot_done);
+	e->page_lists = xcalloc(size_mul(slots, (size_t)e->pages_per_sequence), sizeof *e->page_lists);
 	/* Each slot owns a fixed run of the page list, long enough for a sequence of max_context. */
-	for (int s = 0; s < o.max_sequences; s++)
+	for (int s = 0; s < e->nslots; s++) {
+		e->running[s] = s;
 		e->slots[s].pages = e->page_lists + (size_t)s * (size_t)e->pages_per_sequence;
+	}
 	/* A step runs at most one row for each sequence and prefill_rows more of prompts. */
 	e->rows = (struct rows){
 		.ids = xcalloc(rows, sizeof(int32_t)),
@@ -103,16 +113,13 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 		.sequence = xcalloc(rows, sizeof(int32_t)),
 		.table = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof(int32_t)),
 		.at = xcalloc(sequences, sizeof(int32_t)),
-		.draw = xcalloc(sequences, sizeof(struct ops_draw)),
 		.owner = xcalloc(sequences, sizeof(int)),
+		.draw = xcalloc(slots, sizeof(struct ops_draw)),
+		.from = xcalloc(slots, sizeof(int32_t)),
 	};
-	e->forks = (struct forks){
-		.dst = xcalloc(sequences, sizeof(int32_t)),
-		.src = xcalloc(sequences, sizeof(int32_t)),
-		.slots = xcalloc(sequences, sizeof(int)),
-	};
-	e->drawn = xcalloc(sequences, sizeof *e->drawn);
-	e->logprobs = xcalloc(sequences, sizeof *e->logprobs);
+	e->copies = (struct copies){.dst = xcalloc(slots, sizeof(int32_t)), .src = xcalloc(slots, sizeof(int32_t))};
+	e->drawn = xcalloc(slots, sizeof *e->drawn);
+	e->logprobs = xcalloc(slots, sizeof *e->logprobs);
 	*out = e;
 	return 0;
 }
@@ -140,6 +147,7 @@ void group_free(struct group *g)
 	if (!g) return;
 	for (int i = 0; i < g->r.num_samples; i++) completion_release(&g->results[i]);
 	free(g->results);
+	free(g->next);
 	free(g->prompt_pages);
 	free((int32_t *)g->r.prompt);
 	free(g);
@@ -149,14 +157,14 @@ void engine_free(struct engine *e)
 {
 	if (!e) return;
 	for (struct group *g = e->queue, *next; g; g = next) {
-		next = g->next;
-		for (int s = 0; s < e->o.max_sequences; s++)
+		next = g->next_queued;
+		for (int s = 0; s < e->nslots; s++)
 			if (e->slots[s].group == g) e->slots[s].group = NULL;
 		group_free(g);
 	}
-	for (int s = 0; s < e->o.max_sequences; s++) {
-		struct group *g = e->slots[s].state == SLOT_FREE ? NULL : e->slots[s].group;
-		for (int i = s + 1; g && i < e->o.max_sequences; i++)
+	for (int s = 0; s < e->nslots; s++) {
+		struct group *g = e->slots[s].group;
+		for (int i = s + 1; g && i < e->nslots; i++)
 			if (e->slots[i].group == g) e->slots[i].group = NULL;
 		group_free(g);
 	}
@@ -165,8 +173,8 @@ void engine_free(struct engine *e)
 	kv_free(e->kv);
 	step_free(e->step);
 	void *arrays[] = {e->page_refs, e->free_pages, e->slots, e->slot_done, e->page_lists, e->rows.ids, e->rows.pos,
-		e->rows.sequence, e->rows.table, e->rows.at, e->rows.draw, e->rows.owner, e->forks.dst, e->forks.src,
-		e->forks.slots, e->drawn, e->logprobs};
+		e->rows.sequence, e->rows.table, e->rows.at, e->rows.draw, e->rows.from, e->rows.owner, e->copies.dst,
+		e->copies.src, e->running, e->parts, e->drawn, e->logprobs};
 	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
 	free(e);
 }
@@ -197,13 +205,13 @@ static int check_request(const struct engine *e, const struct request *r, struct
 			e->o.max_context);
 	/* What it draws with and from. */
 	const struct sampling *s = &r->sampling;
-	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1) ||
-		!(s->min_p >= 0 && s->min_p <= 1))
+	if (!(s->temperature == 0 || s->temperature >= SAMPLING_TEMPERATURE_MIN) || isinf(s->temperature) || s->top_k < 0 ||
+		!(s->top_p > 0 && s->top_p <= 1) || !(s->min_p >= 0 && s->min_p <= 1))
 		return err_set(err, ERR_RANGE,
-			"request %lld: temperature %g, top_k %d, top_p %g, min_p %g; expected temperature >= 0, top_k >= 0, 0 < "
-			"top_p "
-			"<= 1, 0 <= min_p <= 1",
-			(long long)r->id, s->temperature, s->top_k, s->top_p, s->min_p);
+			"request %lld: temperature %g, top_k %d, top_p %g, min_p %g; expected temperature 0 (greedy) or at least "
+			"%g, "
+			"top_k >= 0, 0 < top_p <= 1, 0 <= min_p <= 1",
+			(long long)r->id, s->temperature, s->top_k, s->top_p, s->min_p, SAMPLING_TEMPERATURE_MIN);
 	for (int i = 0; i < r->nprompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
 			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d",
@@ -247,6 +255,7 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 	g->prompt_pages = xcalloc((size_t)MAX(g->nprompt_pages, 1), sizeof(int32_t));
 	g->prefilled = r->nprompt == 1;
 	g->live = r->num_samples;
+	g->next = xcalloc((size_t)r->num_samples, sizeof *g->next);
 	/* The buffers have their full size from the start, because a step does not allocate. */
 	g->results = xcalloc((size_t)r->num_samples, sizeof *g->results);
 	for (int i = 0; i < r->num_samples; i++)
@@ -261,7 +270,7 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 	ready_reserve(e, r->num_samples);
 	e->live += r->num_samples;
 	*e->queue_end = g;
-	e->queue_end = &g->next;
+	e->queue_end = &g->next_queued;
 	return 0;
 }
 
@@ -271,10 +280,10 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err)
 static struct group *queue_remove(struct engine *e, int64_t id, int *ended)
 {
 	struct group **at = &e->queue;
-	while (*at && (*at)->r.id != id) at = &(*at)->next;
+	while (*at && (*at)->r.id != id) at = &(*at)->next_queued;
 	struct group *g = *at;
 	if (!g) return NULL;
-	*at = g->next;
+	*at = g->next_queued;
 	if (!*at) e->queue_end = at;
 	int left = g->r.num_samples - g->started;
 	e->live -= left;
@@ -285,10 +294,10 @@ static struct group *queue_remove(struct engine *e, int64_t id, int *ended)
 /* All of the group's sequences, then its own references to its prompt's pages, then itself. */
 static void group_cancel(struct engine *e, struct group *g, int *ended)
 {
-	for (int i = 0; i < e->o.max_sequences; i++) {
-		if (e->slots[i].state == SLOT_FREE || e->slots[i].group != g) continue;
+	for (int i = 0; i < e->nslots; i++) {
+		if (e->slots[i].group != g) continue;
+		*ended += e->slots[i].members;
 		slot_clear(e, &e->slots[i]);
-		++*ended;
 	}
 	for (int i = 0; g->started && i < g->nprompt_pages; i++) page_drop(e, g->prompt_pages[i]);
 	group_free(g);
@@ -298,8 +307,8 @@ int engine_cancel(struct engine *e, int64_t id)
 {
 	int ended = 0;
 	for (struct group *g; (g = queue_remove(e, id, &ended));) group_cancel(e, g, &ended);
-	for (int i = 0; i < e->o.max_sequences; i++)
-		if (e->slots[i].state != SLOT_FREE && e->slots[i].group->r.id == id) group_cancel(e, e->slots[i].group, &ended);
+	for (int i = 0; i < e->nslots; i++)
+		if (e->slots[i].group && e->slots[i].group->r.id == id) group_cancel(e, e->slots[i].group, &ended);
 	return ended;
 }
 
@@ -311,6 +320,7 @@ bool engine_take(struct engine *e, struct completion *out)
 }
 
 int64_t engine_tokens_generated(const struct engine *e) { return e->generated; }
+int64_t engine_tokens_run(const struct engine *e) { return e->run; }
 
 const char *finish_reason_name(enum finish_reason r)
 {

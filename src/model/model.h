@@ -150,8 +150,10 @@ void pass_free(struct pass *p);
 size_t pass_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o);
 struct packed { /* S sequences side by side: sequence s is rows start[s]..start[s + 1] */
 	int T, S;
-	const int32_t *start; /* (S + 1) */
-	const int32_t *pos;   /* (T) position of each token in its sequence: 0, 1, ... */
+	const int32_t *start;   /* (S + 1) */
+	const int32_t *pos;     /* (T) position of each token in its sequence: 0, 1, ...; on from the row that it follows */
+	const int32_t *follows; /* (S) row behind which a sequence goes on, so that a beginning which several share is run
+							   once (ops_rows; not every backend knows it: ops->follows); -1: none; NULL: none at all */
 };
 struct batch {
 	const int32_t *ids; /* (T) */
@@ -198,15 +200,16 @@ struct step_options {
 	int sequences;
 	int pages;  /* of one sequence */
 	int wanted; /* rows of logits */
+	int draws;  /* tokens drawn from them; 0: as many as wanted */
 };
 struct step *step_create(struct model *m, const struct step_options *o);
 size_t step_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c,
 	const struct step_options *o); /* for the memory plan */
 void step_free(struct step *s);
 /* Runs the rows; rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
- * sequence in the same call are visible: a prompt may be prefilled in one call. With want->draw a
- * token is drawn for each wanted row, into drawn (n) and logprob (n). Returns the wanted rows'
- * logits (n, V), which belong to s. */
+ * sequence in the same call are visible: a prompt may be prefilled in one call. With want->draw
+ * tokens are drawn, into drawn and logprob: one of each wanted row, or want->draws from the rows that
+ * want->from names. Returns the wanted rows' logits (n, V), which belong to s. */
 const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
 	const struct ops_want *want, int32_t *drawn, float *logprob);
 /* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */

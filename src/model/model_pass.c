@@ -180,7 +180,7 @@ int pass_create(struct model *m, const struct pass_options *o, struct pass **out
 	p->sequence = xcalloc((size_t)o->max_tokens, sizeof *p->sequence);
 	head_init(&p->head, m, head_rows(&m->config, o), o->max_tokens);
 	p->walk.model = m;
-	p->walk.batch = ops->batch_create(ops->ctx, o->max_tokens, o->max_tokens, 0, p->head.group_max);
+	p->walk.batch = ops->batch_create(ops->ctx, o->max_tokens, o->max_tokens, 0, p->head.group_max, 0);
 	model_ensure_rope(m, o->max_tokens);
 	*out = p;
 	return 0;
@@ -211,9 +211,11 @@ static void batch_take(struct pass *p, const struct batch *b)
 		CHECKF(pos >= 0 && pos < p->model->rope_positions, "token %d has position %d of %d", t, pos,
 			p->model->rope_positions);
 	}
+	CHECKF(!b->packed.follows || ops->follows, "sequences that follow another, on %s", ops->name);
 	for (int s = 0; s < S; s++)
 		for (int t = b->packed.start[s]; t < b->packed.start[s + 1]; t++) p->sequence[t] = s;
-	struct ops_rows rows = {.T = T, .S = S, .ids = b->ids, .pos = b->packed.pos, .sequence = p->sequence};
+	struct ops_rows rows = {
+		.T = T, .S = S, .ids = b->ids, .pos = b->packed.pos, .sequence = p->sequence, .follows = b->packed.follows};
 	p->T = T;
 	p->walk.T = ops->batch_put(ops->ctx, p->walk.batch, &rows);
 	CHECK(p->walk.T >= T && p->walk.T <= p->options.max_tokens);

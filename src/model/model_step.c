@@ -75,15 +75,18 @@ struct step {
 	struct elem *hidden; /* (rows, C + tail): after the final norm */
 	struct elem *x;      /* (wanted, C): the wanted ones of them */
 	struct f32 *logits;  /* (wanted, V) */
-	struct i32 *drawn;   /* (wanted) */
-	struct f32 *logprob; /* (wanted) of the drawn tokens */
+	struct i32 *drawn;   /* (draws) */
+	struct f32 *logprob; /* (draws) of the drawn tokens */
 	uint64_t serial;
 };
 
 #define STEP(field, w, kind) { offsetof(struct step, field), w, kind }
 static const struct act_def row_defs[] = {STEP(hidden, WIDTH_C, ACT_TAIL)};
-static const struct act_def wanted_defs[] = {
-	STEP(x, WIDTH_C, ACT_ELEM), STEP(drawn, WIDTH_1, ACT_F32 /* as wide */), STEP(logprob, WIDTH_1, ACT_F32)};
+static const struct act_def wanted_defs[] = {STEP(x, WIDTH_C, ACT_ELEM)};
+static const struct act_def draw_defs[] = {
+	STEP(drawn, WIDTH_1, ACT_F32 /* as wide */), STEP(logprob, WIDTH_1, ACT_F32)};
+
+static int draws_of(const struct step_options *o) { return o->draws ? o->draws : o->wanted; }
 
 static size_t carve(
 	const struct ops *ops, const struct model_config *c, const struct step_options *o, struct step *s, char *base)
@@ -92,7 +95,8 @@ static size_t carve(
 	widths_fill(c, width);
 	size_t used = acts_carve(ops, act_defs, act_def_count(c), width, o->rows, s ? &s->acts : NULL, base);
 	used += acts_carve(ops, row_defs, ARRAY_LEN(row_defs), width, o->rows, s, base ? base + used : NULL);
-	return used + acts_carve(ops, wanted_defs, ARRAY_LEN(wanted_defs), width, o->wanted, s, base ? base + used : NULL);
+	used += acts_carve(ops, wanted_defs, ARRAY_LEN(wanted_defs), width, o->wanted, s, base ? base + used : NULL);
+	return used + acts_carve(ops, draw_defs, ARRAY_LEN(draw_defs), width, draws_of(o), s, base ? base + used : NULL);
 }
 
 static size_t logits_bytes(const struct model_config *c, int wanted)
@@ -119,7 +123,7 @@ struct step *step_create(struct model *m, const struct step_options *o)
 	s->acts.x_mid = s->acts.x_in;
 	s->logits = ops->alloc(ops->ctx, logits_bytes(&m->config, o->wanted));
 	s->walk.model = m;
-	s->walk.batch = ops->batch_create(ops->ctx, o->rows, o->sequences, o->pages, o->wanted);
+	s->walk.batch = ops->batch_create(ops->ctx, o->rows, o->sequences, o->pages, o->wanted, draws_of(o));
 	return s;
 }
 
@@ -138,6 +142,7 @@ static void rows_check(const struct step *s, const struct kv *kv, const struct o
 	const struct model *m = s->model;
 	CHECKF(r->T > 0 && r->T <= s->o.rows && want->n >= 0 && want->n <= s->o.wanted, "%d rows of %d, %d wanted of %d",
 		r->T, s->o.rows, want->n, s->o.wanted);
+	CHECKF(!want->from || want->draws <= draws_of(&s->o), "%d draws of %d", want->draws, draws_of(&s->o));
 	CHECK(kv->model == m && r->table);
 	for (int t = 0; t < r->T; t++) {
 		int id = r->ids[t], pos = r->pos[t], page = pos / OPS_PAGE;
@@ -191,12 +196,13 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
 	CHECK(s->walk.T <= s->o.rows && n <= s->o.wanted);
 	/* Decoding repeats itself; a step that prefills is one of a kind. */
 	bool draws = want->draw && n, repeats = want->n == rows->T;
+	int count = want->from ? want->draws : want->n;
 	if (!repeats || ops->begin(ops->ctx, region_key(s, kv, a, n, draws))) {
 		walk_all(s, n, draws);
 		if (repeats) ops->end(ops->ctx);
 	}
 	if (!draws) return s->logits;
-	ops->get_i32(ops->ctx, drawn, s->drawn, want->n);
-	ops->get_f32(ops->ctx, logprob, s->logprob, want->n);
+	ops->get_i32(ops->ctx, drawn, s->drawn, count);
+	ops->get_f32(ops->ctx, logprob, s->logprob, count);
 	return s->logits;
 }

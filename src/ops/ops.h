@@ -54,6 +54,11 @@ struct ops_rows {
 	const int32_t *table;    /* (S, pages) page p of a sequence holds its positions p * OPS_PAGE..; NULL: a packed
 								pass without pages, in which every sequence begins at position 0 */
 	int pages;               /* columns of table */
+	/* (S) Packed passes of a table with `follows` alone; NULL: no sequence follows another. The row of the batch that a
+	 * sequence's first row comes behind, -1: none. Its rows see that row and what that row sees as their own past, so
+	 * that a beginning which several sequences share is run once. A sequence that follows has a row of an earlier
+	 * sequence of its family: those behind the last one that follows none. */
+	const int32_t *follows;
 };
 
 /* How one token is drawn: temperature, then top_k, top_p on what it left (as transformers does), then min_p (tokens
@@ -72,7 +77,9 @@ struct ops_want {
 	const int32_t *at;           /* (n) row of the batch */
 	const int32_t *target;       /* (n) whose log-probability logprob gives; NULL: none */
 	const float *temperature;    /* (n) by which logprob divides logits; NULL: 1 */
-	const struct ops_draw *draw; /* (n) for sample; NULL: none */
+	const struct ops_draw *draw; /* (draws) for sample; NULL: none */
+	const int32_t *from; /* (draws) wanted row, 0..n-1, whose logits each is drawn from; NULL: one a row, in order */
+	int draws;           /* with `from`: how many; without it there are n */
 };
 
 /* ---- weights ---- */
@@ -131,6 +138,7 @@ struct ops {
 	int elem_bytes;   /* 4 or 2 */
 	int tail;         /* spare elements behind a projection's input */
 	bool host_memory; /* elem is float in host memory, and may be mapped */
+	bool follows;     /* attend and attend_backward know sequences that follow another (ops_rows) */
 
 	/* ---- memory ---- */
 	void *(*alloc)(
@@ -160,7 +168,8 @@ struct ops {
 	void (*bind)(struct ops_context *, struct ops_linear *, const struct ops_lora *);
 
 	/* ---- a batch, and regions that repeat ---- */
-	struct ops_batch *(*batch_create)(struct ops_context *, int T, int S, int pages, int n); /* the largest of each */
+	struct ops_batch *(*batch_create)(
+		struct ops_context *, int T, int S, int pages, int n, int draws); /* the largest of each */
 	void (*batch_free)(struct ops_context *, struct ops_batch *);
 	/* Sends the rows; returns the T that stages are to be called with: rounded up by the backend, but never above
 	 * batch_create's; the surplus rows are harmless. Host arrays are free to change at return. */
@@ -208,10 +217,12 @@ struct ops {
 	 * no logit is larger than the target's. */
 	void (*logprob)(struct ops_context *, struct f32 *out /* (n, OPS_FIGURES) */, const struct f32 *logits,
 		const struct ops_batch *, int first, int n, int V);
-	/* Draws a token a row and moves the batch one token on (ids, pos and the draws' index), so that k steps may stand
-	 * in one region. logprob is of the drawn token, by logprob's arithmetic: under softmax(logits / temperature) of
-	 * the full vocabulary (temperature 1 when greedy), of what was left when min_p is on. */
-	void (*sample)(struct ops_context *, struct i32 *drawn /* (n) */, struct f32 *logprob /* (n) */,
+	/* Draws the tokens that batch_want asked for; n is of the rows. A row from which several are drawn gives each the
+	 * token that it would give it alone. With one draw a row (`from` NULL) it also moves the batch one token on (ids,
+	 * pos and the draws' index), so that k steps may stand in one region. logprob is of the drawn token, by logprob's
+	 * arithmetic: under softmax(logits / temperature) of the full vocabulary (temperature 1 when greedy), of what was
+	 * left when min_p is on. Room for the draws of batch_create. */
+	void (*sample)(struct ops_context *, struct i32 *drawn /* (draws) */, struct f32 *logprob /* (draws) */,
 		const struct f32 *logits /* (n, V) */, struct ops_batch *, int n, int V);
 
 	/* ---- backward: gradients of weights are added where grad is not NULL ---- */

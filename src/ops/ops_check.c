@@ -56,8 +56,9 @@ struct check {
 
 struct check_batch {
 	struct ops_batch *inner;
-	int T_max, n_max;
+	int T_max, n_max, draws_max;
 	int T, T_padded, n, n_padded;
+	int draws, draws_padded;
 	int S, pages;
 	int32_t *pos, *sequence, *table; /* the host's rows */
 };
@@ -358,14 +359,15 @@ static void bind(struct ops_context *ctx, struct ops_linear *l, const struct ops
 
 static int padded(int n, int max) { return MIN(max, (n + ROWS_STEP - 1) / ROWS_STEP * ROWS_STEP); }
 
-static struct ops_batch *batch_create(struct ops_context *ctx, int T, int S, int pages, int n)
+static struct ops_batch *batch_create(struct ops_context *ctx, int T, int S, int pages, int n, int draws)
 {
 	struct check *c = check_of(ctx);
 	outside(c, "batch_create");
 	struct check_batch *b = xcalloc(1, sizeof *b);
-	b->inner = c->inner->batch_create(c->ctx, T, S, pages, n);
+	b->inner = c->inner->batch_create(c->ctx, T, S, pages, n, draws);
 	b->T_max = T;
 	b->n_max = n;
+	b->draws_max = draws;
 	b->pos = xcalloc((size_t)T, sizeof *b->pos);
 	b->sequence = xcalloc((size_t)T, sizeof *b->sequence);
 	b->table = xcalloc(size_mul((size_t)S, (size_t)MAX(pages, 1)), sizeof *b->table);
@@ -408,6 +410,8 @@ static int batch_want(struct ops_context *ctx, struct ops_batch *batch, const st
 	outside(c, "batch_want");
 	b->n = c->inner->batch_want(c->ctx, b->inner, w);
 	b->n_padded = padded(b->n, b->n_max);
+	b->draws = !w->draw ? 0 : w->from ? w->draws : w->n;
+	b->draws_padded = padded(b->draws, b->draws_max);
 	return b->n_padded;
 }
 
@@ -585,10 +589,11 @@ static void sample(struct ops_context *ctx, struct i32 *drawn, struct f32 *out, 
 	struct check_batch *b = (struct check_batch *)(void *)batch;
 	int rows = wanted(b, 0, n);
 	CALL(c, "sample", P(drawn), P(out), P(in), P(b), N(n), N(V));
+	CHECKF(n == b->n_padded, "sample called with %d rows, batch_want gave %d", n, b->n_padded);
 	c->inner->sample(c->ctx, drawn, out, in, b->inner, rows, V);
-	room(c, "sample", drawn, n);
-	for (int i = rows; i < n; i++) ((int32_t *)drawn)[i] = -1;
-	output_f32(c, "sample's log-probabilities", out, rows, n, 1);
+	room(c, "sample", drawn, b->draws_padded);
+	for (int i = b->draws; i < b->draws_padded; i++) ((int32_t *)drawn)[i] = -1;
+	output_f32(c, "sample's log-probabilities", out, b->draws, b->draws_padded, 1);
 }
 
 static void head_backward(struct ops_context *ctx, struct elem *dx, struct f32 *in, const struct f32 *out,
@@ -730,6 +735,7 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 	**out = (struct ops){.name = "check",
 		.ctx = (struct ops_context *)(void *)c,
 		.elem_bytes = sizeof(float),
+		.follows = true,
 		.alloc = check_alloc,
 		.release = release,
 		.memory = memory,

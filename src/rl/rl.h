@@ -65,18 +65,27 @@ struct rollout {
 	struct reward reward;
 	double advantage_plan, advantage_code;
 };
+struct rollout_times {
+	double generate_s;     /* until there was nothing to generate, verdicts that came meanwhile included */
+	double idle_s;         /* nothing to generate, and verdicts were waited for */
+	double verify_s;       /* that the verdicts took, each on a thread of the verifier's; none for those it knew */
+	double (*clock)(void); /* in seconds; NULL: of the wall */
+};
 struct rollout_options {
 	int num_samples;
-	int first_sample;   /* number of the first one: further answers to a request that was begun before */
-	int64_t id_base;    /* request id of prompt i is id_base + i: part of the random stream */
-	const int64_t *ids; /* (n) request ids instead; NULL: id_base counts */
+	/* Staged groups: so many answers first (0: all), and the others as soon as those have verdicts, if they pay. */
+	int first;
+	bool (*pays)(void *ctx, const struct rollout *group, int first, int rest);
+	void *pays_ctx;
+	int64_t id_base; /* request id of prompt i is id_base + i: part of the random stream */
 	struct sampling sampling;
 	float temperature_code; /* at which tokens behind the opening fence are drawn; 0: sampling's for all */
 	int max_new_tokens;
 	const int32_t *stop_ids;
 	int nstop;
 	struct adapter *adapter;
-	const char *progress; /* label, or NULL */
+	const char *progress;        /* label, or NULL */
+	struct rollout_times *times; /* added to; NULL: not wanted */
 };
 /* Whether an answer that is still being written has come to its code: a line that begins with three
  * backticks or more. A state of zeros is the beginning of a text. */
@@ -86,10 +95,11 @@ struct span_state {
 	bool is_code;
 };
 bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
-/* Fills out[i * num_samples + s] for prompts[index[i]]. Returns 0, or the verifier's or engine's
- * error. */
+/* Fills out[i * num_samples + s] for prompts[index[i]]; sizes (n, may be NULL) says how many answers
+ * each has. Verdicts are waited for only when there is nothing to generate. Returns 0, or the
+ * verifier's or engine's error. */
 int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
-	const int *index, int n, const struct rollout_options *o, struct rollout *out, struct err *err);
+	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
 void rollouts_release(struct rollout *r, int n);
 json_t *rollout_json(
 	const struct rollout *r, const struct prompt_set *prompts); /* what the store and --out files keep */
@@ -118,20 +128,24 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 
 struct rl_options {
 	struct policy_options policy;
+	struct optimizer_options optimizer;
 	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *advantage,
-		*loss_type, *lr_scheduler_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard,
-		*verify_device, *gpu, *cost_size;
+		*loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device, *gpu,
+		*cost_size;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
-		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed,
-		verify_threads, max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches,
-		replay_updates, replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
-	double temperature, temperature_code, top_p, min_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon,
-		weight_decay, max_grad_norm, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds, reward_alpha,
-		reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max, overlong_penalty_factor,
-		replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap, guard_kl,
-		guard_degenerate, guard_hack, guard_truncation, guard_format;
+		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
+		max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches, replay_updates,
+		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
+	double temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds,
+		reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max,
+		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
+		guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
 	int64_t top_k;
+	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
+	 * seconds, NULL: of the wall. */
+	bool apart;
+	double (*clock)(void);
 };
 extern const struct option_def rl_option_defs[];
 extern const size_t rl_option_count;
@@ -170,6 +184,7 @@ struct updater_options {
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
+	bool apart; /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
 };
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
@@ -184,8 +199,10 @@ struct update_stats {
 	int not_finite, spikes;                    /* of them: skipped for their norm; held to max_grad_ratio */
 	int64_t completion_tokens;                 /* of the counted answers */
 	int64_t tokens;                            /* passed through the model for gradients */
+	int64_t tokens_apart;                      /* of rollouts, if every answer were passed whole with its prompt */
 	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
 	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
+	int64_t fit_tokens;                        /* of `tokens`, theirs */
 	double fit_loss;                           /* sum over them of the mean loss of a token */
 };
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not

@@ -33,6 +33,7 @@ struct loop {
 	double seconds_before; /* of earlier starts of this run */
 	uint64_t start_ns;
 	int64_t tokens;
+	struct rollout_times times; /* of this step */
 	FILE *metrics_file;
 };
 

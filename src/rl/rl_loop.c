@@ -56,6 +56,9 @@ static int learning_check(struct loop *l, struct err *err)
 			"--min_p %g with --top_k %lld and --top_p %g: training knows what min_p leaves, not what the others do; "
 			"use one",
 			o->min_p, (long long)o->top_k, o->top_p);
+	if (o->temperature_code > 0 && o->temperature_code < SAMPLING_TEMPERATURE_MIN)
+		return err_set(err, ERR_USAGE, "--temperature_code %g: expected 0 (as --temperature) or at least %g",
+			o->temperature_code, SAMPLING_TEMPERATURE_MIN);
 	if (o->overlong_buffer_len > o->max_completion_length)
 		return err_set(err, ERR_USAGE, "--overlong_buffer_len %lld: expected at most max_completion_length (%lld)",
 			(long long)o->overlong_buffer_len, (long long)o->max_completion_length);
@@ -228,15 +231,7 @@ static int open_trainer(struct loop *l, struct err *err)
 	int count;
 	struct param *params = l->policy.adapter ? adapter_params(l->policy.adapter, &count)
 											 : model_params(l->policy.model, &count);
-	struct optimizer_options oo = {
-		.learning_rate = o->learning_rate,
-		.adam_beta1 = o->adam_beta1,
-		.adam_beta2 = o->adam_beta2,
-		.adam_epsilon = o->adam_epsilon,
-		.weight_decay = o->weight_decay,
-		.max_grad_norm = o->max_grad_norm,
-		.lr_scheduler_type = o->lr_scheduler_type,
-	};
+	struct optimizer_options oo = o->optimizer;
 	struct updater_options u = {
 		.loss = {.type = l->update.loss.type,
 			.epsilon = (float)o->epsilon,
@@ -257,17 +252,22 @@ static int open_trainer(struct loop *l, struct err *err)
 		.dropout_seed = o->policy.lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
 		.full_reference = o->beta > 0 && !o->policy.use_peft,
 		.reference_model = o->policy.model,
+		.apart = o->apart,
 	};
+	if (!l->policy.ops->follows)
+		log_info("device %s: its attention knows no shared beginnings, so every answer trains whole, with its prompt",
+			l->policy.ops->name);
 	l->update = u;
 	/* Schedules are set in steps; the optimiser counts its own, of which a step has several. */
-	oo.warmup_steps = o->warmup_steps * step_updates(l);
+	oo.warmup_steps *= step_updates(l);
 	oo.max_steps = o->max_steps * step_updates(l);
 	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
 	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
 	open_history(l);
 	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
-		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length};
+		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length,
+		.rows_apart = o->apart};
 	return engine_create(l->policy.model, &e, &l->engine, err);
 }
 
@@ -425,17 +425,20 @@ static int step_watch(struct loop *l, json_t *m, struct err *err)
 	return rc;
 }
 
+/* Of a step's parts. */
+static double step_clock(const struct loop *l) { return l->o->clock ? l->o->clock() : 1e-9 * (double)clock_ns(); }
+
 /* Everything behind generation: updates, rows, metrics. l->step is this step's number. */
 static int step_learn(
 	struct loop *l, struct step_batch *b, double generate_s, metrics_fn *metrics, void *ctx, struct err *err)
 {
 	struct update_stats u = {0};
-	uint64_t t0 = clock_ns();
+	double t0 = step_clock(l);
 	int rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err);
 	json_t *rows = rc ? NULL : step_rows(l, b, err);
 	if (!rows) return err->code;
 	step_replay(l, &u);
-	double update_s = (double)(clock_ns() - t0) * 1e-9;
+	double update_s = step_clock(l) - t0;
 	l->tokens += u.tokens;
 	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, &u);
 	json_object_set_new(m, "step", json_integer(l->step));
@@ -444,8 +447,11 @@ static int step_learn(
 	history_metrics(l->history, l->step, m);
 	rc = step_watch(l, m, err);
 	put_number(m, "timing_s/generate_and_verify", generate_s);
+	put_number(m, "timing_s/generate", l->times.generate_s);
+	put_number(m, "timing_s/idle", l->times.idle_s);
+	put_number(m, "timing_s/verdicts", l->times.verify_s);
 	put_number(m, "timing_s/update", update_s);
-	put_number(m, "step_time", generate_s + (double)(clock_ns() - t0) * 1e-9);
+	put_number(m, "step_time", generate_s + step_clock(l) - t0);
 	if (!rc) rc = record(l, rows, m, err);
 	if (!rc && metrics) rc = metrics(ctx, l->step, m);
 	json_decref(m);
@@ -456,12 +462,13 @@ static int step_learn(
 static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 {
 	struct step_batch b;
-	uint64_t t0 = clock_ns();
+	double t0 = step_clock(l);
+	l->times = (struct rollout_times){.clock = l->o->clock};
 	if (l->o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / l->o->max_seconds);
 	int rc = step_collect(l, &b, err);
 	if (rc) return rc;
 	l->step++;
-	rc = step_learn(l, &b, (double)(clock_ns() - t0) * 1e-9, metrics, ctx, err);
+	rc = step_learn(l, &b, step_clock(l) - t0, metrics, ctx, err);
 	step_batch_release(&b);
 	return rc;
 }

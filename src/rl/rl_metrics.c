@@ -92,6 +92,34 @@ static bool is_discovery(const struct rollout *g, int K)
 	return any && commonest >= 0 && g[commonest].verdict.class != VERDICT_GENUINE;
 }
 
+/* Tokens with a past of their own: an answer shares with an earlier one of its group the rows up to
+ * the token in which they differ. */
+static int64_t distinct_tokens(const struct rollout *g, int K)
+{
+	int64_t distinct = 0;
+	for (int i = 0; i < K; i++) {
+		const struct completion *a = &g[i].completion;
+		int shared = 0;
+		for (int k = 0; k < i; k++) {
+			const struct completion *b = &g[k].completion;
+			int n = 0, most = MIN(a->count, b->count);
+			while (n < most && a->tokens[n] == b->tokens[n]) n++;
+			shared = MAX(shared, MIN(n + 1, most));
+		}
+		distinct += a->count - shared;
+	}
+	return distinct;
+}
+
+static double distinct_share(const struct step_batch *b)
+{
+	int64_t distinct = 0, tokens = 0;
+	for (int g = 0, begin = 0; g < b->groups; begin += b->sizes[g++])
+		distinct += distinct_tokens(b->r + begin, b->sizes[g]);
+	for (int i = 0; i < b->n; i++) tokens += b->r[i].completion.count;
+	return per((double)distinct, (double)tokens);
+}
+
 static void put_rewards(json_t *m, const struct reward_rule *rule, const struct rollout_stats *s)
 {
 	double mean = per(s->reward, s->n), var = s->n > 1 ? fmax(0, (s->reward_sq - s->n * mean * mean) / (s->n - 1)) : 0;
@@ -169,6 +197,9 @@ json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule,
 	put_answers(m, &s);
 	put_update(m, o, u);
 	json_object_set_new(m, "answers", json_integer(b->n));
+	/* Of the tokens that answers and updates are made of, the share that is run: equal beginnings once. */
+	put_number(m, "distinct/generation", distinct_share(b));
+	put_number(m, "distinct/update", per((double)(u->tokens - u->fit_tokens), (double)u->tokens_apart));
 	put_number(m, "frac_reward_zero_std", per(b->flat, b->groups));
 	put_number(m, "discoveries", per(discoveries, b->groups));
 	if (o->filter_groups) json_object_set_new(m, "num_gen_batches", json_integer(b->rounds));

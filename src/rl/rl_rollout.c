@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 struct collect {
+	struct engine *engine;
 	struct verifier *verifier;
 	const struct tokenizer *tokenizer;
 	const struct prompt_set *prompts;
@@ -21,6 +22,8 @@ struct collect {
 	const struct rollout_options *o;
 	struct rollout *out;
 	int total, finished, outstanding; /* rollouts in all, with a verdict, at the verifier */
+	int *sizes, *judged;              /* (n) of each group: answers that were asked for, that have a verdict */
+	bool active;                      /* there is something to generate */
 	struct span_state *spans;         /* (total) where code has a temperature of its own */
 	struct progress progress;
 };
@@ -45,10 +48,56 @@ static void rollout_decode(struct collect *c, struct rollout *r)
 	r->answer = answer_parse(r->text, r->text_len);
 }
 
-static void count_finished(struct collect *c)
+/* The engine's draws depend on (seed, sample, position) alone: a seed of its own for
+ * every request, or all prompts and all steps would share their random numbers. */
+static uint64_t request_seed(uint64_t seed, int64_t id)
 {
+	struct rng_block b = rng_philox(seed, 0x72657175657374, (uint64_t)id);
+	return (uint64_t)b.v[0] << 32 | b.v[1];
+}
+
+static float temperature_at(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	struct collect *c = ctx;
+	int slot = (int)(id - c->o->id_base) * c->o->num_samples + sample;
+	bool is_code = span_is_code(&c->spans[slot], c->tokenizer, tokens, count);
+	return is_code ? c->o->temperature_code : c->o->sampling.temperature;
+}
+
+/* Answers `from` to `to` of a group. */
+static int submit_answers(struct collect *c, int place, int from, int to, struct err *err)
+{
+	const struct prompt_row *p = &c->prompts->rows[c->index[place]];
+	struct request q = {
+		.id = c->o->id_base + place,
+		.prompt = p->ids.data,
+		.nprompt = (int)p->ids.count,
+		.num_samples = to - from,
+		.first_sample = from,
+		.sampling = c->o->sampling,
+		.max_new_tokens = c->o->max_new_tokens,
+		.stop_ids = c->o->stop_ids,
+		.nstop = c->o->nstop,
+		.adapter = c->o->adapter,
+		.temperature_at = c->o->temperature_code > 0 ? temperature_at : NULL,
+		.temperature_ctx = c,
+	};
+	q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
+	c->sizes[place] = to;
+	c->active = true;
+	int rc = engine_submit(c->engine, &q, err);
+	return rc ? err_prefix(err, "task %s", p->task.name) : 0;
+}
+
+/* An answer has its verdict. Behind the last of a staged group's first ones the others may follow. */
+static int count_finished(struct collect *c, int64_t slot, struct err *err)
+{
+	int K = c->o->num_samples, place = (int)(slot / K), first = c->o->first;
 	c->finished++;
 	if (c->o->progress) progress_update(&c->progress, c->finished, NULL);
+	if (++c->judged[place] != first || first == 0) return 0;
+	if (!c->o->pays(c->o->pays_ctx, &c->out[(int64_t)place * K], first, K - first)) return 0;
+	return submit_answers(c, place, first, K, err);
 }
 
 static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
@@ -56,8 +105,7 @@ static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
 	struct rollout *r = &c->out[slot];
 	if (!r->answer.well_formed) {
 		verdict_format_failure(&r->verdict, &r->answer, r->completion.finish);
-		count_finished(c);
-		return 0;
+		return count_finished(c, slot, err);
 	}
 	struct verify_request req = {
 		.task = &c->prompts->rows[r->prompt].task,
@@ -67,19 +115,6 @@ static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
 	};
 	c->outstanding++;
 	return verifier_submit(c->verifier, &req, err);
-}
-
-static int64_t request_id(const struct collect *c, int place)
-{
-	return c->o->ids ? c->o->ids[place] : c->o->id_base + place;
-}
-
-static int request_place(const struct collect *c, int64_t id)
-{
-	if (!c->o->ids) return (int)(id - c->o->id_base);
-	int place = 0;
-	while (c->o->ids[place] != id) place++;
-	return place;
 }
 
 /* ---- plan and code while they are written ---- */
@@ -100,20 +135,12 @@ bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t
 	return s->is_code;
 }
 
-static float temperature_at(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
-{
-	struct collect *c = ctx;
-	int slot = request_place(c, id) * c->o->num_samples + sample - c->o->first_sample;
-	bool is_code = span_is_code(&c->spans[slot], c->tokenizer, tokens, count);
-	return is_code ? c->o->temperature_code : c->o->sampling.temperature;
-}
-
-static int take_completions(struct collect *c, struct engine *e, struct err *err)
+static int take_completions(struct collect *c, struct err *err)
 {
 	struct completion done;
-	while (engine_take(e, &done)) {
-		int place = request_place(c, done.id);
-		int64_t slot = (int64_t)place * c->o->num_samples + done.sample - c->o->first_sample;
+	while (engine_take(c->engine, &done)) {
+		int place = (int)(done.id - c->o->id_base);
+		int64_t slot = (int64_t)place * c->o->num_samples + done.sample;
 		CHECK(slot >= 0 && slot < c->total);
 		struct rollout *r = &c->out[slot];
 		*r = (struct rollout){.prompt = c->index[place], .sample = done.sample, .completion = done};
@@ -126,59 +153,54 @@ static int take_completions(struct collect *c, struct engine *e, struct err *err
 	return 0;
 }
 
-static int take_verdicts(struct collect *c, int timeout_ms, struct err *err)
+/* The verdicts that are there; with nothing to generate, all that are outstanding, or until one of
+ * them asks for more answers. */
+static int take_verdicts(struct collect *c, struct err *err)
 {
-	while (c->outstanding) {
+	bool waits = !c->active;
+	while (c->outstanding && !(waits && c->active)) {
 		int64_t slot;
 		struct verdict v;
-		int rc = verifier_collect(c->verifier, timeout_ms, &slot, &v, err);
+		int rc = verifier_collect(c->verifier, waits ? -1 : 0, &slot, &v, err);
 		if (rc == ERR_TIMEOUT) return 0;
 		if (rc) return rc;
 		c->out[slot].verdict = v;
 		c->out[slot].is_dropped = v.class == VERDICT_INFRA;
 		c->outstanding--;
-		count_finished(c);
+		if (c->o->times && !v.cached) c->o->times->verify_s += v.seconds;
+		if ((rc = count_finished(c, slot, err))) return rc;
 	}
 	return 0;
 }
 
-/* The engine's draws depend on (seed, sample, position) alone: a seed of its own for
- * every request, or all prompts and all steps would share their random numbers. */
-static uint64_t request_seed(uint64_t seed, int64_t id)
-{
-	struct rng_block b = rng_philox(seed, 0x72657175657374, (uint64_t)id);
-	return (uint64_t)b.v[0] << 32 | b.v[1];
-}
+static double seconds(const struct rollout_times *t) { return t && t->clock ? t->clock() : 1e-9 * (double)clock_ns(); }
 
-static int submit_prompts(struct collect *c, struct engine *e, int n, struct err *err)
+static int collect_run(struct collect *c, int n, struct err *err)
 {
-	for (int i = 0; i < n; i++) {
-		const struct prompt_row *p = &c->prompts->rows[c->index[i]];
-		struct request q = {
-			.id = request_id(c, i),
-			.prompt = p->ids.data,
-			.nprompt = (int)p->ids.count,
-			.num_samples = c->o->num_samples,
-			.first_sample = c->o->first_sample,
-			.sampling = c->o->sampling,
-			.max_new_tokens = c->o->max_new_tokens,
-			.stop_ids = c->o->stop_ids,
-			.nstop = c->o->nstop,
-			.adapter = c->o->adapter,
-			.temperature_at = c->o->temperature_code > 0 ? temperature_at : NULL,
-			.temperature_ctx = c,
-		};
-		q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
-		int rc = engine_submit(e, &q, err);
-		if (rc) return err_prefix(err, "task %s", p->task.name);
+	int rc = 0, first = c->o->first ? c->o->first : c->o->num_samples;
+	double t0 = seconds(c->o->times);
+	for (int i = 0; i < n && !rc; i++) rc = submit_answers(c, i, 0, first, err);
+	while (!rc && (c->active || c->outstanding)) {
+		bool generates = c->active;
+		if (generates) {
+			int active;
+			engine_step(c->engine, &active);
+			c->active = active > 0;
+			rc = take_completions(c, err);
+		}
+		if (!rc) rc = take_verdicts(c, err);
+		double now = seconds(c->o->times);
+		if (c->o->times) *(generates ? &c->o->times->generate_s : &c->o->times->idle_s) += now - t0;
+		t0 = now;
 	}
-	return 0;
+	return rc;
 }
 
 int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
-	const int *index, int n, const struct rollout_options *o, struct rollout *out, struct err *err)
+	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err)
 {
-	struct collect c = {.verifier = v,
+	struct collect c = {.engine = e,
+		.verifier = v,
 		.tokenizer = t,
 		.prompts = prompts,
 		.index = index,
@@ -187,16 +209,13 @@ int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenize
 		.total = n * o->num_samples};
 	memset(out, 0, (size_t)c.total * sizeof *out);
 	c.spans = xcalloc((size_t)MAX(c.total, 1), sizeof *c.spans);
+	c.judged = xcalloc((size_t)MAX(n, 1) * 2, sizeof *c.judged);
+	c.sizes = sizes ? sizes : c.judged + n;
 	if (o->progress) progress_begin(&c.progress, o->progress, "answers", c.total);
-	int rc = submit_prompts(&c, e, n, err), active = 1;
-	while (!rc && active) {
-		engine_step(e, &active);
-		rc = take_completions(&c, e, err);
-		if (!rc) rc = take_verdicts(&c, 0, err);
-	}
-	if (!rc) rc = take_verdicts(&c, -1, err);
+	int rc = collect_run(&c, n, err);
 	if (o->progress) progress_end(&c.progress);
 	free(c.spans);
+	free(c.judged);
 	return rc;
 }
 
@@ -220,15 +239,15 @@ static json_t *verdict_record(const struct verdict *v)
 }
 
 /* What a model writes may end in the middle of a character, be no UTF-8 at all or hold NUL, which
- * our JSON cannot: each such byte becomes U+FFFD. */
+ * our JSON cannot: each becomes U+FFFD. */
 static json_t *answer_json(const char *text, size_t len)
 {
 	struct str clean = {0};
-	for (size_t i = 0; i < len;) {
-		size_t n = utf8_valid_prefix(text + i, strnlen(text + i, len - i));
-		str_append(&clean, text + i, n);
+	for (size_t i = 0; i < len; i++) {
+		size_t n = strnlen(text + i, len - i);
+		utf8_repair(text + i, n, &clean);
 		i += n;
-		if (i++ < len) str_puts(&clean, "\xef\xbf\xbd");
+		if (i < len) str_puts(&clean, "\xef\xbf\xbd");
 	}
 	json_t *j = json_stringn(clean.data ? clean.data : "", clean.len);
 	str_release(&clean);

@@ -49,12 +49,11 @@ static void round_prompts(const struct loop *l, int round, const int *taken, int
 	else history_draw(l->history, l->step + 1, round, taken, ntaken, n, index);
 }
 
-static struct rollout_options collect_options(const struct loop *l, int first, int samples, int64_t id_base)
+static struct rollout_options collect_options(const struct loop *l, int samples, int64_t id_base)
 {
 	const struct rl_options *o = l->o;
 	return (struct rollout_options){
 		.num_samples = samples,
-		.first_sample = first,
 		.id_base = id_base,
 		.sampling = {.temperature = (float)o->temperature,
 			.top_k = (int)o->top_k,
@@ -70,8 +69,9 @@ static struct rollout_options collect_options(const struct loop *l, int first, i
 }
 
 /* Whether the rest of a group is worth drawing, from its first answers and the run's history. */
-static bool group_pays(const struct loop *l, const struct rollout *g, int first, int rest)
+static bool group_pays(void *ctx, const struct rollout *g, int first, int rest)
 {
+	const struct loop *l = ctx;
 	int success = 0, tried = 0;
 	for (int k = 0; k < first; k++) {
 		tried += !g[k].is_dropped;
@@ -80,66 +80,28 @@ static bool group_pays(const struct loop *l, const struct rollout *g, int first,
 	return history_promise(l->history, l->step + 1, g->prompt, success, tried, rest) >= STAGE_PAYS;
 }
 
-/* The first answers of n groups, then the rest of those that pay; all into out, group behind group.
- * Sample numbers go on, so a group that is completed has the answers of one that was drawn whole. */
-static int round_staged(struct loop *l, const int *index, int n, int64_t id_base, struct rollout *out, int *sizes,
-	int *total, struct err *err)
-{
-	int K = (int)l->o->num_generations, first = (int)l->o->num_generations_first, rest = K - first, pays = 0;
-	struct rollout *early = xcalloc((size_t)n * (size_t)first, sizeof *early),
-				   *late = xcalloc((size_t)n * (size_t)rest, sizeof *late);
-	int *chosen = xcalloc((size_t)n, sizeof *chosen);
-	int64_t *ids = xcalloc((size_t)n, sizeof *ids);
-	/* First stage: a few answers of every group. */
-	struct rollout_options ro = collect_options(l, 0, first, id_base);
-	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, early, err);
-	/* Groups that pay keep the ids of their first answers, so that the rest goes on with their
-	 * numbers. */
-	for (int g = 0; !rc && g < n; g++) {
-		sizes[g] = first;
-		if (!group_pays(l, early + (size_t)g * (size_t)first, first, rest)) continue;
-		chosen[pays] = index[g];
-		ids[pays++] = id_base + g;
-		sizes[g] = K;
-	}
-	ro = collect_options(l, first, rest, id_base);
-	ro.ids = ids;
-	if (!rc && pays)
-		rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, chosen, pays, &ro, late, err);
-	/* Both stages are put together group by group; late holds the chosen groups only, in their
-	 * order. */
-	*total = 0;
-	for (int g = 0, at = 0; !rc && g < n; g++) {
-		memcpy(out + *total, early + (size_t)g * (size_t)first, (size_t)first * sizeof *out);
-		*total += first;
-		if (sizes[g] == first) continue;
-		memcpy(out + *total, late + (size_t)at++ * (size_t)rest, (size_t)rest * sizeof *out);
-		*total += rest;
-	}
-	/* On success the answers have moved into out, so that their contents are released only on
-	 * failure. */
-	if (rc) {
-		rollouts_release(early, n * first);
-		rollouts_release(late, pays * rest);
-	}
-	free(early);
-	free(late);
-	free(chosen);
-	free(ids);
-	return rc;
-}
-
+/* n groups into out, group behind group. Of a staged group a few answers come first, and the rest if
+ * they pay; their sample numbers go on, so a group that is completed has the answers of one that was
+ * drawn whole. */
 static int round_collect(struct loop *l, const int *index, int n, int64_t id_base, struct rollout *out, int *sizes,
 	int *total, struct err *err)
 {
 	int K = (int)l->o->num_generations;
-	if (l->o->num_generations_first > 0) return round_staged(l, index, n, id_base, out, sizes, total, err);
-	struct rollout_options ro = collect_options(l, 0, K, id_base);
-	*total = n * K;
-	for (int g = 0; g < n; g++) sizes[g] = K;
-	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, out, err);
-	if (rc) rollouts_release(out, *total);
-	return rc;
+	struct rollout_options ro = collect_options(l, K, id_base);
+	ro.first = (int)l->o->num_generations_first;
+	ro.pays = group_pays;
+	ro.pays_ctx = l;
+	ro.times = &l->times;
+	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, out, sizes, err);
+	if (rc) {
+		rollouts_release(out, n * K);
+		return rc;
+	}
+	/* Groups that stayed small leave gaps. */
+	*total = 0;
+	for (int g = 0; g < n; *total += sizes[g++])
+		memmove(out + *total, out + (size_t)g * (size_t)K, (size_t)sizes[g] * sizeof *out);
+	return 0;
 }
 
 /* ---- the step ---- */
@@ -202,11 +164,11 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 {
 	int n = (int)l->dev.count, *index = xcalloc((size_t)n + 1, sizeof *index), genuine = 0, counted = 0;
 	struct rollout *r = xcalloc((size_t)n + 1, sizeof *r);
-	struct rollout_options ro = collect_options(l, 0, 1, 0);
+	struct rollout_options ro = collect_options(l, 1, 0);
 	ro.sampling = (struct sampling){.temperature = 0, .top_p = 1};
 	ro.temperature_code = 0;
 	for (int i = 0; i < n; i++) index[i] = i;
-	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->dev, index, n, &ro, r, err);
+	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->dev, index, n, &ro, r, NULL, err);
 	for (int i = 0; !rc && i < n; i++) {
 		counted += !r[i].is_dropped;
 		genuine += !r[i].is_dropped && r[i].verdict.class == VERDICT_GENUINE;

@@ -1,5 +1,7 @@
 /* The update: rollouts become rows of (token, old log-probability, weight, normaliser), rows are
- * packed into micro-batches, and the trainer, which knows nothing about kernels, does the rest.
+ * packed into micro-batches, and the trainer, which knows nothing about kernels, does the rest. What
+ * the answers to a prompt have in common is passed through the model once (rl_pack.h); rows stay one
+ * for each token of each answer.
  *
  * A batch of rollouts is cut into steps_per_generation mini-batches, one optimiser step each, and
  * passed over num_iterations times. Normalisers count all answers of a mini-batch that have a
@@ -10,6 +12,7 @@
  * very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The sampler's
  * values are compared with it, and the gap is published. */
 #include "rl/rl_internal.h"
+#include "rl/rl_pack.h"
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
@@ -40,13 +43,14 @@ struct updater {
 	struct optimizer *optimizer;
 	struct updater_options o;
 	struct pass *pass, *reference_pass;
-	int32_t *ids, *pos, *start; /* one micro-batch: (max_tokens), (max_tokens), (max_tokens + 1) */
+	struct pack pack;           /* one micro-batch of rollouts */
+	int32_t *ids, *pos, *start; /* one of examples: (max_tokens), (max_tokens), (max_tokens + 1) */
 	struct head_row *head;      /* (max_tokens) */
 	float *logprob, *entropy;   /* (max_tokens) scratch */
 	struct loss_row *rows;
-	size_t nrows, rows_cap;                   /* of the whole batch, in sequence order */
-	float *sampler_logprob, *row_temperature; /* (nrows) as the sampler recorded them; temperature 0: the usual */
-	double norm_mean;                         /* decaying mean of the norms of updates so far */
+	size_t nrows, rows_cap; /* of the whole batch, in sequence order */
+	float *sampler_logprob; /* (nrows) as the sampler recorded them */
+	double norm_mean;       /* decaying mean of the norms of updates so far */
 	int64_t norm_count;
 	/* the micro-batch that the loss callback works on */
 	size_t row_offset;
@@ -74,6 +78,7 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 		if (!rc) pass_min_p(u->reference_pass, o->min_p);
 	}
 	size_t n = (size_t)o->max_tokens;
+	pack_init(&u->pack, o->max_tokens, model_ops(m)->follows && !o->apart);
 	u->ids = xcalloc(n, sizeof *u->ids);
 	u->pos = xcalloc(n, sizeof *u->pos);
 	u->start = xcalloc(n + 1, sizeof *u->start);
@@ -91,6 +96,7 @@ void updater_free(struct updater *u)
 	pass_free(u->pass);
 	pass_free(u->reference_pass);
 	model_free(u->reference);
+	pack_release(&u->pack);
 	free(u->ids);
 	free(u->pos);
 	free(u->start);
@@ -99,7 +105,6 @@ void updater_free(struct updater *u)
 	free(u->entropy);
 	free(u->rows);
 	free(u->sampler_logprob);
-	free(u->row_temperature);
 	free(u);
 }
 
@@ -149,7 +154,6 @@ static void rows_reserve(struct updater *u, size_t n)
 	u->rows_cap = MAX(2 * u->rows_cap, u->nrows + n);
 	u->rows = xrealloc(u->rows, size_mul(u->rows_cap, sizeof *u->rows));
 	u->sampler_logprob = xrealloc(u->sampler_logprob, size_mul(u->rows_cap, sizeof *u->sampler_logprob));
-	u->row_temperature = xrealloc(u->row_temperature, size_mul(u->rows_cap, sizeof *u->row_temperature));
 }
 
 /* One row per completion token; `at` is relative to the sequence's first token until it is packed. */
@@ -164,7 +168,6 @@ static void sequence_rows(struct updater *u, struct sequence *s, const struct to
 	for (int i = 0; i < c->count; i++) {
 		bool is_code = !is_split || kinds[i];
 		u->sampler_logprob[u->nrows] = c->logprobs[i];
-		u->row_temperature[u->nrows] = c->temperatures ? c->temperatures[i] : 0;
 		u->rows[u->nrows++] = (struct loss_row){
 			.at = nprompt + i - 1,
 			.target = c->tokens[i],
@@ -194,6 +197,21 @@ static int *counted_order(const struct updater *u, const struct rollout *r, int 
 	return order;
 }
 
+/* Answers to one prompt side by side, prompts in the order of their first answer: what is shared has
+ * to lie in one micro-batch. */
+static void prompts_gather(struct sequence *s, int count)
+{
+	struct sequence *from = xmalloc(size_mul((size_t)MAX(count, 1), sizeof *from));
+	memcpy(from, s, (size_t)count * sizeof *s);
+	for (int i = 0, n = 0; n < count; i++)
+		for (int k = i; from[i].r && k < count; k++)
+			if (from[k].r && from[k].p == from[i].p) {
+				s[n++] = from[k];
+				if (k > i) from[k].r = NULL; /* taken */
+			}
+	free(from);
+}
+
 /* One mini-batch: normalisers from all of it, sequences of those that train. */
 static int part_make(struct updater *u, const struct rollout *r, const int *order, int count,
 	const struct prompt_set *prompts, struct sequence *s)
@@ -209,6 +227,7 @@ static int part_make(struct updater *u, const struct rollout *r, const int *orde
 		if (!rollout_trains(x, &u->o)) continue;
 		s[k++] = (struct sequence){.r = x, .p = &prompts->rows[x->prompt], .normaliser = normalisers[i]};
 	}
+	prompts_gather(s, k);
 	free(lengths);
 	free(normalisers);
 	return k;
@@ -237,31 +256,24 @@ static struct update_plan plan_make(struct updater *u, const struct rollout *r, 
 
 static int sequence_tokens(const struct sequence *s) { return (int)s->p->ids.count + s->r->completion.count; }
 
-struct micro {
-	struct batch batch;
-	int nhead;
-	int next;
-}; /* next: first sequence that did not fit */
-
-static struct micro micro_pack(struct updater *u, const struct sequence *s, int begin, int count)
+/* Packs sequences from `begin` on; returns the first that did not fit. */
+static int micro_pack(struct updater *u, const struct sequence *s, int begin, int count)
 {
-	int T = 0, S = 0, nhead = 0, i = begin;
-	for (; i < count && T + sequence_tokens(&s[i]) <= u->o.max_tokens; i++, S++) {
-		int nprompt = (int)s[i].p->ids.count, n = sequence_tokens(&s[i]);
-		u->start[S] = T;
-		memcpy(u->ids + T, s[i].p->ids.data, (size_t)nprompt * sizeof *u->ids);
-		memcpy(u->ids + T + nprompt, s[i].r->completion.tokens, (size_t)(n - nprompt) * sizeof *u->ids);
-		for (int k = 0; k < n; k++) u->pos[T + k] = k;
-		for (int k = 0; k < n - nprompt; k++, nhead++) {
-			const struct loss_row *row = &u->rows[s[i].row_begin + (size_t)k];
-			u->head[nhead] = (struct head_row){
-				T + row->at, row->target, u->row_temperature[s[i].row_begin + (size_t)k]};
-		}
-		T += n;
+	int i = begin;
+	pack_clear(&u->pack);
+	for (; i < count; i++) {
+		const struct completion *c = &s[i].r->completion;
+		struct pack_sequence x = {.prompt = s[i].p->ids.data,
+			.nprompt = (int)s[i].p->ids.count,
+			.answer = c->tokens,
+			.count = c->count,
+			.temperature = c->temperatures};
+		if (!pack_add(&u->pack, &x)) break;
 	}
-	u->start[S] = T;
+	CHECKF(i > begin, "a sequence of %d tokens", sequence_tokens(&s[begin]));
+	pack_close(&u->pack);
 	u->row_offset = s[begin].row_begin;
-	return (struct micro){.batch = {u->ids, {T, S, u->start, u->pos}}, .nhead = nhead, .next = i};
+	return i;
 }
 
 static void gap_add(struct loss_stats *st, float trainer, float sampler)
@@ -290,15 +302,21 @@ static void update_loss(void *ctx, int begin, int n, const float *logprob, const
 	struct updater *u = ctx;
 	struct loss_stats *st = &u->stats->loss;
 	for (int i = 0; i < n; i++) {
-		size_t row = u->row_offset + (size_t)(begin + i);
-		struct loss_row *r = &u->rows[row];
-		if (!u->needs_old) r->old_logprob = logprob[i];
-		if (!u->needs_old) row_measure(u, row, logprob[i], entropy ? entropy[i] : 0);
-		int clip = loss_row_clip(&u->o.loss, r, logprob[i]);
-		st->clip_low += clip < 0;
-		st->clip_high += clip > 0;
-		st->ratio_max_dev = fmax(st->ratio_max_dev, fabs(exp((double)logprob[i] - r->old_logprob) - 1));
-		st->loss += loss_row_value(&u->o.loss, r, logprob[i], &g[i]);
+		double sum = 0; /* over the answers that share this token and all before it */
+		for (int k = u->pack.member_begin[begin + i]; k < u->pack.member_begin[begin + i + 1]; k++) {
+			size_t row = u->row_offset + (size_t)u->pack.member[k];
+			struct loss_row *r = &u->rows[row];
+			float own;
+			if (!u->needs_old) r->old_logprob = logprob[i];
+			if (!u->needs_old) row_measure(u, row, logprob[i], entropy ? entropy[i] : 0);
+			int clip = loss_row_clip(&u->o.loss, r, logprob[i]);
+			st->clip_low += clip < 0;
+			st->clip_high += clip > 0;
+			st->ratio_max_dev = fmax(st->ratio_max_dev, fabs(exp((double)logprob[i] - r->old_logprob) - 1));
+			st->loss += loss_row_value(&u->o.loss, r, logprob[i], &own);
+			sum += own;
+		}
+		g[i] = (float)sum;
 	}
 }
 
@@ -307,19 +325,19 @@ static void rows_logprobs(
 	struct updater *u, struct pass *pass, struct adapter *a, const struct sequence *s, int count, bool is_reference)
 {
 	for (int i = 0; i < count;) {
-		struct micro m = micro_pack(u, s, i, count);
-		pass_forward(pass, a, &m.batch, 0);
-		pass_logprobs(pass, u->head, m.nhead, u->o.temperature, u->logprob, u->entropy);
-		for (int k = 0; k < m.nhead; k++) {
+		i = micro_pack(u, s, i, count);
+		pass_forward(pass, a, &u->pack.batch, 0);
+		pass_logprobs(pass, u->pack.head, u->pack.nhead, u->o.temperature, u->logprob, u->entropy);
+		for (int k = 0; k < u->pack.nloss; k++) {
 			size_t row = u->row_offset + (size_t)k;
+			int head = u->pack.head_of[k];
 			if (is_reference) {
-				u->rows[row].ref_logprob = u->logprob[k];
+				u->rows[row].ref_logprob = u->logprob[head];
 				continue;
 			}
-			u->rows[row].old_logprob = u->logprob[k];
-			row_measure(u, row, u->logprob[k], u->entropy[k]);
+			u->rows[row].old_logprob = u->logprob[head];
+			row_measure(u, row, u->logprob[head], u->entropy[head]);
 		}
-		i = m.next;
 	}
 }
 
@@ -373,15 +391,15 @@ static void importance_weights(struct updater *u, const struct sequence *s, int 
 }
 
 /* gspo: the ratio of each sequence of a micro-batch under the weights as they are now. */
-static void sequence_ratios(struct updater *u, const struct sequence *s, int begin, const struct micro *m)
+static void sequence_ratios(struct updater *u, const struct sequence *s, int begin, int end)
 {
 	if (!loss_type_needs_sequence_ratio(u->o.loss.type) || !u->needs_old) return;
-	pass_logprobs(u->pass, u->head, m->nhead, u->o.temperature, u->logprob, NULL);
-	for (int i = begin; i < m->next; i++) {
+	pass_logprobs(u->pass, u->pack.head, u->pack.nhead, u->o.temperature, u->logprob, NULL);
+	for (int i = begin; i < end; i++) {
 		double sum = 0;
 		size_t first = s[i].row_begin, n = (size_t)s[i].r->completion.count;
 		for (size_t k = first; k < first + n; k++)
-			sum += (double)u->logprob[k - u->row_offset] - u->rows[k].old_logprob;
+			sum += (double)u->logprob[u->pack.head_of[k - u->row_offset]] - u->rows[k].old_logprob;
 		for (size_t k = first; k < first + n; k++) u->rows[k].sequence_ratio = (float)exp(sum / (double)n);
 	}
 }
@@ -430,14 +448,14 @@ static void part_run(struct updater *u, const struct sequence *s, int begin, int
 		optimizer_skip(u->optimizer);
 		return;
 	}
-	for (int i = begin; i < end;) {
-		struct micro m = micro_pack(u, s, i, end);
-		pass_forward(u->pass, u->adapter, &m.batch,
+	for (int i = begin, next; i < end; i = next) {
+		next = micro_pack(u, s, i, end);
+		pass_forward(u->pass, u->adapter, &u->pack.batch,
 			u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)(i - begin) : 0);
-		sequence_ratios(u, s, i, &m);
-		pass_backward(u->pass, u->head, m.nhead, u->o.temperature, update_loss, u);
-		u->stats->tokens += m.batch.packed.T;
-		i = m.next;
+		sequence_ratios(u, s, i, next);
+		pass_backward(u->pass, u->pack.head, u->pack.nhead, u->o.temperature, update_loss, u);
+		u->stats->tokens += u->pack.T;
+		for (int k = i; k < next; k++) u->stats->tokens_apart += sequence_tokens(&s[k]);
 	}
 	optimizer_advance(u, 1);
 }
@@ -491,7 +509,7 @@ static int fit_pack(
 		T += e[i]->count;
 	}
 	u->start[S] = T;
-	*batch = (struct batch){u->ids, {T, S, u->start, u->pos}};
+	*batch = (struct batch){u->ids, {T, S, u->start, u->pos, NULL}};
 	return i;
 }
 
@@ -518,6 +536,7 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 			u->pass, u->adapter, &batch, u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)i : 0);
 		pass_backward(u->pass, u->head, nhead, 1, fit_loss, u);
 		stats->tokens += batch.packed.T;
+		stats->fit_tokens += batch.packed.T;
 		i = next;
 	}
 	pass_min_p(u->pass, u->o.min_p);

@@ -338,6 +338,7 @@ static void site_report(const struct vm_site *s, int id, int kernel, struct runn
 		.line = s->line,
 		.column = s->column,
 		.kind = s->kind,
+		.is_equality = s->is_equality,
 		.wanted = s->wanted,
 		.taken = s->taken,
 		.low = s->low,

@@ -149,6 +149,7 @@ struct runner_site {
 	int id; /* the same in every trial of a tape */
 	int kernel, line, column;
 	enum vm_site_kind kind;
+	bool is_equality;
 	uint8_t wanted, taken;
 	double low, high, constant, least, most, nearest;
 	char what[32];

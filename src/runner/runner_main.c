@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 #define CONTROL_FD 3
-#define BYTES_BESIDE_BUFFERS ((int64_t)VM_SHADOW_BYTES_MAX + ((int64_t)1 << 30))   /* kernels, the tape's text and its parse; shadow memory for races */
+/* Kernels, the tape's text and its parse; shadow memory for races. */
+#define BYTES_BESIDE_BUFFERS ((int64_t)VM_SHADOW_BYTES_MAX + ((int64_t)1 << 30))
 
 static void reply(json_t *o)
 {

@@ -244,7 +244,8 @@ int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binar
 /* ---- results ---- */
 
 /* Costs and lines travel as rows of numbers: a tape may have thousands. */
-#define COST_FIELDS(X, c) X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
+#define COST_FIELDS(X, c) \
+	X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
 
 /* What was not seen, or never is, has no number. */
 static json_t *real_json(double x) { return isfinite(x) ? json_real(x) : json_null(); }
@@ -255,9 +256,9 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	for (int i = 0; i < c->nsites; i++) {
 		const struct runner_site *s = &c->sites[i];
 		json_array_append_new(open,
-			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s]", s->id, s->kernel, s->line, s->column, (int)s->kind,
-				s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant), real_json(s->least),
-				real_json(s->most), real_json(s->nearest), s->what));
+			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b]", s->id, s->kernel, s->line, s->column,
+				(int)s->kind, s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant),
+				real_json(s->least), real_json(s->most), real_json(s->nearest), s->what, s->is_equality));
 	}
 	return json_pack("{s:i, s:i, s:o}", "sides", c->sides, "taken", c->taken, "sites", open);
 }
@@ -290,6 +291,7 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.line = int_at(row, 2, INT32_MAX),
 			.column = int_at(row, 3, INT32_MAX),
 			.kind = (enum vm_site_kind)int_at(row, 4, SITE_KIND_COUNT - 1),
+			.is_equality = json_is_true(json_array_get(row, 14)),
 			.wanted = (uint8_t)int_at(row, 5, 7),
 			.taken = (uint8_t)int_at(row, 6, 7),
 			.low = real_at(row, 7),

@@ -110,7 +110,7 @@ static void micro_run(struct sft *s, size_t i, bool wants_hits)
 	const struct epoch_plan *p = &s->plan;
 	struct sft_batch *b = &s->batch;
 	sft_batch_pack(b, s->train, p->order + p->micro[i], p->micro[i + 1] - p->micro[i]);
-	struct batch batch = {b->ids, {b->T, b->S, b->start, b->pos}};
+	struct batch batch = {b->ids, {b->T, b->S, b->start, b->pos, NULL}};
 	pass_forward(s->pass, s->adapter, &batch, s->adapter ? dropout_seed(s, i) : 0);
 	if (wants_hits) pass_want_hits(s->pass, s->hits);
 	pass_backward(s->pass, b->rows, b->n, 1, step_loss, s);
@@ -150,7 +150,7 @@ void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_examp
 	for (size_t i = 0; i < plan.nmicro; i++) {
 		/* The passes see each example as in training, but without dropout and without gradients. */
 		sft_batch_pack(&b, examples, plan.order + plan.micro[i], plan.micro[i + 1] - plan.micro[i]);
-		pass_forward(p, a, &(struct batch){b.ids, {b.T, b.S, b.start, b.pos}}, 0);
+		pass_forward(p, a, &(struct batch){b.ids, {b.T, b.S, b.start, b.pos, NULL}}, 0);
 		pass_want_hits(p, hits);
 		pass_logprobs(p, b.rows, b.n, 1, logprob, NULL);
 		for (int k = 0; k < b.n; k++, rows++) {

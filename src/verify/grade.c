@@ -165,13 +165,15 @@ static void grading_release(struct grading *g, struct trace *stock)
 	trace_release(stock);
 	guided_free(g->guided);
 	g->guided = NULL;
+	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) trace_release(&g->others[i]);
 	json_decref(g->compiled);
 	g->compiled = NULL;
 	runner_result_release(&g->judged);
 	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
 	library_end(g);
+	builder_end(g);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
-	times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
+	if (g->runner.child.pid > 0) times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
 	if (g->has_gpu_runner) runner_give_back(g->s->gpu_runners, &g->gpu_runner);
 	g->has_runner = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);

@@ -407,6 +407,7 @@ void oracle_trial_release(struct oracle_trial *t)
 	for (int j = 0; j < t->noutputs && t->bounds; j++) compare_bound_release(&t->bounds[j]);
 	free(t->outputs);
 	free(t->bounds);
+	json_decref(t->message);
 	*t = (struct oracle_trial){.given_fd = -1};
 }
 

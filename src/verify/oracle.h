@@ -25,10 +25,11 @@ struct oracle_variant {
 	char changed[256];  /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
 };
 struct oracle_trial {
-	bool counts;    /* false: skipped or not usable; why says it */
-	bool is_check;  /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
-	bool is_edge;   /* NaN, infinities, denormals: replayed and reported, never judged */
-	bool is_guided; /* made for one candidate: inputs on which its comparisons take other sides */
+	bool counts;     /* false: skipped or not usable; why says it */
+	bool is_check;   /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
+	bool is_edge;    /* NaN, infinities, denormals: replayed and reported, never judged */
+	json_t *message; /* keeps names alive, where oracle_data.messages does not */
+	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
 	char why[320], distribution[96];
 	int variant;
 	bool is_stock; /* stock inputs and sizes (parameters may be random) */

@@ -84,9 +84,9 @@ int oracle_session_trial(struct oracle_session *s, int number, json_t *edits, st
 	if (!rc) rc = job_next(&s->job, MESSAGE_BYTES_MAX, &s->text, fds, &nfds, s->deadline, err);
 	if (rc) return rc;
 	rc = json_parse(s->text.data, s->text.len, "a guided trial", &m, err);
+	out->message = m;
 	if (!rc) rc = answer_take(s, m, fds, nfds, out, err);
 	for (int i = 0; i < nfds; i++) close(fds[i]);
-	json_decref(m);
 	if (rc) oracle_trial_release(out);
 	return rc;
 }

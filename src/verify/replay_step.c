@@ -273,9 +273,12 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 	if (t->is_edge) return edge_note(g, t, r, outputs, offset);
 	if (r->has_fault) return fault_end(g, &r->fault, t);
 	const char *reason = tape_lineage_reason(r->lineage);
+	char trial[400];
+	attempt_text(g, t, trial, sizeof trial);
 	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0,
-			"parts of output %d were never written%s", r->lineage_output, t->is_stock ? "" : " at other sizes");
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock || t->is_guided ? reason : "fragile", 0,
+			"parts of output %d were never written%s%s", r->lineage_output, t->is_stock ? "" : ": ",
+			t->is_stock ? "" : trial);
 	int rc = outputs_compare(g, a, outputs, offset);
 	if (r->lineage == TAPE_LINEAGE_LIBRARY && !g->is_partial) {
 		g->is_partial = true;
@@ -545,7 +548,8 @@ static int other_variants(struct grading *g, struct err *err)
 		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
 		if (!rc && guided_wants(g, i)) rc = guided_search(g, &tr, i, err);
-		trace_release(&tr);
+		if (!rc && g->s->emit) g->others[i] = tr;
+		else trace_release(&tr);
 	}
 	return rc;
 }

@@ -257,9 +257,20 @@ static int tapes_differ(struct grading *g, const struct tape *a, const struct ta
 	return GRADE_ON;
 }
 
+/* The kernels of a tape, each with its recipe: a clean process has found that the one gives the other. */
+static json_t *kernels_json(const struct tape *t)
+{
+	json_t *list = json_array();
+	for (int k = 0; k < t->nkernels; k++)
+		json_array_append_new(
+			list, json_pack("[s, s%]", t->kernels[k].source, t->kernels[k].ttir, (int)t->kernels[k].ttir_len));
+	return list;
+}
+
 /* A tape that would be genuine is traced once more, where host code sees other tensors, addresses,
  * clocks and names (worker/tracer_plain.py). Its tensors have memory, so its limit is higher by what
- * the tape's buffers take. */
+ * the tape's buffers take. It need not compile what a clean process has compiled: a launch whose
+ * recipe is another one is compiled there, and then the tape is another one. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	int64_t bytes = 0;
@@ -268,6 +279,7 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	struct trace again = {0};
 	json_t *job = job_json(g);
 	json_object_del(job, "others");
+	json_object_set_new(job, "kernels", kernels_json(stock->tape));
 	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
 	tracer_end(g, STEP_TRACE);
 	g->is_traced_again = true;

@@ -70,8 +70,10 @@ int verifier_run(
 /* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
  * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without
  * the keepers' own (their forks). */
-#define VERIFY_STEP_TABLE(X) X(STEP_ORACLE, "reference's results") X(STEP_TRACE, "traces") X(STEP_REBUILD, "IR from source") \
-	X(STEP_COMPILE, "machine code") X(STEP_REPLAY, "trials") X(STEP_AGAIN, "second trace") X(STEP_GPU, "GPU and costs") \
+#define VERIFY_STEP_TABLE(X) \
+	X(STEP_ORACLE, "reference's results") X(STEP_TRACE, "traces") X(STEP_REBUILD, "IR from source") \
+	X(STEP_COMPILE, "machine code") X(STEP_REPLAY, "trials") X(STEP_AGAIN, "second trace") \
+	X(STEP_GPU, "GPU and costs") \
 	X(STEP_END, "ending processes")
 #define X(e, t) e,
 enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };
@@ -79,7 +81,8 @@ enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };
 const char *verify_step_name(enum verify_step s);
 struct verify_times {
 	double wall_s[VERIFY_STEP_COUNT], cpu_s[VERIFY_STEP_COUNT];
-	int64_t count; /* verdicts */
+	int64_t processes[VERIFY_STEP_COUNT]; /* that were started */
+	int64_t count;                        /* verdicts */
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
 

@@ -80,6 +80,8 @@ struct grading {
 	const struct oracle_data *oracle;
 	struct job tracer;
 	bool has_tracer, is_traced_again;
+	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
+	bool has_builder;
 	struct runner runner;
 	bool has_runner;
 	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
@@ -94,6 +96,8 @@ struct grading {
 	char library_op[104];
 	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
 	struct runner_library computes; /* of library */
+	struct trace
+		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
 	int attempt;
 	struct verdict *v;
 	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
@@ -140,6 +144,9 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err);
  * ERR_CHILD: the process ended or did not make sense, inside its sandbox: the candidate's doing. */
 int compile_job(
 	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err);
+/* The same of the job that stays until the candidate is judged: the first task starts it, later ones are sent to it. */
+int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
+void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);

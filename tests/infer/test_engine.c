@@ -44,7 +44,7 @@ static struct model the_model = {
 			.eos_extra = {7},
 		},
 };
-static int steps_run, rows_run, copies_made, calls_made;
+static int steps_run, rows_run, wanted_run, copies_made, calls_made;
 
 const struct model_config *model_config(const struct model *m) { return &m->c; }
 void model_prepare(struct model *m) {}
@@ -119,9 +119,14 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
 		for (int p = 0; p <= r->pos[t]; p++)
 			h = mix(h, (uint64_t)kv->tokens[pages[p / OPS_PAGE] * OPS_PAGE + p % OPS_PAGE]);
 		hash_logits(h, s->logits + i * V);
-		drawn[i] = draw(s->logits + i * V, &want->draw[i], &logprob[i]);
+	}
+	assert_true(want->draws <= s->o.draws);
+	for (int i = 0; i < want->draws; i++) {
+		assert_true(want->from[i] >= (i ? want->from[i - 1] : 0) && want->from[i] < want->n);
+		drawn[i] = draw(s->logits + want->from[i] * V, &want->draw[i], &logprob[i]);
 	}
 	steps_run++;
+	wanted_run += want->n;
 	rows_run += r->T;
 	return (const struct f32 *)s->logits;
 }
@@ -262,8 +267,111 @@ static void test_sharing_saves_prefill(void **state)
 	assert_int_equal(engine_submit(e, &r, &err), 0);
 	int active = 1;
 	while (active) engine_step(e, &active);
-	assert_int_equal(rows_run, 299 + 8);
+	assert_int_equal(rows_run, 299 + 1);
 	engine_free(e); /* with completions that nobody took */
+}
+
+/* Prefixes that differ, counted from the texts: what one row each comes to. Prefix lengths 0 to count - 1 of every
+ * completion were run; two that are equal, once. */
+static int distinct_prefixes(const struct completion *c, int n)
+{
+	int distinct = 0;
+	for (int i = 0; i < n; i++)
+		for (int len = 0; len < c[i].count; len++) {
+			bool seen = false;
+			for (int k = 0; k < i && !seen; k++)
+				seen = c[k].count > len && !memcmp(c[k].tokens, c[i].tokens, (size_t)len * sizeof *c[i].tokens);
+			distinct += !seen;
+		}
+	return distinct;
+}
+
+/* Rows of decode are the distinct prefixes, from all equal (greedy) to hardly any; every sample is what it is alone; a
+ * prompt of whole pages, of one token, and one that ends inside a page. With rows apart there is one for every token
+ * but the first. */
+static void test_equal_prefixes_once(void **state)
+{
+	enum { SAMPLES = 24 };
+	static const int lengths[] = {1, 33, 64, 90};
+	static const float temperatures[] = {0, 0.05f, 0.15f, 0.3f, 1};
+	for (size_t kind = 0; kind < ARRAY_LEN(lengths) * ARRAY_LEN(temperatures) * 2; kind++) {
+		struct engine *e;
+		struct err err = {0};
+		struct engine_options o = {.max_sequences = 8, .max_context = 256, .kv_pages = 200, .rows_apart = kind & 1};
+		assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
+		struct request r = {.prompt = prompt_tokens,
+			.nprompt = lengths[kind / 2 % ARRAY_LEN(lengths)],
+			.num_samples = SAMPLES,
+			.first_sample = 3,
+			.sampling = {.temperature = temperatures[kind / 2 / ARRAY_LEN(lengths)], .top_p = 1, .seed = 5 + kind / 2},
+			.max_new_tokens = 70};
+		struct completion done[SAMPLES] = {{0}};
+		int tokens = 0, active = 1;
+		wanted_run = 0;
+		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+		while (active) engine_step(e, &active);
+		for (struct completion c; engine_take(e, &c); tokens += c.count) {
+			check_alone(&r, &c);
+			done[c.sample - 3] = c;
+		}
+		int distinct = distinct_prefixes(done, SAMPLES);
+		if (temperatures[kind / 2 / ARRAY_LEN(lengths)] == 0) assert_int_equal(distinct, done[0].count);
+		assert_int_equal(wanted_run, kind & 1 ? tokens - SAMPLES + 1 : distinct);
+		assert_int_equal(engine_tokens_generated(e), tokens);
+		assert_int_equal(engine_tokens_run(e), wanted_run);
+		assert_int_equal(e->nfree, 200);
+		assert_int_equal(e->promised + e->members + e->nrunning, 0);
+		for (int i = 0; i < SAMPLES; i++) completion_release(&done[i]);
+		engine_free(e);
+	}
+}
+
+/* A callback that treats samples differently: equal tokens so far, another temperature, another end. */
+static float temperature_by_sample(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	return count < 6 ? 0 : 0.2f * (float)(sample + 1);
+}
+static bool stops_by_sample(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	return count == 4 + 2 * sample;
+}
+static void test_samples_of_one_row_differ(void **state)
+{
+	struct engine *e;
+	struct err err = {0};
+	struct engine_options o = {.max_sequences = 3, .max_context = 128};
+	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
+	struct request r = {.prompt = prompt_tokens,
+		.nprompt = 40,
+		.num_samples = 6,
+		.sampling = {.top_p = 1, .seed = 2},
+		.max_new_tokens = 60,
+		.should_stop = stops_by_sample,
+		.temperature_at = temperature_by_sample};
+	assert_int_equal(engine_submit(e, &r, &err), 0);
+	int active = 1, taken = 0;
+	while (active) engine_step(e, &active);
+	for (struct completion c; engine_take(e, &c); taken++) {
+		assert_true(c.finish == FINISH_EOS || c.count == 4 + 2 * c.sample);
+		for (int k = 0; k < c.count; k++)
+			assert_true(c.temperatures[k] == temperature_by_sample(NULL, 0, c.sample, NULL, k));
+		uint64_t h = 0;
+		for (int i = 0; i < r.nprompt; i++) h = mix(h, (uint64_t)r.prompt[i]);
+		for (int k = 0; k < c.count; k++) { /* drawn as it would be alone */
+			float logits[V], ignored;
+			hash_logits(h, logits);
+			struct ops_draw d = {.temperature = c.temperatures[k],
+				.top_p = 1,
+				.seed = 2,
+				.stream = (uint64_t)c.sample,
+				.index = (uint64_t)(r.nprompt + k)};
+			assert_int_equal(c.tokens[k], draw(logits, &d, &ignored));
+			h = mix(h, (uint64_t)c.tokens[k]);
+		}
+		completion_release(&c);
+	}
+	assert_int_equal(taken, 6);
+	engine_free(e);
 }
 
 /* Requests are cancelled at any time: while they wait, prefill or run, with and without shared pages.
@@ -375,6 +483,8 @@ int main(void)
 		cmocka_unit_test(test_mix),
 		cmocka_unit_test(test_few_pages),
 		cmocka_unit_test(test_sharing_saves_prefill),
+		cmocka_unit_test(test_equal_prefixes_once),
+		cmocka_unit_test(test_samples_of_one_row_differ),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_refusals),
 	};

@@ -86,7 +86,7 @@ static inline void ref_open(struct ref *r, const char *name)
 		r->weights[i] = (float)json_number_value(json_array_get(weights, (size_t)i));
 	}
 	r->temperature = (float)json_number_value(json_object_get(r->meta, "temperature"));
-	r->batch = (struct batch){r->ids, {r->T, r->S, r->start, r->pos}};
+	r->batch = (struct batch){r->ids, {r->T, r->S, r->start, r->pos, NULL}};
 }
 
 static inline void ref_close(struct ref *r)

@@ -1,5 +1,6 @@
 /* Gradients against differences of the forward pass, without any oracle: all weights, an adapter,
- * and an adapter with dropout, whose mask must be the same in both passes.
+ * and an adapter with dropout, whose mask must be the same in both passes; sequences apart, and
+ * sequences that follow a row of another.
  *
  * For each tensor one random direction d of unit length: D(h) = (L(w + h d) - L(w - h d)) / 2h,
  * twice, and Richardson's (4 D(h) - D(2h)) / 3 against <grad, d>. What is left is a term in h^4
@@ -18,6 +19,8 @@
 
 enum { T = 21, S = 3, ROWS = 15 };
 static const int32_t starts[S + 1] = {0, 1, 9, T};
+/* The last two as a family: one that goes on behind the first row of the other but two. */
+static const int32_t follows[S] = {-1, -1, 6};
 
 struct fd {
 	struct ops *ops;
@@ -41,7 +44,7 @@ static void loss_fn_sum(void *ctx, int begin, int n, const float *logprob, const
 	}
 }
 
-static void fd_init(struct fd *f, bool is_qwen2, double dropout)
+static void fd_init(struct fd *f, bool is_qwen2, double dropout, bool shares)
 {
 	struct err err = {0};
 	struct model_config c = {
@@ -85,11 +88,12 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout)
 	}
 	assert_int_equal(pass_create(f->m, &(struct pass_options){T, 4, true}, &f->p, &err), 0);
 	for (int s = 0; s < S; s++)
-		for (int t = starts[s]; t < starts[s + 1]; t++) f->pos[t] = t - starts[s];
+		for (int t = starts[s], past = shares && follows[s] >= 0 ? f->pos[follows[s]] + 1 : 0; t < starts[s + 1]; t++)
+			f->pos[t] = past + t - starts[s];
 	for (int t = 0; t < T; t++) f->ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % 37);
 	for (int i = 0; i < ROWS; i++)
 		f->rows[i] = (struct head_row){.at = (i * 7) % T, .target = (int32_t)(rng_u32(1, 1, (uint64_t)i) % 37)};
-	f->batch = (struct batch){f->ids, {T, S, starts, f->pos}};
+	f->batch = (struct batch){f->ids, {T, S, starts, f->pos, shares ? follows : NULL}};
 	model_enable_grad(f->m, f->a);
 }
 
@@ -161,17 +165,75 @@ static void fd_check(struct fd *f)
 	assert_true(2 * large > n);
 }
 
-static void run(bool is_qwen2, double dropout)
+static void run(bool is_qwen2, double dropout, bool shares)
 {
 	struct fd f;
-	fd_init(&f, is_qwen2, dropout);
+	fd_init(&f, is_qwen2, dropout, shares);
 	fd_check(&f);
 	fd_release(&f);
 }
-static void test_weights_qwen3(void **state) { run(false, -1); }
-static void test_weights_qwen2(void **state) { run(true, -1); }
-static void test_adapter(void **state) { run(false, 0); }
-static void test_adapter_dropout(void **state) { run(false, 0.4); }
+static void test_weights_qwen3(void **state) { run(false, -1, false); }
+static void test_weights_qwen2(void **state) { run(true, -1, false); }
+static void test_adapter(void **state) { run(false, 0, false); }
+static void test_adapter_dropout(void **state) { run(false, 0.4, false); }
+static void test_weights_follow(void **state) { run(false, -1, true); }
+static void test_adapter_follows(void **state) { run(true, 0.4, true); }
+
+/* The same loss, with each sequence whole: rows 1..6 twice, once with rows 7 and 8 and once with those
+ * that follow row 6. Log-probabilities are equal to the bit. Gradients are sums of the same numbers in
+ * another order, over at most 27 rows: fp32 rounds them to some 2^-24 sqrt(27) = 3e-7 of their length;
+ * the bound is 1e-6. */
+static void test_follows_as_whole(void **state)
+{
+	enum { WHOLE = T + 6 };
+	static const int32_t whole_starts[S + 1] = {0, 1, 9, WHOLE};
+	for (int kind = 0; kind < 4; kind++) {
+		struct fd f;
+		int32_t ids[WHOLE], pos[WHOLE];
+		struct head_row rows[ROWS];
+		struct pass *p;
+		struct err err = {0};
+		float logprob[ROWS], whole_logprob[ROWS];
+		int n;
+		fd_init(&f, kind & 1, kind & 2 ? 0 : -1, true);
+		f.dropout_seed = 0;
+		struct param *params = f.a ? adapter_params(f.a, &n) : model_params(f.m, &n);
+		/* Rows from 9 on go behind a copy of rows 1..6. */
+		for (int t = 0; t < WHOLE; t++) {
+			ids[t] = f.ids[t < 9 ? t : t < 15 ? t - 8 : t - 6];
+			pos[t] = t < 9 ? f.pos[t] : t - 9;
+		}
+		for (int i = 0; i < ROWS; i++) {
+			rows[i] = f.rows[i];
+			if (rows[i].at >= 9) rows[i].at += 6;
+		}
+		struct batch batch = {ids, {WHOLE, S, whole_starts, pos, NULL}};
+		pass_forward(f.p, f.a, &f.batch, 0);
+		pass_logprobs(f.p, f.rows, ROWS, 0.8f, logprob, NULL);
+		pass_backward(f.p, f.rows, ROWS, 0.8f, loss_fn_sum, &f);
+		int64_t count = 0, at = 0;
+		for (int i = 0; i < n; i++) count += params[i].count;
+		float *shared = xcalloc((size_t)count, sizeof *shared);
+		for (int i = 0; i < n; at += params[i++].count)
+			memcpy(shared + at, host_grads(&params[i]), (size_t)params[i].count * sizeof *shared);
+		params_zero_grad(f.ops, params, n);
+		assert_int_equal(pass_create(f.m, &(struct pass_options){WHOLE, 4, true}, &p, &err), 0);
+		pass_forward(p, f.a, &batch, 0);
+		pass_logprobs(p, rows, ROWS, 0.8f, whole_logprob, NULL);
+		pass_backward(p, rows, ROWS, 0.8f, loss_fn_sum, &f);
+		assert_memory_equal(logprob, whole_logprob, sizeof logprob);
+		double off = 0, size = 0;
+		for (int i = at = 0; i < n; at += params[i++].count)
+			for (int64_t k = 0; k < params[i].count; k++) {
+				off += pow((double)shared[at + k] - host_grads(&params[i])[k], 2);
+				size += pow(host_grads(&params[i])[k], 2);
+			}
+		if (!(sqrt(off) <= 1e-6 * sqrt(size) && size > 0)) fail_msg("kind %d: off by %g", kind, sqrt(off / size));
+		free(shared);
+		pass_free(p);
+		fd_release(&f);
+	}
+}
 
 /* Dropout changes the gradient pass, and only with a seed; equal seeds give equal bits, others do
  * not. */
@@ -180,7 +242,7 @@ static void test_dropout_is_a_function_of_its_seed(void **state)
 	struct fd f;
 	double loss[4];
 	const uint64_t seeds[4] = {0, 7, 7, 8};
-	fd_init(&f, false, 0.4);
+	fd_init(&f, false, 0.4, false);
 	for (int i = 0; i < 4; i++) {
 		f.dropout_seed = seeds[i];
 		loss[i] = fd_loss(&f);
@@ -196,6 +258,9 @@ int main(void)
 		cmocka_unit_test(test_weights_qwen2),
 		cmocka_unit_test(test_adapter),
 		cmocka_unit_test(test_adapter_dropout),
+		cmocka_unit_test(test_weights_follow),
+		cmocka_unit_test(test_adapter_follows),
+		cmocka_unit_test(test_follows_as_whole),
 		cmocka_unit_test(test_dropout_is_a_function_of_its_seed),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -69,7 +69,7 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 	}
 	for (int i = 0; i < 3; i++) fstart[i] = (float)start[i];
 	struct pass *p = ref_pass(m, T, 0, false);
-	pass_forward(p, a, &(struct batch){ids, {T, 2, start, pos}}, 0);
+	pass_forward(p, a, &(struct batch){ids, {T, 2, start, pos, NULL}}, 0);
 	pass_logits(p, at, T, logits);
 	struct param table[4] = {{.name = "ids", .ndim = 1, .shape = {T}, .count = T},
 		{.name = "start", .ndim = 1, .shape = {3}, .count = 3},
@@ -316,9 +316,9 @@ static void test_create(void **state)
 	struct pass *p = ref_pass(a, 3, 0, false);
 	const int32_t ids[3] = {5, 6, 7}, pos[3] = {0, 1, 2}, start[2] = {0, 3};
 	float before[53], after[53];
-	pass_forward(p, NULL, &(struct batch){ids, {3, 1, start, pos}}, 0);
+	pass_forward(p, NULL, &(struct batch){ids, {3, 1, start, pos, NULL}}, 0);
 	pass_logits(p, &pos[2], 1, before);
-	pass_forward(p, lora, &(struct batch){ids, {3, 1, start, pos}}, 0);
+	pass_forward(p, lora, &(struct batch){ids, {3, 1, start, pos, NULL}}, 0);
 	pass_logits(p, &pos[2], 1, after);
 	assert_memory_equal(before, after, sizeof before);
 	pass_free(p);

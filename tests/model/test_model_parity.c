@@ -178,7 +178,7 @@ static void generate_all(const struct ref *r, struct model *m, struct adapter *a
 			for (int t = begin; t < MIN(end, r->start[s + 1]); t++) paged_push(&g, r, s, t);
 		}
 		if (!g.T) continue;
-		struct ops_rows rows = {g.T, SEQUENCES_MAX, g.ids, g.pos, g.sequence, &g.lists[0][0], PAGES_MAX};
+		struct ops_rows rows = {g.T, SEQUENCES_MAX, g.ids, g.pos, g.sequence, &g.lists[0][0], PAGES_MAX, NULL};
 		struct ops_want want = {.n = g.n, .at = g.at};
 		const float *out = (const float *)step_run(step, kv, a, &rows, &want, NULL, NULL);
 		for (int i = 0; i < g.n; i++)

@@ -45,7 +45,7 @@ static void logits(struct model *m, float *out)
 		pos[t] = at[t] = t;
 	}
 	assert_int_equal(pass_create(m, &(struct pass_options){.max_tokens = T}, &p, NULL), 0);
-	pass_forward(p, NULL, &(struct batch){ids, {T, 1, start, pos}}, 0);
+	pass_forward(p, NULL, &(struct batch){ids, {T, 1, start, pos, NULL}}, 0);
 	pass_logits(p, at, T, out);
 	pass_free(p);
 }

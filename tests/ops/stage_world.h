@@ -257,7 +257,7 @@ static inline void decoder_make(
 	d->logits = o->alloc(o->ctx, (size_t)T * (size_t)s->V * 4);
 	d->logprob = o->alloc(o->ctx, (size_t)T * 8 * 4);
 	d->drawn = o->alloc(o->ctx, (size_t)T * 8 * 4);
-	d->batch = o->batch_create(o->ctx, T, S, pages, T);
+	d->batch = o->batch_create(o->ctx, T, S, pages, T, T);
 }
 
 static inline void decoder_free(struct decoder *d)

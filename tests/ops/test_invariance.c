@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "packed_rows.h"
 #include "ops/cpu/ops_cpu.h"
 #include "ops/cpu_figures.h"
 
@@ -194,12 +195,14 @@ static void check_attention(struct cpu_ops *o)
 	float *q = normals(6, T * NH * HD), *k = normals(7, T * NKV * HD), *v = normals(8, T * NKV * HD),
 		  *all = xcalloc(T * NH * HD, 4), *one = xcalloc(T * NH * HD, 4), *lse = xcalloc(T * NH, 4),
 		  *lse1 = xcalloc(T * NH, 4);
-	struct ops_packed b = {T, S, start, pos};
+	struct packed_rows rows;
+	struct ops_packed b = packed_apart(&rows, T, S, start, pos);
 	o->attention(o->ctx, all, lse, q, k, v, &b, NH, NKV, HD);
 	for (int s = 0; s < S; s++) {
 		int n = start[s + 1] - start[s], first = start[s];
 		int32_t ends[2] = {0, n};
-		struct ops_packed alone = {n, 1, ends, pos + first};
+		struct packed_rows one_row;
+		struct ops_packed alone = packed_apart(&one_row, n, 1, ends, pos + first);
 		o->attention(
 			o->ctx, one, lse1, q + first * NH * HD, k + first * NKV * HD, v + first * NKV * HD, &alone, NH, NKV, HD);
 		same_bits("attention", one, all + first * NH * HD, (size_t)(n * NH * HD), first, 1);

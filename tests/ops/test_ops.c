@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "packed_rows.h"
 #include "ops/cpu/ops_cpu.h"
 #include "tensor/tensor.h"
 
@@ -219,7 +220,8 @@ static void walk_attention(struct fixture *f)
 {
 	while (next_case(f)) {
 		int T = (int)f->args[0], S = (int)f->args[1], NH = (int)f->args[2], NKV = (int)f->args[3], HD = (int)f->args[4];
-		struct ops_packed b = {T, S, ints(f, "start"), ints(f, "pos")};
+		struct packed_rows rows;
+		struct ops_packed b = packed_apart(&rows, T, S, ints(f, "start"), ints(f, "pos"));
 		struct cpu_ops *o = f->ops;
 		size_t nq = (size_t)T * NH * HD, nk = (size_t)T * NKV * HD;
 		float *q = input(f, "q"), *k = input(f, "k"), *v = input(f, "v"), *dout = input(f, "dout"),

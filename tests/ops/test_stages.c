@@ -30,7 +30,7 @@ static const struct ops_draw draws[ROWS] = {
 static void test_sample_moves_on(void **state)
 {
 	struct ops *o = make_ops();
-	struct ops_batch *b = o->batch_create(o->ctx, ROWS + 1, ROWS, PAGES, ROWS);
+	struct ops_batch *b = o->batch_create(o->ctx, ROWS + 1, ROWS, PAGES, ROWS, ROWS);
 	int32_t ids[ROWS + 1] = {1, 2, 3, 4, 5}, pos[ROWS + 1] = {0, 29, 30, 5, 94}, sequence[ROWS + 1] = {0, 1, 2, 3, 3};
 	int32_t table[ROWS * PAGES], at[ROWS] = {0, 1, 2, 4}, drawn[ROWS];
 	float *x = xcalloc(ROWS * V, sizeof *x), logprob[ROWS];
@@ -40,7 +40,7 @@ static void test_sample_moves_on(void **state)
 	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof logprob);
 	struct i32 *tokens = o->alloc(o->ctx, sizeof drawn);
 	o->put_f32(o->ctx, logits, x, ROWS * V);
-	o->batch_put(o->ctx, b, &(struct ops_rows){ROWS + 1, ROWS, ids, pos, sequence, table, PAGES});
+	o->batch_put(o->ctx, b, &(struct ops_rows){ROWS + 1, ROWS, ids, pos, sequence, table, PAGES, NULL});
 	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .draw = draws});
 	memset(at, -1, sizeof at); /* the caller's arrays are his again */
 	for (int k = 0; k < STEPS; k++) {
@@ -81,7 +81,7 @@ static void test_temperatures(void **state)
 	const float temperature[ROWS] = {0.5f, 0.5f, 1, 2};
 	int32_t target[ROWS];
 	float *x = xcalloc(ROWS * V, sizeof *x), all[ROWS][OPS_FIGURES], one[OPS_FIGURES];
-	struct ops_batch *b = o->batch_create(o->ctx, 1, 1, 0, ROWS);
+	struct ops_batch *b = o->batch_create(o->ctx, 1, 1, 0, ROWS, ROWS);
 	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof all);
 	for (int i = 0; i < ROWS * V; i++) x[i] = 2 * rng_normal(3, 2, (uint64_t)i);
 	for (int i = 0; i < ROWS; i++) {
@@ -90,7 +90,7 @@ static void test_temperatures(void **state)
 	}
 	o->put_f32(o->ctx, logits, x, ROWS * V);
 	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 1, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
-	o->batch_want(o->ctx, b, &(struct ops_want){ROWS, at, target, temperature, NULL});
+	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .target = target, .temperature = temperature});
 	o->logprob(o->ctx, out, logits, b, 0, ROWS, V);
 	o->get_f32(o->ctx, &all[0][0], out, ROWS * OPS_FIGURES);
 	for (int i = 0; i < ROWS; i++) {

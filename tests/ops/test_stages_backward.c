@@ -29,7 +29,7 @@ static struct ops_batch *batch_of(struct harness *h, const struct lengths *l, co
 	int32_t *all = xcalloc((size_t)rows * 3, sizeof *all), *pos = all + rows, *sequence = pos + rows;
 	for (int s = 0; s < l->S; s++)
 		for (int i = 0; i < l->n[s]; i++, t++) all[t] = ids ? ids[t] : t % 7, pos[t] = i, sequence[t] = s;
-	struct ops_batch *b = o->batch_create(o->ctx, rows + 128, l->S + 1, 0, rows + 128);
+	struct ops_batch *b = o->batch_create(o->ctx, rows + 128, l->S + 1, 0, rows + 128, rows + 128);
 	*T = o->batch_put(
 		o->ctx, b, &(struct ops_rows){.T = rows, .S = l->S, .ids = all, .pos = pos, .sequence = sequence});
 	free(all);
@@ -322,7 +322,7 @@ static void paged_body(struct harness *h)
 
 	/* the packed batch and the paged one, whose pages lie in no order */
 	struct ops_batch *packed = batch_of(h, &lengths, NULL, &T),
-					 *paged = o->batch_create(o->ctx, rows + 128, 3, PAGES, 1);
+					 *paged = o->batch_create(o->ctx, rows + 128, 3, PAGES, 1, 1);
 	int32_t *pos = xcalloc((size_t)rows * 3, sizeof *pos), *sequence = pos + rows, table[3 * PAGES];
 	for (int i = 0; i < 3 * PAGES; i++) table[i] = (i * 7) % (3 * PAGES);
 	for (int s = 0, t = 0; s < 3; s++)

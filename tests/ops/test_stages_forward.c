@@ -120,7 +120,7 @@ static struct rows rows_make(int S, const int *length, const int *first, int pag
 		.table = x.table,
 		.pages = first ? pages : 0};
 	int most = (T + 127) / 128 * 128 + 16; /* room for what the backend rounds up to */
-	x.b = ops->batch_create(ctx, most, most, pages + 3, most);
+	x.b = ops->batch_create(ctx, most, most, pages + 3, most, most);
 	x.T = ops->batch_put(ctx, x.b, &x.r);
 	if (x.T < T || x.T > most) breach("batch_put's rows", 0, x.T, T, 0);
 	return x;

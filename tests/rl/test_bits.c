@@ -207,7 +207,7 @@ static void loss(void *ctx, int begin, int n, const float *logprob, const float 
 static void forward(struct bits *b, int sequences, uint64_t seed)
 {
 	pass_forward(
-		b->p, b->a, &(struct batch){b->ids, {b->start[sequences], sequences, b->start, b->pos}}, b->a ? seed : 0);
+		b->p, b->a, &(struct batch){b->ids, {b->start[sequences], sequences, b->start, b->pos, NULL}}, b->a ? seed : 0);
 }
 
 static int rows_within(struct bits *b, int sequences, struct head_row *rows)
@@ -225,7 +225,7 @@ static void hash_logits(struct bits *b)
 	uint8_t hits[ROWS];
 	for (int t = 0; t < T; t++) at[t] = t;
 	for (int with = 0; with < 2; with++) { /* the reference policy is the same walk without the adapter */
-		pass_forward(b->p, with ? b->a : NULL, &(struct batch){b->ids, {T, S, b->start, b->pos}}, 0);
+		pass_forward(b->p, with ? b->a : NULL, &(struct batch){b->ids, {T, S, b->start, b->pos, NULL}}, 0);
 		pass_logits(b->p, at, T, logits);
 		hash_add(&b->got.logits, logits, (size_t)T * V * sizeof *logits);
 		pass_want_hits(b->p, hits);

@@ -126,7 +126,7 @@ static double relative(const float *got, const float *want, int64_t n)
 
 static void forward(struct side *s, int sequences, uint64_t seed)
 {
-	pass_forward(s->p, s->a, &(struct batch){ids, {starts[sequences], sequences, starts, pos}}, s->a ? seed : 0);
+	pass_forward(s->p, s->a, &(struct batch){ids, {starts[sequences], sequences, starts, pos, NULL}}, s->a ? seed : 0);
 }
 
 static void logits_of(struct side *s, float *out)
@@ -267,7 +267,7 @@ static void wrong_pointer(struct side *s)
 {
 	struct ops *o = s->ops;
 	struct elem *x = o->alloc(o->ctx, 4096), *y = o->alloc(o->ctx, 4096);
-	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0);
+	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0, 0);
 	const int32_t zeros[4] = {0};
 	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 4, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
 	for (int k = 0; k < 2; k++) {
@@ -293,7 +293,7 @@ static void transfer_inside(struct side *s)
 static void unpadded_rows(struct side *s)
 {
 	struct ops *o = s->ops;
-	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0);
+	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0, 0);
 	const int32_t zeros[4] = {0};
 	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 4, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
 	o->embed(o->ctx, o->alloc(o->ctx, 4096), embed_of(s), b, 4);
@@ -301,7 +301,7 @@ static void unpadded_rows(struct side *s)
 static void too_small(struct side *s)
 {
 	struct ops *o = s->ops;
-	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0);
+	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0, 0);
 	const int32_t zeros[4] = {0};
 	int n = o->batch_put(o->ctx, b, &(struct ops_rows){.T = 4, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
 	o->embed(o->ctx, o->alloc(o->ctx, 4 * 48 * sizeof(float)), embed_of(s), b, n);
@@ -320,7 +320,7 @@ static void unbound(struct side *s)
 static void wrong_reader(struct side *s)
 {
 	struct ops *o = s->ops;
-	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0);
+	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0, 0);
 	const int32_t zeros[8] = {0};
 	struct elem *x = o->alloc(o->ctx, 1 << 14), *n = o->alloc(o->ctx, 1 << 14), *y = o->alloc(o->ctx, 1 << 14);
 	struct ops_weight w = {.rows = 48, .cols = 48, .ld = 48, .w = o->alloc(o->ctx, 1 << 14)};

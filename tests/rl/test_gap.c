@@ -177,10 +177,10 @@ static int replay_step(struct gap *g, struct replay *r, int first, int stride, i
 		row += count - nprompt;
 	}
 	if (!T) return 0;
-	struct ops_rows rows_of = {T, PROMPTS * K, ids, pos, sequence, &r->pages[0][0], 8};
+	struct ops_rows rows_of = {T, PROMPTS * K, ids, pos, sequence, &r->pages[0][0], 8, NULL};
 	struct ops_want wanted = {.n = T, .at = at, .target = target, .temperature = temperatures};
 	const struct f32 *logits = step_run(r->step, r->kv, g->a, &rows_of, &wanted, NULL, NULL);
-	struct ops_batch *batch = g->ops->batch_create(g->ops->ctx, T, PROMPTS * K, 8, T);
+	struct ops_batch *batch = g->ops->batch_create(g->ops->ctx, T, PROMPTS * K, 8, T, T);
 	struct f32 *out = g->ops->alloc(g->ops->ctx, sizeof figures);
 	g->ops->batch_put(g->ops->ctx, batch, &rows_of);
 	g->ops->batch_want(g->ops->ctx, batch, &wanted);
@@ -223,7 +223,7 @@ static void measure(bool batch_invariant, bool with_adapter, double *mean, doubl
 	assert_true(g->n > 200);
 	if (pass_create(g->m, &(struct pass_options){g->T, 100, true}, &p, &err)) fail_msg("%s", err.text);
 	model_enable_grad(g->m, g->a);
-	const struct batch b = {g->ids, {g->T, g->ndone, g->start, g->pos}};
+	const struct batch b = {g->ids, {g->T, g->ndone, g->start, g->pos, NULL}};
 	pass_forward(p, g->a, &b, 0);
 	pass_logprobs(p, g->rows, g->n, temperature, g->trainer, NULL);
 	pass_forward(p, g->a, &b, 0);

@@ -2,6 +2,7 @@
  * exactly 1, what the sampler recorded is what the trainer recomputes, gradients point the right
  * way. */
 #include "rl/rl.h"
+#include "train/train_internal.h"
 #include "../model/host_values.h"
 
 #include <math.h>
@@ -203,7 +204,7 @@ static void test_direction(void **state)
 		pos[i] = i;
 	}
 	for (int i = 0; i < c->count; i++) rows[i] = (struct head_row){.at = PROMPT + i - 1, .target = c->tokens[i]};
-	struct batch b = {ids, {PROMPT + c->count, 1, start, pos}};
+	struct batch b = {ids, {PROMPT + c->count, 1, start, pos, NULL}};
 	pass_forward(pass, f->adapter, &b, 0);
 	pass_logprobs(pass, rows, c->count, 1, logprob, NULL);
 	double before = 0, now = 0;
@@ -346,7 +347,7 @@ static void test_dropout_masks(void **state)
 	f->rollouts[1] = f->rollouts[0];
 	f->rollouts[0].advantage_plan = f->rollouts[0].advantage_code = 1;
 	f->rollouts[1].advantage_plan = f->rollouts[1].advantage_code = -1;
-	struct updater_options o = {.max_tokens = PROMPT + f->rollouts[0].completion.count};
+	struct updater_options o = {.max_tokens = PROMPT + f->rollouts[0].completion.count, .apart = true};
 	struct open off = open_updater(f, o, 0, 0);
 	double without = run(f, &off, 2).grad_norm;
 	close_updater(&off);
@@ -359,6 +360,121 @@ static void test_dropout_masks(void **state)
 	if (!(without < 1e-6)) fail_msg("without dropout: norm %g", without);
 	if (!(pair > 1e-2 * a)) fail_msg("micro-batches share a mask: norm %g", pair);
 	if (!(a > 0 && fabs(a - b) > 1e-6 * a)) fail_msg("steps share a mask: norms %g and %g", a, b);
+}
+
+/* Adam's first moments behind one update at rate 0: 0.1 times the gradient. */
+static float *update_gradient(struct fixture *f, struct updater_options o, struct rollout *r, int n,
+	const struct prompt_set *prompts, struct update_stats *stats, int64_t *count)
+{
+	struct open x = open_updater(f, o, 0, 0);
+	struct err err = {0};
+	int nparams;
+	struct param *p = adapter_params(f->adapter, &nparams);
+	if (updater_run(x.updater, r, n, prompts, NULL, false, stats, &err)) fail_msg("%s", err.text);
+	*count = 0;
+	for (int i = 0; i < nparams; i++) *count += p[i].count;
+	float *g = xcalloc((size_t)*count, sizeof *g), *at = g;
+	for (int i = 0; i < nparams; at += p[i++].count)
+		f->ops->get_f32(f->ops->ctx, at, x.optimizer->moments[i].w.master, p[i].count);
+	close_updater(&x);
+	return g;
+}
+
+/* Answers with everything that can be shared: equal ones, equal beginnings of any length, one that is
+ * another's beginning, temperatures that differ where tokens do not, two prompts in turn. */
+enum { SHARED = 16 };
+static void shared_answers(struct fixture *f, struct rollout *r, struct completion *own)
+{
+	for (int i = 0; i < SHARED; i++) {
+		const struct completion *base = &f->rollouts[i % 3].completion;
+		int count = i == 5 ? 4 : base->count, parts = 2 + i % 4 * 3;
+		own[i] = (struct completion){.count = count,
+			.finish = FINISH_LENGTH,
+			.tokens = xcalloc(ANSWER, sizeof(int32_t)),
+			.logprobs = xcalloc(ANSWER, sizeof(float)),
+			.temperatures = xcalloc(ANSWER, sizeof(float))};
+		for (int k = 0; k < count; k++) {
+			own[i].tokens[k] = i >= 8 && k >= parts ? (base->tokens[k] + i) % (VOCAB - 1) : base->tokens[k];
+			own[i].logprobs[k] = base->logprobs[k];
+			own[i].temperatures[k] = i == 7 && k > 2 ? 0.7f : 1;
+		}
+		r[i] = (struct rollout){.prompt = i % 2, .sample = i, .completion = own[i]};
+		r[i].advantage_plan = r[i].advantage_code = 0.3 * (i % 5) + 0.1;
+	}
+}
+
+/* What is shared passes through the model once, and nothing else changes: the rows and their
+ * log-probabilities to the bit, and the gradient but for the order of its sums. It is a sum over fewer
+ * than 300 rows: 2^-24 sqrt(300) is 1e-6 of its length, which is the bound. The length is that of a
+ * gradient in which nothing cancels: advantages of both signs leave less of it, and the same error. */
+static void test_shared_as_apart(void **state)
+{
+	struct fixture *f = *state;
+	struct rollout r[SHARED];
+	struct completion own[SHARED];
+	struct prompt_row rows[2] = {f->row, f->row};
+	rows[1].ids = (struct ids){0};
+	for (int i = 0; i < PROMPT; i++) ids_push(&rows[1].ids, f->row.ids.data[i]); /* equal, and another prompt */
+	struct prompt_set prompts = {.rows = rows, .count = 2};
+	double longest = 0, worst = 0;
+	shared_answers(f, r, own);
+	for (enum loss_type t = LOSS_GRPO; t < LOSS_TYPE_COUNT; t++)
+		for (int kind = 0; kind < 8; kind++) {
+			bool cancels = kind >= 4;
+			for (int i = 0; cancels && i < SHARED; i += 2)
+				r[i].advantage_plan = r[i].advantage_code = -r[i].advantage_code;
+			struct updater_options o = {.loss = {.type = t, .beta = kind & 1 ? 0.1f : 0},
+				.importance = kind & 1 ? IMPORTANCE_TOKEN_TRUNCATE : IMPORTANCE_OFF,
+				.importance_cap = 2,
+				.max_tokens = kind & 2 ? 40 : 512};
+			struct update_stats once, apart;
+			int64_t n;
+			float *got = update_gradient(f, o, r, SHARED, &prompts, &once, &n);
+			o.apart = true;
+			float *want = update_gradient(f, o, r, SHARED, &prompts, &apart, &n);
+			double off = 0, size = 0;
+			for (int64_t k = 0; k < n; k++) {
+				off += pow((double)got[k] - want[k], 2);
+				size += pow(want[k], 2);
+			}
+			if (!cancels) longest = sqrt(size);
+			worst = fmax(worst, sqrt(off) / longest);
+			if (!(sqrt(off) <= 1e-6 * longest))
+				fail_msg("loss %s, kind %d: gradients differ by %g", loss_type_name(t), kind, sqrt(off) / longest);
+			for (int i = 0; cancels && i < SHARED; i += 2)
+				r[i].advantage_plan = r[i].advantage_code = -r[i].advantage_code;
+			assert_true(size > 0);
+			assert_true(fabs(once.loss.loss - apart.loss.loss) <= 1e-12 + 1e-9 * fabs(apart.loss.loss));
+			assert_true(once.loss.entropy == apart.loss.entropy && once.loss.kl == apart.loss.kl);
+			assert_true(once.loss.logprob_diff_sum == apart.loss.logprob_diff_sum);
+			assert_int_equal(once.loss.rows, apart.loss.rows);
+			assert_int_equal(once.tokens_apart, apart.tokens);
+			assert_true(2 * once.tokens < apart.tokens || kind & 2);
+			free(got), free(want);
+		}
+	print_message("# shared against apart: gradients differ by at most %.2g of their length\n", worst);
+	for (int i = 0; i < SHARED; i++) completion_release(&own[i]);
+	ids_release(&rows[1].ids);
+}
+
+/* Equal answers train as one with the sum of their advantages: a pair that cancels leaves nothing. */
+static void test_equal_answers_add_up(void **state)
+{
+	struct fixture *f = *state;
+	struct rollout r[2] = {f->rollouts[0], f->rollouts[0]};
+	struct update_stats stats;
+	int64_t n;
+	double sum = 0;
+	for (int opposite = 0; opposite < 2; opposite++) {
+		for (int i = 0; i < 2; i++) r[i].advantage_plan = r[i].advantage_code = opposite && i ? -1 : 1;
+		float *g = update_gradient(f, (struct updater_options){0}, r, 2, &f->prompts, &stats, &n);
+		for (int64_t k = 0; opposite && k < n; k++) assert_true(g[k] == 0);
+		for (int64_t k = 0; !opposite && k < n; k++) sum += fabs((double)g[k]);
+		assert_int_equal(stats.tokens, PROMPT + r[0].completion.count);
+		assert_int_equal(stats.tokens_apart, 2 * stats.tokens);
+		free(g);
+	}
+	assert_true(sum > 0);
 }
 
 /* Which tokens the two advantages go to, with a real tokeniser: the plan's before the fence. */
@@ -590,7 +706,7 @@ static void test_min_p_gradient(void **state)
 	}
 	for (int i = 0; i < PROMPT - 1; i++)
 		rows[i] = (struct head_row){.at = i, .target = ids[i + 1], .temperature = 0.4f + 0.1f * (float)i};
-	struct batch b = {ids, {PROMPT, 1, start, pos}};
+	struct batch b = {ids, {PROMPT, 1, start, pos, NULL}};
 	if (pass_create(f->model, &(struct pass_options){.max_tokens = PROMPT, .backward = true}, &pass, &err))
 		fail_msg("%s", err.text);
 	pass_min_p(pass, 0.3f);
@@ -711,6 +827,8 @@ int main(void)
 		T(test_mini_batches),
 		T(test_gap_is_of_the_sampling_policy),
 		T(test_dropout_masks),
+		T(test_shared_as_apart),
+		T(test_equal_answers_add_up),
 		T(test_plan_and_code_tokens),
 		T(test_importance_weights),
 		T(test_grad_ratio),

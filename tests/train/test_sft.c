@@ -67,7 +67,7 @@ static void test_evaluate_by_hand(void **state)
 		int32_t pos[EXAMPLE_MAX], start[2] = {0, e->count};
 		static float logits[EXAMPLE_MAX * 61];
 		for (int k = 0; k < e->count; k++) pos[k] = k;
-		pass_forward(p, s.a, &(struct batch){e->ids, {e->count, 1, start, pos}}, 0);
+		pass_forward(p, s.a, &(struct batch){e->ids, {e->count, 1, start, pos, NULL}}, 0);
 		pass_logits(p, pos, e->count, logits);
 		for (int k = e->completion_begin; k < e->count; k++, rows++) {
 			const float *row = logits + (k - 1) * 61;

@@ -7,6 +7,9 @@
  * exactly 0, and everything else is per row. (A masked key contributes 0 * v: a value that is not
  * finite spreads to earlier tokens of its block of queries. Nothing that trains comes near this.)
  *
+ * A packed sequence that follows another reads the same blocks as if its past stood before it: a row's bits do not tell
+ * whether the beginning of its sequence is shared.
+ *
  * Pages. A page holds KEYS tokens of all key/value heads. Keys are stored as the panels that
  * scores_run reads, (NKV, KEYS / NR, HD, NR), so that a decode step packs nothing; values as they
  * come, (KEYS, NKV, HD). */
@@ -14,12 +17,13 @@
 #include "attention_block.h"
 
 struct scratch {
-	float *q, *scores, *acc, *top, *sums, *panels;
-}; /* (ROWS_MAX, A_ROW) x 2, (ROWS_MAX, HD), (ROWS_MAX), (ROWS_MAX, VL), (KEYS, HD) */
+	float *q, *scores, *acc, *top, *sums, *panels, *k, *v;
+}; /* (ROWS_MAX, A_ROW) x 2, (ROWS_MAX, HD), (ROWS_MAX), (ROWS_MAX, VL), (KEYS, HD) x 3 */
 
 static struct scratch scratch_carve(float *p)
 {
-	_Static_assert(2 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 1 + VL) + KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS,
+	_Static_assert(
+		2 * ROWS_MAX * A_ROW + ROWS_MAX * (HEAD_DIM_MAX + 1 + VL) + 3 * KEYS * HEAD_DIM_MAX <= SCRATCH_FLOATS,
 		"attention's scratch");
 	struct scratch s = {.q = p};
 	s.scores = s.q + ROWS_MAX * A_ROW;
@@ -27,6 +31,8 @@ static struct scratch scratch_carve(float *p)
 	s.top = s.acc + ROWS_MAX * HEAD_DIM_MAX;
 	s.sums = s.top + ROWS_MAX;
 	s.panels = s.sums + ROWS_MAX * VL;
+	s.k = s.panels + KEYS * HEAD_DIM_MAX;
+	s.v = s.k + KEYS * HEAD_DIM_MAX;
 	return s;
 }
 
@@ -70,7 +76,7 @@ struct keys {
 	int64_t v_row;
 }; /* one block */
 typedef struct keys keys_fn(
-	const struct attention_args *a, const void *where, int block, int n, int head, float *panels);
+	const struct attention_args *a, const void *where, int block, int n, int head, const struct scratch *s);
 
 /* Queries of `tokens` consecutive positions from p0 on, batch rows from t on, all heads of
  * key/value head g. */
@@ -90,7 +96,7 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 	 * values. */
 	for (int j = 0; j < p0 + tokens; j += KEYS) {
 		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * a->group; /* rows before r0 see none of these keys */
-		struct keys k = keys_of(a, where, j / KEYS, n, g, s.panels);
+		struct keys k = keys_of(a, where, j / KEYS, n, g, &s);
 		scores_run(s.scores + r0 * A_ROW, s.q + r0 * A_ROW, k.panels, rows - r0, HD);
 		for (int r = r0; r < rows; r++)
 			softmax_advance(
@@ -120,20 +126,32 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 /* ---- packed: tasks are (span of tokens_max batch rows, key/value head); a span may hold parts of
  * several sequences ---- */
 
+/* A block of the sequence's own past: rows side by side, or rows of several sequences, copied side by side first. */
 static struct keys packed_keys(
-	const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
+	const struct attention_args *a, const void *where, int block, int n, int head, const struct scratch *s)
 {
-	int64_t stride = (int64_t)a->NKV * a->HD,
-			at = (*(const int *)where + (int64_t)block * KEYS) * stride + (int64_t)head * a->HD;
-	keys_pack(panels, a->k + at, stride, n, a->HD);
-	return (struct keys){panels, a->v + at, stride};
+	int64_t stride = (int64_t)a->NKV * a->HD, own = (int64_t)head * a->HD;
+	struct past_run run = past_run(a->packed, *(const int *)where, block * KEYS);
+	if (run.count >= n) {
+		keys_pack(s->panels, a->k + run.row * stride + own, stride, n, a->HD);
+		return (struct keys){s->panels, a->v + run.row * stride + own, stride};
+	}
+	for (int i = 0; i < n; run = past_run(a->packed, *(const int *)where, block * KEYS + i))
+		for (int end = MIN(n, i + run.count); i < end; i++, run.row++) {
+			memcpy(s->k + i * a->HD, a->k + run.row * stride + own, (size_t)a->HD * sizeof(float));
+			memcpy(s->v + i * a->HD, a->v + run.row * stride + own, (size_t)a->HD * sizeof(float));
+		}
+	keys_pack(s->panels, s->k, a->HD, n, a->HD);
+	return (struct keys){s->panels, s->v, a->HD};
 }
 
-/* Tokens from t on, before end, that are consecutive positions of one sequence. */
-static int run_length(const int32_t *pos, const int32_t *const *table, int t, int end)
+/* Tokens from t on, before end, that are consecutive positions of one sequence; of says whose each is. */
+static int run_length(const int32_t *pos, const int32_t *of, const int32_t *const *table, int t, int end)
 {
 	int n = 1;
-	while (t + n < end && pos[t + n] == pos[t] + n && (!table || table[t + n] == table[t])) n++;
+	while (
+		t + n < end && pos[t + n] == pos[t] + n && (!of || of[t + n] == of[t]) && (!table || table[t + n] == table[t]))
+		n++;
 	return n;
 }
 
@@ -143,8 +161,9 @@ static void packed_spans(void *arg, int64_t begin, int64_t end, int thread)
 	for (int64_t task = begin; task < end; task++) {
 		int t = (int)(task / a->NKV) * a->tokens_max, stop = MIN(a->packed->T, t + a->tokens_max);
 		while (t < stop) {
-			int n = run_length(a->packed->pos, NULL, t, stop), first = t - a->packed->pos[t];
-			attend(a, t, n, a->packed->pos[t], (int)(task % a->NKV), packed_keys, &first, scratch_of(a->c, thread));
+			const struct ops_packed *b = a->packed;
+			int n = run_length(b->pos, b->sequence, NULL, t, stop);
+			attend(a, t, n, b->pos[t], (int)(task % a->NKV), packed_keys, &b->sequence[t], scratch_of(a->c, thread));
 			t += n;
 		}
 	}
@@ -190,7 +209,7 @@ static void kv_write(struct ops_context *c, float *kpages, float *vpages, const 
 }
 
 static struct keys paged_keys(
-	const struct attention_args *a, const void *where, int block, int n, int head, float *panels)
+	const struct attention_args *a, const void *where, int block, int n, int head, const struct scratch *s)
 {
 	int64_t row = (int64_t)a->NKV * a->HD, page = ((const int32_t *)where)[block] * KEYS * row;
 	return (struct keys){a->k + page + (int64_t)head * KEYS * a->HD, a->v + page + (int64_t)head * a->HD, row};
@@ -205,7 +224,7 @@ static void paged_spans(void *arg, int64_t begin, int64_t end, int thread)
 	for (int64_t task = begin; task < end; task++) {
 		int t = (int)(task / a->NKV) * a->tokens_max, stop = MIN(b->T, t + a->tokens_max);
 		while (t < stop) {
-			int n = run_length(b->pos, b->table, t, stop);
+			int n = run_length(b->pos, NULL, b->table, t, stop);
 			attend(a, t, n, b->pos[t], (int)(task % a->NKV), paged_keys, b->table[t], scratch_of(a->c, thread));
 			t += n;
 		}

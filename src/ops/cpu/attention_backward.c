@@ -4,8 +4,9 @@
  *   P = exp(q k - lse)     dV += P' dO     dP = dO V'     dS = P (dP - delta), delta = sum_d dO O
  *   dQ += dS K     dK += dS' Q
  *
- * One (sequence, key/value head) is one task: dk and dv are sums over the group's heads and all
- * later queries, taken in order. */
+ * One (family of sequences, key/value head) is one task: dk and dv are sums over the group's heads
+ * and all later queries, those of sequences that follow included, taken in order. Keys are walked in
+ * runs of at most KEYS rows that lie side by side. */
 #include <math.h>
 #include "attention_block.h"
 
@@ -40,12 +41,11 @@ static inline void weights_backward(float *p, float *ds, float lse, float delta,
 	}
 }
 
-/* Queries t.. (batch rows) at positions p0.. against all keys they see; first is the sequence's
- * first batch row. */
+/* Queries t.. (batch rows of one sequence) against all keys they see. */
 static void queries_backward(
-	const struct attention_args *a, struct backward_scratch *s, int first, int p0, int tokens, int g)
+	const struct attention_args *a, struct backward_scratch *s, int sequence, int t, int tokens, int g)
 {
-	int HD = a->HD, group = a->group, rows = tokens * group, t = first + p0;
+	int HD = a->HD, group = a->group, rows = tokens * group, p0 = a->packed->pos[t];
 	int64_t q_at = ((int64_t)t * a->NH + (int64_t)g * group) * HD, row = (int64_t)a->NKV * HD;
 	/* Queries and output gradients as rows; delta of each row. */
 	rows_gather(s->q, a->q + q_at, a, tokens, a->scale);
@@ -62,9 +62,11 @@ static void queries_backward(
 	}
 	/* Block by block of keys: P and dS again, then what they add to dv, dk and dq. */
 	memset(s->dq, 0, (size_t)rows * (size_t)HD * sizeof(float));
-	for (int j = 0; j < p0 + tokens; j += KEYS) {
-		int n = MIN(KEYS, p0 + tokens - j), r0 = MAX(0, j - p0) * group, left = rows - r0;
-		int64_t at = (int64_t)(first + j) * row + (int64_t)g * HD;
+	for (int j = 0, n; j < p0 + tokens; j += n) {
+		struct past_run run = past_run(a->packed, sequence, j);
+		n = MIN(MIN(KEYS, run.count), p0 + tokens - j);
+		int r0 = MAX(0, j - p0) * group, left = rows - r0;
+		int64_t at = run.row * row + (int64_t)g * HD;
 		float *q = s->q + r0 * A_ROW, *dout = s->dout + r0 * A_ROW, *p = s->p + r0 * A_ROW, *ds = s->ds + r0 * A_ROW;
 		keys_pack(s->panels, a->k + at, row, n, HD);
 		keys_pack(s->v_panels, a->v + at, row, n, HD);
@@ -72,7 +74,7 @@ static void queries_backward(
 		scores_run(ds, dout, s->v_panels, left, HD);
 		for (int r = 0; r < left; r++)
 			weights_backward(
-				p + r * A_ROW, ds + r * A_ROW, s->lse[r0 + r], s->delta[r0 + r], p0 + (r0 + r) / group + 1 - j);
+				p + r * A_ROW, ds + r * A_ROW, s->lse[r0 + r], s->delta[r0 + r], MIN(n, p0 + (r0 + r) / group + 1 - j));
 		struct tile tile = {.a_col = A_ROW,
 			.by_column = true,
 			.b_row = A_ROW,
@@ -101,20 +103,22 @@ static void queries_backward(
 	}
 }
 
-static void backward_sequences(void *arg, int64_t begin, int64_t end, int thread)
+static void backward_families(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct attention_args *a = arg;
 	struct backward_scratch s = backward_carve(scratch_of(a->c, thread));
 	int64_t row = (int64_t)a->NKV * a->HD;
 	for (int64_t task = begin; task < end; task++) {
-		int sequence = (int)(task / a->NKV), g = (int)(task % a->NKV), first = a->packed->start[sequence],
-			count = a->packed->start[sequence + 1] - first;
-		for (int t = first; t < first + count; t++) {
+		const struct ops_packed *b = a->packed;
+		const int32_t *family = b->family + task / a->NKV;
+		int g = (int)(task % a->NKV);
+		for (int t = b->start[family[0]]; t < b->start[family[1]]; t++) {
 			memset(a->dk + t * row + (int64_t)g * a->HD, 0, (size_t)a->HD * sizeof(float));
 			memset(a->dv + t * row + (int64_t)g * a->HD, 0, (size_t)a->HD * sizeof(float));
 		}
-		for (int p = 0; p < count; p += a->tokens_max)
-			queries_backward(a, &s, first, p, MIN(a->tokens_max, count - p), g);
+		for (int sequence = family[0]; sequence < family[1]; sequence++)
+			for (int t = b->start[sequence], stop = b->start[sequence + 1]; t < stop; t += a->tokens_max)
+				queries_backward(a, &s, sequence, t, MIN(a->tokens_max, stop - t), g);
 	}
 }
 
@@ -125,7 +129,7 @@ static void attention_backward(struct ops_context *c, float *dq, float *dk, floa
 	struct attention_args a = attention_args(c, NH, NKV, HD);
 	a.dq = dq, a.dk = dk, a.dv = dv, a.q = q, a.k = k, a.v = v, a.dout = dout, a.saved_out = out, a.lse = lse,
 	a.packed = b;
-	pool_run(c->pool, (int64_t)b->S * NKV, 1, backward_sequences, &a);
+	pool_run(c->pool, (int64_t)b->F * NKV, 1, backward_families, &a);
 }
 
 void ISA(attention_backward_entries)(struct cpu_ops *t) { t->attention_backward = attention_backward; }

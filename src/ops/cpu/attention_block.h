@@ -39,6 +39,24 @@ static inline struct attention_args attention_args(struct ops_context *c, int NH
 	};
 }
 
+/* The rows that hold positions p.. of a sequence's past, as far as they lie side by side. */
+struct past_run {
+	int64_t row;
+	int count;
+};
+static inline struct past_run past_run(const struct ops_packed *b, int sequence, int p)
+{
+	/* Up through the sequences it follows, to the one that p belongs to. What follows the last row of
+	 * a run sees no more of that sequence. */
+	int row = b->start[sequence + 1] - 1;
+	while (p < b->pos[b->start[sequence]]) {
+		row = b->follows[sequence];
+		sequence = b->sequence[row];
+	}
+	int first = b->start[sequence] + p - b->pos[b->start[sequence]];
+	return (struct past_run){first, row + 1 - first};
+}
+
 /* Rows (tokens * group, A_ROW) from x (T, NH, HD), where x points at the first token's first head
  * of the group. */
 static inline void rows_gather(float *rows, const float *x, const struct attention_args *a, int tokens, float scale)

@@ -40,7 +40,8 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 {
 	struct ops *t = xcalloc(1, sizeof *t);
 	struct ops_context *c = xcalloc(1, sizeof *c);
-	*t = (struct ops){.name = "cpu", .ctx = c, .elem_bytes = sizeof(float), .host_memory = true, .close = cpu_close};
+	*t = (struct ops){
+		.name = "cpu", .ctx = c, .elem_bytes = sizeof(float), .host_memory = true, .follows = true, .close = cpu_close};
 	c->pool = pool_create(o->threads);
 	c->threads = pool_threads(c->pool);
 	c->scratch = cpu_alloc(c, size_mul(size_mul((size_t)c->threads, SCRATCH_FLOATS), sizeof(float)));

@@ -23,10 +23,16 @@
 #define FLOATS(p) ((float *)(p))
 #define CONST_FLOATS(p) ((const float *)(p))
 
-struct ops_packed { /* S sequences side by side: sequence s is rows start[s]..start[s+1] */
-	int T, S;
-	const int32_t *start; /* (S + 1) */
-	const int32_t *pos;   /* (T) position of each token in its sequence: 0, 1, ... */
+/* S sequences side by side: sequence s is rows start[s]..start[s+1]. One that follows another begins behind a row of
+ * it, at a position above 0, and its past is that row's (ops_rows). A family is a sequence that follows none and those
+ * behind it that follow one of the family. */
+struct ops_packed {
+	int T, S, F;             /* rows, sequences, families */
+	const int32_t *start;    /* (S + 1) */
+	const int32_t *pos;      /* (T) position of each token in its sequence: 0, 1, ... */
+	const int32_t *sequence; /* (T) */
+	const int32_t *follows;  /* (S) row of the batch; -1: none */
+	const int32_t *family;   /* (F + 1) first sequence of each family */
 };
 struct ops_paged { /* rows of a generation step: row t is the token at pos[t] of the sequence with pages table[t] */
 	int T;
@@ -158,21 +164,28 @@ struct ops_context {
 };
 
 struct ops_batch {
-	int T_max, S_max, pages_max, n_max;
+	int T_max, S_max, pages_max, n_max, draws_max;
 	/* rows, from batch_put */
-	int T, S, pages;
+	int T, S, pages, F;
 	int32_t *ids, *pos;    /* (T) */
 	int32_t *start;        /* (S + 1) first row of each sequence */
 	int32_t *sequence;     /* (T) */
+	int32_t *follows;      /* (S) row that the sequence comes behind; -1: none */
+	int32_t *family;       /* (F + 1) first sequence of each family (struct ops_packed) */
 	int32_t *table;        /* (S, pages) */
 	const int32_t **lists; /* (T) the row of table that row t reads */
 	int32_t *slot;         /* (T) where its key and value go; -1: behind the last page */
 	/* wanted rows, from batch_want */
 	int n;
 	int32_t *at, *target;
-	float *temperature; /* (n), 1 where the caller gave none */
+	float *temperature;             /* (n), 1 where the caller gave none */
+	float *logprob, *entropy, *lse; /* (n) columns that the small operations read and write */
+	/* tokens to draw, from batch_want too */
+	int draws;
+	bool moves_on; /* one draw a row: sample moves the batch one token on */
 	struct ops_draw *draw;
-	float *logprob, *entropy, *lse, *draw_temperature; /* (n) columns that the small operations read and write */
+	int32_t *from;                                        /* (draws) wanted row of each */
+	float *drawn_logprob, *drawn_lse, *drawn_temperature; /* (draws) columns */
 };
 
 static inline float *scratch_of(const struct ops_context *c, int thread)

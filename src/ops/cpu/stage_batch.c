@@ -5,26 +5,31 @@
 
 static void *array(int n, size_t size) { return xcalloc((size_t)MAX(n, 1), size); }
 
-static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int pages, int n)
+static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int pages, int n, int draws)
 {
-	CHECK(T > 0 && S > 0 && pages >= 0 && n >= 0);
+	CHECK(T > 0 && S > 0 && pages >= 0 && n >= 0 && draws >= 0);
 	struct ops_batch *b = xcalloc(1, sizeof *b);
-	*b = (struct ops_batch){.T_max = T, .S_max = S, .pages_max = pages, .n_max = n};
+	*b = (struct ops_batch){.T_max = T, .S_max = S, .pages_max = pages, .n_max = n, .draws_max = draws};
 	b->ids = array(T, sizeof *b->ids);
 	b->pos = array(T, sizeof *b->pos);
 	b->sequence = array(T, sizeof *b->sequence);
 	b->start = array(S + 1, sizeof *b->start);
+	b->follows = array(S, sizeof *b->follows);
+	b->family = array(S + 1, sizeof *b->family);
 	b->table = xcalloc(size_mul((size_t)S, (size_t)MAX(pages, 1)), sizeof *b->table);
 	b->lists = array(T, sizeof *b->lists);
 	b->slot = array(T, sizeof *b->slot);
 	b->at = array(n, sizeof *b->at);
 	b->target = array(n, sizeof *b->target);
 	b->temperature = array(n, sizeof *b->temperature);
-	b->draw = array(n, sizeof *b->draw);
 	b->logprob = array(n, sizeof *b->logprob);
 	b->entropy = array(n, sizeof *b->entropy);
 	b->lse = array(n, sizeof *b->lse);
-	b->draw_temperature = array(n, sizeof *b->draw_temperature);
+	b->draw = array(draws, sizeof *b->draw);
+	b->from = array(draws, sizeof *b->from);
+	b->drawn_logprob = array(draws, sizeof *b->drawn_logprob);
+	b->drawn_lse = array(draws, sizeof *b->drawn_lse);
+	b->drawn_temperature = array(draws, sizeof *b->drawn_temperature);
 	thin_reserve(c, T, 0, 0);
 	return b;
 }
@@ -32,8 +37,9 @@ static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int p
 static void batch_free(struct ops_context *c, struct ops_batch *b)
 {
 	if (!b) return;
-	void *arrays[] = {b->ids, b->pos, b->sequence, b->start, b->table, b->lists, b->slot, b->at, b->target,
-		b->temperature, b->draw, b->logprob, b->entropy, b->lse, b->draw_temperature, b};
+	void *arrays[] = {b->ids, b->pos, b->sequence, b->start, b->follows, b->family, b->table, b->lists, b->slot, b->at,
+		b->target, b->temperature, b->logprob, b->entropy, b->lse, b->draw, b->from, b->drawn_logprob, b->drawn_lse,
+		b->drawn_temperature, b};
 	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
 }
 
@@ -42,6 +48,26 @@ void batch_slot_set(struct ops_batch *b, int t)
 {
 	int page = b->pos[t] / OPS_PAGE;
 	b->slot[t] = page < b->pages ? b->lists[t][page] * OPS_PAGE + b->pos[t] % OPS_PAGE : -1;
+}
+
+/* Families, and that what a sequence follows lies before it in its own. */
+static void families_fill(struct ops_batch *b, const struct ops_rows *r)
+{
+	b->F = 0;
+	for (int s = 0; s < r->S; s++) {
+		int row = b->follows[s] = r->follows ? r->follows[s] : -1;
+		if (row < 0) {
+			b->family[b->F++] = s;
+			continue;
+		}
+		/* A sequence that follows is read by position: its rows go on where that row ends. */
+		CHECKF(!r->table && b->F && row < b->start[s] && r->sequence[row] >= b->family[b->F - 1],
+			"sequence %d follows row %d, which is no earlier row of its family", s, row);
+		CHECKF(b->start[s] == b->start[s + 1] || r->pos[b->start[s]] == r->pos[row] + 1,
+			"sequence %d follows row %d at position %d, and begins at position %d", s, row, r->pos[row],
+			r->pos[b->start[s]]);
+	}
+	b->family[b->F] = r->S;
 }
 
 static int batch_put(struct ops_context *c, struct ops_batch *b, const struct ops_rows *r)
@@ -65,6 +91,7 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 		while (s < r->sequence[t]) b->start[++s] = t;
 	}
 	while (s < r->S) b->start[++s] = r->T;
+	families_fill(b, r);
 	if (!r->table) return r->T;
 	memcpy(b->table, r->table, (size_t)r->S * (size_t)r->pages * sizeof *b->table);
 	for (int t = 0; t < r->T; t++) {
@@ -83,14 +110,29 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 		b->at[i] = w->at[i];
 		b->target[i] = w->target ? w->target[i] : 0;
 		b->temperature[i] = w->temperature ? w->temperature[i] : 1;
-		if (w->draw) b->draw[i] = w->draw[i];
+	}
+	/* Draws: each from the row that the host says, or one from each. */
+	b->draws = !w->draw ? 0 : w->from ? w->draws : w->n;
+	b->moves_on = !w->from;
+	CHECKF(b->draws >= 0 && b->draws <= b->draws_max, "%d draws of %d", b->draws, b->draws_max);
+	for (int i = 0; i < b->draws; i++) {
+		b->draw[i] = w->draw[i];
+		b->from[i] = w->from ? w->from[i] : i;
+		CHECKF(b->from[i] >= 0 && b->from[i] < w->n, "draw %d is from row %d of %d", i, b->from[i], w->n);
 	}
 	return w->n;
 }
 
 struct ops_packed batch_packed(const struct ops_batch *b)
 {
-	return (struct ops_packed){.T = b->T, .S = b->S, .start = b->start, .pos = b->pos};
+	return (struct ops_packed){.T = b->T,
+		.S = b->S,
+		.F = b->F,
+		.start = b->start,
+		.pos = b->pos,
+		.sequence = b->sequence,
+		.follows = b->follows,
+		.family = b->family};
 }
 
 struct ops_paged batch_paged(const struct ops_batch *b)

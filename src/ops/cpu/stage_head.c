@@ -104,6 +104,16 @@ static void sampler_reserve(struct ops_context *c, int V)
 
 static bool is_renormalised(const struct ops_draw *d) { return d->temperature > 0 && d->min_p > 0; }
 
+/* Draws from i on that share its temperature and whose rows lie side by side. */
+static int draws_end(const struct ops_batch *b, int i)
+{
+	int end = i + 1;
+	while (
+		end < b->draws && b->drawn_temperature[end] == b->drawn_temperature[i] && b->from[end] == b->from[end - 1] + 1)
+		end++;
+	return end;
+}
+
 /* The row's next token is its input now. */
 static void row_advance(struct ops_batch *b, int i, int32_t id)
 {
@@ -120,22 +130,23 @@ static void sample(struct ops_context *c, struct i32 *drawn, struct f32 *logprob
 	int32_t *ids = (int32_t *)drawn;
 	float *out = FLOATS(logprob_out);
 	const float *x = CONST_FLOATS(logits_in);
-	CHECK(n <= b->n);
+	CHECK(n == b->n);
 	sampler_reserve(c, V);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < b->draws; i++) {
 		const struct ops_draw *d = &b->draw[i];
 		float u = rng_uniform(d->seed, d->stream, d->index);
-		ids[i] = sample_token(x + (int64_t)i * V, V, d, u, &b->logprob[i], &c->sampler);
-		b->draw_temperature[i] = d->temperature > 0 ? d->temperature : 1;
+		ids[i] = sample_token(x + (int64_t)b->from[i] * V, V, d, u, &b->drawn_logprob[i], &c->sampler);
+		b->drawn_temperature[i] = d->temperature > 0 ? d->temperature : 1;
 	}
 	/* By the operation that the trainer uses: equal logits give it equal bits. */
-	for (int i = 0, end; i < n; i = end) {
-		end = run_end(b->draw_temperature, i, n);
-		c->f.logprob(c, out + i, NULL, b->lse + i, x + (int64_t)i * V, ids + i, b->draw_temperature[i], end - i, V);
+	for (int i = 0, end; i < b->draws; i = end) {
+		end = draws_end(b, i);
+		c->f.logprob(c, out + i, NULL, b->drawn_lse + i, x + (int64_t)b->from[i] * V, ids + i, b->drawn_temperature[i],
+			end - i, V);
 	}
-	for (int i = 0; i < n; i++) {
-		if (is_renormalised(&b->draw[i]) && !isnan(out[i])) out[i] = b->logprob[i];
-		row_advance(b, i, ids[i]);
+	for (int i = 0; i < b->draws; i++) {
+		if (is_renormalised(&b->draw[i]) && !isnan(out[i])) out[i] = b->drawn_logprob[i];
+		if (b->moves_on) row_advance(b, i, ids[i]);
 	}
 }
 

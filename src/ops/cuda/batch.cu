@@ -23,7 +23,7 @@ static void *carve(struct carve *c, size_t bytes)
 static size_t view_carve(const struct ops_batch *b, struct batch_view *v, char *base, size_t *want_at)
 {
 	struct carve c = {base, 0};
-	size_t T = (size_t)b->T, S = (size_t)b->S, n = (size_t)b->n;
+	size_t T = (size_t)b->T, S = (size_t)b->S, n = (size_t)b->n, draws = (size_t)b->draws;
 	v->pages = b->pages;
 	v->chunks = (b->pages * OPS_PAGE + CHUNK - 1) / CHUNK;
 	v->head = (int32_t *)carve(&c, HEAD_COUNT * sizeof(int32_t));
@@ -34,19 +34,20 @@ static size_t view_carve(const struct ops_batch *b, struct batch_view *v, char *
 	v->table = (const int32_t *)carve(&c, S * (size_t)b->pages * sizeof(int32_t));
 	v->item = (int32_t *)carve(&c, T * (size_t)v->chunks * sizeof(int32_t));
 	*want_at = c.used;
-	v->wanted = (int32_t *)carve(&c, sizeof(int32_t));
+	v->want = (int32_t *)carve(&c, WANT_COUNT * sizeof(int32_t));
 	v->at = (const int32_t *)carve(&c, n * sizeof(int32_t));
 	v->target = (const int32_t *)carve(&c, n * sizeof(int32_t));
 	v->temperature = (const float *)carve(&c, n * sizeof(float));
-	v->draw = (struct ops_draw *)carve(&c, n * sizeof(struct ops_draw));
+	v->from = (const int32_t *)carve(&c, draws * sizeof(int32_t));
+	v->draw = (struct ops_draw *)carve(&c, draws * sizeof(struct ops_draw));
 	return c.used;
 }
 
-static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int pages, int n)
+static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int pages, int n, int draws)
 {
-	CHECK(T > 0 && S > 0 && pages >= 0 && n >= 0);
+	CHECK(T > 0 && S > 0 && pages >= 0 && n >= 0 && draws >= 0);
 	struct ops_batch *b = (struct ops_batch *)xcalloc(1, sizeof *b);
-	b->T = T, b->S = S, b->pages = pages, b->n = n;
+	b->T = T, b->S = S, b->pages = pages, b->n = n, b->draws = draws;
 	b->bytes = view_carve(b, &b->view, NULL, &b->want_at);
 	CHECKF(b->view.chunks <= ITEM_CHUNKS_MAX, "%d pages a sequence, at most %d", pages,
 		ITEM_CHUNKS_MAX * CHUNK / OPS_PAGE);
@@ -90,6 +91,7 @@ static void rows_check(const struct ops_batch *b, const struct ops_rows *r)
 	CHECKF(r->T > 0 && r->T <= b->T && r->S > 0 && r->S <= b->S && r->pages <= b->pages,
 		"%d rows of %d, %d sequences of %d, %d pages of %d", r->T, b->T, r->S, b->S, r->pages, b->pages);
 	CHECK(!r->table || r->pages > 0);
+	CHECKF(!r->follows, "sequences that follow another: attention on this backend does not know them");
 	for (int t = 0; t < r->T; t++) {
 		int s = r->sequence[t], last = t ? r->sequence[t - 1] : 0;
 		CHECKF(
@@ -182,8 +184,12 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 	size_t want_at;
 	char *base = b->host + (size_t)half * b->bytes;
 	view_carve(b, &v, base, &want_at);
+	int draws = !w->draw ? 0 : w->from ? w->draws : w->n;
+	CHECKF(draws >= 0 && draws <= b->draws, "%d draws of %d", draws, b->draws);
 	b->wanted = w->n;
-	*v.wanted = w->n;
+	b->drawn = rounded_rows(draws, b->draws);
+	v.want[WANT_DRAWS] = draws;
+	v.want[WANT_MOVES_ON] = !w->from;
 	int32_t *at = (int32_t *)v.at, *target = (int32_t *)v.target;
 	float *temperature = (float *)v.temperature;
 	/* Rows behind the wanted ones make the count a rounded one. They ask for something harmless
@@ -196,12 +202,19 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 		target[i] = is_wanted && w->target ? w->target[i] : 0;
 		temperature[i] = is_wanted && w->temperature ? w->temperature[i] : 1.0f;
 		CHECKF(temperature[i] > 0, "temperature %g", (double)temperature[i]);
+	}
+	/* Draws, rounded up likewise: how many there are decides the grid of sample. */
+	int32_t *from = (int32_t *)v.from;
+	for (int i = 0; i < b->drawn; i++) {
 		struct ops_draw none = {};
 		none.top_p = 1;
-		v.draw[i] = is_wanted && w->draw ? w->draw[i] : none;
+		v.draw[i] = i < draws ? w->draw[i] : none;
+		from[i] = i < draws ? (w->from ? w->from[i] : i) : 0;
+		CHECKF(from[i] >= 0 && from[i] < MAX(w->n, 1), "draw %d is from row %d of %d", i, from[i], w->n);
 	}
+	c->shape = (c->shape & 0xffffffffu) | (uint64_t)b->drawn << 32;
 	/* Only the part in use travels. The event tells when this half may be written again. */
-	size_t end = (size_t)((char *)(v.draw + n) - base);
+	size_t end = (size_t)((char *)(v.draw + b->drawn) - base);
 	CUDA_CHECK(
 		cudaMemcpyAsync(b->device + b->want_at, base + want_at, end - want_at, cudaMemcpyHostToDevice, c->stream));
 	CUDA_CHECK(cudaEventRecord(b->want_sent[half], c->stream));

@@ -320,7 +320,7 @@ static __device__ __forceinline__ void masses_gather(cg::cluster_group &cluster,
 /* The token is out; its row moves on. */
 static __device__ __forceinline__ void row_advance(struct batch_view b, int n, int token)
 {
-	if (n >= *b.wanted) return;
+	if (n >= b.want[WANT_DRAWS] || !b.want[WANT_MOVES_ON]) return;
 	int t = b.at[n], pos = b.pos[t] + 1;
 	b.ids[t] = token;
 	b.pos[t] = pos;
@@ -345,7 +345,7 @@ static __global__ void __launch_bounds__(THREADS)
 	cg::cluster_group cluster = cg::this_cluster();
 	int n = (int)blockIdx.x / (int)cluster.num_blocks(), rank = (int)cluster.block_rank();
 	grid_begin();
-	struct row r = row_load(cluster, segment, logits + (int64_t)n * V, V);
+	struct row r = row_load(cluster, segment, logits + (int64_t)b.from[n] * V, V);
 	struct ops_draw draw = b.draw[n];
 	float top, inverse = draw.temperature > 0 ? 1.0f / draw.temperature : 1.0f;
 	int top_id;
@@ -426,7 +426,9 @@ static void logprob(struct ops_context *c, struct f32 *out, const struct f32 *lo
 static void sample(struct ops_context *c, struct i32 *drawn, struct f32 *logprob, const struct f32 *logits,
 	struct ops_batch *b, int n, int V)
 {
-	if (n) cuda_launch(c, head_shape(n, V), sample_kernel, ints(drawn), floats(logprob), floats(logits), b->view, V);
+	if (b->drawn)
+		cuda_launch(
+			c, head_shape(b->drawn, V), sample_kernel, ints(drawn), floats(logprob), floats(logits), b->view, V);
 }
 
 void cuda_head_entries(struct ops *t)

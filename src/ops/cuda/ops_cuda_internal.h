@@ -108,6 +108,7 @@ void staging_sent(struct ops_context *, struct staging *);
 #define CHUNK 256              /* keys of a partial result of attention */
 #define ITEM_CHUNKS_MAX 4096   /* an item of paged decode is row * ITEM_CHUNKS_MAX + chunk */
 enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_ITEMS, HEAD_COUNT };
+enum batch_want_head { WANT_DRAWS /* in use */, WANT_MOVES_ON /* one draw a row */, WANT_COUNT };
 
 struct batch_view {
 	int32_t *head;            /* (HEAD_COUNT) how many of each are in use */
@@ -119,20 +120,22 @@ struct batch_view {
 	int pages;                /* columns of table, whatever the host's had */
 	int32_t *item;            /* (T * chunks) of paged decode */
 	int chunks;               /* most chunks of CHUNK keys that pages hold */
-	int32_t *wanted;          /* (1) wanted rows in use */
+	int32_t *want;            /* (WANT_COUNT) */
 	const int32_t *at;        /* (n) 0 in surplus rows */
 	const int32_t *target;    /* (n) 0 where the host gave none */
 	const float *temperature; /* (n) 1 where the host gave none */
-	struct ops_draw *draw;    /* (n) */
+	struct ops_draw *draw;    /* (draws) */
+	const int32_t *from;      /* (draws) wanted row of each; 0 in surplus draws */
 };
 
 struct ops_batch {
 	struct batch_view view;
-	int T, S, pages, n;  /* the largest of each */
-	int rows, sequences; /* of the last batch_put */
-	bool is_packed;      /* no pages */
-	bool is_decode;      /* every sequence has one row */
+	int T, S, pages, n, draws; /* the largest of each */
+	int rows, sequences;       /* of the last batch_put */
+	bool is_packed;            /* no pages */
+	bool is_decode;            /* every sequence has one row */
 	int wanted;
+	int drawn;           /* draws of the last batch_want, rounded up */
 	char *device, *host; /* one block each; host is pinned, two halves in turn */
 	size_t bytes;
 	size_t want_at; /* where what batch_want sends begins */

@@ -34,6 +34,19 @@
 enum vm_op { VM_OP_TABLE(X) OP_COUNT };
 #undef X
 
+/* What a map without a number of its own (map_op) does to floats: for engines that do not compute with its kernel. */
+enum vm_number {
+	NUMBER_NONE,
+	NUMBER_MAP,         /* imm[1]: enum map_op */
+	NUMBER_COMPARE,     /* imm[2]: MAP_LESS, MAP_EQUAL, ...: of which orders it is true */
+	NUMBER_CLASS,       /* imm[2]: enum map_class */
+	NUMBER_CAST,        /* between floats */
+	NUMBER_FROM_SIGNED, /* integer to float */
+	NUMBER_FROM_UNSIGNED,
+	NUMBER_TO_SIGNED, /* float to integer, toward zero */
+	NUMBER_TO_UNSIGNED
+};
+
 struct vm_ctx;
 struct vm_instr;
 typedef int vm_exec(
@@ -56,6 +69,7 @@ struct vm_instr {
 	uint8_t elem, result_elem; /* of source 0 and of result 0 */
 	uint8_t flops, special;    /* per element */
 	int16_t map_op;            /* enum map_op of a map, else -1 */
+	uint8_t number;            /* enum vm_number */
 	int32_t imm[4];
 	const void *extra; /* operation's own parameters, in the program's arena */
 };

@@ -21,7 +21,9 @@
 #define VM_LAZY_DIMS 4                            /* affine and box blocks have at most this many dimensions */
 #define VM_ARENA_BYTES_MAX ((size_t)1 << 29)      /* block buffers of one running program */
 #define VM_STRIP 512                              /* elements converted at a time */
-#define VM_FUEL ((int64_t)1 << 18)                /* element operations between two looks at the clock; a scalar one takes as long as hundreds in a block */
+/* Element operations between two looks at the clock; a scalar one takes as long as hundreds in a
+ * block. */
+#define VM_FUEL ((int64_t)1 << 18)
 
 enum form { FORM_DENSE, FORM_SPLAT, FORM_AFFINE, FORM_BOX };
 struct vm_buf {
@@ -155,6 +157,8 @@ const char *vm_buffer_name(const struct vm_ctx *c, uint64_t index, char text[96]
 struct vm_buf *vm_buf_get(struct vm_ctx *c, const struct vm_instr *in, size_t bytes);
 void vm_buf_put(struct vm_ctx *c, struct vm_buf *b);
 void vm_value_clear(struct vm_ctx *c, struct vm_value *v);
+/* The value becomes what the buffer holds; the buffer is its own from then on. */
+void vm_value_dense(struct vm_ctx *c, int id, struct vm_buf *b);
 void vm_value_share(struct vm_ctx *c, struct vm_value *to, const struct vm_value *from);
 /* The value's elements; splat, affine and box values get a buffer beside their form. NULL after a
  * fault. n: elements. */

@@ -58,7 +58,9 @@ static bool row_is_written(const uint8_t *origin, int64_t step, int64_t n, size_
 }
 
 #define ROW(T) do { for (int64_t i = 0; i < n; i++) *(T *)(d + i * dstep) = *(const T *)(s + i * sstep); } while (0)
-#define CASES case 1: ROW(uint8_t); return; case 2: ROW(uint16_t); return; case 4: ROW(uint32_t); return; default: ROW(uint64_t); return
+#define CASES \
+	case 1: ROW(uint8_t); return; case 2: ROW(uint16_t); return; case 4: ROW(uint32_t); return; \
+	default: ROW(uint64_t); return
 /* Elements at byte steps on both sides. */
 static void copy_row(uint8_t *d, int64_t dstep, const uint8_t *s, int64_t sstep, int64_t n, size_t size)
 {
@@ -513,7 +515,11 @@ static int store_each(struct vm_ctx *c, const struct vm_instr *in, const int64_t
 	}
 }
 
-#define SCATTER(T) do { for (int64_t i = 0; i < n; i++) if (!m || m[i]) *(T *)(mem.data + (address[i] - mem.start)) = ((const T *)s)[i * step]; } while (0)
+#define SCATTER(T) \
+	do { \
+		for (int64_t i = 0; i < n; i++) \
+			if (!m || m[i]) *(T *)(mem.data + (address[i] - mem.start)) = ((const T *)s)[i * step]; \
+	} while (0)
 static int scatter(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *m,
 	const uint8_t *s, int64_t step, int64_t n, size_t size)
 {
@@ -562,7 +568,8 @@ int exec_store(struct vm_ctx *c, const struct vm_instr *in)
 /* ---- addptr over elements ---- */
 
 #define ADD(T) do { const T *o = offset; \
-	for (int64_t i = 0; i < n; i++) d[i] = (int64_t)((uint64_t)p[i * pstep] + (uint64_t)(int64_t)o[i * ostep] * size); } while (0)
+	for (int64_t i = 0; i < n; i++) \
+		d[i] = (int64_t)((uint64_t)p[i * pstep] + (uint64_t)(int64_t)o[i * ostep] * size); } while (0)
 static void add_offsets(int64_t *d, const int64_t *p, int64_t pstep, const void *offset, int64_t ostep, enum elem e,
 	uint64_t size, int64_t n)
 {

@@ -23,7 +23,8 @@
 #define L1_WAYS 4
 #define SCHEDULERS 4
 #define UNROLL 4
-#define LAZY_INSTRS 0.25          /* uniform values and index arithmetic: folded into addresses, hoisted, or on the uniform pipe */
+/* Uniform values and index arithmetic: folded into addresses, hoisted, or on the uniform pipe. */
+#define LAZY_INSTRS 0.25
 
 /* Cycles. Alu: dependent instruction; the others as published microbenchmarks and
  * bench/cost_h200.py's chase_ns and reduce_ns give them for Hopper. */
