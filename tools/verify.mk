@@ -28,10 +28,10 @@ $(BUILD)/plain_helpers: $(wildcard $(foreach room,$(call closure,runner),src/$(r
 	$(Q)cp $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so $(BUILD)/ && touch $@
 endif
 
-.PHONY: redteam
-redteam: setup programs ## 5,000 kernels that are wrong by construction against the verifier (about 80 CPU minutes); REDTEAM='--count 300 --family data'
-	$(Q)$(BUILD)/hone redteam --seed 42 $(or $(REDTEAM),--count 5000)
-
 .PHONY: soak
 soak: $(BUILD)/bench/soak $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## 10,000 hostile and broken candidates in a row (hours): nothing lost, leaked or left
 	$(BUILD)/bench/soak 10000 1 2
+
+.PHONY: redteam
+redteam: setup programs ## 5,000 kernels that are wrong by construction against the verifier (about 80 CPU minutes); REDTEAM='--count 300 --family data'
+	$(Q)$(BUILD)/hone redteam --seed 42 $(or $(REDTEAM),--count 5000)

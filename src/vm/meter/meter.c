@@ -369,6 +369,9 @@ struct vm_cost_plans *vm_cost_plans_create(
 		if ((in->op == OP_REDUCE || in->op == OP_SCAN) && is_heavy_region(p, in)) plan->is_metered = true;
 		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC)
 			memory_plan(plans, in, plan);
+		const struct vm_source *at = &p->locs[in->loc];
+		if (p->has_hints && compiled && (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE))
+			plan->joined = vm_joined_bytes(compiled, at->line, at->column);
 		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
 		if (plan->kind == PLAN_DOT) plan->mma_version = dot_version(plans, in);
 	}

@@ -32,6 +32,7 @@ struct cost_plan {
 	enum plan_kind kind;
 	uint16_t fma, alu, special; /* instructions for each element */
 	bool is_async;
+	int joined;                       /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
 	bool is_metered;                  /* of a function over elements or pairs: what runs of it is counted */
 	int mma_version;                  /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
 	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
@@ -87,7 +88,7 @@ struct vm_touched {
 };
 
 void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n);
-void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
+int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
 	size_t size, bool is_store);
 struct vm_cost *vm_cost_row(struct vm_ctx *c, const struct vm_instr *in);
 /* The cost model's view of a launch (shared by its threads) and of one running program. step is
