@@ -1,5 +1,6 @@
 #include "rl/rl_pack.h"
 #include "base/base.h"
+#include "model/model.h"
 
 #include <stdlib.h>
 
