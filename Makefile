@@ -15,7 +15,7 @@ FLAGS_asan    := -O1 -g3 -DHONE_POISON -fsanitize=address,undefined -fno-sanitiz
 FLAGS_tsan    := -O1 -g3 -fsanitize=thread
 # x86-64-v3 is the floor; wider vector paths are chosen at run time. Never -ffast-math: it folds isnan() to 0.
 CFLAGS  = -std=c17 -D_GNU_SOURCE -march=x86-64-v3 -ffp-contract=off -fPIC $(WARN) $(FLAGS_$(CONFIG)) -Isrc -I$(BUILD)/gen -MMD -MP
-LDFLAGS = $(filter -fsanitize=%,$(FLAGS_$(CONFIG))) -rdynamic
+LDFLAGS = $(filter -fsanitize=%,$(FLAGS_$(CONFIG))) -rdynamic -Wl,-rpath,'$$ORIGIN'
 # STATIC=1 links third-party libraries in, for machines that do not have them (make bundle-gpu).
 lib     = $(foreach l,$(1),$(if $(STATIC),-l:lib$(l).a,-l$(l)))
 LDLIBS  = $(call lib,jansson yaml nettle sqlite3 seccomp utf8proc z) -lpthread -ldl -lm

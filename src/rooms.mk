@@ -1,7 +1,8 @@
 # The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
 # Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
-ROOMS := base text tensor ops model infer task policy train lint tape ttir cost vm sandbox runner verify agent eval rl store report cli
+ROOMS := base field text tensor ops model infer task policy train lint tape ttir cost vm sandbox runner prove verify agent eval rl store report cli
 USES_base   :=
+USES_field  := base
 USES_text   := base
 USES_tensor := base
 USES_ops    := base tensor
@@ -14,18 +15,20 @@ USES_lint   := base
 USES_tape   := base
 USES_ttir   := base
 USES_cost   := base
-USES_vm     := base tape ttir cost
+USES_vm     := base field tape ttir cost
 # The folders of a room, where it has several subjects: these arrows are its own.
 USES_vm/map   :=
 USES_vm/core  := vm/map
 USES_vm/ptx   := vm/map
 USES_vm/lower := vm/core vm/exec vm/map vm/ptx
 USES_vm/check := vm/core vm/map
-USES_vm/meter := vm/core vm/map
+USES_vm/meter := vm/core vm/map vm/ptx
 USES_vm/exec  := vm/core vm/check vm/meter vm/map vm/ptx
+USES_vm/exact := vm/core vm/exec vm/map
 USES_sandbox :=
 USES_runner := base tape cost vm sandbox
 USES_store  := base
+USES_prove  := base field tape ttir vm runner
 USES_verify := base task lint tape cost vm sandbox runner store
 USES_agent  := base task verify
 USES_eval   := base task verify

@@ -16,7 +16,7 @@ $(BUILD)/obj/%.cu.o: %.cu src/ops/ops.h | $(SETUP_STAMPS)
 
 $(BUILD)/libhone_cuda.so: $(CUDA_OBJS)
 	$(call say,LD,$@)
-	$(Q)$(NVCC) -shared $(CUDA_ARCH) -cudart static -L$(CUDA_SITE)/lib -Xlinker --exclude-libs,ALL $^ -ldl -o $@
+	$(Q)$(NVCC) -shared $(CUDA_ARCH) -cudart static -L$(CUDA_SITE)/lib -Xlinker --exclude-libs,ALL -Xcompiler -static-libstdc++,-static-libgcc $^ -ldl -o $@
 
 .PHONY: cuda
 cuda: $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## build the CUDA backend (libhone_cuda.so), where there is an nvcc

@@ -6,3 +6,7 @@ demo: ## set up, build, and run the whole of hone on this machine (12 minutes on
 
 demo-pairs: setup programs ## write the demo's tasks and verified pairs anew (recipes/demo)
 	@tools/demo_pairs.sh
+
+.PHONY: ladder-pairs
+ladder-pairs: setup programs ## write 20,000 verified pairs of rungs T0 to T4 (hours; goes on where it was stopped)
+	@tools/ladder_pairs.sh

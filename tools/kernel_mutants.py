@@ -304,13 +304,53 @@ def again(o):
 
 # ---- equivalence ----
 
-def ptx_keys(pairs):
-    """{number: whether a mutant's kernels and launches are those of its original}, by the workers that the verifier uses."""
-    script = f"{ROOT}/tests/mutants/same_ptx.py"
-    p = subprocess.run([sys.executable, script], input="".join(json.dumps(x) + "\n" for x in pairs), capture_output=True, text=True)
-    if p.returncode:
-        sys.exit(f"kernel_mutants: {p.stderr[-2000:]}")
-    return {o["number"]: o["same"] for o in map(json.loads, p.stdout.splitlines())}
+def bare(ptx):
+    """PTX without comments, places in the source and sections for debuggers."""
+    ptx = re.sub(r"(?ms)^\s*\.section\s+\.debug.*?^\s*\}", "", ptx)
+    lines = (re.sub(r"//.*", "", line).strip() for line in ptx.splitlines())
+    return "\n".join(line for line in lines if line and not re.match(r"\.(loc|file)\b|\$L__(tmp|func|info)\w*:", line))
+
+
+class Compiler:
+    """What a candidate launches, as PTX, by the workers that the verifier uses."""
+
+    def __init__(self):
+        sys.path.insert(0, f"{ROOT}/tests/tape")
+        import zygote_client
+        self.client, self.known = zygote_client, {}
+        self.tracer, self.compiler = zygote_client.Zygote("tracer"), zygote_client.Zygote("compile")
+
+    def launches(self, task, path):
+        """[(grid, PTX), ...]; None where the task's form is not one that a test client writes, or nothing is launched."""
+        if (task, path) not in self.known:
+            try:
+                tape = json.loads(self.tracer.result(self.client.task_job(task, open(path).read()))["tape"])
+                texts = [self.ptx(k) for k in tape["kernels"]]
+                self.known[task, path] = [(r["grid"], texts[r["kernel"]]) for r in tape["rows"] if r["op"] == "launch"]
+            except Exception:
+                self.known[task, path] = None
+        return self.known[task, path]
+
+    def ptx(self, kernel):
+        job = {k: v for k, v in kernel.items() if k not in ("name", "configs", "source", "sha256")}
+        return bare(self.compiler.result(dict(job, arch=90, shared_bytes=232448, want_ptx=True))["ptx"])
+
+    def is_same(self, r):
+        mine, original = self.launches(r["task"], r["candidate"]), self.launches(r["task"], f"{GOOD}/{r['case']}/candidate.py")
+        return bool(mine) and mine == original
+
+    def close(self):
+        self.tracer.close()
+        self.compiler.close()
+
+
+def same_ptx(survivors):
+    """The numbers of the survivors whose kernels and launches are those of their originals."""
+    compiler = Compiler()
+    try:
+        return {r["number"] for r in survivors if compiler.is_same(r)}
+    finally:
+        compiler.close()
 
 
 def written(r, arguments):
@@ -333,10 +373,10 @@ def table(o):
     mutants = [r for r in known if not is_stillborn(r["verdict"])]
     survivors = [r for r in mutants if r["verdict"]["verdict"] == "genuine"]
     odd = [r for r in mutants if r["verdict"]["verdict"] == "infra"]
-    same = ptx_keys(survivors) if survivors else {}
+    same = same_ptx(survivors) if survivors else set()
     arguments = json.load(open(EQUIVALENT)) if os.path.exists(EQUIVALENT) else []
     for r in survivors:
-        r["how"] = "equal PTX" if same.get(r["number"]) else "argument" if written(r, arguments) else "survived"
+        r["how"] = "equal PTX" if r["number"] in same else "argument" if written(r, arguments) else "survived"
     say(f"seed {o.seed}, hidden inputs of seed {o.hidden}: {len(mutants)} mutants of {len({r['case'] for r in mutants})} kernels' candidates; "
         f"{len(stillborn)} more were no mutants (Triton or ptxas refuse them)\n")
     say("| family | mutants | equal PTX | written argument | killed | survive | KernelBench's check passes of the killed | fails | not reached |")

@@ -8,9 +8,10 @@ fails is believed when it passes without the edit: one that does not is left out
 What no test noticed is printed with its line and kept in the file of results: each is a missing test, or an edit that changes nothing. An edit that does not
 compile, or that leaves the machine code as it was, is drawn again: it is no mutant. Code that only a GPU's tests reach is left out.
 
-A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at HEAD.
+A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at HEAD. With --reach own only the tests of the mutant's room run,
+which is quick; a later run without it takes those that survived that to the tests of the rooms above.
 
-usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N] [--seconds 900] [--jobs 2] [--fresh] [--out build/mutate/mutants.jsonl]
+usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N] [--seconds 900] [--jobs 2] [--reach own|all] [--fresh] [--out build/mutate/mutants.jsonl]
        build/venv/bin/python tools/mutate.py --show N [--seed 1]      prints mutant N as a diff
        build/venv/bin/python tools/mutate.py --sum                    sums up the file of results
 --seconds: for the tests of one mutant; one that is not noticed by then counts as a survivor, and the result says where it stopped.
@@ -136,8 +137,12 @@ class Tree:
         try:
             return (p.communicate(timeout=seconds)[0], p.returncode)[::-1]
         except subprocess.TimeoutExpired:
-            os.killpg(p.pid, signal.SIGKILL)   # the group that this call started
-            return None, p.communicate()[0]
+            p.terminate()   # tests/run.sh ends the sessions of its tests
+            try:
+                return None, p.communicate(timeout=30)[0]
+            except subprocess.TimeoutExpired:
+                os.killpg(p.pid, signal.SIGKILL)   # the group that this call started
+                return None, p.communicate()[0]
 
     def build(self, jobs, targets):
         return self.run(["make", f"-j{jobs}", *targets], 1800)
@@ -166,9 +171,10 @@ class Judge:
     def programs(self, room):
         return [f"build/release/tests/{room}/{os.path.basename(f)[:-2]}" for f in sorted(glob.glob(f"{self.tree.path}/tests/{room}/test_*.c"))]
 
-    def stages(self, room):
+    def stages(self, room, reach):
         """(words, what to build, arguments of tests/run.sh) in the order in which they are tried."""
         order = test_rooms(room, self.rooms, self.uses)
+        order = order[:1] if reach == "own" else order[1:] if reach == "above" else order
         for r in order:
             if programs := self.programs(r):
                 # Some programs of tests start the real ones.
@@ -199,8 +205,8 @@ class Judge:
             say(f"{test} fails without an edit too: it is left out")
         return False
 
-    def judge(self, room, file, line_number, new):
-        """("killed", by) or ("survived", until where) or ("no mutant", why); the tree is as it was."""
+    def judge(self, room, file, line_number, new, reach):
+        """("killed", by) or ("survived", until where) or ("no mutant", why); the tree is as it was. reach: own, above or all."""
         object_file = f"build/release/obj/{file[:-2]}.o"
         compiled = [object_file] if file.endswith(".c") else [f"build/release/lib{room}.a"]
         self.tree.build(self.jobs, compiled)
@@ -212,7 +218,7 @@ class Judge:
                 return "no mutant", "does not compile"
             if stripped(f"{self.tree.path}/{compiled[0]}") == before:
                 return "no mutant", "the same machine code"
-            for words, built, arguments in self.stages(room):
+            for words, built, arguments in self.stages(room, reach):
                 left = end - time.monotonic()
                 if left <= 0:
                     return "survived", f"{self.seconds} s, before {words}"
@@ -229,17 +235,19 @@ class Judge:
                     if self.believed(test, is_late, built):
                         return "killed", test
                 self.tree.edit(file, line_number, new)
-            return "survived", "all tests passed"
+            return "survived", f"the tests of {room} passed" if reach == "own" else "all tests passed"
         finally:
             self.tree.restore(file)
 
 
-def results(path, seed=None):
+def results(path):
+    """The latest row of each mutant, by (seed, number)."""
     rows = [json.loads(line) for line in open(path)] if os.path.exists(path) else []
-    return [r for r in rows if seed is None or r["seed"] == seed]
+    return {(r["seed"], r["number"]): r for r in rows}
 
 
 def sum_up(rows):
+    rows = [rows[k] for k in sorted(rows)]
     survivors = [r for r in rows if r["verdict"] == "survived"]
     for r in survivors:
         say(f"{r['file']}:{r['line']}: survived ({r['by']})\n  - {r['old']}\n  + {r['new']}")
@@ -255,6 +263,7 @@ def main():
     a.add_argument("--seconds", type=int, default=900)
     a.add_argument("--jobs", type=int, default=2)
     a.add_argument("--out", default="build/mutate/mutants.jsonl")
+    a.add_argument("--reach", choices=("own", "all"), default="all")
     a.add_argument("--fresh", action="store_true")
     a.add_argument("--sum", action="store_true")
     a.add_argument("--show", type=int)
@@ -278,19 +287,22 @@ def main():
     if status != 0:
         sys.exit("mutate: the tree does not build:\n" + out[-2000:])
     court = Judge(tree, o.jobs, o.seconds, rooms, uses)
-    done = {r["number"] for r in results(path, o.seed)}
+    done = results(path)
     for number in range(o.first, o.first + o.count):
-        if number in done:
+        before = done.get((o.seed, number))
+        if before and (before["verdict"] == "killed" or before["reach"] == "all" or o.reach == "own"):
             continue
         for room, file, n, old, new in draw(tree.path, number, o.seed, rooms, only):
-            verdict, by = court.judge(room, file, n, new)
+            if before and (before["file"], before["line"], before["new"]) != (file, n, new.strip()):
+                continue   # drawn before it and found to be no mutant
+            verdict, by = court.judge(room, file, n, new, "above" if before else o.reach)
             if verdict != "no mutant":
                 break
-        row = dict(number=number, seed=o.seed, commit=tree.commit(), file=file, line=n, old=old.strip(), new=new.strip(), verdict=verdict, by=by)
+        row = dict(number=number, seed=o.seed, commit=tree.commit(), file=file, line=n, old=old.strip(), new=new.strip(), verdict=verdict, by=by, reach=o.reach)
         with open(path, "a") as log:
             log.write(json.dumps(row) + "\n")
         say(f"{number} {file}:{n}: {verdict}: {by}")
-    sum_up(results(path, o.seed))
+    sum_up(results(path))
 
 
 main()

@@ -1,5 +1,5 @@
-# bench/verdicts.c and bench/grade_list.c: programs of their own over the verify room. (This file comes after tree_sitter.mk, which names a library that lint needs.)
-VERIFY_BENCHES := $(BUILD)/bench/verdicts $(BUILD)/bench/grade_list
+# bench/verdicts.c, bench/grade_list.c and bench/soak.c: programs of their own over the verify room. (This file comes after tree_sitter.mk, which names a library that lint needs.)
+VERIFY_BENCHES := $(BUILD)/bench/verdicts $(BUILD)/bench/grade_list $(BUILD)/bench/soak
 $(VERIFY_BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call libs,verify)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -27,3 +27,11 @@ $(BUILD)/plain_helpers: $(wildcard $(foreach room,$(call closure,runner),src/$(r
 	$(Q)mkdir -p $(BUILD)/fake_driver && cp $(BUILD)/plain/tests/runner/libcuda.so.1 $(BUILD)/fake_driver/
 	$(Q)cp $(BUILD)/plain/hone-runner $(BUILD)/plain/libhone_sandbox.so $(BUILD)/ && touch $@
 endif
+
+.PHONY: soak
+soak: $(BUILD)/bench/soak $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## 10,000 hostile and broken candidates in a row (hours): nothing lost, leaked or left
+	$(BUILD)/bench/soak 10000 1 2
+
+.PHONY: redteam
+redteam: setup programs ## 5,000 kernels that are wrong by construction against the verifier (about 80 CPU minutes); REDTEAM='--count 300 --family data'
+	$(Q)$(BUILD)/hone redteam --seed 42 $(or $(REDTEAM),--count 5000)

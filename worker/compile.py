@@ -100,7 +100,7 @@ def run(job, sock):
         wire.send(sock, emit.emit(job))
         return
     if "recipes" in job:
-        wire.send(sock, {"kernels": rebuild.rebuild_all(job["source"], job["recipes"], job["arch"])})
+        serve_recipes(job, sock)
         return
     try:
         result, cubin = compile_ttir(job, _scratch)
@@ -112,6 +112,17 @@ def run(job, sock):
         text = f"{type(error).__name__}: {error}\n{tail(log)}".replace(_scratch + os.sep, "")
         result = {"fault": {"code": "compile-error", "text": text[:TEXT_MAX]}}
     wire.send(sock, result, fds)
+
+
+def serve_recipes(job, sock):
+    """One candidate's kernels: those of the stock sizes, then, in the same process, what other sizes add."""
+    source, recipes = rebuild.prepare(job["source"]), job["recipes"]
+    while True:
+        wire.send(sock, {"kernels": rebuild.rebuild_all(source, recipes, job["arch"])})
+        try:
+            recipes = wire.recv(sock)[0]["recipes"]
+        except EOFError:
+            return
 
 
 def options_of(job):
@@ -172,7 +183,26 @@ def compile_ttir(job, folder):
         "args": types, "tensor_maps": tensor_maps(metadata),
     }
     result.update(texts)
+    result["joined"] = joined(module)
     return result, cubin
+
+
+def joined(ptx):
+    """[[line, column, bytes]]: the most that one access to global memory reads or writes at once at each place of the candidate."""
+    files = {m[1] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+.*"(?:[^"]*/)?candidate\.py"', ptx, re.M)}
+    at, most = None, {}
+    for line in ptx.splitlines():
+        if m := LOC.match(line):
+            at = (int(m[2]), int(m[3])) if m[1] in files else None
+        elif at and (m := ACCESS.search(line)):
+            count = int(m[5], 0) if m[5] else int(m[1] or 1) * int(m[2]) // 8
+            most[at] = max(most.get(at, 0), count)
+    return [[*place, count] for place, count in sorted(most.items())][:JOINED_MAX]
+
+
+LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+ACCESS = re.compile(r"\b(?:ld|st)\.global(?:\.[a-zA-Z]\w*(?:::\w+)*)*?(?:\.v(\d))?\.[busf](\d+)\b|\b(cp\.async\.(ca|cg)\.shared\.global).*?, (0x[0-9a-f]+|\d+)")
+JOINED_MAX = 4096
 
 
 def assemble(ptx, arch, folder, more):
@@ -236,7 +266,9 @@ def warm():
     """One small compilation, and one small kernel made from its text: what forks need later is imported here."""
     rebuild.install()
     rebuild.warm()
-    folder = tempfile.mkdtemp(prefix="hone-warm-")
+    clear_stale()   # before root is dropped: what a killed start left may be root's
+    folder = scratch_root()
+    os.makedirs(folder, mode=0o700)
     try:
         compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, folder)
     finally:

@@ -1,13 +1,14 @@
 """emit: the program on a tape as a Python module of its own (`hone verify --emit`).
 
-What is delivered is what was judged: kernels from the candidate's text as syntax trees (rebuild.py reads them the same way), the launches, fills and copies of the
-tape, and nothing else of the candidate's host code. The module works for exactly the shapes, strides, dtypes, constructor arguments and mode that were traced and
-raises for any other. Its parameters are made by the task's own reference, so that they are the seed's.
+What is delivered is what was judged: kernels from the candidate's text as syntax trees (rebuild.py reads them the same way), the launches, fills, copies, streams
+and events of the tape, and nothing else of the candidate's host code. The module works for exactly the shapes, strides, dtypes, constructor arguments and mode that
+were traced, one entry of its table a tape, and raises for any other. Its parameters are made by the task's own reference, so that they are the seed's.
 """
 import ast
 import copy
 import json
 import math
+import re
 import textwrap
 
 import rebuild
@@ -34,6 +35,7 @@ import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 def _module(name, **values):
@@ -70,12 +72,14 @@ def _leaves(value, tensors, others):
 
 
 def _put(module, name, value):
-    """A parameter or buffer under its dotted name."""
+    """A parameter or buffer under its dotted name; what two entries of the table share is made once."""
     *path, last = name.split(".")
     for part in path:
         if part not in module._modules:
             module.add_module(part, nn.Module())
         module = module._modules[part]
+    if last in module._parameters or last in module._buffers:
+        return
     if value.is_floating_point():
         module.register_parameter(last, nn.Parameter(value, requires_grad=False))
     else:
@@ -90,6 +94,12 @@ def _get(module, name):
 '''
 
 
+ALLOCATOR = """
+# Scratch memory of kernels that make descriptors.
+triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
+"""
+
+
 def literal(v):
     if isinstance(v, float) and not math.isfinite(v):
         return f"float({str(v)!r})"
@@ -99,14 +109,10 @@ def literal(v):
 class Emitter:
     def __init__(self, job):
         self.job = job
-        self.tape = json.loads(job["tape"])
-        self.definitions = rebuild.prepare(job["source"])
+        self.definitions = rebuild.prepare(job["source"]).functions
         self.functions = {}       # text of a function's factory -> its name in the module
         self.out = [HEAD.format(title=f"{job['name']}: verified kernels")]
-        if any(row["op"] == "library" for row in self.tape["rows"]):
-            raise Unsupported("the tape has an operator of torch that is no movement: there is nothing to emit")
-        if any(row["op"] in ("record", "wait") or "stream" in row for row in self.tape["rows"]):
-            raise Unsupported("the tape has more than one stream")
+        self.tape = None          # the entry's in hand
 
     # ---- functions ----
 
@@ -198,7 +204,9 @@ class Emitter:
 
     def runtime(self, kind, arg):
         if "descriptor" in arg:
-            raise Unsupported("a tensor descriptor made on the host")
+            d = arg["descriptor"]
+            v = d["view"]
+            return f"TensorDescriptor({self.view(v)}, {v['shape']!r}, {v['stride']!r}, {d['block']!r}, padding={d['padding']!r})"
         if "buffer" in arg:
             dtype = DTYPES[kind.lstrip("*").removeprefix("k")]
             return f"_view(b{arg['buffer']}, {arg['offset']}, torch.{dtype}, (1,), (1,))"
@@ -210,12 +218,31 @@ class Emitter:
         return f"_view(b{v['buffer']}, {v['offset']}, torch.{v['dtype']}, {tuple(v['shape'])!r}, {tuple(v['stride'])!r})"
 
     def row(self, row):
+        stream = row.get("stream", 0)
+        if row["op"] == "record":
+            return f"e{row['event']} = s{stream}.record_event()"
+        if row["op"] == "wait":
+            return f"s{stream}.wait_event(e{row['event']})"
+        if row["op"] == "library":
+            raise Unsupported(f"torch's {row['name']} is no movement: there is nothing to emit it as")
         if row["op"] == "fill":
             value = row["value"]
-            return f"{self.view(row['dst'])}.fill_({literal(float(value) if isinstance(value, str) else value)})"
-        if row["op"] == "copy":
-            return f"{self.view(row['dst'])}.copy_({self.view(row['src'])})"
-        return self.launch(row)
+            text = f"{self.view(row['dst'])}.fill_({literal(float(value) if isinstance(value, str) else value)})"
+        elif row["op"] == "copy":
+            text = f"{self.view(row['dst'])}.copy_({self.view(row['src'])})"
+        else:
+            text = self.launch(row)
+        return f"with torch.cuda.stream(s{stream}): {text}" if stream else text
+
+    def streams(self):
+        """The tape's streams, and the temporaries of this call that more than the current one uses: their memory may not go to others too early."""
+        rows = self.tape["rows"]
+        used = sorted({row.get("stream", 0) for row in rows})
+        if used == [0] or not used:
+            return [], []
+        made = [f"s{n} = torch.cuda.current_stream()" if n == 0 else f"s{n} = torch.cuda.Stream()" for n in sorted({0, *used})]
+        kept = sorted({(b, row["stream"]) for row in rows if row.get("stream") for b in buffers_of(row) if self.tape["buffers"][b]["kind"] == "temp"})
+        return made, [f"b{b}.record_stream(s{n})" for b, n in kept]
 
     # ---- the module ----
 
@@ -243,48 +270,106 @@ class Emitter:
         return made, used
 
     def dtype_of(self, buffer, size):
+        fits = lambda dtype: size % SIZES.get(dtype, 1) == 0
         for row in self.tape["rows"]:
             for v in (row.get("dst"), row.get("src")):
-                if v and v["buffer"] == buffer and size % SIZES.get(v["dtype"], 1) == 0:
+                if v and v["buffer"] == buffer and fits(v["dtype"]):
                     return v["dtype"]
-            if row["op"] == "launch":
-                kinds = [k for k in flat_kinds(json.loads(self.tape["kernels"][row["kernel"]]["source"])["signature"]) if k != "constexpr"]
-                for kind, arg in zip(kinds, row["args"]):
-                    if arg.get("buffer") == buffer and size % SIZES.get(DTYPES[kind.lstrip("*").removeprefix("k")], 1) == 0:
-                        return DTYPES[kind.lstrip("*").removeprefix("k")]
+            if row["op"] != "launch":
+                continue
+            kinds = [k for k in flat_kinds(json.loads(self.tape["kernels"][row["kernel"]]["source"])["signature"]) if k != "constexpr"]
+            for kind, arg in zip(kinds, row["args"]):
+                view = arg.get("descriptor", {}).get("view")
+                if view and view["buffer"] == buffer and fits(view["dtype"]):
+                    return view["dtype"]
+                if arg.get("buffer") == buffer and fits(DTYPES[kind.lstrip("*").removeprefix("k")]):
+                    return DTYPES[kind.lstrip("*").removeprefix("k")]
         return "uint8"
 
-    def module(self):
-        job = self.job
-        for key, what in (("init_kwargs", "constructor arguments by keyword"), ("input_kwargs", "inputs by keyword"), ("draws", "random draws of the reference")):
-            if job.get(key):
-                raise Unsupported(f"the task has {what}")
-        rows = [self.row(row) for row in self.tape["rows"]]
+    def draws(self, job):
+        """By row: a copy out of what the reference draws is the candidate's own draw, the n-th of both."""
+        tensors, others, made = [], [], {}
+        leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
+        for row in self.tape["rows"]:
+            source = self.tape["buffers"][row["src"]["buffer"]] if row["op"] == "copy" else {}
+            number = source.get("input", -1) - len(tensors) if source.get("kind") == "input" else -1
+            if number >= 0:
+                made[id(row)] = f"b{row['dst']['buffer']} = _flat({draw(job['draws'][number])}, {self.tape['buffers'][row['dst']['buffer']]['bytes']})"
+        return made
+
+    def entry(self, number, job):
+        """(what the table says of one tape, lines of the constructor, the method that is its forward)."""
+        drawn = self.draws(job)
+        rows = [drawn[id(row)] if id(row) in drawn else self.row(row) for row in self.tape["rows"]]
         made, used = self.buffers()
+        streams, kept = self.streams()
         tensors, others = [], []
-        leaves(job["inputs"], tensors, others)
-        specs = [(tuple(t["shape"]), tuple(t["stride"]), f"torch.{t['dtype']}") for t in tensors]
+        leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
+        about = {"arguments": str((arguments_of(job["init_args"]), {k: arguments_of(v) for k, v in job.get("init_kwargs", {}).items()})),
+                 "inputs": [(tuple(t["shape"]), tuple(t["stride"]), f"torch.{t['dtype']}") for t in tensors], "others": [str(o) for o in others],
+                 "names": list(job.get("input_kwargs", {})), "training": bool(job["training"])}
+        made_by_draws = {text.split(" = ")[0] for text in drawn.values()}
+        used = [line for line in used if line.split(" = ")[0] not in made_by_draws and not is_draw(line, len(tensors))]
         outputs = [self.view(v) for v in self.tape["outputs"]]
-        needs_reference = any(b["kind"] == "param" for b in self.tape["buffers"])
-        body = [f"\n_INPUTS = {specs!r}", f"_OTHERS = {[str(o) for o in others]!r}", f"_ARGUMENTS = {str(arguments_of(job['init_args']))!r}",
-                f"_TASK = {job['task'] if needs_reference else ''!r}\n", "",
-                "class ModelNew(nn.Module):", "    def __init__(self, *args):", "        super().__init__()",
-                "        if str(list(args)) != _ARGUMENTS:",
-                "            raise ValueError(f'made for the constructor arguments {_ARGUMENTS}, found {list(args)}')"]
-        if needs_reference:
-            body += ["        space = {'__name__': 'task'}", "        exec(_TASK, space)", "        reference = space['Model'](*args)",
+        result = outputs[0] if not self.tape["tuple"] else "(" + "".join(o + ", " for o in outputs) + ")"
+        method = [f"    def _forward_{number}(self, tensors):"] + [f"        {line}" for line in used + streams + rows + kept]
+        return about, made, method + [f"        return {result}", ""]
+
+    def module(self):
+        about, made, methods = [], [], []
+        for number, one in enumerate(self.job["tapes"]):
+            self.tape = json.loads(one["tape"])
+            what, lines, method = self.entry(number, one["job"])
+            about.append(what)
+            made.append(lines)
+            methods += method
+            if any(row.get("allocator") for row in self.tape["rows"]) and ALLOCATOR not in self.out:
+                self.out.append(ALLOCATOR)
+        has_params = [any(line.startswith("_put") and "given[" in line for line in lines) for lines in made]
+        body = ["\n# What each entry was judged for.", "_TABLE = ["] + [f"    {what!r}," for what in about] + ["]",
+                f"_TASK = {self.job['task'] if any(has_params) else ''!r}\n", "",
+                "class ModelNew(nn.Module):", "    def __init__(self, *args, **kwargs):", "        super().__init__()",
+                "        found = str((list(args), kwargs))",
+                "        self.entries = [i for i, what in enumerate(_TABLE) if what['arguments'] == found]",
+                "        if not self.entries:",
+                "            raise ValueError(f\"made for the constructor arguments {[what['arguments'] for what in _TABLE]}, found {found}\")"]
+        if any(has_params):
+            body += ["        space = {'__name__': 'task'}", "        exec(_TASK, space)", "        reference = space['Model'](*args, **kwargs)",
                      "        given = {**dict(reference.named_parameters(remove_duplicate=False)), **dict(reference.named_buffers(remove_duplicate=False))}",
                      "        given = {name: t.detach().clone() for name, t in given.items()}"]
-        body += [f"        {line}" for line in made]
-        body += [f"        self.train({bool(job['training'])})", "", "    def forward(self, *args):", "        tensors, others = _leaves(args, [], [])",
-                 f"        found = [(tuple(t.shape), tuple(t.stride()), str(t.dtype)) for t in tensors]",
-                 "        if found != _INPUTS or others != _OTHERS or not all(t.is_cuda for t in tensors):",
-                 "            raise ValueError(f'made for the inputs {_INPUTS} {_OTHERS} on CUDA, found {found} {others}')",
-                 f"        if self.training != {bool(job['training'])}:",
-                 f"            raise ValueError('made for training = {bool(job['training'])}')"]
-        body += [f"        {line}" for line in used + rows]
-        body.append(f"        return {outputs[0] if not self.tape['tuple'] else '(' + ''.join(o + ', ' for o in outputs) + ')'}")
-        return "\n".join(self.out + body) + "\n"
+        for number, lines in enumerate(made):
+            body += [f"        if {number} in self.entries:"] * bool(lines) + [f"            {line}" for line in lines]
+        body += ["        self.train(_TABLE[self.entries[0]]['training'])", "", "    def forward(self, *args, **kwargs):",
+                 "        for i in self.entries:",
+                 "            what = _TABLE[i]",
+                 "            if set(kwargs) != set(what['names']) or self.training != what['training']:",
+                 "                continue",
+                 "            tensors, others = _leaves([args, [kwargs[name] for name in what['names']]], [], [])",
+                 "            found = [(tuple(t.shape), tuple(t.stride()), str(t.dtype)) for t in tensors]",
+                 "            if found == what['inputs'] and others == what['others'] and all(t.is_cuda for t in tensors):",
+                 "                return getattr(self, f'_forward_{i}')(tensors)",
+                 "        raise ValueError(f'made for the inputs and modes {[_TABLE[i] for i in self.entries]} on CUDA alone')", ""]
+        return "\n".join(self.out + body + methods).rstrip("\n") + "\n"
+
+
+def is_draw(line, tensors):
+    """Whether a line of `buffers` takes an input that no caller gives."""
+    found = re.search(r"= _flat\(tensors\[(\d+)\]", line)
+    return found is not None and int(found.group(1)) >= tensors
+
+
+def draw(t):
+    """The reference's random draw, as it makes it: the n-th that a candidate makes is the n-th of the reference."""
+    if t.get("drawn") not in ("randn", "rand"):
+        raise Unsupported("the task's forward draws random numbers of another distribution than randn and rand")
+    return f"torch.{t['drawn']}({tuple(t['shape'])!r}, dtype=torch.{t['dtype']}, device='cuda')"
+
+
+def buffers_of(row):
+    """The buffers that a row touches."""
+    if row["op"] == "launch":
+        return [arg["descriptor"]["view"]["buffer"] if "descriptor" in arg else arg["buffer"] for arg in row["args"] if "descriptor" in arg or "buffer" in arg]
+    return [row[side]["buffer"] for side in ("dst", "src") if side in row]
 
 
 def is_literal(node):

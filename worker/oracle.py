@@ -12,6 +12,7 @@ import oracle_cost
 import oracle_guided
 import oracle_inputs
 import oracle_library
+import oracle_scale
 import oracle_size
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
@@ -31,7 +32,7 @@ class Variant:
         self.reference, self.kind, self.changed = reference, kind, changed
         self.initial = {n: t.detach().clone() for n, t in named_tensors(reference.model)}
         self.modes = [(m, m.training) for m in reference.model.modules()]
-        self.draws, self.any_strides, self.returns_positions = [], False, False
+        self.draws, self.drawn, self.any_strides, self.returns_positions = [], [], False, False
         self.training = self.settle_mode(probe_seed)
         first, second = reference.inputs(probe_seed).tensors(), reference.inputs(probe_seed + 1).tensors()
         self.domains = [oracle_inputs.Domain(a, b) for a, b in zip(first, second)]
@@ -60,7 +61,7 @@ class Variant:
                 return self.fresh_model().training
             kinds = runs[0][1].kinds
             if kinds == {"draw"} and same_bytes(runs[0][0], self.probe(inputs, 1)[0]):
-                self.draws = runs[0][1].taken
+                self.draws, self.drawn = runs[0][1].taken, runs[0][1].how
                 return self.fresh_model().training
         raise Fault("task-random", "two calls of the reference on the same inputs differ: nothing can be compared with it")
 
@@ -84,7 +85,7 @@ class Variant:
         names = lambda d: {n: describe(v) for n, v in d.items()}
         return {"job": {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs), "state": self.reference.state(),
                         "training": self.training, "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
-                        "draws": [describe(t)["tensor"] for t in self.draws]},
+                        "draws": [dict(describe(t)["tensor"], drawn=how) for t, how in zip(self.draws, self.drawn)]},
                 "kind": self.kind, "source": self.reference.source, "changed": {n: list(v) for n, v in self.changed.items()}}
 
 
@@ -317,6 +318,8 @@ def judge(job, send):
             else:
                 send_trial(send, index, names.index(kind), found[kind], trial)
         send({"cost": measure_cost(stock, seed)})
+    if job.get("cost_size"):
+        send({"priced": oracle_scale.priced(job["cost_size"], job["source"], source, job["init_seed"], stock)})
     send({"done": True})
 
 

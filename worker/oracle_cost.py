@@ -18,7 +18,7 @@ FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"
 
 
 class OpLog(TorchDispatchMode):
-    """Rows of (name, tensors read, tensors written, flops, special, dot_flops). Tensors are kept alive, so that a storage's address names it."""
+    """Rows of (name, tensors read, tensors written, flops, special, dot_flops). Tensors are kept alive, so that a storage's object names it."""
 
     def __init__(self):
         super().__init__()
@@ -76,21 +76,21 @@ def _extent_bytes(t):
 def _unique_bytes(tensors, keep=None):
     seen = {}
     for t in tensors:
-        key = t.untyped_storage().data_ptr()
+        key = t.untyped_storage()._cdata     # tensors without contents have no addresses
         if t.numel() and (keep is None or key in keep):
             seen[key] = max(seen.get(key, 0), min(_extent_bytes(t), t.untyped_storage().nbytes()))
     return sum(seen.values())
 
 
 def _storages(tensors):
-    return {t.untyped_storage().data_ptr() for t in tensors if t.numel()}
+    return {t.untyped_storage()._cdata for t in tensors if t.numel()}
 
 
 def launch_of(rows, written_needed=None):
     """One launch made of several operators; written_needed: storages that someone outside reads."""
     reads, made, first_reads = [], set(), set()
     for _, r, w, *_rest in rows:
-        outside = [t for t in r if t.numel() and t.untyped_storage().data_ptr() not in made]
+        outside = [t for t in r if t.numel() and t.untyped_storage()._cdata not in made]
         reads += outside
         first_reads |= _storages(outside)
         made |= _storages(w)

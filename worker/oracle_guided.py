@@ -67,8 +67,8 @@ def edited(variant, trial, edits):
     tensors = [oracle_inputs.transform(t, d, DISTRIBUTION, generator, False, 0) for t, d in zip(before, domains)]
     start = tensors
     for e in edits:
-        if e["op"] in TIES and variant.returns_positions:
-            return None      # which of equal elements a position names is for the reference's documentation to say, and it mostly does not
+        if variant.returns_positions and not (e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]):
+            return None
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
             tensors = shared(tensors, domains, generator)
@@ -91,8 +91,9 @@ def one(x, domain, index, e, generator):
 
 
 def whole(x, domain, e, generator):
-    """Integers take values that were seen to lie within their range, and no others."""
-    if e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other":
+    """Integers take values that were seen to lie within their range, and no others. Where all differ, as positions do, that is what the reference may rely
+    on."""
+    if e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or torch.unique(x).numel() == x.numel():
         return x
     values = sorted({v for given in e["values"] for v in (int(given) - 1, int(given), int(given) + 1) if domain.range[0] <= v <= domain.range[1]})
     return torch.where(chosen(x, generator), drawn(x, torch.tensor(values, dtype=x.dtype), generator), x) if values else x
@@ -167,6 +168,9 @@ EDITS = {
     "sprinkle": sprinkle,
     "fill": fill,
     "lone": lone,
+    "uniform": lambda x, e, g: torch.full_like(x, e["by"]),
     "ties": ties,
 }
-TIES = ("sprinkle", "fill", "ties")
+# Where the reference returns positions nothing may make elements equal, or so large that a function saturates: which of equal elements a position names is
+# for the reference's documentation to say, and it mostly does not.
+SCALES = (1 / 64, 4)

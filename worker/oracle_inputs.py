@@ -75,11 +75,22 @@ def rows(x, generator, ties):
     if not ties:
         return (flat * 10.0 ** (what - 3)).reshape(x.shape)
     place = torch.randint(0, flat.shape[1], (flat.shape[0], 1), generator=generator)
-    first = flat[:, :1].clone()
+    where = torch.randint(0, 3, place.shape, generator=generator)     # the ends of a row are what loops and masks miss
+    place = torch.where(where == 0, 0, torch.where(where == 1, flat.shape[1] - 1, place))
+    first = (flat[:, :1].clamp(-2, 2) * 4).round() / 4       # sums of equal elements are exact in every order: rows without variance show no rounding
     lone = torch.zeros_like(flat).scatter_(1, place, first)
     for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, first.expand_as(flat)), (3, flat.sign() * first.abs())):
         flat = torch.where(what == number, value, flat)
     return flat.reshape(x.shape)
+
+
+def negative(x, generator, deep):
+    """All negative. Deep: in every third row so far below zero that exp of it is nothing, and spread as widely, so that nothing cancels."""
+    v = normal(x, generator).abs()
+    if not deep or x.dim() == 0 or x.numel() == 0:
+        return -v - 0.05
+    number = torch.arange(v[..., 0].numel()).reshape(v.shape[:-1])[..., None]
+    return torch.where(number % 3 == 2, -40 * v - 120, -v - 0.05)
 
 
 def near_one(x, generator):
@@ -102,7 +113,7 @@ KINDS = {
     "scaled-down": lambda x, g, power: x.float() * 0.01,
     "shifted": lambda x, g, power: normal(x, g) + 2.5,
     "heavy-tail": lambda x, g, power: heavy_tail(x, g),
-    "negative": lambda x, g, power: -normal(x, g).abs() - 0.05,
+    "negative": lambda x, g, power: negative(x, g, power < 0),
     "large": lambda x, g, power: normal(x, g).clamp(-4, 4) * 2.0 ** (power - 2),
     "rows": lambda x, g, power: rows(x, g, power == 0),
     "near-one": lambda x, g, power: near_one(x, g),
@@ -115,7 +126,7 @@ LARGE_POWERS = (24, 16, 10, 8, 6.3, 5, 4)
 
 def attempts(kind, returns_positions):
     """(positive, power) in the order in which they are tried: the first under which the reference stays finite and exact is taken. Positive: magnitudes
-    alone, for references that are undefined below zero. A power below zero stands for rows without ties: which of several equal elements an index
+    alone, for references that are undefined below zero. A power below zero stands for deep rows among negative ones, and for rows without ties: which of several equal elements an index
     names is for the reference's documentation to say, and it mostly does not."""
     if kind == "stock":
         return [(False, 0)]
@@ -123,11 +134,15 @@ def attempts(kind, returns_positions):
         return [(False, -1 if kind == "rows" else LARGE_POWERS[-1])]
     if kind == "large":
         return [(False, p) for p in LARGE_POWERS] + [(True, p) for p in LARGE_POWERS]
+    if kind == "negative" and not returns_positions:
+        return [(False, -1), (False, 0)]
     return [(False, 0)] if kind in ("negative", "edge") else [(False, 0), (True, 0)]
 
 
 def transform(x, domain, kind, generator, positive, power):
     """One input under a kind of values."""
+    if kind in ("rows", "negative") and not x.is_floating_point():
+        return extremes_outside(x, domain, kind == "rows")
     if KINDS[kind] is None or domain.kind == "keep":
         return x
     if domain.kind != "free":
@@ -143,6 +158,18 @@ def transform(x, domain, kind, generator, positive, power):
     values = KINDS[kind](x, generator, power)
     values = values.abs() if positive else values
     return like(x, keep_structure(x, values))
+
+
+def extremes_outside(x, domain, largest_first):
+    """The same integers with the largest and the smallest at the two ends, where a maximum must not miss them. Sorted ones (offsets) stay sorted."""
+    flat = x.flatten()
+    if x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or flat.numel() < 3 or (flat[1:] >= flat[:-1]).all():
+        return x
+    flat = flat.clone()
+    for place, at in ((0, flat.argmax() if largest_first else flat.argmin()), (-1, None)):
+        at = (flat[1:].argmin() if largest_first else flat[1:].argmax()) + 1 if at is None else at
+        flat[place], flat[at] = flat[at].clone(), flat[place].clone()
+    return like(x, flat.reshape(x.shape))
 
 
 def keep_structure(x, values):

@@ -125,6 +125,7 @@ class Draws(TorchDispatchMode):
     def __init__(self, given=None):
         super().__init__()
         self.given, self.taken, self.kinds = given, [], set()
+        self.how = []          # of each: the factory's name where that and the shape say it all
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -140,6 +141,7 @@ class Draws(TorchDispatchMode):
             out = out.copy_(drawn) if name in self.IN_PLACE else drawn.clone()
         self.kinds.add("mask" if "bernoulli" in name else "draw")
         self.taken.append(out.detach().clone())
+        self.how.append(name.removesuffix("_like") if name.removesuffix("_like") in ("randn", "rand") else "other")
         return out
 
 

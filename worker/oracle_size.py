@@ -30,6 +30,7 @@ SMALLEST = {"batch": 2, "other": 8, "image": 8, "channel": 4}
 BATCH_NAME = re.compile(r"batch|^n?bsz?$|^b$", re.I)
 IMAGE_NAME = re.compile(r"height|width|depth|image|img|resolution|^[hwd]$", re.I)
 CHANNEL_NAME = re.compile(r"channel|feature|hidden|embed|planes|filters|^c$|^c_?(in|out)$", re.I)
+JUDGED_AT = re.compile(r"^# Judged at (.+)$", re.M)      # what a task may state itself: NAME=NUMBER, NAME=NUMBER
 COUNT_NAME = re.compile(r"layers?$|heads?$|groups?$|kernel|stride|pad|dilat|step|iter|^k$|^(dim|axis)$", re.I)     # no sizes
 WIDE = 64                      # a number of a constructor from which on it is taken for a width
 SIZE_MAX = 1 << 31
@@ -42,7 +43,7 @@ class Site:
     """One integer that may be a size: where it stands in the text, its value and what it is called."""
 
     def __init__(self, name, node, value):
-        self.name, self.node, self.value, self.role = name, node, value, None
+        self.name, self.node, self.value, self.role, self.dimension = name, node, value, None, 0
 
 
 def folded(node):
@@ -192,21 +193,23 @@ def on_meta(source):
 
 
 def without_contents(source, init_seed):
-    """(model, inputs) on the meta device. A constructor that reads values is run with contents first."""
+    """(reference, inputs), its model and they on the meta device. A constructor that reads values is run with contents first."""
     try:
         with on_meta(source):
             reference = Reference(source, init_seed)
-            return reference.model, reference.inputs(0)
+            return reference, reference.inputs(0)
     except (NotImplementedError, RuntimeError):
         with oracle_device.OneDevice("cpu") if "cuda" in source else contextlib.nullcontext():
             reference = Reference(source, init_seed)
         with on_meta(source):
-            return reference.model.to("meta"), reference.inputs(0)
+            reference.model = reference.model.to("meta")
+            return reference, reference.inputs(0)
 
 
 def measure(source, init_seed):
     """The load of one trial. Raises what the reference raises without contents."""
-    model, inputs = without_contents(source, init_seed)
+    reference, inputs = without_contents(source, init_seed)
+    model = reference.model
     with on_meta(source):
         walk = Walk()
         with torch.no_grad(), walk, RecurrentShapes(walk):
@@ -262,6 +265,7 @@ def roles_set(source, init_seed, sites):
         except Exception:
             other = stock
         followers = {(len(a), d) for a, b in zip(stock, other) if len(a) == len(b) for d in range(len(a)) if a[d] != b[d]}
+        site.dimension = min([d for _, d in followers], default=9)
         site.role = role_of(site, followers, any(len(shape) >= 4 for shape in stock))
 
 
@@ -317,8 +321,11 @@ def halved(values, group, smallest):
 
 
 def fit(source, init_seed, budget):
-    """(source, {name: (stock, judged)}, trials): the sizes at which a task is judged and for how many trials there is time. A task whose shapes cannot be
-    walked is judged as it is, and measured when its data are there."""
+    """(source, {name: (stock, judged)}, trials): the sizes at which a task is judged and for how many trials there is time. A task may state them in a
+    comment line, which is for sets whose costs matter at sizes far above those at which values need to be checked. A task whose shapes cannot be walked is judged as it is, and measured when its data are there."""
+    stated = JUDGED_AT.search(source)
+    if stated:
+        return fit_stated(source, init_seed, budget, stated.group(1))
     try:
         load = measure(source, init_seed)
     except Exception:
@@ -349,6 +356,23 @@ def fit(source, init_seed, budget):
     if best is None:
         raise Fault("task-too-large", f"{why}; no smaller sizes were found under which the reference runs: make the task's sizes smaller")
     return best[1], changes(sites, best[2]), budget.trials_of(best[0])
+
+
+def fit_stated(source, init_seed, budget, text):
+    """As fit, for a task that states its sizes."""
+    sites = sites_of(source, in_functions=False)
+    numbers = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if not value.strip().isdigit() or not 1 <= int(value) <= SIZE_MAX or name.strip() not in {s.name for s in sites}:
+            raise Fault("task-broken", f"judged at {part.strip()[:80]}: expected NAME=NUMBER with the name of a number at the top of the module")
+        numbers[name.strip()] = int(value)
+    values = [numbers.get(s.name, s.value) for s in sites]
+    smaller_source = rewritten(source, sites, values)
+    why = budget.why_not(measure(smaller_source, init_seed))
+    if why:
+        raise Fault("task-too-large", f"at the sizes that the task states {why}: state smaller ones")
+    return smaller_source, changes(sites, values), budget.trials
 
 
 def possible(load, budget):

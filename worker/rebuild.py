@@ -6,6 +6,7 @@ trees and given to Triton's front end in a namespace of constants; nothing of th
 """
 import ast
 import collections
+import hashlib
 import importlib
 import inspect
 import json
@@ -228,8 +229,7 @@ def definitions(tree):
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            first = min([node.lineno] + [d.lineno for d in node.decorator_list])
-            found[first, node.name] = node
+            found[line_of(node), node.name] = node
     return found
 
 
@@ -370,6 +370,32 @@ def type_of(kind):
     return tuple(items) if kind[0] == "tuple" else collections.namedtuple(kind[1], kind[2])(*items)
 
 
+ODD_LINE_ENDS = frozenset("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")     # where Python, or a part of it, sees more lines than newlines
+
+
+def line_of(node):
+    """A statement's first line, its decorators included."""
+    return min([node.lineno] + [d.lineno for d in getattr(node, "decorator_list", ())])
+
+
+class Text:
+    """The candidate's text: its functions, and where its statements begin."""
+
+    def __init__(self, source):
+        self.tree = ast.parse(source)
+        self.functions = definitions(self.tree)
+        self.is_even = ODD_LINE_ENDS.isdisjoint(source)
+
+    def until(self, builder):
+        """Up to which line an IR depends on the text: the first line of the first statement behind the functions it is made of. Whatever begins with the same
+        lines has the same functions: a statement of Python ends where the next one begins, and nothing later changes it. 0: on all of it."""
+        ends = [self.functions[e["line"], e["name"]].end_lineno if (e["line"], e["name"]) in self.functions else None for e in builder.entries]
+        ends += [fn.starting_line_number + len(fn.raw_src) - 1 for fn in builder.made.values() if hasattr(fn, "raw_src")]    # Triton cuts a text out by itself
+        if not self.is_even or None in ends:
+            return 0
+        return next((line for line in map(line_of, self.tree.body) if line > max(ends)), 0)
+
+
 def options_of(backend, given):
     for name, value in given.items():
         if name in NULL_OPTIONS and value not in (None, ""):
@@ -377,10 +403,10 @@ def options_of(backend, given):
     return backend.parse_options({k: v for k, v in given.items() if k in COMPILER_OPTIONS})
 
 
-def rebuild(definitions, text, goal):
-    """One recipe: (TTIR text, name, options)."""
+def rebuild(source, text, goal):
+    """One recipe: (TTIR text, name, options, up to which line the text counts)."""
     recipe = json.loads(text)
-    builder = Builder(definitions, recipe)
+    builder = Builder(source.functions, recipe)
     try:
         if recipe["entry"] < 0:
             raise Unsupported("the kernel is no function of the candidate's text")
@@ -390,29 +416,27 @@ def rebuild(definitions, text, goal):
         attrs = {tuple(path): [[a, n] for a, n in pairs] for path, pairs in recipe["attrs"]}
         src = ASTSource(fn, {k: type_of(v) for k, v in recipe["signature"]}, constants, attrs)
         options = options_of(make_backend(goal), recipe["options"])
-        return ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options
+        return ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options, source.until(builder)
     finally:
         builder.evaluator.close()
 
 
 def prepare(source):
-    """The candidate's text becomes what inspect finds under its name; nothing is executed. Returns its functions."""
+    """The candidate's text becomes what inspect finds under its name; nothing is executed."""
     module = types.ModuleType("candidate")
     module.__file__ = SOURCE_NAME
     sys.modules["candidate"] = module
     linecache.cache[SOURCE_NAME] = (len(source), None, source.splitlines(keepends=True), SOURCE_NAME)
-    return definitions(ast.parse(source))
+    return Text(source)
 
 
 def rebuild_all(source, recipes, capability):
-    """For each recipe what its IR has to be, or why it cannot be said."""
-    import hashlib
+    """For each recipe what its IR has to be, or why it cannot be said. `source`: what prepare made."""
     out = []
-    found = prepare(source)
     for text in recipes:
         try:
-            ttir, name, options = rebuild(found, text, target(capability))
-            out.append({"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "name": name, "num_warps": options.num_warps, "num_stages": options.num_stages,
+            ttir, name, options, until = rebuild(source, text, target(capability))
+            out.append({"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "name": name, "until": until, "num_warps": options.num_warps, "num_stages": options.num_stages,
                         "num_ctas": options.num_ctas, "maxnreg": options.maxnreg or 0, "enable_fp_fusion": options.enable_fp_fusion,
                         "enable_reflect_ftz": options.enable_reflect_ftz, "launch_cooperative_grid": options.launch_cooperative_grid, "launch_pdl": options.launch_pdl})
         except Exception as error:
@@ -439,7 +463,7 @@ def warm():
                 "names": {"tl": ["module", "triton.language"]}}
     recipe = {"functions": [function], "entry": 0, "name": "warm", "signature": [["x", "*fp32"], ["n", "i32"], ["BLOCK", "constexpr"]],
               "constants": [[[2], ["scalar", 64]]], "attrs": [], "options": {}}
-    (result,) = rebuild_all(WARM_SOURCE, [json.dumps(recipe)], 90)
+    (result,) = rebuild_all(prepare(WARM_SOURCE), [json.dumps(recipe)], 90)
     if "fault" in result:
         raise RuntimeError(f"the front end does not work: {result['fault']}")
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

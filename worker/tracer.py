@@ -44,6 +44,7 @@ class Stop(Exception):
 def run(job, sock):
     """The zygote's entry. Sends phases, then one result; then one more for each of the job's `others` that the supervisor asks for."""
     tracer_state.install_clocks() if not job.get("plain") else tracer_plain.install(job["plain"])
+    tracer_driver.remember(job.get("kernels", ()))
     wire.send(sock, result_of(job, sock))
     for other in job.get("others", []):
         wire.recv(sock)
@@ -312,6 +313,8 @@ class Calls:
                 for t in tensors_in([self.args, self.kwargs], []):
                     torch.autograd.graph.increment_version(t)
         else:
+            if tracer_plain.SHELL:
+                tracer_plain.SHELL.turn()
             self.args, self.kwargs, self.draws, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
         self.tracer.draws = list(self.draws)   # each call draws from the first on
         self.rec.begin(self.buffers)

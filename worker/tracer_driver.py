@@ -6,6 +6,8 @@ decorators, specialisation of arguments, the launch syntax) is Triton's own. No 
 Autotuning has nothing to measure here: the first configuration that survives pruning and compiles is taken, and the number of
 configurations is kept in the tape's kernel entry.
 """
+import functools
+import json
 import re
 import types
 
@@ -15,13 +17,14 @@ import triton.compiler
 import triton.compiler.compiler
 import triton.testing
 from triton.backends.driver import DriverBase
+from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
-from tracer_source import recipe_text
-from ttir_compile import TRITON_FOLDER, error_line, parse_options, target, ttir_text
+from tracer_source import recipe_of, recipe_text
+from ttir_compile import TRITON_FOLDER, error_line, make_backend, parse_options, target, ttir_text
 
 IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
@@ -31,6 +34,7 @@ FORBIDDEN_OPTIONS = {"ir_override": None, "ptx_version": None, "instrumentation_
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
 SHELL = None       # the second trace's plain tensors (tracer_plain.py)
 ASM_MORE = {}      # further texts that a kernel is said to have
+TEXTS = {}         # recipe -> IR: most sizes of a task ask for the same kernels
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
 
 
@@ -40,6 +44,15 @@ class CompileFailed(Exception):
     def __init__(self, error, line):
         super().__init__(f"{type(error).__name__}: {error}")
         self.line = line
+
+
+def remember(kernels):
+    """Before a second trace: (recipe, IR) of kernels for which a clean process made that IR from that recipe. Launched again by the same recipe they are not
+    compiled again."""
+    for text, ttir in kernels:
+        recipe = json.loads(text)
+        recipe.pop("name")
+        TEXTS[recipe_text(recipe)] = ttir
 
 
 class TracedKernel:
@@ -56,6 +69,7 @@ class TracedKernel:
         self.src = src
         self.name = src.fn.__name__ if src is not None else "kernel"
         self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
+        self.makes_descriptors = "tt.make_tensor_descriptor" in ttir       # the launcher then asks the host's allocator for memory
         self.signature = list(src.signature.values())
         self.asm = dict(ASM_MORE, ttir=ttir)
         self.source = source
@@ -106,20 +120,34 @@ def current_target():
     return target(tracer_cuda.CARD["capability"])
 
 
+@functools.cache
+def default_options(goal):
+    return make_backend(goal).parse_options({})
+
+
 def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     """In place of triton.compile."""
-    default = parse_options(src, None, current_target())
+    default = default_options(current_target())
     options = parse_options(src, options, current_target())
     for name in ("extern_libs", "arch", *FORBIDDEN_OPTIONS):
         if getattr(options, name) != FORBIDDEN_OPTIONS.get(name, getattr(default, name)):
             RECORDER.fail("unsupported", f"the launch option {name} is not supported: kernels are compiled from their own IR for the card of the record")
-    try:
-        text = ttir_text(src, options, current_target())
-    except Exception as error:
-        raise CompileFailed(error, error_line(src, error)) from error
-    # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
+    recipe = recipe_of(src, options)
+    key = recipe_text(recipe)
+    # A recipe is all that an IR depends on, unless it has parts that are not understood, or a name that is computed.
+    is_whole = '"unknown"' not in key and src.fn._repr is None
+    text = TEXTS.get(key) if is_whole else None
+    if text is None:
+        try:
+            text = ttir_text(src, options, current_target())
+        except Exception as error:
+            raise CompileFailed(error, error_line(src, error)) from error
+        # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
+        text = text.replace(TRITON_FOLDER, "triton/")
+        if is_whole:
+            TEXTS[key] = text
     found = IR_NAME.search(text)
-    return TracedKernel(src, options, text.replace(TRITON_FOLDER, "triton/"), recipe_text(src, options, found.group(1) if found else ""))
+    return TracedKernel(src, options, text, recipe_text(recipe, name=found.group(1) if found else ""))
 
 
 def record_launch(kernel, grid, args):
@@ -131,7 +159,7 @@ def record_launch(kernel, grid, args):
     for index, (kind, value) in enumerate(zip(kernel.signature, args)):
         append_argument(row_args, kind, value, index)
     if grid[0] * grid[1] * grid[2] > 0:
-        RECORDER.launch(kernel, grid, row_args)
+        RECORDER.launch(kernel, grid, row_args, kernel.makes_descriptors and _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR)
 
 
 def append_argument(out, kind, value, index):

@@ -233,7 +233,7 @@ class Recorder:
             self.read(src[0])
             self.written(dst[0], True)
 
-    def launch(self, kernel, grid, args):
+    def launch(self, kernel, grid, args, has_allocator=False):
         index = 0      # into the IR's arguments
         for arg in args:
             buf = buffer_of_arg(arg)
@@ -243,7 +243,7 @@ class Recorder:
                 if kernel.may_write(index):
                     self.written(buf)
             index += 1 + 2 * len(arg["descriptor"][0][3]) if "descriptor" in arg else 1
-        self.add_row({"op": "launch", "kernel": kernel, "grid": list(grid), "args": args})
+        self.add_row({"op": "launch", "kernel": kernel, "grid": list(grid), "args": args, "allocator": has_allocator})
 
     def library(self, name, reads, writes, args):
         for view in reads:
@@ -330,6 +330,8 @@ def row_json(row, kernels):
         out["stream"] = row["stream"]
     if kind == "launch":
         out.update(kernel=kernels.setdefault(row["kernel"], len(kernels)), grid=row["grid"], args=[arg_json(arg) for arg in row["args"]])
+        if row["allocator"]:
+            out["allocator"] = True
     elif kind == "fill":
         out.update(dst=view_json(row["dst"]), value=number_text(row["value"]))
     elif kind == "copy":

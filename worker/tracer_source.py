@@ -177,14 +177,18 @@ def type_json(kind):
     return ["namedtuple", type(kind).__name__, list(kind._fields), items] if hasattr(kind, "_fields") else ["tuple", items]
 
 
-def recipe_text(src, options, name):
-    """The recipe of one compilation (ASTSource), as JSON text."""
+def recipe_of(src, options):
+    """The recipe of one compilation (ASTSource), still without the kernel's name."""
     recipe = Recipe()
     entry = recipe.callable(src.fn)
-    return json.dumps({
-        "functions": recipe.functions, "entry": entry[1] if entry[0] == "function" else -1, "name": name,
+    return {
+        "functions": recipe.functions, "entry": entry[1] if entry[0] == "function" else -1,
         "signature": [[k, type_json(v)] for k, v in src.signature.items()],
         "constants": [[list(path), recipe.value(v)] for path, v in src.constants.items()],
         "attrs": [[list(path), [[a, n] for a, n in pairs]] for path, pairs in src.attrs.items()],
         "options": option_values(options),
-    }, separators=(",", ":"), sort_keys=True)
+    }
+
+
+def recipe_text(recipe, **more):
+    return json.dumps(dict(recipe, **more), separators=(",", ":"), sort_keys=True)

@@ -13,6 +13,7 @@ import random
 import sys
 import time
 import types
+from operator import is_
 
 import torch
 import triton
@@ -23,6 +24,7 @@ ITEMS_MAX = 50000
 DEPTH_MAX = 24
 LIBRARIES = ("torch", "triton", "numpy", "builtins", "collections", "functools", "typing", "tracer", "logging", "threading", "re")
 PLAIN_SCALARS = frozenset((int, str, bytes, type(None)))
+ENVIRONMENT = type(os.environ)
 SCALARS = PLAIN_SCALARS | {float, bool, complex}
 COLLECTIONS = frozenset((list, dict, set))
 ITERATORS = tuple(type(i) for i in (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]), itertools.count(), itertools.cycle(()), itertools.repeat(0),
@@ -31,13 +33,13 @@ WATCHED = (builtins, sys, os, math, random, time, types, collections, itertools,
 
 
 def snapshot(model, module):
-    """Everything that could count: {path: value}; a path is a text, or a pair of a well-known module and a name in it."""
+    """Everything that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
     walk = Walk()
     walk.visit("model", model, 0)
     walk.names(module.__name__, vars(module), 0)
-    for watched in WATCHED:
-        walk.scalars(watched.__name__, vars(watched))
-    walk.out["os.environ"] = digest(repr(sorted(os.environ.items())))
+    for module in WATCHED:
+        watch(module, walk.out)
+    walk.out["os.environ"] = dict(os.environ._data) if type(os.environ) is ENVIRONMENT else digest(repr(sorted(os.environ.items())))
     walk.out["the state of the module random"] = random.getstate()
     walk.out["the state of torch's random numbers"] = digest(torch._C.default_generator.get_state().numpy().tobytes())
     numpy = sys.modules.get("numpy")
@@ -51,13 +53,47 @@ def difference(before, after):
     """The first thing that changed, in words, or None."""
     for path, value in after.items():
         if before.get(path, value) != value:
-            return words(path)
+            return words(path, before.get(path), value)
     missing = [path for path in after if path not in before] or [path for path in before if path not in after]
-    return words(missing[0]) if missing else None
+    return missing[0] if missing else None
 
 
-def words(path):
-    return path if isinstance(path, str) else ".".join(path)
+def words(path, before, after):
+    """A path as people say it; of several names the first in question."""
+    if isinstance(path, str):
+        return path
+    found = [key for key in {**after, **before} if key not in before or key not in after or before[key] != after[key]]
+    return f"{path[0]}.{found[0]}"
+
+
+KNOWN = {}     # well-known module -> (its names and values when it was looked through, its scalars, its collections)
+
+
+def watch(module, out):
+    """A well-known module. It is looked through again only where it has changed since: as long as names and values are the same objects, so are the scalars."""
+    table, known = vars(module), KNOWN.get(module)
+    if known is None or len(known[0]) != len(table) or not all(map(is_, known[0], table)) or not all(map(is_, known[0].values(), table.values())):
+        KNOWN[module] = known = (dict(table), *scalars(table))
+    out[module.__name__, "scalars"] = known[1]
+    out[module.__name__, "collections"] = lengths(known[2])
+
+
+def scalars(table):
+    """Numbers and texts by name, and the public collections; private caches are their owner's."""
+    found, collections = {}, {}
+    for key, value in list(table.items()):
+        kind = type(value)
+        if kind in PLAIN_SCALARS:
+            found[key] = value
+        elif kind in SCALARS:
+            found[key] = (kind, repr(value))      # by text: True is not 1, and NaN is NaN
+        elif kind in COLLECTIONS and not key.startswith("_"):
+            collections[key] = value
+    return found, collections
+
+
+def lengths(collections):
+    return {key: (type(value), len(value)) for key, value in collections.items()}
 
 
 def digest(data):
@@ -68,17 +104,6 @@ class Walk:
     def __init__(self):
         self.out = {}
         self.seen = set()
-
-    def scalars(self, name, table):
-        """Numbers and texts of a well-known module, without what lies below; its private caches are its own."""
-        for key, value in list(table.items()):
-            kind = type(value)
-            if kind in PLAIN_SCALARS:
-                self.out[name, key] = value
-            elif kind in SCALARS:
-                self.out[name, key] = (kind, repr(value))      # by text: True is not 1, and NaN is NaN
-            elif kind in COLLECTIONS and not key.startswith("_"):
-                self.out[name, key] = (kind, len(value))
 
     def names(self, name, table, depth):
         for key, value in list(table.items()):
@@ -131,7 +156,8 @@ class Walk:
             self.out[path] = f"{tuple(value.shape)} {value.dtype}"
             self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}, depth)
         elif isinstance(value, (JITCallable, Autotuner, Heuristics)):
-            self.scalars(path, vars(value))
+            found, collections = scalars(vars(value))
+            self.out[path, "scalars"], self.out[path, "collections"] = found, lengths(collections)
             function = getattr(value, "fn", None)
             if isinstance(function, (JITCallable, Autotuner, Heuristics)):
                 self.visit(path, function, depth + 1)

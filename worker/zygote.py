@@ -17,6 +17,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["TRITON_BACKENDS_IN_TREE"] = "1"
 os.environ["HOME"] = "/nonexistent"   # torch and triton name cache folders after the user; none is ever written
 os.environ["USER"] = os.environ["LOGNAME"] = "hone"
+os.environ.pop("GLIBC_TUNABLES", None)   # read by the C library when it started
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "worker"))
@@ -33,6 +34,24 @@ import wire
 CONTROL_FD = 3
 KINDS = ("tracer", "oracle", "compile")
 LEVELS = {"none": 0, "lsm": 1, "full": 2}
+
+
+HUGE_PAGE = 2 << 20
+MADV_COLLAPSE = 25
+PIECES_PER_JOB = 3
+
+
+def large_pieces():
+    """Addresses of this process's anonymous memory in pieces of a huge page. A fork copies an entry for each page that is in memory, and its end drops each again: torch
+    has 90,000 small ones, most of which no job ever looks at (tables of libraries for GPUs)."""
+    with open("/proc/self/maps") as f:
+        regions = [line.split() for line in f]
+    pieces = []
+    for region in regions:
+        if region[1].startswith("rw-p") and (len(region) < 6 or region[5] == "[heap]"):
+            low, high = (int(n, 16) for n in region[0].split("-"))
+            pieces += range(-(-low // HUGE_PAGE) * HUGE_PAGE, high - HUGE_PAGE + 1, HUGE_PAGE)
+    return pieces
 
 
 class SandboxOptions(ctypes.Structure):
@@ -98,6 +117,9 @@ class Zygote:
         self.before_job = getattr(self.module, "before_job", lambda options: None)
         self.after_job = getattr(self.module, "after_job", lambda token: None)
         self.jobs = {}            # pid -> Job
+        self.pieces = []          # of memory, still in small pages
+        self.madvise = ctypes.CDLL(None).madvise
+        self.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         self.poll = select.poll()
 
     def options(self, request):
@@ -161,6 +183,8 @@ class Zygote:
             self.child(request["job"], data_fd, status, entered_w, options, error)
         os.close(data_fd)
         os.close(entered_w)
+        for _ in range(min(PIECES_PER_JOB, len(self.pieces))):
+            self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)   # into a huge page, where the kernel has one: while the job runs
         job = Job(pid, status, entered_r, token)
         self.jobs[pid] = job
         self.by_fd[status.fileno()] = job
@@ -288,6 +312,7 @@ def main():
     getattr(zygote.module, "start", lambda: None)()
     gc.collect()
     gc.freeze()
+    zygote.pieces = large_pieces()
     zygote.serve()
     for pid in list(zygote.jobs):
         kill(pid)

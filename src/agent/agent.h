@@ -46,9 +46,8 @@ void feedback_render(const struct verdict *v, const char *source, size_t source_
 /* ---- rewards ---- */
 
 struct reward_input {
-	const struct verdict *verdict; /* of a well-formed answer; NULL when the answer had no candidate in it */
-	double baseline_cost_s;        /* midend: model time of the kernel that was given; 0: the reference counts
-									  (verdict->speedup_fused) */
+	const struct verdict *verdict;  /* of a well-formed answer; NULL when the answer had no candidate in it */
+	const struct verdict *baseline; /* midend: of the kernel that was given; NULL: the reference counts */
 };
 struct reward {
 	double plan, code;
@@ -64,6 +63,7 @@ struct reward_rule {
 	double speedup_clip;       /* 0: raw */
 	bool is_against_reference; /* s is reference / kernel always, also where the prompt showed a kernel, and without the
 								  noise band: the paper's ratio */
+	bool is_stock;             /* KernelBench's own check decides in place of our verdict: the reward that is hacked */
 	const char *formula;       /* for --help and the docs */
 };
 /* The row of that name with a recipe's constants in place of its own; below 0: the row's own. A

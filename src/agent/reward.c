@@ -8,7 +8,9 @@
 
 #include <math.h>
 
-#define NOISE_BAND 0.02   /* the cost model's own granularity: padding and masking differences move s by 1-2 % without being a better kernel */
+/* The cost model's own granularity: padding and masking differences move s by 1-2 % without being a
+ * better kernel. */
+#define NOISE_BAND 0.02
 
 static double only_genuine(const struct reward_rule *r, bool genuine, double s) { return genuine ? 1.0 : r->failure; }
 static double genuine_speedup(const struct reward_rule *r, bool genuine, double s) { return genuine ? s : r->failure; }
@@ -30,6 +32,8 @@ static const struct reward_rule rules[] = {
 		.formula = "plan: C clip(s, 0, clip), weighted by alpha; code: C (TritonRL v2)"},
 	{"kevin", genuine_plus_speedup, genuine_plus_speedup, .alpha = 1, .beta = 0.3,
 		.formula = "C (beta + alpha s) (Kevin)"},
+	{"stock", only_genuine, only_genuine, .is_stock = true,
+		.formula = "1 if KernelBench's own check passes, else 0: to see what is learnt to pass it"},
 };
 
 const struct reward_rule *reward_rule_at(int i) { return i >= 0 && (size_t)i < ARRAY_LEN(rules) ? &rules[i] : NULL; }
@@ -70,8 +74,11 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 {
 	const struct verdict *v = in->verdict;
 	if (!v || v->class != VERDICT_GENUINE) return 0;
-	double s = in->baseline_cost_s > 0 && !rule->is_against_reference ? in->baseline_cost_s / v->cost_s
-																	  : v->speedup_fused;
+	const struct verdict *b = in->baseline && in->baseline->cost_s > 0 && !rule->is_against_reference ? in->baseline
+																									  : NULL;
+	/* Times at different sizes say nothing about each other. */
+	if (b && strcmp(b->cost_size, v->cost_size)) return 0;
+	double s = b ? b->cost_s / v->cost_s : v->speedup_fused;
 	if (!isfinite(s) || s < 0) return 0;
 	if (fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference) s = 1;
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
@@ -80,7 +87,8 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out)
 {
 	if (in->verdict && in->verdict->class == VERDICT_INFRA) return false;
-	bool genuine = in->verdict && in->verdict->class == VERDICT_GENUINE;
+	bool genuine = in->verdict &&
+		(rule->is_stock ? in->verdict->kernelbench == 1 : in->verdict->class == VERDICT_GENUINE);
 	double s = reward_speedup(rule, in);
 	*out = (struct reward){rule->plan(rule, genuine, s), rule->code(rule, genuine, s)};
 	return true;

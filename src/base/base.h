@@ -147,6 +147,9 @@ char *path_real(const char *path);               /* absolute, links followed; as
  * in the program's folder and the ones above it, never in the current folder: that one may be a
  * stranger's. NULL when absent; caller frees. */
 char *path_installed(const char *relative);
+/* The Python with torch and triton: HONE_PYTHON's, else the one of hone's own set-up. NULL when there
+ * is neither; caller frees. */
+char *path_python(void);
 char *path_or_installed(
 	const char *path); /* path, or where there is nothing the file of that name that ships with hone; caller frees */
 

@@ -200,6 +200,12 @@ char *path_installed(const char *relative)
 	return NULL;
 }
 
+char *path_python(void)
+{
+	const char *named = getenv("HONE_PYTHON");
+	return named && *named ? xstrdup(named) : path_installed("build/venv/bin/python");
+}
+
 char *path_real(const char *path)
 {
 	char *real = realpath(path, NULL);

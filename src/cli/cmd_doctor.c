@@ -115,17 +115,30 @@ static int match_python(const char *entry, void *ctx)
 	return 0;
 }
 
+/* ENVIRONMENT/bin/python: ENVIRONMENT/lib. The name is taken as it is written: in an environment
+ * python is a link to another one, whose packages it does not see. */
+static char *packages_of(const char *python)
+{
+	const char *end = strrchr(python, '/');
+	size_t len = end ? (size_t)(end - python) : 0;
+	while (len && python[len - 1] != '/') len--;
+	return xasprintf("%.*slib", (int)len, python);
+}
+
 static void probe_python(struct report *r)
 {
 	static const char *const names[] = {"torch", "triton", "numpy", "transformers", "peft"};
-	static const char fix[] = "make setup";
-	char *lib = path_installed("build/venv/lib"), version[64] = "";
+	static const char fix[] = "make setup, or set HONE_PYTHON to a Python that has it";
+	char *python = path_python(), *lib = python ? packages_of(python) : NULL, version[64] = "";
 	if (lib) dir_each(lib, match_python, version, NULL);
 	if (!version[0]) {
-		add(r, "python", STATE_MISSING, fix, "no build/venv beside the program");
+		if (python) add(r, "python", STATE_MISSING, fix, "%s is not an environment with packages", python);
+		else add(r, "python", STATE_MISSING, fix, "no build/venv beside the program, and HONE_PYTHON is not set");
 		free(lib);
+		free(python);
 		return;
 	}
+	free(python);
 	add(r, "python", STATE_OK, NULL, "%s in %s", version + strlen("python"), lib);
 	char *site = xasprintf("%s/%s/site-packages", lib, version);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {

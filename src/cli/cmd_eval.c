@@ -52,6 +52,8 @@ static const struct option_def defs[] = {
 		NULL),
 	O(OPTION_STR, timings, "eval_results.json of a GPU whose runtimes are taken over", NULL),
 	O(OPTION_STR, baseline, "KernelBench's baseline times, for fast_p", NULL),
+	O(OPTION_STR, cost_size,
+		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
@@ -114,6 +116,7 @@ struct verify_options eval_verify_options(const struct eval_options *o, struct s
 	return (struct verify_options){
 		.device = o->verify_device,
 		.gpu = o->gpu,
+		.cost_size = o->cost_size,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
@@ -364,6 +367,7 @@ static void eval_release(struct eval *e)
 int cmd_eval(int argc, char **argv)
 {
 	struct eval_options o = {
+		.cost_size = "judged",
 		.split = "test",
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",

@@ -14,6 +14,7 @@
 
 struct generate_options {
 	struct policy_options policy;
+	struct option_list stop_strings;
 	const char *prompt, *prompt_file;
 	int64_t max_new_tokens, top_k, seed, num_samples;
 	double temperature, top_p, min_p;
@@ -31,6 +32,8 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, chat, "the prompt is a user's turn of a chat", NULL),
 	POLICY_CHAT_OPTIONS(generate_options),
 	O(OPTION_INT, max_new_tokens, "tokens to generate, at most", "1 to 16777216"),
+	O(OPTION_LIST, stop_strings, "a text behind which an answer ends, and which it keeps; may be given several times",
+		NULL),
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
 	O(OPTION_FLOAT, top_p, "1: off", "1e-6 to 1"),
@@ -52,13 +55,17 @@ struct generate {
 	struct engine *engine;
 	struct ids prompt;
 	struct completion *done; /* (npolicies, num_samples) */
-	struct str chunk;        /* bytes of the token being streamed */
+	bool streams;            /* tokens are printed as they come */
+	struct str chunk;        /* bytes of the last tokens */
 };
 
 static int options_check(const struct generate_options *o, struct err *err)
 {
 	if (!o->policy.model) return err_set(err, ERR_USAGE, "--model is missing");
 	if (!o->prompt == !o->prompt_file) return err_set(err, ERR_USAGE, "expected one of --prompt and --prompt_file");
+	for (int i = 0; i < o->stop_strings.count; i++)
+		if (!*o->stop_strings.items[i])
+			return err_set(err, ERR_USAGE, "--stop_strings \"\": an answer would end before it begins; name a text");
 	if (!o->chat && strcmp(o->policy.chat_template, "auto"))
 		return err_set(err, ERR_USAGE, "--chat_template %s without --chat: the prompt is taken as it is; add --chat",
 			o->policy.chat_template);
@@ -135,14 +142,36 @@ static int open_all(struct generate *g, struct err *err)
 	return rc;
 }
 
-/* Called after each token; never stops anything. */
-static bool stream_token(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+/* Whether `text` stands in the answer and ends inside its last token: what ended before it has been
+ * looked for then. */
+static bool has_stop(struct generate *g, const char *text, const int32_t *tokens, int count)
 {
-	struct generate *g = ctx;
+	size_t len = strlen(text), last = 0;
 	str_clear(&g->chunk);
 	tokenizer_decode(g->policy.tokenizer, tokens + count - 1, 1, true, &g->chunk);
-	if (g->chunk.len) fwrite(g->chunk.data, 1, g->chunk.len, stdout);
-	fflush(stdout);
+	last = g->chunk.len;
+	if (!last || !len) return false;
+	/* As many tokens from the end as hold the text however it lies across them. */
+	for (int n = 2; n <= count && g->chunk.len < last + len - 1; n++) {
+		str_clear(&g->chunk);
+		tokenizer_decode(g->policy.tokenizer, tokens + count - n, (size_t)n, true, &g->chunk);
+	}
+	size_t begin = g->chunk.len - MIN(g->chunk.len, last + len - 1);
+	return memmem(g->chunk.data + begin, g->chunk.len - begin, text, len) != NULL;
+}
+
+/* Called after each token; true ends the answer. */
+static bool after_token(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
+{
+	struct generate *g = ctx;
+	if (g->streams) {
+		str_clear(&g->chunk);
+		tokenizer_decode(g->policy.tokenizer, tokens + count - 1, 1, true, &g->chunk);
+		if (g->chunk.len) fwrite(g->chunk.data, 1, g->chunk.len, stdout);
+		fflush(stdout);
+	}
+	for (int i = 0; i < g->o->stop_strings.count; i++)
+		if (has_stop(g, g->o->stop_strings.items[i], tokens, count)) return true;
 	return false;
 }
 
@@ -152,7 +181,7 @@ static int run(struct generate *g, struct err *err)
 	int64_t count = o->num_samples * g->npolicies;
 	/* Only a single text is streamed: several would run into each other, and JSON comes as a
 	 * whole. */
-	bool streams = count == 1 && !o->json;
+	g->streams = count == 1 && !o->json;
 	struct request r = {
 		.prompt = g->prompt.data,
 		.nprompt = (int)g->prompt.count,
@@ -165,7 +194,7 @@ static int run(struct generate *g, struct err *err)
 			.seed = (uint64_t)o->seed},
 		.stop_ids = &g->policy.stop_id,
 		.nstop = g->policy.stop_id >= 0,
-		.should_stop = streams ? stream_token : NULL,
+		.should_stop = g->streams || o->stop_strings.count ? after_token : NULL,
 		.stop_ctx = g,
 	};
 	int rc = 0, active = 1;
@@ -194,16 +223,11 @@ static int run(struct generate *g, struct err *err)
 
 /* ---- results ---- */
 
-/* Tokens are bytes and may be cut inside a character: JSON gets U+FFFD for what is no character. */
+/* Tokens are bytes and may be cut inside a character, which no JSON text is. */
 static json_t *text_json(const struct str *text)
 {
 	struct str whole = {0};
-	for (size_t i = 0; i < text->len;) {
-		size_t n = utf8_valid_prefix(text->data + i, text->len - i);
-		if (n) str_append(&whole, text->data + i, n);
-		else str_puts(&whole, "\xef\xbf\xbd");
-		i += MAX(n, 1);
-	}
+	utf8_repair(text->data, text->len, &whole);
 	json_t *string = json_stringn(whole.data ? whole.data : "", whole.len);
 	CHECK(string);
 	str_release(&whole);

@@ -17,8 +17,8 @@
 
 struct pairs_options {
 	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store,
-		*verify_device, *gpu;
-	int64_t styles, style, seed, verify_threads, num_correct_trials;
+		*verify_device, *gpu, *cost_size;
+	int64_t styles, style, choices, seed, verify_threads, num_correct_trials;
 	double fraction;
 };
 
@@ -37,17 +37,23 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, styles, "synth: answers per task, of different styles; above 1 rows are named TASK-sSTYLE",
 		"1 to 1024"),
 	O(OPTION_INT, style, "synth: first style of every task; -1: one drawn for each", NULL),
+	O(OPTION_INT, choices,
+		"synth: answers of so many of the choices that a task's sizes decide between, the best first; above 1 rows are "
+		"named TASK-cCHOICE",
+		"1 to 16"),
 	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
+	O(OPTION_STR, cost_size,
+		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
 };
 
 struct pair {
 	const struct task *task;
-	int style;
+	int style, choice;
 	struct str plan, code, slow;
 	struct verdict verdict, profile;
 };
@@ -70,6 +76,7 @@ static int open_verifier(struct pairs *p, struct err *err)
 	struct verify_options v = {
 		.device = p->o->verify_device,
 		.gpu = p->o->gpu,
+		.cost_size = p->o->cost_size,
 		.precision = p->o->precision,
 		.threads = (int)p->o->verify_threads,
 		.num_correct_trials = (int)p->o->num_correct_trials,
@@ -97,13 +104,13 @@ static void pairs_release(struct pairs *p)
 
 /* Unless --style says where, styles of a task start at a different one each, so that few styles per
  * task still cover all of them over the set. */
-static int row_make(struct pairs *p, struct pair *row, const struct task *t, int k, struct err *err)
+static int row_make(struct pairs *p, struct pair *row, const struct task *t, int k, int choice, struct err *err)
 {
 	int styles = task_answer_styles();
 	uint32_t first = p->o->style >= 0 ? (uint32_t)p->o->style : rng_u32((uint64_t)p->o->seed, 0x7374796c65, t->seed);
 	struct str ignored = {0};
-	*row = (struct pair){.task = t, .style = (int)((first + (uint32_t)k) % (uint32_t)styles)};
-	int rc = task_answer(t, row->style, &row->plan, &row->code, err);
+	*row = (struct pair){.task = t, .style = (int)((first + (uint32_t)k) % (uint32_t)styles), .choice = choice};
+	int rc = task_answer_choice(t, row->style, choice, &row->plan, &row->code, err);
 	if (!rc && p->stage == AGENT_MIDEND) rc = task_answer_slow(t, row->style, &ignored, &row->slow, err);
 	str_release(&ignored);
 	return rc;
@@ -113,10 +120,17 @@ static int rows_make(struct pairs *p, struct err *err)
 {
 	size_t styles = (size_t)MIN(p->o->styles, task_answer_styles());
 	int rc = 0;
-	p->rows = xcalloc(size_mul(p->tasks.count, styles), sizeof *p->rows);
+	size_t per_task = size_mul(styles, (size_t)p->o->choices);
+	p->rows = xcalloc(size_mul(p->tasks.count, per_task), sizeof *p->rows);
 	for (size_t i = 0; !rc && i < p->tasks.count; i++)
-		for (size_t k = 0; !rc && k < styles; k++) {
-			rc = row_make(p, &p->rows[p->count], &p->tasks.tasks[i], (int)k, err);
+		for (size_t k = 0; !rc && k < per_task; k++) {
+			int choice = (int)(k / styles);
+			rc = row_make(p, &p->rows[p->count], &p->tasks.tasks[i], (int)(k % styles), choice, err);
+			/* Tasks have one choice and more; a row whose choice there is not is not made. */
+			if (rc == ERR_RANGE && choice > 0) {
+				rc = 0;
+				continue;
+			}
 			p->count++;
 			if (rc) err_prefix(err, "task %s", p->tasks.tasks[i].name);
 		}
@@ -198,17 +212,23 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	struct chat_message m = {"user", body.data};
 	if (!rc) rc = chat_render(p->chat, p->o->chat_date, &m, 1, true, &prompt, err);
 	/* A file of pairs is a task set too, and names are unique in one. */
-	char *name = p->o->styles > 1 ? xasprintf("%s-s%d", t->name, row->style) : xstrdup(t->name);
+	struct str name = {0};
+	str_puts(&name, t->name);
+	if (p->o->styles > 1) str_printf(&name, "-s%d", row->style);
+	if (p->o->choices > 1) str_printf(&name, "-c%d", row->choice);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
-	json_t *o = rc ? NULL
-				   : json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "name", name, "source", t->source,
-						 "structure", t->structure, "split", t->split, "level", t->level, "seed", (json_int_t)t->seed,
-						 "prompt", prompt.text.data, "completion", completion.data, "style", row->style);
+	json_t *o = rc
+		? NULL
+		: json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i, s:i}", "name", name.data, "source", t->source,
+			  "structure", t->structure, "split", t->split, "level", t->level, "seed", (json_int_t)t->seed, "prompt",
+			  prompt.text.data, "completion", completion.data, "style", row->style, "choice", row->choice);
+	if (o && !isnan(row->verdict.cost_s)) json_object_set_new(o, "cost_s", json_real(row->verdict.cost_s));
+	if (o && *t->rung) json_object_set_new(o, "rung", json_string(t->rung));
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));
 		json_object_set_new(o, "profile", verdict_json(&row->profile));
 	}
-	free(name);
+	str_release(&name);
 	str_release(&body);
 	chat_text_release(&prompt);
 	str_release(&completion);
@@ -231,6 +251,36 @@ static int rows_text(struct pairs *p, const char *template_text, struct str *tex
 		++*admitted;
 	}
 	return rc;
+}
+
+/* Where several choices of a task were admitted and all have a price: how often the best by the
+ * family's rule is the cheapest. Rows of one task follow one another. */
+static void print_prices(const struct pairs *p)
+{
+	int tasks = 0, best = 0;
+	double lost = 0.0;
+	for (size_t i = 0, end; i < p->count; i = end) {
+		double first = NAN, least = INFINITY;
+		int priced = 0;
+		bool whole = true;
+		for (end = i; end < p->count && p->rows[end].task == p->rows[i].task; end++) {
+			const struct pair *row = &p->rows[end];
+			if (row->style != p->rows[i].style) continue;
+			double cost = row->verdict.class == VERDICT_GENUINE ? row->verdict.cost_s : NAN;
+			whole &= !isnan(cost);
+			priced++;
+			if (row->choice == 0) first = cost;
+			least = fmin(least, cost);
+		}
+		if (!whole || priced < 2) continue;
+		tasks++;
+		best += first <= least;
+		lost += log(first / least);
+	}
+	if (tasks)
+		printf("choices   the first is the cheapest of %d of %d tasks; it costs %.2f times the cheapest (geometric "
+			   "mean)\n",
+			best, tasks, exp(lost / tasks));
 }
 
 static void print_rejected(const struct pairs *p)
@@ -260,6 +310,7 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	str_release(&template_text);
 	if (rc) return rc;
 	printf("%s: %d of %zu answers admitted\n", p->o->out, admitted, p->count);
+	print_prices(p);
 	print_rejected(p);
 	return admitted
 		? 0
@@ -328,12 +379,14 @@ static const struct {
 int cmd_pairs(int argc, char **argv)
 {
 	struct pairs_options o = {
+		.cost_size = "judged",
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "qwen3",
 		.verify_device = "cpu",
 		.precision = "strict",
 		.styles = 1,
+		.choices = 1,
 		.style = -1,
 		.seed = 42,
 		.fraction = 0.05,

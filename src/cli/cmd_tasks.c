@@ -8,12 +8,13 @@
 #include "task/task.h"
 #include "verify/verify.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 struct tasks_options {
-	int64_t seed, count_train, count_dev, count_test, level_min, level_max, operators_min, level, style,
-		num_correct_trials, oracle_timeout_ms, size_max;
-	const char *verify_device, *gpu, *operators, *out, *split, *precision, *sandbox;
+	int64_t seed, count_train, count_dev, count_test, level_min, level_max, operators_min, level, style, choice,
+		num_correct_trials, oracle_timeout_ms, oracle_work_ms, size_max, verify_threads;
+	const char *verify_device, *gpu, *operators, *rungs, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
 };
 
@@ -25,6 +26,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, count_test, "synth: tasks to report on, of structures of their own", "0 to 1000000"),
 	O(OPTION_INT, level_min, "synth: lowest level, 1 to 3", "1 to 3"),
 	O(OPTION_INT, level_max, "synth: highest level, 1 to 3", "1 to 3"),
+	O(OPTION_STR, rungs, "synth: tasks of these rungs of the ladder in place of levels, as T0,T1,T2,T3,T4", NULL),
 	O(OPTION_STR, operators, "synth: only tasks made of these operators, comma-separated (default: all of the level)",
 		NULL),
 	O(OPTION_INT, operators_min, "synth: only tasks of at least so many operators", "0 to 2147483647"),
@@ -37,6 +39,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, split, "list, import, audit: only this split", "train|dev|test|hand"),
 	O(OPTION_BOOL, answer, "show: also the reference answer of a composed task", NULL),
 	O(OPTION_INT, style, "show: style of the answer", NULL),
+	O(OPTION_INT, choice, "show: which of the answers that the task's sizes choose among; 0: the best", "0 to 15"),
 	O(OPTION_BOOL, slow, "show: the answer with one launch per operator", NULL),
 	O(OPTION_STR, precision, "audit: fp32 rule", "strict|tf32"),
 	O(OPTION_STR, verify_device, "audit: cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
@@ -45,6 +48,10 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),
 	O(OPTION_INT, num_correct_trials, "audit: trials per task (0: default)", "0 to 32"),
 	O(OPTION_INT, oracle_timeout_ms, "audit: for one reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_work_ms,
+		"audit: nominal time of one reference, by which its sizes are chosen; 0: a 24th of the former",
+		"0 to 2147483647"),
+	O(OPTION_INT, verify_threads, "audit: references that run at once; 0: cores", "0 to 4096"),
 	O(OPTION_BOOL, json, "one JSON object on stdout", NULL),
 };
 
@@ -131,7 +138,8 @@ static int show_task(const struct tasks_options *o, const struct task *t, struct
 {
 	struct str plan = {0}, code = {0};
 	int rc = ERR_OK;
-	if (o->answer) rc = (o->slow ? task_answer_slow : task_answer)(t, (int)o->style, &plan, &code, err);
+	if (o->answer && o->slow) rc = task_answer_slow(t, (int)o->style, &plan, &code, err);
+	else if (o->answer) rc = task_answer_choice(t, (int)o->style, (int)o->choice, &plan, &code, err);
 	if (!rc && o->json) {
 		json_t *row = task_json(t);
 		json_object_set_new(row, "source", json_string(t->source));
@@ -212,6 +220,7 @@ static int tasks_synth(const struct tasks_options *o, char **pos, struct err *er
 		.level_max = (int)o->level_max,
 		.operators = o->operators,
 		.operators_min = (int)o->operators_min,
+		.rungs = o->rungs,
 		.progress = "synth"};
 	rc = task_synth(&s, &set, err);
 	if (rc) {
@@ -283,39 +292,79 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 
 /* ---- audit ---- */
 
+/* Tasks are asked about side by side: each is one process that computes, and threads that wait for it. */
 struct audit {
 	const struct tasks_options *o;
+	const struct task_set *set;
 	struct verifier *verifier;
-	json_t *list;
+	pthread_mutex_t lock; /* of what follows, and of stdout */
+	json_t **records;     // (set->count)
+	size_t done;
 	int bad;
+	struct err err; /* the first that no task is to blame for */
+	struct progress progress;
 };
 
-static int audit_one(struct audit *a, const struct task *t, struct err *err)
+/* One row of the table: the task, at which sizes it is judged, what came of it, the time it took. */
+static void audit_row(const struct task *t, const json_t *record, double seconds)
 {
-	json_t *record = NULL;
-	int rc = verifier_audit(a->verifier, t, &record, err);
-	if (rc) return err_prefix(err, "%s", t->name);
+	const char *text = "", *code = "", *null_kernel = "", *sizes = "";
 	bool runs = json_is_true(json_object_get(record, "runs")),
 		 tells = json_is_true(json_object_get(record, "discriminates"));
-	const char *text = "", *null_kernel = "";
 	json_opt_str(record, t->name, "text", &text, NULL);
+	json_opt_str(record, t->name, "code", &code, NULL);
 	json_opt_str(record, t->name, "null_kernel", &null_kernel, NULL);
-	a->bad += !runs || !tells;
-	if (!a->o->json)
-		printf("%-40s %s%s\n", t->name,
-			!runs       ? "does not run: "
-				: tells ? "ok"
-						: "tells nothing, is passed by: ",
-			runs ? null_kernel : text);
-	json_object_set_new(record, "name", json_string(t->name));
-	json_array_append_new(a->list, record);
-	return ERR_OK;
+	json_opt_str(record, t->name, "judged_at", &sizes, NULL);
+	printf("%-58s %7.1f s  ", t->name, seconds);
+	if (runs && tells) printf("ok       %s\n", sizes[0] ? sizes : "stock");
+	else if (runs) printf("refused  tells nothing, is passed by: %s (%s)\n", null_kernel, sizes[0] ? sizes : "stock");
+	else printf("refused  %s: %.200s\n", code, text);
+	fflush(stdout);
+}
+
+static void audit_tasks(void *arg, int64_t begin, int64_t end, int thread)
+{
+	struct audit *a = arg;
+	for (int64_t i = begin; i < end; i++) {
+		const struct task *t = &a->set->tasks[i];
+		json_t *record = NULL;
+		struct err err = {0};
+		uint64_t start = clock_ns();
+		int rc = verifier_audit(a->verifier, t, &record, &err);
+		double seconds = (double)(clock_ns() - start) * 1e-9;
+		pthread_mutex_lock(&a->lock);
+		if (rc && !a->err.code) {
+			a->err = err;
+			err_prefix(&a->err, "%s", t->name);
+		}
+		if (!rc) {
+			a->bad += !json_is_true(json_object_get(record, "runs")) ||
+				!json_is_true(json_object_get(record, "discriminates"));
+			json_object_set_new(record, "name", json_string(t->name));
+			json_object_set_new(record, "seconds", json_real(seconds));
+			if (!a->o->json) audit_row(t, record, seconds);
+			a->records[i] = record;
+		}
+		progress_update(&a->progress, (int64_t)++a->done, t->name);
+		pthread_mutex_unlock(&a->lock);
+	}
+}
+
+/* The rows of all tasks, in their order. */
+static void audit_print(const struct audit *a)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < a->set->count; i++) json_array_append(list, a->records[i]);
+	if (a->o->json)
+		json_print(json_pack("{s:I, s:i, s:O}", "count", (json_int_t)a->set->count, "bad", a->bad, "tasks", list));
+	else printf("%zu of %zu tasks have a working oracle\n", a->set->count - (size_t)a->bad, a->set->count);
+	json_decref(list);
 }
 
 static int tasks_audit(const struct tasks_options *o, char **pos, struct err *err)
 {
 	struct task_set set;
-	struct audit a = {.o = o};
+	struct audit a = {.o = o, .set = &set, .lock = PTHREAD_MUTEX_INITIALIZER};
 	struct verify_options v = {.device = o->verify_device,
 		.gpu = o->gpu,
 		.precision = o->precision,
@@ -323,27 +372,29 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 		.allow_unsandboxed = o->allow_unsandboxed,
 		.seed = (uint64_t)o->seed,
 		.num_correct_trials = (int)o->num_correct_trials,
-		.oracle_timeout_ms = (int)o->oracle_timeout_ms};
+		.oracle_timeout_ms = (int)o->oracle_timeout_ms,
+		.oracle_work_ms = (int)o->oracle_work_ms};
 	/* The set is loaded first: a wrong path is told before the verifier starts its processes. */
 	int rc = load(o, pos[0], &set, err);
 	if (rc) return rc;
-	a.list = json_array();
+	a.records = xcalloc(set.count + 1, sizeof *a.records);
 	rc = verifier_create(&v, &a.verifier, err);
-	struct progress p;
-	if (!rc) progress_begin(&p, "audit", "tasks", (int64_t)set.count);
-	for (size_t i = 0; i < set.count && !rc; i++) {
-		rc = audit_one(&a, &set.tasks[i], err);
-		progress_update(&p, (int64_t)i + 1, set.tasks[i].name);
+	if (!rc) {
+		struct pool *pool = pool_create(o->verify_threads ? (int)o->verify_threads : cpu_count());
+		progress_begin(&a.progress, "audit", "tasks", (int64_t)set.count);
+		pool_run(pool, (int64_t)set.count, 1, audit_tasks, &a);
+		progress_end(&a.progress);
+		pool_free(pool);
+		if (a.err.code) rc = err_set(err, a.err.code, "%s", a.err.text);
 	}
-	if (a.verifier) progress_end(&p);
-	/* The list is complete before bad tasks make the command fail, so that it names them all. */
-	if (!rc && o->json)
-		json_print(json_pack("{s:I, s:i, s:O}", "count", (json_int_t)set.count, "bad", a.bad, "tasks", a.list));
+	/* The table is complete before bad tasks make the command fail, so that it names them all. */
+	if (!rc) audit_print(&a);
 	if (!rc && a.bad)
 		rc = err_set(err, ERR_MISMATCH, "%d of %zu tasks do not run or tell nothing about a candidate: leave them out",
 			a.bad, set.count);
 	verifier_free(a.verifier);
-	json_decref(a.list);
+	for (size_t i = 0; i < set.count; i++) json_decref(a.records[i]);
+	free(a.records);
 	task_set_release(&set);
 	return rc;
 }

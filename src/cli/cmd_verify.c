@@ -14,9 +14,9 @@
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
 struct verify_settings {
-	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit;
+	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size;
 	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
-		oracle_timeout_ms;
+		oracle_timeout_ms, oracle_work_ms;
 	bool allow_unsandboxed, skip_compile, skip_timing, audit, json;
 };
 
@@ -31,7 +31,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_STR, sandbox, "level; the strongest that works when empty", NULL),
 	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
 	O(OPTION_STR, store, "SQLite file that keeps verdicts and compiled kernels", NULL),
-	O(OPTION_STR, root, "folder with worker/ and build/venv; found from this program when empty", NULL),
+	O(OPTION_STR, root, "folder with worker/; found from this program when empty", NULL),
 	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 15", "0 to 32"),
 	O(OPTION_INT, num_perf_trials, "timed replays on a GPU; 0: 30", "0 to 1000"),
@@ -41,6 +41,12 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, compile_timeout_ms, "for one kernel; 0: 60000", "0 to 2147483647"),
 	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_work_ms, "nominal time of the reference, by which sizes are chosen; 0: a 24th of the former",
+		"0 to 2147483647"),
+	O(OPTION_STR, cost_size,
+		"sizes of the predicted time: judged, as values are; stock, the task's own; a number: elements of the largest "
+		"input at least",
+		NULL),
 	O(OPTION_BOOL, skip_compile, "leave the compile stage out; never genuine then", NULL),
 	O(OPTION_STR, emit,
 		"write what was judged genuine to this file, as a module of its own for exactly the judged shapes", NULL),
@@ -120,9 +126,13 @@ static void print_text(const char *path, const struct str *source, const struct 
 			   "launches, %lld programs, %lld bytes\n",
 			v->cost_s * 1e6, v->eager_cost_s * 1e6, v->speedup_eager, v->fused_cost_s * 1e6, v->speedup_fused,
 			v->launches, (long long)v->programs, (long long)v->bytes);
+	if (v->not_predicted[0]) printf("  no time is predicted at %s: %s\n", v->cost_size, v->not_predicted);
+	else if (v->cost_size[0])
+		printf("  times at sizes %s; sampled programs: standard error %.2g %%\n", v->cost_size, 100 * v->cost_error);
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	if (v->edge[0]) printf("  on NaN, infinities and denormals (not judged): %s\n", v->edge);
 	if (v->sides)
 		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");
 	if (v->sides && v->guided) printf(", after %d guided trials\n", v->guided);
@@ -248,8 +258,10 @@ static int run(const struct verify_settings *s, struct err *err)
 		.compile_timeout_ms = (int)s->compile_timeout_ms,
 		.replay_timeout_ms = (int)s->replay_timeout_ms,
 		.oracle_timeout_ms = (int)s->oracle_timeout_ms,
+		.oracle_work_ms = (int)s->oracle_work_ms,
 		.skip_compile = s->skip_compile,
 		.emit = s->emit,
+		.cost_size = s->cost_size,
 		.store = store,
 	};
 	/* By default no more threads than there are candidates, since each grades one. */
@@ -265,7 +277,7 @@ static int run(const struct verify_settings *s, struct err *err)
 
 int cmd_verify(int argc, char **argv)
 {
-	struct verify_settings s = {.device = "cpu", .precision = "strict"};
+	struct verify_settings s = {.device = "cpu", .precision = "strict", .cost_size = "judged"};
 	struct err err = {0};
 	int npos = 0,
 		rc = options_parse(

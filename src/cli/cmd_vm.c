@@ -45,9 +45,8 @@ static int script_index(int argc, char **argv)
 static char *find_python(void)
 {
 	const char *named = getenv("HONE_PYTHON"), *venv = getenv("VIRTUAL_ENV");
-	if (named && *named) return xstrdup(named);
-	if (venv && *venv) return path_join(venv, "bin/python");
-	return path_installed("build/venv/bin/python");
+	bool is_active = venv && *venv && !(named && *named);
+	return is_active ? path_join(venv, "bin/python") : path_python();
 }
 
 /* Beside this program: the library of the same build. */

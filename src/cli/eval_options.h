@@ -10,7 +10,7 @@
 struct eval_options {
 	struct policy_options policy;
 	const char *tasks, *split, *stage, *prompt_template, *precision, *out, *compare, *store, *from_runs, *results,
-		*timings, *baseline, *verify_device, *gpu;
+		*timings, *baseline, *verify_device, *gpu, *cost_size;
 	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, verify_threads,
 		num_correct_trials, verify_seed, level, oracle_timeout_ms;
 	double temperature, top_p;

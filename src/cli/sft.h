@@ -3,15 +3,16 @@
 #define HONE_SFT_H
 #include "base/base.h"
 #include "policy/policy.h"
+#include "train/train.h"
 
 struct sft_cmd {
 	struct policy_options policy;
-	const char *data, *output_dir, *store, *lr_scheduler_type;
+	struct optimizer_options optimizer;
+	const char *data, *output_dir, *store;
 	bool stop_at_eval_minimum, dry_run;
-	int64_t max_tokens, gradient_accumulation_steps, max_steps, warmup_steps, save_steps, eval_steps, save_total_limit,
-		logging_steps, patience, seed;
-	double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm, num_train_epochs,
-		max_seconds;
+	int64_t max_tokens, gradient_accumulation_steps, max_steps, save_steps, eval_steps, save_total_limit, logging_steps,
+		patience, seed;
+	double num_train_epochs, max_seconds;
 };
 
 extern const struct option_def sft_option_defs[];

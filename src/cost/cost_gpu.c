@@ -26,17 +26,22 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 #define PROGRAM_S 0.605e-9         /* the grid's scheduler starts programs one after another */
 #define WARP_START_CYCLES 8        /* of an SM */
 #define RAMP_S 2.0e-6              /* from a launch's start to a steady stream, and from its last store to its end */
-#define DRAM_READ_REACHED 0.94     /* of the data sheet's bandwidth by the best kernels: read only, and what writes then get in a copy */
+/* Of the data sheet's bandwidth by the best kernels: read only, and
+ * what writes then get in a copy. */
+#define DRAM_READ_REACHED 0.94
 #define DRAM_WRITE_REACHED 0.77
 #define TENSOR_REACHED 0.75        /* of the peak by the best products: power limits the clock */
 #define DRAM_EXTRA_CYCLES 330      /* a load from DRAM beyond one from L2 */
-#define OVERLAP 3.0                /* exponent of the smooth maximum: 1 adds the parts, infinity lets all but the largest vanish behind it */
+/* Exponent of the smooth maximum: 1 adds the parts, infinity lets all but the largest vanish behind
+ * it. */
+#define OVERLAP 3.0
 #define PROGRAM_CYCLES 500         /* to start a program and to drain its last store */
 #define SPILL_FACTOR 2             /* stacks, read and written in turns, get half of the bandwidth */
 #define SPILL_CYCLES 10            /* of a program's path for each word that a thread moves to or from its stack */
 #define SHARED_BYTES_CYCLE 128
 #define L2_TO_L1_BYTES_CYCLE 64
-#define MISSED_LINE_CYCLES 1       /* of an SM's L1, beyond the one cycle for each 128-byte line that a warp's load touches */
+/* Of an SM's L1, beyond the one cycle for each 128-byte line that a warp's load touches. */
+#define MISSED_LINE_CYCLES 1
 #define STORE_LINE_CYCLES 4
 #define HOPPER_TENSOR_CYCLE 4096.0 /* flops of 16-bit tl.dot that vm_cost.tensor_cycles stands for */
 #define ATOMICS_CYCLE_SM 0.7       /* spread over addresses */

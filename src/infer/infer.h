@@ -22,8 +22,10 @@
 #include "model/model.h"
 #include "ops/ops.h"
 
+/* The least temperature: logits are divided by it, and below it quotients leave the range of fp32 in the end. */
+#define SAMPLING_TEMPERATURE_MIN 1e-3f
 struct sampling {
-	float temperature; /* 0: greedy */
+	float temperature; /* 0: greedy; else SAMPLING_TEMPERATURE_MIN or more */
 	int top_k;         /* 0: off */
 	float top_p;       /* 1: off */
 	float min_p;       /* 0: off */

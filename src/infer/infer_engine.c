@@ -205,13 +205,13 @@ static int check_request(const struct engine *e, const struct request *r, struct
 			e->o.max_context);
 	/* What it draws with and from. */
 	const struct sampling *s = &r->sampling;
-	if (!(s->temperature >= 0) || isinf(s->temperature) || s->top_k < 0 || !(s->top_p > 0 && s->top_p <= 1) ||
-		!(s->min_p >= 0 && s->min_p <= 1))
+	if (!(s->temperature == 0 || s->temperature >= SAMPLING_TEMPERATURE_MIN) || isinf(s->temperature) || s->top_k < 0 ||
+		!(s->top_p > 0 && s->top_p <= 1) || !(s->min_p >= 0 && s->min_p <= 1))
 		return err_set(err, ERR_RANGE,
-			"request %lld: temperature %g, top_k %d, top_p %g, min_p %g; expected temperature >= 0, top_k >= 0, 0 < "
-			"top_p "
-			"<= 1, 0 <= min_p <= 1",
-			(long long)r->id, s->temperature, s->top_k, s->top_p, s->min_p);
+			"request %lld: temperature %g, top_k %d, top_p %g, min_p %g; expected temperature 0 (greedy) or at least "
+			"%g, "
+			"top_k >= 0, 0 < top_p <= 1, 0 <= min_p <= 1",
+			(long long)r->id, s->temperature, s->top_k, s->top_p, s->min_p, SAMPLING_TEMPERATURE_MIN);
 	for (int i = 0; i < r->nprompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= e->config->vocab_size)
 			return err_set(err, ERR_RANGE, "request %lld: prompt token %d is %d, the vocabulary has %d",

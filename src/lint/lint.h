@@ -21,9 +21,11 @@
 	X(LINT_NO_MODEL_NEW,   "no-model-new",      "nothing named ModelNew is defined") \
 	X(LINT_NO_JIT,         "no-jit",            "nothing is decorated with or passed to triton.jit") \
 	X(LINT_JIT_UNUSED,     "jit-unused",        "no jitted function is ever referred to") \
-	X(LINT_SYNTAX_DOUBT,   "syntax-doubt",      "not parsed, but at a place where the grammar is known to miss legal Python") \
+	X(LINT_SYNTAX_DOUBT,   "syntax-doubt", \
+		"not parsed, but at a place where the grammar is known to miss legal Python") \
 	X(LINT_TRY,            "try-except",        "try statement: often a quiet fallback to torch") \
-	X(LINT_TORCH_COMPUTE,  "torch-compute",     "a torch function or tensor method that computes, outside __init__ and kernels") \
+	X(LINT_TORCH_COMPUTE,  "torch-compute", \
+		"a torch function or tensor method that computes, outside __init__ and kernels") \
 	X(LINT_MODULE_CALL,    "module-call",       "an nn.Module built in __init__ is called") \
 	X(LINT_MATMUL_SIGN,    "matmul-operator",   "the @ operator outside kernels") \
 	X(LINT_IMPORT,         "suspicious-import", "a module that kernels have no use for") \

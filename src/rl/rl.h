@@ -128,19 +128,19 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 
 struct rl_options {
 	struct policy_options policy;
+	struct optimizer_options optimizer;
 	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *advantage,
-		*loss_type, *lr_scheduler_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard,
-		*verify_device, *gpu;
+		*loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device, *gpu,
+		*cost_size;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
-		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, warmup_steps, seed,
-		verify_threads, max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches,
-		replay_updates, replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
-	double temperature, temperature_code, top_p, min_p, learning_rate, adam_beta1, adam_beta2, adam_epsilon,
-		weight_decay, max_grad_norm, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds, reward_alpha,
-		reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max, overlong_penalty_factor,
-		replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap, guard_kl,
-		guard_degenerate, guard_hack, guard_truncation, guard_format;
+		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
+		max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches, replay_updates,
+		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
+	double temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds,
+		reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max,
+		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
+		guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
 	int64_t top_k;
 	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
 	 * seconds, NULL: of the wall. */

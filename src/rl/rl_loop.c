@@ -56,6 +56,9 @@ static int learning_check(struct loop *l, struct err *err)
 			"--min_p %g with --top_k %lld and --top_p %g: training knows what min_p leaves, not what the others do; "
 			"use one",
 			o->min_p, (long long)o->top_k, o->top_p);
+	if (o->temperature_code > 0 && o->temperature_code < SAMPLING_TEMPERATURE_MIN)
+		return err_set(err, ERR_USAGE, "--temperature_code %g: expected 0 (as --temperature) or at least %g",
+			o->temperature_code, SAMPLING_TEMPERATURE_MIN);
 	if (o->overlong_buffer_len > o->max_completion_length)
 		return err_set(err, ERR_USAGE, "--overlong_buffer_len %lld: expected at most max_completion_length (%lld)",
 			(long long)o->overlong_buffer_len, (long long)o->max_completion_length);
@@ -228,15 +231,7 @@ static int open_trainer(struct loop *l, struct err *err)
 	int count;
 	struct param *params = l->policy.adapter ? adapter_params(l->policy.adapter, &count)
 											 : model_params(l->policy.model, &count);
-	struct optimizer_options oo = {
-		.learning_rate = o->learning_rate,
-		.adam_beta1 = o->adam_beta1,
-		.adam_beta2 = o->adam_beta2,
-		.adam_epsilon = o->adam_epsilon,
-		.weight_decay = o->weight_decay,
-		.max_grad_norm = o->max_grad_norm,
-		.lr_scheduler_type = o->lr_scheduler_type,
-	};
+	struct optimizer_options oo = o->optimizer;
 	struct updater_options u = {
 		.loss = {.type = l->update.loss.type,
 			.epsilon = (float)o->epsilon,
@@ -264,7 +259,7 @@ static int open_trainer(struct loop *l, struct err *err)
 			l->policy.ops->name);
 	l->update = u;
 	/* Schedules are set in steps; the optimiser counts its own, of which a step has several. */
-	oo.warmup_steps = o->warmup_steps * step_updates(l);
+	oo.warmup_steps *= step_updates(l);
 	oo.max_steps = o->max_steps * step_updates(l);
 	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
 	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
@@ -297,6 +292,7 @@ static int open_store(struct loop *l, struct err *err)
 	struct verify_options v = {
 		.device = o->verify_device,
 		.gpu = o->gpu,
+		.cost_size = o->cost_size,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,

@@ -51,7 +51,7 @@ static struct rollout_stats stats_of(
 			continue;
 		}
 		const struct prompt_row *p = &prompts->rows[r[i].prompt];
-		struct reward_input in = {.verdict = &r[i].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0};
+		struct reward_input in = {.verdict = &r[i].verdict, .baseline = p->kernel ? &p->profile : NULL};
 		double reward = reward_total(rule, &r[i].reward);
 		s.n++;
 		s.reward += reward;

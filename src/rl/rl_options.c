@@ -3,6 +3,7 @@
 #include "rl/rl.h"
 #include "base/base.h"
 #include "policy/policy.h"
+#include "train/train.h"
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }
 #define I(field, help, range) { #field, OPTION_INT, offsetof(struct rl_options, field), help, range }
@@ -60,15 +61,8 @@ const struct option_def rl_option_defs[] = {
 	B(truncate_prompts, "cut long prompts on the left instead (the paper's setting), counted"),
 	I(max_completion_length, "tokens per answer", "1 to 16777216"),
 	I(max_tokens, "packed tokens per micro-batch", "2 to 16777216"),
-	F(learning_rate, "AdamW's learning rate", "0 to 1000"),
-	F(adam_beta1, "AdamW beta1", "0 to 0.999999"),
-	F(adam_beta2, "AdamW beta2", "0 to 0.99999999"),
-	F(adam_epsilon, "AdamW epsilon", "0 to 1"),
-	F(weight_decay, "decoupled weight decay", "0 to 1000"),
-	F(max_grad_norm, "gradient clipping by global norm; 0: off", "0 or more"),
+	OPTIMIZER_OPTIONS(rl_options),
 	F(max_grad_ratio, "gradient clipping at so many times the mean norm of the updates before; 0: off", "0 or more"),
-	S(lr_scheduler_type, "schedule", "constant|constant_with_warmup|linear|cosine"),
-	I(warmup_steps, "linear warm-up, in steps", "0 or more"),
 	F(epsilon, "lower clip range of the ratio", "0 to 1"),
 	F(epsilon_high, "upper clip range of the ratio", "0 or more"),
 	F(delta, "two-sided clipping: the ratio counts as at most this, above 1 + epsilon_high; 0: off", "0 or more"),
@@ -107,6 +101,7 @@ const struct option_def rl_option_defs[] = {
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),
+	S(cost_size, "sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	B(dry_run, "print the memory plan, token counts and what would run, and stop"),
 };
 const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
@@ -120,6 +115,7 @@ void rl_options_default(struct rl_options *o)
 		.split = "train",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.precision = "strict",
+		.cost_size = "judged",
 		.verify_device = "cpu",
 		.reward = "frontend",
 		.advantage = "loo",
@@ -160,12 +156,12 @@ void rl_options_default(struct rl_options *o)
 		.temperature = 1.0,
 		.top_p = 1.0,
 		.seed = 42,
-		.learning_rate = 1e-5,
-		.lr_scheduler_type = "constant",
-		.adam_beta1 = 0.9,
-		.adam_beta2 = 0.999,
-		.adam_epsilon = 1e-8,
-		.max_grad_norm = 1.0,
+		.optimizer = {.learning_rate = 1e-5,
+			.lr_scheduler_type = "constant",
+			.adam_beta1 = 0.9,
+			.adam_beta2 = 0.999,
+			.adam_epsilon = 1e-8,
+			.max_grad_norm = 1.0},
 		.max_grad_ratio = 5.0,
 		.max_steps = 100,
 		.save_steps = 50,

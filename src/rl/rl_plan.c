@@ -146,7 +146,7 @@ static void run_print(const struct rl_options *o, const struct prompt_set *promp
 		(double)o->max_steps * (double)groups / (double)prompts->count);
 	/* How a step learns: the update, the reward and the way in which prompts are drawn. */
 	fprintf(out, "update       %s, %s advantages, clip %g/%g, beta %g; AdamW at %g, %s%s\n", o->loss_type, o->advantage,
-		o->epsilon, o->epsilon_high, o->beta, o->learning_rate, o->lr_scheduler_type,
+		o->epsilon, o->epsilon_high, o->beta, o->optimizer.learning_rate, o->optimizer.lr_scheduler_type,
 		o->policy.use_peft && o->policy.lora_dropout > 0 ? ", adapter dropout in the gradient pass" : "");
 	fprintf(out, "             %lld passes over %lld mini-batches a step; norms within %g times their mean\n",
 		(long long)o->num_iterations, (long long)o->steps_per_generation, o->max_grad_ratio);

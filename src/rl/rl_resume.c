@@ -37,7 +37,7 @@ json_t *rl_settings_json(
 	json_t *j = options_json(rl_option_defs, rl_option_count, o),
 		   *max_steps = json_incref(json_object_get(j, "max_steps"));
 	for (size_t i = 0; i < ARRAY_LEN(free_options); i++) json_object_del(j, free_options[i]);
-	if (strncmp(o->lr_scheduler_type, "constant", 8))
+	if (strncmp(o->optimizer.lr_scheduler_type, "constant", 8))
 		json_object_set(j, "max_steps", max_steps); /* a schedule that ends depends on its end */
 	json_decref(max_steps);
 	json_object_set_new(j, "prompts", prompts_hash(prompts));

@@ -239,15 +239,15 @@ static json_t *verdict_record(const struct verdict *v)
 }
 
 /* What a model writes may end in the middle of a character, be no UTF-8 at all or hold NUL, which
- * our JSON cannot: each such byte becomes U+FFFD. */
+ * our JSON cannot: each becomes U+FFFD. */
 static json_t *answer_json(const char *text, size_t len)
 {
 	struct str clean = {0};
-	for (size_t i = 0; i < len;) {
-		size_t n = utf8_valid_prefix(text + i, strnlen(text + i, len - i));
-		str_append(&clean, text + i, n);
+	for (size_t i = 0; i < len; i++) {
+		size_t n = strnlen(text + i, len - i);
+		utf8_repair(text + i, n, &clean);
 		i += n;
-		if (i++ < len) str_puts(&clean, "\xef\xbf\xbd");
+		if (i < len) str_puts(&clean, "\xef\xbf\xbd");
 	}
 	json_t *j = json_stringn(clean.data ? clean.data : "", clean.len);
 	str_release(&clean);
@@ -286,7 +286,7 @@ static void group_rewards(struct rollout *g, int K, const struct advantage_optio
 {
 	for (int k = 0; k < K; k++) {
 		const struct prompt_row *p = &prompts->rows[g[k].prompt];
-		struct reward_input in = {.verdict = &g[k].verdict, .baseline_cost_s = p->kernel ? p->profile.cost_s : 0};
+		struct reward_input in = {.verdict = &g[k].verdict, .baseline = p->kernel ? &p->profile : NULL};
 		g[k].is_dropped = !reward_compute(o->rule, &in, &g[k].reward);
 		double penalty = overlong_penalty(o, g[k].completion.count);
 		g[k].reward.plan -= penalty;

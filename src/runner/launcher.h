@@ -37,6 +37,7 @@ struct launcher_trial {
 	bool is_overlapped;     /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
 	uint64_t deadline_ns;   /* absolute; 0: none */
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
+	uint64_t seed;          /* of a launcher that samples */
 	bool want_coverage;     /* vm: sides of comparisons are recorded, and reported by finish */
 };
 
@@ -74,6 +75,9 @@ struct launcher {
 
 /* memory_bytes bounds all buffers with their origin tags. */
 struct launcher *launcher_vm_create(int64_t memory_bytes);
+/* A vm without the tape's memory: launches run by samples on memory by offset (vm.h, vm_sample_options), rows that move
+ * are counted and not run. It has no use but costs: replay_price. */
+struct launcher *launcher_vm_create_sampling(void);
 
 /* Bytes that lie before and behind each buffer, and what is in them. */
 #define LAUNCHER_CANARY 0xa5

@@ -3,6 +3,7 @@
  * that a load of what nobody wrote is a fault. */
 #include "runner/launcher.h"
 #include "base/base.h"
+#include "base/dtype.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
 #include "runner/movement.h"
@@ -33,6 +34,7 @@ struct launcher_vm {
 	struct vm_buffer *memory;      /* (tape->nbuffers) */
 	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
 	int trials;                    /* so far: each lays buffers out in another way */
+	uint8_t *pattern;              /* of a launcher that samples: what all its buffers read; else NULL */
 };
 
 static uint8_t *buffer_data(const struct launcher_vm *v, int b) { return v->blocks[b] + CANARY_BYTES; }
@@ -118,10 +120,28 @@ static int memory_prepare(struct launcher_vm *v, struct runner_fault *fault)
 		v->blocks[b] = aligned_alloc(256, rounded);
 		CHECKF(v->blocks[b], "no memory for a buffer of %zu bytes", bytes);
 		v->origin[b] = xmalloc(bytes ? bytes : 1);
-		v->memory[b] = (struct vm_buffer){
-			tape_buffer_address(b), t->buffers[b].bytes, buffer_data(v, b), v->origin[b], false};
+		v->memory[b] = (struct vm_buffer){.address = tape_buffer_address(b),
+			.bytes = t->buffers[b].bytes,
+			.data = buffer_data(v, b),
+			.origin = v->origin[b]};
 	}
 	return 0;
+}
+
+/* All buffers read the same pattern and write nowhere, whatever their sizes are. */
+static void memory_by_offset(struct launcher_vm *v)
+{
+	const struct tape *t = v->tape;
+	size_t n = (size_t)t->nbuffers + 1;
+	v->blocks = xcalloc(n, sizeof *v->blocks);
+	v->origin = xcalloc(n, sizeof *v->origin);
+	v->memory = xcalloc(n, sizeof *v->memory);
+	v->nbuffers = t->nbuffers;
+	for (int b = 0; b < t->nbuffers; b++)
+		v->memory[b] = (struct vm_buffer){.address = tape_buffer_address(b),
+			.bytes = t->buffers[b].bytes,
+			.data = v->pattern,
+			.period = VM_PERIOD_BYTES};
 }
 
 static int vm_load(struct launcher *l, const struct tape *t, const bool *is_skipped,
@@ -131,7 +151,8 @@ static int vm_load(struct launcher *l, const struct tape *t, const bool *is_skip
 	release_tape(v);
 	v->tape = t;
 	int rc = kernels_prepare(v, fault);
-	if (!rc) rc = memory_prepare(v, fault);
+	if (!rc && v->pattern) memory_by_offset(v);
+	else if (!rc) rc = memory_prepare(v, fault);
 	if (rc) release_tape(v);
 	return rc;
 }
@@ -270,6 +291,38 @@ static void compiled_make(struct launcher_vm *v, const struct launcher_trial *tr
 	}
 }
 
+static void touched_make(const struct launcher_vm *v, struct runner_result *out)
+{
+	if (!out->touched) out->touched = xcalloc((size_t)v->tape->nbuffers + 1, sizeof *out->touched);
+	out->ntouched = v->tape->nbuffers;
+}
+
+/* The launch's bytes join those of the rows before it: no more than the buffer has. */
+static void touched_add(
+	const struct launcher_vm *v, const struct reach *own, const struct vm_report *report, struct runner_result *out)
+{
+	touched_make(v, out);
+	for (int i = 0; i < own->n; i++) {
+		int at = 0;
+		while (own->buffers[at].address != own->address[i]) at++;
+		struct runner_touched *to = &out->touched[own->ids[i]];
+		to->read = MIN(to->read + report->touched[2 * at], own->buffers[at].bytes);
+		to->written = MIN(to->written + report->touched[2 * at + 1], own->buffers[at].bytes);
+	}
+}
+
+static void touched_move(const struct launcher_vm *v, const struct tape_row *row, struct runner_result *out)
+{
+	touched_make(v, out);
+	struct runner_touched *to = &out->touched[row->dst.buffer];
+	int64_t bytes = tape_view_elements(&row->dst) * (int64_t)dtype_bytes(row->dst.dtype);
+	to->written = MIN(to->written + bytes, v->tape->buffers[row->dst.buffer].bytes);
+	if (row->kind != TAPE_COPY) return;
+	struct runner_touched *from = &out->touched[row->src.buffer];
+	bytes = tape_view_elements(&row->src) * (int64_t)dtype_bytes(row->src.dtype);
+	from->read = MIN(from->read + bytes, v->tape->buffers[row->src.buffer].bytes);
+}
+
 static struct vm_coverage *coverage_of(struct launcher_vm *v, int kernel)
 {
 	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
@@ -285,6 +338,7 @@ static void site_report(const struct vm_site *s, int id, int kernel, struct runn
 		.line = s->line,
 		.column = s->column,
 		.kind = s->kind,
+		.is_equality = s->is_equality,
 		.wanted = s->wanted,
 		.taken = s->taken,
 		.low = s->low,
@@ -340,6 +394,11 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
+	struct vm_sample_options sample = {.seed = trial->seed + (uint64_t)index};
+	if (v->pattern) {
+		o.sample = &sample;
+		o.checks = 0;
+	}
 
 	/* A fault of the vm has a code and a place of its own; anything else is a launch that does not
 	 * fit the kernel. */
@@ -351,6 +410,13 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	else if (rc)
 		launcher_fault(fault, rc == ERR_UNSUPPORTED ? "unsupported-op" : "argument", index, row->line, err.text);
 	else if (trial->want_cost) launcher_cost_add(out, index, row, &report.cost);
+	if (!rc && trial->want_cost) {
+		struct runner_row_cost *cost = &out->costs[out->ncosts - 1];
+		cost->sampled = report.sampled;
+		cost->error = report.sample_error;
+		cost->reached = (int64_t)(report.reached >> 1);
+		touched_add(v, &own, &report, out);
+	}
 	if (!rc && trial->want_cost) lines_add(out, &report);
 	vm_report_release(&report);
 	return rc ? ERR_MISMATCH : 0;
@@ -385,6 +451,11 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 	if (row->kind == TAPE_LAUNCH) return row_launch(v, index, trial, out, fault);
 	if (row->kind == TAPE_LIBRARY) return row_library(v, index, trial->library, fault);
 	if (tape_row_is_order(row->kind)) return 0;
+	if (trial->want_cost) touched_move(v, row, out);
+	if (v->pattern) {
+		launcher_cost_add(out, index, row, NULL);
+		return 0;
+	}
 	int to = row->dst.buffer;
 	struct memory_view dst = {buffer_data(v, to), v->origin[to]};
 	if (row->kind == TAPE_FILL) movement_fill(&row->dst, dst, row->fill, row->fill_int);
@@ -397,6 +468,7 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 
 static bool canaries_hold(const struct launcher_vm *v)
 {
+	if (v->pattern) return true;
 	for (int b = 0; b < v->nbuffers; b++) {
 		const uint8_t *before = v->blocks[b], *after = buffer_data(v, b) + v->tape->buffers[b].bytes;
 		for (int i = 0; i < CANARY_BYTES; i++)
@@ -432,7 +504,8 @@ static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner
 {
 	static bool (*const has[])(const struct vm_kernel *k, int *line) = {[RUNNER_TF32] = vm_kernel_uses_tf32,
 		[RUNNER_ORDER] = vm_kernel_may_depend_on_order,
-		[RUNNER_NARROW] = vm_kernel_narrows};
+		[RUNNER_NARROW] = vm_kernel_narrows,
+		[RUNNER_DATA] = vm_kernel_cost_depends_on_data};
 	const struct launcher_vm *v = (const struct launcher_vm *)l;
 	for (int i = 0; i < v->tape->nrows; i++) {
 		int line = 0;
@@ -454,6 +527,7 @@ static void vm_destroy(struct launcher *l)
 		vm_kernel_free(v->cached[i].kernel);
 	}
 	free(v->cached);
+	free(v->pattern);
 	free(v);
 }
 
@@ -470,5 +544,14 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.is_spent = vm_is_spent,
 		.destroy = vm_destroy};
 	v->memory_bytes = memory_bytes;
+	return &v->base;
+}
+
+struct launcher *launcher_vm_create_sampling(void)
+{
+	struct launcher_vm *v = (struct launcher_vm *)launcher_vm_create(0);
+	v->pattern = aligned_alloc(256, 4 * (size_t)VM_PERIOD_BYTES);
+	CHECKF(v->pattern, "no memory for a pattern of %lld bytes", (long long)(4 * VM_PERIOD_BYTES));
+	vm_pattern_fill(v->pattern, VM_PERIOD_BYTES);
 	return &v->base;
 }

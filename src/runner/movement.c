@@ -69,49 +69,13 @@ static void walk_each(const struct walk *w, int64_t a_bytes, int64_t b_bytes, ru
 
 static int64_t load_int(enum dtype t, const void *p)
 {
-	/* Each case copies into a variable of the type, so that the return widens it rightly. */
-	switch (t) {
-	case DTYPE_I8: {
-		int8_t v;
-		memcpy(&v, p, 1);
-		return v;
-	}
-	case DTYPE_I16: {
-		int16_t v;
-		memcpy(&v, p, 2);
-		return v;
-	}
-	case DTYPE_I32: {
-		int32_t v;
-		memcpy(&v, p, 4);
-		return v;
-	}
-	case DTYPE_U8: {
-		uint8_t v;
-		memcpy(&v, p, 1);
-		return v;
-	}
-	case DTYPE_U16: {
-		uint16_t v;
-		memcpy(&v, p, 2);
-		return v;
-	}
-	case DTYPE_U32: {
-		uint32_t v;
-		memcpy(&v, p, 4);
-		return v;
-	}
-	case DTYPE_BOOL: {
-		uint8_t v;
-		memcpy(&v, p, 1);
-		return v != 0;
-	}
-	default: {
-		int64_t v;
-		memcpy(&v, p, 8);
-		return v;
-	}
-	}
+	/* Little-endian: the value is in the low bytes; a signed one is moved up and back, which brings its sign along. */
+	bool is_signed = t == DTYPE_I8 || t == DTYPE_I16 || t == DTYPE_I32;
+	uint64_t v = 0;
+	size_t bytes = dtype_bytes(t), unused = 64 - 8 * bytes;
+	memcpy(&v, p, bytes);
+	if (t == DTYPE_BOOL) return v != 0;
+	return is_signed ? (int64_t)(v << unused) >> unused : (int64_t)v;
 }
 
 static void store_int(enum dtype t, void *p, int64_t v)

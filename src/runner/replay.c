@@ -315,3 +315,17 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	out->has_fault = rc != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);
 }
+
+void replay_price(struct replay *r, const struct runner_trial *trial, struct runner_result *out)
+{
+	uint64_t start = clock_ns();
+	struct launcher_trial how = {.want_cost = true,
+		.compiled = trial->compiled,
+		.gpu = trial->gpu,
+		.seed = trial->seed,
+		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
+	*out = (struct runner_result){.lineage_output = -1};
+	out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
+	out->has_fault = rows_run(r, &how, out, &out->fault) != 0;
+	out->run_ns = (int64_t)(clock_ns() - start);
+}

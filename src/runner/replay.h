@@ -33,4 +33,7 @@ bool replay_is_spent(const struct replay *r);
  * writes dense outputs to `outputs` (bytes). */
 void replay_run(struct replay *r, const struct runner_trial *trial, const struct replay_given *given, uint8_t *outputs,
 	int64_t outputs_bytes, struct runner_result *out);
+/* What the tape's rows cost, with a launcher that samples: no data, no outputs. out->has_fault with the reason where
+ * that cannot be told. Of trial: compiled, gpu, deadline_ms, seed. */
+void replay_price(struct replay *r, const struct runner_trial *trial, struct runner_result *out);
 #endif

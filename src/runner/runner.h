@@ -7,8 +7,9 @@
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
  *                 + descriptors: memfd with the tape's text; for a GPU, memfd with the binaries
- *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L}}  or  {"fault": {...}}
- *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less; -1
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L, "data_line": L}}  or  {"fault": {...}}
+ *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less, of what
+ *                 makes costs depend on data; -1
  *                 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
  *                 + descriptors: memfd with the given data, memfd for the outputs and, where library
@@ -16,6 +17,10 @@
  *     runner      {"library": row}    a row of the tape, whose reads lie in the memfd for operands
  *     supervisor  {"library": true}  or  {"failed": text}     its writes lie there; it cannot be computed
  *     runner      {"trial": {...struct runner_result...}}
+ *     supervisor  {"price": {...struct runner_trial, without data...}}      vm only
+ *                 + descriptor: memfd with a tape's text, which is not the loaded one
+ *     runner      {"trial": {...struct runner_result...}}     costs alone, from samples of each launch's
+ *                 programs on memory by offset; a fault where they cannot be told
  *     supervisor  {"reset": {}}       GPU only: the candidate is done, the next one's loads follow
  *     runner      {"ready": true}     everything of it is gone, and the GPU answered; else it ends
  * Any number of loads and trials, all of one candidate up to a reset; the end of the stream ends the
@@ -60,6 +65,7 @@ struct runner_trial {
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
+	uint64_t seed;          /* of a price: which programs run */
 	bool want_coverage;     /* on the vm: which sides of their comparisons on data kernels take */
 };
 
@@ -98,7 +104,7 @@ struct runner_binaries {
 	int count; /* the tape's kernels; 0 for the vm */
 	struct runner_binary *binaries;
 };
-enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW };
+enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA };
 
 /* code: a vm fault's name, or one of
  *   bad-tape     the tape does not parse, or does not fit the given data (sizes, names)
@@ -124,6 +130,14 @@ struct runner_row_cost {
 	int64_t programs, bytes, sectors, flops, special, dot_flops, footprint_bytes;
 	int kernel;            /* of a launch: into the tape's kernels */
 	struct vm_cost counts; /* of a launch: what the predicted time is made from */
+	int64_t sampled;       /* of a launch: programs that ran for these counts */
+	double error;          /* of a launch: relative standard error of the counts; 0: exact */
+	int64_t reached;       /* of a launch: a hash of which instructions ran */
+};
+/* Distinct bytes of one buffer of the tape that all launches together read and wrote: at most so many, where launches
+ * were sampled. Movement rows count whole. */
+struct runner_touched {
+	int64_t read, written;
 };
 struct runner_line_cost {
 	int line;
@@ -135,6 +149,7 @@ struct runner_site {
 	int id; /* the same in every trial of a tape */
 	int kernel, line, column;
 	enum vm_site_kind kind;
+	bool is_equality;
 	uint8_t wanted, taken;
 	double low, high, constant, least, most, nearest;
 	char what[32];
@@ -154,6 +169,8 @@ struct runner_result {
 	struct runner_row_cost *costs; /* want_cost: one for each row that ran; heap */
 	int nlines;
 	struct runner_line_cost *lines; /* want_cost: heap */
+	int ntouched;
+	struct runner_touched *touched; /* want_cost: for each buffer of the tape; heap */
 	int64_t run_ns;
 	int ntimes;
 	int64_t *times_ns; /* of the timed replays, in order; heap */

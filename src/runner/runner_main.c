@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 #define CONTROL_FD 3
-#define BYTES_BESIDE_BUFFERS ((int64_t)VM_SHADOW_BYTES_MAX + ((int64_t)1 << 30))   /* kernels, the tape's text and its parse; shadow memory for races */
+/* Kernels, the tape's text and its parse; shadow memory for races. */
+#define BYTES_BESIDE_BUFFERS ((int64_t)VM_SHADOW_BYTES_MAX + ((int64_t)1 << 30))
 
 static void reply(json_t *o)
 {
@@ -112,8 +113,9 @@ static void load(const struct runner_options *o, const json_t *request, const in
 	unmap(binaries.data, binary_bytes);
 	if (rc) reply_fault(&fault);
 	else
-		reply(json_pack("{s:{s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32), "order_line",
-			replay_line(replay, RUNNER_ORDER), "narrow_line", replay_line(replay, RUNNER_NARROW)));
+		reply(json_pack("{s:{s:i, s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32),
+			"order_line", replay_line(replay, RUNNER_ORDER), "narrow_line", replay_line(replay, RUNNER_NARROW),
+			"data_line", replay_line(replay, RUNNER_DATA)));
 	if (load_again_ready(o)) exit(3);
 }
 
@@ -162,6 +164,30 @@ static void trial(const json_t *o, const int *fds, int nfds)
 	runner_trial_release(&t);
 }
 
+/* Costs of another tape, whose buffers may be larger than any memory. */
+static void price(const json_t *o, const int *fds)
+{
+	static const struct runner_binaries none = {0};
+	struct runner_trial t = {0};
+	struct runner_result result = {.lineage_output = -1};
+	struct tape *tape = NULL;
+	struct replay *pricing = NULL;
+	struct err err = {0};
+	int64_t bytes = 0;
+	if (runner_trial_parse(o, 0, &t, &err)) exit(3);
+	const uint8_t *text = map_fd(fds[0], PROT_READ, MAP_PRIVATE, &bytes);
+	int rc = tape_parse((const char *)text, (size_t)bytes, &tape, &err);
+	unmap(text, bytes);
+	if (rc) launcher_fault(&result.fault, "bad-tape", -1, 0, err.text);
+	else rc = replay_create(tape, launcher_vm_create_sampling(), &none, &pricing, &result.fault);
+	if (rc) result.has_fault = true;
+	else replay_price(pricing, &t, &result);
+	replay_free(pricing);
+	reply(json_pack("{s:o}", "trial", runner_result_json(&result)));
+	runner_result_release(&result);
+	runner_trial_release(&t);
+}
+
 /* Between two candidates. A runner that is not as good as new is not used again. */
 static void reset(void)
 {
@@ -185,6 +211,7 @@ static int serve(const struct runner_options *options)
 		const json_t *request = json_object_get(o, "load");
 		if (request && nfds == (options->is_cuda ? 2 : 1)) load(options, request, fds, nfds);
 		else if (json_object_get(o, "trial") && nfds >= 2) trial(json_object_get(o, "trial"), fds, nfds);
+		else if (json_object_get(o, "price") && !options->is_cuda && nfds == 1) price(json_object_get(o, "price"), fds);
 		else if (json_object_get(o, "reset") && options->is_cuda && nfds == 0) reset();
 		else return 3;
 		for (int i = 0; i < nfds; i++) close(fds[i]);

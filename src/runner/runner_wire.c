@@ -40,6 +40,7 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
+	if (t->seed) json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
 	return o;
 }
 
@@ -90,6 +91,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	t.deadline_ms = (int)deadline;
 	t.time_repeats = (int)repeats;
 	t.may_be_given = (uint64_t)json_integer_value(json_object_get(o, "may_be_given"));
+	t.seed = (uint64_t)json_integer_value(json_object_get(o, "seed"));
 	/* On a fault the caller gets nothing, so what was read until then is released here. */
 	if (rc) runner_trial_release(&t);
 	else *out = t;
@@ -242,7 +244,8 @@ int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binar
 /* ---- results ---- */
 
 /* Costs and lines travel as rows of numbers: a tape may have thousands. */
-#define COST_FIELDS(X, c) X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
+#define COST_FIELDS(X, c) \
+	X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
 
 /* What was not seen, or never is, has no number. */
 static json_t *real_json(double x) { return isfinite(x) ? json_real(x) : json_null(); }
@@ -253,9 +256,9 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	for (int i = 0; i < c->nsites; i++) {
 		const struct runner_site *s = &c->sites[i];
 		json_array_append_new(open,
-			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s]", s->id, s->kernel, s->line, s->column, (int)s->kind,
-				s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant), real_json(s->least),
-				real_json(s->most), real_json(s->nearest), s->what));
+			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b]", s->id, s->kernel, s->line, s->column,
+				(int)s->kind, s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant),
+				real_json(s->least), real_json(s->most), real_json(s->nearest), s->what, s->is_equality));
 	}
 	return json_pack("{s:i, s:i, s:o}", "sides", c->sides, "taken", c->taken, "sites", open);
 }
@@ -288,6 +291,7 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.line = int_at(row, 2, INT32_MAX),
 			.column = int_at(row, 3, INT32_MAX),
 			.kind = (enum vm_site_kind)int_at(row, 4, SITE_KIND_COUNT - 1),
+			.is_equality = json_is_true(json_array_get(row, 14)),
 			.wanted = (uint8_t)int_at(row, 5, 7),
 			.taken = (uint8_t)int_at(row, 6, 7),
 			.low = real_at(row, 7),
@@ -302,7 +306,7 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 
 json_t *runner_result_json(const struct runner_result *r)
 {
-	json_t *costs = json_array(), *lines = json_array(), *times = json_array();
+	json_t *costs = json_array(), *lines = json_array(), *times = json_array(), *touched = json_array();
 	for (int i = 0; i < r->ntimes; i++) json_array_append_new(times, json_integer(r->times_ns[i]));
 	for (int i = 0; i < r->ncosts; i++) {
 		const struct runner_row_cost *c = &r->costs[i];
@@ -314,17 +318,23 @@ json_t *runner_result_json(const struct runner_result *r)
 #undef X
 		json_array_append_new(row, json_integer(c->kernel));
 		json_array_append_new(row, vm_counts_json(&c->counts));
+		json_array_append_new(row, json_integer(c->sampled));
+		json_array_append_new(row, json_real(c->error));
+		json_array_append_new(row, json_integer(c->reached));
 		json_array_append_new(costs, row);
 	}
+	for (int i = 0; i < r->ntouched; i++)
+		json_array_append_new(
+			touched, json_pack("[I, I]", (json_int_t)r->touched[i].read, (json_int_t)r->touched[i].written));
 	for (int i = 0; i < r->nlines; i++)
 		json_array_append_new(lines,
 			json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
 				(json_int_t)r->lines[i].flops));
 	json_t *coverage = r->coverage.sites ? coverage_json(&r->coverage) : json_null();
-	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:o, s:o, s:I, s:o, s:I, s:s}", "coverage", coverage, "fault",
+	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:o, s:o, s:o, s:I, s:o, s:I, s:s}", "coverage", coverage, "fault",
 		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
-		(int)r->lineage, "lineage_output", r->lineage_output, "costs", costs, "lines", lines, "run_ns",
-		(json_int_t)r->run_ns, "times_ns", times, "empty_ns", (json_int_t)r->empty_ns, "untimed", r->untimed);
+		(int)r->lineage, "lineage_output", r->lineage_output, "costs", costs, "lines", lines, "touched", touched,
+		"run_ns", (json_int_t)r->run_ns, "times_ns", times, "empty_ns", (json_int_t)r->empty_ns, "untimed", r->untimed);
 }
 
 static int64_t count_at(const json_t *row, size_t i)
@@ -351,6 +361,17 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 #undef X
 		c->kernel = (int)MIN(count_at(row, f), INT32_MAX);
 		vm_counts_parse(json_array_get(row, f + 1), &c->counts);
+		c->sampled = count_at(row, f + 2);
+		double error = json_number_value(json_array_get(row, f + 3));
+		c->error = isfinite(error) && error > 0 ? error : 0;
+		c->reached = count_at(row, f + 4);
+	}
+	const json_t *touched = json_object_get(o, "touched");
+	size_t ntouched = MIN(json_array_size(touched), (size_t)TAPE_BUFFERS_MAX);
+	r->touched = xcalloc(ntouched + 1, sizeof *r->touched);
+	for (size_t i = 0; i < ntouched; i++) {
+		const json_t *pair = json_array_get(touched, i);
+		r->touched[r->ntouched++] = (struct runner_touched){count_at(pair, 0), count_at(pair, 1)};
 	}
 	for (size_t i = 0; i < nlines; i++) {
 		const json_t *row = json_array_get(lines, i);
@@ -397,6 +418,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 void runner_result_release(struct runner_result *r)
 {
 	free(r->costs);
+	free(r->touched);
 	free(r->lines);
 	free(r->times_ns);
 	free(r->coverage.sites);

@@ -110,6 +110,7 @@ struct tape_row {
 	int event;  /* record, wait */
 	int kernel;
 	uint32_t grid[3];
+	bool has_allocator; /* launch of a kernel that makes descriptors: the host had given Triton an allocator */
 	int nargs;
 	struct tape_arg *args;     /* launch: arguments of the IR's function, in order */
 	struct tape_view dst, src; /* fill: dst; copy: dst and src, same shape */

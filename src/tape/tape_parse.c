@@ -449,7 +449,7 @@ static int read_arg(struct tape *t, const json_t *o, const char *what, struct ta
 
 static int read_launch(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)
 {
-	static const char *const keys[] = {"op", "line", "stream", "kernel", "grid", "args", NULL};
+	static const char *const keys[] = {"op", "line", "stream", "kernel", "grid", "args", "allocator", NULL};
 	static const int64_t grid_max[3] = {INT32_MAX, 65535, 65535};
 	const json_t *grid, *args;
 	int64_t kernel;
@@ -457,7 +457,12 @@ static int read_launch(struct tape *t, const json_t *o, const char *what, struct
 	if (!rc) rc = get_int(o, what, "kernel", 0, t->nkernels - 1, &kernel, err);
 	if (!rc) rc = get_array(o, what, "grid", 3, 3, &grid, err);
 	if (!rc) rc = get_array(o, what, "args", 0, TAPE_ARGS_MAX, &args, err);
+	/* Like an option, it is left out where it is not so: two texts for one meaning would be two tapes. */
+	const json_t *allocator = json_object_get(o, "allocator");
+	if (!rc && allocator && !json_is_true(allocator))
+		rc = err_set(err, ERR_FORMAT, "tape: %s.allocator: expected true, or nothing", what);
 	if (rc) return rc;
+	r->has_allocator = allocator != NULL;
 	r->kernel = (int)kernel;
 	/* Each axis of the grid has a limit of its own. */
 	for (int i = 0; i < 3; i++) {

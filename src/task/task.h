@@ -12,6 +12,9 @@
 #include "base/base.h"
 
 #define TASK_SOURCE_BYTES_MAX ((size_t)1 << 20)
+/* Last line of a source whose values are checked at other sizes than its own: "# Judged at ROWS=5,
+ * COLS=700". The oracle reads it (worker/oracle_size.py); prompts leave it out. */
+#define TASK_JUDGED_AT "# Judged at "
 
 struct task {
 	char *name;      /* unique in its set: "synth-1-000017", "level1/19_ReLU" */
@@ -19,6 +22,7 @@ struct task {
 	char *structure; /* composed tasks: operator combination without constants and sizes, "chain:relu,mul_c,tanh"; else
 						"" */
 	char *split;     /* "train", "dev", "test", "hand" or "" */
+	char *rung;      /* of the ladder, composed tasks: "T0" to "T4"; else "" */
 	int level;       /* 1 single operator or short chain, 2 fused sequence, 3 small network; 0 unknown */
 	int64_t problem_id;     /* the number that a benchmark gives the task inside its level (the file name's prefix,
 							   "19_ReLU"); 0: none */
@@ -70,6 +74,7 @@ struct task_synth_options {
 	const char
 		*operators; /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
 	int operators_min;    /* only tasks of at least so many */
+	const char *rungs;    /* comma-separated, "T1,T2": tasks of these rungs in place of levels; NULL or "": levels */
 	const char *progress; /* label of a progress line; NULL: none */
 };
 /* Composes tasks; deduplicated by source hash; splits share no structure. Same options, same bytes.
@@ -81,9 +86,14 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
  * naming, masking, grid form, one or several kernels. ERR_NOT_FOUND when the task was not composed.
  */
 int task_answer_styles(void);
+/* Of a task that a family of templates gave there may be several answers, whose best depends on the
+ * sizes: task_answer gives the best by the family's rule, task_answer_choice any, 0 being the best;
+ * ERR_RANGE behind the last. */
+int task_answer_choice(
+	const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err);
 int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
-/* The same task solved correctly but slowly (one launch per operator, small blocks): the mid-end's
- * starting point. */
+/* The same task solved correctly but slowly (one launch per operator, small blocks; of a family the
+ * last choice): the mid-end's starting point. */
 int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
 
 /* Problem audit, static part: reasons a task cannot discriminate that the text alone shows. The

@@ -3,7 +3,7 @@
  * whose seed lies gets no answer. Styles differ in block size, names, masks and grid form; the slow
  * form has one launch per operator and small blocks. All of them are meant to be right for any
  * sizes: nothing but block sizes is a number. */
-#include "task/task_graph.h"
+#include "task/task_family.h"
 #include "base/base.h"
 
 static const struct answer_style STYLES[] = {
@@ -180,6 +180,15 @@ static void model_print(const struct answer *a, struct str *out)
 	str_printf(out, "        return %s\n", a->style.out);
 }
 
+/* A candidate file: what its text needs imported, then the text. */
+static void file_print(const struct str *body, struct str *out)
+{
+	str_puts(out, "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n");
+	if (strstr(body->data, "libdevice.")) str_puts(out, "from triton.language.extra import libdevice\n");
+	str_putc(out, '\n');
+	str_append(out, body->data, body->len);
+}
+
 static void code_print(const struct answer *a, struct str *out)
 {
 	struct str body = {0};
@@ -189,10 +198,7 @@ static void code_print(const struct answer *a, struct str *out)
 		str_putc(&body, '\n');
 	}
 	model_print(a, &body);
-	str_puts(out, "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n");
-	if (strstr(body.data, "libdevice.")) str_puts(out, "from triton.language.extra import libdevice\n");
-	str_putc(out, '\n');
-	str_append(out, body.data, body.len);
+	file_print(&body, out);
 	str_release(&body);
 }
 
@@ -263,7 +269,61 @@ static void plan_print(const struct answer *a, int style, struct str *out)
 
 /* ---- entry points ---- */
 
-static int answer(const struct task *t, int style, bool is_slow, struct str *plan, struct str *code, struct err *err)
+static void graph_answer(const struct task_graph *g, int style, bool is_slow, struct str *plan, struct str *code)
+{
+	struct answer *a = xcalloc(1, sizeof *a);
+	a->g = g;
+	a->style = STYLES[style];
+	/* The slow answer keeps the style's names but takes small blocks and small tiles. */
+	if (is_slow) {
+		a->style.is_slow = true;
+		a->style.block_size = style % 2 ? 128 : 64;
+		a->style.tile_m = a->style.tile_n = a->style.tile_k = 16;
+		a->style.warps = 0;
+	}
+	a->count = graph_segments(g, is_slow, a->segments);
+	answer_names(a);
+	plan_print(a, style, plan);
+	code_print(a, code);
+	free(a);
+}
+
+static void family_answer_print(const struct family_task *t, int style, int choice, struct str *plan, struct str *code)
+{
+	struct str body = {0};
+	family_plan(t, style, choice, plan);
+	family_code(t, &STYLES[style], style, choice, &body);
+	file_print(&body, code);
+	str_release(&body);
+}
+
+/* A graph that prints another source than the task's would give the answer to another task. */
+static bool is_source_of(const struct composed *c, const struct task *t)
+{
+	struct str source = {0};
+	composed_source(c, &source);
+	bool same = !strcmp(
+		task_source_hash(source.data, source.len).text, task_source_hash(t->source, strlen(t->source)).text);
+	str_release(&source);
+	return same;
+}
+
+/* What the task was composed from is not stored with it: level or rung, and the seed, compose it
+ * again. Which of the two it was, the source tells. */
+static bool compose_again(const struct composer_room *room, const struct task *t, struct composed *out)
+{
+	*out = (struct composed){.is_graph = true, .level = t->level};
+	graph_compose(&out->graph, t->level, t->seed);
+	if (is_source_of(out, t)) return true;
+	int rung = t->rung ? rung_find((struct slice){t->rung, strlen(t->rung)}) : -1;
+	if (rung < 0) return false;
+	rung_compose(room, rung, t->seed, out);
+	return is_source_of(out, t);
+}
+
+#define CHOICE_SLOW (-1)
+
+static int answer(const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err)
 {
 	int rc = ERR_OK;
 	if (style < 0 || style >= task_answer_styles())
@@ -271,44 +331,34 @@ static int answer(const struct task *t, int style, bool is_slow, struct str *pla
 	if (!t->seed || !t->structure || !*t->structure || t->level < 1 || t->level > 3)
 		return err_set(
 			err, ERR_NOT_FOUND, "task %s was not composed by hone: no reference answer exists for it", t->name);
-	struct task_graph *g = xmalloc(sizeof *g);
-	struct answer *a = xcalloc(1, sizeof *a);
-	struct str source = {0};
-	/* The graph is not stored with the task: level and seed compose it again. */
-	graph_compose(g, t->level, t->seed);
-	graph_source(g, &source);
-	/* A graph that prints another source than the task's would give the answer to another task. */
-	if (strcmp(task_source_hash(source.data, source.len).text, task_source_hash(t->source, strlen(t->source)).text) !=
-		0) {
+	struct composer_room *room = composer_open();
+	struct composed *c = xmalloc(sizeof *c);
+	int choices = 1;
+	if (!compose_again(room, t, c))
 		rc = err_set(err, ERR_NOT_FOUND,
-			"task %s: level %d and seed %llu compose another source than the task's; its reference answer is unknown",
-			t->name, t->level, (unsigned long long)t->seed);
-	} else {
-		a->g = g;
-		a->style = STYLES[style];
-		/* The slow answer keeps the style's names but takes small blocks and small tiles. */
-		if (is_slow) {
-			a->style.is_slow = true;
-			a->style.block_size = style % 2 ? 128 : 64;
-			a->style.tile_m = a->style.tile_n = a->style.tile_k = 16;
-			a->style.warps = 0;
-		}
-		a->count = graph_segments(g, is_slow, a->segments);
-		answer_names(a);
-		plan_print(a, style, plan);
-		code_print(a, code);
-	}
-	str_release(&source);
-	free(a);
-	free(g);
+			"task %s: level %d, rung \"%s\" and seed %llu compose another source than the task's; its reference answer "
+			"is unknown",
+			t->name, t->level, t->rung ? t->rung : "", (unsigned long long)t->seed);
+	while (!rc && !c->is_graph && family_choice(&c->family, choices)) choices++;
+	if (!rc && choice >= choices)
+		rc = err_set(err, ERR_RANGE, "task %s: choice %d: expected 0 to %d", t->name, choice, choices - 1);
+	if (!rc && c->is_graph) graph_answer(&c->graph, style, choice == CHOICE_SLOW, plan, code);
+	else if (!rc) family_answer_print(&c->family, style, choice == CHOICE_SLOW ? choices - 1 : choice, plan, code);
+	free(c);
+	composer_close(room);
 	return rc;
 }
 
 int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err)
 {
-	return answer(t, style, false, plan, code, err);
+	return answer(t, style, 0, plan, code, err);
+}
+int task_answer_choice(const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err)
+{
+	if (choice < 0) return err_set(err, ERR_RANGE, "task %s: choice %d: expected 0 or more", t->name, choice);
+	return answer(t, style, choice, plan, code, err);
 }
 int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err)
 {
-	return answer(t, style, true, plan, code, err);
+	return answer(t, style, CHOICE_SLOW, plan, code, err);
 }

@@ -31,14 +31,15 @@ static int draw_range(struct composer *c, int lo, int hi)
 
 /* Sizes spread evenly over magnitudes; a third are multiples of 16, the rest whatever comes, mostly
  * odd. */
-static int draw_size(struct composer *c, int lo, int hi)
+int size_draw(struct rng *r, int lo, int hi)
 {
-	double x = lo * pow((double)hi / lo, (double)rng_next_uniform(&c->r));
+	double x = lo * pow((double)hi / lo, (double)rng_next_uniform(r));
 	int v = MAX(lo, MIN(hi, (int)x));
-	if (draw(c, 33)) v = MAX(16, v / 16 * 16);
-	else if (v % 2 == 0 && v < hi && draw(c, 70)) v++;
+	if (rng_below(r, 100) < 33) v = MAX(16, v / 16 * 16);
+	else if (v % 2 == 0 && v < hi && rng_below(r, 100) < 70) v++;
 	return v;
 }
+static int draw_size(struct composer *c, int lo, int hi) { return size_draw(&c->r, lo, hi); }
 
 /* ---- constants ---- */
 
@@ -59,15 +60,17 @@ static const struct const_range CONST_RANGES[CONST_COUNT] = {
 	[CONST_SHRINK] = {1, 8, 0.1, 0, 0},
 };
 
-static void draw_constants(struct composer *c, struct node *n)
+static int between(struct rng *r, int lo, int hi) { return lo + (int)rng_below(r, (uint32_t)(hi - lo + 1)); }
+
+static void draw_constants(struct rng *rng, struct node *n)
 {
 	if (n->op->consts == CONST_NONE) return;
 	const struct const_range *r = &CONST_RANGES[n->op->consts];
-	int v = draw_range(c, r->lo, r->hi);
+	int v = between(rng, r->lo, r->hi);
 	if (n->op->consts == CONST_MUL && v == 10) v = 15;
 	/* the shortest decimal, as it is printed: 3 * 0.1 is not 0.3 */
 	n->k[0] = r->unit == 0.1 ? v / 10.0 : v / 20.0;
-	if (r->hi2) n->k[1] = draw_range(c, r->lo2, r->hi2) / 10.0;
+	if (r->hi2) n->k[1] = between(rng, r->lo2, r->hi2) / 10.0;
 }
 
 /* ---- single operators ---- */
@@ -76,8 +79,16 @@ static int op_add(struct composer *c, const struct op_def *op, int a, int b, int
 {
 	int i = graph_op(c->g, op, a, b, d);
 	struct node *n = &c->g->nodes[i];
-	draw_constants(c, n);
+	draw_constants(&c->r, n);
 	n->spelling = op->torch[1] && draw(c, 40);
+	return i;
+}
+
+int graph_op_draw(struct task_graph *g, struct rng *r, const struct op_def *op, int a)
+{
+	int i = graph_op(g, op, a, -1, -1);
+	draw_constants(r, &g->nodes[i]);
+	g->nodes[i].spelling = op->torch[1] && rng_below(r, 100) < 40;
 	return i;
 }
 
@@ -369,36 +380,69 @@ static void family_attention(struct composer *c)
 }
 
 typedef void family_fn(struct composer *c);
-struct family {
-	int level, percent;
+/* percent: of its level's tasks. */
+struct graph_family {
+	int level, rung, percent;
 	family_fn *fn;
 };
-static const struct family FAMILIES[] = {
-	{1, 100, family_chain},
-	{2, 35, family_elementwise},
-	{2, 65, family_row},
-	{3, 35, family_linear},
-	{3, 25, family_matmul},
-	{3, 15, family_perceptron},
-	{3, 12, family_norm_linear},
-	{3, 13, family_attention},
+static const struct graph_family FAMILIES[] = {
+	{1, 0, 100, family_chain},
+	{2, 1, 35, family_elementwise},
+	{2, 2, 65, family_row},
+	{3, 3, 35, family_linear},
+	{3, 3, 25, family_matmul},
+	{3, 4, 15, family_perceptron},
+	{3, 4, 12, family_norm_linear},
+	{3, 4, 13, family_attention},
 };
 
-static void compose_once(struct task_graph *g, int level, struct rng r)
+/* Draws among the families of a level, or of a rung where that is not -1. */
+static void compose_once(struct task_graph *g, int level, int rung, struct rng r)
 {
 	struct composer c = {.g = g, .r = r, .current = -1, .saved = -1};
 	memset(g, 0, sizeof *g);
 	g->family = "mm";
-	int pick = draw_range(&c, 0, 99);
+	int total = 0;
+	for (size_t i = 0; i < ARRAY_LEN(FAMILIES); i++)
+		if (rung < 0 ? FAMILIES[i].level == level : FAMILIES[i].rung == rung) total += FAMILIES[i].percent;
+	int pick = draw_range(&c, 0, total - 1);
 	for (size_t i = 0; i < ARRAY_LEN(FAMILIES); i++) {
-		if (FAMILIES[i].level != level) continue;
+		if (rung < 0 ? FAMILIES[i].level != level : FAMILIES[i].rung != rung) continue;
 		if (pick < FAMILIES[i].percent) {
+			g->level = FAMILIES[i].level;
+			g->rung = FAMILIES[i].rung;
 			FAMILIES[i].fn(&c);
 			break;
 		}
 		pick -= FAMILIES[i].percent;
 	}
 	graph_name_values(g);
+}
+
+/* The sizes of a rung's graphs: the drawn ones, small and odd, are where values are checked; the
+ * task's own are large enough for a plan to have a price. */
+static void graph_enlarge(struct task_graph *g, struct rng *r)
+{
+	static const struct {
+		const char *name;
+		int low, high; /* low 0: what is left of the elements */
+	} LARGE[] = {{"N", 1 << 22, 1 << 24}, {"BATCH", 8, 64}, {"COLS", 512, 4096}, {"ROWS", 0, 0}};
+	bool is_product = !strcmp(g->family, "mm");
+	double product = 1.0, wanted = pow(2.0, 22.0 + 2.0 * (double)rng_next_uniform(r));
+	for (int fill = 0; fill < 2; fill++)
+		for (int i = 0; i < g->ndims; i++) {
+			struct dim *d = &g->dims[i];
+			size_t k = 0;
+			while (k < ARRAY_LEN(LARGE) && strcmp(LARGE[k].name, d->name)) k++;
+			bool fills = !is_product && k < ARRAY_LEN(LARGE) && LARGE[k].low == 0;
+			if (fills != fill) continue;
+			d->judged = d->value;
+			/* Products: a head's width stays what heads have, everything else is a layer's. */
+			if (is_product) d->value = strcmp(d->name, "D") ? size_draw(r, 1024, 4096) : size_draw(r, 32, 128);
+			else if (fills) d->value = MAX(2, (int)(wanted / product));
+			else d->value = size_draw(r, LARGE[k].low, LARGE[k].high);
+			product *= d->value;
+		}
 }
 
 /* The result must be the last node, everything must lead to it, and the text must stay short. */
@@ -413,11 +457,26 @@ static bool is_fit(const struct task_graph *g, int level)
 	return ops > 0 && ops <= OPS_MAX[level] && g->nodes[g->count - 1].role == NODE_OP;
 }
 
+#define RUNG_STREAM 16   /* rungs draw from other streams than levels */
+
+void graph_compose_rung(struct task_graph *g, int rung, uint64_t seed)
+{
+	for (uint64_t attempt = 0; attempt < COMPOSE_ATTEMPTS_MAX; attempt++) {
+		struct rng r = {.seed = seed, .stream = (uint64_t)(RUNG_STREAM + rung) << 32 | attempt};
+		compose_once(g, 0, rung, r);
+		if (!is_fit(g, g->level) || !graph_is_sound(g, seed)) continue;
+		r.stream ^= (uint64_t)1 << 63;
+		graph_enlarge(g, &r);
+		return;
+	}
+	CHECKF(false, "no sound graph of rung T%d for seed %llu", rung, (unsigned long long)seed);
+}
+
 void graph_compose(struct task_graph *g, int level, uint64_t seed)
 {
 	CHECK(level >= 1 && level <= 3);
 	for (uint64_t attempt = 0; attempt < COMPOSE_ATTEMPTS_MAX; attempt++) {
-		compose_once(g, level, (struct rng){.seed = seed, .stream = (uint64_t)level << 32 | attempt});
+		compose_once(g, level, -1, (struct rng){.seed = seed, .stream = (uint64_t)level << 32 | attempt});
 		if (is_fit(g, level) && graph_is_sound(g, seed)) return;
 	}
 	CHECKF(false, "no sound graph of level %d for seed %llu", level, (unsigned long long)seed);

@@ -86,11 +86,13 @@ struct dim {
 	char name[GRAPH_NAME_BYTES];
 	char arg[GRAPH_NAME_BYTES];
 	int value, sim;
+	int judged; /* the value at which answers are checked; 0: value */
 	bool is_init_arg;
 };
 
 struct task_graph {
 	const char *family; /* prefix of the structure string */
+	int level, rung;    /* what the family is reckoned to */
 	struct node nodes[GRAPH_NODES_MAX];
 	int count;
 	struct dim dims[GRAPH_DIMS_MAX];
@@ -118,6 +120,12 @@ void graph_structure(const struct task_graph *g, struct str *out);
 
 /* Deterministic in (level, seed). */
 void graph_compose(struct task_graph *g, int level, uint64_t seed);
+/* Deterministic in (rung, seed): sizes of 2^22 elements and more, checked at small ones. */
+void graph_compose_rung(struct task_graph *g, int rung, uint64_t seed);
+/* A size between lo and hi, spread evenly over magnitudes. */
+int size_draw(struct rng *r, int lo, int hi);
+/* graph_op with one operand, constants and spelling drawn. */
+int graph_op_draw(struct task_graph *g, struct rng *r, const struct op_def *op, int a);
 /* Evaluates the graph on a few rows: finite, not constant, well conditioned, every operator and
  * every input matters (task_check_graph.c). */
 bool graph_is_sound(const struct task_graph *g, uint64_t seed);
@@ -151,6 +159,7 @@ struct answer_style {
 	int tile_m, tile_n, tile_k;
 	bool contiguous, is_slow;
 };
+void style_pointer(const struct answer_style *style, const char *name, struct str *out); /* a pointer argument's name */
 int graph_segments(const struct task_graph *g, bool is_slow, struct segment *out); /* returns the number of segments */
 void kernel_print(const struct task_graph *g, const struct segment *s, const struct answer_style *style,
 	const char *name, struct str *out);

@@ -138,7 +138,7 @@ static int rows_add(const struct str *rows, const char *path, struct task_set *o
 static int reader_run(const char *kind, const char *path, struct task_set *out, struct err *err)
 {
 	struct reader r = {.child = {.pid = -1, .reaped = true}, .pipes = {{.fd = -1}, {.fd = -1}}};
-	char *python = path_installed("build/venv/bin/python"), *script = path_installed("worker/rows.py"),
+	char *python = path_python(), *script = path_installed("worker/rows.py"),
 		 *library = path_installed("libhone_sandbox.so");
 	char *whole = realpath(path, NULL);
 	/* What is missing is named before anything is started. */

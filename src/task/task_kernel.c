@@ -4,7 +4,7 @@
 #include "task/task_graph.h"
 #include "base/base.h"
 
-static void ptr_print(struct str *out, const struct answer_style *style, const char *name)
+void style_pointer(const struct answer_style *style, const char *name, struct str *out)
 {
 	char text[2 * GRAPH_NAME_BYTES];
 #pragma GCC diagnostic push
@@ -24,10 +24,10 @@ static void signature_print(const struct task_graph *g, const struct segment *s,
 {
 	str_printf(out, "@triton.jit\ndef %s(", name);
 	for (int i = 0; i < s->nreads; i++) {
-		ptr_print(out, style, g->nodes[s->reads[i]].name);
+		style_pointer(style, g->nodes[s->reads[i]].name, out);
 		str_puts(out, ", ");
 	}
-	ptr_print(out, style, "out");
+	style_pointer(style, "out", out);
 	if (s->kind == SEGMENT_MATMUL) str_puts(out, ", M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):\n");
 	else
 		str_printf(out, "%s%s, %s: tl.constexpr):\n", s->kind == SEGMENT_FLAT ? ", n" : "",
@@ -57,7 +57,7 @@ static void load_print(
 {
 	enum access access = access_of(g, &s->space, node);
 	str_printf(out, "    %s = tl.load(", g->nodes[node].name);
-	ptr_print(out, style, g->nodes[node].name);
+	style_pointer(style, g->nodes[node].name, out);
 	place_print(s, style, access, out);
 	str_printf(out, "%s)\n", is_scalar(g, s, node) ? "" : style->other);
 }
@@ -83,7 +83,7 @@ static void body_print(
 	for (int i = first; i <= s->last; i++)
 		if (g->nodes[i].role == NODE_OP) statements_print(g, style, i, out);
 	str_puts(out, "    tl.store(");
-	ptr_print(out, style, "out");
+	style_pointer(style, "out", out);
 	enum access access = is_scalar(g, s, s->last) ? ACCESS_ROWS : ACCESS_FULL;
 	struct str place = {0};
 	place_print(s, style, access, &place);
@@ -122,11 +122,11 @@ static void matmul_print(
 		"    rm = tl.program_id(0) * BM + tl.arange(0, BM)\n    rn = tl.program_id(1) * BN + tl.arange(0, BN)\n"
 		"    acc = tl.zeros((BM, BN), dtype=tl.float32)\n    for start in range(0, K, BK):\n        rk = start + "
 		"tl.arange(0, BK)\n        lhs = tl.load(");
-	ptr_print(out, style, g->nodes[n->args[0]].name);
+	style_pointer(style, g->nodes[n->args[0]].name, out);
 	str_puts(out,
 		" + rm[:, None] * K + rk[None, :], mask=(rm[:, None] < M) & (rk[None, :] < K), other=0.0)\n        rhs = "
 		"tl.load(");
-	ptr_print(out, style, g->nodes[n->args[1]].name);
+	style_pointer(style, g->nodes[n->args[1]].name, out);
 	/* A transposed operand is stored (N, K), so that its two strides change places. */
 	str_puts(out, n->transposed ? " + rn[None, :] * K + rk[:, None]" : " + rk[:, None] * N + rn[None, :]");
 	str_puts(out,
@@ -135,7 +135,7 @@ static void matmul_print(
 	/* The third operand, when there is one, is a row that is added to every row of the tile. */
 	if (n->nargs > 2) {
 		str_printf(out, "    %s = tl.load(", g->nodes[n->args[2]].name);
-		ptr_print(out, style, g->nodes[n->args[2]].name);
+		style_pointer(style, g->nodes[n->args[2]].name, out);
 		str_printf(
 			out, " + rn, mask=rn < N, other=0.0)\n    %s = acc + %s[None, :]\n", n->name, g->nodes[n->args[2]].name);
 	} else str_printf(out, "    %s = acc\n", n->name);

@@ -6,7 +6,9 @@
 #include "base/base.h"
 #include <math.h>
 
-#define E(name, expr) static double eval_##name(double a, double b, double c, const double *k) { (void)b; (void)c; (void)k; return expr; }
+#define E(name, expr) \
+	static double eval_##name(double a, double b, double c, const double *k) \
+	{ (void)b; (void)c; (void)k; return expr; }
 static double softplus(double a) { return fmax(a, 0.0) + log1p(exp(-fabs(a))); }
 static double sigmoid(double a) { return 1.0 / (1.0 + exp(-a)); }
 static double bound(double a, double lo, double hi) { return fmin(fmax(a, lo), hi); }
@@ -16,15 +18,21 @@ E(relu, fmax(a, 0.0)) E(sigmoid, sigmoid(a)) E(tanh, tanh(a)) E(gelu, 0.5 * a * 
 E(gelu_tanh, 0.5 * a * (1.0 + tanh(0.7978845608028654 * (a + 0.044715 * a * a * a)))) E(silu, a * sigmoid(a))
 E(elu, a > 0.0 ? a : expm1(a)) E(selu, 1.0507009873554805 * (a > 0.0 ? a : 1.6732632423543772 * expm1(a)))
 E(celu, a > 0.0 ? a : k[0] * expm1(a / k[0])) E(leaky_relu, a > 0.0 ? a : k[0] * a) E(softplus, softplus(a))
-E(logsigmoid, -softplus(-a)) E(mish, a * tanh(softplus(a))) E(relu6, bound(a, 0.0, 6.0)) E(hardtanh, bound(a, -1.0, 1.0))
-E(hardsigmoid, bound(a + 3.0, 0.0, 6.0) / 6.0) E(hardswish, a * bound(a + 3.0, 0.0, 6.0) / 6.0) E(softsign, a / (1.0 + fabs(a)))
-E(softshrink, a > k[0] ? a - k[0] : a < -k[0] ? a + k[0] : 0.0) E(exp, exp(a)) E(exp_neg_abs, exp(-fabs(a))) E(gauss, exp(-a * a))
-E(abs, fabs(a)) E(neg, -a) E(square, a * a) E(cube, a * a * a) E(sqrt_abs, sqrt(fabs(a) + k[0])) E(recip_abs, 1.0 / (1.0 + fabs(a)))
+E(logsigmoid, -softplus(-a)) E(mish, a * tanh(softplus(a))) E(relu6, bound(a, 0.0, 6.0))
+E(hardtanh, bound(a, -1.0, 1.0))
+E(hardsigmoid, bound(a + 3.0, 0.0, 6.0) / 6.0) E(hardswish, a * bound(a + 3.0, 0.0, 6.0) / 6.0)
+E(softsign, a / (1.0 + fabs(a)))
+E(softshrink, a > k[0] ? a - k[0] : a < -k[0] ? a + k[0] : 0.0) E(exp, exp(a)) E(exp_neg_abs, exp(-fabs(a)))
+E(gauss, exp(-a * a))
+E(abs, fabs(a)) E(neg, -a) E(square, a * a) E(cube, a * a * a) E(sqrt_abs, sqrt(fabs(a) + k[0]))
+E(recip_abs, 1.0 / (1.0 + fabs(a)))
 E(rsqrt_sq, 1.0 / sqrt(a * a + k[0])) E(log1p_abs, log1p(fabs(a))) E(sin, sin(a)) E(cos, cos(a)) E(erf, erf(a))
-E(clamp, bound(a, k[0], k[1])) E(add_c, a + k[0]) E(sub_c, a - k[0]) E(rsub_c, k[0] - a) E(mul_c, a * k[0]) E(div_c, a / k[0])
+E(clamp, bound(a, k[0], k[1])) E(add_c, a + k[0]) E(sub_c, a - k[0]) E(rsub_c, k[0] - a) E(mul_c, a * k[0])
+E(div_c, a / k[0])
 E(max_c, fmax(a, k[0])) E(min_c, fmin(a, k[0]))
 E(add, a + b) E(sub, a - b) E(mul, a * b) E(maximum, fmax(a, b)) E(minimum, fmin(a, b)) E(div_safe, a / (1.0 + fabs(b)))
-E(hypot, sqrt(a * a + b * b)) E(gate, a * sigmoid(b)) E(lerp, a + k[0] * (b - a)) E(axpy, a + k[0] * b) E(absdiff, fabs(a - b)) E(where, a > 0.0 ? b : c)
+E(hypot, sqrt(a * a + b * b)) E(gate, a * sigmoid(b)) E(lerp, a + k[0] * (b - a)) E(axpy, a + k[0] * b)
+E(absdiff, fabs(a - b)) E(where, a > 0.0 ? b : c)
 /* clang-format on */
 
 #define ROW(name, body) static void row_##name(const double *a, int n, double *out) body
@@ -67,13 +75,16 @@ ROW(var, { *out = row_squares(a, n, row_total(a, n) / n) / n; })
 ROW(norm, { *out = sqrt(row_squares(a, n, 0.0)); })
 ROW(softmax, { double z = row_logsumexp(a, n); for (int i = 0; i < n; i++) out[i] = exp(a[i] - z); })
 ROW(log_softmax, { row_affine(a, n, row_logsumexp(a, n), 1.0, out); })
-ROW(layer_norm, { double m = row_total(a, n) / n; row_affine(a, n, m, 1.0 / sqrt(row_squares(a, n, m) / n + 1e-5), out); })
+ROW(layer_norm, { double m = row_total(a, n) / n;
+	row_affine(a, n, m, 1.0 / sqrt(row_squares(a, n, m) / n + 1e-5), out); })
 ROW(rms_norm, { row_affine(a, n, 0.0, 1.0 / sqrt(row_squares(a, n, 0.0) / n + 1e-6), out); })
 ROW(l2_norm, { row_affine(a, n, 0.0, 1.0 / fmax(sqrt(row_squares(a, n, 0.0)), 1e-12), out); })
-ROW(l1_norm, { double s = 0.0; for (int i = 0; i < n; i++) s += fabs(a[i]); row_affine(a, n, 0.0, 1.0 / fmax(s, 1e-12), out); })
+ROW(l1_norm, { double s = 0.0; for (int i = 0; i < n; i++) s += fabs(a[i]);
+	row_affine(a, n, 0.0, 1.0 / fmax(s, 1e-12), out); })
 /* clang-format on */
 
-#define U(name, words, consts, t0, t1, triton, max) {#name, words, OP_UNARY, consts, {t0, t1}, triton, eval_##name, NULL, max}
+#define U(name, words, consts, t0, t1, triton, max) \
+	{#name, words, OP_UNARY, consts, {t0, t1}, triton, eval_##name, NULL, max}
 #define B(name, words, consts, t0, t1, triton) {#name, words, OP_BINARY, consts, {t0, t1}, triton, eval_##name, NULL, 0}
 #define R(kind, name, words, t0, t1, triton, fn) {#name, words, kind, CONST_NONE, {t0, t1}, triton, NULL, row_##fn, 0}
 #define NEG_INF "float(\"-inf\")"

@@ -4,6 +4,7 @@
  * source. */
 #include "task/task_graph.h"
 #include "base/base.h"
+#include "task/task_family.h"
 #include "task/task_set.h"
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@ static void task_release(struct task *t)
 	free(t->source);
 	free(t->structure);
 	free(t->split);
+	free(t->rung);
 }
 
 void task_set_release(struct task_set *s)
@@ -141,7 +143,7 @@ static char *safe_name(const char *file)
 /* ---- JSON rows: the same object in .jsonl files and in the header comment of .py files ---- */
 
 struct row {
-	const char *name, *source, *structure, *split;
+	const char *name, *source, *structure, *split, *rung;
 	int64_t level, seed, problem_id;
 };
 
@@ -157,6 +159,7 @@ static int row_fields(const json_t *o, const char *what, struct row *r, struct e
 {
 	int rc = json_opt_str(o, what, "structure", &r->structure, err);
 	if (!rc) rc = json_opt_str(o, what, "split", &r->split, err);
+	if (!rc) rc = json_opt_str(o, what, "rung", &r->rung, err);
 	if (!rc) rc = json_opt_int(o, what, "level", 0, 9, &r->level, err);
 	if (!rc) rc = json_opt_int(o, what, "seed", 0, INT64_MAX, &r->seed, err);
 	return rc ? rc : json_opt_int(o, what, "problem_id", 0, INT32_MAX, &r->problem_id, err);
@@ -170,11 +173,15 @@ static int row_finish(struct row *r, const char *what, struct task *t, struct er
 			"%d bytes",
 			what, r->name, NAME_BYTES_MAX);
 	if (task_split_settle(r->structure, r->split, what, &r->split, err)) return err->code;
+	if (*r->rung && rung_find((struct slice){r->rung, strlen(r->rung)}) < 0)
+		return err_set(
+			err, ERR_FORMAT, "%s: rung \"%.16s\": expected T0 to T%d or nothing", what, r->rung, RUNG_COUNT - 1);
 	int64_t problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name);
 	*t = (struct task){.name = xstrdup(r->name),
 		.source = xstrdup(r->source),
 		.structure = xstrdup(r->structure),
 		.split = xstrdup(r->split),
+		.rung = xstrdup(r->rung),
 		.level = (int)r->level,
 		.seed = (uint64_t)r->seed,
 		.problem_id = problem_id,
@@ -204,7 +211,7 @@ static int dataset_row(const json_t *o, const char *what, struct row *r, struct 
 
 int task_row_add(struct task_set *set, const json_t *o, const char *what, struct err *err)
 {
-	struct row r = {.structure = "", .split = ""};
+	struct row r = {.structure = "", .split = "", .rung = ""};
 	struct task t;
 	if (set->count >= SET_TASKS_MAX) return err_set(err, ERR_LIMIT, "%s: more than %zu tasks", what, SET_TASKS_MAX);
 	bool is_dataset = json_object_get(o, "code") && !json_object_get(o, "source");
@@ -225,6 +232,7 @@ static json_t *row_json(const struct task *t, bool with_source)
 	}
 	json_object_set_new(o, "structure", json_string(t->structure));
 	json_object_set_new(o, "split", json_string(t->split));
+	if (t->rung && *t->rung) json_object_set_new(o, "rung", json_string(t->rung));
 	json_object_set_new(o, "level", json_integer(t->level));
 	json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
 	if (t->problem_id) json_object_set_new(o, "problem_id", json_integer(t->problem_id));
@@ -272,7 +280,7 @@ static int file_load(const char *path, const char *name, struct task_set *set, s
 		rc = err_set(err, ERR_FORMAT, "%s:1: expected an object after \"%s\"", path, HEADER);
 	/* The file's name stands for the name, and its path for the level, unless the header says
 	 * otherwise. */
-	struct row r = {.name = safe, .source = source, .structure = "", .split = ""};
+	struct row r = {.name = safe, .source = source, .structure = "", .split = "", .rung = ""};
 	if (!rc) rc = row_fields(header, path, &r, err);
 	if (!rc && !r.level) r.level = level_of_path(path);
 	if (!rc) rc = row_finish(&r, path, &t, err);

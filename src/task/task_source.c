@@ -122,4 +122,8 @@ void graph_source(const struct task_graph *g, struct str *out)
 	graph_init_method(g, out);
 	forward_print(g, out);
 	inputs_print(g, out);
+	for (int i = 0, n = 0; i < g->ndims; i++)
+		if (g->dims[i].judged)
+			str_printf(out, "%s%s=%d", n++ ? ", " : TASK_JUDGED_AT, g->dims[i].name, g->dims[i].judged);
+	if (g->ndims && g->dims[0].judged) str_putc(out, '\n');
 }

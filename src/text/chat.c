@@ -15,10 +15,13 @@
 #include <stdlib.h>
 
 #define OPENING "<|im_start|>assistant\n"
-#define CHATML(opening_text) .before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", \
+#define CHATML(opening_text) \
+	.before_role = "<|im_start|>", .after_role = "\n", .after_content = "<|im_end|>\n", .end_token = "<|im_end|>", \
 	.opening = opening_text
-#define LLAMA3 .begin = "<|begin_of_text|>", .before_role = "<|start_header_id|>", .after_role = "<|end_header_id|>\n\n", .after_content = "<|eot_id|>", \
-	.end_token = "<|eot_id|>", .trims = true, .opening = "<|start_header_id|>assistant<|end_header_id|>\n\n"
+#define LLAMA3 \
+	.begin = "<|begin_of_text|>", .before_role = "<|start_header_id|>", .after_role = "<|end_header_id|>\n\n", \
+	.after_content = "<|eot_id|>", .end_token = "<|eot_id|>", .trims = true, \
+	.opening = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 
 static const struct chat_template templates[] = {
 	{.name = "qwen3", CHATML(OPENING), .has_reasoning = true},

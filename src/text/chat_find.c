@@ -13,7 +13,8 @@
 #define CHATML_TURN(content) "'<|im_start|>' + message.role + '\\n' + " content " + '<|im_end|>' + '\\n'"
 #define CHATML_OPENING "{{- '<|im_start|>assistant\\n' }}"
 #define LLAMA3_TURN "'<|start_header_id|>' + message['role'] + '<|end_header_id|>"
-#define LLAMA31_LINES "{{- bos_token }}", "set date_string = \"26 Jul 2024\"", "set system_message = messages[0]['content']|trim", \
+#define LLAMA31_LINES \
+	"{{- bos_token }}", "set date_string = \"26 Jul 2024\"", "set system_message = messages[0]['content']|trim", \
 	"{{- \"Cutting Knowledge Date: December 2023\\n\" }}", "{{- \"Today Date: \" + date_string + \"\\n\\n\" }}", \
 	LLAMA3_TURN "\\n\\n'+ message['content'] | trim + '<|eot_id|>'"
 #define TRAINING "generation %}"   /* TRL's variants for training: some render another text */

@@ -1,33 +1,30 @@
 /* UTF-8 checks and the generated class tables. Validation stands apart from decoding, so that
  * everything behind it can decode without looking at bounds: text is checked once, at the door. */
 #include "text/unicode.h"
+#include "base/base.h"
 #include "unicode_tables.h"
 #include <string.h>
 
-/* Bytes of the character that p (with `left` bytes) starts, 0 when it is malformed. The ranges are
- * Unicode's table 3-7. */
-static size_t char_len(const uint8_t *p, size_t left)
+/* Bytes of a character that begins with `first` and the range of its second byte, which keeps out
+ * overlong forms, surrogates and what lies above U+10FFFF (Unicode's table 3-7); 0: none does. */
+static size_t char_shape(uint8_t first, uint8_t *low, uint8_t *high)
 {
-	uint8_t low = 0x80, high = 0xbf;
-	size_t len;
-	if (p[0] < 0x80) return 1;
-	if (p[0] >= 0xc2 && p[0] <= 0xdf) {
-		len = 2;
-	} else if (p[0] >= 0xe0 && p[0] <= 0xef) {
-		len = 3;
-		low = p[0] == 0xe0 ? 0xa0 : 0x80;
-		high = p[0] == 0xed ? 0x9f : 0xbf;
-	} else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
-		len = 4;
-		low = p[0] == 0xf0 ? 0x90 : 0x80;
-		high = p[0] == 0xf4 ? 0x8f : 0xbf;
-	} else {
-		return 0;
+	*low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+	*high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+	return first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+}
+
+/* How many of the `left` bytes at p belong to one character; *is_whole: they are one. */
+static size_t char_begin(const uint8_t *p, size_t left, bool *is_whole)
+{
+	uint8_t low, high;
+	size_t len = char_shape(p[0], &low, &high), i = 1;
+	for (; i < len && i < left && p[i] >= low && p[i] <= high; i++) {
+		low = 0x80;
+		high = 0xbf;
 	}
-	if (left < len || p[1] < low || p[1] > high) return 0;
-	for (size_t i = 2; i < len; i++)
-		if ((p[i] & 0xc0) != 0x80) return 0;
-	return len;
+	*is_whole = i == len;
+	return i;
 }
 
 size_t utf8_valid_prefix(const char *text, size_t len)
@@ -40,11 +37,26 @@ size_t utf8_valid_prefix(const char *text, size_t len)
 			i += 8;
 			continue;
 		}
-		size_t n = char_len(p + i, len - i);
-		if (!n) break;
+		bool is_whole;
+		size_t n = char_begin(p + i, len - i, &is_whole);
+		if (!is_whole) break;
 		i += n;
 	}
 	return i;
+}
+
+void utf8_repair(const char *text, size_t len, struct str *out)
+{
+	for (size_t i = 0; i < len;) {
+		size_t valid = utf8_valid_prefix(text + i, len - i);
+		str_append(out, text + i, valid);
+		i += valid;
+		/* What could still have become a character counts as one, and so does a byte that could not. */
+		bool is_whole;
+		if (i == len) return;
+		i += char_begin((const uint8_t *)text + i, len - i, &is_whole);
+		str_puts(out, "\xef\xbf\xbd");
+	}
 }
 
 size_t utf8_last(const char *text, size_t end)

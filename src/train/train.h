@@ -79,10 +79,29 @@ double advantages_batch_scale(const double *rewards, int n);
 /* ---- optimiser ---- */
 
 struct optimizer_options {
-	double learning_rate, adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm;
+	double learning_rate;
+	double adam_beta1, adam_beta2, adam_epsilon;
+	double weight_decay;           /* decoupled; norms and biases do not decay */
+	double max_grad_norm;          /* gradients are scaled down to it; 0: off */
 	const char *lr_scheduler_type; /* constant | constant_with_warmup | linear | cosine, as transformers */
-	int64_t warmup_steps, max_steps;
+	int64_t warmup_steps;
+	int64_t max_steps; /* at which the schedule ends */
 };
+/* Rows of a command's table of options, whose settings hold a struct optimizer_options `optimizer`. */
+#define OPTIMIZER_OPTION(settings, type, field, help, choices) \
+	{ #field, OPTION_##type, offsetof(struct settings, optimizer.field), help, choices }
+#define OPTIMIZER_OPTIONS(settings) \
+	OPTIMIZER_OPTION(settings, FLOAT, learning_rate, "AdamW's learning rate", "0 to 1000"), \
+		OPTIMIZER_OPTION(settings, FLOAT, adam_beta1, "AdamW beta1", "0 to 0.999999"), \
+		OPTIMIZER_OPTION(settings, FLOAT, adam_beta2, "AdamW beta2", "0 to 0.99999999"), \
+		OPTIMIZER_OPTION(settings, FLOAT, adam_epsilon, "AdamW epsilon", "0 to 1"), \
+		OPTIMIZER_OPTION(settings, FLOAT, weight_decay, "decoupled weight decay; norms and biases do not decay", \
+			"0 to 1000"), \
+		OPTIMIZER_OPTION( \
+			settings, FLOAT, max_grad_norm, "gradient clipping by global norm; 0: off", "0 or more"), \
+		OPTIMIZER_OPTION( \
+			settings, STR, lr_scheduler_type, "schedule", "constant|constant_with_warmup|linear|cosine"), \
+		OPTIMIZER_OPTION(settings, INT, warmup_steps, "linear warm-up, in steps", "0 or more")
 struct optimizer;
 struct optimizer *optimizer_create(struct ops *ops, struct param *params, int count, const struct optimizer_options *o);
 void optimizer_free(struct optimizer *o);

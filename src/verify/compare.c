@@ -24,7 +24,9 @@
 #define REFERENCE_FACTOR 8.0
 #define AVERAGED_MIN 8     /* a row or column of fewer elements has no usual size */
 #define CALM 0.25          /* of the floor: the reference's error up to which a share of the mean is taken */
-#define TF32_FLOOR 5e-3    /* two operands rounded to 11 bits: 2^-10 of a typical product, a few times that in the worst of many elements */
+/* Two operands rounded to 11 bits: 2^-10 of a typical product, a few times that in the worst of
+ * many elements. */
+#define TF32_FLOOR 5e-3
 #define NO_FP64_FACTOR 4.0 /* without an fp64 value the plain one stands in, and its own error is not known */
 
 static const struct {

@@ -141,30 +141,82 @@ static int compiler_died(struct job *job, const char *what, struct err *err)
 }
 
 /* All compilations of one candidate share one budget of CPU time: a hundred kernels have no more of
- * it than one. The clock on the wall may run WALL_FACTOR as fast, for a loaded machine. */
+ * it than one. What is left of it; ERR_TIMEOUT when nothing is, and then `task` is dropped. */
+static int budget_left(const struct grading *g, json_t *task, int64_t *left_ms, struct err *err)
+{
+	*left_ms = g->s->limits.compile_timeout_ms - g->compile_ms - (g->has_builder ? job_cpu_ms(&g->builder) : 0);
+	if (*left_ms > 0) return 0;
+	json_decref(task);
+	return err_set(err, ERR_TIMEOUT, "compiling all kernels took more than %d ms", g->s->limits.compile_timeout_ms);
+}
+
+/* A job's next answer. The clock on the wall may run WALL_FACTOR as fast as the processor's, for a loaded machine. */
+static int answer_take(struct grading *g, struct job *job, int64_t left_ms, size_t bytes_max, struct str *text,
+	int *fds, int *nfds, struct err *err)
+{
+	struct err said = {0};
+	int rc = job_next(job, bytes_max, text, fds, nfds, clock_ns() + (uint64_t)left_ms * WALL_FACTOR * 1000000u, &said);
+	if (rc == ERR_TIMEOUT)
+		return err_set(err, ERR_TIMEOUT, "the compiler did not finish in time (%d ms for all kernels together)",
+			g->s->limits.compile_timeout_ms);
+	return rc ? compiler_died(job, said.text, err) : 0;
+}
+
+static struct job_limits compile_limits(const struct grading *g, int64_t left_ms)
+{
+	return (struct job_limits){g->s->level, g->s->limits.compile_memory_bytes, (int)(left_ms / 1000 + 1)};
+}
+
 int compile_job(
 	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err)
 {
-	int64_t left_ms = g->s->limits.compile_timeout_ms - g->compile_ms;
-	if (left_ms <= 0) {
-		json_decref(task);
-		return err_set(err, ERR_TIMEOUT, "compiling all kernels took more than %d ms", g->s->limits.compile_timeout_ms);
-	}
-	struct job_limits limits = {g->s->level, g->s->limits.compile_memory_bytes, (int)(left_ms / 1000 + 1)};
-	struct job job;
-	struct err said = {0};
-	int rc = job_start(g->s->compiler, &limits, task, &job, err);
+	int64_t left_ms;
+	int rc = budget_left(g, task, &left_ms, err);
 	if (rc) return rc;
-	rc = job_next(&job, bytes_max, text, fds, nfds, clock_ns() + (uint64_t)left_ms * WALL_FACTOR * 1000000u, &said);
-	if (rc == ERR_TIMEOUT)
-		rc = err_set(err, ERR_TIMEOUT, "the compiler did not finish in time (%d ms for all kernels together)",
-			g->s->limits.compile_timeout_ms);
-	else if (rc) rc = compiler_died(&job, said.text, err);
-	else job_wait(&job, 1000); /* for its CPU time */
+	struct job_limits limits = compile_limits(g, left_ms);
+	struct job job;
+	rc = job_start(g->s->compiler, &limits, task, &job, err);
+	if (rc) return rc;
+	rc = answer_take(g, &job, left_ms, bytes_max, text, fds, nfds, err);
+	if (!rc) job_wait(&job, 1000); /* for its CPU time */
 	job_end(&job);
 	g->compile_ms += job.cpu_ms;
 	times_child(g, g->lap.step, (double)job.cpu_ms * 1e-3);
 	return rc;
+}
+
+int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err)
+{
+	int64_t left_ms;
+	struct err said = {0};
+	int rc = budget_left(g, task, &left_ms, err);
+	if (rc) return rc;
+	if (!g->has_builder) {
+		struct job_limits limits = compile_limits(g, left_ms);
+		rc = job_start(g->s->compiler, &limits, task, &g->builder, err);
+		if (rc) return rc;
+		g->has_builder = true;
+	} else {
+		char *ask = json_dumps(task, JSON_COMPACT);
+		CHECKF(ask, "a request that is not JSON");
+		json_decref(task);
+		rc = msg_send(g->builder.data_fd, ask, strlen(ask), NULL, 0,
+			clock_ns() + (uint64_t)left_ms * WALL_FACTOR * 1000000u, &said);
+		free(ask);
+		if (rc) rc = compiler_died(&g->builder, said.text, err);
+	}
+	if (!rc) rc = answer_take(g, &g->builder, left_ms, bytes_max, text, NULL, NULL, err);
+	if (rc) builder_end(g);
+	return rc;
+}
+
+void builder_end(struct grading *g)
+{
+	if (!g->has_builder) return;
+	job_end(&g->builder);
+	g->has_builder = false;
+	g->compile_ms += g->builder.cpu_ms;
+	times_child(g, STEP_REBUILD, (double)g->builder.cpu_ms * 1e-3);
 }
 
 /* Asks the compile worker. 0 with *result; a fault of the compiler on this input is a result too. */
@@ -252,7 +304,7 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
  * kernels' blocks count as row-major ones. */
 static json_t *cost_result(const json_t *result, size_t *ttgir_bytes)
 {
-	static const char *const names[] = {"num_warps", "registers", "stack_bytes", "spills", "shared_bytes"};
+	static const char *const names[] = {"num_warps", "registers", "stack_bytes", "spills", "shared_bytes", "joined"};
 	json_t *o = json_object(), *ttgir = json_object_get(result, "ttgir");
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (json_object_get(result, names[i])) json_object_set(o, names[i], json_object_get(result, names[i]));

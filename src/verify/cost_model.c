@@ -6,17 +6,22 @@
 #include "tape/tape.h"
 #include <math.h>
 
-double cost_candidate_s(const struct runner_row_cost *rows, int n, const json_t *compiled, const struct vm_gpu *gpu)
+double cost_candidate_s(
+	const struct runner_row_cost *rows, int n, const json_t *compiled, const struct vm_gpu *gpu, double *error)
 {
-	double sum = 0;
+	double sum = 0, off = 0;
 	for (int i = 0; i < n; i++) {
 		const struct runner_row_cost *r = &rows[i];
 		struct vm_binary binary = vm_binary_of(json_array_get(compiled, (size_t)r->kernel));
 		struct cost_launch moved = {.bytes = (double)r->footprint_bytes};
 		/* A movement row is a copy kernel of torch: it runs as the reference's do. */
-		sum += r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, gpu).time_s
-									  : cost_launch_s(&moved, COST_DOT_FP32, gpu);
+		double time = r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, gpu).time_s
+											 : cost_launch_s(&moved, COST_DOT_FP32, gpu);
+		/* No part of a launch's time grows faster than its counts do. */
+		sum += time;
+		off += time * r->error;
 	}
+	*error = sum > 0 ? off / sum : 0;
 	return sum;
 }
 

@@ -8,8 +8,9 @@
 
 /* compiled: the compile worker's results for the tape's kernels, by their number; a kernel without
  * one (nothing was compiled) has the default of 4 warps. */
+/* *error: the relative standard error that sampled launches give it, weighed by their times. */
 double cost_candidate_s(
-	const struct runner_row_cost *rows, int count, const json_t *compiled, const struct vm_gpu *gpu);
+	const struct runner_row_cost *rows, int count, const json_t *compiled, const struct vm_gpu *gpu, double *error);
 /* The oracle's {"eager": [...], "fused": [...]}: a sum over each list's launches, NaN where there is
  * nothing to sum. */
 void cost_reference_s(

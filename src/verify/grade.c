@@ -7,6 +7,7 @@
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "lint/lint.h"
+#include "runner/runner.h"
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include "task/task.h"
@@ -141,6 +142,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
 	times_lap(g, STEP_AGAIN);
 	if (!rc) rc = trace_again_step(g, stock, err);
 	times_lap(g, STEP_GPU);
@@ -150,7 +152,9 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 			"all else passed, but the kernels were not compiled");
 	if (!rc)
 		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0,
-			"%d trials agree; by the cost model %.2fx as fast as PyTorch's operators, %.2fx as fast as these fused",
+			g->v->not_predicted[0] ? "%d trials agree; at the sizes of the cost no time is predicted"
+								   : "%d trials agree; by the cost model %.2fx as fast as PyTorch's operators, %.2fx "
+									 "as fast as these fused",
 			g->v->trials, g->v->speedup_eager, g->v->speedup_fused);
 	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && g->s->emit) emit_step(g, stock, err);
 	return rc;
@@ -161,12 +165,15 @@ static void grading_release(struct grading *g, struct trace *stock)
 	trace_release(stock);
 	guided_free(g->guided);
 	g->guided = NULL;
+	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) trace_release(&g->others[i]);
 	json_decref(g->compiled);
 	g->compiled = NULL;
+	runner_result_release(&g->judged);
 	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
 	library_end(g);
+	builder_end(g);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
-	times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
+	if (g->runner.child.pid > 0) times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
 	if (g->has_gpu_runner) runner_give_back(g->s->gpu_runners, &g->gpu_runner);
 	g->has_runner = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
@@ -182,6 +189,7 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 		.speedup_fused = NAN,
 		.error_max = NAN,
 		.tolerance = NAN,
+		.cost_error = NAN,
 		.kernelbench = -1,
 		.kernelbench_trials = 0};
 	out->device.error_max = out->device.time_s = out->device.time_low_s = out->device.time_high_s = NAN;

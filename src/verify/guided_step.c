@@ -17,19 +17,24 @@
 #define WORK_MAX 96e6      /* bytes and operations of all probes together, as the first trial counted them */
 #define PROGRAM_WORK 2000  /* what a program costs beside them */
 #define PROBES_MIN 3
-#define PROBES_MAX 14
+#define PROBES_MAX 12
 #define SAME 1e-6          /* relative distance of two trials that stopped at one bound */
 #define NEARER 0.95        /* a step that leaves this part of a distance is worth another */
 #define VALUES_MAX 12      /* compared constants in one recipe */
 #define REPEATS 3
+#define ROOTS_MAX 3        /* sites that are searched by themselves */
+#define ROOT_PROBES 6
+#define ROOT_MAX 1e6
 #define EDITS_MAX 6
 
+enum { STEPS_FIRST = 4, STEPS_ALL = 8 }; /* of the ladder: up to equal elements; before the inputs one by one */
 enum { SIDES = 3 };
 static const uint8_t SIDE_OF[SIDES] = {SIDE_BELOW, SIDE_EQUAL, SIDE_ABOVE};
 
 struct side_state {
-	double best; /* nearest value of d so far */
-	int times;   /* trials that stopped there */
+	double best;     /* nearest value of d so far */
+	double at_first; /* its distance when the search began */
+	int times;       /* trials that stopped there */
 	bool is_seen;
 };
 struct site_state {
@@ -76,7 +81,7 @@ static void side_note(struct side_state *st, const struct runner_site *s, int si
 		return;
 	}
 	if (st->is_seen && distance(s, side, d) >= distance(s, side, st->best)) return;
-	*st = (struct side_state){.best = d, .times = 1, .is_seen = true};
+	*st = (struct side_state){.best = d, .at_first = st->at_first, .times = 1, .is_seen = true};
 }
 
 static bool is_same_place(const struct runner_site *a, const struct runner_site *b)
@@ -120,14 +125,23 @@ static bool is_searched(const struct site_state *st, int side)
 	return !st->is_known_before && has_distance && is_open(&st->site, side) && s->is_seen && s->times < 2;
 }
 
-bool guided_wants(const struct grading *g, int variant)
+/* Whether some side is searched for at step k. The first steps are for all. That two numbers are equal matters little
+ * to an order (< and its like are continuous there, mostly), and an end that the first steps brought no nearer depends
+ * on parameters or on shapes: the further steps are not for those. */
+static bool is_any_searched(const struct guided *s, int variant, int k)
 {
-	const struct guided *s = g->guided;
 	for (int i = 0; s && i < s->variants[variant].n; i++)
-		for (int side = 0; side < SIDES; side++)
-			if (is_searched(&s->variants[variant].sites[i], side)) return true;
+		for (int side = 0; side < SIDES; side++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			double left = distance(&st->site, side, st->sides[side].best);
+			bool is_weak = st->site.kind == SITE_END ? left > NEARER * st->sides[side].at_first
+													 : SIDE_OF[side] == SIDE_EQUAL && !st->site.is_equality;
+			if (is_searched(st, side) && !(is_weak && k >= STEPS_FIRST)) return true;
+		}
 	return false;
 }
+
+bool guided_wants(const struct grading *g, int variant) { return is_any_searched(g->guided, variant, 0); }
 
 /* ---- recipes ---- */
 
@@ -152,9 +166,8 @@ static int values_find(const struct guided *s, int variant, double *out)
 		bool any = false;
 		for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
 		if (!any) continue;
-		double c = st->site.kind == SITE_END ? (is_open(&st->site, 0) ? st->site.low : st->site.high)
-											 : st->site.constant;
-		if (!isfinite(c)) c = 0;
+		double c = st->site.constant;
+		if (st->site.kind == SITE_END || !isfinite(c)) continue;
 		bool is_new = true;
 		for (int k = 0; k < n; k++) is_new &= out[k] != c;
 		const double more[] = {c, 2 * c, c / 2, -c};
@@ -166,22 +179,22 @@ static int values_find(const struct guided *s, int variant, double *out)
 /* Step k of the ladder; NULL behind the last. */
 static json_t *ladder(const struct guided *s, int variant, int ninputs, int k)
 {
-	double values[VALUES_MAX], largest = 1;
-	int n = values_find(s, variant, values);
+	double values[VALUES_MAX] = {0}, largest = 1;
+	int n = MAX(values_find(s, variant, values), 1);
 	for (int i = 0; i < n; i++) largest = MAX(largest, fabs(values[i]));
 	double lone[] = {4 * largest, -4 * largest};
 	switch (k) {
 	case 0: return edit_values("sprinkle", values, n);
-	case 1: return edit_values("fill", values, n);
-	case 2: return edit("ties", -1, 0);
-	case 3: return edit("scale", -1, 8);
+	case 1: return edit("scale", -1, 64);
+	case 2: return edit_values("fill", values, n);
+	case 3: return edit("ties", -1, 0);
 	case 4: return edit("shift", -1, 1.25 * largest);
 	case 5: return edit("shift", -1, -1.25 * largest);
 	case 6: return edit_values("lone", lone, 2);
 	case 7: return edit("scale", -1, 1.0 / 64);
 	default: break;
 	}
-	int input = (k - 8) / 2;
+	int input = (k - STEPS_ALL) / 2;
 	if (input >= ninputs || ninputs < 2) return NULL;
 	return k % 2 == 0 ? edit("scale", input, -16) : edit("shift", input, 1.25 * largest);
 }
@@ -251,22 +264,88 @@ static int probe(struct grading *g, struct oracle_session *session, const struct
 	return rc;
 }
 
+static bool is_alike(double a, double b) { return fabs(a - b) <= SAME * MAX(fabs(a), fabs(b)); }
+
+/* What a site saw in the last trial, where all its operands were alike; NaN otherwise. Lanes beyond the data may hold a
+ * zero, whose value is known from the trial on zeros. */
+static double seen_alike(const struct runner_site *s, double at_zero)
+{
+	if (!isfinite(s->most) || !isfinite(s->least)) return NAN;
+	if (is_alike(s->least, s->most) || is_alike(s->least, at_zero)) return s->most;
+	return is_alike(s->most, at_zero) ? s->least : NAN;
+}
+
+/* One site by the secant method: all elements of all inputs are one number, which moves to where the operands meet;
+ * then that number and its neighbours stand among ordinary values. What depends on more than one number is left alone.
+ */
+static int root_search(
+	struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, int site, struct err *err)
+{
+	struct measure m;
+	bool is_over = false;
+	double u[2] = {0, 1}, d[2] = {NAN, NAN}, at_zero = NAN;
+	int rc = GRADE_ON;
+	for (int n = 0; n < ROOT_PROBES && !rc && !is_over; n++) {
+		int at = n & 1;
+		json_t *edits = json_pack("[o]", edit("uniform", -1, u[at]));
+		struct site_state *st = &g->guided->variants[variant].sites[site];
+		st->site.least = st->site.most = NAN;
+		rc = probe(g, session, tr, variant, edits, &m, &is_over, err);
+		json_decref(edits);
+		st = &g->guided->variants[variant].sites[site];
+		d[at] = seen_alike(&st->site, at_zero);
+		if (rc || isnan(d[at]) || d[at] == 0) break;
+		if (n == 0) at_zero = d[0];
+		if (n == 0) continue;
+		double slope = (d[0] - d[1]) / (u[0] - u[1]), next = u[at] - d[at] / slope;
+		if (!isfinite(next) || fabs(next) > ROOT_MAX || next == u[at]) break;
+		u[1 - at] = next;
+		json_t *among = json_pack("[o]", edit_values("sprinkle", &next, 1));
+		bool is_last = n == ROOT_PROBES - 1 || fabs(next - u[at]) <= SAME * fabs(next);
+		if (is_last) rc = probe(g, session, tr, variant, among, &m, &is_over, err);
+		json_decref(among);
+		if (is_last) break;
+	}
+	return rc;
+}
+
+static int roots_search(
+	struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, struct err *err)
+{
+	int rc = GRADE_ON, searched = 0;
+	for (int i = 0; i < g->guided->variants[variant].n && searched < ROOTS_MAX && !rc; i++) {
+		const struct site_state *st = &g->guided->variants[variant].sites[i];
+		bool is_wanted = st->site.is_equality && is_searched(st, 1);
+		for (int side = 0; side < SIDES; side += 2) is_wanted |= st->site.kind == SITE_COMPARE && is_searched(st, side);
+		if (!is_wanted) continue;
+		searched++;
+		rc = root_search(g, session, tr, variant, i, err);
+	}
+	return rc;
+}
+
 int guided_search(struct grading *g, const struct trace *tr, int variant, struct err *err)
 {
 	struct oracle_session *session = NULL;
 	int rc = oracle_session_start(g->s->oracles, g->task, g->oracle, variant, &session, err);
 	if (rc) return rc;
+	for (int i = 0; i < g->guided->variants[variant].n; i++)
+		for (int side = 0; side < SIDES; side++) {
+			struct site_state *st = &g->guided->variants[variant].sites[i];
+			st->sides[side].at_first = distance(&st->site, side, st->sides[side].best);
+		}
 	int allowed = probes_allowed(g->v), repeats = 0, ninputs = g->oracle->trials[0].ninputs;
 	json_t *kept = json_array();
-	bool is_over = false;
+	bool is_over = false, is_over_early = false;
 	/* A step that helped is taken once more on top of itself; else the next one is tried. */
-	for (int k = 0, n = 0; n < allowed && !rc && !is_over && guided_wants(g, variant); n++) {
+	for (int k = 0, n = 0; n < allowed && !rc && !is_over && is_any_searched(g->guided, variant, k); n++) {
 		json_t *step = ladder(g->guided, variant, ninputs, k), *edits = json_copy(kept);
 		if (step) json_array_append(edits, step);
 		struct measure m;
-		if (step) rc = probe(g, session, tr, variant, edits, &m, &is_over, err);
-		else is_over = true;
-		bool is_nearer = step && m.nearest < NEARER && k > 2 && repeats < REPEATS && json_array_size(kept) < EDITS_MAX;
+		if (step) rc = probe(g, session, tr, variant, edits, &m, &is_over_early, err);
+		is_over = !step || is_over_early;
+		bool is_nearer = step && m.nearest < NEARER && (k == 1 || k >= STEPS_FIRST) && repeats < REPEATS &&
+			json_array_size(kept) < EDITS_MAX;
 		if (is_nearer) {
 			json_array_append(kept, step);
 			repeats++;
@@ -278,6 +357,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 		json_decref(edits);
 	}
 	json_decref(kept);
+	if (!rc && !is_over_early) rc = roots_search(g, session, tr, variant, err);
 	oracle_session_end(session);
 	return rc;
 }

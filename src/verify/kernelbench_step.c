@@ -39,6 +39,7 @@ static const struct {
 	{VERDICT_INVALID, "too-many-threads"},
 	{VERDICT_INVALID, "cluster-too-large"},
 	{VERDICT_INVALID, "grid-not-resident"},
+	{VERDICT_INVALID, "no-allocator"},
 };
 
 bool kernelbench_refused(struct verdict *v)

@@ -1,6 +1,7 @@
 /* launch_limits: launches that a driver refuses, refused here by name. The vm runs any grid with any number of warps; a
  * GPU has so many threads in a block, registers for them, blocks in a cluster, and, for a grid that runs at once,
- * places on its multiprocessors. */
+ * places on its multiprocessors. Triton's launcher asks the host for the scratch memory that a kernel needs
+ * (descriptors made on the device), and refuses where no allocator was set. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "cost/cost.h"
@@ -26,7 +27,8 @@ int launch_limits_check(struct grading *g, const struct tape *t, int kernel, con
 	const struct tape_kernel *k = &t->kernels[kernel];
 	int warps = (int)json_integer_value(json_object_get(result, "num_warps")),
 		registers = (int)json_integer_value(json_object_get(result, "registers"));
-	int64_t shared = json_integer_value(json_object_get(result, "shared_bytes"));
+	int64_t shared = json_integer_value(json_object_get(result, "shared_bytes")),
+			scratch = json_integer_value(json_object_get(result, "global_scratch_bytes"));
 	/* Warp specialisation makes more warps than the tape's, so the compiled count goes first. */
 	if (warps <= 0) warps = k->num_warps;
 	/* Each launch is looked at by itself, because a refusal names its line and its grid. */
@@ -38,6 +40,13 @@ int launch_limits_check(struct grading *g, const struct tape *t, int kernel, con
 				"kernel %.100s (launched at candidate.py:%d) has %d warps, that is %d threads; a GPU's block has at "
 				"most %d",
 				k->name, row->line, warps, warps * WARP, BLOCK_THREADS_MAX);
+		if (scratch > 0 && !row->has_allocator && strstr(k->ttir, "tt.make_tensor_descriptor"))
+			return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, "no-allocator", row->line,
+				"kernel %.100s (launched at candidate.py:%d) needs %lld bytes of scratch memory for each program, "
+				"which "
+				"descriptors made on the device lie in, and Triton's launcher has no allocator to ask: call "
+				"triton.set_allocator before the launch",
+				k->name, row->line, (long long)scratch);
 		if (k->num_ctas > CLUSTER_MAX)
 			return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, "cluster-too-large", row->line,
 				"kernel %.100s (launched at candidate.py:%d) has clusters of %d blocks, at most %d are possible",

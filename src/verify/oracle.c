@@ -19,7 +19,6 @@
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
-#define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
 
 enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED }; /* as worker/oracle.py, VARIANTS */
 
@@ -71,9 +70,9 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 		json_array_append_new(trials,
 			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i),
 				"distribution", "stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
-	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I}", "source", task->source, "init_seed", ORACLE_INIT_SEED, "trials",
-		trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE, "memory_bytes",
-		(json_int_t)o->limits.memory_bytes);
+	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED,
+		"trials", trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->work_ms, "memory_bytes",
+		(json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "");
 }
 
 static int given_read(
@@ -279,6 +278,19 @@ static void cost_take(json_t *o, struct oracle_data *d)
 		d->has_dot |= json_integer_value(json_object_get(json_array_get(eager, i), "dot_flops")) > 0;
 }
 
+/* Sizes at which costs are predicted. What is not as it should be is no more than a reason not to. */
+static void priced_take(json_t *o, struct oracle_data *d)
+{
+	const json_t *job = json_object_get(o, "job");
+	bool is_whole = json_is_array(json_object_get(job, "init_args")) && json_is_array(json_object_get(job, "inputs")) &&
+		json_is_object(json_object_get(job, "state"));
+	json_decref(d->priced);
+	d->priced = is_whole || json_is_true(json_object_get(o, "same")) || json_is_string(json_object_get(o, "why"))
+		? json_incref(o)
+		: json_pack("{s:s}", "why", "the oracle describes no other sizes");
+	changed_text(json_object_get(o, "changed"), true, d->priced_at, sizeof d->priced_at);
+}
+
 static int fault_take(const json_t *o, struct oracle_fault *fault, struct err *err)
 {
 	const char *code = "", *text = "";
@@ -314,6 +326,7 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 	if (task) return task_take(task, d, err);
 	if (trial) return trial_take(trial, o, fds, nfds, d, err);
 	if (cost) cost_take(cost, d);
+	if (json_object_get(m, "priced")) priced_take(json_object_get(m, "priced"), d);
 	if (!json_is_true(json_object_get(m, "done"))) return 0;
 	return d->task && d->cost && d->ntrials == o->num_trials + o->num_checks
 		? 1
@@ -394,6 +407,7 @@ void oracle_trial_release(struct oracle_trial *t)
 	for (int j = 0; j < t->noutputs && t->bounds; j++) compare_bound_release(&t->bounds[j]);
 	free(t->outputs);
 	free(t->bounds);
+	json_decref(t->message);
 	*t = (struct oracle_trial){.given_fd = -1};
 }
 
@@ -403,6 +417,7 @@ void oracle_data_free(struct oracle_data *d)
 	for (int i = 0; i < d->ntrials; i++) oracle_trial_release(&d->trials[i]);
 	json_decref(d->task);
 	json_decref(d->cost);
+	json_decref(d->priced);
 	json_decref(d->messages);
 	free(d);
 }

@@ -25,10 +25,11 @@ struct oracle_variant {
 	char changed[256];  /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
 };
 struct oracle_trial {
-	bool counts;    /* false: skipped or not usable; why says it */
-	bool is_check;  /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
-	bool is_edge;   /* NaN, infinities, denormals: replayed and reported, never judged */
-	bool is_guided; /* made for one candidate: inputs on which its comparisons take other sides */
+	bool counts;     /* false: skipped or not usable; why says it */
+	bool is_check;   /* for KernelBench's verdict alone: stock inputs, the seed's own parameters, no fp64 twin */
+	bool is_edge;    /* NaN, infinities, denormals: replayed and reported, never judged */
+	json_t *message; /* keeps names alive, where oracle_data.messages does not */
+	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
 	char why[320], distribution[96];
 	int variant;
 	bool is_stock; /* stock inputs and sizes (parameters may be random) */
@@ -48,7 +49,12 @@ struct oracle_trial {
 };
 struct oracle_data {
 	json_t *task, *cost;
-	json_t *messages; /* keeps strings alive */
+	/* At other sizes than the judged ones, where such costs are asked for (oracle_options.cost_size); else NULL:
+	 * {"same"}; {"why": text}; or {"job": keys of the tracer's job, "changed": as a variant's, "outputs": [[dtype,
+	 * shape]], "eager", "fused": as cost's}. */
+	json_t *priced;
+	char priced_at[256]; /* "batch 4096, stock 16"; "" where the task's own sizes are meant */
+	json_t *messages;    /* keeps strings alive */
 	int nvariants;
 	struct oracle_variant variants[ORACLE_VARIANTS_MAX];
 	int ntrials;
@@ -64,10 +70,12 @@ struct oracle_data {
 struct oracle_options {
 	struct job_limits limits;
 	int timeout_ms;
+	int work_ms; /* nominal time of the reference over all trials: sizes are chosen by it */
 	uint64_t seed;
 	int num_trials;
 	int num_checks; /* further trials for KernelBench's verdict alone, behind the others */
 	bool tf32;
+	const char *cost_size; /* NULL: as judged; "stock"; or elements that the largest input has at least */
 };
 struct oracle_fault {
 	char code[48], text[1024];

@@ -4,8 +4,11 @@
  * hash, or other options, is a cheat; a recipe that the clean process does not understand is
  * unsupported.
  *
- * Kernels that were found right are remembered by hash, so that the same source at other sizes, or
- * judged again, costs nothing for kernels that did not change. */
+ * Kernels that were found right are remembered. An IR depends on its recipe and on the text up to the
+ * statement behind the kernel's last function, which the clean process names as a line; so a text that
+ * begins with the same lines, and claims the same IR for the same recipe, need not be asked about
+ * again: the same source at other sizes, or the same kernel under other host code. The process stays
+ * as long as its candidate is judged, for the kernels that other sizes add. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -15,8 +18,13 @@
 #define KNOWN 8192             /* power of two */
 #define ANSWER_BYTES_MAX ((size_t)1 << 20)
 
+/* A kernel that was found right: what is claimed, and the lines of text that it was found right with. */
+struct known {
+	struct sha256_hex claim, text;
+	int until; /* lines; 0: all */
+};
 struct rebuild_cache {
-	struct sha256_hex known[KNOWN];
+	struct known known[KNOWN];
 	pthread_mutex_t lock;
 };
 
@@ -34,18 +42,29 @@ void rebuild_cache_free(struct rebuild_cache *c)
 	free(c);
 }
 
-/* What a kernel's rightness depends on: the text, what the tape claims, and who checks it. */
-static struct sha256_hex key_of(const struct grading *g, const struct tape_kernel *k)
+/* What a kernel's rightness depends on beside the text: what the tape claims, and who checks it. */
+static struct sha256_hex claim_of(const struct grading *g, const struct tape_kernel *k)
 {
 	char arch[16];
 	snprintf(arch, sizeof arch, "%d", g->s->gpu.capability);
-	struct slice parts[] = {{arch, strlen(arch)}, {g->source, g->source_len}, {k->hash.text, strlen(k->hash.text)},
-		{k->name, strlen(k->name)}, {k->source, strlen(k->source)}, {g->s->versions, strlen(g->s->versions)}};
+	struct slice parts[] = {{arch, strlen(arch)}, {k->hash.text, strlen(k->hash.text)}, {k->name, strlen(k->name)},
+		{k->source, strlen(k->source)}, {g->s->versions, strlen(g->s->versions)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
 }
 
+/* The first `until` lines of the candidate's text, their ends included. */
+static struct sha256_hex text_hash(const struct grading *g, int until)
+{
+	size_t len = until ? 0 : g->source_len;
+	for (int line = 0; line < until && len < g->source_len; line++) {
+		const char *end = memchr(g->source + len, '\n', g->source_len - len);
+		len = end ? (size_t)(end - g->source) + 1 : g->source_len;
+	}
+	return hash_bytes(g->source, len);
+}
+
 /* Direct-mapped: a collision only evicts. */
-static struct sha256_hex *slot(struct rebuild_cache *c, const struct sha256_hex *key)
+static struct known *slot(struct rebuild_cache *c, const struct sha256_hex *key)
 {
 	unsigned at = 0;
 	for (int i = 0; i < 8; i++)
@@ -53,18 +72,24 @@ static struct sha256_hex *slot(struct rebuild_cache *c, const struct sha256_hex 
 	return &c->known[at % KNOWN];
 }
 
-static bool is_known(struct rebuild_cache *c, const struct sha256_hex *key)
+static bool is_known(const struct grading *g, const struct tape_kernel *k)
 {
+	struct rebuild_cache *c = g->s->rebuilds;
+	struct sha256_hex claim = claim_of(g, k);
 	pthread_mutex_lock(&c->lock);
-	bool found = !strcmp(slot(c, key)->text, key->text);
+	struct known e = *slot(c, &claim);
 	pthread_mutex_unlock(&c->lock);
-	return found;
+	if (strcmp(e.claim.text, claim.text)) return false;
+	struct sha256_hex text = text_hash(g, e.until);
+	return !strcmp(e.text.text, text.text);
 }
 
-static void known_add(struct rebuild_cache *c, const struct sha256_hex *key)
+static void known_add(const struct grading *g, const struct tape_kernel *k, int until)
 {
+	struct rebuild_cache *c = g->s->rebuilds;
+	struct known e = {.claim = claim_of(g, k), .text = text_hash(g, until), .until = until};
 	pthread_mutex_lock(&c->lock);
-	*slot(c, key) = *key;
+	*slot(c, &e.claim) = e;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -116,15 +141,23 @@ static int answer_judge(struct grading *g, const struct tape *t, int kernel, con
 	return GRADE_ON;
 }
 
+/* Up to which line the text counts, as the clean process says; a text that has not so many counts as a whole. */
+static int until_of(const json_t *answer)
+{
+	json_int_t until = json_integer_value(json_object_get(answer, "until"));
+	return until > 0 && until <= INT32_MAX ? (int)until : 0;
+}
+
 /* Asks a compile worker about the kernels in `which`. */
 static int ask(struct grading *g, const struct tape *t, const int *which, int count, struct err *err)
 {
 	json_t *recipes = json_array(), *answer = NULL;
 	for (int i = 0; i < count; i++) json_array_append_new(recipes, json_string(t->kernels[which[i]].source));
-	json_t *job = json_pack(
-		"{s:s%, s:o, s:i}", "source", g->source, g->source_len, "recipes", recipes, "arch", g->s->gpu.capability);
+	json_t *job = g->has_builder ? json_pack("{s:o}", "recipes", recipes)
+								 : json_pack("{s:s%, s:o, s:i}", "source", g->source, g->source_len, "recipes", recipes,
+									   "arch", g->s->gpu.capability);
 	struct str text = {0};
-	int rc = compile_job(g, job, ANSWER_BYTES_MAX, &text, NULL, NULL, err);
+	int rc = builder_ask(g, job, ANSWER_BYTES_MAX, &text, err);
 	if (rc == ERR_TIMEOUT)
 		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "timeout-compile", 0,
 			"compiling the kernels from their source: %.300s", err->text);
@@ -134,8 +167,7 @@ static int ask(struct grading *g, const struct tape *t, const int *which, int co
 	const json_t *list = json_object_get(answer, "kernels");
 	for (int i = 0; i < count && !rc; i++) {
 		rc = answer_judge(g, t, which[i], json_array_get(list, (size_t)i));
-		struct sha256_hex key = key_of(g, &t->kernels[which[i]]);
-		if (!rc) known_add(g->s->rebuilds, &key);
+		if (!rc) known_add(g, &t->kernels[which[i]], until_of(json_array_get(list, (size_t)i)));
 	}
 	json_decref(answer);
 	str_release(&text);
@@ -147,8 +179,7 @@ int rebuild_step(struct grading *g, const struct tape *t, struct err *err)
 	int which[TAPE_KERNELS_MAX], count = 0;
 	for (int k = 0; k < t->nkernels; k++) {
 		if (!t->kernels[k].source) return not_from_source(g, t, k, "IR without a recipe");
-		struct sha256_hex key = key_of(g, &t->kernels[k]);
-		if (!is_known(g->s->rebuilds, &key)) which[count++] = k;
+		if (!is_known(g, &t->kernels[k])) which[count++] = k;
 	}
 	return count ? ask(g, t, which, count, err) : GRADE_ON;
 }

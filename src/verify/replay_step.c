@@ -147,7 +147,7 @@ int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *
 	struct runner_fault fault = {0};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	struct runner_load l = {.tape = t->text.data, .len = t->text.len, .binaries_fd = -1};
-	*loaded = (struct runner_loaded){-1, -1, -1};
+	*loaded = (struct runner_loaded){-1, -1, -1, -1};
 	int rc = runner_load(&g->runner, &l, deadline, loaded, &fault, err);
 	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL);
 	if (rc) return runner_lost(g, rc, err);
@@ -161,6 +161,7 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	int rc = replay_load(g, t, &loaded, err);
 	if (rc) return rc;
 	*order_line = loaded.order_line;
+	g->cost_varies = loaded.data_line >= 0;
 	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", loaded.tf32_line,
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
@@ -175,14 +176,19 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	return GRADE_ON;
 }
 
-static void cost_keep(struct grading *g, const struct tape *t, const struct runner_result *r)
+void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r)
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
-	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu);
-	cost_reference_s(g->oracle->cost, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
+	double error, cost = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu, &error);
+	if (cost <= v->cost_s) return;
+	v->cost_s = cost;
+	v->cost_error = error;
+	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
+	v->launches = v->nlines = 0;
+	v->programs = v->bytes = v->sectors = v->flops = 0;
 	for (int i = 0; i < r->ncosts; i++) {
 		v->launches += r->costs[i].kind == TAPE_LAUNCH;
 		v->programs += r->costs[i].programs;
@@ -267,9 +273,12 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 	if (t->is_edge) return edge_note(g, t, r, outputs, offset);
 	if (r->has_fault) return fault_end(g, &r->fault, t);
 	const char *reason = tape_lineage_reason(r->lineage);
+	char trial[400];
+	attempt_text(g, t, trial, sizeof trial);
 	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock ? reason : "fragile", 0,
-			"parts of output %d were never written%s", r->lineage_output, t->is_stock ? "" : " at other sizes");
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock || t->is_guided ? reason : "fragile", 0,
+			"parts of output %d were never written%s%s", r->lineage_output, t->is_stock ? "" : ": ",
+			t->is_stock ? "" : trial);
 	int rc = outputs_compare(g, a, outputs, offset);
 	if (r->lineage == TAPE_LINEAGE_LIBRARY && !g->is_partial) {
 		g->is_partial = true;
@@ -439,7 +448,14 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	if (a->want_coverage) guided_note(g, a->trial->variant, &r.result.coverage);
 	rc = result_judge(g, a, &r.result, r.outputs, r.offset, err);
 	g->v->trials_failed += rc == GRADE_END;
-	if (!rc && a->want_cost && !g->is_partial) cost_keep(g, a->trace->tape, &r.result);
+	if (!rc && a->want_cost && !g->is_partial) {
+		cost_keep(g, g->oracle->cost, &r.result);
+		/* What the first trial's launches did stays for the price at other sizes. */
+		if (!g->judged.costs) {
+			g->judged = r.result;
+			r.result = (struct runner_result){0};
+		}
+	}
 	/* Right or wrong by its values, and the GPU's word is still open. */
 	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
 	attempt_release(&r);
@@ -468,7 +484,7 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 		if (first && !rc) rc = load(g, tr, &order_line, err);
 		struct attempt in_order = {.trace = tr,
 			.trial = t,
-			.want_cost = first && variant == 0,
+			.want_cost = variant == 0 && !t->is_edge && (first || g->cost_varies),
 			.want_coverage = !t->is_edge,
 			.may_be_given = given};
 		struct attempt crosswise = {
@@ -532,7 +548,8 @@ static int other_variants(struct grading *g, struct err *err)
 		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
 		if (!rc && guided_wants(g, i)) rc = guided_search(g, &tr, i, err);
-		trace_release(&tr);
+		if (!rc && g->s->emit) g->others[i] = tr;
+		else trace_release(&tr);
 	}
 	return rc;
 }

@@ -41,10 +41,10 @@ void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size
 void runner_pool_stop(struct runner_pool *p);
 
 /* What a load says about the kernels on the data path: lines of a tf32 dot, of the first operation
- * whose order is open (vm_kernel_may_depend_on_order), of the first that rounds fp32 to less (vm_kernel_narrows); -1:
- * none. */
+ * whose order is open (vm_kernel_may_depend_on_order), of the first that rounds fp32 to less (vm_kernel_narrows), of
+ * the first that makes costs depend on data (vm_kernel_cost_depends_on_data); -1: none. */
 struct runner_loaded {
-	int tf32_line, order_line, narrow_line;
+	int tf32_line, order_line, narrow_line, data_line;
 };
 /* What a runner is given to replay. */
 struct runner_load {
@@ -74,4 +74,7 @@ struct runner_data {
 /* One trial; result is valid on 0. */
 int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err);
+/* What a tape costs, by samples: of t its compiled, gpu, deadline_ms and seed. result is valid on 0. */
+int runner_price(struct runner *r, const char *tape, size_t len, const struct runner_trial *t, uint64_t deadline_ns,
+	struct runner_result *result, struct err *err);
 #endif

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
 #define TRIALS_DEFAULT 15
 #define TRIALS_MAX 32
 #define TIME_REPEATS_DEFAULT 30
@@ -147,6 +148,10 @@ static int options_check(const struct verify_options *o, struct err *err)
 		return err_set(err, ERR_USAGE, "device: a GPU runs compiled kernels; skip_compile leaves none");
 	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
 		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
+	const char *size = o->cost_size ? o->cost_size : "judged";
+	bool is_number = *size && strspn(size, "0123456789") == strlen(size) && strlen(size) <= 12 && atoll(size) > 0;
+	if (strcmp(size, "judged") && strcmp(size, "stock") && !is_number)
+		return err_set(err, ERR_USAGE, "cost_size: expected judged, stock or a number of elements, found \"%s\"", size);
 	if (o->num_perf_trials < 0 || o->num_perf_trials > RUNNER_TIMES_MAX)
 		return err_set(
 			err, ERR_USAGE, "num_perf_trials: expected 0 to %d, found %d", RUNNER_TIMES_MAX, o->num_perf_trials);
@@ -184,6 +189,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 		.oracle_memory_bytes = 8 * GIB,
 		.gpu_memory_bytes = 16 * GIB,
 	};
+	s->limits.oracle_work_ms = or_default(o->oracle_work_ms, s->limits.oracle_timeout_ms / WORK_SHARE);
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
 	s->emit = o->emit;

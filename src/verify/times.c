@@ -35,7 +35,11 @@ void times_lap(struct grading *g, enum verify_step next)
 	l->cpu_ns = cpu;
 }
 
-void times_child(struct grading *g, enum verify_step step, double cpu_s) { g->lap.spent.cpu_s[step] += cpu_s; }
+void times_child(struct grading *g, enum verify_step step, double cpu_s)
+{
+	g->lap.spent.cpu_s[step] += cpu_s;
+	g->lap.spent.processes[step]++;
+}
 
 void times_add(struct grading *g)
 {
@@ -46,6 +50,7 @@ void times_add(struct grading *g)
 	for (int i = 0; i < VERIFY_STEP_COUNT; i++) {
 		sum->wall_s[i] += g->lap.spent.wall_s[i];
 		sum->cpu_s[i] += g->lap.spent.cpu_s[i];
+		sum->processes[i] += g->lap.spent.processes[i];
 	}
 	pthread_mutex_unlock(&g->s->times_lock);
 	g->lap = (struct lap){0};

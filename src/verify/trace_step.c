@@ -65,6 +65,7 @@ static json_t *job_json(const struct grading *g)
 	json_t *others = json_array();
 	json_object_update(job, (json_t *)(uintptr_t)d->variants[0].job);
 	for (int i = 1; i < d->nvariants; i++) json_array_append(others, (json_t *)(uintptr_t)d->variants[i].job);
+	if (json_object_get(d->priced, "job")) json_array_append(others, json_object_get(d->priced, "job"));
 	json_object_set_new(job, "others", others);
 	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
 	return job;
@@ -214,6 +215,7 @@ int trace_step(struct grading *g, struct trace *out, struct err *err)
 	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes, CPU_S};
 	int rc = job_start(g->s->tracer, &limits, job_json(g), &g->tracer, err);
 	g->has_tracer = rc == 0;
+	g->next_other = 1;
 	return rc ? rc : listen(g, out, err);
 }
 
@@ -255,9 +257,20 @@ static int tapes_differ(struct grading *g, const struct tape *a, const struct ta
 	return GRADE_ON;
 }
 
+/* The kernels of a tape, each with its recipe: a clean process has found that the one gives the other. */
+static json_t *kernels_json(const struct tape *t)
+{
+	json_t *list = json_array();
+	for (int k = 0; k < t->nkernels; k++)
+		json_array_append_new(
+			list, json_pack("[s, s%]", t->kernels[k].source, t->kernels[k].ttir, (int)t->kernels[k].ttir_len));
+	return list;
+}
+
 /* A tape that would be genuine is traced once more, where host code sees other tensors, addresses,
  * clocks and names (worker/tracer_plain.py). Its tensors have memory, so its limit is higher by what
- * the tape's buffers take. */
+ * the tape's buffers take. It need not compile what a clean process has compiled: a launch whose
+ * recipe is another one is compiled there, and then the tape is another one. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	int64_t bytes = 0;
@@ -266,6 +279,7 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	struct trace again = {0};
 	json_t *job = job_json(g);
 	json_object_del(job, "others");
+	json_object_set_new(job, "kernels", kernels_json(stock->tape));
 	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
 	tracer_end(g, STEP_TRACE);
 	g->is_traced_again = true;
@@ -288,6 +302,7 @@ int trace_other_step(struct grading *g, struct trace *out, struct err *err)
 {
 	static const char ask[] = "{\"next\": true}";
 	struct err local = {0};
+	g->next_other++;
 	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0,
 			clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
 		return death_end(g, &g->tracer, 0, local.text, err);

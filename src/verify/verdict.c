@@ -81,6 +81,9 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "cost_s", number_json(v->cost_s));
 	json_object_set_new(o, "eager_cost_s", number_json(v->eager_cost_s));
 	json_object_set_new(o, "fused_cost_s", number_json(v->fused_cost_s));
+	json_object_set_new(o, "cost_size", text_json(v->cost_size));
+	json_object_set_new(o, "cost_error", number_json(v->cost_error));
+	json_object_set_new(o, "not_predicted", text_json(v->not_predicted));
 	json_object_set_new(o, "launches", json_integer(v->launches));
 	json_object_set_new(o, "programs", json_integer(v->programs));
 	json_object_set_new(o, "bytes", json_integer(v->bytes));
@@ -161,7 +164,7 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 static int strings_from_json(const json_t *o, struct verdict *v, struct err *err)
 {
 	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
-			   *sizes = "", *edge = "";
+			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "";
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
 	v->class = (enum verdict_class)index;
@@ -174,6 +177,8 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "sandbox", &sandbox, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "key", &key, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "gpu", &gpu, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "cost_size", &cost_size, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "not_predicted", &not_predicted, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "sizes", &sizes, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "edge", &edge, err);
 	if (!rc && json_object_get(o, "device")) rc = device_from_json(json_object_get(o, "device"), &v->device, err);
@@ -182,6 +187,8 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	text_copy(v->sandbox, sizeof v->sandbox, sandbox);
 	text_copy(v->key.text, sizeof v->key.text, key);
 	text_copy(v->gpu, sizeof v->gpu, gpu);
+	text_copy(v->cost_size, sizeof v->cost_size, cost_size);
+	text_copy(v->not_predicted, sizeof v->not_predicted, not_predicted);
 	text_copy(v->sizes, sizeof v->sizes, sizes);
 	text_copy(v->edge, sizeof v->edge, edge);
 	v->params_seeded = !strcmp(params, "seeded");
@@ -216,6 +223,7 @@ static int numbers_from_json(const json_t *o, struct verdict *v, struct err *err
 		{"speedup_eager", &v->speedup_eager},
 		{"speedup_fused", &v->speedup_fused},
 		{"cost_s", &v->cost_s},
+		{"cost_error", &v->cost_error},
 		{"eager_cost_s", &v->eager_cost_s},
 		{"fused_cost_s", &v->fused_cost_s},
 		{"error_max", &v->error_max},

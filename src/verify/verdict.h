@@ -7,10 +7,13 @@
 /* genuine alone earns reward. partial: right, but torch operators stand on the data path. cheat:
  * does not compute what it returns. wrong: ran, results differ or memory was misused. invalid:
  * never got to run. infra: not the candidate's fault; retried, then dropped, never a reward. */
-#define VERDICT_CLASS_TABLE(X) X(VERDICT_GENUINE, "genuine") X(VERDICT_PARTIAL, "partial") X(VERDICT_CHEAT, "cheat") X(VERDICT_WRONG, "wrong") \
+#define VERDICT_CLASS_TABLE(X) \
+	X(VERDICT_GENUINE, "genuine") X(VERDICT_PARTIAL, "partial") X(VERDICT_CHEAT, "cheat") X(VERDICT_WRONG, "wrong") \
 	X(VERDICT_INVALID, "invalid") X(VERDICT_INFRA, "infra")
-#define VERDICT_STAGE_TABLE(X) X(STAGE_FORMAT, "format") X(STAGE_STATIC, "static") X(STAGE_TRACE, "trace") X(STAGE_COMPILE, "compile") \
-	X(STAGE_CORRECTNESS, "correctness") X(STAGE_LINEAGE, "lineage") X(STAGE_TIMING, "timing") X(STAGE_RECHECK, "recheck") X(STAGE_DONE, "done")
+#define VERDICT_STAGE_TABLE(X) \
+	X(STAGE_FORMAT, "format") X(STAGE_STATIC, "static") X(STAGE_TRACE, "trace") X(STAGE_COMPILE, "compile") \
+	X(STAGE_CORRECTNESS, "correctness") X(STAGE_LINEAGE, "lineage") X(STAGE_TIMING, "timing") \
+	X(STAGE_RECHECK, "recheck") X(STAGE_DONE, "done")
 #define X(e, t) e,
 enum verdict_class { VERDICT_CLASS_TABLE(X) VERDICT_CLASS_COUNT };
 enum verdict_stage { VERDICT_STAGE_TABLE(X) VERDICT_STAGE_COUNT };
@@ -19,7 +22,8 @@ const char *verdict_class_name(enum verdict_class c);
 const char *verdict_stage_name(enum verdict_stage s);
 
 /* How a GPU repeats itself: not seen; the same bits; other bits within the bound; beyond it. */
-#define VERDICT_REPEAT_TABLE(X) X(REPEAT_UNKNOWN, "unknown") X(REPEAT_BITWISE, "bitwise") X(REPEAT_WITHIN, "within-tolerance") \
+#define VERDICT_REPEAT_TABLE(X) \
+	X(REPEAT_UNKNOWN, "unknown") X(REPEAT_BITWISE, "bitwise") X(REPEAT_WITHIN, "within-tolerance") \
 	X(REPEAT_UNSTABLE, "unstable")
 #define X(e, t) e,
 enum verdict_repeat { VERDICT_REPEAT_TABLE(X) VERDICT_REPEAT_COUNT };
@@ -70,6 +74,11 @@ struct verdict {
 	double fused_cost_s;
 	double speedup_eager; /* eager / candidate */
 	double speedup_fused; /* fused / candidate: what rewards count */
+	/* Where the times are of other sizes than those of the judgement: these, and how far a sample of programs may be
+	 * off; or why there is no time, and so no speed to reward. */
+	char cost_size[256];     /* "stock" or "batch 4096, stock 16"; "" as judged */
+	double cost_error;       /* relative standard error of cost_s; 0: every program was counted */
+	char not_predicted[256]; /* "" it was */
 	int launches;
 	int64_t programs, bytes, sectors, flops;
 	int nlines;

@@ -20,7 +20,7 @@
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
+	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms, oracle_work_ms;
 	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
@@ -49,8 +49,9 @@ struct verify_shared {
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile;
-	const char *emit; /* file for the module of a genuine candidate, or NULL */
-	int time_repeats; /* timed replays on the GPU; 0: none */
+	uint64_t cost_seed; /* of samples */
+	const char *emit;   /* file for the module of a genuine candidate, or NULL */
+	int time_repeats;   /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
 	struct verify_times times;
@@ -79,8 +80,14 @@ struct grading {
 	const struct oracle_data *oracle;
 	struct job tracer;
 	bool has_tracer, is_traced_again;
+	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
+	bool has_builder;
 	struct runner runner;
 	bool has_runner;
+	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
+	int next_other;   /* of the tracer's other sizes: the next that it makes, from 1 */
+	struct runner_result
+		judged;    /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
@@ -89,6 +96,8 @@ struct grading {
 	char library_op[104];
 	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
 	struct runner_library computes; /* of library */
+	struct trace
+		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
 	int attempt;
 	struct verdict *v;
 	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
@@ -135,9 +144,18 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err);
  * ERR_CHILD: the process ended or did not make sense, inside its sandbox: the candidate's doing. */
 int compile_job(
 	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err);
+/* The same of the job that stays until the candidate is judged: the first task starts it, later ones are sent to it. */
+int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
+void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
+/* Costs at the sizes that were asked for, after replay_step and in its runner and tracer. Never settles a verdict but
+ * for IR that is not the source's: what cannot be predicted is said in the record. */
+int price_step(struct grading *g, const struct trace *stock, struct err *err);
+/* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. A trial that is
+ * cheaper than one before it leaves the record as it is: the dearest counts. */
+void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r);
 /* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused.
  */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);

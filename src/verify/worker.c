@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STATUS_BYTES_MAX 4096
@@ -24,7 +25,8 @@
 #define SEND_TIMEOUT_MS 20000
 #define STATUS_TIMEOUT_MS 5000    /* from a kill to the zygote's report */
 #define RESTART_READY_MS 120000
-#define FAILED_STARTS_MAX 2       /* in a row; then every request fails at once instead of after another import of torch */
+/* In a row; then every request fails at once instead of after another import of torch. */
+#define FAILED_STARTS_MAX 2
 
 struct zygote {
 	char *root, *library, *kind;
@@ -45,9 +47,21 @@ static int spawn(struct zygote *z, struct err *err)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "%s zygote: no socket pair: %s", z->kind, strerror(errno));
 	/* With -I Python takes nothing from the environment or the user's own folders. */
-	char *python = path_join(z->root, "build/venv/bin/python"), *script = path_join(z->root, "worker/zygote.py");
+	char *python = path_python(), *script = path_join(z->root, "worker/zygote.py");
+	if (!python) {
+		free(script);
+		close(pair[0]);
+		close(pair[1]);
+		return err_set(err, ERR_INFRA,
+			"%s zygote: no Python: HONE_PYTHON is not set and build/venv is not beside the program; run `make setup`",
+			z->kind);
+	}
 	char *argv[] = {python, (char *)(uintptr_t)"-I", script, z->kind, z->library, NULL};
+	/* With large pages below malloc a fork has fewer entries to copy (worker/zygote.py). */
+	static char *const env[] = {(char *)(uintptr_t)"PATH=/usr/local/bin:/usr/bin:/bin",
+		(char *)(uintptr_t)"LANG=C.UTF-8", (char *)(uintptr_t)"GLIBC_TUNABLES=glibc.malloc.hugetlb=1", NULL};
 	struct child_options o = {.argv = argv,
+		.env = env,
 		.cwd = "/",
 		.fds = {pair[1]},
 		.nfds = 1,
@@ -274,6 +288,14 @@ int job_check_entered(const struct job *j, struct err *err)
 	return !j->ended || j->entered
 		? 0
 		: err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
+}
+
+int64_t job_cpu_ms(const struct job *j)
+{
+	clockid_t clock;
+	struct timespec t;
+	if (j->ended || j->pid <= 1 || clock_getcpuclockid(j->pid, &clock) || clock_gettime(clock, &t)) return 0;
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 void job_end(struct job *j)

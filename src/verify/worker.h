@@ -45,6 +45,8 @@ void job_wait(struct job *j, int timeout_ms);
 /* After job_wait: ERR_INFRA when the zygote is gone, or the process ended before it was in its
  * sandbox (nothing of the stranger's ran), else 0. */
 int job_check_entered(const struct job *j, struct err *err);
+/* Processor time of a job that still runs, without that of its own children; 0 when it is not known. */
+int64_t job_cpu_ms(const struct job *j);
 /* Kills the job if it still runs, learns how it ended, closes everything. Legal on a job that never
  * started (all zero with fds -1). */
 void job_end(struct job *j);

@@ -30,6 +30,8 @@
 #define HONE_VM_H
 #include "base/base.h"
 #include "cost/cost.h"
+#include "field/field.h"
+#include "ttir/ttir.h"
 
 struct vm_kernel;
 int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struct err *err);
@@ -49,6 +51,10 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
  * is stored: not what only comparisons see, nor the parts of a split product. *line is the first's source line. */
 bool vm_kernel_narrows(const struct vm_kernel *k, int *line);
 
+/* Whether what a launch costs may depend on the values that it reads: some address, mask, branch or trip count does.
+ * *line is the first's source line. */
+bool vm_kernel_cost_depends_on_data(const struct vm_kernel *k, int *line);
+
 /* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that
  * is no single known operation, inline assembly on several elements at once, tt.cat, a reshape that
  * may reorder; an atomic whose result is used, that exchanges or compares, or that changes what
@@ -57,13 +63,31 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
 
 /* Memory the launch may touch. address is tape_buffer_address(b); data has `bytes` bytes. origin
  * (may be NULL) has one tag per byte (enum tape_origin): a load of a byte tagged NONE is
- * VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault. */
+ * VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault.
+ *
+ * period (a power of two; 0: none): memory by offset, for launches whose values do not matter. `data` has four periods:
+ * what is read at an offset is the first two's at its remainder, what is written goes to the last two and is never
+ * read. Bounds are those of `bytes` all the same. origin is NULL then. vm_pattern_fill makes the first two. */
 struct vm_buffer {
 	uint64_t address;
 	int64_t bytes;
 	uint8_t *data;
 	uint8_t *origin;
 	bool is_read_only;
+	int64_t period;
+};
+#define VM_PERIOD_BYTES ((int64_t)8 << 20)
+void vm_pattern_fill(uint8_t *data, int64_t period); /* finite and not zero in every type, and different by offset */
+
+/* A launch of which a sample of programs runs (want_cost, without checks): the report's counts are those of the whole
+ * grid. Programs whose ways through branches and loops are alike stand for each other, and their counts are scaled; the
+ * grid's corners run always, and everything runs where that is little work. What the values in memory are does not
+ * matter: a launch whose addresses, masks or branches depend on what it reads is ERR_UNSUPPORTED, with the place. */
+struct vm_sample_options {
+	uint64_t seed;
+	int64_t all_work,
+		work_max; /* element operations: up to all_work everything runs; beyond work_max nothing; 0: 2^28, 2^33
+				   */
 };
 
 enum vm_fault {
@@ -141,7 +165,8 @@ struct vm_finding {
 
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an end's d is the
  * operand itself; a truth's is 1 and -1. */
-#define VM_SITE_TABLE(X) X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
+#define VM_SITE_TABLE(X) \
+	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
@@ -156,6 +181,8 @@ struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
 	int line, column;
+	bool by_size;          /* an end: d is the operand's magnitude */
+	bool is_equality;      /* a comparison by == or != */
 	uint8_t wanted, taken; /* enum vm_side, or'ed */
 	double low, high, constant;
 	double least, most, nearest;
@@ -193,15 +220,16 @@ struct vm_launch_options {
 	bool has_host_pointers; /* addresses that name no buffer are looked up among the buffers' data, which rise with
 							   their addresses then: for kernels that read pointers from memory */
 	int64_t load_granule;   /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and
-							   within that gives   0 and the launch goes on (report.is_passed_over). 0, or with checks: a
-							   fault like any other */
+							   within that gives 0 and the launch goes on (report.is_passed_over). 0, or with checks:
+							   a fault like any other */
 	bool crosswise;    /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a
-						  GPU has an    order of its own, so what is right must not depend on it (docs/vm.md) */
+						  GPU has an order of its own, so what is right must not depend on it (docs/vm.md) */
 	uint64_t schedule; /* not 0, and some result may depend on who comes first at an atomic: programs take turns there,
 						  drawn from this seed. Without checks and costs */
 	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
-	unsigned checks;   /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
-	int num_warps;     /* checks: of a program; 0: 4 */
+	const struct vm_sample_options *sample; /* NULL: every program runs. With want_cost, without checks */
+	unsigned checks;              /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
+	int num_warps;                /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
 	int findings_max; /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
 						 over where  that is possible (a lane is left out), so that one run lists many */
@@ -219,6 +247,12 @@ struct vm_report {
 	bool is_passed_over; /* the fault stopped nothing (load_granule): vm_launch returns 0 */
 	int64_t offset, access_bytes, address; /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
+	int64_t sampled;  /* programs that ran for these counts; all of them without sample */
+	uint64_t reached; /* want_cost: which instructions ran in some program, as a hash; equal programs that took the same
+						 branches have the same */
+	int64_t *touched; /* want_cost: distinct bytes read and written of each of the launch's buffers, in pairs; heap,
+						 freed by vm_report_release */
+	double sample_error; /* relative standard error of the least certain of the counts that time is made of; 0: exact */
 	int nlines;
 	struct vm_line_cost *lines; /* want_cost: heap, freed by vm_report_release */
 	int nfindings;
@@ -230,4 +264,52 @@ struct vm_report {
  * for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);
 void vm_report_release(struct vm_report *r);
+
+/* ---- a launch on exact values (field.h), for proofs ----
+ *
+ * Floats are field values, integers and pointers what they always are. Every float that a buffer
+ * holds is one value beside the buffer's bytes; bytes that were written as integers, or came with
+ * the tape, are read as constants. The buffer's origin tags tell which: NONE where a value stands,
+ * or nothing. */
+struct vm_exact_buffer {
+	enum elem elem;             /* type of the values; ELEM_COUNT: there are none yet */
+	struct field_value *values; /* (bytes / size of elem), heap: made by the first store, or by the caller */
+	uint8_t *is_set;            /* (bytes / size of elem), heap: a value stands there */
+};
+/* Gives a buffer room for values of one type; what stood there is gone. */
+void vm_exact_buffer_set(struct vm_exact_buffer *b, enum elem e, int64_t bytes);
+void vm_exact_buffer_release(struct vm_exact_buffer *b);
+
+enum vm_exact_end {
+	VM_EXACT_DONE,
+	VM_EXACT_UNDECIDED, /* an interval did not decide: draw other inputs */
+	VM_EXACT_OUTSIDE,   /* an operation that has no reading on exact values */
+	VM_EXACT_FAULT      /* what vm_launch would have found too, and a deadline */
+};
+/* Which ways the comparisons, maxima and minima of one line went. */
+struct vm_exact_side {
+	int line;
+	unsigned orders; /* MAP_LESS, MAP_EQUAL, ... (1, 2, 4, 8), or'ed */
+};
+#define VM_EXACT_SIDES_MAX 256
+struct vm_exact_options {
+	uint32_t grid[3];
+	const struct vm_arg *args;
+	int nargs;
+	struct vm_buffer *buffers;        /* with origin tags */
+	int nbuffers;                     /* sorted by address */
+	struct vm_exact_buffer **exact;   // (nbuffers)
+	struct field *field;
+	uint64_t deadline_ns;
+};
+struct vm_exact_report {
+	enum vm_exact_end end;
+	char text[512]; /* of what ended it, with its place */
+	int line;
+	int nsides; /* added to by each launch, so that a caller may gather several */
+	struct vm_exact_side sides[VM_EXACT_SIDES_MAX];
+};
+/* 0 when it ran, ERR_MISMATCH with report->end otherwise; ERR_RANGE for arguments that do not fit. */
+int vm_exact_launch(
+	const struct vm_kernel *k, const struct vm_exact_options *o, struct vm_exact_report *report, struct err *err);
 #endif

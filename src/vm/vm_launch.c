@@ -12,6 +12,7 @@
 #include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
 #include "vm/meter/meter.h"
+#include "vm/vm_sample.h"
 #include "vm/vm_schedule.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -76,6 +77,18 @@ static int arg_bits(const struct vm_kernel *k, int i, const struct vm_arg *a, ui
 	return 0;
 }
 
+/* The IR was specialised for arguments that are multiples of a number; launched with another it does what it likes. */
+static int check_divisibility(const struct vm_kernel *k, int i, const struct vm_arg *a, struct err *err)
+{
+	int64_t by = k->arg_divisibility[i];
+	enum elem e = k->module.types[k->arg_types[i]].elem;
+	if (by < 2 || elem_is_float(e) || a->i % by == 0) return 0;
+	int64_t value = e == ELEM_PTR ? a->i & (((int64_t)1 << TAPE_ADDRESS_SHIFT) - 1) : a->i;
+	return err_set(err, ERR_RANGE,
+		"launch of %s: argument %d (%s) is %s%lld, but this kernel was compiled for a multiple of %lld", k->name, i,
+		k->arg_names[i], e == ELEM_PTR ? "a pointer at byte " : "", (long long)value, (long long)by);
+}
+
 static int check_launch(const struct launch *l, struct err *err)
 {
 	const struct vm_launch_options *o = l->o;
@@ -88,6 +101,7 @@ static int check_launch(const struct launch *l, struct err *err)
 	for (int i = 0; i < o->nargs; i++) {
 		uint8_t bits[8];
 		int rc = arg_bits(l->k, i, &o->args[i], bits, err);
+		if (!rc) rc = check_divisibility(l->k, i, &o->args[i], err);
 		if (rc) return rc;
 	}
 	return 0;
@@ -107,6 +121,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->deadline_ns = l->o->deadline_ns;
 	c->undefined_is_zero = l->o->undefined_is_zero;
 	c->crosswise = l->o->crosswise;
+	c->ignores_asserts = l->o->sample != NULL;
 	c->print = l->o->print;
 	c->coverage = l->p == &l->k->program ? l->o->coverage : NULL;
 	c->report = &l->reports[thread];
@@ -126,6 +141,13 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	return c;
 }
 
+static void program_set(const struct launch *l, struct vm_ctx *c, int64_t i)
+{
+	c->id[0] = (uint32_t)(i % l->o->grid[0]);
+	c->id[1] = (uint32_t)(i / l->o->grid[0] % l->o->grid[1]);
+	c->id[2] = (uint32_t)(i / l->o->grid[0] / l->o->grid[1]);
+}
+
 static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 {
 	struct launch *l = arg;
@@ -133,9 +155,7 @@ static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 	const struct vm_instr *first = l->p->instrs;
 	for (int64_t i = begin; i < end; i++) {
 		if (i > atomic_load_explicit(&l->faulted, memory_order_relaxed)) return;
-		c->id[0] = (uint32_t)(i % l->o->grid[0]);
-		c->id[1] = (uint32_t)(i / l->o->grid[0] % l->o->grid[1]);
-		c->id[2] = (uint32_t)(i / l->o->grid[0] / l->o->grid[1]);
+		program_set(l, c, i);
 		if (c->check) vm_check_program(c, i);
 		struct vm_report before = *c->report;
 		if (c->want_cost) vm_cost_program_begin(c);
@@ -157,6 +177,30 @@ static void run_scheduled(struct launch *l, int64_t programs)
 	if (vm_schedule(l->o, l->p, l->ctx, l->threads, programs, &faulted)) atomic_store(&l->faulted, faulted);
 }
 
+/* The programs of a sample on one context; where the plan says so, all of them, one after another. */
+static int run_sampled(struct launch *l, int64_t programs, struct vm_report *report, struct err *err)
+{
+	struct vm_sample_plan plan;
+	struct vm_ctx *c = ctx_of(l, 0);
+	/* Branches are followed on a context of their own: what they leave behind is not what a program leaves. */
+	int rc = vm_sample_plan_make(l->o, ctx_of(l, 1), programs, &plan, err);
+	if (rc) return rc;
+	report->sampled = plan.is_all ? programs : plan.count;
+	if (plan.is_all) run_programs(l, 0, programs, 0);
+	struct vm_sample *s = plan.is_all ? NULL : vm_sample_create(&plan, c);
+	for (int k = 0; s && k < plan.nstrata; k++)
+		for (int i = 0; i < plan.strata[k].count && atomic_load(&l->faulted) == INT64_MAX; i++) {
+			int64_t number = plan.numbers[plan.strata[k].first + i];
+			vm_sample_begin(s);
+			run_programs(l, number, number + 1, 0);
+			vm_sample_end(s, k);
+		}
+	if (s) vm_sample_finish(s, programs, report);
+	vm_sample_free(s);
+	vm_sample_plan_release(&plan);
+	return 0;
+}
+
 /* Counts are sums, all of them 64-bit. */
 static void add_cost(struct vm_cost *to, const struct vm_cost *from)
 {
@@ -167,6 +211,7 @@ static void add_cost(struct vm_cost *to, const struct vm_cost *from)
 
 static void gather_footprint(struct launch *l, struct vm_report *r)
 {
+	r->touched = xcalloc(2 * (size_t)l->o->nbuffers + 1, sizeof *r->touched);
 	int64_t *read = xcalloc((size_t)l->memory.index_max + 1, sizeof *read);
 	for (uint64_t i = 0; i <= l->memory.index_max; i++) {
 		const struct vm_buffer *b = l->memory.by_index[i];
@@ -177,9 +222,28 @@ static void gather_footprint(struct launch *l, struct vm_report *r)
 		}
 		r->cost.footprint_read += read[i];
 		r->cost.footprint_bytes += read[i] + written;
+		if (!b) continue;
+		r->touched[2 * (b - l->o->buffers)] = MIN(read[i], b->bytes);
+		r->touched[2 * (b - l->o->buffers) + 1] = MIN(written, b->bytes);
 	}
-	vm_cost_l2(l->meters, l->threads, l->memory.index_max, read, &r->cost);
+	int64_t *loads = xcalloc((size_t)l->memory.index_max + 1, sizeof *loads);
+	for (int t = 0; t < l->threads; t++)
+		for (uint64_t i = 0; l->meters[t] && i <= l->memory.index_max; i++) loads[i] += l->meters[t]->l2_loads[i];
+	vm_cost_l2(loads, l->memory.index_max, read, &r->cost);
+	free(loads);
 	free(read);
+}
+
+/* Which instructions ran on any thread. */
+static uint64_t gather_reached(const struct launch *l)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+	for (int i = 0; i < l->p->ninstrs; i++) {
+		uint8_t ran = 0;
+		for (int t = 0; t < l->threads; t++) ran |= l->meters[t] ? l->meters[t]->ran[i] : 0;
+		hash = (hash ^ ran) * 0x100000001b3u;
+	}
+	return hash;
 }
 
 static void gather_cost(struct launch *l, struct vm_report *r, int64_t programs)
@@ -264,9 +328,13 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (rc) return rc;
 	/* Atomics, checks and prints need programs in order, on one thread. */
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
-	bool is_serial = !o->pool || l.p->has_atomics || o->checks || o->coverage || (o->print && l.p->has_prints);
+	bool is_serial = !o->pool || o->sample || l.p->has_atomics || o->checks || o->coverage ||
+		(o->print && l.p->has_prints);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
-	l.threads = takes_turns ? (int)MIN(programs, VM_RESIDENT_MAX) : is_serial ? 1 : pool_threads(o->pool);
+	l.threads = o->sample ? 2
+		: takes_turns     ? (int)MIN(programs, VM_RESIDENT_MAX)
+		: is_serial       ? 1
+						  : pool_threads(o->pool);
 	atomic_init(&l.faulted, INT64_MAX);
 	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
 	l.costs = xcalloc((size_t)l.threads, sizeof *l.costs);
@@ -279,7 +347,9 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 		l.plans = vm_cost_plans_create(l.p, o->compiled, &l.memory);
 	}
 	/* Run, in pieces small enough to spread. */
-	if (takes_turns && programs) run_scheduled(&l, programs);
+	int rc_sample = 0;
+	if (o->sample && programs) rc_sample = run_sampled(&l, programs, report, err);
+	else if (takes_turns && programs) run_scheduled(&l, programs);
 	else if (is_serial && programs) run_programs(&l, 0, programs, 0);
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 
@@ -292,8 +362,12 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 		*report = l.reports[0];
 	}
 	if (report->fault == VM_FAULT_NONE) take_passed_over(&l, report);
-	if (o->want_cost) gather_cost(&l, report, programs);
+	bool is_scaled = o->sample && report->sampled < programs; /* its counts are there already */
+	if (!o->sample) report->sampled = programs;
+	if (o->want_cost && !is_scaled) gather_cost(&l, report, programs);
+	if (o->want_cost) report->reached = gather_reached(&l);
 	launch_release(&l);
+	if (rc_sample) return rc_sample;
 	if (report->fault == VM_FAULT_NONE || report->is_passed_over) return 0;
 	return err_set(err, ERR_MISMATCH, "%s", report->text);
 }
@@ -302,8 +376,10 @@ void vm_report_release(struct vm_report *r)
 {
 	if (!r) return;
 	free(r->lines);
+	free(r->touched);
 	free(r->findings);
 	r->lines = NULL;
+	r->touched = NULL;
 	r->findings = NULL;
 	r->nlines = r->nfindings = 0;
 }

@@ -46,6 +46,10 @@ static void test_holes(void **state)
 	struct prompt_input in = {.task = &task, .precision = "strict"};
 	expect_render("<{{task}}>", &in, "<class Model:\n    pass>");
 	expect_render("no hole", &in, "no hole");
+	/* At which sizes values are checked is not for the model to know. */
+	struct task judged = {.source = "N = 9\nclass Model:\n    pass\n# Judged at N=2\n"};
+	struct prompt_input other = {.task = &judged};
+	expect_render("<{{task}}>", &other, "<N = 9\nclass Model:\n    pass>");
 	in.precision = "tf32";
 	expect_render("{{precision}}", &in, "TF32 is allowed in tl.dot on fp32 tensors.");
 }

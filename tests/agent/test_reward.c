@@ -44,6 +44,20 @@ static void test_table(void **state)
 	expect("kevin", VERDICT_GENUINE, 5, 5.3, 5.3);
 }
 
+/* The row that pays for KernelBench's own check does so for a cheat too, and not for what that check never saw. */
+static void test_stock(void **state)
+{
+	for (int c = 0; c < VERDICT_CLASS_COUNT; c++)
+		for (int check = -1; check <= 1; check++) {
+			struct verdict v = verdict_of((enum verdict_class)c, 2.0, 1e-5);
+			struct reward_input in = {.verdict = &v};
+			struct reward r = {NAN, NAN};
+			v.kernelbench = check;
+			assert_int_equal(reward_compute(reward_rule_find("stock"), &in, &r), c != VERDICT_INFRA);
+			if (c != VERDICT_INFRA) assert_true(r.plan == (check == 1) && r.code == (check == 1));
+		}
+}
+
 /* Whatever is not genuine earns what failure earns, at any speed. */
 static void test_only_genuine_pays(void **state)
 {
@@ -66,7 +80,8 @@ static void test_noise_band(void **state)
 static void test_baseline_replaces_the_reference(void **state)
 {
 	struct verdict v = verdict_of(VERDICT_GENUINE, 0.5, 1e-5);
-	struct reward_input in = {.verdict = &v, .baseline_cost_s = 2.5e-5};
+	struct verdict baseline = {.cost_s = 2.5e-5};
+	struct reward_input in = {.verdict = &v, .baseline = &baseline};
 	assert_true(fabs(reward_speedup(reward_rule_find("uniform"), &in) - 2.5) < 1e-12);
 	/* but not in the paper's ratio, which has no noise band either */
 	assert_true(reward_speedup(reward_rule_find("paper-midend"), &in) == 0.5);
@@ -129,6 +144,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_stock),
 		cmocka_unit_test(test_only_genuine_pays),
 		cmocka_unit_test(test_noise_band),
 		cmocka_unit_test(test_baseline_replaces_the_reference),

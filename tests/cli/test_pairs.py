@@ -26,7 +26,7 @@ def test_frontend():
     synth = ("--tasks", f"{work}/tasks.jsonl", "--prompt_template", "recipes/prompts/small-frontend.txt", "--chat_template", "plain", "--styles", 2)
     p = pairs("synth", *synth, "--out", f"{work}/pairs.jsonl.gz")
     rows = read(f"{work}/pairs.jsonl.gz") if p.returncode == 0 else []
-    keys = {"name", "source", "structure", "split", "level", "seed", "prompt", "completion", "style"}
+    keys = {"name", "source", "structure", "split", "level", "seed", "prompt", "completion", "style", "choice", "rung", "cost_s"}
     check("synth writes a row for each admitted answer, in two styles",
           len(rows) == 4 and all(set(r) == keys for r in rows) and len({(r["name"], r["style"]) for r in rows}) == 4
           and "4 of 4 answers admitted" in p.stdout, p.stdout + p.stderr)
@@ -37,6 +37,13 @@ def test_frontend():
     p = pairs("synth", *synth, "--out", f"{work}/again.jsonl.gz")
     check("the same options give the same bytes",
           p.returncode == 0 and open(f"{work}/pairs.jsonl.gz", "rb").read() == open(f"{work}/again.jsonl.gz", "rb").read(), p.stderr)
+    run(hone, "tasks", "synth", "--seed", 2, "--rungs", "T2", "--count_train", 1, "--count_dev", 0, "--count_test", 0, "--out", f"{work}/rung.jsonl")
+    p = pairs("synth", "--tasks", f"{work}/rung.jsonl", "--prompt_template", "recipes/prompts/small-frontend.txt", "--chat_template", "plain", "--choices", 3,
+              "--out", f"{work}/rung_pairs.jsonl")
+    both = read(f"{work}/rung_pairs.jsonl") if p.returncode == 0 else []
+    check("choices of a rung's task are rows of their own, whose prompts do not say where they are judged",
+          len(both) >= 2 and [r["choice"] for r in both] == list(range(len(both))) and all(r["name"].endswith(f"-c{r['choice']}") and r["rung"] == "T2"
+          and "Judged at" in r["source"] and "Judged at" not in r["prompt"] for r in both), p.stdout + p.stderr)
     p = pairs("check", "--pairs", f"{work}/pairs.jsonl.gz", "--fraction", 1)
     check("check grades them again", p.returncode == 0 and "4 of 4 answers" in p.stdout, p.stdout + p.stderr)
     return rows

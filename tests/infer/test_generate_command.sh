@@ -9,7 +9,7 @@ check() { # name, status
 	if [ "$2" -eq 0 ]; then echo "ok $number - $1"; else echo "not ok $number - $1"; fi
 }
 
-echo 1..14
+echo 1..19
 "$hone" init --out "$work/model" --text src/ops/ops.h --vocab_size 400 --hidden_size 32 --num_hidden_layers 2 --num_attention_heads 2 \
 	--num_key_value_heads 1 --head_dim 16 --intermediate_size 64 --max_position_embeddings 128 >"$work/init.out" 2>&1
 check "init makes a model" $?
@@ -46,6 +46,54 @@ check "a missing prompt is wrong usage" $?
 "$hone" generate --model "$work/absent" --prompt x >/dev/null 2>"$work/err"
 [ $? -eq 1 ] && grep -q "absent" "$work/err"
 check "a missing model is named" $?
+
+"$hone" generate --model "$work/model" --prompt x --max_new_tokens 2 --temperature 1e-39 >/dev/null 2>"$work/err"
+[ $? -eq 1 ] && grep -q "temperature 1e-39.*expected temperature 0 (greedy) or at least 0.001" "$work/err"
+check "a temperature that fp32 cannot divide by is refused by its name" $?
+
+# ---- bytes and text: this model writes whatever bytes; Python's decoder is the oracle ----
+same=0
+for seed in 1 2 3 4 5 6 7 8; do
+	generate --seed $seed >"$work/bytes" 2>/dev/null && generate --seed $seed --json >"$work/text" 2>/dev/null || same=1
+	build/venv/bin/python - "$work/bytes" "$work/text" <<-'END' || same=1
+		import json, sys
+		raw = open(sys.argv[1], "rb").read()[:-1]
+		assert json.load(open(sys.argv[2]))["completions"][0]["text"] == raw.decode("utf-8", "replace"), raw
+	END
+done
+check "bytes that are no text become U+FFFD as others write it" $same
+
+# ---- stop strings: the answer is cut behind the first place where one of them ends ----
+stop() { # name, texts as Python, the expected end; both from the answer without stop strings
+	local -a options
+	mapfile -d '' options < <(build/venv/bin/python - "$work" <<-END
+		import json, re, sys
+		text = json.load(open(sys.argv[1] + "/free"))["completions"][0]["text"]
+		plain = [m.group() for m in re.finditer("[ -~]+", text)]   # no part of a character that the model cut
+		chosen = $2
+		ends = [text.index(s) + len(s) for s in chosen if s in text]
+		open(sys.argv[1] + "/expected", "w").write(text[:min(ends)] if ends else text)
+		for s in chosen: sys.stdout.write("--stop_strings\0" + s + "\0")
+	END
+	)
+	generate --seed 3 --json "${options[@]}" 2>/dev/null >"$work/stopped"
+	build/venv/bin/python - "$work" <<-'END'
+		import json, sys
+		c = json.load(open(sys.argv[1] + "/stopped"))["completions"][0]
+		free = json.load(open(sys.argv[1] + "/free"))["completions"][0]
+		expected = open(sys.argv[1] + "/expected").read()
+		# The last token may reach beyond the text that ends the answer.
+		assert c["text"].startswith(expected) and c["tokens"] == free["tokens"][:len(c["tokens"])], (c, expected)
+		assert c["finish"] == "stop" and len(c["tokens"]) < len(free["tokens"]), c
+	END
+	check "$1" $?
+}
+generate --seed 3 --json 2>/dev/null >"$work/free"
+stop "a stop string inside the answer ends it" '[[p for p in plain if len(p) > 4][0][1:]]'
+stop "the first of several" '["never written", plain[-1], [p for p in plain if len(p) > 4][0][:3]]'
+"$hone" generate --model "$work/model" --prompt x --stop_strings "" >/dev/null 2>"$work/err"
+[ $? -eq 2 ] && grep -q -- '--stop_strings ""' "$work/err"
+check "an empty one is wrong usage" $?
 
 # ---- chat ----
 chat() { "$hone" generate --model "$work/model" --chat --max_new_tokens 1 --threads 2 --json "$@"; }

@@ -1,6 +1,7 @@
 /* Composed tasks and their reference answers, as text. What the answers compute is checked by
  * test_answers.py, which has this program print them (`test_task_answers --dump SEED COUNT
- * LEVEL_MIN LEVEL_MAX`: one JSON object a line with the task and every answer in every style). */
+ * LEVEL_MIN LEVEL_MAX`: one JSON object a line with the task and every answer in every style), and
+ * by test_families.py (`--rungs SEED COUNT RUNGS`: every choice). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,6 +42,43 @@ static int dump(int argc, char **argv)
 			json_decref(row);
 			str_release(&plan);
 			str_release(&code);
+		}
+	task_set_release(&set);
+	return 0;
+}
+
+/* Tasks of rungs, in one style after the other and in every choice. */
+static int dump_rungs(char **argv)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct task_synth_options o = {
+		.seed = (uint64_t)strtoull(argv[2], NULL, 10), .count[TASK_TRAIN] = atoi(argv[3]), .rungs = argv[4]};
+	if (task_synth(&o, &set, &err)) {
+		fprintf(stderr, "%s\n", err.text);
+		return 1;
+	}
+	for (size_t i = 0; i < set.count; i++)
+		for (int choice = 0;; choice++) {
+			const struct task *t = &set.tasks[i];
+			struct str plan = {0}, code = {0};
+			int style = (int)((i + (size_t)choice) % (size_t)task_answer_styles()),
+				rc = task_answer_choice(t, style, choice, &plan, &code, &err);
+			if (!rc) {
+				json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s}", "name", t->name, "rung", t->rung,
+					"structure", t->structure, "source", t->source, "style", style, "choice", choice, "plan", plan.data,
+					"code", code.data);
+				json_dumpf(row, stdout, JSON_COMPACT);
+				putchar('\n');
+				json_decref(row);
+			}
+			str_release(&plan);
+			str_release(&code);
+			if (rc == ERR_RANGE && choice > 0) break;
+			if (rc) {
+				fprintf(stderr, "%s\n", err.text);
+				return 1;
+			}
 		}
 	task_set_release(&set);
 	return 0;
@@ -179,6 +217,105 @@ static void operators_are_kept_to(void **state)
 	task_set_release(&set);
 }
 
+#define RUNGS "T0,T1,T2,T3,T4"
+
+/* Every rung has its share, says so, and is judged at stated sizes; no structure is in two splits,
+ * whatever the seed. */
+static void rungs_share_no_structure(void **state)
+{
+	struct err err = {0};
+	struct task_set s[2];
+	for (int k = 0; k < 2; k++) {
+		struct task_synth_options o = {.seed = 20 + (uint64_t)k, .count = {300, 20, 30}, .rungs = RUNGS};
+		assert_int_equal(task_synth(&o, &s[k], &err), 0);
+		assert_int_equal(s[k].count, 350);
+	}
+	int rungs[5] = {0};
+	for (size_t i = 0; i < s[0].count; i++) {
+		const struct task *a = &s[0].tasks[i];
+		rungs[a->rung[1] - '0']++;
+		assert_non_null(strstr(a->source, "\n" TASK_JUDGED_AT));
+		assert_string_equal(a->split, task_split_name(task_split_of(a->structure)));
+		for (int k = 0; k < 2; k++)
+			for (size_t j = 0; j < s[k].count; j++)
+				if (!strcmp(s[k].tasks[j].structure, a->structure)) assert_string_equal(s[k].tasks[j].split, a->split);
+	}
+	for (int r = 0; r < 5; r++) assert_int_equal(rungs[r], 70);
+	for (int k = 0; k < 2; k++) task_set_release(&s[k]);
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Of 500 answers at least 400 differ (measured: 2,000 a rung give 80 to 99 % distinct ones); choices
+ * of one task differ in plan and code, and the first is task_answer's. */
+static void answers_of_rungs_differ(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct task_synth_options o = {.seed = 8, .count[TASK_TRAIN] = 500, .rungs = RUNGS};
+	assert_int_equal(task_synth(&o, &set, &err), 0);
+	char **texts = xcalloc(set.count, sizeof *texts);
+	size_t distinct = 1, chosen = 0;
+	for (size_t i = 0; i < set.count; i++) {
+		struct str plan = {0}, code = {0}, plans[2] = {{0}}, codes[2] = {{0}};
+		int style = (int)(i % (size_t)task_answer_styles());
+		assert_int_equal(task_answer(&set.tasks[i], style, &plan, &code, &err), 0);
+		assert_int_equal(task_answer_choice(&set.tasks[i], style, 0, &plans[0], &codes[0], &err), 0);
+		assert_string_equal(plan.data, plans[0].data);
+		assert_string_equal(code.data, codes[0].data);
+		/* Templates that were not expanded would show. */
+		assert_null(strchr(code.data, '$'));
+		if (!task_answer_choice(&set.tasks[i], style, 1, &plans[1], &codes[1], &err)) {
+			chosen++;
+			assert_string_not_equal(plans[0].data, plans[1].data);
+			assert_string_not_equal(codes[0].data, codes[1].data);
+		}
+		texts[i] = xasprintf("%s\n%s", plan.data, code.data);
+		for (int k = 0; k < 2; k++) {
+			str_release(&plans[k]);
+			str_release(&codes[k]);
+		}
+		str_release(&plan);
+		str_release(&code);
+	}
+	qsort(texts, set.count, sizeof *texts, by_text);
+	for (size_t i = 1; i < set.count; i++) distinct += strcmp(texts[i - 1], texts[i]) != 0;
+	assert_true(distinct >= 400);
+	assert_true(chosen >= 100);
+	for (size_t i = 0; i < set.count; i++) free(texts[i]);
+	free(texts);
+	task_set_release(&set);
+}
+
+/* The sizes decide: short, middling and long rows get other answers first. */
+static void choices_follow_sizes(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct task_synth_options o = {.seed = 3, .count[TASK_TRAIN] = 600, .rungs = "T2"};
+	int many = 0, held = 0, walked = 0;
+	assert_int_equal(task_synth(&o, &set, &err), 0);
+	for (size_t i = 0; i < set.count; i++) {
+		const struct task *t = &set.tasks[i];
+		struct str plan = {0}, code = {0};
+		const char *cols = strstr(t->source, "COLS = ");
+		if (strncmp(t->structure, "row_softmax:", 12) != 0) continue;
+		int n = atoi(cols + 7);
+		assert_int_equal(task_answer(t, 0, &plan, &code, &err), 0);
+		bool is_many = strstr(plan.data, "rows at once") != NULL,
+			 is_held = strstr(plan.data, "one block of the next") != NULL;
+		assert_int_equal(is_many, n <= 256);
+		assert_int_equal(is_held, n > 256 && n <= 8192);
+		many += is_many;
+		held += is_held;
+		walked += !is_many && !is_held;
+		str_release(&plan);
+		str_release(&code);
+	}
+	assert_true(many > 0 && held > 0 && walked > 0);
+	task_set_release(&set);
+}
+
 static void bad_options_are_refused(void **state)
 {
 	struct err err = {0};
@@ -193,6 +330,10 @@ static void bad_options_are_refused(void **state)
 		{.count[TASK_TRAIN] = 1, .level_min = 1, .level_max = 1, .operators = "relu,rel"},
 		{.count[TASK_TRAIN] = 1, .level_min = 1, .level_max = 1, .operators = "relu,,abs"},
 		{.count[TASK_TRAIN] = 1, .level_min = 1, .level_max = 1, .operators_min = 4},
+		{.count[TASK_TRAIN] = 1, .rungs = "T5"},
+		{.count[TASK_TRAIN] = 1, .rungs = "T1,T1"},
+		{.count[TASK_TRAIN] = 1, .rungs = "T1," RUNGS},
+		{.count[TASK_TRAIN] = 1, .rungs = "T1", .operators = "relu"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) assert_true(task_synth(&BAD[i], &set, &err) < 0);
 }
@@ -213,12 +354,16 @@ static void an_empty_space_is_given_up(void **state)
 int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "--dump")) return dump(argc, argv);
+	if (argc == 5 && !strcmp(argv[1], "--rungs")) return dump_rungs(argv);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_options_same_bytes),
 		cmocka_unit_test(splits_share_nothing),
 		cmocka_unit_test(texts_stay_short),
 		cmocka_unit_test(strangers_get_no_answer),
 		cmocka_unit_test(operators_are_kept_to),
+		cmocka_unit_test(rungs_share_no_structure),
+		cmocka_unit_test(answers_of_rungs_differ),
+		cmocka_unit_test(choices_follow_sizes),
 		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(an_empty_space_is_given_up),
 	};

@@ -18,6 +18,12 @@ count() { [ "$("$hone" tasks list "$@" --json | grep -c '"name"')" = "$want" ]; 
 folder_is_whole() {
 	"$hone" tasks import "$tmp/a.jsonl" --out "$tmp/tree" && "$hone" tasks import "$tmp/tree" --out "$tmp/c.jsonl" && cmp "$tmp/a.jsonl" "$tmp/c.jsonl"
 }
+rungs_are_whole() {
+	"$hone" tasks synth --seed 5 --rungs T0,T2,T4 --count_train 9 --count_dev 0 --count_test 0 --out "$tmp/r.jsonl" &&
+	"$hone" tasks import "$tmp/r.jsonl" --out "$tmp/rtree" && "$hone" tasks import "$tmp/rtree" --out "$tmp/r2.jsonl" && cmp "$tmp/r.jsonl" "$tmp/r2.jsonl" &&
+	[ "$(grep -c '"rung":"T2"' "$tmp/r.jsonl")" = 3 ] && "$hone" tasks show "$tmp/r2.jsonl" synth-T4-5-000006 --answer --choice 0 | grep -q 'class ModelNew' &&
+	status 1 "choice 9: expected 0 to" "$hone" tasks show "$tmp/r2.jsonl" synth-T4-5-000006 --answer --choice 9
+}
 duplicates_go() {
 	local two=$tmp/two/level1
 	mkdir -p "$two" && cp tasks/hand/level1/05_softmax_rows.py "$two/a.py" && sed 's/^N/N/; $a # a comment' "$two/a.py" >"$two/b.py" &&
@@ -45,13 +51,15 @@ audit_says_useless() {
 	status 1 'tell nothing' "$hone" tasks audit "$tmp/zero.py"
 }
 
-echo 1..13
+echo 1..15
 check "synth writes a set" synth 5 "$tmp/a.jsonl"
 check "the same options give the same bytes" eval 'synth 5 "$tmp/b.jsonl" && cmp "$tmp/a.jsonl" "$tmp/b.jsonl"'
 check "another seed gives another set" eval 'synth 6 "$tmp/b.jsonl" && ! cmp -s "$tmp/a.jsonl" "$tmp/b.jsonl"'
 want=8 check "list chooses by split" count "$tmp/a.jsonl" --split test
 want=17 check "list chooses by level" count "$tmp/a.jsonl" --level 2
 check "a folder holds all that the file holds" folder_is_whole
+check "tasks of rungs keep their rung in every form, and have answers" rungs_are_whole
+check "a rung that there is not is status 2" status 2 'expected T0 to T4' "$hone" tasks synth --rungs T7 --out "$tmp/x.jsonl"
 check "import leaves duplicates out" duplicates_go
 check "show prints an answer" answer_is_python
 check "wrong usage is status 2" eval 'status 2 "expected list" "$hone" tasks frob && status 2 "--out" "$hone" tasks synth &&

@@ -37,9 +37,18 @@ static const char TASK[] =
 	"'kernels': [{'name': 'k', 'ttir': '" TTIR \
 	"', 'num_warps': 4, 'num_stages': 2, 'num_ctas': 1}], 'rows': [], 'outputs': [{'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], " \
 	"'stride': [256, 1]}], 'tuple': False}\n"
-#define SEND_TAPE "send(json.dumps({'tape': json.dumps(t)}).encode())\ntime.sleep(60)"
+#define SEND_TAPE "send(json.dumps({'tape': json.dumps(t)}).encode()); time.sleep(60)"
 #define COPY_ROW "{'op': 'copy', 'line': 1, 'dst': {'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}, " \
 	"'src': {'buffer': 0, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}}"
+
+#define LAUNCH_ROW "{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}"
+/* The honest tape, kernel and recipe included, taken from the tracer in whose process the candidate is, and changed
+ * before it is sent: what only the replay can refuse gets there. */
+#define FORGED(code) CANDIDATE("pass", "pass", "y = torch.empty_like(x)\n" \
+	"        relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)\n" \
+	"        own = sys.modules['tracer_record']\n" \
+	"        t = own.tape_json(sys.modules['tracer_driver'].RECORDER, [y.view_tuple()], False)\n" \
+	"        " code "\n        " SEND_TAPE)
 
 static const struct {
 	const char *name, *source, *verdicts;
@@ -119,25 +128,15 @@ static const struct {
 	{"a negative offset", IMPORT(TAPE_HEAD "t['outputs'][0]['offset'] = -4096\n" SEND_TAPE), "invalid/bad-tape"},
 	{"a buffer of 2^62 bytes", IMPORT(TAPE_HEAD "t['buffers'][1]['bytes'] = 1 << 62\n" SEND_TAPE), "invalid/bad-tape"},
 	{"a tape that only copies", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW "]\n" SEND_TAPE), "cheat/no-launch"},
-	{"an input that does not exist",
-		IMPORT(TAPE_HEAD "t['buffers'][0]['input'] = 3\n"
-						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
-						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/bad-tape cheat/ir-not-from-source"},
-	{"an input of another size",
-		IMPORT(TAPE_HEAD "t['buffers'][0]['bytes'] = 1 << 30\n"
-						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
-						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/bad-tape cheat/ir-not-from-source"},
-	{"more memory than the replay gives",
-		IMPORT(TAPE_HEAD "t['buffers'].append({'kind': 'temp', 'bytes': 1 << 34})\n"
-						 "t['rows'] = [" COPY_ROW ", {'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], "
-						 "'args': [{'buffer': 1, 'offset': 0}]}]\n" SEND_TAPE),
-		"invalid/memory cheat/ir-not-from-source"},
+	{"a kernel without a recipe", IMPORT(TAPE_HEAD "t['rows'] = [" COPY_ROW ", " LAUNCH_ROW "]\n" SEND_TAPE),
+		"cheat/ir-not-from-source"},
+	{"an input that does not exist", FORGED("t['buffers'][0]['input'] = 3"), "invalid/bad-tape"},
+	{"an input of another size", FORGED("t['buffers'][0]['bytes'] = 1 << 30"), "invalid/bad-tape"},
+	{"more memory than the replay gives", FORGED("t['buffers'].append({'kind': 'temp', 'bytes': 1 << 34})"),
+		"invalid/memory"},
 	{"IR that is no IR",
 		IMPORT(TAPE_HEAD "t['kernels'][0]['ttir'] = 'module { \\x00 %%%'\n"
-						 "t['rows'] = [{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': "
-						 "1, 'offset': 0}]}]\n" SEND_TAPE),
+						 "t['rows'] = [" LAUNCH_ROW "]\n" SEND_TAPE),
 		"invalid/compile-error invalid/bad-tape invalid/compiler-crash"},
 	{"honest again", IMPORT("import math"), "genuine/ok"},
 };

@@ -50,7 +50,7 @@ static int run(const char *source, int trials, struct oracle_data **out, struct 
 		.source = (char *)(uintptr_t)source,
 		.hash = hash_bytes(source, strlen(source))};
 	struct oracle_options o = {
-		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .seed = 5, .num_trials = trials};
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .work_ms = 625, .seed = 5, .num_trials = trials};
 	int rc = oracle_run(z, &task, &o, out, fault, &err);
 	if (rc && rc != ERR_MISMATCH) fail_msg("%s", err.text);
 	return rc;
@@ -270,6 +270,41 @@ static void test_sizes_are_fitted(void **state)
 	oracle_data_free(d);
 }
 
+/* A task may state the sizes at which its values are checked; what it says must be sizes it has. */
+static void test_sizes_are_stated(void **state)
+{
+	static const char source[] = HEAD
+		"ROWS = 4096\nCOLS = 3000\nDEPTH = 7\n"
+		"class Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x) + DEPTH\n"
+		"def get_inputs(): return [torch.rand(ROWS, COLS)]\n"
+		"def get_init_inputs(): return []\n";
+	static const struct {
+		const char *line, *changed, *fault, *said;
+	} CASES[] = {
+		{"# Judged at ROWS=5, COLS=70\n", "ROWS 5, stock 4096; COLS 70, stock 3000", NULL, NULL},
+		{"# Judged at ROWS=5, WIDTH=70\n", NULL, "task-broken", "judged at WIDTH=70"},
+		{"# Judged at ROWS=many\n", NULL, "task-broken", "judged at ROWS=many"},
+		{"# Judged at ROWS=4000000\n", NULL, "task-too-large", "state smaller ones"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+		struct oracle_data *d = NULL;
+		struct oracle_fault fault = {0};
+		char *text = xasprintf("%s%s", source, CASES[i].line);
+		int rc = run(text, 3, &d, &fault);
+		free(text);
+		if (CASES[i].fault) {
+			assert_int_not_equal(rc, 0);
+			assert_string_equal(fault.code, CASES[i].fault);
+			assert_non_null(strstr(fault.text, CASES[i].said));
+			continue;
+		}
+		if (rc) fail_msg("%s: %s", fault.code, fault.text);
+		assert_string_equal(d->variants[0].changed, CASES[i].changed);
+		assert_true(d->trials[0].counts);
+		oracle_data_free(d);
+	}
+}
+
 /* An input that is the same under every seed is varied by one kind of trial, and so are rows, magnitudes and strides.
  */
 static void test_kinds_of_inputs(void **state)
@@ -322,7 +357,8 @@ static void test_a_hanging_task_is_killed(void **state)
 	struct oracle_data *d = NULL;
 	struct oracle_fault fault = {0};
 	struct task task = {.source = (char *)(uintptr_t)source, .hash = hash_bytes(source, strlen(source))};
-	struct oracle_options o = {.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 1000, .seed = 5, .num_trials = 3};
+	struct oracle_options o = {
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 1000, .work_ms = 41, .seed = 5, .num_trials = 3};
 	assert_int_equal(oracle_run(z, &task, &o, &d, &fault, &err), ERR_MISMATCH);
 	assert_string_equal(fault.code, "task-timeout");
 	assert_int_equal(run(MODEL("return x + 1"), 2, &d, &fault), 0);
@@ -342,6 +378,7 @@ int main(void)
 		cmocka_unit_test(test_broken_tasks_have_codes),
 		cmocka_unit_test(test_forms_of_tasks),
 		cmocka_unit_test(test_sizes_are_fitted),
+		cmocka_unit_test(test_sizes_are_stated),
 		cmocka_unit_test(test_kinds_of_inputs),
 		cmocka_unit_test(test_a_hanging_task_is_killed),
 	};

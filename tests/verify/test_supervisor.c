@@ -201,6 +201,54 @@ static void test_dead_workers_are_replaced(void **state)
 	verifier_free(v);
 }
 
+/* A kernel that leans on a function behind the class, and host code that edits the IR it launches. */
+#define TWO_PLACES(kernel, helper, number, edit) \
+	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
+	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
+	"    v = tl.load(x + i, mask=i < n)\n" \
+	"    tl.store(y + i, plus(tl.maximum(v, 0.0) * " kernel "), mask=i < n)\n\n\n" \
+	"class Other:\n    number = " number "\n\n\n" \
+	"@triton.jit\ndef plus(v):\n    return v + " helper "\n\n\n" \
+	"class ModelNew(nn.Module):\n    number = " number "\n\n    def forward(self, x):\n        y = torch.empty_like(x)\n" \
+	"        n = x.numel()\n        k = relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n" edit "        return y\n"
+#define EDIT(found, other) \
+	"        k.asm[\"ttir\"] = k.asm[\"ttir\"].replace(\"" found "000000e+00\", \"" other "000000e+00\")\n"
+
+static int64_t rebuilds(struct verifier *v)
+{
+	struct verify_times t;
+	verifier_times(v, &t);
+	return t.processes[STEP_REBUILD];
+}
+
+/* A kernel that was found to be its source's is known by the lines that it depends on: other host
+ * code behind them costs no further process, another line among them does, whatever is claimed. */
+static void test_known_kernels_are_known_by_their_lines(void **state)
+{
+	struct verifier *v = open_verifier(NULL);
+	struct verdict d = run(v, TWO_PLACES("2", "1", "4", ""));
+	if (d.class != VERDICT_GENUINE) fail_msg("%s: %s", d.reason, d.detail);
+	int64_t asked = rebuilds(v);
+	assert_int_equal(asked, 1);
+	/* Other host code behind the last function. */
+	d = run(v, TWO_PLACES("2", "1", "4", "        number = 7\n"));
+	assert_int_equal(d.class, VERDICT_GENUINE);
+	assert_false(d.cached);
+	assert_int_equal(rebuilds(v), asked);
+	/* Another text before it. */
+	d = run(v, TWO_PLACES("2", "1", "5", ""));
+	assert_int_equal(d.class, VERDICT_GENUINE);
+	assert_int_equal(rebuilds(v), asked + 1);
+	/* The IR that is known, claimed for another kernel, and for another function that it calls. */
+	static const char *const forged[] = {
+		TWO_PLACES("3", "1", "4", EDIT("3.", "2.")), TWO_PLACES("2", "3", "4", EDIT("3.", "1."))};
+	for (size_t i = 0; i < ARRAY_LEN(forged); i++) {
+		d = run(v, forged[i]);
+		if (strcmp(d.reason, "ir-not-from-source")) fail_msg("forged text %zu: %s (%s)", i, d.reason, d.detail);
+	}
+	verifier_free(v);
+}
+
 static void test_audit(void **state)
 {
 	struct verifier *v = open_verifier(NULL);
@@ -261,6 +309,7 @@ int main(void)
 		cmocka_unit_test(test_verdicts_wake_a_poll),
 		cmocka_unit_test(test_store_outlives_the_verifier),
 		cmocka_unit_test(test_dead_workers_are_replaced),
+		cmocka_unit_test(test_known_kernels_are_known_by_their_lines),
 		cmocka_unit_test(test_audit),
 		cmocka_unit_test(test_options_are_checked),
 	};

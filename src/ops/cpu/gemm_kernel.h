@@ -18,7 +18,9 @@
 #define MR 6
 #endif
 #define KC 256             /* k of one pass: a packed panel of B is at most KC x NR */
-#define A_ROW (KC + 16)    /* floats from row to row of packed A: not a power of two, which would put all rows into one set of the cache */
+/* Floats from row to row of packed A: not a power of two, which would put all rows into one set of
+ * the cache. */
+#define A_ROW (KC + 16)
 #define A_PANEL (MR * A_ROW)
 
 struct tile {
@@ -85,7 +87,8 @@ static inline __attribute__((always_inline)) void tile_rows(
 	for (int m = 0; m < rows; m++) tile_store(t, m, s0[m], s1[m]);
 }
 
-#define ROWS_UP_TO_6(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
+#define ROWS_UP_TO_6(X, ...) \
+	X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
 #if MR == 12
 #define EACH_ROWS(X, ...) ROWS_UP_TO_6(X, __VA_ARGS__) \
 	X(7, __VA_ARGS__) X(8, __VA_ARGS__) X(9, __VA_ARGS__) X(10, __VA_ARGS__) X(11, __VA_ARGS__) X(12, __VA_ARGS__)
@@ -94,7 +97,8 @@ static inline __attribute__((always_inline)) void tile_rows(
 #endif
 #define TILE_CASE(n, width, by_column) case n: tile_rows(t, n, width, by_column); break;
 #define TILE_VARIANT(name, width, by_column) \
-	static __attribute__((noinline)) void name(const struct tile *t, int rows) { switch (rows) { EACH_ROWS(TILE_CASE, width, by_column) } }
+	static __attribute__((noinline)) void name(const struct tile *t, int rows) \
+	{ switch (rows) { EACH_ROWS(TILE_CASE, width, by_column) } }
 TILE_VARIANT(tile_two, WIDTH_TWO, false)
 TILE_VARIANT(tile_one, WIDTH_ONE, false)
 TILE_VARIANT(tile_masked, WIDTH_MASKED, false)

@@ -4,7 +4,9 @@
 #include "simd.h"
 #include <math.h>
 
-#define SUM_SPAN 1024   /* elements summed in fp32 lanes before the partial sum goes to fp64: the error does not grow with the vocabulary */
+/* Elements summed in fp32 lanes before the partial sum goes to fp64: the error does not grow with
+ * the vocabulary. */
+#define SUM_SPAN 1024
 
 struct head_args {
 	float *logprob, *entropy, *lse_out, *logits_out;

@@ -12,8 +12,11 @@
 #include "panels.h"
 
 #define BLOCK_COLUMNS_MAX 256    /* packed, a block of B takes KC x 256 floats: half of a small L2 */
-#define GROUP_TILES 16           /* tiles of transposed A packed at once: whole cache lines of each of its rows are used while they are near */
-#define PACKED_ROWS (2 * MR)      /* up to so many rows read small forms into registers; more share what one unpacking wrote */
+/* Tiles of transposed A packed at once: whole cache lines of each of its rows are used while they
+ * are near. */
+#define GROUP_TILES 16
+/* Up to so many rows read small forms into registers; more share what one unpacking wrote. */
+#define PACKED_ROWS (2 * MR)
 #define TASK_WORK 131072         /* multiply-adds worth a task; turning and packing an element of B counts as 8 */
 
 _Static_assert(KC *BLOCK_COLUMNS_MAX + GROUP_TILES * A_PANEL <= SCRATCH_FLOATS,

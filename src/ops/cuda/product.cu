@@ -121,8 +121,8 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 	/* The library is not linked, so its functions are looked up by name. */
 #define X(name) \
 	if (!(lt->name = (decltype(lt->name))dlsym(lt->library, "cublasLt" #name))) \
-		return err_set( \
-			err, ERR_NOT_FOUND, "device cuda: the cuBLASLt that was found has no cublasLt" #name "; expected version 13");
+		return err_set(err, ERR_NOT_FOUND, \
+			"device cuda: the cuBLASLt that was found has no cublasLt" #name "; expected version 13");
 	LT_FUNCTIONS(X)
 #undef X
 	cublasStatus_t status = lt->Create(&lt->handle);

@@ -39,7 +39,9 @@ struct check_block {
 	bool may_overlap; /* several lanes may have one address */
 };
 #define CHECK_RECORDS_MAX ((uint32_t)1 << 24)
-#define CHECK_MANY 0x80000000u            /* of a reader: other programs read the cell too; of an atomic writer: others changed it before, in no order */
+/* Of a reader: other programs read the cell too; of an atomic writer: others changed it before, in
+ * no order. */
+#define CHECK_MANY 0x80000000u
 /* Cells are kept by 64. Most rows cover such a group whole, and then two numbers stand for all of
  * it; only what is touched in parts gets its cells. */
 #define CHECK_GROUP 64

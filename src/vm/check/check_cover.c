@@ -29,10 +29,10 @@ static const struct {
 	{MAP_EXP2, 0, false, -126, 127},
 	{MAP_EXP10, 0, false, -37, 38},
 	{MAP_EXPM1, 0, false, -17, 88},
-	{MAP_LOG, 0, false, 0x1p-12, 0x1p12},
-	{MAP_LOG2, 0, false, 0x1p-12, 0x1p12},
-	{MAP_LOG10, 0, false, 0x1p-12, 0x1p12},
-	{MAP_LOG1P, 0, false, 0x1p-12, 0x1p12},
+	{MAP_LOG, 0, false, 0x1p-12, INFINITY},
+	{MAP_LOG2, 0, false, 0x1p-12, INFINITY},
+	{MAP_LOG10, 0, false, 0x1p-12, INFINITY},
+	{MAP_LOG1P, 0, false, 0x1p-12, INFINITY},
 	{MAP_TANH, 0, false, -9, 9},
 	{MAP_ERF, 0, false, -4, 4},
 	{MAP_ERFC, 0, false, -4, 10},
@@ -40,9 +40,9 @@ static const struct {
 	{MAP_COSH, 0, false, -88, 88},
 	{MAP_SIN, 0, false, -100, 100},
 	{MAP_COS, 0, false, -100, 100},
-	{MAP_SQRT, 0, false, 0x1p-12, 0x1p12},
-	{MAP_PRECISE_SQRT, 0, false, 0x1p-12, 0x1p12},
-	{MAP_RSQRT, 0, false, 0x1p-12, 0x1p12},
+	{MAP_SQRT, 0, false, 0x1p-12, INFINITY},
+	{MAP_PRECISE_SQRT, 0, false, 0x1p-12, INFINITY},
+	{MAP_RSQRT, 0, false, 0x1p-12, INFINITY},
 	{MAP_RCP, 0, true, 0x1p-12, INFINITY},
 	{MAP_DIVF, 1, true, 0x1p-12, INFINITY},
 	{MAP_PRECISE_DIVF, 1, true, 0x1p-12, INFINITY},
@@ -99,6 +99,15 @@ static bool *find_data(const struct vm_program *p)
 static bool is_compare(const struct vm_instr *in)
 {
 	return in->op == OP_MAP && in->map_op < 0 && in->nsrc == 2 && in->ndst == 1 && in->result_elem == ELEM_I1;
+}
+static bool is_equality(const struct vm_instr *in)
+{
+	static const char *const FLOATS[] = {"oeq", "ueq", "one", "une"}, *const INTS[] = {"eq", "ne"};
+	for (size_t i = 0; i < ARRAY_LEN(FLOATS); i++)
+		if (in->kernel == map_cmpf_kernel((struct slice){FLOATS[i], 3}, (enum elem)in->elem)) return true;
+	for (size_t i = 0; i < ARRAY_LEN(INTS); i++)
+		if (in->kernel == map_cmpi_kernel((struct slice){INTS[i], 2}, (enum elem)in->elem)) return true;
+	return false;
 }
 static bool is_extreme(const struct vm_instr *in)
 {
@@ -185,6 +194,7 @@ static void pair_add(struct vm_coverage *c, const struct vm_program *p, int i, c
 	double first = constant_of(p, a), second = constant_of(p, b);
 	s->constant = isnan(second) ? first : second;
 	if (isinf(s->constant)) s->wanted = 0;
+	s->is_equality = is_plain && is_equality(in);
 }
 
 /* A block of bits whose comparisons are sites of their own says nothing new. */
@@ -217,6 +227,7 @@ static void map_add(struct vm_coverage *c, const struct vm_program *p, int i, co
 	for (size_t e = 0; e < ARRAY_LEN(ENDS) && c->at[i] < 0; e++) {
 		if (ENDS[e].op != in->map_op || !is_data[src_id(p, in, ENDS[e].operand)]) continue;
 		struct vm_site *s = site_add(c, p, i, SITE_END, SIDE_BELOW | (isinf(ENDS[e].high) ? 0 : SIDE_ABOVE));
+		s->by_size = ENDS[e].by_size;
 		s->low = ENDS[e].low;
 		s->high = ENDS[e].high;
 	}
@@ -374,8 +385,7 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 {
 	struct vm_site *s = &c->coverage->sites[site];
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
-	bool by_size = s->kind == SITE_END && isinf(s->high);
-	int first = is_truth ? (int)s->constant : by_size && in->nsrc > 1 ? 1 : 0;
+	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
 	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME ? 2 : s->kind == SITE_CLAMP ? 3 : 1;
 	struct reader r[3];
 	bool all_splat = true;
@@ -390,7 +400,7 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		int64_t m = MIN(n - at, VM_STRIP);
 		const double *x = reader_strip(&r[0], at, m), *y = count > 1 ? reader_strip(&r[1], at, m) : NULL;
 		if (is_truth) take_truths(s, x, m);
-		else if (by_size) take_sizes(s, x, m);
+		else if (s->by_size) take_sizes(s, x, m);
 		else if (count == 3) take_clamp(s, x, y, reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
 	}

@@ -34,6 +34,19 @@
 enum vm_op { VM_OP_TABLE(X) OP_COUNT };
 #undef X
 
+/* What a map without a number of its own (map_op) does to floats: for engines that do not compute with its kernel. */
+enum vm_number {
+	NUMBER_NONE,
+	NUMBER_MAP,         /* imm[1]: enum map_op */
+	NUMBER_COMPARE,     /* imm[2]: MAP_LESS, MAP_EQUAL, ...: of which orders it is true */
+	NUMBER_CLASS,       /* imm[2]: enum map_class */
+	NUMBER_CAST,        /* between floats */
+	NUMBER_FROM_SIGNED, /* integer to float */
+	NUMBER_FROM_UNSIGNED,
+	NUMBER_TO_SIGNED, /* float to integer, toward zero */
+	NUMBER_TO_UNSIGNED
+};
+
 struct vm_ctx;
 struct vm_instr;
 typedef int vm_exec(
@@ -56,6 +69,7 @@ struct vm_instr {
 	uint8_t elem, result_elem; /* of source 0 and of result 0 */
 	uint8_t flops, special;    /* per element */
 	int16_t map_op;            /* enum map_op of a map, else -1 */
+	uint8_t number;            /* enum vm_number */
 	int32_t imm[4];
 	const void *extra; /* operation's own parameters, in the program's arena */
 };
@@ -99,6 +113,7 @@ struct vm_program {
 	struct vm_source *locs;
 	int nlines;
 	int *lines;
+	bool has_hints; /* tl.multiple_of or tl.max_contiguous: what the compiler knows of addresses may be false */
 	bool has_atomics, has_prints; /* atomics or volatile loads: programs run one after another */
 	struct vm_plan {              /* for launches with checks (check_plan.c) */
 		uint8_t *watch;           // (ninstrs): WATCH_ bits
@@ -128,6 +143,7 @@ struct vm_kernel {
 	const char **arg_type_text, **arg_names;
 	int *arg_values;
 	bool *arg_is_descriptor;
+	int64_t *arg_divisibility; /* promised by the IR; 0: nothing */
 	struct vm_program program, contracted; /* contracted: with mulf + addf joined into fma */
 	bool uses_tf32;
 	int tf32_line;

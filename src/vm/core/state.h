@@ -21,7 +21,9 @@
 #define VM_LAZY_DIMS 4                            /* affine and box blocks have at most this many dimensions */
 #define VM_ARENA_BYTES_MAX ((size_t)1 << 29)      /* block buffers of one running program */
 #define VM_STRIP 512                              /* elements converted at a time */
-#define VM_FUEL ((int64_t)1 << 18)                /* element operations between two looks at the clock; a scalar one takes as long as hundreds in a block */
+/* Element operations between two looks at the clock; a scalar one takes as long as hundreds in a
+ * block. */
+#define VM_FUEL ((int64_t)1 << 18)
 
 enum form { FORM_DENSE, FORM_SPLAT, FORM_AFFINE, FORM_BOX };
 struct vm_buf {
@@ -61,6 +63,13 @@ static inline const struct vm_buffer *vm_buffer_at(const struct vm_memory *m, ui
 	return index <= m->index_max ? m->by_index[index] : NULL;
 }
 
+/* Where a buffer's bytes are from an offset on: at least a period of them, where it has one. */
+static inline uint8_t *vm_buffer_data(const struct vm_buffer *b, int64_t offset, bool is_write)
+{
+	if (!b->period) return b->data + offset;
+	return b->data + (offset & (b->period - 1)) + (is_write ? 2 * b->period : 0);
+}
+
 struct vm_check;
 struct vm_spin {
 	const struct vm_instr *jump;
@@ -98,6 +107,8 @@ struct vm_ctx {
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
 	bool want_cost, undefined_is_zero, crosswise;
+	bool counts_region;   /* want_cost is off inside a function; its instructions count all the same */
+	bool ignores_asserts; /* of a sampled launch: its values are nobody's */
 	FILE *print;
 	struct vm_cost *cost; /* per line row; NULL unless want_cost */
 	uint8_t *const *read_map,
@@ -146,6 +157,8 @@ const char *vm_buffer_name(const struct vm_ctx *c, uint64_t index, char text[96]
 struct vm_buf *vm_buf_get(struct vm_ctx *c, const struct vm_instr *in, size_t bytes);
 void vm_buf_put(struct vm_ctx *c, struct vm_buf *b);
 void vm_value_clear(struct vm_ctx *c, struct vm_value *v);
+/* The value becomes what the buffer holds; the buffer is its own from then on. */
+void vm_value_dense(struct vm_ctx *c, int id, struct vm_buf *b);
 void vm_value_share(struct vm_ctx *c, struct vm_value *to, const struct vm_value *from);
 /* The value's elements; splat, affine and box values get a buffer beside their form. NULL after a
  * fault. n: elements. */

@@ -66,6 +66,14 @@ void vm_value_clear(struct vm_ctx *c, struct vm_value *v)
 	v->buf = NULL;
 }
 
+void vm_value_dense(struct vm_ctx *c, int id, struct vm_buf *b)
+{
+	struct vm_value *v = &c->values[id];
+	vm_value_clear(c, v);
+	v->form = FORM_DENSE;
+	v->buf = b;
+}
+
 void vm_value_share(struct vm_ctx *c, struct vm_value *to, const struct vm_value *from)
 {
 	if (from->buf) from->buf->refs++;
@@ -96,7 +104,8 @@ void vm_fill(void *d, const void *bits, size_t elem_size, int64_t n)
 }
 #undef FILL
 
-#define ROW(T) do { T *p = d; T x = (T)base, s = (T)step; for (int64_t i = 0; i < n; i++) p[i] = (T)(x + (T)i * s); } while (0)
+#define ROW(T) \
+	do { T *p = d; T x = (T)base, s = (T)step; for (int64_t i = 0; i < n; i++) p[i] = (T)(x + (T)i * s); } while (0)
 static void fill_row(void *d, size_t elem_size, int64_t base, int64_t step, int64_t n)
 {
 	switch (elem_size) {
@@ -237,7 +246,9 @@ bool vm_result_affine(struct vm_ctx *c, const struct vm_instr *in, const struct 
 
 /* ---- copies ---- */
 
-#define STRIDED(T) do { T *to = (T *)d; const T *from = (const T *)s; for (int64_t i = 0; i < n; i++) to[i] = from[i * step]; } while (0)
+#define STRIDED(T) \
+	do { T *to = (T *)d; const T *from = (const T *)s; for (int64_t i = 0; i < n; i++) to[i] = from[i * step]; } \
+	while (0)
 void vm_copy_row(uint8_t *d, const uint8_t *s, int64_t step, int64_t n, size_t size)
 {
 	if (step == 1) {

@@ -109,7 +109,10 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	else if (is_read && b->origin && memchr(b->origin + offset, TAPE_ORIGIN_NONE, size)) fault = VM_FAULT_UNINITIALISED;
 	if (fault == VM_FAULT_NONE) {
 		if (is_write && b->origin) memset(b->origin + offset, TAPE_ORIGIN_KERNEL, size);
-		return b->data + offset;
+		uint8_t *at = vm_buffer_data(b, offset, is_write);
+		/* What changes memory by offset reads it and writes elsewhere. */
+		if (b->period && is_read && is_write) memcpy(at, vm_buffer_data(b, offset, false), size);
+		return at;
 	}
 	/* Out of bounds within the last granule: a GPU would give something there, here it is 0. */
 	static const uint64_t nothing = 0;
@@ -126,7 +129,7 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	vm_finding_where(c, meant.index, meant.offset);
 	/* The launch goes on behind it: with what is there, or without this lane. */
 	if (!c->check->goes_on) return NULL;
-	if (fault == VM_FAULT_UNINITIALISED) return b->data + offset;
+	if (fault == VM_FAULT_UNINITIALISED) return vm_buffer_data(b, offset, is_write);
 	c->check->nowhere = 0;
 	return (uint8_t *)&c->check->nowhere;
 }

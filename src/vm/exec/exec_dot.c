@@ -238,10 +238,7 @@ int exec_dot(struct vm_ctx *c, const struct vm_instr *in)
 		vm_buf_put(c, d);
 		return 1;
 	}
-	struct vm_value *r = &c->values[vm_dst(c, in, 0)];
-	vm_value_clear(c, r);
-	r->form = FORM_DENSE;
-	r->buf = d;
+	vm_value_dense(c, vm_dst(c, in, 0), d);
 	vm_kill(c, in);
 	return 0;
 }

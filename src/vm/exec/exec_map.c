@@ -92,10 +92,7 @@ static int run_dense(struct vm_ctx *c, const struct vm_instr *in, int64_t n, boo
 		if (b) {
 			if (narrow) run_narrow(in, b->data, &o, n);
 			else in->kernel(b->data, o.p[0], o.p[1], o.p[2], n, o.splat);
-			struct vm_value *r = &c->values[vm_dst(c, in, 0)];
-			vm_value_clear(c, r);
-			r->form = FORM_DENSE;
-			r->buf = b;
+			vm_value_dense(c, vm_dst(c, in, 0), b);
 		} else {
 			rc = 1;
 		}
@@ -179,10 +176,7 @@ int exec_select(struct vm_ctx *c, const struct vm_instr *in)
 	struct vm_buf *b = vm_buf_get(c, in, (size_t)n * elem_bytes((enum elem)in->result_elem));
 	if (!b) return 1;
 	in->kernel(b->data, o.p[0], o.p[1], o.p[2], n, o.splat);
-	struct vm_value *r = &c->values[vm_dst(c, in, 0)];
-	vm_value_clear(c, r);
-	r->form = FORM_DENSE;
-	r->buf = b;
+	vm_value_dense(c, vm_dst(c, in, 0), b);
 	vm_kill(c, in);
 	return 0;
 }

@@ -43,7 +43,8 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
-	out->data = b->data + (a->base + shift - start);
+	if (b->period && max - min + (int64_t)size > b->period) return false;
+	out->data = vm_buffer_data(b, min - start, is_write) + (a->base + shift - min);
 	out->origin = b->origin ? b->origin + (a->base + shift - start) : NULL;
 	return true;
 }
@@ -57,7 +58,9 @@ static bool row_is_written(const uint8_t *origin, int64_t step, int64_t n, size_
 }
 
 #define ROW(T) do { for (int64_t i = 0; i < n; i++) *(T *)(d + i * dstep) = *(const T *)(s + i * sstep); } while (0)
-#define CASES case 1: ROW(uint8_t); return; case 2: ROW(uint16_t); return; case 4: ROW(uint32_t); return; default: ROW(uint64_t); return
+#define CASES \
+	case 1: ROW(uint8_t); return; case 2: ROW(uint16_t); return; case 4: ROW(uint32_t); return; \
+	default: ROW(uint64_t); return
 /* Elements at byte steps on both sides. */
 static void copy_row(uint8_t *d, int64_t dstep, const uint8_t *s, int64_t sstep, int64_t n, size_t size)
 {
@@ -287,7 +290,9 @@ static bool all_in_one(const struct vm_ctx *c, const int64_t *address, const uin
 	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
-	*out = (struct span){b->data, b->origin, start};
+	if (b->period && max - min + (int64_t)size > b->period) return false;
+	*out = b->period ? (struct span){vm_buffer_data(b, min - start, is_write), NULL, min}
+					 : (struct span){b->data, b->origin, start};
 	return true;
 }
 
@@ -338,8 +343,7 @@ static int count_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 	const int64_t *address = vm_dense(c, in, vm_src(c, in, 0), n);
 	const uint8_t *m = mask_bytes(c, in, mask, n, &failed);
 	if (!address || failed) return 1;
-	vm_cost_access(c, in, address, m, n, size, is_store);
-	return 0;
+	return vm_cost_access(c, in, address, m, n, size, is_store);
 }
 
 /* ---- what a launch with checks looks at before an access ---- */
@@ -510,7 +514,11 @@ static int store_each(struct vm_ctx *c, const struct vm_instr *in, const int64_t
 	}
 }
 
-#define SCATTER(T) do { for (int64_t i = 0; i < n; i++) if (!m || m[i]) *(T *)(mem.data + (address[i] - mem.start)) = ((const T *)s)[i * step]; } while (0)
+#define SCATTER(T) \
+	do { \
+		for (int64_t i = 0; i < n; i++) \
+			if (!m || m[i]) *(T *)(mem.data + (address[i] - mem.start)) = ((const T *)s)[i * step]; \
+	} while (0)
 static int scatter(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *m,
 	const uint8_t *s, int64_t step, int64_t n, size_t size)
 {
@@ -559,7 +567,8 @@ int exec_store(struct vm_ctx *c, const struct vm_instr *in)
 /* ---- addptr over elements ---- */
 
 #define ADD(T) do { const T *o = offset; \
-	for (int64_t i = 0; i < n; i++) d[i] = (int64_t)((uint64_t)p[i * pstep] + (uint64_t)(int64_t)o[i * ostep] * size); } while (0)
+	for (int64_t i = 0; i < n; i++) \
+		d[i] = (int64_t)((uint64_t)p[i * pstep] + (uint64_t)(int64_t)o[i * ostep] * size); } while (0)
 static void add_offsets(int64_t *d, const int64_t *p, int64_t pstep, const void *offset, int64_t ostep, enum elem e,
 	uint64_t size, int64_t n)
 {

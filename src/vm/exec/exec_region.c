@@ -55,14 +55,6 @@ static void count_pairs(struct vm_ctx *c, const struct vm_instr *in, int64_t pai
 	cost->special += in->special * pairs;
 }
 
-static void set_dense(struct vm_ctx *c, int id, struct vm_buf *b)
-{
-	struct vm_value *v = &c->values[id];
-	vm_value_clear(c, v);
-	v->form = FORM_DENSE;
-	v->buf = b;
-}
-
 static void set_splat(struct vm_ctx *c, int id, const void *bits, size_t size)
 {
 	struct vm_value *v = &c->values[id];
@@ -79,9 +71,11 @@ static int run_region(struct combine *k, int64_t lanes)
 	bool want = c->want_cost;
 	int64_t outer = c->lanes;
 	c->want_cost = false;
+	c->counts_region = want && vm_cost_plan(c, k->in)->is_metered;
 	c->lanes = lanes;
 	c->fuel -= lanes;
 	int rc = vm_run(c, k->begin, k->end + 1);
+	c->counts_region = false;
 	c->want_cost = want;
 	c->lanes = outer;
 	return rc;
@@ -102,7 +96,7 @@ static void finish_result(struct vm_ctx *c, const struct vm_instr *in, int i, st
 		vm_result_splat(c, in, i, b->data);
 		vm_buf_put(c, b);
 	} else {
-		set_dense(c, vm_dst(c, in, i), b);
+		vm_value_dense(c, vm_dst(c, in, i), b);
 	}
 }
 
@@ -202,7 +196,7 @@ static int set_pairs(
 		struct vm_buf *x = vm_buf_get(c, k->in, (size_t)(k->shape.outer * count * chunk));
 		if (!x) return 1;
 		pick(x->data, cur[i % k->n]->data, k->shape.outer, len, chunk, i < k->n ? a : b, step, count);
-		set_dense(c, vm_dst(c, k->begin, i), x);
+		vm_value_dense(c, vm_dst(c, k->begin, i), x);
 	}
 	return run_region(k, k->shape.outer * count * k->shape.inner);
 }
@@ -472,7 +466,7 @@ static int map_lanes(struct combine *k, struct vm_buf **out, int64_t n)
 		if (!b) return 1;
 		if (per == 1) b->refs++;
 		else gather(b->data, s + (size_t)(i % per) * k->size[i / per], per, lanes, k->size[i / per]);
-		set_dense(c, vm_dst(c, k->begin, i), b);
+		vm_value_dense(c, vm_dst(c, k->begin, i), b);
 	}
 	/* And each result goes back to every per-th place. */
 	if (run_region(k, lanes)) return 1;
@@ -526,7 +520,7 @@ int exec_map_region(struct vm_ctx *c, const struct vm_instr *in)
 		put_all(c, out, in->ndst);
 		return 1;
 	}
-	for (int i = 0; i < in->ndst; i++) set_dense(c, vm_dst(c, in, i), out[i]);
+	for (int i = 0; i < in->ndst; i++) vm_value_dense(c, vm_dst(c, in, i), out[i]);
 	vm_kill(c, in);
 	c->next = c->program->instrs + in->target;
 	return 0;

@@ -136,10 +136,7 @@ static int copy_result(struct vm_ctx *c, const struct vm_instr *in, const int64_
 	struct vm_buf *b = s ? vm_buf_get(c, in, (size_t)to->count * elem_bytes(to->elem)) : NULL;
 	if (!b) return 1;
 	vm_copy_strided(b->data, to->shape, to->ndim, s, stride, elem_bytes(to->elem));
-	struct vm_value *r = &c->values[vm_dst(c, in, 0)];
-	vm_value_clear(c, r);
-	r->form = FORM_DENSE;
-	r->buf = b;
+	vm_value_dense(c, vm_dst(c, in, 0), b);
 	vm_kill(c, in);
 	return 0;
 }

@@ -139,6 +139,10 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	in->flops = row->arg ? 1 : 0;
 	/* Ordered comparisons of integers may stay lazy: an affine block against a scalar is a box. */
 	in->imm[1] = -1;
+	if (row->arg) {
+		in->number = NUMBER_COMPARE;
+		in->imm[2] = map_cmpf_orders(predicate);
+	}
 	if (row->arg || info.elem == ELEM_I1) return 0;
 	for (int i = 0; i < 8; i++)
 		if (slice_is(predicate, lazy[i])) {
@@ -161,6 +165,8 @@ int lower_class(struct lowerer *lo, const struct ttir_op *op, const struct lower
 		lo, OP_MAP, map_class_kernel(row->name + strlen("math."), info.elem, ELEM_I1), &src, 1, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = elem_is_narrow(info.elem);
+	in->number = NUMBER_CLASS;
+	in->imm[2] = map_class_of(row->name + strlen("math."));
 	in->flops = 1;
 	return 0;
 }
@@ -207,6 +213,14 @@ bool lower_cast_is_legal(const char *kind, enum elem from, enum elem to)
 	return elem_is_float(from) && elem_is_int(to);
 }
 
+static enum vm_number cast_number(const char *kind, enum elem from, enum elem to)
+{
+	if (elem_is_float(from) && elem_is_float(to)) return NUMBER_CAST;
+	if (elem_is_float(to)) return kind[0] == 'u' ? NUMBER_FROM_UNSIGNED : NUMBER_FROM_SIGNED;
+	if (elem_is_float(from)) return !strcmp(kind, "fptoui") ? NUMBER_TO_UNSIGNED : NUMBER_TO_SIGNED;
+	return NUMBER_NONE;
+}
+
 int lower_emit_cast(struct lowerer *lo, const char *kind, int src, int type)
 {
 	const struct vm_value_info from = *lower_info(lo, src);
@@ -219,6 +233,7 @@ int lower_emit_cast(struct lowerer *lo, const char *kind, int src, int type)
 	struct vm_instr *in = lower_emit_map(lo, OP_MAP, kernel, &src, 1, type, 0);
 	if (!in) return lo->code;
 	in->imm[0] = strips;
+	in->number = (uint8_t)cast_number(kind, from.elem, to);
 	bool is_unsigned = !strcmp(kind, "extui") || !strcmp(kind, "index_castui");
 	in->imm[1] = is_unsigned;
 	if (elem_is_int(from.elem) && elem_is_int(to) && from.elem != ELEM_I1 && to != ELEM_I1) in->rule = rule_cast;
@@ -446,6 +461,7 @@ int lower_float_with_int(struct lowerer *lo, const int *src, enum map_op op)
 	struct vm_instr *in = power < 0 || !cast ? NULL : lower_emit(lo, OP_MAP, &power, 1, &src[1], 1);
 	if (!in) return lo->code ? lo->code : lower_no_kernel(lo, n.elem);
 	in->kernel = cast;
+	in->number = NUMBER_FROM_SIGNED;
 	lower_emit_op(lo, op, (int[]){src[0], power}, 2, 0);
 	return lo->code;
 }

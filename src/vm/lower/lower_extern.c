@@ -117,15 +117,17 @@ static const struct symbol *find_symbol(struct slice s, enum elem e)
 }
 
 /* Predicates to i32, by the comparisons that define them. */
-static map_fn *predicate_kernel(struct slice s, enum elem e)
+static map_fn *predicate_kernel(struct slice s, enum elem e, int *class)
 {
 	static const struct {
 		const char *f32, *f64, *predicate;
 	} rows[] = {{"__nv_isnanf", "__nv_isnand", "isnan"}, {"__nv_isinff", "__nv_isinfd", "isinf"},
 		{"__nv_finitef", "__nv_isfinited", "isfinite"}, {"__nv_signbitf", "__nv_signbitd", "signbit"}};
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (slice_is(s, e == ELEM_F64 ? rows[i].f64 : rows[i].f32))
-			return elem_is_narrow(e) ? NULL : map_class_kernel(rows[i].predicate, e, ELEM_I32);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		if (!slice_is(s, e == ELEM_F64 ? rows[i].f64 : rows[i].f32)) continue;
+		*class = map_class_of(rows[i].predicate);
+		return elem_is_narrow(e) ? NULL : map_class_kernel(rows[i].predicate, e, ELEM_I32);
+	}
 	return NULL;
 }
 
@@ -158,6 +160,8 @@ static int lower_rounding(struct lowerer *lo, const struct rounding *r, int src,
 	struct vm_instr *in = whole < 0 ? NULL : lower_emit(lo, OP_MAP, &whole, 1, &src, 1);
 	if (!in) return lo->code;
 	in->kernel = map_kernel(r->op, from.elem);
+	in->number = NUMBER_MAP;
+	in->imm[1] = (int32_t)r->op;
 	return lower_emit_cast(lo, "fptosi", whole, type);
 }
 
@@ -225,9 +229,15 @@ int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		if (op->nuses == 2 && slice_is(symbol->text, scaled[i].symbol) && result == a.type)
 			return lower_float_with_int(lo, src, scaled[i].op);
 	/* isnan and its kind give an i32. */
-	map_fn *predicate = op->nuses == 1 ? predicate_kernel(symbol->text, a.elem) : NULL;
-	if (predicate && lower_type(lo, result)->elem == ELEM_I32)
-		return lower_emit_map(lo, OP_MAP, predicate, src, 1, result, 0) ? 0 : lo->code;
+	int class = MAP_CLASS_COUNT;
+	map_fn *predicate = op->nuses == 1 ? predicate_kernel(symbol->text, a.elem, &class) : NULL;
+	if (predicate && lower_type(lo, result)->elem == ELEM_I32) {
+		struct vm_instr *in = lower_emit_map(lo, OP_MAP, predicate, src, 1, result, 0);
+		if (!in) return lo->code;
+		in->number = NUMBER_CLASS;
+		in->imm[2] = class;
+		return 0;
+	}
 	/* All others are element-wise operations of the tables. */
 	const struct symbol *s = find_symbol(symbol->text, a.elem);
 	if (!s || s->nsrc != op->nuses || result != a.type || !map_kernel((enum map_op)s->op, a.elem))

@@ -219,6 +219,8 @@ static int lower_combine(
 	map_fn *kernel = map >= 0 ? map_kernel((enum map_op)map, e) : NULL;
 	if (kernel) {
 		in->kernel = kernel;
+		in->number = NUMBER_MAP;
+		in->imm[1] = map;
 		in->imm[0] = elem_is_narrow(e);
 		in->flops = map_rows[map].flops;
 		in->special = map_rows[map].special;

@@ -13,12 +13,15 @@
 
 #define LOOP _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
 #define ARGS void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat
-#define CAST(name, D, A, expr) static void name(ARGS) { D *d = vd; const A *a = va; LOOP { const A x = a[i]; d[i] = (D)(expr); } }
+#define CAST(name, D, A, expr) \
+	static void name(ARGS) { D *d = vd; const A *a = va; LOOP { const A x = a[i]; d[i] = (D)(expr); } }
 
 /* ---- integers ---- */
 
-#define INT_PAIR(da, aa) CAST(sext_##aa##_##da, int##da##_t, int##aa##_t, x) CAST(zext_##aa##_##da, uint##da##_t, uint##aa##_t, x)
-#define INT_FROM(aa) INT_PAIR(8, aa) INT_PAIR(16, aa) INT_PAIR(32, aa) INT_PAIR(64, aa) CAST(bit_##aa, uint8_t, uint##aa##_t, x & 1)
+#define INT_PAIR(da, aa) \
+	CAST(sext_##aa##_##da, int##da##_t, int##aa##_t, x) CAST(zext_##aa##_##da, uint##da##_t, uint##aa##_t, x)
+#define INT_FROM(aa) \
+	INT_PAIR(8, aa) INT_PAIR(16, aa) INT_PAIR(32, aa) INT_PAIR(64, aa) CAST(bit_##aa, uint8_t, uint##aa##_t, x & 1)
 INT_FROM(8)
 INT_FROM(16)
 INT_FROM(32)
@@ -56,8 +59,10 @@ static double odd_double_unsigned(uint64_t x)
 static void narrow_double(enum elem e, void *d, int64_t i, double x);
 #define FROM_INT(A, s, odd) \
 	CAST(s##_f32, float, A, x) CAST(s##_f64, double, A, x) \
-	static void s##_f16(ARGS) { const A *a = va; for (int64_t i = 0; i < n; i++) narrow_double(ELEM_F16, vd, i, odd(a[i])); } \
-	static void s##_bf16(ARGS) { const A *a = va; for (int64_t i = 0; i < n; i++) narrow_double(ELEM_BF16, vd, i, odd(a[i])); }
+	static void s##_f16(ARGS) \
+	{ const A *a = va; for (int64_t i = 0; i < n; i++) narrow_double(ELEM_F16, vd, i, odd(a[i])); } \
+	static void s##_bf16(ARGS) \
+	{ const A *a = va; for (int64_t i = 0; i < n; i++) narrow_double(ELEM_BF16, vd, i, odd(a[i])); }
 FROM_INT(int8_t, si8, odd_double)
 FROM_INT(int16_t, si16, odd_double)
 FROM_INT(int32_t, si32, odd_double)
@@ -94,10 +99,14 @@ static map_fn *const from_unsigned[5][4] = {
 		} \
 	}
 #define TO_INT_FROM(A, s, hi32, hi64, hiu32, hiu64) \
-	TO_INT(s##_si8, int8_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) TO_INT(s##_si16, int16_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) \
-	TO_INT(s##_si32, int32_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) TO_INT(s##_si64, int64_t, A, int64_t, -0x1p63, hi64, INT64_MIN, INT64_MAX) \
-	TO_INT(s##_ui8, uint8_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) TO_INT(s##_ui16, uint16_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) \
-	TO_INT(s##_ui32, uint32_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) TO_INT(s##_ui64, uint64_t, A, uint64_t, 0, hiu64, 0, UINT64_MAX)
+	TO_INT(s##_si8, int8_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) \
+	TO_INT(s##_si16, int16_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) \
+	TO_INT(s##_si32, int32_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) \
+	TO_INT(s##_si64, int64_t, A, int64_t, -0x1p63, hi64, INT64_MIN, INT64_MAX) \
+	TO_INT(s##_ui8, uint8_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) \
+	TO_INT(s##_ui16, uint16_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) \
+	TO_INT(s##_ui32, uint32_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) \
+	TO_INT(s##_ui64, uint64_t, A, uint64_t, 0, hiu64, 0, UINT64_MAX)
 TO_INT_FROM(float, f32, 0x1.fffffep30, 0x1.fffffep62, 0x1.fffffep31, 0x1.fffffep63)
 TO_INT_FROM(double, f64, 0x1.fffffffcp30, 0x1.fffffffffffffp62, 0x1.fffffffep31, 0x1.fffffffffffffp63)
 static map_fn *const to_int[2][2][4] = {
@@ -182,7 +191,9 @@ static void f32_f16(ARGS) { map_narrow(ELEM_F16, vd, va, n); }
 static void f32_bf16(ARGS) { map_narrow(ELEM_BF16, vd, va, n); }
 CAST(f32_f64, double, float, x)
 CAST(f64_f32, float, double, x)
-#define FROM_F64(s, e) static void f64_##s(ARGS) { const double *a = va; for (int64_t i = 0; i < n; i++) narrow_double(e, vd, i, a[i]); }
+#define FROM_F64(s, e) \
+	static void f64_##s(ARGS) \
+	{ const double *a = va; for (int64_t i = 0; i < n; i++) narrow_double(e, vd, i, a[i]); }
 FROM_F64(f16, ELEM_F16)
 FROM_F64(bf16, ELEM_BF16)
 FROM_F64(e4m3, ELEM_F8E4M3)

@@ -27,9 +27,12 @@ INT_COMPARES(64)
 
 /* o: false when an operand is a NaN; u: true then. */
 #define FLOAT_COMPARES(T, s) \
-	COMPARE(oeq_##s, T, x == y) COMPARE(ogt_##s, T, x > y) COMPARE(oge_##s, T, x >= y) COMPARE(olt_##s, T, x < y) COMPARE(ole_##s, T, x <= y) \
-	COMPARE(one_##s, T, (x < y) | (x > y)) COMPARE(ord_##s, T, (x == x) & (y == y)) COMPARE(ueq_##s, T, !((x < y) | (x > y))) \
-	COMPARE(ugt_##s, T, !(x <= y)) COMPARE(uge_##s, T, !(x < y)) COMPARE(ult_##s, T, !(x >= y)) COMPARE(ule_##s, T, !(x > y)) \
+	COMPARE(oeq_##s, T, x == y) COMPARE(ogt_##s, T, x > y) COMPARE(oge_##s, T, x >= y) COMPARE(olt_##s, T, x < y) \
+	COMPARE(ole_##s, T, x <= y) \
+	COMPARE(one_##s, T, (x < y) | (x > y)) COMPARE(ord_##s, T, (x == x) & (y == y)) \
+	COMPARE(ueq_##s, T, !((x < y) | (x > y))) \
+	COMPARE(ugt_##s, T, !(x <= y)) COMPARE(uge_##s, T, !(x < y)) COMPARE(ult_##s, T, !(x >= y)) \
+	COMPARE(ule_##s, T, !(x > y)) \
 	COMPARE(une_##s, T, x != y) COMPARE(uno_##s, T, (x != x) | (y != y))
 FLOAT_COMPARES(float, f32)
 FLOAT_COMPARES(double, f64)
@@ -98,11 +101,30 @@ map_fn *map_cmpf_kernel(struct slice predicate, enum elem e)
 	return NULL;
 }
 
+int map_cmpf_orders(struct slice predicate)
+{
+	static const struct {
+		const char *name;
+		int orders;
+	} rows[] = {{"eq", MAP_EQUAL}, {"gt", MAP_GREATER}, {"ge", MAP_GREATER | MAP_EQUAL}, {"lt", MAP_LESS},
+		{"le", MAP_LESS | MAP_EQUAL}, {"ne", MAP_LESS | MAP_GREATER}};
+	if (slice_is(predicate, "true")) return MAP_LESS | MAP_EQUAL | MAP_GREATER | MAP_UNORDERED;
+	if (slice_is(predicate, "ord")) return MAP_LESS | MAP_EQUAL | MAP_GREATER;
+	if (slice_is(predicate, "uno")) return MAP_UNORDERED;
+	/* o: false where an operand is a NaN; u: true there */
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (predicate.len == 3 && !memcmp(predicate.data + 1, rows[i].name, 2))
+			return rows[i].orders | (predicate.data[0] == 'u' ? MAP_UNORDERED : 0);
+	return 0;
+}
+
 /* Both as i1 (the math dialect) and as i32 (libdevice). */
-#define CLASS(name, T, D, expr) static void name(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) \
+#define CLASS(name, T, D, expr) \
+	static void name(void *vd, const void *va, const void *vb, const void *vc, int64_t n, unsigned splat) \
 	{ D *d = vd; const T *a = va; for (int64_t i = 0; i < n; i++) { const T x = a[i]; d[i] = (expr) != 0; } }
 #define CLASSES(T, s, D, w) \
-	CLASS(isnan_##s##_##w, T, D, x != x) CLASS(isinf_##s##_##w, T, D, isinf(x)) CLASS(finite_##s##_##w, T, D, isfinite(x)) \
+	CLASS(isnan_##s##_##w, T, D, x != x) CLASS(isinf_##s##_##w, T, D, isinf(x)) \
+	CLASS(finite_##s##_##w, T, D, isfinite(x)) \
 	CLASS(normal_##s##_##w, T, D, isnormal(x)) CLASS(signbit_##s##_##w, T, D, signbit(x))
 CLASSES(float, f32, uint8_t, i1)
 CLASSES(float, f32, int32_t, i32)
@@ -126,6 +148,14 @@ map_fn *map_class_kernel(const char *predicate, enum elem e, enum elem result)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (!strcmp(rows[i].name, predicate)) return rows[i].fn[e == ELEM_F64][result == ELEM_I32];
 	return NULL;
+}
+
+int map_class_of(const char *predicate)
+{
+	static const char *const names[MAP_CLASS_COUNT] = {"isnan", "isinf", "isfinite", "isnormal", "signbit"};
+	int i = 0;
+	while (i < MAP_CLASS_COUNT && strcmp(names[i], predicate)) i++;
+	return i;
 }
 
 /* d may be x or y; the mask is a byte per element. */

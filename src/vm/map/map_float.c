@@ -38,8 +38,10 @@
 
 #define FLOAT_OPS \
 	BINARY(addf, x + y) BINARY(subf, x - y) BINARY(mulf, x * y) BINARY(divf, x / y) BINARY(remf, M(fmod)(x, y)) \
-	BINARY(maximumf, MAXIMUM(x, y)) BINARY(minimumf, MINIMUM(x, y)) BINARY(maxnumf, MAXNUM(x, y)) BINARY(minnumf, MINNUM(x, y)) \
-	BINARY(copysignf_, M(copysign)(x, y)) UNARY(negf, -x) UNARY(absf, M(fabs)(x)) UNARY(ceilf_, M(ceil)(x)) UNARY(floorf_, M(floor)(x)) \
+	BINARY(maximumf, MAXIMUM(x, y)) BINARY(minimumf, MINIMUM(x, y)) BINARY(maxnumf, MAXNUM(x, y)) \
+	BINARY(minnumf, MINNUM(x, y)) \
+	BINARY(copysignf_, M(copysign)(x, y)) UNARY(negf, -x) UNARY(absf, M(fabs)(x)) UNARY(ceilf_, M(ceil)(x)) \
+	UNARY(floorf_, M(floor)(x)) \
 	UNARY(roundf_, M(round)(x)) UNARY(roundevenf_, M(rint)(x)) UNARY(truncf_, M(trunc)(x)) UNARY(sqrtf_, M(sqrt)(x)) \
 	UNARY(saturatef_, (x) > 0 ? (x < 1 ? x : 1) : 0) \
 	TERNARY(fmaf_, M(fma)(x, y, z)) TERNARY(fmsf_, M(fma)(x, y, -z)) TERNARY(fnmaf_, M(fma)(-x, y, z)) \

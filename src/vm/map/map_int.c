@@ -9,16 +9,20 @@
  * as U. */
 #define BINARY_INT(X) \
 	X(addi, x + y) X(subi, x - y) X(muli, (U)((uint64_t)x * y)) \
-	X(divsi, (U)(y == 0 ? (S)-1 : (S)y == -1 ? (S)(0 - x) : (S)((S)x / (S)y))) X(divui, (U)(y == 0 ? (U)-1 : (U)(x / y))) \
+	X(divsi, (U)(y == 0 ? (S)-1 : (S)y == -1 ? (S)(0 - x) : (S)((S)x / (S)y))) \
+	X(divui, (U)(y == 0 ? (U)-1 : (U)(x / y))) \
 	X(remsi, (U)(y == 0 ? (S)x : (S)y == -1 ? 0 : (S)((S)x % (S)y))) X(remui, (U)(y == 0 ? x : (U)(x % y))) \
-	X(ceildivsi, y == 0 ? (U)-1 : (S)y == -1 ? (U)(0 - x) : (U)((S)x / (S)y + ((S)x % (S)y != 0 && ((S)x < 0) == ((S)y < 0)))) \
+	X(ceildivsi, y == 0 ? (U)-1 : (S)y == -1 ? (U)(0 - x) : \
+		(U)((S)x / (S)y + ((S)x % (S)y != 0 && ((S)x < 0) == ((S)y < 0)))) \
 	X(ceildivui, (U)(y == 0 ? (U)-1 : (U)(x / y + (x % y != 0)))) \
-	X(floordivsi, y == 0 ? (U)-1 : (S)y == -1 ? (U)(0 - x) : (U)((S)x / (S)y - ((S)x % (S)y != 0 && ((S)x < 0) != ((S)y < 0)))) \
+	X(floordivsi, y == 0 ? (U)-1 : (S)y == -1 ? (U)(0 - x) : \
+		(U)((S)x / (S)y - ((S)x % (S)y != 0 && ((S)x < 0) != ((S)y < 0)))) \
 	X(andi, x & y) X(ori, x | y) X(xori, x ^ y) \
 	X(shli, (U)(y >= BITS ? 0 : (U)(x << (y & (BITS - 1))))) X(shrui, (U)(y >= BITS ? 0 : (U)(x >> (y & (BITS - 1))))) \
 	X(shrsi, (U)((S)x >> (y >= BITS ? BITS - 1 : y))) \
 	X(maxsi, (S)x > (S)y ? x : y) X(maxui, x > y ? x : y) X(minsi, (S)x < (S)y ? x : y) X(minui, x < y ? x : y) \
-	X(mulhiui, (U)(((W)x * (W)y) >> BITS)) X(mulhisi, (U)(((SW)(S)x * (SW)(S)y) >> BITS)) X(ipowi, (U)power_int((int64_t)(S)x, (int64_t)(S)y))
+	X(mulhiui, (U)(((W)x * (W)y) >> BITS)) X(mulhisi, (U)(((SW)(S)x * (SW)(S)y) >> BITS)) \
+	X(ipowi, (U)power_int((int64_t)(S)x, (int64_t)(S)y))
 #define UNARY_INT(X) \
 	X(absi, (S)x < 0 ? (U)(0 - x) : x) X(ctpop, (U)__builtin_popcountll(x)) \
 	X(ctlz, (U)(x ? __builtin_clzll(x) - (64 - BITS) : BITS)) X(cttz, (U)(x ? __builtin_ctzll(x) : BITS)) \

@@ -47,20 +47,24 @@ static double rcbrt_(double x) { return 1 / cbrt(x); }
 static double rcp_(double x) { return 1 / x; }
 
 #define UNARY(name, f) \
-	static void name##_f32(ARGS) { float *d = vd; const float *a = va; for (int64_t i = 0; i < n; i++) d[i] = (float)f((double)a[i]); } \
-	static void name##_f64(ARGS) { double *d = vd; const double *a = va; for (int64_t i = 0; i < n; i++) d[i] = f(a[i]); }
+	static void name##_f32(ARGS) \
+	{ float *d = vd; const float *a = va; for (int64_t i = 0; i < n; i++) d[i] = (float)f((double)a[i]); } \
+	static void name##_f64(ARGS) \
+	{ double *d = vd; const double *a = va; for (int64_t i = 0; i < n; i++) d[i] = f(a[i]); }
 #define BINARY(name, T, s, call) \
 	static void name##_##s(ARGS) \
 	{ \
 		T *d = vd; const T *a = va, *b = vb; \
-		for (int64_t i = 0; i < n; i++) { const T x = a[splat & 1 ? 0 : i], y = b[splat & 2 ? 0 : i]; d[i] = (T)(call); } \
+		for (int64_t i = 0; i < n; i++) \
+		{ const T x = a[splat & 1 ? 0 : i], y = b[splat & 2 ? 0 : i]; d[i] = (T)(call); } \
 	}
 #define BINARY_DOUBLE(name, f) BINARY(name, float, f32, f((double)x, (double)y)) BINARY(name, double, f64, f(x, y))
 
 /* The loops of vm_math.c take whole blocks. */
 #define BLOCK(name, f) \
 	static void name##_f32(ARGS) { vm_math_##name(vd, va, n); } \
-	static void name##_f64(ARGS) { double *d = vd; const double *a = va; for (int64_t i = 0; i < n; i++) d[i] = f(a[i]); }
+	static void name##_f64(ARGS) \
+	{ double *d = vd; const double *a = va; for (int64_t i = 0; i < n; i++) d[i] = f(a[i]); }
 
 BLOCK(exp, exp)
 BLOCK(exp2, exp2)
@@ -69,8 +73,10 @@ BLOCK(expm1, expm1)
 BLOCK(log, log) BLOCK(log2, log2) BLOCK(log10, log10) BLOCK(log1p, log1p) BLOCK(sin, sin) BLOCK(cos, cos)
 BLOCK(tanh, tanh) BLOCK(erf, erf)
 	UNARY(tan, tan) UNARY(sinh, sinh) UNARY(cosh, cosh) UNARY(asin, asin) UNARY(acos, acos) UNARY(atan, atan)
-UNARY(asinh, asinh) UNARY(acosh, acosh) UNARY(atanh, atanh) UNARY(erfc, erfc) UNARY(cbrt, cbrt) UNARY(exp10, exp10) UNARY(lgamma, lgamma) UNARY(tgamma, tgamma)
-UNARY(erfinv, erfinv) UNARY(normcdf, normcdf) UNARY(logb, logb) UNARY(sinpi, sinpi_) UNARY(cospi, cospi_) UNARY(rcbrt, rcbrt_) UNARY(rcp, rcp_)
+UNARY(asinh, asinh) UNARY(acosh, acosh) UNARY(atanh, atanh) UNARY(erfc, erfc) UNARY(cbrt, cbrt) UNARY(exp10, exp10)
+UNARY(lgamma, lgamma) UNARY(tgamma, tgamma)
+UNARY(erfinv, erfinv) UNARY(normcdf, normcdf) UNARY(logb, logb) UNARY(sinpi, sinpi_) UNARY(cospi, cospi_)
+UNARY(rcbrt, rcbrt_) UNARY(rcp, rcp_)
 UNARY(j0, j0) UNARY(j1, j1) UNARY(y0, y0) UNARY(y1, y1)
 BINARY_DOUBLE(atan2, atan2) BINARY_DOUBLE(hypot, hypot) BINARY_DOUBLE(fdim, fdim)
 BINARY(pow, double, f64, pow(x, y))

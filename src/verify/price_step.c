@@ -1,0 +1,257 @@
+/* price_step: what a candidate costs at other sizes than those at which its values were judged.
+ *
+ * Values want small sizes, costs large ones: a kernel that is right at 2^16 elements is timed at 2^22. The tracer,
+ * whose tensors have shapes alone, makes a tape at the large sizes; a runner counts a sample of each launch's programs
+ * on memory by offset; the reference's operators were logged at those sizes without contents.
+ *
+ * Nobody compares values there, so the time counts only where the large tape is the judged program at another size: the
+ * same rows over the same buffers, kernels whose IR differs in numbers alone, the same instructions reached; outputs
+ * that are written to the end, inputs that are read as far as they were, products not fewer than the reference's for no
+ * reason. What does not pass is not predicted, which is no fault of the candidate and earns nothing for speed. */
+#include "verify/verify_internal.h"
+#include "base/base.h"
+#include "base/dtype.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define GRACE_MS 3000
+#define NEARLY 0.98        /* of an input's bytes, where all of them were read: granules at edges */
+#define PRODUCTS_MIN 0.45  /* of the reference's products: a causal mask halves them */
+
+static int not_predicted(struct grading *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int not_predicted(struct grading *g, const char *fmt, ...)
+{
+	struct verdict *v = g->v;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(v->not_predicted, sizeof v->not_predicted, fmt, ap);
+	va_end(ap);
+	text_make_printable(v->not_predicted);
+	v->cost_s = v->eager_cost_s = v->fused_cost_s = v->speedup_eager = v->speedup_fused = v->cost_error = NAN;
+	v->launches = v->nlines = 0;
+	v->programs = v->bytes = v->sectors = v->flops = 0;
+	return 1;
+}
+
+/* ---- the same program at another size ---- */
+
+/* The next character of an IR text that is not a number's; hints about arguments, which sizes decide, are left out. */
+static const char *text_next(const char *p, const char *end)
+{
+	static const char hint[] = "tt.divisibility = 16 : i32";
+	for (;;) {
+		while (p < end && (isdigit((unsigned char)*p) || strchr(" {},-+.", *p))) p++;
+		if ((size_t)(end - p) < sizeof hint - 1 || strncmp(p, hint, sizeof hint - 1)) return p;
+		p += sizeof hint - 1;
+	}
+}
+
+static bool ir_is_alike(const struct tape_kernel *a, const struct tape_kernel *b)
+{
+	const char *x = a->ttir, *y = b->ttir, *x_end = x + a->ttir_len, *y_end = y + b->ttir_len;
+	for (;; x++, y++) {
+		x = text_next(x, x_end);
+		y = text_next(y, y_end);
+		if (x >= x_end || y >= y_end) return x >= x_end && y >= y_end;
+		if (*x != *y) return false;
+	}
+}
+
+static bool args_are_alike(const struct tape_row *a, const struct tape_row *b)
+{
+	if (a->nargs != b->nargs) return false;
+	for (int i = 0; i < a->nargs; i++)
+		if (a->args[i].kind != b->args[i].kind ||
+			(tape_arg_has_buffer(&a->args[i]) && a->args[i].buffer != b->args[i].buffer))
+			return false;
+	return true;
+}
+
+/* Why the large tape is another program than the judged one; "" when it is not. */
+static void program_compare(const struct tape *judged, const struct tape *large, char *why, size_t len)
+{
+	why[0] = 0;
+	if (judged->nrows != large->nrows || judged->nbuffers != large->nbuffers || judged->noutputs != large->noutputs) {
+		snprintf(why, len, "forward does other work there: %d rows and %d buffers, judged were %d and %d", large->nrows,
+			large->nbuffers, judged->nrows, judged->nbuffers);
+		return;
+	}
+	for (int i = 0; i < judged->nrows && !why[0]; i++) {
+		const struct tape_row *a = &judged->rows[i], *b = &large->rows[i];
+		bool is_alike = a->kind == b->kind;
+		if (is_alike && a->kind == TAPE_LAUNCH)
+			is_alike = args_are_alike(a, b) && ir_is_alike(&judged->kernels[a->kernel], &large->kernels[b->kernel]);
+		else if (is_alike && (a->kind == TAPE_FILL || a->kind == TAPE_COPY))
+			is_alike = a->dst.buffer == b->dst.buffer && (a->kind == TAPE_FILL || a->src.buffer == b->src.buffer);
+		if (!is_alike)
+			snprintf(
+				why, len, "forward does other work there: row %d (candidate.py:%d) is not what was judged", i, b->line);
+	}
+	for (int i = 0; i < judged->noutputs && !why[0]; i++)
+		if (judged->outputs[i].buffer != large->outputs[i].buffer)
+			snprintf(why, len, "forward returns another buffer there as output %d", i);
+}
+
+/* ---- as much work as there is ---- */
+
+/* The shapes of what the reference returns there. */
+static bool outputs_fit(const struct tape *t, const json_t *outputs)
+{
+	if (json_array_size(outputs) != (size_t)t->noutputs) return false;
+	for (int i = 0; i < t->noutputs; i++) {
+		const json_t *shape = json_array_get(json_array_get(outputs, (size_t)i), 1);
+		if (json_array_size(shape) != (size_t)t->outputs[i].ndim) return false;
+		for (int d = 0; d < t->outputs[i].ndim; d++)
+			if (json_integer_value(json_array_get(shape, (size_t)d)) != t->outputs[i].shape[d]) return false;
+	}
+	return true;
+}
+
+static double products_of_reference(const json_t *cost)
+{
+	double sum = 0;
+	const json_t *eager = json_object_get(cost, "eager");
+	for (size_t i = 0; i < json_array_size(eager); i++)
+		sum += json_number_value(json_object_get(json_array_get(eager, i), "dot_flops"));
+	return sum;
+}
+
+static double products_of(const struct runner_result *r)
+{
+	double sum = 0;
+	for (int i = 0; i < r->ncosts; i++) sum += (double)r->costs[i].dot_flops;
+	return sum;
+}
+
+/* Why what the launches do there is too little to be all; "" when it is not. */
+static void work_compare(const struct grading *g, const struct trace *judged, const struct trace *large,
+	const struct runner_result *r, char *why, size_t len)
+{
+	const struct runner_result *small = &g->judged;
+	const json_t *priced = g->oracle->priced;
+	why[0] = 0;
+	for (int i = 0; i < r->ncosts && !why[0]; i++)
+		if (i >= small->ncosts || r->costs[i].reached != small->costs[i].reached)
+			snprintf(why, len, "a kernel takes other branches there than where it was judged (candidate.py:%d)",
+				large->tape->rows[r->costs[i].row].line);
+	/* Outputs to the last byte; inputs and parameters as far as they were read. */
+	for (int i = 0; i < large->tape->noutputs && !why[0]; i++) {
+		const struct tape_view *v = &large->tape->outputs[i];
+		int64_t bytes = tape_view_elements(v) * (int64_t)dtype_bytes(v->dtype);
+		int64_t written = v->buffer < r->ntouched ? r->touched[v->buffer].written : 0;
+		bool is_given = large->tape->buffers[v->buffer].kind != TAPE_TEMP;
+		if (!is_given && written < bytes)
+			snprintf(why, len, "at most %lld of the %lld bytes of output %d are written there", (long long)written,
+				(long long)bytes, i);
+	}
+	for (int b = 0; b < MIN(r->ntouched, small->ntouched) && !why[0]; b++) {
+		double all = (double)judged->tape->buffers[b].bytes, now = (double)large->tape->buffers[b].bytes;
+		if ((double)small->touched[b].read >= NEARLY * all && all > 0 && (double)r->touched[b].read < NEARLY * now)
+			snprintf(why, len,
+				"at most %lld of the %.0f bytes of buffer %d are read there, where all were when it was judged",
+				(long long)r->touched[b].read, now, b);
+	}
+	/* Products: in proportion to the reference's. */
+	double before = products_of_reference(g->oracle->cost), after = products_of_reference(priced);
+	double share = before > 0 ? fmin(products_of(small) / before, 1) : 0;
+	if (!why[0] && after > 0 && products_of(r) / after < PRODUCTS_MIN * share)
+		snprintf(why, len, "tl.dot computes %.3g of the reference's products there, judged it was %.3g",
+			products_of(r) / after, share);
+}
+
+/* ---- the step ---- */
+
+/* The tape at the sizes of the cost, from the tracer that stayed. Sizes that no trial needed are in front of it. */
+static int large_trace(struct grading *g, struct trace *out, struct err *err)
+{
+	int rc = GRADE_ON;
+	while (g->next_other < g->oracle->nvariants && rc >= 0) {
+		struct trace unused = {0};
+		rc = trace_other_step(g, &unused, err);
+		trace_release(&unused);
+	}
+	return rc < 0 ? rc : trace_other_step(g, out, err);
+}
+
+static int runner_ask(struct grading *g, const struct trace *large, struct runner_result *out, struct err *err)
+{
+	struct runner_trial t = {.compiled = g->compiled,
+		.gpu = g->s->gpu.name,
+		.deadline_ms = g->s->limits.replay_timeout_ms,
+		.want_cost = true,
+		.seed = g->s->cost_seed};
+	uint64_t deadline = clock_ns() + (uint64_t)(t.deadline_ms + GRACE_MS) * 1000000u;
+	int rc = runner_price(&g->runner, large->text.data, large->text.len, &t, deadline, out, err);
+	if (!rc) return 0;
+	/* A second time it is the tape's doing. */
+	runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
+	g->has_runner = false;
+	if (rc != ERR_TIMEOUT && g->attempt == 0) return err_set(err, ERR_INFRA, "the runner was lost while it counted");
+	return not_predicted(
+		g, "counting what the launches do there %s", rc == ERR_TIMEOUT ? "took too long" : "ended the runner");
+}
+
+/* With the large tape in hand. */
+static int large_price(struct grading *g, const struct trace *stock, const struct trace *large, struct err *err)
+{
+	struct runner_result r = {0};
+	struct verdict said = *g->v, *kept = g->v;
+	char why[256];
+	int rc = rebuild_step(g, large->tape, err);
+	if (rc) return rc;
+	program_compare(stock->tape, large->tape, why, sizeof why);
+	if (why[0]) return not_predicted(g, "%s", why);
+	if (!outputs_fit(large->tape, json_object_get(g->oracle->priced, "outputs")))
+		return not_predicted(g, "forward returns other shapes there than the reference");
+	/* A verdict about the compilation there is a reason here. */
+	g->v = &said;
+	if (!g->s->skip_compile) rc = compile_step(g, large->tape, err);
+	g->v = kept;
+	if (rc == GRADE_END) return not_predicted(g, "%.60s there: %.180s", said.reason, said.detail);
+	if (!rc) rc = runner_ask(g, large, &r, err);
+	if (rc) return rc;
+	if (r.has_fault) not_predicted(g, "%.240s", r.fault.text);
+	else work_compare(g, stock, large, &r, why, sizeof why);
+	if (!r.has_fault && why[0]) not_predicted(g, "%s", why);
+	else if (!r.has_fault) {
+		g->v->cost_s = NAN; /* the judged sizes' */
+		cost_keep(g, g->oracle->priced, &r);
+	}
+	runner_result_release(&r);
+	return GRADE_ON;
+}
+
+int price_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	const json_t *priced = g->oracle->priced;
+	struct verdict *v = g->v, said = *v;
+	if (!priced) return GRADE_ON;
+	const char *at = g->oracle->priced_at[0] ? g->oracle->priced_at : "stock", *why = NULL;
+	bool is_same = json_is_true(json_object_get(priced, "same"));
+	snprintf(v->cost_size, sizeof v->cost_size, "%s", is_same && v->sizes[0] ? v->sizes : at);
+	if (is_same) return GRADE_ON;
+	if ((why = json_string_value(json_object_get(priced, "why")))) {
+		not_predicted(g, "%.240s", why);
+		return GRADE_ON;
+	}
+	struct trace large = {0};
+	json_t *compiled = json_incref(g->compiled);
+	/* What goes wrong in the tracer there is no verdict. */
+	g->v = &said;
+	int rc = large_trace(g, &large, err);
+	g->v = v;
+	if (rc == GRADE_END) not_predicted(g, "%.60s there: %.180s", said.reason, said.detail);
+	int64_t compile_ms = g->compile_ms;
+	if (rc == GRADE_ON) rc = large_price(g, stock, &large, err);
+	else if (rc == GRADE_END) rc = GRADE_ON;
+	/* Not predicted is no end; IR that is not the source's is. */
+	if (rc == GRADE_END && v->not_predicted[0]) rc = GRADE_ON;
+	json_decref(g->compiled);
+	g->compiled = compiled;
+	g->compile_ms = compile_ms;
+	trace_release(&large);
+	return rc;
+}

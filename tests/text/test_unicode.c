@@ -1,0 +1,66 @@
+/* Text that is cut or no UTF-8 at all, made valid. The oracle is the Unicode Standard's own tables of
+ * what is replaced by what (section 3.9, tables 3-8 to 3-11), and that of a character's pieces each
+ * becomes one U+FFFD. */
+#include "text/unicode.h"
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#define X "\xef\xbf\xbd"
+
+static void repaired(const char *bytes, size_t len, const char *expected)
+{
+	struct str out = {0};
+	/* From memory of its own size, so that a checker of addresses sees a read behind the end. */
+	char *own = xmalloc(len + !len);
+	memcpy(own, bytes, len);
+	utf8_repair(own, len, &out);
+	assert_string_equal(out.data ? out.data : "", expected);
+	assert_int_equal(out.len, strlen(expected));
+	assert_int_equal(utf8_valid_prefix(out.data, out.len), out.len);
+	str_release(&out);
+	free(own);
+}
+
+static void test_tables(void **state)
+{
+	static const struct {
+		const char *bytes, *expected;
+	} cases[] = {
+		{"", ""},
+		{"plain, and longer than eight bytes", "plain, and longer than eight bytes"},
+		{"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41", X X X X X X X X "A"},
+		{"\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41", X X X X X X X X "A"},
+		{"\xf4\x91\x92\x93\xff\x41\x80\xbf\x42", X X X X X "A" X X "B"},
+		{"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", X X X X "A"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		repaired(cases[i].bytes, strlen(cases[i].bytes), cases[i].expected);
+	repaired("a\0b", 1, "a");
+}
+
+/* One character of each length, cut after each of its bytes: at the end, before a letter, before
+ * another character. */
+static void test_cuts(void **state)
+{
+	static const uint32_t chars[] = {0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xffff, 0x10000, 0x10ffff};
+	for (size_t i = 0; i < sizeof chars / sizeof *chars; i++) {
+		char bytes[4];
+		size_t whole = utf8_put(chars[i], bytes);
+		for (size_t n = 1; n < whole; n++) {
+			char text[64];
+			repaired(bytes, n, X);
+			int len = snprintf(text, sizeof text, "a%.*sb", (int)n, bytes);
+			repaired(text, (size_t)len, "a" X "b");
+			len = snprintf(text, sizeof text, "%.*s%.*s", (int)n, bytes, (int)n, bytes);
+			repaired(text, (size_t)len, X X);
+		}
+	}
+}
+
+int main(void)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_cuts)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* Costs at other sizes than the judged ones: the same numbers as a task of those sizes has by itself, no time for what
+ * is another program there, or depends on data. */
+#include "base/base.h"
+#include "task/task.h"
+#include "verify/verify.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define TASK(rows) "import torch\nimport torch.nn as nn\n\nbatch_size = " rows "\ndim = 256\n\n\nclass Model(nn.Module):\n" \
+	"    def forward(self, x):\n        return torch.softmax(x * 2.0, dim=-1)\n\n\ndef get_inputs():\n" \
+	"    return [torch.randn(batch_size, dim)]\n\n\ndef get_init_inputs():\n    return []\n"
+
+/* %s: the grid, what comes first in the kernel, the number of columns that it reads. */
+#define CANDIDATE \
+	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\n" \
+	"def row(x, y, n, BLOCK: tl.constexpr):\n    r = tl.program_id(0)\n    i = tl.arange(0, BLOCK)\n" \
+	"    v = tl.load(x + r * n + i, mask=i < n, other=-float(\"inf\")) * 2.0\n%s" \
+	"    e = tl.exp(v - tl.max(v, axis=0))\n    tl.store(y + r * n + i, e / tl.sum(e, axis=0), mask=i < n)\n\n\n" \
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        x = x.contiguous()\n        y = torch.empty_like(x)\n" \
+	"        rows = x.numel() // x.shape[-1]\n%s        return y\n"
+#define LAUNCH "        row[(rows,)](x, y, x.shape[-1], BLOCK=triton.next_power_of_2(x.shape[-1]))\n"
+
+static struct verdict grade_one(struct verifier *v, const char *task_text, const char *body, const char *launch)
+{
+	struct err err = {0};
+	struct verdict d;
+	struct task task = {
+		.name = (char *)"t", .source = (char *)task_text, .hash = hash_bytes(task_text, strlen(task_text))};
+	char *source = xasprintf(CANDIDATE, body, launch);
+	if (verifier_run(v, &task, source, strlen(source), &d, &err)) fail_msg("%s", err.text);
+	if (d.class != VERDICT_GENUINE) fail_msg("%s: %s", d.reason, d.detail);
+	free(source);
+	return d;
+}
+
+static struct verifier *verifier_for(const char *cost_size)
+{
+	struct err err = {0};
+	struct verifier *v = NULL;
+	struct verify_options o = {.threads = 1, .seed = 11, .num_correct_trials = 4, .cost_size = cost_size};
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	return v;
+}
+
+static void test_sizes(void **state)
+{
+	/* 64 rows of 256, judged as they are */
+	struct verifier *v = verifier_for(NULL);
+	struct verdict there = grade_one(v, TASK("64"), "", LAUNCH);
+	verifier_free(v);
+	assert_true(there.cost_s > 0 && !there.cost_size[0] && there.cost_error == 0);
+	/* and 16 rows, with costs at 2^14 elements */
+	v = verifier_for("16384");
+	struct verdict d = grade_one(v, TASK("16"), "", LAUNCH);
+	assert_string_equal(d.cost_size, "batch_size 64, stock 16");
+	assert_string_equal(d.not_predicted, "");
+	assert_true(
+		d.cost_s == there.cost_s && d.eager_cost_s == there.eager_cost_s && d.fused_cost_s == there.fused_cost_s);
+	assert_true(d.bytes == there.bytes && d.programs == there.programs && d.sectors == there.sectors);
+	/* a grid that does not grow with its input: right as judged, and no time there */
+	d = grade_one(v, TASK("16"), "",
+		"        row[(min(rows, 32),)](x, y, x.shape[-1], BLOCK=triton.next_power_of_2(x.shape[-1]))\n");
+	if (!strstr(d.not_predicted, "bytes of output 0 are written")) fail_msg("%s", d.not_predicted);
+	assert_true(isnan(d.cost_s) && isnan(d.speedup_fused));
+	/* less work where there are many programs */
+	d = grade_one(
+		v, TASK("16"), "    if tl.num_programs(0) > 40:\n        v = tl.load(x + i, mask=i < n, other=0.0)\n", LAUNCH);
+	if (!strstr(d.not_predicted, "other branches")) fail_msg("%s", d.not_predicted);
+	/* another kernel there */
+	d = grade_one(v, TASK("16"), "", "        if rows > 40:\n            y.zero_()\n" LAUNCH);
+	if (!strstr(d.not_predicted, "other work")) fail_msg("%s", d.not_predicted);
+	/* a loop whose end is a number in memory */
+	d = grade_one(v, TASK("16"),
+		"    turns = tl.minimum(tl.maximum(tl.load(x).to(tl.int32), 1), 1)\n    for _ in range(0, turns):\n        v = "
+		"v + 0.0\n",
+		LAUNCH);
+	if (!strstr(d.not_predicted, "depends on data")) fail_msg("%s", d.not_predicted);
+	verifier_free(v);
+}
+
+/* What is no size is said before anything starts. */
+static void test_options(void **state)
+{
+	static const char *const bad[] = {"", "large", "-1", "0", "12x", "1234567890123"};
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct err err = {0};
+		struct verifier *v = NULL;
+		struct verify_options o = {.cost_size = bad[i]};
+		assert_int_equal(verifier_create(&o, &v, &err), ERR_USAGE);
+		assert_non_null(strstr(err.text, "cost_size"));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_options), cmocka_unit_test(test_sizes)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
