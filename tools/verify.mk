@@ -35,3 +35,7 @@ endif
 .PHONY: soak
 soak: $(BUILD)/bench/soak $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## 10,000 hostile and broken candidates in a row (hours): nothing lost, leaked or left
 	$(BUILD)/bench/soak 10000 1 2
+
+.PHONY: redteam
+redteam: setup programs ## 5,000 kernels that are wrong by construction against the verifier (about 80 CPU minutes); REDTEAM='--count 300 --family data'
+	$(Q)$(BUILD)/hone redteam --seed 42 $(or $(REDTEAM),--count 5000)

@@ -183,7 +183,26 @@ def compile_ttir(job, folder):
         "args": types, "tensor_maps": tensor_maps(metadata),
     }
     result.update(texts)
+    result["joined"] = joined(module)
     return result, cubin
+
+
+def joined(ptx):
+    """[[line, column, bytes]]: the most that one access to global memory reads or writes at once at each place of the candidate."""
+    files = {m[1] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+.*"(?:[^"]*/)?candidate\.py"', ptx, re.M)}
+    at, most = None, {}
+    for line in ptx.splitlines():
+        if m := LOC.match(line):
+            at = (int(m[2]), int(m[3])) if m[1] in files else None
+        elif at and (m := ACCESS.search(line)):
+            count = int(m[5], 0) if m[5] else int(m[1] or 1) * int(m[2]) // 8
+            most[at] = max(most.get(at, 0), count)
+    return [[*place, count] for place, count in sorted(most.items())][:JOINED_MAX]
+
+
+LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+ACCESS = re.compile(r"\b(?:ld|st)\.global(?:\.[a-zA-Z]\w*(?:::\w+)*)*?(?:\.v(\d))?\.[busf](\d+)\b|\b(cp\.async\.(ca|cg)\.shared\.global).*?, (0x[0-9a-f]+|\d+)")
+JOINED_MAX = 4096
 
 
 def assemble(ptx, arch, folder, more):

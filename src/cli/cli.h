@@ -21,6 +21,7 @@
 	X(sft,    "train on pairs of prompt and answer") \
 	X(rl,     "train by reinforcement learning with verified rewards") \
 	X(distill, "fit the genuine answers that runs have found") \
+	X(redteam, "send a verifier kernels that are wrong by construction") \
 	X(eval,   "score a model, or kernels of others, on tasks") \
 	X(generate, "continue a prompt") \
 	X(score,  "log-probabilities of a completion under a model") \

@@ -106,7 +106,14 @@ struct vm_compiled {
 	struct vm_binary binary;
 	struct vm_layouts *layouts; /* NULL: blocks are row-major, 16 bytes a lane */
 	int64_t l1_bytes;           /* what one resident program has of an SM's L1 */
+	int njoined;
+	struct vm_joined *joined; /* heap */
 };
+/* What one instruction of the machine code reads or writes at once, at most, for each place of the source. */
+struct vm_joined {
+	int line, column, bytes;
+};
+int vm_joined_bytes(const struct vm_compiled *c, int line, int column); /* 0: not known */
 int64_t vm_cost_l1_bytes(const struct vm_binary *binary, const struct vm_gpu *gpu);
 /* From a result of the compile worker (docs/worker-protocol.md, compile): num_warps, registers,
  * stack_bytes, spills, shared_bytes, ttgir. What is missing or no number gets its default.

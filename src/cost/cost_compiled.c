@@ -7,6 +7,8 @@
 #define WARPS_MAX 32
 #define REGISTERS_MAX 255
 #define BYTES_MAX 1e9
+#define JOINED_MAX 4096
+#define JOINED_BYTES_MAX 32 /* of one lane of one instruction */
 
 struct vm_binary vm_binary_default(int warps)
 {
@@ -31,6 +33,29 @@ struct vm_binary vm_binary_of(const json_t *result)
 	return b;
 }
 
+static int int_at(const json_t *row, size_t i)
+{
+	json_int_t v = json_integer_value(json_array_get(row, i));
+	return v > 0 && v < INT32_MAX ? (int)v : 0;
+}
+
+static void joined_take(const json_t *list, struct vm_compiled *c)
+{
+	size_t n = MIN(json_array_size(list), (size_t)JOINED_MAX);
+	c->joined = xcalloc(n + 1, sizeof *c->joined);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *row = json_array_get(list, i);
+		c->joined[c->njoined++] = (struct vm_joined){int_at(row, 0), int_at(row, 1), int_at(row, 2)};
+	}
+}
+
+int vm_joined_bytes(const struct vm_compiled *c, int line, int column)
+{
+	for (int i = 0; i < c->njoined; i++)
+		if (c->joined[i].line == line && c->joined[i].column == column) return MIN(c->joined[i].bytes, JOINED_BYTES_MAX);
+	return 0;
+}
+
 int vm_compiled_create(const json_t *result, const struct vm_gpu *gpu, struct vm_compiled **out, struct err *err)
 {
 	const json_t *ttgir = json_object_get(result, "ttgir");
@@ -40,7 +65,8 @@ int vm_compiled_create(const json_t *result, const struct vm_gpu *gpu, struct vm
 	int rc = json_is_string(ttgir)
 		? vm_layouts_create(json_string_value(ttgir), json_string_length(ttgir), &c->layouts, err)
 		: 0;
-	if (rc) free(c);
+	joined_take(json_object_get(result, "joined"), c);
+	if (rc) vm_compiled_free(c);
 	else *out = c;
 	return rc;
 }
@@ -49,5 +75,6 @@ void vm_compiled_free(struct vm_compiled *c)
 {
 	if (!c) return;
 	vm_layouts_free(c->layouts);
+	free(c->joined);
 	free(c);
 }

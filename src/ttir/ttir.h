@@ -78,6 +78,7 @@ struct ttir_use {
 struct ttir_arg {
 	struct slice name;
 	int type;
+	int64_t divisibility; /* of a function's argument, as its attribute promises; 0: nothing */
 };
 struct ttir_region;
 struct ttir_target {

@@ -181,7 +181,7 @@ static int parse_carried(struct parser *p, struct ttir_op *op, struct ttir_arg *
 	while (!p->code && p->lx.kind == TOKEN_VALUE) {
 		*args = parse_grow(p, *args, *nargs, sizeof **args);
 		if (p->code) return p->code;
-		(*args)[(*nargs)++] = (struct ttir_arg){p->lx.tok, -1};
+		(*args)[(*nargs)++] = (struct ttir_arg){p->lx.tok, -1, 0};
 		lexer_next(&p->lx);
 		if (parse_expect(p, '=')) return p->code;
 		if (p->lx.kind != TOKEN_VALUE)
@@ -223,7 +223,7 @@ static int parse_for(struct parser *p, struct ttir_op *op)
 	if (p->lx.kind != TOKEN_VALUE) return parse_fail(p, ERR_FORMAT, "expected the loop variable of scf.for");
 	/* The loop variable and its bounds: the first three operands. */
 	struct ttir_arg *args = parse_grow(p, NULL, 0, sizeof *args);
-	args[0] = (struct ttir_arg){p->lx.tok, -1};
+	args[0] = (struct ttir_arg){p->lx.tok, -1, 0};
 	int nargs = 1;
 	lexer_next(&p->lx);
 	if (parse_expect(p, '=') || parse_operand(p, op) || parse_word_expected(p, "to") || parse_operand(p, op) ||
@@ -400,6 +400,17 @@ static int parse_op(struct parser *p, struct ttir_block *b)
 	return p->code;
 }
 
+/* {tt.divisibility = 16 : i32}; other attributes of an argument are for passes. */
+static int parse_arg_attrs(struct parser *p, struct ttir_arg *a)
+{
+	struct ttir_op attrs = {.loc = -1};
+	if (parse_attr_dict(p, &attrs)) return p->code;
+	for (int i = 0; i < attrs.nattrs; i++)
+		if (slice_is(attrs.attrs[i].key, "tt.divisibility") && attrs.attrs[i].kind == ATTR_NUMBER)
+			a->divisibility = attrs.attrs[i].i;
+	return 0;
+}
+
 /* (%a: i32 {attrs} loc(..), ...) */
 static int parse_args(struct parser *p, struct ttir_arg **args, int *nargs)
 {
@@ -413,7 +424,7 @@ static int parse_args(struct parser *p, struct ttir_arg **args, int *nargs)
 		if (parse_expect(p, ':')) return p->code;
 		a->type = parse_type(p);
 		if (p->code) return p->code;
-		if (parse_is(p, '{') && parse_attr_dict(p, NULL)) return p->code;
+		if (parse_is(p, '{') && parse_arg_attrs(p, a)) return p->code;
 		parse_loc_optional(p);
 		if (!parse_accept(p, ',')) break;
 	}

@@ -304,7 +304,7 @@ static int compile_one(struct grading *g, const struct tape_kernel *k, json_t **
  * kernels' blocks count as row-major ones. */
 static json_t *cost_result(const json_t *result, size_t *ttgir_bytes)
 {
-	static const char *const names[] = {"num_warps", "registers", "stack_bytes", "spills", "shared_bytes"};
+	static const char *const names[] = {"num_warps", "registers", "stack_bytes", "spills", "shared_bytes", "joined"};
 	json_t *o = json_object(), *ttgir = json_object_get(result, "ttgir");
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (json_object_get(result, names[i])) json_object_set(o, names[i], json_object_get(result, names[i]));

@@ -19,7 +19,6 @@
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
-#define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
 
 enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED }; /* as worker/oracle.py, VARIANTS */
 
@@ -72,8 +71,8 @@ json_t *oracle_job(const struct task *task, const struct oracle_options *o)
 			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i),
 				"distribution", "stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
 	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED,
-		"trials", trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE,
-		"memory_bytes", (json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "");
+		"trials", trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->work_ms, "memory_bytes",
+		(json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "");
 }
 
 static int given_read(

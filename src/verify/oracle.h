@@ -71,6 +71,7 @@ struct oracle_data {
 struct oracle_options {
 	struct job_limits limits;
 	int timeout_ms;
+	int work_ms; /* nominal time of the reference over all trials: sizes are chosen by it */
 	uint64_t seed;
 	int num_trials;
 	int num_checks; /* further trials for KernelBench's verdict alone, behind the others */

@@ -11,6 +11,11 @@
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define FIRST_NUMBER 1000 /* of a guided trial's seed: the ordinary trials have the numbers below */
 
+/* Guided inputs are as odd as their recipes: saturated functions, equal elements. There the orders of rounding of two
+ * honest programs differ by more than the reference's own error shows; another side of a comparison differs by more than
+ * that. */
+#define SLACK 16
+
 struct oracle_session {
 	struct job job;
 	const struct task *task;
@@ -66,6 +71,7 @@ static int answer_take(
 	if (rc) return rc;
 	t->counts = true;
 	oracle_trial_calibrate(s->data, t, s->options->tf32);
+	for (int i = 0; i < t->noutputs; i++) t->bounds[i].tolerance *= SLACK;
 	return 0;
 }
 

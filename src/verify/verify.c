@@ -250,10 +250,11 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu %s %s", v->s.gpu_runners ? d->name : "vm",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu %s %s %d", v->s.gpu_runners ? d->name : "vm",
 		d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict",
 		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile,
-		(unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged");
+		(unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
+		v->s.limits.oracle_work_ms);
 }
 
 /* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
@@ -299,6 +300,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 		return err_set(err, ERR_INFRA, "no random seed from the system: %s", strerror(errno));
 	struct oracle_options oracle = {.limits = {v->s.level, v->s.limits.oracle_memory_bytes, 0},
 		.timeout_ms = v->s.limits.oracle_timeout_ms,
+		.work_ms = v->s.limits.oracle_work_ms,
 		.seed = seed,
 		.num_trials = v->s.num_trials,
 		.num_checks = KERNELBENCH_TRIALS - 1,

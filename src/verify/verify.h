@@ -39,6 +39,8 @@ struct verify_options {
 	bool skip_timing;       /* no timed replays */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
 	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms; /* 0: defaults */
+	int oracle_work_ms;    /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
+							  Sizes); 0: a 24th of oracle_timeout_ms */
 	const char *emit;      /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
 	const char *cost_size; /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							  task's own; a number: so large that the largest input has as many elements at least */

@@ -21,7 +21,7 @@
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms;
+	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms, oracle_work_ms;
 	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
@@ -86,7 +86,8 @@ struct grading {
 	bool has_builder;
 	struct runner runner;
 	bool has_runner;
-	int next_other; /* of the tracer's other sizes: the next that it makes, from 1 */
+	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
+	int next_other;   /* of the tracer's other sizes: the next that it makes, from 1 */
 	struct runner_result
 		judged;    /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
@@ -163,7 +164,8 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err);
 /* Costs at the sizes that were asked for, after replay_step and in its runner and tracer. Never settles a verdict but
  * for IR that is not the source's: what cannot be predicted is said in the record. */
 int price_step(struct grading *g, const struct trace *stock, struct err *err);
-/* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. */
+/* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. A trial that is
+ * cheaper than one before it leaves the record as it is: the dearest counts. */
 void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r);
 /* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused.
  */

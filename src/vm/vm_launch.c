@@ -77,6 +77,18 @@ static int arg_bits(const struct vm_kernel *k, int i, const struct vm_arg *a, ui
 	return 0;
 }
 
+/* The IR was specialised for arguments that are multiples of a number; launched with another it does what it likes. */
+static int check_divisibility(const struct vm_kernel *k, int i, const struct vm_arg *a, struct err *err)
+{
+	int64_t by = k->arg_divisibility[i];
+	enum elem e = k->module.types[k->arg_types[i]].elem;
+	if (by < 2 || elem_is_float(e) || a->i % by == 0) return 0;
+	int64_t value = e == ELEM_PTR ? a->i & (((int64_t)1 << TAPE_ADDRESS_SHIFT) - 1) : a->i;
+	return err_set(err, ERR_RANGE,
+		"launch of %s: argument %d (%s) is %s%lld, but this kernel was compiled for a multiple of %lld", k->name, i,
+		k->arg_names[i], e == ELEM_PTR ? "a pointer at byte " : "", (long long)value, (long long)by);
+}
+
 static int check_launch(const struct launch *l, struct err *err)
 {
 	const struct vm_launch_options *o = l->o;
@@ -89,6 +101,7 @@ static int check_launch(const struct launch *l, struct err *err)
 	for (int i = 0; i < o->nargs; i++) {
 		uint8_t bits[8];
 		int rc = arg_bits(l->k, i, &o->args[i], bits, err);
+		if (!rc) rc = check_divisibility(l->k, i, &o->args[i], err);
 		if (rc) return rc;
 	}
 	return 0;

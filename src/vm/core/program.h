@@ -113,6 +113,7 @@ struct vm_program {
 	struct vm_source *locs;
 	int nlines;
 	int *lines;
+	bool has_hints; /* tl.multiple_of or tl.max_contiguous: what the compiler knows of addresses may be false */
 	bool has_atomics, has_prints; /* atomics or volatile loads: programs run one after another */
 	struct vm_plan {              /* for launches with checks (check_plan.c) */
 		uint8_t *watch;           // (ninstrs): WATCH_ bits
@@ -142,6 +143,7 @@ struct vm_kernel {
 	const char **arg_type_text, **arg_names;
 	int *arg_values;
 	bool *arg_is_descriptor;
+	int64_t *arg_divisibility; /* promised by the IR; 0: nothing */
 	struct vm_program program, contracted; /* contracted: with mulf + addf joined into fma */
 	bool uses_tf32;
 	int tf32_line;

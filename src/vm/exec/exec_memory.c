@@ -343,8 +343,7 @@ static int count_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 	const int64_t *address = vm_dense(c, in, vm_src(c, in, 0), n);
 	const uint8_t *m = mask_bytes(c, in, mask, n, &failed);
 	if (!address || failed) return 1;
-	vm_cost_access(c, in, address, m, n, size, is_store);
-	return 0;
+	return vm_cost_access(c, in, address, m, n, size, is_store);
 }
 
 /* ---- what a launch with checks looks at before an access ---- */

@@ -315,8 +315,8 @@ static bool word_in(struct slice word, const char *list)
 	return false;
 }
 
-/* Attributes with a dot belong to some pass (tt.num_stages, tt.divisibility) and may be dropped by
- * definition; any other must be known. */
+/* Attributes with a dot belong to some pass (tt.num_stages) and may be dropped by definition; any other must be known.
+ * Two of them are promises about addresses, which the metered launch holds the compiled code to (meter_memory.c). */
 static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int len = (int)op->name.len;
@@ -330,6 +330,7 @@ static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct 
 		return lower_fail(lo, ERR_FORMAT, "%.*s has %d results, expected %d", len, name, nresults, row->nresults);
 	for (int i = 0; i < op->nattrs; i++) {
 		struct slice key = op->attrs[i].key;
+		lo->p->has_hints |= slice_is(key, "tt.divisibility") || slice_is(key, "tt.contiguity");
 		if (!memchr(key.data, '.', key.len) && !word_in(key, row->attrs))
 			return lower_fail(
 				lo, ERR_UNSUPPORTED, "%.*s with attribute '%.*s'", len, name, (int)MIN(key.len, 60), key.data);
@@ -445,8 +446,10 @@ static int describe_args(struct vm_kernel *k, const struct ttir_func *f)
 	k->arg_values = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_values);
 	k->arg_names = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_names);
 	k->arg_is_descriptor = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_is_descriptor);
+	k->arg_divisibility = arena_alloc(&k->arena, ((size_t)f->nargs + 1) * sizeof *k->arg_divisibility);
 	for (int i = 0; i < f->nargs; i++) {
 		struct str s = {0};
+		k->arg_divisibility[i] = f->args[i].divisibility;
 		types[i] = arg_type(&k->module, f->args[i].type);
 		if (types[i] < 0) return ERR_LIMIT;
 		k->arg_is_descriptor[i] = types[i] != f->args[i].type;

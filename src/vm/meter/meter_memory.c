@@ -167,7 +167,31 @@ static void touch_own(struct vm_touched *t, int is_store, uint64_t index, int64_
 	t->own[is_store][index]++;
 }
 
-void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
+/* Lanes that one instruction joins lie side by side, from an aligned address on. The compiler joins by what it was told
+ * (tl.multiple_of, tl.max_contiguous), and a false word is no error as long as nothing is joined by it. */
+static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan,
+	const int64_t *address, const uint8_t *mask, int64_t n, size_t size)
+{
+	const struct cost_lanes *l = plan->lanes;
+	int bits = 0;
+	int32_t within = 0;
+	while (bits < l->nreg && size << (bits + 1) <= (size_t)plan->joined) within |= l->reg[bits++];
+	for (int64_t e = 0; e < n; e++) {
+		/* The group's first lane has none of the low register bits, and this one's place is which it has. */
+		int64_t first = e & ~(int64_t)within, place = 0;
+		for (int b = 0; b < bits; b++) place |= e & l->reg[b] ? (int64_t)1 << b : 0;
+		if (mask && !mask[e]) continue;
+		bool is_aligned = address[first] % ((int64_t)size << bits) == 0;
+		if (is_aligned && address[e] - address[first] == place * (int64_t)size) continue;
+		return vm_fault(c, in, VM_FAULT_MISALIGNED, e,
+			"the compiled code joins %d elements of %zu bytes into one access here, as tl.multiple_of or "
+			"tl.max_contiguous promise; %s",
+			1 << bits, size, is_aligned ? "they do not lie side by side" : "the first is not aligned for that");
+	}
+	return 0;
+}
+
+int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
 	size_t size, bool is_store)
 {
 	const struct cost_plan *plan = vm_cost_plan(c, in);
@@ -188,6 +212,7 @@ void vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 		else __atomic_store_n(&map[index][at], 1, __ATOMIC_RELAXED); /* other threads' programs touch it too */
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
+	return plan->joined > (int)size && plan->lanes ? check_joined(c, in, plan, address, mask, n, size) : 0;
 }
 
 /* Called on one thread: a launch with atomics runs its programs in order. */

@@ -1,0 +1,178 @@
+/* Coverage of comparisons on data, and what kernels promise about their arguments and addresses. */
+#include "body_kernel.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include <math.h>
+
+#define N 8
+#define BLOCK 256 /* enough elements for several a lane */
+#define RANGE "%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+#define POINTERS(p, a) "%" p "s = tt.splat %" a " : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%" p " = tt.addptr %" p \
+	"s, %i : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
+#define LOADED RANGE POINTERS("p", "a") POINTERS("q", "b") "%v = tt.load %p : tensor<8x!tt.ptr<f32>>" AT(3)
+#define CONSTANT(name, value) "%" name " = arith.constant dense<" value "> : tensor<8xf32>\n"
+#define STORED "tt.store %q, %r : tensor<8x!tt.ptr<f32>>" AT(9)
+
+/* Launches with `values` in the first buffer, which adds to what the coverage knows. */
+static void launch(struct body_kernel *b, struct vm_coverage *c, const float values[N])
+{
+	struct vm_report r;
+	struct err err = {0};
+	memcpy(b->buffers[0].data, values, N * sizeof *values);
+	struct vm_launch_options o = {
+		.grid = {1, 1, 1}, .args = b->args, .nargs = 4, .buffers = b->buffers, .nbuffers = 3, .coverage = c};
+	vm_coverage_begin(c);
+	if (vm_launch(b->k, &o, &r, &err)) fail_msg("%s", err.text);
+	vm_report_release(&r);
+}
+
+static struct body_kernel make(const char *body)
+{
+	static float data[3][N];
+	return body_kernel_make(BODY_HEAD("f32"), body, data, sizeof data[0], sizeof data[0], N);
+}
+
+static void test_sides_of_a_comparison(void **state)
+{
+	const float below[N] = {1, 2, 3, -4, 5, 6, 7, 8}, equal[N] = {37.5f}, above[N] = {1e9f}, nan[N] = {NAN};
+	struct body_kernel b = make(LOADED CONSTANT("c", "3.750000e+01") CONSTANT("z", "0.0")
+			"%m = arith.cmpf ogt, %v, %c : tensor<8xf32>" AT(5)
+			"%r = arith.select %m, %z, %v : tensor<8xi1>, tensor<8xf32>" AT(6) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	const struct vm_site *s;
+	/* the select's bits are the comparison's: one site, and none for the range of indices */
+	assert_int_equal(vm_coverage_sites(c, &s), 1);
+	assert_int_equal(s->kind, SITE_COMPARE);
+	assert_int_equal(s->line, 5);
+	assert_true(s->constant == 37.5 && s->wanted == (SIDE_BELOW | SIDE_EQUAL | SIDE_ABOVE));
+	launch(&b, c, below);
+	assert_int_equal(s->taken, SIDE_BELOW);
+	assert_true(s->least == -41.5 && s->most == -29.5 && s->nearest == 29.5);
+	launch(&b, c, equal);
+	assert_int_equal(s->taken, SIDE_BELOW | SIDE_EQUAL);
+	launch(&b, c, nan);
+	assert_int_equal(s->taken, SIDE_BELOW | SIDE_EQUAL);
+	launch(&b, c, above);
+	assert_int_equal(s->taken, s->wanted);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
+static void test_ends_and_extremes(void **state)
+{
+	const float small[N] = {0.5f, 1}, low[N] = {-200}, high[N] = {200};
+	struct body_kernel b = make(LOADED CONSTANT("z", "0.0") "%x = arith.maxnumf %v, %z : tensor<8xf32>" AT(4)
+			"%r = math.exp %v : tensor<8xf32>" AT(5) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	const struct vm_site *s;
+	assert_int_equal(vm_coverage_sites(c, &s), 2);
+	assert_int_equal(s[0].kind, SITE_EXTREME);
+	assert_int_equal(s[1].kind, SITE_END);
+	launch(&b, c, small);
+	assert_int_equal(s[0].taken & s[0].wanted, SIDE_ABOVE);
+	assert_int_equal(s[1].taken & s[1].wanted, 0);
+	assert_true(s[1].most == 1);
+	launch(&b, c, low);
+	assert_int_equal(s[0].taken & s[0].wanted, SIDE_BELOW | SIDE_ABOVE);
+	assert_int_equal(s[1].taken & s[1].wanted, SIDE_BELOW);
+	launch(&b, c, high);
+	assert_int_equal(s[1].taken & s[1].wanted, SIDE_BELOW | SIDE_ABOVE);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
+static void test_indices_are_no_data(void **state)
+{
+	struct body_kernel b = make(LOADED "%ns = tt.splat %n : i32 -> tensor<8xi32>\n"
+			"%m = arith.cmpi slt, %i, %ns : tensor<8xi32>" AT(5)
+			"tt.store %q, %v, %m : tensor<8x!tt.ptr<f32>>" AT(6));
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	const struct vm_site *s;
+	assert_int_equal(vm_coverage_sites(c, &s), 0);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
+/* An argument of which the IR says that it is a multiple of 16. */
+static void test_divisibility_of_arguments(void **state)
+{
+	static const char HEAD[] = "module {\n  tt.func public @k(%a: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %b: "
+							   "!tt.ptr<f32>, %c: !tt.ptr<f32>, %n: i32 {tt.divisibility = 16 : i32}) {\n";
+	static float data[3][N];
+	const struct {
+		int64_t n, offset;
+		bool is_taken;
+	} cases[] = {{32, 0, true}, {33, 0, false}, {-16, 16, true}, {32, 4, false}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct body_kernel b = body_kernel_make(HEAD, "", data, sizeof data[0], sizeof data[0], cases[i].n);
+		b.args[0].i += cases[i].offset;
+		struct vm_launch_options o = {
+			.grid = {1, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3};
+		struct vm_report r;
+		struct err err = {0};
+		int rc = vm_launch(b.k, &o, &r, &err);
+		if (rc != (cases[i].is_taken ? 0 : ERR_RANGE)) fail_msg("case %zu: %d %s", i, rc, err.text);
+		if (!cases[i].is_taken) assert_non_null(strstr(err.text, "multiple of 16"));
+		vm_report_release(&r);
+		vm_kernel_free(b.k);
+	}
+}
+
+/* A hint that is false is an error where the machine code joins lanes by it, and nowhere else. */
+static void expect_joined(const char *offsets, const char *hint, int bytes, enum vm_fault fault)
+{
+	static float data[3][BLOCK + 4];
+	struct str body = {0};
+	json_t *result = json_pack("{s:i, s:[[i, i, i]]}", "num_warps", 1, "joined", 7, 1, bytes);
+	struct vm_compiled *compiled = NULL;
+	struct vm_report r;
+	struct err err = {0};
+	assert_int_equal(vm_compiled_create(result, &vm_gpus[0], &compiled, &err), 0);
+	str_printf(&body,
+		"%%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n"
+		"%%k = arith.constant dense<1> : tensor<256xi32>\n%%j = arith.%s %%i, %%k %s : tensor<256xi32>\n%s",
+		offsets, hint,
+		"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n"
+		"%p = tt.addptr %ps, %j : tensor<256x!tt.ptr<f32>>, tensor<256xi32>\n"
+		"%v = tt.load %p : tensor<256x!tt.ptr<f32>>" AT(7));
+	struct body_kernel b =
+		body_kernel_make(BODY_HEAD("f32"), body.data, data, sizeof data[0], sizeof data[0], N);
+	struct vm_launch_options o = {.grid = {1, 1, 1},
+		.args = b.args,
+		.nargs = 4,
+		.buffers = b.buffers,
+		.nbuffers = 3,
+		.want_cost = true,
+		.compiled = compiled};
+	int rc = vm_launch(b.k, &o, &r, &err);
+	if (rc != (fault ? ERR_MISMATCH : 0) || r.fault != fault) fail_msg("%s %s: %d %s", offsets, hint, rc, err.text);
+	if (fault) assert_non_null(strstr(r.text, "joins"));
+	vm_report_release(&r);
+	vm_compiled_free(compiled);
+	vm_kernel_free(b.k);
+	str_release(&body);
+	json_decref(result);
+}
+
+#define HINT "{tt.contiguity = dense<4> : tensor<1xi32>, tt.divisibility = dense<4> : tensor<1xi32>}"
+static void test_false_hints(void **state)
+{
+	expect_joined("addi", HINT, 8, VM_FAULT_MISALIGNED);  /* side by side, but from an odd element on */
+	expect_joined("xori", HINT, 8, VM_FAULT_MISALIGNED);  /* neighbours change places */
+	expect_joined("addi", HINT, 4, VM_FAULT_NONE);        /* nothing is joined */
+	expect_joined("addi", "", 8, VM_FAULT_NONE);          /* no hint: the compiler knows better */
+	expect_joined("muli", HINT, 16, VM_FAULT_NONE);       /* times one: the hint is true */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sides_of_a_comparison),
+		cmocka_unit_test(test_ends_and_extremes),
+		cmocka_unit_test(test_indices_are_no_data),
+		cmocka_unit_test(test_divisibility_of_arguments),
+		cmocka_unit_test(test_false_hints),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
