@@ -70,6 +70,18 @@ static int64_t fixed_of(const struct prove_draw *d, size_t index)
 	return -1;
 }
 
+/* A parameter of two names lies in one place, and has one value. */
+static void share_tied(struct prove_leaf *params, int at)
+{
+	struct prove_leaf *l = &params[at];
+	for (int p = 0; p < at && l->is_float && l->count; p++)
+		if (params[p].is_float && params[p].count == l->count && params[p].memory.offset == l->memory.offset &&
+			!strcmp(params[p].memory.dtype, l->memory.dtype)) {
+			memcpy(l->values, params[p].values, (size_t)l->count * sizeof *l->values);
+			return;
+		}
+}
+
 static int list_make(const struct prove_draw *d, const json_t *list, bool is_param, struct field *f,
 	struct prove_leaf **out, int *count, struct err *err)
 {
@@ -83,6 +95,7 @@ static int list_make(const struct prove_draw *d, const json_t *list, bool is_par
 		struct prove_memory m = {.name = NULL};
 		rc = memory_read(d, json_array_get(list, i), is_param, &m, err);
 		if (!rc) rc = leaf_make(d, &m, is_param ? -1 : fixed_of(d, i), f, &(*out)[i], err);
+		if (!rc && is_param) share_tied(*out, (int)i);
 		*count = (int)i + 1;
 	}
 	return rc;
