@@ -260,6 +260,7 @@ static int round_run(struct proof *p, struct tape_side *side, const struct prove
 	struct prove_leaves leaves;
 	struct prove_outputs *want = xcalloc(1, sizeof *want), *found = xcalloc(1, sizeof *found);
 	struct prove_stop stop = {.end = PROVE_DONE};
+	/* New primes and residues; then the reference, the tape, and what they agree in. */
 	field_init(f, o->seed + (uint64_t)number);
 	int rc = leaves_make(d, f, &leaves, err);
 	if (!rc) rc = graph_run(d, f, &leaves, o->deadline_ns, want, &stop, err);
@@ -268,6 +269,7 @@ static int round_run(struct proof *p, struct tape_side *side, const struct prove
 		*is_open = outputs_compare(p, f, want, found);
 		p->out->rounds++;
 	}
+	/* A side that stopped settles the answer, unless it only wants another point. */
 	*is_undecided = rc == 1 && stop.end == PROVE_UNDECIDED;
 	if (rc == 1) {
 		settle_stop(p, &stop);

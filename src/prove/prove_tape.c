@@ -152,6 +152,7 @@ static int buffer_fill(struct tape_side *s, int b, const struct prove_draw *d, c
 	if (leaf->memory.bytes != tb->bytes)
 		return prove_stop_at(stop, PROVE_FAULT, 0, "a buffer of %lld bytes, the reference's has %lld",
 			(long long)tb->bytes, (long long)leaf->memory.bytes);
+	/* What the reference has too: integers as they are, floats as the round's values. */
 	enum dtype dtype;
 	if (!leaf->is_float) {
 		memcpy(to->data, d->given + leaf->memory.offset, (size_t)tb->bytes);
