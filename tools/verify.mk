@@ -9,6 +9,10 @@ $(VERIFY_BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call libs,verify)
 bench-verdicts: $(BUILD)/bench/verdicts $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## verdicts per second on a small task
 	$(BUILD)/bench/verdicts
 
+.PHONY: prove-corpus
+prove-corpus: $(BUILD)/tests/verify/prove_corpus $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## prove all honest kernels and exploits of the tests: a table (minutes to an hour)
+	$(BUILD)/tests/verify/prove_corpus tests/known_good tests/exploits
+
 # The tests of this room start hone-runner and the Python workers. Under a sanitizer those two stay plain: Python cannot load a library that needs ASan's
 # runtime, and the runner's memory limit has no room for it.
 VERIFY_TESTS := $(filter $(BUILD)/tests/verify/%,$(TEST_PROGRAMS))
@@ -31,3 +35,7 @@ endif
 .PHONY: soak
 soak: $(BUILD)/bench/soak $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## 10,000 hostile and broken candidates in a row (hours): nothing lost, leaked or left
 	$(BUILD)/bench/soak 10000 1 2
+
+.PHONY: redteam
+redteam: setup programs ## 5,000 kernels that are wrong by construction against the verifier (about 80 CPU minutes); REDTEAM='--count 300 --family data'
+	$(Q)$(BUILD)/hone redteam --seed 42 $(or $(REDTEAM),--count 5000)

@@ -313,6 +313,8 @@ class Calls:
                 for t in tensors_in([self.args, self.kwargs], []):
                     torch.autograd.graph.increment_version(t)
         else:
+            if tracer_plain.SHELL:
+                tracer_plain.SHELL.turn()
             self.args, self.kwargs, self.draws, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
         self.tracer.draws = list(self.draws)   # each call draws from the first on
         self.rec.begin(self.buffers)

@@ -6,6 +6,7 @@ other names. What an operator means for the tape is decided by the same code (tr
 TraceTensor where an operator or a launch takes it, and what comes back is turned into a plain tensor again.
 """
 import bisect
+import ctypes
 import datetime
 import os
 import random
@@ -21,7 +22,17 @@ import tracer_tensor
 from tracer_tensor import CUDA, TraceTensor
 
 PAGE = 4096
+STEP, PLACES = 512, 256
+DRAWN_PLACE = random.SystemRandom().randrange     # taken before any candidate's code runs
 ALIEN_SECONDS = 7 * 86400 + 12345     # how far this process's clocks are from the first's
+
+
+def memory_at(count, place):
+    """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
+    span = STEP * PLACES
+    room = bytearray(count + span)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    return torch.frombuffer(room, dtype=torch.uint8, count=count, offset=(STEP * place - start) % span)
 
 
 class Shell:
@@ -31,11 +42,17 @@ class Shell:
         self.by_storage = {}      # address of a storage object -> (buffer, storage)
         self.plain = {}           # id of a buffer -> storage
         self.starts = []          # addresses of the memory, sorted, with their buffers
+        self.place = DRAWN_PLACE(PLACES)
+
+    def turn(self):
+        """New inputs follow: every bit of an address beyond its alignment is another than at the last ones, so that what host code makes of such a bit
+        differs from call to call."""
+        self.place ^= PLACES - 1
 
     def storage_of(self, buf):
         storage = self.plain.get(id(buf))
         if storage is None:
-            data = torch.empty(max(buf.bytes, 1), dtype=torch.uint8)
+            data = memory_at(max(buf.bytes, 1), self.place)
             for start in (0, buf.bytes // 2, max(buf.bytes - PAGE, 0)):
                 piece = data[start:start + PAGE]
                 piece.copy_(torch.frombuffer(bytearray(random.Random(id(buf) ^ start).randbytes(piece.numel())), dtype=torch.uint8)) if piece.numel() else None

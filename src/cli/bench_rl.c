@@ -195,7 +195,7 @@ int bench_rl(int argc, char **argv)
 	free(defs);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	/* What would make the runs differ, or is no part of a step. */
-	o.rl.learning_rate = 0;
+	o.rl.optimizer.learning_rate = 0;
 	o.rl.max_seconds = 0;
 	o.rl.save_steps = o.rl.eval_steps = 0;
 	o.rl.guard = "off";

@@ -17,9 +17,11 @@
 	X(pairs,  "build pairs of prompt and answer for sft") \
 	X(vm,     "run a Python script with its Triton kernels on the CPU, checked and costed") \
 	X(verify, "grade a candidate kernel against its task") \
+	X(prove,  "prove a candidate kernel equal to its task, over the real numbers") \
 	X(sft,    "train on pairs of prompt and answer") \
 	X(rl,     "train by reinforcement learning with verified rewards") \
 	X(distill, "fit the genuine answers that runs have found") \
+	X(redteam, "send a verifier kernels that are wrong by construction") \
 	X(eval,   "score a model, or kernels of others, on tasks") \
 	X(generate, "continue a prompt") \
 	X(score,  "log-probabilities of a completion under a model") \

@@ -13,7 +13,7 @@
 
 struct tasks_options {
 	int64_t seed, count_train, count_dev, count_test, level_min, level_max, operators_min, level, style, choice,
-		num_correct_trials, oracle_timeout_ms, size_max, verify_threads;
+		num_correct_trials, oracle_timeout_ms, oracle_work_ms, size_max, verify_threads;
 	const char *verify_device, *gpu, *operators, *rungs, *out, *split, *precision, *sandbox;
 	bool answer, slow, json, allow_unsandboxed;
 };
@@ -48,6 +48,9 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),
 	O(OPTION_INT, num_correct_trials, "audit: trials per task (0: default)", "0 to 32"),
 	O(OPTION_INT, oracle_timeout_ms, "audit: for one reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_work_ms,
+		"audit: nominal time of one reference, by which its sizes are chosen; 0: a 24th of the former",
+		"0 to 2147483647"),
 	O(OPTION_INT, verify_threads, "audit: references that run at once; 0: cores", "0 to 4096"),
 	O(OPTION_BOOL, json, "one JSON object on stdout", NULL),
 };
@@ -369,7 +372,8 @@ static int tasks_audit(const struct tasks_options *o, char **pos, struct err *er
 		.allow_unsandboxed = o->allow_unsandboxed,
 		.seed = (uint64_t)o->seed,
 		.num_correct_trials = (int)o->num_correct_trials,
-		.oracle_timeout_ms = (int)o->oracle_timeout_ms};
+		.oracle_timeout_ms = (int)o->oracle_timeout_ms,
+		.oracle_work_ms = (int)o->oracle_work_ms};
 	/* The set is loaded first: a wrong path is told before the verifier starts its processes. */
 	int rc = load(o, pos[0], &set, err);
 	if (rc) return rc;

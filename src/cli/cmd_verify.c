@@ -16,7 +16,7 @@
 struct verify_settings {
 	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size;
 	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
-		oracle_timeout_ms;
+		oracle_timeout_ms, oracle_work_ms;
 	bool allow_unsandboxed, skip_compile, skip_timing, audit, json;
 };
 
@@ -41,6 +41,8 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, compile_timeout_ms, "for one kernel; 0: 60000", "0 to 2147483647"),
 	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_work_ms, "nominal time of the reference, by which sizes are chosen; 0: a 24th of the former",
+		"0 to 2147483647"),
 	O(OPTION_STR, cost_size,
 		"sizes of the predicted time: judged, as values are; stock, the task's own; a number: elements of the largest "
 		"input at least",
@@ -256,6 +258,7 @@ static int run(const struct verify_settings *s, struct err *err)
 		.compile_timeout_ms = (int)s->compile_timeout_ms,
 		.replay_timeout_ms = (int)s->replay_timeout_ms,
 		.oracle_timeout_ms = (int)s->oracle_timeout_ms,
+		.oracle_work_ms = (int)s->oracle_work_ms,
 		.skip_compile = s->skip_compile,
 		.emit = s->emit,
 		.cost_size = s->cost_size,

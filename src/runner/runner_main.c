@@ -113,8 +113,9 @@ static void load(const struct runner_options *o, const json_t *request, const in
 	unmap(binaries.data, binary_bytes);
 	if (rc) reply_fault(&fault);
 	else
-		reply(json_pack("{s:{s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32), "order_line",
-			replay_line(replay, RUNNER_ORDER), "narrow_line", replay_line(replay, RUNNER_NARROW)));
+		reply(json_pack("{s:{s:i, s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32),
+			"order_line", replay_line(replay, RUNNER_ORDER), "narrow_line", replay_line(replay, RUNNER_NARROW),
+			"data_line", replay_line(replay, RUNNER_DATA)));
 	if (load_again_ready(o)) exit(3);
 }
 

@@ -19,7 +19,6 @@
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
-#define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
 
 enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED }; /* as worker/oracle.py, VARIANTS */
 
@@ -57,7 +56,7 @@ uint64_t oracle_trial_seed(uint64_t secret, const struct task *task, int index)
 	return ((uint64_t)b.v[0] << 20 ^ b.v[1]) & 0x7fffffffffffu;
 }
 
-static json_t *job_json(const struct task *task, const struct oracle_options *o)
+json_t *oracle_job(const struct task *task, const struct oracle_options *o)
 {
 	json_t *trials = json_array();
 	for (int i = 0; i < o->num_trials; i++) {
@@ -72,8 +71,8 @@ static json_t *job_json(const struct task *task, const struct oracle_options *o)
 			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i),
 				"distribution", "stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
 	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED,
-		"trials", trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->timeout_ms / WORK_SHARE,
-		"memory_bytes", (json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "");
+		"trials", trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->work_ms, "memory_bytes",
+		(json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "");
 }
 
 static int given_read(
@@ -150,6 +149,12 @@ static int map_fd(int fd, int64_t bytes, uint8_t **out, struct err *err)
 			err, ERR_INFRA, "mapping %lld bytes of the oracle's data: %s", (long long)bytes, strerror(errno));
 	*out = p;
 	return 0;
+}
+
+int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err)
+{
+	int rc = fd_check(fd, bytes, err);
+	return rc ? rc : map_fd(fd, *bytes, out, err);
 }
 
 int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err)
@@ -352,7 +357,7 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 	CHECKF(o->num_trials >= 1 && o->num_checks >= 0 && o->num_trials + o->num_checks <= ORACLE_TRIALS_MAX,
 		"%d and %d trials", o->num_trials, o->num_checks);
 	struct job job;
-	int rc = job_start(z, &o->limits, job_json(task, o), &job, err);
+	int rc = job_start(z, &o->limits, oracle_job(task, o), &job, err);
 	if (rc) return rc;
 	struct oracle_data *d = xcalloc(1, sizeof *d);
 	d->messages = json_array();

@@ -216,7 +216,10 @@ static int large_price(struct grading *g, const struct trace *stock, const struc
 	if (r.has_fault) not_predicted(g, "%.240s", r.fault.text);
 	else work_compare(g, stock, large, &r, why, sizeof why);
 	if (!r.has_fault && why[0]) not_predicted(g, "%s", why);
-	else if (!r.has_fault) cost_keep(g, g->oracle->priced, &r);
+	else if (!r.has_fault) {
+		g->v->cost_s = NAN; /* the judged sizes' */
+		cost_keep(g, g->oracle->priced, &r);
+	}
 	runner_result_release(&r);
 	return GRADE_ON;
 }

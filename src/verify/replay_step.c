@@ -147,7 +147,7 @@ int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *
 	struct runner_fault fault = {0};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	struct runner_load l = {.tape = t->text.data, .len = t->text.len, .binaries_fd = -1};
-	*loaded = (struct runner_loaded){-1, -1, -1};
+	*loaded = (struct runner_loaded){-1, -1, -1, -1};
 	int rc = runner_load(&g->runner, &l, deadline, loaded, &fault, err);
 	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL);
 	if (rc) return runner_lost(g, rc, err);
@@ -161,6 +161,7 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	int rc = replay_load(g, t, &loaded, err);
 	if (rc) return rc;
 	*order_line = loaded.order_line;
+	g->cost_varies = loaded.data_line >= 0;
 	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", loaded.tf32_line,
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
@@ -179,7 +180,10 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
-	v->cost_s = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu, &v->cost_error);
+	double error, cost = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu, &error);
+	if (cost <= v->cost_s) return;
+	v->cost_s = cost;
+	v->cost_error = error;
 	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
@@ -286,34 +290,40 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 		"output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
 }
 
-/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
- * contents are those of a reference's parameter that the tape does not have by name, it is that
- * parameter, and gets its values. Equal contents (all ones) are paired in order. Returns how many
- * names were added to `params`. */
-static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial,
-	struct runner_given *params)
+void params_stand_in(const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of)
 {
-	bool *is_taken = xcalloc((size_t)trial->nparams + 1, sizeof *is_taken);
-	int added = 0;
+	bool *is_taken = xcalloc((size_t)nparams + 1, sizeof *is_taken);
 	for (int b = 0; b < t->nbuffers; b++)
-		for (int p = 0; p < trial->nparams && t->buffers[b].kind == TAPE_PARAM; p++)
-			is_taken[p] |= !strcmp(t->buffers[b].name, trial->params[p].name);
+		for (int p = 0; p < nparams && t->buffers[b].kind == TAPE_PARAM; p++)
+			is_taken[p] |= !strcmp(t->buffers[b].name, params[p].name);
 	for (int b = 0; b < t->nbuffers; b++) {
 		const struct tape_buffer *tb = &t->buffers[b];
+		of[b] = -1;
 		if (tb->kind != TAPE_CONST || !tb->name || !tb->name[0]) continue;
 		struct sha256_hex hash = hash_bytes(tb->data, (size_t)tb->bytes);
-		for (int p = 0; p < trial->nparams; p++) {
-			const char *want = json_string_value(
-				json_object_get(json_object_get(d->variants[variant].state, trial->params[p].name), "sha256"));
-			if (is_taken[p] || trial->params[p].bytes != tb->bytes || !want || strcmp(want, hash.text)) continue;
+		for (int p = 0; p < nparams && of[b] < 0; p++) {
+			const char *want = json_string_value(json_object_get(json_object_get(state, params[p].name), "sha256"));
+			if (is_taken[p] || params[p].bytes != tb->bytes || !want || strcmp(want, hash.text)) continue;
 			is_taken[p] = true;
-			params[added] = trial->params[p];
-			params[added].name = tb->name;
-			params[added++].for_const = true;
-			break;
+			of[b] = p;
 		}
 	}
 	free(is_taken);
+}
+
+/* Returns how many names of constants that stand for a parameter were added to `params`. */
+static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial,
+	struct runner_given *params)
+{
+	int *of = xcalloc((size_t)t->nbuffers + 1, sizeof *of), added = 0;
+	params_stand_in(t, d->variants[variant].state, trial->params, trial->nparams, of);
+	for (int b = 0; b < t->nbuffers; b++) {
+		if (of[b] < 0) continue;
+		params[added] = trial->params[of[b]];
+		params[added].name = t->buffers[b].name;
+		params[added++].for_const = true;
+	}
+	free(of);
 	return added;
 }
 
@@ -446,10 +456,11 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	g->v->trials_failed += rc == GRADE_END;
 	if (!rc && a->want_cost && !g->is_partial) {
 		cost_keep(g, g->oracle->cost, &r.result);
-		/* What the judged launches did stays for the price at other sizes. */
-		runner_result_release(&g->judged);
-		g->judged = r.result;
-		r.result = (struct runner_result){0};
+		/* What the first trial's launches did stays for the price at other sizes. */
+		if (!g->judged.costs) {
+			g->judged = r.result;
+			r.result = (struct runner_result){0};
+		}
 	}
 	/* Right or wrong by its values, and the GPU's word is still open. */
 	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
@@ -479,7 +490,7 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 		if (first && !rc) rc = load(g, tr, &order_line, err);
 		struct attempt in_order = {.trace = tr,
 			.trial = t,
-			.want_cost = first && variant == 0,
+			.want_cost = variant == 0 && !t->is_edge && (first || g->cost_varies),
 			.want_coverage = !t->is_edge,
 			.may_be_given = given};
 		struct attempt crosswise = {

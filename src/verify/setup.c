@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
 #define TRIALS_DEFAULT 15
 #define TRIALS_MAX 32
 #define TIME_REPEATS_DEFAULT 30
@@ -188,8 +189,10 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 		.oracle_memory_bytes = 8 * GIB,
 		.gpu_memory_bytes = 16 * GIB,
 	};
+	s->limits.oracle_work_ms = or_default(o->oracle_work_ms, s->limits.oracle_timeout_ms / WORK_SHARE);
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
+	s->skip_replay = o->skip_replay;
 	s->emit = o->emit;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
 	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);

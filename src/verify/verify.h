@@ -20,6 +20,7 @@
 #ifndef HONE_VERIFY_H
 #define HONE_VERIFY_H
 #include "base/base.h"
+#include "prove/prove.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "verify/verdict.h"
@@ -38,10 +39,13 @@ struct verify_options {
 	bool skip_timing;       /* no timed replays */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
 	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms; /* 0: defaults */
+	int oracle_work_ms;    /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
+							  Sizes); 0: a 24th of oracle_timeout_ms */
 	const char *emit;      /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
 	const char *cost_size; /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							  task's own; a number: so large that the largest input has as many elements at least */
 	bool skip_compile;     /* for tests of later stages only: recorded, and never genuine */
+	bool skip_replay;      /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
 	struct store *store;   /* caches; may be NULL */
 };
 struct verifier;
@@ -83,6 +87,16 @@ struct verify_times {
 	int64_t count;                        /* verdicts */
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
+
+/* Grades as verifier_run does, on the calling thread and without the caches, and proves the tape
+ * (prove.h). What the float replay finds wrong is refuted, whatever the proof says; a candidate
+ * whose tape is never replayed (invalid, a cheat by its tape) is outside. */
+struct verify_proof {
+	struct prove_result result;
+	enum prove_answer alone; /* of the proof, without the replay */
+};
+int verifier_prove(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *verdict,
+	struct verify_proof *out, struct err *err);
 
 /* What the reference alone says about a task: runs, discriminates (zeros, constants and inputs do
  * not pass), its cost. */

@@ -56,6 +56,10 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
  * is stored: not what only comparisons see, nor the parts of a split product. *line is the first's source line. */
 bool vm_kernel_narrows(const struct vm_kernel *k, int *line);
 
+/* Whether what a launch costs may depend on the values that it reads: some address, mask, branch or trip count does.
+ * *line is the first's source line. */
+bool vm_kernel_cost_depends_on_data(const struct vm_kernel *k, int *line);
+
 /* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that
  * is no single known operation, inline assembly on several elements at once, tt.cat, a reshape that
  * may reorder; an atomic whose result is used, that exchanges or compares, or that changes what

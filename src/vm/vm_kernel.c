@@ -4,6 +4,7 @@
 #include "ttir/ttir.h"
 #include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
+#include "vm/meter/depend.h"
 #include "vm/meter/meter.h"
 #include <stdlib.h>
 
@@ -97,6 +98,16 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
 bool vm_kernel_narrows(const struct vm_kernel *k, int *line)
 {
 	int at = k->program.plan.narrow_instr;
+	if (line) *line = at >= 0 ? k->program.locs[k->program.instrs[at].loc].line : -1;
+	return at >= 0;
+}
+
+bool vm_kernel_cost_depends_on_data(const struct vm_kernel *k, int *line)
+{
+	struct vm_dependence d;
+	vm_dependence_make(&k->program, &d);
+	int at = d.data_instr;
+	vm_dependence_release(&d);
 	if (line) *line = at >= 0 ? k->program.locs[k->program.instrs[at].loc].line : -1;
 	return at >= 0;
 }

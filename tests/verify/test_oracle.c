@@ -50,7 +50,7 @@ static int run(const char *source, int trials, struct oracle_data **out, struct 
 		.source = (char *)(uintptr_t)source,
 		.hash = hash_bytes(source, strlen(source))};
 	struct oracle_options o = {
-		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .seed = 5, .num_trials = trials};
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .work_ms = 625, .seed = 5, .num_trials = trials};
 	int rc = oracle_run(z, &task, &o, out, fault, &err);
 	if (rc && rc != ERR_MISMATCH) fail_msg("%s", err.text);
 	return rc;
@@ -357,7 +357,8 @@ static void test_a_hanging_task_is_killed(void **state)
 	struct oracle_data *d = NULL;
 	struct oracle_fault fault = {0};
 	struct task task = {.source = (char *)(uintptr_t)source, .hash = hash_bytes(source, strlen(source))};
-	struct oracle_options o = {.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 1000, .seed = 5, .num_trials = 3};
+	struct oracle_options o = {
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 1000, .work_ms = 41, .seed = 5, .num_trials = 3};
 	assert_int_equal(oracle_run(z, &task, &o, &d, &fault, &err), ERR_MISMATCH);
 	assert_string_equal(fault.code, "task-timeout");
 	assert_int_equal(run(MODEL("return x + 1"), 2, &d, &fault), 0);

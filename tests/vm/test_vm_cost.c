@@ -189,6 +189,45 @@ static void test_contraction(void **state)
 		true, twice);
 }
 
+/* Nothing is free: what a kernel computes in assembly, in a function over elements or in a long function of a reduction
+ * counts like the same instructions written out. */
+#define LOADED RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>" AT(5)
+#define STORED "tt.store %pb, %w : tensor<64x!tt.ptr<f32>>" AT(7)
+#define TEN(x) x x x x x x x x x x
+#define ASM(text) "%w = tt.elementwise_inline_asm \"" text "\" {constraints = \"=f,f\", packed_element = 1 : i32, pure = true} %v : " \
+	"tensor<64xf32> -> tensor<64xf32>" AT(6)
+#define OVER(body) "%w = \"tt.map_elementwise\"(%v) <{pack = 1 : i32}> ({\n^bb0(%x: f32):\n" body \
+	"tt.map_elementwise.return %y : f32\n}) : (tensor<64xf32>) -> tensor<64xf32>" AT(6)
+#define SUM(body) "%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %z: f32):\n" body \
+	"tt.reduce.return %y : f32\n}) : (tensor<64xf32>) -> f32" AT(6) "%w = tt.splat %s : f32 -> tensor<64xf32>\n"
+#define TURNS(n) "%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n%t = arith.constant " n " : i32\n" \
+	"%y = scf.for %k = %zero to %t step %one iter_args(%q = %x) -> (f32) : i32 {\n%q2 = arith.mulf %q, %x : f32\nscf.yield %q2 : f32\n}\n"
+
+static int64_t instructions(const char *body)
+{
+	struct vm_report r;
+	run(body, 64, 1, false, &r);
+	const struct vm_cost *c = line_cost(&r, 6);
+	int64_t n = c->fma_instrs + c->alu_instrs + c->special_instrs;
+	vm_report_release(&r);
+	return n;
+}
+
+static void test_nothing_is_free(void **state)
+{
+	/* 64 elements are one instruction of each of two warps */
+	assert_int_equal(instructions(LOADED ASM("add.f32 $0, $1, $1;") STORED), 2);
+	assert_int_equal(instructions(LOADED ASM("mov.f32 $0, $1; " TEN("fma.rn.f32 $0, $0, $0, $0; ")) STORED), 22);
+	assert_int_equal(instructions(LOADED ASM("ex2.approx.f32 $0, $1;") STORED), 2);
+	/* a turn of a loop is a product, and its test and jump */
+	int64_t few = instructions(LOADED OVER(TURNS("4")) STORED), many = instructions(LOADED OVER(TURNS("400")) STORED);
+	assert_true(few >= 2 * 4);
+	assert_true(many - few >= 2 * (400 - 4));
+	few = instructions(LOADED SUM(TURNS("4")) STORED);
+	many = instructions(LOADED SUM(TURNS("400")) STORED);
+	assert_true(many - few >= 2 * (400 - 4));
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -200,6 +239,7 @@ int main(void)
 		cmocka_unit_test(test_reduction_and_dot),
 		cmocka_unit_test(test_library_line),
 		cmocka_unit_test(test_contraction),
+		cmocka_unit_test(test_nothing_is_free),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

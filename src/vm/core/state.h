@@ -107,6 +107,7 @@ struct vm_ctx {
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
 	bool want_cost, undefined_is_zero, crosswise;
+	bool counts_region;   /* want_cost is off inside a function; its instructions count all the same */
 	bool ignores_asserts; /* of a sampled launch: its values are nobody's */
 	FILE *print;
 	struct vm_cost *cost; /* per line row; NULL unless want_cost */

@@ -38,6 +38,7 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 			vm_cover_step(c, in, c->coverage->at[in - c->program->instrs]);
 		if (in->exec(c, in)) return 1;
 		if (c->want_cost) vm_cost_step(c, in);
+		else if (c->counts_region) vm_cost_region(c, in);
 	}
 	c->next = outer;
 	return 0;

@@ -71,9 +71,11 @@ static int run_region(struct combine *k, int64_t lanes)
 	bool want = c->want_cost;
 	int64_t outer = c->lanes;
 	c->want_cost = false;
+	c->counts_region = want && vm_cost_plan(c, k->in)->is_metered;
 	c->lanes = lanes;
 	c->fuel -= lanes;
 	int rc = vm_run(c, k->begin, k->end + 1);
+	c->counts_region = false;
 	c->want_cost = want;
 	c->lanes = outer;
 	return rc;

@@ -14,6 +14,7 @@
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/map/map.h"
+#include "vm/ptx/ptx.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -37,113 +38,196 @@
 #define SHARED_CYCLE_BYTES 128
 #define ATOMIC_CYCLES 400
 #define DOT_CYCLES 35
+#define PRINT_INSTRS 200          /* of an element that is printed: a call with its arguments in memory */
 #define CONVERT_BYTES_MAX ((int64_t)1 << LAYOUT_BITS)
 #define TENSOR_FLOPS_PER_CYCLE 4096   /* 16-bit, of one SM with wgmma */
 
-/* fma, alu and special instructions of an element's operation where they are not one alu (integers)
- * or one fma (floats): read in SASS of sm_90 and checked against the rates that bench/cost_h200.py
- * measures. A 32-bit product takes the fma pipe twice as long. */
-static const struct {
-	enum map_op op;
+/* fma, alu and special instructions of an element's operation: read in SASS of sm_90 and, where they are common,
+ * checked against the rates that bench/cost_h200.py measures; of rare functions both sides of their branches. A 32-bit
+ * product takes the fma pipe twice as long. ipowi is a loop: as many turns as an exponent has bits. The table below
+ * takes one of each from the list of operations, so a new operation without a cost does not compile. */
+// clang-format off
+#define COST_OF_MAP_ADDI 0, 1, 0
+#define COST_OF_MAP_SUBI 0, 1, 0
+#define COST_OF_MAP_MULI 2, 0, 0
+#define COST_OF_MAP_DIVSI 14, 12, 2
+#define COST_OF_MAP_DIVUI 12, 10, 2
+#define COST_OF_MAP_REMSI 14, 13, 2
+#define COST_OF_MAP_REMUI 12, 11, 2
+#define COST_OF_MAP_CEILDIVSI 14, 14, 2
+#define COST_OF_MAP_CEILDIVUI 12, 12, 2
+#define COST_OF_MAP_FLOORDIVSI 14, 14, 2
+#define COST_OF_MAP_ANDI 0, 1, 0
+#define COST_OF_MAP_ORI 0, 1, 0
+#define COST_OF_MAP_XORI 0, 1, 0
+#define COST_OF_MAP_SHLI 0, 1, 0
+#define COST_OF_MAP_SHRSI 0, 1, 0
+#define COST_OF_MAP_SHRUI 0, 1, 0
+#define COST_OF_MAP_MAXSI 0, 1, 0
+#define COST_OF_MAP_MAXUI 0, 1, 0
+#define COST_OF_MAP_MINSI 0, 1, 0
+#define COST_OF_MAP_MINUI 0, 1, 0
+#define COST_OF_MAP_MULHIUI 2, 0, 0
+#define COST_OF_MAP_MULHISI 2, 0, 0
+#define COST_OF_MAP_IPOWI 64, 64, 0
+#define COST_OF_MAP_ABSI 0, 1, 0
+#define COST_OF_MAP_CTPOP 0, 0, 1
+#define COST_OF_MAP_CTLZ 0, 1, 1
+#define COST_OF_MAP_CTTZ 0, 1, 2
+#define COST_OF_MAP_BREV 0, 0, 1
+#define COST_OF_MAP_FFS 0, 1, 2
+#define COST_OF_MAP_ADDF 1, 0, 0
+#define COST_OF_MAP_SUBF 1, 0, 0
+#define COST_OF_MAP_MULF 1, 0, 0
+#define COST_OF_MAP_DIVF 2, 2, 1
+#define COST_OF_MAP_PRECISE_DIVF 12, 6, 1
+#define COST_OF_MAP_REMF 12, 8, 1
+#define COST_OF_MAP_MAXIMUMF 0, 1, 0
+#define COST_OF_MAP_MINIMUMF 0, 1, 0
+#define COST_OF_MAP_MAXNUMF 0, 1, 0
+#define COST_OF_MAP_MINNUMF 0, 1, 0
+#define COST_OF_MAP_COPYSIGN 0, 1, 0
+#define COST_OF_MAP_NEGF 0, 1, 0
+#define COST_OF_MAP_ABSF 0, 1, 0
+#define COST_OF_MAP_CEIL 0, 0, 1
+#define COST_OF_MAP_FLOOR 0, 0, 1
+#define COST_OF_MAP_ROUND 2, 1, 1
+#define COST_OF_MAP_ROUNDEVEN 0, 0, 1
+#define COST_OF_MAP_TRUNC 0, 0, 1
+#define COST_OF_MAP_SQRT 2, 1, 1
+#define COST_OF_MAP_PRECISE_SQRT 7, 4, 1
+#define COST_OF_MAP_RSQRT 2, 1, 1
+#define COST_OF_MAP_SATURATE 1, 0, 0
+#define COST_OF_MAP_FMA 1, 0, 0
+#define COST_OF_MAP_CLAMPF 0, 2, 0
+#define COST_OF_MAP_CLAMPF_NAN 0, 2, 0
+#define COST_OF_MAP_FMS 1, 0, 0
+#define COST_OF_MAP_FNMA 1, 0, 0
+#define COST_OF_MAP_EXP 2, 1, 1
+#define COST_OF_MAP_EXP2 1, 1, 1
+#define COST_OF_MAP_EXPM1 10, 3, 1
+#define COST_OF_MAP_LOG 17, 11, 0
+#define COST_OF_MAP_LOG2 2, 1, 1
+#define COST_OF_MAP_LOG10 18, 11, 0
+#define COST_OF_MAP_LOG1P 18, 12, 0
+#define COST_OF_MAP_SIN 17, 12, 0
+#define COST_OF_MAP_COS 17, 12, 0
+#define COST_OF_MAP_TAN 20, 12, 1
+#define COST_OF_MAP_SINH 10, 4, 2
+#define COST_OF_MAP_COSH 6, 3, 2
+#define COST_OF_MAP_TANH 8, 5, 2
+#define COST_OF_MAP_ASIN 14, 6, 1
+#define COST_OF_MAP_ACOS 14, 6, 1
+#define COST_OF_MAP_ATAN 14, 6, 1
+#define COST_OF_MAP_ASINH 22, 15, 3
+#define COST_OF_MAP_ACOSH 25, 14, 2
+#define COST_OF_MAP_ATANH 22, 13, 2
+#define COST_OF_MAP_ERF 20, 11, 1
+#define COST_OF_MAP_ERFC 22, 8, 2
+#define COST_OF_MAP_CBRT 9, 5, 2
+#define COST_OF_MAP_EXP10 2, 1, 1
+#define COST_OF_MAP_LGAMMA 131, 58, 9
+#define COST_OF_MAP_TGAMMA 100, 43, 12
+#define COST_OF_MAP_ERFINV 19, 5, 2
+#define COST_OF_MAP_NORMCDF 46, 13, 4
+#define COST_OF_MAP_LOGB 2, 7, 3
+#define COST_OF_MAP_SINPI 15, 5, 3
+#define COST_OF_MAP_COSPI 15, 6, 2
+#define COST_OF_MAP_RCBRT 9, 6, 2
+#define COST_OF_MAP_RCP 1, 1, 1
+#define COST_OF_MAP_J0 65, 61, 9
+#define COST_OF_MAP_J1 65, 63, 9
+#define COST_OF_MAP_Y0 162, 143, 19
+#define COST_OF_MAP_Y1 198, 200, 23
+#define COST_OF_MAP_POWF 30, 20, 2
+#define COST_OF_MAP_ATAN2 20, 10, 1
+#define COST_OF_MAP_HYPOT 20, 20, 2
+#define COST_OF_MAP_FDIM 1, 2, 0
+#define COST_OF_MAP_NEXTAFTER 6, 16, 0
+#define COST_OF_MAP_REMAINDER 34, 37, 6
+#define COST_OF_MAP_LDEXP 6, 10, 0
+// clang-format on
+struct pipes {
 	uint8_t fma, alu, special;
-} op_rows[] = {
-	{MAP_MULI, 2, 0, 0},
-	{MAP_MULHIUI, 2, 0, 0},
-	{MAP_MULHISI, 2, 0, 0},
-	{MAP_DIVSI, 14, 12, 2},
-	{MAP_DIVUI, 12, 10, 2},
-	{MAP_REMSI, 14, 13, 2},
-	{MAP_REMUI, 12, 11, 2},
-	{MAP_CEILDIVSI, 14, 14, 2},
-	{MAP_CEILDIVUI, 12, 12, 2},
-	{MAP_FLOORDIVSI, 14, 14, 2},
-	{MAP_MAXIMUMF, 0, 1, 0},
-	{MAP_MINIMUMF, 0, 1, 0},
-	{MAP_MAXNUMF, 0, 1, 0},
-	{MAP_MINNUMF, 0, 1, 0},
-	{MAP_ABSF, 0, 1, 0},
-	{MAP_NEGF, 0, 1, 0},
-	{MAP_DIVF, 2, 2, 1},
-	{MAP_PRECISE_DIVF, 12, 6, 1},
-	{MAP_REMF, 12, 8, 1},
-	{MAP_RCP, 1, 1, 1},
-	{MAP_SQRT, 2, 1, 1},
-	{MAP_PRECISE_SQRT, 7, 4, 1},
-	{MAP_RSQRT, 2, 1, 1},
-	{MAP_EXP, 2, 1, 1},
-	{MAP_EXP2, 1, 1, 1},
-	{MAP_EXP10, 2, 1, 1},
-	{MAP_EXPM1, 10, 3, 1},
-	{MAP_LOG, 17, 11, 0},
-	{MAP_LOG2, 2, 1, 1},
-	{MAP_LOG10, 18, 11, 0},
-	{MAP_LOG1P, 18, 12, 0},
-	{MAP_SIN, 17, 12, 0},
-	{MAP_COS, 17, 12, 0},
-	{MAP_TAN, 20, 12, 1},
-	{MAP_TANH, 8, 5, 2},
-	{MAP_ERF, 20, 11, 1},
-	{MAP_ERFC, 22, 8, 2},
-	{MAP_POWF, 30, 20, 2},
-	{MAP_SINH, 10, 4, 2},
-	{MAP_COSH, 6, 3, 2},
-	{MAP_ATAN, 14, 6, 1},
-	{MAP_ASIN, 14, 6, 1},
-	{MAP_ACOS, 14, 6, 1},
-	{MAP_ATAN2, 20, 10, 1},
-	{MAP_CLAMPF, 0, 2, 0},
 };
+#define X(id, ...) [id] = {COST_OF_##id},
+static const struct pipes map_costs[MAP_COUNT] = {MAP_TABLE(X)};
+#undef X
 
 static void map_cost(const struct vm_program *p, const struct vm_instr *in, struct cost_plan *plan)
 {
-	bool is_float = elem_is_float((enum elem)in->elem);
-	*plan = (struct cost_plan){.kind = PLAN_MAP, .fma = is_float, .alu = !is_float};
 	if (in->map_op < 0) { /* casts, comparisons, selects */
-		plan->fma = 0;
 		plan->alu = 1;
 		bool from_int = elem_is_int((enum elem)in->elem), to_float = elem_is_float((enum elem)in->result_elem);
 		plan->special = in->ndst && from_int == to_float && in->result_elem != ELEM_I1 &&
 			in->nsrc == 1; /* int to float and back */
+	} else {
+		plan->fma = map_costs[in->map_op].fma;
+		plan->alu = map_costs[in->map_op].alu;
+		plan->special = map_costs[in->map_op].special;
 	}
-	for (size_t i = 0; i < ARRAY_LEN(op_rows); i++)
-		if (in->map_op == (int)op_rows[i].op) {
-			plan->fma = op_rows[i].fma;
-			plan->alu = op_rows[i].alu;
-			plan->special = op_rows[i].special;
-		}
 	if (elem_is_int((enum elem)in->elem) && elem_bytes((enum elem)in->elem) == 8) {
-		plan->fma = (uint8_t)(plan->fma * 3);
-		plan->alu = (uint8_t)(plan->alu * 2);
+		plan->fma *= 3;
+		plan->alu *= 2;
 	}
-	if (in->elem == ELEM_F64) plan->fma = (uint8_t)(plan->fma * 2);
+	if (in->elem == ELEM_F64) plan->fma *= 2;
 }
 
-static const struct {
-	enum vm_op op;
-	enum plan_kind kind;
-} kinds[] = {
-	{OP_MAP, PLAN_MAP},
-	{OP_SELECT, PLAN_MAP},
-	{OP_DIVIDE, PLAN_MAP},
-	{OP_LOAD, PLAN_LOAD},
-	{OP_STORE, PLAN_STORE},
-	{OP_ATOMIC_RMW, PLAN_ATOMIC},
-	{OP_ATOMIC_CAS, PLAN_ATOMIC},
-	{OP_REDUCE, PLAN_REDUCE},
-	{OP_SCAN, PLAN_SCAN},
-	{OP_DOT, PLAN_DOT},
-	{OP_MOVE, PLAN_MOVE},
-	{OP_JUMP, PLAN_JUMP},
-	{OP_HISTOGRAM, PLAN_SCAN},
-	{OP_GATHER, PLAN_SHAPE},
-	{OP_RESHAPE, PLAN_FREE},
-};
-
+/* What kind of instruction each operation is, of all of them: what is missing here does not compile. Free are names and
+ * shapes of what registers hold already (changes of layout are counted where the compiler put them), scalars that many
+ * programs share, and addresses, which belong to the accesses that use them. A loop's test belongs to its jump. */
+// clang-format off
+#define PLAN_OF_OP_NOTHING PLAN_FREE
+#define PLAN_OF_OP_MAP PLAN_MAP
+#define PLAN_OF_OP_SELECT PLAN_MAP
+#define PLAN_OF_OP_DIVIDE PLAN_MAP
+#define PLAN_OF_OP_INLINE_ASM PLAN_ASM
+#define PLAN_OF_OP_BITCAST PLAN_FREE
+#define PLAN_OF_OP_ADDPTR PLAN_FREE
+#define PLAN_OF_OP_SPLAT PLAN_FREE
+#define PLAN_OF_OP_UNSPLAT PLAN_FREE
+#define PLAN_OF_OP_RANGE PLAN_FREE
+#define PLAN_OF_OP_BROADCAST PLAN_FREE
+#define PLAN_OF_OP_RESHAPE PLAN_FREE
+#define PLAN_OF_OP_TRANS PLAN_FREE
+#define PLAN_OF_OP_CAT PLAN_FREE
+#define PLAN_OF_OP_JOIN PLAN_FREE
+#define PLAN_OF_OP_SPLIT PLAN_FREE
+#define PLAN_OF_OP_HISTOGRAM PLAN_SCAN
+#define PLAN_OF_OP_MOVE PLAN_MOVE
+#define PLAN_OF_OP_JUMP PLAN_JUMP
+#define PLAN_OF_OP_JUMP_UNLESS PLAN_BRANCH
+#define PLAN_OF_OP_LOOP_TEST PLAN_FREE
+#define PLAN_OF_OP_RETURN PLAN_FREE
+#define PLAN_OF_OP_PROGRAM_ID PLAN_FREE
+#define PLAN_OF_OP_NUM_PROGRAMS PLAN_FREE
+#define PLAN_OF_OP_ASSERT PLAN_ASSERT
+#define PLAN_OF_OP_POISON PLAN_FREE
+#define PLAN_OF_OP_PRINT PLAN_PRINT
+#define PLAN_OF_OP_LOAD PLAN_LOAD
+#define PLAN_OF_OP_STORE PLAN_STORE
+#define PLAN_OF_OP_GATHER PLAN_GATHER
+#define PLAN_OF_OP_ATOMIC_RMW PLAN_ATOMIC
+#define PLAN_OF_OP_ATOMIC_CAS PLAN_ATOMIC
+#define PLAN_OF_OP_BLOCK_PTR PLAN_FREE
+#define PLAN_OF_OP_ADVANCE PLAN_FREE
+#define PLAN_OF_OP_BLOCK_ADDRESS PLAN_FREE
+#define PLAN_OF_OP_ROW_ADDRESS PLAN_FREE
+#define PLAN_OF_OP_REDUCE PLAN_REDUCE
+#define PLAN_OF_OP_SCAN PLAN_SCAN
+#define PLAN_OF_OP_MAP_REGION PLAN_REGION
+#define PLAN_OF_OP_REGION_BEGIN PLAN_FREE
+#define PLAN_OF_OP_REGION_END PLAN_FREE
+#define PLAN_OF_OP_DOT PLAN_DOT
+#define PLAN_OF_OP_SCALE PLAN_SCALE
+#define PLAN_OF_OP_BARRIER PLAN_BARRIER
+// clang-format on
 static enum plan_kind kind_of(const struct vm_instr *in)
 {
-	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		if (in->op == kinds[i].op) return kinds[i].kind;
-	return PLAN_FREE;
+#define X(op, function) [op] = PLAN_OF_##op,
+	static const enum plan_kind kinds[OP_COUNT] = {VM_OP_TABLE(X)};
+#undef X
+	return kinds[in->op];
 }
 
 /* Of a load or store: the value of its block's shape. */
@@ -205,6 +289,38 @@ static void reduce_plan(struct vm_cost_plans *plans, const struct vm_instr *in, 
 		plan->reduce = reduce;
 }
 
+/* An element's share of inline assembly: its instructions, each on its own pipe. */
+static void asm_cost(const struct vm_instr *in, struct cost_plan *plan)
+{
+	const struct asm_block *b = in->extra;
+	int fma = 0, alu = 0, special = 0;
+	for (int i = 0; i < b->code.ninstrs; i++) {
+		const struct ptx_instr *one = &b->code.instrs[i];
+		int wide = one->type && one->type->bits == 64 ? 2 : 1;
+		if (one->row->special) special += one->row->special;
+		else if (one->row->flops) fma += wide;
+		else alu += wide;
+	}
+	plan->fma = (uint16_t)((fma + b->pack - 1) / b->pack);
+	plan->alu = (uint16_t)((alu + b->pack - 1) / b->pack);
+	plan->special = (uint16_t)((special + b->pack - 1) / b->pack);
+}
+
+/* Whether a reduction's function does more than the operation that its name stands for: loops, assembly, or many
+ * instructions. What runs of it is counted then. */
+#define REGION_FEW 16
+static bool is_heavy_region(const struct vm_program *p, const struct vm_instr *in)
+{
+	int own = (int)(in - p->instrs), n = 0;
+	bool is_odd = false;
+	for (int i = own + 1; i < in->target; i++) {
+		enum vm_op op = p->instrs[i].op;
+		n += op != OP_REGION_BEGIN && op != OP_REGION_END && op != OP_MOVE;
+		is_odd |= op == OP_JUMP || op == OP_JUMP_UNLESS || op == OP_INLINE_ASM;
+	}
+	return !in->kernel && (is_odd || n > REGION_FEW);
+}
+
 static void add_conversions(struct vm_cost_plans *plans)
 {
 	const struct vm_layouts *l = plans->layouts;
@@ -248,6 +364,9 @@ struct vm_cost_plans *vm_cost_plans_create(
 		struct cost_plan *plan = &plans->plans[i];
 		plan->kind = kind_of(in);
 		if (plan->kind == PLAN_MAP) map_cost(p, in, plan);
+		if (plan->kind == PLAN_ASM) asm_cost(in, plan);
+		if (plan->kind == PLAN_REGION) plan->is_metered = true;
+		if ((in->op == OP_REDUCE || in->op == OP_SCAN) && is_heavy_region(p, in)) plan->is_metered = true;
 		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC)
 			memory_plan(plans, in, plan);
 		const struct vm_source *at = &p->locs[in->loc];
@@ -351,7 +470,11 @@ static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, const
 	/* How the compiled code moves values: by the layout, or guessed without one. */
 	bool is_scan = plan->kind == PLAN_SCAN;
 	struct cost_reduce r = plan->reduce ? *plan->reduce : reduce_guess(n, len, inner, threads);
-	double combine = fmax(in->flops + in->special, 1), each = ceil(n / threads), twice = is_scan ? 2 : 1;
+	/* Of a function that is counted as it runs: what its instructions come to for each pair. */
+	const struct cost_region *ran = &c->meter->region;
+	double pairs = fmax(n - n / fmax(len, 1), 1), counted = (ran->fma + ran->alu + 8 * ran->special) / pairs;
+	double combine = fmax(fmax(in->flops + in->special, 1), plan->is_metered ? counted : 0), each = ceil(n / threads),
+		   twice = is_scan ? 2 : 1;
 	double results = is_scan ? fmax((double)r.results, each / 4) : (double)r.results, shuffles = results * r.steps;
 	/* A thread combines what it holds, lanes of a warp meet by shuffles; a scan does both once
 	 * more to hand the sums on. */
@@ -396,6 +519,18 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	w->is_fence = plan->mma_version >= 3;
 }
 
+/* tl.gather: elements go to shared memory and are read there, each from wherever its index says. */
+static void gather_work(struct vm_ctx *c, const struct vm_instr *in, struct work *w)
+{
+	double n = (double)elements_of(c, vm_dst(c, in, 0)), from = (double)elements_of(c, vm_src(c, in, 0));
+	double each = ceil(n / (32.0 * c->meter->plans->warps)), size = (double)elem_bytes((enum elem)in->result_elem);
+	w->alu = 2 * each;
+	w->other = 2 * each;
+	w->shared = (int64_t)((n + from) * size);
+	w->latency = BARRIER_CYCLES + 2 * L1_CYCLES;
+	w->is_fence = true;
+}
+
 static void memory_work(struct vm_ctx *c, const struct cost_plan *plan, struct work *w)
 {
 	struct vm_meter *m = c->meter;
@@ -437,6 +572,31 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	if (elem_is_int((enum elem)in->elem)) cost->int_ops += (int64_t)n;
 	if (elem_is_narrow((enum elem)in->elem)) cost->flops_half += (int64_t)n * in->flops;
 	if (in->elem == ELEM_F64) cost->flops_double += (int64_t)n * in->flops;
+}
+
+/* Elements by a function or by assembly: what their instructions are for the warps. */
+static void elements_work(
+	struct vm_ctx *c, const struct vm_instr *in, double fma, double alu, double special, struct work *w)
+{
+	double n = (double)(in->ndst ? elements_of(c, vm_dst(c, in, 0)) : 1);
+	double warps = c->meter->plans->warps, each = ceil(n / (32.0 * warps));
+	w->fma = fma / n * each;
+	w->alu = alu / n * each;
+	w->special = special / n * each;
+	w->latency = (fma + alu) / n * ALU_CYCLES * 0.6 + special / n * SPECIAL_CYCLES;
+	vm_cost_row(c, in)->int_ops += (int64_t)alu;
+}
+
+/* One instruction of a function on `lanes` pairs or elements; c->meter->region has the sums. */
+void vm_cost_region(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct cost_region *r = &c->meter->region;
+	const struct cost_plan *plan = vm_cost_plan(c, in);
+	double lanes = (double)MAX(c->lanes, 1);
+	bool is_map = plan->kind == PLAN_MAP || plan->kind == PLAN_ASM;
+	r->fma += lanes * (is_map ? plan->fma : 0);
+	r->alu += lanes * (is_map ? plan->alu : plan->kind == PLAN_JUMP || plan->kind == PLAN_BRANCH ? 2 : 0);
+	r->special += lanes * (is_map ? plan->special : 0);
 }
 
 static void follow(
@@ -484,8 +644,36 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 		w.other = 2;
 		if (++m->jumps % UNROLL == 0) w.is_fence = true;
 		break;
-	default: break;
+	case PLAN_ASM: {
+		double n = (double)elements_of(c, vm_dst(c, in, 0));
+		elements_work(c, in, n * plan->fma, n * plan->alu, n * plan->special, &w);
+		break;
 	}
+	case PLAN_REGION: elements_work(c, in, m->region.fma, m->region.alu, m->region.special, &w); break;
+	case PLAN_SCALE: {
+		double n = (double)elements_of(c, vm_dst(c, in, 0));
+		elements_work(c, in, n, n, 0, &w);
+		break;
+	}
+	case PLAN_GATHER: gather_work(c, in, &w); break;
+	case PLAN_BRANCH: w.other = 2; break;
+	case PLAN_BARRIER:
+		w.other = 1;
+		w.latency = BARRIER_CYCLES + BARRIER_WARP_CYCLES * m->plans->warps;
+		w.is_fence = true;
+		break;
+	case PLAN_ASSERT:
+	case PLAN_PRINT: {
+		double n = in->nsrc ? (double)elements_of(c, vm_src(c, in, 0)) : 1;
+		w.alu = ceil(n / (32.0 * m->plans->warps)) * (plan->kind == PLAN_PRINT ? PRINT_INSTRS : 2);
+		w.latency = plan->kind == PLAN_PRINT ? PRINT_INSTRS * ALU_CYCLES : ALU_CYCLES;
+		w.is_fence = true;
+		break;
+	}
+	case PLAN_FREE:
+	case PLAN_MOVE: break;
+	}
+	m->region = (struct cost_region){0};
 	/* A change of layout goes through shared memory, with a barrier between. */
 	if (plan->convert_bytes) {
 		double each = ceil((double)plan->convert_bytes / (16 * 32 * m->plans->warps));
@@ -494,8 +682,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 		w.latency += BARRIER_CYCLES + 2 * L1_CYCLES;
 		w.is_fence = true;
 	}
-	if (plan->kind == PLAN_FREE || plan->kind == PLAN_MOVE ||
-		plan->kind == PLAN_SHAPE) { /* no instruction of its own */
+	if (plan->kind == PLAN_FREE || plan->kind == PLAN_MOVE) { /* no instruction of its own */
 		struct when ready = {0, 0};
 		for (int i = 0; i < in->nsrc; i++) {
 			if (plan->kind == PLAN_MOVE && i < in->ndst) m->ready[vm_dst(c, in, i)] = m->ready[vm_src(c, in, i)];

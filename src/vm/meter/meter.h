@@ -17,15 +17,23 @@ enum plan_kind {
 	PLAN_REDUCE,
 	PLAN_SCAN,
 	PLAN_DOT,
-	PLAN_SHAPE,
-	PLAN_JUMP
+	PLAN_SCALE,
+	PLAN_GATHER,
+	PLAN_ASM,
+	PLAN_REGION,
+	PLAN_JUMP,
+	PLAN_BRANCH,
+	PLAN_BARRIER,
+	PLAN_ASSERT,
+	PLAN_PRINT
 };
 /* One instruction of the program, as far as the launch's layouts and number of warps tell. */
 struct cost_plan {
 	enum plan_kind kind;
-	uint8_t fma, alu, special; /* instructions for each element */
+	uint16_t fma, alu, special; /* instructions for each element */
 	bool is_async;
 	int joined;                       /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
+	bool is_metered;                  /* of a function over elements or pairs: what runs of it is counted */
 	int mma_version;                  /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
 	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;            /* changes of layout that belong to it */
@@ -49,6 +57,9 @@ struct l1_entry {
 	int64_t sector;
 	uint64_t program;
 };
+struct cost_region {
+	double fma, alu, special;
+}; /* instructions of elements or pairs */
 struct when {
 	double at, trips;
 }; /* cycle; loads from L2 or beyond among the instructions that led there */
@@ -64,6 +75,7 @@ struct vm_meter {
 	struct l1_entry *l1; /* (l1_sets, L1_WAYS) */
 	int64_t *l2_loads;   /* (buffer index): sectors */
 	int64_t steps, path_cycles, path_trips, path_max;
+	struct cost_region region;  /* of the function that runs */
 	uint8_t *ran;               /* (ninstrs): the instruction ran */
 	struct vm_touched *touched; /* of a sampled launch; else NULL */
 };
@@ -89,6 +101,8 @@ void vm_meter_free(struct vm_meter *m);
 void vm_cost_program_begin(struct vm_ctx *c);
 void vm_cost_program_end(struct vm_ctx *c);
 void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in);
+/* Called after each instruction of a function whose instructions count (c->counts_region). */
+void vm_cost_region(struct vm_ctx *c, const struct vm_instr *in);
 void vm_cost_atomic(
 	struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n);
 /* Adds what only the whole launch shows: contention and paths of one thread's meter. */

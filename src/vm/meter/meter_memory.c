@@ -157,6 +157,16 @@ static const struct vm_buffer *buffer_of(const struct vm_memory *memory, int64_t
 	return b && (int64_t)((uint64_t)address & ADDRESS_MASK) < b->bytes ? b : NULL;
 }
 
+/* One granule of a sampled program. */
+static void touch_own(struct vm_touched *t, int is_store, uint64_t index, int64_t granule, uint8_t *byte)
+{
+	t->low[is_store][index] = MIN(t->low[is_store][index], granule);
+	t->high[is_store][index] = MAX(t->high[is_store][index], granule);
+	if (*byte == t->program) return;
+	*byte = t->program;
+	t->own[is_store][index]++;
+}
+
 /* Lanes that one instruction joins lie side by side, from an aligned address on. The compiler joins by what it was told
  * (tl.multiple_of, tl.max_contiguous), and a false word is no error as long as nothing is joined by it. */
 static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan,
@@ -179,16 +189,6 @@ static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struc
 			1 << bits, size, is_aligned ? "they do not lie side by side" : "the first is not aligned for that");
 	}
 	return 0;
-}
-
-/* One granule of a sampled program. */
-static void touch_own(struct vm_touched *t, int is_store, uint64_t index, int64_t granule, uint8_t *byte)
-{
-	t->low[is_store][index] = MIN(t->low[is_store][index], granule);
-	t->high[is_store][index] = MAX(t->high[is_store][index], granule);
-	if (*byte == t->program) return;
-	*byte = t->program;
-	t->own[is_store][index]++;
 }
 
 int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,

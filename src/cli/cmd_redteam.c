@@ -1,0 +1,210 @@
+/* hone redteam: kernels that are wrong by construction against a verifier: ours, or any command. What it accepts is
+ * printed by family and by name. Exit status 1 when something was accepted. */
+#include "cli/cli.h"
+#include "base/base.h"
+#include "task/task.h"
+#include "task/task_redteam.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct redteam_options {
+	int64_t count, seed, verify_threads, num_correct_trials, verify_seed;
+	const char *out, *against, *family, *payload, *precision;
+};
+
+#define O(type, field, help, choices) { #field, type, offsetof(struct redteam_options, field), help, choices }
+static const struct option_def defs[] = {
+	O(OPTION_INT, count, "candidates, all different", "1 to 100000"),
+	O(OPTION_INT, seed, "of which ones", NULL),
+	O(OPTION_STR, family, "only triggers of this family", "always|data|rows|size|place|host"),
+	O(OPTION_STR, payload, "only this payload", NULL),
+	O(OPTION_STR, out, "folder to write tasks and candidates to; nothing is judged then", NULL),
+	O(OPTION_STR, against,
+		"a command in place of hone's verifier, run as COMMAND TASK.py CANDIDATE.py in the folder --out; status 0: "
+		"accepted",
+		NULL),
+	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
+	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
+	O(OPTION_INT, verify_seed, "of the hidden inputs; 0: random", NULL),
+	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+};
+
+/* What was said about one candidate. accepted: -1 not asked. */
+struct outcome {
+	int accepted, kernelbench;
+	char how[96];
+};
+struct redteam {
+	const struct redteam_options *o;
+	struct task_set tasks;
+	struct redteam_candidate *list;
+	struct outcome *outcomes;
+	int count;
+};
+
+static char *task_path(const struct redteam *r, int task)
+{
+	return xasprintf("%s/%s.py", r->o->out, r->tasks.tasks[task].name);
+}
+static char *candidate_path(const struct redteam *r, int i) { return xasprintf("%s/%06d.py", r->o->out, i); }
+
+/* Tasks, candidates, and a list that says what each is. */
+static int folder_write(const struct redteam *r, struct err *err)
+{
+	struct str list = {0};
+	int rc = dir_make(r->o->out, err);
+	for (size_t t = 0; t < r->tasks.count && !rc; t++) {
+		char *path = task_path(r, (int)t);
+		rc = file_write_atomic(path, r->tasks.tasks[t].source, strlen(r->tasks.tasks[t].source), err);
+		free(path);
+	}
+	for (int i = 0; i < r->count && !rc; i++) {
+		const struct redteam_candidate *c = &r->list[i];
+		char *path = candidate_path(r, i);
+		rc = file_write_atomic(path, c->source.data, c->source.len, err);
+		str_printf(&list,
+			"{\"candidate\": \"%06d.py\", \"task\": \"%s.py\", \"name\": \"%s\", \"family\": \"%s\", \"payload\": "
+			"\"%s\"}\n",
+			i, r->tasks.tasks[c->task].name, c->name, c->family, c->payload);
+		free(path);
+	}
+	char *path = path_join(r->o->out, "redteam.jsonl");
+	if (!rc) rc = file_write_atomic(path, list.data, list.len, err);
+	free(path);
+	str_release(&list);
+	return rc;
+}
+
+/* Somebody else's verifier: one process a candidate, one after another. */
+static int ask_command(struct redteam *r, struct err *err)
+{
+	struct progress p;
+	progress_begin(&p, "redteam", "candidates", r->count);
+	for (int i = 0; i < r->count; i++) {
+		char *task = task_path(r, r->list[i].task), *candidate = candidate_path(r, i);
+		char *line = xasprintf("exec %s \"$1\" \"$2\" > /dev/null 2>&1", r->o->against);
+		pid_t pid = fork();
+		if (pid == 0) {
+			execl("/bin/sh", "sh", "-c", line, "redteam", task, candidate, (char *)NULL);
+			_exit(127);
+		}
+		int status = 0;
+		while (pid > 0 && waitpid(pid, &status, 0) < 0) continue;
+		free(line);
+		free(task);
+		free(candidate);
+		if (pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127))
+			return err_set(err, ERR_CHILD, "--against %s: cannot be run", r->o->against);
+		r->outcomes[i].accepted = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+		snprintf(r->outcomes[i].how, sizeof r->outcomes[i].how, "status %d", WEXITSTATUS(status));
+		progress_update(&p, i + 1, r->list[i].name);
+	}
+	progress_end(&p);
+	return 0;
+}
+
+static int ask_verifier(struct redteam *r, struct err *err)
+{
+	struct verify_options o = {.precision = r->o->precision,
+		.threads = (int)r->o->verify_threads,
+		.num_correct_trials = (int)r->o->num_correct_trials,
+		.seed = (uint64_t)r->o->verify_seed};
+	struct verifier *v = NULL;
+	struct progress p;
+	int rc = verifier_create(&o, &v, err);
+	if (rc) return rc;
+	progress_begin(&p, "redteam", "candidates", r->count);
+	for (int i = 0; i < r->count && !rc; i++) {
+		struct verify_request q = {.task = &r->tasks.tasks[r->list[i].task],
+			.source = r->list[i].source.data,
+			.source_len = r->list[i].source.len,
+			.id = i};
+		rc = verifier_submit(v, &q, err);
+	}
+	for (int i = 0; i < r->count && !rc; i++) {
+		struct verdict d;
+		int64_t id = 0;
+		rc = verifier_collect(v, -1, &id, &d, err);
+		if (rc) break;
+		struct outcome *to = &r->outcomes[id];
+		to->accepted = d.class == VERDICT_INFRA ? -1 : d.class == VERDICT_GENUINE;
+		to->kernelbench = d.kernelbench;
+		snprintf(to->how, sizeof to->how, "%s/%s", verdict_class_name(d.class), d.reason);
+		progress_update(&p, i + 1, r->list[id].name);
+	}
+	progress_end(&p);
+	verifier_free(v);
+	return rc;
+}
+
+/* A row for each family and one for all. KernelBench's check: allclose on stock inputs, from the same records; a dash
+ * where it was not reached. */
+static int table_print(const struct redteam *r)
+{
+	static const char *const families[] = {"always", "data", "rows", "size", "place", "host", NULL};
+	int accepted_all = 0;
+	printf("%-10s %10s %10s %10s %22s\n", "family", "candidates", "accepted", "not judged", "KernelBench's accepts");
+	for (size_t f = 0; f < ARRAY_LEN(families); f++) {
+		int n = 0, accepted = 0, unjudged = 0, asked = 0, passed = 0;
+		for (int i = 0; i < r->count; i++) {
+			if (families[f] && strcmp(families[f], r->list[i].family)) continue;
+			n++;
+			accepted += r->outcomes[i].accepted == 1;
+			unjudged += r->outcomes[i].accepted < 0;
+			asked += r->outcomes[i].kernelbench >= 0;
+			passed += r->outcomes[i].kernelbench == 1;
+		}
+		if (!families[f]) accepted_all = accepted;
+		if (n || !families[f])
+			printf("%-10s %10d %10d %10d %15d of %3d\n", families[f] ? families[f] : "all", n, accepted, unjudged,
+				passed, asked);
+	}
+	for (int i = 0; i < r->count; i++)
+		if (r->outcomes[i].accepted != 0)
+			printf("%s %s (%s)\n", r->outcomes[i].accepted < 0 ? "not judged" : "accepted", r->list[i].name,
+				r->outcomes[i].how);
+	return accepted_all;
+}
+
+static int run(const struct redteam_options *o, struct err *err)
+{
+	struct redteam r = {.o = o, .count = (int)o->count};
+	if (o->against && !o->out)
+		return err_set(err, ERR_USAGE, "--against reads files: name a folder for them with --out");
+	int rc = redteam_tasks(&r.tasks, err);
+	if (!rc) rc = redteam_draw((uint64_t)o->seed, r.count, o->family, o->payload, &r.list, err);
+	r.outcomes = xcalloc((size_t)r.count + 1, sizeof *r.outcomes);
+	for (int i = 0; i < r.count; i++) r.outcomes[i] = (struct outcome){-1, -1, ""};
+	if (!rc && o->out) rc = folder_write(&r, err);
+	if (!rc && o->against) rc = ask_command(&r, err);
+	else if (!rc && !o->out) rc = ask_verifier(&r, err);
+	bool is_judged = !o->out || o->against;
+	if (!rc && !is_judged) printf("%d candidates for %zu tasks in %s\n", r.count, r.tasks.count, o->out);
+	if (!rc && is_judged) {
+		int accepted = table_print(&r);
+		if (accepted)
+			rc = err_set(err, ERR_MISMATCH, "%d of %d candidates that are wrong by construction were accepted",
+				accepted, r.count);
+	}
+	for (int i = 0; i < r.count && r.list; i++) redteam_candidate_release(&r.list[i]);
+	free(r.list);
+	free(r.outcomes);
+	task_set_release(&r.tasks);
+	return rc;
+}
+
+int cmd_redteam(int argc, char **argv)
+{
+	struct redteam_options o = {.count = 300, .seed = 42, .precision = "strict"};
+	struct err err = {0};
+	int npos = 0,
+		rc = options_parse("redteam", "send a verifier kernels that are wrong by construction", defs, ARRAY_LEN(defs),
+			&o, argc, argv, &npos, &err);
+	if (rc == 1) return 0;
+	if (!rc && npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	if (!rc) rc = run(&o, &err);
+	return rc ? cli_fail("redteam", &err) : 0;
+}

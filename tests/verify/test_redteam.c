@@ -1,0 +1,95 @@
+/* Candidates of the red team against the oracle: each payload and each base is wrong where its trigger holds, and a
+ * verifier with a hole is found out. */
+#include "base/base.h"
+#include "task/task_redteam.h"
+#include "verify/verify.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define BASES_MAX 64
+
+static struct verifier *verifier_of(int trials)
+{
+	struct err err = {0};
+	struct verifier *v = NULL;
+	struct verify_options o = {.threads = 2, .seed = 5, .num_correct_trials = trials};
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	return v;
+}
+
+static enum verdict_class class_of(
+	struct verifier *v, const struct task_set *tasks, const struct redteam_candidate *c, struct verdict *d)
+{
+	struct err err = {0};
+	if (verifier_run(v, &tasks->tasks[c->task], c->source.data, c->source.len, d, &err)) fail_msg("%s", err.text);
+	return d->class;
+}
+
+/* The vm's values against the oracle's: with a trigger that always holds, one candidate of each payload and each base.
+ */
+static void test_wrong_by_construction(void **state)
+{
+	struct verifier *v = verifier_of(2);
+	struct redteam_candidate *list = NULL;
+	struct task_set tasks;
+	struct verdict d;
+	struct err err = {0};
+	assert_int_equal(redteam_tasks(&tasks, &err), 0);
+	int n = 200, judged = 0;
+	if (redteam_draw(3, n, "always", NULL, &list, &err)) fail_msg("%s", err.text);
+	bool has_base[BASES_MAX] = {false};
+	const char *payloads[BASES_MAX];
+	int npayloads = 0;
+	for (int i = 0; i < n; i++) {
+		bool is_new = !has_base[list[i].task];
+		int p = 0;
+		while (p < npayloads && strcmp(payloads[p], list[i].payload)) p++;
+		if (p < npayloads && !is_new) continue;
+		has_base[list[i].task] = true;
+		if (p == npayloads) payloads[npayloads++] = list[i].payload;
+		if (class_of(v, &tasks, &list[i], &d) != VERDICT_WRONG || strcmp(d.reason, "mismatch"))
+			fail_msg("%s: %s %s", list[i].name, d.reason, d.detail);
+		judged++;
+	}
+	assert_true(judged >= 10 && npayloads == 10);
+	for (size_t b = 0; b < tasks.count; b++) assert_true(has_base[b]);
+	for (int i = 0; i < n; i++) redteam_candidate_release(&list[i]);
+	free(list);
+	task_set_release(&tasks);
+	verifier_free(v);
+}
+
+/* A verifier that looks at stock inputs alone, as KernelBench does, takes what differs beyond them; ours does not. */
+static void test_hole_is_found(void **state)
+{
+	struct verifier *hole = verifier_of(1), *whole = verifier_of(0);
+	struct redteam_candidate *list = NULL;
+	struct task_set tasks;
+	struct verdict d;
+	struct err err = {0};
+	assert_int_equal(redteam_tasks(&tasks, &err), 0);
+	int n = 400, found = 0;
+	if (redteam_draw(9, n, "data", "negated", &list, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < n && found < 3; i++) {
+		if (!strstr(list[i].name, "high-45.0") && !strstr(list[i].name, "low-45.0")) continue;
+		assert_int_equal(class_of(hole, &tasks, &list[i], &d), VERDICT_GENUINE);
+		if (class_of(whole, &tasks, &list[i], &d) != VERDICT_WRONG)
+			fail_msg("%s: %s %s", list[i].name, d.reason, d.detail);
+		found++;
+	}
+	assert_int_equal(found, 3);
+	for (int i = 0; i < n; i++) redteam_candidate_release(&list[i]);
+	free(list);
+	task_set_release(&tasks);
+	verifier_free(hole);
+	verifier_free(whole);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_wrong_by_construction), cmocka_unit_test(test_hole_is_found)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
