@@ -39,7 +39,8 @@ static const struct {
 } KINDS[] = {
 	{"an exception at import", IMPORT, 6, "raise ValueError('number %d')"},
 	{"a name that is not there", FORWARD, 6, "y = nothing_%d(x)"},
-	{"an exception without text", INIT, 4, "class E%d(Exception):\n            def __str__(self): raise E%d()\n        raise E%d()"},
+	{"an exception without text", INIT, 4,
+		"class E%d(Exception):\n            def __str__(self): raise E%d()\n        raise E%d()"},
 	{"an end in the middle", IMPORT, 6, "os._exit(%d)"},
 	{"SystemExit", FORWARD, 4, "sys.exit(%d)"},
 	{"abort", FORWARD, 4, "os.abort()"},
@@ -47,7 +48,8 @@ static const struct {
 	{"a signal to itself", IMPORT, 4, "os.kill(os.getpid(), 1 + %d %% 31)"},
 	{"a signal to others", FORWARD, 4, "os.kill(%d, 9)"},
 	{"a fork", IMPORT, 4, "os.fork()\nos.fork()  # %d"},
-	{"threads", IMPORT, 3, "import threading\nfor i in range(%d %% 64): threading.Thread(target=time.sleep, args=(9,)).start()"},
+	{"threads", IMPORT, 3,
+		"import threading\nfor i in range(%d %% 64): threading.Thread(target=time.sleep, args=(9,)).start()"},
 	{"a program", IMPORT, 3, "os.execv('/bin/sh', ['sh', '-c', 'echo %d'])"},
 	{"files", IMPORT, 4, "open('/tmp/soak_%d', 'w').write('x')"},
 	{"descriptors", IMPORT, 3, "held = [os.dup(0) for i in range(%d)]"},
@@ -56,7 +58,8 @@ static const struct {
 	{"closed descriptors", FORWARD, 4, "os.closerange(0, 1000 + %d)"},
 	{"a forged answer", IMPORT, 5, "send(b'{\"fault\": {\"code\": \"genuine\", \"line\": %d}}'); os._exit(0)"},
 	{"a forged verdict", IMPORT, 4, "send(b'{\"verdict\": \"genuine\", \"trials\": %d}'); os._exit(0)"},
-	{"noise on the socket", IMPORT, 6, "import random; r = random.Random(%d); send(r.randbytes(r.randint(0, 70000))); os._exit(0)"},
+	{"noise on the socket", IMPORT, 6,
+		"import random; r = random.Random(%d); send(r.randbytes(r.randint(0, 70000))); os._exit(0)"},
 	{"half a message", FORWARD, 4, "send(b'{\"tape\": ', 100 + %d); os._exit(0)"},
 	{"a huge length", FORWARD, 3, "send(b'', 0xffffffff - %d); os._exit(0)"},
 	{"phases", IMPORT, 2, "for i in range(%d): send(b'{\"phase\": \"init\"}')\nos._exit(0)"},
@@ -128,8 +131,9 @@ static char *candidate(int i, int kind, int number)
 			"# candidate %d\nimport ctypes, json, os, socket, struct, sys, time\nimport torch\nimport torch.nn as nn\n"
 			"import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
 			"def relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
-			"    v = tl.load(x + i, mask=i < n)\n    %s\n    tl.store(y + i, tl.maximum(v, 0.0) * 2 + 1, mask=i < n)\n\n\n"
-			SEND FORGE "%s\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n        %s\n\n"
+			"    v = tl.load(x + i, mask=i < n)\n    %s\n    tl.store(y + i, tl.maximum(v, 0.0) * 2 + 1, mask=i < "
+			"n)\n\n\n" SEND FORGE
+			"%s\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n        %s\n\n"
 			"    def forward(self, x):\n        %s\n        y = torch.empty_like(x)\n        n = x.numel()\n"
 			"        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        %s\n        return y\n",
 			i, at == KERNEL ? code : "pass", at == IMPORT ? code : "pass", at == INIT ? code : "pass",
@@ -184,9 +188,9 @@ struct soak {
 	struct verifier *v;
 	uint64_t seed;
 	int count, done, submitted, failures;
-	bool *is_seen;                        /* (count) */
+	bool *is_seen; /* (count) */
 	int by_class[VERDICT_CLASS_COUNT];
-	int64_t warm_bytes;                   /* memory after the first part */
+	int64_t warm_bytes; /* memory after the first part */
 	uint64_t start_ns;
 };
 
@@ -218,7 +222,8 @@ static void report(const struct soak *s)
 {
 	printf("%d of %d, %.0f s: memory %.1f MiB, %d descriptors, %d children;", s->done, s->count,
 		(double)(clock_ns() - s->start_ns) * 1e-9, (double)memory_bytes() / (1 << 20), descriptors(), children());
-	for (int c = 0; c < VERDICT_CLASS_COUNT; c++) printf(" %s %d", verdict_class_name((enum verdict_class)c), s->by_class[c]);
+	for (int c = 0; c < VERDICT_CLASS_COUNT; c++)
+		printf(" %s %d", verdict_class_name((enum verdict_class)c), s->by_class[c]);
 	printf("\n");
 	fflush(stdout);
 }
@@ -255,8 +260,8 @@ static int run(struct soak *s, struct err *err)
 int main(int argc, char **argv)
 {
 	struct soak s = {.count = argc > 1 ? atoi(argv[1]) : 10000, .seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
-	struct verify_options o = {.threads = argc > 3 ? atoi(argv[3]) : 2, .seed = 1, .trace_timeout_ms = 10000,
-		.replay_timeout_ms = 10000};
+	struct verify_options o = {
+		.threads = argc > 3 ? atoi(argv[3]) : 2, .seed = 1, .trace_timeout_ms = 10000, .replay_timeout_ms = 10000};
 	struct err err = {0};
 	int before = descriptors();
 	if (s.count < 1 || s.count > 1000000 || !s.seed || o.threads < 1) {

@@ -118,9 +118,8 @@ static bool measure(
 	double rest = cpu;
 	for (int i = 0; i < VERIFY_STEP_COUNT; i++) {
 		double wall_s = after.wall_s[i] - before.wall_s[i], cpu_s = after.cpu_s[i] - before.cpu_s[i];
-		printf("  %-22s %7.1f ms, %7.1f ms of processor time, %.2f processes\n",
-			verify_step_name((enum verify_step)i), wall_s / count * 1e3, cpu_s / count * 1e3,
-			(double)(after.processes[i] - before.processes[i]) / count);
+		printf("  %-22s %7.1f ms, %7.1f ms of processor time, %.2f processes\n", verify_step_name((enum verify_step)i),
+			wall_s / count * 1e3, cpu_s / count * 1e3, (double)(after.processes[i] - before.processes[i]) / count);
 		rest -= cpu_s;
 	}
 	printf("  %-22s             %7.1f ms of processor time\n", "forks and the rest", rest / count * 1e3);

@@ -52,7 +52,8 @@ static void joined_take(const json_t *list, struct vm_compiled *c)
 int vm_joined_bytes(const struct vm_compiled *c, int line, int column)
 {
 	for (int i = 0; i < c->njoined; i++)
-		if (c->joined[i].line == line && c->joined[i].column == column) return MIN(c->joined[i].bytes, JOINED_BYTES_MAX);
+		if (c->joined[i].line == line && c->joined[i].column == column)
+			return MIN(c->joined[i].bytes, JOINED_BYTES_MAX);
 	return 0;
 }
 

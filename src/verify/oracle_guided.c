@@ -12,8 +12,8 @@
 #define FIRST_NUMBER 1000 /* of a guided trial's seed: the ordinary trials have the numbers below */
 
 /* Guided inputs are as odd as their recipes: saturated functions, equal elements. There the orders of rounding of two
- * honest programs differ by more than the reference's own error shows; another side of a comparison differs by more than
- * that. */
+ * honest programs differ by more than the reference's own error shows; another side of a comparison differs by more
+ * than that. */
 #define SLACK 16
 
 struct oracle_session {

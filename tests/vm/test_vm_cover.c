@@ -35,9 +35,9 @@ static struct body_kernel make(const char *body)
 static void test_sides_of_a_comparison(void **state)
 {
 	const float below[N] = {1, 2, 3, -4, 5, 6, 7, 8}, equal[N] = {37.5f}, above[N] = {1e9f}, nan[N] = {NAN};
-	struct body_kernel b = make(LOADED CONSTANT("c", "3.750000e+01") CONSTANT("z", "0.0")
-			"%m = arith.cmpf ogt, %v, %c : tensor<8xf32>" AT(5)
-			"%r = arith.select %m, %z, %v : tensor<8xi1>, tensor<8xf32>" AT(6) STORED);
+	struct body_kernel b = make(
+		LOADED CONSTANT("c", "3.750000e+01") CONSTANT("z", "0.0") "%m = arith.cmpf ogt, %v, %c : tensor<8xf32>" AT(
+			5) "%r = arith.select %m, %z, %v : tensor<8xi1>, tensor<8xf32>" AT(6) STORED);
 	struct vm_coverage *c = vm_coverage_create(b.k);
 	const struct vm_site *s;
 	/* the select's bits are the comparison's: one site, and none for the range of indices */
@@ -61,8 +61,8 @@ static void test_sides_of_a_comparison(void **state)
 static void test_ends_and_extremes(void **state)
 {
 	const float small[N] = {0.5f, 1}, low[N] = {-200}, high[N] = {200};
-	struct body_kernel b = make(LOADED CONSTANT("z", "0.0") "%x = arith.maxnumf %v, %z : tensor<8xf32>" AT(4)
-			"%r = math.exp %v : tensor<8xf32>" AT(5) STORED);
+	struct body_kernel b = make(LOADED CONSTANT("z", "0.0") "%x = arith.maxnumf %v, %z : tensor<8xf32>" AT(
+		4) "%r = math.exp %v : tensor<8xf32>" AT(5) STORED);
 	struct vm_coverage *c = vm_coverage_create(b.k);
 	const struct vm_site *s;
 	assert_int_equal(vm_coverage_sites(c, &s), 2);
@@ -83,9 +83,9 @@ static void test_ends_and_extremes(void **state)
 
 static void test_indices_are_no_data(void **state)
 {
-	struct body_kernel b = make(LOADED "%ns = tt.splat %n : i32 -> tensor<8xi32>\n"
-			"%m = arith.cmpi slt, %i, %ns : tensor<8xi32>" AT(5)
-			"tt.store %q, %v, %m : tensor<8x!tt.ptr<f32>>" AT(6));
+	struct body_kernel b = make(LOADED
+		"%ns = tt.splat %n : i32 -> tensor<8xi32>\n"
+		"%m = arith.cmpi slt, %i, %ns : tensor<8xi32>" AT(5) "tt.store %q, %v, %m : tensor<8x!tt.ptr<f32>>" AT(6));
 	struct vm_coverage *c = vm_coverage_create(b.k);
 	const struct vm_site *s;
 	assert_int_equal(vm_coverage_sites(c, &s), 0);
@@ -135,8 +135,7 @@ static void expect_joined(const char *offsets, const char *hint, int bytes, enum
 		"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n"
 		"%p = tt.addptr %ps, %j : tensor<256x!tt.ptr<f32>>, tensor<256xi32>\n"
 		"%v = tt.load %p : tensor<256x!tt.ptr<f32>>" AT(7));
-	struct body_kernel b =
-		body_kernel_make(BODY_HEAD("f32"), body.data, data, sizeof data[0], sizeof data[0], N);
+	struct body_kernel b = body_kernel_make(BODY_HEAD("f32"), body.data, data, sizeof data[0], sizeof data[0], N);
 	struct vm_launch_options o = {.grid = {1, 1, 1},
 		.args = b.args,
 		.nargs = 4,
@@ -157,11 +156,11 @@ static void expect_joined(const char *offsets, const char *hint, int bytes, enum
 #define HINT "{tt.contiguity = dense<4> : tensor<1xi32>, tt.divisibility = dense<4> : tensor<1xi32>}"
 static void test_false_hints(void **state)
 {
-	expect_joined("addi", HINT, 8, VM_FAULT_MISALIGNED);  /* side by side, but from an odd element on */
-	expect_joined("xori", HINT, 8, VM_FAULT_MISALIGNED);  /* neighbours change places */
-	expect_joined("addi", HINT, 4, VM_FAULT_NONE);        /* nothing is joined */
-	expect_joined("addi", "", 8, VM_FAULT_NONE);          /* no hint: the compiler knows better */
-	expect_joined("muli", HINT, 16, VM_FAULT_NONE);       /* times one: the hint is true */
+	expect_joined("addi", HINT, 8, VM_FAULT_MISALIGNED); /* side by side, but from an odd element on */
+	expect_joined("xori", HINT, 8, VM_FAULT_MISALIGNED); /* neighbours change places */
+	expect_joined("addi", HINT, 4, VM_FAULT_NONE);       /* nothing is joined */
+	expect_joined("addi", "", 8, VM_FAULT_NONE);         /* no hint: the compiler knows better */
+	expect_joined("muli", HINT, 16, VM_FAULT_NONE);      /* times one: the hint is true */
 }
 
 int main(void)

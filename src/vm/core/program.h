@@ -143,7 +143,7 @@ struct vm_kernel {
 	const char **arg_type_text, **arg_names;
 	int *arg_values;
 	bool *arg_is_descriptor;
-	int64_t *arg_divisibility; /* promised by the IR; 0: nothing */
+	int64_t *arg_divisibility;             /* promised by the IR; 0: nothing */
 	struct vm_program program, contracted; /* contracted: with mulf + addf joined into fma */
 	bool uses_tf32;
 	int tf32_line;
