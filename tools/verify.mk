@@ -9,6 +9,10 @@ $(VERIFY_BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call libs,verify)
 bench-verdicts: $(BUILD)/bench/verdicts $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## verdicts per second on a small task
 	$(BUILD)/bench/verdicts
 
+.PHONY: prove-corpus
+prove-corpus: $(BUILD)/tests/verify/prove_corpus $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## prove all honest kernels and exploits of the tests: a table (minutes to an hour)
+	$(BUILD)/tests/verify/prove_corpus tests/known_good tests/exploits
+
 # The tests of this room start hone-runner and the Python workers. Under a sanitizer those two stay plain: Python cannot load a library that needs ASan's
 # runtime, and the runner's memory limit has no room for it.
 VERIFY_TESTS := $(filter $(BUILD)/tests/verify/%,$(TEST_PROGRAMS))

@@ -11,6 +11,7 @@ import torch
 import oracle_cost
 import oracle_guided
 import oracle_inputs
+import oracle_proof
 import oracle_library
 import oracle_scale
 import oracle_size
@@ -306,6 +307,9 @@ def judge(job, send):
     with device_mode(source, "cpu"):
         stock = Variant(Reference(source, job["init_seed"], announce), "stock", judged, seed)
         announce("forward")
+        if "proofs" in job:
+            send_proofs(send, stock, job["proofs"])
+            return
         found = find_variants(source, job, stock, budget, seed)
         names = list(found)
         send({"task": {"variants": [v.describe() for v in found.values()]}})
@@ -320,6 +324,25 @@ def judge(job, send):
         send({"cost": measure_cost(stock, seed)})
     if job.get("cost_size"):
         send({"priced": oracle_scale.priced(job["cost_size"], job["source"], source, job["init_seed"], stock)})
+    send({"done": True})
+
+
+def send_proofs(send, variant, seeds):
+    """The reference as a graph of exact steps, at several points (oracle_proof.py)."""
+    graph = None
+    for seed in seeds:
+        given = Pack("given", GIVEN_BYTES_MAX)
+        try:
+            message, tables, graph = oracle_proof.describe(variant, seed, given, graph)
+        except oracle_proof.Outside as e:
+            send({"outside": str(e)[:300]})
+            return
+        except RuntimeError as e:     # torch's own export cannot follow
+            send({"outside": str(e).split("\n")[0][:300]})
+            return
+        send({"proof": message}, (given.seal(), tables.seal()))
+        given.close()
+        tables.close()
     send({"done": True})
 
 

@@ -48,9 +48,10 @@ def bits_of(dtype):
 class Sym:
     """A tensor of exact values (or of integers that depend on some): node `node` in row-major order."""
 
-    def __init__(self, node, shape, dtype):
+    def __init__(self, node, shape, dtype, known=None):
         self.node, self.shape, self.dtype = node, tuple(shape), dtype
         self.count = math.prod(self.shape)
+        self.known = known          # its values, where they depend on no input: integers that are made of them are concrete
 
     @property
     def is_float(self):
@@ -84,7 +85,7 @@ class Graph:
             node = self.add("floats", t.numel(), at=self.place(t.double()), bits=bits_of(t.dtype))
         else:
             node = self.add("ints", t.numel(), at=self.place(t.to(torch.int64)))
-        return Sym(node, t.shape, t.dtype)
+        return Sym(node, t.shape, t.dtype, t)
 
     def of(self, value, dtype):
         """A node of any operand of an element-wise step."""
@@ -209,7 +210,20 @@ class Evaluator:
         syms = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Sym)]
         if not syms:
             return self.make(target, name, args, kwargs)
+        if all(s.known is not None for s in syms):
+            return self.known(target, name, args, kwargs, syms)
         return self.apply(target, name, args, kwargs, syms)
+
+    def known(self, target, name, args, kwargs, syms):
+        """Nothing depends on an input: integers are computed, floats are steps whose values are known beside."""
+        plain = pytree.tree_map(lambda v: v.known if isinstance(v, Sym) else v, (list(args), dict(kwargs)), is_leaf=lambda v: isinstance(v, Sym))
+        values = target(*plain[0], **plain[1])
+        if not any(isinstance(t, torch.Tensor) and t.dtype.is_floating_point for t in pytree.tree_leaves(values)):
+            return values
+        steps = self.apply(target, name, args, kwargs, syms)
+        if isinstance(steps, Sym) and isinstance(values, torch.Tensor):
+            steps = Sym(steps.node, steps.shape, steps.dtype, values)
+        return steps
 
     def make(self, target, name, args, kwargs):
         """Nothing exact among the operands: integers are torch's, floats become constants."""
@@ -363,7 +377,7 @@ class Evaluator:
 
     def total(self, x, dims, keepdim, dtype=None):
         if not x.is_float and not (dtype and dtype.is_floating_point):
-            return self.g.reduce("int sum", x, dims, keepdim, torch.int64)
+            return self.g.reduce("int sum", x, dims, keepdim, dtype or torch.int64)
         x = self.g.as_float(x)
         return self.g.reduce("sum", x, dims, keepdim, x.dtype)
 
@@ -668,6 +682,7 @@ def export(model, call):
         graph = make_fx(torch.func.functionalize(function, remove="mutations"), decomposition_table=table)(*args)
         if any(is_mutation(n) for n in graph.graph.nodes):
             graph = make_fx(torch.func.functionalize(graph, remove="mutations"), decomposition_table=table)(*args)
+        graph.output_dtypes = [t.dtype for t in graph(*args)]
     return graph
 
 
@@ -739,8 +754,9 @@ def constant_elements(g, tensors, others):
     return fixed
 
 
-def describe(variant, seed, given):
-    """One draw: the message's body, and its tables. Inputs and parameters go into `given`."""
+def describe(variant, seed, given, graph=None):
+    """One draw: the message's body, its tables, and the exported graph, which is the same for all draws: an export that would depend on a tensor's values
+    ends with an error. Inputs and parameters go into `given`."""
     model = variant.fresh_model()
     oracle_inputs.randomise_state(model, seed)
     call, other = variant.inputs(seed), variant.inputs(seed + 1)
@@ -750,15 +766,17 @@ def describe(variant, seed, given):
     for t in tensors:
         offset, size = given.add(t)
         message["inputs"].append({"offset": offset, "bytes": size, "dtype": dtype_name(t)})
+    places = {}                 # one parameter of two names lies in one place, by which src/prove knows it
     for name, t in state:
-        offset, size = given.add(t.contiguous())
+        tied = (t.data_ptr(), t.numel(), t.dtype)
+        offset, size = places[tied] = places.get(tied) or given.add(t.contiguous())
         message["params"].append({"name": name, "offset": offset, "bytes": size, "dtype": dtype_name(t)})
     if variant.draws:
         raise Outside("a forward that draws random numbers")
     seed_all(DRAW_SEED)
-    graph = export(model, call)
+    graph = graph or export(model, call)
     inputs, params = leaves(g, tensors, state, constant_elements(g, tensors, other.tensors()))
     outputs = run(g, graph, inputs, params)
     message["nodes"] = g.nodes
-    message["outputs"] = [{"node": o.node, "dtype": str(o.dtype).removeprefix("torch."), "shape": list(o.shape)} for o in outputs]
-    return message, g.pack
+    message["outputs"] = [{"node": o.node, "dtype": str(d).removeprefix("torch."), "shape": list(o.shape)} for o, d in zip(outputs, graph.output_dtypes)]
+    return message, g.pack, graph

@@ -27,9 +27,10 @@ enum field_flag {
 	FIELD_P = 2,            /* p holds a residue */
 	FIELD_NOT_SQUARE_Q = 4, /* some root was taken of no square: a mismatch of this residue says nothing */
 	FIELD_NOT_SQUARE_P = 8,
-	FIELD_RATIONAL = 16, /* was divided by something that is no constant */
-	FIELD_EXP = 32,      /* came through exp */
-	FIELD_BEYOND = 64,   /* came through log, a root or a random function */
+	FIELD_RATIONAL = 16,          /* was divided by something that is no constant */
+	FIELD_EXP = 32,               /* came through exp */
+	FIELD_BEYOND = 64,            /* came through log, a root or a random function */
+	FIELD_LOG_OF_NO_SQUARE = 128, /* holds the logarithm of the negative: exp does not lead back */
 };
 struct field_value {
 	uint32_t q, p;  /* in Montgomery's form */

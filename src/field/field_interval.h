@@ -1,6 +1,7 @@
 /* Real intervals with outward rounding: ends that a double cannot hold move one step out. */
 #ifndef HONE_FIELD_INTERVAL_H
 #define HONE_FIELD_INTERVAL_H
+#include <float.h>
 #include <math.h>
 
 struct interval {
@@ -15,6 +16,12 @@ static inline double sum_error(double a, double b, double s)
 {
 	double part = s - a;
 	return (a - (s - part)) + (b - part);
+}
+
+/* Of a number that is finite: beyond what doubles hold, it lies between the largest of them and infinity. */
+static inline struct interval interval_finite(struct interval i)
+{
+	return (struct interval){i.lo == INFINITY ? DBL_MAX : i.lo, i.hi == -INFINITY ? -DBL_MAX : i.hi};
 }
 
 static inline struct interval interval_add(struct interval a, struct interval b)

@@ -9,6 +9,7 @@
 #include "field/field_interval.h"
 
 #define INTEGER_POWER_MAX 64
+#define EXP_NOTHING (-1000.0) /* exp of less is 0 in every type of floats */
 
 static const struct {
 	int operands;
@@ -55,7 +56,8 @@ struct field_value field_input(struct field *f, double x)
 
 static struct interval interval_of(const struct field_value *v) { return (struct interval){v->lo, v->hi}; }
 
-#define HISTORY (FIELD_NOT_SQUARE_Q | FIELD_NOT_SQUARE_P | FIELD_RATIONAL | FIELD_EXP | FIELD_BEYOND)
+#define HISTORY \
+	(FIELD_NOT_SQUARE_Q | FIELD_NOT_SQUARE_P | FIELD_RATIONAL | FIELD_EXP | FIELD_BEYOND | FIELD_LOG_OF_NO_SQUARE)
 /* What is left of two operands' flags: residues that both have, the history of either. */
 static inline uint32_t flags_of(uint32_t a, uint32_t b) { return (a & b & (FIELD_Q | FIELD_P)) | ((a | b) & HISTORY); }
 
@@ -67,6 +69,7 @@ static struct field_value add_signed(
 	struct field *f, const struct field_value *a, const struct field_value *b, bool minus)
 {
 	struct interval i = interval_add(interval_of(a), minus ? (struct interval){-b->hi, -b->lo} : interval_of(b));
+	if (!field_is_infinite(a) && !field_is_infinite(b)) i = interval_finite(i);
 	struct field_value r = {.lo = i.lo, .hi = i.hi, .flags = flags_of(a->flags, b->flags)};
 	if (isnan(i.lo) || isnan(i.hi)) return field_nan();
 	r.q = minus ? residue_sub(&f->q, a->q, b->q) : residue_add(&f->q, a->q, b->q);
@@ -99,6 +102,7 @@ struct field_value field_mul(struct field *f, struct field_value a, struct field
 		return is_undefined ? field_nan() : field_integer(f, 0);
 	}
 	struct interval i = interval_mul(interval_of(&a), interval_of(&b));
+	if (!field_is_infinite(&a) && !field_is_infinite(&b)) i = interval_finite(i);
 	return (struct field_value){residue_mul(&f->q, a.q, b.q), residue_mul(&f->p, a.p, b.p), i.lo, i.hi,
 		a.degree + b.degree, flags_of(a.flags, b.flags)};
 }
@@ -114,6 +118,7 @@ struct field_value field_div(struct field *f, struct field_value a, struct field
 	}
 	if (field_is_zero(&a)) return a;
 	struct interval i = interval_div(interval_of(&a), interval_of(&b));
+	if (!field_is_infinite(&a)) i = interval_finite(i);
 	struct field_value r = {.lo = i.lo, .hi = i.hi, .degree = a.degree + b.degree, .flags = flags_of(a.flags, b.flags)};
 	if (b.degree > 0) r.flags |= FIELD_RATIONAL;
 	/* A residue of 0 has no inverse: the quotient lacks it. */
@@ -208,7 +213,9 @@ static struct field_value exponential(struct field *f, enum field_op op, const s
 	if (field_is_nan(a)) return *a;
 	if (field_is_infinite(a)) return a->lo < 0 ? field_integer(f, 0) : *a;
 	if (field_is_zero(a)) return field_integer(f, 1);
-	struct interval i = interval_about(real(a->lo), real(a->hi));
+	/* Masks of -1e9 and -1e30 are meant as minus infinity. */
+	if (a->hi < (op == FIELD_EXP2 ? EXP_NOTHING / M_LN2 : EXP_NOTHING)) return field_integer(f, 0);
+	struct interval i = interval_finite(interval_about(real(a->lo), real(a->hi)));
 	struct field_value r = {
 		.lo = fmax(i.lo, 0), .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_EXP};
 	if (!(a->flags & FIELD_Q)) {
@@ -218,7 +225,7 @@ static struct field_value exponential(struct field *f, enum field_op op, const s
 	r.flags |= FIELD_P;
 	r.p = op == FIELD_EXP2 ? residue_exp2(f, a->q) : residue_exp(f, a->q);
 	/* what was no square modulo q makes the exponent, and so the result, say nothing */
-	if (a->flags & FIELD_NOT_SQUARE_Q) r.flags |= FIELD_NOT_SQUARE_P;
+	if (a->flags & (FIELD_NOT_SQUARE_Q | FIELD_LOG_OF_NO_SQUARE)) r.flags |= FIELD_NOT_SQUARE_P;
 	return r;
 }
 
@@ -238,6 +245,7 @@ static struct field_value logarithm(struct field *f, enum field_op op, const str
 	}
 	r.flags |= FIELD_Q;
 	r.q = residue_log2(f, a->p);
+	if (!residue_is_square(&f->p, a->p)) r.flags |= FIELD_LOG_OF_NO_SQUARE;
 	if (op == FIELD_LOG_E) r.q = residue_mul(&f->q, r.q, f->ln2_q);
 	if (a->flags & FIELD_NOT_SQUARE_P) r.flags |= FIELD_NOT_SQUARE_Q;
 	return r;
@@ -430,6 +438,7 @@ static int composed(struct field *f, enum field_op op, const struct field_value 
 static int apply_unary(struct field *f, enum field_op op, const struct field_value *a, struct field_value *out)
 {
 	int sign;
+	/* The interval's operations first, then the residues' own, then random functions; the rest is composed. */
 	switch (op) {
 	case FIELD_NEG: *out = negated(f, *a); return 0;
 	case FIELD_ABS:

@@ -31,7 +31,8 @@ struct prove_draw {
 	int64_t table_bytes;
 };
 
-#define PROVE_ANSWER_TABLE(X) X(PROVE_PROVED, "proved") X(PROVE_NOT_PROVED, "not proved") X(PROVE_REFUTED, "refuted") X(PROVE_OUTSIDE, "outside")
+#define PROVE_ANSWER_TABLE(X) \
+	X(PROVE_PROVED, "proved") X(PROVE_NOT_PROVED, "not proved") X(PROVE_REFUTED, "refuted") X(PROVE_OUTSIDE, "outside")
 #define X(e, ...) e,
 enum prove_answer { PROVE_ANSWER_TABLE(X) PROVE_ANSWER_COUNT };
 #undef X
@@ -48,6 +49,7 @@ struct prove_result {
 	int rounds;       /* points at which residues were compared */
 	int undecided;    /* points that did not decide a branch */
 	int64_t elements; /* of all outputs */
+	bool is_floating; /* the reference returns floats, among others */
 	double degree;    /* of the two expressions together, at most */
 	double bound;     /* chance that different expressions agree in all rounds that count, by degree / field size */
 	bool is_theorem;  /* arithmetic alone (Schwartz, Zippel); else a conjecture */

@@ -7,9 +7,9 @@
  * through the table, so that a convolution's windows cost no memory. */
 #include "prove/prove_internal.h"
 #include "base/base.h"
-#include "base/dtype.h"
 #include "field/field.h"
 #include "prove/prove.h"
+#include "tape/tape.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -177,8 +177,9 @@ static int copy_leaf(struct graph *g, struct node *n, const struct prove_leaf *l
 static int step_input(struct graph *g, struct node *n)
 {
 	int64_t index, fixed;
-	int rc = number_of(g, n, "index", 0, g->leaves->ninputs - 1, &index);
-	if (!rc) rc = number_of(g, n, "fixed", -1, g->d->table_bytes - n->count, &fixed);
+	int rc = number_of(g, n, "index", 0, MAX(g->leaves->ninputs - 1, 0), &index);
+	if (!rc && index >= g->leaves->ninputs) rc = bad(g, "an input that is not there");
+	if (!rc) rc = number_of(g, n, "fixed", -1, MAX(g->d->table_bytes - n->count, -1), &fixed);
 	if (!rc) rc = copy_leaf(g, n, &g->leaves->inputs[index]);
 	return rc;
 }
@@ -371,6 +372,7 @@ static int map_one(struct graph *g, struct node *n, size_t form, int64_t k)
 	const struct node *a = source(g, n, 0), *b = n->nsources > 1 ? source(g, n, 1) : NULL;
 	const struct field_value *x;
 	enum field_order order;
+	/* map_check has seen to it that each form's sources are of its kinds. */
 	switch (forms[form].form) {
 	case FORM_COMPARE:
 		order = field_compare(float_at(g, a, k), float_at(g, b, k));
@@ -410,7 +412,7 @@ static int map_check(struct graph *g, struct node *n, size_t form, bool *is_floa
 static int step_map(struct graph *g, struct node *n)
 {
 	const char *op = NULL;
-	bool is_float;
+	bool is_float = false;
 	int rc = json_get_str(n->json, "step", "op", &op, g->err);
 	if (rc) return rc;
 	for (int f = 0; f < FIELD_OP_COUNT; f++)

@@ -5,7 +5,6 @@
 #include "field/field.h"
 #include "prove/prove.h"
 #include "tape/tape.h"
-#include "ttir/ttir.h"
 
 #define PROVE_BYTES_MAX ((int64_t)4 << 30) /* of exact values on either side */
 

@@ -14,6 +14,7 @@
  * *fault set. After a fault a launcher that is_spent() can only be destroyed. Threading: one thread. */
 #ifndef HONE_LAUNCHER_H
 #define HONE_LAUNCHER_H
+#include "runner/row_order.h"
 #include "runner/runner.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
@@ -66,6 +67,9 @@ struct launcher {
 		struct runner_result *out, struct runner_fault *fault);
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
+	/* What a kernel of the tape does to its arguments and to the launches beside it; may_write has room for
+	 * TAPE_ARGS_MAX. NULL: not known, rows are not checked for their order. */
+	void (*kernel_order)(const struct launcher *l, int kernel, bool *may_write, struct row_kernel *out);
 	bool (*is_spent)(const struct launcher *l);
 	/* Drops all that the candidate brought (its memory is written over first) and proves that what it
 	 * ran on still works. NULL: a process serves one candidate. */
@@ -78,6 +82,13 @@ struct launcher *launcher_vm_create(int64_t memory_bytes);
 /* A vm without the tape's memory: launches run by samples on memory by offset (vm.h, vm_sample_options), rows that move
  * are counted and not run. It has no use but costs: replay_price. */
 struct launcher *launcher_vm_create_sampling(void);
+
+/* A launch row's arguments as the IR's function takes them: room for 2 * TAPE_ARGS_MAX + 1. address: where each of the
+ * row's arguments points (rows' order; others' are not looked at). Returns how many there are. */
+struct vm_kernel;
+struct vm_arg;
+int launcher_arguments(
+	const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args);
 
 /* Bytes that lie before and behind each buffer, and what is in them. */
 #define LAUNCHER_CANARY 0xa5

@@ -237,19 +237,14 @@ static void reach_make(const struct launcher_vm *v, const struct tape_row *row, 
 	}
 }
 
-static int64_t reach_address(const struct reach *own, const struct tape_arg *a)
-{
-	return (int64_t)(own->address[reach_find(own, a->buffer)] + (uint64_t)a->offset_bytes);
-}
-
 /* A descriptor is its base with sizes and strides behind it. A kernel for cards without tensor maps
  * takes them twice: the compiler's own part (i64, and whether padding is NaN), then the sizes (i32)
  * and strides (i64) that every descriptor has. Returns how many words it wrote. */
-static int descriptor_words(const struct reach *own, const struct tape_arg *a, bool is_lowered, struct vm_arg *out)
+static int descriptor_words(uint64_t address, const struct tape_arg *a, bool is_lowered, struct vm_arg *out)
 {
 	const struct tape_view *v = &a->descriptor->view;
 	int n = 0;
-	out[n++] = (struct vm_arg){.i = reach_address(own, a), .nan_padding = a->descriptor->nan_padding};
+	out[n++] = (struct vm_arg){.i = (int64_t)address, .nan_padding = a->descriptor->nan_padding};
 	for (int round = is_lowered ? 0 : 1; round < 2; round++) {
 		for (int d = 0; d < v->ndim; d++) out[n++] = (struct vm_arg){.i = v->shape[d]};
 		for (int d = 0; d < v->ndim; d++) out[n++] = (struct vm_arg){.i = v->stride[d]};
@@ -258,22 +253,30 @@ static int descriptor_words(const struct reach *own, const struct tape_arg *a, b
 	return n;
 }
 
-static int arguments_make(
-	const struct vm_kernel *k, const struct tape_row *row, const struct reach *own, struct vm_arg *args)
+int launcher_arguments(
+	const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args)
 {
 	int n = 0;
 	for (int a = 0; a < row->nargs; a++) {
 		const struct tape_arg *ta = &row->args[a];
 		if (ta->kind == TAPE_ARG_DESCRIPTOR) {
 			bool is_lowered = n >= vm_kernel_nargs(k) || !vm_kernel_arg_is_descriptor(k, n);
-			n += descriptor_words(own, ta, is_lowered, args + n);
+			n += descriptor_words(address[a], ta, is_lowered, args + n);
 			continue;
 		}
 		args[n] = (struct vm_arg){.i = ta->i, .f = ta->f};
-		if (ta->kind == TAPE_ARG_POINTER) args[n].i = reach_address(own, ta);
+		if (ta->kind == TAPE_ARG_POINTER) args[n].i = (int64_t)address[a];
 		n++;
 	}
 	return n;
+}
+
+/* Where each argument points in this launch. */
+static void reach_addresses(const struct reach *own, const struct tape_row *row, uint64_t *address)
+{
+	for (int a = 0; a < row->nargs; a++)
+		if (tape_arg_has_buffer(&row->args[a]))
+			address[a] = own->address[reach_find(own, row->args[a].buffer)] + (uint64_t)row->args[a].offset_bytes;
 }
 
 /* What the compile says about each kernel: here, because its text comes from a compiler that ran on
@@ -379,9 +382,11 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	if (trial->want_cost && !v->compiled) compiled_make(v, trial);
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
 	struct reach own;
+	uint64_t address[TAPE_ARGS_MAX];
 	reach_make(v, row, &own);
+	reach_addresses(&own, row, address);
 	struct vm_launch_options o = {.args = args,
-		.nargs = arguments_make(kernel, row, &own, args),
+		.nargs = launcher_arguments(kernel, row, address, args),
 		.buffers = own.buffers,
 		.nbuffers = own.n,
 		.deadline_ns = trial->deadline_ns,
@@ -516,6 +521,14 @@ static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner
 	return -1;
 }
 
+static void vm_kernel_order(const struct launcher *l, int kernel, bool *may_write, struct row_kernel *out)
+{
+	const struct vm_kernel *k = ((const struct launcher_vm *)l)->kernels[kernel];
+	*out = (struct row_kernel){vm_kernel_waits(k), vm_kernel_triggers(k), may_write, vm_kernel_nargs(k)};
+	out->nargs = MIN(out->nargs, TAPE_ARGS_MAX);
+	for (int i = 0; i < out->nargs; i++) may_write[i] = vm_kernel_arg_may_be_written(k, i);
+}
+
 static bool vm_is_spent(const struct launcher *l) { return false; }
 
 static void vm_destroy(struct launcher *l)
@@ -541,6 +554,7 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.finish = vm_finish,
 		.output_read = vm_output_read,
 		.line_of = vm_line_of,
+		.kernel_order = vm_kernel_order,
 		.is_spent = vm_is_spent,
 		.destroy = vm_destroy};
 	v->memory_bytes = memory_bytes;

@@ -7,6 +7,7 @@
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "lint/lint.h"
+#include "prove/prove.h"
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
@@ -142,7 +143,8 @@ static int oracle_step(struct grading *g, struct err *err)
 	if (rc == ERR_MISMATCH)
 		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, fault.code, 0,
 			"the task itself cannot be judged: task.py:%d: %.800s", fault.line, fault.text);
-	if (!rc && g->oracle->null_kernel)
+	/* Trials that tell nothing apart matter to who compares: a proof does not. */
+	if (!rc && g->oracle->null_kernel && !g->s->skip_replay)
 		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, "task-not-discriminating", 0,
 			"%s would pass for right: nothing can be concluded from this task", g->oracle->null_kernel);
 	return rc;
@@ -157,11 +159,16 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc) rc = lineage_step(g, stock->tape);
 	times_lap(g, STEP_REBUILD);
 	if (!rc && !g->is_ir) rc = rebuild_step(g, stock->tape, err);
+	if (!rc && g->proof) rc = prove_step(g, stock, err);
+	if (!rc && g->proof && g->s->skip_replay)
+		rc = grade_end(
+			g, VERDICT_INFRA, STAGE_CORRECTNESS, "replay-skipped", 0, "the tape was proved, and not replayed");
 	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
 	times_lap(g, STEP_AGAIN);
 	if (!rc && !g->is_ir) rc = trace_again_step(g, stock, err);
@@ -234,14 +241,25 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
 
 void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out)
 {
+	grade_proof(s, task, source, source_len, out, NULL);
+}
+
+void grade_proof(struct verify_shared *s, const struct task *task, const char *source, size_t source_len,
+	struct verdict *out, struct prove_result *proof)
+{
 	uint64_t start = clock_ns();
 	struct err err = {0};
 	int rc = -1;
 	for (int attempt = 0; attempt < ATTEMPTS && rc < 0; attempt++) {
 		struct trace stock = {0};
 		verdict_clear(s, out);
-		struct grading g = {
-			.s = s, .task = task, .source = source, .source_len = source_len, .attempt = attempt, .v = out};
+		struct grading g = {.proof = proof,
+			.s = s,
+			.task = task,
+			.source = source,
+			.source_len = source_len,
+			.attempt = attempt,
+			.v = out};
 		g.is_ir = source_is_ir(source, source_len);
 		rc = steps(&g, &stock, &err);
 		if (rc < 0) {

@@ -56,7 +56,7 @@ uint64_t oracle_trial_seed(uint64_t secret, const struct task *task, int index)
 	return ((uint64_t)b.v[0] << 20 ^ b.v[1]) & 0x7fffffffffffu;
 }
 
-static json_t *job_json(const struct task *task, const struct oracle_options *o)
+json_t *oracle_job(const struct task *task, const struct oracle_options *o)
 {
 	json_t *trials = json_array();
 	for (int i = 0; i < o->num_trials; i++) {
@@ -149,6 +149,12 @@ static int map_fd(int fd, int64_t bytes, uint8_t **out, struct err *err)
 			err, ERR_INFRA, "mapping %lld bytes of the oracle's data: %s", (long long)bytes, strerror(errno));
 	*out = p;
 	return 0;
+}
+
+int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err)
+{
+	int rc = fd_check(fd, bytes, err);
+	return rc ? rc : map_fd(fd, *bytes, out, err);
 }
 
 int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err)
@@ -351,7 +357,7 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 	CHECKF(o->num_trials >= 1 && o->num_checks >= 0 && o->num_trials + o->num_checks <= ORACLE_TRIALS_MAX,
 		"%d and %d trials", o->num_trials, o->num_checks);
 	struct job job;
-	int rc = job_start(z, &o->limits, job_json(task, o), &job, err);
+	int rc = job_start(z, &o->limits, oracle_job(task, o), &job, err);
 	if (rc) return rc;
 	struct oracle_data *d = xcalloc(1, sizeof *d);
 	d->messages = json_array();

@@ -290,34 +290,40 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 		"output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
 }
 
-/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
- * contents are those of a reference's parameter that the tape does not have by name, it is that
- * parameter, and gets its values. Equal contents (all ones) are paired in order. Returns how many
- * names were added to `params`. */
-static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial,
-	struct runner_given *params)
+void params_stand_in(const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of)
 {
-	bool *is_taken = xcalloc((size_t)trial->nparams + 1, sizeof *is_taken);
-	int added = 0;
+	bool *is_taken = xcalloc((size_t)nparams + 1, sizeof *is_taken);
 	for (int b = 0; b < t->nbuffers; b++)
-		for (int p = 0; p < trial->nparams && t->buffers[b].kind == TAPE_PARAM; p++)
-			is_taken[p] |= !strcmp(t->buffers[b].name, trial->params[p].name);
+		for (int p = 0; p < nparams && t->buffers[b].kind == TAPE_PARAM; p++)
+			is_taken[p] |= !strcmp(t->buffers[b].name, params[p].name);
 	for (int b = 0; b < t->nbuffers; b++) {
 		const struct tape_buffer *tb = &t->buffers[b];
+		of[b] = -1;
 		if (tb->kind != TAPE_CONST || !tb->name || !tb->name[0]) continue;
 		struct sha256_hex hash = hash_bytes(tb->data, (size_t)tb->bytes);
-		for (int p = 0; p < trial->nparams; p++) {
-			const char *want = json_string_value(
-				json_object_get(json_object_get(d->variants[variant].state, trial->params[p].name), "sha256"));
-			if (is_taken[p] || trial->params[p].bytes != tb->bytes || !want || strcmp(want, hash.text)) continue;
+		for (int p = 0; p < nparams && of[b] < 0; p++) {
+			const char *want = json_string_value(json_object_get(json_object_get(state, params[p].name), "sha256"));
+			if (is_taken[p] || params[p].bytes != tb->bytes || !want || strcmp(want, hash.text)) continue;
 			is_taken[p] = true;
-			params[added] = trial->params[p];
-			params[added].name = tb->name;
-			params[added++].for_const = true;
-			break;
+			of[b] = p;
 		}
 	}
 	free(is_taken);
+}
+
+/* Returns how many names of constants that stand for a parameter were added to `params`. */
+static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial,
+	struct runner_given *params)
+{
+	int *of = xcalloc((size_t)t->nbuffers + 1, sizeof *of), added = 0;
+	params_stand_in(t, d->variants[variant].state, trial->params, trial->nparams, of);
+	for (int b = 0; b < t->nbuffers; b++) {
+		if (of[b] < 0) continue;
+		params[added] = trial->params[of[b]];
+		params[added].name = t->buffers[b].name;
+		params[added++].for_const = true;
+	}
+	free(of);
 	return added;
 }
 

@@ -192,6 +192,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	s->limits.oracle_work_ms = or_default(o->oracle_work_ms, s->limits.oracle_timeout_ms / WORK_SHARE);
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
+	s->skip_replay = o->skip_replay;
 	s->emit = o->emit;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
 	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);

@@ -10,6 +10,7 @@
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "cost/cost.h"
+#include "prove/prove.h"
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
 #include "store/store.h"
@@ -518,6 +519,35 @@ void verifier_times(struct verifier *v, struct verify_times *out)
 	pthread_mutex_lock(&v->s.times_lock);
 	*out = v->s.times;
 	pthread_mutex_unlock(&v->s.times_lock);
+}
+
+/* Nothing was found wrong, and not everything was looked at, as the options say. */
+static bool is_skipped(const struct verdict *d)
+{
+	return !strcmp(d->reason, "compile-skipped") || !strcmp(d->reason, "replay-skipped");
+}
+
+/* The verdict's word, where it has one; else the proof's. */
+static void proof_settle(const struct verdict *d, struct verify_proof *p)
+{
+	struct prove_result *r = &p->result;
+	p->alone = r->answer;
+	if (d->class == VERDICT_GENUINE || is_skipped(d)) return;
+	r->answer = d->class == VERDICT_WRONG ? PROVE_REFUTED : PROVE_OUTSIDE;
+	r->line = d->line;
+	snprintf(r->text, sizeof r->text, "%s/%s: %.900s", verdict_class_name(d->class), d->reason, d->detail);
+}
+
+int verifier_prove(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *verdict,
+	struct verify_proof *out, struct err *err)
+{
+	*out = (struct verify_proof){.result = {.answer = PROVE_OUTSIDE}};
+	int rc = ready(v, err);
+	if (rc) return rc;
+	if (!grade_text(&v->s, source, len, verdict)) grade_proof(&v->s, task, source, len, verdict, &out->result);
+	proof_settle(verdict, out);
+	if (verdict->class != VERDICT_INFRA || is_skipped(verdict)) return 0;
+	return err_set(err, ERR_INFRA, "%.900s", verdict->detail);
 }
 
 int verifier_audit(struct verifier *v, const struct task *task, json_t **out, struct err *err)

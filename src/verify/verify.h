@@ -1,5 +1,5 @@
-/* verify: the verifier that cannot be fooled. Record hostile, replay clean (docs/verifier.md,
- * design section 6):
+/* verify: the verifier that cannot be fooled. Record hostile, replay clean
+ * (docs/verifier.md):
  *
  *   static       lint of the source: rejects the hopeless early, writes notes
  *   trace        the candidate runs in a sandboxed tracer without data; out comes a tape
@@ -20,6 +20,7 @@
 #ifndef HONE_VERIFY_H
 #define HONE_VERIFY_H
 #include "base/base.h"
+#include "prove/prove.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "verify/verdict.h"
@@ -44,6 +45,7 @@ struct verify_options {
 	const char *cost_size; /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							  task's own; a number: so large that the largest input has as many elements at least */
 	bool skip_compile;     /* for tests of later stages only: recorded, and never genuine */
+	bool skip_replay;      /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
 	struct store *store;   /* caches; may be NULL */
 };
 struct verifier;
@@ -73,7 +75,7 @@ int verifier_run(
 #define VERIFY_STEP_TABLE(X) \
 	X(STEP_ORACLE, "reference's results") X(STEP_TRACE, "traces") X(STEP_REBUILD, "IR from source") \
 	X(STEP_COMPILE, "machine code") X(STEP_REPLAY, "trials") X(STEP_AGAIN, "second trace") \
-	X(STEP_GPU, "GPU and costs") \
+	X(STEP_GPU, "costs, times on a GPU") \
 	X(STEP_END, "ending processes")
 #define X(e, t) e,
 enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };
@@ -85,6 +87,16 @@ struct verify_times {
 	int64_t count;                        /* verdicts */
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
+
+/* Grades as verifier_run does, on the calling thread and without the caches, and proves the tape
+ * (prove.h). What the float replay finds wrong is refuted, whatever the proof says; a candidate
+ * whose tape is never replayed (invalid, a cheat by its tape) is outside. */
+struct verify_proof {
+	struct prove_result result;
+	enum prove_answer alone; /* of the proof, without the replay */
+};
+int verifier_prove(struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *verdict,
+	struct verify_proof *out, struct err *err);
 
 /* What the reference alone says about a task: runs, discriminates (zeros, constants and inputs do
  * not pass), its cost. */

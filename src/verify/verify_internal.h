@@ -4,6 +4,7 @@
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
 #include "cost/cost.h"
+#include "prove/prove.h"
 #include "runner/runner.h"
 #include "store/store.h"
 #include "tape/tape.h"
@@ -48,7 +49,7 @@ struct verify_shared {
 	struct store *store;         /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
-	bool tf32, skip_compile;
+	bool tf32, skip_compile, skip_replay;
 	uint64_t cost_seed; /* of samples */
 	const char *emit;   /* file for the module of a genuine candidate, or NULL */
 	int time_repeats;   /* timed replays on the GPU; 0: none */
@@ -73,6 +74,7 @@ void trace_release(struct trace *t);
 
 struct library;
 struct grading {
+	struct prove_result *proof; /* asked for: filled by prove_step; NULL: not asked for */
 	struct verify_shared *s;
 	const struct task *task;
 	const char *source;
@@ -151,6 +153,15 @@ void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
+/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
+ * contents are those of a reference's parameter that the tape does not have by name, it is that
+ * parameter, and gets its values. Equal contents (all ones) are paired in order. of: for each buffer of the tape the
+ * index of that parameter, or -1. */
+void params_stand_in(
+	const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of);
+/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof. Never settles the
+ * verdict. */
+int prove_step(struct grading *g, const struct trace *stock, struct err *err);
 /* Costs at the sizes that were asked for, after replay_step and in its runner and tracer. Never settles a verdict but
  * for IR that is not the source's: what cannot be predicted is said in the record. */
 int price_step(struct grading *g, const struct trace *stock, struct err *err);
@@ -220,6 +231,9 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
  * cannot be judged is VERDICT_INFRA. */
 void grade(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* The same, and a proof beside it, where the tape is one that can be replayed. */
+void grade_proof(struct verify_shared *s, const struct task *task, const char *source, size_t source_len,
+	struct verdict *out, struct prove_result *proof);
 /* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
 void grade_kernelbench(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);

@@ -6,10 +6,10 @@
 #ifndef HONE_VM_EXACT_H
 #define HONE_VM_EXACT_H
 #include "base/base.h"
-#include "field/field.h"
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
+#include "field/field.h"
 
 #define EXACT_BYTES_MAX ((int64_t)3 << 30) /* of all blocks of a running program */
 

@@ -5,13 +5,11 @@
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 
-/* The same elements in the same order: shared. */
+/* The same elements in the same order: shared. Where a reshape may reorder, this is one of the orders; that others give
+ * the same is the replay's question (vm_launch_options.crosswise). */
 int exact_reshape(struct exact *e, const struct vm_instr *in)
 {
 	struct exact_block *b = exact_source(e, in, 0);
-	/* Where a reshape may reorder, Triton leaves the order open. */
-	if (in->op == OP_RESHAPE && in->imm[0] && b->n > 1)
-		return exact_stop(e, in, VM_EXACT_OUTSIDE, "a reshape that may reorder");
 	b->refs++;
 	exact_set(e, vm_dst(&e->c, in, 0), b);
 	exact_kill(e, in);

@@ -1,0 +1,201 @@
+/* Exact values: identities that hold, identities that do not, and intervals against the C library. */
+#include "field/field.h"
+#include "base/base.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define POINTS 40
+
+static struct field_value unary(struct field *f, enum field_op op, struct field_value a)
+{
+	struct field_value r;
+	assert_int_equal(field_apply(f, op, &a, NULL, &r), 0);
+	return r;
+}
+
+static bool same(struct field_value a, struct field_value b) { return field_agree(&a, &b) == FIELD_SAME; }
+static bool differs(struct field_value a, struct field_value b) { return field_agree(&a, &b) == FIELD_DIFFERENT; }
+
+static bool is_prime_by_division(uint64_t n)
+{
+	for (uint64_t d = 2; d * d <= n; d++)
+		if (n % d == 0) return false;
+	return n > 1;
+}
+
+static void primes_are_what_they_must_be(void **state)
+{
+	for (uint64_t seed = 0; seed < 4; seed++) {
+		struct field f;
+		field_init(&f, seed);
+		assert_true(is_prime_by_division(f.q.m) && is_prime_by_division(f.p.m));
+		assert_int_equal(f.p.m, 2 * f.q.m + 1);
+		assert_int_equal(f.p.m % 8, 7);
+		assert_true(f.q.m >= 1u << 29 && f.p.m < 1u << 31);
+		field_release(&f);
+	}
+}
+
+/* x and y positive, so that every function is defined. */
+static void identities(struct field *f, struct field_value x, struct field_value y)
+{
+	struct field_value one = field_integer(f, 1), two = field_integer(f, 2), e;
+	struct field_value ex = unary(f, FIELD_EXP_E, x), ey = unary(f, FIELD_EXP_E, y);
+	/* rational arithmetic: (x + y)^2 = x^2 + 2xy + y^2; (x / y) y = x */
+	struct field_value sum = field_add(f, x, y), square = field_mul(f, sum, sum);
+	struct field_value parts = field_add(
+		f, field_add(f, field_mul(f, x, x), field_mul(f, two, field_mul(f, x, y))), field_mul(f, y, y));
+	assert_true(same(square, parts));
+	assert_true(same(field_mul(f, field_div(f, x, y), y), x));
+	assert_true(differs(field_mul(f, x, y), field_add(f, x, y)));
+	/* exponentials and logarithms */
+	assert_true(same(unary(f, FIELD_EXP_E, sum), field_mul(f, ex, ey)));
+	assert_true(same(unary(f, FIELD_LOG_E, ex), x));
+	assert_true(same(
+		unary(f, FIELD_LOG_E, field_mul(f, x, y)), field_add(f, unary(f, FIELD_LOG_E, x), unary(f, FIELD_LOG_E, y))));
+	assert_true(differs(unary(f, FIELD_LOG_E, sum), field_add(f, unary(f, FIELD_LOG_E, x), unary(f, FIELD_LOG_E, y))));
+	e = field_mul(f, x, field_constant(f, M_LN2, 53));
+	assert_true(same(unary(f, FIELD_EXP2, x), unary(f, FIELD_EXP_E, e)));
+	assert_false(differs(unary(f, FIELD_EXP2, unary(f, FIELD_LOG2, x)), x));
+	/* tanh(x) = 2 sigmoid(2x) - 1, and sigmoid by its definition */
+	e = field_sub(f, field_mul(f, two, unary(f, FIELD_SIGMOID, field_mul(f, two, x))), one);
+	assert_true(same(unary(f, FIELD_TANH, x), e));
+	e = field_div(f, one, field_add(f, one, unary(f, FIELD_EXP_E, unary(f, FIELD_NEG, x))));
+	assert_true(same(unary(f, FIELD_SIGMOID, x), e));
+	assert_true(differs(unary(f, FIELD_SIGMOID, x), unary(f, FIELD_TANH, x)));
+	/* parity */
+	struct field_value minus = unary(f, FIELD_NEG, x);
+	assert_true(same(unary(f, FIELD_ERF, minus), unary(f, FIELD_NEG, unary(f, FIELD_ERF, x))));
+	assert_true(same(unary(f, FIELD_SIN, minus), unary(f, FIELD_NEG, unary(f, FIELD_SIN, x))));
+	assert_true(same(unary(f, FIELD_COS, minus), unary(f, FIELD_COS, x)));
+	assert_true(differs(unary(f, FIELD_SIN, x), unary(f, FIELD_COS, x)));
+}
+
+/* Roots agree where their arguments are squares, and say nothing elsewhere; half of the draws are each. */
+static void roots(struct field *f, struct field_value x, struct field_value y, int *counted)
+{
+	struct field_value r = unary(f, FIELD_SQRT, x), s = unary(f, FIELD_SQRT, y);
+	struct field_value product = field_mul(f, r, s), back = field_mul(f, r, r),
+					   root = unary(f, FIELD_SQRT, field_mul(f, x, y));
+	assert_false(differs(back, x));
+	*counted += same(back, x) && same(unary(f, FIELD_EXP_E, unary(f, FIELD_LOG_E, x)), x);
+	assert_false(differs(product, root));
+	assert_false(same(unary(f, FIELD_SQRT, field_add(f, x, y)), field_add(f, r, s)));
+	assert_true(same(unary(f, FIELD_CBRT, field_mul(f, x, field_mul(f, x, x))), x));
+}
+
+static void what_holds_and_what_does_not(void **state)
+{
+	int counted = 0;
+	for (int i = 0; i < POINTS; i++) {
+		struct field f;
+		field_init(&f, 100 + (uint64_t)i);
+		struct field_value x = field_input(&f, 0.3 + 0.05 * i), y = field_input(&f, 1.7 - 0.03 * i);
+		identities(&f, x, y);
+		roots(&f, x, y, &counted);
+		field_release(&f);
+	}
+	/* x is a square modulo p in half of the draws, and then both count; the seeds are fixed */
+	assert_true(counted > POINTS / 4 && counted < 3 * POINTS / 4);
+}
+
+static void intervals_hold_the_real_value(void **state)
+{
+	static const struct {
+		enum field_op op;
+		double (*real)(double);
+	} rows[] = {{FIELD_EXP_E, exp}, {FIELD_EXP2, exp2}, {FIELD_LOG_E, log}, {FIELD_LOG2, log2}, {FIELD_LOG1P, log1p},
+		{FIELD_EXPM1, expm1}, {FIELD_SQRT, sqrt}, {FIELD_TANH, tanh}, {FIELD_ERF, erf}, {FIELD_ERFC, erfc},
+		{FIELD_SIN, sin}, {FIELD_COS, cos}, {FIELD_TAN, tan}, {FIELD_ATAN, atan}, {FIELD_SINH, sinh},
+		{FIELD_COSH, cosh}, {FIELD_ASINH, asinh}, {FIELD_CBRT, cbrt}, {FIELD_FLOOR, floor}, {FIELD_CEIL, ceil},
+		{FIELD_ROUND_EVEN, rint}, {FIELD_ABS, fabs}};
+	struct field f;
+	field_init(&f, 7);
+	for (int i = 1; i < POINTS; i++)
+		for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+			double x = 0.11 * i;
+			struct field_value r = unary(&f, rows[k].op, field_input(&f, x));
+			assert_true(r.lo <= rows[k].real(x) && rows[k].real(x) <= r.hi);
+			assert_true(r.hi - r.lo < 1e-9 * (fabs(r.hi) + 1));
+		}
+	/* whole numbers stay exact, so that they can be rounded and compared */
+	struct field_value three = field_add(&f, field_integer(&f, 1), field_integer(&f, 2)),
+					   r = unary(&f, FIELD_FLOOR, three);
+	assert_true(three.lo == 3 && three.hi == 3 && same(r, field_integer(&f, 3)));
+	field_release(&f);
+}
+
+/* What a constant of fp32 is taken to be, by an identity that only the number that was meant has. */
+static void constants(void **state)
+{
+	struct field f;
+	field_init(&f, 11);
+	struct field_value one = field_integer(&f, 1), ten = field_integer(&f, 10), two = field_integer(&f, 2);
+#define C(x) field_constant(&f, (double)(float)(x), 24)
+	assert_true(same(field_mul(&f, C(0.1), ten), one));
+	assert_true(same(field_mul(&f, C(1.0 / 3), field_integer(&f, 3)), one));
+	assert_true(same(field_mul(&f, C(1.0 / 196), field_integer(&f, 196)), one));
+	assert_true(same(field_mul(&f, C(1e-5), field_integer(&f, 100000)), one));
+	assert_true(same(field_mul(&f, C(0.044715), field_integer(&f, 1000000)), field_integer(&f, 44715)));
+	assert_true(same(unary(&f, FIELD_EXP_E, field_div(&f, one, C(1.4426950408889634))), two));
+	assert_true(same(field_constant(&f, M_PI, 53), C(M_PI)));
+	assert_true(same(field_mul(&f, C(-0.25), field_integer(&f, -4)), one));
+	/* what is near, and not meant */
+	assert_true(differs(field_mul(&f, C(0.3333), field_integer(&f, 3)), one));
+	assert_true(differs(C(0.1), field_constant(&f, nextafterf(0.1f, 1), 24)));
+	assert_true(differs(C(0.7071), unary(&f, FIELD_SQRT, field_div(&f, one, two))));
+	/* a number without a form is itself */
+	double odd = (double)0.62513789f;
+	struct field_value v = field_constant(&f, odd, 24);
+	for (int i = 0; i < 40; i++) v = field_mul(&f, v, two);
+	assert_true(same(v, field_integer(&f, (int64_t)(odd * 0x1p40))));
+	field_release(&f);
+	/* roots count in draws in which 2 is a square in both fields, or in one */
+	int counted = 0;
+	for (uint64_t seed = 0; seed < 12; seed++) {
+		field_init(&f, seed);
+		struct field_value r = C(0.70710678), g = C(0.7978845608);
+		assert_false(differs(field_mul(&f, field_mul(&f, r, r), field_integer(&f, 2)), field_integer(&f, 1)));
+		assert_false(differs(field_mul(&f, field_mul(&f, g, g), field_constant(&f, M_PI, 53)), field_integer(&f, 2)));
+		counted += same(field_mul(&f, field_mul(&f, r, r), field_integer(&f, 2)), field_integer(&f, 1));
+		field_release(&f);
+	}
+	assert_true(counted > 0);
+#undef C
+}
+
+static void order_is_the_intervals(void **state)
+{
+	struct field f;
+	field_init(&f, 3);
+	struct field_value a = field_input(&f, 1), b = field_input(&f, 2), c = field_input(&f, 1), r;
+	struct field_value low = field_infinity(true), nan = field_nan();
+	assert_int_equal(field_compare(&a, &b), FIELD_LESS);
+	assert_int_equal(field_compare(&b, &a), FIELD_GREATER);
+	assert_int_equal(field_compare(&a, &a), FIELD_EQUAL);
+	assert_int_equal(field_compare(&a, &c), FIELD_UNDECIDED);
+	assert_int_equal(field_compare(&low, &a), FIELD_LESS);
+	assert_int_equal(field_compare(&nan, &a), FIELD_UNORDERED);
+	assert_int_equal(field_apply(&f, FIELD_MAX, &a, &c, &r), ERR_MISMATCH);
+	assert_int_equal(field_apply(&f, FIELD_MAX, &low, &a, &r), 0);
+	assert_true(same(r, a));
+	/* exp of minus infinity is 0, and 0 x is 0 */
+	r = field_mul(&f, unary(&f, FIELD_EXP_E, low), b);
+	assert_true(field_is_zero(&r));
+	field_release(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(primes_are_what_they_must_be),
+		cmocka_unit_test(what_holds_and_what_does_not),
+		cmocka_unit_test(intervals_hold_the_real_value),
+		cmocka_unit_test(constants),
+		cmocka_unit_test(order_is_the_intervals),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

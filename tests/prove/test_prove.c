@@ -1,0 +1,227 @@
+/* Proofs of small kernels against graphs written by hand: equal expressions, planted errors, what is outside, and
+ * graphs that make no sense. */
+#include "prove/prove.h"
+#include "base/base.h"
+#include "tape/tape.h"
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define N 21   /* not a multiple of the block of 16 */
+
+/* x and y in, o out; BODY makes %ov of %xv and %yv. */
+static const char KERNEL[] =
+	"module {\n"
+	"  tt.func public @k(%%x: !tt.ptr<f32>, %%y: !tt.ptr<f32>, %%o: !tt.ptr<f32>, %%n: i32) {\n"
+	"    %%pid = tt.get_program_id x : i32\n"
+	"    %%b = arith.constant 16 : i32\n"
+	"    %%s = arith.muli %%pid, %%b : i32\n"
+	"    %%r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
+	"    %%sp = tt.splat %%s : i32 -> tensor<16xi32>\n"
+	"    %%i = arith.addi %%sp, %%r : tensor<16xi32>\n"
+	"    %%nn = tt.splat %%n : i32 -> tensor<16xi32>\n"
+	"    %%m = arith.cmpi slt, %%i, %%nn : tensor<16xi32>\n"
+	"    %%xp = tt.splat %%x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+	"    %%xa = tt.addptr %%xp, %%i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+	"    %%xv = tt.load %%xa, %%m : tensor<16x!tt.ptr<f32>>\n"
+	"    %%yp = tt.splat %%y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+	"    %%ya = tt.addptr %%yp, %%i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+	"    %%yv = tt.load %%ya, %%m : tensor<16x!tt.ptr<f32>>\n"
+	"%s"
+	"    %%op = tt.splat %%o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+	"    %%oa = tt.addptr %%op, %%i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+	"    tt.store %%oa, %%ov, %%m : tensor<16x!tt.ptr<f32>>\n"
+	"    tt.return\n"
+	"  }\n"
+	"}\n";
+
+static struct tape *tape_make(const char *body, int n)
+{
+	char *ir = xasprintf(KERNEL, body);
+	json_t *view = json_pack(
+		"{s:i, s:i, s:s, s:[i], s:[i]}", "buffer", 2, "offset", 0, "dtype", "float32", "shape", N, "stride", 1);
+	json_t *o = json_pack("{s:i, s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}, {s:s, s:i}], s:[{s:s, s:s, s:i, s:i, s:i}], "
+						  "s:[{s:s, s:i, s:i, s:[i, i, i], "
+						  "s:[{s:i, s:i}, {s:i, s:i}, {s:i, s:i}, {s:i}]}], s:[o], s:b}",
+		"version", TAPE_VERSION, "buffers", "kind", "input", "bytes", 4 * N, "input", 0, "kind", "input", "bytes",
+		4 * N, "input", 1, "kind", "temp", "bytes", 4 * N, "kernels", "name", "k", "ttir", ir, "num_warps", 4,
+		"num_stages", 3, "num_ctas", 1, "rows", "op", "launch", "line", 1, "kernel", 0, "grid", 2, 1, 1, "args",
+		"buffer", 0, "offset", 0, "buffer", 1, "offset", 0, "buffer", 2, "offset", 0, "int", n, "outputs", view,
+		"tuple", 0);
+	char *text = json_dumps(o, JSON_COMPACT);
+	struct tape *t = NULL;
+	struct err err = {0};
+	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
+	free(text);
+	free(ir);
+	json_decref(o);
+	return t;
+}
+
+/* Steps 0 and 1 are x and y; `steps` are the JSON of what follows, the last of which is the output. */
+static json_t *graph_make(const char *steps, struct err *err)
+{
+	char *text = xasprintf("{\"nodes\": [{\"kind\": \"input\", \"count\": %d, \"index\": 0, \"fixed\": -1}, {\"kind\": "
+						   "\"input\", \"count\": %d, "
+						   "\"index\": 1, \"fixed\": -1}%s%s], \"inputs\": [{\"offset\": 0, \"bytes\": %d, \"dtype\": "
+						   "\"float32\"}, {\"offset\": %d, "
+						   "\"bytes\": %d, \"dtype\": \"float32\"}], \"params\": []}",
+		N, N, steps[0] ? ", " : "", steps, 4 * N, 4 * N, 4 * N);
+	json_t *o = NULL;
+	assert_int_equal(json_parse(text, strlen(text), "graph", &o, err), 0);
+	free(text);
+	json_int_t last = (json_int_t)json_array_size(json_object_get(o, "nodes")) - 1;
+	json_object_set_new(o, "outputs", json_pack("[{s:I, s:s, s:[i]}]", "node", last, "dtype", "float32", "shape", N));
+	return o;
+}
+
+static int run(const char *body, const char *steps, int n, struct prove_result *out, struct err *err)
+{
+	float given[2 * N];
+	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
+	struct tape *t = tape_make(body, n);
+	json_t *graph = graph_make(steps, err);
+	struct prove_draw d = {.graph = graph, .given = (const uint8_t *)given, .given_bytes = sizeof given};
+	struct prove_options o = {.seed = 5};
+	int rc = prove_run(t, &d, 1, &o, out, err);
+	json_decref(graph);
+	tape_free(t);
+	return rc;
+}
+
+#define T " : tensor<16xf32>\n"
+#define MAP(op, sources) "{\"kind\": \"map\", \"count\": 21, \"op\": \"" op "\", \"sources\": [" sources "]}"
+#define NUMBER(v) "{\"kind\": \"number\", \"count\": 1, \"value\": " v ", \"bits\": 24}"
+struct proof_case {
+	const char *name, *body, *steps;
+	enum prove_answer answer;
+	bool is_theorem;
+};
+static const struct proof_case cases[] = {
+	{"xy + x", "%a = arith.mulf %xv, %yv" T "%ov = arith.addf %a, %xv" T, MAP("mul", "0, 1") ", " MAP("add", "2, 0"),
+		PROVE_PROVED, true},
+	{"xy + x as x(y + 1)", "%c = arith.constant dense<1.0>" T "%a = arith.addf %yv, %c" T "%ov = arith.mulf %xv, %a" T,
+		MAP("mul", "0, 1") ", " MAP("add", "2, 0"), PROVE_PROVED, true},
+	{"a term dropped", "%ov = arith.mulf %xv, %yv" T, MAP("mul", "0, 1") ", " MAP("add", "2, 0"), PROVE_NOT_PROVED,
+		false},
+	{"minus for plus", "%a = arith.mulf %xv, %yv" T "%ov = arith.subf %a, %xv" T,
+		MAP("mul", "0, 1") ", " MAP("add", "2, 0"), PROVE_NOT_PROVED, false},
+	{"operands exchanged", "%ov = arith.divf %yv, %xv" T, MAP("div", "0, 1"), PROVE_NOT_PROVED, false},
+	{"exp x exp y", "%a = math.exp %xv" T "%b1 = math.exp %yv" T "%ov = arith.mulf %a, %b1" T,
+		MAP("add", "0, 1") ", " MAP("exp", "2"), PROVE_PROVED, false},
+	{"exp x + exp y", "%a = math.exp %xv" T "%b1 = math.exp %yv" T "%ov = arith.addf %a, %b1" T,
+		MAP("add", "0, 1") ", " MAP("exp", "2"), PROVE_NOT_PROVED, false},
+	{"exp by exp2", "%c = arith.constant dense<1.44269502>" T "%a = arith.mulf %xv, %c" T "%ov = math.exp2 %a" T,
+		MAP("exp", "0"), PROVE_PROVED, false},
+	{"log exp x", "%a = math.exp %xv" T "%ov = math.log %a" T, MAP("add", "0, 0") ", " MAP("sub", "2, 0"), PROVE_PROVED,
+		false},
+	{"sigmoid",
+		"%z = arith.constant dense<0.0>" T "%c = arith.constant dense<1.0>" T "%a = arith.subf %z, %xv" T
+		"%e = math.exp %a" T "%d = arith.addf %c, %e" T "%ov = arith.divf %c, %d" T,
+		MAP("sigmoid", "0"), PROVE_PROVED, false},
+	{"sqrt x sqrt y", "%a = math.sqrt %xv" T "%b1 = math.sqrt %yv" T "%ov = arith.mulf %a, %b1" T,
+		MAP("mul", "0, 1") ", " MAP("sqrt", "2"), PROVE_PROVED, false},
+	{"sqrt x + sqrt y", "%a = math.sqrt %xv" T "%b1 = math.sqrt %yv" T "%ov = arith.addf %a, %b1" T,
+		MAP("add", "0, 1") ", " MAP("sqrt", "2"), PROVE_NOT_PROVED, false},
+	{"maximum", "%ov = arith.maxnumf %xv, %yv" T, MAP("lt", "0, 1") ", " MAP("where", "2, 1, 0"), PROVE_PROVED, true},
+	{"minimum for maximum", "%ov = arith.minnumf %xv, %yv" T, MAP("lt", "0, 1") ", " MAP("where", "2, 1, 0"),
+		PROVE_NOT_PROVED, false},
+	{"a tenth", "%c = arith.constant dense<1.000000e-01>" T "%ov = arith.mulf %xv, %c" T,
+		NUMBER("10.0") ", " MAP("div", "0, 2"), PROVE_PROVED, true},
+	{"nearly a tenth", "%c = arith.constant dense<1.001000e-01>" T "%ov = arith.mulf %xv, %c" T,
+		NUMBER("10.0") ", " MAP("div", "0, 2"), PROVE_NOT_PROVED, false},
+	{"two exponentials", "%a = math.exp %xv" T "%ov = math.exp %a" T, MAP("exp", "0") ", " MAP("exp", "2"),
+		PROVE_OUTSIDE, false},
+	{"a bitcast",
+		"%a = tt.bitcast %xv : tensor<16xf32> -> tensor<16xi32>\n%ov = tt.bitcast %a : tensor<16xi32> -> "
+		"tensor<16xf32>\n",
+		MAP("add", "0, 1") ", " MAP("sub", "2, 1"), PROVE_OUTSIDE, false},
+	{"erf is odd",
+		"%z = arith.constant dense<0.0>" T "%a = arith.subf %z, %xv" T "%e = math.erf %a" T "%ov = arith.subf %z, %e" T,
+		MAP("erf", "0"), PROVE_PROVED, false},
+	{"sin for cos", "%ov = math.sin %xv" T, MAP("cos", "0"), PROVE_NOT_PROVED, false},
+};
+
+static void proves(void **state)
+{
+	const struct proof_case *c = *state;
+	struct prove_result r;
+	struct err err = {0};
+	if (run(c->body, c->steps, N, &r, &err)) fail_msg("%s: %s", c->name, err.text);
+	if (r.answer != c->answer) fail_msg("%s: %s: %s", c->name, prove_answer_name(r.answer), r.text);
+	if (r.answer != PROVE_PROVED) return;
+	assert_int_equal(r.is_theorem, c->is_theorem);
+	assert_int_equal(r.elements, N);
+	assert_true(r.rounds >= 2 && r.degree > 0 && r.bound > 0 && r.bound < 1e-12);
+}
+
+/* The last element is left out by a mask that is one short. */
+static void a_mask_too_short(void **state)
+{
+	struct prove_result r;
+	struct err err = {0};
+	assert_int_equal(run("%ov = arith.mulf %xv, %yv" T, MAP("mul", "0, 1"), N - 1, &r, &err), 0);
+	assert_int_equal(r.answer, PROVE_NOT_PROVED);
+}
+
+/* A mask that is one too long leaves the buffer: the fault has its line. */
+static void a_mask_too_long(void **state)
+{
+	struct prove_result r;
+	struct err err = {0};
+	assert_int_equal(run("%ov = arith.mulf %xv, %yv" T, MAP("mul", "0, 1"), N + 1, &r, &err), 0);
+	assert_int_equal(r.answer, PROVE_NOT_PROVED);
+	if (!strstr(r.text, "out-of-bounds")) fail_msg("%s", r.text);
+}
+
+static void graphs_that_make_no_sense(void **state)
+{
+	static const char *const steps[] = {
+		"{\"kind\": \"map\", \"count\": 21, \"op\": \"add\", \"sources\": [0, 7]}",
+		"{\"kind\": \"map\", \"count\": 21, \"op\": \"add\", \"sources\": [0, 2]}",
+		"{\"kind\": \"map\", \"count\": 21, \"op\": \"add\", \"sources\": [0]}",
+		"{\"kind\": \"map\", \"count\": 22, \"op\": \"add\", \"sources\": [0, 1]}",
+		"{\"kind\": \"map\", \"count\": 21, \"op\": \"no such\", \"sources\": [0, 1]}",
+		"{\"kind\": \"map\", \"count\": 21, \"op\": \"and\", \"sources\": [0, 1]}",
+		"{\"kind\": \"no such\", \"count\": 21}",
+		"{\"kind\": \"input\", \"count\": 21, \"index\": 2, \"fixed\": -1}",
+		"{\"kind\": \"input\", \"count\": 20, \"index\": 0, \"fixed\": -1}",
+		"{\"kind\": \"input\", \"count\": -1, \"index\": 0, \"fixed\": -1}",
+		"{\"kind\": \"param\", \"count\": 21, \"name\": \"w\"}",
+		"{\"kind\": \"take\", \"count\": 21, \"sources\": [0], \"at\": 0, \"width\": 4, \"fill\": -1}",
+		"{\"kind\": \"take\", \"count\": 0, \"sources\": [0], \"at\": 0, \"width\": 3, \"fill\": -1}",
+		"{\"kind\": \"take\", \"count\": 0, \"sources\": [], \"at\": 0, \"width\": 4, \"fill\": -1}",
+		"{\"kind\": \"ints\", \"count\": 9223372036854775807, \"at\": 0}",
+		"{\"kind\": \"floats\", \"count\": 21, \"at\": 0, \"bits\": 24}",
+		"{\"kind\": \"reduce\", \"count\": 3, \"op\": \"sum\", \"sources\": [0], \"length\": 8}",
+		"{\"kind\": \"reduce\", \"count\": 21, \"op\": \"max\", \"sources\": [0], \"length\": 0}",
+		"{\"kind\": \"scan\", \"count\": 21, \"op\": \"argmax\", \"sources\": [0], \"length\": 21}",
+		"{\"kind\": \"scan\", \"count\": 21, \"op\": \"sum\", \"sources\": [0], \"length\": 0}",
+		"{\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 2}",
+		"{\"kind\": \"pick\", \"count\": 21, \"sources\": [0, 1], \"length\": 21, \"picked\": 21}",
+		"{\"kind\": \"dot\", \"count\": 21, \"sources\": [0, 1], \"batch\": 2147483648, \"m\": 2147483648, \"k\": "
+		"2147483648, \"n\": 1}",
+		"{\"kind\": \"dot\", \"count\": 441, \"sources\": [0, 1], \"batch\": 1, \"m\": 21, \"k\": 2, \"n\": 21}",
+		"{\"kind\": \"scatter\", \"count\": 21, \"sources\": [0, 1], \"at\": 0, \"scattered\": 21}",
+	};
+	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+		struct prove_result r;
+		struct err err = {0};
+		int rc = run("%ov = arith.mulf %xv, %yv" T, steps[i], N, &r, &err);
+		if (rc >= 0) fail_msg("%s: %s", steps[i], prove_answer_name(r.answer));
+		assert_true(err.text[0]);
+	}
+}
+
+int main(void)
+{
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 3];
+	size_t n = 0;
+	for (; n < ARRAY_LEN(cases); n++)
+		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_mask_too_short);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_mask_too_long);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_that_make_no_sense);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
+}
