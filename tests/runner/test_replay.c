@@ -164,6 +164,58 @@ static void test_dead_library_rows_are_skipped(void **state)
 	runner_result_release(&r);
 }
 
+/* Stands for whoever computes library rows: twice what the row reads. Row 1 is the only one it knows. */
+static int twice(const struct launcher_library *l, int row, struct runner_fault *fault)
+{
+	const float *reads = (const float *)(const void *)l->memory;
+	float *writes = (float *)(void *)(l->memory + 64); /* one read of 64 bytes lies before */
+	if (row != 1) return launcher_fault(fault, "library-row", row, 10, "cannot be computed");
+	for (int i = 0; i < 16; i++) writes[i] = 2 * reads[i];
+	return 0;
+}
+
+/* A library row on the data path is somebody else's: its operands go out dense, what comes back is tagged as a
+ * library's, and a kernel goes on from it. */
+static void test_library_rows_are_asked_for(void **state)
+{
+	static _Alignas(64) uint8_t memory[128];
+	static const struct {
+		const char *text;
+		float factor, more;
+		enum tape_lineage lineage;
+	} cases[] = {
+		{TAPE(LAUNCH(0, 1, 16) ", " LIBRARY(2, 1), 2), 2, 2, TAPE_LINEAGE_LIBRARY},
+		{TAPE(FILL(1, 0) ", " LIBRARY(1, 0) ", " LAUNCH(1, 2, 16), 2), 2, 1, TAPE_LINEAGE_OK},
+	};
+	struct launcher_library library = {memory, sizeof memory, twice};
+	struct runner_given given = X;
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 60000};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, &library};
+	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+		struct replay *r = NULL;
+		struct runner_fault fault = {0};
+		struct runner_result out;
+		for (int i = 0; i < 16; i++) input[i] = (float)i;
+		assert_int_equal(replay_create(parse(cases[k].text), launcher_vm_create(MIB), NULL, &r, &fault), 0);
+		replay_run(r, &trial, &data, (uint8_t *)output, sizeof output, &out);
+		if (out.has_fault) fail_msg("%s: %s", out.fault.code, out.fault.text);
+		assert_int_equal(out.lineage, cases[k].lineage);
+		for (int i = 0; i < 16; i++) assert_true(output[i] == cases[k].factor * (float)i + cases[k].more);
+		runner_result_release(&out);
+		replay_free(r);
+	}
+	/* Who cannot compute it says so, and that is the trial's fault. */
+	struct replay *r = NULL;
+	struct runner_fault fault = {0};
+	struct runner_result out;
+	assert_int_equal(replay_create(parse(TAPE(LIBRARY(1, 0), 1)), launcher_vm_create(MIB), NULL, &r, &fault), 0);
+	replay_run(r, &trial, &data, (uint8_t *)output, sizeof output, &out);
+	assert_true(out.has_fault);
+	assert_string_equal(out.fault.code, "library-row");
+	runner_result_release(&out);
+	replay_free(r);
+}
+
 static void test_wire(void **state)
 {
 	struct runner_given inputs[2] =
@@ -259,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_lineage),
 		cmocka_unit_test(test_dead_library_rows_are_skipped),
+		cmocka_unit_test(test_library_rows_are_asked_for),
 		cmocka_unit_test(test_wire),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
