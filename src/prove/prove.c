@@ -24,7 +24,7 @@ const char *prove_answer_name(enum prove_answer a)
 /* ---- leaves ---- */
 
 static int leaf_make(const struct prove_draw *d, const struct prove_memory *m, int64_t fixed, struct field *f,
-	struct prove_leaf *out, struct err *err)
+	struct prove_leaf *out, int64_t *room, struct err *err)
 {
 	enum dtype dtype;
 	*out = (struct prove_leaf){.memory = *m};
@@ -33,8 +33,11 @@ static int leaf_make(const struct prove_draw *d, const struct prove_memory *m, i
 	out->is_float = dtype_is_float(dtype);
 	out->count = m->bytes / (int64_t)dtype_bytes(dtype);
 	if (!out->is_float) return 0;
-	if (out->count * (int64_t)sizeof *out->values > PROVE_BYTES_MAX)
-		return err_set(err, ERR_LIMIT, "a tensor of %lld elements", (long long)out->count);
+	/* Several leaves may name one memory: what counts is how much they take together. */
+	*room -= out->count * (int64_t)sizeof *out->values;
+	if (*room < 0)
+		return err_set(err, ERR_LIMIT, "inputs and parameters need more than %lld MiB of exact values",
+			(long long)(PROVE_BYTES_MAX >> 20));
 	if (fixed >= 0 && out->count > d->table_bytes - fixed)
 		return err_set(err, ERR_FORMAT, "the table of an input's constants is not there");
 	out->values = xmalloc(size_mul((size_t)out->count + 1, sizeof *out->values));
@@ -83,7 +86,7 @@ static void share_tied(struct prove_leaf *params, int at)
 }
 
 static int list_make(const struct prove_draw *d, const json_t *list, bool is_param, struct field *f,
-	struct prove_leaf **out, int *count, struct err *err)
+	struct prove_leaf **out, int *count, int64_t *room, struct err *err)
 {
 	size_t n = json_array_size(list);
 	int rc = json_is_array(list) && n <= TAPE_BUFFERS_MAX
@@ -94,7 +97,7 @@ static int list_make(const struct prove_draw *d, const json_t *list, bool is_par
 	for (size_t i = 0; i < n && !rc; i++) {
 		struct prove_memory m = {.name = NULL};
 		rc = memory_read(d, json_array_get(list, i), is_param, &m, err);
-		if (!rc) rc = leaf_make(d, &m, is_param ? -1 : fixed_of(d, i), f, &(*out)[i], err);
+		if (!rc) rc = leaf_make(d, &m, is_param ? -1 : fixed_of(d, i), f, &(*out)[i], room, err);
 		if (!rc && is_param) share_tied(*out, (int)i);
 		*count = (int)i + 1;
 	}
@@ -103,9 +106,11 @@ static int list_make(const struct prove_draw *d, const json_t *list, bool is_par
 
 int leaves_make(const struct prove_draw *d, struct field *f, struct prove_leaves *out, struct err *err)
 {
+	int64_t room = PROVE_BYTES_MAX;
 	*out = (struct prove_leaves){.ninputs = 0};
-	int rc = list_make(d, json_object_get(d->graph, "inputs"), false, f, &out->inputs, &out->ninputs, err);
-	return rc ? rc : list_make(d, json_object_get(d->graph, "params"), true, f, &out->params, &out->nparams, err);
+	int rc = list_make(d, json_object_get(d->graph, "inputs"), false, f, &out->inputs, &out->ninputs, &room, err);
+	return rc ? rc
+			  : list_make(d, json_object_get(d->graph, "params"), true, f, &out->params, &out->nparams, &room, err);
 }
 
 void leaves_release(struct prove_leaves *l)

@@ -585,7 +585,7 @@ static int step_order(struct graph *g, struct node *n)
 	if (a->count != n->count || (n->count && (!length || n->count % length)))
 		return bad(g, "an order that does not fit its source");
 	if (room(g, n, false)) return 1;
-	int64_t *spare = xmalloc(size_mul((size_t)length + 1, sizeof *spare));
+	int64_t *spare = xmalloc(size_mul((size_t)MIN(length, n->count) + 1, sizeof *spare));
 	bool descending = json_is_true(json_object_get(n->json, "descending"));
 	for (int64_t at = 0; at < n->count && !rc; at += length) {
 		rc = spend(g, 16 * length);
