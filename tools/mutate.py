@@ -14,7 +14,7 @@ which is quick; a later run without it takes those that survived that to the tes
 usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N] [--seconds 900] [--jobs 2] [--reach own|all] [--fresh] [--out build/mutate/mutants.jsonl]
        build/venv/bin/python tools/mutate.py --show N [--seed 1]      prints mutant N as a diff
        build/venv/bin/python tools/mutate.py --sum                    sums up the file of results
---seconds: for the tests of one mutant; one that is not noticed by then counts as a survivor, and the result says where it stopped.
+--seconds: for the tests of one mutant; one that is not noticed by then stays open, and a later run takes it again.
 """
 import argparse, difflib, glob, json, os, random, re, signal, subprocess, sys, time
 
@@ -66,12 +66,15 @@ def code_spans(line):
 
 
 def places(path):
-    in_comment, found = False, []
+    in_comment, in_left_alone, found = False, False, []
     for number, line in enumerate(open(path), 1):
         line = line.rstrip("\n")
         was_in = in_comment
         in_comment = (in_comment or "/*" in line) and line.rfind("*/") <= line.rfind("/*") if "/*" in line or "*/" in line else in_comment
-        if was_in or not line.startswith("\t") or LEFT_ALONE.search(line):
+        # A statement that is left alone is so to its end, on whichever line that is.
+        in_left_alone = in_left_alone or bool(LEFT_ALONE.search(line)) and not line.lstrip().startswith(("#", "*", "/*"))
+        was_left_alone, in_left_alone = in_left_alone, in_left_alone and not line.endswith((";", "{", "}"))
+        if was_in or was_left_alone or not line.startswith("\t") or LEFT_ALONE.search(line):
             continue
         masked = code_spans(line)
         for pattern, into in EDITS:
@@ -143,6 +146,10 @@ class Tree:
             except subprocess.TimeoutExpired:
                 os.killpg(p.pid, signal.SIGKILL)   # the group that this call started
                 return None, p.communicate()[0]
+        except BaseException:   # this program is being ended: its tests end first
+            p.terminate()
+            p.wait()
+            raise
 
     def build(self, jobs, targets):
         return self.run(["make", f"-j{jobs}", *targets], 1800)
@@ -206,7 +213,7 @@ class Judge:
         return False
 
     def judge(self, room, file, line_number, new, reach):
-        """("killed", by) or ("survived", until where) or ("no mutant", why); the tree is as it was. reach: own, above or all."""
+        """("killed", by), ("survived", what passed), ("open", where the time ended) or ("no mutant", why); the tree is as it was. reach: own, above or all."""
         object_file = f"build/release/obj/{file[:-2]}.o"
         compiled = [object_file] if file.endswith(".c") else [f"build/release/lib{room}.a"]
         self.tree.build(self.jobs, compiled)
@@ -221,12 +228,12 @@ class Judge:
             for words, built, arguments in self.stages(room, reach):
                 left = end - time.monotonic()
                 if left <= 0:
-                    return "survived", f"{self.seconds} s, before {words}"
+                    return "open", f"{self.seconds} s, before {words}"
                 if self.tree.build(self.jobs, built)[0] != 0:
                     return "no mutant", "does not compile"
                 status, out = self.tree.run(["tests/run.sh", *arguments], left)
                 if status is None:
-                    return "survived", f"{self.seconds} s, within {words}"
+                    return "open", f"{self.seconds} s, within {words}"
                 failed = self.failures(out)
                 if not failed:
                     continue
@@ -248,10 +255,12 @@ def results(path):
 
 def sum_up(rows):
     rows = [rows[k] for k in sorted(rows)]
-    survivors = [r for r in rows if r["verdict"] == "survived"]
-    for r in survivors:
-        say(f"{r['file']}:{r['line']}: survived ({r['by']})\n  - {r['old']}\n  + {r['new']}")
-    say(f"{len(rows)} mutants, {len(rows) - len(survivors)} killed, {len(survivors)} survived ({100 * len(survivors) / max(len(rows), 1):.1f} %)")
+    for r in rows:
+        if r["verdict"] != "killed":
+            say(f"{r['number']} {r['file']}:{r['line']}: {r['verdict']} ({r['by']})\n  - {r['old']}\n  + {r['new']}")
+    count = {v: sum(r["verdict"] == v for r in rows) for v in ("killed", "survived", "open")}
+    say(f"{len(rows)} mutants, {count['killed']} killed, {count['survived']} survived, {count['open']} open; "
+        f"{100 * count['survived'] / max(count['killed'] + count['survived'], 1):.1f} % of those decided survived")
 
 
 def main():
@@ -275,6 +284,7 @@ def main():
     if o.show is not None:
         room, file, n, old, new = next(draw(ROOT, o.show, o.seed, rooms_of(ROOT)[0], only))
         return say("".join(difflib.unified_diff([old + "\n"], [new + "\n"], f"{file}:{n}", f"{file}:{n}")))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutate: ended; the next run goes on here"))
     os.nice(19)   # it takes hours: whatever else runs comes first
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if o.fresh and os.path.exists(path):
@@ -290,12 +300,12 @@ def main():
     done = results(path)
     for number in range(o.first, o.first + o.count):
         before = done.get((o.seed, number))
-        if before and (before["verdict"] == "killed" or before["reach"] == "all" or o.reach == "own"):
+        if before and (before["verdict"] == "killed" or before["verdict"] == "survived" and o.reach in (before["reach"], "own")):
             continue
         for room, file, n, old, new in draw(tree.path, number, o.seed, rooms, only):
             if before and (before["file"], before["line"], before["new"]) != (file, n, new.strip()):
                 continue   # drawn before it and found to be no mutant
-            verdict, by = court.judge(room, file, n, new, "above" if before else o.reach)
+            verdict, by = court.judge(room, file, n, new, "above" if before and before["verdict"] == "survived" else o.reach)
             if verdict != "no mutant":
                 break
         row = dict(number=number, seed=o.seed, commit=tree.commit(), file=file, line=n, old=old.strip(), new=new.strip(), verdict=verdict, by=by, reach=o.reach)

@@ -252,7 +252,8 @@ static void examine(struct lint *l, TSNode n)
 	}
 }
 
-static void count_findings(struct lint *l)
+/* What only the whole file tells: what it lacks, and jitted functions that nothing refers to. */
+static void whole_findings(struct lint *l)
 {
 	struct lint_report *r = l->out;
 	struct slice none = {"", 0};
@@ -262,6 +263,7 @@ static void count_findings(struct lint *l)
 	int used = 0;
 	/* a definition's own name is one place, so used means two */
 	for (int i = 0; i < l->jitted.count; i++) used += l->jitted.uses[i] > 1;
+	/* Beside a kernel that is used, or where names are looked up by strings, an idle one is only a note. */
 	enum lint_code code = used || l->is_dynamic ? LINT_JIT_IDLE : LINT_JIT_UNUSED;
 	for (int i = 0; i < l->jitted.count; i++)
 		if (l->jitted.uses[i] <= 1)
@@ -282,7 +284,7 @@ static void lint_tree(struct lint *l, TSTree *tree, const char *src, size_t len)
 	do examine(l, ts_tree_cursor_current_node(&l->w.cursor));
 	while (walk_next(&l->w));
 	walk_end(&l->w);
-	count_findings(l);
+	whole_findings(l);
 }
 
 int lint_source(const char *src, size_t len, struct lint_report *out)

@@ -11,6 +11,7 @@
 #include "verify/verify.h"
 
 #include <math.h>
+#include <limits.h>
 #include <stdlib.h>
 
 struct collect {
@@ -199,14 +200,12 @@ static int collect_run(struct collect *c, int n, struct err *err)
 int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
 	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err)
 {
-	struct collect c = {.engine = e,
-		.verifier = v,
-		.tokenizer = t,
-		.prompts = prompts,
-		.index = index,
-		.o = o,
-		.out = out,
-		.total = n * o->num_samples};
+	struct collect c = {
+		.engine = e, .verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out};
+	/* Verdicts come back under the number of their answer, which has to fit an int. */
+	if (__builtin_mul_overflow(n, o->num_samples, &c.total))
+		return err_set(err, ERR_LIMIT, "%d prompts with %d answers each are more than %d answers; ask for fewer", n,
+			o->num_samples, INT_MAX);
 	memset(out, 0, (size_t)c.total * sizeof *out);
 	c.spans = xcalloc((size_t)MAX(c.total, 1), sizeof *c.spans);
 	c.judged = xcalloc((size_t)MAX(n, 1) * 2, sizeof *c.judged);

@@ -49,6 +49,7 @@ static void round_prompts(const struct loop *l, int round, const int *taken, int
 	else history_draw(l->history, l->step + 1, round, taken, ntaken, n, index);
 }
 
+/* How a step's answers are drawn: `samples` to each prompt. */
 static struct rollout_options collect_options(const struct loop *l, int samples, int64_t id_base)
 {
 	const struct rl_options *o = l->o;

@@ -291,6 +291,7 @@ static void row_measure(struct updater *u, size_t row, float logprob, float entr
 	gap_add(st, logprob, u->sampler_logprob[row]);
 	st->entropy += entropy;
 	if (u->o.loss.beta > 0) {
+		/* KL(policy || reference) from one sampled token: unbiased, never negative (Schulman's k3). */
 		double d = (double)r->ref_logprob - logprob;
 		st->kl += exp(d) - d - 1;
 	}

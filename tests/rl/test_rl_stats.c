@@ -1,5 +1,4 @@
 /* Statistics and advantages of the loop, against brute force and hand-worked values. */
-#include "eval/eval.h"
 #include "rl/rl_internal.h"
 
 #include <math.h>
@@ -8,26 +7,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static double choose(int n, int k)
-{
-	double c = 1;
-	for (int i = 0; i < k; i++) c = c * (n - i) / (i + 1);
-	return k > n ? 0 : c;
-}
-
-/* Chen et al. 2021: 1 - C(n - c, k) / C(n, k). Both sides are sums of a few products of doubles:
- * 1e-12 is thousands of ulps. */
-static void test_pass_at_k(void **state)
-{
-	for (int n = 1; n <= 16; n++)
-		for (int c = 0; c <= n; c++)
-			for (int k = 1; k <= n; k++) {
-				double want = 1 - choose(n - c, k) / choose(n, k);
-				if (fabs(pass_at_k(n, c, k) - want) > 1e-12)
-					fail_msg("n %d c %d k %d: %g, expected %g", n, c, k, pass_at_k(n, c, k), want);
-			}
-}
 
 /* Pairs that mostly agree: the spread of the differences is far below that of either side, so an
  * unpaired resampling would be wide by several times. */
@@ -308,7 +287,6 @@ static void test_any_bytes_are_recorded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pass_at_k),
 		cmocka_unit_test(test_bootstrap),
 		cmocka_unit_test(test_bootstrap_draws_structures),
 		cmocka_unit_test(test_clusters),

@@ -44,6 +44,7 @@ static void test_all_dtypes(void **state)
 		}
 		if (!dtype_is_float(d)) continue;
 		float out[15];
+		memset(out, 0xff, sizeof out); /* NaN, not what the dtype before left there */
 		tensor_to_f32(t, out);
 		for (int i = 0; i < 15; i++) assert_true(out[i] == (float)value(i) / 4);
 	}
@@ -337,6 +338,7 @@ static void test_f8(void **state)
 	for (size_t d = 0; d < ARRAY_LEN(names); d++) {
 		char name[64];
 		float out[256];
+		memset(out, 0, sizeof out);
 		const struct tensor_info *t = safetensors_find(s, names[d]);
 		snprintf(name, sizeof name, "%s.f32", names[d]);
 		const float *want = safetensors_find(s, name)->data;

@@ -202,15 +202,18 @@ int lower_if(struct lowerer *lo, const struct ttir_op *op, const struct lower_ro
 	return emit_move(lo, named, results, n);
 }
 
+/* A region that runs once, in place: its code follows here, without a jump. */
 int lower_execute_region(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int n = op->nresult_types;
 	int *values = list_new(lo, n), *results = list_new(lo, n), *like = list_new(lo, n);
 	struct lower_scope scope;
+	/* like: values of the results' types, against which those that the region yields are checked. */
 	if (values_new(lo, op->types, n, like)) return lo->code;
 	if (lower_region_begin(lo, &op->regions[0], NULL, 0, "scf.yield", &scope) ||
 		lower_region_values(lo, &scope, 0, n, like, values))
 		return lo->code;
+	/* The region's names end with it; the results get theirs outside, and what was yielded moves there. */
 	lower_region_end(lo, &scope);
 	if (results_new(lo, op, op->types, n, results)) return lo->code;
 	return emit_move(lo, results, values, n);
