@@ -344,13 +344,19 @@ class Compiler:
         self.compiler.close()
 
 
-def same_ptx(survivors):
-    """The numbers of the survivors whose kernels and launches are those of their originals."""
-    compiler = Compiler()
-    try:
-        return {r["number"] for r in survivors if compiler.is_same(r)}
-    finally:
+def same_ptx(survivors, out):
+    """The numbers of the survivors whose kernels and launches are those of their originals. What was found once is kept beside the verdicts."""
+    path = f"{out}/ptx.json"
+    known = {int(k): v for k, v in json.load(open(path)).items()} if os.path.exists(path) else {}
+    left = [r for r in survivors if r["number"] not in known]
+    compiler = Compiler() if left else None
+    for r in left:
+        known[r["number"]] = compiler.is_same(r)
+        with open(path, "w") as f:
+            json.dump(known, f)
+    if compiler:
         compiler.close()
+    return {r["number"] for r in survivors if known[r["number"]]}
 
 
 def written(r, arguments):
@@ -373,7 +379,7 @@ def table(o):
     mutants = [r for r in known if not is_stillborn(r["verdict"])]
     survivors = [r for r in mutants if r["verdict"]["verdict"] == "genuine"]
     odd = [r for r in mutants if r["verdict"]["verdict"] == "infra"]
-    same = same_ptx(survivors) if survivors else set()
+    same = same_ptx(survivors, o.out) if survivors else set()
     arguments = json.load(open(EQUIVALENT)) if os.path.exists(EQUIVALENT) else []
     for r in survivors:
         r["how"] = "equal PTX" if r["number"] in same else "argument" if written(r, arguments) else "survived"

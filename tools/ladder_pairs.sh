@@ -26,7 +26,7 @@ for rung in T0 T1 T2 T3 T4; do
 		# The seed is part of a task's name, so that parts can be joined.
 		$hone tasks synth --seed "$number" --rungs $rung --count_train "$count" --count_dev 0 --count_test 0 --out "$name.tasks.jsonl.gz"
 		$hone pairs synth --tasks "$name.tasks.jsonl.gz" --prompt_template recipes/prompts/small-frontend.txt --chat_template plain \
-			--store "$dir/cache.db" --out "$name.jsonl.gz" "$@"
+			--cost_size stock --store "$dir/cache.db" --out "$name.jsonl.gz" "$@"
 	done
 done
 cat "${parts[@]}" >"$out.tmp"   # gzip members simply follow one another

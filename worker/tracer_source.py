@@ -9,6 +9,7 @@ A recipe is a JSON object: {"functions": [function...], "entry": index, "name": 
 "noinline", "defaults": [value...], "kwdefaults": {name: value}, "names": {name: value}}. A value is a list that starts with its kind: see value() below.
 """
 import ast
+import functools
 import json
 import math
 import sys
@@ -150,6 +151,7 @@ def source_of(v, function):
     return textwrap.dedent("".join(inspect.getsourcelines(function)[0]))
 
 
+@functools.cache      # each size defines the same functions anew
 def names_of(source):
     """Each name that a function's text mentions, with the chains of attributes that follow it: math.pi is {"math": {("pi",)}}."""
     found = {}

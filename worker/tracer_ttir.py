@@ -4,6 +4,7 @@ A state that one call leaves for the next has to show, so the tracer must know w
 the side of "may be written": values are followed from the arguments through every operation to the pointer operand of stores and atomics, loops and branches
 without regard to position; pointers made from integers, and anything handed to a function that was not inlined, count as everything.
 """
+import functools
 import re
 
 VALUE = re.compile(r"%[\w$.-]+")
@@ -13,6 +14,7 @@ ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 WRITES = re.compile(r"tt\.(store|atomic_\w+|descriptor_store|descriptor_scatter|descriptor_reduce)\b|tt\.experimental_descriptor_store\b")
 
 
+@functools.cache      # each size launches the same texts
 def written_arguments(ttir):
     """Indices into the IR function's arguments, or None for "all of them"."""
     head = ttir.find("tt.func public")
@@ -34,7 +36,7 @@ def written_arguments(ttir):
             follow(line, flow, carried, written)
         if (sum(map(len, flow.values())), len(carried)) == before:
             break
-    return written
+    return frozenset(written)
 
 
 def follow(line, flow, carried, written):

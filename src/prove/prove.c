@@ -70,6 +70,18 @@ static int64_t fixed_of(const struct prove_draw *d, size_t index)
 	return -1;
 }
 
+/* A parameter of two names lies in one place, and has one value. */
+static void share_tied(struct prove_leaf *params, int at)
+{
+	struct prove_leaf *l = &params[at];
+	for (int p = 0; p < at && l->is_float && l->count; p++)
+		if (params[p].is_float && params[p].count == l->count && params[p].memory.offset == l->memory.offset &&
+			!strcmp(params[p].memory.dtype, l->memory.dtype)) {
+			memcpy(l->values, params[p].values, (size_t)l->count * sizeof *l->values);
+			return;
+		}
+}
+
 static int list_make(const struct prove_draw *d, const json_t *list, bool is_param, struct field *f,
 	struct prove_leaf **out, int *count, struct err *err)
 {
@@ -83,6 +95,7 @@ static int list_make(const struct prove_draw *d, const json_t *list, bool is_par
 		struct prove_memory m = {.name = NULL};
 		rc = memory_read(d, json_array_get(list, i), is_param, &m, err);
 		if (!rc) rc = leaf_make(d, &m, is_param ? -1 : fixed_of(d, i), f, &(*out)[i], err);
+		if (!rc && is_param) share_tied(*out, (int)i);
 		*count = (int)i + 1;
 	}
 	return rc;
@@ -247,6 +260,7 @@ static int round_run(struct proof *p, struct tape_side *side, const struct prove
 	struct prove_leaves leaves;
 	struct prove_outputs *want = xcalloc(1, sizeof *want), *found = xcalloc(1, sizeof *found);
 	struct prove_stop stop = {.end = PROVE_DONE};
+	/* New primes and residues; then the reference, the tape, and what they agree in. */
 	field_init(f, o->seed + (uint64_t)number);
 	int rc = leaves_make(d, f, &leaves, err);
 	if (!rc) rc = graph_run(d, f, &leaves, o->deadline_ns, want, &stop, err);
@@ -255,6 +269,7 @@ static int round_run(struct proof *p, struct tape_side *side, const struct prove
 		*is_open = outputs_compare(p, f, want, found);
 		p->out->rounds++;
 	}
+	/* A side that stopped settles the answer, unless it only wants another point. */
 	*is_undecided = rc == 1 && stop.end == PROVE_UNDECIDED;
 	if (rc == 1) {
 		settle_stop(p, &stop);

@@ -372,6 +372,7 @@ static int map_one(struct graph *g, struct node *n, size_t form, int64_t k)
 	const struct node *a = source(g, n, 0), *b = n->nsources > 1 ? source(g, n, 1) : NULL;
 	const struct field_value *x;
 	enum field_order order;
+	/* map_check has seen to it that each form's sources are of its kinds. */
 	switch (forms[form].form) {
 	case FORM_COMPARE:
 		order = field_compare(float_at(g, a, k), float_at(g, b, k));

@@ -521,6 +521,14 @@ static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner
 	return -1;
 }
 
+static void vm_kernel_order(const struct launcher *l, int kernel, bool *may_write, struct row_kernel *out)
+{
+	const struct vm_kernel *k = ((const struct launcher_vm *)l)->kernels[kernel];
+	*out = (struct row_kernel){vm_kernel_waits(k), vm_kernel_triggers(k), may_write, vm_kernel_nargs(k)};
+	out->nargs = MIN(out->nargs, TAPE_ARGS_MAX);
+	for (int i = 0; i < out->nargs; i++) may_write[i] = vm_kernel_arg_may_be_written(k, i);
+}
+
 static bool vm_is_spent(const struct launcher *l) { return false; }
 
 static void vm_destroy(struct launcher *l)
@@ -546,6 +554,7 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.finish = vm_finish,
 		.output_read = vm_output_read,
 		.line_of = vm_line_of,
+		.kernel_order = vm_kernel_order,
 		.is_spent = vm_is_spent,
 		.destroy = vm_destroy};
 	v->memory_bytes = memory_bytes;

@@ -87,6 +87,34 @@ static int rows_prepare(struct replay *r, struct runner_fault *fault)
 	return rc;
 }
 
+/* Rows that a GPU may run in either order, though it matters. */
+static int order_check(struct replay *r, struct runner_fault *fault)
+{
+	const struct tape *t = r->tape;
+	if (!r->launcher->kernel_order) return 0;
+	struct row_kernel *kernels = xcalloc((size_t)t->nkernels + 1, sizeof *kernels);
+	bool *may_write = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *may_write);
+	for (int k = 0; k < t->nkernels; k++)
+		r->launcher->kernel_order(r->launcher, k, may_write + (size_t)k * TAPE_ARGS_MAX, &kernels[k]);
+	struct row_race race = row_race_find(t, kernels, r->is_skipped);
+	free(kernels);
+	free(may_write);
+	if (race.row < 0) return 0;
+	const struct tape_row *row = &t->rows[race.row];
+	char text[300];
+	if (race.other < 0)
+		snprintf(text, sizeof text,
+			"candidate.py:%d: this writes to what forward returns on a stream of its own, and nothing makes the "
+			"stream of forward's caller wait for it",
+			row->line);
+	else
+		snprintf(text, sizeof text,
+			"candidate.py:%d: nothing orders this after candidate.py:%d, which uses the same memory: they are on two "
+			"streams without an event between, or a dependent launch (launch_pdl) starts early and does not wait",
+			row->line, t->rows[race.other].line);
+	return launcher_fault(fault, "race", race.row, row->line, text);
+}
+
 int replay_reload(struct replay *r, struct tape *t, const struct runner_binaries *binaries, struct runner_fault *fault)
 {
 	static const struct runner_binaries none = {0};
@@ -94,6 +122,7 @@ int replay_reload(struct replay *r, struct tape *t, const struct runner_binaries
 	r->tape = t;
 	int rc = rows_prepare(r, fault);
 	if (!rc) rc = r->launcher->load(r->launcher, t, r->is_skipped, binaries ? binaries : &none, fault);
+	if (!rc) rc = order_check(r, fault);
 	r->given = xcalloc((size_t)t->nbuffers + 1, sizeof *r->given);
 	r->is_read_only = xcalloc((size_t)t->nbuffers + 1, sizeof *r->is_read_only);
 	if (rc) release_tape(r);

@@ -80,7 +80,7 @@ static const struct {
 	{"shifted", "y + 0.4"},
 	{"input", "x - 9.0"},
 	{"constant", "y * 0.0 + 0.7"},
-	{"cut", "(y.to(tl.int32, bitcast=True) & -1048576).to(tl.float32, bitcast=True) * 1.01"},
+	{"quantised", "tl.floor(y * 3.0) / 3.0 - 0.2"},
 	{"not_a_number", "y * float(\"nan\")"},
 	{"endless", "y + float(\"inf\")"},
 	{"halved", "y * 0.5"},

@@ -116,6 +116,26 @@ static int static_step(struct grading *g)
 	return rc;
 }
 
+/* An answer that opens with a brace is a tape (docs/tape-format.md): kernels as IR with their launches. No module of
+ * Python that defines anything begins so. */
+static bool source_is_ir(const char *source, size_t len)
+{
+	size_t at = 0;
+	while (at < len && strchr(" \t\r\n", source[at])) at++;
+	return at < len && source[at] == '{';
+}
+
+/* Such an answer's tape is its text: nothing of it ran, nothing has to be traced or compiled from another source. */
+static int ir_step(struct grading *g, struct trace *out)
+{
+	struct err err = {0};
+	g->v->stage = STAGE_TRACE;
+	int rc = tape_parse(g->source, g->source_len, &out->tape, &err);
+	if (rc) return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
+	str_append(&out->text, g->source, g->source_len);
+	return GRADE_ON;
+}
+
 static int oracle_step(struct grading *g, struct err *err)
 {
 	struct oracle_fault fault = {0};
@@ -123,7 +143,8 @@ static int oracle_step(struct grading *g, struct err *err)
 	if (rc == ERR_MISMATCH)
 		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, fault.code, 0,
 			"the task itself cannot be judged: task.py:%d: %.800s", fault.line, fault.text);
-	if (!rc && g->oracle->null_kernel)
+	/* Trials that tell nothing apart matter to who compares: a proof does not. */
+	if (!rc && g->oracle->null_kernel && !g->s->skip_replay)
 		return grade_end(g, VERDICT_INFRA, STAGE_TRACE, "task-not-discriminating", 0,
 			"%s would pass for right: nothing can be concluded from this task", g->oracle->null_kernel);
 	return rc;
@@ -134,10 +155,10 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_ORACLE);
 	int rc = oracle_step(g, err);
 	times_lap(g, STEP_TRACE);
-	if (!rc) rc = trace_step(g, stock, err);
+	if (!rc) rc = g->is_ir ? ir_step(g, stock) : trace_step(g, stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
 	times_lap(g, STEP_REBUILD);
-	if (!rc) rc = rebuild_step(g, stock->tape, err);
+	if (!rc && !g->is_ir) rc = rebuild_step(g, stock->tape, err);
 	if (!rc && g->proof) rc = prove_step(g, stock, err);
 	if (!rc && g->proof && g->s->skip_replay)
 		rc = grade_end(
@@ -147,9 +168,10 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
 	times_lap(g, STEP_AGAIN);
-	if (!rc) rc = trace_again_step(g, stock, err);
+	if (!rc && !g->is_ir) rc = trace_again_step(g, stock, err);
 	times_lap(g, STEP_GPU);
 	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = gpu_time_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
@@ -157,11 +179,12 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 			"all else passed, but the kernels were not compiled");
 	if (!rc)
 		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0,
-			g->v->not_predicted[0] ? "%d trials agree; at the sizes of the cost no time is predicted"
-								   : "%d trials agree; by the cost model %.2fx as fast as PyTorch's operators, %.2fx "
+			g->v->not_predicted[0] ? "%d trials agree%s; at the sizes of the cost no time is predicted"
+								   : "%d trials agree%s; by the cost model %.2fx as fast as PyTorch's operators, %.2fx "
 									 "as fast as these fused",
-			g->v->trials, g->v->speedup_eager, g->v->speedup_fused);
-	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && g->s->emit) emit_step(g, stock, err);
+			g->v->trials, g->is_ir ? " (an answer in IR, judged at one size: it has no other)" : "",
+			g->v->speedup_eager, g->v->speedup_fused);
+	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && g->s->emit && !g->is_ir) emit_step(g, stock, err);
 	return rc;
 }
 
@@ -211,7 +234,7 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
 	struct grading g = {.s = s, .source = source, .source_len = source_len, .v = out};
 	verdict_clear(s, out);
 	int rc = format_step(&g);
-	if (!rc) rc = static_step(&g);
+	if (!rc && !source_is_ir(source, source_len)) rc = static_step(&g);
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
 	return rc == GRADE_END;
 }
@@ -237,6 +260,7 @@ void grade_proof(struct verify_shared *s, const struct task *task, const char *s
 			.source_len = source_len,
 			.attempt = attempt,
 			.v = out};
+		g.is_ir = source_is_ir(source, source_len);
 		rc = steps(&g, &stock, &err);
 		if (rc < 0) {
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);

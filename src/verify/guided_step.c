@@ -117,12 +117,22 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 
 /* ---- what is worth a search ---- */
 
+static bool is_truth(const struct runner_site *s)
+{
+	return s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
+}
+
 /* Masks and branches made of several comparisons have no distance: those comparisons have. */
 static bool is_searched(const struct site_state *st, int side)
 {
 	const struct side_state *s = &st->sides[side];
-	bool has_distance = st->site.kind != SITE_SELECT && st->site.kind != SITE_MASK && st->site.kind != SITE_BRANCH;
-	return !st->is_known_before && has_distance && is_open(&st->site, side) && s->is_seen && s->times < 2;
+	return !st->is_known_before && !is_truth(&st->site) && is_open(&st->site, side) && s->is_seen && s->times < 2;
+}
+
+/* Several comparisons that were never true (or false) together: each alone may have been. */
+static bool is_truth_open(const struct site_state *st)
+{
+	return !st->is_known_before && is_truth(&st->site) && (is_open(&st->site, 0) || is_open(&st->site, 2));
 }
 
 /* Whether some side is searched for at step k. The first steps are for all. That two numbers are equal matters little
@@ -133,6 +143,7 @@ static bool is_any_searched(const struct guided *s, int variant, int k)
 	for (int i = 0; s && i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
+			if (k < STEPS_FIRST && is_truth_open(st)) return true;
 			double left = distance(&st->site, side, st->sides[side].best);
 			bool is_weak = st->site.kind == SITE_END ? left > NEARER * st->sides[side].at_first
 													 : SIDE_OF[side] == SIDE_EQUAL && !st->site.is_equality;
@@ -161,9 +172,11 @@ static json_t *edit_values(const char *op, const double *values, int n)
 static int values_find(const struct guided *s, int variant, double *out)
 {
 	int n = 0;
+	bool is_truth_wanted = false;
+	for (int i = 0; i < s->variants[variant].n; i++) is_truth_wanted |= is_truth_open(&s->variants[variant].sites[i]);
 	for (int i = 0; i < s->variants[variant].n && n < VALUES_MAX; i++) {
 		const struct site_state *st = &s->variants[variant].sites[i];
-		bool any = false;
+		bool any = is_truth_wanted;
 		for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
 		if (!any) continue;
 		double c = st->site.constant;
@@ -213,7 +226,9 @@ static void distances(const struct guided *s, int variant, double *out)
 	for (int i = 0; i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
-			out[SIDES * i + side] = is_searched(st, side) ? distance(&st->site, side, st->sides[side].best) : NAN;
+			bool is_bits = is_truth_open(st) && is_open(&st->site, side);
+			double left = distance(&st->site, side, st->sides[side].best);
+			out[SIDES * i + side] = is_bits ? 1 : is_searched(st, side) ? left : NAN;
 		}
 }
 
@@ -227,7 +242,8 @@ static struct measure progress(const struct guided *s, int variant, const double
 			double was = before[SIDES * i + side];
 			if (isnan(was)) continue;
 			if (!is_open(&st->site, side)) m.open++;
-			else if (was > 0) m.nearest = MIN(m.nearest, distance(&st->site, side, st->sides[side].best) / was);
+			else if (was > 0 && !is_truth(&st->site))
+				m.nearest = MIN(m.nearest, distance(&st->site, side, st->sides[side].best) / was);
 		}
 	return m;
 }
@@ -370,8 +386,7 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 	const struct runner_site *s = &st->site;
 	const struct side_state *seen = &st->sides[side];
 	char than[48] = "", best[48] = "";
-	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
-	if (is_truth) {
+	if (is_truth(s)) {
 		snprintf(text, len, "%s never %s", vm_site_kind_name(s->kind), side == 0 ? "false" : "true");
 		return;
 	}

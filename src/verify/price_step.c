@@ -237,6 +237,10 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 		not_predicted(g, "%.240s", why);
 		return GRADE_ON;
 	}
+	if (g->is_ir) {
+		not_predicted(g, "an answer in IR has the sizes of its tape alone");
+		return GRADE_ON;
+	}
 	struct trace large = {0};
 	json_t *compiled = json_incref(g->compiled);
 	/* What goes wrong in the tracer there is no verdict. */

@@ -578,7 +578,7 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 	if (rc) return rc;
 	g->has_runner = true;
 	rc = variant_run(g, stock, 0, err);
-	if (!rc) rc = other_variants(g, err);
+	if (!rc && !g->is_ir) rc = other_variants(g, err);
 	if (!rc) rc = guided_stock(g, stock, err);
 	guided_report(g);
 	if (!rc) g->v->correct = true;

@@ -77,6 +77,18 @@ bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i)
 	return k->arg_is_descriptor[i];
 }
 
+bool vm_kernel_arg_may_be_written(const struct vm_kernel *k, int i)
+{
+	const struct vm_plan *plan = &k->program.plan;
+	return plan->writes_anywhere || i >= 128 || (plan->written[i / 64] >> (i % 64) & 1);
+}
+
+bool vm_kernel_waits(const struct vm_kernel *k) { return strstr(k->text, "griddepcontrol.wait") != NULL; }
+bool vm_kernel_triggers(const struct vm_kernel *k)
+{
+	return strstr(k->text, "griddepcontrol.launch_dependents") != NULL;
+}
+
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
 {
 	if (line) *line = k->tf32_line;

@@ -21,7 +21,7 @@ def best_level():
 
 
 LEVEL = best_level()
-KNOWN_GOOD = sorted(glob.glob(os.path.join(ROOT, "tests/known_good/*/")))
+KNOWN_GOOD = sorted(os.path.join(os.path.dirname(p), "") for p in glob.glob(os.path.join(ROOT, "tests/known_good/*/candidate.py")))
 
 
 class Zygote:

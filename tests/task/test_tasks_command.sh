@@ -34,7 +34,7 @@ answer_is_python() {
 	name=$("$hone" tasks list "$tmp/a.jsonl" --level 2 | head -1 | cut -d' ' -f1)
 	"$hone" tasks show "$tmp/a.jsonl" "$name" --answer --style 3 --slow | grep -q 'class ModelNew'
 }
-audit_says_ok() { "$hone" tasks audit "$tmp/two/level1/a.py" | grep -q ' ok$'; }
+audit_says_ok() { "$hone" tasks audit "$tmp/two/level1/a.py" | grep -q ' ok  *stock$'; }
 audit_says_useless() {
 	cat >"$tmp/zero.py" <<-END
 		import torch

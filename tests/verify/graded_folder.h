@@ -1,7 +1,7 @@
 /* graded_folder: grades every candidate under a folder with one verifier, then lets one test case a
  * candidate look at its verdict.
  *
- * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py, where
+ * <folder>/<name>/candidate.py (or candidate.json, an answer in IR) is graded against <folder>/<name>/task.py, and so is twin.py, where
  * there is one: the same a line apart, and honest. */
 #ifndef HONE_TESTS_GRADED_FOLDER_H
 #define HONE_TESTS_GRADED_FOLDER_H
@@ -62,6 +62,7 @@ static int graded_submit(const char *name, void *ctx)
 	const char *only = getenv("GRADED_ONLY"); /* for a person: names that contain this */
 	if (only && !strstr(name, only)) return 0;
 	int rc = graded_file(ctx, name, "candidate.py", false);
+	if (!rc) rc = graded_file(ctx, name, "candidate.json", false);
 	return rc ? rc : graded_file(ctx, name, "twin.py", true);
 }
 

@@ -1,0 +1,107 @@
+/* Vector clocks: for each stream, up to which row every stream is known to have come. An access is ordered after an
+ * earlier one when the clock of its stream includes that one. */
+#include "runner/row_order.h"
+#include "base/base.h"
+#include "tape/tape.h"
+#include <stdlib.h>
+
+struct clocks {
+	int nstreams;
+	int32_t *stream;       // (nstreams, nstreams): rows done, as their index + 1
+	int32_t *event;        // (nevents, nstreams)
+	int32_t *last_write;   // (nbuffers, nstreams): index + 1
+	int32_t *last_read;    // (nbuffers, nstreams)
+	int32_t *front;        // (nstreams): the launch that a dependent one may overtake, as its index + 1
+	const struct tape *tape;
+	const struct row_kernel *kernels;
+	struct row_race race;
+};
+
+static int32_t *clock_of(struct clocks *c, int stream) { return c->stream + (size_t)stream * (size_t)c->nstreams; }
+
+static void join(int32_t *to, const int32_t *from, int n)
+{
+	for (int i = 0; i < n; i++) to[i] = MAX(to[i], from[i]);
+}
+
+/* Row `row` on `stream` reads or writes a buffer. before: up to where its own stream is known to be done. */
+static void use(struct clocks *c, int row, int stream, int buffer, bool is_write, int32_t before)
+{
+	size_t at = (size_t)buffer * (size_t)c->nstreams;
+	const int32_t *known = clock_of(c, stream);
+	for (int s = 0; s < c->nstreams && c->race.row < 0; s++) {
+		int32_t done = s == stream ? before : known[s];
+		int32_t other = c->last_write[at + (size_t)s] > done  ? c->last_write[at + (size_t)s]
+			: is_write && c->last_read[at + (size_t)s] > done ? c->last_read[at + (size_t)s]
+															  : 0;
+		if (other && other - 1 != row) c->race = (struct row_race){row, other - 1, buffer};
+	}
+	int32_t *last = is_write ? c->last_write : c->last_read;
+	last[at + (size_t)stream] = row + 1;
+}
+
+static void launch(struct clocks *c, int row, const struct tape_row *r, int32_t before)
+{
+	const struct row_kernel *k = &c->kernels[r->kernel];
+	int word = 0;
+	for (int a = 0; a < r->nargs; a++) {
+		const struct tape_arg *arg = &r->args[a];
+		bool may_write = word >= k->nargs || k->may_write[word];
+		/* A descriptor's sizes and strides are words behind it, which no other argument's place can be told from. */
+		word += arg->kind == TAPE_ARG_DESCRIPTOR ? k->nargs : 1;
+		if (tape_arg_has_buffer(arg)) use(c, row, r->stream, arg->buffer, may_write, before);
+	}
+}
+
+static void step(struct clocks *c, int row)
+{
+	const struct tape_row *r = &c->tape->rows[row];
+	int32_t *known = clock_of(c, r->stream), *event = c->event + (size_t)r->event * (size_t)c->nstreams;
+	if (r->kind == TAPE_RECORD) {
+		memcpy(event, known, (size_t)c->nstreams * sizeof *event);
+		return;
+	}
+	if (r->kind == TAPE_WAIT) {
+		join(known, event, c->nstreams);
+		return;
+	}
+	/* A dependent launch that does not wait knows only what was done before the launch in front of it. */
+	bool overtakes = r->kind == TAPE_LAUNCH && c->tape->kernels[r->kernel].is_pdl && !c->kernels[r->kernel].waits;
+	int32_t front = c->front[r->stream], before = overtakes && front ? front - 1 : row;
+	if (r->kind == TAPE_LAUNCH) {
+		launch(c, row, r, before);
+		c->front[r->stream] = c->kernels[r->kernel].triggers ? row + 1 : 0;
+	} else {
+		if (r->kind == TAPE_COPY) use(c, row, r->stream, r->src.buffer, false, before);
+		for (int i = 0; i < r->nreads; i++) use(c, row, r->stream, r->reads[i].buffer, false, before);
+		for (int i = 0; i < r->nwrites; i++) use(c, row, r->stream, r->writes[i].buffer, true, before);
+		if (r->kind == TAPE_COPY || r->kind == TAPE_FILL) use(c, row, r->stream, r->dst.buffer, true, before);
+		c->front[r->stream] = 0;
+	}
+	known[r->stream] = row + 1;
+}
+
+struct row_race row_race_find(const struct tape *t, const struct row_kernel *kernels, const bool *is_skipped)
+{
+	size_t streams = (size_t)MAX(t->nstreams, 1), buffers = (size_t)t->nbuffers + 1;
+	struct clocks c = {.nstreams = (int)streams, .tape = t, .kernels = kernels, .race = {-1, -1, -1}};
+	c.stream = xcalloc(streams * streams, sizeof *c.stream);
+	c.event = xcalloc(((size_t)t->nevents + 1) * streams, sizeof *c.event);
+	c.last_write = xcalloc(buffers * streams, sizeof *c.last_write);
+	c.last_read = xcalloc(buffers * streams, sizeof *c.last_read);
+	c.front = xcalloc(streams, sizeof *c.front);
+	for (int i = 0; i < t->nrows && c.race.row < 0; i++)
+		if (!is_skipped[i]) step(&c, i);
+	/* Whoever called forward goes on with the outputs on the default stream. */
+	for (int i = 0; i < t->noutputs && c.race.row < 0; i++)
+		for (int s = 1; s < c.nstreams && c.race.row < 0; s++) {
+			int32_t last = c.last_write[(size_t)t->outputs[i].buffer * streams + (size_t)s];
+			if (last > clock_of(&c, 0)[s]) c.race = (struct row_race){last - 1, -1, t->outputs[i].buffer};
+		}
+	free(c.stream);
+	free(c.event);
+	free(c.last_write);
+	free(c.last_read);
+	free(c.front);
+	return c.race;
+}
