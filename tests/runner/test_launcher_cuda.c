@@ -52,7 +52,8 @@ static void replay_kind(
 	}
 	struct runner_given given = {.bytes = 64};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, output, sizeof output, out);
+	replay_run(
+		r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, output, sizeof output, out);
 	if (spent) *spent = replay_is_spent(r);
 	replay_free(r);
 }
