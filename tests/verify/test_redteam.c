@@ -61,7 +61,8 @@ static void test_wrong_by_construction(void **state)
 	verifier_free(v);
 }
 
-/* A verifier that looks at the task's own sizes alone, as KernelBench does, takes what differs at others; ours does not. */
+/* A verifier that looks at the task's own sizes alone, as KernelBench does, takes what differs at others; ours does
+ * not. */
 static void test_hole_is_found(void **state)
 {
 	struct verifier *hole = verifier_of(1), *whole = verifier_of(0);
