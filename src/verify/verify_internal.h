@@ -93,7 +93,7 @@ struct grading {
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
-	bool is_ir; /* the answer is a tape with its kernels' IR: its own source, for the judged inputs alone */
+	bool is_ir;      /* the answer is a tape with its kernels' IR: its own source, for the judged inputs alone */
 	bool is_partial; /* torch's own work stands between inputs and outputs: the line and name of the first such */
 	int library_line;
 	char library_op[104];
