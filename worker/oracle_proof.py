@@ -682,6 +682,7 @@ def export(model, call):
         graph = make_fx(torch.func.functionalize(function, remove="mutations"), decomposition_table=table)(*args)
         if any(is_mutation(n) for n in graph.graph.nodes):
             graph = make_fx(torch.func.functionalize(graph, remove="mutations"), decomposition_table=table)(*args)
+        graph.output_dtypes = [t.dtype for t in graph(*args)]
     return graph
 
 
@@ -765,8 +766,10 @@ def describe(variant, seed, given, graph=None):
     for t in tensors:
         offset, size = given.add(t)
         message["inputs"].append({"offset": offset, "bytes": size, "dtype": dtype_name(t)})
+    places = {}                 # one parameter of two names lies in one place, by which src/prove knows it
     for name, t in state:
-        offset, size = given.add(t.contiguous())
+        tied = (t.data_ptr(), t.numel(), t.dtype)
+        offset, size = places[tied] = places.get(tied) or given.add(t.contiguous())
         message["params"].append({"name": name, "offset": offset, "bytes": size, "dtype": dtype_name(t)})
     if variant.draws:
         raise Outside("a forward that draws random numbers")
@@ -775,5 +778,5 @@ def describe(variant, seed, given, graph=None):
     inputs, params = leaves(g, tensors, state, constant_elements(g, tensors, other.tensors()))
     outputs = run(g, graph, inputs, params)
     message["nodes"] = g.nodes
-    message["outputs"] = [{"node": o.node, "dtype": str(o.dtype).removeprefix("torch."), "shape": list(o.shape)} for o in outputs]
+    message["outputs"] = [{"node": o.node, "dtype": str(d).removeprefix("torch."), "shape": list(o.shape)} for o, d in zip(outputs, graph.output_dtypes)]
     return message, g.pack, graph

@@ -1,6 +1,6 @@
 /* base: what every other room stands on, and nothing about kernels or models.
  *
- * Errors come in three kinds (docs/design.md):
+ * Errors come in three kinds:
  *   our bug                      CHECK(): always on, prints where and what, aborts
  *   this process cannot go on    xmalloc() and friends: print what was attempted and how big, abort
  *   the world (files, children, model output) misbehaved

@@ -129,8 +129,7 @@ static void print(const struct split *whole, const struct split *known)
 		{"verdicts known: update", {known[0].update, known[1].update}},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		printf("%-34s %10.3f %10.3f   %5.2fx\n", rows[i].name, rows[i].value[0] / n, rows[i].value[1] / n,
-			rows[i].value[1] > 0 ? rows[i].value[0] / rows[i].value[1] : NAN);
+		printf("%-34s %10.3f %10.3f\n", rows[i].name, rows[i].value[0] / n, rows[i].value[1] / n);
 	printf("%-34s %10.0f %10.0f   %5.2fx\n", "tokens generated a second", known[0].tokens / known[0].generate,
 		known[1].tokens / known[1].generate, known[0].generate / known[1].generate);
 	printf("%-34s %10.1f %10.1f   %5.2fx\n", "answers a second, without verdicts",

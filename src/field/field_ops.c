@@ -9,6 +9,7 @@
 #include "field/field_interval.h"
 
 #define INTEGER_POWER_MAX 64
+#define EXP_NOTHING (-1000.0) /* exp of less is 0 in every type of floats */
 
 static const struct {
 	int operands;
@@ -212,6 +213,8 @@ static struct field_value exponential(struct field *f, enum field_op op, const s
 	if (field_is_nan(a)) return *a;
 	if (field_is_infinite(a)) return a->lo < 0 ? field_integer(f, 0) : *a;
 	if (field_is_zero(a)) return field_integer(f, 1);
+	/* Masks of -1e9 and -1e30 are meant as minus infinity. */
+	if (a->hi < (op == FIELD_EXP2 ? EXP_NOTHING / M_LN2 : EXP_NOTHING)) return field_integer(f, 0);
 	struct interval i = interval_finite(interval_about(real(a->lo), real(a->hi)));
 	struct field_value r = {
 		.lo = fmax(i.lo, 0), .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_EXP};
@@ -435,6 +438,7 @@ static int composed(struct field *f, enum field_op op, const struct field_value 
 static int apply_unary(struct field *f, enum field_op op, const struct field_value *a, struct field_value *out)
 {
 	int sign;
+	/* The interval's operations first, then the residues' own, then random functions; the rest is composed. */
 	switch (op) {
 	case FIELD_NEG: *out = negated(f, *a); return 0;
 	case FIELD_ABS:

@@ -61,8 +61,8 @@ struct request {
 	int max_new_tokens;
 	const int32_t *stop_ids;
 	int nstop; /* besides the model's eos ids; the stop token is kept as the last token */
-	/* Optional: called after each token; true ends the sequence (stop strings live in the caller,
-	 * which has the tokenizer). */
+	/* Optional: called after each token that does not end the sequence itself; true ends it (stop
+	 * strings live in the caller, which has the tokenizer). */
 	bool (*should_stop)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
 	void *stop_ctx;
 	/* Optional: the temperature at which the next token is drawn, from the tokens so far; in place of

@@ -6,7 +6,7 @@
  *
  *   struct lint_report r;
  *   if (lint_source(src, len, &r) == 0 && r.errors == 0) ... worth tracing ...
- * / */
+ */
 #ifndef HONE_LINT_H
 #define HONE_LINT_H
 #include "base/base.h"

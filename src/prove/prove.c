@@ -24,7 +24,7 @@ const char *prove_answer_name(enum prove_answer a)
 /* ---- leaves ---- */
 
 static int leaf_make(const struct prove_draw *d, const struct prove_memory *m, int64_t fixed, struct field *f,
-	struct prove_leaf *out, struct err *err)
+	struct prove_leaf *out, int64_t *room, struct err *err)
 {
 	enum dtype dtype;
 	*out = (struct prove_leaf){.memory = *m};
@@ -33,8 +33,11 @@ static int leaf_make(const struct prove_draw *d, const struct prove_memory *m, i
 	out->is_float = dtype_is_float(dtype);
 	out->count = m->bytes / (int64_t)dtype_bytes(dtype);
 	if (!out->is_float) return 0;
-	if (out->count * (int64_t)sizeof *out->values > PROVE_BYTES_MAX)
-		return err_set(err, ERR_LIMIT, "a tensor of %lld elements", (long long)out->count);
+	/* Several leaves may name one memory: what counts is how much they take together. */
+	*room -= out->count * (int64_t)sizeof *out->values;
+	if (*room < 0)
+		return err_set(err, ERR_LIMIT, "inputs and parameters need more than %lld MiB of exact values",
+			(long long)(PROVE_BYTES_MAX >> 20));
 	if (fixed >= 0 && out->count > d->table_bytes - fixed)
 		return err_set(err, ERR_FORMAT, "the table of an input's constants is not there");
 	out->values = xmalloc(size_mul((size_t)out->count + 1, sizeof *out->values));
@@ -70,8 +73,20 @@ static int64_t fixed_of(const struct prove_draw *d, size_t index)
 	return -1;
 }
 
+/* A parameter of two names lies in one place, and has one value. */
+static void share_tied(struct prove_leaf *params, int at)
+{
+	struct prove_leaf *l = &params[at];
+	for (int p = 0; p < at && l->is_float && l->count; p++)
+		if (params[p].is_float && params[p].count == l->count && params[p].memory.offset == l->memory.offset &&
+			!strcmp(params[p].memory.dtype, l->memory.dtype)) {
+			memcpy(l->values, params[p].values, (size_t)l->count * sizeof *l->values);
+			return;
+		}
+}
+
 static int list_make(const struct prove_draw *d, const json_t *list, bool is_param, struct field *f,
-	struct prove_leaf **out, int *count, struct err *err)
+	struct prove_leaf **out, int *count, int64_t *room, struct err *err)
 {
 	size_t n = json_array_size(list);
 	int rc = json_is_array(list) && n <= TAPE_BUFFERS_MAX
@@ -82,7 +97,8 @@ static int list_make(const struct prove_draw *d, const json_t *list, bool is_par
 	for (size_t i = 0; i < n && !rc; i++) {
 		struct prove_memory m = {.name = NULL};
 		rc = memory_read(d, json_array_get(list, i), is_param, &m, err);
-		if (!rc) rc = leaf_make(d, &m, is_param ? -1 : fixed_of(d, i), f, &(*out)[i], err);
+		if (!rc) rc = leaf_make(d, &m, is_param ? -1 : fixed_of(d, i), f, &(*out)[i], room, err);
+		if (!rc && is_param) share_tied(*out, (int)i);
 		*count = (int)i + 1;
 	}
 	return rc;
@@ -90,9 +106,11 @@ static int list_make(const struct prove_draw *d, const json_t *list, bool is_par
 
 int leaves_make(const struct prove_draw *d, struct field *f, struct prove_leaves *out, struct err *err)
 {
+	int64_t room = PROVE_BYTES_MAX;
 	*out = (struct prove_leaves){.ninputs = 0};
-	int rc = list_make(d, json_object_get(d->graph, "inputs"), false, f, &out->inputs, &out->ninputs, err);
-	return rc ? rc : list_make(d, json_object_get(d->graph, "params"), true, f, &out->params, &out->nparams, err);
+	int rc = list_make(d, json_object_get(d->graph, "inputs"), false, f, &out->inputs, &out->ninputs, &room, err);
+	return rc ? rc
+			  : list_make(d, json_object_get(d->graph, "params"), true, f, &out->params, &out->nparams, &room, err);
 }
 
 void leaves_release(struct prove_leaves *l)
@@ -247,6 +265,7 @@ static int round_run(struct proof *p, struct tape_side *side, const struct prove
 	struct prove_leaves leaves;
 	struct prove_outputs *want = xcalloc(1, sizeof *want), *found = xcalloc(1, sizeof *found);
 	struct prove_stop stop = {.end = PROVE_DONE};
+	/* New primes and residues; then the reference, the tape, and what they agree in. */
 	field_init(f, o->seed + (uint64_t)number);
 	int rc = leaves_make(d, f, &leaves, err);
 	if (!rc) rc = graph_run(d, f, &leaves, o->deadline_ns, want, &stop, err);
@@ -255,6 +274,7 @@ static int round_run(struct proof *p, struct tape_side *side, const struct prove
 		*is_open = outputs_compare(p, f, want, found);
 		p->out->rounds++;
 	}
+	/* A side that stopped settles the answer, unless it only wants another point. */
 	*is_undecided = rc == 1 && stop.end == PROVE_UNDECIDED;
 	if (rc == 1) {
 		settle_stop(p, &stop);

@@ -372,6 +372,7 @@ static int map_one(struct graph *g, struct node *n, size_t form, int64_t k)
 	const struct node *a = source(g, n, 0), *b = n->nsources > 1 ? source(g, n, 1) : NULL;
 	const struct field_value *x;
 	enum field_order order;
+	/* map_check has seen to it that each form's sources are of its kinds. */
 	switch (forms[form].form) {
 	case FORM_COMPARE:
 		order = field_compare(float_at(g, a, k), float_at(g, b, k));
@@ -584,7 +585,7 @@ static int step_order(struct graph *g, struct node *n)
 	if (a->count != n->count || (n->count && (!length || n->count % length)))
 		return bad(g, "an order that does not fit its source");
 	if (room(g, n, false)) return 1;
-	int64_t *spare = xmalloc(size_mul((size_t)length + 1, sizeof *spare));
+	int64_t *spare = xmalloc(size_mul((size_t)MIN(length, n->count) + 1, sizeof *spare));
 	bool descending = json_is_true(json_object_get(n->json, "descending"));
 	for (int64_t at = 0; at < n->count && !rc; at += length) {
 		rc = spend(g, 16 * length);

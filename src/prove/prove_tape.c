@@ -152,6 +152,7 @@ static int buffer_fill(struct tape_side *s, int b, const struct prove_draw *d, c
 	if (leaf->memory.bytes != tb->bytes)
 		return prove_stop_at(stop, PROVE_FAULT, 0, "a buffer of %lld bytes, the reference's has %lld",
 			(long long)tb->bytes, (long long)leaf->memory.bytes);
+	/* What the reference has too: integers as they are, floats as the round's values. */
 	enum dtype dtype;
 	if (!leaf->is_float) {
 		memcpy(to->data, d->given + leaf->memory.offset, (size_t)tb->bytes);
@@ -338,17 +339,20 @@ static int row_launch(
 	struct vm_buffer own[TAPE_ARGS_MAX];
 	struct vm_exact_buffer *exact[TAPE_ARGS_MAX];
 	uint64_t address[TAPE_ARGS_MAX] = {0};
-	int n = 0;
-	for (int b = 0; b < s->t->nbuffers && n < TAPE_ARGS_MAX; b++)
-		for (int a = 0; a < row->nargs; a++)
-			if (tape_arg_has_buffer(&row->args[a]) && row->args[a].buffer == b) {
-				own[n] = s->buffers[b];
-				exact[n++] = s->exact_list[b];
-				break;
-			}
-	for (int a = 0; a < row->nargs; a++)
-		if (tape_arg_has_buffer(&row->args[a]))
-			address[a] = tape_buffer_address(row->args[a].buffer) + (uint64_t)row->args[a].offset_bytes;
+	int n = 0, first = (int)(f->seed % 7), step = 2 + (int)((f->seed >> 8) % 7);
+	/* At other places in each round: a distance between two buffers is no number that a kernel may know. */
+	for (int b = 0; b < s->t->nbuffers && n < TAPE_ARGS_MAX; b++) {
+		bool is_own = false;
+		for (int a = 0; a < row->nargs; a++) {
+			if (!tape_arg_has_buffer(&row->args[a]) || row->args[a].buffer != b) continue;
+			address[a] = tape_buffer_address(first + n * step) + (uint64_t)row->args[a].offset_bytes;
+			is_own = true;
+		}
+		if (!is_own) continue;
+		own[n] = s->buffers[b];
+		own[n].address = tape_buffer_address(first + n * step);
+		exact[n++] = s->exact_list[b];
+	}
 	struct vm_exact_options o = {.args = args,
 		.nargs = launcher_arguments(k, row, address, args),
 		.buffers = own,

@@ -1,6 +1,6 @@
-/* sandbox: makes the calling process unable to hurt anything. Part of the verify room; also built
- * alone as libhone_sandbox.so, which the Python workers load with ctypes, so the same C code guards
- * them and hone-runner.
+/* sandbox: makes the calling process unable to hurt anything. Linked into hone-runner and the
+ * verifier, and built alone as libhone_sandbox.so, which the Python workers load with ctypes, so the
+ * same C code guards all of them.
  *
  * Levels (docs/verifier.md): `full` user, pid, net, mount and ipc namespaces plus all of `lsm`;
  * `lsm` Landlock and seccomp: no sockets, no exec, no file but the read-only paths given, no signal

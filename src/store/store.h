@@ -10,10 +10,10 @@ struct store;
 int store_open(const char *path, struct store **out,
 	struct err *err); /* creates; checks the schema version, names both when they differ */
 void store_close(struct store *s);
-int store_begin(struct store *s, struct err *err);
-int store_commit(struct store *s, struct err *err);
+int store_begin(struct store *s, struct err *err);  /* other threads wait until the commit */
+int store_commit(struct store *s, struct err *err); /* a commit that fails takes all back */
 
-/* Cache: (kind, key) -> bytes. kinds: "verdict", "compile", "oracle". */
+/* Cache: (kind, key) -> bytes. kinds: "verdict", "compile". */
 int store_get(struct store *s, const char *kind, const char *key, struct str *out, struct err *err); /* ERR_NOT_FOUND */
 int store_put(struct store *s, const char *kind, const char *key, const void *data, size_t len, struct err *err);
 

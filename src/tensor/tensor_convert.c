@@ -1,5 +1,7 @@
 /* tensor_convert: any floating-point tensor as fp32. */
-#include "tensor.h"
+#include "tensor/tensor.h"
+#include "base/base.h"
+#include "base/dtype.h"
 
 void tensor_to_f32(const struct tensor_info *t, float *out)
 {

@@ -1,5 +1,5 @@
-/* verify: the verifier that cannot be fooled. Record hostile, replay clean (docs/verifier.md,
- * design section 6):
+/* verify: the verifier that cannot be fooled. Record hostile, replay clean
+ * (docs/verifier.md):
  *
  *   static       lint of the source: rejects the hopeless early, writes notes
  *   trace        the candidate runs in a sandboxed tracer without data; out comes a tape

@@ -72,6 +72,58 @@ static void test_sample_moves_on(void **state)
 	ops_free(o);
 }
 
+/* Several draws from one row, none from another: each token and log-probability has the bits of a draw
+ * that is the only one of its row, and the batch stays where it is. */
+static void test_draws_share_rows(void **state)
+{
+	enum { DRAWS = 11 };
+	struct ops *o = make_ops();
+	struct ops_batch *b = o->batch_create(o->ctx, ROWS, ROWS, 0, ROWS, DRAWS),
+					 *alone = o->batch_create(o->ctx, ROWS, ROWS, 0, ROWS, ROWS);
+	static const int32_t ids[ROWS] = {1, 2, 3, 4}, zeros[ROWS] = {0}, sequence[ROWS] = {0, 1, 2, 3},
+						 at[ROWS] = {0, 1, 2, 3};
+	static const int32_t from[DRAWS] = {0, 0, 0, 0, 1, 3, 3, 3, 3, 3, 3};
+	struct ops_draw several[DRAWS];
+	int32_t drawn[DRAWS], one[ROWS];
+	float *x = xcalloc(ROWS * V, sizeof *x), logprob[DRAWS], one_logprob[ROWS];
+	bool differ = false;
+	for (int i = 0; i < ROWS * V; i++) x[i] = 2 * rng_normal(3, 2, (uint64_t)i);
+	for (int i = 0; i < DRAWS; i++) {
+		several[i] = draws[(i * 3) % ROWS];
+		several[i].stream += (uint64_t)i;
+	}
+	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof logprob);
+	struct i32 *tokens = o->alloc(o->ctx, sizeof drawn);
+	const struct ops_rows rows = {.T = ROWS, .S = ROWS, .ids = ids, .pos = zeros, .sequence = sequence};
+	o->put_f32(o->ctx, logits, x, ROWS * V);
+	o->batch_put(o->ctx, b, &rows);
+	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .draw = several, .from = from, .draws = DRAWS});
+	o->sample(o->ctx, tokens, out, logits, b, ROWS, V);
+	o->get_i32(o->ctx, drawn, tokens, DRAWS);
+	o->get_f32(o->ctx, logprob, out, DRAWS);
+	for (int i = 0; i < ROWS; i++) assert_true(b->ids[i] == ids[i] && b->pos[i] == 0);
+	for (int i = 0; i < DRAWS; i++) {
+		struct ops_draw only[ROWS];
+		for (int k = 0; k < ROWS; k++) only[k] = several[i];
+		o->batch_put(o->ctx, alone, &rows);
+		o->batch_want(o->ctx, alone, &(struct ops_want){.n = ROWS, .at = at, .draw = only});
+		o->sample(o->ctx, tokens, out, logits, alone, ROWS, V);
+		o->get_i32(o->ctx, one, tokens, ROWS);
+		o->get_f32(o->ctx, one_logprob, out, ROWS);
+		assert_int_equal(drawn[i], one[from[i]]);
+		assert_memory_equal(&logprob[i], &one_logprob[from[i]], sizeof *logprob);
+		differ |= i && from[i] == from[i - 1] && drawn[i] != drawn[i - 1];
+	}
+	assert_true(differ);
+	o->release(o->ctx, logits);
+	o->release(o->ctx, out);
+	o->release(o->ctx, tokens);
+	o->batch_free(o->ctx, b);
+	o->batch_free(o->ctx, alone);
+	free(x);
+	ops_free(o);
+}
+
 /* Rows of several temperatures in one call have the bits that each has alone; the fourth figure says
  * whether the target is the largest. */
 static void test_temperatures(void **state)
@@ -134,6 +186,7 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sample_moves_on),
+		cmocka_unit_test(test_draws_share_rows),
 		cmocka_unit_test(test_temperatures),
 		cmocka_unit_test(test_pages_copy),
 	};

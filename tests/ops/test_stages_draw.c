@@ -168,7 +168,31 @@ static void test_draws(void)
 		free(lp), free(p), free(full);
 		draws_free(&d);
 	}
-	test_end("a million draws follow the rules of temperature, top_k, top_p and min_p");
+	/* Several draws from one row, none from others: what each would give alone. */
+	struct draws d;
+	enum { SHARED = 300 };
+	int32_t from[SHARED], alone[SHARED], tokens[SHARED];
+	draws_make(&d, SHARED, 23, (struct ops_draw){.temperature = 1, .top_p = 1, .seed = 8}, 1.5f);
+	float *rows = normals(79, (int64_t)SHARED * 23, 1.5f), *spread = xmalloc((size_t)SHARED * 23 * sizeof *spread);
+	for (int i = 0; i < SHARED; i++) {
+		from[i] = i / 7;
+		memcpy(spread + i * 23, rows + from[i] * 23, 23 * sizeof *spread);
+	}
+	ops->put_f32(ctx, array_f32(&d.logits), spread, (int64_t)SHARED * 23);
+	ops->batch_put(ctx, d.x.b, &d.x.r);
+	draws_take(&d);
+	memcpy(alone, d.drawn, sizeof alone);
+	ops->put_f32(ctx, array_f32(&d.logits), rows, (int64_t)SHARED * 23);
+	ops->batch_put(ctx, d.x.b, &d.x.r);
+	int n = ops->batch_want(
+		ctx, d.x.b, &(struct ops_want){.n = d.n, .at = d.at, .draw = d.draw, .from = from, .draws = SHARED});
+	ops->sample(ctx, (struct i32 *)d.tokens.at, array_f32(&d.logprob), array_f32(&d.logits), d.x.b, n, d.V);
+	ops->get_i32(ctx, tokens, (struct i32 *)d.tokens.at, SHARED);
+	for (int i = 0; i < SHARED; i++) equal_to("draw from a shared row", i, tokens[i], alone[i]);
+	free(rows), free(spread);
+	draws_free(&d);
+	test_end(
+		"a million draws follow the rules of temperature, top_k, top_p and min_p, from rows of their own or shared");
 }
 
 /* Large vocabularies: the drawn token is where u falls, up to the rounding of sums; figures of NaN rows; batch moves

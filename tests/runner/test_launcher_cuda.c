@@ -52,7 +52,7 @@ static void replay_kind(
 	}
 	struct runner_given given = {.bytes = 64};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, output, sizeof output, out);
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, output, sizeof output, out);
 	if (spent) *spent = replay_is_spent(r);
 	replay_free(r);
 }
@@ -205,7 +205,7 @@ static void test_reset(void **state)
 		struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
 		for (int k = 0; k < 16; k++) input[k] = (float)k;
 		replay_run(
-			r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, output, sizeof output, &out);
+			r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, output, sizeof output, &out);
 		assert_string_equal(out.fault.code, rounds[i].code);
 		for (int k = 0; k < 16 && !out.has_fault; k++) assert_true(((float *)output)[k] == (float)k + 1);
 		runner_result_release(&out);

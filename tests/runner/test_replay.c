@@ -44,7 +44,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 	struct replay *r = NULL;
 	struct runner_fault fault = {0};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .deadline_ms = 60000};
-	struct replay_given data = {(const uint8_t *)input, sizeof input};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL};
 	for (int i = 0; i < 16; i++) {
 		input[i] = (float)i;
 		output[i] = -1;
@@ -89,7 +89,7 @@ static void test_trials_are_independent(void **state)
 	for (int round = 0; round < 3; round++) {
 		struct runner_result out;
 		for (int i = 0; i < 16; i++) input[i] = (float)(100 * round + i);
-		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, (uint8_t *)output,
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, (uint8_t *)output,
 			sizeof output, &out);
 		assert_false(out.has_fault);
 		for (int i = 0; i < 16; i++) assert_true(output[i] == (float)(100 * round + i) + 1);
@@ -98,7 +98,7 @@ static void test_trials_are_independent(void **state)
 	/* Another tape of the same candidate. */
 	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), NULL, &fault), 0);
 	struct runner_result out;
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input}, (uint8_t *)output,
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, (uint8_t *)output,
 		sizeof output, &out);
 	assert_false(out.has_fault);
 	assert_true(output[3] == input[3] + 2);

@@ -152,6 +152,7 @@ int exact_atomic(struct exact *e, const struct vm_instr *in)
 	int dst = vm_dst(&e->c, in, 0);
 	if (in->imm[0] != RMW_FADD) return exact_stop(e, in, VM_EXACT_OUTSIDE, "an atomic on floats that does not add");
 	if (!access_of(e, in, 2, vm_src(&e->c, in, 1), &a)) return 1;
+	/* Lane by lane, since several may add to one place. */
 	struct exact_block *old = exact_block_new(e, in, a.n);
 	int rc = !old;
 	for (int64_t i = 0; i < a.n && !rc; i++) {
