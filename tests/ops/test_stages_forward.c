@@ -165,6 +165,9 @@ static void linear_check(
 	const struct linear_case *q, const struct linear *l, const float *x, const float *add, const float *got, int T)
 {
 	int ld = q->in + ops->tail, first = 0;
+	char name[96]; /* a value that is off names its product: few of them take one way through the backend */
+	snprintf(name, sizeof name, "linear (%d, %d) to %d%s%s%s", T, q->in, l->l.out, q->has_bias ? ", bias" : "",
+		q->has_add ? ", add" : "", q->is_in_place ? " in place" : "");
 	for (int p = 0; p < q->parts; first += q->out[p++]) {
 		float *w = weight_get(&l->l.w[p]), *bias = weight_get(&l->l.bias[p]), *b = weight_get(&l->lora.b[p]);
 		for (int t = 0; t < T; t++)
@@ -178,7 +181,7 @@ static void linear_check(
 					double product = (double)x[t * ld + q->in + p * l->lora.r + j] * b[o * l->lora.r + j];
 					sum += product, absolute += fabs(product);
 				}
-				close_to("linear", (int64_t)t * l->l.out + first + o, got[t * l->l.out + first + o], sum + last,
+				close_to(name, (int64_t)t * l->l.out + first + o, got[t * l->l.out + first + o], sum + last,
 					sum_tolerance(sum + last, absolute + fabs(last), q->in));
 			}
 		free(w), free(bias), free(b);
