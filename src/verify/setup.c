@@ -43,6 +43,12 @@ static char *find_above(const char *name, struct err *err)
 
 int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err)
 {
+	char *zygote = path_join(o->root ? o->root : "", "worker/zygote.py");
+	bool is_there = !o->root || access(zygote, R_OK) == 0;
+	free(zygote);
+	if (!is_there)
+		return err_set(
+			err, ERR_NOT_FOUND, "root %s: worker/zygote.py was not found there; name the folder that has it", o->root);
 	out->root = o->root ? xstrdup(o->root) : find_above("worker/zygote.py", err);
 	char *built = out->root ? find_above("hone-runner", err) : NULL;
 	if (!built) return ERR_NOT_FOUND;
