@@ -48,6 +48,7 @@ static void test_distinct(void **state)
 
 int main(void)
 {
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_distinct)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

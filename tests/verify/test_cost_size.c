@@ -96,6 +96,7 @@ static void test_options(void **state)
 
 int main(void)
 {
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_options), cmocka_unit_test(test_sizes)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,7 @@ static void test_hole_is_found(void **state)
 
 int main(void)
 {
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_wrong_by_construction), cmocka_unit_test(test_hole_is_found)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -349,6 +349,7 @@ static void test_depends_on_data(void **state)
 
 int main(void)
 {
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_elementwise), cmocka_unit_test(test_tiles),
 		cmocka_unit_test(test_triangle), cmocka_unit_test(test_nothing_hides), cmocka_unit_test(test_ragged),
 		cmocka_unit_test(test_large), cmocka_unit_test(test_atomics), cmocka_unit_test(test_depends_on_data)};
