@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct redteam_options {
-	int64_t count, seed, verify_threads, num_correct_trials, verify_seed;
+	int64_t count, seed, verify_threads, num_correct_trials, verify_seed, timeout_s;
 	const char *out, *against, *family, *payload, *precision;
 };
 
@@ -21,18 +21,19 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, seed, "of which ones", NULL),
 	O(OPTION_STR, family, "only triggers of this family", "always|data|rows|size|place|host"),
 	O(OPTION_STR, payload, "only this payload", NULL),
-	O(OPTION_STR, out, "folder to write tasks and candidates to; nothing is judged then", NULL),
+	O(OPTION_STR, out, "folder to write tasks and candidates to; without --against nothing is judged then", NULL),
 	O(OPTION_STR, against,
-		"a command in place of hone's verifier, run as COMMAND TASK.py CANDIDATE.py in the folder --out; status 0: "
+		"a command in place of hone's verifier, run as COMMAND TASK.py CANDIDATE.py on the files in --out; status 0: "
 		"accepted",
 		NULL),
+	O(OPTION_INT, timeout_s, "seconds that --against may take for one candidate", "1 to 86400"),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_INT, verify_seed, "of the hidden inputs; 0: random", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 };
 
-/* What was said about one candidate. accepted: -1 not asked. */
+/* What was said about one candidate. accepted: -1 no answer. */
 struct outcome {
 	int accepted, kernelbench;
 	char how[96];
@@ -78,34 +79,50 @@ static int folder_write(const struct redteam *r, struct err *err)
 	return rc;
 }
 
-/* Somebody else's verifier: one process a candidate, one after another. */
+/* Its exit status says what somebody else's verifier thinks of one candidate. One that crashed, or did not end in time,
+ * has said nothing: that is no refusal. */
+static int ask_once(const struct redteam *r, int i, struct err *err)
+{
+	/* A shell, because --against is a command line: the files follow it as "$1" and "$2". */
+	char *task = task_path(r, r->list[i].task), *candidate = candidate_path(r, i),
+		 *line = xasprintf("exec %s \"$1\" \"$2\"", r->o->against);
+	char shell[] = "/bin/sh", flag[] = "-c", name[] = "redteam";
+	char *argv[] = {shell, flag, line, name, task, candidate, NULL};
+	struct child_options o = {
+		.argv = argv, .env = environ, .cwd = ".", .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
+	struct child c = {0};
+	int rc = child_spawn(&c, &o, err);
+	int waited = rc ? rc : child_wait(&c, (int)(r->o->timeout_s * 1000), err);
+	if (waited == ERR_TIMEOUT) child_kill(&c);
+	else if (!rc) rc = waited;
+
+	struct outcome *to = &r->outcomes[i];
+	bool has_exited = !waited && WIFEXITED(c.status);
+	to->accepted = has_exited ? WEXITSTATUS(c.status) == 0 : -1;
+	if (waited == ERR_TIMEOUT) snprintf(to->how, sizeof to->how, "longer than %lld s", (long long)r->o->timeout_s);
+	else if (!rc) child_status_text(c.status, to->how, sizeof to->how);
+	if (has_exited && WEXITSTATUS(c.status) == 127)
+		rc = err_set(err, ERR_CHILD, "--against %s: cannot be run (the shell says 127)", r->o->against);
+	free(line);
+	free(task);
+	free(candidate);
+	return rc;
+}
+
 static int ask_command(struct redteam *r, struct err *err)
 {
 	struct progress p;
+	int rc = 0;
 	progress_begin(&p, "redteam", "candidates", r->count);
-	for (int i = 0; i < r->count; i++) {
-		char *task = task_path(r, r->list[i].task), *candidate = candidate_path(r, i);
-		char *line = xasprintf("exec %s \"$1\" \"$2\" > /dev/null 2>&1", r->o->against);
-		pid_t pid = fork();
-		if (pid == 0) {
-			execl("/bin/sh", "sh", "-c", line, "redteam", task, candidate, (char *)NULL);
-			_exit(127);
-		}
-		int status = 0;
-		while (pid > 0 && waitpid(pid, &status, 0) < 0) continue;
-		free(line);
-		free(task);
-		free(candidate);
-		if (pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127))
-			return err_set(err, ERR_CHILD, "--against %s: cannot be run", r->o->against);
-		r->outcomes[i].accepted = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-		snprintf(r->outcomes[i].how, sizeof r->outcomes[i].how, "status %d", WEXITSTATUS(status));
+	for (int i = 0; i < r->count && !rc; i++) {
+		rc = ask_once(r, i, err);
 		progress_update(&p, i + 1, r->list[i].name);
 	}
 	progress_end(&p);
-	return 0;
+	return rc;
 }
 
+/* All are submitted at once: the verifier has its own threads, and answers come in any order. */
 static int ask_verifier(struct redteam *r, struct err *err)
 {
 	struct verify_options o = {.precision = r->o->precision,
@@ -124,6 +141,7 @@ static int ask_verifier(struct redteam *r, struct err *err)
 			.id = i};
 		rc = verifier_submit(v, &q, err);
 	}
+	/* What is infra says nothing about the verifier's judgement: it is counted apart. */
 	for (int i = 0; i < r->count && !rc; i++) {
 		struct verdict d;
 		int64_t id = 0;
@@ -147,6 +165,7 @@ static int table_print(const struct redteam *r)
 	static const char *const families[] = {"always", "data", "rows", "size", "place", "host", NULL};
 	int accepted_all = 0;
 	printf("%-10s %10s %10s %10s %22s\n", "family", "candidates", "accepted", "not judged", "KernelBench's accepts");
+	/* The last name is NULL: the row over all families. */
 	for (size_t f = 0; f < ARRAY_LEN(families); f++) {
 		int n = 0, accepted = 0, unjudged = 0, asked = 0, passed = 0;
 		for (int i = 0; i < r->count; i++) {
@@ -171,6 +190,7 @@ static int table_print(const struct redteam *r)
 
 static int run(const struct redteam_options *o, struct err *err)
 {
+	/* Candidates are drawn; then written down, and handed to whoever is to be tried. */
 	struct redteam r = {.o = o, .count = (int)o->count};
 	if (o->against && !o->out)
 		return err_set(err, ERR_USAGE, "--against reads files: name a folder for them with --out");
@@ -198,7 +218,7 @@ static int run(const struct redteam_options *o, struct err *err)
 
 int cmd_redteam(int argc, char **argv)
 {
-	struct redteam_options o = {.count = 300, .seed = 42, .precision = "strict"};
+	struct redteam_options o = {.count = 300, .seed = 42, .precision = "strict", .timeout_s = 300};
 	struct err err = {0};
 	int npos = 0,
 		rc = options_parse("redteam", "send a verifier kernels that are wrong by construction", defs, ARRAY_LEN(defs),

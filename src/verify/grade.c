@@ -152,6 +152,8 @@ static int oracle_step(struct grading *g, struct err *err)
 
 static int steps(struct grading *g, struct trace *stock, struct err *err)
 {
+	/* What the candidate is: its tape, by host code that runs without data or by its own text, and kernels whose IR a
+	 * clean process made again. */
 	times_lap(g, STEP_ORACLE);
 	int rc = oracle_step(g, err);
 	times_lap(g, STEP_TRACE);
@@ -159,15 +161,18 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc) rc = lineage_step(g, stock->tape);
 	times_lap(g, STEP_REBUILD);
 	if (!rc && !g->is_ir) rc = rebuild_step(g, stock->tape, err);
+	/* A proof needs no more than that. */
 	if (!rc && g->proof) rc = prove_step(g, stock, err);
 	if (!rc && g->proof && g->s->skip_replay)
 		rc = grade_end(
 			g, VERDICT_INFRA, STAGE_CORRECTNESS, "replay-skipped", 0, "the tape was proved, and not replayed");
+	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. */
 	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	/* Dear and needed by those alone that are right so far: costs at other sizes, a second trace, times on a GPU. */
 	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
 	times_lap(g, STEP_AGAIN);
