@@ -3,7 +3,7 @@
  *
  * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures
  * training (forward, backward, AdamW over packed sequences) and generation, then lets
- * bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts
+ * bench/peers/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts
  * both. Each figure is the best of its repeats. With --model DIR the model is that folder's:
  * opening it is timed, generation measured, training left out. */
 #include "cli/bench.h"
@@ -42,7 +42,8 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, num_hidden_layers, "of the random model", "1 to 1024"),
 	O(OPTION_INT, vocab_size, "of the random model", "2 to 1048576"),
 	O(OPTION_STR, python, "Python that has what the peer's script needs; empty: no peer", NULL),
-	O(OPTION_STR, peer, "the peer's script: bench/cpu_peer.py (transformers) or bench/llama_peer.py (llama.cpp)", NULL),
+	O(OPTION_STR, peer,
+		"the peer's script: bench/peers/cpu_peer.py (transformers) or bench/peers/llama_peer.py (llama.cpp)", NULL),
 	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels", NULL),
 	O(OPTION_BOOL, cpu_time,
 		"count processor seconds instead of wall clock: for --threads 1 on a machine that others use too", NULL),
@@ -357,7 +358,7 @@ int cmd_bench(int argc, char **argv)
 		.num_hidden_layers = 5,
 		.vocab_size = 4096,
 		.python = "build/venv/bin/python",
-		.peer = "bench/cpu_peer.py",
+		.peer = "bench/peers/cpu_peer.py",
 	};
 	struct err err = {0};
 	/* These have options of their own, so they parse the command line themselves. */

@@ -27,7 +27,7 @@
 #define LAZY_INSTRS 0.25
 
 /* Cycles. Alu: dependent instruction; the others as published microbenchmarks and
- * bench/cost_h200.py's chase_ns and reduce_ns give them for Hopper. */
+ * bench/cost/cost_h200.py's chase_ns and reduce_ns give them for Hopper. */
 #define ALU_CYCLES 4.5
 #define SPECIAL_CYCLES 18
 #define L1_CYCLES 38
@@ -43,9 +43,9 @@
 #define TENSOR_FLOPS_PER_CYCLE 4096   /* 16-bit, of one SM with wgmma */
 
 /* fma, alu and special instructions of an element's operation: read in SASS of sm_90 and, where they are common,
- * checked against the rates that bench/cost_h200.py measures; of rare functions both sides of their branches. A 32-bit
- * product takes the fma pipe twice as long. ipowi is a loop: as many turns as an exponent has bits. The table below
- * takes one of each from the list of operations, so a new operation without a cost does not compile. */
+ * checked against the rates that bench/cost/cost_h200.py measures; of rare functions both sides of their branches. A
+ * 32-bit product takes the fma pipe twice as long. ipowi is a loop: as many turns as an exponent has bits. The table
+ * below takes one of each from the list of operations, so a new operation without a cost does not compile. */
 // clang-format off
 #define COST_OF_MAP_ADDI 0, 1, 0
 #define COST_OF_MAP_SUBI 0, 1, 0

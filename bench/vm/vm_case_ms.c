@@ -1,6 +1,6 @@
 /* Median milliseconds of one launch of a case (tests/ref/vm_corpus.py's format) on one thread: used
- * by bench/vm_bench.py.
- *     vm_bench FOLDER CASE REPEATS [check | race]     with all checks, or as the verifier's replay
+ * by vm_bench.py.
+ *     vm_case_ms FOLDER CASE REPEATS [check | race]     with all checks, or as the verifier's replay
  *     does */
 #include "vm_case.h"
 

@@ -1,4 +1,4 @@
-/* Cost of a list of launches on the vm, as JSON: used by bench/cost_compare.py.
+/* Cost of a list of launches on the vm, as JSON: used by cost_compare.py.
  *     kernel_cost SPEC.json
  *     kernel_cost --again PREDICTED.json     the predictions anew from the counts in --predict's
  *     file: for work on the formula
