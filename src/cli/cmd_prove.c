@@ -64,6 +64,7 @@ static int run(const struct prove_settings *s, struct err *err)
 	struct verifier *v = NULL;
 	struct verdict verdict;
 	struct verify_proof p;
+	/* One task and one candidate. */
 	int rc = task_set_load(s->task, &tasks, err);
 	if (!rc && tasks.count != 1)
 		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
@@ -79,6 +80,7 @@ static int run(const struct prove_settings *s, struct err *err)
 	if (!rc) rc = verifier_prove(v, &tasks.tasks[0], source.data, source.len, &verdict, &p, err);
 	if (!rc && s->json) print_json(&p);
 	else if (!rc) print_text(s->candidate, &p);
+	/* Only what was proved is a success to a script. */
 	verifier_free(v);
 	str_release(&source);
 	task_set_release(&tasks);

@@ -200,6 +200,8 @@ static int large_price(struct grading *g, const struct trace *stock, const struc
 	struct runner_result r = {0};
 	struct verdict said = *g->v, *kept = g->v;
 	char why[256];
+	/* Its kernels are made again from the candidate's text like those of the judged sizes, and it
+	 * has to be the same program. */
 	int rc = rebuild_step(g, large->tape, err);
 	if (rc) return rc;
 	program_compare(stock->tape, large->tape, why, sizeof why);
@@ -213,6 +215,7 @@ static int large_price(struct grading *g, const struct trace *stock, const struc
 	if (rc == GRADE_END) return not_predicted(g, "%.60s there: %.180s", said.reason, said.detail);
 	if (!rc) rc = runner_ask(g, large, &r, err);
 	if (rc) return rc;
+	/* A price is kept if the larger run did the same kind of work. */
 	if (r.has_fault) not_predicted(g, "%.240s", r.fault.text);
 	else work_compare(g, stock, large, &r, why, sizeof why);
 	if (!r.has_fault && why[0]) not_predicted(g, "%s", why);

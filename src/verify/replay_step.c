@@ -180,6 +180,7 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
+	/* Of several trials the dearest counts. */
 	double error, cost = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu, &error);
 	if (cost <= v->cost_s) return;
 	v->cost_s = cost;
@@ -187,6 +188,7 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
+	/* Totals of that trial. */
 	v->launches = v->nlines = 0;
 	v->programs = v->bytes = v->sectors = v->flops = 0;
 	for (int i = 0; i < r->ncosts; i++) {

@@ -362,6 +362,7 @@ struct vm_cost_plans *vm_cost_plans_create(
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		struct cost_plan *plan = &plans->plans[i];
+		/* By its kind: pipes, memory, what of it needs its values. */
 		plan->kind = kind_of(in);
 		if (plan->kind == PLAN_MAP) map_cost(p, in, plan);
 		if (plan->kind == PLAN_ASM) asm_cost(in, plan);
@@ -375,6 +376,7 @@ struct vm_cost_plans *vm_cost_plans_create(
 		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
 		if (plan->kind == PLAN_DOT) plan->mma_version = dot_version(plans, in);
 	}
+	/* Changes of layout stand in the compiled text alone: they are added where its lines say. */
 	add_conversions(plans);
 	return plans;
 }
