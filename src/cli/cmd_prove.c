@@ -80,10 +80,10 @@ static int run(const struct prove_settings *s, struct err *err)
 	if (!rc) rc = verifier_prove(v, &tasks.tasks[0], source.data, source.len, &verdict, &p, err);
 	if (!rc && s->json) print_json(&p);
 	else if (!rc) print_text(s->candidate, &p);
-	/* Only what was proved is a success to a script. */
 	verifier_free(v);
 	str_release(&source);
 	task_set_release(&tasks);
+	/* Only what was proved is a success to a script. */
 	return rc ? rc : p.result.answer == PROVE_PROVED ? 0 : 1;
 }
 

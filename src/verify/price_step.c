@@ -232,10 +232,13 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	const json_t *priced = g->oracle->priced;
 	struct verdict *v = g->v, said = *v;
 	if (!priced) return GRADE_ON;
+	/* Which sizes the price is of. The judged ones have theirs from the trials already. */
 	const char *at = g->oracle->priced_at[0] ? g->oracle->priced_at : "stock", *why = NULL;
 	bool is_same = json_is_true(json_object_get(priced, "same"));
 	snprintf(v->cost_size, sizeof v->cost_size, "%s", is_same && v->sizes[0] ? v->sizes : at);
 	if (is_same) return GRADE_ON;
+	/* Without other sizes there is a reason to tell: the reference's, or that IR fits its own tape
+	 * alone. */
 	if ((why = json_string_value(json_object_get(priced, "why")))) {
 		not_predicted(g, "%.240s", why);
 		return GRADE_ON;
@@ -256,6 +259,7 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	else if (rc == GRADE_END) rc = GRADE_ON;
 	/* Not predicted is no end; IR that is not the source's is. */
 	if (rc == GRADE_END && v->not_predicted[0]) rc = GRADE_ON;
+	/* The judged sizes' kernels are the verdict's. */
 	json_decref(g->compiled);
 	g->compiled = compiled;
 	g->compile_ms = compile_ms;
