@@ -14,7 +14,6 @@
 #include "verify/verdict.h"
 
 enum agent_stage { AGENT_FRONTEND, AGENT_MIDEND, AGENT_STAGE_COUNT };
-const char *agent_stage_name(enum agent_stage s);
 int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *err);
 
 /* ---- prompts ---- */
@@ -71,7 +70,6 @@ struct reward_rule {
 int reward_rule_set(
 	struct reward_rule *rule, const char *name, double alpha, double beta, double clip, struct err *err);
 const struct reward_rule *reward_rule_find(const char *name); /* NULL when unknown */
-const struct reward_rule *reward_rule_at(int i);              /* NULL past the end */
 /* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02), clipped, 0 unless genuine. */
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in);
 /* infra verdicts have no reward: returns false, and the sample is to be dropped. */

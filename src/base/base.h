@@ -70,7 +70,6 @@ struct arena {
 };
 void *arena_alloc(struct arena *a, size_t bytes);
 char *arena_strndup(struct arena *a, const char *s, size_t len);
-char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_reset(struct arena *a); /* keeps the largest block */
 void arena_release(struct arena *a);
 
@@ -155,8 +154,7 @@ char *path_or_installed(
 
 /* ---- log and progress (stderr only; stdout belongs to results) ---- */
 
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
-void log_level_set(enum log_level min);
+enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define log_info(...) log_msg(LOG_INFO, __VA_ARGS__)
 #define log_warn(...) log_msg(LOG_WARN, __VA_ARGS__)

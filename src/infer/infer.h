@@ -95,5 +95,4 @@ bool engine_take(struct engine *e, struct completion *out);
 int completion_check(const struct completion *c, struct err *err); /* an error for FINISH_NAN */
 void completion_release(struct completion *c);
 int64_t engine_tokens_generated(const struct engine *e); /* of all samples */
-int64_t engine_tokens_run(const struct engine *e); /* rows of decode that they took: one for each distinct prefix */
 #endif

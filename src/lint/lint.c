@@ -308,15 +308,3 @@ int lint_source(const char *src, size_t len, struct lint_report *out)
 	ts_parser_delete(parser);
 	return tree ? ERR_OK : ERR_INFRA;
 }
-
-json_t *lint_json(const struct lint_report *r)
-{
-	json_t *findings = json_array();
-	for (int i = 0; i < r->count; i++) {
-		const struct lint_finding *f = &r->findings[i];
-		json_array_append_new(findings,
-			json_pack("{s:s, s:i, s:i, s:s}", "code", lint_code_name(f->code), "line", f->line, "column", f->column,
-				"text", f->text));
-	}
-	return json_pack("{s:i, s:i, s:o}", "errors", r->errors, "notes", r->notes, "findings", findings);
-}

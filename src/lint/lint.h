@@ -55,5 +55,4 @@ struct lint_report {
  * up or ran past its time (then the report is empty and nothing is known about the source). */
 int lint_source(const char *src, size_t len, struct lint_report *out);
 /* {"errors": n, "notes": n, "findings": [{"code", "line", "column", "text"}]}; new reference. */
-json_t *lint_json(const struct lint_report *r);
 #endif

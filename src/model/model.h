@@ -34,7 +34,6 @@ static inline bool model_config_is_eos(const struct model_config *c, int32_t id)
 }
 int model_config_load(const char *dir, struct model_config *out,
 	struct err *err); /* old and new spellings; unknown architectures refused by name */
-int model_config_save(const char *dir, const struct model_config *c, struct err *err); /* for weights in fp32 */
 int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err);
 int64_t model_config_params(const struct model_config *c);
 /* Makes the folder, or takes its config.json away: until the last thing written, a new config.json,
@@ -54,7 +53,6 @@ struct param {
 /* Values (count) to the host, and from it, in host order. */
 void param_get(struct ops *ops, const struct param *p, float *host);
 void param_put(struct ops *ops, struct param *p, const void *host, enum dtype dtype);
-void param_get_grad(struct ops *ops, const struct param *p, float *host);
 /* Value k alone, as products read it: for a look at a few of many. */
 float param_value(struct ops *ops, const struct param *p, int64_t k);
 /* One safetensors file that holds exactly these tensors under these names, in this order. Loading

@@ -83,15 +83,13 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
 
 /* A reference answer for a composed task: plan (1-3 short sentences that name the operators, block
  * shape and fusion) and code (a candidate file). style 0..task_answer_styles()-1 varies block size,
- * naming, masking, grid form, one or several kernels. ERR_NOT_FOUND when the task was not composed.
- */
+ * naming, masking, grid form, one or several kernels. Of a task that a family of templates gave
+ * there may be several answers, whose best depends on the sizes: choice 0 is the best by the
+ * family's rule. ERR_NOT_FOUND when the task was not composed, ERR_RANGE for a style or choice that
+ * there is not. */
 int task_answer_styles(void);
-/* Of a task that a family of templates gave there may be several answers, whose best depends on the
- * sizes: task_answer gives the best by the family's rule, task_answer_choice any, 0 being the best;
- * ERR_RANGE behind the last. */
 int task_answer_choice(
 	const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err);
-int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
 /* The same task solved correctly but slowly (one launch per operator, small blocks; of a family the
  * last choice): the mid-end's starting point. */
 int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);

@@ -108,7 +108,6 @@ int64_t gguf_int_at(const struct gguf_value *v, uint64_t i); /* of a list of int
 size_t gguf_count(const struct gguf *g);
 const struct gguf_tensor *gguf_at(const struct gguf *g, size_t i);                  /* tensors, in name order */
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name); /* NULL when absent */
-const char *gguf_tensor_type(const struct gguf_tensor *t);                          /* "Q4_K" */
 /* All values as fp32, (t->count), the very bits that gguf-py's dequantiser gives. */
 void gguf_to_f32(const struct gguf_tensor *t, float *out);
 #endif

@@ -95,7 +95,6 @@ struct chat_text {
 /* The template of that name; "auto": the one that the folder's chat_template.jinja, or
  * chat_template in its tokenizer_config.json, is. Unknown ones are refused with what to do. */
 int chat_template_find(const char *name, const char *model_dir, const struct chat_template **out, struct err *err);
-const char *chat_template_name(const struct chat_template *c);
 /* The id that ends an assistant's turn; ERR_MISMATCH when the tokenizer lacks it. */
 int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_t *id, struct err *err);
 /* Whether a date can stand in the template's date line; NULL always. */

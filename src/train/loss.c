@@ -101,12 +101,6 @@ static const struct {
 }; /* bnpo differs from dapo only where an update is split: dapo counts all of its tokens, bnpo those of a micro-batch;
 	  ours is never split */
 
-const char *loss_type_name(enum loss_type t)
-{
-	CHECK(t >= 0 && t < LOSS_TYPE_COUNT);
-	return loss_types[t].name;
-}
-
 bool loss_type_needs_sequence_ratio(enum loss_type t) { return loss_types[t].ratio == sequence_ratio_of; }
 
 int loss_type_from_name(const char *name, enum loss_type *out, struct err *err)

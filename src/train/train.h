@@ -24,7 +24,6 @@ struct loss_row {
 	float sequence_ratio; /* gspo: exp of the mean of logprob - old_logprob over the row's sequence */
 };
 enum loss_type { LOSS_SFT, LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO, LOSS_GSPO, LOSS_CISPO, LOSS_TYPE_COUNT };
-const char *loss_type_name(enum loss_type t);
 int loss_type_from_name(const char *name, enum loss_type *out, struct err *err);
 bool loss_type_needs_sequence_ratio(enum loss_type t);
 struct loss_options {
@@ -192,7 +191,4 @@ int sft_run(struct model *m, struct adapter *a, const struct sft_example *train,
 	struct err *err);
 /* Optimiser steps that such a run has; INT64_MAX when only time ends it. */
 int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o);
-/* Mean completion log-loss and token accuracy. */
-void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
-	double *loss, double *accuracy);
 #endif

@@ -65,9 +65,6 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 /* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
  * too (a server, its connections). The verifier's own: not to be read or closed. */
 int verifier_fd(const struct verifier *v);
-/* submit + collect of one. */
-int verifier_run(
-	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err);
 
 /* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
  * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without
@@ -88,7 +85,7 @@ struct verify_times {
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
 
-/* Grades as verifier_run does, on the calling thread and without the caches, and proves the tape
+/* Grades one candidate, on the calling thread and without the caches, and proves the tape
  * (prove.h). What the float replay finds wrong is refuted, whatever the proof says; a candidate
  * whose tape is never replayed (invalid, a cheat by its tape) is outside. */
 struct verify_proof {

@@ -40,8 +40,7 @@ const char *vm_kernel_name(const struct vm_kernel *k);
 int vm_kernel_nargs(const struct vm_kernel *k);
 /* Textual type of argument i as in the IR ("!tt.ptr<f32>", "i32"); whether it is a pointer. */
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
-const char *vm_kernel_arg_name(const struct vm_kernel *k, int i); /* as in the source: "x_ptr" */
-bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);  /* a descriptor made on the host too: its base */
+bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i); /* a descriptor made on the host too: its base */
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
 /* Whether some store of the kernel may go through argument i; and what it says of programmatic dependent launch
  * (griddepcontrol): that it waits for the launches in front of it, that it lets the next one start early. */

@@ -342,7 +342,7 @@ static void test_f8_weights(void **state)
 	struct arena memory = {0};
 	int n;
 	struct param *params = model_params(m, &n);
-	assert_int_equal(model_config_save(dir, &small, &err), 0);
+	assert_int_equal(model_config_save_as(dir, &small, DTYPE_F32, &err), 0);
 	for (int i = 0; i < n; i++) {
 		const struct param *p = &params[i];
 		uint8_t *bytes = arena_alloc(&memory, (size_t)p->count);

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 #include "infer/infer.h"
 #include "train/train.h"
+#include "../model/host_values.h"
 
 enum { V = 211, T = 93, S = 3, ROWS = 61, HEAD_ROWS = 24, STEPS = 3 };
 
@@ -164,7 +165,7 @@ static float *grads_of(struct side *s, int64_t *count)
 	pass_backward(s->p, some, rows_within(2, some), 0.9f, loss, NULL);
 	for (int i = 0; i < s->nparams; i++) *count += s->params[i].count;
 	float *g = xcalloc((size_t)*count, sizeof *g), *at = g;
-	for (int i = 0; i < s->nparams; at += s->params[i++].count) param_get_grad(s->ops, &s->params[i], at);
+	for (int i = 0; i < s->nparams; at += s->params[i++].count) grads_get(s->ops, &s->params[i], at);
 	return g;
 }
 

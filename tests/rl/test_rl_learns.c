@@ -152,8 +152,8 @@ static void learns(enum loss_type loss, enum advantage_type advantage, int steps
 		if (s >= STEPS - 4) last += r / 4;
 	}
 	bandit_close(&b);
-	print_message("# loss %s, advantage %d, %d x %d updates: reward %.3f -> %.3f\n", loss_type_name(loss),
-		(int)advantage, num_iterations, steps_per_generation, first, last);
+	print_message("# loss %d, advantage %d, %d x %d updates: reward %.3f -> %.3f\n", (int)loss, (int)advantage,
+		num_iterations, steps_per_generation, first, last);
 	if (!(first < 0.45)) fail_msg("reward before learning %.3f: the task is not one", first);
 	if (!(last > 0.8)) fail_msg("reward after %d updates %.3f, expected more than 0.8", STEPS, last);
 }

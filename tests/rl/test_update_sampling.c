@@ -110,7 +110,7 @@ static void test_min_p_gradient(void **state)
 	for (int i = 0; i < n; i += 5) {
 		float *grad = xcalloc((size_t)p[i].count, sizeof *grad), *value = host_values(&p[i]), keep = value[1];
 		double side[2];
-		param_get_grad(f->ops, &p[i], grad);
+		grads_get(f->ops, &p[i], grad);
 		for (int k = 0; k < 2; k++) {
 			value[1] = keep + (k ? -1e-2f : 1e-2f);
 			pass_forward(pass, f->adapter, &b, 0);

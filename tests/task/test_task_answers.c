@@ -29,7 +29,8 @@ static int dump(int argc, char **argv)
 			struct str plan = {0}, code = {0};
 			bool is_slow = k >= task_answer_styles();
 			int style = k % task_answer_styles(),
-				rc = (is_slow ? task_answer_slow : task_answer)(t, style, &plan, &code, &err);
+				rc = is_slow ? task_answer_slow(t, style, &plan, &code, &err)
+							 : task_answer_choice(t, style, 0, &plan, &code, &err);
 			if (rc) {
 				fprintf(stderr, "%s\n", err.text);
 				return 1;
@@ -155,7 +156,7 @@ static void texts_stay_short(void **state)
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	for (size_t i = 0; i < set.count; i++) {
 		struct str plan = {0}, code = {0};
-		assert_int_equal(task_answer(&set.tasks[i], 0, &plan, &code, &err), 0);
+		assert_int_equal(task_answer_choice(&set.tasks[i], 0, 0, &plan, &code, &err), 0);
 		assert_in_range(lines_of(set.tasks[i].source), 14, 22);
 		assert_in_range(lines_of(code.data), 20, 32);
 		assert_in_range(plan.len, 60, 400);
@@ -174,19 +175,19 @@ static void strangers_get_no_answer(void **state)
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	struct task t = set.tasks[0];
 	t.seed = set.tasks[1].seed;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t.seed = 0;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t.seed = UINT64_MAX;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t = set.tasks[0];
 	t.level = 77;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t = set.tasks[0];
 	t.structure = (char *)"";
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
-	assert_int_equal(task_answer(&set.tasks[0], -1, &plan, &code, &err), ERR_RANGE);
-	assert_int_equal(task_answer(&set.tasks[0], task_answer_styles(), &plan, &code, &err), ERR_RANGE);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&set.tasks[0], -1, 0, &plan, &code, &err), ERR_RANGE);
+	assert_int_equal(task_answer_choice(&set.tasks[0], task_answer_styles(), 0, &plan, &code, &err), ERR_RANGE);
 	assert_int_equal(code.len, 0);
 	task_set_release(&set);
 }
@@ -247,7 +248,7 @@ static void rungs_share_no_structure(void **state)
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Of 500 answers at least 400 differ (measured: 2,000 a rung give 80 to 99 % distinct ones); choices
- * of one task differ in plan and code, and the first is task_answer's. */
+ * of one task differ in plan and code, and the first is the best by the family's rule. */
 static void answers_of_rungs_differ(void **state)
 {
 	struct err err = {0};
@@ -259,7 +260,7 @@ static void answers_of_rungs_differ(void **state)
 	for (size_t i = 0; i < set.count; i++) {
 		struct str plan = {0}, code = {0}, plans[2] = {{0}}, codes[2] = {{0}};
 		int style = (int)(i % (size_t)task_answer_styles());
-		assert_int_equal(task_answer(&set.tasks[i], style, &plan, &code, &err), 0);
+		assert_int_equal(task_answer_choice(&set.tasks[i], style, 0, &plan, &code, &err), 0);
 		assert_int_equal(task_answer_choice(&set.tasks[i], style, 0, &plans[0], &codes[0], &err), 0);
 		assert_string_equal(plan.data, plans[0].data);
 		assert_string_equal(code.data, codes[0].data);
@@ -301,7 +302,7 @@ static void choices_follow_sizes(void **state)
 		const char *cols = strstr(t->source, "COLS = ");
 		if (strncmp(t->structure, "row_softmax:", 12) != 0) continue;
 		int n = atoi(cols + 7);
-		assert_int_equal(task_answer(t, 0, &plan, &code, &err), 0);
+		assert_int_equal(task_answer_choice(t, 0, 0, &plan, &code, &err), 0);
 		bool is_many = strstr(plan.data, "rows at once") != NULL,
 			 is_held = strstr(plan.data, "one block of the next") != NULL;
 		assert_int_equal(is_many, n <= 256);

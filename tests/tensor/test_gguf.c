@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "tensor/tensor.h"
+#include "tensor/gguf_internal.h"
 
 static char *folder; /* $BUILD/ref/gguf */
 
@@ -38,7 +38,7 @@ static void test_packings(void **state)
 	for (size_t i = 0; i < gguf_count(g); i++) {
 		const struct gguf_tensor *t = gguf_at(g, i);
 		const struct tensor_info *w = safetensors_find(want, t->name);
-		assert_string_equal(gguf_tensor_type(t), t->name);
+		assert_string_equal(t->quant->name, t->name);
 		assert_ptr_equal(gguf_tensor_find(g, t->name), t);
 		assert_non_null(w);
 		assert_int_equal(t->ndim, w->ndim);

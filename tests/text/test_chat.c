@@ -24,7 +24,7 @@ static void test_names(void **state)
 		const struct chat_template *c = NULL;
 		p = next_name(p, name);
 		assert_int_equal(chat_template_find(name, NULL, &c, &err), 0);
-		assert_string_equal(chat_template_name(c), name);
+		assert_string_equal(c->name, name);
 		assert_non_null(c->end_token);
 	}
 	assert_int_equal(count, 8);
@@ -71,9 +71,8 @@ static void expect(const struct chat_known *k, bool is_found, int left_out, cons
 	char *text = lines_of(k, left_out, more);
 	write_folder(text, NULL);
 	int rc = find(&c, &err);
-	if (is_found != (!rc && !strcmp(chat_template_name(c), k->name)))
-		fail_msg("%s %s: rc %d, %s, %s", k->name, is_found ? "not found" : "found", rc,
-			rc ? err.text : chat_template_name(c), text);
+	if (is_found != (!rc && !strcmp(c->name, k->name)))
+		fail_msg("%s %s: rc %d, %s, %s", k->name, is_found ? "not found" : "found", rc, rc ? err.text : c->name, text);
 	if (rc) assert_non_null(strstr(err.text, "chat_template.jinja: this chat template is"));
 	free(text);
 }
@@ -100,7 +99,7 @@ static void test_config(void **state)
 	json_t *number = json_pack("{s:i}", "chat_template", 3), *none = json_object();
 	write_folder(NULL, text);
 	assert_int_equal(find(&c, &err), 0);
-	assert_string_equal(chat_template_name(c), "plain");
+	assert_string_equal(c->name, "plain");
 	write_folder(NULL, list);
 	assert_int_equal(find(&c, &err), 0);
 	write_folder("another", text); /* chat_template.jinja goes before the config */

@@ -19,7 +19,6 @@ static int train(const char *dir, bool with_adapter)
 	o.save_steps = 2;
 	o.stop_at_eval_minimum = true;
 	o.patience = 100;
-	log_level_set(LOG_ERROR);
 	sft_setup_make(&s, with_adapter);
 	int rc = sft_setup_run(&s, &o, NULL, NULL, &err);
 	if (rc) fprintf(stderr, "%s\n", err.text);

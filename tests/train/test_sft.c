@@ -4,6 +4,16 @@
 #include "train/train_internal.h"
 #include "../model/host_values.h"
 
+static void evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+	double *loss, double *accuracy)
+{
+	struct err err = {0};
+	struct pass *p;
+	if (pass_create(m, &(struct pass_options){.max_tokens = max_tokens}, &p, &err)) fail_msg("%s", err.text);
+	sft_evaluate(p, a, examples, n, max_tokens, loss, accuracy);
+	pass_free(p);
+}
+
 /* ---- packing ---- */
 
 static void test_plan(void **state)
@@ -43,8 +53,8 @@ static void test_packing_changes_nothing(void **state)
 	struct sft_setup s;
 	double loss[2], accuracy[2];
 	sft_setup_make(&s, false);
-	sft_evaluate(s.m, NULL, s.d->examples, EXAMPLES, EXAMPLE_MAX, &loss[0], &accuracy[0]);
-	sft_evaluate(s.m, NULL, s.d->examples, EXAMPLES, 500, &loss[1], &accuracy[1]);
+	evaluate(s.m, NULL, s.d->examples, EXAMPLES, EXAMPLE_MAX, &loss[0], &accuracy[0]);
+	evaluate(s.m, NULL, s.d->examples, EXAMPLES, 500, &loss[1], &accuracy[1]);
 	assert_true(fabs(loss[0] - loss[1]) <= 2 * ldexp(1, -24) * sqrt(61) * 16 * loss[0]);
 	assert_true(accuracy[0] == accuracy[1]);
 	assert_true(fabs(loss[0] - log(61)) < 0.1); /* a fresh model knows nothing */
@@ -60,7 +70,7 @@ static void test_evaluate_by_hand(void **state)
 	double loss, accuracy, sum = 0;
 	int rows = 0, correct = 0;
 	sft_setup_make(&s, true);
-	sft_evaluate(s.m, s.a, s.d->examples, 3, 90, &loss, &accuracy);
+	evaluate(s.m, s.a, s.d->examples, 3, 90, &loss, &accuracy);
 	assert_int_equal(pass_create(s.m, &(struct pass_options){.max_tokens = 64}, &p, &err), 0);
 	for (int i = 0; i < 3; i++) {
 		const struct sft_example *e = &s.d->examples[i];
@@ -222,7 +232,7 @@ static void test_stop_at_minimum(void **state)
 			at = i;
 		}
 	assert_int_equal(at, r.evals - 1 - 3); /* patience evaluations without improvement came after it */
-	sft_evaluate(s.m, NULL, s.d->examples + EXAMPLES, HELDOUT, o.max_tokens, &loss, &accuracy);
+	evaluate(s.m, NULL, s.d->examples + EXAMPLES, HELDOUT, o.max_tokens, &loss, &accuracy);
 	assert_true(loss == best);
 	sft_setup_release(&s);
 	free(dir);
@@ -293,7 +303,7 @@ static void test_accumulation_normalises_by_all(void **state)
 	struct sft_setup s;
 	double loss, accuracy;
 	sft_setup_make(&s, false);
-	sft_evaluate(s.m, NULL, s.d->examples, 6, 256, &loss, &accuracy);
+	evaluate(s.m, NULL, s.d->examples, 6, 256, &loss, &accuracy);
 	struct norms one = run_still(&s, s.d->examples, 6, 256, 1, 1),
 				 six = run_still(&s, s.d->examples, 6, EXAMPLE_MAX, 6, 1);
 	assert_true(fabs(one.loss[1] - loss) < 1e-5 * loss && fabs(six.loss[1] - loss) < 1e-5 * loss);
@@ -337,7 +347,6 @@ int main(void)
 		cmocka_unit_test(test_dropout_masks),
 		cmocka_unit_test(test_limits),
 	};
-	log_level_set(LOG_WARN);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,7 +253,7 @@ static void test_loss_row_slope(void **state)
 								   loss_row_value(&o, &r, lp - h, &unused)) /
 					(2 * (double)h);
 				if (fabs(slope - g) > 2e-4)
-					fail_msg("%s A %g shift %g: slope %g, differences %g", loss_type_name(t), A[i], shift[k], g, slope);
+					fail_msg("loss %d A %g shift %g: slope %g, differences %g", (int)t, A[i], shift[k], g, slope);
 			}
 	}
 }
@@ -298,8 +298,9 @@ static void test_loss_names(void **state)
 {
 	struct err err = {0};
 	enum loss_type t;
+	static const char *const names[LOSS_TYPE_COUNT] = {"sft", "grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"};
 	for (enum loss_type i = 0; i < LOSS_TYPE_COUNT; i++) {
-		assert_int_equal(loss_type_from_name(loss_type_name(i), &t, &err), 0);
+		assert_int_equal(loss_type_from_name(names[i], &t, &err), 0);
 		assert_int_equal(t, i);
 	}
 	assert_int_equal(loss_type_from_name("ppo", &t, &err), ERR_USAGE);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "grade_one.h"
 
 #define BASES_MAX 64
 
