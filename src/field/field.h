@@ -33,17 +33,21 @@ enum field_flag {
 	FIELD_LOG_OF_NO_SQUARE = 128, /* holds the logarithm of the negative: exp does not lead back */
 };
 struct field_value {
-	uint32_t q, p;  /* in Montgomery's form */
-	double lo, hi;  /* the real value lies between them */
+	uint32_t q; /* residue modulo q, in Montgomery's form; with FIELD_Q */
+	uint32_t p; /* modulo p; with FIELD_P */
+	double lo;  /* the real value lies between lo and hi */
+	double hi;
 	float degree;   /* of the expression in the inputs, at most; a fraction has the sum of both its parts' */
 	uint32_t flags; /* enum field_flag, or'ed */
 };
 
 struct field_modulus {
-	uint32_t m, inverse, square, one; /* odd, below 2^31; -1/m mod 2^32; 2^64 mod m; 2^32 mod m */
+	uint32_t m;       /* odd, below 2^31 */
+	uint32_t inverse; /* -1/m mod 2^32 */
+	uint32_t square;  /* 2^64 mod m */
+	uint32_t one;     /* 2^32 mod m */
 };
 #define FIELD_POWER_WINDOWS 4
-#define FIELD_ROOTS 64 /* constants that are no small fraction, kept between draws' uses */
 struct field_log_table;
 struct field {
 	struct field_modulus q, p;
@@ -55,13 +59,13 @@ struct field {
 	const char *lost;                                 /* the first operation that lacked a residue; NULL: none */
 	const char *outside;                              /* an operation that has no reading here; NULL: none */
 };
-/* Draws primes between 2^30 and 2^31 and the random elements. */
+/* Draws the primes, q between 2^29 and 2^30, and the random elements. */
 void field_init(struct field *f, uint64_t seed);
 void field_release(struct field *f);
 
 /* ---- operations ---- */
 
-/*        id               operands  name        what it is */
+/*        id               operands  name */
 #define FIELD_OP_TABLE(X) \
 	X(FIELD_ADD, 2, "add") X(FIELD_SUB, 2, "sub") X(FIELD_MUL, 2, "mul") X(FIELD_DIV, 2, "div") \
 	X(FIELD_MAX, 2, "max") X(FIELD_MIN, 2, "min") X(FIELD_POW, 2, "pow") X(FIELD_MOD_TRUNC, 2, "fmod") \
@@ -86,7 +90,8 @@ const char *field_op_name(enum field_op op);
 int field_op_operands(enum field_op op);
 
 /* 0, or ERR_MISMATCH: the interval does not decide what the operation asks (a sign, a maximum, a
- * rounding): the inputs must be drawn again. out may be an operand. */
+ * rounding): the inputs must be drawn again. An operation that has no reading here gives 0 and a
+ * value without any residue, and f->lost names the first. out may be an operand. */
 int field_apply(struct field *f, enum field_op op, const struct field_value *a, const struct field_value *b,
 	struct field_value *out);
 /* The four that never fail, for loops. */

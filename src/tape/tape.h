@@ -3,14 +3,12 @@
  *
  * A tape is data about memory, never code of the candidate's host side:
  *   buffers   what exists: inputs, parameters, constants (with contents), temporaries. Buffer b
- *   lives at the synthetic address
- *             (b + 1) << TAPE_ADDRESS_SHIFT; a pointer's buffer can always be told from its high
- *             bits, however it was computed.
+ *             lives at the synthetic address (b + 1) << TAPE_ADDRESS_SHIFT; a pointer's buffer can
+ *             always be told from its high bits, however it was computed.
  *   kernels   Triton IR text (TTIR, with locations) and launch options of each distinct kernel
  *   rows      in order: launch, fill, copy (strided, with cast: contiguous, cat, pad and the like
- *   become copies), library (any other
- *             torch operator: it is recorded so that lineage can see it); each on a stream, with
- *             record and wait rows for the order between streams
+ *             become copies), library (any other torch operator: it is recorded so that lineage can
+ *             see it); each on a stream, with record and wait rows for the order between streams
  *   outputs   views that forward returned, in flattened order
  * The text form is one JSON object (docs/tape-format.md). tape_parse trusts nothing: every index,
  * view bound, size, count and name is checked against the limits below, and the error names the
@@ -56,7 +54,8 @@ struct tape_view {
 	int64_t offset_bytes;
 	enum dtype dtype;
 	int ndim;
-	int64_t shape[TAPE_DIMS_MAX], stride[TAPE_DIMS_MAX];
+	int64_t shape[TAPE_DIMS_MAX];
+	int64_t stride[TAPE_DIMS_MAX]; /* in elements */
 };
 
 /* A tensor descriptor that the host made. In the IR it is 1 + 2 n arguments: itself, then the n
@@ -82,7 +81,9 @@ struct tape_kernel {
 	const char *ttir;
 	size_t ttir_len;
 	/* Options that reach the machine code. */
-	int num_warps, num_stages, num_ctas;
+	int num_warps;
+	int num_stages;
+	int num_ctas;            /* blocks of a cluster that make one program */
 	int maxnreg;             /* registers of a thread at most; 0: the compiler's own choice */
 	bool no_fp_fusion;       /* products and sums are not fused */
 	bool no_reflect_ftz;     /* libdevice keeps subnormal numbers */
@@ -112,14 +113,17 @@ struct tape_row {
 	uint32_t grid[3];
 	bool has_allocator; /* launch of a kernel that makes descriptors: the host had given Triton an allocator */
 	int nargs;
-	struct tape_arg *args;     /* launch: arguments of the IR's function, in order */
-	struct tape_view dst, src; /* fill: dst; copy: dst and src, same shape */
-	double fill;               /* fill: value (bits of int64 kept exactly in fill_int for integer types) */
-	int64_t fill_int;
-	const char *op;
-	int nreads, nwrites;
-	struct tape_view *reads, *writes; /* library */
-	const json_t *op_args;            /* library: the call's arguments; tensors as {"view": index into reads} */
+	struct tape_arg *args; /* launch: arguments of the IR's function, in order */
+	struct tape_view dst;  /* fill and copy */
+	struct tape_view src;  /* copy: of dst's shape */
+	double fill;           /* fill: the value, for float types */
+	int64_t fill_int;      /* fill: the value, for integer types, exactly */
+	const char *op;        /* library: torch's name of the operator */
+	int nreads;
+	int nwrites;
+	struct tape_view *reads;  /* library: (nreads) */
+	struct tape_view *writes; /* library: (nwrites) */
+	const json_t *op_args;    /* library: the call's arguments; tensors as {"view": index into reads} */
 };
 
 struct tape {
@@ -133,8 +137,9 @@ struct tape {
 	struct tape_row *rows;
 	int noutputs;
 	struct tape_view *outputs;
-	int nstreams, nevents; /* 1 + the highest number used */
-	bool output_is_tuple;
+	int nstreams;           /* 1 + the highest number used */
+	int nevents;            /* likewise */
+	bool output_is_tuple;   /* forward returned a tuple or list, else one tensor */
 	struct sha256_hex hash; /* of the canonical text: equal tapes have equal hashes */
 };
 

@@ -49,7 +49,7 @@ const char *task_split_name(enum task_split s);
 int task_split_settle(const char *structure, const char *label, const char *what, const char **out, struct err *err);
 
 /* path: one .py file, a folder (searched for *.py, in name order; "levelN" in the path gives the
- * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure, split,
+ * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure, split, rung,
  * level, seed, problem_id, or rows of KernelBench's dataset (code, level, name, problem_id), which
  * are named as the files of its checkout are. A bad row is an error that names file and line. */
 int task_set_load(const char *path, struct task_set *out, struct err *err);
@@ -94,6 +94,4 @@ int task_answer_choice(
  * last choice): the mid-end's starting point. */
 int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
 
-/* Problem audit, static part: reasons a task cannot discriminate that the text alone shows. The
- * rest is `hone tasks audit` (oracle). */
 #endif
