@@ -53,14 +53,14 @@ enum finish_reason {
 const char *finish_reason_name(enum finish_reason r); /* "eos", "stop", "length", "nan" */
 struct request {
 	int64_t id;
-	const int32_t *prompt;
-	int nprompt;      /* copied */
+	const int32_t *prompt; /* (nprompt) copied */
+	int nprompt;
 	int num_samples;  /* K */
 	int first_sample; /* sample index of the first one: enters the seed */
 	struct sampling sampling;
 	int max_new_tokens;
-	const int32_t *stop_ids;
-	int nstop; /* besides the model's eos ids; the stop token is kept as the last token */
+	const int32_t *stop_ids; /* (nstop) that end a sample besides the model's eos ids, and are kept as its last token */
+	int nstop;
 	/* Optional: called after each token that does not end the sequence itself; true ends it (stop
 	 * strings live in the caller, which has the tokenizer). */
 	bool (*should_stop)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
@@ -72,11 +72,11 @@ struct request {
 	struct adapter *adapter; /* NULL: base */
 };
 struct completion {
-	int64_t id;
-	int sample;
-	int32_t *tokens;
-	float *logprobs;
-	float *temperatures; /* at which each token was drawn; NULL: all at the request's */
+	int64_t id;          /* the request's */
+	int sample;          /* first_sample and up */
+	int32_t *tokens;     /* (count) the one that ended it included */
+	float *logprobs;     /* (count) of each token */
+	float *temperatures; /* (count) at which each token was drawn; NULL: all at the request's */
 	int count;
 	enum finish_reason finish;
 };
@@ -87,7 +87,7 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err);
  * can be taken still. Returns how many were ended: 0 for an id that is not known. Not from
  * should_stop. */
 int engine_cancel(struct engine *e, int64_t id);
-/* One step: *active is the number of sequences still running or waiting. */
+/* One step: *active is the number of samples that still run or wait. */
 void engine_step(struct engine *e, int *active);
 /* Takes a finished completion; false when none. Caller releases. Completion order does not matter
  * to any result. */

@@ -71,8 +71,8 @@ struct tape_arg {
 	enum tape_arg_kind kind;
 	int buffer;           /* pointer, descriptor */
 	int64_t offset_bytes; /* pointer, descriptor: of its base */
-	int64_t i;
-	double f;
+	int64_t i;            /* int */
+	double f;             /* float */
 	const struct tape_descriptor *descriptor;
 };
 
@@ -116,7 +116,7 @@ struct tape_row {
 	struct tape_arg *args; /* launch: arguments of the IR's function, in order */
 	struct tape_view dst;  /* fill and copy */
 	struct tape_view src;  /* copy: of dst's shape */
-	double fill;           /* fill: the value, for float types */
+	double fill;           /* fill: the value */
 	int64_t fill_int;      /* fill: the value, for integer types, exactly */
 	const char *op;        /* library: torch's name of the operator */
 	int nreads;
@@ -139,7 +139,6 @@ struct tape {
 	struct tape_view *outputs;
 	int nstreams;           /* 1 + the highest number used */
 	int nevents;            /* likewise */
-	bool output_is_tuple;   /* forward returned a tuple or list, else one tensor */
 	struct sha256_hex hash; /* of the canonical text: equal tapes have equal hashes */
 };
 

@@ -190,7 +190,6 @@ static int read_tape(struct tape *t, struct err *err)
 	if (!rc) rc = tape_get_array(t->json, "", "outputs", 1, TAPE_OUTPUTS_MAX, &outputs, err);
 	if (!rc && !json_is_boolean(tuple)) rc = err_set(err, ERR_FORMAT, "tape: tuple: expected true or false");
 	if (rc) return rc;
-	t->output_is_tuple = json_is_true(tuple);
 	t->nbuffers = (int)json_array_size(buffers);
 	t->nkernels = (int)json_array_size(kernels);
 	t->nrows = (int)json_array_size(rows);

@@ -15,8 +15,8 @@ struct tensor_info {
 	const char *name;
 	enum dtype dtype;
 	int ndim;
-	int64_t shape[TENSOR_DIMS_MAX];
-	const void *data;
+	int64_t shape[TENSOR_DIMS_MAX]; /* (ndim) */
+	const void *data;               /* (bytes) row-major */
 	size_t bytes;
 };
 
@@ -32,7 +32,7 @@ const struct tensor_info *safetensors_find(const struct safetensors *s, const ch
 /* Finds and checks the shape; error says expected and found. */
 int safetensors_get(const struct safetensors *s, const char *name, int ndim, const int64_t *shape,
 	const struct tensor_info **out, struct err *err);
-/* Copies as fp32 (from F32, F16, BF16, F64, F8). */
+/* Copies all values as fp32, from F32, F16, BF16, F64 and both F8; CHECKs that they are floats. */
 void tensor_to_f32(const struct tensor_info *t, float *out);
 #define SAFETENSORS_SHARDS_MAX 4096
 /* Writes one file atomically, tensors in the order given, metadata {"format": "pt"} plus the pairs
