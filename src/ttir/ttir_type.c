@@ -229,6 +229,8 @@ static int parse_named_type(struct parser *p)
 	return parse_fail(p, ERR_UNSUPPORTED, "type '%.*s'", (int)MIN(name.len, 60), name.data);
 }
 
+/* The id of the type that stands here, or a negative code. What it is shows in its first token: a word
+ * (i32, tensor<...>), !tt.ptr, !tt.tensordesc, or, where Triton's short form leaves the name out, '<'. */
 int parse_type(struct parser *p)
 {
 	if (p->code || parse_enter(p)) return p->code;
