@@ -1,8 +1,8 @@
 """Predicted against measured speedups over a corpus of honest kernels (docs/cost-model.md, "Over the known-good corpus").
 
-    bench/corpus_h200.py --predict    without a GPU: `hone verify` grades each pair; writes $OUT/predicted.json
-    bench/corpus_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
-    bench/corpus_h200.py --compare    reads both and prints Kendall's tau-b
+    bench/cost/corpus_h200.py --predict    without a GPU: `hone verify` grades each pair; writes $OUT/predicted.json
+    bench/cost/corpus_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
+    bench/cost/corpus_h200.py --compare    reads both and prints Kendall's tau-b
 
 A pair is a folder of tests/known_good: task.py, a reference in KernelBench's format, and candidate.py. --bytes N makes sizes where work outweighs launches: the size
 constants that only get_inputs() uses grow, the first of them first, until the inputs have about N bytes; pairs whose sizes are literals are left out then. OUT is
@@ -26,7 +26,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 CORPUS = os.path.join(ROOT, "tests", "known_good")
