@@ -39,8 +39,8 @@ void prompt_cost_table(const struct verdict *profile, struct str *out);
 
 /* ---- feedback: what a verdict tells the model in a further turn ---- */
 
-/* Appends what a verdict says of the candidate: class, stage, reason, detail, the source line that it
- * speaks of, and of a genuine one its costs. */
+/* Appends what a verdict says of the candidate: class, stage, reason, detail, the source line that
+ * it speaks of, and of a genuine one its costs. */
 void feedback_render(const struct verdict *v, const char *source, size_t source_len, struct str *out);
 
 /* ---- rewards ---- */

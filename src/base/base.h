@@ -124,8 +124,8 @@ int dir_make(const char *path, struct err *err);   /* with parents; existing is 
 int dir_remove(const char *path, struct err *err); /* recursive, follows no link; absent is fine */
 /* This process alone writes into the folder from now on: makes it, locks it until the process ends
  * (claiming again is fine) and removes the files that a kill left half-written beside others there:
- * NAME.PID.tmp and NAME.PID.N.tmp. ERR_BUSY when another process has claimed it. Where a file system
- * has no locks nothing is locked. */
+ * NAME.PID.tmp and NAME.PID.N.tmp. ERR_BUSY when another process has claimed it. Where a file
+ * system has no locks nothing is locked. */
 int dir_claim(const char *path, struct err *err);
 int dir_clean(
 	const char *path, struct err *err); /* removes all that ends in .tmp: for folders of hone's own, claimed */
@@ -148,8 +148,8 @@ char *path_real(const char *path);               /* absolute, links followed; as
  * in the program's folder and the ones above it, never in the current folder: that one may be a
  * stranger's. NULL when absent; caller frees. */
 char *path_installed(const char *relative);
-/* The Python with torch and triton: HONE_PYTHON's, else the one of hone's own set-up. NULL when there
- * is neither; caller frees. */
+/* The Python with torch and triton: HONE_PYTHON's, else the one of hone's own set-up. NULL when
+ * there is neither; caller frees. */
 char *path_python(void);
 char *path_or_installed(
 	const char *path); /* path, or where there is nothing the file of that name that ships with hone; caller frees */

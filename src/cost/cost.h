@@ -126,7 +126,8 @@ struct vm_compiled {
 	int njoined;
 	struct vm_joined *joined; /* heap */
 };
-/* What one instruction of the machine code reads or writes at once, at most, for each place of the source. */
+/* What one instruction of the machine code reads or writes at once, at most, for each place of the
+ * source. */
 struct vm_joined {
 	int line;
 	int column;

@@ -6,10 +6,10 @@
  *             except with a chance of at most its degree over the prime (Schwartz, Zippel).
  *   lo, hi    an interval that holds the real value at one ordinary real point. It alone decides
  *             comparisons, maxima, signs, rounding to integers: residues have no order.
- * exp takes the residue modulo q to one modulo p, by a random element of order q, so that
- * exp(x + y) = exp(x) exp(y) holds exactly; log takes p back to q, as the discrete logarithm of the one of x and -x
- * that is a square. What such an operation does not give is absent (flags), and an operation that
- * needs it gives neither.
+ * exp takes the residue modulo q to one modulo p, by a random element of order q, so that exp(x +
+ * y) = exp(x) exp(y) holds exactly; log takes p back to q, as the discrete logarithm of the one of
+ * x and -x that is a square. What such an operation does not give is absent (flags), and an
+ * operation that needs it gives neither.
  *
  * 2 is a square modulo p, so the random element is chosen as a root of 2: exp(a) = 2 for a random
  * residue a, which is ln 2 modulo q. Powers and logarithms to base 2 agree with those to base e.
@@ -106,9 +106,9 @@ enum field_order field_compare(const struct field_value *a, const struct field_v
 /* ---- making values ---- */
 
 struct field_value field_integer(const struct field *f, int64_t i);
-/* A constant of a program: the simplest of integers, fractions, decimals, their roots, and multiples of pi and ln 2
- * that lies within half a unit in the last place of `bits` (24: fp32; 53: fp64; ...) around x; else x itself, exactly.
- */
+/* A constant of a program: the simplest of integers, fractions, decimals, their roots, and
+ * multiples of pi and ln 2 that lies within half a unit in the last place of `bits` (24: fp32; 53:
+ * fp64; ...) around x; else x itself, exactly. */
 struct field_value field_constant(struct field *f, double x, int bits);
 /* An input: random residues beside the real value. */
 struct field_value field_input(struct field *f, double x);

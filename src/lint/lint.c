@@ -263,7 +263,8 @@ static void whole_findings(struct lint *l)
 	int used = 0;
 	/* a definition's own name is one place, so used means two */
 	for (int i = 0; i < l->jitted.count; i++) used += l->jitted.uses[i] > 1;
-	/* Beside a kernel that is used, or where names are looked up by strings, an idle one is only a note. */
+	/* Beside a kernel that is used, or where names are looked up by strings, an idle one is only a
+	 * note. */
 	enum lint_code code = used || l->is_dynamic ? LINT_JIT_IDLE : LINT_JIT_UNUSED;
 	for (int i = 0; i < l->jitted.count; i++)
 		if (l->jitted.uses[i] <= 1)

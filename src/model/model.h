@@ -206,7 +206,8 @@ void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, 
 struct kv; /* pages of all layers: (layers, 2, pages, OPS_PAGE * NKV * HD), a page's inside arranged by the backend */
 struct kv *kv_create(struct model *m, int pages);
 void kv_free(struct kv *kv);
-/* All layers, keys and values: copies on first write of shared pages. No dst is a src or another dst. */
+/* All layers, keys and values: copies on first write of shared pages. No dst is a src or another
+ * dst. */
 void kv_copy_pages(struct kv *kv, const int32_t *dst, const int32_t *src, int n);
 size_t kv_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, int pages);
 struct step; /* activations of one generation step */
@@ -223,8 +224,8 @@ size_t step_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct 
 void step_free(struct step *s);
 /* Runs the rows; rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
  * sequence in the same call are visible: a prompt may be prefilled in one call. With want->draw
- * tokens are drawn, into drawn and logprob: one of each wanted row, or want->draws from the rows that
- * want->from names. Returns the wanted rows' logits (n, V), which belong to s. */
+ * tokens are drawn, into drawn and logprob: one of each wanted row, or want->draws from the rows
+ * that want->from names. Returns the wanted rows' logits (n, V), which belong to s. */
 const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
 	const struct ops_want *want, int32_t *drawn, float *logprob);
 /* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */

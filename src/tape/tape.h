@@ -151,9 +151,9 @@ void tape_free(struct tape *t);
 struct sha256_hex tape_program_hash(const struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
 bool tape_view_is_contiguous(const struct tape_view *v);
-/* Where a library row's operands lie when they are handed to whoever computes it: the reads, then the
- * writes, each dense in row-major order and 64-byte aligned. offset: (nreads + nwrites), or NULL.
- * Returns the bytes of all. */
+/* Where a library row's operands lie when they are handed to whoever computes it: the reads, then
+ * the writes, each dense in row-major order and 64-byte aligned. offset: (nreads + nwrites), or
+ * NULL. Returns the bytes of all. */
 int64_t tape_library_layout(const struct tape_row *r, int64_t *offset);
 /* A kind that touches no memory. */
 static inline bool tape_row_is_order(enum tape_row_kind k) { return k == TAPE_RECORD || k == TAPE_WAIT; }
@@ -192,8 +192,8 @@ const char *tape_lineage_reason(
  * one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);
 /* After a replay: origin[b] is the tag array of buffer b, one byte per byte. Looks at every byte of
- * every output. may_be_given: a bit for each output that needs no kernel, since the reference itself
- * passes it through or makes it of constants. */
+ * every output. may_be_given: a bit for each output that needs no kernel, since the reference
+ * itself passes it through or makes it of constants. */
 enum tape_lineage tape_lineage_outputs(
 	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, int *output);
 #endif

@@ -128,8 +128,8 @@ struct answer {
 struct answer answer_parse(const char *text, size_t len);
 /* Splits tokens by the answer's byte ranges: kinds[i] is 0 plan, 1 code (the fence lines and what
  * follows the block count as code). A token that straddles belongs to where its first byte lies.
- * Without a well-formed answer all tokens are code: nothing in it is a plan, and it must not be paid
- * by a plan's smaller weight. The answer must have been parsed from these ids decoded with
+ * Without a well-formed answer all tokens are code: nothing in it is a plan, and it must not be
+ * paid by a plan's smaller weight. The answer must have been parsed from these ids decoded with
  * skip_special. */
 void answer_token_kinds(
 	const struct tokenizer *t, const int32_t *ids, size_t count, const struct answer *a, uint8_t *kinds);

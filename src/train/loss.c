@@ -12,9 +12,9 @@
  *         eps_high is the cap itself
  *   d = ref - lp              KL k3   k = exp(d) - d - 1
  *   dk/dlp = 1 - exp(d)
- * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, GSPO 2507.18071,
- * CISPO 2506.13585, delta as in INTELLECT-2 2505.07291, k3 from Schulman 2020. All scalar work is in
- * double. */
+ * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, GSPO
+ * 2507.18071, CISPO 2506.13585, delta as in INTELLECT-2 2505.07291, k3 from Schulman 2020. All
+ * scalar work is in double. */
 #include "train/train.h"
 #include "base/base.h"
 

@@ -59,8 +59,8 @@ void loss_normalisers(
 /* ---- advantages: rewards (K) of one group to advantages (K) ---- */
 
 /* RAW: the reward itself, no baseline (rejection sampling). BATCH: r - mean, to be divided by
- * advantages_batch_scale of all rewards of the batch. MAXRL: (r - mean) / mean, for rewards that are
- * never negative. */
+ * advantages_batch_scale of all rewards of the batch. MAXRL: (r - mean) / mean, for rewards that
+ * are never negative. */
 enum advantage_type {
 	ADVANTAGE_LEAVE_ONE_OUT,
 	ADVANTAGE_MEAN_STD,
@@ -153,8 +153,8 @@ struct sft_example {
 	int completion_begin; /* the loss is on ids[completion_begin..] */
 };
 /* Rows of JSONL (gzip or plain) carry prompt and completion as rendered text, and optionally
- * structure and split: "train" rows and rows without a split are trained on, "dev" rows are held out
- * for evaluation, all others ("test" above all) are left alone and counted. A split must be the
+ * structure and split: "train" rows and rows without a split are trained on, "dev" rows are held
+ * out for evaluation, all others ("test" above all) are left alone and counted. A split must be the
  * structure's. A completion that does not end in one of the model's end tokens gets the first of
  * them. What has more than max_tokens tokens, or more than the model has positions, is refused and
  * counted, never cut. */

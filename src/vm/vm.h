@@ -43,8 +43,9 @@ int vm_kernel_nargs(const struct vm_kernel *k);
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i); /* a descriptor made on the host too: its base */
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
-/* Whether some store of the kernel may go through argument i; and what it says of programmatic dependent launch
- * (griddepcontrol): that it waits for the launches in front of it, that it lets the next one start early. */
+/* Whether some store of the kernel may go through argument i; and what it says of programmatic
+ * dependent launch (griddepcontrol): that it waits for the launches in front of it, that it lets
+ * the next one start early. */
 bool vm_kernel_arg_may_be_written(const struct vm_kernel *k, int i);
 bool vm_kernel_waits(const struct vm_kernel *k);
 bool vm_kernel_triggers(const struct vm_kernel *k);
@@ -52,12 +53,13 @@ bool vm_kernel_triggers(const struct vm_kernel *k);
  * rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
 
-/* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern) and what comes of it
- * is stored: not what only comparisons see, nor the parts of a split product. *line is the first's source line. */
+/* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern)
+ * and what comes of it is stored: not what only comparisons see, nor the parts of a split product.
+ * *line is the first's source line. */
 bool vm_kernel_narrows(const struct vm_kernel *k, int *line);
 
-/* Whether what a launch costs may depend on the values that it reads: some address, mask, branch or trip count does.
- * *line is the first's source line. */
+/* Whether what a launch costs may depend on the values that it reads: some address, mask, branch or
+ * trip count does. *line is the first's source line. */
 bool vm_kernel_cost_depends_on_data(const struct vm_kernel *k, int *line);
 
 /* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that
@@ -70,9 +72,10 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
  * (may be NULL) has one tag per byte (enum tape_origin): a load of a byte tagged NONE is
  * VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault.
  *
- * period (a power of two; 0: none): memory by offset, for launches whose values do not matter. `data` has four periods:
- * what is read at an offset is the first two's at its remainder, what is written goes to the last two and is never
- * read. Bounds are those of `bytes` all the same. origin is NULL then. vm_pattern_fill makes the first two. */
+ * period (a power of two; 0: none): memory by offset, for launches whose values do not matter.
+ * `data` has four periods: what is read at an offset is the first two's at its remainder, what is
+ * written goes to the last two and is never read. Bounds are those of `bytes` all the same. origin
+ * is NULL then. vm_pattern_fill makes the first two. */
 struct vm_buffer {
 	uint64_t address;
 	int64_t bytes;
@@ -84,10 +87,11 @@ struct vm_buffer {
 #define VM_PERIOD_BYTES ((int64_t)8 << 20)
 void vm_pattern_fill(uint8_t *data, int64_t period); /* finite and not zero in every type, and different by offset */
 
-/* A launch of which a sample of programs runs (want_cost, without checks): the report's counts are those of the whole
- * grid. Programs whose ways through branches and loops are alike stand for each other, and their counts are scaled; the
- * grid's corners run always, and everything runs where that is little work. What the values in memory are does not
- * matter: a launch whose addresses, masks or branches depend on what it reads is ERR_UNSUPPORTED, with the place. */
+/* A launch of which a sample of programs runs (want_cost, without checks): the report's counts are
+ * those of the whole grid. Programs whose ways through branches and loops are alike stand for each
+ * other, and their counts are scaled; the grid's corners run always, and everything runs where that
+ * is little work. What the values in memory are does not matter: a launch whose addresses, masks or
+ * branches depend on what it reads is ERR_UNSUPPORTED, with the place. */
 struct vm_sample_options {
 	uint64_t seed;
 	int64_t all_work; /* element operations of a launch up to which everything runs; 0: 2^28 */
@@ -171,8 +175,8 @@ struct vm_finding {
 
 /* ---- coverage: which sides of its comparisons on data a kernel took ---- */
 
-/* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an end's d is the
- * operand itself; a truth's is 1 and -1. */
+/* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an
+ * end's d is the operand itself; a truth's is 1 and -1. */
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
@@ -181,10 +185,10 @@ enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 #undef X
 enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
 
-/* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below `low`, d equal to 0,
- * d above `high`. `taken` is over all launches; least, most and nearest (of |d|) are over those since the last
- * vm_coverage_begin, infinite where nothing was seen. `constant`: the other operand, where the program text fixes it;
- * else NaN. */
+/* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below
+ * `low`, d equal to 0, d above `high`. `taken` is over all launches; least, most and nearest (of
+ * |d|) are over those since the last vm_coverage_begin, infinite where nothing was seen.
+ * `constant`: the other operand, where the program text fixes it; else NaN. */
 struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
@@ -201,8 +205,8 @@ struct vm_site {
 	double nearest;
 };
 struct vm_coverage;
-/* One for each kernel that is to be followed, which outlives it. A launch that is given one runs its programs on one
- * thread. */
+/* One for each kernel that is to be followed, which outlives it. A launch that is given one runs
+ * its programs on one thread. */
 struct vm_coverage *vm_coverage_create(const struct vm_kernel *k);
 void vm_coverage_free(struct vm_coverage *c);
 void vm_coverage_begin(struct vm_coverage *c);
