@@ -103,6 +103,7 @@ static void hopeless_ones_are_named(void **state)
 			LINT_JIT_UNUSED, 6},
 		{"", LINT_NO_MODEL_NEW, 1},
 	};
+	/* The first finding is the expected one, at its line. */
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
 		struct lint_report r = lint_text(BAD[i].src);
 		if (!r.errors || r.findings[0].code != BAD[i].code || r.findings[0].line != BAD[i].line)
@@ -110,6 +111,7 @@ static void hopeless_ones_are_named(void **state)
 				lint_code_name(BAD[i].code), BAD[i].line, r.errors,
 				r.count ? lint_code_name(r.findings[0].code) : "nothing", r.findings[0].line, r.findings[0].text);
 	}
+	/* A source over the limit is named for its size. */
 	char *big = xmalloc(LINT_SOURCE_BYTES_MAX + 1);
 	memset(big, '\n', LINT_SOURCE_BYTES_MAX + 1);
 	struct lint_report r;
