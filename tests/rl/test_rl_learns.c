@@ -67,6 +67,7 @@ static void bandit_open(struct bandit *b, enum loss_type loss, int steps_per_gen
 		.max_grad_norm = 1,
 		.lr_scheduler_type = "constant",
 	};
+	/* A fresh model of one seed, an optimizer over all of its parameters, an updater and an engine. */
 	*b = (struct bandit){0};
 	if (ops_cpu_create(&oo, &b->ops, &err) || model_create(&config, 7, b->ops, &b->model, &err))
 		fail_msg("%s", err.text);
@@ -77,6 +78,7 @@ static void bandit_open(struct bandit *b, enum loss_type loss, int steps_per_gen
 	if (updater_create(b->model, NULL, b->optimizer, &uo, &b->updater, &err) ||
 		engine_create(b->model, &eo, &b->engine, &err))
 		fail_msg("%s", err.text);
+	/* The prompts are random ids of another seed: all that tells the groups apart. */
 	for (int g = 0; g < GROUPS; g++)
 		for (int i = 0; i < PROMPT; i++)
 			ids_push(&b->rows[g].ids, (int32_t)(rng_u32(5, (uint64_t)g, (uint64_t)i) % VOCAB));

@@ -19,10 +19,12 @@ static int dump(int argc, char **argv)
 		.count[TASK_TEST] = atoi(argv[3]) / 8,
 		.level_min = atoi(argv[4]),
 		.level_max = atoi(argv[5])};
+	/* Tasks by seed, count and levels, as the Python side asked. */
 	if (task_synth(&o, &set, &err)) {
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
 	}
+	/* Each in every style, first the good answers, then the slow ones; a row of JSON for each. */
 	for (size_t i = 0; i < set.count; i++)
 		for (int k = 0; k < 2 * task_answer_styles(); k++) {
 			const struct task *t = &set.tasks[i];
@@ -59,6 +61,7 @@ static int dump_rungs(char **argv)
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
 	}
+	/* Choices are counted until ERR_RANGE says that there are no more; the styles take turns. */
 	for (size_t i = 0; i < set.count; i++)
 		for (int choice = 0;; choice++) {
 			const struct task *t = &set.tasks[i];
@@ -115,10 +118,12 @@ static void splits_share_nothing(void **state)
 	struct err err = {0};
 	struct task_set s[2];
 	struct task_synth_options o = {.seed = 1, .count = {200, 30, 40}, .level_min = 1, .level_max = 2};
+	/* Two sets of different seeds. */
 	assert_int_equal(task_synth(&o, &s[0], &err), 0);
 	o.seed = 2;
 	assert_int_equal(task_synth(&o, &s[1], &err), 0);
 	int train = 0, held = 0;
+	/* A held-out structure of the first against every training task of both. */
 	for (size_t i = 0; i < s[0].count; i++) {
 		const struct task *a = &s[0].tasks[i];
 		if (!strcmp(a->split, "train")) {
@@ -132,6 +137,7 @@ static void splits_share_nothing(void **state)
 				if (!strcmp(s[k].tasks[j].split, "train") && !strcmp(s[k].tasks[j].structure, a->structure))
 					fail_msg("%s is in both splits", a->structure);
 	}
+	/* The counts are those that were asked for, and no two sources are equal. */
 	assert_int_equal(train, 200);
 	assert_int_equal(held, 70);
 	for (size_t i = 0; i < s[0].count; i++)
@@ -296,6 +302,7 @@ static void choices_follow_sizes(void **state)
 	struct task_synth_options o = {.seed = 3, .count[TASK_TRAIN] = 600, .rungs = "T2"};
 	int many = 0, held = 0, walked = 0;
 	assert_int_equal(task_synth(&o, &set, &err), 0);
+	/* The softmax tasks, by the length of their rows; the plan's words tell which answer it is. */
 	for (size_t i = 0; i < set.count; i++) {
 		const struct task *t = &set.tasks[i];
 		struct str plan = {0}, code = {0};
@@ -313,6 +320,7 @@ static void choices_follow_sizes(void **state)
 		str_release(&plan);
 		str_release(&code);
 	}
+	/* All three ways occurred. */
 	assert_true(many > 0 && held > 0 && walked > 0);
 	task_set_release(&set);
 }

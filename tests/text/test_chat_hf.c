@@ -70,6 +70,7 @@ static void check_conversation(const json_t *row, const char *where)
 	struct ids ids = {0};
 	struct err err = {0};
 	assert_in_range(count, 1, ARRAY_LEN(messages));
+	/* The conversation, rendered and encoded as the row asks. */
 	for (size_t i = 0; i < count; i++) {
 		const json_t *m = json_array_get(list, i);
 		messages[i] = (struct chat_message){
@@ -80,6 +81,8 @@ static void check_conversation(const json_t *row, const char *where)
 	assert_int_equal(
 		chat_render(c, date, messages, count, json_is_true(json_object_get(row, "generate")), &out, &err), 0);
 	assert_int_equal(chat_encode(tokenizer, &out, &ids, &err), 0);
+	/* The text always; the ids where the reference gave them. A difference is printed and counted,
+	 * so that one run shows all. */
 	bool same_text = json_string_length(text) == out.text.len &&
 		!strcmp(json_string_value(text), out.text.data ? out.text.data : "");
 	bool same = !expected || same_ids(expected, &ids);

@@ -21,6 +21,7 @@ static void test_plan(void **state)
 	struct sft_case d;
 	struct epoch_plan p = {0}, q = {0};
 	sft_data_make(&d);
+	/* Every example once, in micro-batches that are as full as the order allows. */
 	for (int64_t epoch = 0; epoch < 3; epoch++) {
 		bool seen[EXAMPLES] = {false};
 		epoch_plan_make(&p, d.examples, EXAMPLES, 100, true, 5, epoch);
@@ -37,6 +38,7 @@ static void test_plan(void **state)
 					tokens + d.examples[p.order[p.micro[m + 1]]].count > 100); /* greedy: the next one did not fit */
 		}
 		for (int i = 0; i < EXAMPLES; i++) assert_true(seen[i]);
+		/* The same epoch has the same order, the next one another. */
 		epoch_plan_make(&q, d.examples, EXAMPLES, 100, true, 5, epoch);
 		assert_memory_equal(p.order, q.order, EXAMPLES * sizeof *p.order);
 		epoch_plan_make(&q, d.examples, EXAMPLES, 100, true, 5, epoch + 1);
@@ -72,6 +74,7 @@ static void test_evaluate_by_hand(void **state)
 	sft_setup_make(&s, true);
 	evaluate(s.m, s.a, s.d->examples, 3, 90, &loss, &accuracy);
 	assert_int_equal(pass_create(s.m, &(struct pass_options){.max_tokens = 64}, &p, &err), 0);
+	/* The same three examples, one at a time; the logits of row k - 1 are for token k. */
 	for (int i = 0; i < 3; i++) {
 		const struct sft_example *e = &s.d->examples[i];
 		int32_t pos[EXAMPLE_MAX], start[2] = {0, e->count};
@@ -81,6 +84,7 @@ static void test_evaluate_by_hand(void **state)
 		pass_logits(p, pos, e->count, logits);
 		for (int k = e->completion_begin; k < e->count; k++, rows++) {
 			const float *row = logits + (k - 1) * 61;
+			/* The softmax's denominator and the largest logit of the row. */
 			double total = 0;
 			int best = 0;
 			for (int j = 0; j < 61; j++) {
@@ -222,9 +226,11 @@ static void test_stop_at_minimum(void **state)
 	o.eval_steps = 2;
 	o.stop_at_eval_minimum = true;
 	o.patience = 3;
+	/* Without patience it would run for thirty epochs. */
 	sft_setup_make(&s, false);
 	if (sft_setup_run(&s, &o, record_metrics, &r, &err)) fail_msg("%s", err.text);
 	assert_true(r.evals > 3 && r.steps < 150);
+	/* Which evaluation was the best. */
 	int at = 0;
 	for (int i = 0; i < r.evals; i++)
 		if (r.eval[i] < best) {
@@ -232,6 +238,7 @@ static void test_stop_at_minimum(void **state)
 			at = i;
 		}
 	assert_int_equal(at, r.evals - 1 - 3); /* patience evaluations without improvement came after it */
+	/* The weights that are left give exactly its loss. */
 	evaluate(s.m, NULL, s.d->examples + EXAMPLES, HELDOUT, o.max_tokens, &loss, &accuracy);
 	assert_true(loss == best);
 	sft_setup_release(&s);
