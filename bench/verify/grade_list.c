@@ -2,10 +2,10 @@
  *
  *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE] < list > verdicts
  *
- * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is that
- * object with "verdict", the object that `hone verify --json` prints. Lines come in the order in which
- * verdicts are ready, and each is flushed, so that a run that was interrupted keeps what it has.
- * COST_SIZE is --cost_size of `hone verify`. */
+ * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is
+ * that object with "verdict", the object that `hone verify --json` prints. Lines come in the order
+ * in which verdicts are ready, and each is flushed, so that a run that was interrupted keeps what
+ * it has. COST_SIZE is --cost_size of `hone verify`. */
 #include "task/task.h"
 #include "verify/verify.h"
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 
 /* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM
  * (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2
- * bandwidth is in none of them: the H200's is what bench/cost/cost_h200.py measured, the others' are
- * scaled from it by SMs and clock. */
+ * bandwidth is in none of them: the H200's is what bench/cost/cost_h200.py measured, the others'
+ * are scaled from it by SMs and clock. */
 const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64,
 		{0, 494e12, 989e12, 1979e12}, 90, 150109880320, 6144},

@@ -55,6 +55,7 @@ static void test_round_trip(void **state)
 			.untimed = "why"},
 	};
 	struct verdict w;
+	/* A verdict with a value in every field, as JSON and back. */
 	struct err err = {0};
 	json_t *o = verdict_json(&v);
 	assert_true(json_is_null(json_object_get(o, "speedup_fused")));
@@ -62,6 +63,7 @@ static void test_round_trip(void **state)
 	if (verdict_from_json(o, &w, &err)) fail_msg("%s", err.text);
 	json_t *again = verdict_json(&w);
 	assert_true(json_equal(o, again));
+	/* Fields that a JSON which lost them on both ways would not show. */
 	assert_true(w.device.driver == 12080 && w.device.timed == 30 && w.device.time_low_s == 3.75e-6 && w.gpu_arch == 89);
 	assert_true(w.device.repeat == REPEAT_WITHIN && w.device.empty_s == 1.25e-6 && w.device.disagreements == 1);
 	assert_string_equal(w.gpu, "RTX 4090");
