@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static const struct model_config config = {
 	.vocab_size = 300,
@@ -212,6 +213,24 @@ static void test_save(void **state)
 	free(tokenizer);
 }
 
+static void open_and_close(void *adapter)
+{
+	struct policy_options o = {.chat_template = "chatml", .adapters = {.items = {first, second}, .count = 2}};
+	if (adapter) o.adapter = adapter;
+	else o.use_peft = true, o.lora_r = 2, o.lora_alpha = 4;
+	struct policy p = open(o);
+	policy_close(&p);
+}
+
+static void open_in_vain(void *ctx) { refused((struct policy_options){.adapter = first, .chat_template = "llama3"}, model); }
+
+static void test_leaves_nothing(void **state)
+{
+	leaves_nothing(open_and_close, NULL);
+	leaves_nothing(open_and_close, first);
+	leaves_nothing(open_in_vain, NULL);
+}
+
 struct settings {
 	int before;
 	struct policy_options policy;
@@ -254,6 +273,7 @@ int main(void)
 		cmocka_unit_test(test_encode),
 		cmocka_unit_test(test_save),
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
