@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "infer/infer_internal.h"
 #include "ops/cpu/ops_cpu.h"
 
@@ -465,6 +466,27 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(err.text, "MiB of KV pages"));
 }
 
+/* An engine that is freed at any moment: with requests that wait, that run and that nobody took. */
+static void use_engine(void *steps)
+{
+	struct engine *e;
+	struct err err = {0};
+	int active = 1;
+	if (engine_create(&the_model, &(struct engine_options){.max_sequences = 3, .max_context = 128}, &e, &err))
+		fail_msg("%s", err.text);
+	for (int i = 0; i < 6; i++) {
+		struct request r = make_request(9, i, 128);
+		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+	}
+	for (int i = 0; i < *(int *)steps && active; i++) engine_step(e, &active);
+	engine_free(e);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	for (int steps = 0; steps < 300; steps = 3 * steps + 1) leaves_nothing(use_engine, &steps);
+}
+
 static int setup(void **state)
 {
 	for (int i = 0; i < 400; i++) prompt_tokens[i] = (int32_t)(rng_u32(8, 0, (uint64_t)i) % V);
@@ -487,6 +509,7 @@ int main(void)
 		cmocka_unit_test(test_samples_of_one_row_differ),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

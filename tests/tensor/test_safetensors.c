@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "tensor/tensor.h"
 
 static char *folder; /* $BUILD/ref/tensor */
@@ -370,6 +371,24 @@ static int release(void **state)
 	return 0;
 }
 
+static void open_and_close(void *name) { safetensors_close(open_ok(name)); }
+
+static void open_in_vain(void *name)
+{
+	struct safetensors *s = NULL;
+	struct err err = {0};
+	char *path = in_folder(name);
+	assert_int_not_equal(safetensors_open(path, &s, &err), 0);
+	free(path);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	leaves_nothing(open_and_close, (void *)(uintptr_t)"all.safetensors");
+	leaves_nothing(open_in_vain, (void *)(uintptr_t)"absent.safetensors");
+	leaves_nothing(open_in_vain, (void *)(uintptr_t)".");
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -383,6 +402,7 @@ int main(void)
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_write_folder),
 		cmocka_unit_test(test_f8),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }
