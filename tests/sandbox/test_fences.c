@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/landlock.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -188,6 +189,115 @@ static void test_nothing_else_stops_them(void **state)
 		assert_int_equal(behind_landlock(&(struct attempt){.run = open_to_all[i]}), 0);
 }
 
+static int descriptors(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Runs check with ctx in a child of its own; true when it says so there. */
+static bool in_child(bool (*check)(const void *), const void *ctx)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) _exit(check(ctx) ? 0 : 1);
+	while (waitpid(pid, &status, 0) < 0) continue;
+	return status == 0;
+}
+
+/* The rules' own descriptor is gone when they hold. */
+static bool keeps_no_descriptor(const void *ctx)
+{
+	char why[256];
+	int before = descriptors();
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !sandbox_landlock(ctx, why, sizeof why) &&
+		descriptors() == before;
+}
+
+static void test_landlock_keeps_no_descriptor(void **state)
+{
+	if (kernel_abi() < 1) skip();
+	assert_true(in_child(keeps_no_descriptor, &PLAIN));
+	assert_true(in_child(keeps_no_descriptor, &WORKER));
+}
+
+/* Of what root had nothing is left: every set of capabilities is empty, the ambient one too. */
+static bool has_no_capability(const void *ctx)
+{
+	static const char *const sets[] = {"CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"};
+	char why[256], text[8192];
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+	/* One capability is made ambient first, which an exec would bring back: only who has one can lose it. */
+	if (syscall(SYS_capget, &head, data)) return false;
+	data[0].inheritable |= 1u << CAP_NET_RAW & data[0].permitted;
+	if (syscall(SYS_capset, &head, data)) return false;
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_RAW, 0, 0);
+	if (sandbox_drop_root(why, sizeof why)) return false;
+	int fd = open("/proc/self/status", O_RDONLY);
+	ssize_t n = read(fd, text, sizeof text - 1);
+	text[n > 0 ? n : 0] = 0;
+	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+		const char *at = strstr(text, sets[i]);
+		if (!at || strtoull(at + 7, NULL, 16) != 0) return false;
+	}
+	return getuid() == 65534 && geteuid() == 65534 && getgid() == 65534 && getegid() == 65534 &&
+		getgroups(0, NULL) == 0;
+}
+
+static void test_root_is_gone(void **state)
+{
+	if (geteuid() != 0) skip();
+	assert_true(in_child(has_no_capability, NULL));
+}
+
+/* ---- limits ---- */
+
+struct limits {
+	struct sandbox_options options;
+	rlim_t cpu, file, processes; /* expected; RLIM_INFINITY: as it was */
+};
+
+static bool is_limit(int resource, rlim_t expected, const struct rlimit *before)
+{
+	struct rlimit now;
+	if (getrlimit(resource, &now)) return false;
+	if (expected == RLIM_INFINITY) return now.rlim_cur == before->rlim_cur && now.rlim_max == before->rlim_max;
+	return now.rlim_cur == expected && now.rlim_max == expected;
+}
+
+static bool has_limits(const void *ctx)
+{
+	const struct limits *l = ctx;
+	struct rlimit cpu, file, processes, space, data, now;
+	char why[256];
+	getrlimit(RLIMIT_CPU, &cpu), getrlimit(RLIMIT_FSIZE, &file), getrlimit(RLIMIT_NPROC, &processes);
+	getrlimit(RLIMIT_AS, &space), getrlimit(RLIMIT_DATA, &data);
+	if (sandbox_enter(&l->options, why, sizeof why)) return false;
+	bool ok = is_limit(RLIMIT_CPU, l->cpu, &cpu) && is_limit(RLIMIT_FSIZE, l->file, &file) &&
+		is_limit(RLIMIT_NPROC, l->processes, &processes) && is_limit(RLIMIT_CORE, 0, NULL) &&
+		is_limit(RLIMIT_NOFILE, 256, NULL) && is_limit(RLIMIT_MSGQUEUE, 0, NULL);
+	/* Memory: beyond what the process has, which is more than nothing and less than half a gigabyte here. */
+	rlim_t bytes = (rlim_t)l->options.memory_bytes;
+	if (!bytes) return ok && is_limit(RLIMIT_AS, RLIM_INFINITY, &space) && is_limit(RLIMIT_DATA, RLIM_INFINITY, &data);
+	ok = ok && !getrlimit(RLIMIT_AS, &now) && now.rlim_max > bytes && now.rlim_max < bytes + (512u << 20);
+	return ok && !getrlimit(RLIMIT_DATA, &now) && now.rlim_max > bytes && now.rlim_max < bytes + (512u << 20);
+}
+
+static void test_limits(void **state)
+{
+	static const struct limits rows[] = {
+		{{.level = SANDBOX_NONE}, RLIM_INFINITY, 0, 0},
+		{{.level = SANDBOX_NONE, .cpu_s = 7, .memory_bytes = 1 << 28, .allow_threads = 1}, 7, 0, RLIM_INFINITY},
+		{{.level = SANDBOX_NONE, .scratch = scratch, .allow_fork = 1}, RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY},
+		{{.level = SANDBOX_NONE, .allow_memfd = 1, .memory_bytes = 1 << 28}, RLIM_INFINITY, 1 << 28, 0},
+		{{.level = SANDBOX_NONE, .allow_memfd = 1}, RLIM_INFINITY, RLIM_INFINITY, 0},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (!in_child(has_limits, &rows[i])) fail_msg("limits of row %zu", i);
+}
+
 /* ---- levels ---- */
 
 static int put(const char *path, const char *text)
@@ -267,6 +377,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_landlock_alone),
 		cmocka_unit_test(test_nothing_else_stops_them),
+		cmocka_unit_test(test_landlock_keeps_no_descriptor),
+		cmocka_unit_test(test_root_is_gone),
+		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_levels_that_can_be_are),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
