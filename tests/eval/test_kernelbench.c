@@ -118,6 +118,67 @@ static void test_rows(void **state)
 	str_release(&out);
 }
 
+/* ---- grading: a verifier that says back what it was given, the last one first ---- */
+
+static int64_t submitted[8];
+static int nsubmitted, nasked;
+
+int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err)
+{
+	if (r->source_len == 4) return err_set(err, ERR_INFRA, "full");
+	submitted[nsubmitted++] = r->id;
+	nasked++;
+	return 0;
+}
+int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err)
+{
+	if (!nsubmitted) return err_set(err, ERR_INFRA, "nothing to wait for");
+	*id = submitted[--nsubmitted];
+	*out = (struct verdict){.class = *id == 2 ? VERDICT_INFRA : VERDICT_GENUINE, .launches = (int)*id + 1};
+	return 0;
+}
+
+static void test_grade(void **state)
+{
+	struct run_folder r;
+	struct err err = {0};
+	json_t *results = json_object();
+	write_file("level_1_problem_3_sample_0_kernel.py", "x");
+	write_file("level_1_problem_3_sample_1_kernel.py", "");
+	write_file("level_1_problem_7_sample_0_kernel.py", "x");
+	write_file("level_1_problem_9_sample_0_kernel.py", "x");
+	write_file("level_1_problem_12_sample_0_kernel.py", "x");
+	write_file("level_1_problem_99_sample_0_kernel.py", "x");
+	assert_int_equal(run_folder_open(folder, 0, &set, "set", &r, &err), 0);
+	unlink(r.files[3].path); /* that of problem 9 */
+	assert_int_equal(run_folder_grade(&r, NULL, results, &err), 0);
+	assert_int_equal(nasked, 4);
+	assert_true(r.unreadable == 1 && r.infra == 1 && !r.files[3].task);
+	static const bool graded[] = {true, true, false, false, true, false};
+	for (size_t i = 0; i < r.count; i++) {
+		assert_int_equal(r.files[i].is_graded, graded[i]);
+		if (graded[i]) assert_int_equal(r.files[i].verdict.launches, i + 1);
+	}
+	/* In the order of the files; none for what could not be judged. */
+	assert_int_equal(json_object_size(results), 2);
+	assert_int_equal(json_array_size(json_object_get(results, "3")), 2);
+	json_t *second = json_array_get(json_object_get(results, "3"), 1);
+	assert_int_equal(json_integer_value(json_object_get(second, "sample_id")), 1);
+	assert_int_equal(json_array_size(json_object_get(results, "12")), 1);
+	run_folder_release(&r);
+	json_object_clear(results);
+	/* One that is not taken ends it. */
+	write_file("level_1_problem_3_sample_1_kernel.py", "full");
+	nasked = 0;
+	assert_int_equal(run_folder_open(folder, 0, &set, "set", &r, &err), 0);
+	assert_int_equal(run_folder_grade(&r, NULL, results, &err), ERR_INFRA);
+	assert_int_equal(nasked, 1);
+	assert_int_equal(json_object_size(results), 0);
+	nsubmitted = 0;
+	run_folder_release(&r);
+	json_decref(results);
+}
+
 /* ---- results ---- */
 
 static json_t *text_json(const char *text)
@@ -322,6 +383,14 @@ static void test_write(void **state)
 	assert_int_equal(kernelbench_times_load(dir, NULL, here, 1, &t, &err), 0);
 	assert_true(t.is_baseline_here);
 	kernelbench_times_release(&t);
+	/* Where nothing can be written, nothing is said to be. */
+	unlink(here);
+	char *below = path_join(times, "out");
+	analysis = NULL;
+	t = (struct kernelbench_times){0};
+	assert_int_not_equal(kernelbench_write(below, results, &set, 1, &t, &analysis, &err), 0);
+	assert_null(analysis);
+	free(below);
 	json_decref(results);
 	free(times), free(dir), free(here), free(pass), free(again);
 }
@@ -330,7 +399,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, folder_make, folder_remove)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {T(test_run_folder), T(test_rows), T(test_entries), T(test_load),
+	const struct CMUnitTest tests[] = {T(test_run_folder), T(test_rows), T(test_grade), T(test_entries), T(test_load),
 		T(test_folder_check), T(test_baseline), T(test_level), T(test_analysis), T(test_write)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
