@@ -347,7 +347,7 @@ class Run:
     """One run over mutants: workers take numbers, rows are appended as they come."""
     def __init__(self, options, path, base, judge, only):
         self.o, self.path, self.base, self.court, self.only, self.lock = options, path, base, judge, only, threading.Lock()
-        self.done, self.commit, self.reach = results(path), base.commit(), "own"
+        self.done, self.commit, self.reach, self.is_ending = results(path), base.commit(), "own", False
 
     def is_decided(self, number):
         row = self.done.get((self.o.seed, number))
@@ -393,6 +393,8 @@ class Run:
         if verdict == "gone":
             row = dict(before, commit=self.commit, verdict=verdict, by=by)
         with self.lock:
+            if self.is_ending:
+                return   # its tests were ended, and failed by that
             self.done[(self.o.seed, number)] = row
             with open(self.path, "a") as log:
                 log.write(json.dumps(row) + "\n")
@@ -420,6 +422,8 @@ class Run:
                 for t in threads:
                     t.join()
         finally:
+            with self.lock:
+                self.is_ending = True
             for tree in trees:
                 tree.end()
 
