@@ -386,12 +386,12 @@ class Run:
             if before and (before["file"], before["old"], before["new"]) != (file, old.strip(), new.strip()):
                 continue   # drawn before it and found to be no mutant
             verdict, by = self.court.judge(tree, room, file, n, new, self.reach, passed)
-            if verdict != "no mutant" or before:
+            if verdict != "no mutant":
                 break
-            passed = []
+            before, passed = None, []   # with another compiler it was one
         row = dict(number=number, seed=self.o.seed, commit=self.commit, file=file, line=n, old=old.strip(), new=new.strip(), verdict=verdict, by=by, reach=self.reach, passed=passed)
-        if verdict == "gone":
-            row = dict(before, commit=self.commit, verdict=verdict, by=by)
+        if verdict in ("gone", "no mutant"):   # with --again there is no other in its place
+            row = dict(self.done[(self.o.seed, number)], commit=self.commit, verdict="gone", by=by)
         with self.lock:
             if self.is_ending:
                 return   # its tests were ended, and failed by that

@@ -466,8 +466,8 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(err.text, "MiB of KV pages"));
 }
 
-/* Samples that had no room at first run in the very step in which they get it: the prompt is there. Six slots for twice as
- * many samples of one token each take two steps, and no row of the prompt again. */
+/* Samples that had no room at first run in the very step in which they get it: the prompt is there. Six slots for twice
+ * as many samples of one token each take two steps, and no row of the prompt again. */
 static void test_latecomers_run_at_once(void **state)
 {
 	struct engine *e;

@@ -130,9 +130,12 @@ static void test_adapters(void **state)
 	p = open((struct policy_options){.adapter = first, .use_peft = true, .lora_r = 8, .lora_alpha = 1});
 	assert_int_equal(rank_of(p.adapter), 2);
 	policy_close(&p);
-	p = open((struct policy_options){.use_peft = true, .lora_r = 8, .lora_alpha = 1, .lora_seed = 5});
-	assert_int_equal(rank_of(p.adapter), 8);
-	policy_close(&p);
+	for (int r = 1; r <= 8; r += 7) {
+		p = open((struct policy_options){.use_peft = true, .lora_r = r, .lora_alpha = 1, .lora_seed = 5});
+		assert_int_equal(rank_of(p.adapter), r);
+		policy_close(&p);
+	}
+	refused((struct policy_options){.use_peft = true, .lora_r = 0, .lora_alpha = 1}, "adapter rank 0; expected 1 to ");
 }
 
 static void test_text_only(void **state)
@@ -199,6 +202,16 @@ static void test_save(void **state)
 	assert_true(path_exists(tokenizer));
 	q = open((struct policy_options){.adapter = dir});
 	assert_string_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(q.model, q.adapter).text);
+	/* Other weights below the same adapter are others, and so is the adapter itself. */
+	assert_string_not_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(p.model, NULL).text);
+	struct model *other;
+	if (model_create(&config, 4, p.ops, &other, &err)) fail_msg("%s", err.text);
+	assert_string_not_equal(weights_fingerprint(p.model, NULL).text, weights_fingerprint(other, NULL).text);
+	assert_string_not_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(other, p.adapter).text);
+	model_free(other);
+	policy_close(&q);
+	q = open((struct policy_options){.use_peft = true, .lora_r = 2, .lora_alpha = 4, .lora_seed = 10});
+	assert_string_not_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(q.model, q.adapter).text);
 	policy_close(&q);
 	policy_close(&p);
 	/* Without an adapter it is the model that is saved, which then is a folder to open. */
@@ -222,7 +235,10 @@ static void open_and_close(void *adapter)
 	policy_close(&p);
 }
 
-static void open_in_vain(void *ctx) { refused((struct policy_options){.adapter = first, .chat_template = "llama3"}, model); }
+static void open_in_vain(void *ctx)
+{
+	refused((struct policy_options){.adapter = first, .chat_template = "llama3"}, model);
+}
 
 static void test_leaves_nothing(void **state)
 {

@@ -240,6 +240,8 @@ static void test_truncation_and_corruption(void **state)
 	free(source);
 }
 
+static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
+
 static void test_write(void **state)
 {
 	static const float x[6] = {0, 1, 2, 3, 4, 5};
@@ -269,13 +271,20 @@ static void test_write(void **state)
 		command, sizeof command, "env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py --check %s", path);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(safetensors_write("/nonexistent/x.safetensors", tensors, 1, NULL, &err), ERR_IO);
+	/* What cannot take its place is not said to be written, and leaves nothing beside it. */
+	char *taken = in_folder("taken.safetensors");
+	struct str left = {0};
+	assert_int_equal(dir_make(taken, &err), 0);
+	assert_int_equal(safetensors_write(taken, tensors, 1, NULL, &err), ERR_IO);
+	assert_int_equal(dir_each(folder, files_in, &left, &err), 0);
+	assert_null(strstr(left.data, ".tmp"));
+	str_release(&left);
+	free(taken);
 	json_decref(metadata);
 	free(path);
 }
 
 /* ---- folders ---- */
-
-static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
 
 /* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was
  * given, no file holds more than the limit unless it holds one tensor, and nothing of an earlier
