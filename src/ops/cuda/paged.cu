@@ -346,6 +346,25 @@ static __device__ __forceinline__ void surplus_clear(const struct paged_args &a,
 			*(uint32_t *)(a.att + row * a.att_ld + i) = 0;
 }
 
+/* Values of an item's chunk, a warp a share of the columns: into the pair's total, or out as a partial result. */
+template <int HD, bool WHOLE>
+static __device__ __forceinline__ void item_values(const struct paged_args &a, const struct item &it,
+	struct pair_total<HD> *total, const bf16 *p, uint32_t v_at, const struct folded &f, const float *sums, int warp,
+	int lane)
+{
+	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	int g = lane >> 2, keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK);
+	float o[SQUARES * 2][4];
+	if (warp * SQUARES >= HD / 16) return;
+	chunk_values<HD>(o, p, v_at, f, warp * SQUARES, (keys + 15) / 16, lane);
+	if (WHOLE) {
+		pair_fold<HD>(*total, o, f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g), it.chunk == 0, a.scale_log2);
+		if (g < a.group && it.chunk == it.pos / CHUNK) pair_store<HD>(a, it, *total, warp, lane);
+	} else if (g < a.group) {
+		partial_store<HD>(a, it, o, f, sums, warp, lane);
+	}
+}
+
 template <int HD, bool WHOLE>
 static __global__ void __launch_bounds__(DECODE_THREADS,
 	HD == 128      ? 1
@@ -353,7 +372,6 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 				   : 4) decode_kernel(const struct paged_args a)
 {
 	using shape = decode_shape<HD>;
-	constexpr int SQUARES = shape::SQUARES;
 	extern __shared__ __align__(1024) unsigned char shared[];
 	bf16 *p = (bf16 *)(shared + STAGES * shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
 	float *tops = (float *)((unsigned char *)p + shape::P_BYTES),
@@ -381,12 +399,12 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 
 	/* Turn t is an item's keys (even) or values (odd), in stage t % STAGES. */
 	struct pair_total<HD> total;
+	uint32_t q[HD / 16][4];
+	group_load<HD>(q, a, it, lane);
 	for (int turn = 0;; turn += 2) {
 		uint32_t k_stage = (uint32_t)(turn % STAGES), v_stage = (uint32_t)((turn + 1) % STAGES);
 		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), after_index = next_index;
 		bool more = next_index < count;
-		uint32_t q[HD / 16][4];
-		group_load<HD>(q, a, it, lane);
 		struct item after = more ? item_next<WHOLE>(a, next, &after_index, count) : next;
 		barrier_wait(barriers + 8 * k_stage, (uint32_t)(turn / STAGES & 1));
 
@@ -395,6 +413,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		uint32_t k_at = ring + k_stage * shape::CHUNK_BYTES + (uint32_t)(warp * SUBTILE * HD * 2) +
 			lane_columns<HD>(lane);
 		float top = decode_scores<HD>(s, q, k_at, it.chunk * CHUNK + warp * SUBTILE, it.pos, lane);
+		if (more) group_load<HD>(q, a, next, lane); /* on their way until the next turn */
 		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
 		__syncthreads();
 
@@ -410,18 +429,8 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
 		__syncthreads();
 
-		/* values, a warp a share of the columns */
-		if (warp * SQUARES < HD / 16) {
-			float o[SQUARES * 2][4];
-			chunk_values<HD>(o, p + g * shape::P_STRIDE, ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f,
-				warp * SQUARES, (keys + 15) / 16, lane);
-			if (WHOLE) {
-				pair_fold<HD>(total, o, f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g), it.chunk == 0, a.scale_log2);
-				if (g < a.group && it.chunk == it.pos / CHUNK) pair_store<HD>(a, it, total, warp, lane);
-			} else if (g < a.group) {
-				partial_store<HD>(a, it, o, f, sums, warp, lane);
-			}
-		}
+		item_values<HD, WHOLE>(a, it, &total, p + g * shape::P_STRIDE,
+			ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f, sums, warp, lane);
 		if (!more) break;
 		__syncthreads();
 		if (is_fetcher && after_index < count)

@@ -18,6 +18,7 @@ namespace cg = cooperative_groups;
 #define WARPS (THREADS / WARP)
 #define CLUSTER_MAX 8
 #define SLICE_MIN 512   /* columns worth a block of their own */
+#define EARLY_ROWS 64   /* up to which A is asked for before the rows */
 #define THIN_COLUMNS 64 /* of the tail at a time */
 #define PAD 32          /* elements between rows in shared memory: the lanes of a load fall into different banks */
 #define THIN_TILES (THIN_COLUMNS / 8)
@@ -88,6 +89,7 @@ struct rows_args {
 	int T, width, slice; /* slice: columns of a block */
 	int rows;            /* of a cluster at a time */
 	int held;            /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
+	bool is_early;       /* A is fetched before the rows, while the kernel ahead may still run */
 	struct thin thin;
 };
 
@@ -214,21 +216,23 @@ static __device__ __forceinline__ void rows_clear(
 }
 
 /* The block's slice of its rows into shared memory, rows of `stride` elements, and out where it is what the stage
- * makes; zeros for rows that do not exist. */
-template <enum source SOURCE>
+ * makes; zeros for rows that do not exist. meanwhile is called by all threads when the first loads are on their way. */
+template <enum source SOURCE, typename F>
 static __device__ __forceinline__ void rows_make(
-	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns)
+	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, F meanwhile)
 {
 	constexpr int DEPTH = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_SUMS ? 1 : 4;
 	int pieces = a.slice / 8, rows = min(a.rows, a.T - row0);
 	/* So many pieces are read before the first one is stored: a load does not pass a store. */
-	for (int at0 = (int)threadIdx.x; at0 < rows * pieces; at0 += DEPTH * THREADS) {
+	for (int base = 0; base < rows * pieces; base += DEPTH * THREADS) {
+		int at0 = base + (int)threadIdx.x;
 		struct eight p[DEPTH];
 #pragma unroll
 		for (int d = 0; d < DEPTH; d++) {
 			int at = at0 + d * THREADS, r = at / pieces, column = at % pieces * 8;
 			if (r < rows && column < columns) p[d] = eight_load<SOURCE>(a, row0 + r, column0 + column);
 		}
+		if (!base) meanwhile();
 #pragma unroll
 		for (int d = 0; d < DEPTH; d++) {
 			int at = at0 + d * THREADS, r = at / pieces, column = at % pieces * 8;
@@ -263,18 +267,29 @@ static __device__ __forceinline__ float rows_squares(const struct rows_args &a, 
 static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf16 *tile, int stride, int row0,
 	int column0, int columns, const bf16 *weights, const float *rstd)
 {
+	constexpr int DEPTH = 4;
 	int pieces = columns / 8, rows = min(a.rows, a.T - row0);
-#pragma unroll 2
-	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
-		int r = at / pieces, column = at % pieces * 8;
-		float x[8], w[8];
-		unpack8(x, load8(tile + r * stride + column));
-		unpack8(w, load8(weights + column));
+	for (int at0 = (int)threadIdx.x; at0 < rows * pieces; at0 += DEPTH * THREADS) {
+		bf16x8 from[DEPTH], scale[DEPTH];
+		float factor[DEPTH];
 #pragma unroll
-		for (int i = 0; i < 8; i++) x[i] = x[i] * rstd[r] * w[i];
-		bf16x8 v = pack8(x);
-		store8(tile + r * stride + column, v);
-		store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
+		for (int d = 0; d < DEPTH; d++) {
+			int at = at0 + d * THREADS, r = min(at / pieces, rows - 1), column = at % pieces * 8;
+			from[d] = load8(tile + r * stride + column), scale[d] = load8(weights + column), factor[d] = rstd[r];
+		}
+#pragma unroll
+		for (int d = 0; d < DEPTH; d++) {
+			int at = at0 + d * THREADS, r = at / pieces, column = at % pieces * 8;
+			if (r >= rows) break;
+			float x[8], w[8];
+			unpack8(x, from[d]);
+			unpack8(w, scale[d]);
+#pragma unroll
+			for (int i = 0; i < 8; i++) x[i] = x[i] * factor[d] * w[i];
+			bf16x8 v = pack8(x);
+			store8(tile + r * stride + column, v);
+			store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
+		}
 	}
 }
 
@@ -320,13 +335,14 @@ template <bool DROPOUT>
 static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], const struct rows_args &a,
 	const bf16 *tile, const bf16 *thin, int stride, uint64_t element, int part, int n0, int k0, int k1)
 {
+	constexpr int EACH = DROPOUT ? 1 : 2; /* tiles of A read side by side: there are registers for so many */
 	int lane = (int)threadIdx.x % WARP, g = lane / 4, q = lane % 4, tiles = a.thin.group / 8;
 	for (int k = k0; k < k1; k += 32) {
 		int column = k + q * 8;
 		union piece {
 			bf16x8 v;
 			uint32_t u[4];
-		} low, high, b;
+		} low, high;
 		low.v = load8(tile + g * stride + column);
 		/* A tile of eight rows leaves the upper half of the operand empty. */
 		high.v = a.held > 8 ? load8(tile + (g + 8) * stride + column) : zero8();
@@ -341,14 +357,22 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 		uint32_t first[4] = {low.u[0], high.u[0], low.u[1], high.u[1]},
 				 second[4] = {low.u[2], high.u[2], low.u[3], high.u[3]};
 #pragma unroll
-		for (int i = 0; i < THIN_TILES; i++) {
-			if (i >= tiles) break;
-			/* Under a mask, tail columns that belong to other parts must not be added to: their
-			 * rows of A become zeros. */
-			b.v = load8(thin + (i * 8 + g) * stride + column);
-			if (DROPOUT && (n0 + i * 8 + g) / a.thin.r != part) b.v = zero8();
-			mma_bf16(acc[i], first, b.u[0], b.u[1]);
-			mma_bf16(acc[i], second, b.u[2], b.u[3]);
+		for (int i0 = 0; i0 < THIN_TILES; i0 += EACH) {
+			if (i0 >= tiles) break;
+			union piece b[EACH];
+#pragma unroll
+			for (int i = i0; i < i0 + EACH; i++)
+				b[i - i0].v = load8(thin + (min(i, tiles - 1) * 8 + g) * stride + column);
+#pragma unroll
+			for (int i = i0; i < i0 + EACH; i++) {
+				union piece &own = b[i - i0];
+				if (i >= tiles) break;
+				/* Under a mask, tail columns that belong to other parts must not be added to: their
+				 * rows of A become zeros. */
+				if (DROPOUT && (n0 + i * 8 + g) / a.thin.r != part) own.v = zero8();
+				mma_bf16(acc[i], first, own.u[0], own.u[1]);
+				mma_bf16(acc[i], second, own.u[2], own.u[3]);
+			}
 		}
 	}
 }
@@ -391,13 +415,16 @@ static __device__ __forceinline__ void thin_store(
 }
 
 /* Norm: rows' sums over the cluster, in the order of blocks, then the values. */
+template <typename F>
 static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, const struct rows_args &a, bf16 *tile,
-	int stride, int row0, int column0, int columns, bool has_thin, const bf16 *weights, float *squares, float *rstd)
+	int stride, int row0, int column0, int columns, bool has_thin, const bf16 *weights, float *squares, float *rstd,
+	F meanwhile)
 {
 	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), r = (int)threadIdx.x / (THREADS / ROWS);
 	float own = rows_squares(a, tile, stride);
 	int to = (int)threadIdx.x % (THREADS / ROWS);
 	if (to < blocks) cluster.map_shared_rank(squares, to)[rank * ROWS + r] = own;
+	meanwhile();
 	cluster.sync();
 	if ((int)threadIdx.x < a.rows) {
 		float sum = 0;
@@ -451,25 +478,32 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	rows_carve(&s, shared, a.slice, a.held, group);
 	cluster.barrier_arrive();
 
-	/* A and the norm's weights come while the kernel before still runs */
+	/* The norm's weights come while the kernel before still runs, and A; or A behind the rows where there are many and
+	 * no such time, for asking for A takes as long as the rows do. */
 	if (is_norm(SOURCE)) {
 		for (int at = (int)threadIdx.x * 8; at < columns; at += THREADS * 8)
 			copy_16(shared_address(s.weights + at), a.w + column0 + at, true);
 		copies_commit();
 	}
-	if (group && is_fetched_once) thin_fetch(s.thin, a, stride, 0, column0, columns);
+	bool has_thin = group && is_fetched_once;
+	if (has_thin && a.is_early) thin_fetch(s.thin, a, stride, 0, column0, columns);
 	rows_clear(a, s.tile, stride, a.rows, a.held);
 	grid_begin();
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
 	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
 	for (int row0 = (int)blockIdx.x / blocks * a.rows; row0 < a.T; row0 += (int)gridDim.x / blocks * a.rows, turn++) {
-		rows_make<SOURCE>(a, s.tile, stride, row0, column0, columns);
+		auto late_fetch = [&] {
+			if (has_thin && !a.is_early && !turn) thin_fetch(s.thin, a, stride, 0, column0, columns);
+		};
+		rows_make<SOURCE>(a, s.tile, stride, row0, column0, columns, [&] {
+			if (!is_norm(SOURCE)) late_fetch();
+		});
 		if (!turn) cluster.barrier_wait(); /* the others have begun: their memory may be written */
 		__syncthreads();
 		if (is_norm(SOURCE))
-			norm_finish(cluster, a, s.tile, stride, row0, column0, columns, group && is_fetched_once, s.weights,
-				s.squares + (turn & 1) * CLUSTER_MAX * ROWS, s.rstd);
+			norm_finish(cluster, a, s.tile, stride, row0, column0, columns, has_thin, s.weights,
+				s.squares + (turn & 1) * CLUSTER_MAX * ROWS, s.rstd, late_fetch);
 
 		/* the tail; with dropout each part sees other zeros: the columns are gone over for each */
 		for (int n0 = 0; n0 < a.thin.used; n0 += group, push++) {
@@ -546,7 +580,10 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	size_t bytes;
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
-	rows_shape(a, is_norm(SOURCE) ? c->sms / 2 : c->sms, &cluster);
+	rows_shape(a, c->sms, &cluster);
+	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are few rows to read: measured.
+	 */
+	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
 	if (many_run(c, SOURCE, a, cluster)) return;
 	int each = rows_group(a, &bytes), clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
