@@ -110,6 +110,8 @@ struct adapter {
 /* Weights uninitialised. */
 int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets,
 	struct adapter **out, struct err *err);
+/* Of a comma list of projections; NULL: all. */
+int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err *err);
 /* NULL when a is NULL or adapts no part of the linear. */
 struct ops_lora *adapter_lora(const struct adapter *a, int layer, enum linear l);
 /* Masks of the next passes; 0: no dropout. a may be NULL. */
@@ -117,6 +119,8 @@ void adapter_dropout(struct adapter *a, uint64_t seed);
 void adapter_link(struct adapter *a);
 
 /* ---- activations ---- */
+
+int pass_head_rows(const struct model_config *c, const struct pass_options *o); /* of logits held at once */
 
 struct acts {            /* of one block */
 	struct elem *x_in;   /* (T, C) */
@@ -161,6 +165,7 @@ struct walk {
 	struct adapter *adapter; /* NULL: the base policy */
 	struct ops_batch *batch;
 	int T;               /* as batch_put gave it */
+	bool recomputes;     /* backward makes the outputs of norms and gates again: layers share their memory */
 	const struct kv *kv; /* pages; NULL: a packed pass. Attention is the one step in which they differ */
 };
 struct elem *kv_layer(const struct kv *kv, int layer, int which); /* 0 keys, 1 values */

@@ -355,6 +355,21 @@ static void bind(struct ops_context *ctx, struct ops_linear *l, const struct ops
 	c->inner->bind(c->ctx, l, lora);
 }
 
+/* A GPU's libraries choose; here the one choice is this table itself. */
+static json_t *choices(struct ops_context *ctx)
+{
+	outside(check_of(ctx), "choices");
+	return json_pack("{s:s, s:[]}", "library", "check", "products");
+}
+static int choices_set(struct ops_context *ctx, const json_t *file, struct err *err)
+{
+	const char *library = json_string_value(json_object_get(file, "library"));
+	outside(check_of(ctx), "choices_set");
+	if (library && !strcmp(library, "check")) return 0;
+	return err_set(err, ERR_MISMATCH, "the algorithms of its products were chosen with %.120s, here it is check",
+		library ? library : "an unknown library");
+}
+
 /* ---- a batch ---- */
 
 static int padded(int n, int max) { return MIN(max, (n + ROWS_STEP - 1) / ROWS_STEP * ROWS_STEP); }
@@ -750,6 +765,8 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		.prepare = prepare,
 		.forget = forget,
 		.bind = bind,
+		.choices = choices,
+		.choices_set = choices_set,
 		.batch_create = batch_create,
 		.batch_free = batch_free,
 		.batch_put = batch_put,

@@ -168,6 +168,7 @@ void sft_data_release(struct sft_data *d);
 struct sft_options {
 	struct optimizer_options optimizer;
 	int max_tokens; /* packed tokens per micro-batch: padding is not computed */
+	bool recompute; /* pass_options */
 	int gradient_accumulation_steps;
 	int64_t max_steps;
 	double num_train_epochs; /* whichever ends first; 0: off */

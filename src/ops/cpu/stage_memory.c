@@ -119,6 +119,13 @@ static void bind(struct ops_context *c, struct ops_linear *l, const struct ops_l
 	if (lora) thin_reserve(c, 0, lora->dropout > 0 ? l->in : 0, lora->r);
 }
 
+/* One machine computes one way, whatever it is asked first. */
+static json_t *choices(struct ops_context *c) { return NULL; }
+static int choices_set(struct ops_context *c, const json_t *file, struct err *err)
+{
+	return err_set(err, ERR_MISMATCH, "the algorithms of its products were chosen on a GPU, this device is cpu");
+}
+
 void stage_memory_entries(struct ops *t)
 {
 	t->alloc = cpu_alloc;
@@ -135,4 +142,6 @@ void stage_memory_entries(struct ops *t)
 	t->prepare = prepare;
 	t->forget = forget;
 	t->bind = bind;
+	t->choices = choices;
+	t->choices_set = choices_set;
 }
