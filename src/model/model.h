@@ -88,6 +88,10 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure
  * function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
+/* Weights that the caller has: fill gives each parameter's, in table order. Only an adapter trains over them. */
+typedef const void *model_fill_fn(void *ctx, const struct param *p, enum dtype *dtype);
+int model_create_from(
+	const struct model_config *c, model_fill_fn *fill, void *ctx, struct ops *ops, struct model **out, struct err *err);
 int model_save(const struct model *m, const char *dir, struct err *err); /* model_export of the weights as they are */
 /* Copies the files beside the weights that make a folder usable: tokenizer, chat template,
  * generation defaults. Absent ones are skipped. */

@@ -52,6 +52,7 @@ struct model {
 	struct f32 *grads;          /* (count); NULL until enabled */
 	struct safetensors *source; /* the file: params are views of its tensors, or masters may be filled from it again */
 	uint64_t seed;              /* of the weights when there is no file */
+	bool is_frozen;             /* the weights are from neither and are not trained */
 	struct layer *layers;
 	struct param *embed, *norm, *head; /* head == embed when tied */
 	struct ops_linear head_linear;

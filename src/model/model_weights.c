@@ -316,7 +316,7 @@ static void fill_from_seed(struct model *m)
 	free(host);
 }
 
-int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
+static int shape_check(const struct model_config *c, struct err *err)
 {
 	if (c->attention_bias && c->qk_norm)
 		return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
@@ -326,10 +326,35 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 			"model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third "
 			"even",
 			c->num_attention_heads, c->num_key_value_heads, c->head_dim);
+	return 0;
+}
+
+int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
+{
+	int rc = shape_check(c, err);
+	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
 	m->seed = seed;
 	block_alloc(m);
 	fill_from_seed(m);
+	model_link(m);
+	*out = m;
+	return 0;
+}
+
+int model_create_from(
+	const struct model_config *c, model_fill_fn *fill, void *ctx, struct ops *ops, struct model **out, struct err *err)
+{
+	int rc = shape_check(c, err);
+	if (rc) return rc;
+	struct model *m = model_alloc(c, ops);
+	m->is_frozen = true;
+	block_alloc(m);
+	for (int i = 0; i < m->nparams; i++) {
+		enum dtype dtype;
+		const void *values = fill(ctx, &m->params[i], &dtype);
+		param_put(ops, &m->params[i], values, dtype);
+	}
 	model_link(m);
 	*out = m;
 	return 0;
@@ -418,6 +443,7 @@ void model_enable_grad(struct model *m, struct adapter *a)
 		model_link(m);
 		return;
 	}
+	CHECKF(!m->is_frozen, "all weights of a model that cannot be filled again are to be trained");
 	each_linear(m, forget);
 	model_own(m);
 	masters_make(m);
