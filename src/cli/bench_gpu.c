@@ -30,6 +30,10 @@
 #define SEQUENCE 1024     /* tokens of a packed sequence */
 #define HEAD_ROWS 2048    /* of logits held at once in training */
 #define NOISE_BLOCK (1 << 22)
+/* Sizes that the bars are of, beside the shapes' own. */
+#define TOKENS 16384
+#define PREFILL 8192
+#define ANSWER 1024
 
 struct gpu_options {
 	const char *device, *cuda_libs, *memory, *shapes, *parts, *batches;
@@ -137,7 +141,9 @@ static struct figure *figure_add(struct bench *b, const char *key, const char *t
 {
 	CHECK(b->count < ROWS_MAX);
 	struct figure *f = &b->figures[b->count++];
-	bool is_whole = b->c.num_hidden_layers == b->shape->layers;
+	const struct gpu_options *o = b->o;
+	bool is_whole = b->c.num_hidden_layers == b->shape->layers && !o->context && o->tokens == TOKENS &&
+		o->prefill == PREFILL && o->answer == ANSWER;
 	*f = (struct figure){.value = value, .unit = unit, .scale = scale, .ceiling = ceiling, .ceiling_is = ceiling_is};
 	snprintf(f->key, sizeof f->key, "%s", key);
 	snprintf(f->title, sizeof f->title, "%s", title);

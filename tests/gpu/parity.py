@@ -212,7 +212,7 @@ PLANTS = {
         lambda d: edit_tensor(f"{d}/adapter/adapter_model.safetensors", PREFIX + "model.layers.1.self_attn.k_proj.lora_B.weight", lambda t: t * 0),
     "two sequences see each other": lambda d: edit_json(f"{d}/problem.json", lambda j: j["start"].pop(3)),
     "the rate is 10 % more": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(lr=j["adamw"]["lr"] * 1.1)),
-    "beta2 is another": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(beta2=0.8)),
+    "AdamW's epsilon is half more": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(eps=j["adamw"]["eps"] * 1.5)),
     "gradients are not clipped": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(max_grad_norm=0)),
     "one weight of the loss has the other sign":
         lambda d: edit_json(f"{d}/problem.json", lambda j: j["rows"][max(range(len(j["rows"])), key=lambda i: abs(j["rows"][i][2]))].__setitem__(
