@@ -258,13 +258,8 @@ static int model_make(struct bench *b, bool is_invariant, struct err *err)
 		.batch_invariant = is_invariant,
 		.new_rank = RANK};
 	struct adapter_options ao = {.r = RANK, .lora_alpha = 2 * RANK, .seed = 1};
-	size_t needed;
 	int rc = device_open(&d, &b->ops, err);
 	if (rc) return rc;
-	needed = model_config_bytes(b->ops, &b->c);
-	if (needed > device_room(b->ops))
-		return err_set(err, ERR_LIMIT, "%s: %.0f MiB of weights, the device has %.0f MiB; take fewer --layers",
-			b->shape->name, (double)needed / (1 << 20), (double)device_room(b->ops) / (1 << 20));
 	rc = model_create_from(&b->c, noise_of, b, b->ops, &b->m, err);
 	return rc ? rc : adapter_create(b->m, &ao, &b->a, err);
 }

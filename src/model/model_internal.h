@@ -121,7 +121,7 @@ void adapter_link(struct adapter *a);
 
 /* ---- activations ---- */
 
-int pass_head_rows(const struct model_config *c, const struct pass_options *o); /* of logits held at once */
+int pass_head_rows(const struct model_config *c, const struct pass_options *o); /* of a chunk's logits */
 
 struct acts {            /* of one block */
 	struct elem *x_in;   /* (T, C) */
@@ -185,12 +185,18 @@ struct grads {            /* scratch of the backward walk */
 /* dx: in, the gradient of the block's output; out, of its input. */
 void walk_block_backward(const struct walk *w, int layer, const struct acts *a, const struct grads *g);
 
-struct head {            /* the last norm's output to logits, a chunk of rows at a time */
-	int rows_max;        /* of a chunk */
-	int group_max;       /* rows that the batch knows at once: whole chunks */
-	struct elem *x, *dx; /* (rows_max, C) */
-	struct f32 *logits;  /* (rows_max, V) */
-	struct f32 *out;     /* (rows_max, OPS_FIGURES) */
+#define HEAD_BUFFERS 2
+struct head_buffer {    /* of one chunk */
+	struct elem *x;     /* (rows_max, C) */
+	struct f32 *logits; /* (rows_max, V) */
+	struct f32 *out;    /* (rows_max, OPS_FIGURES) */
+};
+struct head {      /* the last norm's output to logits, a chunk of rows at a time */
+	int rows_max;  /* of a chunk */
+	int group_max; /* rows that the batch knows at once: whole chunks */
+	int buffers;   /* 2: the next chunk's logits are under way while the host looks at one's */
+	struct head_buffer buffer[HEAD_BUFFERS]; /* of chunk k: k % buffers */
+	struct elem *dx;                         /* (rows_max, C) */
 	/* on the host */
 	float *figures;               /* (rows_max, OPS_FIGURES): out */
 	float *logprob, *entropy, *g; /* (rows_max): what the callback sees */

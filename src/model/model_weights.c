@@ -237,6 +237,17 @@ static void block_alloc(struct model *m)
 	params_carve(m->ops, m->params, m->nparams, m->block);
 }
 
+/* A device that cannot hold the weights says so before it is asked to; the host maps them, or swaps. */
+static int room_check(const struct model *m, const char *what, struct err *err)
+{
+	double mib = 1.0 / (1 << 20), needed = (double)params_bytes(m->ops, m->params, m->nparams) * mib,
+		   has = (double)model_memory(m) * mib;
+	if (m->ops->host_memory || needed <= has) return 0;
+	return err_set(err, ERR_LIMIT,
+		"%s: the weights need %.0f MiB on device %s, which has %.0f MiB free; take a smaller model, or --device cpu",
+		what, needed, m->ops->name, has);
+}
+
 static void source_close(struct model *m)
 {
 	safetensors_close(m->source);
@@ -266,8 +277,9 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 	m->dir = xstrdup(dir);
 	found = xcalloc((size_t)m->nparams, sizeof *found);
 	rc = tensors_check(m, s, found, err);
+	if (rc) err_prefix(err, "%s", dir);
+	else rc = room_check(m, dir, err);
 	if (rc) {
-		err_prefix(err, "%s", dir);
 		model_free(m);
 		m = NULL;
 	} else if (is_usable(m, found)) {
@@ -348,6 +360,11 @@ int model_create_from(
 	int rc = shape_check(c, err);
 	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
+	rc = room_check(m, "a model of such a shape", err);
+	if (rc) {
+		model_free(m);
+		return rc;
+	}
 	m->is_frozen = true;
 	block_alloc(m);
 	for (int i = 0; i < m->nparams; i++) {

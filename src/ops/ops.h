@@ -36,6 +36,8 @@
 #define OPS_PAGE 32   /* tokens of a KV page */
 #define OPS_PARTS 3   /* projections that read one input: q, k, v; gate, up */
 #define OPS_FIGURES 4 /* columns of logprob's result */
+#define OPS_FETCHES 2
+#define OPS_FETCH_MAX (1 << 20)
 
 struct elem;
 struct f32;
@@ -155,6 +157,11 @@ struct ops {
 	void (*get_elem)(
 		struct ops_context *, float *host, const struct elem *, int64_t n); /* waits; for tests and debugging */
 	void (*get_i32)(struct ops_context *, int32_t *host, const struct i32 *, int64_t n); /* waits */
+	/* get_f32 in two halves, so that the host can work while the device does: fetch takes the values as they are behind
+	 * all calls so far and does not wait; fetched waits for them, not for what was asked since. slot: 0 or 1, one fetch
+	 * at a time in each. At most OPS_FETCH_MAX values. */
+	void (*fetch_f32)(struct ops_context *, int slot, const struct f32 *, int64_t n);
+	void (*fetched_f32)(struct ops_context *, int slot, float *host, int64_t n);
 	/* For each of n pairs copies a page in all planes: plane p of kv begins p * plane elements in, its page i another
 	 * i * page elements in. No destination is a source or another destination. */
 	void (*pages_copy)(struct ops_context *, struct elem *kv, int planes, int64_t plane, int64_t page,

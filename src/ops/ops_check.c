@@ -46,9 +46,10 @@ struct check {
 	int nregions, regions_cap;
 	struct tail *tails;
 	int ntails, tails_cap;
-	int current;  /* region between begin and end; -1: none */
-	int at;       /* its next call */
-	bool records; /* for the first time */
+	bool fetches[OPS_FETCHES]; /* under way */
+	int current;               /* region between begin and end; -1: none */
+	int at;                    /* its next call */
+	bool records;              /* for the first time */
 	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last gathered. */
 	const struct check_batch *last;
 	int chunk, chunk_real;
@@ -320,6 +321,25 @@ static void get_i32(struct ops_context *ctx, int32_t *host, const struct i32 *fr
 	outside(c, "get_i32");
 	room(c, "get_i32", from, n);
 	c->inner->get_i32(c->ctx, host, from, n);
+}
+
+static void fetch_f32(struct ops_context *ctx, int slot, const struct f32 *from, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "fetch_f32");
+	room(c, "fetch_f32", from, n);
+	CHECKF(
+		slot >= 0 && slot < OPS_FETCHES && !c->fetches[slot], "fetch_f32: slot %d holds what nobody has taken", slot);
+	c->fetches[slot] = true;
+	c->inner->fetch_f32(c->ctx, slot, from, n);
+}
+static void fetched_f32(struct ops_context *ctx, int slot, float *host, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "fetched_f32");
+	CHECKF(slot >= 0 && slot < OPS_FETCHES && c->fetches[slot], "fetched_f32: nothing was fetched in slot %d", slot);
+	c->fetches[slot] = false;
+	c->inner->fetched_f32(c->ctx, slot, host, n);
 }
 
 static void pages_copy(struct ops_context *ctx, struct elem *kv, int planes, int64_t plane, int64_t page,
@@ -762,6 +782,8 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		.get_f32 = get_f32,
 		.get_elem = get_elem,
 		.get_i32 = get_i32,
+		.fetch_f32 = fetch_f32,
+		.fetched_f32 = fetched_f32,
 		.pages_copy = pages_copy,
 		.prepare = prepare,
 		.forget = forget,

@@ -69,6 +69,20 @@ static void get_i32(struct ops_context *c, int32_t *host, const struct i32 *from
 	if (n > 0) memcpy(host, from, (size_t)n * sizeof *host);
 }
 
+/* Nothing goes on beside the host here: the values are kept until they are asked for. */
+static void fetch_f32(struct ops_context *c, int slot, const struct f32 *from, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && n >= 0 && n <= OPS_FETCH_MAX);
+	if (n > c->fetched_n[slot]) c->fetched[slot] = xrealloc(c->fetched[slot], (size_t)n * sizeof(float));
+	c->fetched_n[slot] = MAX(c->fetched_n[slot], n);
+	floats_move(c->fetched[slot], from, n);
+}
+static void fetched_f32(struct ops_context *c, int slot, float *host, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && n <= c->fetched_n[slot]);
+	floats_move(host, c->fetched[slot], n);
+}
+
 static void pages_copy(struct ops_context *c, struct elem *kv, int planes, int64_t plane, int64_t page,
 	const int32_t *dst, const int32_t *src, int n)
 {
@@ -138,6 +152,8 @@ void stage_memory_entries(struct ops *t)
 	t->get_f32 = get_f32;
 	t->get_elem = get_elem;
 	t->get_i32 = get_i32;
+	t->fetch_f32 = fetch_f32;
+	t->fetched_f32 = fetched_f32;
 	t->pages_copy = pages_copy;
 	t->prepare = prepare;
 	t->forget = forget;

@@ -160,6 +160,26 @@ static void cuda_get_i32(struct ops_context *c, int32_t *host, const struct i32 
 	to_host(c, host, from, (size_t)n * sizeof(int32_t));
 }
 
+/* Into pinned memory of its own, behind what was asked so far; the event tells when it is there. */
+static void cuda_fetch_f32(struct ops_context *c, int slot, const struct f32 *from, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && n >= 0 && n <= OPS_FETCH_MAX && !c->is_recording);
+	struct fetch *f = &c->fetches[slot];
+	if (!f->host) {
+		CUDA_CHECK(cudaHostAlloc(&f->host, OPS_FETCH_MAX * sizeof(float), cudaHostAllocDefault));
+		CUDA_CHECK(cudaEventCreateWithFlags(&f->done, cudaEventDisableTiming));
+	}
+	CUDA_CHECK(cudaMemcpyAsync(f->host, from, (size_t)n * sizeof(float), cudaMemcpyDeviceToHost, c->stream));
+	CUDA_CHECK(cudaEventRecord(f->done, c->stream));
+	f->n = n;
+}
+static void cuda_fetched_f32(struct ops_context *c, int slot, float *host, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && c->fetches[slot].host && n <= c->fetches[slot].n);
+	CUDA_CHECK(cudaEventSynchronize(c->fetches[slot].done));
+	memcpy(host, c->fetches[slot].host, (size_t)n * sizeof(float));
+}
+
 static void widen(
 	float *host, int64_t n) /* n bf16 at the end of host's room for n floats become floats, front to back */
 {
@@ -239,6 +259,8 @@ void cuda_memory_entries(struct ops *t)
 	t->get_f32 = cuda_get_f32;
 	t->get_elem = cuda_get_elem;
 	t->get_i32 = cuda_get_i32;
+	t->fetch_f32 = cuda_fetch_f32;
+	t->fetched_f32 = cuda_fetched_f32;
 	t->pages_copy = cuda_pages_copy;
 }
 
@@ -257,6 +279,11 @@ static void context_free(struct ops_context *c)
 		CUDA_CHECK(cudaFreeHost(c->staging[i].host));
 		device_free(c, c->staging[i].device);
 		CUDA_CHECK(cudaEventDestroy(c->staging[i].done));
+	}
+	for (int i = 0; i < OPS_FETCHES; i++) {
+		if (!c->fetches[i].host) continue;
+		CUDA_CHECK(cudaFreeHost(c->fetches[i].host));
+		CUDA_CHECK(cudaEventDestroy(c->fetches[i].done));
 	}
 	if (c->pinned) CUDA_CHECK(cudaFreeHost(c->pinned));
 	device_free(c, c->scratch);

@@ -65,6 +65,12 @@ struct staging { /* pinned; busy until its event has passed */
 	cudaEvent_t done;
 };
 
+struct fetch { /* values on their way to the host, in pinned memory; made when first asked for */
+	void *host;
+	int64_t n;
+	cudaEvent_t done;
+};
+
 enum region_state { REGION_NEW, REGION_WARM, REGION_RECORDED };
 struct region {
 	uint64_t key;
@@ -95,6 +101,7 @@ struct ops_context {
 	size_t scratch_bytes;
 	struct staging staging[STAGING_COUNT];
 	int staging_next;
+	struct fetch fetches[OPS_FETCHES];
 	void *pinned; /* small results on their way to the host */
 	size_t pinned_bytes;
 	struct region regions[GRAPHS_MAX];
