@@ -264,11 +264,13 @@ static int train(struct run *r, struct err *err)
 	return rc;
 }
 
-/* Settings of the adapter: the checkpoint's weights fit under others of them as well. */
-static json_t *adapter_settings(const struct policy_options *o)
+/* Settings that the checkpoint's weights do not show: they fit under other adapters, and on other devices, whose bits
+ * are others. Which GPU it is does not matter here: algorithms.json tells. */
+static json_t *fixed_settings(const struct policy_options *o)
 {
-	return json_pack("{s:b, s:I, s:f, s:f, s:s?}", "use_peft", o->use_peft, "lora_r", (json_int_t)o->lora_r,
-		"lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout, "lora_target_modules", o->lora_target_modules);
+	return json_pack("{s:b, s:I, s:f, s:f, s:s?, s:s}", "use_peft", o->use_peft, "lora_r", (json_int_t)o->lora_r,
+		"lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout, "lora_target_modules", o->lora_target_modules,
+		"device", strncmp(o->device, "cuda", 4) ? o->device : "cuda");
 }
 
 int sft_command(const struct sft_cmd *o, struct err *err)
@@ -276,7 +278,7 @@ int sft_command(const struct sft_cmd *o, struct err *err)
 	struct run r = {.o = o};
 	int rc = options_check(o, err);
 	r.sft = sft_options_of(o);
-	r.sft.fixed = adapter_settings(&o->policy);
+	r.sft.fixed = fixed_settings(&o->policy);
 	if (!rc) rc = open_all(&r, err);
 	if (!rc) rc = plan(&r, o->dry_run ? stdout : stderr, err);
 	if (!rc && !o->dry_run) rc = train(&r, err);

@@ -144,7 +144,8 @@ int main(int argc, char **argv)
 		pass_forward(pass, a, &batch, 0);
 		pass_backward(pass, p.rows, p.n, 1, weighted_loss, &p);
 		for (int i = 0; i < count && !step; i++)
-			param_get_grad(ops, &params[i], result_add(&r, "grad.", params[i].name, params[i].count, 1));
+			ops->get_f32(ops->ctx, result_add(&r, "grad.", params[i].name, params[i].count, 1), params[i].w.grad,
+				params[i].count);
 		losses[step] = (float)p.loss;
 		norms[step] = (float)optimizer_step(optimizer);
 	}

@@ -310,6 +310,8 @@ static void test_cuda(void **state)
 		size_t free_bytes, total;
 		struct ops *ops = cuda_open(shapes[i].rank ? 64 : 0);
 		if (!ops) skip();
+		ops->memory(ops->ctx, &free_bytes, &total);
+		bool is_alone = total - free_bytes < CUDA_DRIVER_BYTES + CUDA_WORKSPACE_BYTES;
 		size_t room = device_room(ops);
 		count_begin(ops);
 		parts_open(&p, ops, &shapes[i]);
@@ -323,7 +325,8 @@ static void test_cuda(void **state)
 		print_message("# planned %.1f MiB; taken by this process and the driver's context at most %.1f MiB of them, of "
 					  "the device %.1f MiB\n",
 			(double)plan_total(&plan) / MIB, (double)taken / MIB, (double)(total - free_bytes) / MIB);
-		assert_true(taken <= plan_total(&plan));
+		/* What other programs take meanwhile would be counted as ours. */
+		if (is_alone) assert_true(taken <= plan_total(&plan));
 		parts_close(&p);
 		ops_free(ops);
 	}
@@ -468,7 +471,6 @@ int main(void)
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_recompute),
 	};
-	log_level_set(LOG_ERROR);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
