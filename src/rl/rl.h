@@ -188,7 +188,7 @@ struct updater_options {
 	bool full_reference;
 	const char *reference_model;
 	bool recompute; /* pass_options */
-	bool apart; /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
+	bool apart;     /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
 };
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
