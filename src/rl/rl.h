@@ -138,7 +138,7 @@ struct rl_options {
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
 		max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches, replay_updates,
-		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
+		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience, max_sequences;
 	double temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds,
 		reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max,
 		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
@@ -160,6 +160,7 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
 /* ---- the update: rows, packing, loss ---- */
 
 struct updater;
+#define UPDATE_HEAD_ROWS 512   /* rows of logits held at once */
 /* Weights of tokens whose sampler was another policy than the one that trains (older weights,
  * another program): exp(old - sampler), TRL's modes. */
 enum importance_mode {
@@ -186,7 +187,8 @@ struct updater_options {
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
-	bool apart; /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
+	bool recompute; /* pass_options */
+	bool apart;     /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
 };
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "policy/policy.h"
 #include "store/store.h"
 #include "task/task.h"
@@ -224,6 +225,17 @@ static void open_history(struct loop *l)
 	guard_init(&l->guard, &g);
 }
 
+/* The plan comes before what it plans: a run that does not fit ends here, with the sum. */
+static int open_memory(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	struct rl_memory m;
+	rl_memory_settle(o, &l->policy.config, l->policy.ops, longest_prompt(&l->prompts), l->policy.room, &m);
+	rl_memory_print(o, l->policy.ops, &m, stderr);
+	l->update.recompute = m.recompute;
+	return plan_check(&m.plan, policy_room_name(&o->policy, l->policy.ops), m.room, m.advice, err);
+}
+
 static int open_trainer(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
@@ -253,6 +265,7 @@ static int open_trainer(struct loop *l, struct err *err)
 		.dropout_seed = o->policy.lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
 		.full_reference = o->beta > 0 && !o->policy.use_peft,
 		.reference_model = o->policy.model,
+		.recompute = l->update.recompute,
 		.apart = o->apart,
 	};
 	if (!l->policy.ops->follows)
@@ -267,9 +280,7 @@ static int open_trainer(struct loop *l, struct err *err)
 	if (rc) return rc;
 	open_history(l);
 	/* The sampler, which shares the model with the trainer. */
-	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
-		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length,
-		.rows_apart = o->apart};
+	struct engine_options e = rl_engine_options(o, longest_prompt(&l->prompts));
 	return engine_create(l->policy.model, &e, &l->engine, err);
 }
 
@@ -508,6 +519,7 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 	int rc = options_check(o, &l, err);
 	if (!rc) rc = open_policy(&l, false, err);
 	if (!rc) rc = open_prompts(&l, err);
+	if (!rc) rc = open_memory(&l, err);
 	if (!rc) rc = open_trainer(&l, err);
 	if (!rc) rc = open_store(&l, err);
 	if (!rc) rc = resume(&l, err);
@@ -525,10 +537,13 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 {
 	struct loop l = {.o = o};
+	struct ops sizes;
+	size_t room = 0;
 	int rc = options_check(o, &l, err);
+	if (!rc) rc = policy_describe(&o->policy, &sizes, &room, err);
 	if (!rc) rc = open_policy(&l, true, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rl_plan_print(o, &l.policy.config, &l.prompts, &l.rule, out);
+	if (!rc) rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
 	policy_close(&l.policy);

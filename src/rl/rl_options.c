@@ -61,6 +61,7 @@ const struct option_def rl_option_defs[] = {
 	B(truncate_prompts, "cut long prompts on the left instead (the paper's setting), counted"),
 	I(max_completion_length, "tokens per answer", "1 to 16777216"),
 	I(max_tokens, "packed tokens per micro-batch", "2 to 16777216"),
+	I(max_sequences, "sequences generated at once, at most", "1 to 65536"),
 	OPTIMIZER_OPTIONS(rl_options),
 	F(max_grad_ratio, "gradient clipping at so many times the mean norm of the updates before; 0: off", "0 or more"),
 	F(epsilon, "lower clip range of the ratio", "0 to 1"),
@@ -97,12 +98,14 @@ const struct option_def rl_option_defs[] = {
 	F(guard_format, "alarm: share of answers without plan and code block; 0: off", "0 to 1"),
 	I(seed, "of prompts, sampling and hidden inputs", NULL),
 	POLICY_DEVICE_OPTIONS(rl_options),
+	POLICY_INVARIANT_OPTION(rl_options),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),
 	S(cost_size, "sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
-	B(dry_run, "print the memory plan, token counts and what would run, and stop"),
+	B(dry_run,
+		"print the memory plan, token counts and what would run, and stop; needs neither weights nor the device"),
 };
 const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 
@@ -152,6 +155,7 @@ void rl_options_default(struct rl_options *o)
 		.guard_hack = 0.2,
 		.guard_truncation = 0.5,
 		.max_tokens = 16384,
+		.max_sequences = 64,
 		.max_completion_length = 8192,
 		.temperature = 1.0,
 		.top_p = 1.0,

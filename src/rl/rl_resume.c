@@ -14,7 +14,7 @@
 /* A run may be continued in another place, for longer, saving more often, on more threads: none of
  * these changes what a step computes. */
 static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
-	"save_total_limit", "threads", "cuda_libs", "verify_threads", "dry_run"};
+	"save_total_limit", "threads", "cuda_libs", "memory", "verify_threads", "dry_run"};
 
 static json_t *prompts_hash(const struct prompt_set *s)
 {
