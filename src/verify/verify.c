@@ -23,7 +23,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "4"         /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "5"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
 #define KNOWN_MAX 4096               /* verdicts kept in memory */
 #define ORACLE_TASKS_MAX 48
@@ -250,11 +250,26 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu %s %s %d", v->s.gpu_runners ? d->name : "vm",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d", v->s.gpu_runners ? d->name : "vm",
 		d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict",
-		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile,
+		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0,
+		v->s.gpu_runners ? v->s.reference_mask : 0, v->s.is_paired, v->s.skip_compile,
 		(unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
 		v->s.limits.oracle_work_ms);
+}
+
+/* What times on a GPU need beside its runners: references' processes, others' presence, the machine's peaks. None of the
+ * last two is needed. */
+static int timing_start(struct verifier *v, struct err *err)
+{
+	char why[256] = "";
+	if (!v->s.time_repeats) return 0;
+	v->s.watch = gpu_watch_open(NULL, v->s.device.uuid, why, sizeof why);
+	if (!v->s.watch) log_info("verify: nothing is known of other processes on the GPU: %s", why);
+	struct gpu_identity gpu = gpu_identity_of(&v->s.device);
+	gpu_peaks_load(&gpu, &v->s.peaks, NULL);
+	if (!v->s.reference_mask) return 0;
+	return zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
 }
 
 /* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
@@ -282,7 +297,8 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 			v->s.level = SANDBOX_LSM;
 		}
 	}
-	return rc ? rc : setup_gpu(o->gpu, &v->s.device, &v->s.gpu, err);
+	if (!rc) rc = setup_gpu(o->gpu, &v->s.device, &v->s.gpu, err);
+	return rc ? rc : timing_start(v, err);
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
@@ -321,14 +337,10 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s = shared;
 	v->s.compiles = compile_cache_create();
 	v->s.rebuilds = rebuild_cache_create();
+	v->s.references = reference_cache_create(v->s.store);
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
 	pthread_mutex_init(&v->s.times_lock, NULL);
-	pthread_rwlockattr_t kind;
-	pthread_rwlockattr_init(&kind);
-	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* a timing does not starve */
-	pthread_rwlock_init(&v->s.gpu_lock, &kind);
-	pthread_rwlockattr_destroy(&kind);
 	pthread_cond_init(&v->has_work, NULL);
 	/* As a semaphore each read takes one verdict off the count, so that the descriptor stays readable for the rest. */
 	v->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -378,7 +390,7 @@ void verifier_free(struct verifier *v)
 	pthread_cond_broadcast(&v->has_work);
 	pthread_mutex_unlock(&v->lock);
 	/* Threads at work wait for a child: its end wakes them, and no new one starts. */
-	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler};
+	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler, v->s.timer};
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
 		if (zygotes[i]) zygote_stop(zygotes[i]);
 	if (v->s.runners) runner_pool_stop(v->s.runners);
@@ -390,12 +402,13 @@ void verifier_free(struct verifier *v)
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
 	rebuild_cache_free(v->s.rebuilds);
+	reference_cache_free(v->s.references);
+	gpu_watch_close(v->s.watch);
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
 	pthread_mutex_destroy(&v->s.times_lock);
-	pthread_rwlock_destroy(&v->s.gpu_lock);
 	pthread_cond_destroy(&v->has_work);
 	if (v->finished_fd >= 0) close(v->finished_fd);
 	free(v->s.versions);

@@ -81,7 +81,7 @@ static void candidate(struct runner *r, const char *kind, char code[32])
 	if (runner_load(r, &load, deadline, &loaded, &fault, &err)) fail_msg("%s: %s%s", kind, err.text, fault.text);
 	struct runner_given given = {.bytes = sizeof input};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .output_offset = {64}, .deadline_ms = DEADLINE_MS};
-	if (runner_try(r, &trial, 1, &(struct runner_data){fds[1], fds[2], NULL}, deadline, &result, &err))
+	if (runner_try(r, &trial, 1, &(struct runner_data){fds[1], fds[2], NULL, NULL}, deadline, &result, &err))
 		fail_msg("%s: %s", kind, err.text);
 	snprintf(code, 32, "%s", result.has_fault ? result.fault.code : "");
 	assert_int_equal(pread(fds[2], output, sizeof output, 0), sizeof output);
