@@ -26,6 +26,7 @@ from oracle_pack import Fault, dtype_name
 from oracle_reference import DRAW_SEED, Reference, flatten_outputs, named_tensors, seed_all
 
 GPU = True
+DEVICE = "cuda"
 WARM_UP = 3
 PAPER_WARM_UP, PAPER_REPEATS = 10, 100
 FLUSH_L2_TIMES = 3
@@ -108,7 +109,7 @@ class Clock:
         self.first, self.last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.gate = torch.zeros(16, dtype=torch.int32, pin_memory=True)
         l2 = torch.cuda.get_device_properties(0).L2_cache_size or 1 << 26
-        self.flush = torch.empty(FLUSH_L2_TIMES * l2 // 4, dtype=torch.float32, device="cuda")
+        self.flush = torch.empty(FLUSH_L2_TIMES * l2 // 4, dtype=torch.float32, device=DEVICE)
         self.wait_value = ctypes.CDLL("libcuda.so.1").cuStreamWaitValue32_v2
         self.wait_value.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
 
@@ -181,7 +182,7 @@ class Timed:
     def __init__(self, job, given):
         self.given, self.trial = given, job["trial"]
         reference = Reference(job["source"], job["init_seed"])
-        self.model = reference.model.to("cuda")
+        self.model = reference.model.to(DEVICE)
         if not job["training"]:
             self.model.eval()
         call = reference.inputs(job["init_seed"])
@@ -209,8 +210,8 @@ class Timed:
 
     def input(self, t, at):
         values = self.image(at, t, t.shape, t.stride())
-        to = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cuda") if 0 not in t.stride() or t.numel() < 2 \
-            else torch.empty(t.shape, dtype=t.dtype, device="cuda")
+        to = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=DEVICE) if 0 not in t.stride() or t.numel() < 2 \
+            else torch.empty(t.shape, dtype=t.dtype, device=DEVICE)
         with torch.no_grad():
             self.keep(to, values)
         return to.requires_grad_(t.requires_grad)
@@ -325,15 +326,15 @@ def calibrate():
         times = [clock.gated(nothing, work)[0] for _ in range(WARM_UP + CALIBRATE_REPEATS)]
         return statistics.median(times[WARM_UP:]) * 1e-9
 
-    a = torch.empty(CALIBRATE_BYTES // 4, dtype=torch.float32, device="cuda").normal_()
+    a = torch.empty(CALIBRATE_BYTES // 4, dtype=torch.float32, device=DEVICE).normal_()
     b = torch.empty_like(a)
     rates = {"copy_bytes_s": 2 * CALIBRATE_BYTES / seconds(lambda: b.copy_(a))}
     del a, b
     n = CALIBRATE_SIDE
     for name, dtype, precision in (("fp32_flops_s", torch.float32, "highest"), ("tf32_flops_s", torch.float32, "high"), ("bf16_flops_s", torch.bfloat16, "highest")):
         torch.set_float32_matmul_precision(precision)
-        x, y = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
-        out = torch.empty(n, n, dtype=dtype, device="cuda")
+        x, y = (torch.randn(n, n, device=DEVICE).to(dtype) for _ in range(2))
+        out = torch.empty(n, n, dtype=dtype, device=DEVICE)
         rates[name] = 2 * n ** 3 / seconds(lambda: torch.mm(x, y, out=out))
     return rates
 
