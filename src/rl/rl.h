@@ -129,7 +129,8 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
-	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *advantage,
+	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *reward_time,
+		*advantage,
 		*loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device, *gpu,
 		*cost_size;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
