@@ -94,11 +94,9 @@ static void outputs_place(struct reference *r)
 }
 
 int reference_start(const struct reference_options *o, enum verdict_reference_kind kind,
-	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out,
-	struct reference_facts *facts, char *why, size_t len, struct err *err)
+	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out, struct err *err)
 {
 	struct reference *r = xcalloc(1, sizeof *r);
-	json_t *answer = NULL;
 	*r = (struct reference){
 		.trial = trial, .options = *o, .outputs_fd = -1, .job = {.data_fd = -1, .status_fd = -1, .pid_fd = -1}};
 	outputs_place(r);
@@ -107,21 +105,27 @@ int reference_start(const struct reference_options *o, enum verdict_reference_ki
 	struct job_limits limits = o->limits;
 	limits.cpu_s = CPU_S;
 	if (!rc) rc = job_start(o->zygote, &limits, job_json(o, kind, variant, trial), &r->job, err);
+	/* A process that is gone already shows when its first answer is waited for. */
 	int fds[2] = {trial->given_fd, r->outputs_fd};
-	uint64_t deadline = clock_ns() + (uint64_t)o->question_ms * 1000000u;
-	if (!rc && msg_send(r->job.data_fd, "{}", 2, fds, 2, deadline, err)) rc = lost(r, ERR_CHILD, why, len, err);
-	if (!rc) rc = answer_take(r, "ready", o->timeout_ms, &answer, why, len, err);
-
-	/* What it says of itself. */
-	const json_t *ready = json_object_get(answer, "ready");
-	if (!rc)
-		*facts = (struct reference_facts){json_is_true(json_object_get(ready, "gated")),
-			json_is_true(json_object_get(ready, "draws")),
-			MAX(json_integer_value(json_object_get(ready, "memory_bytes")), 0)};
-	json_decref(answer);
+	if (!rc) msg_send(r->job.data_fd, "{}", 2, fds, 2, clock_ns() + (uint64_t)o->question_ms * 1000000u, NULL);
 	if (rc) reference_end(r);
 	else *out = r;
 	return rc;
+}
+
+int reference_ready(struct reference *r, struct reference_facts *facts, char *why, size_t len, struct err *err)
+{
+	json_t *answer = NULL;
+	int rc = answer_take(r, "ready", r->options.timeout_ms, &answer, why, len, err);
+	if (rc) return rc;
+
+	/* What it says of itself. */
+	const json_t *ready = json_object_get(answer, "ready");
+	*facts = (struct reference_facts){json_is_true(json_object_get(ready, "gated")),
+		json_is_true(json_object_get(ready, "draws")),
+		MAX(json_integer_value(json_object_get(ready, "memory_bytes")), 0)};
+	json_decref(answer);
+	return 0;
 }
 
 int reference_time(struct reference *r, enum runner_clock question, int64_t *ns, char *why, size_t len, struct err *err)

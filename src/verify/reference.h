@@ -22,10 +22,11 @@ struct reference_facts {
 	bool has_draws; /* forward draws at random, on a GPU other numbers: its outputs are nobody's to check */
 	int64_t memory_bytes;
 };
-/* With the data of one trial of the variant's sizes. 0; ERR_MISMATCH with why it cannot be timed; ERR_INFRA. */
+/* Starts the process, with the data of one trial of the variant's sizes; ERR_INFRA. Several get ready side by side. */
 int reference_start(const struct reference_options *o, enum verdict_reference_kind kind,
-	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out,
-	struct reference_facts *facts, char *why, size_t len, struct err *err);
+	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out, struct err *err);
+/* Waits until it is warm. 0; ERR_MISMATCH with why it cannot be timed; ERR_INFRA. */
+int reference_ready(struct reference *r, struct reference_facts *facts, char *why, size_t len, struct err *err);
 /* One question: span, wall or paper. ERR_MISMATCH: the process is of no more use, why says it. */
 int reference_time(
 	struct reference *r, enum runner_clock question, int64_t *ns, char *why, size_t len, struct err *err);

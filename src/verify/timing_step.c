@@ -204,16 +204,22 @@ static int references_start(struct session *s, unsigned mask, struct err *err)
 		.timeout_ms = shared->limits.oracle_timeout_ms,
 		.question_ms = QUESTION_MS};
 	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
+		if (!(mask & 1u << k)) continue;
+		s->facts[k] = (struct verdict_reference){.error_max = NAN, .agrees = true};
+		rc = reference_start(&o, k, &s->g->oracle->variants[0], s->trial, &s->running[k], err);
+	}
+	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
 		struct verdict_reference *v = &s->facts[k];
 		struct reference_facts facts = {0};
-		if (!(mask & 1u << k)) continue;
-		*v = (struct verdict_reference){.error_max = NAN, .agrees = true};
-		rc = reference_start(
-			&o, k, &s->g->oracle->variants[0], s->trial, &s->running[k], &facts, v->why, sizeof v->why, err);
+		if (!s->running[k]) continue;
+		rc = reference_ready(s->running[k], &facts, v->why, sizeof v->why, err);
 		v->is_gated = facts.is_gated;
 		v->memory_bytes = facts.memory_bytes;
 		if (!rc && facts.has_draws) snprintf(v->why, sizeof v->why, "forward draws at random: not compared");
-		if (rc == ERR_MISMATCH) rc = 0;
+		if (rc == ERR_MISMATCH) {
+			reference_drop(s, k);
+			rc = 0;
+		}
 	}
 	gpu_lock_release(lock);
 	return rc;

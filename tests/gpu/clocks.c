@@ -2,7 +2,7 @@
  * kernel.
  *
  *   clocks RUNNER LEVEL DEVICE FOLDER times OUT    one JSON object a fixture: its span's median and interval (31 spans)
- *   clocks RUNNER LEVEL DEVICE FOLDER same [REPEATS]
+ *   clocks RUNNER LEVEL DEVICE FOLDER same [REPEATS [NAME...]]
  *
  * `same` measures each fixture against itself: two series of 30 spans, turn by turn, and the quotient of their medians,
  * 50 times. 95 of 100 quotients must lie within 0.5 % of one where a span takes 50 us and more, and within 2 % below
@@ -193,7 +193,7 @@ static int name_compare(const void *a, const void *b) { return strcmp(*(char *co
 int main(int argc, char **argv)
 {
 	if (argc < 6) {
-		fprintf(stderr, "usage: clocks RUNNER LEVEL DEVICE FOLDER times OUT | same [REPEATS]\n");
+		fprintf(stderr, "usage: clocks RUNNER LEVEL DEVICE FOLDER times OUT | same [REPEATS [NAME...]]\n");
 		return 2;
 	}
 	struct err err = {0};
@@ -207,6 +207,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	qsort(names, (size_t)nnames, sizeof *names, name_compare);
+	for (int i = 7; i < argc && !strcmp(argv[5], "same"); i++) names[i - 7] = argv[i];
+	if (argc > 7 && !strcmp(argv[5], "same")) nnames = argc - 7;
 	input_make((int64_t)256 << 20);
 	int failed = 0, repeats = argc > 6 ? atoi(argv[6]) : 50;
 	if (!strcmp(argv[5], "times")) failed = argc < 7 || times(argv[6]);
