@@ -70,9 +70,9 @@ int reward_rule_set(struct reward_rule *rule, const char *name, double alpha, do
 	return 0;
 }
 
-/* By times on a GPU. Against the kernel that was given: both by the same reference, because they were timed in different
- * sessions, and the reference beside each of them. 1 where the interval holds it: a difference that was not seen earns
- * nothing. */
+/* By times on a GPU. Against the kernel that was given: both by the same reference, because they were timed in
+ * different sessions, and the reference beside each of them. 1 where the interval holds it: a difference that was not
+ * seen earns nothing. */
 static double measured_speedup(const struct reward_rule *rule, const struct verdict *v, const struct verdict *baseline)
 {
 	const struct verdict_reference *r = &v->device.references[REFERENCE_EAGER];

@@ -11,6 +11,7 @@
 #include "cli/bench.h"
 #include "base/base.h"
 #include "task/task.h"
+#include "verify/verdict.h"
 #include "verify/verify.h"
 #include <math.h>
 #include <stdlib.h>
@@ -52,19 +53,20 @@ static char *candidate(int number)
 		"def relu_kernel(x, y, n, BLOCK: tl.constexpr):\n"
 		"    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + i, mask=i < n)\n"
 		"    tl.store(y + i, tl.maximum(v, 0.0) * 2 + 1 + %d * 1e-12, mask=i < n)\n\n\n"
-		"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n        n = x.numel()\n"
+		"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n        n = "
+		"x.numel()\n"
 		"        relu_kernel[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)\n        return y\n",
 		number);
 }
 
 struct bench {
 	const struct bench_verify_options *o;
-	int next;         /* number of the next candidate */
-	int first;        /* of the last series */
-	double *latency;  /* of the last series */
+	int next;        /* number of the next candidate */
+	int first;       /* of the last series */
+	double *latency; /* of the last series */
 	int nlatency;
-	char sizes[256];  /* of the last verdict */
-	int untimed;      /* of the last series: verdicts without a time of the reference */
+	char sizes[256]; /* of the last verdict */
+	int untimed;     /* of the last series: verdicts without a time of the reference */
 };
 
 /* Grades `count` candidates, at most `at_once` of them waiting for a verdict; seconds, or an error. */
@@ -111,8 +113,8 @@ static double median(struct bench *b)
 }
 
 /* The series of the last call once more: the same sources, so the same verdicts. */
-static int grade_hits(struct bench *b, struct verifier *v, const struct task *task, int64_t hits, double *seconds,
-	struct err *err)
+static int grade_hits(
+	struct bench *b, struct verifier *v, const struct task *task, int64_t hits, double *seconds, struct err *err)
 {
 	int n = b->nlatency, rc = 0;
 	char **sources = xcalloc((size_t)n, sizeof *sources);
@@ -154,8 +156,8 @@ static void print_figures(const struct bench *b, const double *value, const char
 	for (int f = 0; f < FIGURES; f++) {
 		if (!isfinite(value[f])) continue;
 		bool is_met = figures[f].is_most ? value[f] <= figures[f].bar : value[f] >= figures[f].bar;
-		json_object_set_new(o, figures[f].key,
-			json_pack("{s:f, s:f, s:b}", "value", value[f], "bar", figures[f].bar, "met", is_met));
+		json_object_set_new(
+			o, figures[f].key, json_pack("{s:f, s:f, s:b}", "value", value[f], "bar", figures[f].bar, "met", is_met));
 		if (!b->o->json)
 			printf("%-38s %10.4g %-9s  bar: %s %g: %s\n", figures[f].title, value[f], figures[f].unit,
 				figures[f].is_most ? "at most" : "at least", figures[f].bar, is_met ? "met" : "MISSED");
@@ -185,8 +187,12 @@ static struct verify_options options_of(const struct bench_verify_options *o, in
 /* Each with a verifier of its own; the first candidate of each pays for the zygotes and the reference. */
 static int measure(struct bench *b, int threads, double *value, char *large_sizes, size_t len, struct err *err)
 {
-	struct task small = {.name = (char *)(uintptr_t)"small", .source = (char *)(uintptr_t)SMALL, .hash = hash_bytes(SMALL, strlen(SMALL))},
-				large = {.name = (char *)(uintptr_t)"large", .source = (char *)(uintptr_t)LARGE, .hash = hash_bytes(LARGE, strlen(LARGE))};
+	struct task small = {.name = (char *)(uintptr_t)"small",
+					.source = (char *)(uintptr_t)SMALL,
+					.hash = hash_bytes(SMALL, strlen(SMALL))},
+				large = {.name = (char *)(uintptr_t)"large",
+					.source = (char *)(uintptr_t)LARGE,
+					.hash = hash_bytes(LARGE, strlen(LARGE))};
 	struct verify_options plain = options_of(b->o, threads, false), timed = options_of(b->o, threads, true);
 	struct verifier *v = NULL;
 	double seconds = 0;
@@ -222,8 +228,9 @@ int bench_verify(int argc, char **argv)
 	struct err err = {0};
 	char large_sizes[256] = "";
 	double value[FIGURES];
-	int npos = 0, rc = options_parse("bench verify", "how many candidates a second this machine grades", defs,
-					  ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
+	int npos = 0,
+		rc = options_parse("bench verify", "how many candidates a second this machine grades", defs, ARRAY_LEN(defs),
+			&o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (rc) return cli_fail("bench", &err);

@@ -369,13 +369,16 @@ int cmd_bench(int argc, char **argv)
 		rc = options_parse("bench",
 			"cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside "
 			"transformers; text: the tokenizer "
-			"(hone bench text --help); rl: steps of reinforcement learning (hone bench rl --help); verify: verdicts a second (hone bench verify "
+			"(hone bench text --help); rl: steps of reinforcement learning (hone bench rl --help); verify: verdicts a "
+			"second (hone bench verify "
 			"--help)",
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	if (npos != 1 || strcmp(argv[1], "cpu"))
 		return cli_fail("bench",
-			(err_set(&err, ERR_USAGE, "expected `hone bench cpu`, `hone bench text`, `hone bench rl` or `hone bench verify`"), &err));
+			(err_set(&err, ERR_USAGE,
+				 "expected `hone bench cpu`, `hone bench text`, `hone bench rl` or `hone bench verify`"),
+				&err));
 	rc = bench_cpu(&o, &err);
 	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -210,8 +210,7 @@ static void add_peaks(struct report *r, const struct cuda *c, int device, const 
 	snprintf(gpu.name, sizeof gpu.name, "%.63s", name);
 	c->attribute(&gpu.clock_khz, CC_CLOCK, device);
 	c->attribute(&gpu.memory_clock_khz, CC_MEMORY_CLOCK, device);
-	if (gpu_peaks_load(&gpu, &p, &err))
-		add(r, "gpu peaks", STATE_NOTE, "hone doctor --calibrate", "%s", err.text);
+	if (gpu_peaks_load(&gpu, &p, &err)) add(r, "gpu peaks", STATE_NOTE, "hone doctor --calibrate", "%s", err.text);
 	else
 		add(r, "gpu peaks", STATE_OK, NULL, "copy %.0f GB/s; products: fp32 %.1f, tf32 %.0f, bf16 %.0f TFLOP/s",
 			p.copy_bytes * 1e-9, p.fp32_flops * 1e-12, p.tf32_flops * 1e-12, p.bf16_flops * 1e-12);

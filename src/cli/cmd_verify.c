@@ -14,7 +14,8 @@
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
 struct verify_settings {
-	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size, *references, *comparison;
+	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size, *references,
+		*comparison;
 	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
 		oracle_timeout_ms, oracle_work_ms;
 	bool allow_unsandboxed, skip_compile, skip_timing, audit, json;
@@ -124,7 +125,8 @@ static void print_times(const struct verdict_device *d)
 {
 	if (d->untimed[0]) printf("  not timed on the GPU: %s\n", d->untimed);
 	if (!d->timed) return;
-	printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us); wall clock %.2f us, "
+	printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us); wall clock %.2f "
+		   "us, "
 		   "warm %.2f us; %.1f MiB\n",
 		d->time_s * 1e6, d->time_low_s * 1e6, d->time_high_s * 1e6, d->timed, d->empty_s * 1e6, d->wall_s * 1e6,
 		d->paper_s * 1e6, (double)d->memory_bytes / (1 << 20));
@@ -136,8 +138,9 @@ static void print_times(const struct verdict_device *d)
 		const struct verdict_reference *r = &d->references[k];
 		const char *name = verdict_reference_name((enum verdict_reference_kind)k);
 		if (r->is_timed)
-			printf("  %s %.2f us: speedup %.3f (95 %%: %.3f to %.3f; %s), by the wall clock %.3f, as papers measure %.3f; "
-				   "%.1f MiB%s\n",
+			printf(
+				"  %s %.2f us: speedup %.3f (95 %%: %.3f to %.3f; %s), by the wall clock %.3f, as papers measure %.3f; "
+				"%.1f MiB%s\n",
 				name, r->time_s.value * 1e6, r->speedup.value, r->speedup.low, r->speedup.high,
 				r->pairs           ? "paired"
 					: r->is_cached ? "timed earlier"

@@ -61,8 +61,8 @@ struct runner_trial {
 	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
 	bool is_unchecked;                       /* as a GPU runs it: no race is looked for */
 	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
-	bool is_timed;   /* on a GPU: questions of time follow; the outputs given back are the last replay's */
-	int deadline_ms; /* for the whole replay; of one that is timed, for each question */
+	bool is_timed;      /* on a GPU: questions of time follow; the outputs given back are the last replay's */
+	int deadline_ms;    /* for the whole replay; of one that is timed, for each question */
 	/* want_cost: what costs are counted with. */
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
@@ -91,10 +91,10 @@ int runner_clock_find(const char *name, enum runner_clock *out); /* 0, or ERR_NO
 
 /* What the runner runs on. A GPU's figures are the driver's. */
 struct runner_device {
-	char name[64];  /* "vm", or the GPU's: "NVIDIA H200" */
-	char uuid[48];  /* "GPU-...", "" for the vm: which of several alike it is */
+	char name[64];                   /* "vm", or the GPU's: "NVIDIA H200" */
+	char uuid[48];                   /* "GPU-...", "" for the vm: which of several alike it is */
 	int clock_khz, memory_clock_khz; /* limits, not what they are at the moment */
-	int capability; /* 90; 0 for the vm */
+	int capability;                  /* 90; 0 for the vm */
 	int sms;
 	int64_t shared_bytes; /* of one block at most */
 	int64_t memory_bytes;

@@ -93,9 +93,9 @@ static json_t *job_json(const struct grading *g, const struct tape_kernel *k)
 {
 	json_t *o = json_pack("{s:s%, s:i, s:i, s:i, s:i, s:I, s:b, s:b, s:b, s:b, s:b, s:b}", "ttir", k->ttir, k->ttir_len,
 		"num_warps", k->num_warps, "num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", g->s->gpu.capability,
-		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion && !g->is_uncontracted, "enable_reflect_ftz",
-		!k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl, "want_ttgir", 1,
-		"want_cubin", g->s->gpu_runners != NULL);
+		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion && !g->is_uncontracted,
+		"enable_reflect_ftz", !k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl,
+		"want_ttgir", 1, "want_cubin", g->s->gpu_runners != NULL);
 	if (k->maxnreg) json_object_set_new(o, "maxnreg", json_integer(k->maxnreg));
 	if (k->ptx_options) json_object_set_new(o, "ptx_options", json_string(k->ptx_options));
 	return o;
@@ -106,8 +106,8 @@ static json_t *fault_json(const char *code, const char *text)
 	return json_pack("{s:{s:s, s:s}}", "fault", "code", code, "text", text);
 }
 
-/* The binary that came with an answer, as text in it: an entry of the cache is one JSON object. Whether there is one, and
- * its size, are the doing of the IR (a name may have a million letters). */
+/* The binary that came with an answer, as text in it: an entry of the cache is one JSON object. Whether there is one,
+ * and its size, are the doing of the IR (a name may have a million letters). */
 static int cubin_take(json_t **result, int fd, struct err *err)
 {
 	struct stat st;
@@ -242,7 +242,8 @@ static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, 
 		json_decref(*result);
 		*result = fault_json("compiler-crash", "the compiler's answer on this kernel is no JSON object");
 	}
-	if (!rc && g->s->gpu_runners && !json_object_get(*result, "fault")) rc = cubin_take(result, nfds > 0 ? fds[0] : -1, err);
+	if (!rc && g->s->gpu_runners && !json_object_get(*result, "fault"))
+		rc = cubin_take(result, nfds > 0 ? fds[0] : -1, err);
 	if (nfds > 0 && fds[0] >= 0) close(fds[0]);
 	if (!rc) json_object_set_new(*result, "cpu_ms", json_integer(g->compile_ms - before_ms));
 	str_release(&text);

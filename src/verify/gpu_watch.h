@@ -7,7 +7,7 @@
  * on its list, and only what is left over is another's. */
 #ifndef HONE_GPU_WATCH_H
 #define HONE_GPU_WATCH_H
-#include "base/base.h"
+#include <stddef.h>
 
 struct gpu_watch;
 struct gpu_seen {

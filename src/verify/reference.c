@@ -3,6 +3,8 @@
 #include "verify/reference.h"
 #include "base/base.h"
 #include "base/dtype.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
 #include "verify/compare.h"
 #include <math.h>
 #include <stdlib.h>
@@ -70,8 +72,8 @@ static int answer_take(
 	return ERR_MISMATCH;
 }
 
-static int ask(struct reference *r, json_t *question, const char *field, json_t **out, char *why, size_t len,
-	struct err *err)
+static int ask(
+	struct reference *r, json_t *question, const char *field, json_t **out, char *why, size_t len, struct err *err)
 {
 	char *text = json_dumps(question, JSON_COMPACT);
 	CHECKF(text, "a question that is not JSON");

@@ -18,7 +18,7 @@ struct reference_options {
 	int question_ms;
 };
 struct reference_facts {
-	bool is_gated; /* false: forward waits for the GPU or queues more than fits, so gaps of the host's count */
+	bool is_gated;  /* false: forward waits for the GPU or queues more than fits, so gaps of the host's count */
 	bool has_draws; /* forward draws at random, on a GPU other numbers: its outputs are nobody's to check */
 	int64_t memory_bytes;
 };

@@ -1,6 +1,8 @@
 /* reference_cache: a small table in memory over the store's rows of kind "reference" (reference_cache.h). */
 #include "verify/reference_cache.h"
 #include "base/base.h"
+#include "runner/runner.h"
+#include "store/store.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

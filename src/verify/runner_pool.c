@@ -278,8 +278,7 @@ static int clock_answer(
 	int rc = json_get_int(clock, "clock", "ns", 0, INT64_MAX / 2, &ns, err);
 	if (!rc) rc = asker->next(asker->ctx, ns, &next, err);
 	if (rc) return rc;
-	return send_json(
-		r, json_pack("{s:s}", "clock", runner_clock_name(next)), NULL, 0, clock_ns() + patience_ns, err);
+	return send_json(r, json_pack("{s:s}", "clock", runner_clock_name(next)), NULL, 0, clock_ns() + patience_ns, err);
 }
 
 int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,

@@ -182,7 +182,8 @@ static int references_read(const char *text, unsigned *mask, struct err *err)
 			k++;
 		if (k == REFERENCE_COUNT && !(len == 4 && !strncmp(p, "none", 4)))
 			return err_set(err, ERR_USAGE,
-				"references: expected none or words of eager, tf32 and compile with commas between, found \"%s\"", text);
+				"references: expected none or words of eager, tf32 and compile with commas between, found \"%s\"",
+				text);
 		if (k < REFERENCE_COUNT) *mask |= 1u << k;
 		p += len + (p[len] == ',');
 	}

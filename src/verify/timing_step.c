@@ -2,14 +2,17 @@
  *
  * All that is timed in one session is timed turn by turn, with the GPU's lock held alone: the machine's state drifts,
  * and it does so for both. A turn is the candidate, each reference, each reference backwards, the candidate, so that
- * every pair of neighbours has the same distance in time. The runner asks for the next question whenever it has answered
- * one (struct runner_asker); between two of its answers the references, each in a process of its own, have their turn.
+ * every pair of neighbours has the same distance in time. The runner asks for the next question whenever it has
+ * answered one (struct runner_asker); between two of its answers the references, each in a process of its own, have
+ * their turn.
  *
  * References that were timed before on the same GPU need no session, as long as the runner's control, timed with the
  * candidate, is within 1 % of what it was in theirs; where it is not, they are timed again. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
+#include "cost/cost.h"
 #include "runner/runner.h"
+#include "tape/tape.h"
 #include "verify/gpu_lock.h"
 #include "verify/measure.h"
 #include "verify/reference.h"
@@ -125,7 +128,8 @@ static struct verdict_measure median_of(const struct session *s, int who, enum r
 /* The i-th span of a reference and the i-th of the candidate belong to one half of one turn. */
 static struct verdict_measure paired(const struct session *s, int kind, int *pairs)
 {
-	double *above = xcalloc((size_t)s->nslots + 1, sizeof *above), *below = xcalloc((size_t)s->nslots + 1, sizeof *below);
+	double *above = xcalloc((size_t)s->nslots + 1, sizeof *above),
+		   *below = xcalloc((size_t)s->nslots + 1, sizeof *below);
 	int n = series(s, kind, RUNNER_SPAN, above), m = series(s, CANDIDATE, RUNNER_SPAN, below);
 	*pairs = n == m ? n : 0;
 	for (int i = 0; i < *pairs; i++) above[i] /= below[i];
@@ -379,7 +383,8 @@ int timing_step(struct grading *g, const struct trace *stock, struct err *err)
 		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
 	g->v->stage = STAGE_TIMING;
 	if (!t) return GRADE_ON;
-	unsigned mask = g->s->timer ? g->s->reference_mask : 0, missing = references_find(g, mask, d->references, control_s);
+	unsigned mask = g->s->timer ? g->s->reference_mask : 0,
+			 missing = references_find(g, mask, d->references, control_s);
 	int rc = session_run(g, stock, t, missing, d->references, err);
 
 	/* The candidate's own session tells whether what was measured earlier still holds. */

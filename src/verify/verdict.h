@@ -45,12 +45,12 @@ struct verdict_measure {
  * alone, cold caches); of the host's clock; and as papers measure them, 10 calls to warm up and the mean of 100. */
 struct verdict_reference {
 	bool is_timed;
-	bool agrees;           /* what its timed forward returned is what is expected */
-	bool is_gated;         /* false: gaps in which the GPU waited for the host are in its time */
-	bool is_cached;        /* timed earlier, and the control agreed */
-	int pairs;             /* spans measured turn by turn with the candidate's; 0: medians of two series */
-	int64_t memory_bytes;  /* that one forward needs at most, inputs and parameters included */
-	double error_max;      /* worst scaled error of the timed forward; NaN not compared */
+	bool agrees;          /* what its timed forward returned is what is expected */
+	bool is_gated;        /* false: gaps in which the GPU waited for the host are in its time */
+	bool is_cached;       /* timed earlier, and the control agreed */
+	int pairs;            /* spans measured turn by turn with the candidate's; 0: medians of two series */
+	int64_t memory_bytes; /* that one forward needs at most, inputs and parameters included */
+	double error_max;     /* worst scaled error of the timed forward; NaN not compared */
 	struct verdict_measure time_s, speedup;
 	double wall_s, paper_s, speedup_wall, speedup_paper;
 	char why[160]; /* why there is no time, or no speedup */
@@ -62,9 +62,9 @@ struct verdict_device {
 	int driver;    /* CUDA version of its driver: 13000; 0 for the vm */
 	int trials, trials_failed;
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
-	int contracted;    /* hidden trials that the GPU passed only with kernels compiled without contraction (a product and
-						  a sum rounded once), which the IR does not ask for and the vm does not do */
-	double error_max;  /* worst scaled error over its trials */
+	int contracted;   /* hidden trials that the GPU passed only with kernels compiled without contraction (a product and
+						 a sum rounded once), which the IR does not ask for and the vm does not do */
+	double error_max; /* worst scaled error over its trials */
 	enum verdict_repeat repeat;
 	double seconds; /* that the replays took */
 	/* Timed replays with cold caches: median, and the interval that holds the true median with 95 %. NaN
@@ -74,8 +74,8 @@ struct verdict_device {
 	double wall_s, paper_s, control_s; /* of the same tape by the host's clock, and warm; of the launcher's own work */
 	int64_t memory_bytes;              /* all buffers of the tape and its launches' scratch */
 	int others;                        /* processes of others on the GPU meanwhile; -1 not known */
-	double floor_s;      /* what no kernel that does this work can beat, by the machine's measured peaks; NaN: not known */
-	char floor_by[16];   /* what sets it: "memory", "fp32", "tf32", "bf16" */
+	double floor_s; /* what no kernel that does this work can beat, by the machine's measured peaks; NaN: not known */
+	char floor_by[16]; /* what sets it: "memory", "fp32", "tf32", "bf16" */
 	char untimed[128];
 	struct verdict_reference references[REFERENCE_COUNT];
 };

@@ -250,16 +250,16 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d", v->s.gpu_runners ? d->name : "vm",
-		d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict",
-		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0,
-		v->s.gpu_runners ? v->s.reference_mask : 0, v->s.is_paired, v->s.skip_compile,
-		(unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d",
+		v->s.gpu_runners ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms,
+		(long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
+		v->s.gpu_runners ? v->s.time_repeats : 0, v->s.gpu_runners ? v->s.reference_mask : 0, v->s.is_paired,
+		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
 		v->s.limits.oracle_work_ms);
 }
 
-/* What times on a GPU need beside its runners: references' processes, others' presence, the machine's peaks. None of the
- * last two is needed. */
+/* What times on a GPU need beside its runners: references' processes, others' presence, the machine's peaks. None of
+ * the last two is needed. */
 static int timing_start(struct verifier *v, struct err *err)
 {
 	char why[256] = "";

@@ -51,11 +51,11 @@ struct verify_shared {
 	struct zygote *timer;        /* references on the GPU; NULL: none are timed */
 	struct gpu_watch *watch;     /* NULL: nothing is known of others */
 	struct reference_cache *references;
-	struct gpu_peaks peaks; /* of device, where they were measured */
-	bool is_paired;         /* references are timed turn by turn with each candidate */
+	struct gpu_peaks peaks;  /* of device, where they were measured */
+	bool is_paired;          /* references are timed turn by turn with each candidate */
 	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
-	struct vm_gpu gpu;           /* the card that kernels are made for */
-	struct store *store;         /* may be NULL */
+	struct vm_gpu gpu;       /* the card that kernels are made for */
+	struct store *store;     /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile, skip_replay;
@@ -211,11 +211,11 @@ struct attempt {
 	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
 	const struct runner_asker *asker; /* on a GPU: who asks for times */
-	bool want_coverage;    /* on the vm: which sides of its comparisons the candidate takes */
-	bool is_crosswise;     /* the second on the vm, after the first was right */
-	bool is_unchecked;     /* as a GPU runs it: no race is looked for, and inputs may be written to */
-	int order_line;        /* of what the second is for */
-	uint64_t may_be_given; /* outputs that the reference itself does not compute */
+	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
+	bool is_crosswise;                /* the second on the vm, after the first was right */
+	bool is_unchecked;                /* as a GPU runs it: no race is looked for, and inputs may be written to */
+	int order_line;                   /* of what the second is for */
+	uint64_t may_be_given;            /* outputs that the reference itself does not compute */
 };
 struct attempt_result {
 	struct runner_result result;

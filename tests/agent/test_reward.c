@@ -151,7 +151,8 @@ static void test_measured(void **state)
 	snprintf(v.device.name, sizeof v.device.name, "NVIDIA H200");
 	snprintf(b.device.name, sizeof b.device.name, "NVIDIA H200");
 	assert_true(reward_speedup(&rule, &in) == 0); /* nobody timed it */
-	*r = (struct verdict_reference){.is_timed = true, .agrees = true, .speedup = {1.5, 1.4, 1.6}, .speedup_paper = 1.25};
+	*r = (struct verdict_reference){
+		.is_timed = true, .agrees = true, .speedup = {1.5, 1.4, 1.6}, .speedup_paper = 1.25};
 	assert_true(reward_speedup(&rule, &in) == 1.5);
 	assert_true(reward_speedup(&paper, &in) == 1.25 && reward_speedup(&paper, &over) == 1.25);
 	/* A difference that the interval does not show is none; one that it shows counts, however small. */

@@ -26,7 +26,7 @@
 
 static struct runner_pool *pool;
 static const char *folder;
-static int input_fd;   /* as large as the largest input */
+static int input_fd; /* as large as the largest input */
 static int64_t input_bytes;
 static char *names[256];
 static int nnames;
@@ -118,8 +118,8 @@ static void measure(const char *name, struct answers *a)
 	a->n = 0;
 	a->empty = 0;
 	a->span = xcalloc((size_t)a->wanted + 1, sizeof *a->span);
-	CHECKF(!runner_try(&r, &trial, 1, &(struct runner_data){input_fd, outputs, NULL, &asker}, end, &result, &err), "%s: %s",
-		name, err.text);
+	CHECKF(!runner_try(&r, &trial, 1, &(struct runner_data){input_fd, outputs, NULL, &asker}, end, &result, &err),
+		"%s: %s", name, err.text);
 	CHECKF(!result.has_fault && !result.untimed[0], "%s: %s %s", name, result.fault.text, result.untimed);
 	runner_give_back(pool, &r);
 	runner_result_release(&result);
@@ -141,8 +141,8 @@ static int times(const char *path)
 		struct answers a = {.wanted = LONE_SPANS};
 		measure(names[i], &a);
 		struct verdict_measure m = measure_median(a.span, LONE_SPANS);
-		json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f}", "name", names[i], "span_s", m.value, "low_s", m.low, "high_s",
-			m.high, "empty_s", a.empty);
+		json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f}", "name", names[i], "span_s", m.value, "low_s", m.low,
+			"high_s", m.high, "empty_s", a.empty);
 		json_dumpf(o, f, JSON_COMPACT | JSON_SORT_KEYS);
 		fputc('\n', f);
 		json_decref(o);
@@ -172,7 +172,8 @@ static bool same(int index, const char *name, int repeats)
 	struct verdict_measure m = measure_median(off, repeats);
 	double ninth = off[repeats * 19 / 20];
 	bool ok = within >= (int)ceil(0.95 * repeats);
-	printf("%s %d - %s agrees with itself\n# about %.2f us (empty %.2f us): %d of %d within %.1f %%; median %.3f %%, 95th of 100 %.3f "
+	printf("%s %d - %s agrees with itself\n# about %.2f us (empty %.2f us): %d of %d within %.1f %%; median %.3f %%, "
+		   "95th of 100 %.3f "
 		   "%%, worst %.3f %%\n",
 		ok ? "ok" : "not ok", index + 1, name, sum * 1e6, a.empty * 1e6, within, repeats, bound * 100, m.value * 100,
 		ninth * 100, worst * 100);

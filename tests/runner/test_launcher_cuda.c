@@ -52,8 +52,8 @@ static void replay_kind(
 	}
 	struct runner_given given = {.bytes = 64};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
-	replay_run(
-		r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, output, sizeof output, out);
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, output,
+		sizeof output, out);
 	if (spent) *spent = replay_is_spent(r);
 	replay_free(r);
 }
@@ -205,8 +205,8 @@ static void test_reset(void **state)
 		struct runner_given given = {.bytes = 64};
 		struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
 		for (int k = 0; k < 16; k++) input[k] = (float)k;
-		replay_run(
-			r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, output, sizeof output, &out);
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, output,
+			sizeof output, &out);
 		assert_string_equal(out.fault.code, rounds[i].code);
 		for (int k = 0; k < 16 && !out.has_fault; k++) assert_true(((float *)output)[k] == (float)k + 1);
 		runner_result_release(&out);
@@ -284,7 +284,8 @@ static void test_clock(void **state)
 	assert_true(r.memory_bytes >= 64 + 64 + 512);
 	const int64_t found[] = {a.ns[0], a.ns[1], a.ns[3], a.ns[4], a.ns[5]}, want[] = {0, 2000, 3000, 2000, 2000};
 	for (int i = 0; i < 5; i++)
-		if (found[i] / 10 != want[i] / 10) fail_msg("answer %d: expected %lld ns, found %lld", i, (long long)want[i], (long long)found[i]);
+		if (found[i] / 10 != want[i] / 10)
+			fail_msg("answer %d: expected %lld ns, found %lld", i, (long long)want[i], (long long)found[i]);
 	assert_true(a.ns[2] > 0);
 	for (int i = 0; i < 5; i++) assert_true(i == 2 || a.ungated[i] == 0);
 	/* `paper` replays on memory as it was left: the outputs are those of one more span. The second launch
@@ -299,9 +300,12 @@ static void test_clock_refuses(void **state)
 	static const enum runner_clock questions[] = {RUNNER_SPAN};
 	struct asked a = {.questions = questions, .n = 1};
 	struct runner_result r = {0};
-	const char *cast = "{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 0, \"dtype\": \"float64\", "
-					   "\"shape\": [16], \"stride\": [1]}, \"src\": " VIEW(0, 16) "}";
-	char *text = xasprintf("{\"version\": 2, " BUFFERS ", " KERNEL("") ", \"rows\": [%s, " ADD "], \"outputs\": [" VIEW(1, 16) "], \"tuple\": false}", cast);
+	const char *cast =
+		"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 0, \"dtype\": \"float64\", "
+		"\"shape\": [16], \"stride\": [1]}, \"src\": " VIEW(0, 16) "}";
+	char *text = xasprintf("{\"version\": 2, " BUFFERS ", " KERNEL("") ", \"rows\": [%s, " ADD "], \"outputs\": [" VIEW(
+							   1, 16) "], \"tuple\": false}",
+		cast);
 	clocked("add", text, &a, &r);
 	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
 	assert_true(a.at == 0 && strstr(r.untimed, "casts"));

@@ -89,8 +89,8 @@ static void test_trials_are_independent(void **state)
 	for (int round = 0; round < 3; round++) {
 		struct runner_result out;
 		for (int i = 0; i < 16; i++) input[i] = (float)(100 * round + i);
-		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, (uint8_t *)output,
-			sizeof output, &out);
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL},
+			(uint8_t *)output, sizeof output, &out);
 		assert_false(out.has_fault);
 		for (int i = 0; i < 16; i++) assert_true(output[i] == (float)(100 * round + i) + 1);
 		runner_result_release(&out);
@@ -281,8 +281,7 @@ static void test_wire(void **state)
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
 		s.lineage_output == 1 && s.run_ns == 123 && s.has_lineage);
-	assert_true(
-		s.memory_bytes == 4 && !strcmp(s.untimed, "none"));
+	assert_true(s.memory_bytes == 4 && !strcmp(s.untimed, "none"));
 	const struct runner_row_cost *c = s.costs;
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
 		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&

@@ -180,7 +180,8 @@ static int never_asked(void *ctx, int64_t ns, enum runner_clock *question, struc
 static void test_says_why_untimed(void **state)
 {
 	struct runner r;
-	char image[128] = "\177ELF" "add";
+	char image[128] = "\177ELF"
+					  "add";
 	float input[N] = {0}, output[16 + N] = {0};
 	struct runner_binary b = {
 		.name = "k", .num_warps = 4, .nargs = 3, .args = {"*f32", "*f32", "i32"}, .bytes = sizeof image};

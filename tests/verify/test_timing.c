@@ -214,7 +214,8 @@ static void test_references(void **state)
 	newer.driver = 13010;
 	const struct sha256_hex keys[] = {reference_key("task ", REFERENCE_EAGER, &d, "torch 2"),
 		reference_key("task", REFERENCE_TF32, &d, "torch 2"), reference_key("task", REFERENCE_EAGER, &other, "torch 2"),
-		reference_key("task", REFERENCE_EAGER, &slower, "torch 2"), reference_key("task", REFERENCE_EAGER, &newer, "torch 2"),
+		reference_key("task", REFERENCE_EAGER, &slower, "torch 2"),
+		reference_key("task", REFERENCE_EAGER, &newer, "torch 2"),
 		reference_key("task", REFERENCE_EAGER, &d, "torch 3")};
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) assert_false(reference_cache_get(c, &keys[i], &found, &control));
 	assert_true(reference_agrees(1.009e-4, 1e-4) && reference_agrees(0.991e-4, 1e-4));

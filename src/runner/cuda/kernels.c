@@ -41,7 +41,8 @@ const char cuda_own_ptx[] =
 	"	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n"
 	"	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n"
 	"	sub.u64 %n, %n, 1;\n	setp.ne.u64 %done, %n, 0;\n	@%done bra AGAIN;\n"
-	"	mov.b32 %s, %x;\n	setp.ne.u32 %done, %s, 0x9e3779b9;\n	@%done ret;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
+	"	mov.b32 %s, %x;\n	setp.ne.u32 %done, %s, 0x9e3779b9;\n	@%done ret;\n	st.global.u32 [%q], %s;\n	"
+	"ret;\n}\n"
 	/* One element a step: its index is taken apart from the innermost dimension outwards. */
 	".visible .entry hone_move(.param .align 8 .b8 move[336])\n{\n"
 	"	.reg .b32 %a, %b, %c, %e, %v32;\n	.reg .b16 %v16;\n"

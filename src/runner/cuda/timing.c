@@ -119,8 +119,7 @@ static int flush_read(struct clock *k, struct runner_fault *fault)
 {
 	uint64_t words = k->flush_bytes / 16;
 	cu_address sink = k->flush + k->flush_bytes;
-	return cuda_own_launch(
-		k->c, k->c->read, words, (void *[]){&k->flush, &words, &sink}, k->c->streams[0], -1, fault);
+	return cuda_own_launch(k->c, k->c->read, words, (void *[]){&k->flush, &words, &sink}, k->c->streams[0], -1, fault);
 }
 
 /* Everything that must be over before the clock starts. */
@@ -148,8 +147,8 @@ static int control_queue(struct clock *k, struct runner_fault *fault)
 	int rc = 0;
 	for (int i = 0; i < CONTROL_READS && !rc; i++) rc = flush_read(k, fault);
 	if (rc) return rc;
-	return cuda_check(c, c->cu.LaunchKernelEx(&config, c->spin, (void *[]){&steps, &sink}, NULL), "the control", -1,
-		fault);
+	return cuda_check(
+		c, c->cu.LaunchKernelEx(&config, c->spin, (void *[]){&steps, &sink}, NULL), "the control", -1, fault);
 }
 
 /* What lies between the two events. */
