@@ -227,10 +227,13 @@ static int run(const struct vm_kernel *k, struct vm_launch_options *o)
 int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *compiled, const int64_t *words, uint32_t x,
 	uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host)
 {
+	/* A script launches thousands of times: the usual numbers of arguments and storages need no
+	 * allocation. */
 	int nargs = vm_kernel_nargs(k), n = 0, room = MIN(nargs + nhost, BUFFERS_MAX) + 1;
 	struct vm_buffer few[32], *buffers = room <= (int)ARRAY_LEN(few) ? few : xcalloc((size_t)room, sizeof *buffers);
 	struct vm_arg some[64], *args = nargs <= (int)ARRAY_LEN(some) ? some : xcalloc((size_t)nargs, sizeof *args);
 	int rc = -1;
+	/* The flags of the Python side become the options of a launch. */
 	if (set_arguments(k, words, buffers, &n, args, nhost, host)) {
 		struct vm_launch_options o = {
 			.grid = {x, y, z},

@@ -140,6 +140,7 @@ static int results_level(struct eval *e, struct err *err)
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
+	/* Options that need one another. */
 	if (!o->policy.model || !o->tasks)
 		return err_set(err, ERR_USAGE, "--%s is missing%s", o->policy.model ? "tasks" : "model",
 			o->policy.model ? "" : " (or --from_runs: kernels that are there)");
@@ -151,6 +152,7 @@ static int eval_open(struct eval *e, struct err *err)
 			err); /* before the long part, as all that can fail */
 	if (!rc) rc = policy_open(&o->policy, &e->policy, err);
 	if (rc) return rc;
+	/* The prompts, all rendered and tokenized before the engine is made. */
 	struct prompt_options p = {
 		.tasks = o->tasks,
 		.split = o->split,
@@ -172,6 +174,7 @@ static int eval_open(struct eval *e, struct err *err)
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length};
 	rc = engine_create(e->policy.model, &eo, &e->engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
+	/* The verifier's caches lie in the store, where there is one. */
 	struct verify_options v = eval_verify_options(o, e->store);
 	/* What can still be refused is asked here, before the first answer is generated. */
 	if (!rc) rc = compare_check(e, err);
@@ -381,6 +384,7 @@ int cmd_eval(int argc, char **argv)
 		.verify_seed = 4242,
 	};
 	struct err err = {0};
+	/* The options, and what contradicts itself among them. */
 	int npos,
 		rc = options_parse("eval", "score a model, or kernels that are there, on tasks", defs, ARRAY_LEN(defs), &o,
 			argc, argv, &npos, &err);
@@ -393,6 +397,7 @@ int cmd_eval(int argc, char **argv)
 		rc = eval_runs(&o, &err);
 		return rc ? cli_fail("eval", &err) : 0;
 	}
+	/* With a model: open everything, sample and grade, write what was asked for, print. */
 	if (!rc) rc = eval_open(&e, &err);
 	if (!rc) rc = eval_answers(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);

@@ -329,14 +329,17 @@ static void audit_tasks(void *arg, int64_t begin, int64_t end, int thread)
 		const struct task *t = &a->set->tasks[i];
 		json_t *record = NULL;
 		struct err err = {0};
+		/* The audit itself runs beside those of the other threads; what follows is everybody's. */
 		uint64_t start = clock_ns();
 		int rc = verifier_audit(a->verifier, t, &record, &err);
 		double seconds = (double)(clock_ns() - start) * 1e-9;
 		pthread_mutex_lock(&a->lock);
+		/* The first error is the command's; the other threads finish what they have. */
 		if (rc && !a->err.code) {
 			a->err = err;
 			err_prefix(&a->err, "%s", t->name);
 		}
+		/* A task that does not run, or that wrong kernels pass, is counted and shown. */
 		if (!rc) {
 			a->bad += !json_is_true(json_object_get(record, "runs")) ||
 				!json_is_true(json_object_get(record, "discriminates"));

@@ -278,6 +278,7 @@ static int run(const struct verify_settings *s, struct err *err)
 		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
 	if (!rc && s->candidate) rc = candidates_find(s->candidate, &files, err);
 	if (!rc && s->store) rc = store_open(s->store, &store, err);
+	/* What the options say goes to the verifier as it is. */
 	struct verify_options o = {
 		.root = s->root,
 		.device = s->device,

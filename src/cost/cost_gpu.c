@@ -7,7 +7,7 @@
 
 /* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM
  * (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2
- * bandwidth is in none of them: the H200's is what bench/cost_h200.py measured, the others' are
+ * bandwidth is in none of them: the H200's is what bench/cost/cost_h200.py measured, the others' are
  * scaled from it by SMs and clock. */
 const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64,
@@ -119,6 +119,7 @@ static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spi
 
 struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *b, const struct vm_gpu *g)
 {
+	/* How many programs are on the GPU at a time, and in how many turns they run. */
 	struct vm_estimate e = {.blocks_per_sm = blocks_per_sm(b, g)};
 	double programs = (double)c->programs, resident = (double)e.blocks_per_sm * g->sms;
 	e.occupancy = (double)e.blocks_per_sm * b->warps * 32 / g->threads;
@@ -135,18 +136,22 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.spill_bytes = (int64_t)spill;
 	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
 	e.dram_bytes += (int64_t)spill_dram;
+	/* What each part of the GPU needs if nothing else held it up: the SMs' own, DRAM, L2. */
 	sm_parts(c, g, spill, &e);
 	double read = (double)c->footprint_read + SPILL_FACTOR * spill_dram / 2;
 	double written = (double)(c->footprint_bytes - c->footprint_read) + SPILL_FACTOR * spill_dram / 2;
 	e.part_s[VM_LIMIT_DRAM] = (read / DRAM_READ_REACHED + written / DRAM_WRITE_REACHED) / g->dram_bytes_s;
 	e.part_s[VM_LIMIT_L2] = ((double)e.l2_bytes + (SPILL_FACTOR - 1) * spill_l2) / g->l2_bytes_s;
 	double from_dram = c->l2_sectors > 0 ? fmin((double)c->footprint_bytes / (32.0 * (double)c->l2_sectors), 1) : 0;
+	/* The longest chain of one program, whose loads wait for DRAM as often as L2 does not have the
+	 * bytes; and the scheduler, which starts one program after another. */
 	double spill_cycles = (double)b->local_bytes * turns / 4 * SPILL_CYCLES;
 	double path_cycles = (double)c->path_cycles +
 		(double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES; /* of all programs */
 	double path_s = programs > 0 ? (PROGRAM_CYCLES + spill_cycles + path_cycles / programs) / g->clock_hz : 0;
 	e.part_s[VM_LIMIT_LATENCY] = fmax(path_s * ceil(e.waves), (double)c->path_cycles_max / g->clock_hz);
 	e.part_s[VM_LIMIT_LAUNCH] = programs * fmax(PROGRAM_S, WARP_START_CYCLES * b->warps / (g->sms * g->clock_hz));
+	/* The parts overlap, though not wholly: between their maximum and their sum. */
 	double sum = 0;
 	for (int i = 0; i < VM_LIMIT_COUNT; i++) sum += pow(e.part_s[i], OVERLAP);
 	e.part_s[VM_LIMIT_LAUNCH] = fmax(e.part_s[VM_LIMIT_LAUNCH], LAUNCH_S);

@@ -722,6 +722,7 @@ static void check_close(struct ops *ops)
 
 int ops_check_create(const struct ops_options *o, struct ops **out, struct err *err)
 {
+	/* The CPU does the work. */
 	struct check *c = xcalloc(1, sizeof *c);
 	int rc = ops_cpu_create(o, &c->inner, err);
 	if (rc) {

@@ -243,9 +243,11 @@ void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct 
 	asked.v = own;
 	int rc = gpu_start(&asked, tr, &err);
 	if (!rc) rc = gpu_replay(&asked, &(struct attempt){.trace = tr, .trial = t}, &r, &err);
+	/* The runner that was started stays ours, to be ended with the others. */
 	g->gpu_runner = asked.gpu_runner;
 	g->has_gpu_runner = asked.has_gpu_runner;
 	g->gpu_loaded = asked.gpu_loaded;
+	/* A machine's fault (negative) is no opinion. */
 	if (rc >= 0) {
 		bool is_wrong = rc == GRADE_END || gpu_outputs_differ(t, &r, &worst, text, sizeof text);
 		g->v->device.trials++;

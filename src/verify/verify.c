@@ -157,6 +157,7 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 		snprintf(out->detail, sizeof out->detail, "%.1000s", err.text);
 		return;
 	}
+	/* A verdict that is stored under the same key is the verdict. */
 	struct sha256_hex key = final_key(v, &w->key);
 	if (store_find(v, &key, out)) {
 		out->cached = true;
@@ -278,6 +279,7 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 	bool is_cuda = false;
 	int number = 0, rc = setup_device(o->device, &is_cuda, &number, err);
 	if (rc || !is_cuda) return rc ? rc : setup_gpu(o->gpu, NULL, &v->s.gpu, err);
+	/* One pool of runners for one GPU, which names itself when the first starts. */
 	char name[16];
 	snprintf(name, sizeof name, "cuda:%d", number);
 	struct runner_pool_options pool = {.path = v->places.runner,
@@ -457,6 +459,8 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	struct slice parts[] = {
 		{r->source, len}, {r->task->source, strlen(r->task->source)}, {v->options_text, strlen(v->options_text)}};
 	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
+	/* A verdict that is known answers at once; a candidate that is under way gets one more waiter;
+	 * else it is queued. */
 	pthread_mutex_lock(&v->lock);
 	v->outstanding++;
 	struct verdict **known = known_slot(v, &key);

@@ -61,6 +61,7 @@ static bool data_step(const struct vm_program *p, int i, bool *is_data)
 {
 	const struct vm_instr *in = &p->instrs[i];
 	bool any = in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS, changed = false;
+	/* A loop's or branch's values move in parallel, each to its own place. */
 	if (in->op == OP_MOVE) {
 		for (int s = 0; s < in->nsrc; s++) {
 			if (!is_data[src_id(p, in, s)] || is_data[dst_id(p, in, s)]) continue;
@@ -68,9 +69,13 @@ static bool data_step(const struct vm_program *p, int i, bool *is_data)
 		}
 		return changed;
 	}
+	/* Elsewhere every result depends on every operand. */
 	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
+	/* A region's own operands are what it is called with, and its results those of the whole
+	 * instruction. */
 	if ((in->op == OP_REDUCE || in->op == OP_SCAN || in->op == OP_MAP_REGION) && in->target > i) {
 		const struct vm_instr *begin = in + 1, *end = &p->instrs[in->target - 1];
+		/* What is data now and was not before makes another round necessary. */
 		for (int d = 0; any && d < begin->ndst; d++) {
 			changed |= !is_data[dst_id(p, begin, d)];
 			is_data[dst_id(p, begin, d)] = true;
@@ -128,7 +133,9 @@ static double constant_of(const struct vm_program *p, int value)
 	enum elem e = p->values[value].elem;
 	for (int i = 0; i < p->nconsts; i++) {
 		const struct vm_const *k = &p->consts[i];
+		/* A tensor of many numbers has `data`; a splat's or scalar's one number lies in `bits`. */
 		if (k->value != value || k->data) continue;
+		/* By its element type: floats as they are, narrow ones widened. */
 		if (e == ELEM_F32) {
 			float x;
 			memcpy(&x, k->bits, sizeof x);
@@ -144,6 +151,7 @@ static double constant_of(const struct vm_program *p, int value)
 			map_widen(e, &x, k->bits, 1);
 			return (double)x;
 		}
+		/* Integers by their sign bit, from as many bytes as the type has. */
 		int64_t bits = 0;
 		memcpy(&bits, k->bits, elem_bytes(e));
 		int shift = 64 - 8 * (int)elem_bytes(e);
@@ -237,6 +245,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 {
 	const struct vm_program *p = &k->program;
 	struct vm_coverage *c = xcalloc(1, sizeof *c);
+	/* What is data, and which instruction makes each value. */
 	bool *is_data = find_data(p);
 	int32_t *maker = xmalloc(size_mul((size_t)p->nvalues + 1, sizeof *maker));
 	c->at = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *c->at));

@@ -168,6 +168,8 @@ int exact_atomic(struct exact *e, const struct vm_instr *in)
 		exact_block_put(e, old);
 		return 1;
 	}
+	/* As the engine does after an atomic: the result is there, and what this was the last use of
+	 * may go. */
 	e->c.polls++;
 	e->c.polled = in;
 	e->c.version++;

@@ -293,6 +293,7 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 {
 	const struct vm_kernel *k = e->c.kernel;
 	const struct vm_program *p = e->c.program;
+	/* Floats of the program text. */
 	for (int i = 0; i < p->nconsts && e->out->end == VM_EXACT_DONE; i++) {
 		const struct vm_const *c = &p->consts[i];
 		if (!exact_is_float(e, c->value)) continue;
@@ -313,6 +314,7 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 			exact_set(e, value, block_of_constants(e, elem, bits, 1));
 			continue;
 		}
+		/* Integers and pointers are the engine's own. */
 		int64_t v = elem == ELEM_I1 ? o->args[i].i & 1 : o->args[i].i;
 		memcpy(e->c.values[value].splat, &v, elem_bytes(elem));
 	}
@@ -365,6 +367,7 @@ int vm_exact_launch(
 		e->c.id[2] = (uint32_t)(i / o->grid[0] / o->grid[1]);
 		stopped = exact_run(e, first, first + k->program.ninstrs);
 	}
+	/* The engine's own faults (a bad address, an assert) end it as well. */
 	if (faults.fault != VM_FAULT_NONE) take_fault(e, &faults);
 	for (int i = 0; i < k->program.nvalues; i++) exact_block_put(e, e->blocks[i]);
 	free(e->blocks);

@@ -114,6 +114,7 @@ static int reduce_known(struct combine *k)
 	const struct vm_instr *in = k->in;
 	int64_t len = k->shape.len, inner = k->shape.inner, row = len * inner;
 	size_t size = k->size[0];
+	/* The operand as plain memory, room for the result and for the half-way sums. */
 	const uint8_t *s = vm_dense(c, in, vm_src(c, in, 0), k->shape.outer * row);
 	struct vm_buf *d = s ? vm_buf_get(c, in, (size_t)(k->shape.outer * inner) * size) : NULL,
 				  *t = d ? vm_buf_get(c, in, (size_t)MAX(row / 2, 1) * size) : NULL;

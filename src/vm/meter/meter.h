@@ -7,6 +7,8 @@
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 
+#define SHARED_CYCLE_BYTES 128 /* what shared memory of an SM moves in a cycle */
+
 enum plan_kind {
 	PLAN_FREE,
 	PLAN_MOVE,

@@ -1,4 +1,4 @@
-"""Triton kernels of bench/cost_holdout.py, movement and products; as in bench/cost_holdout_row_kernels.py."""
+"""Triton kernels of cost_holdout.py, movement and products; as in cost_holdout_row_kernels.py."""
 import triton
 import triton.language as tl
 

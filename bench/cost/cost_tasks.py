@@ -1,4 +1,4 @@
-"""Tasks and variants for bench/cost_h200.py: the same result by kernels (bench/cost_row_kernels.py, cost_tile_kernels.py) that are good, uncoalesced, cut too
+"""Tasks and variants for cost_h200.py: the same result by kernels (cost_row_kernels.py, cost_tile_kernels.py) that are good, uncoalesced, cut too
 small or too large, recomputing, unfused, spilling.
 
 A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorch for tensor "o" or for several by name, how far an element may be from it

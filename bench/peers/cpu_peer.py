@@ -1,6 +1,6 @@
 """The other side of `hone bench cpu`: the same random model, batch and number of threads through transformers. Prints one JSON object.
 
-    python bench/cpu_peer.py MODEL_DIR --threads 2 --sequences 8 --length 256 --train_steps 5 --prompt 64 --new_tokens 128 --batches 16,1
+    python bench/peers/cpu_peer.py MODEL_DIR --threads 2 --sequences 8 --length 256 --train_steps 5 --prompt 64 --new_tokens 128 --batches 16,1
 
 With --train_steps 0 there is no training. transformers is used as its documentation says it is fast on a CPU: sdpa attention, fused AdamW, gradients set to
 None, generate() under inference mode with the default dynamic cache.

@@ -2,7 +2,7 @@
  * kernels whose compilation is cached and with new ones.
  *
  *   make bench-verdicts            all threads, 60 and 30 candidates
- *   build/release/bench/verdicts THREADS CACHED NEW [SANDBOX]
+ *   build/release/bench/verify/verdicts THREADS CACHED NEW [SANDBOX]
  *
  * Each candidate of the first kind differs in host code alone, each of the second in a constant
  * inside the kernel, so no verdict comes from a cache of verdicts. The zygotes' start is reported

@@ -135,6 +135,7 @@ static void world_make(struct world *w)
 	static const int qkv[] = {Q, KV, KV}, c[] = {C}, gu[] = {I, I}, v[] = {V};
 	w->random = xcalloc(BLOCK, sizeof *w->random);
 	for (int i = 0; i < BLOCK; i++) w->random[i] = rng_normal(1, 1, (uint64_t)i);
+	/* One layer's weights with their adapters, and the head. */
 	w->qkv = linear_of(w, &w->lora[0], C, 3, qkv);
 	w->o_proj = linear_of(w, &w->lora[1], Q, 1, c);
 	w->gu = linear_of(w, &w->lora[2], C, 2, gu);
@@ -145,6 +146,7 @@ static void world_make(struct world *w)
 	w->norm = (struct ops_weight){.rows = 1, .cols = C, .ld = C, .w = random_elems(w, C, 1)};
 	w->q_norm = w->k_norm = (struct ops_weight){.rows = 1, .cols = HD, .ld = HD, .w = random_elems(w, HD, 1)};
 	w->heads = (struct ops_heads){NH, NKV, HD, 1e-6f, &w->q_norm, &w->k_norm, f32_of(w, LENGTH * HD, 0.7f)};
+	/* Activations and their gradients, elements a row each. */
 	struct {
 		struct elem **p;
 		int64_t n;
@@ -153,10 +155,12 @@ static void world_make(struct world *w)
 		{&w->dqkv, Q + 2 * KV}, {&w->dq, Q}, {&w->dk, KV}, {&w->datt, Q + TAIL}, {&w->dgu, 2 * I}, {&w->dact, I + TAIL},
 		{&w->gathered, C}, {&w->dgathered, C}};
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) *all[i].p = random_elems(w, all[i].n * T, 1);
+	/* What is kept in fp32 for the way back, and the head's. */
 	w->rstd = f32_of(w, T, 1), w->rstd_heads = f32_of(w, T * (NH + NKV), 1), w->lse = f32_of(w, T * NH, 6);
 	w->logits = f32_of(w, (int64_t)CHUNK * V, 1), w->figures = f32_of(w, CHUNK * OPS_FIGURES, 12);
 	w->g = xcalloc(CHUNK, sizeof *w->g);
 	for (int i = 0; i < CHUNK; i++) w->g[i] = 1e-3f;
+	/* What the optimiser goes over, and the batch of packed sequences. */
 	learned_make(w);
 	batch_make(w);
 }
@@ -300,6 +304,7 @@ int main(int argc, char **argv)
 	static struct world w;
 	struct err err;
 	int repeats = argc > 1 ? atoi(argv[1]) : 4;
+	/* The backend, and data on it. */
 	if (ops_open("cuda", &(struct ops_options){.adapter_columns = TAIL, .cuda_libs = getenv("HONE_CUDA_LIBS")}, &w.o,
 			&err)) {
 		fprintf(stderr, "train_stages: %s\n", err.text);
@@ -308,6 +313,7 @@ int main(int argc, char **argv)
 	world_make(&w);
 	double forward = 0, policy = 0, backward = 0;
 	printf("%-26s %9s %9s %9s %9s\n", "stage", "ms", "TFLOP/s", "TB/s", "ms a step");
+	/* Each stage by itself, and how often a step has it. */
 	for (size_t i = 0; i < ARRAY_LEN(stages); i++) {
 		const struct stage *s = &stages[i];
 		if (argc > 2 && !strstr(s->name, argv[2])) continue;
@@ -317,6 +323,7 @@ int main(int argc, char **argv)
 		forward += ms * s->forward, policy += ms * s->policy, backward += ms * s->backward;
 	}
 	if (argc > 2) return 0;
+	/* The step that they add up to, beside what it should be. */
 	double alone = forward + policy + backward, reference = alone + forward;
 	printf("\n%d packed tokens in %d sequences, %d wanted rows, %d layers, rank %d\n", T, S, WANTED, LAYERS, R);
 	printf("forward %.1f ms, backward %.1f ms, optimiser %.1f ms\n", forward, backward, policy);

@@ -1,4 +1,4 @@
-"""Microbenchmarks that pin down the constants of docs/cost-model.md, and the check of what wgmma does with tf32 operands. Used by bench/cost_h200.py
+"""Microbenchmarks that pin down the constants of docs/cost-model.md, and the check of what wgmma does with tf32 operands. Used by cost_h200.py
 --measure."""
 import torch
 import triton

@@ -1,8 +1,8 @@
 """Predicted against measured time of Triton kernels, variant by variant within a task (docs/cost-model.md, "Against an H200").
 
-    bench/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
-    bench/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes $OUT/predicted.json
-    bench/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the fastest
+    bench/cost/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
+    bench/cost/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes $OUT/predicted.json
+    bench/cost/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the fastest
 
 --set MODULE says whose make_tasks: cost_tasks (the default, over which the model's constants were fitted) or cost_holdout (kinds it has never seen). OUT is
 build/h200 unless the environment sets it, for another set build/MODULE. --tasks A,B restricts to some tasks; --seconds N ends measuring earlier.
@@ -23,6 +23,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 FITTED = "cost_tasks"
@@ -364,7 +365,7 @@ def main():
     p.add_argument("--tasks", default="")
     p.add_argument("--seconds", type=float, default=LIMIT_S)
     o = p.parse_args()
-    os.environ.setdefault("OUT", os.path.join(HERE, "..", "build", "h200" if o.set == FITTED else o.set))
+    os.environ.setdefault("OUT", os.path.join(ROOT, "build", "h200" if o.set == FITTED else o.set))
     if o.measure:
         return measure(o)
     if o.predict or o.compare:

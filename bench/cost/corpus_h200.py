@@ -1,8 +1,8 @@
 """Predicted against measured speedups over a corpus of honest kernels (docs/cost-model.md, "Over the known-good corpus").
 
-    bench/corpus_h200.py --predict    without a GPU: `hone verify` grades each pair; writes $OUT/predicted.json
-    bench/corpus_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
-    bench/corpus_h200.py --compare    reads both and prints Kendall's tau-b
+    bench/cost/corpus_h200.py --predict    without a GPU: `hone verify` grades each pair; writes $OUT/predicted.json
+    bench/cost/corpus_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
+    bench/cost/corpus_h200.py --compare    reads both and prints Kendall's tau-b
 
 A pair is a folder of tests/known_good: task.py, a reference in KernelBench's format, and candidate.py. --bytes N makes sizes where work outweighs launches: the size
 constants that only get_inputs() uses grow, the first of them first, until the inputs have about N bytes; pairs whose sizes are literals are left out then. OUT is
@@ -14,6 +14,7 @@ perfect prediction could reach.
 """
 import argparse
 import ast
+import concurrent.futures
 import itertools
 import json
 import math
@@ -25,7 +26,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 CORPUS = os.path.join(ROOT, "tests", "known_good")
@@ -112,22 +113,29 @@ def pairs(options):
 
 # ---- predicting (no GPU) ----
 
+def predict_one(name, task, candidate):
+    with tempfile.TemporaryDirectory() as folder:
+        for file, text in (("task.py", task), ("candidate.py", candidate)):
+            with open(os.path.join(folder, file), "w") as f:
+                f.write(text)
+        done = subprocess.run([f"{BUILD}/hone", "verify", "--task", f"{folder}/task.py", "--candidate", f"{folder}/candidate.py", "--json", "--seed", "1",
+                               "--num_correct_trials", "1", "--replay_timeout_ms", "600000", "--oracle_timeout_ms", "600000"], capture_output=True, text=True)
+    try:
+        v = json.loads(done.stdout)
+        row = {k: v[k] for k in ("verdict", "reason", "cost_s", "eager_cost_s", "fused_cost_s", "speedup_eager", "speedup_fused", "launches")}
+    except (ValueError, KeyError):
+        row = {"verdict": "none", "reason": done.stderr[-300:]}
+    say(f"{name}: {row}")
+    return name, row
+
+
 def predict(options):
     rows = {}
-    for name, (task, candidate) in pairs(options).items():
-        with tempfile.TemporaryDirectory() as folder:
-            for file, text in (("task.py", task), ("candidate.py", candidate)):
-                with open(os.path.join(folder, file), "w") as f:
-                    f.write(text)
-            done = subprocess.run([f"{BUILD}/hone", "verify", "--task", f"{folder}/task.py", "--candidate", f"{folder}/candidate.py", "--json", "--seed", "1",
-                                   "--num_correct_trials", "1", "--replay_timeout_ms", "600000", "--oracle_timeout_ms", "600000"], capture_output=True, text=True)
-        try:
-            v = json.loads(done.stdout)
-            rows[name] = {k: v[k] for k in ("verdict", "reason", "cost_s", "eager_cost_s", "fused_cost_s", "speedup_eager", "speedup_fused", "launches")}
-        except (ValueError, KeyError):
-            rows[name] = {"verdict": "none", "reason": done.stderr[-300:]}
-        say(f"{name}: {rows[name]}")
-        write_json("predicted.json", rows)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for found in concurrent.futures.as_completed([pool.submit(predict_one, name, *pair) for name, pair in pairs(options).items()]):
+            name, row = found.result()
+            rows[name] = row
+            write_json("predicted.json", dict(sorted(rows.items())))
     bad = [n for n, r in rows.items() if r["verdict"] != "genuine"]
     print(f"wrote {os.environ['OUT']}/predicted.json: {len(rows)} pairs, {len(bad)} of them not genuine: {' '.join(bad)}")
 
@@ -221,35 +229,69 @@ def times_of(torch, clock, call):
         return {"cold_us": cold, "cold_spread_us": spread, "warm_us": clock.warm_us(call, count, repeats=3)}
 
 
+def measure_rest(options):
+    """A child of --measure: appends a line of JSON a pair to $OUT/pass.jsonl. A capture that fails leaves torch's state unfit for the next one, so the child ends
+    behind it and the parent begins another with what is left."""
+    import torch
+    from cost_h200 import Clock
+    settle(torch)
+    clock = Clock(torch)
+    with tempfile.TemporaryDirectory() as folder, open(os.path.join(os.environ["OUT"], "pass.jsonl"), "a", buffering=1) as log:
+        for name, pair in pairs(options).items():
+            if time.monotonic() - START > options.seconds:
+                return
+            row, is_fit = {}, True
+            try:
+                reference, candidate = load(torch, name, *pair, folder)
+                is_fit = False
+                row = {"eager": times_of(torch, clock, reference), "candidate": times_of(torch, clock, candidate)}
+                is_fit = True
+            except Exception as error:
+                row = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+                is_fit = is_fit and not isinstance(error, torch.AcceleratorError)
+            log.write(json.dumps({"name": name, **row}) + "\n")
+            if not is_fit:
+                return
+            torch.cuda.empty_cache()
+
+
+def measure_pass(options, names):
+    """name -> times or error; what the limit cuts off has no entry."""
+    path, rows = os.path.join(os.environ["OUT"], "pass.jsonl"), {}
+    open(path, "w").close()
+    while time.monotonic() - START < options.seconds:
+        left = [n for n in names if n not in rows]
+        if not left:
+            break
+        argv = [sys.executable, os.path.abspath(__file__), "--measure-rest", "--bytes", str(options.bytes), "--only", ",".join(left)]
+        subprocess.run([*argv, "--seconds", str(options.seconds - (time.monotonic() - START))])
+        before = len(rows)
+        with open(path) as f:
+            for line in f:
+                row = json.loads(line)
+                rows[row.pop("name")] = row
+        if len(rows) == before and time.monotonic() - START < options.seconds:
+            rows[left[0]] = {"error": "the process that should time it ended without a word"}
+    os.remove(path)
+    return rows
+
+
 def measure(options):
+    os.makedirs(os.environ["OUT"], exist_ok=True)
     load_all(options)
     import torch
-    from cost_h200 import Clock, machine
-    settle(torch)
-    corpus, clock = pairs(options), Clock(torch)
-    result = {"machine": machine(torch), "bytes": options.bytes, "passes": [{}, {}]}
-    with tempfile.TemporaryDirectory() as folder:
-        for rows in result["passes"]:
-            for name, pair in corpus.items():
-                if time.monotonic() - START > options.seconds:
-                    rows[name] = {"error": "not measured: out of time"}
-                    continue
-                try:
-                    reference, candidate = load(torch, name, *pair, folder)
-                    rows[name] = {"eager": times_of(torch, clock, reference), "candidate": times_of(torch, clock, candidate)}
-                except Exception as error:
-                    torch.cuda.synchronize()
-                    rows[name] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
-                torch.cuda.empty_cache()
-            write_json("measured.json", result)
-            say(f"a pass over {len(corpus)} pairs")
+    from cost_h200 import machine
+    names = list(pairs(options))
+    result = {"machine": machine(torch), "bytes": options.bytes, "passes": []}
+    for number in (1, 2):
+        result["passes"].append(rows := measure_pass(options, names))
+        write_json("measured.json", result)
+        say(f"pass {number}: {sum('eager' in r for r in rows.values())} of {len(names)} pairs have times")
     result["machine_after"] = machine(torch)
     write_json("measured.json", result)
-    for number, rows in enumerate(result["passes"]):
-        bad = {n: r["error"] for n, r in rows.items() if "error" in r}
-        print(f"pass {number + 1}: {len(rows)} pairs, {len(bad)} of them without a time")
-    for name, error in bad.items():
-        print(f"  {name}: {error}")
+    for name, row in result["passes"][0].items():
+        if "error" in row:
+            print(f"  {name}: {row['error']}")
 
 
 # ---- comparing ----
@@ -300,15 +342,19 @@ def main():
     for flag in ("predict", "measure", "compare"):
         what.add_argument(f"--{flag}", action="store_true")
     what.add_argument("--load-share", type=int)
+    what.add_argument("--measure-rest", action="store_true")
     p.add_argument("--bytes", type=int, default=0)
     p.add_argument("--only", default="", help="names of pairs, with commas")
-    p.add_argument("--seconds", type=float, default=LIMIT_S)
+    p.add_argument("--seconds", type=float, default=LIMIT_S, help="of --measure")
+    p.add_argument("--jobs", type=int, default=2, help="verdicts at a time of --predict")
     o = p.parse_args()
     os.environ.setdefault("OUT", os.path.join(ROOT, "build", f"corpus_h200_{o.bytes}" if o.bytes else "corpus_h200"))
     if o.predict:
         return predict(o)
     if o.measure:
         return measure(o)
+    if o.measure_rest:
+        return measure_rest(o)
     if o.compare:
         return compare(o)
     return load_share(o, o.load_share)

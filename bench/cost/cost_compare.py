@@ -1,4 +1,4 @@
-"""The halves of bench/cost_h200.py that need no GPU: predictions on the vm, and the comparison with what was measured."""
+"""The halves of cost_h200.py that need no GPU: predictions on the vm, and the comparison with what was measured."""
 import itertools
 import json
 import os
@@ -14,11 +14,11 @@ from triton.runtime.jit import MockTensor
 
 from cost_tasks import fill
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(HERE, "..", "worker"))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "worker"))
 import compile as compile_worker  # noqa: E402: the verifier's own
 OUT = os.environ["OUT"]   # cost_h200.py sees to it
-BUILD = os.environ.get("BUILD", os.path.join(HERE, "..", "build", "release"))
+BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build", "release"))
 GPU = os.environ.get("COST_GPU", "H200")
 SKIP = os.environ.get("COST_SKIP", "").split(",")     # variants that are not predicted
 CHECK = "check" in os.environ.get("COST_FLAGS", "")   # the vm's outputs against PyTorch too
@@ -104,7 +104,7 @@ def predict_task(task, folder):
         try:
             with open(f"{folder}/spec.json", "w") as f:
                 json.dump(spec_of(task, launches, names, list(expected), folder), f)
-            done = subprocess.run([f"{BUILD}/bench/kernel_cost", f"{folder}/spec.json"], capture_output=True, text=True)
+            done = subprocess.run([f"{BUILD}/bench/cost/kernel_cost", f"{folder}/spec.json"], capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(done.stderr[-400:])
             costs = json.loads(done.stdout)
@@ -163,7 +163,7 @@ def compare_bytes(measured, predicted):
 
 
 def compare(tasks):
-    again = subprocess.run([f"{BUILD}/bench/kernel_cost", "--again", f"{OUT}/predicted.json"], capture_output=True, text=True, check=True)
+    again = subprocess.run([f"{BUILD}/bench/cost/kernel_cost", "--again", f"{OUT}/predicted.json"], capture_output=True, text=True, check=True)
     predicted = json.loads(again.stdout)
     for rows in predicted.values():
         for row in rows.values():

@@ -1,6 +1,6 @@
 /* grade_list: grades many candidates, each against a task of its own, with one verifier.
  *
- *   build/release/bench/grade_list THREADS SEED < list > verdicts
+ *   build/release/bench/verify/grade_list THREADS SEED < list > verdicts
  *
  * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is that
  * object with "verdict", the object that `hone verify --json` prints. Lines come in the order in which

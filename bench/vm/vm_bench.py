@@ -1,10 +1,10 @@
 """Time of the vm beside Triton's interpreter and PyTorch on the CPU, one core each, in one run.
 
-    BUILD=build/release build/venv/bin/python bench/vm_bench.py [repeats]
+    BUILD=build/release build/venv/bin/python bench/vm/vm_bench.py [repeats]
 
 `--check` is the vm with all checks, `replay` with the check for races alone, as the verifier replays; their cost is beside them.
 Both run the same kernels over the same inputs (TTIR is compiled without a GPU). The vm is timed by
-$BUILD/tests/vm/vm_bench (built from tests/vm/vm_bench.c); medians of `repeats` launches after one warm-up.
+$BUILD/bench/vm/vm_case_ms (vm_case_ms.c); medians of `repeats` launches after one warm-up.
 """
 import json
 import os
@@ -122,7 +122,7 @@ def main():
         for i, (name, kernel, grid, args, eager) in enumerate(cases()):
             outputs = {n: None for n in args if n in ("o", "c")}
             vm_corpus.write_case(vm_corpus.Case(f"case{i}", kernel, grid, args, outputs), folder)
-            argv = [f"{build}/tests/vm/vm_bench", folder, f"case{i}", str(repeats)]
+            argv = [f"{build}/bench/vm/vm_case_ms", folder, f"case{i}", str(repeats)]
             fast, check, race = (float(subprocess.run(argv + how, capture_output=True, text=True, check=True).stdout) for how in ([], ["check"], ["race"]))
             print(f"{name:20} {fast:9.3f} {slow[name]:15.2f} {slow[name] / fast:7.0f}x {median_ms(eager, repeats):13.3f} "
                   f"{check:11.3f} {check / fast:5.2f}x {race:10.3f} {race / fast:5.2f}x")

@@ -2,15 +2,15 @@
 # Does reinforcement learning teach what supervised training on the same few pairs does not? One part of the measurement of docs/results.md at a time; DIR
 # collects a seed's parts.
 #
-# usage: bench/study.sh DIR SEED start             supervised training on 200 pairs: min/ is the minimum of the held-out loss, end/ the end, far behind it
-#        bench/study.sh DIR SEED rl [SECONDS]      reinforcement learning of end/ on tasks without pairs, all weights
-#        bench/study.sh DIR SEED sft STEPS         end/ trained on the same pairs for longer
-#        bench/study.sh DIR SEED rejection STEPS   end/ trained on the genuine answers among the samples of rl
-#        bench/study.sh DIR SEED eval PART         PART: min end rl sft rejection; greedy, T = 1 with pass@8, hand-written tasks; each against end
+# usage: bench/learning/study.sh DIR SEED start             supervised training on 200 pairs: min/ is the minimum of the held-out loss, end/ the end, far behind it
+#        bench/learning/study.sh DIR SEED rl [SECONDS]      reinforcement learning of end/ on tasks without pairs, all weights
+#        bench/learning/study.sh DIR SEED sft STEPS         end/ trained on the same pairs for longer
+#        bench/learning/study.sh DIR SEED rejection STEPS   end/ trained on the genuine answers among the samples of rl
+#        bench/learning/study.sh DIR SEED eval PART         PART: min end rl sft rejection; greedy, T = 1 with pass@8, hand-written tasks; each against end
 #                                                  (paired bootstrap over structures)
 # Environment: HONE (build/release/hone), THREADS (2).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 usage() { sed -n '5,11s/^# //p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
 hone=${HONE:-build/release/hone} threads=${THREADS:-2} dir=$1/$2 seed=$2 part=$3

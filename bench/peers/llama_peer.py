@@ -1,6 +1,6 @@
 """llama.cpp beside `hone bench cpu --model`: generation from the same weights as fp32, with the same batch and number of threads. Prints one JSON object.
 
-    hone bench cpu --model MODEL --python VENV/bin/python --peer bench/llama_peer.py
+    hone bench cpu --model MODEL --python VENV/bin/python --peer bench/peers/llama_peer.py
 
 VENV has llama-cpp-python and gguf. In MODEL lies the GGUF file that it was imported from (or a link to it); what is packed in it becomes fp32 in a temporary
 copy. Tokens are drawn from the softmax, as hone does; sequences of a batch are decoded together.

@@ -1,4 +1,4 @@
-"""Triton kernels of bench/cost_tasks.py, element by element and row by row: the same result computed well, uncoalesced, cut too
+"""Triton kernels of cost_tasks.py, element by element and row by row: the same result computed well, uncoalesced, cut too
 small or too large, recomputing, unfused, spilling.
 
 Each is a specimen of how a kernel may be written and stands alone: none is shared for brevity's sake. B, ROWS, BM and the like are elements or rows of one

@@ -1,7 +1,7 @@
 /* soak: thousands of hostile and broken candidates in a row, through one verifier.
  *
  *   make soak                                  10,000 candidates, seed 1, two threads
- *   build/release/bench/soak COUNT SEED THREADS
+ *   build/release/bench/verify/soak COUNT SEED THREADS
  *
  * Candidate i is a function of (seed, i): one of the kinds of the table below, with numbers and texts
  * drawn for it, and a comment that makes it unlike every other, so that no verdict comes from a cache.

@@ -1,4 +1,4 @@
-/* Cost of a list of launches on the vm, as JSON: used by bench/cost_compare.py.
+/* Cost of a list of launches on the vm, as JSON: used by cost_compare.py.
  *     kernel_cost SPEC.json
  *     kernel_cost --again PREDICTED.json     the predictions anew from the counts in --predict's
  *     file: for work on the formula
@@ -77,12 +77,14 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 	struct vm_report report = {.fault = VM_FAULT_NONE};
 	struct vm_arg args[ARGS_MAX];
 	json_t *result = NULL;
+	/* The kernel, lowered, and what the compiler made of it. */
 	int rc = read_named(o, "ttir", &ttir, err);
 	if (!rc) rc = read_named(o, "compiled", &text, err);
 	if (!rc) rc = json_parse(text.data, text.len, "compiled", &result, err);
 	if (!rc) rc = vm_kernel_create(ttir.data, ttir.len, &k, err);
 	if (!rc) rc = vm_compiled_create(result, gpu, &compiled, err);
 	if (!rc) {
+		/* Every program runs, counted: no sample. */
 		struct vm_launch_options lo = {
 			.args = args,
 			.nargs = load_args(json_object_get(o, "args"), args),
@@ -97,6 +99,7 @@ static int run_launch(const json_t *o, struct memory *m, struct pool *pool, json
 		rc = vm_launch(k, &lo, &report, err);
 	}
 	if (!rc) {
+		/* The counts for the caller, a table for whoever looks on. */
 		struct str table = {0};
 		struct vm_launch_cost cost = {report.cost, report.nlines, report.lines};
 		json_array_append_new(out, vm_cost_json(vm_kernel_name(k), &cost, &compiled->binary));
@@ -120,6 +123,7 @@ static int again(const char *path, struct err *err)
 	size_t i;
 	int rc = json_load(path, FILE_BYTES_MAX, &all, err);
 	if (rc) return rc;
+	/* Each launch of each variant of each task. */
 	json_object_foreach(all, name, task) json_object_foreach(task, label, variant)
 		json_array_foreach(json_object_get(variant, "launches"), i, launch)
 	{
@@ -132,6 +136,7 @@ static int again(const char *path, struct err *err)
 			.local_bytes = json_integer_value(json_object_get(r, "local_bytes")),
 			.shared_bytes = json_integer_value(json_object_get(r, "shared_bytes")),
 		};
+		/* From its counts and resources alone: nothing is compiled or run. */
 		vm_counts_parse(json_object_get(launch, "counts"), &c);
 		json_object_set_new(launch, "predicted", vm_predicted_json(&c, &b));
 	}
@@ -155,10 +160,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: kernel_cost SPEC.json\n");
 		return 2;
 	}
+	/* The buffers live through all launches, as they would on the GPU. */
 	int rc = json_load(argv[1], FILE_BYTES_MAX, &spec, &err);
 	if (!rc) rc = load_buffers(json_object_get(spec, "buffers"), &m, &err);
 	struct pool *pool = pool_create(0);
 	json_array_foreach(json_object_get(spec, "launches"), i, o) if (!rc) rc = run_launch(o, &m, pool, out, &err);
+	/* What the launches left behind, for whoever compares it. */
 	json_array_foreach(json_object_get(spec, "outputs"), i, o)
 	{
 		const struct vm_buffer *b = &m.buffers[json_integer_value(json_object_get(o, "buffer")) % BUFFERS_MAX];

@@ -6,7 +6,8 @@
  * copies, measured in the same run, bytes read and written counted. Then the stages one by one: a region holds one
  * stage of all layers, each with its own weights, so that no cache helps.
  *
- * usage: gpu_decode [BATCH...]     (1 64 256) */
+ * usage: gpu_decode [BATCH...]     (1 64 256)
+ * environment: LAYERS (36), INVARIANT=1 for the row-independent kernels, HONE_CUDA_LIBS (folder with cuBLASLt) */
 #include "stage_world.h"
 
 #define CONTEXT 640
@@ -122,7 +123,9 @@ static void bench(struct decoder *d, int batch, double rate)
 	double Q = s->NH * s->HD, KV = s->NKV * s->HD, C = s->C, I = s->I;
 	double weights = 2 * (s->layers * (C * (Q + 2 * KV) + Q * C + 3 * C * I) + C * s->V),
 		   context = 2.0 * 2 * s->layers * KV * CONTEXT * batch;
+	/* What a step cannot do without reading: all weights once, and each sequence's context. */
 	double floor_ms = (weights + context) / rate / 1e9, times[STEPS];
+	/* Whole steps; the first four are not counted, since the region is recorded in them. */
 	for (int k = -4; k < STEPS; k++) {
 		uint64_t start = clock_ns();
 		rows_put(d, batch, pages, &T, &n);
@@ -133,6 +136,7 @@ static void bench(struct decoder *d, int batch, double rate)
 		wait(d);
 		if (k >= 0) times[k] = (double)(clock_ns() - start) / 1e6;
 	}
+	/* The median, which one late step does not move. */
 	for (int i = 1; i < STEPS; i++)
 		for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
 			double t = times[j];
@@ -141,6 +145,7 @@ static void bench(struct decoder *d, int batch, double rate)
 	double ms = times[STEPS / 2];
 	printf("batch %3d  %7.3f ms a step (median of %d, %.3f to %.3f)  floor %6.3f ms  %5.1f %% of it  %8.0f tok/s\n",
 		batch, ms, STEPS, times[0], times[STEPS - 1], floor_ms, 100 * floor_ms / ms, batch / ms * 1e3);
+	/* Then the stages one by one. */
 	rows_put(d, batch, pages, &T, &n);
 	for (int stage = 0; stage <= STAGE_COUNT; stage++)
 		printf("  %-8s %9.1f us\n", stage < STAGE_COUNT ? stage_names[stage] : "rest", stage_us(d, stage, T, n, batch));
@@ -162,6 +167,7 @@ int main(int argc, char **argv)
 		.r = 16,
 		.positions = 4096};
 	int batches[16] = {1, 64, 256}, nbatches = 3, most = 0, pages = CONTEXT / OPS_PAGE + 2;
+	/* Everything is made for the largest batch. */
 	if (argc > 1) nbatches = MIN(argc - 1, 16);
 	for (int i = 0; argc > 1 && i < nbatches; i++) batches[i] = atoi(argv[i + 1]);
 	for (int i = 0; i < nbatches; i++) most = MAX(most, batches[i]);
@@ -171,6 +177,7 @@ int main(int argc, char **argv)
 	if (ops_open("cuda", &options, &o, &err)) return fprintf(stderr, "%s\n", err.text), 1;
 	struct decoder d;
 	uint64_t start = clock_ns();
+	/* Weights and pages hold noise, as unlike zeros as a model's are. */
 	noise_make((int64_t)s.V * s.C);
 	decoder_make(&d, o, &s, most, most, pages, most * pages, noise_linear);
 	int64_t kv = 2 * (int64_t)s.layers * d.kv_pages * page_elems(&d) / 2;
@@ -179,6 +186,7 @@ int main(int argc, char **argv)
 			MIN(noise_count / 2, kv - at));
 	wait(&d);
 	printf("weights and pages are there after %.1f s\n", (double)(clock_ns() - start) / 1e9);
+	/* The rate of this device, in this run, makes the floor. */
 	double rate = copy_rate(&d);
 	printf("copy %.2f TB/s%s\n", rate, options.batch_invariant ? "; batch_invariant" : "");
 	for (int i = 0; i < nbatches; i++) bench(&d, batches[i], rate);

@@ -1,6 +1,6 @@
 /* Median milliseconds of one launch of a case (tests/ref/vm_corpus.py's format) on one thread: used
- * by bench/vm_bench.py.
- *     vm_bench FOLDER CASE REPEATS [check | race]     with all checks, or as the verifier's replay
+ * by vm_bench.py.
+ *     vm_case_ms FOLDER CASE REPEATS [check | race]     with all checks, or as the verifier's replay
  *     does */
 #include "vm_case.h"
 
@@ -18,6 +18,7 @@ int main(int argc, char **argv)
 	struct vm_buffer buffers[CASE_BUFFERS_MAX];
 	if (argc < 4) return 2;
 	int repeats = atoi(argv[3]);
+	/* The case: a kernel, its buffers and arguments. */
 	if (vm_case_load(argv[1], argv[2], &c, &err) || vm_kernel_create(c.ttir.data, c.ttir.len, &k, &err)) {
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
@@ -31,8 +32,10 @@ int main(int argc, char **argv)
 		.nargs = c.nargs,
 		.buffers = buffers,
 		.nbuffers = c.nbuffers};
+	/* As it is, with all checks, or as the verifier replays. */
 	if (argc > 4) o.checks = strcmp(argv[4], "race") ? VM_CHECK_ALL : VM_CHECK_RACE;
 	if (argc > 4 && o.checks == VM_CHECK_ALL) o.findings_max = 64;
+	/* One launch for the caches, then the repeats; their median. */
 	double *ms = xcalloc((size_t)repeats + 1, sizeof *ms);
 	for (int i = 0; i <= repeats; i++) {
 		struct vm_report r;
