@@ -9,6 +9,7 @@ A span is what runs between two events around one forward that is queued as a wh
 made anew, then the L2 cache filled with other memory, by writes first and reads last. A forward that waits for the GPU, or queues more than fits behind a
 gate, is timed without one and says so (`gated`)."""
 import ctypes
+import importlib
 import mmap
 import os
 import shutil
@@ -367,8 +368,13 @@ def run(job, sock):
 
 
 def warm():
-    """What forks need is imported here: torch.compile's own modules take seconds."""
-    import torch._dynamo
-    import torch._inductor.compile_fx
-    import torch._inductor.codegen.triton
-    torch._inductor.config.compile_threads = 1
+    """What forks need is imported here: torch.compile's own modules take seconds. Some ask whether there is a GPU while they are imported: a process that
+    looked for one can never find another, nor can its forks, so here nobody looks."""
+    count = torch._C._cuda_getDeviceCount
+    torch._C._cuda_getDeviceCount = lambda: 0
+    try:
+        for name in ("torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.codegen.triton"):
+            importlib.import_module(name)
+        torch._inductor.config.compile_threads = 1
+    finally:
+        torch._C._cuda_getDeviceCount = count

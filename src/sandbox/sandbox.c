@@ -139,7 +139,7 @@ void sandbox_allow_gpu(struct sandbox_options *o)
 	static const char *const read_paths[] = {"/proc", "/sys", "/dev", "/lib", "/lib64", "/usr", "/etc", NULL};
 	static const char *const device_paths[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
 		"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia4", "/dev/nvidia5", "/dev/nvidia6",
-		"/dev/nvidia7", "/dev/nvidia-caps", NULL};
+		"/dev/nvidia7", "/dev/nvidia-caps", "/dev/null", NULL};
 	o->read_paths = read_paths;
 	o->device_paths = device_paths;
 	o->memory_bytes = 0;

@@ -181,6 +181,14 @@ static int contraction_judge(struct grading *g, const struct attempt *a, double 
 	return is_right ? gpu_start(g, a->trace, err) : GRADE_END;
 }
 
+/* Guided inputs have the numbers next to zero among them, which are no normal ones: libraries for GPUs take them for
+ * zero, as the reference on a GPU does. What differs there alone is counted. */
+static int guided_apart(struct grading *g, const struct attempt *a, struct err *err)
+{
+	g->v->device.guided_apart++;
+	return gpu_start(g, a->trace, err);
+}
+
 static int trial_judge(struct grading *g, const struct attempt *a, bool is_repeated, struct err *err)
 {
 	struct attempt_result r;
@@ -192,6 +200,7 @@ static int trial_judge(struct grading *g, const struct attempt *a, bool is_repea
 	if (!rc && gpu_outputs_differ(a->trial, &r, &worst, text, sizeof text)) {
 		attempt_release(&r);
 		rc = a->trial->is_stock ? GRADE_END : contraction_judge(g, a, &apart, err);
+		if (rc == GRADE_END && a->trial->is_guided) return guided_apart(g, a, err);
 		d->error_max = rc ? worst : apart;
 		attempt_text(g, a->trial, trial, sizeof trial);
 		if (rc == GRADE_END)

@@ -117,10 +117,11 @@ static int series(const struct session *s, int who, enum runner_clock question, 
 	return n;
 }
 
-static struct verdict_measure median_of(const struct session *s, int who, enum runner_clock question)
+static struct verdict_measure measured(const struct session *s, int who, enum runner_clock question)
 {
 	double *x = xcalloc((size_t)s->nslots + 1, sizeof *x);
-	struct verdict_measure m = measure_median(x, series(s, who, question, x));
+	int n = series(s, who, question, x);
+	struct verdict_measure m = question == RUNNER_SPAN ? measure_middle(x, n) : measure_median(x, n);
 	free(x);
 	return m;
 }
@@ -133,7 +134,7 @@ static struct verdict_measure paired(const struct session *s, int kind, int *pai
 	int n = series(s, kind, RUNNER_SPAN, above), m = series(s, CANDIDATE, RUNNER_SPAN, below);
 	*pairs = n == m ? n : 0;
 	for (int i = 0; i < *pairs; i++) above[i] /= below[i];
-	struct verdict_measure out = measure_median(above, *pairs);
+	struct verdict_measure out = measure_middle(above, *pairs);
 	free(above);
 	free(below);
 	return out;
@@ -145,14 +146,14 @@ static void candidate_keep(const struct session *s, const struct runner_result *
 	double *x = xcalloc((size_t)s->nslots + 1, sizeof *x);
 	d->timed = series(s, CANDIDATE, RUNNER_SPAN, x);
 	free(x);
-	struct verdict_measure span = median_of(s, CANDIDATE, RUNNER_SPAN);
+	struct verdict_measure span = measured(s, CANDIDATE, RUNNER_SPAN);
 	d->time_s = span.value;
 	d->time_low_s = span.low;
 	d->time_high_s = span.high;
-	d->wall_s = median_of(s, CANDIDATE, RUNNER_WALL).value;
-	d->paper_s = median_of(s, CANDIDATE, RUNNER_PAPER).value;
-	d->empty_s = median_of(s, CANDIDATE, RUNNER_EMPTY).value;
-	d->control_s = median_of(s, CANDIDATE, RUNNER_CONTROL).value;
+	d->wall_s = measured(s, CANDIDATE, RUNNER_WALL).value;
+	d->paper_s = measured(s, CANDIDATE, RUNNER_PAPER).value;
+	d->empty_s = measured(s, CANDIDATE, RUNNER_EMPTY).value;
+	d->control_s = measured(s, CANDIDATE, RUNNER_CONTROL).value;
 	d->memory_bytes = r->memory_bytes;
 	snprintf(d->untimed, sizeof d->untimed, "%s", r->untimed);
 }
@@ -161,12 +162,12 @@ static void candidate_keep(const struct session *s, const struct runner_result *
 static void reference_keep(const struct session *s, int kind)
 {
 	struct verdict_reference *v = &s->facts[kind];
-	struct verdict_measure span = median_of(s, kind, RUNNER_SPAN);
+	struct verdict_measure span = measured(s, kind, RUNNER_SPAN);
 	if (!isfinite(span.value)) return;
 	v->is_timed = true;
 	v->time_s = span;
-	v->wall_s = median_of(s, kind, RUNNER_WALL).value;
-	v->paper_s = median_of(s, kind, RUNNER_PAPER).value;
+	v->wall_s = measured(s, kind, RUNNER_WALL).value;
+	v->paper_s = measured(s, kind, RUNNER_PAPER).value;
 }
 
 /* Speedups, of whatever there is of both. */

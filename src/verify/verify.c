@@ -25,7 +25,8 @@
 
 #define VERIFIER_VERSION "5"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
-#define KNOWN_MAX 4096               /* verdicts kept in memory */
+#define KNOWN_MAX 4096               /* verdicts kept in memory, in buckets by key */
+#define BUCKET 8
 #define ORACLE_TASKS_MAX 48
 #define ORACLE_BYTES_MAX ((int64_t)2 << 30)
 
@@ -64,7 +65,8 @@ struct verifier {
 	bool is_ready;
 	pthread_mutex_t ready_lock;
 	struct verdict **known;
-	struct sha256_hex *known_keys; /* (KNOWN_MAX), direct-mapped by key */
+	struct sha256_hex *known_keys; /* (KNOWN_MAX), buckets of BUCKET by key */
+	unsigned known_turn;
 };
 
 /* ---- readiness: the zygotes import while the first request is on its way ---- */
@@ -94,12 +96,18 @@ static int ready(struct verifier *v, struct err *err)
 
 /* ---- known verdicts ---- */
 
-static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *key)
+/* The key's place in its bucket; where it has none, one to put it: an empty one, or one in turn. */
+static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *key, bool *is_there)
 {
-	unsigned at = 0;
-	for (int i = 0; i < 8; i++)
-		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
-	return &v->known[at % KNOWN_MAX];
+	char head[9];
+	snprintf(head, sizeof head, "%.8s", key->text);
+	size_t first = strtoul(head, NULL, 16) % (KNOWN_MAX / BUCKET) * BUCKET, at = first + v->known_turn++ % BUCKET;
+	*is_there = false;
+	for (size_t i = first; i < first + BUCKET && !*is_there; i++) {
+		*is_there = v->known[i] && !strcmp(v->known_keys[i].text, key->text);
+		if (*is_there || (!v->known[i] && v->known[at])) at = i;
+	}
+	return &v->known[at];
 }
 
 /* Time limits depend on how busy the machine is; infra is nobody's verdict. Neither outlives this
@@ -204,7 +212,8 @@ static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 		}
 	for (struct waiter *x = w->waiters; x; x = x->next) finished_push(v, x->id, d, x->is_duplicate);
 	if (d->class != VERDICT_INFRA) {
-		struct verdict **slot = known_slot(v, &w->key);
+		bool is_there;
+		struct verdict **slot = known_slot(v, &w->key, &is_there);
 		if (!*slot) *slot = xmalloc(sizeof **slot);
 		**slot = *d;
 		memcpy(v->known_keys[slot - v->known].text, w->key.text, sizeof w->key.text);
@@ -463,10 +472,11 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	 * else it is queued. */
 	pthread_mutex_lock(&v->lock);
 	v->outstanding++;
-	struct verdict **known = known_slot(v, &key);
+	bool is_known;
+	struct verdict **known = known_slot(v, &key, &is_known);
 	struct work *same = list_find(v->queue, &key);
 	if (!same) same = list_find(v->running, &key);
-	if (*known && !strcmp(v->known_keys[known - v->known].text, key.text)) {
+	if (is_known) {
 		struct verdict again = **known;
 		again.seconds = 0;
 		finished_push(v, r->id, &again, true);

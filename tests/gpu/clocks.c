@@ -1,10 +1,10 @@
 /* clocks: how well a GPU's runner tells time. Each fixture of a folder (make_fixtures.py, timed) is a tape of one
  * kernel.
  *
- *   clocks RUNNER LEVEL DEVICE FOLDER times OUT    one JSON object a fixture: its span's median and interval (31 spans)
+ *   clocks RUNNER LEVEL DEVICE FOLDER times OUT    one JSON object a fixture: its span's middle and interval (31 spans)
  *   clocks RUNNER LEVEL DEVICE FOLDER same [REPEATS [NAME...]]
  *
- * `same` measures each fixture against itself: two series of 30 spans, turn by turn, and the quotient of their medians,
+ * `same` measures each fixture against itself: two series of 30 spans, turn by turn, and the quotient of their middles,
  * 50 times. 95 of 100 quotients must lie within 0.5 % of one where a span takes 50 us and more, and within 2 % below
  * that. TAP, and the figures in comments. */
 #include "base/base.h"
@@ -140,7 +140,7 @@ static int times(const char *path)
 	for (int i = 0; i < nnames; i++) {
 		struct answers a = {.wanted = LONE_SPANS};
 		measure(names[i], &a);
-		struct verdict_measure m = measure_median(a.span, LONE_SPANS);
+		struct verdict_measure m = measure_middle(a.span, LONE_SPANS);
 		json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f}", "name", names[i], "span_s", m.value, "low_s", m.low,
 			"high_s", m.high, "empty_s", a.empty);
 		json_dumpf(o, f, JSON_COMPACT | JSON_SORT_KEYS);
@@ -165,7 +165,7 @@ static bool same(int index, const char *name, int repeats)
 		/* A B B A: both series have the same distance in time from what came before. */
 		double x[2][SPANS];
 		for (int i = 0; i < 2 * SPANS; i++) x[(i + 1) / 2 % 2][i / 2] = a.span[2 * SPANS * k + i];
-		off[k] = fabs(measure_median(x[0], SPANS).value / measure_median(x[1], SPANS).value - 1);
+		off[k] = fabs(measure_middle(x[0], SPANS).value / measure_middle(x[1], SPANS).value - 1);
 		within += off[k] <= bound;
 		worst = fmax(worst, off[k]);
 	}

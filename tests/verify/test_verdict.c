@@ -54,6 +54,7 @@ static void test_round_trip(void **state)
 			.empty_s = 1.25e-6,
 			.untimed = "why",
 			.contracted = 2,
+			.guided_apart = 3,
 			.wall_s = 8e-6,
 			.paper_s = 3e-6,
 			.control_s = NAN,
@@ -91,7 +92,8 @@ static void test_round_trip(void **state)
 	assert_true(r->speedup.low == 0.25 && r->time_s.high == 3e-6 && r->speedup_wall == 1.25 && isnan(r->speedup_paper));
 	assert_string_equal(r->why, "off");
 	assert_true(!w.device.references[REFERENCE_EAGER].is_timed && w.device.others == -1 && w.device.contracted == 2 &&
-		w.device.floor_s == 1e-6 && isnan(w.device.control_s) && w.device.memory_bytes == 4096);
+		w.device.guided_apart == 3 && w.device.floor_s == 1e-6 && isnan(w.device.control_s) &&
+		w.device.memory_bytes == 4096);
 	assert_string_equal(w.device.floor_by, "memory");
 	assert_true(isnan(w.speedup_fused) && w.speedup_eager == 2 && w.eager_cost_s == 5e-6 && w.fused_cost_s == 4e-6 &&
 		w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
