@@ -141,8 +141,10 @@ static int times(const char *path)
 		struct answers a = {.wanted = LONE_SPANS};
 		measure(names[i], &a);
 		struct verdict_measure m = measure_middle(a.span, LONE_SPANS);
-		json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f}", "name", names[i], "span_s", m.value, "low_s", m.low,
-			"high_s", m.high, "empty_s", a.empty);
+		json_t *spans = json_array();
+		for (int k = 0; k < LONE_SPANS; k++) json_array_append_new(spans, json_real(a.span[k]));
+		json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f, s:o}", "name", names[i], "span_s", m.value, "low_s", m.low,
+			"high_s", m.high, "empty_s", a.empty, "spans", spans);
 		json_dumpf(o, f, JSON_COMPACT | JSON_SORT_KEYS);
 		fputc('\n', f);
 		json_decref(o);
