@@ -3,7 +3,7 @@
 Each mode of the reference (eager, eager with TF32, torch.compile) is a job of its own: one process, one context, sandboxed as the oracle's, with the GPU's
 device files beside. It gets the bytes of one trial's inputs and parameters, answers questions of time until nobody asks, and hands back what its last forward
 returned, so that the supervisor can see that what was timed was also right. A reference is a stranger's code and could lie about its own time: that is the
-word of whoever chose the task. No candidate's code, tape or time is ever here. docs/worker-protocol.md, "timer", has the messages.
+word of whoever chose the task. No candidate's tape or time is ever here, and no candidate's code but where somebody asks for it (live.py). docs/worker-protocol.md, "timer", has the messages.
 
 A span is what runs between two events around one forward that is queued as a whole behind a gate, so that Python's time is not in it: with inputs and state
 made anew, then the L2 cache filled with other memory, by writes first and reads last. A forward that waits for the GPU, or queues more than fits behind a
@@ -22,6 +22,7 @@ import time
 import torch
 
 import compile as compiler
+import live
 import wire
 from oracle_pack import Fault, dtype_name
 from oracle_reference import DRAW_SEED, Reference, flatten_outputs, named_tensors, seed_all
@@ -196,13 +197,6 @@ class Timed:
         forward = torch.compile(self.model) if job["mode"] == "compile" else self.model
         self.forward = lambda: forward(*self.call.args, **self.call.kwargs)
 
-    def image(self, at, like, shape, stride):
-        """The tensor of these bytes, laid out as it was."""
-        if not at["bytes"]:
-            return torch.empty(shape, dtype=like.dtype)
-        flat = torch.frombuffer(self.given, dtype=torch.uint8, count=at["bytes"], offset=at["offset"]).view(like.dtype)
-        return torch.as_strided(flat, shape, stride)
-
     def keep(self, to, values):
         """`to` gets the values now and before each replay."""
         to.copy_(values)
@@ -210,7 +204,7 @@ class Timed:
         self.bytes += to.numel() * to.element_size()
 
     def input(self, t, at):
-        values = self.image(at, t, t.shape, t.stride())
+        values = live.image(self.given, at, t.dtype, t.shape, t.stride())
         to = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=DEVICE) if 0 not in t.stride() or t.numel() < 2 \
             else torch.empty(t.shape, dtype=t.dtype, device=DEVICE)
         with torch.no_grad():
@@ -222,7 +216,7 @@ class Timed:
         with torch.no_grad():
             for name, t in named_tensors(self.model):
                 at = given[name]
-                values = self.image(at, t, t.shape, torch.empty(t.shape, device="meta").stride())
+                values = live.image(self.given, at, t.dtype, t.shape, live.dense_stride(t.shape))
                 if at["changes"]:
                     self.keep(t, values)
                 else:
@@ -270,8 +264,8 @@ def settle(timed, clock):
     return gated, memory
 
 
-def write_outputs(timed, outputs, memory, places):
-    """What the last timed forward returned, dense, where the supervisor wants it; and what it is."""
+def write_outputs(outputs, memory, places):
+    """What the last forward returned, dense, where the supervisor wants it; and what it is."""
     told = []
     for t, at in zip(outputs, places):
         t = t.detach().contiguous().cpu()
@@ -282,9 +276,24 @@ def write_outputs(timed, outputs, memory, places):
     return told
 
 
-def serve_reference(job, sock):
+def memories(sock):
+    """The trial's bytes, of which writes stay here, and the place for outputs."""
     _, fds = wire.recv(sock)
-    given, results = mmap.mmap(fds[0], 0, prot=mmap.PROT_READ | mmap.PROT_WRITE, flags=mmap.MAP_PRIVATE), mmap.mmap(fds[1], 0)
+    return mmap.mmap(fds[0], 0, prot=mmap.PROT_READ | mmap.PROT_WRITE, flags=mmap.MAP_PRIVATE), mmap.mmap(fds[1], 0)
+
+
+def serve_live(job, sock):
+    """A candidate's file: no question of time is answered."""
+    given, results = memories(sock)
+    out = live.Live(job, given, _scratch, DEVICE).work()
+    torch.cuda.synchronize()
+    wire.send(sock, {"ready": {"gated": False, "draws": False, "memory_bytes": 0}})
+    question, _ = wire.recv(sock)
+    wire.send(sock, {"outputs": write_outputs(flatten_outputs(out), results, question["outputs"])})
+
+
+def serve_reference(job, sock):
+    given, results = memories(sock)
     torch.set_float32_matmul_precision("high" if job["mode"] == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = job["mode"] == "tf32"
     timed, clock = Timed(job, given), Clock()
@@ -300,7 +309,7 @@ def serve_reference(job, sock):
         if "outputs" in question:
             timed.fresh()
             out = timed.work() if out is None else out
-            wire.send(sock, {"outputs": write_outputs(timed, flatten_outputs(out), results, question["outputs"])})
+            wire.send(sock, {"outputs": write_outputs(flatten_outputs(out), results, question["outputs"])})
         elif question["clock"] == "span":
             out = None
             ns, out = clock.gated(timed.fresh, timed.work)[:2] if gated else clock.ungated(timed.fresh, timed.work)
@@ -360,6 +369,8 @@ def run(job, sock):
             raise Fault("task-unsupported", "torch finds no GPU")
         if "calibrate" in job:
             wire.send(sock, {"rates": calibrate()})
+        elif "live" in job:
+            serve_live(job["live"], sock)
         else:
             serve_reference(job, sock)
     except BaseException as e:   # SystemExit too: a task that exits is a broken task

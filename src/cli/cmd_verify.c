@@ -18,7 +18,7 @@ struct verify_settings {
 		*comparison;
 	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
 		oracle_timeout_ms, oracle_work_ms;
-	bool allow_unsandboxed, skip_compile, skip_timing, audit, json;
+	bool allow_unsandboxed, skip_compile, skip_timing, live, audit, json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct verify_settings, field), help, choices }
@@ -37,6 +37,9 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 15", "0 to 32"),
 	O(OPTION_INT, num_perf_trials, "timed replays on a GPU; 0: 30", "0 to 1000"),
 	O(OPTION_BOOL, skip_timing, "no timed replays on a GPU", NULL),
+	O(OPTION_BOOL, live,
+		"on a GPU, run files that cannot be traced, and those of genuine candidates, for real: never more than partial",
+		NULL),
 	O(OPTION_STR, references,
 		"on a GPU, PyTorch's ways to run the reference that are timed beside the candidate: eager, tf32, compile with "
 		"commas between, or none",
@@ -186,6 +189,8 @@ static void print_text(const char *path, const struct str *source, const struct 
 			v->device.name, v->device.driver / 1000, v->device.driver % 1000 / 10, v->device.trials,
 			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat),
 			v->device.disagreements);
+	if (v->device.live[0])
+		printf("  its file, run for real: %s%s%s\n", v->device.live, v->device.live_why[0] ? ": " : "", v->device.live_why);
 	print_times(&v->device);
 	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "",
 		v->params_seeded ? "; parameters: seeded" : "");
@@ -290,6 +295,7 @@ static int run(const struct verify_settings *s, struct err *err)
 		.num_correct_trials = (int)s->num_correct_trials,
 		.num_perf_trials = (int)s->num_perf_trials,
 		.skip_timing = s->skip_timing,
+		.live = s->live,
 		.references = s->references,
 		.comparison = s->comparison,
 		.seed = (uint64_t)s->seed,

@@ -280,6 +280,10 @@ void grade_proof(struct verify_shared *s, const struct task *task, const char *s
 		}
 		/* KernelBench's own number is asked for whatever the verdict was. Then the attempt's time
 		 * is noted, since processes end in grading_release. */
+		if (rc == GRADE_END && live_step(&g, &err)) {
+			rc = -1;
+			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
+		}
 		if (rc == GRADE_END) kernelbench_step(&g, &stock);
 		times_lap(&g, STEP_END);
 		grading_release(&g, &stock);

@@ -95,8 +95,9 @@ static void outputs_place(struct reference *r)
 	}
 }
 
-int reference_start(const struct reference_options *o, enum verdict_reference_kind kind,
-	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out, struct err *err)
+/* Takes over the job. */
+static int start(const struct reference_options *o, json_t *job, const struct oracle_trial *trial,
+	struct reference **out, struct err *err)
 {
 	struct reference *r = xcalloc(1, sizeof *r);
 	*r = (struct reference){
@@ -106,13 +107,35 @@ int reference_start(const struct reference_options *o, enum verdict_reference_ki
 	int rc = r->outputs_fd < 0 ? ERR_INFRA : 0;
 	struct job_limits limits = o->limits;
 	limits.cpu_s = CPU_S;
-	if (!rc) rc = job_start(o->zygote, &limits, job_json(o, kind, variant, trial), &r->job, err);
+	if (!rc) rc = job_start(o->zygote, &limits, json_incref(job), &r->job, err);
+	json_decref(job);
 	/* A process that is gone already shows when its first answer is waited for. */
 	int fds[2] = {trial->given_fd, r->outputs_fd};
 	if (!rc) msg_send(r->job.data_fd, "{}", 2, fds, 2, clock_ns() + (uint64_t)o->question_ms * 1000000u, NULL);
 	if (rc) reference_end(r);
 	else *out = r;
 	return rc;
+}
+
+int reference_start(const struct reference_options *o, enum verdict_reference_kind kind,
+	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out, struct err *err)
+{
+	return start(o, job_json(o, kind, variant, trial), trial, out, err);
+}
+
+int reference_live(const struct reference_options *o, const char *source, size_t source_len,
+	const struct oracle_variant *variant, const struct oracle_trial *t, struct reference **out, struct err *err)
+{
+	static const char *const keys[] = {"init_args", "init_kwargs", "inputs", "input_kwargs", "state"};
+	json_t *job = json_pack("{s:s%, s:i, s:b, s:{s:o, s:o}}", "source", source, source_len, "init_seed",
+		ORACLE_INIT_SEED, "training", variant->training, "trial", "inputs", given_json(t->inputs, t->ninputs), "params",
+		given_json(t->params, t->nparams));
+	CHECKF(job, "a candidate that is no text");
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+		json_t *v = json_object_get(variant->job, keys[i]);
+		json_object_set_new(job, keys[i], v ? json_incref(v) : json_object());
+	}
+	return start(o, json_pack("{s:o, s:s}", "live", job, "device", o->device), t, out, err);
 }
 
 int reference_ready(struct reference *r, struct reference_facts *facts, char *why, size_t len, struct err *err)

@@ -25,6 +25,9 @@ struct reference_facts {
 /* Starts the process, with the data of one trial of the variant's sizes; ERR_INFRA. Several get ready side by side. */
 int reference_start(const struct reference_options *o, enum verdict_reference_kind kind,
 	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out, struct err *err);
+/* The same for a candidate's file, run as it is: nothing of it is timed, and what it returned is asked for once. */
+int reference_live(const struct reference_options *o, const char *source, size_t source_len,
+	const struct oracle_variant *variant, const struct oracle_trial *trial, struct reference **out, struct err *err);
 /* Waits until it is warm. 0; ERR_MISMATCH with why it cannot be timed; ERR_INFRA. */
 int reference_ready(struct reference *r, struct reference_facts *facts, char *why, size_t len, struct err *err);
 /* One question: span, wall or paper. ERR_MISMATCH: the process is of no more use, why says it. */

@@ -159,6 +159,8 @@ static int options_check(const struct verify_options *o, struct err *err)
 	bool is_number = *size && strspn(size, "0123456789") == strlen(size) && strlen(size) <= 12 && atoll(size) > 0;
 	if (strcmp(size, "judged") && strcmp(size, "stock") && !is_number)
 		return err_set(err, ERR_USAGE, "cost_size: expected judged, stock or a number of elements, found \"%s\"", size);
+	if (o->live && !is_cuda)
+		return err_set(err, ERR_USAGE, "live: a candidate's file runs on a GPU; name one with device");
 	if (o->comparison && strcmp(o->comparison, "cached") && strcmp(o->comparison, "paired"))
 		return err_set(err, ERR_USAGE, "comparison: expected cached or paired, found \"%s\"", o->comparison);
 	if (o->num_perf_trials < 0 || o->num_perf_trials > TIME_REPEATS_MAX)
@@ -231,6 +233,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
 	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);
 	s->is_paired = o->comparison && !strcmp(o->comparison, "paired");
+	s->is_live = o->live;
 	s->store = o->store;
 	/* Each runner and worker holds several descriptors. */
 	descriptors_raise();

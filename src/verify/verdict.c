@@ -83,6 +83,8 @@ static json_t *device_json(const struct verdict_device *d)
 	json_object_set_new(o, "others", json_integer(d->others));
 	json_object_set_new(o, "floor_s", number_json(d->floor_s));
 	json_object_set_new(o, "floor_by", text_json(d->floor_by));
+	json_object_set_new(o, "live", text_json(d->live));
+	json_object_set_new(o, "live_why", text_json(d->live_why));
 	json_object_set_new(o, "references", references);
 	return o;
 }
@@ -225,7 +227,7 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 	} reals[] = {{"error_max", &d->error_max}, {"time_s", &d->time_s}, {"time_low_s", &d->time_low_s},
 		{"time_high_s", &d->time_high_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s}, {"wall_s", &d->wall_s},
 		{"paper_s", &d->paper_s}, {"control_s", &d->control_s}, {"floor_s", &d->floor_s}};
-	const char *name = "", *repeat = "", *untimed = "", *floor_by = "";
+	const char *name = "", *repeat = "", *untimed = "", *floor_by = "", *live = "", *live_why = "";
 	int rc = json_get_str(o, where, "name", &name, err), index = 0;
 	if (!rc) rc = json_get_str(o, where, "repeat", &repeat, err);
 	if (!rc) rc = name_find(REPEAT_NAMES, VERDICT_REPEAT_COUNT, repeat, "device.repeat", &index, err);
@@ -239,6 +241,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 	if (!rc) rc = json_opt_int(o, where, "memory_bytes", 0, INT64_MAX, &d->memory_bytes, err);
 	if (!rc) rc = json_opt_str(o, where, "untimed", &untimed, err);
 	if (!rc) rc = json_opt_str(o, where, "floor_by", &floor_by, err);
+	if (!rc) rc = json_opt_str(o, where, "live", &live, err);
+	if (!rc) rc = json_opt_str(o, where, "live_why", &live_why, err);
 	for (int i = 0; i < REFERENCE_COUNT && !rc; i++) {
 		const json_t *r = json_object_get(json_object_get(o, "references"), REFERENCE_NAMES[i]);
 		if (r) rc = verdict_reference_from_json(r, &d->references[i], err);
@@ -246,6 +250,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 	/* The texts are the JSON object's, so the record keeps copies. */
 	text_copy(d->untimed, sizeof d->untimed, untimed);
 	text_copy(d->floor_by, sizeof d->floor_by, floor_by);
+	text_copy(d->live, sizeof d->live, live);
+	text_copy(d->live_why, sizeof d->live_why, live_why);
 	text_copy(d->name, sizeof d->name, name);
 	d->repeat = (enum verdict_repeat)index;
 	return rc;

@@ -52,6 +52,7 @@ struct verify_shared {
 	struct gpu_watch *watch;     /* NULL: nothing is known of others */
 	struct reference_cache *references;
 	struct gpu_peaks peaks;  /* of device, where they were measured */
+	bool is_live;            /* candidates' files are run for real too */
 	bool is_paired;          /* references are timed turn by turn with each candidate */
 	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
 	struct vm_gpu gpu;       /* the card that kernels are made for */
@@ -243,6 +244,8 @@ int gpu_outputs_differ(
 	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
 /* The stock tape's time on the GPU beside the references', and its outputs once more (timing_step.c). */
 int timing_step(struct grading *g, const struct trace *stock, struct err *err);
+/* The candidate's file, run for real on the GPU, where that was asked for: after the verdict is settled. */
+int live_step(struct grading *g, struct err *err);
 /* What no kernel that reads and writes as much and multiplies as much can beat (timing_step.c); by: what sets it. */
 double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len);
 /* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */

@@ -66,11 +66,33 @@ for attempt in range(3):
 check("the state that forward changes was made anew", torch.equal(dict(timed.model.named_buffers())["bn.running_mean"], dict(want.named_buffers())["bn.running_mean"]))
 
 room = mmap.mmap(-1, 4096)
-told = timer.write_outputs(timed, out, room, [{"offset": 64, "bytes": 80}, {"offset": 512, "bytes": 96}])
+told = timer.write_outputs(out, room, [{"offset": 64, "bytes": 80}, {"offset": 512, "bytes": 96}])
 check("what it says of its outputs", told == [{"dtype": "float32", "shape": [5, 4]}, {"dtype": "float32", "shape": [4, 6]}], told)
 check("outputs lie dense where they were asked for", room[64:144] == expected[0].numpy().tobytes() and room[512:608] == expected[1].contiguous().numpy().tobytes())
-told = timer.write_outputs(timed, out, room, [{"offset": 1024, "bytes": 4}, {"offset": 2048, "bytes": 96}])
+told = timer.write_outputs(out, room, [{"offset": 1024, "bytes": 4}, {"offset": 2048, "bytes": 96}])
 check("an output of another size is not written", room[1024:1104] == bytes(80))
+
+# ---- a candidate's file, run as it is ----
+
+LIVE = """
+import torch, torch.nn as nn
+class ModelNew(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.bn, self.linear = nn.BatchNorm1d(n), nn.Linear(n, n, bias=False)
+        self.own = nn.Parameter(torch.ones(n))
+    def forward(self, x, pair, flag=None):
+        if x.sum().item() > 1e30:            # what a tracer cannot follow
+            return x
+        return self.bn(self.linear(x + self.own)) + pair[0].float(), pair[1].t().contiguous()
+"""
+spec = lambda t: {"tensor": {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape), "stride": list(t.stride()), "requires_grad": False}}
+job = {"source": LIVE, "init_seed": 42, "init_args": [4], "init_kwargs": {}, "training": True, "trial": trial,
+       "state": {n: {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape)} for n, t in named},
+       "inputs": [spec(inputs[0]), {"tuple": [spec(inputs[1]), spec(inputs[2])]}, True], "input_kwargs": {}}
+os.makedirs(f"{dir}/live")
+out = timer.flatten_outputs(timer.live.Live(job, timed.given, f"{dir}/live", "cpu").work())
+check("a candidate's file gets the trial's bytes", all(torch.allclose(a, b, atol=1e-6) for a, b in zip(out, expected)), [(a - b).abs().max() for a, b in zip(out, expected)])
 
 # ---- a job, from a zygote of its own ----
 

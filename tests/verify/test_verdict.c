@@ -54,6 +54,8 @@ static void test_round_trip(void **state)
 			.empty_s = 1.25e-6,
 			.untimed = "why",
 			.contracted = 2,
+			.live = "right",
+			.live_why = "so",
 			.guided_apart = 3,
 			.wall_s = 8e-6,
 			.paper_s = 3e-6,
@@ -95,6 +97,7 @@ static void test_round_trip(void **state)
 		w.device.guided_apart == 3 && w.device.floor_s == 1e-6 && isnan(w.device.control_s) &&
 		w.device.memory_bytes == 4096);
 	assert_string_equal(w.device.floor_by, "memory");
+	assert_true(!strcmp(w.device.live, "right") && !strcmp(w.device.live_why, "so"));
 	assert_true(isnan(w.speedup_fused) && w.speedup_eager == 2 && w.eager_cost_s == 5e-6 && w.fused_cost_s == 4e-6 &&
 		w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
 	json_decref(o);
