@@ -190,7 +190,8 @@ static void print_text(const char *path, const struct str *source, const struct 
 			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat),
 			v->device.disagreements);
 	if (v->device.live[0])
-		printf("  its file, run for real: %s%s%s\n", v->device.live, v->device.live_why[0] ? ": " : "", v->device.live_why);
+		printf("  its file, run for real: %s%s%s\n", v->device.live, v->device.live_why[0] ? ": " : "",
+			v->device.live_why);
 	print_times(&v->device);
 	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "",
 		v->params_seeded ? "; parameters: seeded" : "");

@@ -122,6 +122,7 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	if (!a->asker) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
 	int lock = -1, rc = gpu_lock_take(NULL, g->s->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
 	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
+	if (a->asker) gpu_watch_begin(g->s->watch);
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
 	gpu_lock_release(lock);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;

@@ -1,8 +1,8 @@
 /* live_step: the candidate's own file, run for real on the GPU, where somebody asks for it (worker/live.py).
  *
  * A candidate that cannot be traced (its host code looks at values, keeps results, does what a tape cannot say) may be
- * right all the same: such a one becomes `partial/live-right` or `partial/live-wrong`, never more, because its host code
- * met the data. A genuine one's record says whether its file gives what its tape gave. */
+ * right all the same: such a one becomes `partial/live-right` or `partial/live-wrong`, never more, because its host
+ * code met the data. A genuine one's record says whether its file gives what its tape gave. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "verify/gpu_lock.h"
@@ -28,7 +28,8 @@ static bool may_run(const struct verdict *v)
 }
 
 /* One trial in a process of its own: "right", "wrong" or "failed", with why. */
-static int run(struct grading *g, const struct oracle_trial *t, const char **said, char *why, size_t len, struct err *err)
+static int run(
+	struct grading *g, const struct oracle_trial *t, const char **said, char *why, size_t len, struct err *err)
 {
 	struct verify_shared *s = g->s;
 	struct reference_options o = {.zygote = s->timer,

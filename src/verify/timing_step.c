@@ -271,7 +271,6 @@ static int session_run(struct grading *g, const struct trace *stock, const struc
 	int rc = references_start(&s, mask, err);
 	if (!rc) rc = gpu_start(g, stock, err);
 	if (!rc) plan(&s, g->s->time_repeats);
-	gpu_watch_begin(g->s->watch);
 	if (!rc) rc = gpu_replay(g, &a, &r, err);
 	if (!rc) {
 		candidate_keep(&s, &r.result);

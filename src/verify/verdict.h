@@ -77,7 +77,7 @@ struct verdict_device {
 	int others;                        /* processes of others on the GPU meanwhile; -1 not known */
 	double floor_s; /* what no kernel that does this work can beat, by the machine's measured peaks; NaN: not known */
 	char floor_by[16]; /* what sets it: "memory", "fp32", "tf32", "bf16" */
-	char live[8]; /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
+	char live[8];      /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
 	char live_why[160];
 	char untimed[128];
 	struct verdict_reference references[REFERENCE_COUNT];

@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -163,6 +164,8 @@ static void test_others(void **state)
 	assert_non_null(w);
 	struct gpu_seen seen;
 	unsigned self = (unsigned)getpid(), parent = (unsigned)getppid(), gone = 4000000;
+	int told[2];
+	assert_int_equal(pipe(told), 0);
 	pid_t child = fork();
 	if (child == 0) _exit(pause());
 
@@ -186,6 +189,21 @@ static void test_others(void **state)
 	gpu_watch_begin(w);
 	gpu_watch_end(w, 2, &seen);
 	assert_true(seen.activity == 0);
+
+	/* A process of another hone keeps to the lock, whatever it does. */
+	pid_t named = fork();
+	if (named == 0) {
+		prctl(PR_SET_NAME, "hone-runner");
+		_exit(write(told[1], "x", 1) != 1 || pause());
+	}
+	char byte;
+	assert_int_equal(read(told[0], &byte, 1), 1);
+	say("fake_clear");
+	process((unsigned)named);
+	gpu_watch_end(w, 0, &seen);
+	assert_true(seen.others == 0);
+	kill(named, SIGKILL);
+	waitpid(named, NULL, 0);
 
 	/* Processes that cannot be found here: ours, as long as ours are not on the list. */
 	say("fake_clear");
