@@ -17,16 +17,45 @@ import subprocess
 import sys
 
 REPEATS = 21
-NCU_REPEATS = 5
+NCU_REPEATS = 3
 LONG_US, SHARE, COUNT = 50, 0.03, 40
 NAMES = ("add_one", "chain", "fmas", "row_sum", "strided")
 
 
-class Kernel:
-    """One fixture, launched through the driver on torch's stream."""
+class TorchMemory:
+    """Uniform numbers in torch's memory."""
 
-    def __init__(self, folder, name, cuda):
+    def __init__(self):
+        self.tensors = []
+
+    def address(self, size):
         import torch
+        self.tensors.append(torch.rand(size // 4, device="cuda"))
+        return self.tensors[-1].data_ptr()
+
+
+class DriverMemory:
+    """Halves in the driver's memory."""
+
+    def __init__(self, cuda):
+        self.cuda, self.blocks = cuda, []
+
+    def address(self, size):
+        block = ctypes.c_uint64()
+        check(self.cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(size)))
+        check(self.cuda.cuMemsetD32_v2(block, 0x3F000000, ctypes.c_size_t(size // 4)))
+        self.blocks.append(block)
+        return block.value
+
+    def free(self):
+        for block in self.blocks:
+            check(self.cuda.cuMemFree_v2(block))
+
+
+class Kernel:
+    """One fixture, launched through the driver."""
+
+    def __init__(self, folder, name, cuda, memory):
         read = lambda file, mode="r": open(os.path.join(folder, name, file), mode).read()
         tape, binary, image = json.loads(read("tape.json")), json.loads(read("binaries.json"))[0], read("binaries.bin", "rb")
         row, buffers = tape["rows"][0], tape["buffers"]
@@ -36,16 +65,13 @@ class Kernel:
         self.shared, self.grid, self.threads = binary["shared_bytes"], row["grid"], 32 * binary["num_warps"]
         if self.shared > 48 << 10:
             check(cuda.cuFuncSetAttribute(self.function, 8, self.shared))
-        self.x = torch.rand(buffers[0]["bytes"] // 4, device="cuda")
-        self.y = torch.empty(buffers[1]["bytes"] // 4, device="cuda")
-        self.values = [ctypes.c_uint64(self.x.data_ptr()), ctypes.c_uint64(self.y.data_ptr()), ctypes.c_int32(row["args"][2]["int"]),
+        self.memory = memory
+        self.values = [ctypes.c_uint64(memory.address(buffers[0]["bytes"])), ctypes.c_uint64(memory.address(buffers[1]["bytes"])), ctypes.c_int32(row["args"][2]["int"]),
                        ctypes.c_uint64(0), ctypes.c_uint64(0)]
         self.parameters = (ctypes.c_void_p * 5)(*[ctypes.cast(ctypes.pointer(v), ctypes.c_void_p) for v in self.values])
 
-    def launch(self):
-        import torch
-        check(self.cuda.cuLaunchKernel(self.function, *self.grid, self.threads, 1, 1, self.shared,
-                                       ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), self.parameters, None))
+    def launch(self, stream):
+        check(self.cuda.cuLaunchKernel(self.function, *self.grid, self.threads, 1, 1, self.shared, ctypes.c_void_p(stream), self.parameters, None))
 
 
 def check(result):
@@ -53,36 +79,30 @@ def check(result):
         raise RuntimeError(f"the driver answers error {result}")
 
 
-def kernels(folder):
-    import torch
-    torch.cuda.init()
-    torch.zeros(1, device="cuda")
-    cuda = ctypes.CDLL("libcuda.so.1")
-    for name in sorted(os.listdir(folder)):
-        yield name, Kernel(folder, name, cuda)
-
-
 def graph_times(folder):
     """{name: microseconds}: events around a graph, behind a gate, so that no gap of the host's lies between them."""
     import torch
     out = {}
+    torch.zeros(1, device="cuda")
+    cuda = ctypes.CDLL("libcuda.so.1")
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(3 * l2 // 4, device="cuda")
     gate = torch.zeros(16, dtype=torch.int32, pin_memory=True)
-    for name, kernel in kernels(folder):
+    for name in sorted(os.listdir(folder)):
+        kernel = Kernel(folder, name, cuda, TorchMemory())
         graph = torch.cuda.CUDAGraph()
-        kernel.launch()
+        kernel.launch(torch.cuda.current_stream().cuda_stream)
         with torch.cuda.graph(graph):
-            kernel.launch()
+            kernel.launch(torch.cuda.current_stream().cuda_stream)
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         times, empty = [], []
         for i in range(2 * REPEATS):
-            kernel.x.add_(0)      # as the runner writes what the kernel reads before the flush
+            kernel.memory.tensors[0].add_(0)      # as the runner writes what the kernel reads before the flush
             flush.fill_(1)
             flush.sum()
             torch.cuda.synchronize()
             gate[0] = 0
-            check(kernel.cuda.cuStreamWaitValue32_v2(ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), ctypes.c_uint64(gate.data_ptr()), 1, 0))
+            check(cuda.cuStreamWaitValue32_v2(ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), ctypes.c_uint64(gate.data_ptr()), 1, 0))
             first.record()
             if i % 2:
                 graph.replay()
@@ -95,12 +115,19 @@ def graph_times(folder):
 
 
 def plain(folder):
-    """What Nsight Compute watches."""
-    import torch
-    for _, kernel in kernels(folder):
+    """What Nsight Compute watches: the same binaries by the driver alone, which starts sooner than torch."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    check(cuda.cuInit(0))
+    check(cuda.cuDeviceGet(ctypes.byref(device), 0))
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    check(cuda.cuCtxSetCurrent(context))
+    for name in sorted(os.listdir(folder)):
+        kernel = Kernel(folder, name, cuda, DriverMemory(cuda))
         for _ in range(NCU_REPEATS):
-            kernel.launch()
-        torch.cuda.synchronize()
+            kernel.launch(0)
+        check(cuda.cuCtxSynchronize())
+        kernel.memory.free()
 
 
 def ncu_times(ncu, folder):
