@@ -1,6 +1,6 @@
 """Predicted against measured speedups over a corpus of honest kernels (docs/cost-model.md, "Over the known-good corpus").
 
-    bench/cost/corpus_h200.py --predict    without a GPU: `hone verify` grades each pair; writes $OUT/predicted.json
+    bench/cost/corpus_h200.py --predict    without a GPU: the verifier grades each pair; writes $OUT/predicted.json
     bench/cost/corpus_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
     bench/cost/corpus_h200.py --compare    reads both and prints Kendall's tau-b
 
@@ -14,7 +14,6 @@ perfect prediction could reach.
 """
 import argparse
 import ast
-import concurrent.futures
 import itertools
 import json
 import math
@@ -113,31 +112,31 @@ def pairs(options):
 
 # ---- predicting (no GPU) ----
 
-def predict_one(name, task, candidate):
-    with tempfile.TemporaryDirectory() as folder:
-        for file, text in (("task.py", task), ("candidate.py", candidate)):
-            with open(os.path.join(folder, file), "w") as f:
-                f.write(text)
-        done = subprocess.run([f"{BUILD}/hone", "verify", "--task", f"{folder}/task.py", "--candidate", f"{folder}/candidate.py", "--json", "--seed", "1",
-                               "--num_correct_trials", "1", "--replay_timeout_ms", "600000", "--oracle_timeout_ms", "600000"], capture_output=True, text=True)
-    try:
-        v = json.loads(done.stdout)
-        row = {k: v[k] for k in ("verdict", "reason", "cost_s", "eager_cost_s", "fused_cost_s", "speedup_eager", "speedup_fused", "launches")}
-    except (ValueError, KeyError):
-        row = {"verdict": "none", "reason": done.stderr[-300:]}
-    say(f"{name}: {row}")
-    return name, row
+KEPT = ("verdict", "reason", "cost_s", "eager_cost_s", "fused_cost_s", "speedup_eager", "speedup_fused", "launches", "not_predicted")
 
 
 def predict(options):
+    """One verifier grades all pairs. Values are judged at sizes that a CPU can bear, times are predicted at the task's own."""
     rows = {}
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for found in concurrent.futures.as_completed([pool.submit(predict_one, name, *pair) for name, pair in pairs(options).items()]):
-            name, row = found.result()
-            rows[name] = row
+    with tempfile.TemporaryDirectory() as folder:
+        listed = []
+        for name, texts in pairs(options).items():
+            line = {"id": name}
+            for kind, text in zip(("task", "candidate"), texts):
+                line[kind] = os.path.join(folder, f"{name}_{kind}.py")
+                with open(line[kind], "w") as f:
+                    f.write(text)
+            listed.append(json.dumps(line))
+        done = subprocess.Popen([f"{BUILD}/bench/verify/grade_list", str(options.jobs), "1", "stock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        done.stdin.write("\n".join(listed) + "\n")
+        done.stdin.close()
+        for line in done.stdout:
+            graded = json.loads(line)
+            rows[graded["id"]] = row = {k: graded["verdict"].get(k) for k in KEPT}
+            say(f"{graded['id']}: {row}")
             write_json("predicted.json", dict(sorted(rows.items())))
-    bad = [n for n, r in rows.items() if r["verdict"] != "genuine"]
-    print(f"wrote {os.environ['OUT']}/predicted.json: {len(rows)} pairs, {len(bad)} of them not genuine: {' '.join(bad)}")
+    bad = [n for n, r in rows.items() if r["verdict"] != "genuine" or not r["speedup_eager"]]
+    print(f"wrote {os.environ['OUT']}/predicted.json: {len(rows)} pairs, {len(bad)} of them without a prediction: {' '.join(bad)}")
 
 
 # ---- measuring (GPU) ----
@@ -317,7 +316,7 @@ def row(what, found):
 def compare(options):
     predicted, measured = read_json("predicted.json"), read_json("measured.json")
     first, second = measured["passes"]
-    both = [n for n in predicted if predicted[n]["verdict"] == "genuine" and "eager" in first.get(n, {}) and "eager" in second.get(n, {})
+    both = [n for n in predicted if predicted[n]["verdict"] == "genuine" and predicted[n]["speedup_eager"] and "eager" in first.get(n, {}) and "eager" in second.get(n, {})
             and min(t[kind]["cold_us"] for t in (first[n], second[n]) for kind in ("eager", "candidate")) > 0]
     print(f"{len(both)} of {len(predicted)} pairs have a prediction and a time; {measured['machine']['name']}")
     print(f"{'':44} {'pairs':>6} {'tau-b':>7} {'median':>8} {'10 %':>8} {'90 %':>8}   ratios: predicted / measured")

@@ -3,8 +3,8 @@
  *     kernel_cost --again PREDICTED.json     the predictions anew from the counts in --predict's
  *     file: for work on the formula
  * The spec: {"buffers": [{"bytes": N, "file": PATH or absent for zeros}], "launches": [{"ttir",
- * "compiled": PATH (the compile worker's result), "grid": [x, y, z], "args": [{"buffer": I} or {"int":
- * N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
+ * "compiled": PATH (the compile worker's result), "grid": [x, y, z], "args": [{"buffer": I} or
+ * {"int": N} or {"float": X}]}], "outputs": [{"buffer": I, "file": PATH}]}. */
 #include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"

@@ -1,10 +1,11 @@
 /* grade_list: grades many candidates, each against a task of its own, with one verifier.
  *
- *   build/release/bench/verify/grade_list THREADS SEED < list > verdicts
+ *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE] < list > verdicts
  *
- * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is that
- * object with "verdict", the object that `hone verify --json` prints. Lines come in the order in which
- * verdicts are ready, and each is flushed, so that a run that was interrupted keeps what it has. */
+ * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is
+ * that object with "verdict", the object that `hone verify --json` prints. Lines come in the order
+ * in which verdicts are ready, and each is flushed, so that a run that was interrupted keeps what
+ * it has. COST_SIZE is --cost_size of `hone verify`. */
 #include "task/task.h"
 #include "verify/verify.h"
 #include <stdlib.h>
@@ -71,11 +72,12 @@ int main(int argc, char **argv)
 	static struct list list;
 	struct err err = {0};
 	struct verifier *v = NULL;
-	if (argc != 3) {
-		fprintf(stderr, "usage: grade_list THREADS SEED < list > verdicts\n");
+	if (argc != 3 && argc != 4) {
+		fprintf(stderr, "usage: grade_list THREADS SEED [COST_SIZE] < list > verdicts\n");
 		return 2;
 	}
-	struct verify_options o = {.threads = atoi(argv[1]), .seed = strtoull(argv[2], NULL, 10)};
+	struct verify_options o = {
+		.threads = atoi(argv[1]), .seed = strtoull(argv[2], NULL, 10), .cost_size = argc == 4 ? argv[3] : NULL};
 	int rc = list_read(&list, &err), handed = 0, done = 0;
 	if (!rc) rc = verifier_create(&o, &v, &err);
 	/* A window is outstanding at any time: the sources of a long list are not all held at once. */

@@ -3,13 +3,13 @@
  *   make soak                                  10,000 candidates, seed 1, two threads
  *   build/release/bench/verify/soak COUNT SEED THREADS
  *
- * Candidate i is a function of (seed, i): one of the kinds of the table below, with numbers and texts
- * drawn for it, and a comment that makes it unlike every other, so that no verdict comes from a cache.
- * One in sixteen is honest and has to be genuine; none of the others may be. It fails, with the
- * number of the candidate, when a verdict is lost or comes twice, when one is `infra`, when
- * descriptors or processes are left behind, or when this process has grown: the memory in use after
- * the first part (4,096 verdicts are kept in memory, so it is longer than that) and at the end may
- * differ by GROWTH_MAX bytes. */
+ * Candidate i is a function of (seed, i): one of the kinds of the table below, with numbers and
+ * texts drawn for it, and a comment that makes it unlike every other, so that no verdict comes from
+ * a cache. One in sixteen is honest and has to be genuine; none of the others may be. It fails,
+ * with the number of the candidate, when a verdict is lost or comes twice, when one is `infra`,
+ * when descriptors or processes are left behind, or when this process has grown: the memory in use
+ * after the first part (4,096 verdicts are kept in memory, so it is longer than that) and at the
+ * end may differ by GROWTH_MAX bytes. */
 #include "verify/verify.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -215,7 +215,8 @@ static void judge(struct soak *s, int64_t id, const struct verdict *d)
 	kind = kind_of(s->seed, i, &number);
 	if (d->class == VERDICT_INFRA) wrong(s, i, "our own fault", d);
 	else if (kind < 0 && d->class != VERDICT_GENUINE && strncmp(d->reason, "timeout", 7)) wrong(s, i, "not genuine", d);
-	/* A forged tape may happen to be the honest one, and a call that the sandbox refuses with an error ends nothing. */
+	/* A forged tape may happen to be the honest one, and a call that the sandbox refuses with an
+	 * error ends nothing. */
 }
 
 static void report(const struct soak *s)

@@ -4,8 +4,8 @@
  *
  * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures
  * training (forward, backward, AdamW over packed sequences) and generation, then lets
- * bench/peers/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts
- * both. Each figure is the best of its repeats. With --model DIR the model is that folder's:
+ * bench/peers/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then
+ * hurts both. Each figure is the best of its repeats. With --model DIR the model is that folder's:
  * opening it is timed, generation measured, training left out. */
 #include "cli/bench.h"
 #include "base/base.h"

@@ -303,26 +303,31 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 	return n ? 0 : err_set(err, ERR_MISMATCH, "%s: no task has a verdict on both sides", e->o->compare);
 }
 
+static long long count_at(const json_t *o, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(o, key));
+}
+static double real_at(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
 static void print_summary(const json_t *s)
 {
 	const char *key;
 	json_t *value;
-	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")),
-		(long long)json_integer_value(json_object_get(s, "samples")),
-		(long long)json_integer_value(json_object_get(s, "dropped")));
+	printf("tasks %lld, samples %lld, dropped %lld\n", count_at(s, "tasks"), count_at(s, "samples"),
+		count_at(s, "dropped"));
 	/* pass@k needs k verdicts on a task: where dropped answers left fewer on some, the line says
 	 * so. */
-	long long tasks = json_integer_value(json_object_get(s, "tasks"));
 	json_object_foreach(json_object_get(s, "pass"), key, value)
 	{
-		long long counted = json_integer_value(json_object_get(json_object_get(s, "pass_tasks"), key));
+		long long counted = count_at(json_object_get(s, "pass_tasks"), key);
 		printf("%-14s %.4f", key, json_real_value(value));
-		printf(counted < tasks ? "  (%lld tasks have as many verdicts)\n" : "\n", counted);
+		if (counted < count_at(s, "tasks")) printf("  (%lld tasks have as many verdicts)", counted);
+		putchar('\n');
 	}
+	/* Rates over all answers, then how often each verdict and reason came up. */
 	static const char *const rates[] = {"genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio",
 		"mean_length", "speedup_geomean", "speedup_mean"};
-	for (size_t i = 0; i < ARRAY_LEN(rates); i++)
-		printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
+	for (size_t i = 0; i < ARRAY_LEN(rates); i++) printf("%-14s %.4f\n", rates[i], real_at(s, rates[i]));
 	json_object_foreach(json_object_get(s, "reasons"), key, value)
 		printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	/* These parts are there only when --compare or --results asked for them. */
@@ -330,9 +335,8 @@ static void print_summary(const json_t *s)
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
 		printf("difference to %s: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n",
-			json_string_value(json_object_get(c, "to")), json_real_value(json_object_get(c, "difference")),
-			(long long)json_integer_value(json_object_get(c, "structures")), json_real_value(json_object_get(c, "low")),
-			json_real_value(json_object_get(c, "high")));
+			json_string_value(json_object_get(c, "to")), real_at(c, "difference"), count_at(c, "structures"),
+			real_at(c, "low"), real_at(c, "high"));
 }
 
 static int eval_report(const struct eval *e, struct err *err)

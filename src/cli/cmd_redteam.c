@@ -1,5 +1,5 @@
-/* hone redteam: kernels that are wrong by construction against a verifier: ours, or any command. What it accepts is
- * printed by family and by name. Exit status 1 when something was accepted. */
+/* hone redteam: kernels that are wrong by construction against a verifier: ours, or any command.
+ * What it accepts is printed by family and by name. Exit status 1 when something was accepted. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -79,8 +79,8 @@ static int folder_write(const struct redteam *r, struct err *err)
 	return rc;
 }
 
-/* Its exit status says what somebody else's verifier thinks of one candidate. One that crashed, or did not end in time,
- * has said nothing: that is no refusal. */
+/* Its exit status says what somebody else's verifier thinks of one candidate. One that crashed, or
+ * did not end in time, has said nothing: that is no refusal. */
 static int ask_once(const struct redteam *r, int i, struct err *err)
 {
 	/* A shell, because --against is a command line: the files follow it as "$1" and "$2". */
@@ -160,8 +160,8 @@ static int ask_verifier(struct redteam *r, struct err *err)
 	return rc;
 }
 
-/* A row for each family and one for all. KernelBench's check: allclose on stock inputs, from the same records; a dash
- * where it was not reached. */
+/* A row for each family and one for all. KernelBench's check: allclose on stock inputs, from the
+ * same records; a dash where it was not reached. */
 static int table_print(const struct redteam *r)
 {
 	static const char *const families[] = {"always", "data", "rows", "size", "place", "host", NULL};

@@ -1,8 +1,8 @@
 /* hone tasks: task sets. `list` and `show` read any form (a .py file, a folder, .jsonl[.gz]);
- * `synth` composes a set with structures to train on, to choose by and to report on; `import` copies a set into another
- * form, without the tasks whose source it has seen; `audit` asks the verifier what the references
- * alone say: a task that does not run, or that an output computed by no kernel passes, teaches
- * nothing. */
+ * `synth` composes a set with structures to train on, to choose by and to report on; `import`
+ * copies a set into another form, without the tasks whose source it has seen; `audit` asks the
+ * verifier what the references alone say: a task that does not run, or that an output computed by
+ * no kernel passes, teaches nothing. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -292,7 +292,8 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 
 /* ---- audit ---- */
 
-/* Tasks are asked about side by side: each is one process that computes, and threads that wait for it. */
+/* Tasks are asked about side by side: each is one process that computes, and threads that wait for
+ * it. */
 struct audit {
 	const struct tasks_options *o;
 	const struct task_set *set;

@@ -7,8 +7,8 @@
 
 /* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM
  * (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2
- * bandwidth is in none of them: the H200's is what bench/cost/cost_h200.py measured, the others' are
- * scaled from it by SMs and clock. */
+ * bandwidth is in none of them: the H200's is what bench/cost/cost_h200.py measured, the others'
+ * are scaled from it by SMs and clock. */
 const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64,
 		{0, 494e12, 989e12, 1979e12}, 90, 150109880320, 6144},
@@ -22,10 +22,11 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 		{0, 82.6e12, 165.2e12, 330.3e12}, 89, 25386352640, 384},
 };
 
-#define LAUNCH_S 1.7e-6            /* one more kernel in a graph */
+#define LAUNCH_S 0.3e-6            /* one more kernel in a graph, beyond its own path */
 #define PROGRAM_S 0.605e-9         /* the grid's scheduler starts programs one after another */
 #define WARP_START_CYCLES 8        /* of an SM */
 #define RAMP_S 2.0e-6              /* from a launch's start to a steady stream, and from its last store to its end */
+#define DRAM_RAMP_S 1.4e-6         /* until DRAM is at full speed, where there is enough to move */
 /* Of the data sheet's bandwidth by the best kernels: read only, and
  * what writes then get in a copy. */
 #define DRAM_READ_REACHED 0.94
@@ -155,7 +156,8 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	double sum = 0;
 	for (int i = 0; i < VM_LIMIT_COUNT; i++) sum += pow(e.part_s[i], OVERLAP);
 	e.part_s[VM_LIMIT_LAUNCH] = fmax(e.part_s[VM_LIMIT_LAUNCH], LAUNCH_S);
-	e.time_s = LAUNCH_S + pow(sum, 1 / OVERLAP) + fmin(path_s, RAMP_S);
+	double ramp = fmin(path_s, RAMP_S) + fmin(e.part_s[VM_LIMIT_DRAM], DRAM_RAMP_S);
+	e.time_s = LAUNCH_S + pow(sum, 1 / OVERLAP) + ramp;
 	for (int i = 0; i < VM_LIMIT_COUNT; i++)
 		if (e.part_s[i] > e.part_s[e.limit]) e.limit = (enum vm_limit)i;
 	return e;

@@ -438,7 +438,8 @@ static int composed(struct field *f, enum field_op op, const struct field_value 
 static int apply_unary(struct field *f, enum field_op op, const struct field_value *a, struct field_value *out)
 {
 	int sign;
-	/* The interval's operations first, then the residues' own, then random functions; the rest is composed. */
+	/* The interval's operations first, then the residues' own, then random functions; the rest is
+	 * composed. */
 	switch (op) {
 	case FIELD_NEG: *out = negated(f, *a); return 0;
 	case FIELD_ABS:

@@ -49,7 +49,8 @@ struct check {
 	int current;  /* region between begin and end; -1: none */
 	int at;       /* its next call */
 	bool records; /* for the first time */
-	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last gathered. */
+	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last
+	 * gathered. */
 	const struct check_batch *last;
 	int chunk, chunk_real;
 };

@@ -1,5 +1,5 @@
-/* tape_fields: what the objects of a tape are made of: numbers, lists, names and views, each read from hostile JSON
- * with a message that names its place. */
+/* tape_fields: what the objects of a tape are made of: numbers, lists, names and views, each read
+ * from hostile JSON with a message that names its place. */
 #include "tape/tape_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"

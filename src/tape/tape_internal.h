@@ -11,8 +11,9 @@ int tape_text_check(const char *text, size_t len, struct err *err);
  * else. */
 bool tape_base64_decode(const char *text, size_t len, uint8_t *out, size_t bytes);
 
-/* Readers of hostile JSON (tape_fields.c). `what` is the path of the object ("rows[3].dst", "" for the whole), for
- * messages; each fails with a code and a message that names the place, and what was expected there. */
+/* Readers of hostile JSON (tape_fields.c). `what` is the path of the object ("rows[3].dst", "" for
+ * the whole), for messages; each fails with a code and a message that names the place, and what was
+ * expected there. */
 struct tape_path {
 	char text[96]; /* cut where a path is longer */
 };

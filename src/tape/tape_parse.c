@@ -1,5 +1,5 @@
-/* tape_parse: hostile text to a validated struct tape (docs/tape-format.md): buffers, kernels and the whole. What they
- * are made of is read in tape_fields.c, rows in tape_rows.c.
+/* tape_parse: hostile text to a validated struct tape (docs/tape-format.md): buffers, kernels and
+ * the whole. What they are made of is read in tape_fields.c, rows in tape_rows.c.
  *
  * One function per object of the format. Each takes `what`, the object's path (rows[3].dst), for
  * messages, and fails at the first thing that is not exactly as documented: unknown keys too, so
@@ -190,7 +190,6 @@ static int read_tape(struct tape *t, struct err *err)
 	if (!rc) rc = tape_get_array(t->json, "", "outputs", 1, TAPE_OUTPUTS_MAX, &outputs, err);
 	if (!rc && !json_is_boolean(tuple)) rc = err_set(err, ERR_FORMAT, "tape: tuple: expected true or false");
 	if (rc) return rc;
-	t->output_is_tuple = json_is_true(tuple);
 	t->nbuffers = (int)json_array_size(buffers);
 	t->nkernels = (int)json_array_size(kernels);
 	t->nrows = (int)json_array_size(rows);
@@ -211,8 +210,8 @@ static int read_tape(struct tape *t, struct err *err)
 	return rc ? rc : tape_read_views(t, outputs, "", "outputs", &t->noutputs, &t->outputs, err);
 }
 
-/* IR text without locations: "#loc" lines and loc(...) with what it encloses; strings are kept whole
- * inside it. */
+/* IR text without locations: "#loc" lines and loc(...) with what it encloses; strings are kept
+ * whole inside it. */
 static json_t *ir_without_locations(const char *text, size_t len)
 {
 	struct str out = {0};

@@ -1,5 +1,5 @@
-/* tape_rows: the rows of a tape (docs/tape-format.md, "row"): launches with their arguments, fills, copies, library
- * calls, events. */
+/* tape_rows: the rows of a tape (docs/tape-format.md, "row"): launches with their arguments, fills,
+ * copies, library calls, events. */
 #include "tape/tape_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -97,7 +97,8 @@ static int read_launch(struct tape *t, const json_t *o, const char *what, struct
 	if (!rc) rc = tape_get_int(o, what, "kernel", 0, t->nkernels - 1, &kernel, err);
 	if (!rc) rc = tape_get_array(o, what, "grid", 3, 3, &grid, err);
 	if (!rc) rc = tape_get_array(o, what, "args", 0, TAPE_ARGS_MAX, &args, err);
-	/* Like an option, it is left out where it is not so: two texts for one meaning would be two tapes. */
+	/* Like an option, it is left out where it is not so: two texts for one meaning would be two
+	 * tapes. */
 	const json_t *allocator = json_object_get(o, "allocator");
 	if (!rc && allocator && !json_is_true(allocator))
 		rc = err_set(err, ERR_FORMAT, "tape: %s.allocator: expected true, or nothing", what);

@@ -37,9 +37,11 @@ enum verdict_reference_kind { VERDICT_REFERENCE_TABLE(X) REFERENCE_COUNT };
 #undef X
 const char *verdict_reference_name(enum verdict_reference_kind k);
 
-/* A measured figure: the median, and the interval that holds the true median with 95 %; NaN: none. */
+/* A measured figure: the middle of a series, and the interval that holds the true middle with 95 %; NaN: none. */
 struct verdict_measure {
-	double value, low, high;
+	double value;
+	double low;
+	double high;
 };
 /* One reference beside the candidate. Speedups are the reference's time over the candidate's: of spans (device activity
  * alone, cold caches); of the host's clock; and as papers measure them, 10 calls to warm up and the mean of 100. */
@@ -51,8 +53,12 @@ struct verdict_reference {
 	int pairs;            /* spans measured turn by turn with the candidate's; 0: medians of two series */
 	int64_t memory_bytes; /* that one forward needs at most, inputs and parameters included */
 	double error_max;     /* worst scaled error of the timed forward; NaN not compared */
-	struct verdict_measure time_s, speedup;
-	double wall_s, paper_s, speedup_wall, speedup_paper;
+	struct verdict_measure time_s;
+	struct verdict_measure speedup;
+	double wall_s;
+	double paper_s;
+	double speedup_wall;
+	double speedup_paper;
 	char why[160]; /* why there is no time, or no speedup */
 };
 
@@ -60,7 +66,8 @@ struct verdict_reference {
 struct verdict_device {
 	char name[64]; /* "vm", or the GPU's own: "NVIDIA H200" */
 	int driver;    /* CUDA version of its driver: 13000; 0 for the vm */
-	int trials, trials_failed;
+	int trials;
+	int trials_failed;
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
 	int guided_apart;  /* guided trials that the vm passed and the GPU did not, by their values: counted, not judged */
 	int contracted;   /* hidden trials that the GPU passed only with kernels compiled without contraction (a product and
@@ -68,38 +75,47 @@ struct verdict_device {
 	double error_max; /* worst scaled error over its trials */
 	enum verdict_repeat repeat;
 	double seconds; /* that the replays took */
-	/* Timed replays with cold caches: median, and the interval that holds the true median with 95 %. NaN
-	 * when there are none; untimed says why then. empty_s: what the clock shows where nothing runs. */
-	int timed;
-	double time_s, time_low_s, time_high_s, empty_s;
-	double wall_s, paper_s, control_s; /* of the same tape by the host's clock, and warm; of the launcher's own work */
-	int64_t memory_bytes;              /* all buffers of the tape and its launches' scratch */
-	int others;                        /* processes of others on the GPU meanwhile; -1 not known */
-	double floor_s; /* what no kernel that does this work can beat, by the machine's measured peaks; NaN: not known */
-	char floor_by[16]; /* what sets it: "memory", "fp32", "tf32", "bf16" */
-	char live[8];      /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
-	char live_why[160];
-	char untimed[128];
+	/* Timed replays with cold caches; times are NaN where there are none. */
+	int timed;         /* spans */
+	double time_s;     /* their middle */
+	double time_low_s; /* the interval that holds the true middle with 95 % */
+	double time_high_s;
+	double empty_s;       /* what the clock shows where nothing runs */
+	double wall_s;        /* of the same tape by the host's clock */
+	double paper_s;       /* as papers measure: warm, 10 calls to warm up and the mean of 100 */
+	double control_s;     /* of the launcher's own work */
+	int64_t memory_bytes; /* all buffers of the tape and its launches' scratch */
+	int others;           /* processes of others on the GPU meanwhile; -1 not known */
+	double floor_s;       /* what no kernel that does this work can beat, by the machine's measured peaks */
+	char floor_by[16];    /* what sets it: "memory", "fp32", "tf32", "bf16" */
+	char live[8];         /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
+	char live_why[160];   /* of "wrong" and "failed" */
+	char untimed[128];    /* why there are no times though they were asked for; else "" */
 	struct verdict_reference references[REFERENCE_COUNT];
 };
 
 #define VERDICT_SIDES_MAX 16
+/* A side of a comparison on data that no trial took. */
 struct verdict_side {
-	int line;
+	int line; /* of the candidate */
 	char text[112];
-}; /* a side of a comparison on data that no trial took */
+};
 #define VERDICT_LINES_MAX 64
+/* The work of one source line of the candidate. */
 struct verdict_line {
 	int line;
-	int64_t bytes, sectors, flops;
-}; /* cost of one source line of the candidate */
+	int64_t bytes;
+	int64_t sectors; /* of 32 bytes */
+	int64_t flops;
+};
 struct verdict {
 	enum verdict_class class;
 	enum verdict_stage stage; /* where it ended; done for genuine */
 	char reason[48];          /* reason code: docs/verifier.md lists them all */
 	char detail[1024];        /* for people and for feedback: what, where (candidate.py:line), expected, found */
 	int line;                 /* candidate's line that detail speaks of, or 0 */
-	bool compiled, correct;   /* every launched kernel compiled for the target; all counted trials agreed */
+	bool compiled;            /* every launched kernel compiled for the target */
+	bool correct;             /* all counted trials agreed */
 	bool params_seeded;       /* some parameters kept the candidate's own values */
 	char sizes[256]; /* "batch 2, stock 10": the sizes of the judgement where they are not the task's own, else "" */
 	char edge[256]; /* what it does with NaN, infinities and denormals, beside the reference; never judged; "" not tried
@@ -116,15 +132,23 @@ struct verdict {
 	char cost_size[256];     /* "stock" or "batch 4096, stock 16"; "" as judged */
 	double cost_error;       /* relative standard error of cost_s; 0: every program was counted */
 	char not_predicted[256]; /* "" it was */
+	/* Work at those sizes, over all launches. */
 	int launches;
-	int64_t programs, bytes, sectors, flops;
+	int64_t programs;
+	int64_t bytes;   /* that loads and stores ask for */
+	int64_t sectors; /* of 32 bytes that they touch */
+	int64_t flops;
 	int nlines;
 	struct verdict_line lines[VERDICT_LINES_MAX];
-	int trials, trials_failed;
-	double error_max, tolerance; /* worst scaled error over trials and its bound */
-	int sides, sides_taken,
-		guided; /* of comparisons on data, at all places; trials that were searched and took a new one */
-	int nunreached, unreached_more; /* more: beside those listed */
+	int trials; /* that counted */
+	int trials_failed;
+	double error_max;   /* worst scaled error over trials */
+	double tolerance;   /* its bound */
+	int sides;          /* of comparisons on data, at all places */
+	int sides_taken;    /* of those, by some trial */
+	int guided;         /* trials that were searched for and took a new side */
+	int nunreached;     /* sides that are listed */
+	int unreached_more; /* beside those listed */
 	struct verdict_side unreached[VERDICT_SIDES_MAX];
 	int kernelbench;        /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 is not known */
 	int kernelbench_trials; /* that it was computed from */
@@ -132,9 +156,10 @@ struct verdict {
 	char gpu[24]; /* the card for which kernels were compiled, whose limits held and whose time is predicted */
 	int gpu_arch; /* 90: compute capability 9.0 */
 	struct verdict_device device;
-	double seconds;
-	bool cached;           /* wall time of this verdict */
-	struct sha256_hex key; /* cache key: tape, source, task, options, versions */
+	double seconds;        /* wall time of this verdict */
+	bool cached;           /* it came from the store, or from the same candidate's grading in this process */
+	struct sha256_hex key; /* of the cache: source, task, options and versions; without versions where the text alone
+							  settled it */
 };
 json_t *verdict_json(const struct verdict *v); /* the object that `hone verify --json` prints; new reference */
 json_t *verdict_reference_json(const struct verdict_reference *r);

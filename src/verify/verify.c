@@ -532,15 +532,6 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 	return 0;
 }
 
-int verifier_run(
-	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err)
-{
-	struct verify_request r = {.task = task, .source = source, .source_len = len, .id = 0};
-	int64_t id = 0;
-	int rc = verifier_submit(v, &r, err);
-	return rc ? rc : verifier_collect(v, -1, &id, out, err);
-}
-
 void verifier_times(struct verifier *v, struct verify_times *out)
 {
 	pthread_mutex_lock(&v->s.times_lock);

@@ -1,15 +1,17 @@
 /* A sample of a launch's programs, and the launch's counts from theirs.
  *
- * Which programs are alike is asked of the program itself. Where no branch depends on the program's number, all of them
- * go the same way, and only masks at the edges of the grid differ: a program's place on the last row of an axis makes
- * its stratum. Where branches do depend on it, the instructions that steer are run for every program, and nothing else:
- * how much work lies on its way puts a program beside those with as much, so that none that is dearer than the others
- * can hide from the draw. The corners of the grid always run.
+ * Which programs are alike is asked of the program itself. Where no branch depends on the program's
+ * number, all of them go the same way, and only masks at the edges of the grid differ: a program's
+ * place on the last row of an axis makes its stratum. Where branches do depend on it, the
+ * instructions that steer are run for every program, and nothing else: how much work lies on its
+ * way puts a program beside those with as much, so that none that is dearer than the others can
+ * hide from the draw. The corners of the grid always run.
  *
- * Counts that add up over programs are scaled by each stratum's programs. What programs share does not add up: distinct
- * bytes are the lesser of the programs' own together and of the range between the lowest and the highest that any of
- * them touched. That is what it is where programs share nothing, or where together they read all there is; elsewhere it
- * is more, and the prediction slower, never faster. */
+ * Counts that add up over programs are scaled by each stratum's programs. What programs share does
+ * not add up: distinct bytes are the lesser of the programs' own together and of the range between
+ * the lowest and the highest that any of them touched. That is what it is where programs share
+ * nothing, or where together they read all there is; elsewhere it is more, and the prediction
+ * slower, never faster. */
 #include "vm/vm_sample.h"
 #include "base/base.h"
 #include "cost/cost.h"
@@ -95,7 +97,8 @@ static int ways_order(const void *a, const void *b)
 
 /* ---- strata ---- */
 
-/* Programs that stand for each other, before any is drawn. The k-th of them: by a list, or by its place in the grid. */
+/* Programs that stand for each other, before any is drawn. The k-th of them: by a list, or by its
+ * place in the grid. */
 struct group {
 	int64_t programs, work; /* work: of all of them */
 	const struct way *list; /* NULL: those of a face, without the corner */
@@ -139,8 +142,8 @@ static int groups_of_grid(const struct vm_ctx *c, int64_t work, struct group *gr
 	return n;
 }
 
-/* Programs of one face with equal work each; where those are too many groups, neighbours in the order of work that have
- * an equal share of all work together. */
+/* Programs of one face with equal work each; where those are too many groups, neighbours in the
+ * order of work that have an equal share of all work together. */
 static int groups_of_ways(const struct way *ways, int64_t n, int64_t total, struct group *groups)
 {
 	int count = 0, faces = 0;
@@ -326,7 +329,8 @@ void vm_sample_plan_release(struct vm_sample_plan *plan)
 
 /* ---- sums ---- */
 
-/* What else is counted of a program, beside its lines' counts: single numbers, then four for each buffer. */
+/* What else is counted of a program, beside its lines' counts: single numbers, then four for each
+ * buffer. */
 enum { SUM_STEPS, SUM_PATH, SUM_TRIPS, SUM_SINGLE };
 enum { OF_L2_LOADS, OF_READ, OF_WRITTEN, OF_ATOMICS, OF_BUFFER };
 #define CERTAINTIES 7
@@ -481,8 +485,9 @@ static int64_t distinct_bytes(const struct vm_sample *s, int is_store, uint64_t 
 	return s->touched.high[is_store][index] < 0 ? 0 : MIN(own, range) * GRANULE_BYTES;
 }
 
-/* Atomics on the granule that has most of them: as many as come on each on average, or, where the sampled programs met
- * on one more often than one of them alone would explain, that one's share of all. */
+/* Atomics on the granule that has most of them: as many as come on each on average, or, where the
+ * sampled programs met on one more often than one of them alone would explain, that one's share of
+ * all. */
 static int64_t hottest(const struct vm_sample *s, uint64_t index)
 {
 	const struct vm_cost_plans *plans = s->c->meter->plans;

@@ -110,7 +110,7 @@ static void test_min_p_gradient(void **state)
 	for (int i = 0; i < n; i += 5) {
 		float *grad = xcalloc((size_t)p[i].count, sizeof *grad), *value = host_values(&p[i]), keep = value[1];
 		double side[2];
-		param_get_grad(f->ops, &p[i], grad);
+		grads_get(f->ops, &p[i], grad);
 		for (int k = 0; k < 2; k++) {
 			value[1] = keep + (k ? -1e-2f : 1e-2f);
 			pass_forward(pass, f->adapter, &b, 0);
@@ -140,6 +140,7 @@ static void test_span(void **state)
 		bool is_code;
 	} cases[] = {{"", false}, {"Use `x` and ``` in a line", false}, {"plan\n```", true}, {"plan\n  ```python\n", true},
 		{"```python", true}, {"plan\n``", false}, {"plan\n`` `", false}, {"a\nb ```\n", false}, {"a\n\t````\nx", true}};
+	/* A tokenizer so small that the backticks are tokens of their own. */
 	const char *build = getenv("BUILD");
 	char *dir = path_join(build ? build : "build/release", "ref"), *path = path_join(dir, "rl-span.json");
 	struct slice training = {"plan\n```python\n", 15};
@@ -148,6 +149,7 @@ static void test_span(void **state)
 	struct tokenizer *t;
 	if (dir_make(dir, &err) || tokenizer_train(&training, 1, &o, path, &err) || tokenizer_open(path, &t, &err))
 		fail_msg("%s", err.text);
+	/* Asked after each token, as the sampler does, and once for the whole: the same answer. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct ids ids = {0};
 		struct span_state whole = {0}, growing = {0};

@@ -4,8 +4,8 @@
  * sampling over token ids in order. With top_k or top_p the survivors are taken in falling order of
  * weight (ties: lower id first), by popping a heap, which costs as much as there are survivors, and
  * allocates nothing as qsort might. top_p keeps the smallest set whose share of what top_k left
- * reaches p; min_p then drops what weighs less than min_p of the heaviest, whose weight is 1. NaN logits weigh nothing;
- * without any finite logit the token is 0 and its log-probability NaN. */
+ * reaches p; min_p then drops what weighs less than min_p of the heaviest, whose weight is 1. NaN
+ * logits weigh nothing; without any finite logit the token is 0 and its log-probability NaN. */
 #include <math.h>
 #include "ops_cpu.h"
 

@@ -89,7 +89,8 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	memcpy(b->ids, r->ids, rows * sizeof *b->ids);
 	memcpy(b->pos, r->pos, rows * sizeof *b->pos);
 	memcpy(b->sequence, r->sequence, rows * sizeof *b->sequence);
-	/* Starts: the first row of each sequence; a sequence without rows begins where the next one does. */
+	/* Starts: the first row of each sequence; a sequence without rows begins where the next one
+	 * does. */
 	int s = 0;
 	b->start[0] = 0;
 	for (int t = 0; t < r->T; t++) {

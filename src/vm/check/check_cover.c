@@ -1,9 +1,10 @@
-/* Coverage: which sides of its comparisons, selects, clamps, masks and function ends a kernel took on data.
+/* Coverage: which sides of its comparisons, selects, clamps, masks and function ends a kernel took
+ * on data.
  *
- * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a bound decides
- * nothing that another input could change, so it is no site. A site records how far its operands were from each side;
- * once all its sides were taken it is closed, and costs nothing any more. NaN is on no side: what a kernel does with it
- * is reported elsewhere and never judged. */
+ * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a
+ * bound decides nothing that another input could change, so it is no site. A site records how far
+ * its operands were from each side; once all its sides were taken it is closed, and costs nothing
+ * any more. NaN is on no side: what a kernel does with it is reported elsewhere and never judged. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
@@ -17,8 +18,9 @@
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
 
-/* Where a function leaves the range in which it is worth something: beyond it overflows, vanishes, saturates or meets a
- * pole. A missing end is infinite. operand: which source is looked at; by_size: its magnitude. */
+/* Where a function leaves the range in which it is worth something: beyond it overflows, vanishes,
+ * saturates or meets a pole. A missing end is infinite. operand: which source is looked at;
+ * by_size: its magnitude. */
 static const struct {
 	int16_t op;
 	uint8_t operand;
@@ -55,8 +57,8 @@ const char *vm_site_kind_name(enum vm_site_kind kind) { return KIND_NAMES[kind];
 
 /* ---- what is data ---- */
 
-/* One step of the flow: whether something was added. A region's operands come from the instruction before it, and its
- * last instruction has the results of the whole. */
+/* One step of the flow: whether something was added. A region's operands come from the instruction
+ * before it, and its last instruction has the results of the whole. */
 static bool data_step(const struct vm_program *p, int i, bool *is_data)
 {
 	const struct vm_instr *in = &p->instrs[i];
@@ -400,7 +402,8 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;
 	for (int i = 0; i < count; i++) {
-		/* A value that cannot be made (the arena is full) is the next instruction's fault, not ours. */
+		/* A value that cannot be made (the arena is full) is the next instruction's fault, not
+		 * ours. */
 		if (!reader_make(c, in, first + i, n, &r[i])) return;
 		all_splat &= r[i].is_splat;
 	}

@@ -143,7 +143,8 @@ static bool keeps_lanes(const struct vm_instr *in)
 		(in->op == OP_MAP && in->result_elem != ELEM_I1);
 }
 
-/* The marks of result d. They are made beside the old ones, since a result may be one of the operands. */
+/* The marks of result d. They are made beside the old ones, since a result may be one of the
+ * operands. */
 static struct check_taint result_marks(struct vm_ctx *c, const struct vm_instr *in, int d)
 {
 	struct check_taint new = {.lanes = NULL};

@@ -301,7 +301,8 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 			block_of_constants(
 				e, p->values[c->value].elem, c->data ? c->data : c->bits, c->data ? p->values[c->value].count : 1));
 	}
-	/* Arguments are rounded to their type, as the launch rounds them, before they are read as constants. */
+	/* Arguments are rounded to their type, as the launch rounds them, before they are read as
+	 * constants. */
 	for (int i = 0; i < k->nargs; i++) {
 		enum elem elem = k->module.types[k->arg_types[i]].elem;
 		int value = k->arg_values[i];
@@ -321,7 +322,8 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 	return e->out->end != VM_EXACT_DONE;
 }
 
-/* The engine's own faults become this report's. Integers that are no integers' bytes are bits of data. */
+/* The engine's own faults become this report's. Integers that are no integers' bytes are bits of
+ * data. */
 static void take_fault(struct exact *e, const struct vm_report *r)
 {
 	if (e->out->end != VM_EXACT_DONE) return;

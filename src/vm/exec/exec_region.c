@@ -261,15 +261,16 @@ static int reduce_neighbours(struct combine *k, struct vm_buf **cur)
  * run, say) would not notice. */
 static const int64_t quarters[4] = {1, 3, 0, 2};
 
-/* A reduction in another order than the usual one: first the quarters of each row in the order above, then the upper
- * and the lower half of what is left, again and again. Rows of fewer than four elements have the halves alone. */
+/* A reduction in another order than the usual one: first the quarters of each row in the order
+ * above, then the upper and the lower half of what is left, again and again. Rows of fewer than
+ * four elements have the halves alone. */
 static int reduce_crosswise(struct combine *k, struct vm_buf **cur)
 {
 	int64_t len = k->shape.len, quarter = len / 4;
 	for (int i = 1; i < 4 && quarter; i++) {
 		if (set_pairs(k, cur, len, quarters[i - 1] * quarter, quarters[i] * quarter, 1, quarter)) return 1;
-		/* A result stands where its second operand was, and is the first one of the next call; the last is the new row.
-		 */
+		/* A result stands where its second operand was, and is the first one of the next call; the
+		 * last is the new row. */
 		if (i < 3) put_rows(k, cur, len, quarters[i] * quarter, quarter);
 		else take_results(k, cur, quarter);
 	}

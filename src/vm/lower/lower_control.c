@@ -215,7 +215,8 @@ int lower_execute_region(struct lowerer *lo, const struct ttir_op *op, const str
 	if (lower_region_begin(lo, &op->regions[0], NULL, 0, "scf.yield", &scope) ||
 		lower_region_values(lo, &scope, 0, n, like, values))
 		return lo->code;
-	/* The region's names end with it; the results get theirs outside, and what was yielded moves there. */
+	/* The region's names end with it; the results get theirs outside, and what was yielded moves
+	 * there. */
 	lower_region_end(lo, &scope);
 	if (results_new(lo, op, op->types, n, results)) return lo->code;
 	return emit_move(lo, results, values, n);

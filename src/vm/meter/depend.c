@@ -1,10 +1,11 @@
-/* What counts depend on. Two marks go forward through the program, from operands to results until nothing changes: DATA
- * from what loads and atomics read, PROGRAM from the program's number. An address, a mask or a branch with the mark
- * DATA makes the counts a matter of values; a branch with PROGRAM makes them differ between programs. Then the
- * instructions that branches need are found backwards: run alone they tell how long each program's way is.
+/* What counts depend on. Two marks go forward through the program, from operands to results until
+ * nothing changes: DATA from what loads and atomics read, PROGRAM from the program's number. An
+ * address, a mask or a branch with the mark DATA makes the counts a matter of values; a branch with
+ * PROGRAM makes them differ between programs. Then the instructions that branches need are found
+ * backwards: run alone they tell how long each program's way is.
  *
- * A region's values are made by the instruction that owns it: what goes in marks its first instruction's results, and
- * what comes out of its last marks the owner's. */
+ * A region's values are made by the instruction that owns it: what goes in marks its first
+ * instruction's results, and what comes out of its last marks the owner's. */
 #include "vm/meter/depend.h"
 #include "base/base.h"
 #include "vm/core/program.h"

@@ -148,10 +148,12 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	double parts = !is_fma && size == 4 && in->special >= 2 ? in->special == 4 ? 6 : 3 : 1; /* tf32x3, bf16x3, bf16x6 */
 	cost->dot_by[unit] += (int64_t)flops;
 	w->shared = (int64_t)in->imm[0] * ((int64_t)in->imm[1] + in->imm[2]) * in->imm[3] * (int64_t)size;
+	/* The program's warps put the operands into shared memory for each other and meet before they read them. */
+	w->latency = BARRIER_CYCLES + BARRIER_WARP_CYCLES * warps + L1_CYCLES;
 	if (is_fma) {
 		w->fma = flops / 64 / warps;
 		w->other = w->fma / 4;
-		w->latency = L1_CYCLES + ALU_CYCLES;
+		w->latency += ALU_CYCLES;
 		return;
 	}
 	double rate = TENSOR_FLOPS_PER_CYCLE * 2.0 / (double)size * (plan->mma_version >= 3 ? 1 : 0.6),
@@ -160,7 +162,7 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	/* mma: operands come from shared memory through registers, 16 x 8 x 16 at a time; wgmma reads
 	 * them itself. A warp has one quarter of the tensor cores. */
 	if (plan->mma_version < 3) w->other = flops / 4096 * size / 2 / warps * 2;
-	w->latency = DOT_CYCLES + cycles * fmax(4 / warps, 1);
+	w->latency += DOT_CYCLES + cycles * fmax(4 / warps, 1);
 	w->is_fence = plan->mma_version >= 3;
 }
 
@@ -176,14 +178,16 @@ static void gather_work(struct vm_ctx *c, const struct vm_instr *in, struct work
 	w->is_fence = true;
 }
 
-static void memory_work(struct vm_ctx *c, const struct cost_plan *plan, struct work *w)
+static void memory_work(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan, struct work *w)
 {
 	struct vm_meter *m = c->meter;
 	double each = ceil((double)m->requests / m->plans->warps);
 	w->other = each * (plan->kind == PLAN_ATOMIC ? 2 : 1);
 	w->alu = each;
 	if (plan->kind == PLAN_LOAD) {
-		double depth = plan->is_async ? MAX(m->plans->stages - 1, 1) : 1; /* a pipelined load was started turns ago */
+		/* A pipelined load was started turns ago, but the first one of a program is waited for. */
+		bool is_first = m->ready[vm_dst(c, in, 0)].at == 0;
+		double depth = plan->is_async && !is_first ? MAX(m->plans->stages - 1, 1) : 1;
 		w->latency = (m->missed ? L2_CYCLES : L1_CYCLES) / depth;
 		w->trips = m->missed ? 1 / depth : 0;
 		w->floats = true;
@@ -281,7 +285,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	case PLAN_MAP: map_work(c, in, plan, &w); break;
 	case PLAN_LOAD:
 	case PLAN_STORE:
-	case PLAN_ATOMIC: memory_work(c, plan, &w); break;
+	case PLAN_ATOMIC: memory_work(c, in, plan, &w); break;
 	case PLAN_REDUCE:
 	case PLAN_SCAN: reduce_work(c, in, plan, &w); break;
 	case PLAN_DOT: dot_work(c, in, plan, &w); break;

@@ -1,5 +1,6 @@
-/* What each instruction of a program costs, as far as the program, the compiler's layouts and the number of warps tell:
- * settled once for a launch, before the first program runs (meter.c adds what hangs on values). */
+/* What each instruction of a program costs, as far as the program, the compiler's layouts and the
+ * number of warps tell: settled once for a launch, before the first program runs (meter.c adds what
+ * hangs on values). */
 #include "vm/meter/meter.h"
 #include "base/base.h"
 #include "cost/cost.h"
@@ -15,10 +16,11 @@
 #define WARPS_DEFAULT 4
 #define CONVERT_BYTES_MAX ((int64_t)1 << LAYOUT_BITS)
 
-/* fma, alu and special instructions of an element's operation: read in SASS of sm_90 and, where they are common,
- * checked against the rates that bench/cost/cost_h200.py measures; of rare functions both sides of their branches. A
- * 32-bit product takes the fma pipe twice as long. ipowi is a loop: as many turns as an exponent has bits. The table
- * below takes one of each from the list of operations, so a new operation without a cost does not compile. */
+/* fma, alu and special instructions of an element's operation: read in SASS of sm_90 and, where
+ * they are common, checked against the rates that bench/cost/cost_h200.py measures; of rare
+ * functions both sides of their branches. A 32-bit product takes the fma pipe twice as long. ipowi
+ * is a loop: as many turns as an exponent has bits. The table below takes one of each from the list
+ * of operations, so a new operation without a cost does not compile. */
 // clang-format off
 #define COST_OF_MAP_ADDI 0, 1, 0
 #define COST_OF_MAP_SUBI 0, 1, 0
@@ -146,9 +148,10 @@ static void map_cost(const struct vm_program *p, const struct vm_instr *in, stru
 	if (in->elem == ELEM_F64) plan->fma *= 2;
 }
 
-/* What kind of instruction each operation is, of all of them: what is missing here does not compile. Free are names and
- * shapes of what registers hold already (changes of layout are counted where the compiler put them), scalars that many
- * programs share, and addresses, which belong to the accesses that use them. A loop's test belongs to its jump. */
+/* What kind of instruction each operation is, of all of them: what is missing here does not
+ * compile. Free are names and shapes of what registers hold already (changes of layout are counted
+ * where the compiler put them), scalars that many programs share, and addresses, which belong to
+ * the accesses that use them. A loop's test belongs to its jump. */
 // clang-format off
 #define PLAN_OF_OP_NOTHING PLAN_FREE
 #define PLAN_OF_OP_MAP PLAN_MAP
@@ -279,8 +282,8 @@ static void asm_cost(const struct vm_instr *in, struct cost_plan *plan)
 	plan->special = (uint16_t)((special + b->pack - 1) / b->pack);
 }
 
-/* Whether a reduction's function does more than the operation that its name stands for: loops, assembly, or many
- * instructions. What runs of it is counted then. */
+/* Whether a reduction's function does more than the operation that its name stands for: loops,
+ * assembly, or many instructions. What runs of it is counted then. */
 #define REGION_FEW 16
 static bool is_heavy_region(const struct vm_program *p, const struct vm_instr *in)
 {
