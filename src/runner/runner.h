@@ -93,10 +93,11 @@ int runner_clock_find(const char *name, enum runner_clock *out); /* 0, or ERR_NO
 
 /* What the runner runs on. A GPU's figures are the driver's. */
 struct runner_device {
-	char name[64];                   /* "vm", or the GPU's: "NVIDIA H200" */
-	char uuid[48];                   /* "GPU-...", "" for the vm: which of several alike it is */
-	int clock_khz, memory_clock_khz; /* limits, not what they are at the moment */
-	int capability;                  /* 90; 0 for the vm */
+	char name[64];        /* "vm", or the GPU's: "NVIDIA H200" */
+	char uuid[48];        /* "GPU-...", "" for the vm: which of several alike it is */
+	int clock_khz;        /* limit of its multiprocessors', not what it is at the moment */
+	int memory_clock_khz; /* limit of its memory's */
+	int capability;       /* 90; 0 for the vm */
 	int sms;
 	int64_t shared_bytes; /* of one block at most */
 	int64_t memory_bytes;

@@ -6,14 +6,18 @@
 
 /* Which GPU, and what its figures depend on. */
 struct gpu_identity {
-	char name[64], uuid[48];
-	int driver;                      /* CUDA version that it knows: 13000 */
-	int clock_khz, memory_clock_khz; /* limits */
+	char name[64];        /* "NVIDIA H200" */
+	char uuid[48];        /* "GPU-..." */
+	int driver;           /* CUDA version that it knows: 13000 */
+	int clock_khz;        /* limit of its multiprocessors' */
+	int memory_clock_khz; /* limit of its memory's */
 };
 /* A second; 0: not measured. */
 struct gpu_peaks {
-	double copy_bytes; /* read and written together */
-	double fp32_flops, tf32_flops, bf16_flops;
+	double copy_bytes; /* of a large copy, read and written together */
+	double fp32_flops; /* of products of square matrices */
+	double tf32_flops;
+	double bf16_flops;
 };
 /* Where a GPU's figures lie: $XDG_CACHE_HOME/hone/ or $HOME/.cache/hone/. The caller frees it; NULL: no home. */
 char *gpu_peaks_path(const char *uuid);
