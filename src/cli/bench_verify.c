@@ -201,6 +201,7 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	/* Both at once: their Python processes take seconds to start. The one that waits does nothing. */
 	int rc = verifier_create(&plain, &v, err);
 	if (!rc && has_gpu) rc = verifier_create(&timed, &clocked, err);
+	/* A first candidate pays for what all share; then one after another, then all cores, then the same again. */
 	if (!rc) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);
 	if (!rc) value[LATENCY] = median(b);
@@ -208,11 +209,13 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	if (!rc) value[RATE] = (double)b->o->many / seconds;
 	if (!rc) rc = grade_hits(b, v, &small, b->o->hits, &seconds, err);
 	if (!rc) value[HIT_RATE] = (double)b->o->hits / seconds;
+	/* The large task, its reference known after the first. */
 	if (!rc) rc = grade_series(b, v, &large, 1, 1, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &large, (int)b->o->large, 1, &seconds, err);
 	if (!rc) value[LARGE_LATENCY] = median(b);
 	if (!rc) snprintf(large_sizes, len, "%s", b->sizes);
 	verifier_free(v);
+	/* With times: the first candidate's session times the reference, which is kept for the others. */
 	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, 1, 1, &seconds, err);
 	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, (int)b->o->timed, 2 * threads, &seconds, err);
 	if (!rc && has_gpu && b->untimed)

@@ -270,6 +270,7 @@ static int session_run(struct grading *g, const struct trace *stock, const struc
 	struct attempt a = {.trace = stock, .trial = t, .asker = &asker};
 	int rc = references_start(&s, mask, err);
 	if (!rc) rc = gpu_start(g, stock, err);
+	/* The window: the runner asks for one question after another, and the references have their turns in between. */
 	if (!rc) plan(&s, g->s->time_repeats);
 	if (!rc) rc = gpu_replay(g, &a, &r, err);
 	if (!rc) {
@@ -284,6 +285,7 @@ static int session_run(struct grading *g, const struct trace *stock, const struc
 		}
 		attempt_release(&r);
 	}
+	/* What the references say counts where what they returned is right. */
 	for (int k = 0; k < REFERENCE_COUNT && !rc; k++)
 		if (s.running[k]) reference_keep(&s, k);
 	if (!rc) rc = references_check(&s, err);
