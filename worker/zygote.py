@@ -69,7 +69,7 @@ def c_paths(paths):
 class Sandbox:
     """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between must not lose it."""
 
-    def __init__(self, path, has_gpu):
+    def __init__(self, path, has_gpu=False):
         # Global and before torch, see worker/one_device.c; but not where torch shall find the real devices.
         self.lib = ctypes.PyDLL(path, mode=ctypes.RTLD_LOCAL if has_gpu else ctypes.RTLD_GLOBAL)
         self.text = ctypes.create_string_buffer(512)
