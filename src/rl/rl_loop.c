@@ -34,6 +34,11 @@ static int learning_check(struct loop *l, struct err *err)
 		.overlong_buffer_len = (int)o->overlong_buffer_len,
 		.overlong_penalty_factor = o->overlong_penalty_factor,
 	};
+	l->rule.is_measured = !strcmp(o->reward_time, "measured");
+	if (!rc && l->rule.is_measured && strncmp(o->verify_device, "cuda", 4))
+		rc = err_set(err, ERR_USAGE,
+			"--reward_time measured: times come from a GPU; name it with --verify_device cuda, found \"%s\"",
+			o->verify_device);
 	if (!rc) rc = advantage_type_from_name(o->advantage, &l->advantage.type, err);
 	if (!rc) rc = loss_type_from_name(o->loss_type, &l->update.loss.type, err);
 	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
@@ -312,6 +317,7 @@ static int open_store(struct loop *l, struct err *err)
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
 		.seed = (uint64_t)o->seed + 0x766572696679,
+		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
 	return rc ? rc : verifier_create(&v, &l->verifier, err);

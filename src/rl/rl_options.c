@@ -25,6 +25,10 @@ const struct option_def rl_option_defs[] = {
 	S(precision, "fp32 rule that the verifier applies", "strict|tf32"),
 	S(reward, "row of the reward table (docs/rewards.md)",
 		"frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin"),
+	S(reward_time,
+		"whose speed rewards count: predicted, the cost model's; measured, on --verify_device, beside PyTorch's eager "
+		"reference",
+		"predicted|measured"),
 	F(reward_alpha, "the row's alpha: weight of the plan part, or of the speedup; -1: the row's own", "-1 or more"),
 	F(reward_beta, "the row's beta: what a genuine answer earns beside speed; -1: the row's own", "-1 or more"),
 	F(reward_clip, "the row's bound of the speedup, 0: none; -1: the row's own", "-1 or more"),
@@ -121,6 +125,7 @@ void rl_options_default(struct rl_options *o)
 		.cost_size = "judged",
 		.verify_device = "cpu",
 		.reward = "frontend",
+		.reward_time = "predicted",
 		.advantage = "loo",
 		.loss_type = "dr_grpo",
 		.epsilon = 0.2,
