@@ -1,20 +1,26 @@
 """Plants one error at a time in the C sources and looks whether a test notices: make mutate.
 
-A mutant is one edit of one line of src/: an operator turned, a constant moved by one, a condition negated, a statement left out. Rooms are drawn with equal
-chance, then a file of the room, then a place in it; (seed, number) decides all of it. Each mutant is built in a copy of HEAD, only as far as the tests that run
-next need it: the C tests of its room, the C tests of the rooms that stand on it, nearest first, then the scripts in the same order, until one fails. A test that
-fails is believed when it passes without the edit: one that does not is left out from then on.
+A mutant is one edit of one line of src/: an operator turned, a constant moved by one, a condition
+negated, a statement left out. Rooms are drawn with equal chance, then a file of the room, then a
+place in it; (seed, number) decides all of it. Each mutant is built in a copy of HEAD, only as far
+as the tests that run next need it: the C tests of its room, the C tests of the rooms that stand on
+it, nearest first, then the scripts in the same order, until one fails. A test that fails is
+believed when it passes without the edit: one that does not is left out from then on.
 
-What no test noticed is printed with its line and kept in the file of results: each is a missing test, or an edit that changes nothing. An edit that does not
-compile, or that leaves the machine code as it was, is drawn again: it is no mutant. Code that only a GPU's tests reach is left out.
+What no test noticed is printed with its line and kept in the file of results: each is a missing
+test, or an edit that changes nothing. An edit that does not compile, or that leaves the machine
+code as it was, is drawn again: it is no mutant. Code that only a GPU's tests reach is left out.
 
-A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at HEAD. With --reach own only the tests of the mutant's room run,
-which is quick; a later run without it takes those that survived that to the tests of the rooms above.
+A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at
+HEAD. With --reach own only the tests of the mutant's room run, which is quick; a later run without
+it takes those that survived that to the tests of the rooms above.
 
-usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N] [--seconds 900] [--jobs 2] [--reach own|all] [--fresh] [--out build/mutate/mutants.jsonl]
+usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N]
+[--seconds 900] [--jobs 2] [--reach own|all] [--fresh] [--out build/mutate/mutants.jsonl]
        build/venv/bin/python tools/mutate.py --show N [--seed 1]      prints mutant N as a diff
        build/venv/bin/python tools/mutate.py --sum                    sums up the file of results
---seconds: for the tests of one mutant; one that is not noticed by then stays open, and a later run takes it again.
+--seconds: for the tests of one mutant; one that is not noticed by then stays open, and a later run
+takes it again.
 """
 import argparse, difflib, glob, json, os, random, re, signal, subprocess, sys, time
 
@@ -29,7 +35,8 @@ EDITS = [
     (r"\bif \((?!!)", ["if (!"]), (r"\bMIN\(", ["MAX("]), (r"\bMAX\(", ["MIN("]), (r"\btrue\b", ["false"]), (r"\bfalse\b", ["true"]),
     (r"\bcontinue;", ["break;"]), (r"\breturn rc;", ["return 0;"]), (r"(?<=\t)\w+\([^;{}]*\);$", [";"]),
 ]
-# Lines whose change no test should have to see: declarations of what must hold, freeing at the end, text for people.
+# Lines whose change no test should have to see: declarations of what must hold, freeing at the end,
+# text for people.
 LEFT_ALONE = re.compile(r"^\s*(const |static )?(struct )?\w+ \*?\w+\[[\w ]+\];|^\s*(#|CHECKF?\(|free\(|\*|/\*|static_assert|_Static_assert)|err_set\(|err_prefix\(|log_|fprintf\(stderr")
 
 
@@ -94,7 +101,8 @@ def negate(line, begin):
 
 
 def draw(root, number, seed, rooms, only):
-    """Mutant `number` of the sources in root: (room, file, line number, old line, new line), and further ones in its place."""
+    """Mutant `number` of the sources in root: (room, file, line number, old line, new line), and
+    further ones in its place."""
     r = random.Random(f"{seed}/{number}")
     while True:
         room = r.choice(only or rooms)
@@ -170,7 +178,8 @@ def stripped(path):
 
 
 class Judge:
-    """Runs tests over one mutant after another; remembers which tests pass without an edit, and which do not."""
+    """Runs tests over one mutant after another; remembers which tests pass without an edit, and
+    which do not."""
     def __init__(self, tree, jobs, seconds, rooms, uses):
         self.tree, self.jobs, self.seconds, self.rooms, self.uses = tree, jobs, seconds, rooms, uses
         self.sound, self.unsound = set(), set()
@@ -179,7 +188,8 @@ class Judge:
         return [f"build/release/tests/{room}/{os.path.basename(f)[:-2]}" for f in sorted(glob.glob(f"{self.tree.path}/tests/{room}/test_*.c"))]
 
     def stages(self, room, reach):
-        """(words, what to build, arguments of tests/run.sh) in the order in which they are tried."""
+        """(words, what to build, arguments of tests/run.sh) in the order in which they are
+        tried."""
         order = test_rooms(room, self.rooms, self.uses)
         order = order[:1] if reach == "own" else order[1:] if reach == "above" else order
         for r in order:
@@ -213,7 +223,8 @@ class Judge:
         return False
 
     def judge(self, room, file, line_number, new, reach):
-        """("killed", by), ("survived", what passed), ("open", where the time ended) or ("no mutant", why); the tree is as it was. reach: own, above or all."""
+        """("killed", by), ("survived", what passed), ("open", where the time ended) or ("no
+        mutant", why); the tree is as it was. reach: own, above or all."""
         object_file = f"build/release/obj/{file[:-2]}.o"
         compiled = [object_file] if file.endswith(".c") else [f"build/release/lib{room}.a"]
         self.tree.build(self.jobs, compiled)
