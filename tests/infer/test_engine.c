@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "infer/infer_internal.h"
 #include "ops/cpu/ops_cpu.h"
 
@@ -482,6 +483,59 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(err.text, "MiB of KV pages"));
 }
 
+/* Samples that had no room at first run in the very step in which they get it: the prompt is there. Six slots for twice
+ * as many samples of one token each take two steps, and no row of the prompt again. */
+static void test_latecomers_run_at_once(void **state)
+{
+	struct engine *e;
+	struct err err = {0};
+	struct engine_options o = {.max_sequences = 6, .max_context = 128};
+	if (engine_create(&the_model, &o, &e, &err)) fail_msg("%s", err.text);
+	struct request r = {.prompt = prompt_tokens,
+		.nprompt = 20,
+		.num_samples = 2 * e->nslots,
+		.sampling = {.temperature = 1, .top_p = 1, .seed = 3},
+		.max_new_tokens = 1};
+	rows_run = 0;
+	if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+	int active = 1, steps = 0;
+	for (; active; steps++) engine_step(e, &active);
+	assert_int_equal(steps, 2);
+	assert_int_equal(rows_run, 20 + 1);
+	engine_free(e);
+}
+
+static void test_completion_check(void **state)
+{
+	struct err err = {0};
+	for (int f = 0; f <= FINISH_NAN; f++) {
+		struct completion c = {.finish = (enum finish_reason)f, .count = 5};
+		assert_int_equal(completion_check(&c, &err), f == FINISH_NAN ? ERR_RANGE : 0);
+	}
+	assert_non_null(strstr(err.text, "token 4: the model's values are not finite"));
+}
+
+/* An engine that is freed at any moment: with requests that wait, that run and that nobody took. */
+static void use_engine(void *steps)
+{
+	struct engine *e;
+	struct err err = {0};
+	int active = 1;
+	if (engine_create(&the_model, &(struct engine_options){.max_sequences = 3, .max_context = 128}, &e, &err))
+		fail_msg("%s", err.text);
+	for (int i = 0; i < 6; i++) {
+		struct request r = make_request(9, i, 128);
+		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+	}
+	for (int i = 0; i < *(int *)steps && active; i++) engine_step(e, &active);
+	engine_free(e);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	for (int steps = 0; steps < 300; steps = 3 * steps + 1) leaves_nothing(use_engine, &steps);
+}
+
 static int setup(void **state)
 {
 	for (int i = 0; i < 400; i++) prompt_tokens[i] = (int32_t)(rng_u32(8, 0, (uint64_t)i) % V);
@@ -504,6 +558,9 @@ int main(void)
 		cmocka_unit_test(test_samples_of_one_row_differ),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_latecomers_run_at_once),
+		cmocka_unit_test(test_completion_check),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -180,6 +180,19 @@ static int release(void **state)
 	return 0;
 }
 
+/* A draw's scratch is its own: the next one has the same room again. */
+static void test_scratch(void **state)
+{
+	enum { V = 900 };
+	float x[V], logprob;
+	const struct ops_draw s = {.temperature = 1, .top_k = 40, .top_p = 0.9f};
+	random_logits(x, V, 3, 2);
+	sample_token(x, V, &s, 0.5f, &logprob, &scratch);
+	size_t bytes = scratch.used_bytes;
+	for (int i = 0; i < 100; i++) sample_token(x, V, &s, 0.5f, &logprob, &scratch);
+	assert_int_equal(scratch.used_bytes, bytes);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -189,6 +202,7 @@ int main(void)
 		cmocka_unit_test(test_logprob),
 		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_scratch),
 	};
 	return cmocka_run_group_tests(tests, NULL, release);
 }

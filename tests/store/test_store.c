@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include <sqlite3.h>
+#include "../leaks.h"
 
 static char folder[64];
 
@@ -311,6 +312,51 @@ static void test_processes_share_a_file(void **state)
 	}
 }
 
+static int stop_at_two(int64_t step, int64_t index, const json_t *row, void *ctx) { return ++*(int *)ctx == 2 ? 5 : 0; }
+
+static void use_store(void *path)
+{
+	struct store *s = open_or_fail(path);
+	struct err err = {0};
+	struct str out = {0};
+	int64_t run;
+	int rows = 0;
+	json_t *runs = NULL, *config = json_pack("{s:i}", "lr", 1);
+	assert_int_equal(store_put(s, "verdict", "k", "data", 4, &err), 0);
+	assert_int_equal(store_get(s, "verdict", "k", &out, &err), 0);
+	assert_int_equal(store_get(s, "verdict", "none", &out, &err), ERR_NOT_FOUND);
+	assert_int_equal(store_run_open(s, "a", config, &run, &err), 0);
+	for (int step = 0; step < 3; step++) put_row(s, run, step, -1, step);
+	put_row(s, run, 2, 0, 7);
+	assert_int_equal(store_metrics_each(s, run, stop_at_two, &rows, &err), 5); /* the third row is not asked for */
+	assert_int_equal(rows, 2);
+	assert_int_equal(store_samples_each(s, run, stop_at_two, &(int){0}, &err), 0);
+	assert_int_equal(store_run_truncate(s, run, 1, &err), 0);
+	assert_int_equal(store_runs(s, &runs, &err), 0);
+	json_decref(runs);
+	json_decref(config);
+	str_release(&out);
+	store_close(s);
+}
+
+static void refuse_store(void *path)
+{
+	struct store *s = NULL;
+	struct err err = {0};
+	assert_int_not_equal(store_open(path, &s, &err), 0);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	char *path = path_join(folder, "leaks.db"), *bad = path_join(folder, "bad.db");
+	leaves_nothing(use_store, path);
+	sql(bad, "CREATE TABLE other (x); PRAGMA application_id = 3");
+	leaves_nothing(refuse_store, bad);
+	leaves_nothing(refuse_store, folder);
+	free(path);
+	free(bad);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -321,6 +367,7 @@ int main(void)
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),
 		cmocka_unit_test(test_kill_inside_a_transaction),
 		cmocka_unit_test(test_processes_share_a_file),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -235,6 +235,8 @@ static const struct {
 	{KERNEL(GOOD_KERNEL ", \"launch_pdl\": null"), ERR_FORMAT, "kernels[0].launch_pdl"},
 	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"\""), ERR_LIMIT, "kernels[0].ptx_options"},
 	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"-O1  -w\""), ERR_FORMAT, "kernels[0].ptx_options"},
+	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \" -O1\""), ERR_FORMAT, "kernels[0].ptx_options"},
+	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"-O1 \""), ERR_FORMAT, "kernels[0].ptx_options"},
 	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"\u00e9\""), ERR_FORMAT, "kernels[0].ptx_options"},
 	{KERNEL(GOOD_KERNEL ", \"ir_override\": \"x\""), ERR_FORMAT, "unknown key"},
 };

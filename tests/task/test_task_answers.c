@@ -146,6 +146,41 @@ static void splits_share_nothing(void **state)
 	task_set_release(&s[1]);
 }
 
+/* The digest of tasks and of their answers in every style, fast and slow, in every choice. */
+static struct sha256_hex digest_of(const struct task_synth_options *o)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct str all = {0};
+	if (task_synth(o, &set, &err)) fail_msg("%s", err.text);
+	for (size_t i = 0; i < set.count; i++) {
+		const struct task *t = &set.tasks[i];
+		str_printf(&all, "%s\n%s\n%s\n%s\n%d\n", t->name, t->source, t->structure, t->split, t->level);
+		for (int k = 0, rc = 0; !rc && k < (o->rungs ? 4 : 2) * task_answer_styles(); k++) {
+			int style = k % task_answer_styles(), choice = k / task_answer_styles();
+			rc = o->rungs ? task_answer_choice(t, style, choice, &all, &all, &err)
+				: choice  ? task_answer_slow(t, style, &all, &all, &err)
+						  : task_answer_choice(t, style, 0, &all, &all, &err);
+			if (rc && !(o->rungs && rc == ERR_RANGE)) fail_msg("%s: %s", t->name, err.text);
+		}
+	}
+	struct sha256_hex h = hash_bytes(all.data, all.len);
+	str_release(&all);
+	task_set_release(&set);
+	return h;
+}
+
+/* A row of a file holds its task's seed, and has its answers only as long as that seed gives the very same text: files
+ * of tasks and pairs outlive the program that wrote them. Whoever changes the composer or the answers on purpose
+ * changes these lines with it, and says in CHANGELOG.md that such files are to be written anew. */
+static void what_was_composed_is_composed_again(void **state)
+{
+	struct task_synth_options o = {.seed = 21, .count = {120, 4, 8}, .level_min = 1, .level_max = 3},
+							  ladder = {.seed = 22, .count[TASK_TRAIN] = 25, .rungs = "T0,T1,T2,T3,T4"};
+	assert_string_equal(digest_of(&o).text, "de28c1cd3b40aa2b1cda4cf2b81f6fc7354a4c9d83f92754ff9444003030c8d9");
+	assert_string_equal(digest_of(&ladder).text, "0189fa0e693ebe288c81c3103940675e2ed7064bc748191249b78ae7afba4c76");
+}
+
 static int lines_of(const char *text)
 {
 	int n = 0;
@@ -367,6 +402,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_options_same_bytes),
 		cmocka_unit_test(splits_share_nothing),
+		cmocka_unit_test(what_was_composed_is_composed_again),
 		cmocka_unit_test(texts_stay_short),
 		cmocka_unit_test(strangers_get_no_answer),
 		cmocka_unit_test(operators_are_kept_to),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "tensor/tensor.h"
 
 static char *folder; /* $BUILD/ref/tensor */
@@ -249,6 +250,8 @@ static void test_truncation_and_corruption(void **state)
 	free(source);
 }
 
+static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
+
 static void test_write(void **state)
 {
 	static const float x[6] = {0, 1, 2, 3, 4, 5};
@@ -279,13 +282,20 @@ static void test_write(void **state)
 		command, sizeof command, "env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py --check %s", path);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(safetensors_write("/nonexistent/x.safetensors", tensors, 1, NULL, &err), ERR_IO);
+	/* What cannot take its place is not said to be written, and leaves nothing beside it. */
+	char *taken = in_folder("taken.safetensors");
+	struct str left = {0};
+	assert_int_equal(dir_make(taken, &err), 0);
+	assert_int_equal(safetensors_write(taken, tensors, 1, NULL, &err), ERR_IO);
+	assert_int_equal(dir_each(folder, files_in, &left, &err), 0);
+	assert_null(strstr(left.data, ".tmp"));
+	str_release(&left);
+	free(taken);
 	json_decref(metadata);
 	free(path);
 }
 
 /* ---- folders ---- */
-
-static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
 
 /* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was
  * given, no file holds more than the limit unless it holds one tensor, and nothing of an earlier
@@ -382,6 +392,24 @@ static int release(void **state)
 	return 0;
 }
 
+static void open_and_close(void *name) { safetensors_close(open_ok(name)); }
+
+static void open_in_vain(void *name)
+{
+	struct safetensors *s = NULL;
+	struct err err = {0};
+	char *path = in_folder(name);
+	assert_int_not_equal(safetensors_open(path, &s, &err), 0);
+	free(path);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	leaves_nothing(open_and_close, (void *)(uintptr_t)"all.safetensors");
+	leaves_nothing(open_in_vain, (void *)(uintptr_t)"absent.safetensors");
+	leaves_nothing(open_in_vain, (void *)(uintptr_t)".");
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -395,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_write_folder),
 		cmocka_unit_test(test_f8),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

@@ -1,5 +1,6 @@
 /* The answer's shape: what counts as code, what is malformed, and which tokens are plan. */
 #include "text/text.h"
+#include "text/tokenizer_internal.h"
 #include <setjmp.h>
 #include <stdlib.h>
 
@@ -142,10 +143,25 @@ static void test_token_kinds(void **state)
 	free(dir);
 }
 
+/* Bytes are counted from the tokens alone: of the first id as of any other, of control tokens and of what is no token
+ * none. */
+static void test_token_kinds_by_hand(void **state)
+{
+	struct token tokens[] = {{.len = 3, .flags = TOKEN_PRESENT}, {.len = 2, .flags = TOKEN_PRESENT},
+		{.len = 5, .flags = TOKEN_PRESENT | TOKEN_SPECIAL}, {.len = 4}};
+	struct tokenizer t = {.tokens = tokens, .ntokens = 4};
+	const struct answer a = {.well_formed = true, .plan_end = 5};
+	const int32_t ids[] = {0, 2, 3, 4, -1, 1, 0, 0};
+	const uint8_t expected[] = {0, 0, 0, 0, 0, 0, 1, 1};
+	uint8_t kinds[8];
+	answer_token_kinds(&t, ids, 8, &a, kinds);
+	assert_memory_equal(kinds, expected, 8);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_token_kinds)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes),
+		cmocka_unit_test(test_token_kinds), cmocka_unit_test(test_token_kinds_by_hand)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

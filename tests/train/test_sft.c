@@ -262,6 +262,12 @@ static void test_limits(void **state)
 	o.max_seconds = 1e-9; /* out of time after... before the first step */
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
 	o = sft_options_make(dir);
+	char *short_dir = sft_folder("limits_epochs");
+	o = sft_options_make(short_dir);
+	o.num_train_epochs = 0.5; /* part of an epoch is an end too */
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
+	free(short_dir);
+	o = sft_options_make(dir);
 	o.max_steps = 2;
 	struct record r = {.stop_at = -1};
 	assert_int_equal(sft_setup_run(&s, &o, record_metrics, &r, &err), 0);

@@ -278,6 +278,15 @@ static void test_loss_row_clip(void **state)
 		struct loss_row r = {.old_logprob = -1, .advantage = cases[i].A, .weight = 1};
 		assert_int_equal(loss_row_clip(&o, &r, -1 + logf(cases[i].rho)), cases[i].clip);
 	}
+	/* What has no clip is never held back; gspo looks at the sequence's ratio. */
+	const struct loss_options sft = {LOSS_SFT, 0.2f, 0.28f, 0, 0}, cispo = {LOSS_CISPO, 0.2f, 0.28f, 0, 0},
+							  gspo = {LOSS_GSPO, 0.2f, 0.28f, 0, 0};
+	struct loss_row r = {.old_logprob = -1, .advantage = 1, .weight = 1, .sequence_ratio = 1};
+	assert_int_equal(loss_row_clip(&sft, &r, 1), 0);
+	assert_int_equal(loss_row_clip(&cispo, &r, 1), 0);
+	assert_int_equal(loss_row_clip(&gspo, &r, 1), 0);
+	r.sequence_ratio = 2;
+	assert_int_equal(loss_row_clip(&gspo, &r, -1), 1);
 }
 
 /* Normalisers by hand, with a sequence whose tokens do not count (length 0): it is still one of the

@@ -23,7 +23,7 @@ static float pattern(uint64_t i)
 /* Distance of two results in units of the last place of the float nearest to want. */
 static double error_ulps(float got, double want)
 {
-	if (isnan(want)) return isnan(got) ? 0 : INFINITY;
+	if (isnan(want) || isnan(got)) return isnan(got) && isnan(want) ? 0 : INFINITY;
 	float near = (float)want;
 	if (isinf(near) || isinf(got)) return near == got ? 0 : INFINITY;
 	int exponent;
