@@ -9,6 +9,7 @@
 #include "verify/calibrate.h"
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -126,6 +127,18 @@ static char *packages_of(const char *python)
 	return xasprintf("%.*slib", (int)len, python);
 }
 
+/* The first folder on the way to `path` that others than its owner may not pass; NULL: none. heap. */
+static char *closed_folder(const char *path)
+{
+	for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+		char *folder = xasprintf("%.*s", (int)(at - path), path);
+		struct stat s;
+		if (!stat(folder, &s) && !(s.st_mode & S_IXOTH)) return folder;
+		free(folder);
+	}
+	return NULL;
+}
+
 static void probe_python(struct report *r)
 {
 	static const char *const names[] = {"torch", "triton", "numpy", "transformers", "peft"};
@@ -140,7 +153,18 @@ static void probe_python(struct report *r)
 		return;
 	}
 	free(python);
-	add(r, "python", STATE_OK, NULL, "%s in %s", version + strlen("python"), lib);
+	/* Started by root, the processes that run candidates are nobody's: packages that only root can
+	 * reach are of no use to them. The folder may be a link, so both of its ways are looked at. */
+	char *real = geteuid() ? NULL : realpath(lib, NULL), *closed = geteuid() ? NULL : closed_folder(lib);
+	if (real && !closed) closed = closed_folder(real);
+	if (closed)
+		add(r, "python", STATE_MISSING,
+			"chmod o+x that folder, install elsewhere (make install PREFIX=), or be another user",
+			"%s in %s: candidates never run as root, and others may not pass %s", version + strlen("python"), lib,
+			closed);
+	else add(r, "python", STATE_OK, NULL, "%s in %s", version + strlen("python"), lib);
+	free(closed);
+	free(real);
 	char *site = xasprintf("%s/%s/site-packages", lib, version);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		struct dist d = {.name = names[i]};
