@@ -279,6 +279,23 @@ static void fill_is_the_first_step(void **state)
 	free(other);
 }
 
+/* Long work without a limit of time goes on to its end: 4,001 steps of 21 elements. */
+static void long_graphs_end(void **state)
+{
+	struct str steps = {0};
+	struct prove_result r;
+	struct err err = {0};
+	str_puts(&steps, MAP("add", "0, 1"));
+	for (int i = 0; i < 2000; i++)
+		str_printf(&steps,
+			", {\"kind\": \"map\", \"count\": 21, \"op\": \"sub\", \"sources\": [%d, 1]}, {\"kind\": \"map\", "
+			"\"count\": 21, \"op\": \"add\", \"sources\": [%d, 1]}",
+			2 * i + 2, 2 * i + 3);
+	if (run("%ov = arith.addf %xv, %yv" T, steps.data, N, &r, &err)) fail_msg("%s", err.text);
+	if (r.answer != PROVE_PROVED) fail_msg("%s: %s", prove_answer_name(r.answer), r.text);
+	str_release(&steps);
+}
+
 /* Comparisons on data that every point took one way are named with the way. */
 static void sides_are_named(void **state)
 {
@@ -299,7 +316,7 @@ static void sides_are_named(void **state)
 
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 6];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 7];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -309,6 +326,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(tied_parameters);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
 }

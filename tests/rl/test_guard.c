@@ -22,8 +22,15 @@ static bool feed(struct guard *g, int64_t *step, const char *metric, json_t *val
 	for (int i = 0; i < n; i++) {
 		json_t *m = json_pack("{s:f, s:O}", "reward", 0.5, metric, value), *alarms = json_array(), *a;
 		size_t k;
-		char begins[256];
+		char begins[256], words[64];
 		guard_add(g, ++*step, m, alarms, begins, sizeof begins);
+		/* It is said once, at the step with which the alarm begins. */
+		snprintf(words, sizeof words, "step %lld: guard %s: ", (long long)*step, rule);
+		bool is_said = !strncmp(begins, words, strlen(words)), was_on = is_on;
+		size_t on = json_array_size(alarms);
+		assert_int_equal(*begins != 0, is_said);
+		if (is_said) assert_true(!was_on && on);
+		if (on && !was_on && i) assert_true(is_said);
 		is_on = false;
 		json_array_foreach(alarms, k, a) is_on |= !strcmp(json_string_value(a), rule);
 		json_decref(alarms);
