@@ -201,8 +201,8 @@ static int count_threads(void)
 	return count;
 }
 
-/* A GPU's driver names its threads through /proc/self, which must be this process's own: mounted anew
- * in a pid namespace of its own, and writable for who runs it. */
+/* A GPU's driver names its threads through /proc/self, which must be this process's own: mounted
+ * anew in a pid namespace of its own, and writable for who runs it. */
 static int own_proc(const struct sandbox_options *o, char *text, size_t len)
 {
 	if (!o->device_paths || o->level != SANDBOX_FULL) return 0;

@@ -1,6 +1,7 @@
 /* A policy opened whole from a folder made here: what its parts are, what is refused and by which
  * words, and that a failed opening leaves nothing (this program runs under a leak checker too). */
 #include "policy/policy.h"
+#include "text/chat_internal.h"
 #include <setjmp.h>
 #include <stdlib.h>
 
@@ -125,7 +126,7 @@ static void test_parts(void **state)
 	policy_close(&p); /* a closed policy is one of zeros */
 	p = open((struct policy_options){.chat_template = "chatml"});
 	assert_int_equal(p.stop_id, tokenizer_id(p.tokenizer, "<|im_end|>"));
-	assert_string_equal(chat_template_name(p.chat), "chatml");
+	assert_string_equal(p.chat->name, "chatml");
 	policy_close(&p);
 }
 

@@ -205,6 +205,7 @@ static void graphs_that_make_no_sense(void **state)
 		"{\"kind\": \"dot\", \"count\": 441, \"sources\": [0, 1], \"batch\": 1, \"m\": 21, \"k\": 2, \"n\": 21}",
 		"{\"kind\": \"scatter\", \"count\": 21, \"sources\": [0, 1], \"at\": 0, \"scattered\": 21}",
 	};
+	/* Each is refused with a message, and nothing is computed. */
 	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
 		struct prove_result r;
 		struct err err = {0};

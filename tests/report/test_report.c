@@ -69,6 +69,7 @@ static int setup(void **state)
 	assert_non_null(mkdtemp(f->dir));
 	f->store_path = path_join(f->dir, "hone.db");
 	f->html_path = path_join(f->dir, "report.html");
+	/* A store with one run whose every text is hostile. */
 	json_t *config = json_pack("{s:s, s:i}", HOSTILE, HOSTILE, "seed", 3);
 	int rc = store_open(f->store_path, &f->store, &err);
 	if (!rc) rc = store_run_open(f->store, "runs/" HOSTILE, config, &run, &err);

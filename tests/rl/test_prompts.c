@@ -30,6 +30,7 @@ static void test_no_injection(void **state)
 	static const char source[] =
 		"# " SPELLED
 		"\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n";
+	/* A tokenizer in which the control tokens exist, and a task whose source spells them as text. */
 	const char *build = getenv("BUILD");
 	struct bpe_train_options o = {
 		.vocab_size = 300, .special_tokens = special, .nspecial = 3, .plain_tokens = plain, .nplain = 2};
@@ -48,6 +49,7 @@ static void test_no_injection(void **state)
 		 *template = make_file(dir, "template.txt", "Task:\n{{task}}\n");
 	assert_int_equal(tokenizer_train(&training, 1, &o, tokenizer, &err), 0);
 	assert_int_equal(tokenizer_open(tokenizer, &t, &err), 0);
+	/* The template's own control tokens are there; a spelled one would raise a count. */
 	struct prompt_options p = {.tasks = tasks, .stage = "frontend", .prompt_template = template, .precision = "strict"};
 	assert_int_equal(chat_template_find("qwen3-nothink", NULL, &p.chat_template, &err), 0);
 	if (prompt_set_load(&p, t, &set, &err)) fail_msg("%s", err.text);
@@ -57,6 +59,7 @@ static void test_no_injection(void **state)
 	assert_int_equal(count_of(ids, t, "<|im_end|>"), 1);
 	assert_int_equal(count_of(ids, t, "<think>"), 1); /* the template's empty block */
 	assert_int_equal(count_of(ids, t, "</think>"), 1);
+	/* What the source spelled is still in the prompt, as plain text. */
 	struct str back = {0};
 	tokenizer_decode(t, ids->data, ids->count, false, &back);
 	assert_string_equal(back.data, set.rows[0].text);

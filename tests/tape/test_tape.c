@@ -46,7 +46,6 @@ static void test_good_tape(void **state)
 	assert_int_equal(t->rows[0].args[2].i, 7);
 	assert_true(t->rows[0].args[3].f < -1e300);
 	assert_int_equal(t->rows[0].grid[0], 2);
-	assert_false(t->output_is_tuple);
 	assert_int_equal(tape_buffer_address(1), (uint64_t)2 << 40);
 	tape_free(t);
 }
