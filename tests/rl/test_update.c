@@ -477,6 +477,23 @@ static void test_fit(void **state)
 	close_updater(&x);
 }
 
+/* With one update a generation nothing is cut, so nothing is shuffled: the seed of the order changes no bit. */
+static void test_one_update_keeps_the_order(void **state)
+{
+	char seen[2][65];
+	for (int round = 0; round < 2; round++) {
+		void *inner = NULL;
+		setup(&inner);
+		struct fixture *f = inner;
+		asked = (struct updater_options){.seed = 100 + (uint64_t)round, .steps_per_generation = 1};
+		update(f, 1e-2, 1000, 1, LOSS_DAPO, 0);
+		snprintf(seen[round], sizeof seen[round], "%s", weights_fingerprint(f->model, f->adapter).text);
+		asked = (struct updater_options){0};
+		teardown(&inner);
+	}
+	assert_string_equal(seen[0], seen[1]);
+}
+
 static void test_dropped_and_zero_do_not_train(void **state)
 {
 	struct fixture *f = *state;
@@ -499,6 +516,7 @@ int main(void)
 		T(test_sampler_gap),
 		T(test_kl_needs_a_reference),
 		T(test_direction),
+		cmocka_unit_test(test_one_update_keeps_the_order),
 		T(test_dropped_and_zero_do_not_train),
 		T(test_normalisers_count_all),
 		T(test_passes_are_averaged),
