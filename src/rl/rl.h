@@ -131,7 +131,7 @@ struct rl_options {
 	struct optimizer_options optimizer;
 	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *advantage,
 		*loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device, *gpu,
-		*cost_size;
+		*cost_size, *replay_pairs;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,

@@ -275,10 +275,16 @@ void history_draw(const struct history *h, int64_t step, int round, const int *t
 
 int history_replay(const struct history *h, int64_t step, int update, int n, const struct sft_example **out)
 {
-	if (!h->nfilled) return 0;
+	int places = h->nfilled + h->o.npairs;
+	if (!places) return 0;
 	struct rng rng = {.seed = h->o.seed, .stream = 0x7265706c61790000 + ((uint64_t)step << 16) + (uint64_t)update};
 	for (int i = 0; i < n; i++) {
-		const struct structure *s = &h->structures[h->filled[rng_below(&rng, (uint32_t)h->nfilled)]];
+		int place = (int)rng_below(&rng, (uint32_t)places);
+		if (place >= h->nfilled) {
+			out[i] = &h->o.pairs[place - h->nfilled];
+			continue;
+		}
+		const struct structure *s = &h->structures[h->filled[place]];
 		out[i] = &h->kept[s->kept[rng_below(&rng, (uint32_t)s->nkept)]].example;
 	}
 	return n;

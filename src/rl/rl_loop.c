@@ -93,6 +93,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
 	if (!rc && o->level_admission > 0 && !o->level_weights)
 		return err_set(err, ERR_USAGE, "--level_admission: name the levels and their shares with --level_weights");
+	if (!rc && o->replay_pairs && o->replay_updates == 0)
+		return err_set(err, ERR_USAGE, "--replay_pairs without --replay_updates: nothing would be drawn from them");
 	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
 		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
 	return rc;
@@ -187,6 +189,18 @@ static int open_prompts(struct loop *l, struct err *err)
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
 }
 
+static int open_pairs(struct loop *l, struct err *err)
+{
+	const char *path = l->o->replay_pairs;
+	if (!path) return 0;
+	int rc = sft_data_load(path, &l->policy, (int)l->o->max_tokens, &l->pairs, err);
+	if (rc) return err_prefix(err, "--replay_pairs");
+	if (l->pairs.too_long)
+		log_warn("%s: %lld pairs are longer than the model or --max_tokens allows and were left out", path,
+			(long long)l->pairs.too_long);
+	return 0;
+}
+
 /* Optimiser steps of one step, those of the schedule alone included. */
 static int step_updates(const struct loop *l) { return updater_steps(&l->update) + (int)l->o->replay_updates; }
 
@@ -203,6 +217,8 @@ static void open_history(struct loop *l)
 		.level_admission = o->level_admission,
 		.max_tokens = (int)o->max_tokens,
 		.stop_id = l->policy.stop_id,
+		.pairs = l->pairs.train.v,
+		.npairs = (int)l->pairs.train.count,
 	};
 	memcpy(h.level_weights, l->level_weights, sizeof h.level_weights);
 	l->history = history_create(&h, &l->prompts, l->policy.tokenizer);
@@ -274,7 +290,7 @@ static int open_trainer(struct loop *l, struct err *err)
 static int open_store(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts);
+	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs);
 	int rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
 	if (!rc) rc = run_folder_claim(o->output_dir, err);
@@ -490,6 +506,7 @@ static void loop_release(struct loop *l)
 	history_free(l->history);
 	prompt_set_release(&l->prompts);
 	prompt_set_release(&l->dev);
+	sft_data_release(&l->pairs);
 	policy_close(&l->policy);
 }
 
@@ -499,6 +516,7 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 	int rc = options_check(o, &l, err);
 	if (!rc) rc = open_policy(&l, false, err);
 	if (!rc) rc = open_prompts(&l, err);
+	if (!rc) rc = open_pairs(&l, err);
 	if (!rc) rc = open_trainer(&l, err);
 	if (!rc) rc = open_store(&l, err);
 	if (!rc) rc = resume(&l, err);

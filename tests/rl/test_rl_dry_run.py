@@ -123,6 +123,7 @@ def test_settings_that_do_not_go_together(policy):
                           (("--level_weights", "1:1"), "promise"),
                           (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5", "--policy_weight", "0"), "nothing would train"),
                           (("--level_admission", "0.5"), "level_weights"),
+                          (("--replay_pairs", f"{policy}/pairs.jsonl"), "without --replay_updates"),
                           (("--prompt_selection", "promise", "--level_weights", "one"), "LEVEL:WEIGHT"),
                           (("--reward", "frontend", "--reward_alpha", "1"), "no such constant"),
                           (("--overlong_buffer_len", "200"), "max_completion_length")):

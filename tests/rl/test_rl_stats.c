@@ -135,6 +135,22 @@ static void test_no_variance(void **state)
 	for (int i = 0; i < 4; i++) assert_true(r[i].advantage_code == 0);
 }
 
+/* Every row of the reward table can be asked for, and nothing else. */
+static void test_reward_choices(void **state)
+{
+	struct str names = {0};
+	(void)state;
+	for (int i = 0; reward_rule_at(i); i++) {
+		if (i) str_putc(&names, '|');
+		str_puts(&names, reward_rule_at(i)->name);
+	}
+	const char *choices = NULL;
+	for (size_t i = 0; i < rl_option_count; i++)
+		if (!strcmp(rl_option_defs[i].name, "reward")) choices = rl_option_defs[i].choices;
+	assert_string_equal(choices, names.data);
+	str_release(&names);
+}
+
 /* Groups of different sizes, a weight of negatives, and the batch's scale: rewards 1 0 | 1 1 0 0, mean
  * 1/2 in both; std over the six 0.5477 (3 of 6: sqrt(1.5 / 5)). */
 static void test_advantages_of_sizes(void **state)
@@ -287,6 +303,7 @@ static void test_any_bytes_are_recorded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reward_choices),
 		cmocka_unit_test(test_bootstrap),
 		cmocka_unit_test(test_bootstrap_draws_structures),
 		cmocka_unit_test(test_clusters),
