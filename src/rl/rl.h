@@ -203,7 +203,7 @@ struct update_stats {
 	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
 	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
 	int64_t fit_tokens;                        /* of `tokens`, theirs */
-	double fit_loss;                           /* sum over them of the mean loss of a token */
+	double fit_loss, fit_norm;                 /* sums over them: mean loss of a token, norm before clipping */
 };
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */

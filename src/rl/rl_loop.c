@@ -409,7 +409,7 @@ static void step_replay(struct loop *l, struct update_stats *u)
 	const struct rl_options *o = l->o;
 	const struct sft_example **e = xcalloc((size_t)o->replay_batch_size, sizeof *e);
 	for (int k = 0; k < o->replay_updates; k++) {
-		bool is_ready = history_unique(l->history) >= o->replay_min;
+		bool is_ready = history_unique(l->history) + (int64_t)l->pairs.train.count >= o->replay_min;
 		int n = is_ready ? history_replay(l->history, l->step, k, (int)o->replay_batch_size, e) : 0;
 		updater_fit(l->updater, e, n, o->replay_rate, o->replay_weight, u);
 	}

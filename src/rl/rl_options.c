@@ -78,7 +78,7 @@ const struct option_def rl_option_defs[] = {
 	S(replay_pairs, "pairs that supervised updates draw from too, each as a structure of its own (their train rows)",
 		NULL),
 	I(replay_batch_size, "answers of such an update", "1 to 65536"),
-	I(replay_min, "unique answers that must be there first", "1 to 1000000000"),
+	I(replay_min, "unique answers and pairs that must be there first", "1 to 1000000000"),
 	F(replay_rate, "their learning rate, as a multiple of learning_rate", "0 or more"),
 	F(replay_weight, "of their loss", "0 or more"),
 	I(max_steps, "steps: batches of answers", "0 to 1000000000"),
