@@ -26,7 +26,7 @@ out=$dir/$arm-$seed
 
 # Chains of element-wise operators as the demo's; of dev and test one task a structure, so that 500 tasks are 500 structures.
 chains() {
-	"$hone" tasks synth --seed 1 --count_train 6000 --count_dev 1200 --count_test 1400 --level_min 1 --level_max 1 --operators_min 2 \
+	"$hone" tasks synth --seed 1 --count_train 6000 --count_dev 1200 --count_test 2400 --level_min 1 --level_max 1 --operators_min 2 \
 		--operators "$(tools/demo_pairs.sh operators)" --out "$dir/all.jsonl.gz"
 	zcat "$dir/all.jsonl.gz" | awk '/"split": ?"train"/ || match($0, /"structure": ?"[^"]*"/) && !seen[substr($0, RSTART, RLENGTH)]++' | gzip -n >"$tasks"
 }
@@ -77,7 +77,7 @@ fit_samples() { # MODEL FOLDER: half of the time, or SHARE of it, samples
 	local first second
 	first=$(awk "BEGIN {print $seconds * $share}") second=$(awk "BEGIN {print $seconds * (1 - $share)}")
 	reinforce s2-sample "$first" "$out/samples"
-	grep '"split": *"dev"' "$pairs" >"$out/dev.jsonl"
+	grep '"split": *"dev"' "$pairs" >"$out/watched.jsonl"
 	fit "$1" "$second" "$out/run" distill --from "$out/samples" --tasks "$tasks" "${prompts[@]}" --pairs "$2"
 }
 train() {
@@ -85,7 +85,7 @@ train() {
 	case $study-$arm in
 	s2-online | s2-expert) reinforce "$study-$arm" "$seconds" "$out/run" --replay_pairs "$pairs" ;;
 	s2-sft) fit "$start" "$seconds" "$out/run" sft --data "$pairs" ;;
-	s2-top) fit_samples "$start" "$out/dev.jsonl" ;;
+	s2-top) fit_samples "$start" "$out/watched.jsonl" ;;
 	s2-young) fit_samples "$dir/untrained" "$pairs" ;;
 	s4-*) reinforce "$study-$arm" "$seconds" "$out/run" --cost_size stock --max_completion_length 900 ;;
 	*) reinforce "$study-$arm" "$seconds" "$out/run" ;;
