@@ -1,6 +1,7 @@
 #!/bin/bash
-# The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: a model that was trained on few verified pairs (tools/demo_pairs.sh
-# made it), reinforcement learning of the frontend with the real verifier, a short one of the mid-end, held-out results before and after each, a report.
+# The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: a model that was trained on few verified and more unverified pairs
+# (tools/demo_pairs.sh made it), reinforcement learning of the frontend with the real verifier, a short one of the mid-end, held-out results before and
+# after each, a report.
 #
 # usage: tools/demo.sh [--dir DIR] [--rl S] [--midend S] [--tasks N] [--midend_tasks N] [--seed N] [--control S]
 #        seconds of training, tasks per evaluation; control: also trains the start on its pairs for S seconds more, to compare with (off)
@@ -10,7 +11,7 @@ hone=${HONE:-build/release/hone} dir=build/demo rl=400 midend=60 tasks=200 miden
 while [ $# -gt 0 ]; do
 	case $1 in
 	--dir) dir=$2 ;; --rl) rl=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;; --midend_tasks) midend_tasks=$2 ;; --seed) seed=$2 ;; --control) control=$2 ;;
-	*) sed -n '5,6s/^# //p' "$0" >&2; exit 2 ;;
+	*) sed -n '6,7s/^# //p' "$0" >&2; exit 2 ;;
 	esac
 	shift 2
 done
@@ -39,7 +40,8 @@ evaluate frontend-rl "$dir/rl-frontend/final" "${front[@]}" --compare "$dir/fron
 names=(frontend-start frontend-rl)
 if [ "$control" -gt 0 ]; then
 	say "control: the start, trained on its pairs for $control s more"
-	$hone sft --recipe $data/sft.yaml --model $data/start --data $data/pairs.jsonl.gz --learning_rate 5e-4 --max_steps 0 --seed "$seed" \
+	cat $data/pairs.jsonl.gz $data/unverified.jsonl.gz >"$dir/pairs.jsonl.gz"   # gzip members simply follow one another
+	$hone sft --recipe $data/sft.yaml --model $data/start --data "$dir/pairs.jsonl.gz" --learning_rate 5e-4 --eval_steps 0 --max_steps 0 --seed "$seed" \
 		--output_dir "$dir/control" --max_seconds "$control"
 	evaluate control "$dir/control/final" "${front[@]}" --compare "$dir/frontend-start.jsonl"
 	evaluate frontend-rl-control "$dir/rl-frontend/final" "${front[@]}" --compare "$dir/control.jsonl"
