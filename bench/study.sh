@@ -37,9 +37,10 @@ supervise() {
 }
 untrained() { "$hone" init --recipe $data/model.yaml --text "$@" --out "$dir/untrained"; }
 
-start_s2() { # the demo's own start, and its pairs
+start_s2() { # the demo's own start, and its pairs: those that it was trained on, and the verified ones among them
 	chains
-	zcat $data/pairs.jsonl.gz >"$pairs"
+	zcat $data/pairs.jsonl.gz $data/unverified.jsonl.gz >"$pairs"
+	zcat $data/pairs.jsonl.gz >"$dir/verified.jsonl"
 	untrained $data/pairs.jsonl.gz $data/midend.jsonl.gz
 	cp -r $data/start "$start"
 }
@@ -83,10 +84,9 @@ fit_samples() { # MODEL FOLDER: half of the time, or SHARE of it, samples
 train() {
 	mkdir -p "$out"
 	case $study-$arm in
-	s2-online | s2-expert) reinforce "$study-$arm" "$seconds" "$out/run" --replay_pairs "$pairs" ;;
 	s2-sft) fit "$start" "$seconds" "$out/run" sft --data "$pairs" ;;
 	s2-top) fit_samples "$start" "$out/watched.jsonl" ;;
-	s2-young) fit_samples "$dir/untrained" "$pairs" ;;
+	s2-young) fit_samples "$dir/untrained" "$dir/verified.jsonl" ;;
 	s4-*) reinforce "$study-$arm" "$seconds" "$out/run" --cost_size stock --max_completion_length 900 ;;
 	*) reinforce "$study-$arm" "$seconds" "$out/run" ;;
 	esac

@@ -7,7 +7,7 @@
 #        seconds of training, tasks per evaluation; control: also trains the start on its pairs for S seconds more, to compare with (off)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-hone=${HONE:-build/release/hone} dir=build/demo rl=400 midend=60 tasks=200 midend_tasks=40 seed=1 control=0
+hone=${HONE:-build/release/hone} dir=build/demo rl=240 midend=60 tasks=200 midend_tasks=40 seed=1 control=0
 while [ $# -gt 0 ]; do
 	case $1 in
 	--dir) dir=$2 ;; --rl) rl=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;; --midend_tasks) midend_tasks=$2 ;; --seed) seed=$2 ;; --control) control=$2 ;;
@@ -33,7 +33,7 @@ $hone pairs check --pairs $data/pairs.jsonl.gz --fraction 0.05 --num_correct_tri
 say "frontend, before: the model of $data/start"
 evaluate frontend-start $data/start "${front[@]}"
 say "frontend, reinforcement learning, $rl s"
-$hone rl --recipe $data/rl-frontend.yaml --model $data/start --tasks $data/tasks.jsonl.gz --replay_pairs $data/pairs.jsonl.gz --seed "$seed" \
+$hone rl --recipe $data/rl-frontend.yaml --model $data/start --tasks $data/tasks.jsonl.gz --seed "$seed" \
 	--output_dir "$dir/rl-frontend" --store "$dir/hone.db" --max_seconds "$rl"
 say "frontend, after"
 evaluate frontend-rl "$dir/rl-frontend/final" "${front[@]}" --compare "$dir/frontend-start.jsonl"

@@ -4,7 +4,7 @@
 set -euo pipefail
 dir=$1; shift
 # the first number of that name: counts of tasks by k come later under the same names
-number() { grep -o "\"$2\": *[-0-9.e]*" "$1" | head -n 1 | sed 's/.*: *//'; }
+number() { { grep -o "\"$2\": *[-0-9.e]*" "$1" || true; } | head -n 1 | sed 's/.*: *//'; }
 printf '%-20s %13s %6s %10s  %-20s %s\n' model 'greedy pass@1' tasks speedup difference 'to, 95 % interval over structures'
 rows=
 for name in "$@"; do

@@ -219,6 +219,7 @@ static void open_history(struct loop *l)
 		.stop_id = l->policy.stop_id,
 		.pairs = l->pairs.train.v,
 		.npairs = (int)l->pairs.train.count,
+		.is_stock = l->rule.is_stock,
 	};
 	memcpy(h.level_weights, l->level_weights, sizeof h.level_weights);
 	l->history = history_create(&h, &l->prompts, l->policy.tokenizer);

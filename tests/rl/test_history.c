@@ -251,6 +251,34 @@ static void test_pairs(void **state)
 	history_free(h);
 }
 
+/* Where KernelBench's check is what is paid, success is its word, whatever the verdict. */
+static void test_stock(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		const char *verdict, *check; /* null: it could not be computed */
+		bool is_kept;
+	} cases[] = {{"cheat", "true", true}, {"genuine", "true", true}, {"genuine", "false", false},
+		{"wrong", "null", false}, {"infra", "true", false}};
+	struct history_options o = usual;
+	struct err err = {0};
+	o.is_stock = true;
+	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char *text = xasprintf("{\"task\": \"task-03\", \"answer\": \"one %zu\", \"verdict\": {\"verdict\": \"%s\", "
+							   "\"kernelbench\": {\"correctness\": %s}}}",
+			i, cases[i].verdict, cases[i].check);
+		json_t *row = NULL;
+		assert_int_equal(json_parse(text, strlen(text), "row", &row, &err), 0);
+		int before = history_unique(h);
+		assert_int_equal(history_add(h, 1, row, &err), 0);
+		assert_int_equal(history_unique(h) - before, cases[i].is_kept);
+		json_decref(row);
+		free(text);
+	}
+	history_free(h);
+}
+
 /* A run that goes on folds what is stored: all draws are those of the run that was never stopped. */
 static void test_fold_again(void **state)
 {
@@ -295,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_buffer),
 		cmocka_unit_test(test_pairs),
+		cmocka_unit_test(test_stock),
 		cmocka_unit_test(test_fold_again),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
