@@ -57,6 +57,7 @@ static void step(struct clocks *c, int row)
 {
 	const struct tape_row *r = &c->tape->rows[row];
 	int32_t *known = clock_of(c, r->stream), *event = c->event + (size_t)r->event * (size_t)c->nstreams;
+	/* An event remembers what its stream knew; who waits for it knows that too. */
 	if (r->kind == TAPE_RECORD) {
 		memcpy(event, known, (size_t)c->nstreams * sizeof *event);
 		return;
@@ -68,6 +69,7 @@ static void step(struct clocks *c, int row)
 	/* A dependent launch that does not wait knows only what was done before the launch in front of it. */
 	bool overtakes = r->kind == TAPE_LAUNCH && c->tape->kernels[r->kernel].is_pdl && !c->kernels[r->kernel].waits;
 	int32_t front = c->front[r->stream], before = overtakes && front ? front - 1 : row;
+	/* Each use is held against those that this row cannot know of. */
 	if (r->kind == TAPE_LAUNCH) {
 		launch(c, row, r, before);
 		c->front[r->stream] = c->kernels[r->kernel].triggers ? row + 1 : 0;

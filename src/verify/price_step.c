@@ -200,6 +200,8 @@ static int large_price(struct grading *g, const struct trace *stock, const struc
 	struct runner_result r = {0};
 	struct verdict said = *g->v, *kept = g->v;
 	char why[256];
+	/* Its kernels are made again from the candidate's text like those of the judged sizes, and it
+	 * has to be the same program. */
 	int rc = rebuild_step(g, large->tape, err);
 	if (rc) return rc;
 	program_compare(stock->tape, large->tape, why, sizeof why);
@@ -213,6 +215,7 @@ static int large_price(struct grading *g, const struct trace *stock, const struc
 	if (rc == GRADE_END) return not_predicted(g, "%.60s there: %.180s", said.reason, said.detail);
 	if (!rc) rc = runner_ask(g, large, &r, err);
 	if (rc) return rc;
+	/* A price is kept if the larger run did the same kind of work. */
 	if (r.has_fault) not_predicted(g, "%.240s", r.fault.text);
 	else work_compare(g, stock, large, &r, why, sizeof why);
 	if (!r.has_fault && why[0]) not_predicted(g, "%s", why);
@@ -229,10 +232,13 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	const json_t *priced = g->oracle->priced;
 	struct verdict *v = g->v, said = *v;
 	if (!priced) return GRADE_ON;
+	/* Which sizes the price is of. The judged ones have theirs from the trials already. */
 	const char *at = g->oracle->priced_at[0] ? g->oracle->priced_at : "stock", *why = NULL;
 	bool is_same = json_is_true(json_object_get(priced, "same"));
 	snprintf(v->cost_size, sizeof v->cost_size, "%s", is_same && v->sizes[0] ? v->sizes : at);
 	if (is_same) return GRADE_ON;
+	/* Without other sizes there is a reason to tell: the reference's, or that IR fits its own tape
+	 * alone. */
 	if ((why = json_string_value(json_object_get(priced, "why")))) {
 		not_predicted(g, "%.240s", why);
 		return GRADE_ON;
@@ -253,6 +259,7 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	else if (rc == GRADE_END) rc = GRADE_ON;
 	/* Not predicted is no end; IR that is not the source's is. */
 	if (rc == GRADE_END && v->not_predicted[0]) rc = GRADE_ON;
+	/* The judged sizes' kernels are the verdict's. */
 	json_decref(g->compiled);
 	g->compiled = compiled;
 	g->compile_ms = compile_ms;

@@ -221,6 +221,8 @@ static int tape_fd(const char *tape, size_t len, struct err *err)
 int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline_ns, struct runner_loaded *out,
 	struct runner_fault *fault, struct err *err)
 {
+	/* The tape and the compiled kernels go as descriptors: both may be large, and a tape is hostile
+	 * text. */
 	int fds[2] = {tape_fd(l->tape, l->len, err), l->binaries_fd};
 	if (fds[0] < 0) return fds[0];
 	json_t *answer = NULL,
@@ -230,6 +232,7 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 	close(fds[0]);
 	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 	const json_t *loaded = json_object_get(answer, "loaded"), *said = json_object_get(answer, "fault");
+	/* Taken: the lines that the supervisor asks for, each -1 where there is none. */
 	int64_t tf32 = -1, order = -1, narrow = -1, data = -1;
 	if (!rc && json_is_object(loaded)) {
 		rc = json_get_int(loaded, "loaded", "tf32_line", -1, INT32_MAX, &tf32, err);
@@ -238,6 +241,8 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 		if (!rc) rc = json_get_int(loaded, "loaded", "data_line", -1, INT32_MAX, &data, err);
 		*out = (struct runner_loaded){(int)tf32, (int)order, (int)narrow, (int)data};
 	} else if (!rc) {
+		/* Refused: the fault names what does not load, as the candidate's mistake. Anything else is a
+		 * broken runner. */
 		rc = json_is_object(said) ? runner_fault_parse(said, fault, err)
 								  : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");
 		if (!rc) rc = ERR_MISMATCH;

@@ -44,7 +44,10 @@ void runner_pool_stop(struct runner_pool *p);
  * whose order is open (vm_kernel_may_depend_on_order), of the first that rounds fp32 to less (vm_kernel_narrows), of
  * the first that makes costs depend on data (vm_kernel_cost_depends_on_data); -1: none. */
 struct runner_loaded {
-	int tf32_line, order_line, narrow_line, data_line;
+	int tf32_line;
+	int order_line;
+	int narrow_line;
+	int data_line;
 };
 /* What a runner is given to replay. */
 struct runner_load {

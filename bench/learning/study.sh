@@ -1,0 +1,114 @@
+#!/bin/bash
+# The studies of docs/training.md: one arm with one seed is one process that trains for a stated wall time and is then evaluated. What is stopped goes on
+# with the same command, so a study can be run piece by piece over machines; recipes/study/STUDY-ARM.yaml has an arm's settings.
+#
+# usage: bench/learning/study.sh DIR STUDY start                 what the arms of a study share: tasks, pairs, the model they start from (DIR/STUDY)
+#        bench/learning/study.sh DIR STUDY ARM SEED SECONDS      trains (seconds of earlier starts count) and evaluates: DIR/STUDY/ARM-SEED
+#        bench/learning/study.sh DIR STUDY table                 all arms against the start and each other
+# s2: does reinforcement learning beat fitting its samples?    today online expert sft top young
+#     top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top of the start, or with the pairs from the untrained model
+# s1: what is learnt to pass a stock check?                     stock genuine
+# s4: does a reward for the plan's speed help?                  c uniform sum hrd01 hrd1
+# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), PYTHON (build/venv/bin/python)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+usage() { sed -n '5,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || usage
+hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} python=${PYTHON:-build/venv/bin/python}
+dir=$1/$2 study=$2 arm=$3 seed=${4:-} seconds=${5:-}
+data=recipes/demo recipes=recipes/study
+prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
+cores=(--threads "$threads" --verify_threads "$threads")
+tasks=$dir/tasks.jsonl.gz start=$dir/start pairs=$dir/pairs.jsonl
+out=$dir/$arm-$seed
+
+# ---- what the arms of a study share ----
+
+# Chains of element-wise operators as the demo's; of dev and test one task a structure, so that 500 tasks are 500 structures.
+chains() {
+	"$hone" tasks synth --seed 1 --count_train 6000 --count_dev 1200 --count_test 2400 --level_min 1 --level_max 1 --operators_min 2 \
+		--operators "$(tools/demo_pairs.sh operators)" --out "$dir/all.jsonl.gz"
+	zcat "$dir/all.jsonl.gz" | awk '/"split": ?"train"/ || match($0, /"structure": ?"[^"]*"/) && !seen[substr($0, RSTART, RLENGTH)]++' | gzip -n >"$tasks"
+}
+# start MODEL PAIRS STEPS: supervised training on pairs alone, learning rate to 0
+supervise() {
+	"$hone" sft --recipe $recipes/start.yaml --threads "$threads" --model "$1" --data "$2" --max_steps "$3" --output_dir "$dir/start-run"
+	mv "$dir/start-run/final" "$start"
+}
+untrained() { "$hone" init --recipe $data/model.yaml --text "$@" --out "$dir/untrained"; }
+
+start_s2() { # the demo's own start, and its pairs: those that it was trained on, and the verified ones among them
+	chains
+	zcat $data/pairs.jsonl.gz $data/unverified.jsonl.gz >"$pairs"
+	zcat $data/pairs.jsonl.gz >"$dir/verified.jsonl"
+	untrained $data/pairs.jsonl.gz $data/midend.jsonl.gz
+	cp -r $data/start "$start"
+}
+start_s1() { # honest pairs with 3 % cheats among them
+	chains
+	zcat $data/pairs.jsonl.gz >"$dir/honest.jsonl"
+	"$python" bench/learning/study_cheats.py --pairs "$dir/honest.jsonl" --share 0.03 --out "$pairs"
+	untrained "$pairs"
+	supervise "$dir/untrained" "$pairs" 800
+}
+start_s4() { # row tasks whose sizes decide between answers; every choice of each task is learnt, so that the reward alone tells them apart
+	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 1200 --out "$dir/all.jsonl.gz"
+	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' | gzip -n >"$tasks"
+	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 500 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
+	"$hone" pairs synth --tasks "$dir/some.jsonl.gz" "${prompts[@]}" --choices 4 --cost_size stock --num_correct_trials 4 --out "$dir/pairs.jsonl.gz"
+	zcat "$dir/pairs.jsonl.gz" >"$pairs"
+	untrained "$pairs"
+	supervise "$dir/untrained" "$pairs" 3000
+}
+
+# ---- arms ----
+
+reinforce() { # RECIPE SECONDS FOLDER OPTIONS...
+	local recipe=$1 time=$2 folder=$3; shift 3
+	[ -d "$folder/final" ] || "$hone" rl --recipe $recipes/common.yaml --recipe "$recipes/$recipe.yaml" --seed "$seed" "${cores[@]}" --model "$start" \
+		--tasks "$tasks" --max_seconds "$time" --output_dir "$folder" "$@"
+}
+fit() { # MODEL SECONDS FOLDER COMMAND OPTIONS...: the rate of a fit that begins at the untrained model is the start's
+	local model=$1 time=$2 folder=$3 command=$4; shift 4
+	[ "$model" = "$start" ] || set -- "$@" --learning_rate 2e-3
+	[ -d "$folder/final" ] || "$hone" "$command" --recipe $recipes/s2-fit.yaml --seed "$seed" --threads "$threads" --model "$model" --max_seconds "$time" \
+		--output_dir "$folder" "$@"
+}
+fit_samples() { # MODEL FOLDER: half of the time, or SHARE of it, samples
+	local first second
+	first=$(awk "BEGIN {print $seconds * $share}") second=$(awk "BEGIN {print $seconds * (1 - $share)}")
+	reinforce s2-sample "$first" "$out/samples"
+	grep '"split": *"dev"' "$pairs" >"$out/watched.jsonl"
+	fit "$1" "$second" "$out/run" distill --from "$out/samples" --tasks "$tasks" "${prompts[@]}" --pairs "$2"
+}
+train() {
+	mkdir -p "$out"
+	case $study-$arm in
+	s2-sft) fit "$start" "$seconds" "$out/run" sft --data "$pairs" ;;
+	s2-top) fit_samples "$start" "$out/watched.jsonl" ;;
+	s2-young) fit_samples "$dir/untrained" "$dir/verified.jsonl" ;;
+	s4-*) reinforce "$study-$arm" "$seconds" "$out/run" --cost_size stock --max_completion_length 900 ;;
+	*) reinforce "$study-$arm" "$seconds" "$out/run" ;;
+	esac
+}
+evaluate() { # MODEL FILE OPTIONS...: greedy
+	local model=$1 file=$2; shift 2
+	local more=()
+	[ "$study" = s4 ] && more=(--cost_size stock)
+	[ -e "$file" ] || "$hone" eval --model "$model" "${prompts[@]}" --max_completion_length $([ "$study" = s4 ] && echo 900 || echo 300) \
+		--num_correct_trials 4 "${cores[@]}" --tasks "$tasks" --split "$split" --limit "${LIMIT:-0}" "${more[@]}" --out "$file" "$@"
+}
+
+case $arm in
+start)
+	mkdir -p "$dir"
+	[ -d "$start" ] || "start_$study"
+	evaluate "$start" "$dir/start-$split.jsonl"
+	;;
+table) "$python" bench/learning/study_table.py "$dir" "$split" ;;
+*)
+	[ -n "$seconds" ] && [ -e "$recipes/$study-$arm.yaml" -o "$study-$arm" = s2-sft -o "$study-$arm" = s2-top -o "$study-$arm" = s2-young ] || usage
+	train
+	evaluate "$out/run/final" "$out/$split.jsonl" --compare "$dir/start-$split.jsonl"
+	;;
+esac
