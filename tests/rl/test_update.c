@@ -465,6 +465,7 @@ static void test_fit(void **state)
 	struct update_stats first = {0}, second = {0};
 	updater_fit(x.updater, list, 2, 1, 1, &first);
 	assert_true(fabs(first.fit_loss - want) < 1e-4 * want);
+	assert_true(first.fit_norm > 0 && isfinite(first.fit_norm));
 	assert_true(first.fit_examples == 2 && first.fit_updates == 1);
 	updater_fit(x.updater, list, 1, 0, 1, &second); /* rate 0: looks only */
 	assert_true(second.fit_loss < first.fit_loss - 0.01);
