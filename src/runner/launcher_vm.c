@@ -521,12 +521,19 @@ static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner
 	return -1;
 }
 
-static void vm_kernel_order(const struct launcher *l, int kernel, bool *may_write, struct row_kernel *out)
+static void vm_kernel_order(const struct launcher *l, int kernel, uint8_t *uses, struct row_kernel *out)
 {
 	const struct vm_kernel *k = ((const struct launcher_vm *)l)->kernels[kernel];
-	*out = (struct row_kernel){vm_kernel_waits(k), vm_kernel_triggers(k), may_write, vm_kernel_nargs(k)};
-	out->nargs = MIN(out->nargs, TAPE_ARGS_MAX);
-	for (int i = 0; i < out->nargs; i++) may_write[i] = vm_kernel_arg_may_be_written(k, i);
+	*out = (struct row_kernel){.may_skip_wait = vm_kernel_may_skip_wait(k),
+		.triggers = vm_kernel_triggers(k),
+		.triggers_early = vm_kernel_triggers_early(k),
+		.uses = uses,
+		.nargs = MIN(vm_kernel_nargs(k), TAPE_ARGS_MAX)};
+	for (int i = 0; i < out->nargs; i++) {
+		uses[i] = vm_kernel_arg_may_be_written(k, i) ? ROW_WRITES : 0;
+		uses[i] |= vm_kernel_arg_may_be_early(k, i, false) ? ROW_READS_EARLY : 0;
+		uses[i] |= vm_kernel_arg_may_be_early(k, i, true) ? ROW_WRITES_EARLY : 0;
+	}
 }
 
 static bool vm_is_spent(const struct launcher *l) { return false; }

@@ -93,12 +93,12 @@ static int order_check(struct replay *r, struct runner_fault *fault)
 	const struct tape *t = r->tape;
 	if (!r->launcher->kernel_order) return 0;
 	struct row_kernel *kernels = xcalloc((size_t)t->nkernels + 1, sizeof *kernels);
-	bool *may_write = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *may_write);
+	uint8_t *uses = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *uses);
 	for (int k = 0; k < t->nkernels; k++)
-		r->launcher->kernel_order(r->launcher, k, may_write + (size_t)k * TAPE_ARGS_MAX, &kernels[k]);
+		r->launcher->kernel_order(r->launcher, k, uses + (size_t)k * TAPE_ARGS_MAX, &kernels[k]);
 	struct row_race race = row_race_find(t, kernels, r->is_skipped);
 	free(kernels);
-	free(may_write);
+	free(uses);
 	if (race.row < 0) return 0;
 	const struct tape_row *row = &t->rows[race.row];
 	char text[300];
@@ -110,7 +110,7 @@ static int order_check(struct replay *r, struct runner_fault *fault)
 	else
 		snprintf(text, sizeof text,
 			"candidate.py:%d: nothing orders this after candidate.py:%d, which uses the same memory: they are on two "
-			"streams without an event between, or a dependent launch (launch_pdl) starts early and does not wait",
+			"streams without an event between, or a dependent launch (launch_pdl) uses it before it waits",
 			row->line, t->rows[race.other].line);
 	return launcher_fault(fault, "race", race.row, row->line, text);
 }

@@ -43,11 +43,14 @@ const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
 const char *vm_kernel_arg_name(const struct vm_kernel *k, int i); /* as in the source: "x_ptr" */
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);  /* a descriptor made on the host too: its base */
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
-/* Whether some store of the kernel may go through argument i; and what it says of programmatic dependent launch
- * (griddepcontrol): that it waits for the launches in front of it, that it lets the next one start early. */
+/* Whether some store of the kernel may go through argument i; and what it does about programmatic dependent launch
+ * (griddepcontrol): whether it may read or write through argument i before it waits for the launches in front of it, or
+ * end without; whether it may let the next one start early, and that before it has waited itself. */
 bool vm_kernel_arg_may_be_written(const struct vm_kernel *k, int i);
-bool vm_kernel_waits(const struct vm_kernel *k);
+bool vm_kernel_arg_may_be_early(const struct vm_kernel *k, int i, bool is_write);
+bool vm_kernel_may_skip_wait(const struct vm_kernel *k);
 bool vm_kernel_triggers(const struct vm_kernel *k);
+bool vm_kernel_triggers_early(const struct vm_kernel *k);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision
  * rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);

@@ -114,6 +114,8 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 	int code = ptx_parse(
 		unescape(&lo->k->arena, op->literals[0].text), b->nslots, &lo->k->arena, &b->code, why, sizeof why);
 	if (code) return lower_fail(lo, code, "%s: %s", row->name, why);
+	const struct ttir_attr *pure = lower_attr(op, "pure");
+	b->waits = b->code.waits && !lo->in_region && pure && pure->kind == ATTR_BOOL && !pure->i;
 	/* Which elements are packed together is open: the order may matter. */
 	struct vm_instr *in = lower_emit(lo, OP_INLINE_ASM, dst, op->nresult_types, src, op->nuses);
 	if (!in) return lo->code;
