@@ -322,8 +322,8 @@ def judge(job, send):
             else:
                 send_trial(send, index, names.index(kind), found[kind], trial)
         send({"cost": measure_cost(stock, seed)})
-    if job.get("cost_size"):
-        send({"priced": oracle_scale.priced(job["cost_size"], job["source"], source, job["init_seed"], stock)})
+    if job.get("cost_size") or source != job["source"]:
+        send({"priced": oracle_scale.priced(job.get("cost_size") or "stock", job["source"], source, job["init_seed"], stock)})
     send({"done": True})
 
 

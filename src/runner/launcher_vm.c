@@ -419,7 +419,8 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		struct runner_row_cost *cost = &out->costs[out->ncosts - 1];
 		cost->sampled = report.sampled;
 		cost->error = report.sample_error;
-		cost->reached = (int64_t)(report.reached >> 1);
+		cost->reached = report.reached;
+		report.reached = NULL;
 		touched_add(v, &own, &report, out);
 	}
 	if (!rc && trial->want_cost) lines_add(out, &report);

@@ -132,7 +132,7 @@ struct runner_row_cost {
 	struct vm_cost counts; /* of a launch: what the predicted time is made from */
 	int64_t sampled;       /* of a launch: programs that ran for these counts */
 	double error;          /* of a launch: relative standard error of the counts; 0: exact */
-	int64_t reached;       /* of a launch: a hash of which instructions ran */
+	char *reached;         /* of a launch: vm_report.reached; heap, or NULL */
 };
 /* Distinct bytes of one buffer of the tape that all launches together read and wrote: at most so many, where launches
  * were sampled. Movement rows count whole. */

@@ -320,7 +320,7 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(row, vm_counts_json(&c->counts));
 		json_array_append_new(row, json_integer(c->sampled));
 		json_array_append_new(row, json_real(c->error));
-		json_array_append_new(row, json_integer(c->reached));
+		json_array_append_new(row, json_string(c->reached ? c->reached : ""));
 		json_array_append_new(costs, row);
 	}
 	for (int i = 0; i < r->ntouched; i++)
@@ -364,7 +364,8 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 		c->sampled = count_at(row, f + 2);
 		double error = json_number_value(json_array_get(row, f + 3));
 		c->error = isfinite(error) && error > 0 ? error : 0;
-		c->reached = count_at(row, f + 4);
+		const char *reached = json_string_value(json_array_get(row, f + 4));
+		c->reached = reached && *reached ? xstrdup(reached) : NULL;
 	}
 	const json_t *touched = json_object_get(o, "touched");
 	size_t ntouched = MIN(json_array_size(touched), (size_t)TAPE_BUFFERS_MAX);
@@ -417,6 +418,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 
 void runner_result_release(struct runner_result *r)
 {
+	for (int i = 0; i < r->ncosts; i++) free(r->costs[i].reached);
 	free(r->costs);
 	free(r->touched);
 	free(r->lines);

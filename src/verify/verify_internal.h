@@ -50,6 +50,7 @@ struct verify_shared {
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile, skip_replay;
+	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
 	uint64_t cost_seed; /* of samples */
 	const char *emit;   /* file for the module of a genuine candidate, or NULL */
 	int time_repeats;   /* timed replays on the GPU; 0: none */
@@ -162,8 +163,9 @@ void params_stand_in(
 /* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof. Never settles the
  * verdict. */
 int prove_step(struct grading *g, const struct trace *stock, struct err *err);
-/* Costs at the sizes that were asked for, after replay_step and in its runner and tracer. Never settles a verdict but
- * for IR that is not the source's: what cannot be predicted is said in the record. */
+/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that costs are asked
+ * for; after replay_step and in its runner and tracer. What fails at the task's own sizes, or was not judged, settles
+ * the verdict; what cannot be predicted is said in the record. */
 int price_step(struct grading *g, const struct trace *stock, struct err *err);
 /* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. A trial that is
  * cheaper than one before it leaves the record as it is: the dearest counts. */

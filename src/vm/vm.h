@@ -256,8 +256,8 @@ struct vm_report {
 	int64_t offset, access_bytes, address; /* offset of the access in the buffer, may be negative or beyond the end */
 	struct vm_cost cost;
 	int64_t sampled;  /* programs that ran for these counts; all of them without sample */
-	uint64_t reached; /* want_cost: which instructions ran in some program, as a hash; equal programs that took the same
-						 branches have the same */
+	char *reached;    /* want_cost: which instructions ran in some program, and what those comparisons gave that follow
+						 from no data, a character for each; heap, freed by vm_report_release. NULL: too many to tell */
 	int64_t *touched; /* want_cost: distinct bytes read and written of each of the launch's buffers, in pairs; heap,
 						 freed by vm_report_release */
 	double sample_error; /* relative standard error of the least certain of the counts that time is made of; 0: exact */
@@ -272,6 +272,8 @@ struct vm_report {
  * for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);
 void vm_report_release(struct vm_report *r);
+/* Whether a launch went no way that another one of an equal program did not go; false where that is not known. */
+bool vm_reached_within(const char *reached, const char *others);
 
 /* ---- a launch on exact values (field.h), for proofs ----
  *

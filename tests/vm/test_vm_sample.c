@@ -89,7 +89,7 @@ static void assert_same_counts(const struct launch_case *c)
 		assert_memory_equal(&full.lines[i].cost, &sampled.lines[i].cost, sizeof full.lines[i].cost);
 	}
 	for (int i = 0; i < 2 * c->nbuffers; i++) assert_int_equal(full.touched[i], sampled.touched[i]);
-	assert_int_equal(full.reached, sampled.reached);
+	assert_true(vm_reached_within(sampled.reached, full.reached));
 	assert_true(sampled.sample_error == 0);
 	vm_report_release(&full);
 	vm_report_release(&sampled);

@@ -8,18 +8,11 @@
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "vm/core/program.h"
-#include "vm/ptx/ptx.h"
 #include <stdlib.h>
 
-static bool waits(const struct vm_instr *in)
-{
-	return in->op == OP_INLINE_ASM && ((const struct asm_block *)in->extra)->waits;
-}
+static bool waits(const struct vm_instr *in) { return in->op == OP_INLINE_ASM && (in->imm[0] & ASM_WAITS); }
 
-static bool triggers(const struct vm_instr *in)
-{
-	return in->op == OP_INLINE_ASM && ((const struct asm_block *)in->extra)->code.triggers;
-}
+static bool triggers(const struct vm_instr *in) { return in->op == OP_INLINE_ASM && (in->imm[0] & ASM_TRIGGERS); }
 
 /* The instructions that may follow, up to two. */
 static int followers(const struct vm_program *p, int i, int out[2])

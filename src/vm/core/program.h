@@ -142,6 +142,11 @@ enum {
 }; /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is used, so that
 	  all threads of the program wait for it */
 
+enum {
+	ASM_WAITS = 1,
+	ASM_TRIGGERS = 2
+}; /* imm[0] of inline assembly: that it waits for the launches in front, lets those behind start (griddepcontrol) */
+
 struct vm_kernel {
 	struct arena arena;
 	char *text;

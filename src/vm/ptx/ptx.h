@@ -114,7 +114,6 @@ struct asm_slot {
 };
 struct asm_block {
 	struct ptx_program code;
-	bool waits; /* as its code does, and the compiler may not drop it */
 	int pack, nslots;
 	struct asm_slot slots[ASM_SLOTS_MAX];
 };
