@@ -21,6 +21,10 @@
  *                 + descriptor: memfd with a tape's text, which is not the loaded one
  *     runner      {"trial": {...struct runner_result...}}     costs alone, from samples of each launch's
  *                 programs on memory by offset; a fault where they cannot be told
+ *     supervisor  {"proof": {"seed", "ms"}}      vm only
+ *                 + descriptors: memfds with a tape's text, with {"graphs": [...], "names": [...]}, and for each graph
+ *                 with its inputs and parameters and with its tables (prove.h)
+ *     runner      {"proof": {...struct prove_result...}}  or  {"proof": {"failed": text}}
  *     supervisor  {"reset": {}}       GPU only: the candidate is done, the next one's loads follow
  *     runner      {"ready": true}     everything of it is gone, and the GPU answered; else it ends
  * Any number of loads and trials, all of one candidate up to a reset; the end of the stream ends the

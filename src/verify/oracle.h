@@ -97,7 +97,10 @@ int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err);
 struct oracle_proofs {
 	char why[320];
 	int ndraws;
-	struct prove_draw draws[PROVE_DRAWS_MAX];
+	struct {
+		const json_t *graph;
+		int given_fd, tables_fd; /* sealed memfds */
+	} draws[PROVE_DRAWS_MAX];
 	json_t *messages;
 };
 /* As oracle_run. */

@@ -5,6 +5,7 @@
 #ifndef HONE_RUNNER_POOL_H
 #define HONE_RUNNER_POOL_H
 #include "base/base.h"
+#include "prove/prove.h"
 #include "runner/runner.h"
 
 struct runner_pool;
@@ -77,4 +78,16 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 /* What a tape costs, by samples: of t its compiled, gpu, deadline_ms and seed. result is valid on 0. */
 int runner_price(struct runner *r, const char *tape, size_t len, const struct runner_trial *t, uint64_t deadline_ns,
 	struct runner_result *result, struct err *err);
+/* A proof of a tape (prove.h). words: memfd with {"graphs", "names"}; fds: for each graph, what it is given and its
+ * tables. ERR_MISMATCH with what was wrong with the graphs. */
+struct runner_proof {
+	uint64_t seed;
+	int ms; /* for the proof alone */
+	int words_fd, nfds;
+	const int *fds;
+};
+int runner_prove(struct runner *r, const char *tape, size_t len, const struct runner_proof *p, uint64_t deadline_ns,
+	struct prove_result *out, struct err *err);
+/* A sealed memfd with a text; a negative code. */
+int runner_text_fd(const char *text, size_t len, struct err *err);
 #endif
