@@ -82,9 +82,10 @@ static void a_process_of_its_own(void **state)
 	} bad[] = {{"no tape", "{\"graphs\": [{}], \"names\": []}", 2}, {"{}", "no graphs", 2},
 		{"{}", "{\"graphs\": [], \"names\": []}", 2}, {"{}", "{\"graphs\": [{}, {}], \"names\": []}", 2}};
 	const char *build = getenv("BUILD");
-	char *path = xasprintf("%s/hone-runner", build ? build : "build/release");
+	char *path = xasprintf("%s/hone-runner", build ? build : "build/release"), *whole = realpath(path, NULL);
+	assert_non_null(whole);
 	struct runner_pool *pool = NULL;
-	struct runner_pool_options o = {.path = path, .memory_bytes = 1 << 28, .spare = 1, .level = SANDBOX_NONE};
+	struct runner_pool_options o = {.path = whole, .memory_bytes = 1 << 28, .spare = 1, .level = SANDBOX_NONE};
 	struct runner_device device;
 	struct prove_result result;
 	struct runner r;
@@ -111,6 +112,7 @@ static void a_process_of_its_own(void **state)
 	runner_end(pool, &r, status, sizeof status, NULL);
 	if (!strstr(status, "SIGKILL")) fail_msg("%s", status);
 	runner_pool_free(pool);
+	free(whole);
 	free(path);
 }
 
