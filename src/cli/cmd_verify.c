@@ -132,6 +132,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	if (v->state[0]) printf("  buffers that the reference changes: %s\n", v->state);
 	if (v->edge[0]) printf("  on NaN, infinities and denormals (not judged): %s\n", v->edge);
 	if (v->sides)
 		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");

@@ -60,6 +60,8 @@ struct launcher {
 		struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault);
 	/* The tape's output i, dense row-major. After finish. */
 	int (*output_read)(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault);
+	/* A buffer's bytes. After finish. NULL: nobody asks. */
+	void (*buffer_read)(const struct launcher *l, int buffer, uint8_t *out);
 	/* Times the tape: replays it `repeats` times after a few to warm up, each on memory made anew from
 	 * what buffer_set was last given, with cold caches, all rows queued before the first may start.
 	 * Appends to out->times_ns; out->untimed says why there are none. After finish. NULL: no clock. */

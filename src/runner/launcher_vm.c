@@ -506,6 +506,12 @@ static int vm_output_read(struct launcher *l, int i, uint8_t *out, struct runner
 	return 0;
 }
 
+static void vm_buffer_read(const struct launcher *l, int buffer, uint8_t *out)
+{
+	const struct launcher_vm *v = (const struct launcher_vm *)l;
+	if (v->tape->buffers[buffer].bytes) memcpy(out, buffer_data(v, buffer), (size_t)v->tape->buffers[buffer].bytes);
+}
+
 static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner_question question)
 {
 	static bool (*const has[])(const struct vm_kernel *k, int *line) = {[RUNNER_TF32] = vm_kernel_uses_tf32,
@@ -561,6 +567,7 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.row_run = vm_row_run,
 		.finish = vm_finish,
 		.output_read = vm_output_read,
+		.buffer_read = vm_buffer_read,
 		.line_of = vm_line_of,
 		.kernel_order = vm_kernel_order,
 		.is_spent = vm_is_spent,

@@ -285,6 +285,22 @@ static int outputs_write(struct replay *r, const struct runner_trial *trial, uin
 	return rc;
 }
 
+/* Parameters whose last contents are asked for; those that the tape does not have are as they were given. */
+static void params_write(struct replay *r, const struct runner_trial *trial, const struct replay_given *given,
+	uint8_t *outputs, int64_t outputs_bytes)
+{
+	for (int p = 0; p < trial->nparams && r->launcher->buffer_read; p++) {
+		const struct runner_given *g = &trial->params[p];
+		int found = -1;
+		if (g->read_offset < 0) continue;
+		CHECKF(g->bytes <= outputs_bytes - g->read_offset, "parameter %d does not fit its memory", p);
+		for (int b = 0; b < r->tape->nbuffers && found < 0; b++)
+			if (r->tape->buffers[b].kind != TAPE_INPUT && r->given[b] == p) found = b;
+		if (found >= 0) r->launcher->buffer_read(r->launcher, found, outputs + g->read_offset);
+		else if (g->bytes) memcpy(outputs + g->read_offset, given->data + g->offset, (size_t)g->bytes);
+	}
+}
+
 /* All rows in order, up to the first fault. */
 static int rows_run(
 	struct replay *r, const struct launcher_trial *how, struct runner_result *out, struct runner_fault *fault)
@@ -341,6 +357,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		if (!rc) rc = l->finish(l, &how, out, &out->fault);
 	}
 	if (!rc) rc = outputs_write(r, trial, outputs, outputs_bytes, &out->fault);
+	if (!rc) params_write(r, trial, given, outputs, outputs_bytes);
 	out->has_fault = rc != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);
 }

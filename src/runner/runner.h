@@ -53,6 +53,7 @@ struct runner_given {
 	const char *name;
 	int64_t offset, bytes;
 	bool may_change, for_const;
+	int64_t read_offset; /* parameters: where their last contents go in the outputs memfd; -1: nowhere */
 };
 struct runner_trial {
 	int ninputs;

@@ -22,9 +22,9 @@ static json_t *given_json(const struct runner_given *g, int count)
 	json_t *a = json_array();
 	for (int i = 0; i < count; i++)
 		json_array_append_new(a,
-			json_pack("{s:s, s:I, s:I, s:b, s:b}", "name", g[i].name ? g[i].name : "", "offset",
+			json_pack("{s:s, s:I, s:I, s:b, s:b, s:I}", "name", g[i].name ? g[i].name : "", "offset",
 				(json_int_t)g[i].offset, "bytes", (json_int_t)g[i].bytes, "may_change", g[i].may_change, "for_const",
-				g[i].for_const));
+				g[i].for_const, "read_offset", (json_int_t)g[i].read_offset));
 	return a;
 }
 
@@ -58,6 +58,8 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 		if (!rc) rc = json_get_int(e, field, "offset", 0, INT64_MAX / 4, &g->offset, err);
 		if (!rc) rc = json_get_int(e, field, "bytes", 0, INT64_MAX / 4, &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, field, "may_change", &g->may_change, err);
+		g->read_offset = -1;
+		if (!rc) rc = json_opt_int(e, field, "read_offset", -1, INT64_MAX / 4, &g->read_offset, err);
 		if (!rc) rc = json_opt_bool(e, field, "for_const", &g->for_const, err);
 		if (rc) return rc;
 	}

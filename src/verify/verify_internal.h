@@ -212,11 +212,16 @@ struct attempt_result {
 	struct runner_result result;
 	const uint8_t *outputs; /* mapped */
 	int64_t bytes, offset[TAPE_OUTPUTS_MAX];
+	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
 };
 /* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
 int attempt_run(
 	struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
 void attempt_release(struct attempt_result *r);
+/* Where the last contents of the buffers that the reference changes go, behind *bytes of outputs; heap, NULL: there are
+ * none. Both in state_compare.c. */
+int64_t *state_ask(const struct oracle_trial *t, struct runner_given *params, int nparams, int64_t *bytes);
+int state_compare(struct grading *g, const struct attempt *a, const struct attempt_result *r);
 /* What a failing trial tells, given that all before it passed; and what a trial is, in words. */
 const char *attempt_reason(const struct oracle_trial *t, const char *plain);
 void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len);
