@@ -116,9 +116,9 @@ static void load(const struct runner_options *o, const json_t *request, const in
 	clean_unmap(binaries.data, binary_bytes);
 	if (rc) reply_fault(&fault);
 	else
-		reply(json_pack("{s:{s:i, s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32),
+		reply(json_pack("{s:{s:i, s:i, s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32),
 			"order_line", replay_line(replay, RUNNER_ORDER), "narrow_line", replay_line(replay, RUNNER_NARROW),
-			"data_line", replay_line(replay, RUNNER_DATA)));
+			"data_line", replay_line(replay, RUNNER_DATA), "fp8_line", replay_line(replay, RUNNER_FP8)));
 	if (load_again_ready(o)) exit(3);
 }
 

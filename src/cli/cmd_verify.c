@@ -132,6 +132,11 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	if (v->fp8_line)
+		printf(
+			"  candidate.py:%d: a sum of fp8 products, which Hopper's tensor cores keep with fewer digits than fp32; "
+			"pass max_num_imprecise_acc=0 for fp32 sums\n",
+			v->fp8_line);
 	if (v->state[0]) printf("  buffers that the reference changes: %s\n", v->state);
 	if (v->edge[0]) printf("  on NaN, infinities and denormals (not judged): %s\n", v->edge);
 	if (v->sides)

@@ -517,7 +517,8 @@ static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner
 	static bool (*const has[])(const struct vm_kernel *k, int *line) = {[RUNNER_TF32] = vm_kernel_uses_tf32,
 		[RUNNER_ORDER] = vm_kernel_may_depend_on_order,
 		[RUNNER_NARROW] = vm_kernel_narrows,
-		[RUNNER_DATA] = vm_kernel_cost_depends_on_data};
+		[RUNNER_DATA] = vm_kernel_cost_depends_on_data,
+		[RUNNER_FP8] = vm_kernel_sums_fp8};
 	const struct launcher_vm *v = (const struct launcher_vm *)l;
 	for (int i = 0; i < v->tape->nrows; i++) {
 		int line = 0;

@@ -7,9 +7,10 @@
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
  *                 + descriptors: memfd with the tape's text; for a GPU, memfd with the binaries
- *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L, "data_line": L}}  or  {"fault": {...}}
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L, "data_line": L, "fp8_line": L}}
+ *                 or  {"fault": {...}}
  *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less, of what
- *                 makes costs depend on data; -1
+ *                 makes costs depend on data, of a sum of fp8 products in the tensor core; -1
  *                 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
  *                 + descriptors: memfd with the given data, memfd for the outputs and, where library
@@ -109,7 +110,7 @@ struct runner_binaries {
 	int count; /* the tape's kernels; 0 for the vm */
 	struct runner_binary *binaries;
 };
-enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA };
+enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RUNNER_FP8 };
 
 /* code: a vm fault's name, or one of
  *   bad-tape     the tape does not parse, or does not fit the given data (sizes, names)

@@ -147,7 +147,7 @@ int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *
 	struct runner_fault fault = {0};
 	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 	struct runner_load l = {.tape = t->text.data, .len = t->text.len, .binaries_fd = -1};
-	*loaded = (struct runner_loaded){-1, -1, -1, -1};
+	*loaded = (struct runner_loaded){-1, -1, -1, -1, -1};
 	int rc = runner_load(&g->runner, &l, deadline, loaded, &fault, err);
 	if (rc == ERR_MISMATCH) return fault_end(g, &fault, NULL);
 	if (rc) return runner_lost(g, rc, err);
@@ -162,6 +162,7 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	if (rc) return rc;
 	*order_line = loaded.order_line;
 	g->cost_varies = loaded.data_line >= 0;
+	if (loaded.fp8_line >= 0) g->v->fp8_line = loaded.fp8_line;
 	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", loaded.tf32_line,
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "

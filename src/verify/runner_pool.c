@@ -231,13 +231,14 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 	close(fds[0]);
 	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 	const json_t *loaded = json_object_get(answer, "loaded"), *said = json_object_get(answer, "fault");
-	int64_t tf32 = -1, order = -1, narrow = -1, data = -1;
+	int64_t tf32 = -1, order = -1, narrow = -1, data = -1, fp8 = -1;
 	if (!rc && json_is_object(loaded)) {
 		rc = json_get_int(loaded, "loaded", "tf32_line", -1, INT32_MAX, &tf32, err);
 		if (!rc) rc = json_get_int(loaded, "loaded", "order_line", -1, INT32_MAX, &order, err);
 		if (!rc) rc = json_get_int(loaded, "loaded", "narrow_line", -1, INT32_MAX, &narrow, err);
 		if (!rc) rc = json_get_int(loaded, "loaded", "data_line", -1, INT32_MAX, &data, err);
-		*out = (struct runner_loaded){(int)tf32, (int)order, (int)narrow, (int)data};
+		if (!rc) rc = json_get_int(loaded, "loaded", "fp8_line", -1, INT32_MAX, &fp8, err);
+		*out = (struct runner_loaded){(int)tf32, (int)order, (int)narrow, (int)data, (int)fp8};
 	} else if (!rc) {
 		rc = json_is_object(said) ? runner_fault_parse(said, fault, err)
 								  : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");

@@ -43,9 +43,10 @@ void runner_pool_stop(struct runner_pool *p);
 
 /* What a load says about the kernels on the data path: lines of a tf32 dot, of the first operation
  * whose order is open (vm_kernel_may_depend_on_order), of the first that rounds fp32 to less (vm_kernel_narrows), of
- * the first that makes costs depend on data (vm_kernel_cost_depends_on_data); -1: none. */
+ * the first that makes costs depend on data (vm_kernel_cost_depends_on_data), of the first sum of fp8 products in the
+ * tensor core (vm_kernel_sums_fp8); -1: none. */
 struct runner_loaded {
-	int tf32_line, order_line, narrow_line, data_line;
+	int tf32_line, order_line, narrow_line, data_line, fp8_line;
 };
 /* What a runner is given to replay. */
 struct runner_load {

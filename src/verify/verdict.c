@@ -76,6 +76,7 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "sizes", json_string(v->sizes));
 	json_object_set_new(o, "edge", json_string(v->edge));
 	json_object_set_new(o, "state", json_string(v->state));
+	json_object_set_new(o, "fp8_line", json_integer(v->fp8_line));
 	json_object_set_new(o, "params", json_string(v->params_seeded ? "seeded" : "matched"));
 	json_object_set_new(o, "speedup_eager", number_json(v->speedup_eager));
 	json_object_set_new(o, "speedup_fused", number_json(v->speedup_fused));
@@ -166,6 +167,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 {
 	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
 			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "", *state = "";
+	int64_t fp8_line = 0;
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
 	v->class = (enum verdict_class)index;
@@ -183,6 +185,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "sizes", &sizes, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "edge", &edge, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "state", &state, err);
+	if (!rc) rc = json_opt_int(o, "verdict", "fp8_line", 0, INT32_MAX, &fp8_line, err);
 	if (!rc && json_object_get(o, "device")) rc = device_from_json(json_object_get(o, "device"), &v->device, err);
 	text_copy(v->reason, sizeof v->reason, reason);
 	text_copy(v->detail, sizeof v->detail, detail);
@@ -194,6 +197,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	text_copy(v->sizes, sizeof v->sizes, sizes);
 	text_copy(v->edge, sizeof v->edge, edge);
 	text_copy(v->state, sizeof v->state, state);
+	v->fp8_line = (int)fp8_line;
 	v->params_seeded = !strcmp(params, "seeded");
 	return rc;
 }

@@ -54,6 +54,9 @@ bool vm_kernel_triggers_early(const struct vm_kernel *k);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision
  * rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
+/* Whether some tt.dot on fp8 operands leaves its sums in the tensor core (maxNumImpreciseAcc), which Hopper's keep with
+ * fewer digits than fp32; the vm's sums are fp32. *line is its source line. */
+bool vm_kernel_sums_fp8(const struct vm_kernel *k, int *line);
 
 /* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern) and what comes of it
  * is stored: not what only comparisons see, nor the parts of a split product. *line is the first's source line. */

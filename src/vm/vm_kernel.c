@@ -102,6 +102,12 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
 	return k->uses_tf32;
 }
 
+bool vm_kernel_sums_fp8(const struct vm_kernel *k, int *line)
+{
+	if (line) *line = k->fp8_line;
+	return k->sums_fp8;
+}
+
 bool vm_kernel_narrows(const struct vm_kernel *k, int *line)
 {
 	int at = k->program.plan.narrow_instr;

@@ -159,8 +159,8 @@ struct vm_kernel {
 	bool *arg_is_descriptor;
 	int64_t *arg_divisibility;             /* promised by the IR; 0: nothing */
 	struct vm_program program, contracted; /* contracted: with mulf + addf joined into fma */
-	bool uses_tf32;
-	int tf32_line;
+	bool uses_tf32, sums_fp8;
+	int tf32_line, fp8_line;
 	bool may_depend_on_order;
 	int order_line;
 };
